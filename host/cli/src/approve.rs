@@ -29,15 +29,15 @@ use serde_json::Value;
 
 use crate::args::Approvals;
 use crate::interrupt::Interrupts;
-use crate::person::{Person, Question, Reply};
-use crate::screen::{Held, columns, size};
+use crate::person::{Person, UserQuestion, UserReply};
+use crate::screen::{ScreenHold, columns, size};
 use crate::show::columns::wrap_styled;
-use crate::show::entry::Entry;
+use crate::show::entry::EntryText;
 use crate::show::{FAINT, ODD, paint};
 
-pub(crate) use about::{About, plugin_of};
+pub(crate) use about::{RequestContext, plugin_of};
 pub(crate) use shown::ApprovalView;
-pub(crate) use waiting::Waiting;
+pub(crate) use waiting::PendingLine;
 
 use keys::Choice;
 
@@ -51,12 +51,12 @@ const SOON: Duration = Duration::from_millis(50);
 const REASON: usize = 1_000;
 
 /// The person decides.
-pub(crate) struct AtTerminal(Arc<Inner>);
+pub(crate) struct AtTerminal(Arc<ApproverState>);
 
-struct Inner {
+struct ApproverState {
     person: Arc<Person>,
     interrupts: Interrupts,
-    about: About,
+    about: RequestContext,
     approvals: Approvals,
     /// Answers for the rest of this run.
     standing: Mutex<HashMap<QuestionKind, AnswerForRun>>,
@@ -67,11 +67,11 @@ struct Inner {
     /// Whoever has it talks with the person.
     floor: Arc<tokio::sync::Mutex<()>>,
     /// Arguments that the person wrote, while nobody knows yet whether they can run.
-    edited: Mutex<Option<Edit>>,
+    edited: Mutex<Option<PendingEdit>>,
 }
 
 /// An edit on its way to the tool. Other questions wait, in case it comes back.
-struct Edit {
+struct PendingEdit {
     /// Which call it is of, as it was first asked about.
     original: ApprovalRequest,
     arguments: Value,
@@ -81,7 +81,7 @@ struct Edit {
 /// Who has it talks with the person, and nothing else is shown.
 struct Talk {
     _floor: tokio::sync::OwnedMutexGuard<()>,
-    _held: Held,
+    _held: ScreenHold,
 }
 
 /// Nobody was there in time: as good as nobody at all.
@@ -163,7 +163,7 @@ struct Pages {
 }
 
 impl Pages {
-    fn new(request: &ApprovalRequest, about: &About, until: Option<Instant>) -> Self {
+    fn new(request: &ApprovalRequest, about: &RequestContext, until: Option<Instant>) -> Self {
         let (columns, rows) = size();
         Self {
             view: ApprovalView::new(request, about.plugin_of(request).as_ref(), until, columns),
@@ -192,7 +192,7 @@ impl Pages {
 }
 
 /// What became of one question.
-enum Said {
+enum ApprovalStep {
     Answer(Approval),
     /// The same for every such question of this run.
     ForThisRun(Approval),
@@ -201,10 +201,10 @@ enum Said {
 }
 
 impl AtTerminal {
-    pub(crate) fn new(person: Arc<Person>, interrupts: Interrupts, about: About, approvals: Approvals) -> Arc<Self> {
+    pub(crate) fn new(person: Arc<Person>, interrupts: Interrupts, about: RequestContext, approvals: Approvals) -> Arc<Self> {
         let (standing, missing) = (Mutex::default(), Mutex::default());
         let (nobody, floor, edited) = (AtomicBool::new(false), Arc::default(), Mutex::default());
-        Arc::new(Self(Arc::new(Inner { person, interrupts, about, approvals, standing, missing, nobody, floor, edited })))
+        Arc::new(Self(Arc::new(ApproverState { person, interrupts, about, approvals, standing, missing, nobody, floor, edited })))
     }
 
     /// Something was refused because nobody could be asked.
@@ -232,7 +232,7 @@ impl Approver for AtTerminal {
     }
 }
 
-impl Inner {
+impl ApproverState {
     async fn decide(self: Arc<Self>, mut request: ApprovalRequest) -> ApprovalAnswer {
         let until = request.expires_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
         let nobody = match self.approvals {
@@ -269,7 +269,7 @@ impl Inner {
         // Where it begins when the person thinks better of an edit.
         let first = original.unwrap_or_else(|| request.clone());
         if let Some(problem) = request.problem.clone() {
-            let above = marked(&Entry::new(ODD, "it cannot run").whole(Style::new(), &problem));
+            let above = marked(&EntryText::new(ODD, "it cannot run").whole(Style::new(), &problem));
             if let Some(arguments) = self.edit(&request.arguments, above).await {
                 return by_person(self.edited(first, arguments, talk));
             }
@@ -286,9 +286,9 @@ impl Inner {
     }
 
     /// The edit that this is asked again about.
-    fn take_edit(&self, request: &ApprovalRequest) -> Option<Edit> {
+    fn take_edit(&self, request: &ApprovalRequest) -> Option<PendingEdit> {
         let mut edited = self.edited.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_this = |edit: &Edit| {
+        let is_this = |edit: &PendingEdit| {
             let (tool, caller, asked_by) = (&edit.original.tool, &edit.original.caller, &edit.original.asked_by);
             edit.arguments == request.arguments && (tool, caller, asked_by) == (&request.tool, &request.caller, &request.asked_by)
         };
@@ -297,7 +297,7 @@ impl Inner {
 
     /// Gives the edit to whoever looks whether it can run; others are asked about once that must have been found out.
     fn edited(self: &Arc<Self>, original: ApprovalRequest, arguments: Value, talk: Talk) -> Approval {
-        let edit = Edit { original, arguments: arguments.clone(), talk };
+        let edit = PendingEdit { original, arguments: arguments.clone(), talk };
         *self.edited.lock().unwrap_or_else(PoisonError::into_inner) = Some(edit);
         let inner = Arc::downgrade(self);
         let mine = arguments.clone();
@@ -318,21 +318,21 @@ impl Inner {
         loop {
             let letters = keys::letters(pages.is_read(), can_always, pages.has_more());
             let text = if above.is_empty() { letters } else { format!("{}\n{letters}", std::mem::take(&mut above)) };
-            let mut question = Question::short(text, keys::PROMPT);
+            let mut question = UserQuestion::short(text, keys::PROMPT);
             question.is_sudden = std::mem::take(&mut is_sudden);
             let line = match self.person.ask(question).await {
-                Reply::End => {
+                UserReply::End => {
                     self.nobody.store(true, Ordering::SeqCst);
                     self.lock_missing().extend(self.about.missing(request));
                     return by_nobody("nobody is there any more to approve it");
                 }
-                Reply::Interrupted => {
+                UserReply::Interrupted => {
                     self.interrupts.raise();
                     // What asked is stopped, and nobody waits for this any more, unless it asked in the background.
                     tokio::time::sleep(GRACE).await;
                     return by_person(refused("the person at the terminal stopped it"));
                 }
-                Reply::Line(line) => line,
+                UserReply::Line(line) => line,
             };
             let choice = keys::choice(&line).filter(|choice| *choice != Choice::Always || can_always);
             if choice == Some(Choice::ShowMore) {
@@ -344,52 +344,52 @@ impl Inner {
                 continue;
             }
             match self.act(choice, request).await {
-                Said::Answer(answer) => return by_person(answer),
-                Said::ForThisRun(answer) => {
+                ApprovalStep::Answer(answer) => return by_person(answer),
+                ApprovalStep::ForThisRun(answer) => {
                     let standing = AnswerForRun::new(answer.clone(), request);
                     self.standing.lock().unwrap_or_else(PoisonError::into_inner).insert(QuestionKind::of(request), standing);
                     return by_person(answer);
                 }
-                Said::Again(said) => above = said,
+                ApprovalStep::Again(said) => above = said,
             }
         }
     }
 
-    async fn act(&self, choice: Option<Choice>, request: &ApprovalRequest) -> Said {
+    async fn act(&self, choice: Option<Choice>, request: &ApprovalRequest) -> ApprovalStep {
         if choice.is_some_and(Choice::runs) && request.problem.is_some() {
-            return Said::Again("      it cannot run with these arguments: edit them, or refuse".to_owned());
+            return ApprovalStep::Again("      it cannot run with these arguments: edit them, or refuse".to_owned());
         }
         match choice {
-            Some(Choice::Once) => Said::Answer(Approval::Approved),
-            Some(Choice::ThisRun) => Said::ForThisRun(Approval::Approved),
+            Some(Choice::Once) => ApprovalStep::Answer(Approval::Approved),
+            Some(Choice::ThisRun) => ApprovalStep::ForThisRun(Approval::Approved),
             Some(Choice::Always) => self.always(request).await,
             Some(Choice::Edit) => match self.edit(&request.arguments, "      as JSON; Ctrl-C goes back".to_owned()).await {
-                Some(arguments) => Said::Answer(Approval::Edited { arguments }),
-                None => Said::Again(String::new()),
+                Some(arguments) => ApprovalStep::Answer(Approval::Edited { arguments }),
+                None => ApprovalStep::Again(String::new()),
             },
             Some(Choice::Refuse) => match self.reason().await {
-                Some(reason) => Said::Answer(refused(&reason)),
-                None => Said::Again(String::new()),
+                Some(reason) => ApprovalStep::Answer(refused(&reason)),
+                None => ApprovalStep::Again(String::new()),
             },
             Some(Choice::RefuseThisRun) => match self.reason().await {
-                Some(reason) => Said::ForThisRun(refused(&reason)),
-                None => Said::Again(String::new()),
+                Some(reason) => ApprovalStep::ForThisRun(refused(&reason)),
+                None => ApprovalStep::Again(String::new()),
             },
-            Some(Choice::Why) => Said::Again(why::text(request, &self.about)),
-            Some(Choice::ShowMore) | None => Said::Again("      type one of the letters below".to_owned()),
+            Some(Choice::Why) => ApprovalStep::Again(why::text(request, &self.about)),
+            Some(Choice::ShowMore) | None => ApprovalStep::Again("      type one of the letters below".to_owned()),
         }
     }
 
     /// Writes the rule that allows it, once the person has said for which arguments.
-    async fn always(&self, request: &ApprovalRequest) -> Said {
+    async fn always(&self, request: &ApprovalRequest) -> ApprovalStep {
         let can = |is_exact| self.about.leave(request, is_exact).is_some();
-        let Some(is_exact) = self.asks_whether_exact(can(true), can(false)).await else { return Said::Again(String::new()) };
+        let Some(is_exact) = self.asks_whether_exact(can(true), can(false)).await else { return ApprovalStep::Again(String::new()) };
         match self.about.write(request, is_exact) {
             Ok(told) => {
                 let _ = writeln!(crate::output::stderr(), "{told}");
-                Said::Answer(Approval::Approved)
+                ApprovalStep::Answer(Approval::Approved)
             }
-            Err(error) => Said::Again(marked(&Entry::new(ODD, "not written").whole(Style::new(), &error.to_string()))),
+            Err(error) => ApprovalStep::Again(marked(&EntryText::new(ODD, "not written").whole(Style::new(), &error.to_string()))),
         }
     }
 
@@ -397,7 +397,7 @@ impl Inner {
     async fn asks_whether_exact(&self, exact: bool, any: bool) -> Option<bool> {
         let (mut above, prompt) = keys::which_arguments(exact, any);
         loop {
-            let Reply::Line(line) = self.person.ask(Question::short(above, prompt)).await else { return None };
+            let UserReply::Line(line) = self.person.ask(UserQuestion::short(above, prompt)).await else { return None };
             match line.trim().to_ascii_lowercase().as_str() {
                 "t" | "these" if exact => return Some(true),
                 "y" | "any" if any => return Some(false),
@@ -408,10 +408,10 @@ impl Inner {
 
     /// Other arguments; none when the person thought better of it.
     async fn edit(&self, arguments: &Value, above: String) -> Option<Value> {
-        let mut question = Question::short(above, "      > ");
+        let mut question = UserQuestion::short(above, "      > ");
         question.initial = keys::editable(arguments);
         loop {
-            let Reply::Line(line) = self.person.ask(question.clone()).await else { return None };
+            let UserReply::Line(line) = self.person.ask(question.clone()).await else { return None };
             match serde_json::from_str(&line) {
                 Ok(edited) => return Some(edited),
                 Err(error) => question.text = format!("      {} {error}", paint(ODD, "not JSON:")),
@@ -422,11 +422,11 @@ impl Inner {
 
     /// Why not, for the agent; none when the person thought better of it.
     async fn reason(&self) -> Option<String> {
-        let question = Question::short("      why not? The agent reads it. Enter for no reason; Ctrl-C goes back", "      > ");
+        let question = UserQuestion::short("      why not? The agent reads it. Enter for no reason; Ctrl-C goes back", "      > ");
         let said = match self.person.ask(question).await {
-            Reply::Line(line) => line.trim().chars().take(REASON).collect::<String>(),
-            Reply::End => String::new(),
-            Reply::Interrupted => return None,
+            UserReply::Line(line) => line.trim().chars().take(REASON).collect::<String>(),
+            UserReply::End => String::new(),
+            UserReply::Interrupted => return None,
         };
         Some(if said.is_empty() { "the person at the terminal said no".to_owned() } else { said })
     }
@@ -460,7 +460,7 @@ fn answered_by_rule(setup: &Setup, request: &ApprovalRequest) -> Option<Approval
 }
 
 /// Returns an entry where the program's own rows of a question stand.
-fn marked(entry: &Entry) -> String {
+fn marked(entry: &EntryText) -> String {
     let rows = entry.rows(columns().saturating_sub(MARGIN));
     rows.iter().map(|row| format!("{:1$}{row}", "", MARGIN)).collect::<Vec<_>>().join("\n")
 }

@@ -21,13 +21,13 @@ use clap::{Args, Parser, Subcommand};
 use crate::exit;
 
 pub(crate) use audit::{Can, Why};
-pub(crate) use batch::Batch;
+pub(crate) use batch::BatchArgs;
 pub(crate) use keep::{Approvals, Approve, Keep, Refuse, Resume};
-pub(crate) use lock::{Lock, Locked, Upgrade};
+pub(crate) use lock::{LockArgs, Locked, Upgrade};
 pub(crate) use look::{ApprovalList, Audit, AuditCommand, Runs, Show, StoreCommand, Tasks};
 pub(crate) use mcp::Mcp;
 pub(crate) use model::ModelChoice;
-pub(crate) use operate::{Add, CONFIG, Call, Edit, Grant, Init};
+pub(crate) use operate::{Add, CONFIG, CallArgs, EditArgs, Grant, Init};
 pub(crate) use say::{Pause, Stop, Tell};
 pub(crate) use target::Target;
 pub(crate) use trace::{Detail, TraceChoice};
@@ -40,12 +40,12 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
     #[command(flatten)]
-    pub(crate) output: Output,
+    pub(crate) output: OutputArgs,
 }
 
 /// How things are told.
 #[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct Output {
+pub(crate) struct OutputArgs {
     /// Machine-readable: JSON, one object a line, on stdout
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -64,7 +64,7 @@ pub(crate) enum Command {
     /// Talk with the entry task of a config in the terminal
     Chat(Chat),
     /// Run the entry task of a config on every line of a file. The results go to stdout, in the order of the lines
-    Batch(Batch),
+    Batch(BatchArgs),
     /// Resume runs that were interrupted by a crash, a kill or a power cut: what was answered is not asked again. A run that is paused in
     /// another terminal goes on there
     Resume(Resume),
@@ -92,7 +92,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Store(StoreCommand),
     /// Check a config and its plugins without running anything, and show who may do what
-    Check(Check),
+    Check(CheckArgs),
     /// Write a commented config that runs
     Init(Init),
     /// Look into a component, and let it into a config with the grants that you confirm
@@ -100,14 +100,14 @@ pub(crate) enum Command {
     /// Let a plugin touch more
     Grant(Grant),
     /// Take back from what a plugin may touch
-    Revoke(Edit),
+    Revoke(EditArgs),
     /// Say why something was refused or approved in a run: every layer, and the smallest grant
     Why(Why),
     /// Say whether a plugin may do something, and which layer says no; runs nothing
     Can(Can),
     /// Look at plugins, and try their tools
     #[command(subcommand)]
-    Plugin(Plugin),
+    Plugin(PluginCommand),
     /// Show logs of agents in the forms of OpenHands, write one of a run, play one again
     #[command(subcommand)]
     Trajectory(Trajectory),
@@ -189,7 +189,7 @@ pub(crate) struct Chat {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Check {
+pub(crate) struct CheckArgs {
     /// The config
     #[arg(default_value = CONFIG)]
     pub(crate) file: PathBuf,
@@ -211,16 +211,16 @@ pub(crate) struct Doctor {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Plugin {
+pub(crate) enum PluginCommand {
     /// Say what a component is, what it asks for and what it imports, without running it
     Inspect {
         /// `stock:NAME`, a .wasm file, the folder of a plugin's crate, or https://…/x.wasm#sha256=…
         source: String,
     },
     /// Call one tool of a component once, and show what it gives, says, uses up and is refused
-    Call(Call),
+    Call(CallArgs),
     /// Pin the plugins of a config as they are now: what each is, asks for, and tells models
-    Lock(Lock),
+    Lock(LockArgs),
     /// Show what differs from the lock, and accept it
     Upgrade(Upgrade),
     /// Put a manifest into a component that was built without one

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conclave_core::types::approval::Approval;
-use conclave_core::types::request::Request;
+use conclave_core::types::request::RoomRequest;
 use conclave_runtime::ControlInbox;
 use conclave_runtime::Host;
 use conclave_runtime::store::{Mail, Store, Word};
@@ -72,11 +72,11 @@ fn show(screen: &Screen, Mail { room, word, .. }: &Mail) {
     screen.line(paint(FAINT, format_args!("      {line}")));
 }
 
-fn asked(what: &Request) -> String {
+fn asked(what: &RoomRequest) -> String {
     match what {
-        Request::CancelTask { task, reason } => format!("to cancel {task}: {}", one_line(reason, SHOWN)),
-        Request::TellTask { task, text } => format!("to tell {task}: {}", one_line(text, SHOWN)),
-        Request::Close { reason } => format!("to close: {}", one_line(reason, SHOWN)),
+        RoomRequest::CancelTask { task, reason } => format!("to cancel {task}: {}", one_line(reason, SHOWN)),
+        RoomRequest::TellTask { task, text } => format!("to tell {task}: {}", one_line(text, SHOWN)),
+        RoomRequest::Close { reason } => format!("to close: {}", one_line(reason, SHOWN)),
         _ => "something".to_owned(),
     }
 }

@@ -6,10 +6,10 @@ use std::io::{Error, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use conclave_core::config::edit::{ConfigText, EditError, Edited};
-use conclave_runtime::durable_file::{self, Access};
+use conclave_runtime::durable_file::{self, FileAccess};
 use serde_json::{Value, json};
 
-use crate::args::Output;
+use crate::args::OutputArgs;
 use crate::error::CliError;
 use crate::show::{BAD, GOOD, paint};
 use crate::stdout;
@@ -92,7 +92,7 @@ pub(crate) fn refused(error: &EditError) -> CliError {
 }
 
 /// Tells what changed: for people on stderr, with `--json` as one object on stdout.
-pub(crate) fn tell(file: &ConfigFile, edited: &Edited, more: Value, output: Output) -> Result<(), CliError> {
+pub(crate) fn tell(file: &ConfigFile, edited: &Edited, more: Value, output: OutputArgs) -> Result<(), CliError> {
     if output.json {
         let mut told = json!({
             "type": "config",
@@ -131,7 +131,7 @@ pub(crate) fn create(path: &Path, text: &str, force: bool) -> std::io::Result<()
     if force && let Ok(target) = fs::canonicalize(path) {
         return replace(&target, text);
     }
-    durable_file::create(path, text.as_bytes(), &Access::Usual)
+    durable_file::create(path, text.as_bytes(), &FileAccess::Usual)
 }
 
 /// That a file could not be written.
@@ -142,7 +142,7 @@ pub(crate) fn unwritten(path: &Path, error: &Error) -> CliError {
 /// Written beside it and moved over it: a crash leaves the old file or the new one. Its permissions stay.
 pub(crate) fn replace(target: &Path, text: &str) -> std::io::Result<()> {
     let permissions = fs::metadata(target)?.permissions();
-    durable_file::replace(target, text.as_bytes(), &Access::Like(permissions))
+    durable_file::replace(target, text.as_bytes(), &FileAccess::Like(permissions))
 }
 
 #[cfg(test)]

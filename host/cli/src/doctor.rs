@@ -16,7 +16,7 @@ pub(crate) use tools::authors_tools;
 /// How good a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum State {
+pub(crate) enum CheckResult {
     Good,
     /// It works, but slower or smaller than it could.
     Fair,
@@ -28,7 +28,7 @@ pub(crate) enum State {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
     pub(crate) what: &'static str,
-    pub(crate) state: State,
+    pub(crate) state: CheckResult,
     pub(crate) found: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) advice: Option<String>,
@@ -36,14 +36,14 @@ pub(crate) struct Finding {
 
 impl Finding {
     pub(crate) fn good(what: &'static str, found: impl Into<String>) -> Self {
-        Self { what, state: State::Good, found: found.into(), advice: None }
+        Self { what, state: CheckResult::Good, found: found.into(), advice: None }
     }
 
     pub(crate) fn fair(what: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { what, state: State::Fair, found: found.into(), advice: Some(advice.into()) }
+        Self { what, state: CheckResult::Fair, found: found.into(), advice: Some(advice.into()) }
     }
 
     pub(crate) fn bad(what: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { what, state: State::Bad, found: found.into(), advice: Some(advice.into()) }
+        Self { what, state: CheckResult::Bad, found: found.into(), advice: Some(advice.into()) }
     }
 }

@@ -25,10 +25,10 @@ const STOPS_TURN: u8 = 2;
 static LINGERS: AtomicBool = AtomicBool::new(false);
 
 /// The turn that goes on, if one does.
-static TURN: Turn = Turn { goes_on: AtomicBool::new(false), was_told: AtomicBool::new(false) };
+static TURN: InterruptibleTurn = InterruptibleTurn { goes_on: AtomicBool::new(false), was_told: AtomicBool::new(false) };
 
 /// What Ctrl-C needs to know of a turn.
-struct Turn {
+struct InterruptibleTurn {
     goes_on: AtomicBool,
     /// Ctrl-C came, and neither did a turn begin nor one end since.
     was_told: AtomicBool,
@@ -43,7 +43,7 @@ enum Pressed {
     Key,
 }
 
-impl Turn {
+impl InterruptibleTurn {
     fn begins(&self) {
         self.goes_on.store(true, Ordering::SeqCst);
         self.was_told.store(false, Ordering::SeqCst);
@@ -158,11 +158,11 @@ fn end() -> ! {
 mod tests {
     use std::sync::atomic::AtomicBool;
 
-    use super::{Pressed, Turn};
+    use super::{InterruptibleTurn, Pressed};
 
     #[test]
     fn only_the_second_one_of_a_turn_ends_the_program() {
-        let turn = Turn { goes_on: AtomicBool::new(false), was_told: AtomicBool::new(false) };
+        let turn = InterruptibleTurn { goes_on: AtomicBool::new(false), was_told: AtomicBool::new(false) };
         assert!(!turn.is_stuck(Pressed::Key) && !turn.is_stuck(Pressed::Key), "nothing goes on that could be stuck");
         turn.begins();
         assert!(!turn.is_stuck(Pressed::Key), "the first of this turn");
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_signal_at_a_prompt_without_an_editor_comes_twice_to_end_the_program() {
-        let turn = Turn { goes_on: AtomicBool::new(false), was_told: AtomicBool::new(false) };
+        let turn = InterruptibleTurn { goes_on: AtomicBool::new(false), was_told: AtomicBool::new(false) };
         assert!(!turn.is_stuck(Pressed::Signal) && turn.is_stuck(Pressed::Signal));
     }
 }

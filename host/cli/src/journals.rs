@@ -10,7 +10,7 @@ use conclave_core::types::ids::RoomId;
 use conclave_runtime::blobs::Blobs;
 use conclave_runtime::ids::Ids;
 use conclave_runtime::journal::{Journals, JsonLines, NoJournals};
-use conclave_runtime::store::{About, Durability, Retention, Store, StoreError};
+use conclave_runtime::store::{Durability, Retention, RunOrigin, Store, StoreError};
 
 use crate::args::Keep;
 use crate::error::CliError;
@@ -38,16 +38,16 @@ pub(crate) struct Of<'a> {
 
 /// Where the runs of a command are kept.
 #[derive(Clone)]
-pub(crate) struct Kept(Place);
+pub(crate) struct RunStorage(JournalPlace);
 
 #[derive(Clone)]
-enum Place {
+enum JournalPlace {
     Nowhere,
     Lines(PathBuf),
-    Store { store: Store, durability: Durability, about: About },
+    Store { store: Store, durability: Durability, about: RunOrigin },
 }
 
-impl Kept {
+impl RunStorage {
     /// As the command line says. What cannot be kept in the state folder is told on stderr and is no reason not to run, unless each event
     /// is to be safe.
     ///
@@ -56,10 +56,10 @@ impl Kept {
     pub(crate) fn open(keep: &Keep, of: Of<'_>) -> Result<Self, CliError> {
         let durability = keep.durability.map(Durability::from).or(setup::read_config(of.file, of.models)?.durability);
         if let Some(folder) = &keep.journal {
-            return Ok(Self(Place::Lines(folder.clone())));
+            return Ok(Self(JournalPlace::Lines(folder.clone())));
         }
         if keep.no_journal {
-            return Ok(Self(Place::Nowhere));
+            return Ok(Self(JournalPlace::Nowhere));
         }
         let opened = match &keep.store {
             Some(folder) => Store::open(folder).map(Some),
@@ -67,7 +67,7 @@ impl Kept {
         };
         match opened {
             Ok(Some(store)) => Ok(Self::in_store(store, durability.unwrap_or_default(), of.about())),
-            Ok(None) if durability != Some(Durability::Sync) => Ok(Self(Place::Nowhere)),
+            Ok(None) if durability != Some(Durability::Sync) => Ok(Self(JournalPlace::Nowhere)),
             Ok(None) => Err(CliError::internal("each event is to be kept, and nobody knows where").hint("set HOME or CONCLAVE_STATE")),
             Err(error) if keep.store.is_some() => Err(unusable(&error)),
             Err(error) if durability == Some(Durability::Sync) => {
@@ -76,22 +76,22 @@ impl Kept {
             }
             Err(error) => {
                 warn_unkept(&error);
-                Ok(Self(Place::Nowhere))
+                Ok(Self(JournalPlace::Nowhere))
             }
         }
     }
 
     /// In a store that was opened before.
-    pub(crate) fn in_store(store: Store, durability: Durability, about: About) -> Self {
-        Self(Place::Store { store, durability, about })
+    pub(crate) fn in_store(store: Store, durability: Durability, about: RunOrigin) -> Self {
+        Self(JournalPlace::Store { store, durability, about })
     }
 
     /// For the run's options.
     pub(crate) fn journals(&self) -> Arc<dyn Journals> {
         match &self.0 {
-            Place::Nowhere => Arc::new(NoJournals),
-            Place::Lines(folder) => Arc::new(JsonLines::in_folder(folder)),
-            Place::Store { store, durability, about } => store.journals(*durability, about.clone()),
+            JournalPlace::Nowhere => Arc::new(NoJournals),
+            JournalPlace::Lines(folder) => Arc::new(JsonLines::in_folder(folder)),
+            JournalPlace::Store { store, durability, about } => store.journals(*durability, about.clone()),
         }
     }
 
@@ -102,28 +102,28 @@ impl Kept {
 
     /// The store, where it is one.
     pub(crate) fn store(&self) -> Option<&Store> {
-        if let Place::Store { store, .. } = &self.0 { Some(store) } else { None }
+        if let JournalPlace::Store { store, .. } = &self.0 { Some(store) } else { None }
     }
 
     /// The folder, which no plugin may write to.
     pub(crate) fn folder(&self) -> Option<&Path> {
         match &self.0 {
-            Place::Nowhere => None,
-            Place::Lines(folder) => Some(folder),
-            Place::Store { store, .. } => Some(store.folder()),
+            JournalPlace::Nowhere => None,
+            JournalPlace::Lines(folder) => Some(folder),
+            JournalPlace::Store { store, .. } => Some(store.folder()),
         }
     }
 
     /// Refusals of this run can be looked up later.
     pub(crate) fn is_kept(&self) -> bool {
-        !matches!(self.0, Place::Nowhere)
+        !matches!(self.0, JournalPlace::Nowhere)
     }
 }
 
 impl Of<'_> {
-    fn about(&self) -> About {
+    fn about(&self) -> RunOrigin {
         let config = std::path::absolute(self.file).unwrap_or_else(|_| self.file.to_owned());
-        About { config: Some(config), command: self.command.to_owned(), locked: self.locked }
+        RunOrigin { config: Some(config), command: self.command.to_owned(), locked: self.locked }
     }
 }
 

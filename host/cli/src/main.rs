@@ -36,7 +36,7 @@ mod words;
 use std::io::Write;
 use std::process::ExitCode;
 
-use args::{Cli, Command, Output, Plugin};
+use args::{Cli, Command, OutputArgs, PluginCommand};
 use error::CliError;
 use interrupt::Interrupts;
 
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
     code
 }
 
-async fn dispatch(command: Command, output: Output, interrupts: Interrupts) -> Result<u8, CliError> {
+async fn dispatch(command: Command, output: OutputArgs, interrupts: Interrupts) -> Result<u8, CliError> {
     match command {
         Command::Run(args) => commands::run::run(args, output, interrupts).await,
         Command::Chat(args) => commands::chat::chat(args, output, interrupts).await,
@@ -97,16 +97,16 @@ async fn dispatch(command: Command, output: Output, interrupts: Interrupts) -> R
         Command::Schema => commands::schema::schema(),
         Command::Completions { shell } => commands::manual::completions(shell),
         Command::Man { folder } => commands::manual::man(&folder, output),
-        Command::Plugin(Plugin::Call(args)) => commands::call::call(&args, output).await,
-        Command::Plugin(Plugin::Inspect { source }) => commands::inspect::inspect(&source, output).await,
-        Command::Plugin(Plugin::Lock(args)) => commands::lock::lock(&args, output).await,
-        Command::Plugin(Plugin::Upgrade(args)) => commands::upgrade::upgrade(&args, output).await,
-        Command::Plugin(Plugin::Embed { file, manifest }) => commands::embed::embed(&file, &manifest, output),
+        Command::Plugin(PluginCommand::Call(args)) => commands::call::call(&args, output).await,
+        Command::Plugin(PluginCommand::Inspect { source }) => commands::inspect::inspect(&source, output).await,
+        Command::Plugin(PluginCommand::Lock(args)) => commands::lock::lock(&args, output).await,
+        Command::Plugin(PluginCommand::Upgrade(args)) => commands::upgrade::upgrade(&args, output).await,
+        Command::Plugin(PluginCommand::Embed { file, manifest }) => commands::embed::embed(&file, &manifest, output),
     }
 }
 
 /// Tells an error on stderr; with `--json` also as the last line of stdout.
-fn report(output: Output, error: &CliError) -> ExitCode {
+fn report(output: OutputArgs, error: &CliError) -> ExitCode {
     if output.json {
         // What cannot be told on stdout is told on stderr below.
         let _ = stdout::json(error.to_json());

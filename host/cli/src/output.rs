@@ -25,7 +25,7 @@ const GRACE: Duration = Duration::from_secs(3);
 
 /// What a text is, and so where it goes and whether it may be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum OutputKind {
     /// A line on stderr about what happens: left out when too many wait.
     Live,
     /// On stderr: a question, an error, the end.
@@ -37,21 +37,21 @@ pub(crate) enum Kind {
 /// A run is to come: from here on nothing that writes waits for who reads.
 static IS_QUEUED: AtomicBool = AtomicBool::new(false);
 
-static QUEUE: LazyLock<Queue> = LazyLock::new(Queue::default);
+static QUEUE: LazyLock<OutputQueue> = LazyLock::new(OutputQueue::default);
 
 #[derive(Default)]
-struct Queue {
-    state: Mutex<State>,
+struct OutputQueue {
+    state: Mutex<OutputState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
-    items: VecDeque<(Kind, String)>,
+struct OutputState {
+    items: VecDeque<(OutputKind, String)>,
     /// Of each kind in `items`.
     waiting: [usize; 3],
     /// Of the item that is being written.
-    writing: Option<Kind>,
+    writing: Option<OutputKind>,
     /// Live lines that were left out since the newest that was not.
     left_out: u64,
     /// Pieces that were written.
@@ -67,8 +67,8 @@ pub(crate) fn begin() {
 }
 
 /// Queues a text. It ends its own line.
-pub(crate) fn push(kind: Kind, text: String) {
-    let text = if kind == Kind::Said { text } else { laid_out(text) };
+pub(crate) fn push(kind: OutputKind, text: String) {
+    let text = if kind == OutputKind::Said { text } else { laid_out(text) };
     if !IS_QUEUED.load(Ordering::SeqCst) {
         return write_all(kind, &text, || {});
     }
@@ -116,8 +116,8 @@ pub(crate) fn stderr() -> Stderr {
     Stderr(Vec::new())
 }
 
-impl Queue {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl OutputQueue {
+    fn state(&self) -> MutexGuard<'_, OutputState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -160,26 +160,26 @@ impl Queue {
     }
 }
 
-impl State {
-    fn push(&mut self, kind: Kind, text: String) {
+impl OutputState {
+    fn push(&mut self, kind: OutputKind, text: String) {
         let most = match kind {
             // So that a slow reader is not shown a line and a count in turn.
-            Kind::Live if self.left_out > 0 => MOST_LIVE / 2,
-            Kind::Live => MOST_LIVE,
-            Kind::Told => MOST_TOLD,
-            Kind::Said => usize::MAX,
+            OutputKind::Live if self.left_out > 0 => MOST_LIVE / 2,
+            OutputKind::Live => MOST_LIVE,
+            OutputKind::Told => MOST_TOLD,
+            OutputKind::Said => usize::MAX,
         };
         if self.waiting[kind as usize] >= most {
             self.left_out += text.lines().count() as u64;
             return;
         }
-        if kind == Kind::Live {
+        if kind == OutputKind::Live {
             self.show_left_out();
         }
         self.put(kind, text);
     }
 
-    fn put(&mut self, kind: Kind, text: String) {
+    fn put(&mut self, kind: OutputKind, text: String) {
         self.waiting[kind as usize] += 1;
         self.items.push_back((kind, text));
     }
@@ -188,12 +188,12 @@ impl State {
     fn show_left_out(&mut self) {
         match std::mem::take(&mut self.left_out) {
             0 => {}
-            1 => self.put(Kind::Told, format!("{}\n", paint(FAINT, "… 1 line not shown"))),
-            lines => self.put(Kind::Told, format!("{}\n", paint(FAINT, format_args!("… {} lines not shown", thousands(lines))))),
+            1 => self.put(OutputKind::Told, format!("{}\n", paint(FAINT, "… 1 line not shown"))),
+            lines => self.put(OutputKind::Told, format!("{}\n", paint(FAINT, format_args!("… {} lines not shown", thousands(lines))))),
         }
     }
 
-    fn take(&mut self) -> Option<(Kind, String)> {
+    fn take(&mut self) -> Option<(OutputKind, String)> {
         let (kind, text) = self.items.pop_front()?;
         self.waiting[kind as usize] -= 1;
         self.writing = Some(kind);
@@ -206,13 +206,13 @@ impl State {
 
     /// Something for stdout is among it, and it is still read.
     fn must_wait(&self) -> bool {
-        (self.writing == Some(Kind::Said) || self.waiting[Kind::Said as usize] > 0) && !stdout::has_gone()
+        (self.writing == Some(OutputKind::Said) || self.waiting[OutputKind::Said as usize] > 0) && !stdout::has_gone()
     }
 }
 
-fn write_all(kind: Kind, text: &str, wrote: impl Fn()) {
+fn write_all(kind: OutputKind, text: &str, wrote: impl Fn()) {
     let pieces = text.as_bytes().chunks(PIECE);
-    if kind == Kind::Said {
+    if kind == OutputKind::Said {
         let mut out = std::io::stdout();
         for piece in pieces {
             stdout::note(out.write_all(piece).and_then(|()| out.flush()));
@@ -236,7 +236,7 @@ pub(crate) struct Stderr(Vec<u8>);
 impl Stderr {
     fn hand_over(&mut self) {
         if !self.0.is_empty() {
-            push(Kind::Told, String::from_utf8_lossy(&std::mem::take(&mut self.0)).into_owned());
+            push(OutputKind::Told, String::from_utf8_lossy(&std::mem::take(&mut self.0)).into_owned());
         }
     }
 }
@@ -267,36 +267,36 @@ impl Drop for Stderr {
 mod tests {
     use super::*;
 
-    fn texts(state: &State) -> Vec<String> {
+    fn texts(state: &OutputState) -> Vec<String> {
         state.items.iter().map(|(_, text)| anstream::adapter::strip_str(text).to_string()).collect()
     }
 
     #[test]
     fn live_lines_that_nobody_reads_are_counted_and_nothing_else_is_left_out() {
-        let mut state = State::default();
+        let mut state = OutputState::default();
         for line in 0..MOST_LIVE + 1_234 {
-            state.push(Kind::Live, format!("{line}\n"));
+            state.push(OutputKind::Live, format!("{line}\n"));
         }
-        state.push(Kind::Said, "answer\n".to_owned());
-        state.push(Kind::Told, "TIMEOUT\n".to_owned());
+        state.push(OutputKind::Said, "answer\n".to_owned());
+        state.push(OutputKind::Told, "TIMEOUT\n".to_owned());
         assert_eq!((state.items.len(), state.left_out), (MOST_LIVE + 2, 1_234));
         // A reader that has caught up a little is not told a count for each line.
         state.take();
-        state.push(Kind::Live, "left out too\n".to_owned());
+        state.push(OutputKind::Live, "left out too\n".to_owned());
         assert_eq!(state.left_out, 1_235);
-        while state.waiting[Kind::Live as usize] >= MOST_LIVE / 2 {
+        while state.waiting[OutputKind::Live as usize] >= MOST_LIVE / 2 {
             state.take();
         }
-        state.push(Kind::Live, "shown\n".to_owned());
+        state.push(OutputKind::Live, "shown\n".to_owned());
         assert_eq!(texts(&state)[state.items.len() - 4..], ["answer\n", "TIMEOUT\n", "… 1 235 lines not shown\n", "shown\n"]);
     }
 
     #[test]
     fn what_is_said_is_waited_for() {
-        let mut state = State::default();
-        state.push(Kind::Live, "line\n".to_owned());
+        let mut state = OutputState::default();
+        state.push(OutputKind::Live, "line\n".to_owned());
         assert!(state.is_behind() && !state.must_wait());
-        state.push(Kind::Said, "answer\n".to_owned());
+        state.push(OutputKind::Said, "answer\n".to_owned());
         assert!(state.must_wait());
         state.take();
         state.take();

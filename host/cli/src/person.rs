@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use crate::screen::{Held, Screen};
+use crate::screen::{Screen, ScreenHold};
 use editor::Editor;
-use lines::Lines;
+use lines::LineReader;
 
 /// How long the line editor may take to give the terminal back.
 const GRACE: Duration = Duration::from_millis(500);
@@ -29,40 +29,40 @@ const SEEN: Duration = Duration::from_millis(300);
 
 /// What the person is asked.
 #[derive(Clone, Debug)]
-pub(crate) struct Question {
+pub(crate) struct UserQuestion {
     /// Printed once, above the prompt.
     pub(crate) text: String,
     /// Before the cursor.
     pub(crate) prompt: String,
     /// There already, to be edited.
     pub(crate) initial: String,
-    pub(crate) kind: Kind,
+    pub(crate) kind: AnswerKind,
     /// It comes unasked, and much hangs on the answer: what is typed before anyone can have read it does not count.
     pub(crate) is_sudden: bool,
 }
 
 /// What kind of answer is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum AnswerKind {
     /// One or several lines, kept in the history.
     Message,
     /// A letter or so, before anything else.
     Short,
 }
 
-impl Question {
+impl UserQuestion {
     pub(crate) fn message(prompt: impl Into<String>) -> Self {
-        Self { text: String::new(), prompt: prompt.into(), initial: String::new(), kind: Kind::Message, is_sudden: false }
+        Self { text: String::new(), prompt: prompt.into(), initial: String::new(), kind: AnswerKind::Message, is_sudden: false }
     }
 
     pub(crate) fn short(text: impl Into<String>, prompt: impl Into<String>) -> Self {
-        Self { text: text.into(), prompt: prompt.into(), initial: String::new(), kind: Kind::Short, is_sudden: false }
+        Self { text: text.into(), prompt: prompt.into(), initial: String::new(), kind: AnswerKind::Short, is_sudden: false }
     }
 }
 
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Reply {
+pub(crate) enum UserReply {
     Line(String),
     /// Ctrl-C.
     Interrupted,
@@ -70,9 +70,9 @@ pub(crate) enum Reply {
     End,
 }
 
-struct Request {
-    question: Question,
-    reply: oneshot::Sender<Reply>,
+struct QueuedQuestion {
+    question: UserQuestion,
+    reply: oneshot::Sender<UserReply>,
     /// It was interrupted, so its text has been printed.
     resumed: bool,
 }
@@ -97,7 +97,7 @@ pub(crate) struct Person {
     screen: Arc<Screen>,
     history: Option<PathBuf>,
     stops: Option<Stops>,
-    thread: Mutex<Option<(Sender<Request>, JoinHandle<()>)>>,
+    thread: Mutex<Option<(Sender<QueuedQuestion>, JoinHandle<()>)>>,
     leaving: Arc<AtomicBool>,
     /// Questions that wait for an answer.
     asked: Arc<AtomicUsize>,
@@ -127,25 +127,25 @@ impl Person {
     }
 
     /// Asks, and waits for the answer. Dropping the future takes the question back.
-    pub(crate) async fn ask(&self, question: Question) -> Reply {
+    pub(crate) async fn ask(&self, question: UserQuestion) -> UserReply {
         let (reply, answer) = oneshot::channel();
-        let _waiting = Waiting::begin(&self.asked);
-        let interrupts = question.kind == Kind::Short;
-        if hang_up::has_gone() || !self.send(Request { question, reply, resumed: false }) {
-            return Reply::End;
+        let _waiting = QuestionCount::begin(&self.asked);
+        let interrupts = question.kind == AnswerKind::Short;
+        if hang_up::has_gone() || !self.send(QueuedQuestion { question, reply, resumed: false }) {
+            return UserReply::End;
         }
         let wake = Arc::clone(self.screen.wake());
         if interrupts {
             wake.store(true, Ordering::SeqCst);
         }
         // The thread finds out that nobody waits any more when it is woken after the receiver is gone, so the order matters.
-        let mut asked = Asked { answer: Some(answer), wake };
+        let mut asked = QuestionGuard { answer: Some(answer), wake };
         match asked.answer.as_mut() {
             Some(answer) => tokio::select! {
-                answer = answer => answer.unwrap_or(Reply::End),
-                () = hang_up::is_gone() => Reply::End,
+                answer = answer => answer.unwrap_or(UserReply::End),
+                () = hang_up::is_gone() => UserReply::End,
             },
-            None => Reply::End,
+            None => UserReply::End,
         }
     }
 
@@ -158,7 +158,7 @@ impl Person {
     }
 
     /// Until it is dropped they see questions alone.
-    pub(crate) fn hold_the_rest(&self) -> Held {
+    pub(crate) fn hold_the_rest(&self) -> ScreenHold {
         self.screen.hold()
     }
 
@@ -174,12 +174,12 @@ impl Person {
         }
     }
 
-    fn send(&self, request: Request) -> bool {
+    fn send(&self, request: QueuedQuestion) -> bool {
         self.begin().as_ref().is_some_and(|(sender, _)| sender.send(request).is_ok())
     }
 
     /// The thread, which is not there before it is needed.
-    fn begin(&self) -> MutexGuard<'_, Option<(Sender<Request>, JoinHandle<()>)>> {
+    fn begin(&self) -> MutexGuard<'_, Option<(Sender<QueuedQuestion>, JoinHandle<()>)>> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_none() {
             let (sender, requests) = channel();
@@ -187,9 +187,9 @@ impl Person {
             let (way, history, stops) = (self.way, self.history.clone(), self.stops.clone());
             let serving = move || {
                 let mut reader = match way {
-                    Way::Editor => Reader::Editor(Box::new(Editor::new(screen, history))),
-                    Way::Prompted => Reader::Lines(Lines::new(screen, true, None)),
-                    Way::Piped => Reader::Lines(Lines::new(screen, false, stops)),
+                    Way::Editor => AnswerReader::Editor(Box::new(Editor::new(screen, history))),
+                    Way::Prompted => AnswerReader::Lines(LineReader::new(screen, true, None)),
+                    Way::Piped => AnswerReader::Lines(LineReader::new(screen, false, stops)),
                 };
                 reader.serve(&requests, &leaving);
             };
@@ -258,28 +258,28 @@ fn drop_typed() {
 }
 
 /// Counts a question for as long as somebody waits for its answer.
-struct Waiting(Arc<AtomicUsize>);
+struct QuestionCount(Arc<AtomicUsize>);
 
-impl Waiting {
+impl QuestionCount {
     fn begin(asked: &Arc<AtomicUsize>) -> Self {
         asked.fetch_add(1, Ordering::SeqCst);
         Self(Arc::clone(asked))
     }
 }
 
-impl Drop for Waiting {
+impl Drop for QuestionCount {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 /// Takes a question back when nobody waits for its answer any more.
-struct Asked {
-    answer: Option<oneshot::Receiver<Reply>>,
+struct QuestionGuard {
+    answer: Option<oneshot::Receiver<UserReply>>,
     wake: Arc<AtomicBool>,
 }
 
-impl Drop for Asked {
+impl Drop for QuestionGuard {
     fn drop(&mut self) {
         drop(self.answer.take());
         self.wake.store(true, Ordering::SeqCst);
@@ -287,21 +287,21 @@ impl Drop for Asked {
 }
 
 /// Questions in the order in which they are asked, short ones first.
-struct Queue<'a> {
-    requests: &'a Receiver<Request>,
-    waiting: VecDeque<Request>,
+struct QuestionQueue<'a> {
+    requests: &'a Receiver<QueuedQuestion>,
+    waiting: VecDeque<QueuedQuestion>,
     leaving: &'a AtomicBool,
 }
 
-impl Queue<'_> {
-    fn next(&mut self) -> Option<Request> {
+impl QuestionQueue<'_> {
+    fn next(&mut self) -> Option<QueuedQuestion> {
         self.collect();
         loop {
             self.waiting.retain(|request| !request.reply.is_closed());
             if self.leaving.load(Ordering::SeqCst) {
                 return None;
             }
-            let short = self.waiting.iter().position(|request| request.question.kind == Kind::Short);
+            let short = self.waiting.iter().position(|request| request.question.kind == AnswerKind::Short);
             if let Some(request) = self.waiting.remove(short.unwrap_or(0)) {
                 return Some(request);
             }
@@ -319,28 +319,28 @@ impl Queue<'_> {
     }
 
     /// The question must make way: it was taken back, or something is more urgent.
-    fn interrupts(&mut self, current: &Request) -> bool {
+    fn interrupts(&mut self, current: &QueuedQuestion) -> bool {
         self.collect();
-        let is_urgent = |request: &Request| request.question.kind == Kind::Short && !request.reply.is_closed();
+        let is_urgent = |request: &QueuedQuestion| request.question.kind == AnswerKind::Short && !request.reply.is_closed();
         current.reply.is_closed()
             || self.leaving.load(Ordering::SeqCst)
-            || (current.question.kind == Kind::Message && self.waiting.iter().any(is_urgent))
+            || (current.question.kind == AnswerKind::Message && self.waiting.iter().any(is_urgent))
     }
 }
 
 /// Reads answers.
-enum Reader {
+enum AnswerReader {
     Editor(Box<Editor>),
-    Lines(Lines),
+    Lines(LineReader),
 }
 
-impl Reader {
-    fn serve(&mut self, requests: &Receiver<Request>, leaving: &AtomicBool) {
-        let mut queue = Queue { requests, waiting: VecDeque::new(), leaving };
+impl AnswerReader {
+    fn serve(&mut self, requests: &Receiver<QueuedQuestion>, leaving: &AtomicBool) {
+        let mut queue = QuestionQueue { requests, waiting: VecDeque::new(), leaving };
         // A message that came when nobody waited for one any more: the agent had something to say of itself.
-        let mut early: VecDeque<Reply> = VecDeque::new();
+        let mut early: VecDeque<UserReply> = VecDeque::new();
         while let Some(mut request) = queue.next() {
-            let is_message = request.question.kind == Kind::Message;
+            let is_message = request.question.kind == AnswerKind::Message;
             if let Some(reply) = early.pop_front_if(|_| is_message) {
                 if let Err(reply) = request.reply.send(reply) {
                     early.push_front(reply);

@@ -4,9 +4,9 @@ use std::io::Write;
 use std::path::Path;
 
 use conclave_core::types::ids::RoomId;
-use conclave_runtime::store::{Reader, RunFilter, RunRow, Standing, Store};
+use conclave_runtime::store::{RunFilter, RunRow, Standing, Store, StoreReader};
 
-use crate::args::Output;
+use crate::args::OutputArgs;
 use crate::show::{ODD, paint, plural};
 use crate::stores::{Stores, is_cut_off};
 
@@ -18,7 +18,7 @@ pub(crate) const CLIENT: &str = "mcp";
 pub(crate) const CONVERSATION: &str = "chat";
 
 /// Returns the runs of this config that did not end and can be resumed, newest first; none where only results are wanted.
-pub(crate) fn left(store: Option<&Path>, (command, config): (&str, &Path), output: Output) -> Vec<RunRow> {
+pub(crate) fn left(store: Option<&Path>, (command, config): (&str, &Path), output: OutputArgs) -> Vec<RunRow> {
     if output.quiet || output.json {
         return Vec::new();
     }
@@ -49,7 +49,7 @@ pub(crate) fn tell_left(left: &[RunRow]) {
 
 /// Ends interrupted calls of clients: the client that asked has gone with the process. Before the first run of this process.
 pub(crate) fn give_up_calls(store: &Store) {
-    let Ok(reader) = Reader::open(store.folder()) else { return };
+    let Ok(reader) = StoreReader::open(store.folder()) else { return };
     let runs = reader.runs(&RunFilter::default()).unwrap_or_default();
     for run in runs.iter().filter(|run| run.command == CLIENT && run.ended.is_none()) {
         // What cannot be ended now is found again at the next start.
@@ -59,7 +59,7 @@ pub(crate) fn give_up_calls(store: &Store) {
 
 /// Ends interrupted child rooms whose run is over. The store is this process's, and nothing of that run is under way.
 pub(crate) fn close_orphans(store: &Store, run: &RoomId) {
-    let Ok(reader) = Reader::open(store.folder()) else { return };
+    let Ok(reader) = StoreReader::open(store.folder()) else { return };
     for room in reader.rooms(run).unwrap_or_default() {
         if room.room != *run && !matches!(room.standing, Standing::Ended(_)) {
             let _ = store.give_up(&room.room, "its run is over");
@@ -69,7 +69,7 @@ pub(crate) fn close_orphans(store: &Store, run: &RoomId) {
 
 /// The room asks its user, and nothing else goes on before they answer.
 pub(crate) fn waits_for_person(store: &Store, room: &RoomId) -> bool {
-    let waits = Reader::open(store.folder()).and_then(|reader| reader.waits(Some(room))).unwrap_or_default();
+    let waits = StoreReader::open(store.folder()).and_then(|reader| reader.waits(Some(room))).unwrap_or_default();
     waits.iter().any(|row| row.room == *room && row.wait.kind == "user")
 }
 
@@ -77,7 +77,7 @@ impl Stores {
     /// Returns the interrupted runs, newest first; a store that cannot be read is overlooked.
     pub(crate) fn cut_off(&self) -> Vec<RunRow> {
         let filter = RunFilter { status: Some("interrupted".to_owned()), ..RunFilter::default() };
-        let runs = self.folders().iter().filter_map(|folder| Reader::open(folder).ok()?.runs(&filter).ok());
+        let runs = self.folders().iter().filter_map(|folder| StoreReader::open(folder).ok()?.runs(&filter).ok());
         let mut runs: Vec<RunRow> = runs.flatten().filter(is_cut_off).collect();
         runs.sort_by_key(|run| std::cmp::Reverse(run.started));
         runs

@@ -6,8 +6,8 @@ use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::args::Output;
-use crate::output::{self, Kind};
+use crate::args::OutputArgs;
+use crate::output::{self, OutputKind};
 use crate::show::{FAINT, foreign, paint};
 use crate::stdout;
 
@@ -38,7 +38,7 @@ pub(crate) enum Loudness {
 }
 
 impl Loudness {
-    pub(crate) fn of(output: Output) -> Self {
+    pub(crate) fn of(output: OutputArgs) -> Self {
         match (output.json, output.quiet) {
             (true, _) => Self::Silent,
             (_, true) => Self::Quiet,
@@ -55,13 +55,13 @@ pub(crate) struct Screen {
     live: bool,
     /// A status line can be shown: nothing but it has to be erased.
     has_status: bool,
-    state: Mutex<State>,
+    state: Mutex<ScreenState>,
     /// Raised when something waits to be printed above a line that is being typed.
     wake: Arc<AtomicBool>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ScreenState {
     /// A line is being typed; what comes is kept for the editor to print above it.
     editing: bool,
     lines: Vec<String>,
@@ -90,9 +90,9 @@ enum HeldPiece {
 
 /// Until it is dropped only questions are shown; what else comes is shown then.
 #[must_use]
-pub(crate) struct Held(Arc<Screen>);
+pub(crate) struct ScreenHold(Arc<Screen>);
 
-impl Drop for Held {
+impl Drop for ScreenHold {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.holds = state.holds.saturating_sub(1);
@@ -148,14 +148,14 @@ impl Screen {
         &self.wake
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ScreenState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A whole line, or several, about what happens. It goes to stderr.
     pub(crate) fn line(&self, text: impl Display) {
         if self.loudness == Loudness::Normal {
-            self.show(Kind::Live, text);
+            self.show(OutputKind::Live, text);
         }
     }
 
@@ -166,10 +166,10 @@ impl Screen {
 
     /// The same, also when only the result is wanted: a question, an error.
     pub(crate) fn notice(&self, text: impl Display) {
-        self.show(Kind::Told, text);
+        self.show(OutputKind::Told, text);
     }
 
-    fn show(&self, kind: Kind, text: impl Display) {
+    fn show(&self, kind: OutputKind, text: impl Display) {
         let mut state = self.state();
         if state.holds > 0 {
             state.held.push(HeldPiece::Line(text.to_string()));
@@ -179,17 +179,17 @@ impl Screen {
     }
 
     /// Holds back all but questions.
-    pub(crate) fn hold(self: &Arc<Self>) -> Held {
+    pub(crate) fn hold(self: &Arc<Self>) -> ScreenHold {
         self.state().holds += 1;
-        Held(Arc::clone(self))
+        ScreenHold(Arc::clone(self))
     }
 
     /// What is asked. It is shown whatever else is held back.
     pub(crate) fn question(&self, text: impl Display) {
-        Self::put(&mut self.state(), Kind::Told, &text, &self.wake);
+        Self::put(&mut self.state(), OutputKind::Told, &text, &self.wake);
     }
 
-    fn put(state: &mut State, kind: Kind, text: &impl Display, wake: &AtomicBool) {
+    fn put(state: &mut ScreenState, kind: OutputKind, text: &impl Display, wake: &AtomicBool) {
         state.has_written = true;
         if state.editing {
             state.lines.extend(output::laid_out(text.to_string()).lines().map(str::to_owned));
@@ -233,7 +233,7 @@ impl Screen {
     /// What was said has an end.
     pub(crate) fn end_text(&self) {
         let mut state = self.state();
-        let State { holds, held, editing, text, .. } = &mut *state;
+        let ScreenState { holds, held, editing, text, .. } = &mut *state;
         let kept = match held.last_mut() {
             Some(HeldPiece::Text(text)) if *holds > 0 => Some(text),
             _ if *editing && *holds == 0 => Some(text),
@@ -268,14 +268,14 @@ impl Screen {
         }
     }
 
-    fn draw_status(&self, state: &mut State, text: &str) {
+    fn draw_status(&self, state: &mut ScreenState, text: &str) {
         let has_no_place = state.editing || state.open || state.holds > 0;
         // The next one is newer: what nobody reads yet is not added to.
         if !self.has_status || self.loudness != Loudness::Normal || has_no_place || output::is_behind() {
             return;
         }
         let text = foreign::one_row(text, columns().saturating_sub(1)).0;
-        output::push(Kind::Told, format!("{ERASE}{}", paint(FAINT, text)));
+        output::push(OutputKind::Told, format!("{ERASE}{}", paint(FAINT, text)));
         state.status = true;
     }
 
@@ -304,7 +304,7 @@ impl Screen {
         let mut state = self.state();
         state.editing = false;
         for line in std::mem::take(&mut state.lines) {
-            output::push(Kind::Told, format!("{line}\n"));
+            output::push(OutputKind::Told, format!("{line}\n"));
         }
         drop(state);
         self.write_kept();
@@ -355,7 +355,7 @@ pub(crate) fn size() -> (usize, usize) {
     (columns, if rows == 0 { ROWS } else { usize::from(rows) })
 }
 
-fn write_text(state: &mut State, text: &str) {
+fn write_text(state: &mut ScreenState, text: &str) {
     erase_status(state);
     state.has_written = true;
     // What cannot be written is found out when the program writes its result.
@@ -363,22 +363,22 @@ fn write_text(state: &mut State, text: &str) {
     state.open = !text.ends_with('\n');
 }
 
-fn close_text(state: &mut State) {
+fn close_text(state: &mut ScreenState) {
     if state.open {
         let _ = stdout::queue("\n".to_owned());
         state.open = false;
     }
 }
 
-fn erase_status(state: &mut State) {
+fn erase_status(state: &mut ScreenState) {
     if state.status {
-        output::push(Kind::Told, ERASE.to_owned());
+        output::push(OutputKind::Told, ERASE.to_owned());
         state.status = false;
     }
 }
 
 /// A line of its own for what comes on stderr.
-fn make_room(state: &mut State) {
+fn make_room(state: &mut ScreenState) {
     erase_status(state);
     close_text(state);
 }

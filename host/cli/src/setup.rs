@@ -13,11 +13,11 @@ use conclave_runtime::kv::{KvStore, NoKv, Sqlite};
 use conclave_runtime::secrets::Sources;
 use conclave_runtime::{Follow, Guard, Host, HostOptions, LoadStep, Pins, PrepareError, Prepared, lock_of};
 
-use crate::args::{self, Output};
+use crate::args::{self, OutputArgs};
 use crate::commands::add::shell;
 use crate::commands::lock::LockFile;
 use crate::error::CliError;
-use crate::journals::Kept;
+use crate::journals::RunStorage;
 use crate::show::{FAINT, NAME, ODD, paint, plural, printable, time};
 
 /// A plugin that takes longer than this to compile is told of; one from the cache is not worth a line.
@@ -29,12 +29,18 @@ const NAMED: usize = 3;
 pub(crate) type Models = BTreeMap<ModelName, ModelConfig>;
 
 /// Reads the config, loads its plugins, and checks that they fit.
-pub(crate) async fn prepare(file: &Path, models: &Models, locked: bool, output: Output) -> Result<Prepared, CliError> {
+pub(crate) async fn prepare(file: &Path, models: &Models, locked: bool, output: OutputArgs) -> Result<Prepared, CliError> {
     prepare_and_warn(&open_host_in(file)?, file, models, locked, output, (Warnings::Whole, |_, _| true)).await
 }
 
 /// The same with a host whose attachments are needed later. The plugins are held to the lock beside the config.
-pub(crate) async fn prepare_with(host: &Host, file: &Path, models: &Models, locked: bool, output: Output) -> Result<Prepared, CliError> {
+pub(crate) async fn prepare_with(
+    host: &Host,
+    file: &Path,
+    models: &Models,
+    locked: bool,
+    output: OutputArgs,
+) -> Result<Prepared, CliError> {
     prepare_and_warn(host, file, models, locked, output, (Warnings::Counted, |_, _| true)).await
 }
 
@@ -66,7 +72,7 @@ pub(crate) async fn prepare_and_warn(
     file: &Path,
     models: &Models,
     locked: bool,
-    output: Output,
+    output: OutputArgs,
     (told, holds): (Warnings, impl Fn(&Prepared, &Problem) -> bool),
 ) -> Result<Prepared, CliError> {
     let config = read_config(file, models)?;
@@ -157,7 +163,7 @@ pub(crate) fn open_host_in(file: &Path) -> Result<Host, CliError> {
 }
 
 /// The same for runs that are kept: attachments are beside the journals, and no plugin writes there.
-pub(crate) fn open_host_keeping(file: &Path, kept: &Kept) -> Result<Host, CliError> {
+pub(crate) fn open_host_keeping(file: &Path, kept: &RunStorage) -> Result<Host, CliError> {
     let mut options = options_in(file);
     if let Some(blobs) = kept.blobs() {
         options.blobs = blobs;

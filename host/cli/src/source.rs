@@ -18,8 +18,8 @@ const TARGET: &str = "wasm32-wasip2";
 const PROFILES: [&str; 3] = ["release", "plugin", "debug"];
 
 /// A component that was found.
-pub(crate) struct Found {
-    pub(crate) place: Place,
+pub(crate) struct LocatedComponent {
+    pub(crate) place: ComponentPlace,
     /// A crate's build, which the operator makes.
     pub(crate) is_built_here: bool,
     pub(crate) inspection: Inspection,
@@ -28,7 +28,7 @@ pub(crate) struct Found {
 
 /// Where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ComponentPlace {
     /// Inside this program, under its name.
     Stock(String),
     File(PathBuf),
@@ -36,7 +36,7 @@ pub(crate) enum Place {
     Url(String),
 }
 
-impl Place {
+impl ComponentPlace {
     /// As a config in this folder names it.
     pub(crate) fn in_config(&self, folder: &Path) -> String {
         match self {
@@ -66,16 +66,16 @@ impl Place {
 ///
 /// # Errors
 /// When there is none, or it is no plugin.
-pub(crate) async fn find(source: &str, again: impl Fn(&str) -> String) -> Result<Found, CliError> {
+pub(crate) async fn find(source: &str, again: impl Fn(&str) -> String) -> Result<LocatedComponent, CliError> {
     let is_built_here = Path::new(source).is_dir() || is_build(Path::new(source));
     let (place, bytes) = match source.split_once(':') {
-        Some(("stock", name)) => (Place::Stock(name.to_owned()), stock_bytes(name)?),
+        Some(("stock", name)) => (ComponentPlace::Stock(name.to_owned()), stock_bytes(name)?),
         Some(("http" | "https", _)) => download(source, again).await?,
         _ => from_disk(Path::new(source))?,
     };
     let inspection = inspect(&bytes).map_err(|error| CliError::plugin(format!("{} is no plugin: {error}", place.shown())))?;
-    let is_built_here = is_built_here && matches!(place, Place::File(_));
-    Ok(Found { place, is_built_here, inspection, bytes })
+    let is_built_here = is_built_here && matches!(place, ComponentPlace::File(_));
+    Ok(LocatedComponent { place, is_built_here, inspection, bytes })
 }
 
 /// Returns whether a component stands where cargo puts those of a crate that is there: `CRATE/target/wasm32-…/PROFILE/x.wasm`.
@@ -110,7 +110,7 @@ fn stock_bytes(name: &str) -> Result<Vec<u8>, CliError> {
     Err(CliError::usage(format!("there is no stock plugin `{}`", one_line(name, 64))).hint(hint))
 }
 
-async fn download(source: &str, again: impl Fn(&str) -> String) -> Result<(Place, Vec<u8>), CliError> {
+async fn download(source: &str, again: impl Fn(&str) -> String) -> Result<(ComponentPlace, Vec<u8>), CliError> {
     // The config's own rules for an address.
     let text = format!("entry = \"t\"\n[plugins.p]\nsource = {}\n[tasks.t]\nagent = \"p\"\n", quoted(source));
     let config = match Config::parse("SOURCE", "", &text) {
@@ -128,7 +128,7 @@ async fn download(source: &str, again: impl Fn(&str) -> String) -> Result<(Place
     let downloads = Downloads::new(setup::cache_folder().map(|folder| folder.join("components")));
     let fetched = downloads.component(&url, &sha256, || {}).await;
     let bytes = fetched.map_err(|error| CliError::plugin(error.to_string()))?;
-    Ok((Place::Url(source.to_owned()), bytes))
+    Ok((ComponentPlace::Url(source.to_owned()), bytes))
 }
 
 /// Whoever answers could send anything; the digest that is there now is said, so that it can be held against its author's.
@@ -145,7 +145,7 @@ async fn without_digest(url: &str, again: impl Fn(&str) -> String) -> CliError {
     }
 }
 
-fn from_disk(path: &Path) -> Result<(Place, Vec<u8>), CliError> {
+fn from_disk(path: &Path) -> Result<(ComponentPlace, Vec<u8>), CliError> {
     let file = if path.is_dir() { built(path)? } else { path.to_owned() };
     let bytes = read_component(&file).map_err(|error| {
         let hint = "name stock:NAME, a .wasm file, the folder of a plugin's crate, or https://…/x.wasm#sha256=…";
@@ -154,7 +154,7 @@ fn from_disk(path: &Path) -> Result<(Place, Vec<u8>), CliError> {
     if file.extension().is_none_or(|ending| ending != "wasm") {
         return Err(CliError::usage(format!("{} does not end in .wasm", file.display())).hint("a config names components by such files"));
     }
-    Ok((Place::File(file), bytes))
+    Ok((ComponentPlace::File(file), bytes))
 }
 
 /// The newest component that was built of a crate. It is not built here: a stranger's build script is a stranger's program, and would run

@@ -7,7 +7,7 @@ use anstyle::Style;
 use tokio::sync::watch;
 
 use crate::error::CliError;
-use crate::output::{self, Kind};
+use crate::output::{self, OutputKind};
 use crate::screen::columns;
 use crate::show::columns::wrap_hanging;
 use crate::show::foreign;
@@ -34,7 +34,7 @@ static FAILED: Mutex<Option<String>> = Mutex::new(None);
 /// # Errors
 /// When something that was queued before could not be written and the reader is still there.
 pub(crate) fn queue(text: String) -> Result<(), CliError> {
-    output::push(Kind::Said, text);
+    output::push(OutputKind::Said, text);
     failed()
 }
 

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use conclave_core::types::ids::RoomId;
-use conclave_runtime::store::{self, Found, Reader, RunFilter, RunRow, Standing, StoreError};
+use conclave_runtime::store::{self, RunFilter, RunMatch, RunRow, Standing, StoreError, StoreReader};
 
 use crate::error::CliError;
 use crate::show::{ODD, paint, printable};
@@ -37,7 +37,7 @@ pub(crate) struct Stores {
 
 /// A room and the store that it is in.
 pub(crate) struct InStore {
-    pub(crate) reader: Reader,
+    pub(crate) reader: StoreReader,
     pub(crate) room: RoomId,
 }
 
@@ -61,10 +61,10 @@ impl Stores {
     ///
     /// # Errors
     /// When the one that was named cannot be read.
-    pub(crate) fn readers(&self) -> Result<Vec<Reader>, CliError> {
+    pub(crate) fn readers(&self) -> Result<Vec<StoreReader>, CliError> {
         let mut readers = Vec::with_capacity(self.folders.len());
         for folder in &self.folders {
-            match Reader::open(folder) {
+            match StoreReader::open(folder) {
                 Ok(reader) => readers.push(reader),
                 Err(error) if self.is_given => return Err(unusable(&error)),
                 Err(error) => {
@@ -142,8 +142,8 @@ impl Stores {
     }
 
     /// Those that can be read: what is wrong with others was told.
-    fn readers_quietly(&self) -> impl Iterator<Item = Reader> {
-        self.folders.iter().filter_map(|folder| Reader::open(folder).ok())
+    fn readers_quietly(&self) -> impl Iterator<Item = StoreReader> {
+        self.folders.iter().filter_map(|folder| StoreReader::open(folder).ok())
     }
 
     /// The run or room that a name or its beginning means.
@@ -155,9 +155,9 @@ impl Stores {
         let mut several: Vec<RoomId> = Vec::new();
         for reader in self.readers()? {
             match reader.find(name).map_err(|error| unusable(&error))? {
-                Found::One(room) => found.push(InStore { reader, room }),
-                Found::Several(rooms) => several.extend(rooms),
-                Found::Nothing => {}
+                RunMatch::One(room) => found.push(InStore { reader, room }),
+                RunMatch::Several(rooms) => several.extend(rooms),
+                RunMatch::Nothing => {}
             }
         }
         // A whole name is meant as it is, whatever else begins with it.

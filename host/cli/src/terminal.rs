@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use anstyle::Style;
 use conclave_core::types::ids::{ChannelId, TaskName};
-use conclave_runtime::channel::{Answer, Channels, Speech};
+use conclave_runtime::channel::{Channels, HumanAnswer, Speech};
 use conclave_runtime::clock::BoxFuture;
 
 use crate::interrupt::Interrupts;
-use crate::person::{Person, Question, Reply};
+use crate::person::{Person, UserQuestion, UserReply};
 use crate::screen::{Screen, columns, total_columns};
 use crate::show::foreign;
 
@@ -20,7 +20,7 @@ pub(crate) struct Terminal {
 }
 
 impl Channels for Terminal {
-    fn ask(&self, _: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<Answer>> {
+    fn ask(&self, _: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<HumanAnswer>> {
         let (person, interrupts) = (Arc::clone(&self.person), self.interrupts.clone());
         Box::pin(async move {
             if !person.is_there() {
@@ -28,15 +28,15 @@ impl Channels for Terminal {
             }
             let asked = format!("{task} asks you > ");
             let text = format!("{}\n", foreign::block(prompt.trim(), Style::new(), 0, columns()));
-            let question = Question { text, ..Question::message(asked) };
+            let question = UserQuestion { text, ..UserQuestion::message(asked) };
             match person.ask(question).await {
-                Reply::Line(line) => Some(line.trim_end().to_owned().into()),
-                Reply::Interrupted => {
+                UserReply::Line(line) => Some(line.trim_end().to_owned().into()),
+                UserReply::Interrupted => {
                     interrupts.raise();
                     // The run is stopped: an answer now would end it as if nobody were there.
                     std::future::pending().await
                 }
-                Reply::End => None,
+                UserReply::End => None,
             }
         })
     }

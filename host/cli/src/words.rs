@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use conclave_core::protocol::event::Event;
 use conclave_core::types::ids::RoomId;
-use conclave_runtime::store::{Mail, MailState, Reader, RunRow, Standing, Word, is_in_use};
+use conclave_runtime::store::{Mail, MailState, RunRow, Standing, StoreReader, Word, is_in_use};
 use serde_json::json;
 
-use crate::args::Output;
+use crate::args::OutputArgs;
 use crate::error::CliError;
 use crate::show::printable;
 use crate::stdout;
@@ -80,7 +80,7 @@ fn is_over(row: &RunRow) -> bool {
         return true;
     }
     // What cannot be read now is looked at again.
-    let rooms = Reader::open(&row.store).and_then(|reader| reader.rooms(&row.run)).unwrap_or_default();
+    let rooms = StoreReader::open(&row.store).and_then(|reader| reader.rooms(&row.run)).unwrap_or_default();
     rooms.iter().any(|room| room.room == row.run && matches!(room.standing, Standing::Ended(_)))
 }
 
@@ -88,7 +88,7 @@ fn is_over(row: &RunRow) -> bool {
 fn said_to_the_end(row: &RunRow, mail: &Mail) -> Result<(), CliError> {
     // First, so that nobody takes it who goes on with the run.
     mail.remove(&row.store).map_err(|error| unusable(&error))?;
-    let reader = Reader::open(&row.store).map_err(|error| unusable(&error))?;
+    let reader = StoreReader::open(&row.store).map_err(|error| unusable(&error))?;
     if reader.has_received(&mail.room, &mail.id).map_err(|error| unusable(&error))? {
         return Ok(());
     }
@@ -105,7 +105,7 @@ pub(crate) async fn until(most: Duration, is_so: impl Fn() -> bool) {
 }
 
 /// Tells what came of it: with `--json` as an object of this type.
-pub(crate) fn tell(row: &RunRow, kind: &str, what: &str, output: Output) -> Result<(), CliError> {
+pub(crate) fn tell(row: &RunRow, kind: &str, what: &str, output: OutputArgs) -> Result<(), CliError> {
     if output.json {
         return stdout::json(json!({ "type": kind, "run": row.run, "what": what }));
     }
@@ -116,7 +116,7 @@ pub(crate) fn tell(row: &RunRow, kind: &str, what: &str, output: Output) -> Resu
 }
 
 /// Why a run is paused; none when it is not, or when that cannot be read.
-pub(crate) fn paused(reader: &Reader, run: &RoomId) -> Option<String> {
+pub(crate) fn paused(reader: &StoreReader, run: &RoomId) -> Option<String> {
     let (mut paused, mut received) = (None, BTreeSet::new());
     for record in reader.records(run).ok()? {
         if let Event::ControlReceived { id, .. } = &record.event

@@ -64,7 +64,7 @@ use crate::types::message::Entity;
 use crate::types::stuck_rules::StuckRules;
 use crate::types::task_options::Overflow;
 
-pub use keys::{KEYS, Key, Shape};
+pub use keys::{ConfigKey, KEYS, Shape};
 pub use mcp::{MCP_CLIENT, McpReach, McpSource, YOU};
 pub use model::RESERVED_OPTIONS;
 pub use names::{NAME_MAX, NameError, ORCHESTRATION_TOOLS, SEATS, check_name, check_task_name, default_place, is_reserved_task};
@@ -73,7 +73,7 @@ pub use problem::{Problem, Problems, Severity};
 
 use crate::types::wording::{code, one_of, string};
 use problem::{SourceText, Span};
-use reader::{Reader, Table};
+use reader::{ConfigReader, Table};
 use references::References;
 use spans::Spans;
 
@@ -231,12 +231,12 @@ pub enum Compat {
 
 /// What an entry of a task's `tools` is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Listed {
+pub enum ToolsEntry {
     Plugins(ToolPattern),
     Host(HostTool),
 }
 
-impl Listed {
+impl ToolsEntry {
     /// The pattern, or the host's own name for its tool.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -250,7 +250,7 @@ impl Listed {
 /// An entry of a task's `tools`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolEntry {
-    pub tool: Listed,
+    pub tool: ToolsEntry,
     /// The name that the agent sees; none: the usual one.
     pub alias: Option<String>,
     /// Shown to the agent.
@@ -274,7 +274,7 @@ pub struct ToolEntry {
 impl ToolEntry {
     /// A tool that is listed by its name alone: offered and carried out.
     #[must_use]
-    pub fn new(tool: Listed) -> Self {
+    pub fn new(tool: ToolsEntry) -> Self {
         Self {
             tool,
             alias: None,
@@ -429,7 +429,7 @@ impl Config {
             let problem = source.problem(&error.span().unwrap_or(0..0), format!("not valid TOML: {}", error.message()));
             syntax.push(problem);
         }
-        let mut reader = Reader::new(source);
+        let mut reader = ConfigReader::new(source);
         let spans = Spans::of(root.get_ref());
         let draft = read(&mut reader, folder, root.get_ref(), spans, syntax.is_empty(), models);
         finish(reader, draft, syntax)
@@ -467,7 +467,7 @@ impl Config {
 
 /// Reads everything that can be read, also after a problem: no part depends on another before the references are checked.
 fn read(
-    reader: &mut Reader,
+    reader: &mut ConfigReader,
     folder: &str,
     root: &DeTable<'_>,
     spans: Spans,
@@ -511,7 +511,12 @@ fn read(
     }
 }
 
-fn read_entry(reader: &mut Reader, references: &mut References, root: &Table<'_>, tasks: &BTreeMap<TaskName, TaskConfig>) -> TaskName {
+fn read_entry(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    root: &Table<'_>,
+    tasks: &BTreeMap<TaskName, TaskConfig>,
+) -> TaskName {
     if let Some(item) = root.get("entry") {
         let name = item.string(reader);
         name.into_iter().for_each(|name| references.add_task(&item, name));
@@ -527,7 +532,7 @@ fn read_entry(reader: &mut Reader, references: &mut References, root: &Table<'_>
 }
 
 /// Ends with the config, or with all that is wrong.
-fn finish(mut reader: Reader, mut config: Config, syntax: Vec<Problem>) -> Result<Config, Problems> {
+fn finish(mut reader: ConfigReader, mut config: Config, syntax: Vec<Problem>) -> Result<Config, Problems> {
     if !syntax.is_empty() {
         // A line that is no TOML was read in part only: what that part seems to say is not worth a second problem.
         let broken: BTreeSet<usize> = syntax.iter().map(|problem| problem.line).collect();

@@ -71,7 +71,7 @@ pub(crate) use tools::{naming_task_list, wider_tools};
 use agent_states::AgentStates;
 use background::{BackgroundTask, Tasks};
 use budgets::Short;
-use calls::Calls;
+use calls::PendingCalls;
 use context_window::Lost;
 use controls::ReceivedControls;
 use conversation::Conversation;
@@ -79,7 +79,7 @@ use delivery::{Deliveries, Saying};
 use frame::Frame;
 use gates::Gating;
 use handoff::Handoffs;
-use histories::{Links, Memories};
+use histories::{Histories, Links};
 use limit_increase::HeldRequest;
 use models::ModelCall;
 use pausing::Pausing;
@@ -88,7 +88,7 @@ use scratch::ScratchKey;
 
 /// Where a room is in its life.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-enum Phase {
+enum RoomPhase {
     /// Waits for `RoomOpened`.
     Unopened,
     /// The entry task is at work.
@@ -122,7 +122,7 @@ enum Purpose {
     HeldTool {
         frame: FrameId,
         slot: usize,
-        asked: approvals::Asked,
+        asked: approvals::Consent,
     },
     /// A question for more of a budget.
     TopUp {
@@ -135,7 +135,7 @@ enum Purpose {
     Consult {
         frame: FrameId,
         plugin: PluginName,
-        about: About,
+        about: QueryPurpose,
     },
     /// A gate was asked about something on its way.
     Gate {
@@ -167,7 +167,7 @@ enum Purpose {
 
 /// What a plugin was consulted about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum About {
+enum QueryPurpose {
     /// For the recall action in this slot.
     Memories { slot: usize },
     /// Of the action or the call in this slot.
@@ -227,7 +227,7 @@ struct Counters {
 /// A conversation and the work that goes on in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Room {
-    phase: Phase,
+    phase: RoomPhase,
     now: Millis,
     opened: Millis,
     setup: Arc<Setup>,
@@ -236,13 +236,13 @@ pub struct Room {
     #[serde(with = "crate::types::room_secret::in_state", default, skip_serializing_if = "Option::is_none")]
     secret: Option<RoomSecret>,
     frames: BTreeMap<FrameId, Frame>,
-    memories: Memories,
+    memories: Histories,
     /// How messages followed from one another.
     links: Links,
     /// So many links are looked through again.
     #[serde(default)]
     links_due: usize,
-    calls: Calls,
+    calls: PendingCalls,
     model_calls: Vec<ModelCall>,
     /// Steps that got no answer of a model, and go on still.
     #[serde(default)]
@@ -325,7 +325,7 @@ pub struct Room {
 impl Default for Room {
     fn default() -> Self {
         Self {
-            phase: Phase::Unopened,
+            phase: RoomPhase::Unopened,
             now: Millis::default(),
             opened: Millis::default(),
             setup: Arc::new(Setup {
@@ -341,10 +341,10 @@ impl Default for Room {
             opening: Opening::default(),
             secret: None,
             frames: BTreeMap::new(),
-            memories: Memories::new(),
+            memories: Histories::new(),
             links: Links::new(),
             links_due: 0,
-            calls: Calls::default(),
+            calls: PendingCalls::default(),
             model_calls: Vec::new(),
             without_model: BTreeSet::new(),
             filtered: BTreeSet::new(),
@@ -408,7 +408,7 @@ impl Room {
             Event::HistoryChanged { task, change } => self.change_history(&task, change),
             // Whoever asks a room that is over is told so.
             Event::Requested { request, what } => self.requested(request, what),
-            _ if matches!(self.phase, Phase::Unopened | Phase::Finished { .. }) => {}
+            _ if matches!(self.phase, RoomPhase::Unopened | RoomPhase::Finished { .. }) => {}
             Event::AgentStepped { call, answer, report } => {
                 if let Some(Purpose::Step { frame }) = self.calls.get(&call) {
                     let frame = *frame;
@@ -463,7 +463,7 @@ impl Room {
             self.heed_deliveries();
             self.end_if_over();
             // A relayed turn may be over already, and others wait for theirs.
-            if !(self.has_turns_waiting() && matches!(self.phase, Phase::Draining { .. })) {
+            if !(self.has_turns_waiting() && matches!(self.phase, RoomPhase::Draining { .. })) {
                 break;
             }
         }
@@ -488,8 +488,8 @@ impl Room {
     #[must_use]
     pub fn outcome(&self) -> Option<&Arc<Outcome>> {
         match &self.phase {
-            Phase::Finished { outcome } => Some(outcome),
-            Phase::Unopened | Phase::Running { .. } | Phase::Draining { .. } => None,
+            RoomPhase::Finished { outcome } => Some(outcome),
+            RoomPhase::Unopened | RoomPhase::Running { .. } | RoomPhase::Draining { .. } => None,
         }
     }
 
@@ -599,7 +599,7 @@ impl Room {
     fn end_if_over(&mut self) {
         if let Some(budget) = self.over.take() {
             self.stop(budget.status(), budget.reason());
-        } else if matches!(self.phase, Phase::Running { .. }) {
+        } else if matches!(self.phase, RoomPhase::Running { .. }) {
             self.stop_if_spent();
         }
         if !self.out_of_budget.is_empty() {

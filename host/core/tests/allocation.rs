@@ -7,7 +7,7 @@ use allocation_counter::measure;
 use conclave_core::config::Config;
 use conclave_core::permissions::fetch::target;
 use conclave_core::permissions::grant::Rights;
-use conclave_core::permissions::manifest::{Ask, Manifest};
+use conclave_core::permissions::manifest::{CapabilityRequest, Manifest};
 use conclave_core::permissions::policy_rules::Decide;
 use conclave_core::permissions::task_scope::{Narrow, Narrowed};
 use conclave_core::policy::decision::decide;
@@ -107,7 +107,7 @@ type Decision<'a> = (&'a str, &'a dyn Fn(&str) -> bool, &'a str, &'a str);
 #[test]
 fn a_yes_of_every_capability_allocates_nothing() {
     let config = Config::parse("c.toml", "", GRANTS).unwrap_or_else(|problems| panic!("{problems}"));
-    let asks = Capability::ALL.iter().map(|capability| (capability.as_str().to_owned(), Ask::default())).collect();
+    let asks = Capability::ALL.iter().map(|capability| (capability.as_str().to_owned(), CapabilityRequest::default())).collect();
     let manifest = Manifest { asks, ..Manifest::default() };
     // The task leaves everything, folders by a list of their own.
     let (task, narrow) = (TaskName::from("desk"), Narrow { files: Some(vec!["/docs".into(), "/out".into()]), ..Narrow::default() });

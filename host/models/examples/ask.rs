@@ -9,7 +9,7 @@ use conclave_core::types::completion::{Draft, Prompt, PromptPiece, ToolChoice, T
 use conclave_core::types::message::Entity;
 use conclave_core::types::tool::ToolSummary;
 use conclave_models::openai::{OpenAi, OpenAiSettings};
-use conclave_models::{Key, KeySource, ModelClient, TextSink};
+use conclave_models::{ApiKey, KeySource, ModelClient, TextSink};
 use serde_json::json;
 
 struct Terminal;
@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let rest: Vec<String> = arguments.collect();
     let is_set = |name: &str| rest.iter().any(|word| word == name);
     let (url, model) = address.split_once('#').ok_or("the address is URL#MODEL")?;
-    let key = rest.iter().find_map(|word| word.strip_prefix("key=")).map(|key| Arc::new(Key::new(key.to_owned())) as Arc<dyn KeySource>);
+    let key = rest.iter().find_map(|word| word.strip_prefix("key=")).map(|key| Arc::new(ApiKey::new(key.to_owned())) as Arc<dyn KeySource>);
     let client = OpenAi::new(OpenAiSettings { url: url.to_owned(), model: model.to_owned(), key, ..OpenAiSettings::default() })?;
     if is_set("models") {
         println!("{:#?}", client.probe().await);

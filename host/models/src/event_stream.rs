@@ -3,7 +3,7 @@
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Event {
+pub(crate) struct StreamEvent {
     /// The field `event`; mostly empty.
     pub kind: String,
     /// Lines of the field `data`, joined with line breaks. What is not UTF-8 was replaced.
@@ -40,7 +40,7 @@ impl EventStream {
     ///
     /// # Errors
     /// When an event is too large; the parser is of no use then.
-    pub(crate) fn handle_bytes(&mut self, bytes: &[u8], events: &mut Vec<Event>) -> Result<(), EventTooLarge> {
+    pub(crate) fn handle_bytes(&mut self, bytes: &[u8], events: &mut Vec<StreamEvent>) -> Result<(), EventTooLarge> {
         let mut rest = bytes;
         while let Some(first) = rest.first() {
             if std::mem::take(&mut self.after_return) && *first == b'\n' {
@@ -59,7 +59,7 @@ impl EventStream {
     }
 
     /// The event that the stream ended in, if any. The standard drops it; some servers do not end their last one.
-    pub(crate) fn finish(mut self) -> Option<Event> {
+    pub(crate) fn finish(mut self) -> Option<StreamEvent> {
         if !self.line.is_empty() {
             self.end_line();
         }
@@ -74,7 +74,7 @@ impl EventStream {
         Ok(())
     }
 
-    fn end_line(&mut self) -> Option<Event> {
+    fn end_line(&mut self) -> Option<StreamEvent> {
         let mut line = std::mem::take(&mut self.line);
         let event = self.read_line(&line);
         // The buffer is used again: one allocation for a stream, not one for a line.
@@ -83,7 +83,7 @@ impl EventStream {
         event
     }
 
-    fn read_line(&mut self, line: &[u8]) -> Option<Event> {
+    fn read_line(&mut self, line: &[u8]) -> Option<StreamEvent> {
         let line = if std::mem::take(&mut self.is_first_line) { line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line) } else { line };
         if line.is_empty() {
             return self.end_event();
@@ -110,13 +110,13 @@ impl EventStream {
         None
     }
 
-    fn end_event(&mut self) -> Option<Event> {
+    fn end_event(&mut self) -> Option<StreamEvent> {
         let text = |bytes: &mut Vec<u8>| {
             let text = String::from_utf8_lossy(bytes).into_owned();
             bytes.clear();
             text
         };
-        let event = Event { kind: text(&mut self.kind), data: text(&mut self.data) };
+        let event = StreamEvent { kind: text(&mut self.kind), data: text(&mut self.data) };
         std::mem::take(&mut self.has_data).then_some(event)
     }
 }
@@ -125,9 +125,9 @@ impl EventStream {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Event, EventStream, EventTooLarge};
+    use super::{EventStream, EventTooLarge, StreamEvent};
 
-    fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Event> {
+    fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<StreamEvent> {
         let mut stream = EventStream::new(10_000);
         let mut events = Vec::new();
         for piece in pieces {
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn an_event_has_a_kind_and_it_does_not_stay() {
-        let event = |kind: &str, data: &str| Event { kind: kind.to_owned(), data: data.to_owned() };
+        let event = |kind: &str, data: &str| StreamEvent { kind: kind.to_owned(), data: data.to_owned() };
         let events = read([&b"event: ping\nevent: error\ndata: x\n\ndata: y\n\nevent: lost\n\ndata: z\n\n"[..]]);
         assert_eq!(events, [event("error", "x"), event("", "y"), event("", "z")]);
     }

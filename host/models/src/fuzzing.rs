@@ -5,11 +5,11 @@ use std::sync::Mutex;
 use conclave_core::types::completion::Completion;
 
 use crate::openai::fuzzing;
-use crate::{Key, TextSink};
+use crate::{ApiKey, TextSink};
 
 /// What a reply's bytes came to.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Read {
+pub struct ParsedReply {
     /// Text that was streamed to the caller.
     pub streamed: String,
     /// The answer, or the name of the error.
@@ -20,11 +20,11 @@ pub struct Read {
 
 /// Reads a reply of at most `limit` bytes that comes in these pieces; `key` must not be repeated.
 #[must_use]
-pub fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limit: u64, key: &str) -> Read {
+pub fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limit: u64, key: &str) -> ParsedReply {
     let sink = Streamed::default();
-    let (answer, error) = fuzzing::read(pieces, limit, Key::new(key.to_owned()), &sink);
+    let (answer, error) = fuzzing::read(pieces, limit, ApiKey::new(key.to_owned()), &sink);
     let streamed = sink.0.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    Read { streamed, answer, error }
+    ParsedReply { streamed, answer, error }
 }
 
 #[derive(Default)]

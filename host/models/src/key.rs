@@ -9,9 +9,9 @@ use crate::BoxFuture;
 
 /// A secret that a server knows its customer by.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Key(Zeroizing<String>);
+pub struct ApiKey(Zeroizing<String>);
 
-impl Key {
+impl ApiKey {
     /// Takes a key; white space around it is left out, for a file ends with a line break.
     #[must_use]
     pub fn new(secret: String) -> Self {
@@ -26,7 +26,7 @@ impl Key {
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for ApiKey {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Key(…)")
     }
@@ -38,23 +38,23 @@ pub trait KeySource: Send + Sync + 'static {
     ///
     /// # Errors
     /// In words for the operator: where it was looked for, and why it is not there.
-    fn key(&self) -> BoxFuture<'static, Result<Key, String>>;
+    fn key(&self) -> BoxFuture<'static, Result<ApiKey, String>>;
 }
 
 /// A key that never changes.
-impl KeySource for Key {
-    fn key(&self) -> BoxFuture<'static, Result<Key, String>> {
+impl KeySource for ApiKey {
+    fn key(&self) -> BoxFuture<'static, Result<ApiKey, String>> {
         Box::pin(std::future::ready(Ok(self.clone())))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Key;
+    use super::ApiKey;
 
     #[test]
     fn a_key_does_not_show_itself() {
-        let key = Key::new(" sk-secret\n".to_owned());
+        let key = ApiKey::new(" sk-secret\n".to_owned());
         assert_eq!(key.reveal(), "sk-secret");
         assert_eq!(format!("{key:?} {:?}", Some(&key)), "Key(…) Some(Key(…))");
     }

@@ -17,5 +17,5 @@ pub mod test_server;
 
 pub use blobs::{BlobSource, NoBlobs};
 pub use client::{BoxFuture, ModelClient, ModelFailure, NoText, TextSink};
-pub use key::{Key, KeySource};
+pub use key::{ApiKey, KeySource};
 pub use scripted::{ScriptError, Scripted};

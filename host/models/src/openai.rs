@@ -29,7 +29,7 @@ use conclave_core::types::completion::{Completion, Prompt, Trouble};
 use self::keys::KeyHolder;
 use self::quote::Quoter;
 use self::transport::Server;
-use crate::{BoxFuture, Key, ModelClient, ModelFailure, TextSink};
+use crate::{ApiKey, BoxFuture, ModelClient, ModelFailure, TextSink};
 
 pub use self::settings::{OpenAiError, OpenAiSettings};
 pub use self::transport::{platform_tls, shared_tls};
@@ -37,7 +37,7 @@ pub use self::transport::{platform_tls, shared_tls};
 /// A model behind Chat Completions. Cloning is cheap, and clones share connections and the key.
 #[derive(Clone)]
 pub struct OpenAi {
-    shared: Arc<Shared>,
+    shared: Arc<ClientState>,
 }
 
 impl fmt::Debug for OpenAi {
@@ -46,7 +46,7 @@ impl fmt::Debug for OpenAi {
     }
 }
 
-struct Shared {
+struct ClientState {
     settings: OpenAiSettings,
     server: Server,
     keys: KeyHolder,
@@ -68,8 +68,8 @@ impl OpenAi {
         }
         let server = Server::new(&settings)?;
         let keys = KeyHolder::new(settings.key.clone());
-        let quoter = Quoter::new(settings.secrets().chain(server.secrets()).map(Key::new));
-        Ok(Self { shared: Arc::new(Shared { settings, server, keys, quoter }) })
+        let quoter = Quoter::new(settings.secrets().chain(server.secrets()).map(ApiKey::new));
+        Ok(Self { shared: Arc::new(ClientState { settings, server, keys, quoter }) })
     }
 
     /// Names of the server's models, in its order: whether it can be reached, and takes the key. Tried once, for five seconds.

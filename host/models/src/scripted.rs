@@ -36,15 +36,15 @@ pub enum ScriptError {
 
 #[derive(Debug)]
 struct Script {
-    rules: Vec<(String, Reply)>,
-    replies: Vec<Reply>,
+    rules: Vec<(String, ScriptedReply)>,
+    replies: Vec<ScriptedReply>,
     usage: ScriptUsage,
 }
 
 /// A script as it is written. Replies are read one by one, so that a wrong one can be named.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct ScriptFile {
     #[serde(default)]
     rules: Vec<Rule>,
     #[serde(default)]
@@ -63,14 +63,14 @@ struct Rule {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Reply {
+struct ScriptedReply {
     #[serde(default)]
     text: Option<String>,
     #[serde(default)]
-    calls: Vec<Call>,
+    calls: Vec<ScriptedCall>,
 }
 
-impl Reply {
+impl ScriptedReply {
     fn read(written: Value) -> Result<Self, String> {
         match written {
             Value::String(text) => Ok(Self { text: Some(text), calls: Vec::new() }),
@@ -86,7 +86,7 @@ impl Reply {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Call {
+struct ScriptedCall {
     #[serde(default)]
     id: String,
     name: String,
@@ -113,11 +113,11 @@ impl Scripted {
     /// # Errors
     /// `Malformed` when it is not JSON of the expected shape, `Reply` when an entry is none, `Empty` when it has nothing to answer with.
     pub fn parse(json: &str) -> Result<Self, ScriptError> {
-        let Written { rules, replies, usage } = serde_json::from_str(json)?;
+        let ScriptFile { rules, replies, usage } = serde_json::from_str(json)?;
         if rules.is_empty() && replies.is_empty() {
             return Err(ScriptError::Empty);
         }
-        let read = |list, index: usize, reply| Reply::read(reply).map_err(|why| ScriptError::Reply { list, entry: index + 1, why });
+        let read = |list, index: usize, reply| ScriptedReply::read(reply).map_err(|why| ScriptError::Reply { list, entry: index + 1, why });
         let rules = rules.into_iter().enumerate().map(|(index, rule)| Ok((rule.when, read("rules", index, rule.reply)?)));
         let rules = rules.collect::<Result<_, ScriptError>>()?;
         let replies = replies.into_iter().enumerate().map(|(index, reply)| read("replies", index, reply));

@@ -16,7 +16,7 @@ pub use self::answer::Answer;
 
 /// A request as it came.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct SeenRequest {
     pub method: String,
     /// With its query.
     pub path: String,
@@ -25,7 +25,7 @@ pub struct Request {
     pub body: Vec<u8>,
 }
 
-impl Request {
+impl SeenRequest {
     /// The body as JSON; null when it is none.
     #[must_use]
     pub fn json(&self) -> Value {
@@ -36,21 +36,21 @@ impl Request {
 /// A server that runs until it is dropped.
 pub struct Server {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
 }
 
-type Handler = dyn Fn(&Request) -> Answer + Send + Sync;
+type Handler = dyn Fn(&SeenRequest) -> Answer + Send + Sync;
 
-struct Shared {
+struct ServerShared {
     handler: Box<Handler>,
-    state: Mutex<State>,
+    state: Mutex<ServerState>,
     changed: Condvar,
     is_over: AtomicBool,
 }
 
 #[derive(Default)]
-struct State {
-    requests: Vec<Request>,
+struct ServerState {
+    requests: Vec<SeenRequest>,
     connections: usize,
     hang_ups: usize,
 }
@@ -81,10 +81,10 @@ impl Server {
     /// # Panics
     /// When loopback has no free port.
     #[must_use]
-    pub fn answering(handler: impl Fn(&Request) -> Answer + Send + Sync + 'static) -> Self {
+    pub fn answering(handler: impl Fn(&SeenRequest) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback has a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ServerShared {
             handler: Box::new(handler),
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -112,7 +112,7 @@ impl Server {
 
     /// Every request so far, in order.
     #[must_use]
-    pub fn requests(&self) -> Vec<Request> {
+    pub fn requests(&self) -> Vec<SeenRequest> {
         self.shared.state().requests.clone()
     }
 
@@ -132,7 +132,7 @@ impl Server {
         self.wait_until(|state| state.hang_ups >= count);
     }
 
-    fn wait_until(&self, is_met: impl Fn(&State) -> bool) {
+    fn wait_until(&self, is_met: impl Fn(&ServerState) -> bool) {
         drop(self.shared.changed.wait_while(self.shared.state(), |state| !is_met(state)).unwrap_or_else(PoisonError::into_inner));
     }
 }
@@ -145,12 +145,12 @@ impl Drop for Server {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl ServerShared {
+    fn state(&self) -> MutexGuard<'_, ServerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn update(&self, change: impl FnOnce(&mut State)) {
+    fn update(&self, change: impl FnOnce(&mut ServerState)) {
         change(&mut self.state());
         self.changed.notify_all();
     }

@@ -8,9 +8,9 @@ use conclave_runtime::Capability;
 use conclave_runtime::approval::{Approval, ApprovalAnswer, ApprovalAuthor, ApprovalRequest};
 use conclave_runtime::approve::Approver;
 use conclave_runtime::clock::BoxFuture;
-use conclave_runtime::native::{self, Call, Failure, Plugin, Step, Tool};
+use conclave_runtime::native::{self, Failure, NativeCall, Plugin, Step, Tool};
 use conclave_runtime::notice::Notice;
-use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
+use conclave_runtime::subscribe::{Published, RunEvent, Subscriber, Subscribers};
 use conclave_runtime::{Host, HostOptions, RunOptions, config::Config};
 use serde_json::json;
 
@@ -32,7 +32,7 @@ decide = "ask"
 /// When the water is high; a real one would look it up somewhere.
 fn tides() -> Plugin {
     let schema = json!({ "type": "object", "required": ["place"], "properties": { "place": { "type": "string" } } });
-    let high_water = Tool::new("high_water", "High water at a place today.", schema, |call: Call| async move {
+    let high_water = Tool::new("high_water", "High water at a place today.", schema, |call: NativeCall| async move {
         match call.arguments["place"].as_str() {
             Some("Oban") => Ok("06:12 and 18:40"),
             _ => Err(Failure::new("there is no table for that place")),
@@ -79,8 +79,8 @@ fn ask(question: &str) -> std::io::Result<bool> {
 struct Trace;
 
 impl Subscriber for Trace {
-    fn on(&self, happening: &Happening) {
-        if let What::Told { told: Notice::ToolAnswered { name, report, .. } } = &happening.what {
+    fn on(&self, happening: &Published) {
+        if let RunEvent::Told { told: Notice::ToolAnswered { name, report, .. } } = &happening.what {
             println!("{name} took {} µs", report.wall_us);
         }
     }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use conclave_core::protocol::call_log::{Read, Trace};
+use conclave_core::protocol::call_log::{CallLog, LoggedRead};
 use conclave_core::setup::TaskSetup;
-use conclave_core::setup::plugin_query::{Advice, Question};
+use conclave_core::setup::plugin_query::{PluginQuery, PluginReply};
 use conclave_core::types::action::Turn;
 use conclave_core::types::completion::{Completion, ModelError, ModelRequest};
 use conclave_core::types::delivery::{Decision, DeliveryView, Wake};
@@ -31,7 +31,7 @@ pub struct CallStart {
     pub now: Millis,
     pub scratch: Arc<Vec<u8>>,
     /// What the call was told before the host stopped; empty when it is run for the first time.
-    pub trace: Arc<Trace>,
+    pub trace: Arc<CallLog>,
     /// The task that an agent works on, which may leave less of its grants; none for tools and strategies.
     pub task: Option<(TaskName, Arc<TaskSetup>)>,
     pub models: Arc<dyn ModelPort>,
@@ -61,7 +61,7 @@ pub trait EffectPort: Send + Sync + 'static {
     /// Keeps what is about to be done, and asks the room; nothing may be done before it says yes. `ordinal` counts those of one call from 0.
     fn ask(&self, call: CallId, ordinal: u32, side_effect: SideEffect) -> BoxFuture<'static, Result<(), Denial>>;
     /// Keeps what a call has read, before anything that may have come of it is asked for.
-    fn read(&self, call: CallId, reads: Vec<Read>) {
+    fn read(&self, call: CallId, reads: Vec<LoggedRead>) {
         let _ = (call, reads);
     }
     /// Whether what is kept survives a power cut. Then what was done must survive it too before its end is kept.
@@ -107,9 +107,9 @@ pub trait Plugins: Send + Sync + 'static {
     fn consult(
         &self,
         start: CallStart,
-        question: Question,
+        question: PluginQuery,
         view: Option<AgentView>,
-    ) -> BoxFuture<'static, (Result<Advice, Fault>, CallReport)>;
+    ) -> BoxFuture<'static, (Result<PluginReply, Fault>, CallReport)>;
     fn decide(&self, start: CallStart, wake: Wake, view: DeliveryView) -> BoxFuture<'static, (Result<Vec<Decision>, Fault>, CallReport)>;
     /// Whether a tool of the plugin could be called with these arguments; else why not, for the model. Nothing is started. Without a schema
     /// to hold them against, every call could run.

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use conclave_core::journal::pending_work::WaitChange;
 use conclave_core::journal::recovery::{Resumption, Start};
-use conclave_core::protocol::call_log::Trace;
+use conclave_core::protocol::call_log::CallLog;
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, Opening, Principal, RULES, Record};
 use conclave_core::room::Room;
@@ -43,11 +43,11 @@ use crate::driver::registry::Everything;
 use crate::driver::room_handle::{Outside, RoomHandle};
 use crate::driver::runner::{Lease, Progressing, TaskRunner};
 use crate::models::ModelClient;
-use crate::observe::subscribe::{FollowGate, Subscribers, Teller, What};
-use crate::storage::journal::{Entry, Journal, JournalFailure, Journals, Keeping, Opening as JournalOpening};
+use crate::observe::subscribe::{FollowGate, Publisher, RunEvent, Subscribers};
+use crate::storage::journal::{Journal, JournalBatch, JournalFailure, Journals, Keeping, Opening as JournalOpening};
 use crate::support::clock::Clock;
 use crate::support::fail_points::kill_point;
-use held::{Held, Told};
+use held::{HeldOutput, OutputBuffer};
 use port::WaitingModels;
 use side_effects::WaitingSideEffects;
 use timers::Timers;
@@ -63,7 +63,7 @@ pub(crate) type Models = HashMap<ModelName, Arc<dyn ModelClient>>;
 
 /// What the rooms of a run share.
 #[derive(Clone)]
-pub(crate) struct Shared {
+pub(crate) struct RunContext {
     pub(crate) plugins: Arc<dyn Plugins>,
     pub(crate) models: Arc<Models>,
     pub(crate) channels: Arc<dyn Channels>,
@@ -80,12 +80,12 @@ pub(crate) struct Shared {
 
 /// A room with its loop.
 pub(crate) struct Driver {
-    shared: Arc<Shared>,
+    shared: Arc<RunContext>,
     setup: Arc<Setup>,
     id: RoomId,
     /// What the room is opened with; one that is gone on with has it from its journal.
     secret: RoomSecret,
-    teller: Teller,
+    teller: Publisher,
     /// What calls say of themselves while what began them is not yet told.
     follow: Arc<FollowGate>,
     room: Room,
@@ -102,9 +102,9 @@ pub(crate) struct Driver {
     /// How a room that was cut off goes on.
     resumption: Option<Resumption>,
     /// What calls that are run again were told before; taken when they start.
-    traces: HashMap<CallId, Arc<Trace>>,
+    traces: HashMap<CallId, Arc<CallLog>>,
     /// What waits until the records behind it are kept.
-    held: Held,
+    held: OutputBuffer,
     /// What the room knows of; none before it was opened.
     opened: Option<Arc<Setup>>,
     under_way: HashMap<CallId, UnderWay>,
@@ -154,7 +154,7 @@ struct Inlet {
 }
 
 impl Inlet {
-    fn new(shared: &Shared, id: RoomId) -> Self {
+    fn new(shared: &RunContext, id: RoomId) -> Self {
         let (sender, events) = unbounded_channel();
         let outside = Arc::new(Outside::new(Arc::clone(&shared.runner), Arc::clone(&shared.clock)));
         shared.everything.add(&id, &sender, &outside);
@@ -167,20 +167,20 @@ impl Driver {
     ///
     /// # Errors
     /// When it cannot have a journal, or the machine gives no randomness for its secret.
-    pub(crate) fn new(shared: Arc<Shared>, setup: Arc<Setup>, id: RoomId) -> Result<Self, JournalFailure> {
+    pub(crate) fn new(shared: Arc<RunContext>, setup: Arc<Setup>, id: RoomId) -> Result<Self, JournalFailure> {
         let inlet = Inlet::new(&shared, id);
         Self::opening(shared, setup, inlet)
     }
 
-    fn opening(shared: Arc<Shared>, setup: Arc<Setup>, inlet: Inlet) -> Result<Self, JournalFailure> {
+    fn opening(shared: Arc<RunContext>, setup: Arc<Setup>, inlet: Inlet) -> Result<Self, JournalFailure> {
         let secret = draw_secret(&inlet.id)?;
         let journal = RoomJournal::Opening(shared.journals.open(&inlet.id)?);
         Ok(Self::with(shared, setup, inlet, secret, journal))
     }
 
-    fn with(shared: Arc<Shared>, setup: Arc<Setup>, inlet: Inlet, secret: RoomSecret, journal: RoomJournal) -> Self {
+    fn with(shared: Arc<RunContext>, setup: Arc<Setup>, inlet: Inlet, secret: RoomSecret, journal: RoomJournal) -> Self {
         let Inlet { id, sender, events, outside } = inlet;
-        let teller = Teller::new(shared.subscribers.clone(), id.clone(), Arc::clone(&shared.clock));
+        let teller = Publisher::new(shared.subscribers.clone(), id.clone(), Arc::clone(&shared.clock));
         Self {
             shared,
             setup,
@@ -198,7 +198,7 @@ impl Driver {
             second: None,
             resumption: None,
             traces: HashMap::new(),
-            held: Held::default(),
+            held: OutputBuffer::default(),
             opened: None,
             under_way: HashMap::new(),
             clean_at: CLEAN_AT,
@@ -246,7 +246,7 @@ impl Driver {
 
     /// Later runs go on with these; between two runs.
     pub(crate) fn reconfigure(&mut self, setup: Arc<Setup>, plugins: Arc<dyn Plugins>, models: Arc<Models>) {
-        self.shared = Arc::new(Shared { plugins, models, admitted: Arc::clone(&setup), ..Shared::clone(&self.shared) });
+        self.shared = Arc::new(RunContext { plugins, models, admitted: Arc::clone(&setup), ..RunContext::clone(&self.shared) });
         self.setup = setup;
     }
 
@@ -451,11 +451,11 @@ impl Driver {
     fn perform_free(&mut self) {
         while let Some(told) = self.held.next() {
             match told {
-                Told::What(seq, what) => self.teller.tell_of(seq, || what),
-                Told::Batch(number) => self.follow.told_through(number),
-                Told::Task(task) => self.outside.known.put(task),
-                Told::Control(id) => self.confirm(&id),
-                Told::Effect(effect, start) => {
+                HeldOutput::What(seq, what) => self.teller.tell_of(seq, || what),
+                HeldOutput::Batch(number) => self.follow.told_through(number),
+                HeldOutput::Task(task) => self.outside.known.put(task),
+                HeldOutput::Control(id) => self.confirm(&id),
+                HeldOutput::Effect(effect, start) => {
                     if self.is_wanted(&effect) {
                         kill_point!("before-perform");
                         self.perform(effect, start.map(|start| *start));
@@ -520,7 +520,7 @@ impl Driver {
             let control = if let Event::ControlReceived { id, .. } = &event { Some(id.clone()) } else { None };
             if let Some(id) = control.as_ref().filter(|id| self.room.has_received(id)) {
                 // It took effect before; its sender is told once that record is kept.
-                repeated.push(Told::Control(id.clone()));
+                repeated.push(HeldOutput::Control(id.clone()));
                 continue;
             }
             let seq = self.seq;
@@ -540,7 +540,7 @@ impl Driver {
             if is_kept || is_followed {
                 let record = Arc::new(Record { seq, at: now, principal: self.shared.principal.clone(), rules: RULES, event });
                 if is_followed {
-                    told.push(Told::What(Some(seq), What::Recorded { record: Arc::clone(&record).without_secret() }));
+                    told.push(HeldOutput::What(Some(seq), RunEvent::Recorded { record: Arc::clone(&record).without_secret() }));
                 }
                 self.room.handle(record.event.clone(), now);
                 records.push(record);
@@ -555,15 +555,15 @@ impl Driver {
                 // Whoever else was asked about it need not answer any more.
                 self.let_go(call);
             }
-            told.extend(control.map(Told::Control));
+            told.extend(control.map(HeldOutput::Control));
             self.end_answered();
             while let Some(notice) = self.room.poll_notice() {
                 if is_followed {
-                    told.push(Told::What(Some(seq), What::Told { told: notice }));
+                    told.push(HeldOutput::What(Some(seq), RunEvent::Told { told: notice }));
                 }
             }
             while let Some(task) = self.room.poll_task() {
-                told.push(Told::Task(task));
+                told.push(HeldOutput::Task(task));
             }
             while let Some(effect) = self.room.poll_effect() {
                 if is_kept {
@@ -571,7 +571,7 @@ impl Driver {
                 }
                 // As the room is now: that is what a call that is run again begins with too.
                 let start = Start::of(&effect, &self.room).map(Box::new);
-                told.push(Told::Effect(effect, start));
+                told.push(HeldOutput::Effect(effect, start));
             }
         }
         if may_bind {
@@ -583,7 +583,7 @@ impl Driver {
             return Ok(false);
         }
         let outcome = self.room.outcome().filter(|_| !was_over).map(Arc::clone);
-        let entry = Entry { records: &records, waits: &waits, outcome: outcome.as_ref(), spent: self.room.spent() };
+        let entry = JournalBatch { records: &records, waits: &waits, outcome: outcome.as_ref(), spent: self.room.spent() };
         kill_point!("before-append");
         let keeping = self.journal()?.append(&entry)?;
         kill_point!("after-append");

@@ -40,7 +40,7 @@ use conclave_core::types::message::Blob;
 use crate::calls::Plugins;
 use crate::driver::registry::Everything;
 use crate::host::prepared::{PluginInfo, Prepared, Stopper};
-use crate::host::reload::{Rebuilt, Source};
+use crate::host::reload::{PluginFile, Rebuilt};
 use crate::host::servers::ToolServers;
 use crate::imports::call::Stores;
 use crate::imports::kv::{KvStore, MemoryKv};
@@ -369,7 +369,7 @@ impl Host {
         let sandboxes = Sandboxes::new(sandboxes);
         let files = config.plugins.iter().filter_map(|(name, plugin)| match &plugin.source {
             PluginSource::File(path) => {
-                Some((name.clone(), Source { path: PathBuf::from(&path.path), named: plugin.source.clone(), setup: setup_of(name) }))
+                Some((name.clone(), PluginFile { path: PathBuf::from(&path.path), named: plugin.source.clone(), setup: setup_of(name) }))
             }
             PluginSource::Stock(_) | PluginSource::Native(_) | PluginSource::Url { .. } | PluginSource::Mcp(_) => None,
         });

@@ -136,7 +136,7 @@ pub use host::ControlInbox;
 #[cfg(feature = "openai")]
 pub use host::Probe;
 pub use host::prepared::{CallToolError, Caller, PluginInfo, Prepared, Run, RunOptions, Stopper, ToolCalling, ToolRun};
-pub use host::session::{Ask, Hosted, ResumeError, Session, SessionError};
+pub use host::session::{Hosted, ResumeError, RunInput, Session, SessionError};
 pub use host::{Follow, Guard, Host, HostOptions, LoadStep, Pins, PrepareError, lock_of};
 
 /// The pages whose examples are tests.

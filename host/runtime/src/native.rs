@@ -35,13 +35,13 @@ mod routes;
 mod running;
 mod tool;
 
-pub use access::Access;
+pub use access::CallAccess;
 pub use advisor::{Assess, Check, Condense, Recall};
 pub use agent::{IntoTurn, Step, call, finish, say};
 pub use failure::{Failure, Unanswered};
 pub use model::{answer, model};
 pub use plugin::Plugin;
-pub use tool::{Call, IntoOutcome, Tool};
+pub use tool::{IntoOutcome, NativeCall, Tool};
 
 pub(crate) use routes::Routes;
 pub(crate) use running::Native;

@@ -31,7 +31,7 @@ use crate::imports::call::CallState;
 use crate::sandbox::engine::Engine;
 use exports::Exports;
 
-pub(crate) use arguments::Arguments;
+pub(crate) use arguments::ArgumentChecker;
 pub(crate) use load::schemas;
 
 pub use cache::{Cache, CacheError};
@@ -116,7 +116,7 @@ pub struct LoadedPlugin {
     engine: Engine,
     code: InstancePre<CallState>,
     exports: Exports,
-    arguments: Arguments,
+    arguments: ArgumentChecker,
     facts: PluginFacts,
     inspection: Inspection,
     origin: Origin,

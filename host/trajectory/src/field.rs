@@ -172,14 +172,14 @@ impl Field for LooseId {
 }
 
 /// Reads the fields of one kind out of an object, having first looked for names that are unknown or missing.
-pub(crate) struct Reader<'a> {
+pub(crate) struct FieldReader<'a> {
     kind: &'static str,
     eras: Eras,
     form: Option<Era>,
     fields: &'a Map<String, Value>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> FieldReader<'a> {
     /// Refuses unknown and missing names, all at once (O-006).
     pub(crate) fn new(
         kind: &'static str,
@@ -187,7 +187,7 @@ impl<'a> Reader<'a> {
         form: Option<Era>,
         specs: &[FieldSpec],
         fields: &'a Map<String, Value>,
-    ) -> Result<Reader<'a>, String> {
+    ) -> Result<FieldReader<'a>, String> {
         let presence = |spec: &FieldSpec| spec.presence(eras, form);
         let known: Vec<&str> = specs.iter().filter(|spec| presence(spec) != Presence::Absent).map(|spec| spec.name).collect();
         let required: Vec<&str> = specs.iter().filter(|spec| presence(spec) == Presence::Required).map(|spec| spec.name).collect();
@@ -201,7 +201,7 @@ impl<'a> Reader<'a> {
             faults.push(format!("missing: {}", list(&missing)));
         }
         if faults.is_empty() {
-            return Ok(Reader { kind, eras, form, fields });
+            return Ok(FieldReader { kind, eras, form, fields });
         }
         Err(format!("`{kind}` has wrong names ({}). Known are: {}; required are: {}.", faults.join("; "), list(&known), list(&required)))
     }
@@ -272,7 +272,7 @@ macro_rules! kinds {
                 ];
 
                 fn from_fields(form: Option<Era>, fields: &serde_json::Map<String, Value>) -> Result<Self, String> {
-                    let reader = crate::field::Reader::new($kind, crate::era::$eras, form, Self::SPECS, fields)?;
+                    let reader = crate::field::FieldReader::new($kind, crate::era::$eras, form, Self::SPECS, fields)?;
                     let mut specs = Self::SPECS.iter();
                     $( let $field: $ty = match specs.next() {
                         Some(spec) => reader.take(spec, || $default)?,

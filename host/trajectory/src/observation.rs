@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use crate::era::{BOTH, Era, FieldSpec, Presence};
-use crate::field::{Field, Reader, kinds};
+use crate::field::{Field, FieldReader, kinds};
 use crate::json::Json;
 use crate::text::truncate;
 use crate::vocabulary::{CommandMetadata, EditSource, Knowledge, ReadSource, RecallType};
@@ -387,7 +387,7 @@ impl Run {
         if fields.insert("content".to_owned(), content).is_some() {
             return Err("`run` has `content` among its extras; it belongs at the top level.".to_owned());
         }
-        let reader = Reader::new("run", BOTH, Some(Era::V2024), RUN_OF_2024, &fields)?;
+        let reader = FieldReader::new("run", BOTH, Some(Era::V2024), RUN_OF_2024, &fields)?;
         let pid = reader.take(&RUN_OF_2024[0], || -1)?;
         let command = reader.take(&RUN_OF_2024[1], String::new)?;
         let exit_code = reader.take(&RUN_OF_2024[2], || 0)?;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use crate::failure::Failure;
 use crate::phase::{self, Phases};
-use crate::place::Place;
+use crate::place::Checkout;
 use crate::test;
 
 const PAGE: &str = "docs/security.md";
@@ -18,7 +18,7 @@ struct Attack {
     tests: Vec<String>,
 }
 
-pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failure> {
+pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Failure> {
     let verbose = match arguments {
         [] => false,
         [word] if word == "--verbose" || word == "-v" => true,

@@ -7,12 +7,12 @@ use crate::demo;
 use crate::failure::Failure;
 use crate::needs;
 use crate::phase::Phases;
-use crate::place::Place;
+use crate::place::Checkout;
 
 /// The profile of the root Cargo.toml: fast at run time, yet built in minutes.
 const PROFILE: &str = "bench-host";
 
-pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failure> {
+pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Failure> {
     let verbose = arguments.iter().any(|word| word == "--verbose" || word == "-v");
     let passed: Vec<&String> = arguments.iter().filter(|word| !matches!(word.as_str(), "--verbose" | "-v" | "--")).collect();
     needs::check(&place)?;

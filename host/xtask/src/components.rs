@@ -8,13 +8,13 @@ use std::process::ExitCode;
 use crate::failure::Failure;
 use crate::needs;
 use crate::phase::Phases;
-use crate::place::{PLUGIN_TARGET, Place};
+use crate::place::{Checkout, PLUGIN_TARGET};
 use crate::toml;
 
 const STOCK_PREFIX: &str = "conclave-plugin-";
 
 /// `cargo xtask build`.
-pub(crate) fn run_build(place: Place, arguments: &[String]) -> Result<ExitCode, Failure> {
+pub(crate) fn run_build(place: Checkout, arguments: &[String]) -> Result<ExitCode, Failure> {
     let (mut verbose, mut release) = (false, false);
     for word in arguments {
         match word.as_str() {
@@ -33,7 +33,7 @@ pub(crate) fn run_build(place: Place, arguments: &[String]) -> Result<ExitCode, 
 }
 
 /// `cargo xtask guests`.
-pub(crate) fn run_guests(place: Place, arguments: &[String]) -> Result<ExitCode, Failure> {
+pub(crate) fn run_guests(place: Checkout, arguments: &[String]) -> Result<ExitCode, Failure> {
     let verbose = match arguments {
         [] => false,
         [word] if word == "--verbose" || word == "-v" => true,
@@ -46,7 +46,7 @@ pub(crate) fn run_guests(place: Place, arguments: &[String]) -> Result<ExitCode,
 }
 
 /// One phase: the stock plugins, into `target/conclave/stock`.
-pub(crate) fn build_stock(place: &Place, phases: &mut Phases) -> Result<(), Failure> {
+pub(crate) fn build_stock(place: &Checkout, phases: &mut Phases) -> Result<(), Failure> {
     let plugins = stock_plugins(place)?;
     let mut command = place.cargo(["build", "--profile", "plugin", "--target", PLUGIN_TARGET]);
     for plugin in &plugins {
@@ -59,7 +59,7 @@ pub(crate) fn build_stock(place: &Place, phases: &mut Phases) -> Result<(), Fail
 }
 
 /// One phase: the program with the stock plugins inside.
-pub(crate) fn build_conclave(place: &Place, phases: &mut Phases, release: bool) -> Result<(), Failure> {
+pub(crate) fn build_conclave(place: &Checkout, phases: &mut Phases, release: bool) -> Result<(), Failure> {
     let mut command = place.cargo(["build", "-p", "conclave-host"]);
     if release {
         command.arg("--release");
@@ -68,7 +68,7 @@ pub(crate) fn build_conclave(place: &Place, phases: &mut Phases, release: bool) 
 }
 
 /// One phase: the guests of the tests, into `target/conclave/guests`.
-pub(crate) fn build_guests(place: &Place, phases: &mut Phases) -> Result<(), Failure> {
+pub(crate) fn build_guests(place: &Checkout, phases: &mut Phases) -> Result<(), Failure> {
     let guests = guests(place)?;
     let command = place.cargo(["build", "-p", "conclave-guests", "--examples", "--profile", "plugin", "--target", PLUGIN_TARGET]);
     phases.run(&format!("building {} test guests", guests.len()), "guests", command)?;
@@ -76,7 +76,7 @@ pub(crate) fn build_guests(place: &Place, phases: &mut Phases) -> Result<(), Fai
 }
 
 /// One phase: only these guests; the others stay as they are.
-pub(crate) fn build_some_guests(place: &Place, phases: &mut Phases, names: &[&str]) -> Result<(), Failure> {
+pub(crate) fn build_some_guests(place: &Checkout, phases: &mut Phases, names: &[&str]) -> Result<(), Failure> {
     let mut command = place.cargo(["build", "-p", "conclave-guests", "--profile", "plugin", "--target", PLUGIN_TARGET]);
     for name in names {
         command.args(["--example", name]);
@@ -88,35 +88,35 @@ pub(crate) fn build_some_guests(place: &Place, phases: &mut Phases, names: &[&st
 }
 
 /// The guests by name, as tests/guests/Cargo.toml lists them.
-pub(crate) fn guests(place: &Place) -> Result<Vec<String>, Failure> {
+pub(crate) fn guests(place: &Checkout) -> Result<Vec<String>, Failure> {
     Ok(toml::strings(&place.read("tests/guests/Cargo.toml")?, "[[example]]", "name"))
 }
 
-fn built_guest(place: &Place, name: &str) -> PathBuf {
+fn built_guest(place: &Checkout, name: &str) -> PathBuf {
     place.target.join(PLUGIN_TARGET).join("plugin/examples").join(format!("{}.wasm", name.replace('-', "_")))
 }
 
-struct Plugin {
+struct ComponentCrate {
     package: String,
     /// Name of the file that cargo makes of it.
     file: String,
 }
 
-impl Plugin {
+impl ComponentCrate {
     /// What configs call it: `stock:NAME`.
     fn name(&self) -> &str {
         self.package.strip_prefix(STOCK_PREFIX).unwrap_or(&self.package)
     }
 }
 
-fn stock_plugins(place: &Place) -> Result<Vec<Plugin>, Failure> {
+fn stock_plugins(place: &Checkout) -> Result<Vec<ComponentCrate>, Failure> {
     let mut plugins = Vec::new();
     for kind in folders(&place.root.join("plugins")) {
         for folder in folders(&kind) {
             let Ok(text) = fs::read_to_string(folder.join("Cargo.toml")) else { continue };
             let Some(package) = toml::string(&text, "[package]", "name").filter(|name| name.starts_with(STOCK_PREFIX)) else { continue };
             let library = toml::string(&text, "[lib]", "name").unwrap_or_else(|| package.replace('-', "_"));
-            plugins.push(Plugin { package, file: format!("{library}.wasm") });
+            plugins.push(ComponentCrate { package, file: format!("{library}.wasm") });
         }
     }
     if plugins.is_empty() {

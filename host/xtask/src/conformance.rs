@@ -7,14 +7,14 @@ use crate::demo;
 use crate::failure::Failure;
 use crate::needs;
 use crate::phase::Phases;
-use crate::place::Place;
+use crate::place::Checkout;
 
 /// The components that play agents, tools and a strategy that breaks; beside them the stock workspace and strategies.
 const GUESTS: [&str; 7] = ["script_agent", "script_tools", "acting_agent", "stub_terminal", "spin", "hostile_analyzer", "strategy_spin"];
 const PROGRAM: &str = "conclave-conformance";
 
 /// Words are passed on as they are; files among them are looked for from where this was started.
-pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failure> {
+pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Failure> {
     let verbose = arguments.iter().any(|word| word == "--verbose" || word == "-v");
     needs::check(&place)?;
     let mut phases = Phases::new(&place, 3, verbose);

@@ -8,7 +8,7 @@ use crate::components;
 use crate::failure::Failure;
 use crate::needs;
 use crate::phase::{self, Phases};
-use crate::place::Place;
+use crate::place::Checkout;
 
 const EXAMPLES: &str = "docs/examples";
 const QUESTION: &str = "What is a manifest?";
@@ -28,7 +28,7 @@ struct Options {
     verbose: bool,
 }
 
-pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failure> {
+pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Failure> {
     let options = Options::read(arguments)?;
     needs::check(&place)?;
     if !place.conclave().is_file() {
@@ -100,7 +100,7 @@ impl Options {
     }
 
     /// The example itself, or a copy of it in the target folder: where it reads another folder, and where cargo builds elsewhere.
-    fn config(&self, place: &Place) -> Result<PathBuf, Failure> {
+    fn config(&self, place: &Checkout) -> Result<PathBuf, Failure> {
         let examples = place.root.join(EXAMPLES);
         let name = if self.hostile { "hostile.toml" } else { "stranger.toml" };
         let example = examples.join(name);

@@ -14,7 +14,7 @@ use std::time::Instant;
 use crate::failure::Failure;
 use crate::needs;
 use crate::phase::{self, Phases};
-use crate::place::Place;
+use crate::place::Checkout;
 
 const PACKAGE: &str = "conclave-fuzz";
 const PROGRAM: &str = "conclave-libfuzzer";
@@ -41,7 +41,7 @@ const LIMITS: [&str; 3] = ["-timeout=120", "-rss_limit_mb=2048", "-print_final_s
 const LONGEST: &str = "-max_len=65536";
 
 #[derive(Debug, Default)]
-struct Wanted {
+struct FuzzOptions {
     names: Vec<String>,
     seconds: Option<u64>,
     replay: Option<PathBuf>,
@@ -66,7 +66,7 @@ struct Outcome {
     kept: usize,
 }
 
-pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failure> {
+pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Failure> {
     let known = names(&place);
     let wanted = read(arguments, &known)?;
     if wanted.names.is_empty() {
@@ -90,7 +90,7 @@ pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failur
 }
 
 /// Says what follows from an outcome: a finding and how to have it again, and what was taken into the corpus.
-fn report(place: &Place, name: &str, outcome: &Outcome) {
+fn report(place: &Checkout, name: &str, outcome: &Outcome) {
     if let Some(reason) = &outcome.reason {
         println!("  reason:  {}", reason.replace('\n', "\n           "));
     }
@@ -109,15 +109,15 @@ fn report(place: &Place, name: &str, outcome: &Outcome) {
 }
 
 /// The targets are the folders of the corpus; a test of conclave-fuzz says so.
-fn names(place: &Place) -> Vec<String> {
+fn names(place: &Checkout) -> Vec<String> {
     let entries = fs::read_dir(corpus_of(place, "")).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();
     names
 }
 
-fn read(arguments: &[String], known: &[String]) -> Result<Wanted, Failure> {
-    let mut wanted = Wanted::default();
+fn read(arguments: &[String], known: &[String]) -> Result<FuzzOptions, Failure> {
+    let mut wanted = FuzzOptions::default();
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
@@ -170,7 +170,7 @@ fn row(name: &str, outcome: &Outcome) -> String {
     )
 }
 
-fn replay(place: &Place, wanted: &Wanted, file: &Path) -> Result<ExitCode, Failure> {
+fn replay(place: &Checkout, wanted: &FuzzOptions, file: &Path) -> Result<ExitCode, Failure> {
     let file = std::path::absolute(file).map_err(|error| Failure::io("find", file, &error))?;
     let program = plain_program(place, wanted)?;
     let mut command = Command::new(program);
@@ -188,7 +188,7 @@ fn replay(place: &Place, wanted: &Wanted, file: &Path) -> Result<ExitCode, Failu
 }
 
 /// The program of the dev profile, which needs nothing but Rust.
-fn plain_program(place: &Place, wanted: &Wanted) -> Result<PathBuf, Failure> {
+fn plain_program(place: &Checkout, wanted: &FuzzOptions) -> Result<PathBuf, Failure> {
     let mut phases = Phases::new(place, 1, wanted.verbose);
     phases.run("building the targets", "fuzz-build", place.cargo(["build", "-p", PACKAGE, "--bins"]))?;
     Ok(place.program("debug", PACKAGE))
@@ -201,7 +201,7 @@ enum Engine {
 }
 
 impl Engine {
-    fn build(place: &Place, wanted: &Wanted) -> Result<Self, Failure> {
+    fn build(place: &Checkout, wanted: &FuzzOptions) -> Result<Self, Failure> {
         if wanted.plain || !has_compiler() {
             if !wanted.plain {
                 eprintln!("{}", without_compiler(wanted)?);
@@ -232,7 +232,7 @@ fn has_compiler() -> bool {
 }
 
 /// What a person is told who did not ask for the plain driver.
-fn without_compiler(wanted: &Wanted) -> Result<String, Failure> {
+fn without_compiler(wanted: &FuzzOptions) -> Result<String, Failure> {
     let compiler = compiler();
     if wanted.keep {
         let text =
@@ -245,15 +245,15 @@ fn without_compiler(wanted: &Wanted) -> Result<String, Failure> {
     ))
 }
 
-fn corpus_of(place: &Place, name: &str) -> PathBuf {
+fn corpus_of(place: &Checkout, name: &str) -> PathBuf {
     place.root.join("tests/fuzz/corpus").join(name)
 }
 
-fn log_of(place: &Place, name: &str) -> PathBuf {
+fn log_of(place: &Checkout, name: &str) -> PathBuf {
     place.own().join(format!("fuzz-{name}.log"))
 }
 
-fn fuzz(place: &Place, engine: &Engine, name: &str, wanted: &Wanted) -> Result<Outcome, Failure> {
+fn fuzz(place: &Checkout, engine: &Engine, name: &str, wanted: &FuzzOptions) -> Result<Outcome, Failure> {
     let own = place.own().join("fuzz").join(name);
     let (grown, findings) = (own.join("corpus"), own.join("findings"));
     for folder in [&grown, &findings] {
@@ -291,7 +291,7 @@ fn fuzz(place: &Place, engine: &Engine, name: &str, wanted: &Wanted) -> Result<O
         })?;
     }
     let corpus = files(&corpus_of(place, name)).len() + files(&grown).len();
-    let watch::Seen { executions, new, reason, is_success, .. } = seen;
+    let watch::DriverReport { executions, new, reason, is_success, .. } = seen;
     Ok(Outcome { executions, seconds: took, corpus, new, finding, failed: !is_success, reason, kept })
 }
 
@@ -317,7 +317,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    fn asked(words: &str) -> Result<Wanted, String> {
+    fn asked(words: &str) -> Result<FuzzOptions, String> {
         let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
         read(&words, &["sse".to_owned(), "urls".to_owned()]).map_err(|failure| failure.text)
     }

@@ -7,13 +7,13 @@ use std::path::Path;
 use crate::components;
 use crate::failure::Failure;
 use crate::phase;
-use crate::place::{Place, files_below};
+use crate::place::{Checkout, files_below};
 
 /// Where rules are cited.
 const CITING: [(&str, &str); 4] = [("host", ".rs"), ("sdk", ".rs"), ("plugins", ".rs"), ("wit", ".wit")];
 
 /// Fails with the rules (`L-081`, `O-060`, `R-044`) that are cited and that no page of docs/rules names.
-pub(crate) fn cited_rules_resolve(place: &Place) -> Result<(), Failure> {
+pub(crate) fn cited_rules_resolve(place: &Checkout) -> Result<(), Failure> {
     let pages = files_below(&place.root.join("docs/rules"), ".md");
     let mut written = BTreeSet::new();
     for page in &pages {
@@ -43,7 +43,7 @@ pub(crate) fn cited_rules_resolve(place: &Place) -> Result<(), Failure> {
 }
 
 /// Fails with the guests that no test runs by name.
-pub(crate) fn guests_are_tested(place: &Place) -> Result<(), Failure> {
+pub(crate) fn guests_are_tested(place: &Checkout) -> Result<(), Failure> {
     let tests = sources(place, "tests/support")? + &sources(place, "tests/suite")? + &sources(place, "tests/conformance")?;
     let mut runners: Vec<&str> = runners(&tests).collect();
     let guests = components::guests(place)?;
@@ -65,7 +65,7 @@ pub(crate) fn guests_are_tested(place: &Place) -> Result<(), Failure> {
 
 /// Fails when the fuzzer's own lock file, which is not the workspace's, does not fit the dependencies any more: `cargo xtask fuzz` would not
 /// build. Where cargo has no index of the registry, it cannot say, and that is no failure.
-pub(crate) fn fuzzer_is_locked(place: &Place) -> Result<(), Failure> {
+pub(crate) fn fuzzer_is_locked(place: &Checkout) -> Result<(), Failure> {
     let manifest = "tests/fuzz/libfuzzer/Cargo.toml";
     let mut command = place.cargo(["update", "--workspace", "--locked", "--offline", "--manifest-path", manifest]);
     let output = command.output().map_err(|error| phase::not_started(&command, &error))?;
@@ -137,7 +137,7 @@ const TIMED_ALL_THE_SAME: [(&str, usize, &str); 13] = [
 ];
 
 /// Fails with the tests that sleep or measure time, but for those that say why they may.
-pub(crate) fn tests_wait_for_facts(place: &Place) -> Result<(), Failure> {
+pub(crate) fn tests_wait_for_facts(place: &Checkout) -> Result<(), Failure> {
     let files = TESTS.iter().flat_map(|folder| files_below(&place.root.join(folder), ".rs"));
     let files = files.map(|file| Ok((place.shown(&file), text_of(&file)?))).collect::<Result<Vec<_>, Failure>>()?;
     let problems = timed_problems(&timed_files(&files), &TIMED_ALL_THE_SAME);
@@ -297,7 +297,7 @@ fn is_run(before: &str, runners: &[&str]) -> bool {
         || ["guest in [", "(guest,"].iter().any(|start| looped.starts_with(start)) && !looped.contains('{')
 }
 
-fn sources(place: &Place, folder: &str) -> Result<String, Failure> {
+fn sources(place: &Checkout, folder: &str) -> Result<String, Failure> {
     files_below(&place.root.join(folder), ".rs").iter().map(|file| text_of(file)).collect()
 }
 
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn no_test_of_the_repository_waits_for_time() {
-        let place = Place::find().unwrap_or_else(|failure| panic!("{}", failure.text));
+        let place = Checkout::find().unwrap_or_else(|failure| panic!("{}", failure.text));
         tests_wait_for_facts(&place).unwrap_or_else(|failure| panic!("{}", failure.text));
     }
 

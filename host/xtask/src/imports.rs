@@ -6,13 +6,13 @@ use std::fs;
 use std::path::Path;
 
 use crate::failure::Failure;
-use crate::place::{Place, files_below};
+use crate::place::{Checkout, files_below};
 
 /// The roots of the crates whose folders have an order.
 const ORDERED: [&str; 2] = ["host/core/src/lib.rs", "host/runtime/src/lib.rs"];
 
 /// Fails with the imports that point from a folder to one that its crate lists later.
-pub(crate) fn imports_point_down(place: &Place) -> Result<(), Failure> {
+pub(crate) fn imports_point_down(place: &Checkout) -> Result<(), Failure> {
     let mut wrong = Vec::new();
     for root in ORDERED {
         let root = place.root.join(root);

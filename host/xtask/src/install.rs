@@ -10,7 +10,7 @@ use crate::components;
 use crate::failure::Failure;
 use crate::needs;
 use crate::phase::Phases;
-use crate::place::Place;
+use crate::place::Checkout;
 use crate::toml;
 
 /// Built within minutes: see Cargo.toml.
@@ -24,7 +24,7 @@ const COMPLETIONS: [(&str, &str); 3] = [("bash", "conclave.bash"), ("zsh", "_con
 const PAPERS: [&str; 3] = ["LICENSE", "README.md", "CHANGELOG.md"];
 
 /// `cargo xtask install`.
-pub(crate) fn run_install(place: Place, arguments: &[String]) -> Result<ExitCode, Failure> {
+pub(crate) fn run_install(place: Checkout, arguments: &[String]) -> Result<ExitCode, Failure> {
     let mut words = arguments.iter();
     let (mut verbose, mut profile, mut root) = (false, QUICK, None);
     while let Some(word) = words.next() {
@@ -59,7 +59,7 @@ pub(crate) fn run_install(place: Place, arguments: &[String]) -> Result<ExitCode
 }
 
 /// `cargo xtask dist`.
-pub(crate) fn run_dist(place: Place, arguments: &[String]) -> Result<ExitCode, Failure> {
+pub(crate) fn run_dist(place: Checkout, arguments: &[String]) -> Result<ExitCode, Failure> {
     let (mut verbose, mut profile) = (false, WHOLE);
     for word in arguments {
         match word.as_str() {
@@ -98,7 +98,7 @@ pub(crate) fn run_dist(place: Place, arguments: &[String]) -> Result<ExitCode, F
 }
 
 /// Two phases: stock plugins, and the program with them inside.
-fn build(place: &Place, phases: &mut Phases, profile: &str) -> Result<PathBuf, Failure> {
+fn build(place: &Checkout, phases: &mut Phases, profile: &str) -> Result<PathBuf, Failure> {
     components::build_stock(place, phases)?;
     let command = place.cargo(["build", "-p", "conclave-host", "--profile", profile]);
     phases.run("building the program conclave", "conclave", command)?;
@@ -120,7 +120,7 @@ fn write_manual(program: &Path, folder: &Path) -> Result<(), Failure> {
 }
 
 /// Everything that goes with the program.
-fn furnish(place: &Place, staged: &Path) -> Result<(), Failure> {
+fn furnish(place: &Checkout, staged: &Path) -> Result<(), Failure> {
     let program = staged.join("bin").join(file_name());
     write_manual(&program, &staged.join("share/man/man1"))?;
     let completions = staged.join("share/completions");

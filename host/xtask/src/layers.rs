@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use crate::failure::Failure;
-use crate::place::Place;
+use crate::place::Checkout;
 use crate::toml;
 
 /// The package whose tests run real components through the whole host, or start the program. Its modules are of several layers.
@@ -137,7 +137,7 @@ pub(crate) struct Package {
 }
 
 /// The packages that are tested, by name.
-pub(crate) fn tested(place: &Place) -> Result<Vec<Package>, Failure> {
+pub(crate) fn tested(place: &Checkout) -> Result<Vec<Package>, Failure> {
     let members = toml::list(&place.read("Cargo.toml")?, "[workspace]", "members");
     let mut packages = Vec::new();
     for member in &members {
@@ -156,7 +156,7 @@ pub(crate) fn tested(place: &Place) -> Result<Vec<Package>, Failure> {
 }
 
 /// The folder of a member, or those that a last `*` stands for.
-fn matching(place: &Place, member: &str) -> Vec<PathBuf> {
+fn matching(place: &Checkout, member: &str) -> Vec<PathBuf> {
     let Some(parent) = member.strip_suffix("/*") else { return vec![place.root.join(member)] };
     let entries = fs::read_dir(place.root.join(parent)).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
@@ -219,8 +219,8 @@ mod tests {
     use super::*;
     use crate::place::files_below;
 
-    fn here() -> Place {
-        Place::find().unwrap_or_else(|failure| panic!("{}", failure.text))
+    fn here() -> Checkout {
+        Checkout::find().unwrap_or_else(|failure| panic!("{}", failure.text))
     }
 
     fn packages() -> Vec<Package> {

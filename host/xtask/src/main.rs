@@ -30,7 +30,7 @@ use std::env;
 use std::process::ExitCode;
 
 use failure::Failure;
-use place::Place;
+use place::Checkout;
 
 const USAGE: &str = "\
 usage: cargo xtask COMMAND [OPTIONS]
@@ -95,18 +95,18 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     match command.as_str() {
-        "demo" => demo::run(Place::find()?, rest),
-        "test" => test::run(Place::find()?, rest),
-        "attacks" => attacks::run(Place::find()?, rest),
-        "build" => components::run_build(Place::find()?, rest),
-        "install" => install::run_install(Place::find()?, rest),
-        "dist" => install::run_dist(Place::find()?, rest),
-        "guests" => components::run_guests(Place::find()?, rest),
-        "conformance" => conformance::run(Place::find()?, rest),
-        "bench" => bench::run(Place::find()?, rest),
-        "fuzz" => fuzz::run(Place::find()?, rest),
-        "soak" => soak::run(Place::find()?, rest),
-        "picture" => picture::run(Place::find()?, rest),
+        "demo" => demo::run(Checkout::find()?, rest),
+        "test" => test::run(Checkout::find()?, rest),
+        "attacks" => attacks::run(Checkout::find()?, rest),
+        "build" => components::run_build(Checkout::find()?, rest),
+        "install" => install::run_install(Checkout::find()?, rest),
+        "dist" => install::run_dist(Checkout::find()?, rest),
+        "guests" => components::run_guests(Checkout::find()?, rest),
+        "conformance" => conformance::run(Checkout::find()?, rest),
+        "bench" => bench::run(Checkout::find()?, rest),
+        "fuzz" => fuzz::run(Checkout::find()?, rest),
+        "soak" => soak::run(Checkout::find()?, rest),
+        "picture" => picture::run(Checkout::find()?, rest),
         unknown => Err(Failure::usage(format!("`{unknown}` is no command of cargo xtask.\n\n{USAGE}"))),
     }
 }

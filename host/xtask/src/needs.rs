@@ -7,13 +7,13 @@ use std::process::Command;
 
 use crate::failure::Failure;
 use crate::phase;
-use crate::place::{PLUGIN_TARGET, Place};
+use crate::place::{Checkout, PLUGIN_TARGET};
 use crate::toml;
 
 const RUSTUP: &str = "rustup";
 
 /// What every command needs: a compiler that is new enough, and the plugins' target.
-pub(crate) fn check(place: &Place) -> Result<(), Failure> {
+pub(crate) fn check(place: &Checkout) -> Result<(), Failure> {
     let compiler = Compiler::find()?;
     let wanted = toml::string(&place.read("Cargo.toml")?, "[workspace.package]", "rust-version").unwrap_or_default();
     if numbers(&compiler.release) < numbers(&wanted) {
@@ -26,7 +26,7 @@ pub(crate) fn check(place: &Place) -> Result<(), Failure> {
 }
 
 /// What `test` needs besides: cargo's two companions.
-pub(crate) fn check_companions(place: &Place) -> Result<(), Failure> {
+pub(crate) fn check_companions(place: &Checkout) -> Result<(), Failure> {
     for (word, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
         if answers(&mut place.cargo([word, "--version"])) {
             continue;
@@ -49,7 +49,7 @@ pub(crate) fn host_triple() -> Result<String, Failure> {
 }
 
 /// Whether `cargo nextest` is installed.
-pub(crate) fn has_nextest(place: &Place) -> bool {
+pub(crate) fn has_nextest(place: &Checkout) -> bool {
     answers(&mut place.cargo(["nextest", "--version"]))
 }
 
@@ -94,7 +94,7 @@ fn too_old(found: &str, wanted: &str) -> Failure {
     Failure::new(format!("This is Rust {found}; Conclave needs {wanted} or newer. {remedy}"))
 }
 
-fn add_target(place: &Place, compiler: &Compiler) -> Result<(), Failure> {
+fn add_target(place: &Checkout, compiler: &Compiler) -> Result<(), Failure> {
     if !has_rustup() {
         return Err(Failure::new(format!(
             "Plugins are built for {PLUGIN_TARGET}, and this Rust has no standard library for it ({}).\n\

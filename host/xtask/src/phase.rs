@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
-use crate::place::Place;
+use crate::place::Checkout;
 
 /// At most so many lines of a log are shown; the first error and its context fit, a page of errors stays in the file.
 const SHOWN_LINES: usize = 60;
@@ -43,7 +43,7 @@ const REMEDIES: [(&str, &str); 6] = [
 
 /// The phases of one command, numbered.
 pub(crate) struct Phases {
-    place: Place,
+    place: Checkout,
     screen: Screen,
     verbose: bool,
     total: usize,
@@ -51,7 +51,7 @@ pub(crate) struct Phases {
 }
 
 impl Phases {
-    pub(crate) fn new(place: &Place, total: usize, verbose: bool) -> Self {
+    pub(crate) fn new(place: &Checkout, total: usize, verbose: bool) -> Self {
         Self { place: place.clone(), screen: Screen::find(), verbose, total, begun: 0 }
     }
 
@@ -91,7 +91,7 @@ impl Phases {
 }
 
 /// A phase before the numbered ones, such as getting something that is missing.
-pub(crate) fn beforehand(place: &Place, what: &str, log: &str, mut command: Command) -> Result<(), Failure> {
+pub(crate) fn beforehand(place: &Checkout, what: &str, log: &str, mut command: Command) -> Result<(), Failure> {
     let log = place.own().join(format!("{log}.log"));
     let shown = place.shown(&log);
     Screen::find().quietly(what, || run_to_log(&mut command, &log).map_err(|failure| explained(&failure.text, &log, &shown, None)))

@@ -8,7 +8,7 @@ use crate::components;
 use crate::failure::Failure;
 use crate::needs;
 use crate::phase::{self, Phases};
-use crate::place::Place;
+use crate::place::Checkout;
 
 /// A picture: the command that it shows, and where it goes.
 struct Picture {
@@ -46,7 +46,7 @@ const PICTURES: [Picture; 2] = [
 const FONT: f64 = 13.0;
 const LINE: f64 = 18.0;
 
-pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failure> {
+pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Failure> {
     if let Some(word) = arguments.first() {
         return Err(Failure::usage(format!("cargo xtask picture takes nothing, and `{word}` came")));
     }
@@ -67,7 +67,7 @@ pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failur
 }
 
 /// What a person at a terminal would see, colors included.
-fn output(place: &Place, picture: &Picture) -> Result<String, Failure> {
+fn output(place: &Checkout, picture: &Picture) -> Result<String, Failure> {
     let mut command = Command::new(place.conclave());
     command.arg("run").args(picture.options).args([picture.config, picture.question]).current_dir(&place.root).stdin(Stdio::null());
     command.env("CLICOLOR_FORCE", "1").env("COLUMNS", picture.columns.to_string());

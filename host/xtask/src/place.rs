@@ -13,7 +13,7 @@ pub(crate) const PLUGIN_TARGET: &str = "wasm32-wasip2";
 
 /// The folders that every command works in. All paths are absolute.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct Checkout {
     /// The folder of the workspace's Cargo.toml.
     pub(crate) root: PathBuf,
     /// Cargo's target folder, wherever environment or config put it.
@@ -22,7 +22,7 @@ pub(crate) struct Place {
     programs: PathBuf,
 }
 
-impl Place {
+impl Checkout {
     pub(crate) fn find() -> Result<Self, Failure> {
         // At run time first: with a target folder shared by two checkouts the program may have been compiled in the other one.
         let manifest = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| OsString::from(env!("CARGO_MANIFEST_DIR")));

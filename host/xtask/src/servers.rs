@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::failure::Failure;
 use crate::phase::Phases;
-use crate::place::Place;
+use crate::place::Checkout;
 
 /// A package from pip, held to a version: what it does is compared with what was seen.
 struct Foreign {
@@ -28,16 +28,16 @@ const MCP: Foreign =
     Foreign { folder: "mcp", package: "mcp==2.3.0", program: "bin/python", label: "getting the MCP SDK for Python, which others wrote" };
 
 /// One phase. The program of the server; none, after saying why, where there is no Python, no pip or no way to the package.
-pub(crate) fn litellm(place: &Place, phases: &mut Phases) -> Result<Option<PathBuf>, Failure> {
+pub(crate) fn litellm(place: &Checkout, phases: &mut Phases) -> Result<Option<PathBuf>, Failure> {
     foreign(&LITELLM, place, phases)
 }
 
 /// One phase. The Python that has the package; none likewise.
-pub(crate) fn mcp(place: &Place, phases: &mut Phases) -> Result<Option<PathBuf>, Failure> {
+pub(crate) fn mcp(place: &Checkout, phases: &mut Phases) -> Result<Option<PathBuf>, Failure> {
     foreign(&MCP, place, phases)
 }
 
-fn foreign(foreign: &Foreign, place: &Place, phases: &mut Phases) -> Result<Option<PathBuf>, Failure> {
+fn foreign(foreign: &Foreign, place: &Checkout, phases: &mut Phases) -> Result<Option<PathBuf>, Failure> {
     let folder = place.own().join(foreign.folder);
     let (program, installed) = (folder.join(foreign.program), folder.join("installed"));
     let has_it = fs::read_to_string(&installed).is_ok_and(|found| found == foreign.package) && program.is_file();

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use crate::failure::Failure;
-use crate::place::Place;
+use crate::place::Checkout;
 
 /// Names the file to the tests (`tests/soak/src/skip.rs`).
 pub(crate) const VARIABLE: &str = "CONCLAVE_TEST_SKIPS";
@@ -15,7 +15,7 @@ pub(crate) const VARIABLE: &str = "CONCLAVE_TEST_SKIPS";
 pub(crate) struct Skips(PathBuf);
 
 impl Skips {
-    pub(crate) fn new(place: &Place) -> Result<Self, Failure> {
+    pub(crate) fn new(place: &Checkout) -> Result<Self, Failure> {
         let file = place.own().join("skipped");
         fs::create_dir_all(place.own()).and_then(|()| fs::write(&file, "")).map_err(|error| Failure::io("write", &file, &error))?;
         Ok(Self(file))
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn tests_know_the_file_by_the_same_variable() {
-        let place = Place::find().unwrap_or_else(|failure| panic!("{}", failure.text));
+        let place = Checkout::find().unwrap_or_else(|failure| panic!("{}", failure.text));
         let source = place.read("tests/soak/src/skip.rs").unwrap_or_else(|failure| panic!("{}", failure.text));
         assert!(source.contains(&format!("\"{VARIABLE}\"")), "the tests look for another name");
     }

@@ -7,13 +7,13 @@ use crate::demo;
 use crate::failure::Failure;
 use crate::needs;
 use crate::phase::Phases;
-use crate::place::Place;
+use crate::place::Checkout;
 
 /// The components that the host runs, beside the stock plugins.
 const GUESTS: [&str; 3] = ["agent_busy", "fetch_probe", "kv_quota"];
 const PROGRAM: &str = "conclave-soak";
 
-pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failure> {
+pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Failure> {
     let verbose = arguments.iter().any(|word| word == "--verbose" || word == "-v");
     let passed = arguments.iter().filter(|word| !matches!(word.as_str(), "--verbose" | "-v" | "--"));
     needs::check(&place)?;

@@ -13,13 +13,13 @@ use crate::imports;
 use crate::layers::{self, DOCS, FOREIGN, LAYERS, Layer, Needs, Package, SUITE};
 use crate::needs;
 use crate::phase::{self, Phases, spelled};
-use crate::place::Place;
+use crate::place::Checkout;
 use crate::servers;
 use crate::skips::{self, Skips};
 
 /// What was typed.
 #[derive(Debug, Default)]
-struct Asked {
+struct TestOptions {
     verbose: bool,
     layers: Vec<&'static Layer>,
     /// Parts of tests' names.
@@ -30,7 +30,7 @@ struct Asked {
     is_crowded: bool,
 }
 
-impl Asked {
+impl TestOptions {
     fn read(arguments: &[String]) -> Result<Self, Failure> {
         let mut asked = Self::default();
         let mut words = arguments.iter();
@@ -60,8 +60,8 @@ impl Asked {
     }
 }
 
-pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failure> {
-    let asked = Asked::read(arguments)?;
+pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Failure> {
+    let asked = TestOptions::read(arguments)?;
     needs::check(&place)?;
     let tested = layers::tested(&place)?;
     let surroundings = Surroundings::of(&place, &asked)?;
@@ -110,7 +110,7 @@ fn everything(tests: &Tests<'_>, phases: &mut Phases) -> Result<ExitCode, Failur
 }
 
 /// Layers by themselves: what they need is built, and nothing else.
-fn some_layers(tests: &Tests<'_>, asked: &Asked) -> Result<ExitCode, Failure> {
+fn some_layers(tests: &Tests<'_>, asked: &TestOptions) -> Result<ExitCode, Failure> {
     let most = asked.layers.iter().map(|layer| layer.needs).max().unwrap_or(Needs::Nothing);
     let prepared = match most {
         Needs::Nothing => 1,
@@ -161,7 +161,7 @@ struct Count {
 }
 
 /// What came of a layer.
-struct Row {
+struct LayerRow {
     name: &'static str,
     /// None: it was left out.
     count: Option<Count>,
@@ -173,10 +173,10 @@ struct Row {
 }
 
 /// The table, and in a line of its own the sum of it, last of all.
-fn told(rows: &[Row], skips: &Skips) -> ExitCode {
+fn told(rows: &[LayerRow], skips: &Skips) -> ExitCode {
     let mut sum = Count::default();
     eprintln!("\n{:<10}{:>8}{:>8}{:>9}   time", "layer", "passed", "failed", "skipped");
-    for Row { name, count, skipped, took, .. } in rows {
+    for LayerRow { name, count, skipped, took, .. } in rows {
         let Some(Count { passed, failed }) = count else {
             eprintln!("{name:<10}{:>8}{:>8}{:>9}   left out", "–", "–", "–");
             continue;
@@ -200,7 +200,7 @@ fn told(rows: &[Row], skips: &Skips) -> ExitCode {
 
 /// The tests of the workspace, and how they are run.
 struct Tests<'a> {
-    place: &'a Place,
+    place: &'a Checkout,
     tested: &'a [Package],
     surroundings: &'a Surroundings,
     filters: &'a [String],
@@ -208,8 +208,8 @@ struct Tests<'a> {
 
 impl Tests<'_> {
     /// Runs a layer, from binaries that were built with these packages.
-    fn layer(&self, layer: &'static Layer, phases: &mut Phases, built: &[&str]) -> Result<Row, Failure> {
-        let mut row = Row { name: layer.name, count: Some(Count::default()), skipped: 0, took: Duration::ZERO, is_broken: false };
+    fn layer(&self, layer: &'static Layer, phases: &mut Phases, built: &[&str]) -> Result<LayerRow, Failure> {
+        let mut row = LayerRow { name: layer.name, count: Some(Count::default()), skipped: 0, took: Duration::ZERO, is_broken: false };
         let commands = match layer.name {
             FOREIGN => self.foreign(phases)?,
             _ => self.commands(layer, built)?,
@@ -238,7 +238,7 @@ impl Tests<'_> {
     }
 
     /// The examples in the documentation of the code, as a phase.
-    fn examples(&self, row: &mut Row, phases: &mut Phases) -> Result<(), Failure> {
+    fn examples(&self, row: &mut LayerRow, phases: &mut Phases) -> Result<(), Failure> {
         let mut command = self.place.cargo(["test", "--doc", "--all-features", "--no-fail-fast"]);
         command.args(packages(&names(self.tested))).arg("--").args(self.filters);
         self.surroundings.put_around(&mut command);
@@ -340,7 +340,7 @@ const EXACT: &str = "--exact";
 /// For nextest.
 const QUIET: [&str; 6] = ["--no-fail-fast", "--status-level", "fail", "--final-status-level", "fail", "--hide-progress-bar"];
 
-impl Row {
+impl LayerRow {
     fn add(&mut self, count: Count, is_broken: bool) {
         self.count = Some(self.count.unwrap_or_default().plus(count));
         self.is_broken |= is_broken;
@@ -427,13 +427,13 @@ fn names_of_tests<'a>(listed: &'a str, filters: &[String]) -> impl Iterator<Item
 struct Surroundings {
     variables: Vec<(&'static str, std::ffi::OsString)>,
     skips: Skips,
-    _busy: Busy,
+    _busy: BusyLoops,
 }
 
 /// Loops that compute nothing, until this is dropped.
-struct Busy(Vec<Child>);
+struct BusyLoops(Vec<Child>);
 
-impl Drop for Busy {
+impl Drop for BusyLoops {
     fn drop(&mut self) {
         for child in &mut self.0 {
             let _ = child.kill();
@@ -443,11 +443,11 @@ impl Drop for Busy {
 }
 
 impl Surroundings {
-    fn of(place: &Place, asked: &Asked) -> Result<Self, Failure> {
+    fn of(place: &Checkout, asked: &TestOptions) -> Result<Self, Failure> {
         let skips = Skips::new(place)?;
         let mut variables = if asked.is_crowded { crowded(place)? } else { Vec::new() };
         variables.push((skips::VARIABLE, skips.file().into()));
-        let mut busy = Busy(Vec::new());
+        let mut busy = BusyLoops(Vec::new());
         for _ in 0..asked.busy {
             // A little behind the tests, so that these come to an end.
             let mut command = Command::new("nice");
@@ -464,7 +464,7 @@ impl Surroundings {
 }
 
 /// A home with stores, locks, keys and configs in it, of which none can be read, and a folder for temporary files below it.
-fn crowded(place: &Place) -> Result<Vec<(&'static str, std::ffi::OsString)>, Failure> {
+fn crowded(place: &Checkout) -> Result<Vec<(&'static str, std::ffi::OsString)>, Failure> {
     let home = place.own().join("crowded/home");
     let state = home.join(".local/state/conclave");
     let files = [
@@ -505,30 +505,30 @@ fn crowded(place: &Place) -> Result<Vec<(&'static str, std::ffi::OsString)>, Fai
 }
 
 /// Four phases: components, the program, the tests' binaries.
-pub(crate) fn prepare(place: &Place, phases: &mut Phases) -> Result<(), Failure> {
+pub(crate) fn prepare(place: &Checkout, phases: &mut Phases) -> Result<(), Failure> {
     build_components(place, phases)?;
     build_tests(place, phases, &names(&layers::tested(place)?))
 }
 
-fn build_components(place: &Place, phases: &mut Phases) -> Result<(), Failure> {
+fn build_components(place: &Checkout, phases: &mut Phases) -> Result<(), Failure> {
     components::build_stock(place, phases)?;
     components::build_guests(place, phases)
 }
 
 /// Two phases. The program is built for the tests that start it, whichever package they are in.
-fn build_tests(place: &Place, phases: &mut Phases, packages: &[&str]) -> Result<(), Failure> {
+fn build_tests(place: &Checkout, phases: &mut Phases, packages: &[&str]) -> Result<(), Failure> {
     components::build_conclave(place, phases, false)?;
     build_binaries(place, phases, packages)
 }
 
-fn build_binaries(place: &Place, phases: &mut Phases, packages: &[&str]) -> Result<(), Failure> {
+fn build_binaries(place: &Checkout, phases: &mut Phases, packages: &[&str]) -> Result<(), Failure> {
     let mut command = runner(place, packages);
     command.arg("--no-run");
     phases.run("building the tests", "tests", command)
 }
 
 /// `cargo nextest run`, or `cargo test` where nextest is not installed, without the examples in the documentation.
-fn runner(place: &Place, names: &[&str]) -> Command {
+fn runner(place: &Checkout, names: &[&str]) -> Command {
     let mut command = if needs::has_nextest(place) {
         let mut command = place.cargo(["nextest", "run", "--lib", "--bins", "--tests", "--all-features", "--cargo-quiet"]);
         configured(place, &mut command);
@@ -541,12 +541,12 @@ fn runner(place: &Place, names: &[&str]) -> Command {
 }
 
 /// With the time after which nextest ends a test that hangs.
-fn configured(place: &Place, command: &mut Command) {
+fn configured(place: &Checkout, command: &mut Command) {
     command.arg("--tool-config-file").arg(format!("conclave:{}", place.root.join("host/xtask/nextest.toml").display()));
 }
 
 /// The runner for tests of exactly these names, in whatever module they are.
-pub(crate) fn runner_of(place: &Place, wanted: &BTreeSet<&str>) -> Result<Command, Failure> {
+pub(crate) fn runner_of(place: &Checkout, wanted: &BTreeSet<&str>) -> Result<Command, Failure> {
     let mut command = runner(place, &names(&layers::tested(place)?));
     if needs::has_nextest(place) {
         let any: Vec<String> = wanted.iter().map(|name| format!("test(/(^|::){name}$/)")).collect();
@@ -569,8 +569,8 @@ fn packages<'a>(names: &[&'a str]) -> Vec<&'a str> {
 mod tests {
     use super::*;
 
-    fn asked(words: &[&str]) -> Result<Asked, Failure> {
-        Asked::read(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+    fn asked(words: &[&str]) -> Result<TestOptions, Failure> {
+        TestOptions::read(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
     }
 
     #[test]
@@ -598,7 +598,8 @@ mod tests {
 
     #[test]
     fn a_skipped_test_has_not_passed() {
-        let mut row = Row { name: "suite", count: Some(Count { passed: 5, failed: 1 }), skipped: 0, took: Duration::ZERO, is_broken: true };
+        let mut row =
+            LayerRow { name: "suite", count: Some(Count { passed: 5, failed: 1 }), skipped: 0, took: Duration::ZERO, is_broken: true };
         row.skip(2);
         assert_eq!((row.count, row.skipped), (Some(Count { passed: 3, failed: 1 }), 2));
     }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use conclave_core::config::Config;
 use conclave_core::protocol::event::Event;
 use conclave_core::types::plan::Plan;
-use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
-use conclave_runtime::{Ask, Host, RunOptions};
+use conclave_runtime::subscribe::{Published, RunEvent, Subscriber, Subscribers};
+use conclave_runtime::{Host, RunInput, RunOptions};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -52,7 +52,7 @@ pub(crate) async fn steps(host: &Host, guests: &Path, steps: usize) -> Result<Ve
     let mut session = prepared.session(options).map_err(|error| BenchError::Conclave(error.to_string()))?;
     // It never ends by itself.
     tokio::select! {
-        ended = session.run(Ask::from("go")) => return Err(BenchError::Answer(format!("{ended:?}"))),
+        ended = session.run(RunInput::from("go")) => return Err(BenchError::Answer(format!("{ended:?}"))),
         () = ends.all.notified() => {}
     }
     let at = ends.at.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,8 +67,8 @@ struct Ends {
 }
 
 impl Subscriber for Ends {
-    fn on(&self, happening: &Happening) {
-        if let What::Recorded { record } = &happening.what
+    fn on(&self, happening: &Published) {
+        if let RunEvent::Recorded { record } = &happening.what
             && matches!(record.event, Event::AgentStepped { .. })
         {
             let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);

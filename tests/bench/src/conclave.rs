@@ -22,8 +22,8 @@ use conclave_runtime::batch::{Batch, ItemEnd};
 use conclave_runtime::calls::{CallStart, ModelPort, NoEffects, Observer, ToolStart};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::plugin::Loader;
-use conclave_runtime::subscribe::{Happening, Level, Subscriber, Subscribers, What};
-use conclave_runtime::{Ask, Follow, Host, HostOptions, Prepared, RunOptions};
+use conclave_runtime::subscribe::{Level, Published, RunEvent, Subscriber, Subscribers};
+use conclave_runtime::{Follow, Host, HostOptions, Prepared, RunInput, RunOptions};
 use serde_json::Value;
 
 use crate::BenchError;
@@ -146,7 +146,7 @@ impl Hosted {
         let ends = Arc::new(Ends::default());
         let options = RunOptions { subscribers: Subscribers::new([Arc::clone(&ends) as Arc<dyn Subscriber>]), ..RunOptions::default() };
         let mut session = self.prepared.session(options).map_err(|error| BenchError::Conclave(error.to_string()))?;
-        let ask = Ask { entry: Some(TaskName::from("talk")), ..Ask::from("go") };
+        let ask = RunInput { entry: Some(TaskName::from("talk")), ..RunInput::from("go") };
         let outcome = session.run(ask).await.map_err(|error| BenchError::Conclave(error.to_string()))?;
         if outcome.status != Status::FixedTurns {
             return Err(BenchError::Answer(format!("{outcome:?}")));
@@ -161,9 +161,9 @@ impl Hosted {
 struct Ends(Mutex<Vec<Instant>>);
 
 impl Subscriber for Ends {
-    fn on(&self, happening: &Happening) {
+    fn on(&self, happening: &Published) {
         // The agent's steps: each with the host's answer that came before it.
-        if let What::Told { told: Notice::StepEnded { by, .. } } = &happening.what
+        if let RunEvent::Told { told: Notice::StepEnded { by, .. } } = &happening.what
             && by == "llm"
         {
             self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use conclave_core::config::Config;
 use conclave_core::permissions::grant::{Grants, ModelGrant, Rights};
-use conclave_core::permissions::manifest::{Ask, Manifest};
+use conclave_core::permissions::manifest::{CapabilityRequest, Manifest};
 use conclave_core::permissions::policy_rules::Decide;
 use conclave_core::policy::decision::decide;
 use conclave_core::setup::Setup;
@@ -47,7 +47,7 @@ impl Decisions {
             policy: config.policy,
             limits: RunLimits::default(),
         };
-        let asks = [(Capability::Model.as_str().to_owned(), Ask::default())].into();
+        let asks = [(Capability::Model.as_str().to_owned(), CapabilityRequest::default())].into();
         let model = ModelGrant { names: vec![ModelName::from("default")], tokens: None, cost_micro_usd: None, calls: None };
         let decisions = Self {
             setup,

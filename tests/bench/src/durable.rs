@@ -15,8 +15,8 @@ use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::completion::{Completion, Prompt};
 use conclave_runtime::journal::{Journals, NoJournals};
 use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
-use conclave_runtime::store::{About, Durability, Reader, Store};
-use conclave_runtime::{Ask, Host, HostOptions, Prepared, RunOptions};
+use conclave_runtime::store::{Durability, RunOrigin, Store, StoreReader};
+use conclave_runtime::{Host, HostOptions, Prepared, RunInput, RunOptions};
 use tokio::task::JoinSet;
 
 use crate::BenchError;
@@ -64,7 +64,7 @@ impl Durable {
             hosted.run_at_once(TASKS, &(Arc::new(NoJournals) as Arc<dyn Journals>)).await?;
             without.push(began.elapsed());
             let before = self.store.written().synced;
-            let journals = self.store.journals(Durability::Group, About::default());
+            let journals = self.store.journals(Durability::Group, RunOrigin::default());
             let began = Instant::now();
             hosted.run_at_once(TASKS, &journals).await?;
             with.push(began.elapsed());
@@ -93,11 +93,11 @@ impl Durable {
     pub(crate) async fn replay(&self, hosted: &Hosted, times: u32) -> Result<(Times, Times), BenchError> {
         let failed = |error: &dyn std::fmt::Display| BenchError::Conclave(error.to_string());
         let room = RoomId::from("long");
-        hosted.run_long(&room, self.store.journals(Durability::Exit, About::default())).await?;
+        hosted.run_long(&room, self.store.journals(Durability::Exit, RunOrigin::default())).await?;
         let (mut folded, mut read) = (Vec::new(), Vec::new());
         for _ in 0..times {
             let began = Instant::now();
-            let reader = Reader::open(self.store.folder()).map_err(|error| failed(&error))?;
+            let reader = StoreReader::open(self.store.folder()).map_err(|error| failed(&error))?;
             let records = reader.records(&room).map_err(|error| failed(&error))?;
             let count = u32::try_from(records.len()).unwrap_or(u32::MAX).max(1);
             let took = began.elapsed();
@@ -224,7 +224,7 @@ impl Hosted {
     async fn run_long(&self, room: &RoomId, journals: Arc<dyn Journals>) -> Result<(), BenchError> {
         let options = RunOptions { ids: Arc::new(room.clone()), journals, ..RunOptions::default() };
         let mut session = self.prepared().session(options).map_err(|error| BenchError::Conclave(error.to_string()))?;
-        let ask = Ask { entry: Some("talk".into()), ..Ask::from("go") };
+        let ask = RunInput { entry: Some("talk".into()), ..RunInput::from("go") };
         session.run(ask).await.map(drop).map_err(|error| BenchError::Conclave(error.to_string()))
     }
 }

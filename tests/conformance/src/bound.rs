@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use conclave_runtime::subscribe::{Happening, Subscriber, What};
+use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 use tokio::sync::Notify;
 
 /// Events that the journals of one scenario may hold together, where nobody says otherwise. The largest of ours holds a tenth of it.
@@ -23,8 +23,8 @@ struct Count {
 }
 
 impl Subscriber for Count {
-    fn on(&self, happening: &Happening) {
-        if matches!(happening.what, What::Recorded { .. }) && self.events.fetch_add(1, Ordering::Relaxed) == self.most {
+    fn on(&self, happening: &Published) {
+        if matches!(happening.what, RunEvent::Recorded { .. }) && self.events.fetch_add(1, Ordering::Relaxed) == self.most {
             self.is_full.notify_one();
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use conclave_runtime::channel::{Answer, Channels, Speech};
+use conclave_runtime::channel::{Channels, HumanAnswer, Speech};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::ids::{ChannelId, TaskName};
 use conclave_script::Script;
@@ -41,9 +41,9 @@ impl People {
 }
 
 impl Channels for People {
-    fn ask(&self, _: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<Answer>> {
+    fn ask(&self, _: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<HumanAnswer>> {
         let answer = self.answer(&task, &prompt);
-        Box::pin(std::future::ready(answer.map(Answer::from)))
+        Box::pin(std::future::ready(answer.map(HumanAnswer::from)))
     }
 
     fn speak(&self, _: Speech) -> BoxFuture<'static, Result<(), String>> {

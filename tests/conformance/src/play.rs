@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use conclave_core::tool_calls::parse::Reader;
+use conclave_core::tool_calls::parse::CallParser;
 use conclave_runtime::config::Config;
 use conclave_runtime::event::{HistoryChange, SeatCall};
 use conclave_runtime::ids::{PluginName, TaskName};
@@ -12,7 +12,7 @@ use conclave_runtime::message::{Entity, Label, Message, ToolCall};
 use conclave_runtime::outcome::Outcome;
 use conclave_runtime::setup::ReturnType;
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
-use conclave_runtime::{Ask, Host, Prepared, RunOptions, Session};
+use conclave_runtime::{Host, Prepared, RunInput, RunOptions, Session};
 use conclave_script::Script;
 use serde_json::{Map, Value, json};
 
@@ -143,16 +143,16 @@ impl<'a> Stage<'a> {
         let returns = call.get("return_type").and_then(Value::as_str).map(return_type);
         let is_typed = returns.is_some();
         let turns = call.get("turns").and_then(Value::as_i64).and_then(|turns| u32::try_from(turns).ok());
-        let ask = Ask { entry: Some(task), turns, returns, limits: Some(limits(call)?), ..input(call)? };
+        let ask = RunInput { entry: Some(task), turns, returns, limits: Some(limits(call)?), ..input(call)? };
         let kill_after = call.get("kill_after_step").and_then(Value::as_u64).and_then(|steps| u32::try_from(steps).ok());
-        let ask = Ask { kill_after, ..ask };
+        let ask = RunInput { kill_after, ..ask };
         let (outcome, seen) = self.follow(ask, None).await?;
         Ok(self.with_agents(shown::run(&outcome, &seen.steps, is_typed), &seen))
     }
 
     async fn steps(&mut self, call: &Call) -> Result<Value, String> {
         let turns = call.get("n").and_then(Value::as_u64).and_then(|turns| u32::try_from(turns).ok());
-        let ask = Ask { entry: Some(word(call, "task")?.into()), turns, limits: Some(limits(call)?), ..input(call)? };
+        let ask = RunInput { entry: Some(word(call, "task")?.into()), turns, limits: Some(limits(call)?), ..input(call)? };
         let (outcome, seen) = self.follow(ask, None).await?;
         Ok(self.with_agents(shown::pending(&outcome, &seen.steps), &seen))
     }
@@ -162,7 +162,7 @@ impl<'a> Stage<'a> {
         let entry = self.task(call)?;
         let seat = if op == "llm_respond" { Entity::Llm } else { Entity::Agent };
         let chain = call.get("chain").and_then(Value::as_u64).and_then(|times| u32::try_from(times).ok());
-        let mut ask = Ask { entry: Some(entry.clone()), limits: Some(limits(call)?), ..Ask::default() };
+        let mut ask = RunInput { entry: Some(entry.clone()), limits: Some(limits(call)?), ..RunInput::default() };
         let said = call.get(if op == "handle_text" { "text" } else { "message" });
         let mut of_seat = SeatCall { seat, sender: Entity::User, untrusted: false, from_agent: true, times: chain.unwrap_or(1) };
         match said {
@@ -240,7 +240,7 @@ impl<'a> Stage<'a> {
         if said.get("tainted").and_then(Value::as_bool) == Some(true) {
             message.labels.push(Label::Untrusted);
         }
-        let reader = Reader { toolbox: &setup.toolbox, text: true, name: None, for_handlers: true, after_model: false };
+        let reader = CallParser { toolbox: &setup.toolbox, text: true, name: None, for_handlers: true, after_model: false };
         let names: Vec<Value> = reader.read(&message).all.iter().map(|call| json!(shown::tool_name(&call.name))).collect();
         Ok(json!({ "value": names }))
     }
@@ -318,7 +318,7 @@ impl<'a> Stage<'a> {
         self.session.change_history(&task, change).await.map_err(|error| error.to_string())
     }
 
-    async fn follow(&mut self, ask: Ask, kill: Option<Kill>) -> Result<(Arc<Outcome>, Seen), String> {
+    async fn follow(&mut self, ask: RunInput, kill: Option<Kill>) -> Result<(Arc<Outcome>, Seen), String> {
         drop(self.watcher.take());
         self.watcher.set_kill(kill);
         let outcome = self.session.run(ask).await.map_err(|error| error.to_string());
@@ -365,8 +365,8 @@ fn entry_index(call: &Call, key: &str) -> Option<usize> {
 }
 
 /// What a run begins with.
-fn input(call: &Call) -> Result<Ask, String> {
-    let mut ask = Ask::default();
+fn input(call: &Call) -> Result<RunInput, String> {
+    let mut ask = RunInput::default();
     if let Some(message) = call.get("input_message").and_then(Value::as_object) {
         ask.content = message.get("content").and_then(Value::as_str).map(str::to_owned);
         ask.recipient = recipient(message);

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use conclave_core::tool_calls::sequence::{Expected, Pattern, Sequence};
-use conclave_core::tool_calls::truncate::{Entry, Kept, Limits, Role, fit};
+use conclave_core::tool_calls::truncate::{HistoryEntry, Limits, RetainedEntry, Role, fit};
 use conclave_core::tool_calls::{json, routing, xml};
 use conclave_runtime::batch::{Batch, ItemEnd, OnError, run_all};
 use conclave_runtime::task_options::Overflow;
@@ -83,16 +83,16 @@ fn fit_history(call: &Call) -> Result<Value, String> {
             "tool" => Role::Tool,
             _ => Role::User,
         };
-        Entry { role, text: padding.saturating_add(pair(row).1.chars().count() as u64), rest: 0 }
+        HistoryEntry { role, text: padding.saturating_add(pair(row).1.chars().count() as u64), rest: 0 }
     };
-    let entries: Vec<Entry> = rows.iter().map(entry).collect();
+    let entries: Vec<HistoryEntry> = rows.iter().map(entry).collect();
     let Ok(plan) = fit(&entries, &limits, strategy) else { return Ok(value!("error")) };
     let kept: Vec<(usize, bool)> = plan
         .keep
         .iter()
         .map(|kept| match *kept {
-            Kept::Whole(index) => (index, false),
-            Kept::Cut { index, .. } => (index, true),
+            RetainedEntry::Whole(index) => (index, false),
+            RetainedEntry::Cut { index, .. } => (index, true),
         })
         .collect();
     let words = |(index, _): &(usize, bool)| rows.get(*index).map_or(("", ""), |row| pair(row));

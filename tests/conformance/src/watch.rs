@@ -8,7 +8,7 @@ use conclave_runtime::event::Event;
 use conclave_runtime::ids::{CallId, PluginName, TaskName};
 use conclave_runtime::message::Message;
 use conclave_runtime::notice::Notice;
-use conclave_runtime::subscribe::{Happening, Subscriber, What};
+use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 
 /// A step that ended.
 #[derive(Clone, Debug)]
@@ -71,15 +71,15 @@ impl Watcher {
 }
 
 impl Subscriber for Watcher {
-    fn on(&self, happening: &Happening) {
+    fn on(&self, happening: &Published) {
         match &happening.what {
-            What::Told { told: Notice::StepEnded { task, by, message } } => {
+            RunEvent::Told { told: Notice::StepEnded { task, by, message } } => {
                 self.step_ended(Step { task: task.clone(), by: by.clone(), message: message.clone() });
             }
-            What::Told { told: Notice::StepStarted { call, agent, .. } } => {
+            RunEvent::Told { told: Notice::StepStarted { call, agent, .. } } => {
                 lock(&self.seen).calls.insert(*call, agent.clone());
             }
-            What::Recorded { record } => {
+            RunEvent::Recorded { record } => {
                 if let Event::AgentStepped { call, .. } = &record.event {
                     let mut seen = lock(&self.seen);
                     if let Some(agent) = seen.calls.remove(call) {

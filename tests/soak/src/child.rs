@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 
 use conclave_runtime::approval::{Approval, ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::approve::Approver;
-use conclave_runtime::channel::{Answer, Channels, Speech};
+use conclave_runtime::channel::{Channels, HumanAnswer, Speech};
 use conclave_runtime::clock::{BoxFuture, Clock, SystemClock};
 use conclave_runtime::completion::{Completion, ModelError, Prompt, Stop, Usage};
 use conclave_runtime::config::Config;
 use conclave_runtime::ids::{ChannelId, Millis, RoomId, TaskName};
 use conclave_runtime::kv::Sqlite;
 use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
-use conclave_runtime::native::{Call, Failure, Plugin, Tool};
-use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
-use conclave_runtime::{Ask, Host, HostOptions, Prepared, ResumeError, RunOptions, fail_points};
+use conclave_runtime::native::{Failure, NativeCall, Plugin, Tool};
+use conclave_runtime::subscribe::{Published, RunEvent, Subscriber, Subscribers};
+use conclave_runtime::{Host, HostOptions, Prepared, ResumeError, RunInput, RunOptions, fail_points};
 use serde_json::json;
 
 use crate::kept::{Keep, digest};
@@ -194,7 +194,7 @@ async fn one(prepared: Arc<Prepared>, room: RoomId, options: RunOptions, message
     } else {
         match prepared.reopen(&room, options.clone()).await {
             // Its journal was made, and nothing was in it.
-            Ok(mut session) => session.run(Ask::from(message)).await.map_err(|error| error.to_string())?,
+            Ok(mut session) => session.run(RunInput::from(message)).await.map_err(|error| error.to_string())?,
             Err(ResumeError::Unknown { .. }) => {
                 let run = prepared.start(Some(message), options).map_err(|error| error.to_string())?;
                 run.outcome().await.map_err(|error| error.to_string())?
@@ -215,8 +215,8 @@ fn say(line: &str) {
 struct Acknowledges;
 
 impl Subscriber for Acknowledges {
-    fn on(&self, happening: &Happening) {
-        if let What::Recorded { record } = &happening.what {
+    fn on(&self, happening: &Published) {
+        if let RunEvent::Recorded { record } = &happening.what {
             say(&format!("ack {} {} {}", happening.room, record.seq, digest(record)));
         }
     }
@@ -225,7 +225,7 @@ impl Subscriber for Acknowledges {
 /// A tool of the program's own, which does something to the world.
 fn tool(name: &'static str, port: u16, is_idempotent: bool) -> Plugin {
     let schema = json!({ "type": "object", "required": ["id"], "properties": { "id": { "type": "string" } } });
-    let tool = Tool::new("do", "Does something to the world.", schema, move |call: Call| async move {
+    let tool = Tool::new("do", "Does something to the world.", schema, move |call: NativeCall| async move {
         let id = call.arguments["id"].as_str().unwrap_or_default().to_owned();
         let answer = talk::post(port, &format!("/effect/{id}"), "").await;
         answer.map(|_| "ok".to_owned()).map_err(|error| Failure::new(error.to_string()))
@@ -274,7 +274,7 @@ impl Approver for People {
 }
 
 impl Channels for People {
-    fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<Answer>> {
+    fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<HumanAnswer>> {
         Box::pin(std::future::ready(None))
     }
 

@@ -9,10 +9,10 @@ use conclave_core::journal::record::from_lines;
 use conclave_core::protocol::event::Record;
 use conclave_core::types::ids::RoomId;
 use conclave_runtime::blobs::{BlobError, Blobs, describe};
-use conclave_runtime::journal::{Entry, Journal, JournalFailure, Journals, JsonLines, Keeping, Opening, Reopened, Reopening};
+use conclave_runtime::journal::{Journal, JournalBatch, JournalFailure, Journals, JsonLines, Keeping, Opening, Reopened, Reopening};
 use conclave_runtime::message::Blob;
 use conclave_runtime::models::BlobSource;
-use conclave_runtime::store::{About, Durability, Reader, RunFilter, Store};
+use conclave_runtime::store::{Durability, RunFilter, RunOrigin, Store, StoreReader};
 
 /// How journals are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl Keep {
             }
             Self::Store(_) | Self::Unsynced => {
                 let store = Store::open(folder).map_err(|error| error.to_string())?;
-                let about = About { command: "soak".to_owned(), ..About::default() };
+                let about = RunOrigin { command: "soak".to_owned(), ..RunOrigin::default() };
                 let durability = if let Self::Store(durability) = self { durability } else { Durability::Group };
                 let journals = store.journals(durability, about);
                 let journals = if self == Self::Unsynced { Arc::new(Unsynced(journals)) } else { journals };
@@ -131,7 +131,7 @@ fn read_store(folder: &Path) -> Result<Kept, String> {
     if !folder.exists() {
         return Ok(kept);
     }
-    let reader = match Reader::open(folder) {
+    let reader = match StoreReader::open(folder) {
         Ok(reader) => reader,
         // It was killed before it had made it.
         Err(conclave_runtime::store::StoreError::Missing { .. }) => return Ok(kept),
@@ -210,9 +210,9 @@ fn late(inner: Box<dyn Journal>) -> Box<dyn Journal> {
 }
 
 impl Journal for LateJournal {
-    fn append(&mut self, entry: &Entry<'_>) -> Result<Keeping, JournalFailure> {
+    fn append(&mut self, entry: &JournalBatch<'_>) -> Result<Keeping, JournalFailure> {
         let late = std::mem::replace(&mut self.late, entry.records.to_vec());
         let records: &[Arc<Record>] = if entry.outcome.is_some() { &[late, std::mem::take(&mut self.late)].concat() } else { &late };
-        self.inner.append(&Entry { records, ..*entry })
+        self.inner.append(&JournalBatch { records, ..*entry })
     }
 }

@@ -94,7 +94,7 @@ fn what_was_granted_decided_and_refused_is_in_the_journal() {
     assert!(refused >= 4, "what an import refuses is recorded when it happens: {refused}");
     // Each refusal that people are told of has the number of a record.
     let told = ran.happenings.iter().filter(|happening| serde_json::to_string(happening).unwrap_or_default().contains("\"denied\""));
-    for happening in told.filter(|happening| matches!(happening.what, conclave_runtime::subscribe::What::Told { .. })) {
+    for happening in told.filter(|happening| matches!(happening.what, conclave_runtime::subscribe::RunEvent::Told { .. })) {
         let seq = happening.seq.expect("what is told follows from a record");
         assert!((seq as usize) < events.len());
     }

@@ -208,8 +208,11 @@ fn facts_about_the_call_are_stamped_by_the_host() {
 #[test]
 fn progress_reaches_followers() {
     let ran = Rig::new().run(&calling("progressing", "run", &json!({}), ""), "go");
-    let steps =
-        ran.happenings.iter().filter(|happening| matches!(happening.what, conclave_runtime::subscribe::What::Progressed { .. })).count();
+    let steps = ran
+        .happenings
+        .iter()
+        .filter(|happening| matches!(happening.what, conclave_runtime::subscribe::RunEvent::Progressed { .. }))
+        .count();
     assert_eq!(steps, 3);
 }
 

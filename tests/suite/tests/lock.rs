@@ -5,7 +5,7 @@ use std::process::Output;
 use std::sync::Arc;
 
 use conclave_core::config::Config;
-use conclave_core::config::lockfile::{Lock, Pinned};
+use conclave_core::config::lockfile::{Lockfile, Pinned};
 use conclave_core::types::ids::PluginName;
 use conclave_runtime::reload::Reloaded;
 use conclave_runtime::{Follow, Pins, PrepareError, Prepared};
@@ -23,18 +23,18 @@ fn read(rig: &Rig, config: &str) -> Config {
 }
 
 /// A lock of what its plugins are now.
-fn pinned(rig: &Rig, config: &str) -> Lock {
+fn pinned(rig: &Rig, config: &str) -> Lockfile {
     let facts = block_on(async { host().facts_of(&read(rig, config), &follow()).await }).unwrap_or_else(|problems| panic!("{problems}"));
-    Lock { plugins: facts.iter().map(|(name, facts)| (name.clone(), Pinned::of(facts))).collect() }
+    Lockfile { plugins: facts.iter().map(|(name, facts)| (name.clone(), Pinned::of(facts))).collect() }
 }
 
-fn prepare(rig: &Rig, config: &str, lock: &Lock, locked: bool) -> Result<Prepared, PrepareError> {
+fn prepare(rig: &Rig, config: &str, lock: &Lockfile, locked: bool) -> Result<Prepared, PrepareError> {
     let pins = Pins { lock: Some(lock.clone()), locked };
     block_on(async { host().prepare_pinned(&read(rig, config), &pins, &follow()).await })
 }
 
 /// It is refused because of a plugin, whether or not `--locked` is given; why.
-fn differs(rig: &Rig, config: &str, lock: &Lock) -> String {
+fn differs(rig: &Rig, config: &str, lock: &Lockfile) -> String {
     let told = [false, true].map(|locked| match prepare(rig, config, lock, locked) {
         Err(PrepareError::Plugins(problems)) => problems.to_string(),
         other => panic!("locked: {locked}: {:?}", other.map(|_| ())),
@@ -51,7 +51,7 @@ fn moody(mood: &str) -> String {
 fn the_model_sees_what_was_pinned_and_nothing_else() {
     let rig = Rig::new();
     let lock = pinned(&rig, &moody("calm"));
-    let again = Lock::parse(&lock.to_string()).expect("it comes back");
+    let again = Lockfile::parse(&lock.to_string()).expect("it comes back");
     let prepared = prepare(&rig, &moody("calm"), &again, true).expect("nothing differs");
     let task = prepared.setup().tasks.values().next().expect("there is one");
     let shown: Vec<&str> = task.toolbox.offered().iter().map(|tool| tool.description.as_str()).collect();
@@ -172,7 +172,7 @@ fn what_is_added_as_dev_is_marked_in_the_lock_and_shown() {
     let rig = with_weather().with_file("conclave.toml", bare).with_file("agent.wasm", echo);
     let (_, told) = ended(&rig, 0, &["add", "weather.wasm", "--no-questions", "--dev"]);
     assert!(told.contains("DEV: you build it") && !told.contains("UNSIGNED"), "{told}");
-    let is_dev = |name: &str| Lock::parse(&lock_file(&rig)).expect("it was written").plugins[name].dev;
+    let is_dev = |name: &str| Lockfile::parse(&lock_file(&rig)).expect("it was written").plugins[name].dev;
     assert!(is_dev("weather"));
     let (shown, _) = ended(&rig, 0, &["check"]);
     assert!(shown.contains("weather.wasm DEV") && shown.contains("agent.wasm UNSIGNED"), "{shown}");
@@ -347,7 +347,7 @@ fn what_is_added_is_pinned_and_what_is_gone_is_dropped() {
     )
     .expect("it can be written");
     ended(&rig, 0, &["add", "weather.wasm", "--no-questions"]);
-    let lock = Lock::parse(&lock_file(&rig)).expect("it was written");
+    let lock = Lockfile::parse(&lock_file(&rig)).expect("it was written");
     assert_eq!(lock.plugins.keys().collect::<Vec<_>>(), [&PluginName::from("weather")]);
     // The digest is of the bytes that were shown.
     let shown = text(&conclave(&rig, &["plugin", "inspect", "weather.wasm"]).stdout);

@@ -152,7 +152,7 @@ fn the_secret_of_a_room_is_in_its_store_and_in_nothing_that_the_program_writes()
     let run = lines(&rig, &["runs"])[0]["run"].as_str().expect("a name").to_owned();
     let stores: Vec<_> = fs::read_dir(rig.folder().join("state/stores")).expect("a folder").flatten().map(|entry| entry.path()).collect();
     assert_eq!(stores.len(), 1, "{stores:?}");
-    let store = conclave_runtime::store::Reader::open(&stores[0]).expect("the store of the run");
+    let store = conclave_runtime::store::StoreReader::open(&stores[0]).expect("the store of the run");
     let records = store.records(&conclave_core::types::ids::RoomId::from(run.as_str())).expect("it is whole");
     let secret = records.iter().find_map(|record| match &record.event {
         conclave_core::protocol::event::Event::RoomOpened { secret, .. } => Some(secret.to_hex()),

@@ -16,7 +16,7 @@ use conclave_runtime::completion::{Completion, Prompt, Stop, Usage};
 use conclave_runtime::engine::EngineSettings;
 use conclave_runtime::journal::MemoryJournals;
 use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
-use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
+use conclave_runtime::subscribe::{Published, RunEvent, Subscriber, Subscribers};
 use conclave_runtime::{Host, HostOptions, Prepared, Run, RunOptions};
 use conclave_test_support::{block_on, guest, until_so as until};
 use tokio::sync::Semaphore;
@@ -130,8 +130,8 @@ impl MonotonicClock for ManualClock {
 struct Lines(Mutex<Vec<String>>);
 
 impl Subscriber for Lines {
-    fn on(&self, happening: &Happening) {
-        if let What::Logged { message, .. } = &happening.what {
+    fn on(&self, happening: &Published) {
+        if let RunEvent::Logged { message, .. } = &happening.what {
             self.0.lock().expect("nobody panics").push(message.clone());
         }
     }

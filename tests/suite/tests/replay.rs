@@ -12,7 +12,7 @@ use conclave_core::types::outcome::Outcome;
 use conclave_models::test_server::{Answer, Server};
 use conclave_runtime::clock::{BoxFuture, Clock};
 use conclave_runtime::completion::{Completion, Prompt, Stop, Usage};
-use conclave_runtime::journal::{Entry, Journal, JournalFailure, Journals, Keeping, MemoryJournals, Opening};
+use conclave_runtime::journal::{Journal, JournalBatch, JournalFailure, Journals, Keeping, MemoryJournals, Opening};
 use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
 use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
 use conclave_test_support::{block_on, guest};
@@ -69,7 +69,7 @@ impl Journals for Stops {
 }
 
 impl Journal for StopsOne {
-    fn append(&mut self, entry: &Entry<'_>) -> Result<Keeping, JournalFailure> {
+    fn append(&mut self, entry: &JournalBatch<'_>) -> Result<Keeping, JournalFailure> {
         let Self(room, stops, journal) = self;
         if stops.kept.records(room).len() + entry.records.len() > stops.after {
             let cause = std::io::Error::other("the host stops here");

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use conclave_core::permissions::secret::{Scrubber, SecretValue};
 use conclave_core::types::denial::Layer;
 use conclave_core::types::ids::SecretName;
-use conclave_models::test_server::{Answer, Request, Server};
+use conclave_models::test_server::{Answer, SeenRequest, Server};
 use conclave_test_support::{Ran, Rig, calling, refused};
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ fn echo() -> Server {
 }
 
 /// Everything that came with a request.
-fn said(request: &Request) -> String {
+fn said(request: &SeenRequest) -> String {
     let headers: String = request.headers.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
     format!("{} {}\n{headers}{}", request.method, request.path, String::from_utf8_lossy(&request.body))
 }

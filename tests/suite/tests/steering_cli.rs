@@ -2,7 +2,7 @@
 
 use conclave_core::protocol::event::{Event, Record};
 use conclave_core::types::ids::RoomId;
-use conclave_runtime::store::Reader;
+use conclave_runtime::store::StoreReader;
 use conclave_test_support::{Rig, calling, guest, stepping, stock};
 use serde_json::{Value, json};
 
@@ -42,7 +42,7 @@ fn approvals(rig: &Rig, count: usize) -> Vec<String> {
 }
 
 fn records(rig: &Rig, room: &str) -> Vec<Record> {
-    let reader = Reader::open(&rig.folder().join("state/stores/1")).expect("a store is there");
+    let reader = StoreReader::open(&rig.folder().join("state/stores/1")).expect("a store is there");
     reader.records(&RoomId::from(room)).expect("it is read")
 }
 

@@ -7,7 +7,7 @@ use conclave_core::types::ids::{Millis, RoomId};
 use conclave_core::types::room_secret::RoomSecret;
 use conclave_runtime::RunOptions;
 use conclave_runtime::journal::MemoryJournals;
-use conclave_runtime::subscribe::What;
+use conclave_runtime::subscribe::RunEvent;
 use conclave_test_support::{Ran, Rig, block_on, calling};
 use serde_json::json;
 
@@ -127,7 +127,7 @@ fn the_secret_of_a_room_is_told_to_nobody_who_follows_it() {
     let told: Vec<String> = ran.happenings.iter().map(|happening| serde_json::to_string(happening).expect("JSON")).collect();
     assert!(told.iter().any(|line| line.contains("room-opened")) && told.iter().all(|line| !line.contains(&hex)));
     let recorded = ran.happenings.iter().filter_map(|happening| match &happening.what {
-        What::Recorded { record } => Some(record),
+        RunEvent::Recorded { record } => Some(record),
         _ => None,
     });
     // Nor is it in the value that a program gets.

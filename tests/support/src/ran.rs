@@ -10,12 +10,12 @@ use conclave_core::types::fault::{CallReport, Fault, FaultKind};
 use conclave_core::types::ids::{ChannelId, RoomId};
 use conclave_core::types::outcome::{Outcome, Status};
 use conclave_runtime::journal::MemoryJournals;
-use conclave_runtime::subscribe::{Happening, What};
+use conclave_runtime::subscribe::{Published, RunEvent};
 
 /// A run that is over.
 pub struct Ran {
     pub outcome: Arc<Outcome>,
-    pub happenings: Vec<Happening>,
+    pub happenings: Vec<Published>,
     /// What was said on channels.
     pub heard: Vec<(ChannelId, String)>,
     journals: MemoryJournals,
@@ -34,7 +34,7 @@ pub struct Answer {
 impl Ran {
     pub(crate) fn new(
         outcome: Arc<Outcome>,
-        happenings: Vec<Happening>,
+        happenings: Vec<Published>,
         journals: MemoryJournals,
         heard: Vec<(ChannelId, String)>,
     ) -> Self {
@@ -58,7 +58,7 @@ impl Ran {
     /// What people were told, in order, over all rooms.
     pub fn notices(&self) -> impl Iterator<Item = &Notice> {
         self.happenings.iter().filter_map(|happening| match &happening.what {
-            What::Told { told } => Some(told),
+            RunEvent::Told { told } => Some(told),
             _ => None,
         })
     }
@@ -107,8 +107,8 @@ impl Ran {
     /// Everything that was refused, by imports and by the room.
     #[must_use]
     pub fn denials(&self) -> Vec<DenialRecord> {
-        let denial = |happening: &Happening| match &happening.what {
-            What::Told { told: Notice::Denied { record, .. } } => Some(record.clone()),
+        let denial = |happening: &Published| match &happening.what {
+            RunEvent::Told { told: Notice::Denied { record, .. } } => Some(record.clone()),
             _ => None,
         };
         self.happenings.iter().filter_map(denial).collect()
@@ -117,8 +117,8 @@ impl Ran {
     /// Log lines of plugins.
     #[must_use]
     pub fn logs(&self) -> Vec<String> {
-        let line = |happening: &Happening| match &happening.what {
-            What::Logged { message, .. } => Some(message.clone()),
+        let line = |happening: &Published| match &happening.what {
+            RunEvent::Logged { message, .. } => Some(message.clone()),
             _ => None,
         };
         self.happenings.iter().filter_map(line).collect()

@@ -8,12 +8,12 @@ use conclave_core::config::Config;
 use conclave_core::types::ids::{ChannelId, RoomId, TaskName};
 use conclave_core::types::outcome::Outcome;
 use conclave_runtime::blobs::MemoryBlobs;
-use conclave_runtime::channel::{Answer, Channels, Speech};
+use conclave_runtime::channel::{Channels, HumanAnswer, Speech};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::journal::MemoryJournals;
 use conclave_runtime::kv::MemoryKv;
 use conclave_runtime::secrets::Sources;
-use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers};
+use conclave_runtime::subscribe::{Published, Subscriber, Subscribers};
 use conclave_runtime::{Follow, Host, HostOptions, PrepareError, Prepared, RunOptions};
 
 use crate::ran::Ran;
@@ -153,18 +153,18 @@ pub fn refused(rig: &Rig, config: &str) -> String {
 
 /// What a follower gets.
 pub struct Seen<'a> {
-    pub happening: &'a Happening,
+    pub happening: &'a Published,
     pub stop: Option<&'a conclave_runtime::Stopper>,
 }
 
 struct Recorder {
-    happenings: Mutex<Vec<Happening>>,
+    happenings: Mutex<Vec<Published>>,
     stop: Mutex<Option<conclave_runtime::Stopper>>,
     follow: Box<dyn Fn(&Seen<'_>) + Send + Sync>,
 }
 
 impl Subscriber for Recorder {
-    fn on(&self, happening: &Happening) {
+    fn on(&self, happening: &Published) {
         (self.follow)(&Seen { happening, stop: lock(&self.stop).as_ref() });
         lock(&self.happenings).push(happening.clone());
     }
@@ -177,9 +177,9 @@ struct People {
 }
 
 impl Channels for People {
-    fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<Answer>> {
+    fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<HumanAnswer>> {
         let answer = lock(&self.answers).pop();
-        Box::pin(std::future::ready(answer.map(Answer::from)))
+        Box::pin(std::future::ready(answer.map(HumanAnswer::from)))
     }
 
     fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use conclave_core::policy::decision::Why;
-use conclave_core::policy::permit::{self, Leave};
+use conclave_core::policy::permit::{self, Permit};
 use conclave_core::setup::{PluginSetup, Setup};
 use conclave_core::types::approval::ApprovalRequest;
 use conclave_core::types::ids::PluginName;
@@ -26,13 +26,13 @@ pub(crate) fn plugin_of(setup: &Setup, request: &ApprovalRequest) -> Option<Perf
 }
 
 /// The setup, and where it comes from.
-pub(crate) struct About {
+pub(crate) struct RequestContext {
     setup: Mutex<Arc<Setup>>,
     sources: BTreeMap<PluginName, String>,
     file: PathBuf,
 }
 
-impl About {
+impl RequestContext {
     pub(crate) fn new(prepared: &Prepared, file: &Path) -> Self {
         Self { setup: Mutex::new(Arc::clone(prepared.setup())), sources: prepared.sources().clone(), file: file.to_owned() }
     }
@@ -51,7 +51,7 @@ impl About {
     }
 
     /// The rules that would allow it.
-    pub(super) fn leave(&self, request: &ApprovalRequest, is_exact: bool) -> Option<Leave> {
+    pub(super) fn leave(&self, request: &ApprovalRequest, is_exact: bool) -> Option<Permit> {
         permit::leave(&self.setup(), request, is_exact)
     }
 
@@ -104,13 +104,13 @@ pub(super) mod testing {
 
     use conclave_core::config::Config;
     use conclave_core::permissions::grant::{FileGrant, FileMode, Grants};
-    use conclave_core::permissions::manifest::{Ask, CONTRACT, FORMAT, Manifest};
+    use conclave_core::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, Manifest};
     use conclave_core::setup::{PluginFacts, PluginSetup, Setup};
     use conclave_core::types::approval::{ApprovalCause, ApprovalRequest};
     use conclave_core::types::limits::RunLimits;
     use serde_json::{Value, json};
 
-    use super::About;
+    use super::RequestContext;
 
     pub(in crate::approve) fn request(arguments: Value) -> ApprovalRequest {
         ApprovalRequest {
@@ -131,8 +131,8 @@ pub(super) mod testing {
     }
 
     /// A plugin `notes` that writes a folder, and the rules of a config.
-    pub(in crate::approve) fn about(folder: &Path, file: &Path) -> About {
-        let asks = [("files".to_owned(), Ask::default())].into();
+    pub(in crate::approve) fn about(folder: &Path, file: &Path) -> RequestContext {
+        let asks = [("files".to_owned(), CapabilityRequest::default())].into();
         let manifest =
             Manifest { format: FORMAT, name: "notes".into(), version: "0".into(), contract: CONTRACT.into(), asks, ..Manifest::default() };
         let facts = PluginFacts { manifest, kinds: [].into(), tools: Vec::new(), sha256: "00".into(), mcp: false };
@@ -152,6 +152,6 @@ pub(super) mod testing {
             policy,
             limits: RunLimits::default(),
         };
-        About { setup: Mutex::new(Arc::new(setup)), sources: BTreeMap::new(), file: PathBuf::from(file) }
+        RequestContext { setup: Mutex::new(Arc::new(setup)), sources: BTreeMap::new(), file: PathBuf::from(file) }
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use conclave_core::config::Config;
 use conclave_core::permissions::policy_rules::Rule;
-use conclave_core::policy::permit::Leave;
+use conclave_core::policy::permit::Permit;
 use conclave_core::setup::Setup;
 
 use crate::config_file::{ConfigFile, refused};
@@ -23,7 +23,7 @@ pub(super) fn has_same_policy(file: &Path, setup: &Setup) -> bool {
 }
 
 /// Writes the rules; the lines that changed, for people, and the policy as the file now has it.
-pub(super) fn write(path: &Path, setup: &Setup, leave: &Leave) -> Result<(String, Vec<Rule>), CliError> {
+pub(super) fn write(path: &Path, setup: &Setup, leave: &Permit) -> Result<(String, Vec<Rule>), CliError> {
     let file = ConfigFile::open(path)?;
     if !has_same_policy(path, setup) {
         let what = format!("the rules in {} are not those that this run goes by", path.display());
@@ -41,7 +41,7 @@ pub(super) fn write(path: &Path, setup: &Setup, leave: &Leave) -> Result<(String
     Ok((told, policy.unwrap_or_else(|| with(setup, leave))))
 }
 
-fn with(setup: &Setup, leave: &Leave) -> Vec<Rule> {
+fn with(setup: &Setup, leave: &Permit) -> Vec<Rule> {
     let mut policy = setup.policy.clone();
     let at = leave.before.unwrap_or(policy.len()).min(policy.len());
     policy.splice(at..at, leave.rules.iter().cloned());

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::about::Performer;
 use crate::show::columns::wrap;
-use crate::show::entry::Entry;
+use crate::show::entry::EntryText;
 use crate::show::{FAINT, ODD, bytes, foreign, one_line, paint, plural};
 
 /// Characters of an analyzer's reason that are shown.
@@ -132,7 +132,7 @@ impl Remark {
     }
 
     fn rows(&self, most: usize) -> Vec<String> {
-        let entry = Entry::plain(self.words.as_str());
+        let entry = EntryText::plain(self.words.as_str());
         let entry = match &self.named {
             Some(named) => entry.whole(Style::new(), &foreign::escaped(named)),
             None => entry,

@@ -6,13 +6,13 @@ use conclave_core::policy::budget::TopUp;
 use conclave_core::types::approval::{Approval, ApprovalAnswer};
 use serde_json::{Value, json};
 
-use super::{Approvals, Inner, Talk, by_nobody, by_person, refused};
-use crate::person::{Question, Reply};
+use super::{Approvals, ApproverState, Talk, by_nobody, by_person, refused};
+use crate::person::{UserQuestion, UserReply};
 use crate::show::{ODD, one_line, paint, printable};
 
 const PROMPT: &str = "      [y] give it  [e] another amount  [n] no, end the run  > ";
 
-impl Inner {
+impl ApproverState {
     pub(super) async fn top_up(&self, top_up: TopUp) -> ApprovalAnswer {
         match self.approvals {
             Approvals::Ask if self.person.is_there() => {}
@@ -25,18 +25,18 @@ impl Inner {
         let _talk = Talk { _floor: floor, _held: self.person.hold_the_rest() };
         let (mut above, mut is_sudden) = (shown(&top_up), true);
         loop {
-            let mut question = Question::short(std::mem::take(&mut above), PROMPT);
+            let mut question = UserQuestion::short(std::mem::take(&mut above), PROMPT);
             question.is_sudden = std::mem::take(&mut is_sudden);
             let line = match self.person.ask(question).await {
-                Reply::End => {
+                UserReply::End => {
                     self.nobody.store(true, Ordering::SeqCst);
                     return by_nobody("nobody is there any more to give more");
                 }
-                Reply::Interrupted => {
+                UserReply::Interrupted => {
                     self.interrupts.raise();
                     return by_person(refused("the person at the terminal stopped it"));
                 }
-                Reply::Line(line) => line,
+                UserReply::Line(line) => line,
             };
             match line.trim().to_ascii_lowercase().as_str() {
                 "y" | "yes" => return by_person(Approval::Approved),
@@ -52,10 +52,10 @@ impl Inner {
 
     /// Another amount, in its unit; none when the person thought better of it.
     async fn amount(&self, top_up: &TopUp) -> Option<Value> {
-        let mut question = Question::short("      how much more? Ctrl-C goes back", "      > ");
+        let mut question = UserQuestion::short("      how much more? Ctrl-C goes back", "      > ");
         question.initial = bare(&top_up.arguments(top_up.proposed));
         loop {
-            let Reply::Line(line) = self.person.ask(question.clone()).await else { return None };
+            let UserReply::Line(line) = self.person.ask(question.clone()).await else { return None };
             let arguments = json!({ "add": read(&line) });
             match top_up.amount(&arguments) {
                 Ok(_) => return Some(arguments),

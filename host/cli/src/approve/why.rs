@@ -9,12 +9,12 @@ use conclave_core::policy::decision::Why;
 use conclave_core::setup::Setup;
 use conclave_core::types::approval::{ApprovalCause, ApprovalRequest, BRIEF_MAX};
 
-use super::about::About;
+use super::about::RequestContext;
 use crate::screen::columns;
 use crate::show::{NAME, foreign, one_line, paint, printable};
 
 /// Several lines, each safe to print.
-pub(super) fn text(request: &ApprovalRequest, about: &About) -> String {
+pub(super) fn text(request: &ApprovalRequest, about: &RequestContext) -> String {
     let setup = about.setup();
     let mut text = String::new();
     let mut asks: Vec<String> = Vec::new();

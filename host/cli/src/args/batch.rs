@@ -9,7 +9,7 @@ use super::operate::CONFIG;
 use super::{Approvals, Keep, Locked, ModelChoice, TraceChoice};
 
 #[derive(Debug, Args)]
-pub(crate) struct Batch {
+pub(crate) struct BatchArgs {
     /// One input a line: text, or a JSON object `{"input": …, "inputs": {…}, "id": …}`; `-` reads stdin. Empty lines are left out
     pub(crate) file: PathBuf,
     /// The config

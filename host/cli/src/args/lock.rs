@@ -16,7 +16,7 @@ pub(crate) struct Locked {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: 0 all is pinned; 5 a plugin is not what was pinned, and stays as it was")]
-pub(crate) struct Lock {
+pub(crate) struct LockArgs {
     /// The config
     #[arg(default_value = CONFIG)]
     pub(crate) file: PathBuf,

@@ -51,7 +51,7 @@ pub(crate) struct Add {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Edit {
+pub(crate) struct EditArgs {
     /// The plugin's name in the config; may be left out when a grant names it, as the line of a denial does
     pub(crate) plugin: String,
     /// Such as 'tools = ["search.find"]', or the line that a denial proposes; to revoke, also a bare name such as tools
@@ -64,7 +64,7 @@ pub(crate) struct Edit {
 #[derive(Debug, Args)]
 pub(crate) struct Grant {
     #[command(flatten)]
-    pub(crate) edit: Edit,
+    pub(crate) edit: EditArgs,
     /// Grant also a folder that holds more than anybody would mean to grant, such as the home folder
     #[arg(long)]
     pub(crate) yes: bool,
@@ -74,7 +74,7 @@ pub(crate) struct Grant {
 #[command(
     after_help = "Exit codes: 0 it answered; 1 it says that it could not; 5 it had to be stopped\n\nWith --grant 'kv = true' its store is kept from call to call."
 )]
-pub(crate) struct Call {
+pub(crate) struct CallArgs {
     /// `stock:NAME`, a .wasm file, the folder of a plugin's crate, or https://…/x.wasm#sha256=…
     pub(crate) source: String,
     /// The tool, such as `find`; without it the tools that there are

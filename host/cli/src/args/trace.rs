@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 
-use super::Output;
+use super::OutputArgs;
 use crate::error::CliError;
 
 /// What people type for it.
@@ -27,7 +27,7 @@ impl TraceChoice {
     ///
     /// # Errors
     /// When only the result is wanted as well.
-    pub(crate) fn detail(self, output: Output) -> Result<Option<Detail>, CliError> {
+    pub(crate) fn detail(self, output: OutputArgs) -> Result<Option<Detail>, CliError> {
         if self.trace.is_some() && output.quiet {
             return Err(CliError::usage("--trace shows every step, and --quiet nothing but the result").hint("leave one of them out"));
         }

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use conclave_core::config::Config;
-use conclave_runtime::Ask;
+use conclave_runtime::RunInput;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -25,15 +25,15 @@ pub(crate) struct Input {
 
 impl Input {
     /// What the config is asked.
-    pub(crate) fn ask(&self, turns: Option<u32>) -> Ask {
-        Ask { inputs: Value::Object(self.inputs.clone()), turns, ..Ask::from(self.text.as_str()) }
+    pub(crate) fn ask(&self, turns: Option<u32>) -> RunInput {
+        RunInput { inputs: Value::Object(self.inputs.clone()), turns, ..RunInput::from(self.text.as_str()) }
     }
 }
 
 /// A line that is an object.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct InputLine {
     input: Value,
     #[serde(default)]
     inputs: Option<Value>,
@@ -99,7 +99,7 @@ fn input(line: &[u8]) -> Result<Option<Input>, String> {
     if !trimmed.starts_with('{') {
         return Ok(Some(Input { id: None, text: line.to_owned(), inputs: Map::new() }));
     }
-    let Line { input, inputs, id } = serde_json::from_str(trimmed).map_err(|error| because(&error))?;
+    let InputLine { input, inputs, id } = serde_json::from_str(trimmed).map_err(|error| because(&error))?;
     let Value::String(text) = input else { return Err(format!("its `input` is {}, not a text", kind(&input))) };
     let inputs = match inputs {
         None => Map::new(),

@@ -15,7 +15,7 @@ const SELDOM: Duration = Duration::from_secs(10);
 const BAR: usize = 24;
 
 /// Counts what has ended.
-pub(crate) struct Progress {
+pub(crate) struct BatchCounter {
     screen: Arc<Screen>,
     begun: Instant,
     total: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Progress {
     failed: AtomicUsize,
 }
 
-impl Progress {
+impl BatchCounter {
     pub(crate) fn begin(screen: Arc<Screen>, total: usize) -> Self {
         Self { screen, begun: Instant::now(), total, done: AtomicUsize::new(0), failed: AtomicUsize::new(0) }
     }

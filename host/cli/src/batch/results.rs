@@ -35,7 +35,7 @@ const WORST_FIRST: [u8; 10] = [
 
 /// What became of one input.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Row {
+pub(crate) struct ResultRow {
     pub(crate) index: usize,
     pub(crate) id: Option<Value>,
     pub(crate) status: String,
@@ -57,7 +57,7 @@ pub(crate) struct Row {
     pub(crate) code: u8,
 }
 
-impl Row {
+impl ResultRow {
     fn new(index: usize, input: &Input, status: &str) -> Self {
         let (content, value, typed, error, shown) = (None, None, None, None, None);
         let (id, status) = (input.id.clone(), status.to_owned());
@@ -125,7 +125,7 @@ enum Sink {
 }
 
 /// Where runs put down their rows, before the batch says that they count.
-pub(crate) type Staged = Arc<Mutex<BTreeMap<usize, Row>>>;
+pub(crate) type Staged = Arc<Mutex<BTreeMap<usize, ResultRow>>>;
 
 /// Rows that have come, until their turn comes.
 pub(crate) struct Results {
@@ -133,7 +133,7 @@ pub(crate) struct Results {
     screen: Arc<Screen>,
     staged: Staged,
     /// In the order of the inputs.
-    rows: Vec<Option<Row>>,
+    rows: Vec<Option<ResultRow>>,
     /// The first row that was not written.
     next: usize,
     sink: Sink,
@@ -167,7 +167,7 @@ impl Results {
     }
 
     /// What came to an end.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = &Row> {
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &ResultRow> {
         self.rows.iter().flatten()
     }
 
@@ -180,7 +180,7 @@ impl Results {
         if let Some(place) = self.rows.get_mut(index) {
             *place = row;
         }
-        let due: Vec<Row> = self.rows.iter().skip(self.next).map_while(Clone::clone).collect();
+        let due: Vec<ResultRow> = self.rows.iter().skip(self.next).map_while(Clone::clone).collect();
         self.next += due.len();
         due.iter().try_for_each(|row| self.write(row))
     }
@@ -195,11 +195,11 @@ impl Results {
     /// # Errors
     /// When it could not be written.
     pub(crate) fn write_rest(&mut self, why: &str) -> Result<(), CliError> {
-        let rest: Vec<Option<Row>> = self.rows.iter().skip(self.next).cloned().collect();
+        let rest: Vec<Option<ResultRow>> = self.rows.iter().skip(self.next).cloned().collect();
         for (row, index) in rest.into_iter().zip(self.next..) {
             match (row, self.inputs.get(index)) {
                 (Some(row), _) => self.write(&row)?,
-                (None, Some(input)) if !matches!(self.sink, Sink::Readable) => self.write(&Row::cancelled(index, input, why))?,
+                (None, Some(input)) if !matches!(self.sink, Sink::Readable) => self.write(&ResultRow::cancelled(index, input, why))?,
                 (None, _) => {}
             }
         }
@@ -209,7 +209,7 @@ impl Results {
         }
     }
 
-    fn write(&mut self, row: &Row) -> Result<(), CliError> {
+    fn write(&mut self, row: &ResultRow) -> Result<(), CliError> {
         let json = serde_json::to_string(row).map_err(|error| CliError::internal(error.to_string()));
         match &mut self.sink {
             // A line at a time, so that whoever looks at the file sees what there is.
@@ -235,12 +235,12 @@ fn unwritten(path: &Path, error: &std::io::Error) -> CliError {
     CliError::internal(format!("{} could not be written: {error}", path.display()))
 }
 
-fn lock(staged: &Staged) -> MutexGuard<'_, BTreeMap<usize, Row>> {
+fn lock(staged: &Staged) -> MutexGuard<'_, BTreeMap<usize, ResultRow>> {
     staged.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Puts a row down.
-pub(crate) fn put(staged: &Staged, row: Row) {
+pub(crate) fn put(staged: &Staged, row: ResultRow) {
     lock(staged).insert(row.index, row);
 }
 
@@ -269,14 +269,14 @@ mod tests {
         let inputs = Arc::new(vec![input(None), input(Some(json!("b"))), input(Some(json!(7)))]);
         let mut results = Results::new(Arc::clone(&inputs), Screen::new(Loudness::Quiet), Some(&path), false).unwrap();
         let done = Outcome { content: Some("In 1844.".to_owned()), ..Outcome::new(Status::Done, "it says so") };
-        put(&results.staged(), Row::ended(1, &inputs[1], &done, exit::OK));
+        put(&results.staged(), ResultRow::ended(1, &inputs[1], &done, exit::OK));
         results.take(1).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "");
-        put(&results.staged(), Row::ended(0, &inputs[0], &Outcome::new(Status::Stalled, "nobody knew"), exit::FAILED));
+        put(&results.staged(), ResultRow::ended(0, &inputs[0], &Outcome::new(Status::Stalled, "nobody knew"), exit::FAILED));
         results.take(0).unwrap();
         let first_two = "{\"index\":0,\"id\":null,\"status\":\"STALLED\",\"content\":null,\"error\":\"nobody knew\"}\n{\"index\":1,\"id\":\"b\",\"status\":\"DONE\",\"content\":\"In 1844.\",\"error\":null}\n";
         assert_eq!(std::fs::read_to_string(&path).unwrap(), first_two);
-        put(&results.staged(), Row::ended(2, &inputs[2], &done, exit::OK));
+        put(&results.staged(), ResultRow::ended(2, &inputs[2], &done, exit::OK));
         results.write_rest("Ctrl-C").unwrap();
         let last = "{\"index\":2,\"id\":7,\"status\":\"CANCELLED\",\"content\":null,\"error\":\"Ctrl-C\"}\n";
         assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{first_two}{last}"));
@@ -287,7 +287,7 @@ mod tests {
         let row = |change: &dyn Fn(&mut Outcome)| {
             let mut outcome = Outcome::new(Status::Done, "it says so");
             change(&mut outcome);
-            let row = Row::ended(0, &input(None), &outcome, exit::OK);
+            let row = ResultRow::ended(0, &input(None), &outcome, exit::OK);
             (anstream::adapter::strip_str(&row.readable()).to_string(), serde_json::to_value(&row).unwrap())
         };
         let call = ToolCall::new("desk.report", json!({ "mark": 5 }));

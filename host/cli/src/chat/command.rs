@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// A line that the person typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Line {
+pub(crate) enum TypedLine {
     /// For the agent.
     Message(String),
     Command(Command),
@@ -54,36 +54,36 @@ const GOODBYES: [&str; 3] = ["quit", "exit", "bye"];
 const SHORT_GOODBYES: [&str; 3] = ["q", "x", "DONE"];
 
 /// Reads a line. `as_langroid`: the reference's words of farewell hold.
-pub(crate) fn parse(text: &str, as_langroid: bool) -> Line {
+pub(crate) fn parse(text: &str, as_langroid: bool) -> TypedLine {
     let trimmed = text.trim();
     if trimmed.is_empty() {
-        return Line::Empty;
+        return TypedLine::Empty;
     }
     match SHORT_GOODBYES.contains(&trimmed) {
-        true if as_langroid => return Line::Command(Command::Quit),
+        true if as_langroid => return TypedLine::Command(Command::Quit),
         true => {
-            return Line::Wrong(format!("{trimmed} alone would end the task, so it is not sent: /quit ends the conversation"));
+            return TypedLine::Wrong(format!("{trimmed} alone would end the task, so it is not sent: /quit ends the conversation"));
         }
-        false if GOODBYES.contains(&trimmed) => return Line::Command(Command::Quit),
+        false if GOODBYES.contains(&trimmed) => return TypedLine::Command(Command::Quit),
         false => {}
     }
     if let Some(message) = trimmed.strip_prefix("//") {
-        return Line::Message(format!("/{message}"));
+        return TypedLine::Message(format!("/{message}"));
     }
-    let Some(command) = trimmed.strip_prefix('/') else { return Line::Message(text.trim_end().to_owned()) };
+    let Some(command) = trimmed.strip_prefix('/') else { return TypedLine::Message(text.trim_end().to_owned()) };
     let (name, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
     let rest = rest.trim();
     // A path, or a slash that stands alone before words: no command is called so.
     if name.contains('/') || (name.is_empty() && !rest.is_empty()) {
-        return Line::Message(trimmed.to_owned());
+        return TypedLine::Message(trimmed.to_owned());
     }
     let file = |command: fn(PathBuf) -> Command| match rest {
-        "" => Line::Wrong(format!("/{name} needs a file: /{name} FILE")),
-        path => Line::Command(command(file_named(path, std::env::var_os("HOME").as_deref()))),
+        "" => TypedLine::Wrong(format!("/{name} needs a file: /{name} FILE")),
+        path => TypedLine::Command(command(file_named(path, std::env::var_os("HOME").as_deref()))),
     };
     let alone = |command: Command| match rest {
-        "" => Line::Command(command),
-        _ => Line::Wrong(format!("/{name} stands alone; //{name} … says it to the agent")),
+        "" => TypedLine::Command(command),
+        _ => TypedLine::Wrong(format!("/{name} stands alone; //{name} … says it to the agent")),
     };
     match name {
         "help" | "?" => alone(Command::Help),
@@ -92,16 +92,16 @@ pub(crate) fn parse(text: &str, as_langroid: bool) -> Line {
         "stop" => alone(Command::Stop),
         "tasks" => alone(Command::Tasks),
         "cancel" => match rest {
-            "" => Line::Wrong("/cancel needs a task: /cancel task-1; /tasks lists them".to_owned()),
-            task => Line::Command(Command::Cancel(task_named(task))),
+            "" => TypedLine::Wrong("/cancel needs a task: /cancel task-1; /tasks lists them".to_owned()),
+            task => TypedLine::Command(Command::Cancel(task_named(task))),
         },
         "tell" => match rest.split_once(char::is_whitespace) {
-            Some((task, text)) => Line::Command(Command::Tell(task_named(task), text.trim().to_owned())),
-            None => Line::Wrong("/tell needs a task and a text: /tell task-1 look at the appendix too".to_owned()),
+            Some((task, text)) => TypedLine::Command(Command::Tell(task_named(task), text.trim().to_owned())),
+            None => TypedLine::Wrong("/tell needs a task and a text: /tell task-1 look at the appendix too".to_owned()),
         },
         "attach" => file(Command::Attach),
         "save" => file(Command::Save),
-        _ => Line::Wrong(format!("there is no command /{name}: /help shows them, and //{name} says it to the agent")),
+        _ => TypedLine::Wrong(format!("there is no command /{name}: /help shows them, and //{name} says it to the agent")),
     }
 }
 
@@ -124,59 +124,59 @@ fn file_named(text: &str, home: Option<&OsStr>) -> PathBuf {
 mod tests {
     use std::path::Path;
 
-    use super::{Command, Line, file_named};
+    use super::{Command, TypedLine, file_named};
 
-    fn parse(text: &str) -> Line {
+    fn parse(text: &str) -> TypedLine {
         super::parse(text, false)
     }
 
     #[test]
     fn whole_words_end_a_conversation_and_letters_do_not() {
         for word in ["quit", " exit", "bye "] {
-            assert_eq!(parse(word), Line::Command(Command::Quit), "{word:?}");
+            assert_eq!(parse(word), TypedLine::Command(Command::Quit), "{word:?}");
         }
         for word in ["q", "x", "DONE"] {
-            assert!(matches!(parse(word), Line::Wrong(why) if why.contains("/quit")), "{word:?}");
-            assert_eq!(super::parse(word, true), Line::Command(Command::Quit), "{word:?}");
+            assert!(matches!(parse(word), TypedLine::Wrong(why) if why.contains("/quit")), "{word:?}");
+            assert_eq!(super::parse(word, true), TypedLine::Command(Command::Quit), "{word:?}");
         }
-        assert_eq!(parse("x is the letter"), Line::Message("x is the letter".into()));
+        assert_eq!(parse("x is the letter"), TypedLine::Message("x is the letter".into()));
     }
 
     #[test]
     fn a_line_is_a_message_unless_it_begins_with_a_slash() {
-        assert_eq!(parse("hello /quit \n"), Line::Message("hello /quit".into()));
-        assert_eq!(parse("  two\n  lines"), Line::Message("  two\n  lines".into()));
-        assert_eq!(parse(" \t"), Line::Empty);
+        assert_eq!(parse("hello /quit \n"), TypedLine::Message("hello /quit".into()));
+        assert_eq!(parse("  two\n  lines"), TypedLine::Message("  two\n  lines".into()));
+        assert_eq!(parse(" \t"), TypedLine::Empty);
     }
 
     #[test]
     fn two_slashes_say_one() {
-        assert_eq!(parse("//etc/hosts is a file"), Line::Message("/etc/hosts is a file".into()));
-        assert_eq!(parse("//"), Line::Message("/".into()));
+        assert_eq!(parse("//etc/hosts is a file"), TypedLine::Message("/etc/hosts is a file".into()));
+        assert_eq!(parse("//"), TypedLine::Message("/".into()));
     }
 
     #[test]
     fn a_path_is_no_command() {
         for text in ["/invoices/good.csv 31", "/etc/hosts", "/help/me", "/ 31"] {
-            assert_eq!(parse(text), Line::Message(text.to_owned()));
+            assert_eq!(parse(text), TypedLine::Message(text.to_owned()));
         }
-        assert!(matches!(parse("/invoices 31"), Line::Wrong(why) if why.contains("//invoices")));
+        assert!(matches!(parse("/invoices 31"), TypedLine::Wrong(why) if why.contains("//invoices")));
     }
 
     #[test]
     fn commands_take_a_file_or_nothing() {
-        assert_eq!(parse("/save  my notes.md "), Line::Command(Command::Save("my notes.md".into())));
-        assert_eq!(parse("/quit"), Line::Command(Command::Quit));
-        assert!(matches!(parse("/save"), Line::Wrong(why) if why.contains("/save FILE")));
-        assert!(matches!(parse("/quit now"), Line::Wrong(_)));
+        assert_eq!(parse("/save  my notes.md "), TypedLine::Command(Command::Save("my notes.md".into())));
+        assert_eq!(parse("/quit"), TypedLine::Command(Command::Quit));
+        assert!(matches!(parse("/save"), TypedLine::Wrong(why) if why.contains("/save FILE")));
+        assert!(matches!(parse("/quit now"), TypedLine::Wrong(_)));
     }
 
     #[test]
     fn background_tasks_are_named_by_id_or_number() {
-        assert_eq!(parse("/tasks"), Line::Command(Command::Tasks));
-        assert_eq!(parse("/cancel 2"), Line::Command(Command::Cancel("task-2".into())));
-        assert_eq!(parse("/tell task-1  look again "), Line::Command(Command::Tell("task-1".into(), "look again".into())));
-        assert!(matches!(parse("/tell task-1"), Line::Wrong(_)) && matches!(parse("/cancel"), Line::Wrong(_)));
+        assert_eq!(parse("/tasks"), TypedLine::Command(Command::Tasks));
+        assert_eq!(parse("/cancel 2"), TypedLine::Command(Command::Cancel("task-2".into())));
+        assert_eq!(parse("/tell task-1  look again "), TypedLine::Command(Command::Tell("task-1".into(), "look again".into())));
+        assert!(matches!(parse("/tell task-1"), TypedLine::Wrong(_)) && matches!(parse("/cancel"), TypedLine::Wrong(_)));
     }
 
     #[test]
@@ -189,6 +189,6 @@ mod tests {
 
     #[test]
     fn an_unknown_command_is_not_sent_to_the_agent() {
-        assert!(matches!(parse("/savee x"), Line::Wrong(why) if why.contains("/savee") && why.contains("/help")));
+        assert!(matches!(parse("/savee x"), TypedLine::Wrong(why) if why.contains("/savee") && why.contains("/help")));
     }
 }

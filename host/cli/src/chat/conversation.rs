@@ -12,7 +12,7 @@ use conclave_core::setup::Setup;
 use conclave_core::types::delivery::EndedTask;
 use conclave_core::types::ids::{BackgroundId, CallId, RoomId, TaskName};
 use conclave_core::types::message::{Entity, Message};
-use conclave_runtime::subscribe::{Happening, Subscriber, What};
+use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 use tokio::sync::watch;
 
 use super::open_questions::OpenQuestions;
@@ -22,7 +22,7 @@ use super::transcript::{Speaker, Transcript};
 use crate::exit;
 use crate::screen::{Screen, columns, total_columns};
 use crate::show::amounts::now;
-use crate::show::entry::Entry;
+use crate::show::entry::EntryText;
 use crate::show::tally::{Counts, Tally};
 use crate::show::{BAD, FAINT, one_line, paint};
 
@@ -41,12 +41,12 @@ pub(crate) struct Conversation {
     is_terminal: bool,
     /// The entry task has its result.
     over: watch::Sender<bool>,
-    state: Mutex<State>,
+    state: Mutex<ConversationState>,
 }
 
 /// Who is to speak when the room asks its user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum NextSpeaker {
     #[default]
     Person,
     /// The agent has yet to read what the host has for it, such as the result of a tool (L-029: a user who says nothing lets it).
@@ -55,7 +55,7 @@ pub(crate) enum Next {
 
 /// A turn that goes on.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
+struct OpenTurn {
     began: Instant,
     /// What was counted before it.
     before: Counts,
@@ -64,10 +64,10 @@ struct Turn {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    turn: Option<Turn>,
+struct ConversationState {
+    turn: Option<OpenTurn>,
     questions: OpenQuestions,
-    next: Next,
+    next: NextSpeaker,
     /// The step of the entry task that goes on.
     step: Option<CallId>,
     /// What its models say, by request.
@@ -97,14 +97,14 @@ impl Conversation {
         Stream::new(self.is_terminal.then(columns))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ConversationState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whose turn it is, now that the room asks its user.
-    pub(crate) fn next(&self) -> Next {
+    pub(crate) fn next(&self) -> NextSpeaker {
         let state = self.state();
-        if state.stopping { Next::Person } else { state.next }
+        if state.stopping { NextSpeaker::Person } else { state.next }
     }
 
     /// The person has spoken.
@@ -147,7 +147,7 @@ impl Conversation {
         let Some((before, worked)) = turn else { return false };
         if let Some(why) = why.filter(|_| self.screen.is_quiet()) {
             // Otherwise it was told when it happened.
-            Entry::new(BAD, "no answer")
+            EntryText::new(BAD, "no answer")
                 .whole(Style::new(), why.trim())
                 .rows(total_columns())
                 .iter()
@@ -250,7 +250,7 @@ impl Conversation {
                 state.failure = state.failure.or(Some(exit::PLUGIN));
             }
             Notice::MessagePosted { task, message, .. } if self.holds(task) => self.posted(&mut state, message),
-            Notice::StepStalled { task, .. } if self.holds(task) => state.next = Next::Person,
+            Notice::StepStalled { task, .. } if self.holds(task) => state.next = NextSpeaker::Person,
             Notice::TurnStopped { .. } => self.stopped(&mut state),
             Notice::ToolCalled { call, caller, name, arguments, .. } => {
                 let name = one_line(name, 60);
@@ -265,9 +265,9 @@ impl Conversation {
         }
     }
 
-    fn posted(&self, state: &mut State, message: &Message) {
+    fn posted(&self, state: &mut ConversationState, message: &Message) {
         let is_hosts = message.sender == Entity::Agent && !state.responded;
-        state.next = if is_hosts && !state.faulted { Next::Agent } else { Next::Person };
+        state.next = if is_hosts && !state.faulted { NextSpeaker::Agent } else { NextSpeaker::Person };
         let is_persons = message.sender == Entity::User && !self.setup.tasks.contains_key(message.sender_name.as_str());
         let is_elsewhere = message.recipient.as_deref().is_some_and(|name| Entity::named(name).is_none());
         if is_hosts || is_persons || is_elsewhere || message.text().trim().is_empty() {
@@ -288,7 +288,7 @@ impl Conversation {
         }
     }
 
-    fn stopped(&self, state: &mut State) {
+    fn stopped(&self, state: &mut ConversationState) {
         let said = state.streams.values().filter(|stream| !stream.is_empty()).map(Stream::said).collect::<Vec<_>>().join("\n");
         if !said.is_empty() && !state.transcript.is_answered() {
             state.transcript.add(Speaker::Agent(self.setup.entry.to_string()), format!("{said} …"));
@@ -298,18 +298,18 @@ impl Conversation {
         self.screen.end_text();
         state.step = None;
         state.tools.clear();
-        state.next = Next::Person;
+        state.next = NextSpeaker::Person;
     }
 }
 
-impl State {
+impl ConversationState {
     fn begin_turn(&mut self, before: Counts) {
         let questions = self.questions.total(now());
-        self.turn = Some(Turn { began: Instant::now(), before, questions });
+        self.turn = Some(OpenTurn { began: Instant::now(), before, questions });
     }
 
     /// Returns for how long the agent was at work in the turn: not while a question was open.
-    fn worked(&self, turn: &Turn) -> Duration {
+    fn worked(&self, turn: &OpenTurn) -> Duration {
         let asked = self.questions.total(now()).saturating_sub(turn.questions);
         turn.began.elapsed().saturating_sub(asked)
     }
@@ -324,16 +324,16 @@ impl State {
 }
 
 impl Subscriber for Conversation {
-    fn on(&self, happening: &Happening) {
-        if let What::Told { told } = &happening.what {
+    fn on(&self, happening: &Published) {
+        if let RunEvent::Told { told } = &happening.what {
             self.state().questions.take(&happening.room, happening.at, told);
         }
         if happening.room != self.room {
             return;
         }
         match &happening.what {
-            What::Told { told } => self.told(told),
-            What::Streamed { call, ordinal, text } => {
+            RunEvent::Told { told } => self.told(told),
+            RunEvent::Streamed { call, ordinal, text } => {
                 let mut state = self.state();
                 if state.step == Some(*call)
                     && let Some(stream) = state.streams.get_mut(ordinal)
@@ -341,7 +341,7 @@ impl Subscriber for Conversation {
                     self.say(stream, |stream| stream.push(text));
                 }
             }
-            What::Recorded { record } => {
+            RunEvent::Recorded { record } => {
                 if let Event::AgentResponded { answer: Ok(Some(_)), .. } = &record.event {
                     self.state().responded = true;
                 }
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn a_turn_is_no_longer_for_a_user_who_thinks_about_a_question() {
-        let (mut state, room) = (State::default(), RoomId::from("3f2a"));
+        let (mut state, room) = (ConversationState::default(), RoomId::from("3f2a"));
         let asked = notice(json!({ "notice": "top-up-asked", "call": 3, "top_up": {
             "budget": "tokens", "limit": 10, "used": 9, "set_aside": 0, "needed": 5, "proposed": 5,
             "task": "desk",
@@ -374,7 +374,8 @@ mod tests {
             "author": "program",
         }));
         state.begin_turn(Counts::default());
-        let turn = state.turn.map(|turn| Turn { began: Instant::now().checked_sub(Duration::from_secs(90)).expect("90 s ago"), ..turn });
+        let turn =
+            state.turn.map(|turn| OpenTurn { began: Instant::now().checked_sub(Duration::from_secs(90)).expect("90 s ago"), ..turn });
         let turn = turn.expect("it was begun");
         assert!(state.worked(&turn) >= Duration::from_secs(90));
         let at = now();

@@ -9,20 +9,20 @@ use std::time::Duration;
 use anstyle::Style;
 use conclave_core::types::ids::{BackgroundId, ChannelId, TaskName};
 use conclave_core::types::message::Blob;
-use conclave_core::types::request::Request;
+use conclave_core::types::request::RoomRequest;
 use conclave_core::types::text::show_size;
 use conclave_runtime::Stopper;
 use conclave_runtime::blobs::Blobs;
-use conclave_runtime::channel::{Answer, Channels, Speech};
+use conclave_runtime::channel::{Channels, HumanAnswer, Speech};
 use conclave_runtime::clock::BoxFuture;
 use serde_json::json;
 
-use super::command::{self, Command, Line};
-use super::conversation::{Conversation, Next};
+use super::command::{self, Command, TypedLine};
+use super::conversation::{Conversation, NextSpeaker};
 use super::status;
 use crate::attach;
 use crate::interrupt::Interrupts;
-use crate::person::{Person, Question, Reply};
+use crate::person::{Person, UserQuestion, UserReply};
 use crate::screen::{Screen, columns, total_columns};
 use crate::show::foreign;
 use crate::show::tally::Tally;
@@ -34,9 +34,9 @@ const GOODBYE: &str = "quit";
 
 /// The person's side of a conversation. Clones are the same.
 #[derive(Clone)]
-pub(crate) struct PersonChannel(Arc<Inner>);
+pub(crate) struct PersonChannel(Arc<ChannelState>);
 
-pub(crate) struct Inner {
+pub(crate) struct ChannelState {
     pub(crate) person: Arc<Person>,
     pub(crate) screen: Arc<Screen>,
     pub(crate) conversation: Arc<Conversation>,
@@ -68,7 +68,7 @@ impl PersonChannel {
         self.0.take_attachments()
     }
 
-    pub(crate) fn new(inner: Inner) -> Self {
+    pub(crate) fn new(inner: ChannelState) -> Self {
         Self(Arc::new(inner))
     }
 
@@ -90,41 +90,41 @@ impl PersonChannel {
     }
 
     /// The next message; none when the person has ended the conversation.
-    pub(crate) async fn next_message(&self) -> Option<Answer> {
+    pub(crate) async fn next_message(&self) -> Option<HumanAnswer> {
         self.0.next_message(&self.0.entry).await
     }
 }
 
-impl Inner {
+impl ChannelState {
     /// Returns the next message for a task; `None` when the user has ended the conversation.
-    async fn next_message(&self, task: &TaskName) -> Option<Answer> {
+    async fn next_message(&self, task: &TaskName) -> Option<HumanAnswer> {
         let as_langroid = self.conversation.is_as_langroid(task);
         let mut has_pressed = false;
         loop {
-            let line = match self.person.ask(Question::message("> ")).await {
-                Reply::Line(line) => line,
-                Reply::Interrupted => {
+            let line = match self.person.ask(UserQuestion::message("> ")).await {
+                UserReply::Line(line) => line,
+                UserReply::Interrupted => {
                     if std::mem::replace(&mut has_pressed, true) {
                         self.tell(&paint(FAINT, "  Ctrl-D or /quit ends the conversation"));
                     }
                     continue;
                 }
-                Reply::End => match self.end(true).await {
+                UserReply::End => match self.end(true).await {
                     true => return None,
                     false => continue,
                 },
             };
             has_pressed = false;
             match command::parse(&line, as_langroid) {
-                Line::Message(text) => {
+                TypedLine::Message(text) => {
                     self.conversation.begin_turn(&text);
                     self.interrupts.turn_begins();
-                    return Some(Answer { text, attachments: self.take_attachments(), ..Answer::default() });
+                    return Some(HumanAnswer { text, attachments: self.take_attachments(), ..HumanAnswer::default() });
                 }
-                Line::Command(Command::Quit) if self.end(false).await => return None,
-                Line::Command(command) => self.carry_out(&command),
-                Line::Wrong(why) => self.tell(&format!("  {}", paint(ODD, printable(&why)))),
-                Line::Empty => {}
+                TypedLine::Command(Command::Quit) if self.end(false).await => return None,
+                TypedLine::Command(command) => self.carry_out(&command),
+                TypedLine::Wrong(why) => self.tell(&format!("  {}", paint(ODD, printable(&why)))),
+                TypedLine::Empty => {}
             }
         }
     }
@@ -138,10 +138,10 @@ impl Inner {
             let goes_on = if background.len() == 1 { "goes on" } else { "go on" };
             let tasks = plural(background.len() as u64, "task", "tasks");
             let text = format!("  {tasks} {goes_on} in the background: {}", paint(NAME, background.join(", ")));
-            let reply = self.person.ask(Question::short(text, "  [s] stop  [w] wait  [c] go on talking  > ")).await;
+            let reply = self.person.ask(UserQuestion::short(text, "  [s] stop  [w] wait  [c] go on talking  > ")).await;
             match reply {
-                Reply::Line(line) if line.trim().eq_ignore_ascii_case("c") => return false,
-                Reply::Line(line) if line.trim().eq_ignore_ascii_case("w") => {}
+                UserReply::Line(line) if line.trim().eq_ignore_ascii_case("c") => return false,
+                UserReply::Line(line) if line.trim().eq_ignore_ascii_case("w") => {}
                 _ => stops = true,
             }
         } else if !background.is_empty() {
@@ -163,10 +163,10 @@ impl Inner {
             Command::Tasks => self.tell(&self.tasks()),
             Command::Cancel(task) => {
                 let reason = "cancelled by the user".to_owned();
-                self.ask_of(task, |task| Request::CancelTask { task, reason });
+                self.ask_of(task, |task| RoomRequest::CancelTask { task, reason });
             }
             Command::Tell(task, text) => {
-                if self.ask_of(task, |task| Request::TellTask { task, text: text.clone() }) {
+                if self.ask_of(task, |task| RoomRequest::TellTask { task, text: text.clone() }) {
                     self.tell(&paint(FAINT, format_args!("  {} reads it in its next step", printable(task))));
                 }
             }
@@ -191,7 +191,7 @@ impl Inner {
     }
 
     /// Asks the room about a background task that runs. False: none of that name does.
-    fn ask_of(&self, task: &str, what: impl FnOnce(BackgroundId) -> Request) -> bool {
+    fn ask_of(&self, task: &str, what: impl FnOnce(BackgroundId) -> RoomRequest) -> bool {
         let found = self.conversation.background_tasks().into_iter().map(|(id, ..)| id).find(|id| id.as_str() == task);
         let (Some(id), Some(stopper)) = (found, self.stopper.get()) else {
             self.tell(&format!("  {}", paint(ODD, format_args!("no task {} runs in the background; /tasks lists them", printable(task)))));
@@ -241,17 +241,17 @@ impl Inner {
         self.screen.notice(text);
     }
 
-    async fn asked(&self, task: TaskName, prompt: String) -> Option<Answer> {
+    async fn asked(&self, task: TaskName, prompt: String) -> Option<HumanAnswer> {
         if task != self.entry && !self.conversation.holds(&task) {
             if !self.person.is_there() {
                 return None;
             }
             let text = format!("  {} asks you:\n{}", paint(NAME, &task), foreign::block(prompt.trim(), Style::new(), 2, columns()));
-            let reply = self.person.ask(Question::short(text, format!("  to {task} > "))).await;
-            return if let Reply::Line(line) = reply { Some(line.into()) } else { None };
+            let reply = self.person.ask(UserQuestion::short(text, format!("  to {task} > "))).await;
+            return if let UserReply::Line(line) = reply { Some(line.into()) } else { None };
         }
-        if self.conversation.next() == Next::Agent {
-            return Some(Answer::pass());
+        if self.conversation.next() == NextSpeaker::Agent {
+            return Some(HumanAnswer::pass());
         }
         self.conversation.end_turn();
         self.interrupts.turn_is_over();
@@ -264,7 +264,7 @@ impl Inner {
 }
 
 impl Channels for PersonChannel {
-    fn ask(&self, _: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<Answer>> {
+    fn ask(&self, _: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<HumanAnswer>> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.asked(task, prompt).await })
     }

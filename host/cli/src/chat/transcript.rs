@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use conclave_runtime::durable_file::{self, Access};
+use conclave_runtime::durable_file::{self, FileAccess};
 
 use crate::show::printable;
 
@@ -60,7 +60,7 @@ impl Transcript {
             std::io::ErrorKind::AlreadyExists => format!("{} is there already, and is not overwritten", path.display()),
             _ => format!("{} could not be written: {error}", path.display()),
         };
-        durable_file::create(path, self.to_markdown().as_bytes(), &Access::Usual).map_err(failed)
+        durable_file::create(path, self.to_markdown().as_bytes(), &FileAccess::Usual).map_err(failed)
     }
 }
 

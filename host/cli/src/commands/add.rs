@@ -14,7 +14,7 @@ use conclave_core::permissions::manifest::Manifest;
 use conclave_core::types::capability::Capability;
 use serde_json::json;
 
-use crate::args::{Add, Output};
+use crate::args::{Add, OutputArgs};
 use crate::ask;
 use crate::commands::lock::{self, LockFile};
 use crate::config_file::{ConfigFile, refused, tell};
@@ -23,14 +23,14 @@ use crate::exit;
 use crate::folders::{Guard, check_by_host};
 use crate::screen::total_columns;
 use crate::show::{FAINT, ODD, bytes, component, one_line, paint};
-use crate::source::{self, Found, Place};
+use crate::source::{self, ComponentPlace, LocatedComponent};
 
 /// What a stranger wrote stays on its line, so that it cannot forge the lines below.
 const TEXT: usize = 200;
 /// In a comment of the config.
 const COMMENT: usize = 100;
 
-pub(crate) async fn add(args: &Add, output: Output) -> Result<u8, CliError> {
+pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> {
     let file = ConfigFile::open(&args.file)?;
     let mut edit = file.edit()?;
     let given = fragments(&args.grants)?;
@@ -47,7 +47,7 @@ pub(crate) async fn add(args: &Add, output: Output) -> Result<u8, CliError> {
     }
     given.iter().try_for_each(|fragment| check_asked(&name, manifest, fragment))?;
     let quiet = output.quiet || output.json;
-    let is_dev = (args.dev || found.is_built_here) && matches!(found.place, Place::File(_));
+    let is_dev = (args.dev || found.is_built_here) && matches!(found.place, ComponentPlace::File(_));
     if !quiet {
         show(&found, is_dev);
     }
@@ -130,20 +130,20 @@ fn name(given: Option<&str>, manifest: &Manifest) -> Result<String, CliError> {
 }
 
 /// What the config says of it: enough to know later what was let in.
-fn comment(found: &Found) -> Vec<String> {
+fn comment(found: &LocatedComponent) -> Vec<String> {
     let manifest = &found.inspection.manifest;
     let description = one_line(&manifest.description, COMMENT);
     let what = if description.is_empty() { String::new() } else { format!(": {description}") };
     let mut lines = vec![format!("{} {}{what}", manifest.name, manifest.version)];
     // The digest of a stock plugin is that of the program, that of an address stands in it.
-    if matches!(found.place, Place::File(_)) {
+    if matches!(found.place, ComponentPlace::File(_)) {
         lines.push(format!("as added: sha256 {}", found.inspection.sha256));
     }
     lines
 }
 
 /// Before anything is asked: what it is, what it wants, and why.
-fn show(found: &Found, is_dev: bool) {
+fn show(found: &LocatedComponent, is_dev: bool) {
     let mut err = crate::output::stderr();
     let (inspection, manifest) = (&found.inspection, &found.inspection.manifest);
     let columns = total_columns();

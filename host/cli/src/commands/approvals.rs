@@ -11,7 +11,7 @@ use conclave_runtime::store::{Mail, WaitRow, Word};
 use serde_json::json;
 
 use crate::approval_id::approval_id;
-use crate::args::{self, Output};
+use crate::args::{self, OutputArgs};
 use crate::error::CliError;
 use crate::show::amounts::{ago, left, now};
 use crate::show::table::{self, Column, note};
@@ -34,7 +34,7 @@ const COLUMNS: [Column; 8] = [
     Column { head: "ARGUMENTS", most: usize::MAX, goes: 0 },
 ];
 
-pub(crate) fn approvals(args: &args::ApprovalList, output: Output) -> Result<u8, CliError> {
+pub(crate) fn approvals(args: &args::ApprovalList, output: OutputArgs) -> Result<u8, CliError> {
     let stores = Stores::of(args.store.as_deref());
     let mut waits: Vec<WaitRow> = Vec::new();
     match &args.run {

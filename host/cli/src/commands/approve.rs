@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::approval_id::{approval_id, parse_approval_id};
 use crate::approve::{ApprovalView, plugin_of};
-use crate::args::{self, Output};
+use crate::args::{self, OutputArgs};
 use crate::error::CliError;
 use crate::screen::size;
 use crate::show::{FAINT, NAME, one_line, paint, printable};
@@ -31,9 +31,9 @@ const REASON: usize = 1_000;
 /// What waits when a run has used up a limit.
 const TOP_UP: &str = "top-up";
 
-pub(crate) fn approve(args: &args::Approve, output: Output) -> Result<u8, CliError> {
+pub(crate) fn approve(args: &args::Approve, output: OutputArgs) -> Result<u8, CliError> {
     let edited = args.arguments.as_deref().map(arguments).transpose()?;
-    let waiting = Waiting::find(&args.id, args.store.as_deref())?;
+    let waiting = PendingCall::find(&args.id, args.store.as_deref())?;
     if !args.instead {
         waiting.check_unsaid()?;
     }
@@ -55,8 +55,8 @@ pub(crate) fn approve(args: &args::Approve, output: Output) -> Result<u8, CliErr
     waiting.say(approval, args.instead, output)
 }
 
-pub(crate) fn refuse(args: &args::Refuse, output: Output) -> Result<u8, CliError> {
-    let waiting = Waiting::find(&args.id, args.store.as_deref())?;
+pub(crate) fn refuse(args: &args::Refuse, output: OutputArgs) -> Result<u8, CliError> {
+    let waiting = PendingCall::find(&args.id, args.store.as_deref())?;
     let reason = args.reason.as_deref().map_or(NO, str::trim).chars().take(REASON).collect();
     waiting.say(Approval::Refused { reason }, args.instead, output)
 }
@@ -70,7 +70,7 @@ fn arguments(text: &str) -> Result<Value, CliError> {
 }
 
 /// A call that waits for a word.
-struct Waiting {
+struct PendingCall {
     found: InStore,
     call: CallId,
     request: Box<ApprovalRequest>,
@@ -79,7 +79,7 @@ struct Waiting {
     is_top_up: bool,
 }
 
-impl Waiting {
+impl PendingCall {
     fn find(id: &str, store: Option<&Path>) -> Result<Self, CliError> {
         let (room, call) = parse_approval_id(id)?;
         let found = Stores::of(store).find(&room)?;
@@ -140,7 +140,7 @@ impl Waiting {
         Err(CliError::usage(printable(&what)).hint("it waits as before"))
     }
 
-    fn say(&self, approval: Approval, instead: bool, output: Output) -> Result<u8, CliError> {
+    fn say(&self, approval: Approval, instead: bool, output: OutputArgs) -> Result<u8, CliError> {
         if instead {
             self.take_back()?;
         } else {

@@ -3,16 +3,16 @@
 mod verify;
 
 use anstyle::Style;
-use conclave_core::inspect::audit::{Entry, Kind, entries};
+use conclave_core::inspect::audit::{AuditEntry, AuditKind, entries};
 use conclave_core::journal::record::retold;
 use conclave_core::types::ids::{Millis, RoomId};
-use conclave_runtime::store::{Reader, RunFilter};
+use conclave_runtime::store::{RunFilter, StoreReader};
 use serde_json::json;
 
-use crate::args::{self, AuditCommand, Output};
+use crate::args::{self, AuditCommand, OutputArgs};
 use crate::error::CliError;
 use crate::show::amounts::{moment, now, parse_moment};
-use crate::show::columns::{Part, cell, line};
+use crate::show::columns::{StyledText, cell, line};
 use crate::show::table::{self, note};
 use crate::show::{BAD, FAINT, GOOD, NAME, ODD, plural};
 use crate::stores::{Stores, unusable};
@@ -26,7 +26,7 @@ const WIDE: usize = 80;
 /// Columns that what happened has at least.
 const LEAST: usize = 12;
 
-pub(crate) fn audit(args: &args::Audit, output: Output) -> Result<u8, CliError> {
+pub(crate) fn audit(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
     match &args.command {
         Some(AuditCommand::Verify { head, store }) => verify::verify(&Stores::of(store.as_deref()), head.as_deref(), output),
         Some(AuditCommand::Head { store }) => verify::head(&Stores::of(store.as_deref()), output),
@@ -35,22 +35,22 @@ pub(crate) fn audit(args: &args::Audit, output: Output) -> Result<u8, CliError> 
 }
 
 /// What is wanted of all entries.
-struct Wanted<'a> {
-    kinds: Vec<Kind>,
+struct AuditFilter<'a> {
+    kinds: Vec<AuditKind>,
     plugin: Option<&'a str>,
     since: Option<Millis>,
 }
 
-impl Wanted<'_> {
-    fn has(&self, entry: &Entry) -> bool {
+impl AuditFilter<'_> {
+    fn has(&self, entry: &AuditEntry) -> bool {
         (self.kinds.is_empty() || self.kinds.contains(&entry.kind))
             && self.plugin.is_none_or(|plugin| entry.plugin.as_ref().is_some_and(|of| of.as_str() == plugin))
             && self.since.is_none_or(|since| entry.at >= since)
     }
 }
 
-fn list(args: &args::Audit, output: Output) -> Result<u8, CliError> {
-    let wanted = Wanted {
+fn list(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
+    let wanted = AuditFilter {
         kinds: args.kind.iter().map(|word| kind(word)).collect::<Result<_, _>>()?,
         plugin: args.plugin.as_deref(),
         since: args.since.as_deref().map(|text| parse_moment("--since", text, now())).transpose()?,
@@ -74,7 +74,7 @@ fn list(args: &args::Audit, output: Output) -> Result<u8, CliError> {
         }
     };
     runs.sort();
-    let mut found: Vec<(RoomId, Entry)> = Vec::new();
+    let mut found: Vec<(RoomId, AuditEntry)> = Vec::new();
     for (_, reader, run) in &runs {
         found.extend(entries_of(&readers[*reader], run)?.into_iter().filter(|(_, entry)| wanted.has(entry)));
     }
@@ -103,7 +103,7 @@ fn list(args: &args::Audit, output: Output) -> Result<u8, CliError> {
 }
 
 /// Those of all rooms of a run.
-fn entries_of(reader: &Reader, run: &RoomId) -> Result<Vec<(RoomId, Entry)>, CliError> {
+fn entries_of(reader: &StoreReader, run: &RoomId) -> Result<Vec<(RoomId, AuditEntry)>, CliError> {
     let mut all = Vec::new();
     for room in reader.rooms(run).map_err(|error| unusable(&error))? {
         let records = reader.records(&room.room).map_err(|error| unusable(&error))?;
@@ -112,21 +112,21 @@ fn entries_of(reader: &Reader, run: &RoomId) -> Result<Vec<(RoomId, Entry)>, Cli
     Ok(all)
 }
 
-fn kind(word: &str) -> Result<Kind, CliError> {
-    let known = || Kind::ALL.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ");
-    Kind::named(word).ok_or_else(|| CliError::usage(format!("there is no kind {word:?}")).hint(format!("one of {}", known())))
+fn kind(word: &str) -> Result<AuditKind, CliError> {
+    let known = || AuditKind::ALL.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ");
+    AuditKind::named(word).ok_or_else(|| CliError::usage(format!("there is no kind {word:?}")).hint(format!("one of {}", known())))
 }
 
-fn shown(address: &str, entry: &Entry, total: usize) -> String {
+fn shown(address: &str, entry: &AuditEntry, total: usize) -> String {
     let plugin = entry.plugin.as_ref().map(|plugin| plugin.to_string()).unwrap_or_default();
-    let kind = Part::new(style_of(entry.kind), entry.kind.as_str());
+    let kind = StyledText::new(style_of(entry.kind), entry.kind.as_str());
     let at = moment(entry.at);
     // Month to minute where it is narrow.
     let at = if total < WIDE { at[5..MOMENT - 3].to_owned() } else { at };
     let wide = at.len();
-    let before = format!("{} {} ", cell(&[Part::new(FAINT, at)], wide), cell(&[kind], KIND));
-    let parts = [Part::new(NAME, plugin), Part::plain(entry.what.as_str()), Part::new(FAINT, format!("[{address}]"))];
-    let parts: Vec<Part> = parts.into_iter().filter(|part| !part.text.is_empty()).collect();
+    let before = format!("{} {} ", cell(&[StyledText::new(FAINT, at)], wide), cell(&[kind], KIND));
+    let parts = [StyledText::new(NAME, plugin), StyledText::plain(entry.what.as_str()), StyledText::new(FAINT, format!("[{address}]"))];
+    let parts: Vec<StyledText> = parts.into_iter().filter(|part| !part.text.is_empty()).collect();
     // The address stays when what was tried is long.
     let left = total.saturating_sub(wide + KIND + 2);
     let (last, first) = parts.split_last().expect("the address is always there");
@@ -135,16 +135,22 @@ fn shown(address: &str, entry: &Entry, total: usize) -> String {
     format!("{before}{} {}", line(first, room).0, line(std::slice::from_ref(last), address).0)
 }
 
-fn style_of(kind: Kind) -> Style {
+fn style_of(kind: AuditKind) -> Style {
     match kind {
-        Kind::Refused | Kind::Faulted | Kind::Interrupted => BAD,
-        Kind::Left | Kind::Asked | Kind::Stopped | Kind::Replaced | Kind::ToppedUp | Kind::TopUpRefused | Kind::Resumed => ODD,
-        Kind::Decided => GOOD,
-        Kind::Allowed => FAINT,
+        AuditKind::Refused | AuditKind::Faulted | AuditKind::Interrupted => BAD,
+        AuditKind::Left
+        | AuditKind::Asked
+        | AuditKind::Stopped
+        | AuditKind::Replaced
+        | AuditKind::ToppedUp
+        | AuditKind::TopUpRefused
+        | AuditKind::Resumed => ODD,
+        AuditKind::Decided => GOOD,
+        AuditKind::Allowed => FAINT,
     }
 }
 
 /// What a check of a store found.
-pub(crate) fn tell_checked(reader: &Reader, checked: &conclave_runtime::store::Checked, output: Output) -> Result<(), CliError> {
+pub(crate) fn tell_checked(reader: &StoreReader, checked: &conclave_runtime::store::Checked, output: OutputArgs) -> Result<(), CliError> {
     verify::tell("checked", reader, checked, output)
 }

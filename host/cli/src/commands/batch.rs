@@ -9,25 +9,25 @@ use std::time::Instant;
 
 use conclave_core::types::ids::{ChannelId, RoomId, TaskName};
 use conclave_runtime::batch::{Batch, OnError, room_of, run_all, verdict};
-use conclave_runtime::channel::{Answer, Channels, Speech};
+use conclave_runtime::channel::{Channels, HumanAnswer, Speech};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::journal::Journals;
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
 use conclave_runtime::{Prepared, RunOptions, Stopper};
 
-use crate::approve::{About, AtTerminal, Waiting};
-use crate::args::{self, Approvals, Detail, Output};
+use crate::approve::{AtTerminal, PendingLine, RequestContext};
+use crate::args::{self, Approvals, Detail, OutputArgs};
 use crate::attend::Attending;
 use crate::batch::input::{self, Input};
-use crate::batch::progress::Progress;
-use crate::batch::results::{Results, Row, Staged, label, put, worst};
+use crate::batch::progress::BatchCounter;
+use crate::batch::results::{ResultRow, Results, Staged, label, put, worst};
 use crate::chat::status;
 use crate::commands::run::{asks_user, interactive_help};
 use crate::error::CliError;
 use crate::exit::{self, Met};
 use crate::interrupt::Interrupts;
-use crate::journals::{Kept, Of};
+use crate::journals::{Of, RunStorage};
 use crate::person::Person;
 use crate::screen::{Loudness, Screen, total_columns};
 use crate::show::columns::width;
@@ -37,14 +37,14 @@ use crate::show::trace::Trace;
 use crate::show::{FAINT, foreign, head, paint, plural, time};
 use crate::{resuming, setup, stdout};
 
-pub(crate) async fn batch(args: args::Batch, output: Output, mut interrupts: Interrupts) -> Result<u8, CliError> {
+pub(crate) async fn batch(args: args::BatchArgs, output: OutputArgs, mut interrupts: Interrupts) -> Result<u8, CliError> {
     let loading = Instant::now();
     let detail = args.trace.detail(output)?;
     let inputs = Arc::new(input::read(&args.file)?);
     check_output(&args)?;
     let (models, locked) = (args.model.models()?, args.locked.locked);
     let left = resuming::left(args.keep.store.as_deref(), ("batch", &args.config), output);
-    let kept = Kept::open(&args.keep, Of { command: "batch", file: &args.config, models: &models, locked, is_bulk: true })?;
+    let kept = RunStorage::open(&args.keep, Of { command: "batch", file: &args.config, models: &models, locked, is_bulk: true })?;
     let host = Arc::new(setup::open_host_keeping(&args.config, &kept)?);
     let prepared = setup::prepare_with(&host, &args.config, &models, locked, output).await?;
     check_entry(&prepared, &args.config)?;
@@ -61,7 +61,7 @@ pub(crate) async fn batch(args: args::Batch, output: Output, mut interrupts: Int
         tracing.steps(&screen, &prepared, "item").legend();
     }
     let all = All::new(&args, prepared, &kept, &screen, &interrupts, (room, results.staged(), tracing));
-    let progress = Progress::begin(Arc::clone(&screen), inputs.len());
+    let progress = BatchCounter::begin(Arc::clone(&screen), inputs.len());
     let policy = Batch {
         concurrency: usize::from(args.concurrency),
         on_error: args.on_error.into(),
@@ -80,7 +80,7 @@ pub(crate) async fn batch(args: args::Batch, output: Output, mut interrupts: Int
                 }
             }
         });
-        let on_progress = |told: &conclave_runtime::batch::Progress<'_, (), ()>| {
+        let on_progress = |told: &conclave_runtime::batch::BatchProgress<'_, (), ()>| {
             progress.set(told.done, told.failed);
             if let Err(error) = results.take(told.index) {
                 all.stop("the results could not be written");
@@ -118,7 +118,7 @@ pub(crate) async fn batch(args: args::Batch, output: Output, mut interrupts: Int
 }
 
 /// The results must not be written over the inputs.
-fn check_output(args: &args::Batch) -> Result<(), CliError> {
+fn check_output(args: &args::BatchArgs) -> Result<(), CliError> {
     let whole = |path: &Path| path.canonicalize().ok();
     let Some(output) = &args.output else { return Ok(()) };
     if whole(output).is_some() && [&args.file, &args.config].iter().any(|file| whole(file) == whole(output)) {
@@ -160,15 +160,15 @@ struct All {
 
 impl All {
     fn new(
-        args: &args::Batch,
+        args: &args::BatchArgs,
         prepared: Prepared,
-        kept: &Kept,
+        kept: &RunStorage,
         screen: &Arc<Screen>,
         interrupts: &Interrupts,
         (room, staged, tracing): (RoomId, Staged, Option<Tracing>),
     ) -> Arc<Self> {
         let person = Person::new(Arc::clone(screen), None, None);
-        let about = About::new(&prepared, &args.config);
+        let about = RequestContext::new(&prepared, &args.config);
         Arc::new(Self {
             prepared,
             room,
@@ -220,7 +220,7 @@ impl All {
         match ended {
             Ok(outcome) => {
                 let code = exit::of(outcome.status, Met { trouble: tally.trouble(), nobody_to_ask: false, cause: outcome.cause });
-                put(&self.staged, Row::ended(index, input, &outcome, code));
+                put(&self.staged, ResultRow::ended(index, input, &outcome, code));
                 verdict(outcome).map(|result| result.map(drop)).map_err(drop)
             }
             Err(failure) => self.failed(index, input, failure.to_string()),
@@ -228,7 +228,7 @@ impl All {
     }
 
     fn failed(&self, index: usize, input: &Input, why: String) -> Result<Option<()>, ()> {
-        put(&self.staged, Row::failed(index, input, why));
+        put(&self.staged, ResultRow::failed(index, input, why));
         Err(())
     }
 
@@ -239,7 +239,7 @@ impl All {
             subscribers.push(Arc::new(trace.with_steps(Some(tracing.steps(&self.screen, &self.prepared, &label)))));
         }
         if self.approvals == Approvals::Wait {
-            subscribers.push(Arc::new(Waiting(Arc::clone(&self.screen))));
+            subscribers.push(Arc::new(PendingLine(Arc::clone(&self.screen))));
         }
         RunOptions {
             ids: Arc::new(room_of(&self.room, index)),
@@ -277,7 +277,7 @@ impl All {
         format!("{label} {why}, which ended the batch")
     }
 
-    fn summary(&self, args: &args::Batch, progress: &Progress, results: &Results) -> String {
+    fn summary(&self, args: &args::BatchArgs, progress: &BatchCounter, results: &Results) -> String {
         let counts = self.tally.counts();
         let (came, total, failed) = (results.rows().count(), results.total(), progress.failed());
         let mut parts = vec![format!("{} of {} in {}", came, plural(total as u64, "input", "inputs"), time(progress.took()))];
@@ -323,7 +323,7 @@ struct Speaking {
 }
 
 impl Channels for Speaking {
-    fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<Answer>> {
+    fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<HumanAnswer>> {
         Box::pin(std::future::ready(None))
     }
 

@@ -18,19 +18,19 @@ use conclave_runtime::subscribe::{Subscriber, Subscribers};
 use conclave_runtime::{CallToolError, PrepareError, RunOptions, ToolRun};
 use serde_json::{Value, json};
 
-use crate::args::{Call, Output};
+use crate::args::{CallArgs, OutputArgs};
 use crate::commands::add::{check_asked, fragments, shell};
 use crate::error::CliError;
 use crate::exit;
 use crate::setup;
-use crate::show::entry::Entry;
+use crate::show::entry::EntryText;
 use crate::show::{BAD, FAINT, bytes, one_line, paint, time};
-use crate::source::{self, Found};
+use crate::source::{self, LocatedComponent};
 use crate::stdout;
 
-use told::Told;
+use told::CallFollower;
 
-pub(crate) async fn call(args: &Call, output: Output) -> Result<u8, CliError> {
+pub(crate) async fn call(args: &CallArgs, output: OutputArgs) -> Result<u8, CliError> {
     let arguments = arguments(args.arguments.as_deref())?;
     let grants = fragments(&args.grants)?;
     let found = source::find(&args.source, |source| again(args, source)).await?;
@@ -54,7 +54,7 @@ pub(crate) async fn call(args: &Call, output: Output) -> Result<u8, CliError> {
     let prepared = host.prepare(&config, &follow).await.map_err(|error| not_prepared(&error))?;
     let tools = prepared.setup().plugins.get(name.as_str()).map(|plugin| plugin.facts.tools.clone()).unwrap_or_default();
     let tool = tool_name(args.tool.as_deref(), &name, manifest, &tools, &found)?;
-    let told = Arc::new(Told::new(args.verbose, output));
+    let told = Arc::new(CallFollower::new(args.verbose, output));
     let subscribers = Subscribers::new([Arc::clone(&told) as Arc<dyn Subscriber>]);
     let options = RunOptions { subscribers, ..RunOptions::default() };
     let run = prepared.call_tool(&format!("{name}.{tool}"), arguments, options).await.map_err(|error| match error {
@@ -66,7 +66,7 @@ pub(crate) async fn call(args: &Call, output: Output) -> Result<u8, CliError> {
 }
 
 /// The same command with another source.
-fn again(args: &Call, source: &str) -> String {
+fn again(args: &CallArgs, source: &str) -> String {
     let tool = args.tool.as_ref().map(|tool| format!(" {}", shell(tool))).unwrap_or_default();
     let arguments = args.arguments.as_ref().map(|arguments| format!(" {}", shell(arguments))).unwrap_or_default();
     let grants: String = args.grants.iter().map(|grant| format!(" --grant {}", shell(grant))).collect();
@@ -128,7 +128,13 @@ fn not_prepared(error: &PrepareError) -> CliError {
 }
 
 /// The tool that is meant, with or without the plugin's name before it.
-fn tool_name(given: Option<&str>, name: &str, manifest: &Manifest, tools: &[ToolSpec], found: &Found) -> Result<String, CliError> {
+fn tool_name(
+    given: Option<&str>,
+    name: &str,
+    manifest: &Manifest,
+    tools: &[ToolSpec],
+    found: &LocatedComponent,
+) -> Result<String, CliError> {
     let plain = given.map(|given| match given.split_once('.') {
         Some((plugin, tool)) if plugin == name || plugin == manifest.name => tool,
         _ => given,
@@ -147,7 +153,7 @@ fn tool_name(given: Option<&str>, name: &str, manifest: &Manifest, tools: &[Tool
     Err(CliError::usage(format!("{what}\n{}", lines.join("\n"))))
 }
 
-fn no_tools(found: &Found) -> CliError {
+fn no_tools(found: &LocatedComponent) -> CliError {
     let kinds: Vec<&str> = found.inspection.kinds.iter().map(|kind| kind.as_str()).collect();
     CliError::usage(format!("{} has no tools; it serves as {}", found.inspection.manifest.name, kinds.join(", ")))
 }
@@ -160,7 +166,7 @@ fn usage(tool: &ToolSpec) -> String {
     format!("  {} {fields}  {}", one_line(&tool.name, 64), one_line(&tool.description, 100))
 }
 
-fn finish(tool: &str, run: &ToolRun, told: &Told, output: Output) -> Result<u8, CliError> {
+fn finish(tool: &str, run: &ToolRun, told: &CallFollower, output: OutputArgs) -> Result<u8, CliError> {
     let code = code(&run.answer);
     if output.json {
         stdout::json(as_json(tool, run, told, code))?;
@@ -174,11 +180,11 @@ fn finish(tool: &str, run: &ToolRun, told: &Told, output: Output) -> Result<u8, 
             }
             for call in &outcome.then {
                 let words = format!("then {}, not run here", one_line(&call.name, 64));
-                told.put(&Entry::plain(words).whole(FAINT, &call.arguments.to_string()));
+                told.put(&EntryText::plain(words).whole(FAINT, &call.arguments.to_string()));
             }
         }
         Err(error) => {
-            told.put(&Entry::new(BAD, "failed").whole(BAD, &error.to_text(tool)));
+            told.put(&EntryText::new(BAD, "failed").whole(BAD, &error.to_text(tool)));
             if let Some(limit) = limit(error).filter(|_| !output.quiet) {
                 told.line(&paint(FAINT, format_args!("to give it more: --limit {limit}=…")));
             }
@@ -219,7 +225,7 @@ fn text(outcome: &ToolOutcome) -> String {
     }
 }
 
-fn as_json(tool: &str, run: &ToolRun, told: &Told, code: u8) -> Value {
+fn as_json(tool: &str, run: &ToolRun, told: &CallFollower, code: u8) -> Value {
     let (content, value, error) = match &run.answer {
         Ok(outcome) => (json!(outcome.content), json!(outcome.value), Value::Null),
         Err(error) => (Value::Null, Value::Null, json!({ "error": error, "message": error.to_text(tool) })),

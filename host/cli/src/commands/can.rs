@@ -3,19 +3,19 @@
 
 use std::collections::BTreeMap;
 
-use conclave_core::inspect::explain::{Explanation, Question, Verdict, explain};
+use conclave_core::inspect::explain::{AccessQuestion, Explanation, Verdict, explain};
 use conclave_core::types::capability::Capability;
 use conclave_core::types::ids::TaskName;
 use serde_json::Value;
 
-use crate::args::{self, Output};
+use crate::args::{self, OutputArgs};
 use crate::error::CliError;
 use crate::exit;
 use crate::setup;
-use crate::show::explanation::{Lines, as_json, lines, print, sentence};
+use crate::show::explanation::{ConfigLines, as_json, lines, print, sentence};
 use crate::stdout;
 
-pub(crate) async fn can(args: &args::Can, output: Output) -> Result<u8, CliError> {
+pub(crate) async fn can(args: &args::Can, output: OutputArgs) -> Result<u8, CliError> {
     let question = question(args)?;
     let prepared = setup::prepare(&args.file, &BTreeMap::new(), false, output).await?;
     let config = setup::read_config(&args.file, &BTreeMap::new())?;
@@ -28,7 +28,7 @@ pub(crate) async fn can(args: &args::Can, output: Output) -> Result<u8, CliError
         return Err(CliError::usage(format!("there is no tool {tool}")).hint(hint));
     }
     let explanation = explain(prepared.setup(), &question).map_err(|problem| CliError::usage(problem.to_string()))?;
-    let at = Lines { config: Some(&config), file: &args.file };
+    let at = ConfigLines { config: Some(&config), file: &args.file };
     if output.json {
         let mut value = as_json(&explanation, &at);
         value["type"] = "can".into();
@@ -43,7 +43,7 @@ pub(crate) async fn can(args: &args::Can, output: Output) -> Result<u8, CliError
     Ok(code(&explanation))
 }
 
-fn question(args: &args::Can) -> Result<Question, CliError> {
+fn question(args: &args::Can) -> Result<AccessQuestion, CliError> {
     let capability = Capability::named(&args.capability).ok_or_else(|| {
         let known: Vec<&str> = Capability::ALL.iter().map(|capability| capability.as_str()).collect();
         CliError::usage(format!("there is no capability {}", args.capability)).hint(format!("one of {}", known.join(", ")))
@@ -52,7 +52,7 @@ fn question(args: &args::Can) -> Result<Question, CliError> {
         Some(text) => serde_json::from_str(text).map_err(|error| CliError::usage(format!("--arguments is not JSON: {error}")))?,
         None => Value::Object(serde_json::Map::new()),
     };
-    Ok(Question {
+    Ok(AccessQuestion {
         target: args.target.clone(),
         writes: args.write,
         method: args.method.to_ascii_uppercase(),
@@ -60,12 +60,12 @@ fn question(args: &args::Can) -> Result<Question, CliError> {
         host: args.host.clone(),
         arguments,
         task: args.task.as_deref().map(TaskName::from),
-        ..Question::new(args.plugin.as_str(), capability)
+        ..AccessQuestion::new(args.plugin.as_str(), capability)
     })
 }
 
 /// What is done with the target.
-fn verb(question: &Question) -> &'static str {
+fn verb(question: &AccessQuestion) -> &'static str {
     match question.capability {
         Capability::Model => "use the model",
         Capability::Tools => "call",

@@ -11,7 +11,7 @@ use anstyle::Style;
 use conclave_core::setup::Setup;
 use conclave_core::types::ids::{RoomId, TaskName};
 use conclave_core::types::outcome::{Outcome, Status};
-use conclave_runtime::channel::Answer;
+use conclave_runtime::channel::HumanAnswer;
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
 use conclave_runtime::{Host, Prepared, RunOptions, Stopper};
@@ -19,17 +19,17 @@ use tokio::sync::Notify;
 
 use super::resume::unresumable;
 use super::run::{JsonLinesOnStdout, ending, limit_hint, unkept};
-use crate::approve::{About, AtTerminal};
-use crate::args::{self, Approvals, Detail, Output, TraceChoice};
+use crate::approve::{AtTerminal, RequestContext};
+use crate::args::{self, Approvals, Detail, OutputArgs, TraceChoice};
 use crate::attach;
 use crate::attend::Attending;
 use crate::chat::conversation::Conversation;
-use crate::chat::person_channel::{Inner, PersonChannel, keep_status};
+use crate::chat::person_channel::{ChannelState, PersonChannel, keep_status};
 use crate::chat::status;
 use crate::error::CliError;
 use crate::exit::{self, Met};
 use crate::interrupt::Interrupts;
-use crate::journals::{Kept, Of};
+use crate::journals::{Of, RunStorage};
 use crate::person::{Person, Stops};
 use crate::resuming::{self, CONVERSATION};
 use crate::screen::{Loudness, Screen, total_columns};
@@ -45,13 +45,13 @@ use crate::{stdout, watch};
 /// How often it is looked at how long a turn takes.
 const LOOK: Duration = Duration::from_millis(100);
 
-pub(crate) async fn chat(args: args::Chat, output: Output, interrupts: Interrupts) -> Result<u8, CliError> {
+pub(crate) async fn chat(args: args::Chat, output: OutputArgs, interrupts: Interrupts) -> Result<u8, CliError> {
     let loading = Instant::now();
     let (file, text) = args.target.resolve()?;
     let detail = args.trace.detail(output)?;
     let (models, locked) = (args.model.models()?, args.locked.locked);
     let left = resuming::left(args.keep.store.as_deref(), (CONVERSATION, &file), output);
-    let kept = Kept::open(&args.keep, Of { command: CONVERSATION, file: &file, models: &models, locked, is_bulk: false })?;
+    let kept = RunStorage::open(&args.keep, Of { command: CONVERSATION, file: &file, models: &models, locked, is_bulk: false })?;
     let host = Arc::new(setup::open_host_keeping(&file, &kept)?);
     let prepared = setup::prepare_with(&host, &file, &models, locked, output).await?.for_chat();
     let attachments = attach::all(&**host.blobs(), &args.attach)?;
@@ -90,8 +90,8 @@ pub(crate) async fn go_on(
     cut: Cut,
     host: &Arc<Host>,
     prepared: Prepared,
-    kept: &Kept,
-    output: Output,
+    kept: &RunStorage,
+    output: OutputArgs,
     interrupts: Interrupts,
 ) -> Result<u8, CliError> {
     let (loading, detail) = (Instant::now(), cut.trace.detail(output)?);
@@ -141,7 +141,7 @@ impl Talk {
     fn new(
         room: RoomId,
         (file, no_history): (&Path, bool),
-        output: Output,
+        output: OutputArgs,
         host: &Host,
         prepared: &Prepared,
         interrupts: Interrupts,
@@ -158,7 +158,7 @@ impl Talk {
             }
         });
         let person = Person::new(Arc::clone(&screen), history_file(no_history), output.json.then_some(heard));
-        let channel = PersonChannel::new(Inner {
+        let channel = PersonChannel::new(ChannelState {
             person: Arc::clone(&person),
             screen: Arc::clone(&screen),
             conversation: Arc::clone(&conversation),
@@ -173,12 +173,12 @@ impl Talk {
             stops_background: AtomicBool::new(false),
             stopper: OnceLock::new(),
         });
-        let approver = AtTerminal::new(Arc::clone(&person), interrupts.clone(), About::new(prepared, file), Approvals::Ask);
+        let approver = AtTerminal::new(Arc::clone(&person), interrupts.clone(), RequestContext::new(prepared, file), Approvals::Ask);
         let setup = Arc::clone(prepared.setup());
         Self { room, entry, setup, screen, tally, conversation, person, channel, approver, interrupts, stops }
     }
 
-    fn greet(&self, prepared: &Prepared, loading: Instant, output: Output) {
+    fn greet(&self, prepared: &Prepared, loading: Instant, output: OutputArgs) {
         if output.quiet || output.json {
             return;
         }
@@ -195,18 +195,18 @@ impl Talk {
     }
 
     /// That of the command line, or the first that is typed; none when nobody has anything to say.
-    async fn first_message(&self, given: Option<String>) -> Option<Answer> {
+    async fn first_message(&self, given: Option<String>) -> Option<HumanAnswer> {
         match given {
             Some(message) => {
                 self.conversation.begin_turn(&message);
                 self.interrupts.turn_begins();
-                Some(Answer { text: message, attachments: self.channel.take_attachments(), ..Answer::default() })
+                Some(HumanAnswer { text: message, attachments: self.channel.take_attachments(), ..HumanAnswer::default() })
             }
             None => self.channel.next_message().await,
         }
     }
 
-    fn options(&self, steps: Option<Steps>, kept: &Kept, verbose: bool, output: Output) -> RunOptions {
+    fn options(&self, steps: Option<Steps>, kept: &RunStorage, verbose: bool, output: OutputArgs) -> RunOptions {
         let trace = Trace::of_chat(Arc::clone(&self.screen), verbose, &self.setup, self.room.clone(), self.entry.clone())
             .with_addresses(kept.is_kept())
             .with_steps(steps);
@@ -231,7 +231,7 @@ impl Talk {
         stop: Stopper,
         outcome: impl Future<Output = Result<Arc<Outcome>, E>>,
         turn_wall: Option<Duration>,
-        kept: &Kept,
+        kept: &RunStorage,
     ) -> Result<Arc<Outcome>, CliError> {
         self.channel.open(stop.clone());
         let mut interrupts = self.interrupts.clone();
@@ -280,7 +280,7 @@ impl Talk {
     }
 
     /// Gives the terminal back, and sums up.
-    fn close(&self, ended: Result<Arc<Outcome>, CliError>, begun: Instant, output: Output) -> Result<u8, CliError> {
+    fn close(&self, ended: Result<Arc<Outcome>, CliError>, begun: Instant, output: OutputArgs) -> Result<u8, CliError> {
         self.conversation.end_turn();
         self.screen.end_text();
         self.screen.clear_status();
@@ -298,7 +298,7 @@ impl Talk {
     }
 
     /// A conversation that the person ends went well. In a pipe, one whose last message brought no answer did not.
-    fn finish(&self, outcome: &Outcome, output: Output) -> Result<u8, CliError> {
+    fn finish(&self, outcome: &Outcome, output: OutputArgs) -> Result<u8, CliError> {
         let nobody_to_ask = self.approver.has_refused_for_nobody();
         let met = Met { trouble: self.tally.trouble(), nobody_to_ask, cause: outcome.cause };
         let ended_well = self.channel.has_ended() || stdout::has_gone() || outcome.status.is_success();

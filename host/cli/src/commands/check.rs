@@ -10,7 +10,7 @@ use conclave_core::types::limits::PluginLimits;
 use conclave_core::types::text::{show_duration, show_size};
 use conclave_runtime::Prepared;
 
-use crate::args::{self, Output};
+use crate::args::{self, OutputArgs};
 use crate::error::CliError;
 use crate::exit;
 use crate::screen::columns;
@@ -18,7 +18,7 @@ use crate::setup;
 use crate::show::{FAINT, GOOD, NAME, head, paint, plural, printable};
 use crate::stdout;
 
-pub(crate) async fn check(args: args::Check, output: Output) -> Result<u8, CliError> {
+pub(crate) async fn check(args: args::CheckArgs, output: OutputArgs) -> Result<u8, CliError> {
     let prepared = setup::prepare(&args.file, &args.model.models()?, args.locked.locked, output).await?;
     if output.json {
         stdout::json(as_json(&prepared))?;

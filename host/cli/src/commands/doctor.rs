@@ -7,8 +7,8 @@ use conclave_core::types::completion::TroubleKind;
 use conclave_runtime::{Host, Probe, RunOptions};
 use serde_json::json;
 
-use crate::args::{Doctor, Output};
-use crate::doctor::{self, Finding, State};
+use crate::args::{Doctor, OutputArgs};
+use crate::doctor::{self, CheckResult, Finding};
 use crate::error::CliError;
 use crate::show::{BAD, FAINT, GOOD, ODD, paint, time};
 use crate::{exit, setup, stdout};
@@ -35,11 +35,11 @@ agent = "digest"
 
 /// Looks at everything and tells it. Ends with 0; with 1 when something will not work; when only model servers are at fault with 3 for a
 /// key that is missing or not taken, else 4.
-pub(crate) async fn doctor(args: Doctor, output: Output) -> Result<u8, CliError> {
+pub(crate) async fn doctor(args: Doctor, output: OutputArgs) -> Result<u8, CliError> {
     let chosen = args.model.models()?;
     let config = args.file.as_deref().map(|file| setup::read_config(file, &chosen)).transpose()?;
     let mut findings = machine().await;
-    let broken = findings.iter().any(|finding| finding.state == State::Bad);
+    let broken = findings.iter().any(|finding| finding.state == CheckResult::Bad);
     let mut code = if broken { exit::FAILED } else { exit::OK };
     if let (Some(config), Some(file)) = (&config, &args.file) {
         let probes = setup::open_host_in(file)?.probe(config).await;
@@ -144,15 +144,15 @@ fn models(probes: Vec<Probe>) -> Vec<Finding> {
     probes.into_iter().map(finding).collect()
 }
 
-fn tell(findings: &[Finding], output: Output) -> Result<(), CliError> {
+fn tell(findings: &[Finding], output: OutputArgs) -> Result<(), CliError> {
     if output.json {
         return stdout::json(json!({ "type": "doctor", "findings": findings }));
     }
-    for finding in findings.iter().filter(|finding| !output.quiet || finding.state != State::Good) {
+    for finding in findings.iter().filter(|finding| !output.quiet || finding.state != CheckResult::Good) {
         let mark = match finding.state {
-            State::Good => paint(GOOD, "ok  "),
-            State::Fair => paint(ODD, "note"),
-            State::Bad => paint(BAD, "BAD "),
+            CheckResult::Good => paint(GOOD, "ok  "),
+            CheckResult::Fair => paint(ODD, "note"),
+            CheckResult::Bad => paint(BAD, "BAD "),
         };
         stdout::hanging(FOUND, format_args!("{mark} {:<22} {}", finding.what, finding.found))?;
         if let Some(advice) = &finding.advice {

@@ -6,7 +6,7 @@ use std::path::Path;
 use conclave_core::config::edit::{ConfigText, EditError, Edited, Fragment, FragmentError};
 use serde_json::json;
 
-use crate::args::{Edit, Grant, Output};
+use crate::args::{EditArgs, Grant, OutputArgs};
 use crate::commands::add::hints::{Hint, missing_grants};
 use crate::commands::add::{check_asked, shell};
 use crate::config_file::{ConfigFile, refused, tell};
@@ -17,7 +17,7 @@ use crate::show::{FAINT, ODD, paint};
 use crate::source;
 
 /// Adds to what a plugin may touch.
-pub(crate) fn grant(args: &Grant, output: Output) -> Result<u8, CliError> {
+pub(crate) fn grant(args: &Grant, output: OutputArgs) -> Result<u8, CliError> {
     let (plugin, fragments) = read(&args.edit, parse_granted)?;
     edit(&args.edit, output, &plugin, (&fragments, args.yes), |text, config| {
         let manifest = config.and_then(|config| source::look_up(&config.plugins.get(plugin.as_str())?.source));
@@ -29,7 +29,7 @@ pub(crate) fn grant(args: &Grant, output: Output) -> Result<u8, CliError> {
 }
 
 /// Takes back from what a plugin may touch.
-pub(crate) fn revoke(args: &Edit, output: Output) -> Result<u8, CliError> {
+pub(crate) fn revoke(args: &EditArgs, output: OutputArgs) -> Result<u8, CliError> {
     let (plugin, fragments) = read(args, parse_revoked)?;
     edit(args, output, &plugin, (&[], false), |text, _| {
         let mut revoke = |fragment| text.revoke(&plugin, fragment);
@@ -47,8 +47,8 @@ pub(crate) fn revoke(args: &Edit, output: Output) -> Result<u8, CliError> {
 type Config<'a> = Option<&'a conclave_core::config::Config>;
 
 fn edit(
-    args: &Edit,
-    output: Output,
+    args: &EditArgs,
+    output: OutputArgs,
     plugin: &str,
     (granted, yes): (&[Fragment], bool),
     change: impl FnOnce(&mut ConfigText, Config<'_>) -> Result<(), CliError>,
@@ -108,7 +108,7 @@ fn parse_revoked(text: &str) -> Result<Fragment, CliError> {
 }
 
 /// The plugin and the grants. The line that a denial proposes names the plugin itself, so it may stand alone.
-fn read(args: &Edit, parse: fn(&str) -> Result<Fragment, CliError>) -> Result<(String, Vec<Fragment>), CliError> {
+fn read(args: &EditArgs, parse: fn(&str) -> Result<Fragment, CliError>) -> Result<(String, Vec<Fragment>), CliError> {
     let is_line = args.plugin.contains(['[', '=', ' ']);
     let texts = if is_line { [std::slice::from_ref(&args.plugin), &args.grants].concat() } else { args.grants.clone() };
     if texts.is_empty() {

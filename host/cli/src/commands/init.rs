@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use conclave_core::config::{Config, schema};
 use serde_json::json;
 
-use crate::args::{Init, Output};
+use crate::args::{Init, OutputArgs};
 use crate::commands::add::shell;
 use crate::config_file::{create, unwritten};
 use crate::error::CliError;
@@ -17,10 +17,10 @@ use crate::exit;
 use crate::show::{FAINT, GOOD, ODD, paint};
 use crate::stdout;
 
-use folder::Folder;
+use folder::ProjectFolder;
 use template::{Model, text};
 
-pub(crate) fn init(args: &Init, output: Output) -> Result<u8, CliError> {
+pub(crate) fn init(args: &Init, output: OutputArgs) -> Result<u8, CliError> {
     let file = if args.file.is_dir() { args.file.join(crate::args::CONFIG) } else { args.file.clone() };
     let beside = file.parent().map_or_else(PathBuf::new, Path::to_owned);
     if !beside.as_os_str().is_empty() && !beside.is_dir() {
@@ -31,7 +31,7 @@ pub(crate) fn init(args: &Init, output: Output) -> Result<u8, CliError> {
         let what = format!("{} is there already", file.display());
         return Err(CliError::usage(what).hint("name another file, or write over it with --force"));
     }
-    let folder = Folder::choose(&beside, args.folder.as_deref(), args.yes)?;
+    let folder = ProjectFolder::choose(&beside, args.folder.as_deref(), args.yes)?;
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let text = text(&name, &folder, model.as_ref());
     let config = Config::parse(&file.display().to_string(), &beside.to_string_lossy(), &text);
@@ -61,7 +61,7 @@ fn write_schema(path: &Path) -> Result<(), CliError> {
     }
 }
 
-fn tell(file: &Path, folder: &Folder, model: Option<&Model>, output: Output) -> Result<u8, CliError> {
+fn tell(file: &Path, folder: &ProjectFolder, model: Option<&Model>, output: OutputArgs) -> Result<u8, CliError> {
     let shown = shell(&file.display().to_string());
     let next = match model {
         Some(_) => format!("conclave chat {shown}"),

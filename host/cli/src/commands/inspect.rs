@@ -2,14 +2,14 @@
 
 use conclave_runtime::plugin::Inspection;
 
-use crate::args::Output;
+use crate::args::OutputArgs;
 use crate::commands::add::shell;
 use crate::error::CliError;
 use crate::exit;
 use crate::show::{FAINT, bytes, component, one_line, paint, table};
 use crate::{source, stdout};
 
-pub(crate) async fn inspect(source: &str, output: Output) -> Result<u8, CliError> {
+pub(crate) async fn inspect(source: &str, output: OutputArgs) -> Result<u8, CliError> {
     let found = source::find(source, |source| format!("conclave plugin inspect {}", shell(source))).await?;
     if output.json {
         stdout::json(serde_json::to_string(&found.inspection).map_err(|error| CliError::internal(error.to_string()))?)?;

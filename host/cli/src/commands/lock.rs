@@ -7,23 +7,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::Path;
 
-use conclave_core::config::lockfile::{Lock as PinnedPlugins, Pinned, diff, is_pinned};
+use conclave_core::config::lockfile::{Lockfile as PinnedPlugins, Pinned, diff, is_pinned};
 use conclave_core::config::{Config, PluginSource};
 use conclave_core::setup::PluginFacts;
 use conclave_core::types::ids::PluginName;
 use conclave_runtime::plugin::Inspection;
 use serde_json::json;
 
-use crate::args::{Lock, Output};
+use crate::args::{LockArgs, OutputArgs};
 use crate::error::CliError;
 use crate::setup::{self, Models};
 use crate::show::{FAINT, GOOD, NAME, ODD, one_line, paint, plural};
-use crate::source::{Found, is_build};
+use crate::source::{LocatedComponent, is_build};
 use crate::{exit, stdout};
 
 pub(crate) use file::LockFile;
 
-pub(crate) async fn lock(args: &Lock, output: Output) -> Result<u8, CliError> {
+pub(crate) async fn lock(args: &LockArgs, output: OutputArgs) -> Result<u8, CliError> {
     let config = setup::read_config(&args.file, &Models::new())?;
     let file = LockFile::open(&args.file)?;
     let facts = facts_of(&args.file, &config, output).await?;
@@ -52,7 +52,7 @@ fn is_built_here(config: &Config, name: &PluginName) -> bool {
 }
 
 /// What the plugins of a config are now; not those that are part of a program.
-pub(crate) async fn facts_of(file: &Path, config: &Config, output: Output) -> Result<BTreeMap<PluginName, PluginFacts>, CliError> {
+pub(crate) async fn facts_of(file: &Path, config: &Config, output: OutputArgs) -> Result<BTreeMap<PluginName, PluginFacts>, CliError> {
     let host = setup::open_host_in(file)?;
     let follow = setup::follow(output.quiet || output.json);
     let mut facts = host.facts_of(config, &follow).await.map_err(setup::unprepared)?;
@@ -62,7 +62,7 @@ pub(crate) async fn facts_of(file: &Path, config: &Config, output: Output) -> Re
 
 /// Pins a component that was let in just now, to the byte that was shown; gives what to tell of it. None where it cannot say which tools
 /// it has: the next `check` says why.
-pub(crate) async fn pin(file: &LockFile, name: &str, found: &Found, dev: bool) -> Result<Option<String>, CliError> {
+pub(crate) async fn pin(file: &LockFile, name: &str, found: &LocatedComponent, dev: bool) -> Result<Option<String>, CliError> {
     let Inspection { manifest, kinds, sha256, .. } = found.inspection.clone();
     let Ok(tools) = setup::open_host()?.tools_of(found.bytes.clone()).await else { return Ok(None) };
     let (name, facts) = (PluginName::from(name), PluginFacts { manifest, kinds, tools, sha256, mcp: false });
@@ -93,7 +93,7 @@ fn tell(
     file: &LockFile,
     (facts, lock): (&BTreeMap<PluginName, PluginFacts>, &PinnedPlugins),
     (added, gone, differ): (Names<'_>, Names<'_>, Names<'_>),
-    output: Output,
+    output: OutputArgs,
 ) -> Result<(), CliError> {
     if output.json {
         let file = file.path().display().to_string();

@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::args::{Cli, Output};
+use crate::args::{Cli, OutputArgs};
 use crate::error::CliError;
 use crate::exit;
 use crate::stdout;
@@ -20,7 +20,7 @@ pub(crate) fn completions(shell: Shell) -> Result<u8, CliError> {
 }
 
 /// Writes a page for each command into a folder.
-pub(crate) fn man(folder: &Path, output: Output) -> Result<u8, CliError> {
+pub(crate) fn man(folder: &Path, output: OutputArgs) -> Result<u8, CliError> {
     let written = std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(Cli::command(), folder));
     written.map_err(|error| CliError::internal(format!("the pages could not be written to {}: {error}", folder.display())))?;
     if !output.quiet {

@@ -15,12 +15,12 @@ use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
 use conclave_runtime::{Prepared, RunOptions};
 
-use crate::args::{Mcp, Output};
+use crate::args::{Mcp, OutputArgs};
 use crate::attend::Attending;
 use crate::error::CliError;
 use crate::exit;
 use crate::interrupt::Interrupts;
-use crate::journals::{Kept, Of, Serving};
+use crate::journals::{Of, RunStorage, Serving};
 use crate::resuming::{CLIENT, give_up_calls};
 use crate::screen::{Loudness, Screen};
 use crate::setup::{self, Warnings};
@@ -28,13 +28,13 @@ use crate::show::trace::Trace;
 use crate::show::{FAINT, head, paint, plural};
 use refused::Refused;
 
-pub(crate) async fn mcp(args: Mcp, output: Output, mut interrupts: Interrupts) -> Result<u8, CliError> {
+pub(crate) async fn mcp(args: Mcp, output: OutputArgs, mut interrupts: Interrupts) -> Result<u8, CliError> {
     if output.json {
         return Err(CliError::usage("`--json` has no place here: stdout is the client's").hint("leave it out"));
     }
     let loading = Instant::now();
     let (models, locked) = (args.model.models()?, args.locked.locked);
-    let kept = Kept::open(&args.keep, Of { command: CLIENT, file: &args.file, models: &models, locked, is_bulk: true })?;
+    let kept = RunStorage::open(&args.keep, Of { command: CLIENT, file: &args.file, models: &models, locked, is_bulk: true })?;
     if let Some(store) = kept.store() {
         give_up_calls(store);
     }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use conclave_runtime::store::{Standing, Word};
 
-use crate::args::{self, Output};
+use crate::args::{self, OutputArgs};
 use crate::error::CliError;
 use crate::exit;
 use crate::stores::Stores;
 use crate::words::{paused, say, tell, under_way, until};
 
-pub(crate) async fn pause(args: &args::Pause, output: Output) -> Result<u8, CliError> {
+pub(crate) async fn pause(args: &args::Pause, output: OutputArgs) -> Result<u8, CliError> {
     let found = Stores::of(args.store.as_deref()).find(&args.run)?;
     let row = under_way(&found, "pause")?;
     if paused(&found.reader, &row.run).is_some() {

@@ -7,17 +7,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conclave_runtime::ResumeError;
-use conclave_runtime::store::{About, Durability, RunFilter, RunRow, Standing, Store, StoreError, Word};
+use conclave_runtime::store::{Durability, RunFilter, RunOrigin, RunRow, Standing, Store, StoreError, Word};
 use serde_json::json;
 
 use super::run::{Manner, Stage};
-use crate::args::{self, Output};
+use crate::args::{self, OutputArgs};
 use crate::batch::results::worst;
 use crate::commands::chat;
 use crate::error::CliError;
 use crate::exit;
 use crate::interrupt::Interrupts;
-use crate::journals::Kept;
+use crate::journals::RunStorage;
 use crate::resuming::{CLIENT, CONVERSATION, close_orphans, give_up_calls, left_in, tell_left};
 use crate::show::{BAD, FAINT, ODD, head, one_line, paint, plural, printable};
 use crate::stores::{Stores, unusable};
@@ -29,7 +29,7 @@ const HEARD: Duration = Duration::from_secs(30);
 /// Characters of a run's message that say which it is.
 const SHOWN: usize = 60;
 
-pub(crate) async fn resume(args: &args::Resume, output: Output, interrupts: Interrupts) -> Result<u8, CliError> {
+pub(crate) async fn resume(args: &args::Resume, output: OutputArgs, interrupts: Interrupts) -> Result<u8, CliError> {
     args.trace.detail(output)?;
     let stores = Stores::of(args.store.as_deref());
     let Some(name) = &args.run else { return all(&stores, args, output, &interrupts).await };
@@ -52,7 +52,7 @@ pub(crate) async fn resume(args: &args::Resume, output: Output, interrupts: Inte
 }
 
 /// Those of every store that nobody else writes, the oldest first.
-async fn all(stores: &Stores, args: &args::Resume, output: Output, interrupts: &Interrupts) -> Result<u8, CliError> {
+async fn all(stores: &Stores, args: &args::Resume, output: OutputArgs, interrupts: &Interrupts) -> Result<u8, CliError> {
     let mut runs = stores.cut_off();
     runs.reverse();
     let (mut codes, mut done) = (Vec::new(), 0);
@@ -121,12 +121,12 @@ fn worst_of(codes: Vec<u8>) -> u8 {
     }
 }
 
-async fn go_on(store: &Store, row: &RunRow, args: &args::Resume, output: Output, interrupts: &Interrupts) -> Result<u8, CliError> {
+async fn go_on(store: &Store, row: &RunRow, args: &args::Resume, output: OutputArgs, interrupts: &Interrupts) -> Result<u8, CliError> {
     let loading = Instant::now();
     let file = config_of(row, args.config.as_deref())?;
     let (models, locked) = (args.model.models()?, row.locked || args.locked.locked);
-    let about = About { config: std::path::absolute(&file).ok(), command: row.command.clone(), locked };
-    let kept = Kept::in_store(store.clone(), Durability::of_word(&row.durability).unwrap_or_default(), about);
+    let about = RunOrigin { config: std::path::absolute(&file).ok(), command: row.command.clone(), locked };
+    let kept = RunStorage::in_store(store.clone(), Durability::of_word(&row.durability).unwrap_or_default(), about);
     let host = Arc::new(setup::open_host_keeping(&file, &kept)?);
     let prepared = setup::prepare_with(&host, &file, &models, locked, output).await?;
     if row.command == CONVERSATION {
@@ -204,7 +204,7 @@ pub(crate) fn unresumable(error: &ResumeError) -> CliError {
 
 /// Of runs that are over themselves.
 fn close_all_orphans(store: &Store) {
-    let Ok(reader) = conclave_runtime::store::Reader::open(store.folder()) else { return };
+    let Ok(reader) = conclave_runtime::store::StoreReader::open(store.folder()) else { return };
     let runs = reader.runs(&RunFilter::default()).unwrap_or_default();
     let over = runs.iter().filter(|run| run.rooms > 1 && matches!(run.standing, Standing::Ended(_)));
     over.for_each(|run| close_orphans(store, &run.run));

@@ -11,12 +11,12 @@ use std::time::Instant;
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::{Prepared, RunOptions};
 
-use crate::args::{self, Output};
+use crate::args::{self, OutputArgs};
 use crate::attach;
 use crate::error::CliError;
 use crate::exit;
 use crate::interrupt::Interrupts;
-use crate::journals::{Kept, Of};
+use crate::journals::{Of, RunStorage};
 use crate::resuming;
 use crate::setup;
 use crate::show::{BAD, FAINT, head, paint, printable};
@@ -25,7 +25,7 @@ use crate::watch;
 pub(crate) use ending::{as_json, asks_user, ending, interactive_help, limit_hint, result};
 pub(crate) use stage::{JsonLinesOnStdout, Manner, Stage, unkept};
 
-pub(crate) async fn run(args: args::Run, output: Output, mut interrupts: Interrupts) -> Result<u8, CliError> {
+pub(crate) async fn run(args: args::Run, output: OutputArgs, mut interrupts: Interrupts) -> Result<u8, CliError> {
     let (file, text) = args.target.resolve()?;
     let message = message(text)?;
     args.trace.detail(output)?;
@@ -54,12 +54,18 @@ pub(crate) async fn run(args: args::Run, output: Output, mut interrupts: Interru
     }
 }
 
-async fn once(args: &args::Run, file: &Path, message: Option<String>, output: Output, interrupts: &mut Interrupts) -> Result<u8, CliError> {
+async fn once(
+    args: &args::Run,
+    file: &Path,
+    message: Option<String>,
+    output: OutputArgs,
+    interrupts: &mut Interrupts,
+) -> Result<u8, CliError> {
     let loading = Instant::now();
     let (models, locked) = (args.model.models()?, args.locked.locked);
     // Before this run is one of them.
     let left = resuming::left(args.keep.store.as_deref(), ("run", file), output);
-    let kept = Kept::open(&args.keep, Of { command: "run", file, models: &models, locked, is_bulk: false })?;
+    let kept = RunStorage::open(&args.keep, Of { command: "run", file, models: &models, locked, is_bulk: false })?;
     let host = Arc::new(setup::open_host_keeping(file, &kept)?);
     let attachments = attach::all(&**host.blobs(), &args.attach)?;
     let prepared = setup::prepare_with(&host, file, &models, locked, output).await?;

@@ -8,7 +8,7 @@ use conclave_core::types::ids::{Millis, RoomId};
 use conclave_runtime::store::{RunFilter, RunRow, Standing};
 use serde_json::json;
 
-use crate::args::{self, Output};
+use crate::args::{self, OutputArgs};
 use crate::error::CliError;
 use crate::show::amounts::{ago, money, now, parse_moment, parse_usd, thousands, took};
 use crate::show::table::{self, Column, note};
@@ -33,7 +33,7 @@ const COLUMNS: [Column; 9] = [
     Column { head: "MESSAGE", most: usize::MAX, goes: 0 },
 ];
 
-pub(crate) fn runs(args: &args::Runs, output: Output) -> Result<u8, CliError> {
+pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError> {
     let now = now();
     let status = args.status.as_deref().map(status_word).transpose()?;
     let filter = RunFilter {
@@ -173,7 +173,7 @@ fn is_so(run: &RunRow, waits: bool, status: &str) -> bool {
 }
 
 /// Why there is nothing.
-fn empty(filter: &RunFilter, has_status: bool, output: Output) -> Result<u8, CliError> {
+fn empty(filter: &RunFilter, has_status: bool, output: OutputArgs) -> Result<u8, CliError> {
     if !output.quiet {
         let why = if *filter == RunFilter::default() && !has_status {
             "no runs are stored yet; `conclave run` and `conclave chat` store theirs, unless --no-journal or --journal is given"

@@ -6,21 +6,21 @@ use std::path::{Path, PathBuf};
 
 use conclave_core::inspect::timeline::Timeline;
 use conclave_core::protocol::event::Record;
-use conclave_runtime::durable_file::{self, Access};
-use conclave_runtime::store::{Reader, RunRow, Standing};
+use conclave_runtime::durable_file::{self, FileAccess};
+use conclave_runtime::store::{RunRow, Standing, StoreReader};
 use serde_json::json;
 
-use crate::args::{self, Output};
+use crate::args::{self, OutputArgs};
 use crate::error::CliError;
 use crate::show::agents::Agents;
 use crate::show::amounts::now;
 use crate::show::page::{BEGIN, page};
-use crate::show::timeline::{About, lines, standing};
+use crate::show::timeline::{RunFacts, lines, standing};
 use crate::show::{printable, table};
 use crate::stores::{InStore, Stores, unusable};
 use crate::{exit, stdout};
 
-pub(crate) fn show(args: &args::Show, output: Output) -> Result<u8, CliError> {
+pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError> {
     if let Some(folder) = &args.store
         && has_lines(folder)
     {
@@ -39,7 +39,7 @@ pub(crate) fn show(args: &args::Show, output: Output) -> Result<u8, CliError> {
     if row.standing == Standing::Running {
         timeline.extend(now());
     }
-    let about = About {
+    let about = RunFacts {
         standing: row.standing,
         config: row.config.as_ref().map(|config| config.display().to_string()),
         command: row.command.clone(),
@@ -65,7 +65,7 @@ pub(crate) fn show(args: &args::Show, output: Output) -> Result<u8, CliError> {
 /// It is no store, and a journal of lines is in it.
 fn has_lines(folder: &Path) -> bool {
     let mut entries = fs::read_dir(folder).into_iter().flatten().filter_map(|entry| entry.ok().map(|entry| entry.path()));
-    let is_store = Reader::open(folder).is_ok();
+    let is_store = StoreReader::open(folder).is_ok();
     !is_store && entries.any(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
 }
 
@@ -77,12 +77,12 @@ fn timeline(found: &InStore, rooms: Vec<Vec<Record>>) -> Result<Timeline, CliErr
 }
 
 /// The records of each room of a run, its root's first.
-pub(crate) fn rooms(reader: &Reader, run: &conclave_core::types::ids::RoomId) -> Result<Vec<Vec<Record>>, CliError> {
+pub(crate) fn rooms(reader: &StoreReader, run: &conclave_core::types::ids::RoomId) -> Result<Vec<Vec<Record>>, CliError> {
     let rooms = reader.rooms(run).map_err(|error| unusable(&error))?;
     rooms.iter().map(|room| reader.records(&room.room).map_err(|error| unusable(&error))).collect()
 }
 
-fn write_page(file: Option<&Path>, row: &RunRow, page: &str, output: Output) -> Result<u8, CliError> {
+fn write_page(file: Option<&Path>, row: &RunRow, page: &str, output: OutputArgs) -> Result<u8, CliError> {
     if file.is_some_and(|file| file.as_os_str() == "-") {
         stdout::write(page)?;
         return Ok(exit::OK);
@@ -112,7 +112,7 @@ fn may_be_written(file: &Path) -> bool {
 
 /// A page holds what was said in the run: it is its owner's alone.
 fn write_private(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    durable_file::replace(file, bytes, &Access::Private)
+    durable_file::replace(file, bytes, &FileAccess::Private)
 }
 
 #[cfg(test)]

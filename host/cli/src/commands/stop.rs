@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use conclave_core::types::outcome::Status;
 use conclave_runtime::store::{Mail, RunRow, Standing, Store, StoreError, Word, is_in_use};
 
-use crate::args::{self, Output};
+use crate::args::{self, OutputArgs};
 use crate::error::CliError;
 use crate::exit;
 use crate::show::printable;
@@ -15,7 +15,7 @@ use crate::stores::{InStore, Stores, unusable};
 /// How often it is looked whether it has ended.
 const EVERY: Duration = Duration::from_millis(100);
 
-pub(crate) async fn stop(args: &args::Stop, output: Output) -> Result<u8, CliError> {
+pub(crate) async fn stop(args: &args::Stop, output: OutputArgs) -> Result<u8, CliError> {
     let found = Stores::of(args.store.as_deref()).find(&args.run)?;
     let row = found.row()?;
     if let Standing::Ended(status) = row.standing {
@@ -40,7 +40,7 @@ pub(crate) async fn stop(args: &args::Stop, output: Output) -> Result<u8, CliErr
 
 /// What is to be done while the end of a run is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+enum StopStep {
     /// It has ended so.
     Ended(Status),
     /// Its process ended without a word about it, and nobody else ends it.
@@ -53,27 +53,27 @@ enum Next {
 
 /// Each look ends with one of these, and only the last two come more than once: a run that was ended here, and does not read as ended,
 /// is waited for like any other.
-fn next(standing: &Standing, is_in_use: bool, was_ended: bool, is_late: bool) -> Next {
+fn next(standing: &Standing, is_in_use: bool, was_ended: bool, is_late: bool) -> StopStep {
     match standing {
-        Standing::Ended(status) => Next::Ended(*status),
-        _ if !is_in_use && !was_ended => Next::End,
-        _ if is_late => Next::GiveUp,
-        _ => Next::Sleep,
+        Standing::Ended(status) => StopStep::Ended(*status),
+        _ if !is_in_use && !was_ended => StopStep::End,
+        _ if is_late => StopStep::GiveUp,
+        _ => StopStep::Sleep,
     }
 }
 
-async fn wait(found: &InStore, (row, mail): (&RunRow, &Mail), most: Duration, output: Output) -> Result<u8, CliError> {
+async fn wait(found: &InStore, (row, mail): (&RunRow, &Mail), most: Duration, output: OutputArgs) -> Result<u8, CliError> {
     let until = Instant::now() + most;
     let mut was_ended = false;
     loop {
         match next(&found.row()?.standing, is_in_use(&row.store), was_ended, Instant::now() >= until) {
-            Next::Ended(status) => {
+            StopStep::Ended(status) => {
                 // Nobody is to hear it when the run is gone on with.
                 mail.remove(&row.store).map_err(|error| unusable(&error))?;
                 tell(row, &format!("has ended: {}", status.as_str()), output)?;
                 return Ok(exit::OK);
             }
-            Next::End => match (Store::open(&row.store), &mail.word) {
+            StopStep::End => match (Store::open(&row.store), &mail.word) {
                 (Ok(store), Word::Stop { reason }) => {
                     mail.remove(&row.store).map_err(|error| unusable(&error))?;
                     store.give_up(&row.run, reason).map_err(|error| unusable(&error))?;
@@ -85,7 +85,7 @@ async fn wait(found: &InStore, (row, mail): (&RunRow, &Mail), most: Duration, ou
                 (Err(error), _) => return Err(unusable(&error)),
                 (Ok(_), _) => was_ended = true,
             },
-            Next::GiveUp => {
+            StopStep::GiveUp => {
                 if take_back(mail, row)? {
                     let what =
                         format!("the process of {} did not receive the message within {} s; it was taken back", row.run, most.as_secs());
@@ -94,7 +94,7 @@ async fn wait(found: &InStore, (row, mail): (&RunRow, &Mail), most: Duration, ou
                 let what = format!("{} was told to end, and had not ended after {} s", row.run, most.as_secs());
                 return Err(CliError::internal(what).hint("it ends when its process hears of it, or when that ends: conclave runs"));
             }
-            Next::Sleep => {}
+            StopStep::Sleep => {}
         }
         tokio::time::sleep(EVERY).await;
     }
@@ -105,7 +105,7 @@ fn take_back(word: &Mail, row: &RunRow) -> Result<bool, CliError> {
     Mail::take_back(&row.store, |mail| mail.id == word.id).map(|taken| !taken.is_empty()).map_err(|error| unusable(&error))
 }
 
-fn tell(row: &RunRow, what: &str, output: Output) -> Result<(), CliError> {
+fn tell(row: &RunRow, what: &str, output: OutputArgs) -> Result<(), CliError> {
     if output.json {
         return stdout::json(serde_json::json!({ "type": "stopped", "run": row.run, "what": what }));
     }
@@ -122,15 +122,15 @@ mod tests {
     #[test]
     fn a_run_that_was_ended_here_and_does_not_read_so_is_waited_for_until_it_is_late() {
         let open = Standing::CutOff;
-        assert_eq!(next(&open, false, false, false), Next::End);
-        assert_eq!(next(&open, false, false, true), Next::End, "before the time is up, however short it is");
-        assert_eq!(next(&open, false, true, false), Next::Sleep, "not again, and not at once");
-        assert_eq!(next(&open, false, true, true), Next::GiveUp);
-        assert_eq!(next(&Standing::Running, true, false, false), Next::Sleep);
-        assert_eq!(next(&Standing::Running, true, false, true), Next::GiveUp);
+        assert_eq!(next(&open, false, false, false), StopStep::End);
+        assert_eq!(next(&open, false, false, true), StopStep::End, "before the time is up, however short it is");
+        assert_eq!(next(&open, false, true, false), StopStep::Sleep, "not again, and not at once");
+        assert_eq!(next(&open, false, true, true), StopStep::GiveUp);
+        assert_eq!(next(&Standing::Running, true, false, false), StopStep::Sleep);
+        assert_eq!(next(&Standing::Running, true, false, true), StopStep::GiveUp);
         let ended = Standing::Ended(Status::Kill);
         for [in_use, was_ended, late] in [[true, false, true], [false, false, false], [false, true, true]] {
-            assert_eq!(next(&ended, in_use, was_ended, late), Next::Ended(Status::Kill));
+            assert_eq!(next(&ended, in_use, was_ended, late), StopStep::Ended(Status::Kill));
         }
     }
 }

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use conclave_core::types::ids::Millis;
-use conclave_runtime::store::{Collected, Reader, Retention, RunFilter, Store, StoreError};
+use conclave_runtime::store::{Collected, Retention, RunFilter, Store, StoreError, StoreReader};
 use serde_json::json;
 
-use crate::args::{Output, StoreCommand};
+use crate::args::{OutputArgs, StoreCommand};
 use crate::commands::audit;
 use crate::error::CliError;
 use crate::show::amounts::{now, parse_moment, thousands};
@@ -18,7 +18,7 @@ use crate::{ask, exit, stdout};
 /// Runs that are named of those that went.
 const NAMED: usize = 8;
 
-pub(crate) fn store(command: &StoreCommand, output: Output) -> Result<u8, CliError> {
+pub(crate) fn store(command: &StoreCommand, output: OutputArgs) -> Result<u8, CliError> {
     match command {
         StoreCommand::Gc { before, keep, dry_run, yes, store } => {
             let before = before.as_deref().map(|text| parse_moment("--before", text, now())).transpose()?;
@@ -37,7 +37,7 @@ pub(crate) fn store(command: &StoreCommand, output: Output) -> Result<u8, CliErr
 }
 
 /// Stores in use are left alone, and told.
-fn gc(stores: &Stores, before: Option<Millis>, keep: Option<usize>, dry: bool, output: Output) -> Result<u8, CliError> {
+fn gc(stores: &Stores, before: Option<Millis>, keep: Option<usize>, dry: bool, output: OutputArgs) -> Result<u8, CliError> {
     let readers = stores.readers()?;
     if readers.is_empty() {
         return nothing(output);
@@ -56,8 +56,8 @@ fn gc(stores: &Stores, before: Option<Millis>, keep: Option<usize>, dry: bool, o
 }
 
 /// Stores side by side in one folder: those of runs, those of batches and clients. What is many in one pushes out nothing of the other.
-fn kinds(readers: &[Reader]) -> Vec<Vec<&Reader>> {
-    let mut kinds: Vec<(Option<&Path>, Vec<&Reader>)> = Vec::new();
+fn kinds(readers: &[StoreReader]) -> Vec<Vec<&StoreReader>> {
+    let mut kinds: Vec<(Option<&Path>, Vec<&StoreReader>)> = Vec::new();
     for reader in readers {
         let parent = reader.folder().parent();
         match kinds.iter_mut().find(|(of, _)| *of == parent) {
@@ -69,7 +69,7 @@ fn kinds(readers: &[Reader]) -> Vec<Vec<&Reader>> {
 }
 
 /// So many of the newest of all stores together stay: what ended before the last of them may go.
-fn retention(readers: &[&Reader], before: Option<Millis>, keep: Option<usize>, dry: bool) -> Result<Retention, CliError> {
+fn retention(readers: &[&StoreReader], before: Option<Millis>, keep: Option<usize>, dry: bool) -> Result<Retention, CliError> {
     let Some(keep) = keep else { return Ok(Retention { before, runs: None, dry }) };
     let mut ended: Vec<Millis> = Vec::new();
     for reader in readers {
@@ -89,7 +89,7 @@ fn limit(mut ended: Vec<Millis>, before: Option<Millis>, keep: usize) -> Millis 
     }
 }
 
-fn tell_gone(folder: &Path, gone: &Collected, dry: bool, output: Output) -> Result<(), CliError> {
+fn tell_gone(folder: &Path, gone: &Collected, dry: bool, output: OutputArgs) -> Result<(), CliError> {
     if output.json {
         let mut value = json!(gone);
         (value["type"], value["store"], value["dry_run"]) = ("collected".into(), json!(folder), dry.into());
@@ -112,7 +112,7 @@ fn tell_gone(folder: &Path, gone: &Collected, dry: bool, output: Output) -> Resu
     if names.is_empty() { Ok(()) } else { stdout::styled(note(format_args!("  {}{more}", names.join(", ")))) }
 }
 
-fn tell_in_use(folder: &Path, who: &str, output: Output) -> Result<(), CliError> {
+fn tell_in_use(folder: &Path, who: &str, output: OutputArgs) -> Result<(), CliError> {
     if output.json {
         return stdout::json(json!({ "type": "in-use", "store": folder, "by": who }));
     }
@@ -120,7 +120,7 @@ fn tell_in_use(folder: &Path, who: &str, output: Output) -> Result<(), CliError>
     stdout::styled(format!("{} {folder}: in use by {}; left as it is", paint(ODD, "skipped"), one_line(who, 120)))
 }
 
-fn backup(stores: &Stores, is_one: bool, to: &Path, output: Output) -> Result<u8, CliError> {
+fn backup(stores: &Stores, is_one: bool, to: &Path, output: OutputArgs) -> Result<u8, CliError> {
     if to.exists() {
         return Err(CliError::usage(format!("{} is there already", to.display())).hint("name a folder that is not there yet"));
     }
@@ -154,7 +154,7 @@ fn place(folder: &Path) -> PathBuf {
     names.into_iter().rev().collect()
 }
 
-fn check(stores: &Stores, output: Output) -> Result<u8, CliError> {
+fn check(stores: &Stores, output: OutputArgs) -> Result<u8, CliError> {
     let readers = stores.readers()?;
     if readers.is_empty() {
         return nothing(output);
@@ -170,7 +170,7 @@ fn check(stores: &Stores, output: Output) -> Result<u8, CliError> {
     Ok(code)
 }
 
-fn nothing(output: Output) -> Result<u8, CliError> {
+fn nothing(output: OutputArgs) -> Result<u8, CliError> {
     if !output.json && !output.quiet {
         stdout::styled(note("nothing is kept yet"))?;
     }

@@ -9,14 +9,14 @@ use conclave_core::journal::recovery::Unfinished;
 use conclave_core::types::delegation::{BackgroundRecord, BackgroundState};
 use conclave_core::types::delivery::{DeliveryState, EndedTask};
 use conclave_core::types::ids::{Millis, RoomId};
-use conclave_core::types::request::Request;
+use conclave_core::types::request::RoomRequest;
 use conclave_runtime::store::{RunRow, Standing, Word};
 use serde_json::json;
 
-use crate::args::{self, Output};
+use crate::args::{self, OutputArgs};
 use crate::error::CliError;
 use crate::show::amounts::{now, took};
-use crate::show::entry::Entry;
+use crate::show::entry::EntryText;
 use crate::show::table::{self, Column, note};
 use crate::show::{BAD, FAINT, GOOD, NAME, ODD, one_line, paint, plural, printable};
 use crate::stores::{InStore, Stores, unusable};
@@ -33,14 +33,14 @@ const COLUMNS: [Column; 6] = [
 ];
 
 /// A task and the room that started it.
-struct Listed {
+struct TaskRow {
     /// As it is typed: within the run.
     name: String,
     parent: RoomId,
     record: BackgroundRecord,
 }
 
-pub(crate) async fn tasks(args: &args::Tasks, output: Output) -> Result<u8, CliError> {
+pub(crate) async fn tasks(args: &args::Tasks, output: OutputArgs) -> Result<u8, CliError> {
     let stores = Stores::of(args.store.as_deref());
     let found = match &args.run {
         Some(run) => stores.find(run)?,
@@ -57,16 +57,16 @@ pub(crate) async fn tasks(args: &args::Tasks, output: Output) -> Result<u8, CliE
 }
 
 /// Of the root room and of those below it, each the fold of its journal.
-fn listed(found: &InStore) -> Result<Vec<Listed>, CliError> {
+fn listed(found: &InStore) -> Result<Vec<TaskRow>, CliError> {
     let run = found.run();
     let (mut all, mut ends) = (Vec::new(), BTreeMap::new());
     for room in found.reader.rooms(&run).map_err(|error| unusable(&error))? {
         let records = found.reader.records(&room.room).map_err(|error| unusable(&error))?;
         let folded = Unfinished::fold(records).room;
         let place = room.room.as_str().strip_prefix(run.as_str()).unwrap_or_default().trim_start_matches('/');
-        let mut of_room: Vec<Listed> = folded
+        let mut of_room: Vec<TaskRow> = folded
             .tasks()
-            .map(|record| Listed {
+            .map(|record| TaskRow {
                 name: if place.is_empty() { record.id.to_string() } else { format!("{place}/{}", record.id) },
                 parent: room.room.clone(),
                 record: BackgroundRecord::clone(record),
@@ -89,9 +89,9 @@ fn listed(found: &InStore) -> Result<Vec<Listed>, CliError> {
     Ok(all)
 }
 
-fn find<'a>(all: &'a [Listed], wanted: &str, row: &RunRow) -> Result<&'a Listed, CliError> {
+fn find<'a>(all: &'a [TaskRow], wanted: &str, row: &RunRow) -> Result<&'a TaskRow, CliError> {
     // `task-1`, or its number alone.
-    let is_named = |task: &&Listed| task.name == wanted || task.name == format!("task-{wanted}");
+    let is_named = |task: &&TaskRow| task.name == wanted || task.name == format!("task-{wanted}");
     all.iter().find(is_named).ok_or_else(|| {
         let known: Vec<&str> = all.iter().map(|task| task.name.as_str()).take(20).collect();
         let known = if known.is_empty() { "it started none".to_owned() } else { format!("these are there: {}", known.join(", ")) };
@@ -99,7 +99,7 @@ fn find<'a>(all: &'a [Listed], wanted: &str, row: &RunRow) -> Result<&'a Listed,
     })
 }
 
-fn list(row: &RunRow, all: &[Listed], output: Output) -> Result<u8, CliError> {
+fn list(row: &RunRow, all: &[TaskRow], output: OutputArgs) -> Result<u8, CliError> {
     if output.json {
         for task in all {
             stdout::json(as_json(task, row))?;
@@ -126,7 +126,7 @@ fn list(row: &RunRow, all: &[Listed], output: Output) -> Result<u8, CliError> {
     Ok(exit::OK)
 }
 
-fn as_json(task: &Listed, row: &RunRow) -> serde_json::Value {
+fn as_json(task: &TaskRow, row: &RunRow) -> serde_json::Value {
     let mut value = json!(task.record);
     value["type"] = "task".into();
     (value["run"], value["name"], value["parent"]) = (json!(row.run), json!(task.name), json!(task.parent));
@@ -134,7 +134,7 @@ fn as_json(task: &Listed, row: &RunRow) -> serde_json::Value {
     value
 }
 
-fn cells(task: &Listed, row: &RunRow, goes_on: bool) -> Vec<(Style, String)> {
+fn cells(task: &TaskRow, row: &RunRow, goes_on: bool) -> Vec<(Style, String)> {
     let record = &task.record;
     let (style, state) = state(record.state, goes_on);
     vec![
@@ -181,7 +181,7 @@ fn lasted(record: &BackgroundRecord, row: &RunRow) -> u64 {
     end.since(record.started)
 }
 
-fn show(task: &Listed, row: &RunRow, output: Output) -> Result<u8, CliError> {
+fn show(task: &TaskRow, row: &RunRow, output: OutputArgs) -> Result<u8, CliError> {
     if output.json {
         stdout::json(as_json(task, row))?;
         return Ok(exit::OK);
@@ -197,7 +197,7 @@ fn show(task: &Listed, row: &RunRow, output: Output) -> Result<u8, CliError> {
     let foreign = |name: &str, text: &str| match text.trim() {
         "" => Ok(()),
         text => {
-            let rows = Entry::new(FAINT, name).whole(Style::new(), text).rows(table::total().saturating_sub(2));
+            let rows = EntryText::new(FAINT, name).whole(Style::new(), text).rows(table::total().saturating_sub(2));
             rows.iter().try_for_each(|row| stdout::styled(format!("  {row}")))
         }
     };
@@ -216,7 +216,7 @@ fn show(task: &Listed, row: &RunRow, output: Output) -> Result<u8, CliError> {
     Ok(exit::OK)
 }
 
-async fn ask(args: &args::Tasks, found: &InStore, task: &Listed, output: Output) -> Result<u8, CliError> {
+async fn ask(args: &args::Tasks, found: &InStore, task: &TaskRow, output: OutputArgs) -> Result<u8, CliError> {
     let row = under_way(found, "cancel or tell")?;
     if task.record.state.is_end() {
         let what = format!("{} had ended before: {}", task.name, task.record.state.as_str());
@@ -225,8 +225,8 @@ async fn ask(args: &args::Tasks, found: &InStore, task: &Listed, output: Output)
     let id = task.record.id.clone();
     let (what, kind, told) = match &args.tell {
         Some(text) if text.trim().is_empty() => return Err(CliError::usage("there is nothing to tell")),
-        Some(text) => (Request::TellTask { task: id, text: text.clone() }, "told", "was told; its agent reads it in its next step"),
-        None => (Request::CancelTask { task: id, reason: args.reason.clone() }, "cancelled", "was told to end"),
+        Some(text) => (RoomRequest::TellTask { task: id, text: text.clone() }, "told", "was told; its agent reads it in its next step"),
+        None => (RoomRequest::CancelTask { task: id, reason: args.reason.clone() }, "cancelled", "was told to end"),
     };
     let room = RunRow { run: task.parent.clone(), ..row.clone() };
     say(&room, Word::Ask { what: Box::new(what) }, Duration::from_secs(args.wait)).await?;

@@ -7,7 +7,7 @@ use conclave_core::protocol::event::Event;
 use conclave_core::types::ids::TaskName;
 use conclave_runtime::store::Word;
 
-use crate::args::{self, Output};
+use crate::args::{self, OutputArgs};
 use crate::error::CliError;
 use crate::exit;
 use crate::show::printable;
@@ -18,7 +18,7 @@ use crate::words::{say, under_way};
 /// Bytes of a text: a word in the mail has no more room than 1 MiB, and JSON can make six bytes of one.
 const MOST: usize = 128 << 10;
 
-pub(crate) async fn tell(args: &args::Tell, output: Output) -> Result<u8, CliError> {
+pub(crate) async fn tell(args: &args::Tell, output: OutputArgs) -> Result<u8, CliError> {
     let text = text(&args.text)?;
     let found = Stores::of(args.store.as_deref()).find(&args.run)?;
     let row = under_way(&found, "tell something")?;

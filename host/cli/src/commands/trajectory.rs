@@ -5,11 +5,11 @@ mod log;
 mod replay;
 mod show;
 
-use crate::args::{Output, Trajectory};
+use crate::args::{OutputArgs, Trajectory};
 use crate::error::CliError;
 use crate::interrupt::Interrupts;
 
-pub(crate) async fn trajectory(command: Trajectory, output: Output, interrupts: Interrupts) -> Result<u8, CliError> {
+pub(crate) async fn trajectory(command: Trajectory, output: OutputArgs, interrupts: Interrupts) -> Result<u8, CliError> {
     match command {
         Trajectory::Show(args) => show::show(&args, output),
         Trajectory::Export(args) => export::export(&args, output),

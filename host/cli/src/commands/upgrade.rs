@@ -5,12 +5,12 @@ mod show;
 
 use std::io::Write;
 
-use conclave_core::config::lockfile::{Change, Pinned, diff};
+use conclave_core::config::lockfile::{LockChange, Pinned, diff};
 use conclave_core::config::{Config, PluginSource};
 use conclave_core::types::ids::PluginName;
 use serde_json::json;
 
-use crate::args::{Output, Upgrade};
+use crate::args::{OutputArgs, Upgrade};
 use crate::ask;
 use crate::commands::lock::{LockFile, facts_of};
 use crate::error::CliError;
@@ -18,13 +18,13 @@ use crate::setup::{self, Models};
 use crate::show::{FAINT, GOOD, NAME, ODD, one_line, paint};
 use crate::{exit, stdout};
 
-pub(crate) async fn upgrade(args: &Upgrade, output: Output) -> Result<u8, CliError> {
+pub(crate) async fn upgrade(args: &Upgrade, output: OutputArgs) -> Result<u8, CliError> {
     let config = setup::read_config(&args.file, &Models::new())?;
     let file = LockFile::open(&args.file)?;
     let mut lock = file.lock.clone().unwrap_or_default();
     check_names(args, &config)?;
     let facts = facts_of(&args.file, &config, output).await?;
-    let mut told = Told { accepted: Vec::new(), refused: Vec::new(), nobody: false, marked: false };
+    let mut told = UpgradeReport { accepted: Vec::new(), refused: Vec::new(), nobody: false, marked: false };
     for (name, facts) in
         facts.iter().filter(|(name, _)| args.plugins.is_empty() || args.plugins.iter().any(|plugin| plugin == name.as_str()))
     {
@@ -66,17 +66,17 @@ fn check_names(args: &Upgrade, config: &Config) -> Result<(), CliError> {
 }
 
 /// What became of each plugin that differs.
-struct Told {
-    accepted: Vec<(PluginName, Vec<Change>)>,
-    refused: Vec<(PluginName, Vec<Change>)>,
+struct UpgradeReport {
+    accepted: Vec<(PluginName, Vec<LockChange>)>,
+    refused: Vec<(PluginName, Vec<LockChange>)>,
     /// There was a question, and nobody to ask.
     nobody: bool,
     /// A plugin that is as it was pinned is one that the operator builds from here on.
     marked: bool,
 }
 
-impl Told {
-    fn accepts(&mut self, name: &PluginName, changes: &[Change], yes: bool) -> bool {
+impl UpgradeReport {
+    fn accepts(&mut self, name: &PluginName, changes: &[LockChange], yes: bool) -> bool {
         self.nobody |= !yes && !ask::is_somebody_there();
         let accepts = yes || ask::confirm(&format!("Accept {name} as it is now?"));
         let list = if accepts { &mut self.accepted } else { &mut self.refused };
@@ -92,9 +92,9 @@ impl Told {
         }
     }
 
-    fn tell(&self, file: &LockFile, output: Output) -> Result<(), CliError> {
+    fn tell(&self, file: &LockFile, output: OutputArgs) -> Result<(), CliError> {
         if output.json {
-            let list = |list: &[(PluginName, Vec<Change>)]| -> serde_json::Value {
+            let list = |list: &[(PluginName, Vec<LockChange>)]| -> serde_json::Value {
                 list.iter().map(|(name, changes)| json!({ "plugin": name, "changes": changes })).collect()
             };
             let path = file.path().display().to_string();

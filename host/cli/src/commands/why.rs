@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use conclave_core::config::Config;
-use conclave_core::inspect::explain::{Explanation, Question, Verdict, explain, explain_denial};
+use conclave_core::inspect::explain::{AccessQuestion, Explanation, Verdict, explain, explain_denial};
 use conclave_core::journal::record::Retold;
 use conclave_core::permissions::grant::Grants;
 use conclave_core::protocol::notice::Notice;
@@ -18,22 +18,22 @@ use conclave_core::types::capability::Capability;
 use conclave_core::types::ids::{PluginName, TaskName};
 use serde_json::{Value, json};
 
-use crate::args::{self, Output};
+use crate::args::{self, OutputArgs};
 use crate::error::CliError;
 use crate::exit;
 use crate::setup;
-use crate::show::explanation::{Lines, as_json, lines, print};
+use crate::show::explanation::{ConfigLines, as_json, lines, print};
 use crate::show::table;
 use crate::show::{BAD, FAINT, GOOD, NAME, one_line, paint, plural};
 use crate::stdout;
-use find::{Address, Journal, Places};
-use words::{Asker, Calls};
+use find::{Address, Journal, RunPlaces};
+use words::{Asker, CallIndex};
 
-pub(crate) fn why(args: &args::Why, output: Output) -> Result<u8, CliError> {
+pub(crate) fn why(args: &args::Why, output: OutputArgs) -> Result<u8, CliError> {
     let address = args.event.as_deref().map(Address::parse).transpose()?;
-    let places = Places { journal: args.journal.as_deref(), store: args.store.as_deref() };
+    let places = RunPlaces { journal: args.journal.as_deref(), store: args.store.as_deref() };
     let run = find::run(places, address.as_ref())?;
-    let config = Known::of(args.file.clone().or(run.config.clone()));
+    let config = CurrentConfig::of(args.file.clone().or(run.config.clone()));
     match address.and_then(|address| Some((address.seq?, address.child))) {
         Some((seq, child)) => {
             let journal = find::room(&run, &child)?;
@@ -54,12 +54,12 @@ fn as_written(grants: &Grants) -> Grants {
 }
 
 /// The config of the run as it is now.
-struct Known {
+struct CurrentConfig {
     file: PathBuf,
     config: Option<Config>,
 }
 
-impl Known {
+impl CurrentConfig {
     fn of(file: Option<PathBuf>) -> Self {
         let file = file.unwrap_or_else(|| PathBuf::from(args::CONFIG));
         let config = if file.exists() { setup::read_config(&file, &BTreeMap::new()).ok() } else { None };
@@ -67,10 +67,10 @@ impl Known {
     }
 
     /// Its lines, where it still grants to this plugin what the run had: others would not be those that decided.
-    fn lines(&self, setup: &Setup, plugin: &str) -> Lines<'_> {
+    fn lines(&self, setup: &Setup, plugin: &str) -> ConfigLines<'_> {
         let granted = setup.plugins.get(plugin).map(|plugin| as_written(&plugin.grants));
         let now = self.config.as_ref().and_then(|config| config.plugins.get(plugin)).map(|plugin| as_written(&plugin.grants));
-        Lines { config: self.config.as_ref().filter(|_| granted.is_some() && granted == now), file: &self.file }
+        ConfigLines { config: self.config.as_ref().filter(|_| granted.is_some() && granted == now), file: &self.file }
     }
 }
 
@@ -81,7 +81,7 @@ fn shorter(file: &Path) -> PathBuf {
 }
 
 /// Everything that was refused, asked about and approved, with its address.
-fn list(rooms: &[Journal], output: Output) -> Result<u8, CliError> {
+fn list(rooms: &[Journal], output: OutputArgs) -> Result<u8, CliError> {
     let mut count = 0;
     let began = rooms.iter().filter_map(|room| room.retold.first()).map(|first| first.record.at).min();
     for room in rooms {
@@ -123,13 +123,13 @@ fn list(rooms: &[Journal], output: Output) -> Result<u8, CliError> {
 }
 
 /// One record: what it is, who asked, and what each layer said to everything in its course.
-fn event(journal: &Journal, seq: u64, config: &Known, output: Output) -> Result<u8, CliError> {
+fn event(journal: &Journal, seq: u64, config: &CurrentConfig, output: OutputArgs) -> Result<u8, CliError> {
     let index = usize::try_from(seq).ok().filter(|index| *index < journal.retold.len());
     let Some(index) = index else {
         let last = journal.retold.len().saturating_sub(1);
         return Err(CliError::usage(format!("{} has no record {seq}; its last is {last}", journal.id)));
     };
-    let calls = Calls::of(&journal.retold[..=index]);
+    let calls = CallIndex::of(&journal.retold[..=index]);
     let told = &journal.retold[index];
     let explained = explanations(told, &calls);
     let address = format!("{}:{seq}", journal.id);
@@ -163,15 +163,15 @@ fn event(journal: &Journal, seq: u64, config: &Known, output: Output) -> Result<
     Ok(exit::OK)
 }
 
-fn lines_of<'a>(told: &Retold, config: &'a Known, explanation: &Explanation) -> Lines<'a> {
+fn lines_of<'a>(told: &Retold, config: &'a CurrentConfig, explanation: &Explanation) -> ConfigLines<'a> {
     match &told.setup {
         Some(setup) => config.lines(setup, explanation.plugin.as_str()),
-        None => Lines { config: None, file: &config.file },
+        None => ConfigLines { config: None, file: &config.file },
     }
 }
 
 /// The layers of each denial, and of what was let through.
-fn explanations(told: &Retold, calls: &Calls) -> Vec<(String, Explanation)> {
+fn explanations(told: &Retold, calls: &CallIndex) -> Vec<(String, Explanation)> {
     let Some(setup) = &told.setup else { return Vec::new() };
     // An action has no layers but its executor's.
     let of_request = |request: &ApprovalRequest| {
@@ -194,12 +194,13 @@ fn explanations(told: &Retold, calls: &Calls) -> Vec<(String, Explanation)> {
             }
             Notice::ModelCalled { task, plugin, model, .. } => {
                 let asker = Asker { plugin: plugin.clone(), task: task.clone(), tool: None };
-                let question = Question { task: task.clone(), ..Question::new(plugin.as_str(), Capability::Model).of(model.as_str()) };
+                let question =
+                    AccessQuestion { task: task.clone(), ..AccessQuestion::new(plugin.as_str(), Capability::Model).of(model.as_str()) };
                 Some((asker, explain(setup, &question).ok()?))
             }
             Notice::SideEffectStarted { call, plugin, side_effect, .. } => {
                 let asker = calls.asker(Some(*call), plugin, &told.record.event);
-                let question = Question { task: asker.task.clone(), ..words::question(plugin, side_effect) };
+                let question = AccessQuestion { task: asker.task.clone(), ..words::question(plugin, side_effect) };
                 Some((asker, explain(setup, &question).ok()?))
             }
             _ => None,
@@ -211,8 +212,11 @@ fn explanations(told: &Retold, calls: &Calls) -> Vec<(String, Explanation)> {
 /// Returns who calls a tool, and what each layer says to that.
 fn explain_call(setup: &Setup, (task, caller): (&TaskName, &PluginName), tool: &str, arguments: &Value) -> Option<(Asker, Explanation)> {
     let asker = Asker { plugin: caller.clone(), task: Some(task.clone()), tool: None };
-    let question =
-        Question { arguments: arguments.clone(), task: Some(task.clone()), ..Question::new(caller.as_str(), Capability::Tools).of(tool) };
+    let question = AccessQuestion {
+        arguments: arguments.clone(),
+        task: Some(task.clone()),
+        ..AccessQuestion::new(caller.as_str(), Capability::Tools).of(tool)
+    };
     Some((asker, explain(setup, &question).ok()?))
 }
 

@@ -11,7 +11,7 @@ use reedline::{
     ReedlineEvent, ReedlineRawEvent, Signal, StyledText, ValidationResult, Validator,
 };
 
-use super::{Kind, Question, Reply, SEEN, drop_typed, kept};
+use super::{AnswerKind, SEEN, UserQuestion, UserReply, drop_typed, kept};
 use crate::output;
 use crate::screen::Screen;
 
@@ -52,10 +52,10 @@ impl Editor {
     }
 
     /// Reads an answer. None when it was interrupted: `is_interrupted` is asked whenever something happened elsewhere.
-    pub(super) fn read(&mut self, question: &Question, resumed: bool, mut is_interrupted: impl FnMut() -> bool) -> Option<Reply> {
+    pub(super) fn read(&mut self, question: &UserQuestion, resumed: bool, mut is_interrupted: impl FnMut() -> bool) -> Option<UserReply> {
         let (editor, above) = match question.kind {
-            Kind::Message => (&mut self.messages, &self.above_messages),
-            Kind::Short => (&mut self.short, &self.above_short),
+            AnswerKind::Message => (&mut self.messages, &self.above_messages),
+            AnswerKind::Short => (&mut self.short, &self.above_short),
         };
         if !resumed {
             if !question.text.is_empty() {
@@ -63,7 +63,7 @@ impl Editor {
             }
             // What was typed for a question that was taken back is no answer to this one; a message that was begun when the agent had
             // something to say of itself is still one.
-            if !(question.kind == Kind::Message && std::mem::take(&mut self.begun) && question.initial.is_empty()) {
+            if !(question.kind == AnswerKind::Message && std::mem::take(&mut self.begun) && question.initial.is_empty()) {
                 editor.run_edit_commands(&[EditCommand::Clear, EditCommand::InsertString(question.initial.clone())]);
             }
         }
@@ -82,20 +82,20 @@ impl Editor {
                 let _ = above.try_send(line);
             }
             match editor.read_line(&prompt) {
-                Ok(Signal::Success(text)) => break Some(Reply::Line(without_backslashes(&text))),
-                Ok(Signal::CtrlC) => break Some(Reply::Interrupted),
+                Ok(Signal::Success(text)) => break Some(UserReply::Line(without_backslashes(&text))),
+                Ok(Signal::CtrlC) => break Some(UserReply::Interrupted),
                 Ok(Signal::ExternalBreak(_)) if is_interrupted() => break None,
-                Ok(Signal::CtrlD) | Err(_) => break Some(Reply::End),
+                Ok(Signal::CtrlD) | Err(_) => break Some(UserReply::End),
                 Ok(_) => {}
             }
         };
-        if question.kind == Kind::Message {
+        if question.kind == AnswerKind::Message {
             // Also what a program that is killed later would lose.
             let _ = editor.sync_history();
         }
         if reply.is_none() {
             eprintln!();
-            self.begun |= question.kind == Kind::Message;
+            self.begun |= question.kind == AnswerKind::Message;
         }
         self.screen.end_edit();
         reply

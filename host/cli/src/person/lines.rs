@@ -4,27 +4,27 @@ use std::io::{BufRead, Write};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
-use super::{Question, Reply, SEEN, Stops, drop_typed};
+use super::{SEEN, Stops, UserQuestion, UserReply, drop_typed};
 use crate::screen::Screen;
 
 /// What a program writes to stop the agent.
 const STOP: &str = "/stop";
 
 /// Reads lines.
-pub(super) struct Lines {
+pub(super) struct LineReader {
     screen: Arc<Screen>,
     shows_prompt: bool,
     /// Lines that are read as they come.
     ahead: Option<Receiver<String>>,
 }
 
-impl Lines {
+impl LineReader {
     pub(super) fn new(screen: Arc<Screen>, shows_prompt: bool, stops: Option<Stops>) -> Self {
         Self { screen, shows_prompt, ahead: stops.map(read_ahead) }
     }
 
     /// A backslash at the end of a line goes on with the next.
-    pub(super) fn read(&mut self, question: &Question) -> Reply {
+    pub(super) fn read(&mut self, question: &UserQuestion) -> UserReply {
         self.screen.clear_status();
         if !question.text.is_empty() {
             self.screen.question(&question.text);
@@ -39,7 +39,7 @@ impl Lines {
             drop_typed();
         }
         match &self.ahead {
-            Some(ahead) => ahead.recv().map_or(Reply::End, Reply::Line),
+            Some(ahead) => ahead.recv().map_or(UserReply::End, UserReply::Line),
             None => read_message(&mut std::io::stdin().lock()),
         }
     }
@@ -48,7 +48,7 @@ impl Lines {
 fn read_ahead(stops: Stops) -> Receiver<String> {
     let (sender, lines) = channel();
     let reading = move || {
-        while let Reply::Line(line) = read_message(&mut std::io::stdin().lock()) {
+        while let UserReply::Line(line) = read_message(&mut std::io::stdin().lock()) {
             if line.trim() == STOP {
                 stops();
             } else if sender.send(line).is_err() {
@@ -61,14 +61,14 @@ fn read_ahead(stops: Stops) -> Receiver<String> {
     lines
 }
 
-fn read_message(input: &mut impl BufRead) -> Reply {
+fn read_message(input: &mut impl BufRead) -> UserReply {
     let mut message = String::new();
     loop {
         let mut line = Vec::new();
         // A line that is not UTF-8 is read as far as it goes; ending the conversation for it would help nobody.
         let read = input.read_until(b'\n', &mut line).unwrap_or(0);
         if read == 0 {
-            return if message.is_empty() { Reply::End } else { Reply::Line(message) };
+            return if message.is_empty() { UserReply::End } else { UserReply::Line(message) };
         }
         let line = String::from_utf8_lossy(&line);
         let line = line.trim_end_matches(['\n', '\r']);
@@ -79,7 +79,7 @@ fn read_message(input: &mut impl BufRead) -> Reply {
             }
             None => {
                 message.push_str(line);
-                return Reply::Line(message);
+                return UserReply::Line(message);
             }
         }
     }
@@ -87,21 +87,21 @@ fn read_message(input: &mut impl BufRead) -> Reply {
 
 #[cfg(test)]
 mod tests {
-    use super::{Reply, read_message};
+    use super::{UserReply, read_message};
 
     #[test]
     fn a_backslash_at_the_end_goes_on_with_the_next_line() {
         let mut input = "one\\\ntwo\r\n\nlast".as_bytes();
-        assert_eq!(read_message(&mut input), Reply::Line("one\ntwo".into()));
-        assert_eq!(read_message(&mut input), Reply::Line(String::new()));
-        assert_eq!(read_message(&mut input), Reply::Line("last".into()));
-        assert_eq!(read_message(&mut input), Reply::End);
+        assert_eq!(read_message(&mut input), UserReply::Line("one\ntwo".into()));
+        assert_eq!(read_message(&mut input), UserReply::Line(String::new()));
+        assert_eq!(read_message(&mut input), UserReply::Line("last".into()));
+        assert_eq!(read_message(&mut input), UserReply::End);
     }
 
     #[test]
     fn bytes_that_are_no_text_do_not_end_the_input() {
         let mut input: &[u8] = b"a\xff\nb\n";
-        assert_eq!(read_message(&mut input), Reply::Line("a\u{fffd}".into()));
-        assert_eq!(read_message(&mut input), Reply::Line("b".into()));
+        assert_eq!(read_message(&mut input), UserReply::Line("a\u{fffd}".into()));
+        assert_eq!(read_message(&mut input), UserReply::Line("b".into()));
     }
 }

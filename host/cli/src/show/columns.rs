@@ -14,12 +14,12 @@ const TAB: &str = "    ";
 
 /// A piece of a line in a style of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct StyledText {
     pub(crate) style: Style,
     pub(crate) text: String,
 }
 
-impl Part {
+impl StyledText {
     pub(crate) fn new(style: Style, text: impl Into<String>) -> Self {
         Self { style, text: text.into() }
     }
@@ -39,7 +39,7 @@ pub(crate) struct Cut {
 }
 
 /// The parts, one behind the other with a blank between, in at most so many columns; and how many they take.
-pub(crate) fn line(parts: &[Part], most: usize) -> (String, usize) {
+pub(crate) fn line(parts: &[StyledText], most: usize) -> (String, usize) {
     let (mut shown, mut used) = (String::new(), 0);
     for (index, part) in parts.iter().enumerate() {
         let gap = usize::from(used > 0);
@@ -65,7 +65,7 @@ pub(crate) fn line(parts: &[Part], most: usize) -> (String, usize) {
 }
 
 /// The parts in exactly so many columns.
-pub(crate) fn cell(parts: &[Part], width: usize) -> String {
+pub(crate) fn cell(parts: &[StyledText], width: usize) -> String {
     let (mut shown, used) = line(parts, width);
     shown.push_str(&" ".repeat(width.saturating_sub(used)));
     shown
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn parts_share_a_line() {
-        let parts = [Part::plain("[find]"), Part::plain("a long text")];
+        let parts = [StyledText::plain("[find]"), StyledText::plain("a long text")];
         assert_eq!(line(&parts, 80), ("[find] a long text".to_owned(), 18));
         assert_eq!(line(&parts, 12), ("[find] a lo…".to_owned(), 12));
         assert_eq!(line(&parts, 8), ("[find] …".to_owned(), 8));

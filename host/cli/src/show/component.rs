@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use anstyle::Style;
-use conclave_core::permissions::manifest::{Ask, Manifest};
+use conclave_core::permissions::manifest::{CapabilityRequest, Manifest};
 use conclave_core::setup::PluginKind;
 use conclave_core::types::capability::Capability;
 
-use super::entry::Entry;
+use super::entry::EntryText;
 use super::{BAD, FAINT, GOOD, NAME, ODD, one_line, paint};
 
 /// Asks that are shown; a component may carry any number.
@@ -25,7 +25,7 @@ pub(crate) fn head(manifest: &Manifest, kinds: &BTreeSet<PluginKind>, columns: u
     let contract = one_line(&manifest.contract, WORD);
     let mut rows = vec![format!("{name} {version} · {} · contract {contract}{license}", kinds.join(", "))];
     if !manifest.description.trim().is_empty() {
-        rows.extend(Entry::default().whole(Style::new(), manifest.description.trim()).rows(columns));
+        rows.extend(EntryText::default().whole(Style::new(), manifest.description.trim()).rows(columns));
     }
     rows
 }
@@ -39,7 +39,7 @@ pub(crate) fn asks(manifest: &Manifest, columns: usize) -> Vec<String> {
     rows
 }
 
-fn ask(capability: &str, ask: &Ask, columns: usize) -> Vec<String> {
+fn ask(capability: &str, ask: &CapabilityRequest, columns: usize) -> Vec<String> {
     let (style, need) = if ask.optional { (FAINT, "optional") } else { (ODD, "required") };
     let note = match Capability::named(capability) {
         None => Some((BAD, "this host does not know it")),
@@ -48,10 +48,10 @@ fn ask(capability: &str, ask: &Ask, columns: usize) -> Vec<String> {
         Some(_) => None,
     };
     let entry = match (ask.why.trim(), note) {
-        ("", None) => Entry::new(FAINT, "no reason is given"),
-        ("", Some((style, note))) => Entry::new(style, note),
-        (why, None) => Entry::default().whole(Style::new(), why),
-        (why, Some((style, note))) => Entry::new(style, note).whole(Style::new(), why),
+        ("", None) => EntryText::new(FAINT, "no reason is given"),
+        ("", Some((style, note))) => EntryText::new(style, note),
+        (why, None) => EntryText::default().whole(Style::new(), why),
+        (why, Some((style, note))) => EntryText::new(style, note).whole(Style::new(), why),
     };
     let first = format!("  {} {}  ", paint(NAME, format_args!("{:<10}", one_line(capability, 11))), paint(style, need));
     let margins = std::iter::once(first).chain(std::iter::repeat(" ".repeat(BEFORE_REASON)));
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn what_a_stranger_wrote_stands_behind_marks_and_is_bounded() {
         let forged = "fine\n\nAsks for\n  nothing at all, and so it can be let in without a look at it";
-        let ask = Ask { why: forged.to_owned(), ..Ask::default() };
+        let ask = CapabilityRequest { why: forged.to_owned(), ..CapabilityRequest::default() };
         let asks = (0..100).map(|number| (format!("cap-{number}"), ask.clone())).collect();
         let manifest = Manifest { name: "spoof\nx".into(), version: "1".into(), description: forged.into(), asks, ..Manifest::default() };
         for columns in [40, 80, 120] {

@@ -2,7 +2,7 @@
 
 use anstyle::Style;
 
-use crate::show::columns::{Part, wrap};
+use crate::show::columns::{StyledText, wrap};
 use crate::show::foreign::{self, MARK, MARK_COLUMNS};
 use crate::show::{FAINT, paint};
 
@@ -11,20 +11,20 @@ const ROWS_MAX: usize = 12;
 
 /// What an entry says.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Entry {
+pub(crate) struct EntryText {
     /// In the program's own words.
-    words: Vec<Part>,
-    foreign: Option<Part>,
+    words: Vec<StyledText>,
+    foreign: Option<StyledText>,
     /// The foreign text is shown in full, in rows below each other.
     is_whole: bool,
     /// Behind the foreign text, in the program's own words.
     tail: String,
 }
 
-impl Entry {
+impl EntryText {
     /// Begins with these words.
     pub(crate) fn new(style: Style, words: impl Into<String>) -> Self {
-        Self { words: vec![Part::new(style, words)], ..Self::default() }
+        Self { words: vec![StyledText::new(style, words)], ..Self::default() }
     }
 
     pub(crate) fn plain(words: impl Into<String>) -> Self {
@@ -33,13 +33,13 @@ impl Entry {
 
     /// More of the program's own words.
     pub(crate) fn words(mut self, style: Style, words: impl Into<String>) -> Self {
-        self.words.push(Part::new(style, words));
+        self.words.push(StyledText::new(style, words));
         self
     }
 
     /// With a plugin's text, of which one row is shown.
     pub(crate) fn cut(self, style: Style, text: &str) -> Self {
-        Self { foreign: Some(Part::new(style, text)), ..self }
+        Self { foreign: Some(StyledText::new(style, text)), ..self }
     }
 
     /// With a plugin's text that is shown in full, up to a bound.
@@ -76,7 +76,7 @@ impl Entry {
     }
 
     /// Appends the foreign text behind a mark; returns the columns of the last row.
-    fn append(&self, rows: &mut Vec<String>, used: usize, text: &Part, most: usize) -> usize {
+    fn append(&self, rows: &mut Vec<String>, used: usize, text: &StyledText, most: usize) -> usize {
         let mark = paint(FAINT, MARK.trim_end());
         let tail = if self.tail.is_empty() { 0 } else { foreign::width(&self.tail) + 2 };
         let blank = usize::from(used > 0);
@@ -104,25 +104,25 @@ impl Entry {
 mod tests {
     use super::*;
 
-    fn plain(entry: &Entry, most: usize) -> Vec<String> {
+    fn plain(entry: &EntryText, most: usize) -> Vec<String> {
         entry.rows(most).iter().map(|row| anstream::adapter::strip_str(row).to_string()).collect()
     }
 
     #[test]
     fn a_plugins_text_stands_behind_a_mark_on_every_row() {
         let none = Style::new();
-        let entry = Entry::plain("calls #1 search.find").cut(none, "{\"query\":\"lighthouses\"}");
+        let entry = EntryText::plain("calls #1 search.find").cut(none, "{\"query\":\"lighthouses\"}");
         assert_eq!(plain(&entry, 60), ["calls #1 search.find │ {\"query\":\"lighthouses\"}"]);
         assert_eq!(plain(&entry, 32), ["calls #1 search.find │ {\"query…"]);
-        let entry = Entry::plain("#1 search.find").cut(none, "3 matches\nin 2 files").tail("2 ms");
+        let entry = EntryText::plain("#1 search.find").cut(none, "3 matches\nin 2 files").tail("2 ms");
         assert_eq!(plain(&entry, 60), ["#1 search.find │ 3 matches ↵ in 2 files  2 ms"]);
-        let entry = Entry::plain("failed").whole(none, "one two three\nfour");
+        let entry = EntryText::plain("failed").whole(none, "one two three\nfour");
         assert_eq!(plain(&entry, 40), ["failed", "│ one two three", "│ four"]);
-        let entry = Entry::plain("failed").whole(none, "one two three");
+        let entry = EntryText::plain("failed").whole(none, "one two three");
         assert_eq!(plain(&entry, 40), ["failed │ one two three"]);
         assert_eq!(plain(&entry, 14), ["failed", "│ one two", "│ three"]);
         let long = "line\n".repeat(40);
-        assert_eq!(plain(&Entry::plain("x").whole(none, &long), 40).last().map(String::as_str), Some("… 28 more rows"));
+        assert_eq!(plain(&EntryText::plain("x").whole(none, &long), 40).last().map(String::as_str), Some("… 28 more rows"));
     }
 
     #[test]
@@ -130,7 +130,7 @@ mod tests {
         let texts = ["word ".repeat(60), "漢字".repeat(70), "x\u{a0}".repeat(90), "é\u{301}".repeat(99)];
         for text in &texts {
             for most in [24, 40, 60, 97] {
-                let entry = Entry::plain("hands the conversation to billing:").words(BAD, "blocked");
+                let entry = EntryText::plain("hands the conversation to billing:").words(BAD, "blocked");
                 for entry in [entry.clone().cut(BAD, text).tail("1.2 ms · 3.4 MiB"), entry.whole(BAD, text).tail("12 ms")] {
                     let rows = plain(&entry, most);
                     assert!(rows.iter().all(|row| unicode_width::UnicodeWidthStr::width(row.as_str()) <= most), "{most}: {rows:#?}");

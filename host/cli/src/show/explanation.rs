@@ -22,12 +22,12 @@ const WIDTH: usize = 240;
 
 /// A config that the layers are looked up in.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lines<'a> {
+pub(crate) struct ConfigLines<'a> {
     pub(crate) config: Option<&'a Config>,
     pub(crate) file: &'a Path,
 }
 
-impl Lines<'_> {
+impl ConfigLines<'_> {
     /// `conclave.toml:31`.
     fn place(&self, answer: &LayerAnswer) -> Option<String> {
         let (config, key) = (self.config?, answer.key.as_ref()?);
@@ -56,7 +56,7 @@ pub(crate) fn print(lines: &[String]) -> Result<(), CliError> {
 }
 
 /// The lines for people; the first says what it is about.
-pub(crate) fn lines(explanation: &Explanation, about: &str, at: &Lines<'_>) -> Vec<String> {
+pub(crate) fn lines(explanation: &Explanation, about: &str, at: &ConfigLines<'_>) -> Vec<String> {
     let mut lines = vec![about.to_owned()];
     for answer in &explanation.layers {
         let (mark, style) = match answer.verdict {
@@ -93,7 +93,7 @@ pub(crate) fn sentence(explanation: &Explanation, verb: &str) -> String {
 }
 
 /// For `--json`: the explanation with its places and its command.
-pub(crate) fn as_json(explanation: &Explanation, at: &Lines<'_>) -> Value {
+pub(crate) fn as_json(explanation: &Explanation, at: &ConfigLines<'_>) -> Value {
     let mut value = json!(explanation);
     for (layer, answer) in value["layers"].as_array_mut().into_iter().flatten().zip(&explanation.layers) {
         layer["place"] = json!(at.place(answer));

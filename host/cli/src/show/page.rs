@@ -7,13 +7,13 @@ mod row;
 
 use std::fmt::Write as _;
 
-use conclave_core::inspect::timeline::{Lane, Row, Timeline};
+use conclave_core::inspect::timeline::{Lane, Timeline, TimelineRow};
 use conclave_runtime::store::Standing;
 
 use super::amounts::{moment, took};
-use super::timeline::fold::{Item, as_one, fold, summary};
+use super::timeline::fold::{ShownItem, as_one, fold, summary};
 use super::timeline::words::words;
-use super::timeline::{About, amounts, standing};
+use super::timeline::{RunFacts, amounts, standing};
 use html::{escape, source_of, tag_of};
 use row::{Group, group, row as row_html};
 
@@ -29,7 +29,7 @@ const ROWS: usize = 6_000;
 const BARS: usize = 4_000;
 
 /// The page.
-pub(crate) fn page(timeline: &Timeline, about: &About, plans: &[(String, Vec<String>)]) -> String {
+pub(crate) fn page(timeline: &Timeline, about: &RunFacts, plans: &[(String, Vec<String>)]) -> String {
     let mut out = String::with_capacity(64 << 10);
     head(&mut out, timeline);
     header(&mut out, timeline, about);
@@ -63,7 +63,7 @@ fn head(out: &mut String, timeline: &Timeline) {
     );
 }
 
-fn header(out: &mut String, timeline: &Timeline, about: &About) {
+fn header(out: &mut String, timeline: &Timeline, about: &RunFacts) {
     let (_, word) = standing(about.standing);
     let tone = tag_of(about.standing);
     let _ = write!(
@@ -124,7 +124,7 @@ fn lanes(out: &mut String, timeline: &Timeline) {
     out.push_str("<h2>Rooms</h2>\n<div class=\"lanes\">\n");
     for lane in &timeline.rooms {
         let of = timeline.rows.iter().filter(|row| row.room == lane.room && group(&row.what) != Group::Task);
-        let of: Vec<&Row> = of.take(left).collect();
+        let of: Vec<&TimelineRow> = of.take(left).collect();
         left = left.saturating_sub(of.len());
         lane_html(out, lane, &of, timeline.took_ms);
     }
@@ -135,7 +135,7 @@ fn lanes(out: &mut String, timeline: &Timeline) {
     );
 }
 
-fn lane_html(out: &mut String, lane: &Lane, rows: &[&Row], whole: u64) {
+fn lane_html(out: &mut String, lane: &Lane, rows: &[&TimelineRow], whole: u64) {
     let title = format!("{} · {} · {} records", lane.room, lane.entry, lane.records);
     let _ = write!(
         out,
@@ -160,7 +160,7 @@ fn lane_html(out: &mut String, lane: &Lane, rows: &[&Row], whole: u64) {
 }
 
 /// Boxes that hide rows of a kind; the style does it, no script.
-fn filters(out: &mut String, rows: &[Row]) {
+fn filters(out: &mut String, rows: &[TimelineRow]) {
     out.push_str("<h2>What happened</h2>\n<form>\n");
     for kind in Group::ALL {
         let count = rows.iter().filter(|row| group(&row.what) == kind).count();
@@ -181,11 +181,11 @@ fn rows(out: &mut String, timeline: &Timeline) {
     let mut left = ROWS;
     for item in fold(&timeline.rows, FEW) {
         match item {
-            Item::Row(index) => {
+            ShownItem::Row(index) => {
                 left = left.saturating_sub(1);
                 row_html(out, &timeline.rows[index], timeline.took_ms);
             }
-            Item::Together(range) => {
+            ShownItem::Together(range) => {
                 let Some((one, text)) = as_one(&timeline.rows[range.clone()]) else { continue };
                 let _ = writeln!(
                     out,
@@ -198,7 +198,7 @@ fn rows(out: &mut String, timeline: &Timeline) {
                 timeline.rows[range].iter().for_each(|row| row_html(out, row, timeline.took_ms));
                 out.push_str("</details>\n");
             }
-            Item::More(range) => {
+            ShownItem::More(range) => {
                 let hidden = &timeline.rows[range];
                 let _ = writeln!(out, "<details class=\"more\"><summary>… {}</summary>", escape(&summary(hidden)));
                 for row in hidden.iter().take(left) {

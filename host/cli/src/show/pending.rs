@@ -9,7 +9,7 @@ use conclave_core::types::message::{Entity, Label, Message, Signal, ToolCall, To
 use conclave_core::types::text::show_size;
 use serde_json::Value;
 
-use super::columns::Part;
+use super::columns::StyledText;
 use super::{BAD, FAINT, GOOD, ODD, delegation};
 
 /// Calls or results of one message that are shown one by one in a line.
@@ -18,12 +18,12 @@ const SINGLY: usize = 3;
 const TOOL: Style = Style::new().bold();
 
 /// The message in a line.
-pub(crate) fn line(message: &Message) -> Vec<Part> {
+pub(crate) fn line(message: &Message) -> Vec<StyledText> {
     let delegates = delegation::delegates(message);
     let mut parts = if delegates.is_empty() { marks(message) } else { Vec::new() };
     for delegate in delegates {
-        parts.push(Part::new(TOOL, format!("→ {}", delegate.task)));
-        parts.push(Part::new(FAINT, delegate.brief));
+        parts.push(StyledText::new(TOOL, format!("→ {}", delegate.task)));
+        parts.push(StyledText::new(FAINT, delegate.brief));
     }
     let (calls, has_text) = (calls(message), !message.text().trim().is_empty());
     if calls.len() > SINGLY {
@@ -33,7 +33,7 @@ pub(crate) fn line(message: &Message) -> Vec<Part> {
             parts.push(tool(&call.name));
             // Where both are there, what is said tells more.
             if !has_text {
-                parts.push(Part::new(FAINT, call.arguments.to_string()));
+                parts.push(StyledText::new(FAINT, call.arguments.to_string()));
             }
         }
     }
@@ -42,23 +42,23 @@ pub(crate) fn line(message: &Message) -> Vec<Part> {
         parts.push(together(results.iter().map(|result| result.name.as_str())));
         let failed = results.iter().filter(|result| result.is_error).count();
         if failed > 0 {
-            parts.push(Part::new(BAD, format!("{failed} failed")));
+            parts.push(StyledText::new(BAD, format!("{failed} failed")));
         }
     } else {
         parts.extend(results.iter().flat_map(|result| [tool(&result.name), short_answer(result)]));
     }
     if results.is_empty() && has_text {
-        parts.push(Part::plain(message.text()));
+        parts.push(StyledText::plain(message.text()));
     }
     if results.is_empty()
         && !has_text
         && let Some(value) = &message.value
     {
-        parts.push(Part::new(FAINT, value.to_string()));
+        parts.push(StyledText::new(FAINT, value.to_string()));
     }
     parts.extend(attachments(message));
     if parts.is_empty() {
-        parts.push(Part::new(FAINT, "no text"));
+        parts.push(StyledText::new(FAINT, "no text"));
     }
     parts
 }
@@ -81,43 +81,51 @@ pub(crate) fn facts(message: &Message, task: &TaskName, by: &str) -> String {
 }
 
 /// The whole message, a block for each thing in it; arguments that fit into so many columns are one line.
-pub(crate) fn blocks(message: &Message, columns: usize) -> Vec<Part> {
+pub(crate) fn blocks(message: &Message, columns: usize) -> Vec<StyledText> {
     let mut blocks = marks(message);
     // The arguments of an action stand with its name.
     for call in calls(message) {
-        blocks.push(Part::new(TOOL, format!("{}{}", head(&call.name), if call.untrusted { " untrusted" } else { "" })));
-        blocks.push(Part::new(FAINT, json(&call.arguments, columns)));
+        blocks.push(StyledText::new(TOOL, format!("{}{}", head(&call.name), if call.untrusted { " untrusted" } else { "" })));
+        blocks.push(StyledText::new(FAINT, json(&call.arguments, columns)));
     }
     for result in &message.tool_results {
         blocks.extend([tool(&result.name), answer(result)]);
         blocks.extend(
-            result.value.as_ref().filter(|value| !is_text(value, &result.content)).map(|value| Part::new(FAINT, json(value, columns))),
+            result
+                .value
+                .as_ref()
+                .filter(|value| !is_text(value, &result.content))
+                .map(|value| StyledText::new(FAINT, json(value, columns))),
         );
     }
     if message.tool_results.is_empty() {
         if !message.text().trim().is_empty() {
-            blocks.push(Part::plain(message.text()));
+            blocks.push(StyledText::plain(message.text()));
         }
         blocks.extend(
-            message.value.as_ref().filter(|value| !is_text(value, message.text())).map(|value| Part::new(FAINT, json(value, columns))),
+            message
+                .value
+                .as_ref()
+                .filter(|value| !is_text(value, message.text()))
+                .map(|value| StyledText::new(FAINT, json(value, columns))),
         );
     }
     blocks.extend(attachments(message));
     if blocks.is_empty() {
-        blocks.push(Part::new(FAINT, "no text"));
+        blocks.push(StyledText::new(FAINT, "no text"));
     }
     blocks
 }
 
 /// What it does besides saying something.
-fn marks(message: &Message) -> Vec<Part> {
+fn marks(message: &Message) -> Vec<StyledText> {
     match (&message.signal, &message.action) {
-        (Some(Signal::Done { .. }), _) => vec![Part::new(GOOD, "done")],
-        (Some(Signal::Rejected), _) => vec![Part::new(ODD, "gives up")],
+        (Some(Signal::Done { .. }), _) => vec![StyledText::new(GOOD, "done")],
+        (Some(Signal::Rejected), _) => vec![StyledText::new(ODD, "gives up")],
         (None, None | Some(Action::Null | Action::Reply(_))) => Vec::new(),
         (None, Some(action)) => {
             let arguments = serde_json::to_value(action).ok().and_then(|action| action.get("args").cloned());
-            let arguments = arguments.map(|arguments| Part::new(FAINT, arguments.to_string()));
+            let arguments = arguments.map(|arguments| StyledText::new(FAINT, arguments.to_string()));
             std::iter::once(tool(action.name())).chain(arguments).collect()
         }
     }
@@ -132,39 +140,39 @@ fn head(name: &str) -> String {
     format!("[{name}]")
 }
 
-fn tool(name: &str) -> Part {
-    Part::new(TOOL, head(name))
+fn tool(name: &str) -> StyledText {
+    StyledText::new(TOOL, head(name))
 }
 
 /// `[search.read ×29]`: each name once, in order, with how often it is there.
-fn together<'a>(names: impl Iterator<Item = &'a str>) -> Part {
+fn together<'a>(names: impl Iterator<Item = &'a str>) -> StyledText {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     names.for_each(|name| *counts.entry(name).or_default() += 1);
     let counts: Vec<String> = counts.iter().map(|(name, count)| format!("{name} ×{count}")).collect();
-    Part::new(TOOL, head(&counts.join(", ")))
+    StyledText::new(TOOL, head(&counts.join(", ")))
 }
 
 /// The same in a line: what a background task gave, without the JSON around it.
-fn short_answer(result: &ToolResult) -> Part {
+fn short_answer(result: &ToolResult) -> StyledText {
     match delegation::answer(&result.content).filter(|_| !result.is_error) {
-        Some(text) => Part::plain(text),
+        Some(text) => StyledText::plain(text),
         None => answer(result),
     }
 }
 
-fn answer(result: &ToolResult) -> Part {
+fn answer(result: &ToolResult) -> StyledText {
     match result.is_error {
         // The host's words say so themselves.
-        true if result.content.starts_with(&result.name) => Part::new(BAD, &result.content),
-        true => Part::new(BAD, format!("failed: {}", result.content)),
-        false => Part::plain(&result.content),
+        true if result.content.starts_with(&result.name) => StyledText::new(BAD, &result.content),
+        true => StyledText::new(BAD, format!("failed: {}", result.content)),
+        false => StyledText::plain(&result.content),
     }
 }
 
-fn attachments(message: &Message) -> impl Iterator<Item = Part> {
+fn attachments(message: &Message) -> impl Iterator<Item = StyledText> {
     message.attachments.iter().map(|blob| {
         let name = blob.name.as_deref().map(|name| format!("{name}, ")).unwrap_or_default();
-        Part::new(FAINT, format!("({name}{}, {})", blob.media_type, show_size(blob.length)))
+        StyledText::new(FAINT, format!("({name}{}, {})", blob.media_type, show_size(blob.length)))
     })
 }
 
@@ -193,7 +201,7 @@ mod tests {
         ToolResult { call_id: String::new(), name: name.to_owned(), content: content.to_owned(), value: None, is_error }
     }
 
-    fn texts(parts: &[Part]) -> String {
+    fn texts(parts: &[StyledText]) -> String {
         parts.iter().map(|part| part.text.as_str()).collect::<Vec<_>>().join(" ")
     }
 

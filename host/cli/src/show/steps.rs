@@ -11,7 +11,7 @@ use conclave_core::types::ids::{RoomId, TaskName};
 use conclave_core::types::message::{Entity, Message};
 use conclave_core::types::outcome::Status;
 
-use super::columns::{Part, cell, cut, line, width, wrap};
+use super::columns::{StyledText, cell, cut, line, width, wrap};
 use super::foreign::reading_rows;
 use super::{BAD, FAINT, GOOD, NAME, ODD, paint, pending};
 use crate::args::Detail;
@@ -41,7 +41,7 @@ pub(crate) struct Steps {
     widest: Widest,
     /// What the lines of this run begin with, where there are several.
     label: String,
-    state: Mutex<State>,
+    state: Mutex<StepsState>,
 }
 
 /// Columns that would be enough for everything in the config.
@@ -62,14 +62,14 @@ struct Layout {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct StepsState {
     /// Tasks that go on, the innermost last.
-    open: HashMap<RoomId, Vec<Open>>,
+    open: HashMap<RoomId, Vec<OpenStep>>,
     background: HashSet<RoomId>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenStep {
     task: TaskName,
     depth: usize,
     steps: u32,
@@ -92,7 +92,7 @@ impl Steps {
     /// What the columns are, on top.
     pub(crate) fn legend(&self) {
         let layout = self.layout();
-        let part = |text: &str| [Part::plain(text)];
+        let part = |text: &str| [StyledText::plain(text)];
         let who = cell(&part("task › who"), layout.who);
         let row = self.row(layout, "step", &who, &part("from → to"), &part("what is pending now"));
         self.put(&paint(FAINT, anstream::adapter::strip_str(&row)));
@@ -102,7 +102,7 @@ impl Steps {
     pub(crate) fn aside(&self, who: &str, text: &str) {
         let layout = self.layout();
         let blank = " ".repeat(NUMBER + GAP);
-        self.put(&format!("{}{blank}{}  {text}", self.label(layout), cell(&[Part::new(NAME, who)], layout.who)));
+        self.put(&format!("{}{blank}{}  {text}", self.label(layout), cell(&[StyledText::new(NAME, who)], layout.who)));
     }
 
     /// A line that belongs to the one before.
@@ -124,7 +124,7 @@ impl Steps {
                 self.state().begin(room, task, caller.as_ref());
                 if self.is_full {
                     let content = format!("agent {agent}{}", caller.as_ref().map(|caller| format!(", for {caller}")).unwrap_or_default());
-                    self.about(room, task, Part::new(FAINT, "begins"), Part::new(FAINT, content));
+                    self.about(room, task, StyledText::new(FAINT, "begins"), StyledText::new(FAINT, content));
                 }
             }
             Notice::StepStalled { task, stalled, of } => {
@@ -134,7 +134,7 @@ impl Steps {
             }
             Notice::StepEnded { task, by, message } => self.step(room, task, by, message.as_deref()),
             Notice::TaskEnded { task, status, reason } => {
-                self.about(room, task, Part::new(of_status(*status), status.as_str()), Part::plain(reason));
+                self.about(room, task, StyledText::new(of_status(*status), status.as_str()), StyledText::plain(reason));
                 self.state().end(room, task);
             }
             Notice::BackgroundStarted { room, .. } => {
@@ -157,19 +157,19 @@ impl Steps {
                 what.push_str(", which counts as DO-NOT-KNOW");
             }
             let who = self.who(layout, room, task, depth, None);
-            self.put(&self.row(layout, &number, &who, &[Part::new(ODD, "stalled")], &[Part::new(FAINT, what)]));
+            self.put(&self.row(layout, &number, &who, &[StyledText::new(ODD, "stalled")], &[StyledText::new(FAINT, what)]));
             return;
         }
         let who = self.who(layout, room, task, depth, Some(by));
         let Some(message) = message else {
-            self.put(&self.row(layout, &number, &who, &[], &[Part::new(FAINT, "nothing is pending")]));
+            self.put(&self.row(layout, &number, &who, &[], &[StyledText::new(FAINT, "nothing is pending")]));
             return;
         };
         if !self.is_full {
             self.put(&self.row(layout, &number, &who, &way(message), &pending::line(message)));
             return;
         }
-        let facts = Part::new(FAINT, pending::facts(message, task, by));
+        let facts = StyledText::new(FAINT, pending::facts(message, task, by));
         let mut lines = self.head(layout, &number, self.whole_who(layout, room, task, depth, Some(by)), &way(message), &facts);
         let margin = format!("{}{}{} ", self.label(layout), " ".repeat(NUMBER + GAP), paint(FAINT, "│"));
         let columns = layout.total().saturating_sub(layout.label + NUMBER + GAP + 2);
@@ -180,7 +180,7 @@ impl Steps {
     }
 
     /// A line about a task as a whole.
-    fn about(&self, room: &RoomId, task: &TaskName, what: Part, content: Part) {
+    fn about(&self, room: &RoomId, task: &TaskName, what: StyledText, content: StyledText) {
         let layout = self.layout();
         let depth = self.state().find(room, task).map_or(0, |open| open.depth);
         let lines = if self.is_full {
@@ -192,10 +192,10 @@ impl Steps {
     }
 
     /// A row whose columns go on below it where they do not fit: nothing is cut.
-    fn head(&self, layout: Layout, number: &str, who: Vec<String>, way: &[Part], content: &Part) -> Vec<String> {
+    fn head(&self, layout: Layout, number: &str, who: Vec<String>, way: &[StyledText], content: &StyledText) -> Vec<String> {
         let fits = way.iter().map(|part| width(&part.text) + 1).sum::<usize>() <= layout.way + 1;
         let broken = || way.iter().flat_map(|part| styled(part, layout.way)).map(|part| vec![part]).collect();
-        let ways: Vec<Vec<Part>> = if fits { vec![way.to_vec()] } else { broken() };
+        let ways: Vec<Vec<StyledText>> = if fits { vec![way.to_vec()] } else { broken() };
         let contents = styled(content, layout.content);
         let rows = who.len().max(ways.len()).max(contents.len());
         let row = |index: usize| {
@@ -214,8 +214,8 @@ impl Steps {
         if needed <= layout.who {
             return vec![self.who(layout, room, task, depth, by)];
         }
-        let name = Part::plain(format!("{sign}{task}{}", by.map_or("", |_| ANSWERED.trim_end())));
-        let parts = [Some(name), by.map(|by| Part::new(of_name(by), by))];
+        let name = StyledText::plain(format!("{sign}{task}{}", by.map_or("", |_| ANSWERED.trim_end())));
+        let parts = [Some(name), by.map(|by| StyledText::new(of_name(by), by))];
         let indent = " ".repeat(start);
         let rows = parts.iter().flatten().flat_map(|part| styled(part, layout.who - start));
         rows.map(|row| format!("{indent}{}", cell(&[row], layout.who - start))).collect()
@@ -227,7 +227,7 @@ impl Steps {
         let indent = (2 * depth.min(DEEPEST)).min(layout.who / 3);
         let start = format!("{}{sign}", " ".repeat(indent));
         let left = layout.who.saturating_sub(start.len());
-        let Some(by) = by else { return format!("{start}{}", cell(&[Part::plain(task.as_str())], left)) };
+        let Some(by) = by else { return format!("{start}{}", cell(&[StyledText::plain(task.as_str())], left)) };
         let most = left.saturating_sub(width(task.as_str())).max(left.saturating_sub(SHORT)).saturating_sub(width(ANSWERED));
         let (seat, answered) = (of_name(by), cut(by, most));
         let left = left.saturating_sub(width(ANSWERED) + answered.columns);
@@ -236,14 +236,14 @@ impl Steps {
         format!("{start}{}{}{}{blanks}", task.text, paint(FAINT, ANSWERED), paint(seat, answered.text))
     }
 
-    fn row(&self, layout: Layout, number: &str, who: &str, way: &[Part], content: &[Part]) -> String {
+    fn row(&self, layout: Layout, number: &str, who: &str, way: &[StyledText], content: &[StyledText]) -> String {
         let (label, who) = (self.label(layout), if who.is_empty() { " ".repeat(layout.who) } else { who.to_owned() });
         let row = format!("{label}{number:>NUMBER$}  {who}  {}  {}", cell(way, layout.way), line(content, layout.content).0);
         row.trim_end().to_owned()
     }
 
     fn label(&self, layout: Layout) -> String {
-        if layout.label == 0 { String::new() } else { format!("{}  ", cell(&[Part::new(FAINT, &self.label)], layout.label - GAP)) }
+        if layout.label == 0 { String::new() } else { format!("{}  ", cell(&[StyledText::new(FAINT, &self.label)], layout.label - GAP)) }
     }
 
     fn layout(&self) -> Layout {
@@ -255,7 +255,7 @@ impl Steps {
         self.screen.notice(text);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, StepsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -276,15 +276,15 @@ impl Layout {
     }
 }
 
-impl State {
+impl StepsState {
     fn begin(&mut self, room: &RoomId, task: &TaskName, caller: Option<&TaskName>) {
         let open = self.open.entry(room.clone()).or_default();
         let above = caller.and_then(|caller| open.iter().rev().find(|open| open.task == *caller));
         let depth = above.map_or(0, |above| above.depth + 1);
-        open.push(Open { task: task.clone(), depth, steps: 0, stalled: None });
+        open.push(OpenStep { task: task.clone(), depth, steps: 0, stalled: None });
     }
 
-    fn find(&mut self, room: &RoomId, task: &TaskName) -> Option<&mut Open> {
+    fn find(&mut self, room: &RoomId, task: &TaskName) -> Option<&mut OpenStep> {
         self.open.get_mut(room)?.iter_mut().rev().find(|open| open.task == *task)
     }
 
@@ -307,15 +307,15 @@ impl State {
 }
 
 /// In lines of so many columns.
-fn styled(part: &Part, columns: usize) -> Vec<Part> {
-    wrap(&part.text, columns).into_iter().map(|row| Part::new(part.style, row)).collect()
+fn styled(part: &StyledText, columns: usize) -> Vec<StyledText> {
+    wrap(&part.text, columns).into_iter().map(|row| StyledText::new(part.style, row)).collect()
 }
 
 /// From whom, and to whom where it says so.
-fn way(message: &Message) -> Vec<Part> {
-    let mut way = vec![Part::new(of_seat(message.sender), message.sender.as_str())];
+fn way(message: &Message) -> Vec<StyledText> {
+    let mut way = vec![StyledText::new(of_seat(message.sender), message.sender.as_str())];
     if let Some(recipient) = &message.recipient {
-        way.extend([Part::plain("→"), Part::new(of_name(recipient), recipient)]);
+        way.extend([StyledText::plain("→"), StyledText::new(of_name(recipient), recipient)]);
     }
     way
 }

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use anstyle::Style;
 
-use super::columns::{Part, cell, line, width};
+use super::columns::{StyledText, cell, line, width};
 use super::{FAINT, paint};
 use crate::screen;
 
@@ -69,11 +69,11 @@ fn row_of<'a>(cells: impl Iterator<Item = (usize, usize, Style, &'a str)>, total
     for (place, (_, wide, style, text)) in cells.iter().enumerate() {
         let left = total.saturating_sub(used);
         if place + 1 == cells.len() {
-            shown.push_str(&line(&[Part::new(*style, *text)], left).0);
+            shown.push_str(&line(&[StyledText::new(*style, *text)], left).0);
             break;
         }
         let wide = (*wide).min(left);
-        shown.push_str(&cell(&[Part::new(*style, *text)], wide));
+        shown.push_str(&cell(&[StyledText::new(*style, *text)], wide));
         shown.push_str(&" ".repeat(GAP.min(left - wide)));
         used += wide + GAP;
     }

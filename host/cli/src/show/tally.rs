@@ -7,7 +7,7 @@ use conclave_core::protocol::notice::Notice;
 use conclave_core::types::approval::Approval;
 use conclave_core::types::completion::TroubleKind;
 use conclave_core::types::ids::TaskName;
-use conclave_runtime::subscribe::{Happening, Subscriber, What};
+use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 
 /// Amounts, background tasks included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,10 +47,10 @@ impl Counts {
 
 /// Counts.
 #[derive(Debug, Default)]
-pub(crate) struct Tally(Mutex<State>);
+pub(crate) struct Tally(Mutex<TallyState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct TallyState {
     counts: Counts,
     trouble: Option<TroubleKind>,
     /// It, or whatever kept the model from answering, in words.
@@ -83,7 +83,7 @@ impl Tally {
     }
 }
 
-impl State {
+impl TallyState {
     fn told(&mut self, notice: &Notice) {
         let counts = &mut self.counts;
         match notice {
@@ -105,11 +105,11 @@ impl State {
 }
 
 impl Subscriber for Tally {
-    fn on(&self, happening: &Happening) {
+    fn on(&self, happening: &Published) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &happening.what {
-            What::Told { told } => state.told(told),
-            What::Recorded { record } => state.counts.sandboxes += u64::from(is_sandbox(&record.event)),
+            RunEvent::Told { told } => state.told(told),
+            RunEvent::Recorded { record } => state.counts.sandboxes += u64::from(is_sandbox(&record.event)),
             _ => {}
         }
     }

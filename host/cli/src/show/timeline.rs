@@ -5,13 +5,13 @@ pub(crate) mod fold;
 pub(crate) mod words;
 
 use anstyle::Style;
-use conclave_core::inspect::timeline::{Row, Timeline, Totals};
+use conclave_core::inspect::timeline::{Timeline, TimelineRow, Totals};
 use conclave_runtime::store::Standing;
 
 use super::amounts::{ago, money, now, thousands, took};
-use super::columns::{Part, cell, line};
+use super::columns::{StyledText, cell, line};
 use super::{BAD, FAINT, GOOD, NAME, ODD, bytes, paint, plural};
-use fold::{Item, fold};
+use fold::{ShownItem, fold};
 use words::{Tone, Words, words};
 
 /// Columns of a start and of a duration, `59 min 59 s` and the sign that it is not over.
@@ -24,7 +24,7 @@ const DEEPEST: u32 = 12;
 const FEW: usize = 120;
 
 /// What is known of a run besides its records.
-pub(crate) struct About {
+pub(crate) struct RunFacts {
     pub(crate) standing: Standing,
     pub(crate) config: Option<String>,
     pub(crate) command: String,
@@ -44,28 +44,29 @@ pub(crate) fn standing(of: Standing) -> (Style, String) {
 }
 
 /// The lines, in so many columns.
-pub(crate) fn lines(timeline: &Timeline, about: &About, total: usize, all: bool) -> Vec<String> {
+pub(crate) fn lines(timeline: &Timeline, about: &RunFacts, total: usize, all: bool) -> Vec<String> {
     let mut lines = head(timeline, about, total);
     lines.push(String::new());
     let few = if all { usize::MAX } else { FEW };
     for item in fold(&timeline.rows, few) {
         lines.push(match item {
-            Item::Row(index) => row(&timeline.rows[index], words(&timeline.rows[index]), timeline.took_ms, total),
-            Item::Together(range) => together(&timeline.rows[range], timeline.took_ms, total),
-            Item::More(range) => more(&timeline.rows[range], total),
+            ShownItem::Row(index) => row(&timeline.rows[index], words(&timeline.rows[index]), timeline.took_ms, total),
+            ShownItem::Together(range) => together(&timeline.rows[range], timeline.took_ms, total),
+            ShownItem::More(range) => more(&timeline.rows[range], total),
         });
     }
     lines
 }
 
-fn head(timeline: &Timeline, about: &About, total: usize) -> Vec<String> {
+fn head(timeline: &Timeline, about: &RunFacts, total: usize) -> Vec<String> {
     let (style, word) = standing(about.standing);
     let when = format!("{} · took {}", ago(timeline.started, now()), took(timeline.took_ms));
     let from = about.config.clone().map(|config| format!("conclave {} {config}", about.command));
-    let mut first = vec![Part::new(NAME, format!("run {}", timeline.run)), Part::new(style, word), Part::new(FAINT, when)];
-    first.extend(from.map(|from| Part::new(FAINT, from)));
+    let mut first =
+        vec![StyledText::new(NAME, format!("run {}", timeline.run)), StyledText::new(style, word), StyledText::new(FAINT, when)];
+    first.extend(from.map(|from| StyledText::new(FAINT, from)));
     let mut lines = vec![line(&first, total).0];
-    let text = |style: Style, text: &str| line(&[Part::new(style, format!("  {text}"))], total.saturating_sub(2)).0;
+    let text = |style: Style, text: &str| line(&[StyledText::new(style, format!("  {text}"))], total.saturating_sub(2)).0;
     let indented = |shown: String| format!("  {shown}");
     if !timeline.message.is_empty() {
         lines.push(indented(text(Style::new(), &format!("“{}”", timeline.message))));
@@ -132,19 +133,19 @@ fn wrapped(pieces: &[String], most: usize) -> Vec<String> {
                 last.push_str(" · ");
                 last.push_str(piece);
             }
-            _ => lines.push(line(&[Part::plain(piece.as_str())], most).0),
+            _ => lines.push(line(&[StyledText::plain(piece.as_str())], most).0),
         }
     }
     lines
 }
 
-fn together(rows: &[Row], whole: u64, total: usize) -> String {
+fn together(rows: &[TimelineRow], whole: u64, total: usize) -> String {
     let Some((one, text)) = fold::as_one(rows) else { return String::new() };
     let words = Words { text, ..words(&one) };
     row(&one, words, whole, total)
 }
 
-fn row(row: &Row, words: Words, whole: u64, total: usize) -> String {
+fn row(row: &TimelineRow, words: Words, whole: u64, total: usize) -> String {
     let Words { name, text, amounts, tone } = words;
     let length = row.end_ms.map(|end| end.saturating_sub(row.start_ms));
     let long = match (length, row.start_ms) {
@@ -163,18 +164,18 @@ fn row(row: &Row, words: Words, whole: u64, total: usize) -> String {
     let indent = 2 * row.depth.min(DEEPEST) as usize;
     let indent = indent.min(total.saturating_sub(used) / 3);
     shown.push_str(&" ".repeat(indent));
-    let mut parts = vec![Part::new(style_of(tone), name)];
-    parts.extend([Part::plain(text), Part::new(FAINT, amounts)].into_iter().filter(|part| !part.text.is_empty()));
+    let mut parts = vec![StyledText::new(style_of(tone), name)];
+    parts.extend([StyledText::plain(text), StyledText::new(FAINT, amounts)].into_iter().filter(|part| !part.text.is_empty()));
     shown.push_str(&line(&parts, total.saturating_sub(used + indent)).0);
     shown.trim_end().to_owned()
 }
 
-fn more(rows: &[Row], total: usize) -> String {
+fn more(rows: &[TimelineRow], total: usize) -> String {
     let (indent, words) = (2 * rows.first().map_or(0, |row| row.depth.min(DEEPEST)) as usize, fold::summary(rows));
     let words = format!("{}… {words}; --all shows them", " ".repeat(indent.min(total / 3)));
     let wide = if total >= BARS { (total / 6).clamp(10, 32) + 1 } else { 0 };
     let before = 2 * TIME + 2 + wide;
-    format!("{}{}", cell(&[], before), line(&[Part::new(FAINT, words)], total.saturating_sub(before)).0)
+    format!("{}{}", cell(&[], before), line(&[StyledText::new(FAINT, words)], total.saturating_sub(before)).0)
 }
 
 /// The start: seconds with two decimals, as the trace of a run has them.
@@ -190,7 +191,7 @@ fn right(text: &str, wide: usize) -> String {
 }
 
 /// When in the run it was, and how long.
-fn bar(row: &Row, whole: u64, wide: usize) -> String {
+fn bar(row: &TimelineRow, whole: u64, wide: usize) -> String {
     const EIGHTHS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
     let whole = u128::from(whole.max(1));
     let at = |ms: u64| usize::try_from(u128::from(ms) * 8 * wide as u128 / whole).unwrap_or(0).min(8 * wide);

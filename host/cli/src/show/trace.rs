@@ -14,15 +14,15 @@ use std::time::Instant;
 use conclave_core::setup::{NoTool, Setup};
 use conclave_core::types::delegation::OnClose;
 use conclave_core::types::ids::{CallId, PluginName, RoomId, TaskName};
-use conclave_runtime::subscribe::{Happening, Level, Subscriber, What};
+use conclave_runtime::subscribe::{Level, Published, RunEvent, Subscriber};
 
-use super::entry::Entry;
+use super::entry::EntryText;
 use super::foreign;
 use super::steps::Steps;
 use super::{FAINT, one_line};
 use crate::screen::Screen;
 use background::BackgroundTasks;
-use calls::{CallBook, Progress, name_of};
+use calls::{CallBook, CallProgress, name_of};
 use layout::{Layout, TraceStyle};
 
 pub(crate) use words::{told_answer, told_side_effect};
@@ -40,11 +40,11 @@ pub(crate) struct Trace {
     delivered: BTreeSet<TaskName>,
     /// Tasks that can outlive their parents, which report no end then.
     detached: BTreeSet<TaskName>,
-    state: Mutex<State>,
+    state: Mutex<TraceState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct TraceState {
     calls: CallBook,
     background: BackgroundTasks,
     /// Calls in which a model was in trouble: that the plugin failed too needs no line of its own.
@@ -119,12 +119,12 @@ impl Trace {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TraceState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Shows an entry about a task, or about something else.
-    fn put(&self, who: &str, entry: &Entry) {
+    fn put(&self, who: &str, entry: &EntryText) {
         self.flush();
         if let Some(steps) = &self.steps {
             let rows = entry.rows(steps.width());
@@ -149,11 +149,11 @@ impl Trace {
 
     /// Returns whose entry something in a call is: the task's, with the number of a tool call and the
     /// plugin in front of its words. Outside of calls that are known it is the plugin's.
-    fn about(&self, room: &RoomId, call: Option<CallId>, plugin: &PluginName) -> (String, Entry) {
+    fn about(&self, room: &RoomId, call: Option<CallId>, plugin: &PluginName) -> (String, EntryText) {
         match call.and_then(|call| self.state().calls.find(room, call)) {
-            Some((task, Some(number))) => (name_of(room, &task), Entry::plain(format!("#{number} {plugin}"))),
-            Some((task, None)) => (name_of(room, &task), Entry::plain(plugin.to_string())),
-            None => (plugin.to_string(), Entry::default()),
+            Some((task, Some(number))) => (name_of(room, &task), EntryText::plain(format!("#{number} {plugin}"))),
+            Some((task, None)) => (name_of(room, &task), EntryText::plain(plugin.to_string())),
+            None => (plugin.to_string(), EntryText::default()),
         }
     }
 
@@ -163,7 +163,7 @@ impl Trace {
         let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
         let number = number.map(|number| format!("#{number} ")).unwrap_or_default();
         let done = format!("{number}{plugin} {done}{of}");
-        let progress = Progress { who, done, message: message.to_owned(), is_told: false };
+        let progress = CallProgress { who, done, message: message.to_owned(), is_told: false };
         let is_first = self.state().calls.progressed(room, call, progress.clone());
         if self.screen.has_status() {
             self.show_progress();
@@ -184,17 +184,17 @@ impl Trace {
 }
 
 impl Subscriber for Trace {
-    fn on(&self, happening: &Happening) {
+    fn on(&self, happening: &Published) {
         match &happening.what {
-            What::Told { told } => self.told(&happening.room, happening.seq, told),
-            What::Logged { call, plugin, level, message } => {
+            RunEvent::Told { told } => self.told(&happening.room, happening.seq, told),
+            RunEvent::Logged { call, plugin, level, message } => {
                 if self.verbose || *level >= Level::Info {
                     let (who, entry) = self.about(&happening.room, Some(*call), plugin);
                     self.put(&who, &entry.words(FAINT, "log").cut(FAINT, message));
                 }
             }
-            What::Recorded { .. } | What::Streamed { .. } => {}
-            What::Progressed { call, plugin, done, total, message } => {
+            RunEvent::Recorded { .. } | RunEvent::Streamed { .. } => {}
+            RunEvent::Progressed { call, plugin, done, total, message } => {
                 self.progressed(&happening.room, *call, plugin, (*done, *total), message);
             }
         }

@@ -6,7 +6,7 @@ use toml::de::DeValue;
 use super::grants::names_in_order;
 use super::keys::{CONDENSE, CONFIRM, STUCK};
 use super::plugin::path;
-use super::reader::{Item, Reader, Table};
+use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
 use super::task::flag;
 use super::{Compat, ConfigPath};
@@ -25,19 +25,19 @@ const MOST_OVER: u64 = 1_000_000;
 const MOST_REPEATS: u64 = 100;
 
 /// `executors`: in this order, each once.
-pub(super) fn executors(reader: &mut Reader, references: &mut References, table: &Table<'_>) -> Vec<PluginName> {
+pub(super) fn executors(reader: &mut ConfigReader, references: &mut References, table: &Table<'_>) -> Vec<PluginName> {
     let names = table.get("executors").and_then(|item| names_in_order(reader, &item)).unwrap_or_default();
     names.iter().for_each(|(item, name)| references.add_plugin(item, name));
     names.into_iter().map(|(_, name)| PluginName::from(name)).collect()
 }
 
 /// `action_timeout`, in milliseconds.
-pub(super) fn action_timeout(reader: &mut Reader, table: &Table<'_>) -> Option<u64> {
+pub(super) fn action_timeout(reader: &mut ConfigReader, table: &Table<'_>) -> Option<u64> {
     table.get("action_timeout").and_then(|item| item.duration(reader, SHORTEST_MS, DURATION_MAX))
 }
 
 /// `confirm`: `"always"`, or a table (O-111).
-pub(super) fn confirm(reader: &mut Reader, references: &mut References, table: &Table<'_>) -> ConfirmRules {
+pub(super) fn confirm(reader: &mut ConfigReader, references: &mut References, table: &Table<'_>) -> ConfirmRules {
     let Some(item) = table.get("confirm") else { return ConfirmRules::default() };
     match item.value {
         DeValue::String(_) => ConfirmRules { policy: policy(reader, &item, Risk::High, true), analyzer: None },
@@ -65,7 +65,7 @@ pub(super) fn confirm(reader: &mut Reader, references: &mut References, table: &
     }
 }
 
-fn policy(reader: &mut Reader, item: &Item<'_>, threshold: Risk, unknown: bool) -> ConfirmPolicy {
+fn policy(reader: &mut ConfigReader, item: &SpannedValue<'_>, threshold: Risk, unknown: bool) -> ConfirmPolicy {
     match item.choice(reader) {
         Some("always") => ConfirmPolicy::Always,
         Some("risky") => ConfirmPolicy::Risky { threshold, unknown },
@@ -74,7 +74,7 @@ fn policy(reader: &mut Reader, item: &Item<'_>, threshold: Risk, unknown: bool) 
 }
 
 /// `condense`.
-pub(super) fn condense(reader: &mut Reader, references: &mut References, table: &Table<'_>) -> Option<CondenseRules> {
+pub(super) fn condense(reader: &mut ConfigReader, references: &mut References, table: &Table<'_>) -> Option<CondenseRules> {
     let table = table.get("condense")?.table(reader, CONDENSE)?;
     let plugin = table.require(reader, "plugin").and_then(|_| plugin(reader, references, &table, "plugin"));
     let over = table.get("over").and_then(|item| item.whole(reader, 4, MOST_OVER)).unwrap_or(CondenseRules::OVER);
@@ -82,7 +82,7 @@ pub(super) fn condense(reader: &mut Reader, references: &mut References, table: 
 }
 
 /// `stuck`: `false`, or a table (O-098…O-101).
-pub(super) fn stuck(reader: &mut Reader, table: &Table<'_>, compat: Compat) -> StuckRules {
+pub(super) fn stuck(reader: &mut ConfigReader, table: &Table<'_>, compat: Compat) -> StuckRules {
     let mut rules = StuckRules { on: compat == Compat::Conclave, ..StuckRules::default() };
     let Some(item) = table.get("stuck") else { return rules };
     if let DeValue::Boolean(on) = item.value {
@@ -107,12 +107,12 @@ pub(super) fn stuck(reader: &mut Reader, table: &Table<'_>, compat: Compat) -> S
 }
 
 /// `memory`.
-pub(super) fn memory(reader: &mut Reader, references: &mut References, table: &Table<'_>) -> Option<PluginName> {
+pub(super) fn memory(reader: &mut ConfigReader, references: &mut References, table: &Table<'_>) -> Option<PluginName> {
     plugin(reader, references, table, "memory")
 }
 
 /// `micro`: the file of a micro-agent.
-pub(super) fn micro(reader: &mut Reader, table: &Table<'_>, folder: &str) -> Option<ConfigPath> {
+pub(super) fn micro(reader: &mut ConfigReader, table: &Table<'_>, folder: &str) -> Option<ConfigPath> {
     let item = table.get("micro")?;
     if let Some(system) = table.get("system") {
         let what = "and `micro` both say what the agent's prompt is";
@@ -122,7 +122,7 @@ pub(super) fn micro(reader: &mut Reader, table: &Table<'_>, folder: &str) -> Opt
 }
 
 /// `knowledge`: files that the agent reads once a user says one of their triggers.
-pub(super) fn knowledge(reader: &mut Reader, table: &Table<'_>, folder: &str) -> Vec<ConfigPath> {
+pub(super) fn knowledge(reader: &mut ConfigReader, table: &Table<'_>, folder: &str) -> Vec<ConfigPath> {
     let Some(item) = table.get("knowledge") else { return Vec::new() };
     let names = names_in_order(reader, &item).unwrap_or_default();
     let mut files: Vec<ConfigPath> = Vec::with_capacity(names.len());
@@ -137,7 +137,7 @@ pub(super) fn knowledge(reader: &mut Reader, table: &Table<'_>, folder: &str) ->
     files
 }
 
-fn plugin(reader: &mut Reader, references: &mut References, table: &Table<'_>, name: &str) -> Option<PluginName> {
+fn plugin(reader: &mut ConfigReader, references: &mut References, table: &Table<'_>, name: &str) -> Option<PluginName> {
     let item = table.get(name)?;
     let name = item.string(reader)?;
     references.add_plugin(&item, name);

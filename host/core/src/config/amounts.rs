@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use toml::de::DeValue;
 
-use super::reader::{Item, Reader};
+use super::reader::{ConfigReader, SpannedValue};
 use crate::types::text::{show_duration, show_size};
 use crate::types::units::{self, UnitError};
 use crate::types::wording::{code, thousands};
@@ -13,14 +13,14 @@ use crate::types::wording::{code, thousands};
 /// What a factor may be. Less than 1 would mean less often than the others; nobody means more than this.
 pub(super) const FACTORS: RangeInclusive<f64> = 1.0..=1_000.0;
 
-impl Item<'_> {
+impl SpannedValue<'_> {
     /// A whole number from 1 to `most`.
-    pub(crate) fn count(&self, reader: &mut Reader, most: u64) -> Option<u64> {
+    pub(crate) fn count(&self, reader: &mut ConfigReader, most: u64) -> Option<u64> {
         self.whole(reader, 1, most)
     }
 
     /// A whole number from `least` to `most`.
-    pub(crate) fn whole(&self, reader: &mut Reader, least: u64, most: u64) -> Option<u64> {
+    pub(crate) fn whole(&self, reader: &mut ConfigReader, least: u64, most: u64) -> Option<u64> {
         let DeValue::Integer(integer) = self.value else {
             self.expected(reader, "a whole number");
             return None;
@@ -32,17 +32,17 @@ impl Item<'_> {
     }
 
     /// Bytes, from a text such as `64 MiB`.
-    pub(crate) fn size(&self, reader: &mut Reader, least: u64, most: u64) -> Option<u64> {
+    pub(crate) fn size(&self, reader: &mut ConfigReader, least: u64, most: u64) -> Option<u64> {
         self.measured(reader, units::size, "a size such as \"64 MiB\"", "B, KiB, MiB, GiB, kB, MB or GB", (least, most, show_size))
     }
 
     /// Milliseconds, from a text such as `500 ms`.
-    pub(crate) fn duration(&self, reader: &mut Reader, least: u64, most: u64) -> Option<u64> {
+    pub(crate) fn duration(&self, reader: &mut ConfigReader, least: u64, most: u64) -> Option<u64> {
         self.measured(reader, units::duration, "a duration such as \"2 s\"", "ms, s, min or h", (least, most, show_duration))
     }
 
     /// Micro-US-dollars, from a number of dollars; at least a millionth of one.
-    pub(crate) fn spending(&self, reader: &mut Reader) -> Option<u64> {
+    pub(crate) fn spending(&self, reader: &mut ConfigReader) -> Option<u64> {
         let amount = self.dollars(reader)?;
         if amount == 0 {
             self.wrong(reader, "must be at least 0.000001", "to allow no spending, grant no model".to_owned());
@@ -52,7 +52,7 @@ impl Item<'_> {
     }
 
     /// Micro-US-dollars, from a number of dollars; a price may be 0.
-    pub(crate) fn dollars(&self, reader: &mut Reader) -> Option<u64> {
+    pub(crate) fn dollars(&self, reader: &mut ConfigReader) -> Option<u64> {
         let number: Option<f64> = match self.value {
             DeValue::Float(float) => float.as_str().parse().ok(),
             DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str().parse().ok(),
@@ -69,7 +69,7 @@ impl Item<'_> {
     }
 
     /// A number of `FACTORS`.
-    pub(crate) fn factor(&self, reader: &mut Reader) -> Option<f64> {
+    pub(crate) fn factor(&self, reader: &mut ConfigReader) -> Option<f64> {
         let number: Option<f64> = match self.value {
             DeValue::Float(float) => float.as_str().parse().ok(),
             DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str().parse().ok(),
@@ -87,7 +87,7 @@ impl Item<'_> {
 
     fn measured(
         &self,
-        reader: &mut Reader,
+        reader: &mut ConfigReader,
         parse: fn(&str) -> Result<u64, UnitError>,
         what: &str,
         known: &str,
@@ -109,7 +109,7 @@ impl Item<'_> {
         }
     }
 
-    fn within(&self, reader: &mut Reader, amount: i128, least: u64, most: u64, show: fn(u64) -> String) -> Option<u64> {
+    fn within(&self, reader: &mut ConfigReader, amount: i128, least: u64, most: u64, show: fn(u64) -> String) -> Option<u64> {
         let fitting = u64::try_from(amount).ok().filter(|amount| (least..=most).contains(amount));
         if fitting.is_none() {
             let bound = if amount < i128::from(least) { ("at least", show(least)) } else { ("at most", show(most)) };

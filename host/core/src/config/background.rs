@@ -3,7 +3,7 @@
 
 use super::grants::names_of;
 use super::keys::{BACKGROUND, BUDGET};
-use super::reader::{Reader, Table};
+use super::reader::{ConfigReader, Table};
 use super::references::References;
 use super::task::flag;
 use crate::setup::TaskBudget;
@@ -19,7 +19,7 @@ const MOST_RETRIES: u64 = 100;
 const COUNT_MAX: u64 = i64::MAX as u64;
 
 /// `background`: channels that are shared, whether calls wait, how long results answer again, how much of the conversation goes with them.
-pub(super) fn rules(reader: &mut Reader, references: &mut References, table: &Table<'_>) -> BackgroundRules {
+pub(super) fn rules(reader: &mut ConfigReader, references: &mut References, table: &Table<'_>) -> BackgroundRules {
     let Some(table) = table.get("background").and_then(|item| item.table(reader, BACKGROUND)) else { return BackgroundRules::default() };
     let conversation = table.get("conversation").and_then(|item| item.whole(reader, 0, CONVERSATION_MAX.into()));
     BackgroundRules {
@@ -31,12 +31,12 @@ pub(super) fn rules(reader: &mut Reader, references: &mut References, table: &Ta
 }
 
 /// `deadline`, in milliseconds.
-pub(super) fn deadline(reader: &mut Reader, table: &Table<'_>) -> Option<u64> {
+pub(super) fn deadline(reader: &mut ConfigReader, table: &Table<'_>) -> Option<u64> {
     table.get("deadline").and_then(|item| item.duration(reader, SHORTEST_MS, DURATION_MAX))
 }
 
 /// `on_close`.
-pub(super) fn on_close(reader: &mut Reader, table: &Table<'_>) -> OnClose {
+pub(super) fn on_close(reader: &mut ConfigReader, table: &Table<'_>) -> OnClose {
     match table.get("on_close").and_then(|item| item.choice(reader)) {
         Some("detach") => OnClose::Detach,
         Some("finish-silently") => OnClose::FinishSilently,
@@ -45,13 +45,13 @@ pub(super) fn on_close(reader: &mut Reader, table: &Table<'_>) -> OnClose {
 }
 
 /// `structured`: how often it is asked again for a result in the fixed form.
-pub(super) fn structured(reader: &mut Reader, table: &Table<'_>) -> Option<u32> {
+pub(super) fn structured(reader: &mut ConfigReader, table: &Table<'_>) -> Option<u32> {
     let retries = table.get("structured").and_then(|item| item.whole(reader, 0, MOST_RETRIES))?;
     u32::try_from(retries).ok()
 }
 
 /// `budget`: what it may use in the background.
-pub(super) fn budget(reader: &mut Reader, table: &Table<'_>) -> TaskBudget {
+pub(super) fn budget(reader: &mut ConfigReader, table: &Table<'_>) -> TaskBudget {
     let Some(table) = table.get("budget").and_then(|item| item.table(reader, BUDGET)) else { return TaskBudget::default() };
     let mut count = |key: &str| table.get(key).and_then(|item| item.count(reader, COUNT_MAX));
     let (turns, tokens) = (count("turns"), count("tokens"));
@@ -68,7 +68,7 @@ pub(super) fn budget(reader: &mut Reader, table: &Table<'_>) -> TaskBudget {
 }
 
 /// A list of channels under this key; empty when it is not given.
-pub(super) fn channels(reader: &mut Reader, references: &mut References, table: Option<&Table<'_>>, key: &str) -> Vec<ChannelId> {
+pub(super) fn channels(reader: &mut ConfigReader, references: &mut References, table: Option<&Table<'_>>, key: &str) -> Vec<ChannelId> {
     let names = table.and_then(|table| table.get(key)).and_then(|item| names_of(reader, &item, false)).unwrap_or_default();
     names.iter().for_each(|(item, name)| references.add_channel(item, name));
     names.into_iter().map(|(_, name)| ChannelId::from(name)).collect()

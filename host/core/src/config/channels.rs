@@ -8,10 +8,10 @@ use toml::de::DeValue;
 use super::TERMINAL;
 use super::grants::names_of;
 use super::keys::CHANNELS;
-use super::reader::{Item, Reader, Table};
+use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
 use super::task::flag;
-use crate::types::channel::{Access, Binding, ChannelKind, Visibility};
+use crate::types::channel::{Binding, ChannelAccess, ChannelKind, Visibility};
 use crate::types::ids::ChannelId;
 use crate::types::wording::{array, code};
 
@@ -23,7 +23,7 @@ const WORD_MAX_MS: u64 = 60_000;
 const WORDS: [&str; 4] = ["all", "none", "transport", "intelligence"];
 
 /// All channels, that of the terminal included.
-pub(crate) fn read_all(reader: &mut Reader, references: &mut References, root: &Table<'_>) -> BTreeMap<ChannelId, Binding> {
+pub(crate) fn read_all(reader: &mut ConfigReader, references: &mut References, root: &Table<'_>) -> BTreeMap<ChannelId, Binding> {
     let mut channels = BTreeMap::from([(ChannelId::from(TERMINAL), Binding::of(ChannelKind::Text))]);
     for (name, span, table) in root.named(reader, "channels", CHANNELS) {
         super::plugin::check_name(reader, "channels", name, &span);
@@ -37,13 +37,13 @@ pub(crate) fn read_all(reader: &mut Reader, references: &mut References, root: &
     channels
 }
 
-fn read(reader: &mut Reader, references: &mut References, table: &Table<'_>, is_terminal: bool) -> Binding {
+fn read(reader: &mut ConfigReader, references: &mut References, table: &Table<'_>, is_terminal: bool) -> Binding {
     // What the terminal is needs not be said.
     let kind = if is_terminal { table.get("kind") } else { table.require(reader, "kind") };
     let kind = kind.map(|item| item.choice(reader));
     let binding = Binding {
         kind: kind_named(kind.flatten()),
-        access: table.get("access").and_then(|item| item.choice(reader)).and_then(Access::named).unwrap_or_default(),
+        access: table.get("access").and_then(|item| item.choice(reader)).and_then(ChannelAccess::named).unwrap_or_default(),
         visibility: table.get("visibility").map(|item| visibility(reader, references, &item)).unwrap_or_default(),
         muted: flag(reader, table, "muted", false),
         rate: table.get("rate").and_then(|item| item.whole(reader, 1, RATE_MAX)).and_then(|rate| u32::try_from(rate).ok()),
@@ -68,7 +68,7 @@ fn kind_named(word: Option<&str>) -> ChannelKind {
 }
 
 /// A word, or a list of channels and tasks.
-fn visibility(reader: &mut Reader, references: &mut References, item: &Item<'_>) -> Visibility {
+fn visibility(reader: &mut ConfigReader, references: &mut References, item: &SpannedValue<'_>) -> Visibility {
     match item.value {
         DeValue::String(word) if !WORDS.contains(&word.as_ref()) => {
             let names: Vec<&str> = word.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();

@@ -18,7 +18,7 @@ use crate::config::{Config, Problem, Problems, Severity, check_name};
 use crate::types::capability::Capability;
 use crate::types::wording::{code, suggest};
 
-pub use changes::{Change, changes};
+pub use changes::{LineChange, changes};
 pub use fragment::{Fragment, FragmentError, GrantText};
 
 use place::Tree;
@@ -39,7 +39,7 @@ pub struct ConfigText {
 pub struct Edited {
     pub text: String,
     /// None: the text is as it was.
-    pub changes: Vec<Change>,
+    pub changes: Vec<LineChange>,
     /// None while the config has problems, which it had before.
     pub config: Option<Config>,
     /// What the edits made right and most likely not meant, such as a plugin that nobody uses yet.

@@ -1,7 +1,7 @@
 //! `[[gates]]`: which plugins are asked before something counts in a room, where, and how long they may take.
 
 use super::keys::GATES;
-use super::reader::{Item, Reader, Table};
+use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
 use crate::setup::{GatePoint, GateRule};
 use crate::types::ids::PluginName;
@@ -12,12 +12,12 @@ const DEADLINE_MS: u64 = 1_000;
 const LONGEST_MS: u64 = 60_000;
 
 /// The gates, in the order in which they are asked.
-pub(crate) fn read_all(reader: &mut Reader, references: &mut References, root: &Table<'_>) -> Vec<GateRule> {
+pub(crate) fn read_all(reader: &mut ConfigReader, references: &mut References, root: &Table<'_>) -> Vec<GateRule> {
     let entries = root.get("gates").and_then(|item| item.list(reader)).unwrap_or_default();
     entries.iter().filter_map(|entry| gate(reader, references, entry)).collect()
 }
 
-fn gate(reader: &mut Reader, references: &mut References, item: &Item<'_>) -> Option<GateRule> {
+fn gate(reader: &mut ConfigReader, references: &mut References, item: &SpannedValue<'_>) -> Option<GateRule> {
     let table = item.table(reader, GATES)?;
     let on = table.require(reader, "on").and_then(|item| item.choice(reader)).map(|point| match point {
         "inbound" => GatePoint::Inbound,

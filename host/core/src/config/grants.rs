@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::limits::count32;
-use super::reader::{Item, Reader, Table};
+use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
 use super::{ORCHESTRATION_TOOLS, SecretConfig, names, plugin};
 use crate::permissions::fetch::{UrlPattern, is_header_name, is_own_header, is_usual_header};
@@ -29,14 +29,14 @@ const FETCH_TIME_MAX: u64 = 10 * 60 * 1000;
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
 /// An entry of a list of names.
-type Name<'a> = (Item<'a>, &'a str);
+type Name<'a> = (SpannedValue<'a>, &'a str);
 
 /// All grants of a plugin.
 pub(crate) fn read(
-    reader: &mut Reader,
+    reader: &mut ConfigReader,
     references: &mut References,
     folder: &str,
-    item: &Item<'_>,
+    item: &SpannedValue<'_>,
     known: &BTreeMap<SecretName, SecretConfig>,
 ) -> Grants {
     let Some(table) = item.table(reader, "plugins.NAME.grants") else { return Grants::default() };
@@ -53,7 +53,7 @@ pub(crate) fn read(
     }
 }
 
-fn model(reader: &mut Reader, references: &mut References, item: &Item<'_>) -> Option<ModelGrant> {
+fn model(reader: &mut ConfigReader, references: &mut References, item: &SpannedValue<'_>) -> Option<ModelGrant> {
     let (names, limits) = list_or_table(reader, item, "plugins.NAME.grants.model", "names")?;
     names.iter().for_each(|(item, name)| references.add_model(item, name));
     Some(ModelGrant {
@@ -64,14 +64,14 @@ fn model(reader: &mut Reader, references: &mut References, item: &Item<'_>) -> O
     })
 }
 
-fn tools(reader: &mut Reader, references: &mut References, item: &Item<'_>) -> Option<ToolsGrant> {
+fn tools(reader: &mut ConfigReader, references: &mut References, item: &SpannedValue<'_>) -> Option<ToolsGrant> {
     let (names, limits) = list_or_table(reader, item, "plugins.NAME.grants.tools", "names")?;
     let names = patterns(reader, references, names);
     Some(ToolsGrant { names, calls: limit(&limits, "calls", |item| item.count(reader, COUNT_MAX)) })
 }
 
 /// Patterns of tools, each of the right form.
-pub(crate) fn patterns(reader: &mut Reader, references: &mut References, names: Vec<Name<'_>>) -> Vec<ToolPattern> {
+pub(crate) fn patterns(reader: &mut ConfigReader, references: &mut References, names: Vec<Name<'_>>) -> Vec<ToolPattern> {
     let mut patterns = Vec::new();
     for (item, name) in names {
         if ToolPattern::is_well_formed(name) {
@@ -87,7 +87,7 @@ pub(crate) fn patterns(reader: &mut Reader, references: &mut References, names: 
     patterns
 }
 
-fn delegate(reader: &mut Reader, references: &mut References, item: &Item<'_>) -> Option<DelegateGrant> {
+fn delegate(reader: &mut ConfigReader, references: &mut References, item: &SpannedValue<'_>) -> Option<DelegateGrant> {
     let (names, limits) = list_or_table(reader, item, "plugins.NAME.grants.delegate", "tasks")?;
     names.iter().for_each(|(item, name)| references.add_task(item, name));
     let at_once = limit(&limits, "at_once", |item| count32(reader, item)).unwrap_or(AT_ONCE);
@@ -99,13 +99,13 @@ fn delegate(reader: &mut Reader, references: &mut References, item: &Item<'_>) -
     Some(DelegateGrant { tasks: names.into_iter().map(|(_, name)| TaskName::from(name)).collect(), at_once, total, channels })
 }
 
-fn route(reader: &mut Reader, references: &mut References, item: &Item<'_>) -> Option<RouteGrant> {
+fn route(reader: &mut ConfigReader, references: &mut References, item: &SpannedValue<'_>) -> Option<RouteGrant> {
     let names = names_of(reader, item, true)?;
     names.iter().for_each(|(item, name)| references.add_address(item, name));
     Some(RouteGrant { names: names.into_iter().map(|(_, name)| name.to_owned()).collect() })
 }
 
-fn rooms(reader: &mut Reader, references: &mut References, item: &Item<'_>) -> Option<RoomsGrant> {
+fn rooms(reader: &mut ConfigReader, references: &mut References, item: &SpannedValue<'_>) -> Option<RoomsGrant> {
     let (names, limits) = list_or_table(reader, item, "plugins.NAME.grants.rooms", "channels")?;
     names.iter().for_each(|(item, name)| references.add_channel(item, name));
     Some(RoomsGrant {
@@ -115,7 +115,7 @@ fn rooms(reader: &mut Reader, references: &mut References, item: &Item<'_>) -> O
 }
 
 /// `["https://api.example.org/*"]`, or a table with `urls` and limits.
-fn fetch(reader: &mut Reader, item: &Item<'_>) -> Option<FetchGrant> {
+fn fetch(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<FetchGrant> {
     let kind = "plugins.NAME.grants.fetch";
     let table = if item.value.is_table() { Some(item.table(reader, kind)?) } else { None };
     let urls = match &table {
@@ -135,7 +135,7 @@ fn fetch(reader: &mut Reader, item: &Item<'_>) -> Option<FetchGrant> {
     if let Some(item) = table.get("private") {
         grant.private = networks(reader, &item);
     }
-    let mut set = |name: &str, limit: &mut u64, read: fn(&Item<'_>, &mut Reader) -> Option<u64>| {
+    let mut set = |name: &str, limit: &mut u64, read: fn(&SpannedValue<'_>, &mut ConfigReader) -> Option<u64>| {
         if let Some(value) = table.get(name).and_then(|item| read(&item, reader)) {
             *limit = value;
         }
@@ -155,7 +155,7 @@ fn fetch(reader: &mut Reader, item: &Item<'_>) -> Option<FetchGrant> {
     Some(grant)
 }
 
-fn fetch_rules(reader: &mut Reader, item: &Item<'_>, methods_of_all: Option<&[String]>) -> Vec<FetchRule> {
+fn fetch_rules(reader: &mut ConfigReader, item: &SpannedValue<'_>, methods_of_all: Option<&[String]>) -> Vec<FetchRule> {
     let entries = item.list(reader).unwrap_or_default();
     if entries.is_empty() && item.value.is_array() {
         grants_nothing(reader, item);
@@ -181,7 +181,7 @@ fn fetch_rules(reader: &mut Reader, item: &Item<'_>, methods_of_all: Option<&[St
     rules
 }
 
-fn url_pattern(reader: &mut Reader, item: &Item<'_>) -> Option<UrlPattern> {
+fn url_pattern(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<UrlPattern> {
     let text = item.string(reader)?;
     match UrlPattern::parse(text) {
         Ok(pattern) => Some(pattern),
@@ -193,7 +193,7 @@ fn url_pattern(reader: &mut Reader, item: &Item<'_>) -> Option<UrlPattern> {
     }
 }
 
-fn methods(reader: &mut Reader, item: &Item<'_>) -> Option<Vec<String>> {
+fn methods(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Vec<String>> {
     let names = names_of(reader, item, true)?;
     let mut methods = Vec::new();
     for (item, name) in names {
@@ -206,7 +206,7 @@ fn methods(reader: &mut Reader, item: &Item<'_>) -> Option<Vec<String>> {
 }
 
 /// Names in lower case, however they were written.
-fn headers(reader: &mut Reader, item: &Item<'_>) -> Vec<String> {
+fn headers(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Vec<String> {
     let mut headers: Vec<String> = Vec::new();
     for (item, name) in names_of(reader, item, true).unwrap_or_default() {
         let lower = name.to_ascii_lowercase();
@@ -224,7 +224,7 @@ fn headers(reader: &mut Reader, item: &Item<'_>) -> Vec<String> {
 }
 
 /// `"10.0.0.0/8"`, or one address.
-fn networks(reader: &mut Reader, item: &Item<'_>) -> Vec<IpNet> {
+fn networks(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Vec<IpNet> {
     let mut networks = Vec::new();
     for (item, name) in names_of(reader, item, true).unwrap_or_default() {
         match name.parse::<IpNet>().or_else(|_| name.parse::<IpAddr>().map(IpNet::from)) {
@@ -238,7 +238,7 @@ fn networks(reader: &mut Reader, item: &Item<'_>) -> Vec<IpNet> {
 }
 
 /// `true`, or a table with a quota.
-fn kv(reader: &mut Reader, item: &Item<'_>) -> Option<KvGrant> {
+fn kv(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<KvGrant> {
     if !item.value.is_table() {
         return match item.boolean(reader)? {
             true => Some(KvGrant::default()),
@@ -256,7 +256,7 @@ fn kv(reader: &mut Reader, item: &Item<'_>) -> Option<KvGrant> {
     })
 }
 
-fn secrets(reader: &mut Reader, item: &Item<'_>, known: &BTreeMap<SecretName, SecretConfig>) -> Vec<SecretGrant> {
+fn secrets(reader: &mut ConfigReader, item: &SpannedValue<'_>, known: &BTreeMap<SecretName, SecretConfig>) -> Vec<SecretGrant> {
     let mut secrets = Vec::new();
     for (item, name) in names_of(reader, item, true).unwrap_or_default() {
         match known.get(name) {
@@ -273,7 +273,7 @@ fn secrets(reader: &mut Reader, item: &Item<'_>, known: &BTreeMap<SecretName, Se
     secrets
 }
 
-fn files(reader: &mut Reader, folder: &str, item: &Item<'_>) -> Vec<FileGrant> {
+fn files(reader: &mut ConfigReader, folder: &str, item: &SpannedValue<'_>) -> Vec<FileGrant> {
     let entries = item.list(reader).unwrap_or_default();
     if entries.is_empty() && item.value.is_array() {
         grants_nothing(reader, item);
@@ -292,7 +292,7 @@ fn files(reader: &mut Reader, folder: &str, item: &Item<'_>) -> Vec<FileGrant> {
 }
 
 /// `"docs"`: the directory at its own name, to be read.
-fn short_file(reader: &mut Reader, folder: &str, item: &Item<'_>) -> Option<FileGrant> {
+fn short_file(reader: &mut ConfigReader, folder: &str, item: &SpannedValue<'_>) -> Option<FileGrant> {
     let dir = plugin::path(reader, item, folder)?;
     let Some(at) = names::default_place(&dir.shown) else {
         let line = format!("{{ dir = {}, at = \"/folder\", mode = \"read\" }}", string(&dir.shown));
@@ -302,7 +302,7 @@ fn short_file(reader: &mut Reader, folder: &str, item: &Item<'_>) -> Option<File
     Some(FileGrant { dir: dir.path, shown: dir.shown, at, mode: FileMode::Read, bytes: FOLDER_BYTES, files: FOLDER_FILES })
 }
 
-fn long_file(reader: &mut Reader, folder: &str, item: &Item<'_>) -> Option<FileGrant> {
+fn long_file(reader: &mut ConfigReader, folder: &str, item: &SpannedValue<'_>) -> Option<FileGrant> {
     if !item.value.is_table() {
         item.expected(reader, "a directory's name or a table");
         return None;
@@ -322,7 +322,7 @@ fn long_file(reader: &mut Reader, folder: &str, item: &Item<'_>) -> Option<FileG
     Some(FileGrant { dir: dir.path, shown: dir.shown, at, mode, bytes, files })
 }
 
-fn place(reader: &mut Reader, item: &Item<'_>) -> Option<String> {
+fn place(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<String> {
     let at = item.string(reader)?;
     match names::check_place(at) {
         Ok(()) => Some(at.to_owned()),
@@ -335,7 +335,12 @@ fn place(reader: &mut Reader, item: &Item<'_>) -> Option<String> {
 }
 
 /// A grant in its short form, a list, or in its long form, a table.
-fn list_or_table<'a>(reader: &mut Reader, item: &Item<'a>, kind: &'static str, list: &str) -> Option<(Vec<Name<'a>>, Option<Table<'a>>)> {
+fn list_or_table<'a>(
+    reader: &mut ConfigReader,
+    item: &SpannedValue<'a>,
+    kind: &'static str,
+    list: &str,
+) -> Option<(Vec<Name<'a>>, Option<Table<'a>>)> {
     if item.value.is_table() {
         let table = item.table(reader, kind)?;
         let names = table.require(reader, list).and_then(|item| names_of(reader, &item, true)).unwrap_or_default();
@@ -349,7 +354,7 @@ fn list_or_table<'a>(reader: &mut Reader, item: &Item<'a>, kind: &'static str, l
 }
 
 /// The strings of a list, each once; a grant's list must have some.
-pub(crate) fn names_of<'a>(reader: &mut Reader, item: &Item<'a>, is_grant: bool) -> Option<Vec<Name<'a>>> {
+pub(crate) fn names_of<'a>(reader: &mut ConfigReader, item: &SpannedValue<'a>, is_grant: bool) -> Option<Vec<Name<'a>>> {
     let entries = item.list(reader)?;
     if entries.is_empty() && is_grant {
         grants_nothing(reader, item);
@@ -368,15 +373,15 @@ pub(crate) fn names_of<'a>(reader: &mut Reader, item: &Item<'a>, is_grant: bool)
 }
 
 /// The strings of a list, as often as they stand there.
-pub(crate) fn names_in_order<'a>(reader: &mut Reader, item: &Item<'a>) -> Option<Vec<Name<'a>>> {
+pub(crate) fn names_in_order<'a>(reader: &mut ConfigReader, item: &SpannedValue<'a>) -> Option<Vec<Name<'a>>> {
     let entries = item.list(reader)?;
     Some(entries.into_iter().filter_map(|entry| entry.string(reader).map(|name| (entry, name))).collect())
 }
 
-fn grants_nothing(reader: &mut Reader, item: &Item<'_>) {
+fn grants_nothing(reader: &mut ConfigReader, item: &SpannedValue<'_>) {
     item.wrong(reader, "is an empty list, which grants nothing", "leave it out".to_owned());
 }
 
-fn limit<T>(limits: &Option<Table<'_>>, name: &str, read: impl FnOnce(&Item<'_>) -> Option<T>) -> Option<T> {
+fn limit<T>(limits: &Option<Table<'_>>, name: &str, read: impl FnOnce(&SpannedValue<'_>) -> Option<T>) -> Option<T> {
     limits.as_ref()?.get(name).and_then(|item| read(&item))
 }

@@ -4,31 +4,31 @@ use serde_json::{Map, Number, Value};
 use toml::de::{DeTable, DeValue};
 
 use super::problem::Span;
-use super::reader::{Item, Reader};
+use super::reader::{ConfigReader, SpannedValue};
 
 /// The settings of `[plugins.NAME.config]`; an empty object after a problem.
-pub(crate) fn settings(reader: &mut Reader, item: &Item<'_>) -> Value {
-    Source { reader, told: "settings reach the plugin" }.read(item)
+pub(crate) fn settings(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Value {
+    TableSource { reader, told: "settings reach the plugin" }.read(item)
 }
 
 /// The arguments of a call; an empty object after a problem.
-pub(crate) fn arguments(reader: &mut Reader, item: &Item<'_>) -> Value {
-    Source { reader, told: "arguments reach the tool" }.read(item)
+pub(crate) fn arguments(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Value {
+    TableSource { reader, told: "arguments reach the tool" }.read(item)
 }
 
 /// What an argument of a call is held against.
-pub(crate) fn pattern(reader: &mut Reader, item: &Item<'_>) -> Value {
-    Source { reader, told: "arguments are compared" }.json(item.value, &item.span)
+pub(crate) fn pattern(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Value {
+    TableSource { reader, told: "arguments are compared" }.json(item.value, &item.span)
 }
 
 /// Where a table comes from, and whom it reaches as JSON.
-struct Source<'a> {
-    reader: &'a mut Reader,
+struct TableSource<'a> {
+    reader: &'a mut ConfigReader,
     told: &'static str,
 }
 
-impl Source<'_> {
-    fn read(&mut self, item: &Item<'_>) -> Value {
+impl TableSource<'_> {
+    fn read(&mut self, item: &SpannedValue<'_>) -> Value {
         if let DeValue::Table(table) = item.value {
             return self.object(table);
         }

@@ -1,12 +1,12 @@
 //! Every key of conclave.toml, with a line of documentation: the reader accepts exactly these, so the list is complete by construction.
 //! A JSON schema and the operator's manual can be made from it.
 
-use crate::types::channel::Access;
+use crate::types::channel::ChannelAccess;
 use crate::types::limits;
 
 /// A key that this or a later version knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Key {
+pub struct ConfigKey {
     /// The table that it stands in; `NAME` is any name, `[]` an entry of a list. Empty: the top level.
     pub table: &'static str,
     pub name: &'static str,
@@ -65,12 +65,12 @@ impl Shape {
     }
 }
 
-const fn key(table: &'static str, name: &'static str, shape: Shape, example: &'static str, doc: &'static str) -> Key {
-    Key { table, name, shape, example, doc, available: true }
+const fn key(table: &'static str, name: &'static str, shape: Shape, example: &'static str, doc: &'static str) -> ConfigKey {
+    ConfigKey { table, name, shape, example, doc, available: true }
 }
 
-const fn later(table: &'static str, name: &'static str, doc: &'static str) -> Key {
-    Key { table, name, shape: Shape::Free, example: "", doc, available: false }
+const fn later(table: &'static str, name: &'static str, doc: &'static str) -> ConfigKey {
+    ConfigKey { table, name, shape: Shape::Free, example: "", doc, available: false }
 }
 
 pub(crate) const MODELS: &str = "models.NAME";
@@ -145,7 +145,7 @@ const RETURN_TYPES: Shape = Shape::Choice(&["text", "int", "float", "bool", "any
 
 /// All keys, in the order in which a manual would explain them. A table: one key a line.
 #[rustfmt::skip]
-pub const KEYS: &[Key] = &[
+pub const KEYS: &[ConfigKey] = &[
     key("", "entry", TEXT, r#"entry = "desk""#, "The task that gets the message."),
     key("", "models", Shape::Named(MODELS), "", "Models, each under a name of its own; `default` is meant when none is named."),
     key("", "plugins", Shape::Named(PLUGIN), "", "Plugins, each under a name of its own; what is not listed is not loaded."),
@@ -368,7 +368,7 @@ pub const KEYS: &[Key] = &[
     key(NO_TOOL, "tool", TEXT, r#"tool = "search.find""#, "This tool is called instead, by the name that the agent sees."),
     key(NO_TOOL, "arguments", Shape::Free, r#"arguments = { query = "news" }"#, "With these arguments; none by default."),
     key(CHANNELS, "kind", Shape::Choice(&["text", "web", "voice", "agent"]), r#"kind = "voice""#, "What it is: a terminal or other text, a web page, a voice, or an agent elsewhere, which is told nothing and whose words lead to an agent here only where it is addressed."),
-    key(CHANNELS, "access", Shape::Choice(&Access::WORDS), r#"access = "read-only""#, "Whether it is told what is said, and whether something may come in from it: read-write by default, read-only, write-only or none."),
+    key(CHANNELS, "access", Shape::Choice(&ChannelAccess::WORDS), r#"access = "read-only""#, "Whether it is told what is said, and whether something may come in from it: read-write by default, read-only, write-only or none."),
     key(CHANNELS, "visibility", Shape::Either(&[Shape::Choice(&["all", "none", "transport", "intelligence"]), TEXTS]), r#"visibility = ["desk"]"#, "Who sees what comes in from it: all by default, none, transport (channels that lead to people), intelligence (agents), or a list of channels and tasks."),
     key(CHANNELS, "muted", Shape::Flag, "muted = true", "It is told nothing; what comes in from it counts all the same."),
     key(CHANNELS, "rate", Shape::Whole { least: 1, most: 1_000_000 }, "rate = 5", "Messages a second that may come in from it; any number by default."),
@@ -400,7 +400,7 @@ pub const KEYS: &[Key] = &[
 ];
 
 /// The keys of one table.
-pub(crate) fn of_table(table: &str) -> impl Iterator<Item = &'static Key> {
+pub(crate) fn of_table(table: &str) -> impl Iterator<Item = &'static ConfigKey> {
     KEYS.iter().filter(move |key| key.table == table)
 }
 

@@ -1,6 +1,6 @@
 //! `limits` of a plugin and `[limits.run]`. A limit that is accepted here is enforced somewhere.
 
-use super::reader::{Item, Reader, Table};
+use super::reader::{ConfigReader, SpannedValue, Table};
 use crate::types::limits::{
     ARGUMENTS_MAX, AT_ONCE_MAX, COMPILE_MEMORY_MAX, COMPILE_MS_MAX, COMPONENT_BYTES, HANDLES_MAX, HOST_CALLS_MAX, INSTANCES_MAX, LIST_MAX,
     MEMORY_MAX, PluginLimits, READ_MAX, RunLimits, TABLE_ELEMENTS_MAX, TICK_MS, WhenUsedUp,
@@ -13,7 +13,7 @@ const MEMORY_MIN: u64 = 64 << 10;
 const COUNT_MAX: u64 = i64::MAX as u64;
 
 /// The limits of a plugin; the defaults for what is not given.
-pub(crate) fn read_plugin(reader: &mut Reader, item: &Item<'_>) -> PluginLimits {
+pub(crate) fn read_plugin(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> PluginLimits {
     let mut limits = PluginLimits::default();
     let Some(table) = item.table(reader, "plugins.NAME.limits") else { return limits };
     set(&table, "memory", &mut limits.memory, |item| item.size(reader, MEMORY_MIN, MEMORY_MAX));
@@ -39,7 +39,7 @@ pub(crate) fn read_plugin(reader: &mut Reader, item: &Item<'_>) -> PluginLimits 
 }
 
 /// The limits of the whole run; the defaults for what is not given.
-pub(crate) fn read_run(reader: &mut Reader, root: &Table<'_>) -> RunLimits {
+pub(crate) fn read_run(reader: &mut ConfigReader, root: &Table<'_>) -> RunLimits {
     let mut limits = RunLimits::default();
     let Some(section) = root.get("limits").and_then(|item| item.table(reader, "limits")) else { return limits };
     let Some(table) = section.get("run").and_then(|item| item.table(reader, "limits.run")) else { return limits };
@@ -60,20 +60,20 @@ pub(crate) fn read_run(reader: &mut Reader, root: &Table<'_>) -> RunLimits {
     limits
 }
 
-fn when_used_up(reader: &mut Reader, item: &Item<'_>) -> Option<WhenUsedUp> {
+fn when_used_up(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<WhenUsedUp> {
     Some(if item.choice(reader)? == "ask" { WhenUsedUp::Ask } else { WhenUsedUp::End })
 }
 
 /// A count of 32 bits.
-pub(crate) fn count32(reader: &mut Reader, item: &Item<'_>) -> Option<u32> {
+pub(crate) fn count32(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<u32> {
     count_to(reader, item, u32::MAX)
 }
 
-fn count_to(reader: &mut Reader, item: &Item<'_>, most: u32) -> Option<u32> {
+fn count_to(reader: &mut ConfigReader, item: &SpannedValue<'_>, most: u32) -> Option<u32> {
     item.count(reader, u64::from(most)).and_then(|count| u32::try_from(count).ok())
 }
 
-fn set<T>(table: &Table<'_>, name: &str, limit: &mut T, mut read: impl FnMut(&Item<'_>) -> Option<T>) {
+fn set<T>(table: &Table<'_>, name: &str, limit: &mut T, mut read: impl FnMut(&SpannedValue<'_>) -> Option<T>) {
     if let Some(value) = table.get(name).and_then(|item| read(&item)) {
         *limit = value;
     }

@@ -11,13 +11,13 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::PluginSource;
-use crate::permissions::manifest::Ask;
+use crate::permissions::manifest::CapabilityRequest;
 use crate::setup::{PluginFacts, PluginKind};
 use crate::types::ids::PluginName;
 use crate::types::tool::ToolSpec;
 
 pub use admit::{Admission, LockRefusal, admit};
-pub use diff::{Change, Part, diff, is_harmless};
+pub use diff::{LockChange, PluginPart, diff, is_harmless};
 pub use parse::LockError;
 
 /// The format that this host writes, and the newest that it reads.
@@ -25,7 +25,7 @@ pub const FORMAT: u32 = 1;
 
 /// The pinned plugins, by their names in the config.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Lock {
+pub struct Lockfile {
     pub plugins: BTreeMap<PluginName, Pinned>,
 }
 
@@ -44,7 +44,7 @@ pub struct Pinned {
     pub dev: bool,
     pub contract: String,
     pub kinds: BTreeSet<PluginKind>,
-    pub asks: BTreeMap<String, Ask>,
+    pub asks: BTreeMap<String, CapabilityRequest>,
     /// Its tools as a model sees them, by name.
     pub tools: BTreeMap<String, ToolSpec>,
 }
@@ -73,7 +73,7 @@ pub fn is_pinned(source: &PluginSource) -> bool {
     !matches!(source, PluginSource::Native(_))
 }
 
-impl Lock {
+impl Lockfile {
     /// Takes out the plugins that are not among these, and gives their names.
     pub fn keep_only(&mut self, names: &BTreeSet<PluginName>) -> Vec<PluginName> {
         let gone: Vec<PluginName> = self.plugins.keys().filter(|name| !names.contains(*name)).cloned().collect();

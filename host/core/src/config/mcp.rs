@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::keys::{MCP, MCP_KEY, SOURCE};
-use super::reader::{Item, Reader, Table};
+use super::reader::{ConfigReader, SpannedValue, Table};
 use super::{ConfigPath, KeyRef, address, model};
 use crate::types::wording::code;
 
@@ -54,7 +54,7 @@ impl McpSource {
     }
 }
 
-pub(crate) fn source(reader: &mut Reader, item: &Item<'_>, folder: &str) -> Option<McpSource> {
+pub(crate) fn source(reader: &mut ConfigReader, item: &SpannedValue<'_>, folder: &str) -> Option<McpSource> {
     let table = item.table(reader, SOURCE)?.require(reader, "mcp")?.table(reader, MCP)?;
     match (table.get("command"), table.get("url")) {
         (Some(command), None) => program(reader, &table, &command, folder),
@@ -68,7 +68,7 @@ pub(crate) fn source(reader: &mut Reader, item: &Item<'_>, folder: &str) -> Opti
     }
 }
 
-fn program(reader: &mut Reader, table: &Table<'_>, command: &Item<'_>, folder: &str) -> Option<McpSource> {
+fn program(reader: &mut ConfigReader, table: &Table<'_>, command: &SpannedValue<'_>, folder: &str) -> Option<McpSource> {
     not_for(reader, table, &["key"], "a server that is reached at an address", "write `keys = { API_KEY = { env = \"API_KEY\" } }`");
     let env = table.get("env").map(|item| texts(reader, &item)).unwrap_or_default();
     let keys = table.get("keys").map(|item| keys(reader, &item, folder)).unwrap_or_default();
@@ -91,7 +91,7 @@ fn program(reader: &mut Reader, table: &Table<'_>, command: &Item<'_>, folder: &
     Some(McpSource { reach: McpReach::Program { command: words, env, keys, cwd }, label })
 }
 
-fn by_address(reader: &mut Reader, table: &Table<'_>, url: &Item<'_>, folder: &str) -> Option<McpSource> {
+fn by_address(reader: &mut ConfigReader, table: &Table<'_>, url: &SpannedValue<'_>, folder: &str) -> Option<McpSource> {
     not_for(reader, table, &["env", "keys", "cwd"], "a server that is started here", "leave it out");
     let key = table.get("key").and_then(|item| model::key(reader, folder, &item, MCP_KEY));
     let url = model::http_url(reader, url)?;
@@ -99,13 +99,13 @@ fn by_address(reader: &mut Reader, table: &Table<'_>, url: &Item<'_>, folder: &s
     Some(McpSource { reach: McpReach::Address { url, key }, label })
 }
 
-fn not_for(reader: &mut Reader, table: &Table<'_>, names: &[&str], whom: &str, help: &str) {
+fn not_for(reader: &mut ConfigReader, table: &Table<'_>, names: &[&str], whom: &str, help: &str) {
     for item in names.iter().filter_map(|name| table.get(name)) {
         reader.error(&item.key_span, format!("{} is for {whom}", code(&item.name)), help.to_owned());
     }
 }
 
-fn texts(reader: &mut Reader, item: &Item<'_>) -> BTreeMap<String, String> {
+fn texts(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> BTreeMap<String, String> {
     let mut texts = BTreeMap::new();
     for (name, value) in variables(reader, item) {
         let Some(text) = value.string(reader) else { continue };
@@ -118,13 +118,13 @@ fn texts(reader: &mut Reader, item: &Item<'_>) -> BTreeMap<String, String> {
     texts
 }
 
-fn keys(reader: &mut Reader, item: &Item<'_>, folder: &str) -> BTreeMap<String, KeyRef> {
+fn keys(reader: &mut ConfigReader, item: &SpannedValue<'_>, folder: &str) -> BTreeMap<String, KeyRef> {
     let variables = variables(reader, item);
     variables.into_iter().filter_map(|(name, value)| Some((name, model::key(reader, folder, &value, MCP_KEY)?))).collect()
 }
 
 /// The entries of a table whose keys are names of variables.
-fn variables<'a>(reader: &mut Reader, item: &Item<'a>) -> Vec<(String, Item<'a>)> {
+fn variables<'a>(reader: &mut ConfigReader, item: &SpannedValue<'a>) -> Vec<(String, SpannedValue<'a>)> {
     let entries = item.members(reader);
     if entries.len() > VARIABLES {
         item.wrong(reader, &format!("has more than {VARIABLES} variables"), "leave some out".to_owned());

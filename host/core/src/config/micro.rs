@@ -70,12 +70,12 @@ pub struct MicroFile {
     pub prompt: String,
     /// What may be a mistake.
     pub warnings: Problems,
-    places: Places,
+    places: MicroPlaces,
 }
 
 /// Where in the file stands what is held against the config.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Places {
+struct MicroPlaces {
     agent: Span,
     /// One of each tool.
     tools: Vec<Span>,
@@ -100,7 +100,7 @@ fn read_as(file: &str, text: &str, is_prompt: bool) -> Result<MicroFile, Problem
         let what = format!("the file has {} bytes, and a micro-agent may have {LARGEST_FILE}", text.len());
         return Err(Problems(vec![source.problem(&(0..0), what).help("shorten the prompt: what it refers to can be read with a tool")]));
     }
-    let mut reader = Reader { source: SourceText::new(file, text), problems: Problems::default(), errors: 0, warnings: 0 };
+    let mut reader = MicroReader { source: SourceText::new(file, text), problems: Problems::default(), errors: 0, warnings: 0 };
     let mut micro = MicroFile::default();
     let Some((front, body)) = split(&mut reader, text) else { return Err(reader.problems) };
     reader.front(&mut micro, &text[front.clone()], front.start);
@@ -267,7 +267,7 @@ pub fn missing_inputs(inputs: &BTreeMap<String, String>, given: &Value) -> Optio
 }
 
 /// The bytes between the lines of `---`, and those below.
-fn split(reader: &mut Reader, text: &str) -> Option<(Span, Span)> {
+fn split(reader: &mut MicroReader, text: &str) -> Option<(Span, Span)> {
     let start = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     let is_fence = |line: &str| line.trim_end() == "---";
     let mut lines = text[start..].split_inclusive('\n');
@@ -289,14 +289,14 @@ fn split(reader: &mut Reader, text: &str) -> Option<(Span, Span)> {
     None
 }
 
-struct Reader {
+struct MicroReader {
     source: SourceText,
     problems: Problems,
     errors: usize,
     warnings: usize,
 }
 
-impl Reader {
+impl MicroReader {
     fn error(&mut self, span: &Span, what: impl Into<String>, help: impl Into<String>) {
         self.errors += 1;
         if self.errors <= MOST_PROBLEMS {
@@ -486,7 +486,7 @@ impl Reader {
 }
 
 /// Something between braces.
-struct Place<'a> {
+struct Placeholder<'a> {
     span: Span,
     /// The input that it names; none when it says something else.
     name: Option<&'a str>,
@@ -494,7 +494,7 @@ struct Place<'a> {
 }
 
 /// The places of a prompt, in order.
-fn places(prompt: &str) -> Vec<Place<'_>> {
+fn places(prompt: &str) -> Vec<Placeholder<'_>> {
     let mut places = Vec::new();
     let (mut from, mut endless) = (0, BTreeSet::new());
     while let Some(start) = prompt[from..].find(['{', '$']).map(|found| from + found) {
@@ -534,7 +534,7 @@ fn places(prompt: &str) -> Vec<Place<'_>> {
             "${" => Some(inner),
             _ => None,
         };
-        places.push(Place { span: start..end, name: name.filter(|name| is_name(name)), is_block });
+        places.push(Placeholder { span: start..end, name: name.filter(|name| is_name(name)), is_block });
         from = end;
     }
     places

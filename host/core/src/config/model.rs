@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::address::AddressError;
 use super::keys::{KEY, MODELS};
-use super::reader::{Item, Reader, Table};
+use super::reader::{ConfigReader, SpannedValue, Table};
 use super::{ConfigPath, KeyRef, ModelConfig, ModelKind, OpenAiConfig, address, json, names};
 use crate::setup::ModelSetup;
 use crate::tool_calls::truncate::{MIN_OUTPUT, RESERVE};
@@ -26,7 +26,7 @@ pub const RESERVED_OPTIONS: [&str; 6] = ["model", "messages", "tools", "tool_cho
 /// Headers that carry the key or frame the request.
 const RESERVED_HEADERS: [&str; 6] = ["authorization", "content-length", "content-type", "host", "transfer-encoding", "connection"];
 
-pub(crate) fn read_all(reader: &mut Reader, folder: &str, root: &Table<'_>) -> BTreeMap<ModelName, ModelConfig> {
+pub(crate) fn read_all(reader: &mut ConfigReader, folder: &str, root: &Table<'_>) -> BTreeMap<ModelName, ModelConfig> {
     let mut models = BTreeMap::new();
     for (name, span, table) in root.named(reader, "models", MODELS) {
         super::plugin::check_name(reader, "models", name, &span);
@@ -36,7 +36,7 @@ pub(crate) fn read_all(reader: &mut Reader, folder: &str, root: &Table<'_>) -> B
     models
 }
 
-fn read(reader: &mut Reader, folder: &str, table: &Table<'_>) -> ModelConfig {
+fn read(reader: &mut ConfigReader, folder: &str, table: &Table<'_>) -> ModelConfig {
     let kind = table.require(reader, "kind").and_then(|item| item.choice(reader));
     for (other, keys) in OF_A_KIND.iter().filter(|(other, _)| kind.is_some_and(|kind| kind != *other)) {
         for item in keys.iter().filter_map(|name| table.get(name)) {
@@ -61,7 +61,7 @@ fn read(reader: &mut Reader, folder: &str, table: &Table<'_>) -> ModelConfig {
 }
 
 /// What the model takes and gives (L-180).
-fn lengths(reader: &mut Reader, table: &Table<'_>, setup: &mut ModelSetup) {
+fn lengths(reader: &mut ConfigReader, table: &Table<'_>, setup: &mut ModelSetup) {
     let mut tokens = |name: &str| table.get(name).and_then(|item| item.count(reader, i64::MAX.unsigned_abs()));
     (setup.context, setup.max_output, setup.min_output) = (tokens("context"), tokens("max_output"), tokens("min_output"));
     let least = setup.min_output.unwrap_or(MIN_OUTPUT).saturating_add(RESERVE);
@@ -86,15 +86,15 @@ fn reached_at(server: &OpenAiConfig) -> Option<String> {
     Some(format!("{place}{}", proxy.unwrap_or_default()))
 }
 
-fn scripted(reader: &mut Reader, folder: &str, table: &Table<'_>) -> ModelKind {
+fn scripted(reader: &mut ConfigReader, folder: &str, table: &Table<'_>) -> ModelKind {
     let replies = table.require(reader, "replies").and_then(|item| super::plugin::path(reader, &item, folder));
     ModelKind::Scripted { replies: replies.unwrap_or_else(|| config_path("", "")) }
 }
 
-fn openai(reader: &mut Reader, folder: &str, table: &Table<'_>) -> ModelKind {
+fn openai(reader: &mut ConfigReader, folder: &str, table: &Table<'_>) -> ModelKind {
     let url = table.require(reader, "url").and_then(|item| http_url(reader, &item)).unwrap_or_default();
     let model = table.require(reader, "model").and_then(|item| full(reader, &item)).unwrap_or_default();
-    let duration = |reader: &mut Reader, name: &str| table.get(name).and_then(|item| item.duration(reader, 1, DURATION_MAX));
+    let duration = |reader: &mut ConfigReader, name: &str| table.get(name).and_then(|item| item.duration(reader, 1, DURATION_MAX));
     let defaults = OpenAiConfig::new(url, model);
     let config = OpenAiConfig {
         key: table.get("key").and_then(|item| key(reader, folder, &item, KEY)),
@@ -111,12 +111,12 @@ fn openai(reader: &mut Reader, folder: &str, table: &Table<'_>) -> ModelKind {
     ModelKind::OpenAi(Box::new(config))
 }
 
-fn retries(reader: &mut Reader, table: &Table<'_>) -> Option<u32> {
+fn retries(reader: &mut ConfigReader, table: &Table<'_>) -> Option<u32> {
     let item = table.get("retries")?;
     item.whole(reader, 0, RETRIES_MAX).and_then(|retries| u32::try_from(retries).ok())
 }
 
-fn full(reader: &mut Reader, item: &Item<'_>) -> Option<String> {
+fn full(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<String> {
     let text = item.string(reader)?;
     if text.trim().is_empty() {
         item.wrong(reader, "is empty", None);
@@ -126,7 +126,7 @@ fn full(reader: &mut Reader, item: &Item<'_>) -> Option<String> {
 }
 
 /// An address of the web without user and password: a secret has no place in it.
-pub(crate) fn http_url(reader: &mut Reader, item: &Item<'_>) -> Option<String> {
+pub(crate) fn http_url(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<String> {
     let text = item.string(reader)?;
     match address::check_http_url(text) {
         Ok(()) => Some(text.to_owned()),
@@ -143,7 +143,7 @@ pub(crate) fn http_url(reader: &mut Reader, item: &Item<'_>) -> Option<String> {
 }
 
 /// `{ env = … }`, `{ file = … }` or `{ command = … }`; `kind` is the table that those keys stand in.
-pub(crate) fn key(reader: &mut Reader, folder: &str, item: &Item<'_>, kind: &'static str) -> Option<KeyRef> {
+pub(crate) fn key(reader: &mut ConfigReader, folder: &str, item: &SpannedValue<'_>, kind: &'static str) -> Option<KeyRef> {
     if item.value.is_str() {
         let help = format!("write `{} = {{ env = \"MY_KEY\" }}`, and put the key into that variable", item.name);
         let what = format!("{} is a text; a key does not belong in a config, which is copied and shared", code(&item.name));
@@ -162,7 +162,7 @@ pub(crate) fn key(reader: &mut Reader, folder: &str, item: &Item<'_>, kind: &'st
     env.or(file).or(command)
 }
 
-pub(crate) fn command(reader: &mut Reader, item: &Item<'_>) -> Option<Vec<String>> {
+pub(crate) fn command(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Vec<String>> {
     let words: Vec<String> = item.list(reader)?.iter().filter_map(|word| word.string(reader)).map(str::to_owned).collect();
     if words.first().is_none_or(String::is_empty) {
         item.wrong(reader, "names no program", None);
@@ -171,7 +171,7 @@ pub(crate) fn command(reader: &mut Reader, item: &Item<'_>) -> Option<Vec<String
     Some(words)
 }
 
-fn headers(reader: &mut Reader, item: &Item<'_>) -> BTreeMap<String, String> {
+fn headers(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> BTreeMap<String, String> {
     let mut headers = BTreeMap::new();
     let Some(entries) = item.entries(reader, "a table of texts") else { return headers };
     for (name, value) in entries {
@@ -192,7 +192,7 @@ fn headers(reader: &mut Reader, item: &Item<'_>) -> BTreeMap<String, String> {
     headers
 }
 
-fn options(reader: &mut Reader, item: &Item<'_>) -> serde_json::Map<String, serde_json::Value> {
+fn options(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> serde_json::Map<String, serde_json::Value> {
     let serde_json::Value::Object(options) = json::settings(reader, item) else { return serde_json::Map::new() };
     for name in options.keys().filter(|name| RESERVED_OPTIONS.contains(&name.as_str())) {
         item.wrong(reader, &format!("sets {}, which the host writes itself", code(name)), "leave it out".to_owned());
@@ -200,7 +200,7 @@ fn options(reader: &mut Reader, item: &Item<'_>) -> serde_json::Map<String, serd
     options
 }
 
-fn prices(reader: &mut Reader, table: &Table<'_>) -> ModelSetup {
+fn prices(reader: &mut ConfigReader, table: &Table<'_>) -> ModelSetup {
     let (input, output) = (table.get("input_price"), table.get("output_price"));
     if let (Some(item), None) | (None, Some(item)) = (&input, &output) {
         let other = if input.is_some() { "output_price" } else { "input_price" };

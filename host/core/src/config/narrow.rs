@@ -3,14 +3,14 @@
 use super::grants::names_of;
 use super::keys::NARROW;
 use super::names;
-use super::reader::{Item, Reader};
+use super::reader::{ConfigReader, SpannedValue};
 use super::references::References;
 use crate::permissions::fetch::UrlPattern;
 use crate::permissions::task_scope::Narrow;
 use crate::types::ids::{ModelName, SecretName, TaskName};
 use crate::types::wording::{code, string};
 
-pub(crate) fn read(reader: &mut Reader, references: &mut References, item: &Item<'_>) -> Narrow {
+pub(crate) fn read(reader: &mut ConfigReader, references: &mut References, item: &SpannedValue<'_>) -> Narrow {
     let Some(table) = item.table(reader, NARROW) else { return Narrow::default() };
     let mut list = |name: &str| table.get(name).and_then(|item| names_of(reader, &item, false));
     let (model, delegate, route) = (list("model"), list("delegate"), list("route"));
@@ -18,7 +18,7 @@ pub(crate) fn read(reader: &mut Reader, references: &mut References, item: &Item
     model.iter().flatten().for_each(|(item, name)| references.add_model(item, name));
     delegate.iter().flatten().for_each(|(item, name)| references.add_task(item, name));
     route.iter().flatten().for_each(|(item, name)| references.add_address(item, name));
-    let mut places = |(item, place): (Item<'_>, &str)| match names::check_place(place) {
+    let mut places = |(item, place): (SpannedValue<'_>, &str)| match names::check_place(place) {
         Ok(()) => Some(place.to_owned()),
         Err(error) => {
             let help = names::default_place(place).map(|place| format!("write {}", string(&place)));
@@ -27,7 +27,7 @@ pub(crate) fn read(reader: &mut Reader, references: &mut References, item: &Item
         }
     };
     let files = files.map(|files| files.into_iter().filter_map(&mut places).collect());
-    let mut pattern = |(item, text): (Item<'_>, &str)| match UrlPattern::parse(text) {
+    let mut pattern = |(item, text): (SpannedValue<'_>, &str)| match UrlPattern::parse(text) {
         Ok(pattern) => Some(pattern),
         Err(problem) => {
             item.wrong(

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::problem::Span;
-use super::reader::{Item, Reader, Table};
+use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
 use super::{ConfigPath, PluginConfig, PluginSource, SecretConfig, address, grants, json, limits, names};
 use crate::types::ids::{PluginName, SecretName};
@@ -15,7 +15,7 @@ use crate::types::wording::{code, string};
 const LATER_SCHEMES: [&str; 1] = ["oci"];
 
 pub(crate) fn read_all(
-    reader: &mut Reader,
+    reader: &mut ConfigReader,
     references: &mut References,
     folder: &str,
     root: &Table<'_>,
@@ -31,7 +31,7 @@ pub(crate) fn read_all(
 }
 
 fn read(
-    reader: &mut Reader,
+    reader: &mut ConfigReader,
     references: &mut References,
     folder: &str,
     table: &Table<'_>,
@@ -47,7 +47,7 @@ fn read(
 }
 
 /// `stock:NAME`, or the path of a .wasm file.
-fn source(reader: &mut Reader, item: &Item<'_>, folder: &str) -> Option<PluginSource> {
+fn source(reader: &mut ConfigReader, item: &SpannedValue<'_>, folder: &str) -> Option<PluginSource> {
     if item.value.is_table() {
         return super::mcp::source(reader, item, folder).map(|source| PluginSource::Mcp(Box::new(source)));
     }
@@ -85,7 +85,7 @@ fn source(reader: &mut Reader, item: &Item<'_>, folder: &str) -> Option<PluginSo
 }
 
 /// A path from the config's folder.
-pub(crate) fn path(reader: &mut Reader, item: &Item<'_>, folder: &str) -> Option<ConfigPath> {
+pub(crate) fn path(reader: &mut ConfigReader, item: &SpannedValue<'_>, folder: &str) -> Option<ConfigPath> {
     let text = item.string(reader)?;
     let problem = match text {
         "" => "is empty",
@@ -99,7 +99,7 @@ pub(crate) fn path(reader: &mut Reader, item: &Item<'_>, folder: &str) -> Option
 }
 
 /// The name of a plugin, task or model.
-pub(crate) fn check_name(reader: &mut Reader, section: &str, name: &str, span: &Span) {
+pub(crate) fn check_name(reader: &mut ConfigReader, section: &str, name: &str, span: &Span) {
     let Err(error) = names::check_name(name) else { return };
     let noun = &section[..section.len() - 1];
     let help = names::proposed_name(name).map(|name| format!("write `[{section}.{name}]`"));

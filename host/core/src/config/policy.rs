@@ -6,19 +6,19 @@ use super::grants::patterns;
 use super::json;
 use super::keys::POLICY;
 use super::mcp::{MCP_CLIENT, YOU};
-use super::reader::{Item, Reader, Table};
+use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
 use crate::permissions::policy_rules::{ArgumentPlace, ArgumentRule, Decide, PATTERN_MAX, PATTERNS_MAX as MOST, Pattern, Rule};
 use crate::types::ids::PluginName;
 use crate::types::units::DURATION_MAX;
 use crate::types::wording::code;
 
-pub(crate) fn read_all(reader: &mut Reader, references: &mut References, root: &Table<'_>) -> Vec<Rule> {
+pub(crate) fn read_all(reader: &mut ConfigReader, references: &mut References, root: &Table<'_>) -> Vec<Rule> {
     let entries = root.get("policy").and_then(|item| item.list(reader)).unwrap_or_default();
     entries.iter().filter_map(|entry| rule(reader, references, entry)).collect()
 }
 
-fn rule(reader: &mut Reader, references: &mut References, item: &Item<'_>) -> Option<Rule> {
+fn rule(reader: &mut ConfigReader, references: &mut References, item: &SpannedValue<'_>) -> Option<Rule> {
     let table = item.table(reader, POLICY)?;
     let tool = table.require(reader, "tool").and_then(|item| {
         let text = item.string(reader)?;
@@ -52,7 +52,7 @@ fn rule(reader: &mut Reader, references: &mut References, item: &Item<'_>) -> Op
 }
 
 /// What the arguments must be; none after a problem.
-fn arguments(reader: &mut Reader, item: &Item<'_>) -> Option<Vec<ArgumentRule>> {
+fn arguments(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Vec<ArgumentRule>> {
     let entries = item.entries(reader, "a table of arguments and patterns")?;
     if entries.is_empty() || entries.len() > MOST {
         item.wrong(reader, &format!("must hold 1 to {MOST} arguments"), "leave it out for any arguments".to_owned());
@@ -75,7 +75,7 @@ fn arguments(reader: &mut Reader, item: &Item<'_>) -> Option<Vec<ArgumentRule>> 
     rules
 }
 
-fn patterns_of(reader: &mut Reader, item: &Item<'_>) -> Option<Vec<Pattern>> {
+fn patterns_of(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Vec<Pattern>> {
     if matches!(item.value, DeValue::Table(_) | DeValue::Datetime(_)) {
         // Patterns are not looked for in a table.
         item.expected(reader, "a pattern in quotes, a value, or a list of such");
@@ -92,7 +92,7 @@ fn patterns_of(reader: &mut Reader, item: &Item<'_>) -> Option<Vec<Pattern>> {
     patterns.into_iter().collect()
 }
 
-fn pattern(reader: &mut Reader, item: &Item<'_>) -> Option<Pattern> {
+fn pattern(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Pattern> {
     let pattern = json::pattern(reader, item);
     if pattern.as_str().is_some_and(|text| text.chars().count() > PATTERN_MAX) {
         item.wrong(reader, &format!("is longer than {PATTERN_MAX} characters"), "put a `*` where it may differ".to_owned());

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use toml::de::{DeTable, DeValue};
 
 use super::problem::{SourceText, Span};
-use super::reader::Reader;
+use super::reader::ConfigReader;
 use super::{Config, ModelConfig, ModelKind, Problems, depth, usage};
 use crate::types::ids::ModelName;
 use crate::types::units;
@@ -42,7 +42,7 @@ impl Prices {
             return Err(Problems(vec![source.problem(&span, what)]));
         }
         let (root, errors) = DeTable::parse_recoverable(text);
-        let mut reader = Reader::new(source);
+        let mut reader = ConfigReader::new(source);
         for error in errors.iter().take(SYNTAX_ERRORS) {
             reader.error(&error.span().unwrap_or(0..0), format!("not valid TOML: {}", error.message()), None);
         }
@@ -73,7 +73,7 @@ impl Prices {
     }
 }
 
-fn check_pattern(reader: &mut Reader, name: &str, span: &Span) {
+fn check_pattern(reader: &mut ConfigReader, name: &str, span: &Span) {
     if name.trim().is_empty() {
         reader.error(span, "this name is empty: it is no model's", "write the model's name at its server".to_owned());
     } else if name.strip_suffix('*').unwrap_or(name).contains('*') {
@@ -81,7 +81,7 @@ fn check_pattern(reader: &mut Reader, name: &str, span: &Span) {
     }
 }
 
-fn price(reader: &mut Reader, model: &str, span: &Span, table: &DeTable<'_>, is_whole: bool) -> Option<Price> {
+fn price(reader: &mut ConfigReader, model: &str, span: &Span, table: &DeTable<'_>, is_whole: bool) -> Option<Price> {
     for (key, _) in table.iter().filter(|(key, _)| !KEYS.contains(&key.get_ref().as_ref())) {
         let what = format!("unknown key {} in [{model:?}]", code(key.get_ref()));
         reader.error(&key.span(), what, suggest(key.get_ref(), &KEYS, "keys here"));

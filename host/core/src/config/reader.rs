@@ -3,7 +3,7 @@
 
 use toml::de::{DeTable, DeValue};
 
-use super::keys::{self, KEYS, Key};
+use super::keys::{self, ConfigKey, KEYS};
 use super::langroid;
 use super::names::NAME_MAX;
 use super::problem::{Problem, SourceText, Span};
@@ -11,14 +11,14 @@ use crate::types::capability::Capability;
 use crate::types::wording::{code, nearest, suggest};
 
 /// Collects what is wrong.
-pub(crate) struct Reader {
+pub(crate) struct ConfigReader {
     pub(crate) source: SourceText,
     pub(crate) problems: Vec<Problem>,
     /// What seems to be missing. Meaningless when a syntax error may have swallowed it.
     pub(crate) absences: Vec<Problem>,
 }
 
-impl Reader {
+impl ConfigReader {
     pub(crate) fn new(source: SourceText) -> Self {
         Self { source, problems: Vec::new(), absences: Vec::new() }
     }
@@ -45,12 +45,12 @@ impl Reader {
 
 /// Where a table is, as people would say it: the header and what is below it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct TablePath {
     pub(crate) header: String,
     pub(crate) below: String,
 }
 
-impl Place {
+impl TablePath {
     /// `in [plugins.search] limits`.
     pub(crate) fn within(&self) -> String {
         match (self.header.as_str(), self.below.as_str()) {
@@ -69,7 +69,7 @@ impl Place {
 /// A table whose keys were checked.
 #[derive(Clone)]
 pub(crate) struct Table<'a> {
-    pub(crate) place: Place,
+    pub(crate) place: TablePath,
     /// As the list of keys has it: `plugins.NAME.limits`.
     kind: &'static str,
     /// Of the key, or of the value where there is none.
@@ -79,18 +79,18 @@ pub(crate) struct Table<'a> {
 
 impl<'a> Table<'a> {
     /// The whole file.
-    pub(crate) fn root(reader: &mut Reader, entries: &'a DeTable<'a>) -> Self {
-        let root = Self { place: Place::default(), kind: "", span: 0..0, entries };
+    pub(crate) fn root(reader: &mut ConfigReader, entries: &'a DeTable<'a>) -> Self {
+        let root = Self { place: TablePath::default(), kind: "", span: 0..0, entries };
         root.check_keys(reader);
         root
     }
 
-    fn check_keys(&self, reader: &mut Reader) {
+    fn check_keys(&self, reader: &mut ConfigReader) {
         for (key, _) in self.entries {
             let name = key.get_ref();
             match keys::of_table(self.kind).find(|known| known.name == name) {
-                Some(Key { available: true, .. }) => {}
-                Some(Key { available: false, .. }) => {
+                Some(ConfigKey { available: true, .. }) => {}
+                Some(ConfigKey { available: false, .. }) => {
                     reader.unavailable(&key.span(), &self.place.name(name), "leave it out".to_owned());
                 }
                 None => {
@@ -114,17 +114,17 @@ impl<'a> Table<'a> {
             return Some(format!("leave it out: every plugin has {}", code(name)));
         }
         match KEYS.iter().find(|key| key.name == name && key.available) {
-            Some(Key { table: "", .. }) => Some(format!("{} stands at the top of the file, before the first table", code(name))),
+            Some(ConfigKey { table: "", .. }) => Some(format!("{} stands at the top of the file, before the first table", code(name))),
             Some(key) => Some(format!("{} stands in {}", code(name), code(key.table))),
             None => suggest(name, &known, "keys here"),
         }
     }
 
     /// The value of a key of this version; none when it is not there.
-    pub(crate) fn get(&self, name: &str) -> Option<Item<'a>> {
+    pub(crate) fn get(&self, name: &str) -> Option<SpannedValue<'a>> {
         let key = keys::of_table(self.kind).find(|key| key.name == name && key.available)?;
         let (written, value) = self.entries.get_key_value(name)?;
-        Some(Item {
+        Some(SpannedValue {
             name: self.place.name(name),
             place: self.place.clone(),
             key: Some(key),
@@ -135,7 +135,7 @@ impl<'a> Table<'a> {
     }
 
     /// The value of a key that must be there; its absence is a problem.
-    pub(crate) fn require(&self, reader: &mut Reader, name: &str) -> Option<Item<'a>> {
+    pub(crate) fn require(&self, reader: &mut ConfigReader, name: &str) -> Option<SpannedValue<'a>> {
         let found = self.get(name);
         if found.is_none() {
             let example = keys::of_table(self.kind).find(|key| key.name == name).map(|key| format!("write {}", code(key.example)));
@@ -145,7 +145,7 @@ impl<'a> Table<'a> {
     }
 
     /// All tables under names of the operator's choice, such as those of `[plugins]`.
-    pub(crate) fn named(&self, reader: &mut Reader, section: &str, kind: &'static str) -> Vec<(&'a str, Span, Table<'a>)> {
+    pub(crate) fn named(&self, reader: &mut ConfigReader, section: &str, kind: &'static str) -> Vec<(&'a str, Span, Table<'a>)> {
         let Some(entries) = self.get(section).and_then(|item| item.entries(reader, &format!("tables such as [{section}.x]"))) else {
             return Vec::new();
         };
@@ -158,7 +158,7 @@ impl<'a> Table<'a> {
                 reader.error(&key.span(), what, format!("write the header `[{header}]`, and its keys below"));
                 continue;
             };
-            let place = Place { header, below: String::new() };
+            let place = TablePath { header, below: String::new() };
             found.push((name, key.span(), Table { place, kind, span: key.span(), entries }));
         }
         found
@@ -167,24 +167,24 @@ impl<'a> Table<'a> {
 
 /// A value with where it stands.
 #[derive(Clone)]
-pub(crate) struct Item<'a> {
+pub(crate) struct SpannedValue<'a> {
     /// For people: `grants.tools`, or `grants.tools[0]`.
     pub(crate) name: String,
-    place: Place,
-    key: Option<&'static Key>,
+    place: TablePath,
+    key: Option<&'static ConfigKey>,
     pub(crate) key_span: Span,
     pub(crate) span: Span,
     pub(crate) value: &'a DeValue<'a>,
 }
 
-impl<'a> Item<'a> {
+impl<'a> SpannedValue<'a> {
     /// The line that could be written instead.
     pub(crate) fn example(&self) -> Option<String> {
         self.key.map(|key| key.example).filter(|example| !example.is_empty()).map(|example| format!("write {}", code(example)))
     }
 
     /// Reports that the value is of another type.
-    pub(crate) fn expected(&self, reader: &mut Reader, what: &str) {
+    pub(crate) fn expected(&self, reader: &mut ConfigReader, what: &str) {
         let found = match self.value {
             DeValue::String(_) => "a string",
             DeValue::Integer(_) => "a number",
@@ -198,11 +198,11 @@ impl<'a> Item<'a> {
     }
 
     /// Reports that the value is of the right type and wrong all the same.
-    pub(crate) fn wrong(&self, reader: &mut Reader, problem: &str, help: impl Into<Option<String>>) {
+    pub(crate) fn wrong(&self, reader: &mut ConfigReader, problem: &str, help: impl Into<Option<String>>) {
         reader.error(&self.span, format!("{} {problem}", code(&self.name)), help.into().or_else(|| self.example()));
     }
 
-    pub(crate) fn string(&self, reader: &mut Reader) -> Option<&'a str> {
+    pub(crate) fn string(&self, reader: &mut ConfigReader) -> Option<&'a str> {
         if let DeValue::String(text) = self.value {
             return Some(text);
         }
@@ -210,7 +210,7 @@ impl<'a> Item<'a> {
         None
     }
 
-    pub(crate) fn boolean(&self, reader: &mut Reader) -> Option<bool> {
+    pub(crate) fn boolean(&self, reader: &mut ConfigReader) -> Option<bool> {
         let found = self.value.as_bool();
         if found.is_none() {
             self.expected(reader, "true or false");
@@ -219,7 +219,7 @@ impl<'a> Item<'a> {
     }
 
     /// A string that is one of the words of its key; reports the nearest when it is not.
-    pub(crate) fn choice(&self, reader: &mut Reader) -> Option<&'static str> {
+    pub(crate) fn choice(&self, reader: &mut ConfigReader) -> Option<&'static str> {
         let text = self.string(reader)?;
         let known = self.key.map(|key| key.shape.words()).unwrap_or_default();
         let found = known.iter().find(|known| **known == text).copied();
@@ -230,12 +230,12 @@ impl<'a> Item<'a> {
     }
 
     /// The entries of a list.
-    pub(crate) fn list(&self, reader: &mut Reader) -> Option<Vec<Item<'a>>> {
+    pub(crate) fn list(&self, reader: &mut ConfigReader) -> Option<Vec<SpannedValue<'a>>> {
         let DeValue::Array(entries) = self.value else {
             self.expected(reader, "a list");
             return None;
         };
-        let item = |(index, value): (usize, &'a toml::Spanned<DeValue<'a>>)| Item {
+        let item = |(index, value): (usize, &'a toml::Spanned<DeValue<'a>>)| SpannedValue {
             name: format!("{}[{index}]", self.name),
             place: self.place.clone(),
             key: self.key,
@@ -247,11 +247,11 @@ impl<'a> Item<'a> {
     }
 
     /// The entries of a table whose keys are of the operator's choice.
-    pub(crate) fn members(&self, reader: &mut Reader) -> Vec<(&'a str, Item<'a>)> {
+    pub(crate) fn members(&self, reader: &mut ConfigReader) -> Vec<(&'a str, SpannedValue<'a>)> {
         let entries = self.entries(reader, "a table").into_iter().flatten();
         let item = |(key, value): (&'a toml::Spanned<std::borrow::Cow<'a, str>>, &'a toml::Spanned<DeValue<'a>>)| {
             let name: &'a str = key.get_ref();
-            let item = Item {
+            let item = SpannedValue {
                 name: format!("{}.{name}", self.name),
                 place: self.place.clone(),
                 key: self.key,
@@ -265,9 +265,9 @@ impl<'a> Item<'a> {
     }
 
     /// The value under a key of this table, which is of the operator's choice.
-    pub(crate) fn below(&self, key: &toml::Spanned<toml::de::DeString<'a>>, value: &'a toml::Spanned<DeValue<'a>>) -> Item<'a> {
+    pub(crate) fn below(&self, key: &toml::Spanned<toml::de::DeString<'a>>, value: &'a toml::Spanned<DeValue<'a>>) -> SpannedValue<'a> {
         let name = format!("{}.{}", self.name, key.get_ref().chars().take(NAME_MAX).collect::<String>());
-        Item { name, key_span: key.span(), span: value.span(), value: value.get_ref(), ..self.clone() }
+        SpannedValue { name, key_span: key.span(), span: value.span(), value: value.get_ref(), ..self.clone() }
     }
 
     /// It is a list without entries.
@@ -276,19 +276,19 @@ impl<'a> Item<'a> {
     }
 
     /// A table of this kind, its keys checked.
-    pub(crate) fn table(&self, reader: &mut Reader, kind: &'static str) -> Option<Table<'a>> {
+    pub(crate) fn table(&self, reader: &mut ConfigReader, kind: &'static str) -> Option<Table<'a>> {
         let entries = self.entries(reader, "a table")?;
         let (header, below) = match self.place.header.as_str() {
             "" => (self.name.clone(), String::new()),
             "limits" => (format!("limits.{}", self.name), String::new()),
             header => (header.to_owned(), self.name.clone()),
         };
-        let table = Table { place: Place { header, below }, kind, span: self.key_span.clone(), entries };
+        let table = Table { place: TablePath { header, below }, kind, span: self.key_span.clone(), entries };
         table.check_keys(reader);
         Some(table)
     }
 
-    pub(crate) fn entries(&self, reader: &mut Reader, what: &str) -> Option<&'a DeTable<'a>> {
+    pub(crate) fn entries(&self, reader: &mut ConfigReader, what: &str) -> Option<&'a DeTable<'a>> {
         let found = self.value.as_table();
         if found.is_none() {
             self.expected(reader, what);
@@ -299,7 +299,7 @@ impl<'a> Item<'a> {
 
 impl Table<'_> {
     /// Checks the keys of a table found by `named`; apart, because a table of a later kind is refused as a whole.
-    pub(crate) fn checked(self, reader: &mut Reader) -> Self {
+    pub(crate) fn checked(self, reader: &mut ConfigReader) -> Self {
         self.check_keys(reader);
         self
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::names::LATER_TOOLS;
 use super::problem::Span;
-use super::reader::{Item, Reader, Table};
+use super::reader::{ConfigReader, SpannedValue, Table};
 use super::spans::Spans;
 use super::{ModelConfig, ORCHESTRATION_TOOLS, TERMINAL, TaskConfig};
 use crate::types::ids::{ModelName, TaskName};
@@ -43,47 +43,47 @@ struct Reference {
 }
 
 impl References {
-    pub(crate) fn add_plugin(&mut self, item: &Item<'_>, name: &str) {
+    pub(crate) fn add_plugin(&mut self, item: &SpannedValue<'_>, name: &str) {
         self.add(Target::Plugin, item, name);
     }
 
-    pub(crate) fn add_task(&mut self, item: &Item<'_>, name: &str) {
+    pub(crate) fn add_task(&mut self, item: &SpannedValue<'_>, name: &str) {
         self.add(Target::Task, item, name);
     }
 
-    pub(crate) fn add_model(&mut self, item: &Item<'_>, name: &str) {
+    pub(crate) fn add_model(&mut self, item: &SpannedValue<'_>, name: &str) {
         self.add(Target::Model, item, name);
     }
 
-    pub(crate) fn add_address(&mut self, item: &Item<'_>, name: &str) {
+    pub(crate) fn add_address(&mut self, item: &SpannedValue<'_>, name: &str) {
         self.add(Target::Address, item, name);
     }
 
-    pub(crate) fn add_recipient(&mut self, item: &Item<'_>, name: &str) {
+    pub(crate) fn add_recipient(&mut self, item: &SpannedValue<'_>, name: &str) {
         self.add(Target::Recipient, item, name);
     }
 
-    pub(crate) fn add_channel(&mut self, item: &Item<'_>, name: &str) {
+    pub(crate) fn add_channel(&mut self, item: &SpannedValue<'_>, name: &str) {
         self.add(Target::Channel, item, name);
     }
 
-    pub(crate) fn add_audience(&mut self, item: &Item<'_>, name: &str) {
+    pub(crate) fn add_audience(&mut self, item: &SpannedValue<'_>, name: &str) {
         self.add(Target::Audience, item, name);
     }
 
     /// A well-formed pattern; `*` names no plugin.
-    pub(crate) fn add_pattern(&mut self, item: &Item<'_>, pattern: &str) {
+    pub(crate) fn add_pattern(&mut self, item: &SpannedValue<'_>, pattern: &str) {
         if let Some((plugin, _)) = pattern.split_once('.') {
             self.add(Target::Plugin, item, plugin);
         }
     }
 
-    fn add(&mut self, target: Target, item: &Item<'_>, name: &str) {
+    fn add(&mut self, target: Target, item: &SpannedValue<'_>, name: &str) {
         self.0.push(Reference { target, name: name.to_owned(), span: item.span.clone(), user: item.name.clone() });
     }
 
     /// Reports every name that is not in the config. What is there but wrong was reported where it stands.
-    pub(crate) fn check(&self, reader: &mut Reader, root: &Table<'_>, added: &BTreeMap<ModelName, ModelConfig>) {
+    pub(crate) fn check(&self, reader: &mut ConfigReader, root: &Table<'_>, added: &BTreeMap<ModelName, ModelConfig>) {
         let declared = |section: &str| -> Vec<String> {
             let table = root.get(section).and_then(|item| item.value.as_table());
             table.map(|table| table.keys().map(|key| key.get_ref().to_string()).collect()).unwrap_or_default()
@@ -133,7 +133,7 @@ impl References {
 }
 
 /// Whom an agent may address besides tasks: the user, or the host through one of its tools.
-fn check_address(reader: &mut Reader, reference: &Reference, tasks: &[String]) {
+fn check_address(reader: &mut ConfigReader, reference: &Reference, tasks: &[String]) {
     let name = reference.name.as_str();
     if name == "user" || ORCHESTRATION_TOOLS.contains(&name) {
         return;
@@ -150,7 +150,7 @@ fn check_address(reader: &mut Reader, reference: &Reference, tasks: &[String]) {
 }
 
 /// Who may see what comes in on a channel: other channels, and tasks.
-fn check_audience(reader: &mut Reader, reference: &Reference, channels: &[String], tasks: &[String]) {
+fn check_audience(reader: &mut ConfigReader, reference: &Reference, channels: &[String], tasks: &[String]) {
     let name = reference.name.as_str();
     let known: Vec<&str> = channels.iter().chain(tasks).map(String::as_str).collect();
     if !known.contains(&name) {
@@ -160,7 +160,7 @@ fn check_audience(reader: &mut Reader, reference: &Reference, channels: &[String
 }
 
 /// Whom a message may be for (L-063).
-fn report_recipient(reader: &mut Reader, reference: &Reference, tasks: &[String]) {
+fn report_recipient(reader: &mut ConfigReader, reference: &Reference, tasks: &[String]) {
     let name = reference.name.as_str();
     let addresses: Vec<&str> = tasks.iter().map(String::as_str).chain(RECIPIENTS).collect();
     let what = format!("{} names {}, which is no task of this config, nor a seat", code(&reference.user), code(name));
@@ -168,7 +168,7 @@ fn report_recipient(reader: &mut Reader, reference: &Reference, tasks: &[String]
 }
 
 /// Reports every circle of sub-tasks: a task that reaches itself would wait for its own answer.
-pub(crate) fn check_cycles(reader: &mut Reader, spans: &Spans, tasks: &BTreeMap<TaskName, TaskConfig>) {
+pub(crate) fn check_cycles(reader: &mut ConfigReader, spans: &Spans, tasks: &BTreeMap<TaskName, TaskConfig>) {
     let mut begun: BTreeSet<&TaskName> = BTreeSet::new();
     for start in tasks.keys() {
         // Not recursive, because a file can hold very many tasks. Each task of the path with the number of its sub-tasks already followed.
@@ -196,7 +196,7 @@ pub(crate) fn check_cycles(reader: &mut Reader, spans: &Spans, tasks: &BTreeMap<
     }
 }
 
-fn report_cycle(reader: &mut Reader, spans: &Spans, path: &[(&TaskName, usize)], back_to: &TaskName, index: usize) {
+fn report_cycle(reader: &mut ConfigReader, spans: &Spans, path: &[(&TaskName, usize)], back_to: &TaskName, index: usize) {
     let Some((last, _)) = path.last() else { return };
     let circle = path.iter().map(|(task, _)| *task).skip_while(|task| *task != back_to).chain([back_to]);
     let mut shown: Vec<&str> = circle.map(TaskName::as_str).collect();

@@ -49,12 +49,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::permissions::manifest::{Ask, Manifest};
+    use crate::permissions::manifest::{CapabilityRequest, Manifest};
     use crate::setup::PluginKind;
     use crate::types::tool::ToolSpec;
 
     fn facts() -> PluginFacts {
-        let ask = Ask { why: "Reads notes.".to_owned(), optional: false, detail: BTreeMap::new() };
+        let ask = CapabilityRequest { why: "Reads notes.".to_owned(), optional: false, detail: BTreeMap::new() };
         let tool = ToolSpec {
             name: "save".to_owned(),
             description: "Saves.".to_owned(),

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::amounts::FACTORS;
-use super::keys::{KEYS, Key, Shape, TASK, of_table};
+use super::keys::{ConfigKey, KEYS, Shape, TASK, of_table};
 use super::names::NAME_MAX;
 use crate::types::units;
 
@@ -45,7 +45,7 @@ fn table(kind: &str) -> Map<String, Value> {
     table
 }
 
-fn property(key: &Key) -> Value {
+fn property(key: &ConfigKey) -> Value {
     let mut property = shape(&key.shape);
     property.insert("description".to_owned(), json!(key.doc));
     if let Some(example) = example(key) {
@@ -97,7 +97,7 @@ fn measure<'a>(units: impl Iterator<Item = &'a str>) -> Value {
 }
 
 /// The value in a key's line; none where there is no line.
-fn example(key: &Key) -> Option<Value> {
+fn example(key: &ConfigKey) -> Option<Value> {
     let line: Value = toml::from_str(key.example).ok()?;
     // The line of a grant begins at its plugin: `grants.tools = …`.
     line.get(key.name).or_else(|| line.as_object()?.values().next()?.get(key.name)).cloned()

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::keys::SECRETS;
-use super::reader::{Item, Reader, Table};
+use super::reader::{ConfigReader, SpannedValue, Table};
 use super::{KeyRef, SecretConfig, model};
 use crate::permissions::fetch::HostPattern;
 use crate::permissions::grant::SecretPlace;
 use crate::types::ids::SecretName;
 use crate::types::wording::{code, string};
 
-pub(crate) fn read_all(reader: &mut Reader, folder: &str, root: &Table<'_>) -> BTreeMap<SecretName, SecretConfig> {
+pub(crate) fn read_all(reader: &mut ConfigReader, folder: &str, root: &Table<'_>) -> BTreeMap<SecretName, SecretConfig> {
     let mut secrets = BTreeMap::new();
     for (name, span, table) in root.named(reader, "secrets", SECRETS) {
         super::plugin::check_name(reader, "secrets", name, &span);
@@ -20,7 +20,7 @@ pub(crate) fn read_all(reader: &mut Reader, folder: &str, root: &Table<'_>) -> B
     secrets
 }
 
-fn read(reader: &mut Reader, folder: &str, table: &Table<'_>) -> SecretConfig {
+fn read(reader: &mut ConfigReader, folder: &str, table: &Table<'_>) -> SecretConfig {
     let from = table.require(reader, "from").and_then(|item| model::key(reader, folder, &item, SECRETS_FROM));
     let hosts = table.require(reader, "hosts").map(|item| hosts(reader, &item)).unwrap_or_default();
     let places = table.get("places").and_then(|item| places(reader, &item));
@@ -34,7 +34,7 @@ fn read(reader: &mut Reader, folder: &str, table: &Table<'_>) -> SecretConfig {
 /// Where a secret comes from.
 const SECRETS_FROM: &str = super::keys::SECRET_FROM;
 
-fn hosts(reader: &mut Reader, item: &Item<'_>) -> Vec<HostPattern> {
+fn hosts(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Vec<HostPattern> {
     let mut hosts = Vec::new();
     if item.list(reader).is_some_and(|hosts| hosts.is_empty()) {
         item.wrong(
@@ -62,7 +62,7 @@ fn hosts(reader: &mut Reader, item: &Item<'_>) -> Vec<HostPattern> {
     hosts
 }
 
-fn places(reader: &mut Reader, item: &Item<'_>) -> Option<BTreeSet<SecretPlace>> {
+fn places(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<BTreeSet<SecretPlace>> {
     let entries = item.list(reader)?;
     if entries.is_empty() {
         item.wrong(reader, "is an empty list: the secret could be sent nowhere", "leave it out".to_owned());

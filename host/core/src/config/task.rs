@@ -8,7 +8,7 @@ use super::keys::TASK;
 use super::limits::count32;
 use super::names::{check_task_name, proposed_task_name};
 use super::problem::Span;
-use super::reader::{Item, Reader, Table};
+use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
 use super::{Compat, PluginConfig, TaskConfig, acting, background, is_reserved_task, narrow, task_rules, task_tools};
 use crate::setup::{AgentSeat, NoTool, TaskSetup, is_user};
@@ -25,7 +25,7 @@ const MOST_STALLED_STEPS: u64 = 1_000;
 const MOST_BYTES_PER_TOKEN: u64 = 64;
 
 pub(crate) fn read_all(
-    reader: &mut Reader,
+    reader: &mut ConfigReader,
     references: &mut References,
     root: &Table<'_>,
     plugins: &BTreeMap<PluginName, PluginConfig>,
@@ -48,7 +48,7 @@ pub(crate) fn read_all(
     tasks
 }
 
-fn check_name(reader: &mut Reader, name: &str, span: &Span) {
+fn check_name(reader: &mut ConfigReader, name: &str, span: &Span) {
     if is_reserved_task(name) {
         let what =
             format!("{} cannot be the name of a task: an agent that addresses it would mean a seat or a tool of the host", code(name));
@@ -61,7 +61,7 @@ fn check_name(reader: &mut Reader, name: &str, span: &Span) {
 
 /// One task (L-040).
 fn read(
-    reader: &mut Reader,
+    reader: &mut ConfigReader,
     references: &mut References,
     table: &Table<'_>,
     compat: Compat,
@@ -131,31 +131,31 @@ fn read(
 }
 
 /// Whose defaults hold, where the table says so.
-fn compat(reader: &mut Reader, table: &Table<'_>) -> Option<Compat> {
+fn compat(reader: &mut ConfigReader, table: &Table<'_>) -> Option<Compat> {
     table.get("compat")?.choice(reader).map(|_| Compat::Langroid)
 }
 
-fn plugin_name(reader: &mut Reader, references: &mut References, item: &Item<'_>) -> Option<PluginName> {
+fn plugin_name(reader: &mut ConfigReader, references: &mut References, item: &SpannedValue<'_>) -> Option<PluginName> {
     let name = item.string(reader)?;
     references.add_plugin(item, name);
     Some(PluginName::from(name))
 }
 
 /// `handoff`: tasks, or the user.
-fn handoff(reader: &mut Reader, references: &mut References, table: &Table<'_>) -> Option<Vec<String>> {
+fn handoff(reader: &mut ConfigReader, references: &mut References, table: &Table<'_>) -> Option<Vec<String>> {
     let names = table.get("handoff").and_then(|item| names_in_order(reader, &item))?;
     names.iter().filter(|(_, name)| !is_user(name)).for_each(|(item, name)| references.add_task(item, name));
     Some(names.into_iter().map(|(_, name)| name.to_owned()).collect())
 }
 
-fn subtasks(reader: &mut Reader, references: &mut References, table: &Table<'_>) -> Vec<TaskName> {
+fn subtasks(reader: &mut ConfigReader, references: &mut References, table: &Table<'_>) -> Vec<TaskName> {
     let names = table.get("subtasks").and_then(|item| names_in_order(reader, &item)).unwrap_or_default();
     names.iter().for_each(|(item, name)| references.add_task(item, name));
     names.into_iter().map(|(_, name)| TaskName::from(name)).collect()
 }
 
 /// Steps of one activation: as written, or one round (L-043).
-fn turns(reader: &mut Reader, table: &Table<'_>) -> Option<u32> {
+fn turns(reader: &mut ConfigReader, table: &Table<'_>) -> Option<u32> {
     let written = table.get("turns");
     let single = table.get("single_round").filter(|item| item.boolean(reader) == Some(true));
     let delegate = table.get("llm_delegate").filter(|item| item.boolean(reader) == Some(true));
@@ -171,12 +171,12 @@ fn turns(reader: &mut Reader, table: &Table<'_>) -> Option<u32> {
     turns.or(single.map(|_| if delegate.is_some() { 2 } else { 1 }))
 }
 
-fn whole32(reader: &mut Reader, table: &Table<'_>, name: &str, most: u64) -> Option<u32> {
+fn whole32(reader: &mut ConfigReader, table: &Table<'_>, name: &str, most: u64) -> Option<u32> {
     let item = table.get(name)?;
     item.count(reader, most).and_then(|count| u32::try_from(count).ok())
 }
 
-fn seats(reader: &mut Reader, table: &Table<'_>, subtasks: &[TaskName]) -> Option<BTreeSet<Entity>> {
+fn seats(reader: &mut ConfigReader, table: &Table<'_>, subtasks: &[TaskName]) -> Option<BTreeSet<Entity>> {
     let seats = entities(reader, table, "seats")?;
     let item = table.get("seats").filter(|item| item.is_empty_list() && subtasks.is_empty());
     if let Some(item) = item {
@@ -185,7 +185,7 @@ fn seats(reader: &mut Reader, table: &Table<'_>, subtasks: &[TaskName]) -> Optio
     Some(seats)
 }
 
-fn entities(reader: &mut Reader, table: &Table<'_>, name: &str) -> Option<BTreeSet<Entity>> {
+fn entities(reader: &mut ConfigReader, table: &Table<'_>, name: &str) -> Option<BTreeSet<Entity>> {
     let known = [Entity::Llm, Entity::Agent, Entity::User];
     let names = table.get(name).and_then(|item| names_of(reader, &item, false))?;
     let mut entities = BTreeSet::new();
@@ -199,12 +199,12 @@ fn entities(reader: &mut Reader, table: &Table<'_>, name: &str) -> Option<BTreeS
 }
 
 /// As written; else, of a task where nobody comes next, its result.
-fn no_tool(reader: &mut Reader, table: &Table<'_>, compat: Compat, is_alone: bool) -> NoTool {
+fn no_tool(reader: &mut ConfigReader, table: &Table<'_>, compat: Compat, is_alone: bool) -> NoTool {
     let usual = if is_alone && compat == Compat::Conclave { NoTool::Done } else { NoTool::Nothing };
     table.get("handle_llm_no_tool").and_then(|item| task_rules::no_tool(reader, &item)).unwrap_or(usual)
 }
 
-fn agent_seat(reader: &mut Reader, item: &Item<'_>) -> Option<AgentSeat> {
+fn agent_seat(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<AgentSeat> {
     match item.choice(reader)? {
         "host" => Some(AgentSeat::Host),
         "component" => Some(AgentSeat::Component),
@@ -212,7 +212,7 @@ fn agent_seat(reader: &mut Reader, item: &Item<'_>) -> Option<AgentSeat> {
     }
 }
 
-fn tool_format(reader: &mut Reader, item: &Item<'_>) -> Option<ToolFormat> {
+fn tool_format(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<ToolFormat> {
     match item.choice(reader)? {
         "json" => Some(ToolFormat::Json),
         "xml" => Some(ToolFormat::Xml),
@@ -221,25 +221,25 @@ fn tool_format(reader: &mut Reader, item: &Item<'_>) -> Option<ToolFormat> {
     }
 }
 
-fn hand_back(reader: &mut Reader, item: &Item<'_>) -> Option<HandBack> {
+fn hand_back(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<HandBack> {
     match item.choice(reader)? {
         "post" => Some(HandBack::Post),
         _ => Some(HandBack::Relay),
     }
 }
 
-fn overflow(reader: &mut Reader, item: &Item<'_>) -> Option<Overflow> {
+fn overflow(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Overflow> {
     match item.choice(reader)? {
         "drop-turns" => Some(Overflow::DropTurns),
         _ => Some(Overflow::Truncate),
     }
 }
 
-fn text(reader: &mut Reader, table: &Table<'_>, name: &str) -> Option<String> {
+fn text(reader: &mut ConfigReader, table: &Table<'_>, name: &str) -> Option<String> {
     table.get(name).and_then(|item| item.string(reader)).map(str::to_owned)
 }
 
 /// True or false; `usual` where nothing is written.
-pub(super) fn flag(reader: &mut Reader, table: &Table<'_>, name: &str, usual: bool) -> bool {
+pub(super) fn flag(reader: &mut ConfigReader, table: &Table<'_>, name: &str, usual: bool) -> bool {
     table.get(name).and_then(|item| item.boolean(reader)).unwrap_or(usual)
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use toml::de::DeValue;
 
 use super::keys::{LOOPS, NO_TOOL, RETURNS, WORDS};
-use super::reader::{Item, Reader, Table};
+use super::reader::{ConfigReader, SpannedValue, Table};
 use super::task::flag;
 use super::{Compat, json};
 use crate::setup::{LoopRules, NoTool, ReturnType, TextRules};
@@ -19,7 +19,7 @@ const LOOP_MAX: u64 = 1_000;
 const NUDGE_SHOWN: usize = 100;
 
 /// `done_sequences` (L-092).
-pub(super) fn sequences(reader: &mut Reader, table: &Table<'_>) -> Vec<Sequence> {
+pub(super) fn sequences(reader: &mut ConfigReader, table: &Table<'_>) -> Vec<Sequence> {
     let entries = table.get("done_sequences").and_then(|item| item.list(reader)).unwrap_or_default();
     let mut sequences = Vec::new();
     for entry in entries {
@@ -46,7 +46,7 @@ fn pattern_help(error: &SequenceError) -> Option<&'static str> {
 }
 
 /// `returns` (L-050i).
-pub(super) fn returns(reader: &mut Reader, item: &Item<'_>) -> Option<ReturnType> {
+pub(super) fn returns(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<ReturnType> {
     match item.value {
         DeValue::Table(_) => {
             let tool = item.table(reader, RETURNS)?.require(reader, "tool")?.string(reader)?;
@@ -67,7 +67,7 @@ pub(super) fn returns(reader: &mut Reader, item: &Item<'_>) -> Option<ReturnType
 }
 
 /// `handle_llm_no_tool` (L-125).
-pub(super) fn no_tool(reader: &mut Reader, item: &Item<'_>) -> Option<NoTool> {
+pub(super) fn no_tool(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<NoTool> {
     match item.value {
         DeValue::Table(_) => {
             let table = item.table(reader, NO_TOOL)?;
@@ -92,7 +92,7 @@ pub(super) fn no_tool(reader: &mut Reader, item: &Item<'_>) -> Option<NoTool> {
     }
 }
 
-fn nudge(reader: &mut Reader, table: &Table<'_>) -> Option<NoTool> {
+fn nudge(reader: &mut ConfigReader, table: &Table<'_>) -> Option<NoTool> {
     let nudge = table.require(reader, "nudge")?;
     let text = nudge.string(reader)?;
     if text.trim().is_empty() {
@@ -101,7 +101,7 @@ fn nudge(reader: &mut Reader, table: &Table<'_>) -> Option<NoTool> {
     Some(NoTool::Nudge(text.to_owned()))
 }
 
-fn call(reader: &mut Reader, table: &Table<'_>) -> Option<NoTool> {
+fn call(reader: &mut ConfigReader, table: &Table<'_>) -> Option<NoTool> {
     if let Some(nudge) = table.get("nudge") {
         let what = format!("{} does not go with a call", code(&nudge.name));
         reader.error(&nudge.key_span, what, "leave one of them out".to_owned());
@@ -112,7 +112,7 @@ fn call(reader: &mut Reader, table: &Table<'_>) -> Option<NoTool> {
 }
 
 /// `loops` (L-096, L-097).
-pub(super) fn loops(reader: &mut Reader, table: &Table<'_>) -> LoopRules {
+pub(super) fn loops(reader: &mut ConfigReader, table: &Table<'_>) -> LoopRules {
     let mut loops = LoopRules::default();
     let Some(table) = table.get("loops").and_then(|item| item.table(reader, LOOPS)) else { return loops };
     let mut count = |name: &str, least: u64, usual: u32| {
@@ -127,7 +127,7 @@ pub(super) fn loops(reader: &mut Reader, table: &Table<'_>) -> LoopRules {
 }
 
 /// `text`: what words may do.
-pub(super) fn words(reader: &mut Reader, table: &Table<'_>, compat: Compat) -> TextRules {
+pub(super) fn words(reader: &mut ConfigReader, table: &Table<'_>, compat: Compat) -> TextRules {
     let all = compat == Compat::Langroid;
     let mut rules = TextRules { signals: all, recipients: all, prefix: String::new(), calls: all, system_word: all };
     let Some(table) = table.get("text").and_then(|item| item.table(reader, WORDS)) else { return rules };
@@ -142,7 +142,7 @@ pub(super) fn words(reader: &mut Reader, table: &Table<'_>, compat: Compat) -> T
 }
 
 /// A prefix of letters alone would address somebody in any text.
-fn prefix(reader: &mut Reader, item: &Item<'_>) -> Option<String> {
+fn prefix(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<String> {
     let prefix = item.string(reader)?;
     let is_sign = |c: char| !c.is_alphanumeric() && !c.is_whitespace();
     let help = || "write a sign that ordinary text does not have, such as `prefix = \"|@|\"`".to_owned();

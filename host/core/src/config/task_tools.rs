@@ -8,10 +8,10 @@ use toml::de::DeValue;
 use super::grants::names_of;
 use super::keys::TASK_TOOL;
 use super::names::check_alias;
-use super::reader::{Item, Reader, Table};
+use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
 use super::task::flag;
-use super::{Compat, Listed, ORCHESTRATION_TOOLS, PluginConfig, ToolEntry};
+use super::{Compat, ORCHESTRATION_TOOLS, PluginConfig, ToolEntry, ToolsEntry};
 use crate::permissions::grant::ToolPattern;
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{PluginName, TaskName};
@@ -55,7 +55,12 @@ impl Around<'_> {
 }
 
 /// The entries of the list. An empty one is a narrowing too: no plugin's tools at all.
-pub(super) fn read(reader: &mut Reader, references: &mut References, item: &Item<'_>, around: &Around<'_>) -> Option<Vec<ToolEntry>> {
+pub(super) fn read(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    item: &SpannedValue<'_>,
+    around: &Around<'_>,
+) -> Option<Vec<ToolEntry>> {
     let mut entries = Vec::new();
     let mut seen = BTreeSet::new();
     for item in item.list(reader)? {
@@ -72,7 +77,12 @@ pub(super) fn read(reader: &mut Reader, references: &mut References, item: &Item
 }
 
 /// An entry, and where its tool is named.
-fn entry<'a>(reader: &mut Reader, references: &mut References, item: &Item<'a>, around: &Around<'_>) -> Option<(ToolEntry, Item<'a>)> {
+fn entry<'a>(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    item: &SpannedValue<'a>,
+    around: &Around<'_>,
+) -> Option<(ToolEntry, SpannedValue<'a>)> {
     match item.value {
         DeValue::String(text) => Some((listed(reader, references, item, text, around)?, item.clone())),
         DeValue::Table(_) => long(reader, references, item, around),
@@ -84,16 +94,22 @@ fn entry<'a>(reader: &mut Reader, references: &mut References, item: &Item<'a>, 
 }
 
 /// A tool that is only named.
-fn listed(reader: &mut Reader, references: &mut References, item: &Item<'_>, text: &str, around: &Around<'_>) -> Option<ToolEntry> {
+fn listed(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    item: &SpannedValue<'_>,
+    text: &str,
+    around: &Around<'_>,
+) -> Option<ToolEntry> {
     if let Some(tool) = HostTool::ALL.into_iter().find(|tool| tool.as_str() == text || tool.langroid_name() == text) {
-        let mut entry = ToolEntry::new(Listed::Host(tool));
+        let mut entry = ToolEntry::new(ToolsEntry::Host(tool));
         // With Langroid's defaults it has that name in any case.
         entry.alias = (around.compat == Compat::Conclave && tool.as_str() != text).then(|| text.to_owned());
         return Some(entry);
     }
     if ToolPattern::is_well_formed(text) {
         references.add_pattern(item, text);
-        return Some(ToolEntry::new(Listed::Plugins(ToolPattern(text.to_owned()))));
+        return Some(ToolEntry::new(ToolsEntry::Plugins(ToolPattern(text.to_owned()))));
     }
     let near = did_you_mean(text, ORCHESTRATION_TOOLS);
     let help = near.or_else(|| {
@@ -105,13 +121,18 @@ fn listed(reader: &mut Reader, references: &mut References, item: &Item<'_>, tex
 }
 
 /// A table about one tool.
-fn long<'a>(reader: &mut Reader, references: &mut References, item: &Item<'a>, around: &Around<'_>) -> Option<(ToolEntry, Item<'a>)> {
+fn long<'a>(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    item: &SpannedValue<'a>,
+    around: &Around<'_>,
+) -> Option<(ToolEntry, SpannedValue<'a>)> {
     let table = item.table(reader, TASK_TOOL)?;
     let named = table.require(reader, "tool").and_then(|item| {
         let text = item.string(reader)?;
         Some((listed(reader, references, &item, text, around)?, item))
     });
-    let mut entry = named.as_ref().map_or_else(|| ToolEntry::new(Listed::Host(HostTool::RecipientMessage)), |(entry, _)| entry.clone());
+    let mut entry = named.as_ref().map_or_else(|| ToolEntry::new(ToolsEntry::Host(HostTool::RecipientMessage)), |(entry, _)| entry.clone());
     if let Some(alias) = table.get("as").and_then(|item| alias(reader, &item)) {
         entry.alias = Some(alias);
     }
@@ -124,18 +145,18 @@ fn long<'a>(reader: &mut Reader, references: &mut References, item: &Item<'a>, a
     recipients(reader, references, &table, &mut entry);
     worker(reader, references, &table, &mut entry);
     let (_, place) = named?;
-    if let Listed::Plugins(pattern) = &entry.tool
+    if let ToolsEntry::Plugins(pattern) = &entry.tool
         && pattern.0.ends_with('*')
     {
         place.wrong(reader, &format!("must be one tool, not {}", code(&pattern.0)), "write the table for each tool".to_owned());
     }
-    if let Some(item) = table.get("final").filter(|_| entry.is_final && matches!(entry.tool, Listed::Host(_))) {
+    if let Some(item) = table.get("final").filter(|_| entry.is_final && matches!(entry.tool, ToolsEntry::Host(_))) {
         item.wrong(reader, "is for tools of plugins", "leave it out: `final_result` and the others do what their names say".to_owned());
     }
     Some((entry, place))
 }
 
-fn alias(reader: &mut Reader, item: &Item<'_>) -> Option<String> {
+fn alias(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<String> {
     let alias = item.string(reader)?;
     if let Err(error) = check_alias(alias) {
         item.wrong(reader, &format!("cannot be {}: it {error}", code(alias)), None);
@@ -144,7 +165,7 @@ fn alias(reader: &mut Reader, item: &Item<'_>) -> Option<String> {
     Some(alias.to_owned())
 }
 
-fn title(reader: &mut Reader, item: &Item<'_>) -> Option<String> {
+fn title(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<String> {
     let title = item.string(reader)?;
     if title.trim().is_empty() || title.chars().any(crate::types::text::is_deceptive) {
         item.wrong(reader, "is empty, or has an invisible character in it", None);
@@ -153,9 +174,9 @@ fn title(reader: &mut Reader, item: &Item<'_>) -> Option<String> {
 }
 
 /// Whom a `delegate_task` is for, and whether it waits.
-fn worker(reader: &mut Reader, references: &mut References, table: &Table<'_>, entry: &mut ToolEntry) {
+fn worker(reader: &mut ConfigReader, references: &mut References, table: &Table<'_>, entry: &mut ToolEntry) {
     let (agent, wait) = (table.get("agent"), table.get("wait"));
-    for item in agent.iter().chain(&wait).filter(|_| entry.tool != Listed::Host(HostTool::DelegateTask)) {
+    for item in agent.iter().chain(&wait).filter(|_| entry.tool != ToolsEntry::Host(HostTool::DelegateTask)) {
         let what = format!("{} is for `delegate_task`", code(&item.name));
         reader.error(&item.key_span, what, "leave it out".to_owned());
     }
@@ -171,16 +192,16 @@ fn worker(reader: &mut Reader, references: &mut References, table: &Table<'_>, e
 }
 
 /// Whom a `recipient_message` may name (L-148).
-fn recipients(reader: &mut Reader, references: &mut References, table: &Table<'_>, entry: &mut ToolEntry) {
+fn recipients(reader: &mut ConfigReader, references: &mut References, table: &Table<'_>, entry: &mut ToolEntry) {
     let (list, default) = (table.get("recipients"), table.get("default_recipient"));
-    for item in list.iter().chain(&default).filter(|_| entry.tool != Listed::Host(HostTool::RecipientMessage)) {
+    for item in list.iter().chain(&default).filter(|_| entry.tool != ToolsEntry::Host(HostTool::RecipientMessage)) {
         let what = format!("{} is for `recipient_message`", code(&item.name));
         reader.error(&item.key_span, what, "leave it out".to_owned());
     }
     let names = list.as_ref().and_then(|item| names_of(reader, item, false)).unwrap_or_default();
     names.iter().for_each(|(item, name)| references.add_recipient(item, name));
     entry.recipients = names.into_iter().map(|(_, name)| name.to_owned()).collect();
-    if let Some(item) = list.filter(Item::is_empty_list) {
+    if let Some(item) = list.filter(SpannedValue::is_empty_list) {
         item.wrong(reader, "is an empty list: nobody could be named", None);
     }
     let Some((item, name)) = default.and_then(|item| item.string(reader).map(|name| (item, name))) else { return };
@@ -194,8 +215,8 @@ fn recipients(reader: &mut Reader, references: &mut References, table: &Table<'_
 }
 
 /// What only handlers may ask for is not shown to a model (L-141, L-143, L-147).
-fn check_offer(reader: &mut Reader, place: &Item<'_>, entry: &ToolEntry) {
-    let Listed::Host(tool) = entry.tool else { return };
+fn check_offer(reader: &mut ConfigReader, place: &SpannedValue<'_>, entry: &ToolEntry) {
+    let ToolsEntry::Host(tool) = entry.tool else { return };
     if !entry.offered || !tool.is_for_handlers() {
         return;
     }

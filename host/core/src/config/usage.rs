@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use url::{Host, Url};
 
-use super::{Config, Listed, McpReach, ModelKind, PluginSource, Problems, address};
+use super::{Config, McpReach, ModelKind, PluginSource, Problems, ToolsEntry, address};
 use crate::permissions::fetch::AddressKind;
 use crate::permissions::grant::ToolPattern;
 use crate::setup::NoTool;
@@ -225,7 +225,7 @@ fn reached_tasks(config: &Config) -> BTreeSet<&TaskName> {
         next.extend(&task.subtasks);
         let agent = config.plugins.get(&task.agent);
         next.extend(agent.and_then(|agent| agent.grants.delegate.as_ref()).into_iter().flat_map(|grant| &grant.tasks));
-        let hands_over = task.tools.iter().flatten().any(|entry| entry.tool == Listed::Host(HostTool::HandoffConversation));
+        let hands_over = task.tools.iter().flatten().any(|entry| entry.tool == ToolsEntry::Host(HostTool::HandoffConversation));
         if let Some(route) = agent.and_then(|agent| agent.grants.route.as_ref()).filter(|_| hands_over) {
             let is_named = |task: &&TaskName| route.names.iter().any(|name| name.eq_ignore_ascii_case(task.as_str()));
             next.extend(config.tasks.keys().filter(is_named));

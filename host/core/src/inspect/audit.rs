@@ -20,13 +20,13 @@ use crate::types::tool::ToolError;
 
 /// Something that an audit shows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct AuditEntry {
     /// The record in whose course it was.
     pub seq: u64,
     pub at: Millis,
     /// On whose behalf.
     pub principal: String,
-    pub kind: Kind,
+    pub kind: AuditKind,
     /// The plugin that it is about; none: the whole run.
     pub plugin: Option<PluginName>,
     /// In words, for the operator.
@@ -36,7 +36,7 @@ pub struct Entry {
 /// What kind of thing it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum AuditKind {
     /// What a plugin may do from here on.
     Allowed,
     Refused,
@@ -60,7 +60,7 @@ pub enum Kind {
     TopUpRefused,
 }
 
-impl Kind {
+impl AuditKind {
     /// All, in the order in which they are listed.
     pub const ALL: [Self; 12] = [
         Self::Allowed,
@@ -105,8 +105,8 @@ impl Kind {
 
 /// The entries of one room, in order.
 #[must_use]
-pub fn entries(retold: &[Retold]) -> Vec<Entry> {
-    let mut found = Found::default();
+pub fn entries(retold: &[Retold]) -> Vec<AuditEntry> {
+    let mut found = AuditFindings::default();
     for told in retold {
         found.event(told);
         for notice in &told.told {
@@ -117,19 +117,19 @@ pub fn entries(retold: &[Retold]) -> Vec<Entry> {
 }
 
 #[derive(Default)]
-struct Found {
-    entries: Vec<Entry>,
+struct AuditFindings {
+    entries: Vec<AuditEntry>,
     /// What was asked about each call.
     asked: BTreeMap<CallId, ApprovalRequest>,
     /// Whose tool is at work in each call.
     at_work: BTreeMap<CallId, PluginName>,
 }
 
-impl Found {
-    fn put(&mut self, of: &Retold, kind: Kind, plugin: Option<&PluginName>, what: String) {
+impl AuditFindings {
+    fn put(&mut self, of: &Retold, kind: AuditKind, plugin: Option<&PluginName>, what: String) {
         let record = &of.record;
         let principal = record.principal.0.to_string();
-        self.entries.push(Entry { seq: record.seq, at: record.at, principal, kind, plugin: plugin.cloned(), what });
+        self.entries.push(AuditEntry { seq: record.seq, at: record.at, principal, kind, plugin: plugin.cloned(), what });
     }
 
     fn event(&mut self, of: &Retold) {
@@ -139,15 +139,15 @@ impl Found {
         match of.record.event.effective() {
             Event::RoomOpened { setup, .. } => self.allowed(of, setup),
             Event::RunStarted { setup: Some(setup), .. } => self.allowed(of, setup),
-            Event::Resumed { down_ms } => self.put(of, Kind::Resumed, None, format!("resumed after {down_ms} ms without a host")),
-            Event::TurnStopped { reason } => self.put(of, Kind::Stopped, None, format!("the turn was stopped: {reason}")),
-            Event::TaskKilled { task, reason } => self.put(of, Kind::Stopped, None, format!("the task {task} was stopped: {reason}")),
-            Event::Cancelled { reason } => self.put(of, Kind::Stopped, None, format!("the run was stopped: {reason}")),
+            Event::Resumed { down_ms } => self.put(of, AuditKind::Resumed, None, format!("resumed after {down_ms} ms without a host")),
+            Event::TurnStopped { reason } => self.put(of, AuditKind::Stopped, None, format!("the turn was stopped: {reason}")),
+            Event::TaskKilled { task, reason } => self.put(of, AuditKind::Stopped, None, format!("the task {task} was stopped: {reason}")),
+            Event::Cancelled { reason } => self.put(of, AuditKind::Stopped, None, format!("the run was stopped: {reason}")),
             Event::PluginReplaced { plugin, sha256 } => {
-                self.put(of, Kind::Replaced, Some(plugin), format!("calls now go to the component {sha256}"));
+                self.put(of, AuditKind::Replaced, Some(plugin), format!("calls now go to the component {sha256}"));
             }
-            Event::Paused { reason } => self.put(of, Kind::Stopped, None, format!("the run was paused: {reason}")),
-            Event::Unpaused => self.put(of, Kind::Resumed, None, "the paused run was resumed".to_owned()),
+            Event::Paused { reason } => self.put(of, AuditKind::Stopped, None, format!("the run was paused: {reason}")),
+            Event::Unpaused => self.put(of, AuditKind::Resumed, None, "the paused run was resumed".to_owned()),
             Event::ToolAnswered { call, answer: Err(ToolError::Fault { fault }), .. } => self.fault(of, *call, fault),
             _ => {}
         }
@@ -158,10 +158,10 @@ impl Found {
         if matches!(&of.record.event, Event::RoomOpened { opening, .. } if opening.depth > 0) {
             return;
         }
-        self.put(of, Kind::Allowed, None, format!("data can leave to: {}", data_can_leave(setup)));
+        self.put(of, AuditKind::Allowed, None, format!("data can leave to: {}", data_can_leave(setup)));
         for row in rights_table(setup, &BTreeMap::new()) {
             let may = if row.may.is_empty() { "nothing but compute".to_owned() } else { row.may.join(", ") };
-            self.put(of, Kind::Allowed, Some(&row.plugin), format!("may {may}"));
+            self.put(of, AuditKind::Allowed, Some(&row.plugin), format!("may {may}"));
         }
     }
 
@@ -171,7 +171,7 @@ impl Found {
     }
 
     fn fault_of(&mut self, of: &Retold, plugin: &PluginName, fault: &Fault) {
-        let kind = if fault.kind == FaultKind::Interrupted { Kind::Interrupted } else { Kind::Faulted };
+        let kind = if fault.kind == FaultKind::Interrupted { AuditKind::Interrupted } else { AuditKind::Faulted };
         self.put(of, kind, Some(plugin), format!("{}: {}", fault.kind.as_str(), fault.message));
     }
 
@@ -182,7 +182,7 @@ impl Found {
             Notice::UserHeard { task, message } => {
                 self.put(
                     of,
-                    Kind::Decided,
+                    AuditKind::Decided,
                     None,
                     format!("a message was sent to {task}: {}", crate::inspect::timeline::short(message.text())),
                 );
@@ -193,7 +193,7 @@ impl Found {
             }
             Notice::Denied { plugin, record, .. } => {
                 let what = format!("{}: {} ({}: {})", record.denial.capability, record.denial.target, record.layer.as_str(), record.reason);
-                self.put(of, Kind::Refused, Some(plugin), what);
+                self.put(of, AuditKind::Refused, Some(plugin), what);
             }
             Notice::ApprovalAsked { call, request } => {
                 let mut by = request.asked_by.as_ref().map(|plugin| format!(", requested by {plugin}")).unwrap_or_default();
@@ -206,7 +206,7 @@ impl Found {
                     (None, _) => String::new(),
                 };
                 let what = format!("{} {}{by} ({}{risk})", request.tool, request.arguments, request.source);
-                self.put(of, Kind::Asked, Some(&request.caller), what);
+                self.put(of, AuditKind::Asked, Some(&request.caller), what);
                 self.asked.insert(*call, request.clone());
             }
             Notice::ApprovalGiven { call, approval, author } => {
@@ -214,7 +214,7 @@ impl Found {
                 let tool = asked.as_ref().map(|request| format!("{}: ", request.tool)).unwrap_or_default();
                 self.put(
                     of,
-                    Kind::Decided,
+                    AuditKind::Decided,
                     asked.as_ref().map(|request| &request.caller),
                     format!("{tool}{} ({author})", decided(approval)),
                 );
@@ -224,7 +224,7 @@ impl Found {
                     Some(problem) => format!("asked again, because the answer was no amount: {problem}"),
                     None => format!("a higher limit was requested: {}", top_up.sentence()),
                 };
-                self.put(of, Kind::Asked, None, what);
+                self.put(of, AuditKind::Asked, None, what);
             }
             Notice::ToppedUp { budget, more, reason, author, .. } => {
                 let what = match more {
@@ -234,24 +234,24 @@ impl Found {
                             + &format!(" ({author})")
                     }
                 };
-                let kind = if more.is_some() { Kind::ToppedUp } else { Kind::TopUpRefused };
+                let kind = if more.is_some() { AuditKind::ToppedUp } else { AuditKind::TopUpRefused };
                 self.put(of, kind, None, what);
             }
             Notice::AttemptLost { model, input_tokens, cost_micro_usd, .. } => {
                 let (tokens, cost) = (Budget::Tokens.show(*input_tokens), Budget::Cost.show(*cost_micro_usd));
                 let what = format!("a request to the model {model} got no answer; {tokens} and {cost} are counted for it");
-                self.put(of, Kind::Interrupted, None, what);
+                self.put(of, AuditKind::Interrupted, None, what);
             }
             Notice::PriceUnknown { model, limit } => {
                 let what = format!("{limit} did not limit the model {model}: its price is not known");
-                self.put(of, Kind::Allowed, None, what);
+                self.put(of, AuditKind::Allowed, None, what);
             }
             Notice::SideEffectStarted { plugin, side_effect, .. } => {
                 let what = format!("{} {}", crate::inspect::timeline::verb_of(side_effect).0, side_effect.target());
-                self.put(of, Kind::Left, Some(plugin), what);
+                self.put(of, AuditKind::Left, Some(plugin), what);
             }
             Notice::SideEffectEnded { plugin, answer: SideEffectAnswer::Failed { cause: FailureCause::Interrupted, message }, .. } => {
-                self.put(of, Kind::Interrupted, Some(plugin), message.clone());
+                self.put(of, AuditKind::Interrupted, Some(plugin), message.clone());
             }
             _ => {}
         }

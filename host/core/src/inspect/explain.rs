@@ -70,7 +70,7 @@ impl Explanation {
 
 /// What somebody wants to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Question {
+pub struct AccessQuestion {
     pub plugin: PluginName,
     pub capability: Capability,
     /// A name, a path, an address; none: the capability as such.
@@ -89,7 +89,7 @@ pub struct Question {
     pub task: Option<TaskName>,
 }
 
-impl Question {
+impl AccessQuestion {
     /// May it use this capability at all?
     #[must_use]
     pub fn new(plugin: impl Into<PluginName>, capability: Capability) -> Self {
@@ -119,7 +119,7 @@ pub enum NoAnswer {
 ///
 /// # Errors
 /// When the question names what is not there.
-pub fn explain(setup: &Setup, question: &Question) -> Result<Explanation, NoAnswer> {
+pub fn explain(setup: &Setup, question: &AccessQuestion) -> Result<Explanation, NoAnswer> {
     let plugin = setup.plugins.get(&question.plugin).ok_or_else(|| NoAnswer::Plugin(question.plugin.clone()))?;
     if let Some(task) = &question.task {
         let found = setup.tasks.get(task).ok_or_else(|| NoAnswer::Task(task.clone()))?;
@@ -144,14 +144,14 @@ pub fn explain_denial(setup: &Setup, plugin: &PluginName, record: &DenialRecord,
 }
 
 /// What was asked when this was refused.
-fn question_of(plugin: &PluginName, record: &DenialRecord, task: Option<&TaskName>) -> Question {
+fn question_of(plugin: &PluginName, record: &DenialRecord, task: Option<&TaskName>) -> AccessQuestion {
     let denial = &record.denial;
     let capability = Capability::named(&denial.capability);
-    let question = Question::new(plugin.clone(), capability.unwrap_or(Capability::Exec)).of(denial.target.clone());
-    Question { task: task.cloned(), writes: record.writes, ..question }
+    let question = AccessQuestion::new(plugin.clone(), capability.unwrap_or(Capability::Exec)).of(denial.target.clone());
+    AccessQuestion { task: task.cloned(), writes: record.writes, ..question }
 }
 
-fn with(setup: &Setup, question: &Question, refused: Option<Refused>) -> Explanation {
+fn with(setup: &Setup, question: &AccessQuestion, refused: Option<Refused>) -> Explanation {
     let layers = layers::answers(setup, question, refused.as_deref());
     let verdict = match &refused {
         Some(_) => Verdict::No,
@@ -170,7 +170,7 @@ fn with(setup: &Setup, question: &Question, refused: Option<Refused>) -> Explana
 }
 
 /// Why no line is offered, in the manners of the host: not for what nobody should paste.
-fn why_no_line(question: &Question, record: &DenialRecord) -> String {
+fn why_no_line(question: &AccessQuestion, record: &DenialRecord) -> String {
     let plugin = &question.plugin;
     match record.layer {
         Layer::Manifest => format!("{plugin} does not ask for it: only its author can put that into its manifest"),

@@ -14,7 +14,7 @@ use crate::types::ids::{Millis, RoomId, TaskName};
 use crate::types::outcome::Status;
 
 pub(crate) use fold::verb_of;
-pub use row::{Effected, Given, Row, Sandbox, What};
+pub use row::{Effected, Given, RowSubject, Sandbox, TimelineRow};
 
 /// Characters of a text that are kept.
 pub const TEXT: usize = 400;
@@ -36,7 +36,7 @@ pub struct Timeline {
     /// The root first.
     pub rooms: Vec<Lane>,
     /// Each before what is below it, which comes in the order in which it began.
-    pub rows: Vec<Row>,
+    pub rows: Vec<TimelineRow>,
 }
 
 /// How a room ended.
@@ -108,7 +108,7 @@ impl Timeline {
     /// Of a run that goes on: up to this moment, not only to the newest record.
     pub fn extend(&mut self, now: Millis) {
         let took_ms = now.since(self.started).saturating_sub(self.totals.down_ms).max(self.took_ms);
-        let waiting = self.rows.iter().filter(|row| row.end_ms.is_none() && matches!(row.what, What::Approval { .. }));
+        let waiting = self.rows.iter().filter(|row| row.end_ms.is_none() && matches!(row.what, RowSubject::Approval { .. }));
         let more = (took_ms - self.took_ms).saturating_mul(waiting.count() as u64);
         self.totals.approval_ms = self.totals.approval_ms.saturating_add(more);
         self.took_ms = took_ms;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use crate::protocol::call_log::Trace;
+use crate::protocol::call_log::CallLog;
 use crate::protocol::effect::Effect;
 use crate::protocol::event::{Event, Record};
 use crate::room::Room;
@@ -57,7 +57,7 @@ pub struct Again {
     pub effect: Effect,
     pub start: Option<Start>,
     /// What the call was told before.
-    pub trace: Arc<Trace>,
+    pub trace: Arc<CallLog>,
 }
 
 /// A room as its journal leaves it.
@@ -69,7 +69,7 @@ pub struct Unfinished {
     effects: BTreeMap<CallId, (Effect, Option<Start>)>,
     models: BTreeMap<(CallId, u32), Effect>,
     timers: BTreeMap<TimerId, Millis>,
-    traces: BTreeMap<CallId, Trace>,
+    traces: BTreeMap<CallId, CallLog>,
     /// What background tasks under way were told, oldest first.
     tells: BTreeMap<CallId, VecDeque<Effect>>,
     /// Of the last record.
@@ -240,7 +240,7 @@ impl Unfinished {
     }
 
     /// What answers an attempt that must not be repeated; none when it can be run again.
-    fn interrupted(&self, call: CallId, effect: &Effect, trace: &Trace) -> Option<Vec<Event>> {
+    fn interrupted(&self, call: CallId, effect: &Effect, trace: &CallLog) -> Option<Vec<Event>> {
         let setup = self.room.setup();
         let open = trace.side_effects.iter().filter(|(_, asked)| asked.leave.is_ok() && asked.answer.is_none());
         let ended = open.map(|(ordinal, _)| {
@@ -308,7 +308,7 @@ mod tests {
         for call in (0..calls).map(CallId) {
             let effect = Effect::StepAgent { call, frame: crate::types::ids::FrameId(0), task: "desk".into(), agent: "desk".into() };
             unfinished.effects.insert(call, (effect, None));
-            unfinished.traces.insert(call, Trace::default());
+            unfinished.traces.insert(call, CallLog::default());
         }
         unfinished
     }

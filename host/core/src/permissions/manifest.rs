@@ -18,7 +18,7 @@ pub const CONTRACT: &str = "0.1";
 
 /// One thing that a plugin asks for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Ask {
+pub struct CapabilityRequest {
     /// Shown to the operator.
     #[serde(default)]
     pub why: String,
@@ -44,7 +44,7 @@ pub struct Manifest {
     pub license: String,
     /// By the capability's name; unknown names are kept, so that the host can say that it does not know them.
     #[serde(default)]
-    pub asks: BTreeMap<String, Ask>,
+    pub asks: BTreeMap<String, CapabilityRequest>,
     /// Settings that it takes: name to `{type, default, …}`.
     #[serde(default)]
     pub config: BTreeMap<String, Value>,
@@ -93,7 +93,7 @@ impl Manifest {
 
     /// The ask for a capability; none when the plugin did not ask.
     #[must_use]
-    pub fn ask(&self, capability: Capability) -> Option<&Ask> {
+    pub fn ask(&self, capability: Capability) -> Option<&CapabilityRequest> {
         self.asks.get(capability.as_str())
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::permissions::manifest::{Ask, FORMAT, Manifest, ManifestError};
+use crate::permissions::manifest::{CapabilityRequest, FORMAT, Manifest, ManifestError};
 use crate::types::capability::Capability;
 
 /// A file that is no manifest.
@@ -22,17 +22,17 @@ pub enum ManifestFileError {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
-    plugin: Plugin,
+struct ManifestFile {
+    plugin: ManifestPlugin,
     #[serde(default)]
-    asks: BTreeMap<String, Ask>,
+    asks: BTreeMap<String, CapabilityRequest>,
     #[serde(default)]
     config: BTreeMap<String, Value>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Plugin {
+struct ManifestPlugin {
     name: String,
     version: String,
     contract: String,
@@ -49,12 +49,12 @@ impl Manifest {
     /// `Malformed` with line and column when it is not TOML of this shape, `UnknownCapability` when it asks for something that there is
     /// not, `Content` when a name or version would not be accepted at load.
     pub fn from_toml(text: &str) -> Result<Self, ManifestFileError> {
-        let File { plugin, asks, config } = toml::from_str(text)?;
+        let ManifestFile { plugin, asks, config } = toml::from_str(text)?;
         if let Some(name) = asks.keys().find(|name| Capability::named(name).is_none()) {
             let known: Vec<&str> = Capability::ALL.into_iter().map(Capability::as_str).collect();
             return Err(ManifestFileError::UnknownCapability { name: name.clone(), known: known.join(", ") });
         }
-        let Plugin { name, version, contract, description, license } = plugin;
+        let ManifestPlugin { name, version, contract, description, license } = plugin;
         let manifest = Self { format: FORMAT, name, version, contract, description, license, asks, config };
         // What the host would refuse at load is refused where the author can mend it.
         let json = serde_json::to_vec(&manifest).expect("a manifest holds nothing but JSON values and texts");

@@ -11,5 +11,5 @@ mod views;
 pub(crate) use ask::complete;
 pub use ask::{AskError, NamedAsk, named_asks};
 pub use placeholder::{Placeholders, Seed};
-pub use request::{Parts, Plan, Use, check, is_same_origin};
+pub use request::{RequestParts, SecretPlan, Use, check, is_same_origin};
 pub use scrub::{Scrubber, SecretValue, ValueError, mask};

@@ -101,10 +101,10 @@ mod tests {
     use super::*;
     use crate::permissions::fetch::target;
     use crate::permissions::grant::{FetchGrant, FetchRule, FileGrant, FileMode, Grants, KvGrant, SecretGrant};
-    use crate::permissions::manifest::{Ask, Manifest};
+    use crate::permissions::manifest::{CapabilityRequest, Manifest};
 
     fn manifest() -> Manifest {
-        let asks = ["files", "fetch", "secrets", "kv"].map(|name| (name.to_owned(), Ask::default()));
+        let asks = ["files", "fetch", "secrets", "kv"].map(|name| (name.to_owned(), CapabilityRequest::default()));
         Manifest { asks: asks.into(), ..Manifest::default() }
     }
 

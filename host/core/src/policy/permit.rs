@@ -15,14 +15,14 @@ use crate::types::wording::quoted;
 
 /// Rules that let a call through, and their place.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Leave {
+pub struct Permit {
     /// One for each who has a part in the call and has no leave yet.
     pub rules: Vec<Rule>,
     /// The rule that they must stand before, counted from 0; none: behind all.
     pub before: Option<usize>,
 }
 
-impl Leave {
+impl Permit {
     /// As they stand in a config.
     #[must_use]
     pub fn to_toml(&self) -> String {
@@ -33,12 +33,12 @@ impl Leave {
 /// The rules that would allow this call: of this tool, by those who wanted it, with these arguments or any. None when no such rule can, or
 /// when it would let something through that a later rule denies.
 #[must_use]
-pub fn leave(setup: &Setup, request: &ApprovalRequest, exact: bool) -> Option<Leave> {
+pub fn leave(setup: &Setup, request: &ApprovalRequest, exact: bool) -> Option<Permit> {
     if !request.is_for_rules() || !is_tool_of_plugin(&request.tool) {
         return None;
     }
     let arguments = if exact { all_exactly(&request.arguments)? } else { Vec::new() };
-    let mut leave = Leave { rules: Vec::new(), before: None };
+    let mut leave = Permit { rules: Vec::new(), before: None };
     for caller in request.callers() {
         let decision = decide(setup, [caller], &request.tool, &request.arguments);
         if decision.decide == Decide::Allow {

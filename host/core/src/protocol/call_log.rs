@@ -13,13 +13,13 @@ use crate::types::side_effect::{SideEffect, SideEffectAnswer};
 
 /// What one call has asked and was told; empty for a call that begins.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Trace {
+pub struct CallLog {
     /// Model requests, by ordinal.
     pub models: BTreeMap<u32, AskedModel>,
     /// Side effects, by ordinal.
     pub side_effects: BTreeMap<u32, AskedSideEffect>,
     /// What it has read, in order.
-    pub reads: Vec<Read>,
+    pub reads: Vec<LoggedRead>,
     /// A side effect whose end is not known may be done again.
     pub may_repeat: bool,
 }
@@ -44,7 +44,7 @@ pub struct AskedSideEffect {
 
 /// Something that a call has read, and that may read otherwise later.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Read {
+pub struct LoggedRead {
     /// The import, such as `kv.get`.
     pub import: String,
     /// What was asked for, such as a key or a path with a range.
@@ -66,7 +66,7 @@ pub enum Before<'a, T> {
     Otherwise,
 }
 
-impl Trace {
+impl CallLog {
     /// What became of a model request.
     #[must_use]
     pub fn model(&self, ordinal: u32, request: &ModelRequest) -> Before<'_, Result<Completion, ModelError>> {

@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use crate::policy::budget::TopUp;
 use crate::protocol::event::Opening;
-use crate::setup::plugin_query::Question;
+use crate::setup::plugin_query::PluginQuery;
 use crate::types::approval::ApprovalRequest;
 use crate::types::completion::{Completion, ModelError, Prompt};
 use crate::types::delivery::{Speech, Wake};
 use crate::types::denial::Denial;
 use crate::types::ids::{BackgroundId, CallId, ChannelId, ControlId, FrameId, Millis, ModelName, PluginName, TaskName, TimerId};
 use crate::types::outcome::Outcome;
-use crate::types::request::{Refusal, Reply, RequestId};
+use crate::types::request::{Refusal, RequestId, RequestReply};
 
 /// What the host must do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub enum Effect {
     /// Call a tool. Answer: `ToolAnswered`.
     CallTool { call: CallId, task: TaskName, caller: PluginName, plugin: PluginName, tool: String, arguments: Value },
     /// Ask a plugin something beside steps and tool calls, with `room.agent_view(call)`. Answer: `Consulted`.
-    Consult { call: CallId, task: TaskName, plugin: PluginName, question: Question },
+    Consult { call: CallId, task: TaskName, plugin: PluginName, question: PluginQuery },
     /// Ask whether a tool call may run. Answer: `Decided`.
     AskApproval { call: CallId, request: ApprovalRequest },
     /// Ask whether the run may have more of a budget. Answer: `Decided`.
@@ -49,7 +49,7 @@ pub enum Effect {
     /// Say something on a channel. Answer: `Spoken`.
     Speak { call: CallId, speech: Box<Speech> },
     /// Tell whoever asked what came of it. No event answers it.
-    Reply { request: RequestId, reply: Result<Reply, Refusal> },
+    Reply { request: RequestId, reply: Result<RequestReply, Refusal> },
     /// Say something to the background task that this call runs, as a control message of this id: it is said again when the host goes on
     /// after it had stopped, and the task hears it once. No event answers it.
     TellTask { call: CallId, id: ControlId, text: String },

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::protocol::call_log::Read;
-use crate::setup::plugin_query::Advice;
+use crate::protocol::call_log::LoggedRead;
+use crate::setup::plugin_query::PluginReply;
 use crate::setup::{ReturnType, Setup};
 use crate::types::action::Turn;
 use crate::types::approval::{Approval, ApprovalAuthor, Delegator};
@@ -19,7 +19,7 @@ use crate::types::fault::{CallReport, Fault};
 use crate::types::ids::{CallId, ChannelId, ControlId, Millis, PluginName, RoomId, TaskName, TimerId};
 use crate::types::limits::RunLimits;
 use crate::types::message::{Blob, Entity, Message, ToolCall};
-use crate::types::request::{Request, RequestId};
+use crate::types::request::{RequestId, RoomRequest};
 use crate::types::room_secret::RoomSecret;
 use crate::types::side_effect::{SideEffect, SideEffectAnswer};
 use crate::types::tool::{ToolError, ToolOutcome};
@@ -233,7 +233,7 @@ pub enum Event {
     /// A plugin said what it was asked: memories, a risk, what a history may forget.
     Consulted {
         call: CallId,
-        answer: Result<Advice, Fault>,
+        answer: Result<PluginReply, Fault>,
         report: CallReport,
     },
     StrategyDecided {
@@ -282,7 +282,7 @@ pub enum Event {
     /// changes nothing in the room.
     ReadsKept {
         call: CallId,
-        reads: Vec<Read>,
+        reads: Vec<LoggedRead>,
     },
     /// An import refused something while a call ran. For the operator; changes nothing in the room.
     Refused {
@@ -313,7 +313,7 @@ pub enum Event {
     /// Somebody outside asked something of the room.
     Requested {
         request: RequestId,
-        what: Request,
+        what: RoomRequest,
     },
     TimerFired {
         timer: TimerId,

@@ -10,14 +10,14 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::approvals::{Asked, Ruling};
+use super::approvals::{Consent, Ruling};
 use super::delegates::delegate_slots;
-use super::frame::{Said, Slot, ToolRound, Wait};
+use super::frame::{CallOutcome, Slot, ToolRound, Wait};
 use super::tools::host_tool_of;
-use super::{About, Invariant, Purpose, Room, TimerPurpose};
+use super::{Invariant, Purpose, QueryPurpose, Room, TimerPurpose};
 use crate::protocol::notice::Notice;
 use crate::setup::PluginKind;
-use crate::setup::plugin_query::{Advice, Question};
+use crate::setup::plugin_query::{PluginQuery, PluginReply};
 use crate::trajectory;
 use crate::trajectory::truncate;
 use crate::types::action::{Action, Observation, Turn};
@@ -87,7 +87,7 @@ impl Room {
 
     /// Begins what a slot's action asks for; it is answered at once where nothing has to be waited for. `asked`: what an approver has said
     /// of it already.
-    pub(super) fn start_act(&mut self, id: FrameId, round: &mut ToolRound, index: usize, action: Action, asked: Asked) {
+    pub(super) fn start_act(&mut self, id: FrameId, round: &mut ToolRound, index: usize, action: Action, asked: Consent) {
         let Some(call) = round.slots.get(index).map(|slot| slot.call.clone()) else { return self.violated(Invariant::SlotExists, id) };
         // A delegation is asked about once gates have let it pass.
         if has_effect(&action) && !matches!(action, Action::DelegateTask(_)) {
@@ -154,12 +154,12 @@ impl Room {
         let message = Arc::unwrap_or_clone(self.host_message(id, content));
         if let Some(slot) = round.slots.get_mut(index) {
             slot.observation = Some(observation);
-            slot.said = Some(Said { message: Some(Box::new(message)), is_error, is_result: false });
+            slot.said = Some(CallOutcome { message: Some(Box::new(message)), is_error, is_result: false });
         }
     }
 
     /// Goes on with a slot that waited for consent.
-    pub(super) fn go_on_acting(&mut self, id: FrameId, slot: usize, asked: Asked) {
+    pub(super) fn go_on_acting(&mut self, id: FrameId, slot: usize, asked: Consent) {
         // Answered meanwhile: the round goes on with its other slots.
         let Some(wanted) = self.waiting_slot(id, slot) else { return };
         let Some(action) = wanted.action else {
@@ -219,8 +219,9 @@ impl Room {
         let remembers =
             |plugin: &PluginName| self.setup.plugins.get(plugin).is_some_and(|plugin| plugin.facts.kinds.contains(&PluginKind::Memory));
         let plugin = task.memory.clone().or(Some(agent)).filter(remembers);
-        let call = plugin
-            .and_then(|plugin| self.consult(id, &plugin, Question::Memories { query, limit: MEMORIES }, About::Memories { slot: index }));
+        let call = plugin.and_then(|plugin| {
+            self.consult(id, &plugin, PluginQuery::Memories { query, limit: MEMORIES }, QueryPurpose::Memories { slot: index })
+        });
         if let Some(call) = call {
             self.limit_pending(id, call);
             return;
@@ -230,13 +231,13 @@ impl Room {
     }
 
     /// A memory has answered.
-    pub(super) fn recalled(&mut self, id: FrameId, slot: usize, answer: Result<Advice, Fault>) {
+    pub(super) fn recalled(&mut self, id: FrameId, slot: usize, answer: Result<PluginReply, Fault>) {
         if self.waiting_slot(id, slot).is_none() {
             return self.violated(Invariant::RoundWaits, id);
         }
         let Some(mut round) = self.take_round(id, slot) else { return };
         match answer {
-            Ok(Advice::Memories { mut memories }) => {
+            Ok(PluginReply::Memories { mut memories }) => {
                 memories.truncate(MEMORIES as usize);
                 // O-082
                 memories.iter_mut().for_each(|memory| *memory = truncate(memory, MEMORY_CHARS));
@@ -260,7 +261,7 @@ impl Room {
         if let Some(slot) = round.slots.get_mut(index) {
             let is_error = matches!(observation, Observation::Error { .. });
             slot.observation = Some(observation);
-            slot.said = Some(Said { message: Some(Box::new(message)), is_error, is_result: is_data });
+            slot.said = Some(CallOutcome { message: Some(Box::new(message)), is_error, is_result: is_data });
         }
     }
 
@@ -295,7 +296,9 @@ impl Room {
     /// A call was pending for too long: nobody waits for it any more, and the run goes on (O-073 done right, C-326).
     pub(super) fn pending_expired(&mut self, call: CallId, after_ms: u64) {
         let (id, index) = match self.calls.get(&call) {
-            Some(Purpose::Tool { frame, slot, .. } | Purpose::Consult { frame, about: About::Memories { slot }, .. }) => (*frame, *slot),
+            Some(Purpose::Tool { frame, slot, .. } | Purpose::Consult { frame, about: QueryPurpose::Memories { slot }, .. }) => {
+                (*frame, *slot)
+            }
             Some(Purpose::Job { .. }) => {
                 self.job_expired(call, after_ms);
                 return;

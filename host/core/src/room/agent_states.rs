@@ -14,7 +14,7 @@ use crate::types::outcome::Status;
 pub(super) type AgentStates = BTreeMap<TaskName, AgentState>;
 
 /// Who waits for people, found once for all frames.
-struct Waiting {
+struct AwaitedPeople {
     confirmation: BTreeSet<FrameId>,
     user: BTreeSet<FrameId>,
     more: BTreeSet<FrameId>,
@@ -72,8 +72,8 @@ impl Room {
         self.tell(Notice::AgentStateChanged { task: task.clone(), state, reason });
     }
 
-    fn who_waits(&self) -> Waiting {
-        let mut waiting = Waiting { confirmation: BTreeSet::new(), user: BTreeSet::new(), more: BTreeSet::new() };
+    fn who_waits(&self) -> AwaitedPeople {
+        let mut waiting = AwaitedPeople { confirmation: BTreeSet::new(), user: BTreeSet::new(), more: BTreeSet::new() };
         for purpose in self.calls.values() {
             match purpose {
                 Purpose::Approval { frame, .. } => waiting.confirmation.insert(*frame),
@@ -87,7 +87,7 @@ impl Room {
         waiting
     }
 
-    fn state_of(&self, frame: &Frame, waiting: &Waiting) -> (AgentState, Option<String>) {
+    fn state_of(&self, frame: &Frame, waiting: &AwaitedPeople) -> (AgentState, Option<String>) {
         if let Some(reason) = self.paused() {
             // O-122
             return (AgentState::Paused, Some(reason.to_owned()));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::confirming::{ByRule, Wanted};
+use super::confirming::{ByRule, RequestedAct};
 use super::messages::unknown_plugin;
 use super::tools::failed;
 use super::{Invariant, Purpose, Room, TimerPurpose};
@@ -30,7 +30,7 @@ pub(super) enum Ruling {
 
 /// What an approver has said of a call already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Asked {
+pub(super) enum Consent {
     NotYet,
     /// Nobody was asked yet but the analyzer, or it gave no answer; `asks`: the task's rules of consent ask for so high a risk.
     Assessed {
@@ -51,14 +51,14 @@ impl Room {
         slot: usize,
         call: &ToolCall,
         (caller, asked_by): (&PluginName, Option<&PluginName>),
-        asked: Asked,
+        asked: Consent,
     ) -> Ruling {
         let setup = Arc::clone(&self.setup);
         let callers = [caller].into_iter().chain(asked_by);
         let delegators = self.delegators(id);
         let above = delegators.iter().map(|delegator| &delegator.plugin);
         let Decision { decide, why } = decide_delegated(&setup, callers, above, &call.name, &call.arguments);
-        let wanted = Wanted { frame: id, slot, call, action: None, caller, asked_by };
+        let wanted = RequestedAct { frame: id, slot, call, action: None, caller, asked_by };
         match decide {
             // A rule that allows does not take away what the task's rules of consent ask for.
             Decide::Allow => self.consent_to(&wanted, None, asked),
@@ -111,9 +111,9 @@ impl Room {
         let asked_by = waiting.asked_by.clone();
         if waiting.action.is_some() {
             match approval {
-                Approval::Approved => self.go_on_acting(id, slot, Asked::Approved),
+                Approval::Approved => self.go_on_acting(id, slot, Consent::Approved),
                 Approval::Edited { arguments } => match self.replace_action(id, slot, arguments) {
-                    Ok(()) => self.go_on_acting(id, slot, Asked::Edited),
+                    Ok(()) => self.go_on_acting(id, slot, Consent::Edited),
                     Err(problem) => self.reject_action(id, slot, &problem),
                 },
                 Approval::Refused { reason } | Approval::Invalid { message: reason } => self.reject_action(id, slot, &reason),
@@ -122,16 +122,16 @@ impl Room {
         }
         if self.is_of_host(id, waiting) {
             match approval {
-                Approval::Approved => return self.go_on_steering(id, slot, None, Asked::Approved),
-                Approval::Edited { arguments } => return self.go_on_steering(id, slot, Some(arguments), Asked::Edited),
+                Approval::Approved => return self.go_on_steering(id, slot, None, Consent::Approved),
+                Approval::Edited { arguments } => return self.go_on_steering(id, slot, Some(arguments), Consent::Edited),
                 Approval::Refused { .. } | Approval::Invalid { .. } => {}
             }
         }
         self.go_on_with(id, slot, |room, wanted| match approval {
-            Approval::Approved => room.start_approved(id, slot, wanted, asked_by.as_ref(), Asked::Approved),
+            Approval::Approved => room.start_approved(id, slot, wanted, asked_by.as_ref(), Consent::Approved),
             Approval::Edited { arguments } => {
                 wanted.arguments = arguments;
-                room.start_approved(id, slot, wanted, asked_by.as_ref(), Asked::Edited)
+                room.start_approved(id, slot, wanted, asked_by.as_ref(), Consent::Edited)
             }
             Approval::Refused { reason } => Some(failed(wanted, format!("Not approved: {reason}"))),
             Approval::Invalid { message } => {

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Room;
-use super::approvals::Asked;
+use super::approvals::Consent;
 use crate::types::delegation::{Delegation, HandBack, OnClose};
 use crate::types::ids::{BackgroundId, CallId, FrameId, Millis, PluginName, TaskName};
 use crate::types::message::ToolCall;
@@ -104,7 +104,7 @@ pub(super) struct Wish {
     pub(super) action: Option<Delegation>,
     pub(super) asked_by: Option<PluginName>,
     /// What an approver has said of it, as it stands in `call`.
-    pub(super) asked: Asked,
+    pub(super) asked: Consent,
 }
 
 /// Who asked for a background task.

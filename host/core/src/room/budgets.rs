@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::frame::Wait;
-use super::histories::Memory;
+use super::histories::AgentHistory;
 use super::models::ModelCall;
 use super::{Purpose, Room};
 use crate::permissions::grant::ModelGrant;
@@ -88,7 +88,7 @@ impl Room {
     /// Returns the bytes of messages, calls and results that the room holds. Both are counted as they come and go, so this is a sum over
     /// tasks and activations.
     pub(super) fn held_bytes(&self) -> u64 {
-        let histories = self.memories.values().map(Memory::weight);
+        let histories = self.memories.values().map(AgentHistory::weight);
         let rounds = self.frames.values().filter_map(|frame| match &frame.attempt.as_ref()?.wait {
             Wait::Tools(round) => Some(round.weight()),
             _ => None,

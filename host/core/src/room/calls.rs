@@ -11,20 +11,20 @@ use crate::types::ids::CallId;
 /// Calls that wait for an answer, and what each is for.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(super) struct Calls {
+pub(super) struct PendingCalls {
     waiting: BTreeMap<CallId, Purpose>,
     /// Ended since the event that is being taken, or was taken last, began. Not part of what a fold must give back.
     #[serde(skip)]
     ended: Vec<CallId>,
 }
 
-impl PartialEq for Calls {
+impl PartialEq for PendingCalls {
     fn eq(&self, other: &Self) -> bool {
         self.waiting == other.waiting
     }
 }
 
-impl Calls {
+impl PendingCalls {
     pub(super) fn insert(&mut self, call: CallId, purpose: Purpose) {
         self.waiting.insert(call, purpose);
     }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::frame::Wait;
-use super::{About, Purpose, Room};
+use super::{Purpose, QueryPurpose, Room};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::setup::CondenseRules;
-use crate::setup::plugin_query::{Advice, Condensation, CondenseReason, Condensed, Kept, Question, Summary};
+use crate::setup::plugin_query::{Condensation, CondenseReason, Condensed, PluginQuery, PluginReply, RetainedEntries, Summary};
 use crate::tool_calls::truncate::{self, MIN_OUTPUT};
 use crate::types::action::Observation;
 use crate::types::fault::{CallReport, Fault, FaultKind};
@@ -44,7 +44,7 @@ impl Condensing {
 
 impl Room {
     /// Asks a plugin something on behalf of a frame; its answer comes to `consulted`. None: the frame is over.
-    pub(super) fn consult(&mut self, id: FrameId, plugin: &PluginName, question: Question, about: About) -> Option<CallId> {
+    pub(super) fn consult(&mut self, id: FrameId, plugin: &PluginName, question: PluginQuery, about: QueryPurpose) -> Option<CallId> {
         let task = self.frames.get(&id)?.task.clone();
         let plugin = plugin.clone();
         let call = self.next_call(Purpose::Consult { frame: id, plugin: plugin.clone(), about });
@@ -52,7 +52,7 @@ impl Room {
         Some(call)
     }
 
-    pub(super) fn consulted(&mut self, call: CallId, answer: Result<Advice, Fault>, report: &CallReport) {
+    pub(super) fn consulted(&mut self, call: CallId, answer: Result<PluginReply, Fault>, report: &CallReport) {
         let (frame, plugin, about) = match self.calls.get(&call).cloned() {
             Some(Purpose::Consult { frame, plugin, about }) => (frame, plugin, about),
             Some(Purpose::Gate { plugin, number }) => return self.gate_answered(call, &plugin, number, answer, report),
@@ -65,9 +65,9 @@ impl Room {
             self.tell(Notice::PluginFaulted { call, plugin: plugin.clone(), fault: fault.clone() });
         }
         match about {
-            About::Memories { slot } => self.recalled(frame, slot, answer),
-            About::Risk { slot } => self.assessed(frame, slot, answer),
-            About::Condense => {
+            QueryPurpose::Memories { slot } => self.recalled(frame, slot, answer),
+            QueryPurpose::Risk { slot } => self.assessed(frame, slot, answer),
+            QueryPurpose::Condense => {
                 if let Err(fault) = self.condensed(frame, answer, &lost) {
                     self.tell(Notice::PluginFaulted { call, plugin, fault });
                 }
@@ -101,7 +101,7 @@ impl Room {
         let asked_with = (memory.history().len() as u64, memory.history().last().map(|last| last.seq));
         memory.condensing.is_wanted = false;
         memory.condensing.asked_with = Some(asked_with);
-        let call = self.consult(id, &rules.plugin, Question::Condense { reason }, About::Condense)?;
+        let call = self.consult(id, &rules.plugin, PluginQuery::Condense { reason }, QueryPurpose::Condense)?;
         Some(Wait::Call(call))
     }
 
@@ -133,7 +133,7 @@ impl Room {
     ///
     /// # Errors
     /// When what it wants is not about this history. Nothing is done then.
-    fn condensed(&mut self, id: FrameId, answer: Result<Advice, Fault>, lost: &[Vec<usize>]) -> Result<(), Fault> {
+    fn condensed(&mut self, id: FrameId, answer: Result<PluginReply, Fault>, lost: &[Vec<usize>]) -> Result<(), Fault> {
         let Some((frame, task)) = self.task_of(id) else { return Ok(()) };
         let (name, pending, rules) = (frame.task.clone(), frame.pending.as_ref().map(|pending| pending.seq), task.condense.clone());
         let memory = self.memory(&name);
@@ -143,13 +143,13 @@ impl Room {
         let wanted = match answer {
             // Another agent has rewound it meanwhile: the advice is about what is no longer there.
             Ok(_) if asked_with.is_some_and(|asked_with| asked_with != is_as_asked) => Ok(None),
-            Ok(Advice::Condense { condensation }) => Ok(condensation),
+            Ok(PluginReply::Condense { condensation }) => Ok(condensation),
             // It was told already.
             Ok(_) | Err(_) => Ok(None),
         };
         let checked: Result<Option<Condensed>, Fault> = wanted.and_then(|wanted| {
             let Some(wanted) = wanted.map(|wanted| as_now(wanted, lost)) else { return Ok(None) };
-            let kept = Kept { pending, open_calls: &memory.open_calls };
+            let kept = RetainedEntries { pending, open_calls: &memory.open_calls };
             let held = wanted.held_against(memory.history(), kept);
             held.map(Some).map_err(|bad| Fault::new(FaultKind::BadAnswer, format!("the condensation was not carried out: {bad}")))
         });
@@ -229,12 +229,12 @@ fn as_now(mut wanted: Condensation, lost: &[Vec<usize>]) -> Condensation {
     wanted
 }
 
-fn answers(about: &About, advice: &Advice) -> bool {
+fn answers(about: &QueryPurpose, advice: &PluginReply) -> bool {
     matches!(
         (about, advice),
-        (About::Memories { .. }, Advice::Memories { .. })
-            | (About::Risk { .. }, Advice::Risk { .. })
-            | (About::Condense, Advice::Condense { .. })
+        (QueryPurpose::Memories { .. }, PluginReply::Memories { .. })
+            | (QueryPurpose::Risk { .. }, PluginReply::Risk { .. })
+            | (QueryPurpose::Condense, PluginReply::Condense { .. })
     )
 }
 

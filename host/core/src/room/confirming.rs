@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::approvals::{Asked, Ruling};
-use super::frame::{Said, Slot, Wait};
+use super::approvals::{Consent, Ruling};
+use super::frame::{CallOutcome, Slot, Wait};
 use super::tools::{failed, host_tool_of};
-use super::{About, Invariant, Room};
-use crate::setup::plugin_query::{Advice, Question};
+use super::{Invariant, QueryPurpose, Room};
+use crate::setup::plugin_query::{PluginQuery, PluginReply};
 use crate::types::action::{Action, Observation, Reply};
 use crate::types::approval::{ApprovalCause, ApprovalRequest, BRIEF_MAX, Delegator};
 use crate::types::confirm::ConfirmPolicy;
@@ -23,7 +23,7 @@ const REASON_MAX: usize = 4 << 10;
 const OVER: &str = "the task is over";
 
 /// What somebody wants done, as rules and approvers see it.
-pub(super) struct Wanted<'a> {
+pub(super) struct RequestedAct<'a> {
     pub(super) frame: FrameId,
     pub(super) slot: usize,
     /// Under its admitted name.
@@ -43,23 +43,23 @@ pub(super) struct ByRule {
 
 impl Room {
     /// Holds an action against the task's rules of consent; calls of tools are held against them in `rule_on`.
-    pub(super) fn consent(&mut self, id: FrameId, slot: usize, call: &ToolCall, action: Option<&Action>, asked: Asked) -> Ruling {
+    pub(super) fn consent(&mut self, id: FrameId, slot: usize, call: &ToolCall, action: Option<&Action>, asked: Consent) -> Ruling {
         let Some(caller) = self.agent_of(id).cloned() else { return Ruling::Refused(failed(call, OVER.to_owned())) };
-        self.consent_to(&Wanted { frame: id, slot, call, action, caller: &caller, asked_by: None }, None, asked)
+        self.consent_to(&RequestedAct { frame: id, slot, call, action, caller: &caller, asked_by: None }, None, asked)
     }
 
     /// The strictest of the operator's rule and the task's rules of consent counts, and somebody is asked once.
-    pub(super) fn consent_to(&mut self, wanted: &Wanted<'_>, by_rule: Option<ByRule>, asked: Asked) -> Ruling {
+    pub(super) fn consent_to(&mut self, wanted: &RequestedAct<'_>, by_rule: Option<ByRule>, asked: Consent) -> Ruling {
         let over = || Ruling::Refused(failed(wanted.call, OVER.to_owned()));
         let Some((frame, task)) = self.task_of(wanted.frame) else { return over() };
         let (name, rules) = (frame.task.clone(), task.confirm.clone());
         let (asks, risk) = match asked {
-            Asked::Approved | Asked::Edited => return Ruling::Runs,
-            Asked::Assessed { risk, asks } => (asks, Some(risk)),
-            Asked::NotYet => match rules.analyzer.filter(|_| rules.policy != ConfirmPolicy::Never) {
+            Consent::Approved | Consent::Edited => return Ruling::Runs,
+            Consent::Assessed { risk, asks } => (asks, Some(risk)),
+            Consent::NotYet => match rules.analyzer.filter(|_| rules.policy != ConfirmPolicy::Never) {
                 Some(analyzer) => {
                     let question = self.about_risk(wanted);
-                    let asked = self.consult(wanted.frame, &analyzer, question, About::Risk { slot: wanted.slot });
+                    let asked = self.consult(wanted.frame, &analyzer, question, QueryPurpose::Risk { slot: wanted.slot });
                     return if asked.is_some() { Ruling::Waits } else { over() };
                 }
                 // O-109: without an analyzer the risk is unknown.
@@ -122,32 +122,32 @@ impl Room {
         delegators
     }
 
-    fn about_risk(&self, wanted: &Wanted<'_>) -> Question {
+    fn about_risk(&self, wanted: &RequestedAct<'_>) -> PluginQuery {
         let action = match wanted.action {
             Some(action) => action.clone(),
             None => Action::Reply(Reply { tool_calls: vec![wanted.call.clone()], ..Reply::default() }),
         };
         let said = self.frames.get(&wanted.frame).and_then(|frame| frame.pending.as_ref());
-        Question::Risk { action: Box::new(action), thought: said.map(|message| message.text().to_owned()).unwrap_or_default() }
+        PluginQuery::Risk { action: Box::new(action), thought: said.map(|message| message.text().to_owned()).unwrap_or_default() }
     }
 
     /// An analyzer has answered. One that gave no answer says neither that there is no risk nor how much: it counts as the highest, and
     /// somebody is asked whatever the rules say of unknown risks (O-109 done right).
-    pub(super) fn assessed(&mut self, id: FrameId, slot: usize, answer: Result<Advice, Fault>) {
+    pub(super) fn assessed(&mut self, id: FrameId, slot: usize, answer: Result<PluginReply, Fault>) {
         let Some((_, task)) = self.task_of(id) else { return self.violated(Invariant::FrameExists, id) };
         let rules = task.confirm.clone();
         let (risk, asks, reason) = match answer {
-            Ok(Advice::Risk { verdict }) => (verdict.risk, rules.policy.asks(Some(verdict.risk)), verdict.reason),
+            Ok(PluginReply::Risk { verdict }) => (verdict.risk, rules.policy.asks(Some(verdict.risk)), verdict.reason),
             Ok(_) => (Risk::High, true, "the analyzer answered another question, which counts as a high risk".to_owned()),
             Err(fault) => (Risk::High, true, format!("the analyzer gave no answer, which counts as a high risk: {}", fault.message)),
         };
         self.risk_reason = Some(bounded(reason)).filter(|reason| !reason.trim().is_empty());
-        self.go_on_asked(id, slot, Asked::Assessed { risk, asks });
+        self.go_on_asked(id, slot, Consent::Assessed { risk, asks });
         self.risk_reason = None;
     }
 
     /// Goes on with an action or a call of which is known now whether it may begin.
-    pub(super) fn go_on_asked(&mut self, id: FrameId, slot: usize, asked: Asked) {
+    pub(super) fn go_on_asked(&mut self, id: FrameId, slot: usize, asked: Consent) {
         match self.slot_of(id, slot) {
             Some(waiting) if waiting.said.is_none() && waiting.action.is_some() => self.go_on_acting(id, slot, asked),
             Some(waiting) if waiting.said.is_none() && self.is_of_host(id, waiting) => self.go_on_steering(id, slot, None, asked),
@@ -167,7 +167,7 @@ impl Room {
     }
 
     /// Goes on with a call of a tool of the host; `arguments`: what an approver wrote in the place of its own.
-    pub(super) fn go_on_steering(&mut self, id: FrameId, slot: usize, arguments: Option<Value>, asked: Asked) {
+    pub(super) fn go_on_steering(&mut self, id: FrameId, slot: usize, arguments: Option<Value>, asked: Consent) {
         let Some(mut round) = self.take_round(id, slot) else { return };
         if let Some((waiting, arguments)) = round.slots.get_mut(slot).zip(arguments) {
             waiting.now.arguments = arguments;
@@ -195,7 +195,7 @@ impl Room {
         if let Some(slot) = round.slots.get_mut(slot) {
             let extras = serde_json::json!({});
             slot.observation = Some(Observation::Custom { name: "user_rejected".to_owned(), content, extras });
-            slot.said = Some(Said { message: Some(Box::new(message)), is_error: true, is_result: false });
+            slot.said = Some(CallOutcome { message: Some(Box::new(message)), is_error: true, is_result: false });
         }
         self.go_on(id, round);
     }

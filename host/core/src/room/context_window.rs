@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::Room;
 use super::histories::open_calls;
 use crate::protocol::notice::Notice;
-use crate::tool_calls::truncate::{self, BYTES_PER_TOKEN, DoesNotFit, Entry, Kept, Limits, MAX_OUTPUT, MIN_OUTPUT, Role};
+use crate::tool_calls::truncate::{self, BYTES_PER_TOKEN, DoesNotFit, HistoryEntry, Limits, MAX_OUTPUT, MIN_OUTPUT, RetainedEntry, Role};
 use crate::types::completion::{Draft, Prompt, PromptPiece, ToolFormat};
 use crate::types::ids::{CallId, ModelName, TaskName};
 use crate::types::message::{Entity, Message, ToolCall};
@@ -49,7 +49,7 @@ impl Room {
         let fixed = fixed_tokens(prompt, bytes);
         // The history is counted already; only when it may be too long is it looked at.
         let histories = prompt.pieces.iter().filter(|piece| matches!(piece, PromptPiece::History { .. })).count() as u64;
-        let of_history = task.and_then(|(name, _)| self.memories.get(name)).map_or(0, super::histories::Memory::tokens);
+        let of_history = task.and_then(|(name, _)| self.memories.get(name)).map_or(0, super::histories::AgentHistory::tokens);
         let bound = of_history.saturating_mul(histories).saturating_add(fixed).saturating_add(limits.max_output);
         if bound <= context {
             prompt.limit_output(most);
@@ -73,7 +73,7 @@ impl Room {
         let of_piece = |piece: &PromptPiece| match piece {
             // Counted already, where it is all of it.
             PromptPiece::History { messages, start: 0, end } if *end == messages.len() && whole.is_some() => {
-                whole.map_or(0, super::histories::Memory::tokens)
+                whole.map_or(0, super::histories::AgentHistory::tokens)
             }
             PromptPiece::History { messages, start, end } => {
                 let counted = (*start..*end).filter_map(|place| messages.get(place)).map(|message| tokens_of(message, bytes));
@@ -85,16 +85,16 @@ impl Room {
     }
 
     /// Carries out a plan on the agent's history, and on the prompt that draws on it.
-    fn shorten(&mut self, call: CallId, task: &TaskName, keep: &[Kept], texts: &[Text], prompt: &mut Prompt, bytes: u32) {
+    fn shorten(&mut self, call: CallId, task: &TaskName, keep: &[RetainedEntry], texts: &[Text], prompt: &mut Prompt, bytes: u32) {
         // The first entry is all that is no history.
         let text_of = |index: usize| index.checked_sub(1).and_then(|index| texts.get(index)).copied();
         let mut kept = BTreeSet::new();
         let mut cuts = BTreeMap::new();
         for keep in keep {
-            let (Kept::Whole(index) | Kept::Cut { index, .. }) = *keep;
+            let (RetainedEntry::Whole(index) | RetainedEntry::Cut { index, .. }) = *keep;
             let Some(text) = text_of(index) else { continue };
             kept.insert(text.place);
-            if let Kept::Cut { tokens, .. } = *keep {
+            if let RetainedEntry::Cut { tokens, .. } = *keep {
                 cuts.entry(text.place).or_insert_with(Vec::new).push((text.result, tokens));
             }
         }
@@ -155,8 +155,8 @@ fn moved(place: usize, lost: &[usize]) -> usize {
 }
 
 /// What the prompt holds for the fitting: one entry for all that is no history, then what its histories hold, with the place of each.
-fn entries(prompt: &Prompt, fixed: u64, bytes: u32) -> (Vec<Entry>, Vec<Text>) {
-    let (mut entries, mut texts) = (vec![Entry { role: Role::System, text: 0, rest: fixed }], Vec::new());
+fn entries(prompt: &Prompt, fixed: u64, bytes: u32) -> (Vec<HistoryEntry>, Vec<Text>) {
+    let (mut entries, mut texts) = (vec![HistoryEntry { role: Role::System, text: 0, rest: fixed }], Vec::new());
     for piece in &prompt.pieces {
         let PromptPiece::History { messages, start, end } = piece else { continue };
         for (place, message) in (*start..*end).filter_map(|place| Some((place, messages.get(place)?))) {
@@ -176,7 +176,7 @@ pub(super) fn tokens_of(message: &Message, bytes: u32) -> u64 {
 }
 
 /// What a model reads of a message: its results where it has some, else its text and calls.
-fn entries_of(message: &Message, bytes: u32) -> Vec<Entry> {
+fn entries_of(message: &Message, bytes: u32) -> Vec<HistoryEntry> {
     if message.tool_results.is_empty() {
         let role = match message.sender {
             Entity::Llm => Role::Assistant,
@@ -186,11 +186,11 @@ fn entries_of(message: &Message, bytes: u32) -> Vec<Entry> {
         let text = truncate::tokens_of(&message.as_read(), bytes);
         // A fence stays whole when the text in it is cut.
         let fence = truncate::tokens_of(&message.in_prompt(), bytes).saturating_sub(text);
-        return vec![Entry { role, text, rest: calls_tokens(&message.tool_calls, bytes).saturating_add(fence) }];
+        return vec![HistoryEntry { role, text, rest: calls_tokens(&message.tool_calls, bytes).saturating_add(fence) }];
     }
     let of_result = |result: &crate::types::message::ToolResult| {
         let value = result.value.as_ref().filter(|_| result.content.is_empty()).map(ToString::to_string).unwrap_or_default();
-        Entry { role: Role::Tool, text: truncate::tokens_of(&result.content, bytes), rest: truncate::tokens_of(&value, bytes) }
+        HistoryEntry { role: Role::Tool, text: truncate::tokens_of(&result.content, bytes), rest: truncate::tokens_of(&value, bytes) }
     };
     message.tool_results.iter().map(of_result).collect()
 }

@@ -15,8 +15,8 @@ use crate::protocol::event::Opening;
 use crate::protocol::notice::Notice;
 use crate::types::channel::{Activity, Binding, ChannelKind};
 use crate::types::ids::ChannelId;
-use crate::types::request::{Refusal, RefusalCode, Reply, RequestId};
-use limits::{Bucket, Seen};
+use crate::types::request::{Refusal, RefusalCode, RequestId, RequestReply};
+use limits::{Bucket, SeenKeys};
 
 /// Bytes of a channel's name; whoever binds one at run time may call it as the service behind it does.
 const NAME_MAX: usize = 128;
@@ -36,8 +36,8 @@ pub(super) struct Conversation {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     buckets: BTreeMap<ChannelId, Bucket>,
     /// Messages that came with a key.
-    #[serde(skip_serializing_if = "Seen::is_empty")]
-    seen: Seen,
+    #[serde(skip_serializing_if = "SeenKeys::is_empty")]
+    seen: SeenKeys,
     /// Keys of messages at the gates, and who sent one of them again.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     arriving: BTreeMap<String, Vec<RequestId>>,
@@ -90,7 +90,7 @@ impl Room {
             self.reply(request, Err(refusal));
             return;
         }
-        self.reply(request, Ok(Reply::Done));
+        self.reply(request, Ok(RequestReply::Done));
         self.set_activity(channel, activity);
     }
 
@@ -121,7 +121,7 @@ impl Room {
             }
         };
         let is_bound = bound.is_ok();
-        self.reply(request, bound.map(|()| Reply::Done));
+        self.reply(request, bound.map(|()| RequestReply::Done));
         if is_bound {
             self.channel_changed(&channel);
         }

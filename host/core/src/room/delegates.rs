@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::Room;
-use super::frame::{Frame, Responder, Said, Slot, ToolRound, Wait};
+use super::frame::{CallOutcome, Frame, Responder, Slot, ToolRound, Wait};
 use super::messages::text_form;
 use super::termination::Ending;
 use crate::types::action::{Action, Observation};
@@ -150,7 +150,7 @@ impl Room {
             let is_error = matches!(observation, Observation::Error { .. });
             slot.observation = Some(observation);
             // A delegate's words are data to its caller.
-            slot.said = Some(Said { message: Some(Box::new(answer)), is_error, is_result: true });
+            slot.said = Some(CallOutcome { message: Some(Box::new(answer)), is_error, is_result: true });
         }
         self.start_queued(caller, &mut round);
         self.go_on(caller, round);

@@ -36,7 +36,7 @@ const ROOM_CLOSED: &str = "room_closed";
 
 /// A result that waits to be told, or is kept for its agent. What was told is not here any more; the record of its task has it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Entry {
+struct QueuedResult {
     /// With the speeches about it that failed.
     ended: Arc<EndedTask>,
     /// The task that is told.
@@ -91,7 +91,7 @@ pub(super) struct Deliveries {
     /// The number of the next result; they are in the order in which they came.
     next: u64,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    results: BTreeMap<u64, Entry>,
+    results: BTreeMap<u64, QueuedResult>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     by_id: BTreeMap<BackgroundId, u64>,
     /// By strategy, those that wait for it.
@@ -124,12 +124,12 @@ impl Deliveries {
         *self == Self::default()
     }
 
-    fn entry(&self, id: &BackgroundId) -> Option<(u64, &Entry)> {
+    fn entry(&self, id: &BackgroundId) -> Option<(u64, &QueuedResult)> {
         let number = *self.by_id.get(id)?;
         Some((number, self.results.get(&number)?))
     }
 
-    fn entry_mut(&mut self, id: &BackgroundId) -> Option<&mut Entry> {
+    fn entry_mut(&mut self, id: &BackgroundId) -> Option<&mut QueuedResult> {
         self.results.get_mut(self.by_id.get(id)?)
     }
 
@@ -138,7 +138,7 @@ impl Deliveries {
     }
 
     /// Takes a result to another state; what was told or held back is forgotten here.
-    fn put(&mut self, id: &BackgroundId, state: DeliveryState) -> Option<Entry> {
+    fn put(&mut self, id: &BackgroundId, state: DeliveryState) -> Option<QueuedResult> {
         let number = *self.by_id.get(id)?;
         let entry = self.results.get_mut(&number)?;
         remove(entry.strategy.as_ref().map(|strategy| (&mut self.waiting, strategy)), number);
@@ -191,8 +191,14 @@ impl Room {
         let number = self.deliveries.next;
         self.deliveries.next += 1;
         self.deliveries.by_id.insert(id.clone(), number);
-        let entry =
-            Entry { ended: Arc::new(ended), notify, strategy: strategy.clone(), hand_back, chain_depth, state: DeliveryState::Waiting };
+        let entry = QueuedResult {
+            ended: Arc::new(ended),
+            notify,
+            strategy: strategy.clone(),
+            hand_back,
+            chain_depth,
+            state: DeliveryState::Waiting,
+        };
         self.deliveries.results.insert(number, entry);
         if self.conversation.closed.is_some() {
             // R-063 done right: it is recorded, and nothing is said.
@@ -292,7 +298,7 @@ impl Room {
         self.deliveries.couriers.clear();
         self.deliveries.speaking.clear();
         let closed = self.conversation.closed.is_some();
-        let left = |entry: &Entry| match entry.state {
+        let left = |entry: &QueuedResult| match entry.state {
             DeliveryState::Waiting => Some("its strategy decided nothing before the run was over"),
             DeliveryState::Speaking => Some("the run was over before its channel said whether it was told"),
             _ => None,

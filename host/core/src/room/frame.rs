@@ -90,7 +90,7 @@ pub(super) struct Frame {
     pub(super) turn_limit: Option<u32>,
     /// The newest message that was read, as this task's agent reads it. Not part of what a fold must give back.
     #[serde(skip)]
-    pub(super) reading: Read,
+    pub(super) reading: ParsedMessage,
     /// The user was asked in this step, and there is none.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_unattended: bool,
@@ -101,7 +101,7 @@ pub(super) struct Frame {
     pub(super) circles: Circles,
     /// The newest answers, oldest first, as many as the longest done sequence has events (L-093).
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
-    pub(super) chain: VecDeque<Answer>,
+    pub(super) chain: VecDeque<SequenceAnswer>,
     /// Messages in the agent's history when the activation began (L-050l).
     pub(super) history_start: usize,
     /// Only this seat is asked, without a loop.
@@ -130,9 +130,9 @@ fn is_zero(number: &u32) -> bool {
 
 /// The number of a message, and what was read in it. Follows from the rest, so two of them never differ.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Read(pub(super) Option<(u64, Arc<Reading>)>);
+pub(super) struct ParsedMessage(pub(super) Option<(u64, Arc<Reading>)>);
 
-impl PartialEq for Read {
+impl PartialEq for ParsedMessage {
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -140,7 +140,7 @@ impl PartialEq for Read {
 
 /// An answer, as done sequences see it (L-094).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Answer {
+pub(super) struct SequenceAnswer {
     pub(super) message: Arc<Message>,
     /// Names of all calls in it that the agent knows.
     pub(super) tools: Vec<String>,
@@ -217,7 +217,7 @@ pub(super) struct Slot {
     pub(super) asked_by: Option<PluginName>,
     /// Tools that led to this call, one after the other.
     pub(super) depth: u32,
-    pub(super) said: Option<Said>,
+    pub(super) said: Option<CallOutcome>,
     /// What the agent wants done, where it is an action and no call of a tool; `call` then names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) action: Option<Action>,
@@ -261,7 +261,7 @@ impl Slot {
 
 /// What came of a call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Said {
+pub(super) struct CallOutcome {
     /// As the agent seat would say it alone; none: no result (L-117).
     pub(super) message: Option<Box<Message>>,
     pub(super) is_error: bool,

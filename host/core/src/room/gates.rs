@@ -12,7 +12,7 @@ use super::{Invariant, Purpose, Room, TimerPurpose};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::setup::GatePoint;
-use crate::setup::plugin_query::{self, Advice, GateVerdict, PASSING_MAX, Question};
+use crate::setup::plugin_query::{self, GateVerdict, PASSING_MAX, PluginQuery, PluginReply};
 use crate::types::fault::{CallReport, Fault, FaultKind};
 use crate::types::ids::{CallId, ChannelId, FrameId, PluginName};
 use crate::types::request::{Inbound, RequestId};
@@ -77,14 +77,14 @@ impl Passing {
 pub(super) struct Gating {
     /// In the order in which it came.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    waiting: BTreeMap<u64, Waiting>,
+    waiting: BTreeMap<u64, GatedItem>,
     /// The number of the next thing.
     next: u64,
 }
 
 /// One thing on its way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Waiting {
+struct GatedItem {
     passing: Passing,
     /// The place of the gate that is asked, or will be, in the setup's list.
     gate: usize,
@@ -98,7 +98,7 @@ impl Gating {
         *self == Self::default()
     }
 
-    fn in_lane(&self, lane: &ChannelId) -> impl Iterator<Item = (u64, &Waiting)> {
+    fn in_lane(&self, lane: &ChannelId) -> impl Iterator<Item = (u64, &GatedItem)> {
         self.waiting.iter().filter(move |(_, waiting)| waiting.passing.lane() == Some(lane)).map(|(number, waiting)| (*number, waiting))
     }
 }
@@ -117,7 +117,7 @@ impl Room {
         }
         let number = self.gating.next;
         self.gating.next += 1;
-        self.gating.waiting.insert(number, Waiting { passing, gate, call: None });
+        self.gating.waiting.insert(number, GatedItem { passing, gate, call: None });
         if before == 0 {
             self.ask_gate(number);
         }
@@ -134,7 +134,7 @@ impl Room {
         let (Some(waiting), Some(rule)) = (self.gating.waiting.get(&number), rule) else {
             return self.violated(Invariant::GateKnown, None::<FrameId>);
         };
-        let question = Question::Gate { passing: Box::new(self.shown(&waiting.passing)) };
+        let question = PluginQuery::Gate { passing: Box::new(self.shown(&waiting.passing)) };
         let call = self.next_call(Purpose::Gate { plugin: rule.plugin.clone(), number });
         if let Some(waiting) = self.gating.waiting.get_mut(&number) {
             waiting.call = Some(call);
@@ -192,7 +192,7 @@ impl Room {
         call: CallId,
         plugin: &PluginName,
         number: u64,
-        answer: Result<Advice, Fault>,
+        answer: Result<PluginReply, Fault>,
         report: &CallReport,
     ) {
         let original = self.gating.waiting.get(&number).map(|waiting| waiting.passing.text());
@@ -259,7 +259,7 @@ impl Room {
                 self.ask_gate(number);
             }
             None => {
-                let Some(Waiting { passing, .. }) = self.gating.waiting.remove(&number) else { return };
+                let Some(GatedItem { passing, .. }) = self.gating.waiting.remove(&number) else { return };
                 let lane = passing.lane().cloned();
                 self.has_passed(passing);
                 self.next_in_lane(lane);
@@ -268,7 +268,7 @@ impl Room {
     }
 
     fn hold_back(&mut self, number: u64, plugin: &PluginName, reason: &str, told: &str) {
-        let Some(Waiting { passing, .. }) = self.gating.waiting.remove(&number) else {
+        let Some(GatedItem { passing, .. }) = self.gating.waiting.remove(&number) else {
             return self.violated(Invariant::GateKnown, None::<FrameId>);
         };
         let lane = passing.lane().cloned();
@@ -286,7 +286,7 @@ impl Room {
 
     /// The room stops: what is on its way does not arrive, and whoever sent it is told.
     pub(super) fn block_all(&mut self, reason: &str) {
-        for (_, Waiting { passing, call, .. }) in std::mem::take(&mut self.gating.waiting) {
+        for (_, GatedItem { passing, call, .. }) in std::mem::take(&mut self.gating.waiting) {
             if let Some(call) = call {
                 self.abandon(call);
             }
@@ -317,16 +317,16 @@ impl Room {
 }
 
 /// What a gate said, if it is an answer to what it was asked.
-fn checked(advice: Advice, original: &str) -> Result<GateVerdict, Fault> {
+fn checked(advice: PluginReply, original: &str) -> Result<GateVerdict, Fault> {
     let bad = |message: String| Err(Fault::new(FaultKind::BadAnswer, message));
     match advice {
-        Advice::Gate { verdict: GateVerdict::Modify { text } } if text.len() > PASSING_MAX => {
+        PluginReply::Gate { verdict: GateVerdict::Modify { text } } if text.len() > PASSING_MAX => {
             bad(format!("its text has {} bytes; it may have {PASSING_MAX}", text.len()))
         }
-        Advice::Gate { verdict: GateVerdict::Modify { text } } if text.trim().is_empty() && !original.trim().is_empty() => {
+        PluginReply::Gate { verdict: GateVerdict::Modify { text } } if text.trim().is_empty() && !original.trim().is_empty() => {
             bad("it changed the text to nothing; to stop it, a gate answers `block`".to_owned())
         }
-        Advice::Gate { verdict } => Ok(verdict),
+        PluginReply::Gate { verdict } => Ok(verdict),
         _ => bad("it answered another question than the one that it was asked".to_owned()),
     }
 }

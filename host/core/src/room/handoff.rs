@@ -7,9 +7,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::frame::{Responder, Said};
+use super::frame::{CallOutcome, Responder};
 use super::prompt_agent::with_message;
-use super::{Invariant, Phase, Room};
+use super::{Invariant, Room, RoomPhase};
 use crate::protocol::notice::Notice;
 use crate::setup::is_user;
 use crate::trajectory::fence;
@@ -65,7 +65,7 @@ impl Handoffs {
 /// The arguments of `handoff_conversation`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Arguments {
+struct HandoffArguments {
     target: String,
     reason: String,
     summary: String,
@@ -103,7 +103,7 @@ impl Room {
     }
 
     /// A call of `handoff_conversation`.
-    pub(super) fn handoff_by_call(&mut self, id: FrameId, call: &ToolCall) -> Said {
+    pub(super) fn handoff_by_call(&mut self, id: FrameId, call: &ToolCall) -> CallOutcome {
         let named = call.arguments.get("target").and_then(Value::as_str).unwrap_or_default().trim().to_owned();
         match self.agree(id, call) {
             Ok(handoff) => {
@@ -111,7 +111,7 @@ impl Room {
                 let receipt = json!({ "status": "accepted", "to": to, "phase": handoff.phase }).to_string();
                 self.handoff.agreed = Some(Box::new(Agreed { frame: id, handoff }));
                 let message = Arc::unwrap_or_clone(self.host_message(id, receipt));
-                Said { message: Some(Box::new(message)), is_error: false, is_result: true }
+                CallOutcome { message: Some(Box::new(message)), is_error: false, is_result: true }
             }
             Err(refusal) => {
                 let text = refusal.to_value().to_string();
@@ -126,7 +126,7 @@ impl Room {
     /// The handoff that a call asks for, if it may be.
     fn agree(&mut self, id: FrameId, call: &ToolCall) -> Result<Handoff, Refusal> {
         let refuse = |code, text: String| Err(Refusal::new(code, text));
-        let wanted: Arguments = match serde_json::from_value(call.arguments.clone()) {
+        let wanted: HandoffArguments = match serde_json::from_value(call.arguments.clone()) {
             Ok(wanted) => wanted,
             Err(error) => {
                 let text = format!("the arguments of handoff_conversation are not right: {error}; it takes target, reason and summary");
@@ -136,7 +136,7 @@ impl Room {
         wanted.check()?;
         let Some((frame, task)) = self.task_of(id) else { return refuse(RefusalCode::TaskEnded, "the task is over".to_owned()) };
         let (from, agent) = (frame.task.clone(), task.agent.clone());
-        let holds = frame.only.is_none() && matches!(self.phase, Phase::Running { root } if root == id);
+        let holds = frame.only.is_none() && matches!(self.phase, RoomPhase::Running { root } if root == id);
         if !holds {
             let text =
                 format!("{from} does not hold the conversation: it works for another task; only the one that holds it can hand it over");
@@ -180,7 +180,7 @@ impl Room {
             return Err(Refusal { allowed: allowed(), ..Refusal::new(RefusalCode::NotGranted, text) });
         }
         let phase = wanted.next_phase.filter(|phase| !phase.trim().is_empty()).unwrap_or_else(|| PHASE.to_owned());
-        let Arguments { reason, summary, channel_escalation, .. } = wanted;
+        let HandoffArguments { reason, summary, channel_escalation, .. } = wanted;
         Ok(Handoff { at: self.now, from, to, phase, reason, summary, channel_escalation })
     }
 
@@ -223,7 +223,7 @@ impl Room {
         let words = frame.intent.as_ref().map(|message| message.text());
         let inputs = self.setup.tasks.get(to).map_or(Arc::clone(&inputs), |task| with_message(task, Arc::clone(&inputs), words));
         let root = self.new_frame(to, None, inputs);
-        self.phase = Phase::Running { root };
+        self.phase = RoomPhase::Running { root };
         if let Some(next) = self.frames.get_mut(&root) {
             next.chain_depth = frame.chain_depth;
         }
@@ -275,7 +275,7 @@ impl Room {
     }
 }
 
-impl Arguments {
+impl HandoffArguments {
     fn check(&self) -> Result<(), Refusal> {
         let bad = |text: String| Err(Refusal::new(RefusalCode::BadArguments, text));
         for (name, text, most) in

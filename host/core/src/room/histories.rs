@@ -19,7 +19,7 @@ use crate::types::message::{Entity, Label, Message, ToolCall, ToolResult};
 
 /// What a task's agent remembers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Memory {
+pub(super) struct AgentHistory {
     history: History,
     /// Of the whole history, for a model; counted as entries come and go, so that no step has to count.
     #[serde(default)]
@@ -48,7 +48,7 @@ pub(super) struct Memory {
     pub(super) condensing: Condensing,
 }
 
-impl Memory {
+impl AgentHistory {
     pub(super) fn history(&self) -> &History {
         &self.history
     }
@@ -127,10 +127,10 @@ impl Room {
         self.memories.get(task).map(|memory| memory.history.clone()).unwrap_or_default()
     }
 
-    pub(super) fn memory(&mut self, task: &TaskName) -> &mut Memory {
+    pub(super) fn memory(&mut self, task: &TaskName) -> &mut AgentHistory {
         if !self.memories.contains_key(task) {
             let bytes_per_token = self.bytes_per_token(task);
-            self.memories.insert(task.clone(), Memory { bytes_per_token, ..Memory::default() });
+            self.memories.insert(task.clone(), AgentHistory { bytes_per_token, ..AgentHistory::default() });
         }
         self.memories.get_mut(task).expect("it was put in above")
     }
@@ -369,7 +369,7 @@ pub(super) fn is_at_work(toolbox: &Toolbox, wanted: HostTool) -> bool {
 }
 
 /// By task.
-pub(super) type Memories = BTreeMap<TaskName, Memory>;
+pub(super) type Histories = BTreeMap<TaskName, AgentHistory>;
 /// By the number of the message.
 pub(super) type Links = BTreeMap<u64, Link>;
 
@@ -403,7 +403,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_history_is_counted_as_it_grows_and_shrinks(row in vec(any::<(u8, u8, u8)>(), 0..80), bytes_per_token in 0_u32..5) {
-            let mut memory = Memory { bytes_per_token, ..Memory::default() };
+            let mut memory = AgentHistory { bytes_per_token, ..AgentHistory::default() };
             for (what, place, kind) in row {
                 match what % 8 {
                     6 => memory.set(usize::from(place % 40), message(u64::from(place), kind)),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::Room;
-use super::frame::Said;
+use super::frame::CallOutcome;
 use super::messages::text_form;
 use super::termination::calls_in;
 use super::tools::{calls_as_json, host_tool_of, taint_of};
@@ -24,7 +24,7 @@ impl Room {
         call: &ToolCall,
         asked_by: Option<&PluginName>,
         message: &Arc<Message>,
-    ) -> Said {
+    ) -> CallOutcome {
         if let Err(text) = self.check_steering(id, tool, call, asked_by) {
             return self.said_error(id, text);
         }
@@ -57,7 +57,7 @@ impl Room {
             HostTool::AddRecipient => Some(self.address_added(id, call, message)),
             HostTool::Rewind => Some(self.rewound(id, call, message)),
         };
-        Said { message: said.map(Box::new), ..Said::default() }
+        CallOutcome { message: said.map(Box::new), ..CallOutcome::default() }
     }
 
     /// Why whoever asks may not have the tool do this.

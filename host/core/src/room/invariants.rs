@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::frame::{ToolRound, Wait};
-use super::{Phase, Room};
+use super::{Room, RoomPhase};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::types::ids::{CallId, FrameId};
@@ -91,7 +91,7 @@ impl Room {
     /// Ends the room after this event: what is handled cannot be. The first violation of an event counts.
     pub(super) fn violated(&mut self, invariant: Invariant, frame: impl Into<Option<FrameId>>) {
         // A stop in the course of this event took all activations away, so what was about one is over.
-        if invariant.is_of_frames() && !matches!(self.phase, Phase::Running { .. }) {
+        if invariant.is_of_frames() && !matches!(self.phase, RoomPhase::Running { .. }) {
             return;
         }
         self.new_violation.get_or_insert(InvariantViolation { invariant, frame: frame.into() });
@@ -143,7 +143,7 @@ impl Room {
         self.background.clear();
         self.reserved = Spent::default();
         self.timers.clear();
-        self.phase = Phase::Draining { outcome: Arc::new(Outcome::new(Status::InternalError, reason)) };
+        self.phase = RoomPhase::Draining { outcome: Arc::new(Outcome::new(Status::InternalError, reason)) };
     }
 
     /// Another run in a room that was ended for a violation ends at once, for the same reason.
@@ -151,7 +151,7 @@ impl Room {
         let Some(violation) = self.violation else { return false };
         let outcome = Arc::new(Outcome::new(Status::InternalError, violation.to_string()));
         self.effects.push_back(Effect::Finish { outcome: Arc::clone(&outcome) });
-        self.phase = Phase::Finished { outcome };
+        self.phase = RoomPhase::Finished { outcome };
         true
     }
 }
@@ -161,10 +161,10 @@ mod tests {
     use std::collections::{BTreeMap, VecDeque};
 
     use super::super::frame::{Attempt, Responder, Slot};
-    use super::super::{About, Purpose};
+    use super::super::{Purpose, QueryPurpose};
     use super::*;
     use crate::protocol::event::Event;
-    use crate::setup::plugin_query::{Advice, GateVerdict, Verdict};
+    use crate::setup::plugin_query::{GateVerdict, PluginReply, Verdict};
     use crate::setup::{Setup, TaskSetup};
     use crate::types::action::{Action, Turn};
     use crate::types::approval::{Approval, ApprovalAuthor};
@@ -189,7 +189,7 @@ mod tests {
         room.setup = Arc::new(Setup { tasks: BTreeMap::from([("desk".into(), task)]), ..Setup::clone(&room.setup) });
         room.opening.entry = TaskName::from("desk");
         let id = room.new_frame(&"desk".into(), None, Arc::default());
-        room.phase = Phase::Running { root: id };
+        room.phase = RoomPhase::Running { root: id };
         room.calls.insert(CALL, purpose(id));
         let attempt = Attempt { responder: Responder::Llm, rest: VecDeque::new(), wait, do_not_know: None };
         room.frames.get_mut(&id).expect("it was made").attempt = Some(attempt);
@@ -250,8 +250,8 @@ mod tests {
 
     #[test]
     fn a_room_that_contradicts_itself_ends_with_a_code_and_does_not_hang() {
-        let risk = |frame| Purpose::Consult { frame, plugin: "guard".into(), about: About::Risk { slot: 0 } };
-        let advice = || Advice::Risk { verdict: Verdict { risk: Risk::Low, reason: String::new() } };
+        let risk = |frame| Purpose::Consult { frame, plugin: "guard".into(), about: QueryPurpose::Risk { slot: 0 } };
+        let advice = || PluginReply::Risk { verdict: Verdict { risk: Risk::Low, reason: String::new() } };
         let assessed = || Event::Consulted { call: CALL, answer: Ok(advice()), report: CallReport::default() };
         let approved = || Event::Decided { call: CALL, approval: Approval::Approved, author: ApprovalAuthor::Program };
         let said = || Event::UserAnswered { call: CALL, text: Some("yes".to_owned()), attachments: Vec::new(), passed: false };
@@ -283,7 +283,7 @@ mod tests {
             ("a gate blocked what is not known", GateVerdict::Block { reason: String::new() }),
         ] {
             let gated = waiting(Wait::Call(OTHER), |_| Purpose::Gate { plugin: "guard".into(), number: 9 });
-            let advice = Ok(Advice::Gate { verdict });
+            let advice = Ok(PluginReply::Gate { verdict });
             let said = Event::Consulted { call: CALL, answer: advice, report: CallReport::default() };
             assert_ends(name, gated, said, Invariant::GateKnown);
         }

@@ -10,12 +10,12 @@ use super::frame::Responder;
 use super::pausing::Words;
 use super::prompt_agent::with_message;
 use super::termination::Ending;
-use super::{Phase, Purpose, Room, TimerPurpose};
+use super::{Purpose, Room, RoomPhase, TimerPurpose};
 use crate::protocol::event::Opening;
 use crate::protocol::notice::Notice;
 use crate::types::ids::{ChannelId, FrameId, Millis, RoomId, TaskName};
 use crate::types::outcome::{Outcome, Status};
-use crate::types::request::{Reply, RequestId};
+use crate::types::request::{RequestId, RequestReply};
 
 /// How a room stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,7 +47,7 @@ impl Room {
     #[must_use]
     pub fn status(&self) -> RoomStatus {
         match &self.phase {
-            Phase::Finished { .. } => RoomStatus::Over,
+            RoomPhase::Finished { .. } => RoomStatus::Over,
             _ if self.conversation.closed.is_some() => RoomStatus::Closed,
             _ if self.paused().is_some() => RoomStatus::Paused,
             _ => RoomStatus::Active,
@@ -82,7 +82,7 @@ impl Room {
     /// conversation was handed to, or that it began with.
     pub(super) fn active_task(&self) -> &TaskName {
         match &self.phase {
-            Phase::Running { root } if !self.is_held() => self.frames.get(root).map_or(&self.opening.entry, |frame| &frame.task),
+            RoomPhase::Running { root } if !self.is_held() => self.frames.get(root).map_or(&self.opening.entry, |frame| &frame.task),
             _ => self.handed_to().unwrap_or(&self.opening.entry),
         }
     }
@@ -97,7 +97,7 @@ impl Room {
         // What limits a turn begins with it.
         self.opening.deadline = None;
         let outcome = Arc::new(Outcome::new(Status::Done, "nobody has been at work in the room"));
-        self.phase = Phase::Draining { outcome };
+        self.phase = RoomPhase::Draining { outcome };
     }
 
     /// A task at work reads it in its next step; in a held room one that is not begins a turn with it, when its turn has come.
@@ -121,7 +121,7 @@ impl Room {
         if self.conversation.closed.is_some() {
             self.end_waiting_for_user();
         }
-        while self.new_violation.is_none() && self.is_held() && matches!(self.phase, Phase::Draining { .. }) {
+        while self.new_violation.is_none() && self.is_held() && matches!(self.phase, RoomPhase::Draining { .. }) {
             let Some(words) = self.conversation.waiting.pop_front() else { return };
             self.begin_turn(words);
             self.run();
@@ -153,7 +153,7 @@ impl Room {
             None => inputs,
         };
         let root = self.new_frame(task, None, inputs);
-        self.phase = Phase::Running { root };
+        self.phase = RoomPhase::Running { root };
         if let Some(frame) = self.frames.get_mut(&root) {
             frame.turn_limit = self.opening.turns.or(frame.turn_limit);
         }
@@ -186,7 +186,7 @@ impl Room {
     /// A hard stop of the work that goes on for whoever spoke: of a held room only the turn ends, and what goes on beside it goes on.
     pub(super) fn stop_work(&mut self, ending: Ending) {
         match self.phase {
-            Phase::Running { root } if self.is_held() => self.end_frame(root, ending),
+            RoomPhase::Running { root } if self.is_held() => self.end_frame(root, ending),
             _ => self.stop_with(ending),
         }
     }
@@ -199,8 +199,8 @@ impl Room {
     }
 
     pub(super) fn close(&mut self, request: RequestId, reason: &str) {
-        self.reply(request, Ok(Reply::Done));
-        if self.conversation.closed.is_none() && !matches!(self.phase, Phase::Finished { .. }) {
+        self.reply(request, Ok(RequestReply::Done));
+        if self.conversation.closed.is_none() && !matches!(self.phase, RoomPhase::Finished { .. }) {
             self.shut(reason);
             self.close_tasks(reason);
         }
@@ -218,7 +218,7 @@ impl Room {
 
     /// Nobody will answer in a closed room, so a task that waits for nothing but its user is done.
     fn end_waiting_for_user(&mut self) {
-        let Phase::Running { root } = self.phase else { return };
+        let RoomPhase::Running { root } = self.phase else { return };
         let of_frames = || self.calls.values().filter(|purpose| purpose.frame().is_some());
         if of_frames().next().is_some() && of_frames().all(|purpose| matches!(purpose, Purpose::User { .. })) {
             self.end_frame(root, Ending::new(Status::UserQuit, "the room was closed while it waited for its user"));

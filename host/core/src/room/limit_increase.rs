@@ -3,10 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::approvals::Asked;
+use super::approvals::Consent;
 use super::budgets::Short;
 use super::frame::Wait;
-use super::{Invariant, Phase, Purpose, Room, TimerPurpose};
+use super::{Invariant, Purpose, Room, RoomPhase, TimerPurpose};
 use crate::policy::budget::{Budget, TopUp};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
@@ -26,7 +26,7 @@ pub(super) struct HeldRequest {
 impl Room {
     /// Somebody is to be asked when a budget is used up.
     pub(super) fn asks_for_more(&self) -> bool {
-        let is_running = matches!(self.phase, Phase::Running { .. });
+        let is_running = matches!(self.phase, RoomPhase::Running { .. });
         is_running && self.opening.depth == 0 && self.opening.limits.when_used_up == WhenUsedUp::Ask
     }
 
@@ -128,7 +128,7 @@ impl Room {
         for held in std::mem::take(&mut self.held) {
             self.model_asked(held.call, held.ordinal, held.request);
         }
-        let tools: Vec<(CallId, FrameId, usize, Asked)> = self
+        let tools: Vec<(CallId, FrameId, usize, Consent)> = self
             .calls
             .iter()
             .filter_map(|(call, purpose)| match purpose {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::frame::Responder;
-use super::{Phase, Purpose, Room, TimerPurpose};
+use super::{Purpose, Room, RoomPhase, TimerPurpose};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::types::action::{Action, Reply};
@@ -103,7 +103,7 @@ impl Room {
         }
         let passed = self.now.since(self.pausing.counted);
         self.pausing.counted = self.now;
-        if passed == 0 || !matches!(self.phase, Phase::Running { .. } | Phase::Draining { .. }) {
+        if passed == 0 || !matches!(self.phase, RoomPhase::Running { .. } | RoomPhase::Draining { .. }) {
             return;
         }
         self.opening.deadline = self.opening.deadline.map(|deadline| deadline.plus(passed));
@@ -163,7 +163,7 @@ impl Room {
         } else if self.is_held() {
             self.hear_or_begin(Words { task, text, attachments, chain_depth: 0 });
             return;
-        } else if !matches!(self.phase, Phase::Running { .. }) {
+        } else if !matches!(self.phase, RoomPhase::Running { .. }) {
             "the run has its result already"
         } else if self.at_work(&task).is_none() {
             "that task is not at work now"
@@ -206,7 +206,7 @@ impl Room {
 
     /// A run that is over is neither paused nor spoken to.
     pub(super) fn end_pause(&mut self) {
-        if matches!(self.phase, Phase::Finished { .. }) && self.pausing != Pausing::default() {
+        if matches!(self.phase, RoomPhase::Finished { .. }) && self.pausing != Pausing::default() {
             let Pausing { words, .. } = std::mem::take(&mut self.pausing);
             words.into_iter().for_each(|words| self.unheard(words));
         }

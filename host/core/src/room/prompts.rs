@@ -10,10 +10,10 @@ use super::frame::Responder;
 use super::{Purpose, Room};
 use crate::setup::TaskSetup;
 use crate::tool_calls::instructions::Instructions;
-use crate::tool_calls::parse::Reader;
+use crate::tool_calls::parse::CallParser;
 use crate::tool_calls::toolbox::{TaskTool, Toolbox};
 use crate::types::action::Reply;
-use crate::types::completion::{Completion, ModelError, ModelRequest, Part, Prompt, PromptPiece, Stop, ToolChoice, ToolFormat};
+use crate::types::completion::{Completion, ModelError, ModelRequest, Prompt, PromptPart, PromptPiece, Stop, ToolChoice, ToolFormat};
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{CallId, FrameId, TaskName};
 use crate::types::message::{Entity, Message, ToolCall};
@@ -39,13 +39,13 @@ impl PartialEq for Texts {
 struct Made {
     system: Arc<str>,
     toolbox: Arc<Toolbox>,
-    asked: Asked,
+    asked: PromptNote,
     text: Arc<str>,
 }
 
 /// What a request says about its system text.
 #[derive(Clone, Debug, PartialEq)]
-struct Asked {
+struct PromptNote {
     format: ToolFormat,
     /// Names of the tools to explain; none: all that are offered.
     tools: Option<Vec<String>>,
@@ -53,7 +53,7 @@ struct Asked {
 }
 
 impl Made {
-    fn fits(&self, system: &Arc<str>, toolbox: &Arc<Toolbox>, asked: &Asked) -> bool {
+    fn fits(&self, system: &Arc<str>, toolbox: &Arc<Toolbox>, asked: &PromptNote) -> bool {
         // What is held here is not freed, so no other can stand at its address.
         Arc::ptr_eq(&self.system, system) && Arc::ptr_eq(&self.toolbox, toolbox) && self.asked == *asked
     }
@@ -69,26 +69,32 @@ impl Room {
         let task = task.and_then(|name| Some((name.clone(), Arc::clone(self.setup.tasks.get(name)?))));
         let format = request.tool_format.or(task.as_ref().map(|(_, setup)| setup.tool_format)).unwrap_or(ToolFormat::Off);
         let toolbox = task.as_ref().map_or_else(Arc::default, |(name, _)| self.toolbox(name));
-        let parts = if request.prompt.is_empty() { vec![Part::System, Part::History { start: 0, end: u64::MAX }] } else { request.prompt };
+        let parts = if request.prompt.is_empty() {
+            vec![PromptPart::System, PromptPart::History { start: 0, end: u64::MAX }]
+        } else {
+            request.prompt
+        };
         // Where calls are written as text, so is what the answer must look like: a provider that holds the model to a schema lets no call
         // through.
-        let is_told = is_text(format) && parts.contains(&Part::System);
+        let is_told = is_text(format) && parts.contains(&PromptPart::System);
         let (told, output_schema) = if is_told { (request.output_schema, None) } else { (None, request.output_schema) };
-        let asked = Asked { format, tools: explained(format, request.tools.as_ref(), &request.tool_choice), schema: told };
+        let asked = PromptNote { format, tools: explained(format, request.tools.as_ref(), &request.tool_choice), schema: told };
         let history = task.as_ref().map(|(name, _)| self.history(name));
         let system = task.as_ref().map(|(_, setup)| self.system_of(call, setup));
         let mut pieces = Vec::with_capacity(parts.len());
         for part in parts {
             pieces.push(match (part, task.as_ref().zip(system.as_ref())) {
-                (Part::System, Some(((name, _), system))) => PromptPiece::System { text: self.system_text(name, system, &toolbox, &asked) },
-                (Part::System, None) => return Err(other("only a step has a system message")),
-                (Part::History { start, end }, _) => {
+                (PromptPart::System, Some(((name, _), system))) => {
+                    PromptPiece::System { text: self.system_text(name, system, &toolbox, &asked) }
+                }
+                (PromptPart::System, None) => return Err(other("only a step has a system message")),
+                (PromptPart::History { start, end }, _) => {
                     let messages = history.clone().ok_or_else(|| other("only a step has a history"))?;
                     let place = |place: u64| self.place_now(call, usize::try_from(place).unwrap_or(usize::MAX)).min(messages.len());
                     let (start, end) = (place(start), place(end));
                     PromptPiece::History { start: start.min(end), end, messages }
                 }
-                (Part::Draft { draft }, _) => PromptPiece::Draft { draft },
+                (PromptPart::Draft { draft }, _) => PromptPiece::Draft { draft },
             });
         }
         let is_wanted = |name: &String| request.tools.as_ref().is_none_or(|names| names.contains(name));
@@ -113,7 +119,7 @@ impl Room {
     }
 
     /// L-024, L-106: made when it is first asked for, and again when what it is made of has changed.
-    fn system_text(&mut self, name: &TaskName, system: &Arc<str>, toolbox: &Arc<Toolbox>, asked: &Asked) -> Arc<str> {
+    fn system_text(&mut self, name: &TaskName, system: &Arc<str>, toolbox: &Arc<Toolbox>, asked: &PromptNote) -> Arc<str> {
         let known = self.texts.0.get(name).into_iter().flatten().find(|made| made.fits(system, toolbox, asked));
         if let Some(made) = known {
             return Arc::clone(&made.text);
@@ -152,7 +158,7 @@ impl Room {
         let mut message = Message::new(0, Entity::Llm, task.agent.as_str());
         message.content = Some(text);
         let name = task.as_langroid.then_some(name.as_str());
-        Reader { toolbox: &toolbox, text: true, name, for_handlers: false, after_model: false }.read(&message).all
+        CallParser { toolbox: &toolbox, text: true, name, for_handlers: false, after_model: false }.read(&message).all
     }
 
     /// Takes the calls out of a step's answer that only repeat those in its text: they are read there when the message enters, and are no

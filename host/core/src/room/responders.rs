@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::Room;
-use super::frame::{Frame, Read, Responder};
+use super::frame::{Frame, ParsedMessage, Responder};
 use crate::setup::TaskSetup;
-use crate::tool_calls::parse::{Reader, Reading};
+use crate::tool_calls::parse::{CallParser, Reading};
 use crate::types::completion::ToolFormat;
 use crate::types::ids::{FrameId, TaskName};
 use crate::types::message::{Entity, Message};
@@ -126,9 +126,9 @@ impl Room {
     /// A message as a task's agent reads it.
     pub(super) fn read(&self, name: &TaskName, task: &TaskSetup, message: &Message) -> Reading {
         let toolbox = self.toolbox(name);
-        let history = self.memories.get(name).map(super::histories::Memory::history);
+        let history = self.memories.get(name).map(super::histories::AgentHistory::history);
         let of_model = message.sender == Entity::Llm;
-        let reader = Reader {
+        let reader = CallParser {
             toolbox: &toolbox,
             text: task.text.calls || (of_model && matches!(task.tool_format, ToolFormat::Json | ToolFormat::Xml)),
             name: task.as_langroid.then_some(name.as_str()),
@@ -147,7 +147,7 @@ impl Room {
     /// A message became another under the same number: what was read of it is not in it.
     pub(super) fn forget_reading(&mut self, id: FrameId) {
         if let Some(frame) = self.frames.get_mut(&id) {
-            frame.reading = Read::default();
+            frame.reading = ParsedMessage::default();
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::frame::Responder;
 use super::prompt_agent::with_message;
 use super::termination::Ending;
-use super::{Phase, Room, TimerPurpose};
+use super::{Room, RoomPhase, TimerPurpose};
 use crate::protocol::event::{HistoryChange, Opening};
 use crate::setup::Setup;
 use crate::types::ids::{FrameId, TaskName};
@@ -17,7 +17,7 @@ use crate::types::usage::Spent;
 
 impl Room {
     pub(super) fn open(&mut self, setup: Arc<Setup>, opening: Opening, secret: RoomSecret) {
-        if self.phase != Phase::Unopened {
+        if self.phase != RoomPhase::Unopened {
             return;
         }
         (self.setup, self.secret) = (setup, Some(secret));
@@ -28,7 +28,7 @@ impl Room {
 
     /// Another run, once the one before is over: what agents remember stays, what limits the run begins anew.
     pub(super) fn start_run(&mut self, setup: Option<Arc<Setup>>, opening: Opening) {
-        if !matches!(self.phase, Phase::Finished { .. }) || self.is_broken() {
+        if !matches!(self.phase, RoomPhase::Finished { .. }) || self.is_broken() {
             return;
         }
         let is_new = setup.is_some();
@@ -72,7 +72,7 @@ impl Room {
             None => inputs,
         };
         let root = self.new_frame(&entry, None, inputs);
-        self.phase = Phase::Running { root };
+        self.phase = RoomPhase::Running { root };
         if let Some(frame) = self.frames.get_mut(&root) {
             frame.turn_limit = self.opening.turns.or(frame.turn_limit);
             frame.only.clone_from(&self.opening.seat);
@@ -119,7 +119,7 @@ impl Room {
 
     /// A change of what an agent remembers, between two runs.
     pub(super) fn change_history(&mut self, task: &TaskName, change: HistoryChange) {
-        if !matches!(self.phase, Phase::Unopened | Phase::Finished { .. }) {
+        if !matches!(self.phase, RoomPhase::Unopened | RoomPhase::Finished { .. }) {
             return;
         }
         match change {

@@ -11,7 +11,7 @@ use serde_json::Value;
 pub(super) use judge::is_empty;
 
 use super::acting::Acting;
-use super::frame::{Attempt, Frame, Read, Responder, Wait};
+use super::frame::{Attempt, Frame, ParsedMessage, Responder, Wait};
 use super::knowledge::newest_said;
 use super::loop_detection::Circles;
 use super::prompt_agent::with_message;
@@ -63,7 +63,7 @@ impl Room {
             past: Vec::new(),
             chain_depth: caller.and_then(|caller| self.frames.get(&caller)).map_or(self.opening.chain_depth, |caller| caller.chain_depth),
             attempt: None,
-            reading: Read::default(),
+            reading: ParsedMessage::default(),
             is_unattended: false,
             passes: false,
             last_responder: None,

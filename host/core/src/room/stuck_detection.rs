@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Room;
-use super::frame::{Read, Responder};
+use super::frame::{ParsedMessage, Responder};
 use super::knowledge::newest_said;
 use super::loop_detection::Circles;
 use super::termination::Ending;
@@ -58,7 +58,7 @@ impl Astray {
         *self == Self::default()
     }
 
-    fn saw(&mut self, seen: &Seen, rules: &StuckRules) -> Verdict {
+    fn saw(&mut self, seen: &WatchedAct, rules: &StuckRules) -> Verdict {
         if seen.doing.kind == DoingKind::User {
             *self = Self { restarted: self.restarted, ..Self::default() };
             return Verdict::Fine;
@@ -82,7 +82,7 @@ impl Astray {
 }
 
 /// One thing that the agent did.
-struct Seen {
+struct WatchedAct {
     doing: Doing,
     /// Of the agent's message.
     seq: u64,
@@ -91,7 +91,7 @@ struct Seen {
 }
 
 /// Something is to be done about it, once the step is over.
-pub(super) struct Found {
+pub(super) struct StuckFinding {
     verdict: Verdict,
     what: String,
     /// Of the message after which it was found.
@@ -100,7 +100,13 @@ pub(super) struct Found {
 
 impl Room {
     /// Takes in an answer that is pending now. None: there is nothing to do about it.
-    pub(super) fn watch(&mut self, id: FrameId, by: &Responder, message: &Message, answered: Option<&Arc<Message>>) -> Option<Found> {
+    pub(super) fn watch(
+        &mut self,
+        id: FrameId,
+        by: &Responder,
+        message: &Message,
+        answered: Option<&Arc<Message>>,
+    ) -> Option<StuckFinding> {
         let (_, task) = self.task_of(id)?;
         if task.as_langroid || !task.stuck.on {
             return None;
@@ -108,7 +114,7 @@ impl Room {
         let task = Arc::clone(task);
         let seen = self.seen(id, &task, by, message, answered)?;
         let verdict = self.frames.get_mut(&id)?.astray.saw(&seen, &task.stuck);
-        (verdict != Verdict::Fine).then_some(Found { verdict, what: seen.what, after: message.seq })
+        (verdict != Verdict::Fine).then_some(StuckFinding { verdict, what: seen.what, after: message.seq })
     }
 
     /// The history was condensed: where nothing else is done, that helps nobody (O-102).
@@ -118,15 +124,24 @@ impl Room {
         let Some(after) = after.filter(|_| rules.on && !langroid) else { return };
         let Some(verdict) = self.frames.get_mut(&id).map(|frame| frame.astray.watch.saw(&Doing::condensation(), &rules)) else { return };
         if verdict != Verdict::Fine {
-            self.lead_back(id, Found { verdict, what: "a condenser that is asked again and again".to_owned(), after });
+            self.lead_back(id, StuckFinding { verdict, what: "a condenser that is asked again and again".to_owned(), after });
         }
     }
 
     /// What an answer amounts to; none: it is no deed, or not over yet.
-    fn seen(&mut self, id: FrameId, task: &TaskSetup, by: &Responder, message: &Message, answered: Option<&Arc<Message>>) -> Option<Seen> {
+    fn seen(
+        &mut self,
+        id: FrameId,
+        task: &TaskSetup,
+        by: &Responder,
+        message: &Message,
+        answered: Option<&Arc<Message>>,
+    ) -> Option<WatchedAct> {
         match by {
             // A text that the operator put in nobody's mouth is nobody's word.
-            Responder::User => task.default_human_response.is_none().then(|| Seen { doing: Doing::user(), seq: 0, what: String::new() }),
+            Responder::User => {
+                task.default_human_response.is_none().then(|| WatchedAct { doing: Doing::user(), seq: 0, what: String::new() })
+            }
             Responder::Llm => {
                 let is_work = message.wants_agent_seat() || !message.tools.is_empty() || self.reading_of(id, message).is_attempt();
                 (!is_work).then(|| said("says", message.text(), message))
@@ -166,13 +181,13 @@ impl Room {
     }
 
     /// Does something about an agent that has gone astray, unless its task is over.
-    pub(super) fn lead_back(&mut self, id: FrameId, found: Found) {
+    pub(super) fn lead_back(&mut self, id: FrameId, found: StuckFinding) {
         let Some((frame, task)) = self.task_of(id) else { return };
         if frame.pending.as_ref().is_none_or(|pending| pending.seq != found.after) {
             return;
         }
         let (name, rules) = (frame.task.clone(), task.stuck);
-        let Found { verdict, what, .. } = found;
+        let StuckFinding { verdict, what, .. } = found;
         let (kind, repeats) = match verdict {
             Verdict::Fine => return,
             Verdict::Nudge { text, .. } => {
@@ -264,7 +279,7 @@ impl Room {
         if let Some(frame) = self.frames.get_mut(&id) {
             frame.astray = Astray { restarted: true, ..Astray::default() };
             frame.circles = Circles::default();
-            frame.reading = Read::default();
+            frame.reading = ParsedMessage::default();
             frame.past.clear();
             frame.chain.clear();
             frame.stalled = 0;
@@ -273,15 +288,15 @@ impl Room {
     }
 }
 
-fn said(how: &str, text: &str, message: &Message) -> Seen {
+fn said(how: &str, text: &str, message: &Message) -> WatchedAct {
     let what = fingerprint(&(how, text, &message.recipient));
-    Seen { doing: Doing::message(what), seq: message.seq, what: if how == "thinks" { "a thought" } else { "a message" }.to_owned() }
+    WatchedAct { doing: Doing::message(what), seq: message.seq, what: if how == "thinks" { "a thought" } else { "a message" }.to_owned() }
 }
 
-fn act(what: Fingerprint, answer: &Message, is_error: bool, asked: &Message, named: String) -> Seen {
+fn act(what: Fingerprint, answer: &Message, is_error: bool, asked: &Message, named: String) -> WatchedAct {
     let results: Vec<_> = answer.tool_results.iter().map(|result| (&result.name, &result.content, &result.value)).collect();
     let result = fingerprint(&(answer.text(), &answer.value, results));
-    Seen { doing: Doing::act(what, result, is_error), seq: asked.seq, what: named }
+    WatchedAct { doing: Doing::act(what, result, is_error), seq: asked.seq, what: named }
 }
 
 /// What a message without an action asked for: calls, or words that somebody answered. None: nothing was asked for.

@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 
 use super::delegates::children_of;
 use super::delivery::is_data;
-use super::frame::{Answer, Frame, Read, Responder, Wait};
+use super::frame::{Frame, ParsedMessage, Responder, SequenceAnswer, Wait};
 use super::messages::text_form;
 use super::result_types;
 use super::steps::is_empty;
-use super::{Invariant, Phase, Purpose, Room};
+use super::{Invariant, Purpose, Room, RoomPhase};
 use crate::policy::budget::Budget;
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::setup::ReturnType;
 use crate::tool_calls::routing;
-use crate::tool_calls::sequence::{Happened, Kind};
+use crate::tool_calls::sequence::{Happened, MessageKind};
 use crate::tool_calls::toolbox::{ToolTarget, Toolbox};
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{CallId, FrameId, TaskName};
@@ -222,7 +222,7 @@ impl Room {
         }
         let tools = self.names_called(id, &pending);
         let Some(frame) = self.frames.get_mut(&id) else { return };
-        frame.chain.push_back(Answer { message: pending, tools });
+        frame.chain.push_back(SequenceAnswer { message: pending, tools });
         while frame.chain.len() > longest {
             frame.chain.pop_front();
         }
@@ -244,7 +244,7 @@ impl Room {
         pending.tools.retain(|call| Ends::of(&toolbox, call) != Some(Ends::Task));
         if let Some(frame) = self.frames.get_mut(&id) {
             // What was read of it before holds what was taken out.
-            frame.reading = Read::default();
+            frame.reading = ParsedMessage::default();
         }
         self.keep_pending(id);
     }
@@ -285,7 +285,7 @@ impl Room {
     }
 
     fn is_root_interactive(&self) -> bool {
-        let Phase::Running { root } = self.phase else { return false };
+        let RoomPhase::Running { root } = self.phase else { return false };
         self.task_of(root).is_some_and(|(_, task)| task.interactive)
     }
 
@@ -481,7 +481,7 @@ impl Room {
         });
         self.drop_top_up();
         self.tell(Notice::ResultReady { outcome: Arc::clone(&outcome) });
-        self.phase = Phase::Draining { outcome: Arc::clone(&outcome) };
+        self.phase = RoomPhase::Draining { outcome: Arc::clone(&outcome) };
         self.turn_ended(&outcome);
         self.tell_shared_channels(&outcome);
     }
@@ -507,7 +507,7 @@ impl Room {
     /// Stops what the entry task is doing, background tasks excepted. An interactive task turns to its user, as after any step; another
     /// has nobody to turn to, and the run ends.
     pub(super) fn stop_turn(&mut self, reason: &str) {
-        let Phase::Running { root } = self.phase else { return };
+        let RoomPhase::Running { root } = self.phase else { return };
         let Some((frame, task)) = self.task_of(root) else { return self.violated(Invariant::FrameExists, root) };
         let name = frame.task.clone();
         if !task.interactive {
@@ -571,9 +571,9 @@ impl Room {
         if was_held {
             self.shut(reason);
         }
-        let was_running = matches!(self.phase, Phase::Running { .. });
+        let was_running = matches!(self.phase, RoomPhase::Running { .. });
         let is_first = self.begin_stop(reason);
-        if let Phase::Running { root } = self.phase {
+        if let RoomPhase::Running { root } = self.phase {
             self.end_frame(root, ending.clone());
         }
         self.frames.clear();
@@ -603,7 +603,7 @@ impl Room {
 
     /// The room is over once nothing is in flight any more.
     pub(super) fn finish_if_idle(&mut self) {
-        let Phase::Draining { outcome } = &self.phase else { return };
+        let RoomPhase::Draining { outcome } = &self.phase else { return };
         if self.is_held() {
             return;
         }
@@ -617,7 +617,7 @@ impl Room {
         self.timers.clear();
         self.report_undelivered();
         self.effects.push_back(Effect::Finish { outcome: Arc::clone(&outcome) });
-        self.phase = Phase::Finished { outcome };
+        self.phase = RoomPhase::Finished { outcome };
     }
 }
 
@@ -668,19 +668,19 @@ pub(super) fn calls_in(call: &ToolCall) -> Vec<ToolCall> {
 }
 
 /// L-094
-fn kind_of(by: Option<&Responder>, tools: &[String], message: &Message) -> Kind {
+fn kind_of(by: Option<&Responder>, tools: &[String], message: &Message) -> MessageKind {
     let of_sender = |entity: Entity| match entity {
-        Entity::Llm => Kind::LlmResponse,
-        Entity::Agent => Kind::AgentResponse,
-        Entity::User | Entity::System => Kind::UserResponse,
+        Entity::Llm => MessageKind::LlmResponse,
+        Entity::Agent => MessageKind::AgentResponse,
+        Entity::User | Entity::System => MessageKind::UserResponse,
     };
     match by {
-        Some(Responder::Agent) => Kind::AgentResponse,
-        Some(Responder::User) => Kind::UserResponse,
+        Some(Responder::Agent) => MessageKind::AgentResponse,
+        Some(Responder::User) => MessageKind::UserResponse,
         Some(Responder::Subtask(_)) => of_sender(message.sender),
-        Some(Responder::Llm) if tools.is_empty() => Kind::LlmResponse,
-        _ if tools.is_empty() => Kind::NoResponse,
-        _ => Kind::Tool,
+        Some(Responder::Llm) if tools.is_empty() => MessageKind::LlmResponse,
+        _ if tools.is_empty() => MessageKind::NoResponse,
+        _ => MessageKind::Tool,
     }
 }
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::approvals::Asked;
-use super::frame::{Said, Slot, ToolRound, Wait};
+use super::approvals::Consent;
+use super::frame::{CallOutcome, Slot, ToolRound, Wait};
 use super::steps::MAX_WEIGHT;
 use super::{Invariant, Room};
 use crate::protocol::notice::Notice;
@@ -214,12 +214,12 @@ impl Room {
     /// Starts every slot from `first` on that has no result yet.
     pub(super) fn run_slots(&mut self, id: FrameId, round: &mut ToolRound, first: usize) {
         for index in first..round.slots.len() {
-            self.run_slot(id, round, index, Asked::NotYet);
+            self.run_slot(id, round, index, Consent::NotYet);
         }
     }
 
     /// Starts one slot. `asked`: what an approver has said of it already.
-    pub(super) fn run_slot(&mut self, id: FrameId, round: &mut ToolRound, index: usize, asked: Asked) {
+    pub(super) fn run_slot(&mut self, id: FrameId, round: &mut ToolRound, index: usize, asked: Consent) {
         let Some(frame) = self.frames.get(&id) else { return self.violated(Invariant::FrameExists, id) };
         let toolbox = self.toolbox(&frame.task);
         let Some(slot) = round.slots.get(index) else { return self.violated(Invariant::SlotExists, id) };
@@ -264,7 +264,7 @@ impl Room {
         });
     }
 
-    pub(super) fn tell_answer(&mut self, id: FrameId, call: &ToolCall, said: &Said) {
+    pub(super) fn tell_answer(&mut self, id: FrameId, call: &ToolCall, said: &CallOutcome) {
         let Some(frame) = self.frames.get(&id) else { return };
         self.tell(Notice::ToolAnswered {
             call: None,
@@ -279,15 +279,15 @@ impl Room {
     }
 
     /// A text in place of an answer, as an error.
-    pub(super) fn said_error(&mut self, id: FrameId, text: String) -> Said {
+    pub(super) fn said_error(&mut self, id: FrameId, text: String) -> CallOutcome {
         let message = Arc::unwrap_or_clone(self.host_message(id, text));
-        Said { message: Some(Box::new(message)), is_error: true, is_result: true }
+        CallOutcome { message: Some(Box::new(message)), is_error: true, is_result: true }
     }
 
-    fn said_result(&mut self, id: FrameId, result: ToolResult) -> Said {
+    fn said_result(&mut self, id: FrameId, result: ToolResult) -> CallOutcome {
         let mut message = Arc::unwrap_or_clone(self.host_message(id, result.content));
         message.value = result.value;
-        Said { message: Some(Box::new(message)), is_error: result.is_error, is_result: true }
+        CallOutcome { message: Some(Box::new(message)), is_error: result.is_error, is_result: true }
     }
 
     /// The call is for others (L-030): this task does not carry it out, or may not for whoever is behind it.
@@ -306,12 +306,12 @@ impl Room {
         }
     }
 
-    fn handed_on(&mut self, id: FrameId, call: ToolCall) -> Said {
+    fn handed_on(&mut self, id: FrameId, call: ToolCall) -> CallOutcome {
         let mut message = Arc::unwrap_or_clone(self.host_message(id, String::new()));
         message.labels.extend(call.untrusted.then_some(Label::Untrusted));
         message.tools = vec![call];
         message.from_agent = true;
-        Said { message: Some(Box::new(message)), ..Said::default() }
+        CallOutcome { message: Some(Box::new(message)), ..CallOutcome::default() }
     }
 
     /// The task is this frame's own or one of its callers': starting it again would never end.

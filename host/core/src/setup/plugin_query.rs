@@ -11,7 +11,7 @@ use crate::types::action::Action;
 use crate::types::ids::{ChannelId, RoomId, TaskName};
 use crate::types::risk::Risk;
 
-pub use condensed::{BadCondensation, Condensed, Kept, LEFT_OUT, SUMMARY_MAX, Summary};
+pub use condensed::{BadCondensation, Condensed, LEFT_OUT, RetainedEntries, SUMMARY_MAX, Summary};
 
 /// What a security analyzer says of an action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,7 +102,7 @@ pub enum GateVerdict {
 /// What a plugin is asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "question", rename_all = "kebab-case")]
-pub enum Question {
+pub enum PluginQuery {
     /// Of a `memory`.
     Memories { query: String, limit: u32 },
     /// Of a `security-analyzer`.
@@ -113,7 +113,7 @@ pub enum Question {
     Gate { passing: Box<Passing> },
 }
 
-impl Question {
+impl PluginQuery {
     /// The interface that answers it.
     #[must_use]
     pub fn kind(&self) -> crate::setup::PluginKind {
@@ -129,7 +129,7 @@ impl Question {
 /// What a plugin answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "advice", rename_all = "kebab-case")]
-pub enum Advice {
+pub enum PluginReply {
     /// Best first.
     Memories {
         memories: Vec<String>,

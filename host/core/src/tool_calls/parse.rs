@@ -10,7 +10,7 @@ use crate::types::message::{Entity, Label, Message, ToolCall};
 
 /// Who reads, and how.
 #[derive(Clone, Copy, Debug)]
-pub struct Reader<'a> {
+pub struct CallParser<'a> {
     pub toolbox: &'a Toolbox,
     /// Calls are looked for in text too.
     pub text: bool,
@@ -62,14 +62,14 @@ impl Reading {
 const MAX_IN_TEXT: usize = 129;
 
 /// What an attempt to read one call came to.
-enum Found {
+enum CallAttempt {
     Call(ToolCall),
     Unknown(String),
     Wrong(WrongCall),
     Nothing,
 }
 
-impl Reader<'_> {
+impl CallParser<'_> {
     /// Reads a message.
     #[must_use]
     pub fn read(&self, message: &Message) -> Reading {
@@ -78,7 +78,7 @@ impl Reader<'_> {
             let mine = message.tools.iter().filter(|call| self.carries_out(call)).cloned().collect();
             return Reading { all: message.tools.clone(), mine, ..Reading::default() };
         }
-        let found: Vec<Found> = if message.tool_calls.is_empty() {
+        let found: Vec<CallAttempt> = if message.tool_calls.is_empty() {
             if self.text { self.in_text(message.text(), from_llm) } else { Vec::new() }
         } else {
             message.tool_calls.iter().map(|call| self.native(call, from_llm)).collect()
@@ -88,7 +88,7 @@ impl Reader<'_> {
         let mut reading = Reading::default();
         for found in found.into_iter().take(if native { usize::MAX } else { MAX_IN_TEXT }) {
             match found {
-                Found::Call(mut call) => {
+                CallAttempt::Call(mut call) => {
                     call.untrusted |= untrusted;
                     let mine = self.carries_out(&call);
                     // Of a model's native calls the reference knows only those that it carries out.
@@ -97,13 +97,13 @@ impl Reader<'_> {
                     }
                     reading.mine.extend(mine.then_some(call));
                 }
-                Found::Unknown(name) => reading.unknown.push(name),
+                CallAttempt::Unknown(name) => reading.unknown.push(name),
                 // L-114: the first that is wrong stands for all; of others than a model it makes no call at all.
-                Found::Wrong(wrong) if from_llm || self.after_model => {
+                CallAttempt::Wrong(wrong) if from_llm || self.after_model => {
                     return Reading { unknown: reading.unknown, wrong: Some(wrong), ..Reading::default() };
                 }
-                Found::Wrong(_) => return Reading::default(),
-                Found::Nothing => {}
+                CallAttempt::Wrong(_) => return Reading::default(),
+                CallAttempt::Nothing => {}
             }
         }
         reading
@@ -132,11 +132,11 @@ impl Reader<'_> {
         self.toolbox.get(name).filter(|tool| (self.for_handlers || !for_handlers(tool)) && !too_early(tool))
     }
 
-    fn native(&self, call: &ToolCall, from_llm: bool) -> Found {
+    fn native(&self, call: &ToolCall, from_llm: bool) -> CallAttempt {
         match self.known(&call.name) {
-            None if from_llm => Found::Unknown(call.name.clone()),
-            None => Found::Nothing,
-            Some(tool) if !tool.handled => Found::Nothing,
+            None if from_llm => CallAttempt::Unknown(call.name.clone()),
+            None => CallAttempt::Nothing,
+            Some(tool) if !tool.handled => CallAttempt::Nothing,
             // Some models leave the arguments out where there are none.
             Some(tool) if call.arguments.is_null() => checked(tool, call.id.clone(), &Value::Object(Map::new())),
             Some(tool) => checked(tool, call.id.clone(), &call.arguments),
@@ -144,7 +144,7 @@ impl Reader<'_> {
     }
 
     /// L-109: calls in XML, and only if there are none, in JSON.
-    fn in_text(&self, text: &str, from_llm: bool) -> Vec<Found> {
+    fn in_text(&self, text: &str, from_llm: bool) -> Vec<CallAttempt> {
         let candidates = xml::candidates(text);
         if candidates.is_empty() {
             return json::first_objects(text, MAX_IN_TEXT).into_iter().map(|object| self.object(object, from_llm)).collect();
@@ -156,15 +156,15 @@ impl Reader<'_> {
                 let typed = named.and_then(|tool| xml::fields(candidate, Some(&tool.summary.input_schema)).ok());
                 self.object(typed.unwrap_or(Value::Object(fields)), from_llm)
             }
-            Ok(_) => Found::Nothing,
+            Ok(_) => CallAttempt::Nothing,
             // L-115
-            Err(error) => Found::Wrong(WrongCall { tool: String::new(), text: format!("The call in XML cannot be read: {error}") }),
+            Err(error) => CallAttempt::Wrong(WrongCall { tool: String::new(), text: format!("The call in XML cannot be read: {error}") }),
         };
         candidates.iter().take(MAX_IN_TEXT).map(element).collect()
     }
 
-    fn object(&self, object: Value, from_llm: bool) -> Found {
-        let Value::Object(mut fields) = object else { return Found::Nothing };
+    fn object(&self, object: Value, from_llm: bool) -> CallAttempt {
+        let Value::Object(mut fields) = object else { return CallAttempt::Nothing };
         // L-111: some models wrap the call like a schema.
         if let Some(Value::Object(inner)) = fields.get("properties") {
             fields = inner.clone();
@@ -173,31 +173,31 @@ impl Reader<'_> {
             None | Some(Value::Null) => self.inferred(&fields),
             Some(Value::String(name)) => match self.known(&name) {
                 Some(tool) => checked(tool, String::new(), &Value::Object(fields)),
-                None if from_llm => Found::Unknown(name),
-                None => Found::Nothing,
+                None if from_llm => CallAttempt::Unknown(name),
+                None => CallAttempt::Nothing,
             },
-            Some(_) => Found::Nothing,
+            Some(_) => CallAttempt::Nothing,
         }
     }
 
     /// L-112
-    fn inferred(&self, fields: &Map<String, Value>) -> Found {
+    fn inferred(&self, fields: &Map<String, Value>) -> CallAttempt {
         let handled = self.toolbox.iter().filter(|tool| tool.handled);
         match arguments::infer(handled, fields) {
             Some(tool) => checked(tool, String::new(), &Value::Object(fields.clone())),
-            None => Found::Nothing,
+            None => CallAttempt::Nothing,
         }
     }
 }
 
-fn checked(tool: &TaskTool, id: String, given: &Value) -> Found {
+fn checked(tool: &TaskTool, id: String, given: &Value) -> CallAttempt {
     let name = tool.summary.name.clone();
     match arguments::check(&tool.summary.input_schema, given) {
-        Ok(arguments) => Found::Call(ToolCall { id, name, arguments, untrusted: false }),
+        Ok(arguments) => CallAttempt::Call(ToolCall { id, name, arguments, untrusted: false }),
         // the room says what is wrong with it, in a form of its own.
         Err(_) if tool.target == ToolTarget::Host(HostTool::DelegateTask) && given.is_object() => {
-            Found::Call(ToolCall { id, name, arguments: given.clone(), untrusted: false })
+            CallAttempt::Call(ToolCall { id, name, arguments: given.clone(), untrusted: false })
         }
-        Err(wrong) => Found::Wrong(WrongCall { text: arguments::explain(&name, &wrong), tool: name }),
+        Err(wrong) => CallAttempt::Wrong(WrongCall { text: arguments::explain(&name, &wrong), tool: name }),
     }
 }

@@ -81,7 +81,7 @@ pub enum PatternProblem {
 /// A message of a chain, as its task classified it (L-094).
 #[derive(Clone, Copy, Debug)]
 pub struct Happened<'a> {
-    pub kind: Kind,
+    pub kind: MessageKind,
     /// The tool, where the message calls exactly one.
     pub tool: Option<&'a str>,
     /// Other names that this tool goes by.
@@ -91,7 +91,7 @@ pub struct Happened<'a> {
 
 /// What a message of a chain was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MessageKind {
     Tool,
     AgentResponse,
     LlmResponse,
@@ -145,15 +145,15 @@ impl Sequence {
 impl Expected {
     fn is(&self, happened: &Happened<'_>) -> bool {
         match self {
-            Self::Tool => happened.kind == Kind::Tool,
+            Self::Tool => happened.kind == MessageKind::Tool,
             // L-095: none of several calls in one message
             Self::SpecificTool(name) => {
-                happened.kind == Kind::Tool && happened.tool.is_some_and(|tool| tool == name || happened.titles.contains(name))
+                happened.kind == MessageKind::Tool && happened.tool.is_some_and(|tool| tool == name || happened.titles.contains(name))
             }
-            Self::AgentResponse => happened.kind == Kind::AgentResponse,
-            Self::LlmResponse => happened.kind == Kind::LlmResponse,
-            Self::UserResponse => happened.kind == Kind::UserResponse,
-            Self::NoResponse => happened.kind == Kind::NoResponse,
+            Self::AgentResponse => happened.kind == MessageKind::AgentResponse,
+            Self::LlmResponse => happened.kind == MessageKind::LlmResponse,
+            Self::UserResponse => happened.kind == MessageKind::UserResponse,
+            Self::NoResponse => happened.kind == MessageKind::NoResponse,
             Self::ContentMatch(pattern) => pattern.as_ref().is_some_and(|pattern| pattern.0.is_match(happened.content)),
         }
     }
@@ -396,13 +396,13 @@ mod tests {
         let titles = ["Calculator".to_owned()];
         let happened = |letter: char| {
             let (kind, tool, content) = match letter {
-                't' => (Kind::Tool, Some("calc"), "{}"),
+                't' => (MessageKind::Tool, Some("calc"), "{}"),
                 // Several calls in one message
-                'm' => (Kind::Tool, None, "{}{}"),
-                'a' => (Kind::AgentResponse, None, "result"),
-                'l' => (Kind::LlmResponse, None, "I am Finished\nnow"),
-                'u' => (Kind::UserResponse, None, "go"),
-                _ => (Kind::NoResponse, None, ""),
+                'm' => (MessageKind::Tool, None, "{}{}"),
+                'a' => (MessageKind::AgentResponse, None, "result"),
+                'l' => (MessageKind::LlmResponse, None, "I am Finished\nnow"),
+                'u' => (MessageKind::UserResponse, None, "go"),
+                _ => (MessageKind::NoResponse, None, ""),
             };
             Happened { kind, tool, titles: if tool.is_some() { &titles } else { &[] }, content }
         };

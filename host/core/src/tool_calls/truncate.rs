@@ -37,7 +37,7 @@ pub enum Role {
 
 /// An entry of a history, only as it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct HistoryEntry {
     pub role: Role,
     /// Tokens of its text, which can be cut.
     pub text: u64,
@@ -45,7 +45,7 @@ pub struct Entry {
     pub rest: u64,
 }
 
-impl Entry {
+impl HistoryEntry {
     pub(crate) fn tokens(self) -> u64 {
         self.text.saturating_add(self.rest)
     }
@@ -77,7 +77,7 @@ impl Limits {
 
 /// An entry that stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum RetainedEntry {
     Whole(usize),
     /// Its text as [`cut`] leaves it.
     Cut {
@@ -88,11 +88,11 @@ pub enum Kept {
 
 /// How a history fits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct TruncationPlan {
     /// Tokens that the answer may have.
     pub output: u64,
     /// In the order of the history.
-    pub keep: Vec<Kept>,
+    pub keep: Vec<RetainedEntry>,
 }
 
 /// However it is shortened, the history leaves too little room for an answer.
@@ -110,11 +110,11 @@ pub struct DoesNotFit {
 ///
 /// # Errors
 /// When what may be shortened is not enough.
-pub fn fit(entries: &[Entry], limits: &Limits, strategy: Overflow) -> Result<Plan, DoesNotFit> {
+pub fn fit(entries: &[HistoryEntry], limits: &Limits, strategy: Overflow) -> Result<TruncationPlan, DoesNotFit> {
     let total = entries.iter().fold(0_u64, |total, entry| total.saturating_add(entry.tokens()));
-    let whole = || (0..entries.len()).map(Kept::Whole).collect();
+    let whole = || (0..entries.len()).map(RetainedEntry::Whole).collect();
     if total.saturating_add(limits.max_output) <= limits.context {
-        return Ok(Plan { output: limits.max_output, keep: whole() });
+        return Ok(TruncationPlan { output: limits.max_output, keep: whole() });
     }
     let most = limits.context.checked_sub(limits.min_output.saturating_add(limits.reserve)).ok_or(DoesNotFit { tokens: total, most: 0 })?;
     let (tokens, keep) = match strategy {
@@ -126,13 +126,13 @@ pub fn fit(entries: &[Entry], limits: &Limits, strategy: Overflow) -> Result<Pla
         return Err(DoesNotFit { tokens, most });
     }
     let room = limits.context.saturating_sub(tokens).saturating_sub(limits.reserve);
-    Ok(Plan { output: room.min(limits.max_output), keep })
+    Ok(TruncationPlan { output: room.min(limits.max_output), keep })
 }
 
 /// Takes an even share of what is too much from each entry that can give, oldest first; what the later ones cannot give comes from the
 /// earlier.
-fn truncated(entries: &[Entry], mut total: u64, most: u64, mark: u64) -> (u64, Vec<Kept>) {
-    let spare = |entry: &Entry| entry.text.saturating_sub(FLOOR.saturating_add(mark));
+fn truncated(entries: &[HistoryEntry], mut total: u64, most: u64, mark: u64) -> (u64, Vec<RetainedEntry>) {
+    let spare = |entry: &HistoryEntry| entry.text.saturating_sub(FLOOR.saturating_add(mark));
     let last = entries.iter().rposition(|entry| entry.role == Role::User).unwrap_or(0);
     let givers = || entries.iter().enumerate().take(last).skip(1).filter(|(_, entry)| spare(entry) > 0);
     let (mut later, mut later_spare) = givers().fold((0_u64, 0_u64), |(n, sum), (_, entry)| (n + 1, sum.saturating_add(spare(entry))));
@@ -149,12 +149,12 @@ fn truncated(entries: &[Entry], mut total: u64, most: u64, mark: u64) -> (u64, V
         total -= entry.text.saturating_sub(tokens.saturating_add(mark));
         cuts.insert(index, tokens);
     }
-    let kept = |index| cuts.get(&index).map_or(Kept::Whole(index), |tokens| Kept::Cut { index, tokens: *tokens });
+    let kept = |index| cuts.get(&index).map_or(RetainedEntry::Whole(index), |tokens| RetainedEntry::Cut { index, tokens: *tokens });
     (total, (0..entries.len()).map(kept).collect())
 }
 
 /// Leaves out whole turns, oldest first: a USER entry and all up to the next.
-fn without_turns(entries: &[Entry], mut total: u64, most: u64) -> (u64, Vec<Kept>) {
+fn without_turns(entries: &[HistoryEntry], mut total: u64, most: u64) -> (u64, Vec<RetainedEntry>) {
     let users: Vec<usize> =
         entries.iter().enumerate().skip(1).filter(|(_, entry)| entry.role == Role::User).map(|(index, _)| index).collect();
     let first = users.first().copied().unwrap_or(entries.len());
@@ -167,7 +167,7 @@ fn without_turns(entries: &[Entry], mut total: u64, most: u64) -> (u64, Vec<Kept
         total -= turn.iter().fold(0_u64, |sum, entry| sum.saturating_add(entry.tokens())).min(total);
         resume = end;
     }
-    (total, (0..first).chain(resume..entries.len()).map(Kept::Whole).collect())
+    (total, (0..first).chain(resume..entries.len()).map(RetainedEntry::Whole).collect())
 }
 
 /// Tokens of a text, rounded up, where so many bytes are one.

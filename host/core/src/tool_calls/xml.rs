@@ -9,7 +9,7 @@ mod element;
 mod shape;
 
 use element::{Element, is_name};
-use shape::{Kind, Shape, is_verbatim};
+use shape::{Shape, XmlKind, is_verbatim};
 
 const OPENING: &str = "<tool>";
 const CLOSING: &str = "</tool>";
@@ -101,17 +101,17 @@ fn value(element: &Element, shape: Shape<'_>) -> Value {
     let kind = shape.kind();
     let Some(first) = element.children.first() else {
         return match kind {
-            Kind::List => Value::Array(Vec::new()),
-            Kind::Map => Value::Object(Map::new()),
-            Kind::Record | Kind::Other => Value::String(element.text.trim().to_owned()),
+            XmlKind::List => Value::Array(Vec::new()),
+            XmlKind::Map => Value::Object(Map::new()),
+            XmlKind::Record | XmlKind::Other => Value::String(element.text.trim().to_owned()),
         };
     };
     let alike = element.children.iter().all(|child| child.name == first.name);
-    if alike && matches!(kind, Kind::List | Kind::Other) {
+    if alike && matches!(kind, XmlKind::List | XmlKind::Other) {
         return element.children.iter().map(|child| value(child, shape.item())).collect();
     }
     let named =
-        |child: &Element| (child.name.clone(), value(child, if kind == Kind::List { shape.item() } else { shape.child(&child.name) }));
+        |child: &Element| (child.name.clone(), value(child, if kind == XmlKind::List { shape.item() } else { shape.child(&child.name) }));
     Value::Object(element.children.iter().map(named).collect())
 }
 

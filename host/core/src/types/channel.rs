@@ -67,7 +67,7 @@ pub struct Channel {
 /// Which way a channel works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Access {
+pub enum ChannelAccess {
     #[default]
     ReadWrite,
     /// It is told things, and nothing comes in from it.
@@ -77,7 +77,7 @@ pub enum Access {
     None,
 }
 
-impl Access {
+impl ChannelAccess {
     /// The words in configs.
     pub const WORDS: [&'static str; 4] = ["read-write", "read-only", "write-only", "none"];
 
@@ -179,7 +179,7 @@ impl Visibility {
 pub struct Binding {
     pub kind: ChannelKind,
     #[serde(default, skip_serializing_if = "is_default")]
-    pub access: Access,
+    pub access: ChannelAccess,
     #[serde(default, skip_serializing_if = "is_default")]
     pub visibility: Visibility,
     /// It is told nothing, and what comes in from it still counts.
@@ -219,7 +219,7 @@ enum BindingForm {
         #[serde(default)]
         kind: ChannelKind,
         #[serde(default)]
-        access: Access,
+        access: ChannelAccess,
         #[serde(default)]
         visibility: Visibility,
         #[serde(default)]
@@ -254,12 +254,14 @@ mod tests {
 
     #[test]
     fn two_accesses_allow_what_both_allow() {
-        let all = [Access::ReadWrite, Access::ReadOnly, Access::WriteOnly, Access::None];
+        let all = [ChannelAccess::ReadWrite, ChannelAccess::ReadOnly, ChannelAccess::WriteOnly, ChannelAccess::None];
         for (a, b) in all.into_iter().flat_map(|a| all.map(|b| (a, b))) {
             let both = a.and(b);
             assert_eq!((both.may_read(), both.may_write()), (a.may_read() && b.may_read(), a.may_write() && b.may_write()), "{a:?} {b:?}");
         }
-        assert!(Access::WORDS.iter().all(|word| Access::named(word).is_some_and(|access| serde_json::json!(access) == **word)));
+        assert!(
+            ChannelAccess::WORDS.iter().all(|word| ChannelAccess::named(word).is_some_and(|access| serde_json::json!(access) == **word))
+        );
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub struct Draft {
 /// A piece of a prompt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "part", rename_all = "kebab-case")]
-pub enum Part {
+pub enum PromptPart {
     System,
     /// Indices of the step's history, `end` not included.
     History {
@@ -72,7 +72,7 @@ pub struct ModelRequest {
     /// None for the default.
     pub model: Option<String>,
     /// Empty: system and the whole history.
-    pub prompt: Vec<Part>,
+    pub prompt: Vec<PromptPart>,
     /// None: all that the agent may call.
     pub tools: Option<Vec<String>>,
     pub tool_format: Option<ToolFormat>,

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::types::action::PlanState;
 
-use place::Place;
+use place::PlanPath;
 use size::Size;
 
 pub use size::{MAX_BYTES, MAX_DEPTH, MAX_GOAL_BYTES, MAX_TASKS};
@@ -80,7 +80,7 @@ impl Plan {
     /// # Errors
     /// `Malformed` when there is no such parent, when `subtasks` is no such list, and when the plan would become larger than a plan may be.
     pub fn add(&mut self, parent: &str, goal: &str, subtasks: &Value) -> Result<String, PlanError> {
-        let mut place = Place::find(&self.root, parent)?;
+        let mut place = PlanPath::find(&self.root, parent)?;
         let mut size = self.size;
         let task = size.read(goal, subtasks, place.depth() + 1)?;
         self.size = size;
@@ -103,7 +103,7 @@ impl Plan {
         if self.is_empty() {
             return Err(place::unknown(&self.root, id));
         }
-        let place = Place::find(&self.root, id)?;
+        let place = PlanPath::find(&self.root, id)?;
         match state {
             PlanState::Completed | PlanState::Abandoned | PlanState::Verified => place.in_mut(&mut self.root).close(state),
             PlanState::InProgress => place.climb(&mut self.root),
@@ -121,7 +121,7 @@ impl Plan {
         match named(state) {
             Some(state) => self.set(id, state),
             None => {
-                Place::find(&self.root, id)?;
+                PlanPath::find(&self.root, id)?;
                 let state = text::quoted(state);
                 Err(PlanError::InvalidState(format!("{state} is no state of a task: open, in_progress, completed, verified or abandoned")))
             }
@@ -131,7 +131,7 @@ impl Plan {
     /// The task that is being worked on, the deepest that is in progress (O-064). The root's id is empty.
     #[must_use]
     pub fn current(&self) -> Option<(String, &PlanTask)> {
-        let (mut place, mut task) = (Place::default(), &self.root);
+        let (mut place, mut task) = (PlanPath::default(), &self.root);
         while let Some((index, child)) = task.child_in_progress() {
             place.push(index);
             task = child;
@@ -154,7 +154,7 @@ impl Plan {
     /// The task with this id; the empty one is the root's.
     #[must_use]
     pub fn get(&self, id: &str) -> Option<&PlanTask> {
-        Place::find(&self.root, id).ok().map(|place| place.in_ref(&self.root))
+        PlanPath::find(&self.root, id).ok().map(|place| place.in_ref(&self.root))
     }
 
     /// How many tasks there are; the root is none.
@@ -183,7 +183,7 @@ impl Plan {
     /// In the form of rule O-065.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        form(&self.root, &mut Place::default())
+        form(&self.root, &mut PlanPath::default())
     }
 
     /// For people and models: a line for each task, the root's first, with a mark for its state (O-065).
@@ -219,7 +219,7 @@ fn named(state: &str) -> Option<PlanState> {
     })
 }
 
-fn form(task: &PlanTask, place: &mut Place) -> Value {
+fn form(task: &PlanTask, place: &mut PlanPath) -> Value {
     let mut subtasks = Vec::with_capacity(task.subtasks.len());
     for (index, child) in task.subtasks.iter().enumerate() {
         place.push(index);

@@ -80,7 +80,7 @@ pub struct Announcement {
 /// What is asked of a room.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case")]
-pub enum Request {
+pub enum RoomRequest {
     /// Reply: `Accepted`.
     Inbound { inbound: Inbound },
     /// A channel's client says what it is doing. Reply: `Done`.
@@ -106,7 +106,7 @@ pub enum Request {
 /// What came of a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "kebab-case")]
-pub enum Reply {
+pub enum RequestReply {
     Accepted {
         /// Its number in the room's timeline, without gaps.
         index: u64,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use conclave_core::setup::PluginKind;
-use conclave_core::types::channel::{Access, Binding, ChannelKind, Visibility};
+use conclave_core::types::channel::{Binding, ChannelAccess, ChannelKind, Visibility};
 use conclave_core::types::ids::{ChannelId, PluginName};
 
 use crate::support::{Parts, assembled, bad, good, named, plugin};
@@ -33,7 +33,7 @@ fn every_key_reaches_the_setup() {
     let plugins = BTreeMap::from([(PluginName::from("chat"), plugin(&[PluginKind::Agent], &[], &[]))]);
     let setup = assembled(&text, &plugins).setup;
     let phone = Binding {
-        access: Access::WriteOnly,
+        access: ChannelAccess::WriteOnly,
         visibility: Visibility::Only(["terminal", "desk"].map(ChannelId::from).into()),
         muted: true,
         rate: Some(5),

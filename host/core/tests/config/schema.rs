@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use conclave_core::config::schema::json_schema;
-use conclave_core::config::{Config, KEYS, Key, Problems, Shape};
+use conclave_core::config::{Config, ConfigKey, KEYS, Problems, Shape};
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
@@ -65,7 +65,7 @@ fn every_example_config_is_valid() {
 }
 
 /// A value of a key, alone in its table: the reader goes on past all that is missing around it.
-fn alone(key: &Key, value: &str) -> String {
+fn alone(key: &ConfigKey, value: &str) -> String {
     let name = key.table.replace("NAME", "some");
     let header = match name.strip_suffix("[]") {
         Some(list) => format!("[[{list}]]\n"),
@@ -89,7 +89,7 @@ fn alone(key: &Key, value: &str) -> String {
 }
 
 /// The reader and the schema both take the value, or both do not.
-fn same(key: &Key, value: &str) {
+fn same(key: &ConfigKey, value: &str) {
     let text = alone(key, value);
     let is_about = |what: &str| ["cannot be `", "must be ", "is not available"].iter().any(|words| what.contains(words));
     let problems = Config::parse("conclave.toml", "", &text).map_or_else(|problems| problems.0, |_| Vec::new());

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use conclave_core::config::assemble::{Assembly, assemble};
 use conclave_core::config::{Config, Problems};
-use conclave_core::permissions::manifest::{Ask, CONTRACT, FORMAT, Manifest};
+use conclave_core::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, Manifest};
 use conclave_core::setup::{PluginFacts, PluginKind};
 use conclave_core::types::ids::PluginName;
 use conclave_core::types::tool::ToolSpec;
@@ -153,7 +153,7 @@ pub fn bad(text: &str) -> String {
 pub fn plugin(kinds: &[PluginKind], asks: &[&str], tools: &[&str]) -> PluginFacts {
     let ask = |name: &&str| {
         let plain = name.trim_end_matches('?');
-        (plain.to_owned(), Ask { why: format!("Needs {plain} to work."), optional: plain != *name, detail: BTreeMap::new() })
+        (plain.to_owned(), CapabilityRequest { why: format!("Needs {plain} to work."), optional: plain != *name, detail: BTreeMap::new() })
     };
     PluginFacts {
         manifest: Manifest {

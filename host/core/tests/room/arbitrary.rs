@@ -2,18 +2,18 @@
 
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, HistoryChange, SeatCall};
-use conclave_core::setup::plugin_query::{Advice, Condensation, GateVerdict, Masked, Question, Span, Verdict};
+use conclave_core::setup::plugin_query::{Condensation, GateVerdict, Masked, PluginQuery, PluginReply, Span, Verdict};
 use conclave_core::types::action::{Action, PlanState, Reply, Turn};
 use conclave_core::types::approval::{Approval, ApprovalAuthor};
-use conclave_core::types::channel::{Access, Activity, Binding, ChannelKind, Visibility};
-use conclave_core::types::completion::{Completion, ModelError, ModelRequest, Part, Stop, ToolChoice, ToolFormat, Usage};
+use conclave_core::types::channel::{Activity, Binding, ChannelAccess, ChannelKind, Visibility};
+use conclave_core::types::completion::{Completion, ModelError, ModelRequest, PromptPart, Stop, ToolChoice, ToolFormat, Usage};
 use conclave_core::types::delegation::{Delegation, HandBack};
 use conclave_core::types::delivery::{BackgroundStatus, Decision, EndedTask};
 use conclave_core::types::fault::{CallReport, Fault, FaultKind};
 use conclave_core::types::ids::{BackgroundId, CallId, ChannelId, TaskName, TimerId};
 use conclave_core::types::message::{Blob, Entity, Message, ToolCall};
 use conclave_core::types::outcome::EndCause;
-use conclave_core::types::request::{Announcement, Inbound, Request, RequestId};
+use conclave_core::types::request::{Announcement, Inbound, RequestId, RoomRequest};
 use conclave_core::types::risk::Risk;
 use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
 use conclave_core::types::tool::{ToolError, ToolOutcome};
@@ -235,10 +235,10 @@ pub(crate) fn steers(choices: &mut Choices<'_>) -> Event {
 fn requested(choices: &mut Choices<'_>) -> Event {
     const CHANNELS: [&str; 5] = ["terminal", "pager", "phone", "", "a,b"];
     let channel = ChannelId::from(choices.one(&CHANNELS));
-    let access = [Access::ReadWrite, Access::ReadOnly, Access::WriteOnly, Access::None];
+    let access = [ChannelAccess::ReadWrite, ChannelAccess::ReadOnly, ChannelAccess::WriteOnly, ChannelAccess::None];
     let task = || BackgroundId::from("task-1");
     let what = match choices.below(12) {
-        0..=4 => Request::Inbound {
+        0..=4 => RoomRequest::Inbound {
             inbound: Inbound {
                 key: choices.flag().then(|| choices.one(&TEXTS).to_owned()),
                 chain_depth: choices.below(7) as u32,
@@ -248,7 +248,7 @@ fn requested(choices: &mut Choices<'_>) -> Event {
         },
         5 => {
             let activity = [Activity::Idle, Activity::Speaking, Activity::UserSpeaking, Activity::Generating][choices.below(4)];
-            Request::Activity { channel, activity }
+            RoomRequest::Activity { channel, activity }
         }
         6 | 7 => {
             let kind = [ChannelKind::Text, ChannelKind::Web, ChannelKind::Voice, ChannelKind::Agent, ChannelKind::Other][choices.below(5)];
@@ -259,11 +259,11 @@ fn requested(choices: &mut Choices<'_>) -> Event {
                 rate: choices.flag().then(|| choices.below(3) as u32),
                 ..Binding::of(kind)
             };
-            Request::Bind { channel, binding: (choices.below(4) != 3).then_some(binding) }
+            RoomRequest::Bind { channel, binding: (choices.below(4) != 3).then_some(binding) }
         }
-        8 => Request::CancelTask { task: task(), reason: "no".to_owned() },
-        9 => Request::TellTask { task: task(), text: choices.one(&TEXTS).to_owned() },
-        10 => Request::Deliver {
+        8 => RoomRequest::CancelTask { task: task(), reason: "no".to_owned() },
+        9 => RoomRequest::TellTask { task: task(), text: choices.one(&TEXTS).to_owned() },
+        10 => RoomRequest::Deliver {
             announcement: Announcement {
                 content: choices.one(&TEXTS).to_owned(),
                 key: (channel.as_str() != "pager").then(|| "again".to_owned()),
@@ -272,11 +272,11 @@ fn requested(choices: &mut Choices<'_>) -> Event {
                 ..Announcement::default()
             },
         },
-        _ if choices.below(4) == 3 => Request::Close { reason: "good night".to_owned() },
+        _ if choices.below(4) == 3 => RoomRequest::Close { reason: "good night".to_owned() },
         _ => {
             let delegation =
                 Delegation { agent: choices.one(&TASKS).to_owned(), task: choices.one(&TEXTS).to_owned(), ..Delegation::default() };
-            Request::Delegate { delegation: Box::new(delegation), by: choices.flag().then(|| TaskName::from(choices.one(&TASKS))) }
+            RoomRequest::Delegate { delegation: Box::new(delegation), by: choices.flag().then(|| TaskName::from(choices.one(&TASKS))) }
         }
     };
     Event::Requested { request: RequestId(choices.below(3) as u64), what }
@@ -388,31 +388,31 @@ pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> 
 }
 
 /// What a plugin says to a question; now and then to another one.
-fn advice(choices: &mut Choices<'_>, question: &Question) -> Result<Advice, Fault> {
-    let memories = || Advice::Memories { memories: vec!["a".to_owned()] };
+fn advice(choices: &mut Choices<'_>, question: &PluginQuery) -> Result<PluginReply, Fault> {
+    let memories = || PluginReply::Memories { memories: vec!["a".to_owned()] };
     let which = choices.below(6);
     Ok(match question {
         _ if which == 0 => return Err(fault()),
         _ if which == 1 => memories(),
-        Question::Memories { .. } => memories(),
-        Question::Risk { .. } => {
+        PluginQuery::Memories { .. } => memories(),
+        PluginQuery::Risk { .. } => {
             let risk = [Risk::Low, Risk::Medium, Risk::High][choices.below(3)];
-            Advice::Risk { verdict: Verdict { risk, reason: String::new() } }
+            PluginReply::Risk { verdict: Verdict { risk, reason: String::new() } }
         }
-        Question::Gate { .. } => {
+        PluginQuery::Gate { .. } => {
             let said = || TEXTS[which % TEXTS.len()].to_owned();
             let verdict = match choices.below(4) {
                 0 => GateVerdict::Block { reason: said() },
                 1 => GateVerdict::Modify { text: said() },
                 _ => GateVerdict::Allow,
             };
-            Advice::Gate { verdict }
+            PluginReply::Gate { verdict }
         }
-        Question::Condense { .. } => {
+        PluginQuery::Condense { .. } => {
             let (start, end) = (choices.below(6) as u64, choices.below(8) as u64);
             let mask = vec![Masked { index: choices.below(9) as u64, text: "…".to_owned() }];
             let condensation = Condensation { forget: vec![Span { start, end }], mask, summary: text(choices) };
-            Advice::Condense { condensation: choices.flag().then_some(condensation) }
+            PluginReply::Condense { condensation: choices.flag().then_some(condensation) }
         }
     })
 }
@@ -585,7 +585,7 @@ fn background_ended(choices: &mut Choices<'_>, call: CallId) -> Event {
 }
 
 fn model_asked(choices: &mut Choices<'_>, call: CallId) -> Event {
-    let parts = [Part::System, Part::History { start: choices.amount(), end: choices.amount() }];
+    let parts = [PromptPart::System, PromptPart::History { start: choices.amount(), end: choices.amount() }];
     let request = ModelRequest {
         model: choices.flag().then(|| choices.one(&["default", "ghost", "other"]).to_owned()),
         prompt: parts.into_iter().take(choices.below(3)).collect(),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use conclave_core::permissions::grant::{DelegateGrant, Grants, ModelGrant, RoomsGrant, RouteGrant, ToolPattern, ToolsGrant};
-use conclave_core::permissions::manifest::{Ask, Manifest};
+use conclave_core::permissions::manifest::{CapabilityRequest, Manifest};
 use conclave_core::permissions::policy_rules::Rule;
 use conclave_core::permissions::task_scope::Narrow;
 use conclave_core::protocol::event::Opening;
@@ -453,7 +453,7 @@ impl PluginPlan {
             name: name.to_owned(),
             version: "1.0.0".to_owned(),
             contract: "0.1".to_owned(),
-            asks: asks.into_iter().map(|ask| (ask, Ask::default())).collect(),
+            asks: asks.into_iter().map(|ask| (ask, CapabilityRequest::default())).collect(),
             ..Manifest::default()
         };
         let tools = self.tools.into_iter().map(spec).collect();

@@ -3,7 +3,7 @@
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::Event;
-use conclave_core::setup::plugin_query::{Advice, GateVerdict, Question};
+use conclave_core::setup::plugin_query::{GateVerdict, PluginQuery, PluginReply};
 use conclave_core::types::action::{Action, Observation, Reply, Turn};
 use conclave_core::types::approval::{Approval, ApprovalAuthor, ApprovalRequest};
 use conclave_core::types::delegation::Delegation;
@@ -287,12 +287,12 @@ fn delegations() -> [Action; 2] {
 /// The gate is asked about this text, and puts another in its place.
 fn changed(recorded: &mut Recorded, effects: &[Effect], from: &str, to: &str) -> Vec<Effect> {
     let asked = effects.iter().find_map(|effect| match effect {
-        Effect::Consult { call, question: Question::Gate { passing }, .. } => Some((*call, passing.text.clone())),
+        Effect::Consult { call, question: PluginQuery::Gate { passing }, .. } => Some((*call, passing.text.clone())),
         _ => None,
     });
     let (call, text) = asked.unwrap_or_else(|| panic!("the gate is asked: {effects:?}"));
     assert_eq!(text, from);
-    let advice = Advice::Gate { verdict: GateVerdict::Modify { text: to.to_owned() } };
+    let advice = PluginReply::Gate { verdict: GateVerdict::Modify { text: to.to_owned() } };
     recorded.handle(Event::Consulted { call, answer: Ok(advice), report: CallReport::default() }, START);
     recorded.take_effects()
 }
@@ -366,7 +366,7 @@ fn the_risk_of_a_delegation_is_that_of_the_text_that_gates_have_left() {
         let mut recorded = gated(&json!({ "policy": { "risky": { "threshold": "high", "unknown": true } }, "analyzer": "judge" }));
         let effects = act(&mut recorded, &wanted);
         let effects = changed(&mut recorded, &effects, "Sum up the news", "Delete everything");
-        let [Effect::Consult { question: Question::Risk { action, .. }, .. }] = &effects[..] else { panic!("{effects:?}") };
+        let [Effect::Consult { question: PluginQuery::Risk { action, .. }, .. }] = &effects[..] else { panic!("{effects:?}") };
         assert!(format!("{action:?}").contains("Delete everything") && !format!("{action:?}").contains("the news"), "{action:?}");
         let (call, _) = request(&assessed(&mut recorded, &effects, Ok("high")));
         assert_eq!(told(&decide(&mut recorded, call, Approval::Approved)).as_deref(), Some("Delete everything"), "{wanted:?}");

@@ -8,15 +8,15 @@ use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, Opening};
 use conclave_core::protocol::notice::Notice;
 use conclave_core::room::{Room, RoomStatus};
-use conclave_core::setup::plugin_query::{Advice, GateVerdict};
+use conclave_core::setup::plugin_query::{GateVerdict, PluginReply};
 use conclave_core::types::action::{Action, Turn};
-use conclave_core::types::channel::{Access, Activity, Binding, ChannelKind, Visibility};
+use conclave_core::types::channel::{Activity, Binding, ChannelAccess, ChannelKind, Visibility};
 use conclave_core::types::delegation::Delegation;
 use conclave_core::types::delivery::{EndedTask, Speech};
 use conclave_core::types::fault::CallReport;
 use conclave_core::types::ids::{CallId, ChannelId, Millis, TimerId};
 use conclave_core::types::outcome::Status;
-use conclave_core::types::request::{Inbound, Refusal, RefusalCode, Reply, Request, RequestId};
+use conclave_core::types::request::{Inbound, Refusal, RefusalCode, RequestId, RequestReply, RoomRequest};
 use conclave_core::types::usage::{Spent, UsedByPlugin};
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ struct World {
     recorded: Recorded,
     now: Millis,
     requests: u64,
-    replies: BTreeMap<u64, Result<Reply, Refusal>>,
+    replies: BTreeMap<u64, Result<RequestReply, Refusal>>,
     /// What was begun and not asked for yet.
     begun: Vec<Effect>,
     spoken: Vec<Speech>,
@@ -90,22 +90,22 @@ impl World {
         }
     }
 
-    fn ask(&mut self, what: Request) -> u64 {
+    fn ask(&mut self, what: RoomRequest) -> u64 {
         self.requests += 1;
         self.happened(Event::Requested { request: RequestId(self.requests), what });
         self.requests
     }
 
-    fn asked(&mut self, what: Request) -> Result<Reply, Refusal> {
+    fn asked(&mut self, what: RoomRequest) -> Result<RequestReply, Refusal> {
         let request = self.ask(what);
         self.replies.get(&request).expect("it is answered at once").clone()
     }
 
-    fn comes(&mut self, inbound: Inbound) -> Result<Reply, Refusal> {
-        self.asked(Request::Inbound { inbound })
+    fn comes(&mut self, inbound: Inbound) -> Result<RequestReply, Refusal> {
+        self.asked(RoomRequest::Inbound { inbound })
     }
 
-    fn says(&mut self, channel: &str, text: &str) -> Result<Reply, Refusal> {
+    fn says(&mut self, channel: &str, text: &str) -> Result<RequestReply, Refusal> {
         self.comes(Inbound::new(channel, text))
     }
 
@@ -160,8 +160,8 @@ impl World {
         self.recorded.notices.iter().filter(|notice| is_it(notice)).count()
     }
 
-    fn close(&mut self) -> Result<Reply, Refusal> {
-        self.asked(Request::Close { reason: "good night".to_owned() })
+    fn close(&mut self) -> Result<RequestReply, Refusal> {
+        self.asked(RoomRequest::Close { reason: "good night".to_owned() })
     }
 
     /// A room is the fold of its events, and nothing of it is lost when it is written down.
@@ -194,12 +194,12 @@ fn effect_call(recorded: &Recorded, speech: &Speech) -> CallId {
     CallId(numbers.max().expect("a speech is under way"))
 }
 
-fn accepted(index: u64) -> Result<Reply, Refusal> {
-    Ok(Reply::Accepted { index, duplicate: false })
+fn accepted(index: u64) -> Result<RequestReply, Refusal> {
+    Ok(RequestReply::Accepted { index, duplicate: false })
 }
 
-fn duplicate(index: u64) -> Result<Reply, Refusal> {
-    Ok(Reply::Accepted { index, duplicate: true })
+fn duplicate(index: u64) -> Result<RequestReply, Refusal> {
+    Ok(RequestReply::Accepted { index, duplicate: true })
 }
 
 #[test]
@@ -219,13 +219,13 @@ fn three_messages_one_after_the_other_keep_the_history() {
         assert!(world.room().outcome().is_none() && world.room().calls_in_flight().next().is_none());
     }
     assert_eq!(world.notices(|notice| matches!(notice, Notice::Inbound { .. })), 3);
-    assert_eq!(world.close(), Ok(Reply::Done));
+    assert_eq!(world.close(), Ok(RequestReply::Done));
     let outcome = world.room().outcome().expect("nothing was under way");
     assert_eq!((outcome.status, outcome.content.as_deref()), (Status::Done, Some("answer to three")));
     assert_eq!(world.take(|effect| matches!(effect, Effect::Finish { .. })).len(), 1);
     assert_eq!(world.room().status(), RoomStatus::Over);
     assert_eq!(world.refused(Inbound::new("web", "four")), RefusalCode::RoomClosed);
-    assert_eq!(world.close(), Ok(Reply::Done), "closing what is over is done already");
+    assert_eq!(world.close(), Ok(RequestReply::Done), "closing what is over is done already");
     world.folds();
 }
 
@@ -284,11 +284,11 @@ fn a_close_lets_what_is_under_way_end_and_takes_nothing_new() {
     world.says("web", "one").expect("it counts");
     let call = world.step();
     world.says("web", "never read").expect("it counts");
-    assert_eq!(world.close(), Ok(Reply::Done));
+    assert_eq!(world.close(), Ok(RequestReply::Done));
     assert_eq!((world.room().status(), world.room().closed()), (RoomStatus::Closed, Some("good night")));
     assert_eq!(world.refused(Inbound::new("web", "three")), RefusalCode::RoomClosed);
     assert!(world.room().outcome().is_none() && world.room().is_in_flight(call));
-    assert_eq!(world.close(), Ok(Reply::Done));
+    assert_eq!(world.close(), Ok(RequestReply::Done));
     assert_eq!(world.notices(|notice| matches!(notice, Notice::RoomClosed { .. })), 1, "closed twice is closed once");
     world.told();
     world.ends(call, "the end");
@@ -410,7 +410,12 @@ fn a_speech_under_way_when_the_host_stopped_is_made_again_with_its_key() {
 fn each_refusal_has_its_word_and_changes_nothing_else() {
     let closed = |access| Binding { access, ..text() };
     let bound = || {
-        channels(&[("in", text()), ("out", closed(Access::ReadOnly)), ("off", closed(Access::None)), ("push", closed(Access::WriteOnly))])
+        channels(&[
+            ("in", text()),
+            ("out", closed(ChannelAccess::ReadOnly)),
+            ("off", closed(ChannelAccess::None)),
+            ("push", closed(ChannelAccess::WriteOnly)),
+        ])
     };
     let long = "k".repeat(257);
     let cases = [
@@ -488,10 +493,10 @@ fn who_is_told_what_comes_in() {
         ("plain", text(), text(), (true, true)),
         ("a muted source counts", muted(), text(), (true, true)),
         ("a muted target is told nothing", text(), muted(), (false, true)),
-        ("a target that may not read", text(), with(Access::WriteOnly), (false, true)),
-        ("a target with no access", text(), with(Access::None), (false, true)),
-        ("a target that only reads", text(), with(Access::ReadOnly), (true, true)),
-        ("a source that only writes", with(Access::WriteOnly), text(), (true, true)),
+        ("a target that may not read", text(), with(ChannelAccess::WriteOnly), (false, true)),
+        ("a target with no access", text(), with(ChannelAccess::None), (false, true)),
+        ("a target that only reads", text(), with(ChannelAccess::ReadOnly), (true, true)),
+        ("a source that only writes", with(ChannelAccess::WriteOnly), text(), (true, true)),
         ("an agent's channel is told nothing", text(), Binding::of(ChannelKind::Agent), (false, true)),
         ("what an agent says leads to no other", Binding::of(ChannelKind::Agent), text(), (true, false)),
         ("internal", sees("internal"), text(), (false, false)),
@@ -539,16 +544,16 @@ fn a_channel_that_takes_nothing_is_told_of_and_the_others_hear_it() {
 #[test]
 fn channels_are_attached_changed_and_detached_while_the_room_is_open() {
     let mut world = World::held(two());
-    let bind = |channel: &str, binding: Option<Binding>| Request::Bind { channel: channel.into(), binding };
+    let bind = |channel: &str, binding: Option<Binding>| RoomRequest::Bind { channel: channel.into(), binding };
     assert_eq!(world.refused(Inbound::new("phone", "x")), RefusalCode::UnknownChannel);
-    assert_eq!(world.asked(bind("phone", Some(Binding::of(ChannelKind::Voice)))), Ok(Reply::Done));
+    assert_eq!(world.asked(bind("phone", Some(Binding::of(ChannelKind::Voice)))), Ok(RequestReply::Done));
     assert_eq!(world.says("phone", "x"), accepted(0));
     assert_eq!(world.told(), ["terminal: phone: x", "web: phone: x"]);
-    assert_eq!(world.asked(bind("web", Some(Binding { muted: true, ..text() }))), Ok(Reply::Done));
-    assert_eq!(world.asked(bind("terminal", None)), Ok(Reply::Done), "the terminal too");
+    assert_eq!(world.asked(bind("web", Some(Binding { muted: true, ..text() }))), Ok(RequestReply::Done));
+    assert_eq!(world.asked(bind("terminal", None)), Ok(RequestReply::Done), "the terminal too");
     world.finishes("end");
     assert_eq!(world.told(), ["phone: end"]);
-    assert_eq!(world.asked(bind("terminal", None)), Ok(Reply::Done), "what is gone is gone");
+    assert_eq!(world.asked(bind("terminal", None)), Ok(RequestReply::Done), "what is gone is gone");
     let bad =
         [("", text()), ("a,b", text()), ("x", Binding { simulate_ms: Some(40), ..text() }), ("x", Binding { rate: Some(0), ..text() })];
     for (name, binding) in bad {
@@ -563,9 +568,9 @@ fn channels_are_attached_changed_and_detached_while_the_room_is_open() {
 #[test]
 fn clients_say_what_their_channels_do() {
     let mut world = World::held(two());
-    let says = |channel: &str, activity| Request::Activity { channel: channel.into(), activity };
+    let says = |channel: &str, activity| RoomRequest::Activity { channel: channel.into(), activity };
     assert_eq!(world.asked(says("nowhere", Activity::Speaking)).expect_err("refused").error, RefusalCode::UnknownChannel);
-    assert_eq!(world.asked(says("web", Activity::UserSpeaking)), Ok(Reply::Done));
+    assert_eq!(world.asked(says("web", Activity::UserSpeaking)), Ok(RequestReply::Done));
     assert_eq!((world.room().activity(&"web".into()), world.room().activity(&"terminal".into())), (Activity::UserSpeaking, Activity::Idle));
     world.happened(Event::Resumed { down_ms: 1 });
     assert_eq!(world.room().activity(&"web".into()), Activity::Idle, "nobody knows what it does now");
@@ -575,7 +580,7 @@ fn clients_say_what_their_channels_do() {
 #[test]
 fn a_child_has_the_channels_that_were_shared_and_any_other_those_of_the_config() {
     let world = World::open(json!({}), two(), |opening| {
-        opening.bindings = Some(channels(&[("web", Binding { access: Access::ReadOnly, ..text() })]));
+        opening.bindings = Some(channels(&[("web", Binding { access: ChannelAccess::ReadOnly, ..text() })]));
         opening.room = "room/3".into();
         opening.depth = 1;
         opening.metadata = json!({ "why": "digest" });
@@ -721,13 +726,13 @@ fn what_somebody_says_without_a_channel_begins_a_turn_too() {
 /// What came in waits at the gates; the world goes on.
 fn at_the_gates(world: &mut World, key: &str, text: &str) -> (u64, Vec<CallId>) {
     let inbound = Inbound { key: Some(key.to_owned()), ..Inbound::new("web", text) };
-    let request = world.ask(Request::Inbound { inbound });
+    let request = world.ask(RoomRequest::Inbound { inbound });
     let calls = world.take(|effect| matches!(effect, Effect::Consult { .. })).iter().filter_map(Effect::starts).collect();
     (request, calls)
 }
 
 fn verdict(world: &mut World, call: CallId, verdict: GateVerdict) {
-    world.happened(Event::Consulted { call, answer: Ok(Advice::Gate { verdict }), report: CallReport::default() });
+    world.happened(Event::Consulted { call, answer: Ok(PluginReply::Gate { verdict }), report: CallReport::default() });
 }
 
 #[test]
@@ -784,7 +789,7 @@ fn a_background_task_of_a_held_room_outlives_the_turn() {
     world.says("web", "one").expect("it counts");
     world.now = world.now.plus(4_000);
     let delegation = Delegation { agent: "worker".to_owned(), task: "dig".to_owned(), ..Delegation::default() };
-    world.asked(Request::Delegate { delegation: Box::new(delegation), by: None }).expect("a receipt");
+    world.asked(RoomRequest::Delegate { delegation: Box::new(delegation), by: None }).expect("a receipt");
     let started = world.take(|effect| matches!(effect, Effect::StartBackground { .. }));
     let [Effect::StartBackground { call, opening, .. }] = &started[..] else { panic!("one task: {started:?}") };
     assert_eq!((opening.deadline, opening.hold), (Some(START.plus(9_000)), false));

@@ -16,7 +16,7 @@ use conclave_core::room::Room;
 use conclave_core::setup::Setup;
 use conclave_core::tool_calls::toolbox::TaskTool;
 use conclave_core::types::action::{Action, Reply, Turn};
-use conclave_core::types::channel::{Access, Binding, ChannelKind};
+use conclave_core::types::channel::{Binding, ChannelAccess, ChannelKind};
 use conclave_core::types::delegation::{BackgroundState, Delegation, Deliver};
 use conclave_core::types::delivery::{BackgroundStatus, DeliveryState, EndedTask};
 use conclave_core::types::fault::CallReport;
@@ -24,7 +24,7 @@ use conclave_core::types::host_tool::HostTool;
 use conclave_core::types::ids::{BackgroundId, CallId, Millis};
 use conclave_core::types::message::ToolCall;
 use conclave_core::types::outcome::{EndCause, Outcome, Status};
-use conclave_core::types::request::{Refusal, RefusalCode, Reply as Answer, Request, RequestId};
+use conclave_core::types::request::{Refusal, RefusalCode, RequestId, RequestReply as Answer, RoomRequest};
 use conclave_core::types::usage::{Spent, UsedByPlugin};
 use serde_json::{Value, json};
 
@@ -109,7 +109,7 @@ impl Desk {
         self.happened(Event::BackgroundEnded { call, ended, spent: Spent::default(), used: UsedByPlugin::new() });
     }
 
-    fn asks(&mut self, what: Request) -> Result<Answer, Refusal> {
+    fn asks(&mut self, what: RoomRequest) -> Result<Answer, Refusal> {
         self.requests += 1;
         let request = RequestId(self.requests);
         self.happened(Event::Requested { request, what });
@@ -124,11 +124,11 @@ impl Desk {
     }
 
     fn delegates(&mut self, delegation: Delegation) -> Result<Answer, Refusal> {
-        self.asks(Request::Delegate { delegation: Box::new(delegation), by: None })
+        self.asks(RoomRequest::Delegate { delegation: Box::new(delegation), by: None })
     }
 
     fn cancels(&mut self, id: &str) -> bool {
-        let reply = self.asks(Request::CancelTask { task: id.into(), reason: String::new() });
+        let reply = self.asks(RoomRequest::CancelTask { task: id.into(), reason: String::new() });
         matches!(reply, Ok(Answer::Cancelled { cancelled: true }))
     }
 
@@ -251,15 +251,15 @@ fn the_program_is_refused_too_and_needs_no_grant() {
     assert_eq!(refused(desk.delegates(Delegation { notify: Some("ghost".into()), ..to("other") })), RefusalCode::BadArguments);
     let strategy = Deliver::By("desk".into());
     assert_eq!(refused(desk.delegates(Delegation { deliver: strategy, ..to("other") })), RefusalCode::BadArguments);
-    let behalf = Request::Delegate { delegation: Box::new(to("other")), by: Some("desk".into()) };
+    let behalf = RoomRequest::Delegate { delegation: Box::new(to("other")), by: Some("desk".into()) };
     assert_eq!(refused(desk.asks(behalf)), RefusalCode::NotGranted, "the grants of the task's agent count");
-    let behalf = Request::Delegate { delegation: Box::new(to("other")), by: Some("ghost".into()) };
+    let behalf = RoomRequest::Delegate { delegation: Box::new(to("other")), by: Some("ghost".into()) };
     assert_eq!(refused(desk.asks(behalf)), RefusalCode::BadArguments);
     let reply = desk.delegates(to("other")).expect("started");
     assert_eq!(reply, Answer::Delegated { task: "task-1".into(), room: "room/1".into(), agent: "other".into(), from_cache: false });
     let record = desk.room.task(&"task-1".into()).expect("a record");
     assert_eq!((record.by.clone(), record.notify.as_str(), record.state), (None, "desk", BackgroundState::Running));
-    assert!(matches!(desk.asks(Request::Close { reason: "late".to_owned() }), Ok(Answer::Done)));
+    assert!(matches!(desk.asks(RoomRequest::Close { reason: "late".to_owned() }), Ok(Answer::Done)));
     assert_eq!(refused(desk.delegates(to("other"))), RefusalCode::RoomClosed);
     desk.folds();
 }
@@ -342,7 +342,7 @@ fn a_shared_channel_is_the_parents_own_binding_and_hears_the_answer_alone() {
     //
     let mut setup = plain();
     setup["plugins"]["desk"]["grants"]["share"] = json!(["pager"]);
-    let pager = Binding { access: Access::ReadOnly, ..Binding::of(ChannelKind::Other) };
+    let pager = Binding { access: ChannelAccess::ReadOnly, ..Binding::of(ChannelKind::Other) };
     let bound = pager.clone();
     let mut desk = Desk::open_with(setup, |setup| drop(setup.channels.insert("pager".into(), bound)), |_| {});
     desk.calls("delegate_task", json!({ "agent": "slow", "task": "x", "share_channels": ["pager"] }));
@@ -523,7 +523,7 @@ fn an_agent_asks_after_tells_and_stops_its_own_tasks_alone() {
     assert_eq!(desk.reads(), json!({ "task_id": "task-2", "cancelled": false, "status": "cancelled" }));
     desk.calls("tell_task", json!({ "task_id": "task-2", "text": "hurry" }));
     assert_eq!(desk.reads()["error"], json!("task_ended"));
-    let reply = desk.asks(Request::TellTask { task: "task-9".into(), text: "hurry".to_owned() });
+    let reply = desk.asks(RoomRequest::TellTask { task: "task-9".into(), text: "hurry".to_owned() });
     assert_eq!(refused(reply), RefusalCode::UnknownTask);
     desk.folds();
 }
@@ -547,12 +547,12 @@ fn what_a_task_was_told_is_said_again_under_its_id_by_a_host_that_goes_on() {
     let (call, id, _) = desk.begun();
     let mut said = Vec::new();
     for text in ["hurry", "hurry", "stop"] {
-        assert!(matches!(desk.asks(Request::TellTask { task: id.clone(), text: text.to_owned() }), Ok(Answer::Done)));
+        assert!(matches!(desk.asks(RoomRequest::TellTask { task: id.clone(), text: text.to_owned() }), Ok(Answer::Done)));
         said.push((format!("task-1-told-{}", said.len()), text.to_owned()));
     }
     assert_eq!(told(&desk.records), said);
     for number in 3..300 {
-        desk.asks(Request::TellTask { task: id.clone(), text: number.to_string() }).expect("told");
+        desk.asks(RoomRequest::TellTask { task: id.clone(), text: number.to_string() }).expect("told");
     }
     let newest = told(&desk.records);
     assert_eq!((newest.len(), newest.last().map(|(_, text)| text.as_str())), (256, Some("299")));
@@ -611,7 +611,10 @@ fn a_key_makes_a_second_delegation_the_first() {
 #[test]
 fn nobody_asks_for_tasks_of_a_room_that_is_not_there() {
     let mut room = Room::new();
-    room.handle(Event::Requested { request: RequestId(1), what: Request::Delegate { delegation: Box::new(to("slow")), by: None } }, START);
+    room.handle(
+        Event::Requested { request: RequestId(1), what: RoomRequest::Delegate { delegation: Box::new(to("slow")), by: None } },
+        START,
+    );
     let reply = room.poll_effect();
     assert!(matches!(reply, Some(Effect::Reply { reply: Err(Refusal { error: RefusalCode::RoomNotFound, .. }), .. })), "{reply:?}");
     assert_eq!(room.tasks().count(), 0);

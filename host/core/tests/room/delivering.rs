@@ -17,7 +17,7 @@ use conclave_core::types::delivery::{self, BackgroundStatus, Decision, DeliveryR
 use conclave_core::types::fault::CallReport;
 use conclave_core::types::ids::{BackgroundId, CallId, Millis, TaskName, TimerId};
 use conclave_core::types::message::{Entity, Label};
-use conclave_core::types::request::{Refusal, Reply, Request, RequestId};
+use conclave_core::types::request::{Refusal, RequestId, RequestReply, RoomRequest};
 use conclave_core::types::usage::{Spent, UsedByPlugin};
 use serde_json::{Value, json};
 
@@ -157,14 +157,14 @@ impl Desk {
         at
     }
 
-    fn asks(&mut self, what: Request) -> RequestId {
+    fn asks(&mut self, what: RoomRequest) -> RequestId {
         let request = RequestId(self.requests);
         self.requests += 1;
         self.happened(Event::Requested { request, what });
         request
     }
 
-    fn reply(&mut self, request: RequestId) -> Option<Result<Reply, Refusal>> {
+    fn reply(&mut self, request: RequestId) -> Option<Result<RequestReply, Refusal>> {
         self.take(|effect| match effect {
             Effect::Reply { request: of, reply } if *of == request => Some(reply.clone()),
             _ => None,
@@ -203,7 +203,7 @@ impl Desk {
     }
 
     fn activity(&mut self, channel: &str, activity: Activity) {
-        self.asks(Request::Activity { channel: channel.into(), activity });
+        self.asks(RoomRequest::Activity { channel: channel.into(), activity });
     }
 
     fn is_sound(&self) {

@@ -6,11 +6,11 @@ use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, Opening};
 use conclave_core::protocol::notice::Notice;
 use conclave_core::setup::GatePoint;
-use conclave_core::setup::plugin_query::{Advice, GateVerdict, PASSING_MAX, Passing, Question};
+use conclave_core::setup::plugin_query::{GateVerdict, PASSING_MAX, Passing, PluginQuery, PluginReply};
 use conclave_core::types::delegation::Delegation;
 use conclave_core::types::fault::{CallReport, Fault, FaultKind};
 use conclave_core::types::ids::{CallId, ChannelId, Millis, TimerId};
-use conclave_core::types::request::{Inbound, Refusal, RefusalCode, Reply, Request, RequestId};
+use conclave_core::types::request::{Inbound, Refusal, RefusalCode, RequestId, RequestReply, RoomRequest};
 use serde_json::{Value, json};
 
 use crate::case::{Case, SECRET, START};
@@ -35,7 +35,7 @@ fn guard(on: &str) -> Value {
     json!({ "on": on, "plugin": "guard", "deadline_ms": 200 })
 }
 
-fn ask(recorded: &mut Recorded, request: u64, what: Request) {
+fn ask(recorded: &mut Recorded, request: u64, what: RoomRequest) {
     recorded.handle(Event::Requested { request: RequestId(request), what }, START);
 }
 
@@ -43,7 +43,7 @@ fn say(recorded: &mut Recorded, request: u64, channel: &str, text: &str) {
     ask(
         recorded,
         request,
-        Request::Inbound { inbound: Inbound { sender: "ann".to_owned(), ..Inbound::new(ChannelId::from(channel), text) } },
+        RoomRequest::Inbound { inbound: Inbound { sender: "ann".to_owned(), ..Inbound::new(ChannelId::from(channel), text) } },
     );
 }
 
@@ -51,7 +51,7 @@ fn say(recorded: &mut Recorded, request: u64, channel: &str, text: &str) {
 fn asked(recorded: &mut Recorded) -> Option<(CallId, String, Passing, TimerId)> {
     let effects = recorded.take_effects();
     let asked = effects.iter().find_map(|effect| match effect {
-        Effect::Consult { call, plugin, question: Question::Gate { passing }, .. } => {
+        Effect::Consult { call, plugin, question: PluginQuery::Gate { passing }, .. } => {
             Some((*call, plugin.to_string(), Passing::clone(passing)))
         }
         _ => None,
@@ -68,7 +68,7 @@ fn asked(recorded: &mut Recorded) -> Option<(CallId, String, Passing, TimerId)> 
 }
 
 fn answer(recorded: &mut Recorded, call: CallId, answer: Result<GateVerdict, Fault>) {
-    let answer = answer.map(|verdict| Advice::Gate { verdict });
+    let answer = answer.map(|verdict| PluginReply::Gate { verdict });
     recorded.handle(Event::Consulted { call, answer, report: CallReport::default() }, START);
 }
 
@@ -76,7 +76,7 @@ fn modify(text: &str) -> Result<GateVerdict, Fault> {
     Ok(GateVerdict::Modify { text: text.to_owned() })
 }
 
-fn replies(recorded: &Recorded) -> Vec<(u64, Result<Reply, Refusal>)> {
+fn replies(recorded: &Recorded) -> Vec<(u64, Result<RequestReply, Refusal>)> {
     let of = |effect: &Effect| match effect {
         Effect::Reply { request, reply } => Some((request.0, reply.clone())),
         _ => None,
@@ -123,7 +123,7 @@ fn without_gates_of_its_point_nothing_is_asked() {
     let mut recorded = opened(json!([guard("deliver")]));
     say(&mut recorded, 1, "terminal", "hello");
     assert_eq!(heard(&recorded), ["hello"]);
-    assert!(matches!(replies(&recorded)[..], [(1, Ok(Reply::Accepted { .. }))]));
+    assert!(matches!(replies(&recorded)[..], [(1, Ok(RequestReply::Accepted { .. }))]));
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_message_counts_once_its_gate_has_let_it_pass() {
     assert!(recorded.room.agent_view(call).is_none(), "a gate sees what passes and no task");
     answer(&mut recorded, call, Ok(GateVerdict::Allow));
     assert_eq!(heard(&recorded), ["hello"]);
-    assert!(matches!(replies(&recorded)[..], [(1, Ok(Reply::Accepted { .. }))]));
+    assert!(matches!(replies(&recorded)[..], [(1, Ok(RequestReply::Accepted { .. }))]));
     folds(&recorded);
 }
 
@@ -175,16 +175,19 @@ fn the_first_that_blocks_stops_it_and_its_reason_is_told() {
 #[test]
 fn a_gate_that_fails_in_whatever_way_blocks() {
     let fault = |kind, text: &str| Err(Fault::new(kind, text));
-    let cases: [(Result<Advice, Fault>, &str); 6] = [
+    let cases: [(Result<PluginReply, Fault>, &str); 6] = [
         (fault(FaultKind::Trap, "it broke"), "gate guard failed: it broke"),
         (fault(FaultKind::Error, "it does not know"), "gate guard failed: it does not know"),
         (fault(FaultKind::Error, "it was refused files: /etc"), "gate guard failed: it was refused files: /etc"),
-        (Ok(Advice::Memories { memories: Vec::new() }), "gate guard failed: it answered another question"),
+        (Ok(PluginReply::Memories { memories: Vec::new() }), "gate guard failed: it answered another question"),
         (
-            Ok(Advice::Gate { verdict: GateVerdict::Modify { text: "x".repeat(PASSING_MAX + 1) } }),
+            Ok(PluginReply::Gate { verdict: GateVerdict::Modify { text: "x".repeat(PASSING_MAX + 1) } }),
             "gate guard failed: its text has 1048577 bytes",
         ),
-        (Ok(Advice::Gate { verdict: GateVerdict::Modify { text: " ".to_owned() } }), "gate guard failed: it changed the text to nothing"),
+        (
+            Ok(PluginReply::Gate { verdict: GateVerdict::Modify { text: " ".to_owned() } }),
+            "gate guard failed: it changed the text to nothing",
+        ),
     ];
     for (answer, expected) in cases {
         let mut recorded = opened(json!([guard("inbound")]));
@@ -246,11 +249,11 @@ fn messages_of_one_channel_keep_their_order_and_others_do_not_wait_for_them() {
     assert_eq!(blocked(&recorded), "gate guard blocked it, and gave no reason");
     recorded.take_effects();
     answer(&mut recorded, first, Ok(GateVerdict::Allow));
-    assert!(matches!(replies(&recorded)[..], [(1, Ok(Reply::Accepted { .. }))]), "{:?}", replies(&recorded));
+    assert!(matches!(replies(&recorded)[..], [(1, Ok(RequestReply::Accepted { .. }))]), "{:?}", replies(&recorded));
     let (second, _, passing, _) = asked(&mut recorded).expect("now it is the second's turn");
     assert_eq!(passing.text, "second");
     answer(&mut recorded, second, Ok(GateVerdict::Allow));
-    assert!(matches!(replies(&recorded)[..], [(2, Ok(Reply::Accepted { .. }))]), "{:?}", replies(&recorded));
+    assert!(matches!(replies(&recorded)[..], [(2, Ok(RequestReply::Accepted { .. }))]), "{:?}", replies(&recorded));
 }
 
 #[test]
@@ -274,7 +277,7 @@ fn a_gate_reads_and_changes_what_a_worker_is_told_not_only_its_label() {
         context: json!({ "n": 1 }),
         ..Delegation::default()
     };
-    ask(&mut recorded, 1, Request::Delegate { delegation: Box::new(delegation), by: Some("desk".into()) });
+    ask(&mut recorded, 1, RoomRequest::Delegate { delegation: Box::new(delegation), by: Some("desk".into()) });
     let (call, _, passing, _) = asked(&mut recorded).expect("the gate is asked");
     assert_eq!((passing.on, passing.text.as_str(), passing.to.as_deref()), (GatePoint::Delegate, "all that is secret", Some("worker")));
     assert_eq!(passing.agent, Some("desk".into()));
@@ -292,7 +295,7 @@ fn a_gate_reads_and_changes_what_a_worker_is_told_not_only_its_label() {
 fn a_delegation_that_is_blocked_starts_nothing() {
     let mut recorded = opened(json!([guard("delegate")]));
     let delegation = Delegation { agent: "worker".to_owned(), task: "dig".to_owned(), ..Delegation::default() };
-    ask(&mut recorded, 1, Request::Delegate { delegation: Box::new(delegation), by: Some("desk".into()) });
+    ask(&mut recorded, 1, RoomRequest::Delegate { delegation: Box::new(delegation), by: Some("desk".into()) });
     let (call, ..) = asked(&mut recorded).expect("the gate is asked");
     answer(&mut recorded, call, Ok(GateVerdict::Block { reason: "no digging".to_owned() }));
     assert!(blocked(&recorded).contains("gate guard blocked it: no digging"), "{}", blocked(&recorded));
@@ -305,7 +308,7 @@ fn a_room_is_not_over_while_something_is_on_its_way_and_what_is_when_it_stops_is
     say(&mut recorded, 1, "terminal", "hello");
     say(&mut recorded, 2, "terminal", "are you there?");
     let (call, ..) = asked(&mut recorded).expect("the gate is asked");
-    ask(&mut recorded, 3, Request::Close { reason: "enough".to_owned() });
+    ask(&mut recorded, 3, RoomRequest::Close { reason: "enough".to_owned() });
     assert!(recorded.room.outcome().is_none(), "two messages are on their way");
     recorded.take_effects();
     recorded.handle(Event::Cancelled { reason: "stop".to_owned() }, START);
@@ -340,7 +343,7 @@ fn a_gate_of_which_the_operator_says_so_lets_pass_when_it_fails() {
     // The next one is asked all the same.
     let mut recorded = opened(json!([open, { "on": "delegate", "plugin": "second", "deadline_ms": 200 }]));
     let delegation = Delegation { agent: "worker".to_owned(), task: "dig".to_owned(), ..Delegation::default() };
-    ask(&mut recorded, 1, Request::Delegate { delegation: Box::new(delegation), by: Some("desk".into()) });
+    ask(&mut recorded, 1, RoomRequest::Delegate { delegation: Box::new(delegation), by: Some("desk".into()) });
     let (call, ..) = asked(&mut recorded).expect("the gate is asked");
     answer(&mut recorded, call, Err(Fault::new(FaultKind::Trap, "it broke")));
     let (call, plugin, passing, _) = asked(&mut recorded).expect("the second gate is asked");

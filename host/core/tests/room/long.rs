@@ -7,7 +7,7 @@ use conclave_core::types::action::{Action, Turn};
 use conclave_core::types::channel::{Binding, ChannelKind};
 use conclave_core::types::fault::CallReport;
 use conclave_core::types::ids::{CallId, ChannelId, TaskName};
-use conclave_core::types::request::{Inbound, RefusalCode, Reply as Answer, Request, RequestId};
+use conclave_core::types::request::{Inbound, RefusalCode, RequestId, RequestReply as Answer, RoomRequest};
 use serde_json::{Value, json};
 
 use crate::case::{Case, SECRET, START};
@@ -47,7 +47,7 @@ fn talk(room: &mut Room, turns: u64, mut look: impl FnMut(&Room, u64)) {
     for number in 0..turns {
         let inbound = Inbound::new("web", format!("question {number}"));
         let at = START.plus(number);
-        let mut events = vec![Event::Requested { request: RequestId(number), what: Request::Inbound { inbound } }];
+        let mut events = vec![Event::Requested { request: RequestId(number), what: RoomRequest::Inbound { inbound } }];
         while let Some(event) = events.pop() {
             room.handle(event, at);
             for effect in effects(room) {
@@ -100,7 +100,7 @@ fn messages_that_nobody_reads_are_refused_after_a_thousand() {
     let mut room = held(json!({}));
     let mut came = |number: u64| {
         let inbound = Inbound::new("web", format!("question {number}"));
-        room.handle(Event::Requested { request: RequestId(number), what: Request::Inbound { inbound } }, START);
+        room.handle(Event::Requested { request: RequestId(number), what: RoomRequest::Inbound { inbound } }, START);
         effects(&mut room).into_iter().find_map(|effect| if let Effect::Reply { reply, .. } = effect { Some(reply) } else { None })
     };
     // The first is at work; the others wait for it.

@@ -1,6 +1,6 @@
 //! What an entry of a script means: the short forms of turns, tool answers, decisions, endings and completions.
 
-use conclave_core::setup::plugin_query::Advice;
+use conclave_core::setup::plugin_query::PluginReply;
 use conclave_core::types::action::{Action, Reply, Turn};
 use conclave_core::types::completion::{Completion, ModelError, ModelRequest, Stop, ToolChoice, Usage};
 use conclave_core::types::delegation::Delegation;
@@ -180,7 +180,7 @@ impl ToolSaid {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Consulted {
-    advice: Option<Advice>,
+    advice: Option<PluginReply>,
     fault: Option<String>,
 }
 
@@ -189,7 +189,7 @@ impl Consulted {
         Entry::read(entry, "fault")
     }
 
-    pub(crate) fn answer(&self) -> Result<Advice, Fault> {
+    pub(crate) fn answer(&self) -> Result<PluginReply, Fault> {
         let fault = || Fault::new(FaultKind::Trap, self.fault.clone().unwrap_or_default());
         self.advice.clone().ok_or_else(fault)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use conclave_core::permissions::fetch::UrlPattern;
 use conclave_core::permissions::grant::{FetchGrant, FetchRule};
-use conclave_core::permissions::manifest::Ask;
+use conclave_core::permissions::manifest::CapabilityRequest;
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::Event;
 use conclave_core::protocol::notice::Notice;
@@ -25,7 +25,7 @@ fn stepping(requests: u64) -> Room {
     for plugin in setup.plugins.values_mut() {
         let plugin = Arc::make_mut(plugin);
         plugin.grants.fetch = Some(FetchGrant { requests, ..FetchGrant::new(vec![rule.clone()]) });
-        plugin.facts.manifest.asks.insert("fetch".to_owned(), Ask::default());
+        plugin.facts.manifest.asks.insert("fetch".to_owned(), CapabilityRequest::default());
     }
     let mut room = Room::new();
     room.handle(Event::RoomOpened { setup: setup.into(), opening: case.opening(), secret: SECRET }, START);

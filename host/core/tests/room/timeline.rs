@@ -1,6 +1,6 @@
 //! A run as rows in time: of every case, of any events, and of one run looked at closely.
 
-use conclave_core::inspect::timeline::{Given, Timeline, What};
+use conclave_core::inspect::timeline::{Given, RowSubject, Timeline};
 use conclave_core::inspect::{audit, export};
 use conclave_core::journal::record::retold;
 use conclave_core::protocol::event::{Event, Opening, Principal, RULES, Record};
@@ -120,11 +120,13 @@ fn an_approval_and_the_call_that_it_let_through_are_rows_of_their_task() {
         ]
     );
     let approval = timeline.rows.iter().find_map(|row| match &row.what {
-        What::Approval { tool, arguments, source, given, .. } => Some((tool.as_str(), arguments.as_str(), source.as_str(), given.clone())),
+        RowSubject::Approval { tool, arguments, source, given, .. } => {
+            Some((tool.as_str(), arguments.as_str(), source.as_str(), given.clone()))
+        }
         _ => None,
     });
     assert_eq!(approval, Some(("box.a", r#"{"n":1}"#, "conclave.toml:9", Some(Given::Approved))));
-    assert!(timeline.rows.iter().any(|row| matches!(&row.what, What::Tool { answer, is_error: false, .. } if answer == "seven")));
+    assert!(timeline.rows.iter().any(|row| matches!(&row.what, RowSubject::Tool { answer, is_error: false, .. } if answer == "seven")));
     let totals = timeline.totals;
     assert_eq!((totals.steps, totals.tool_calls, totals.approvals, totals.approval_ms), (2, 1, 1, 500));
     assert_eq!(timeline.ended.expect("it is over").answer.as_deref(), Some("end"));
@@ -179,9 +181,10 @@ fn what_other_processes_said_is_shown_and_exported_once_however_often_it_arrived
     let hurried = log.iter().filter(|event| event["source"] == "user" && event["args"]["content"] == "hurry").count();
     assert_eq!(hurried, 1, "{log:?}");
     let entries = audit::entries(&retold(records.clone()));
-    let of = |kind: audit::Kind| entries.iter().filter(|entry| entry.kind == kind).map(|entry| entry.what.as_str()).collect::<Vec<_>>();
-    assert_eq!(of(audit::Kind::Stopped), ["the run was paused: lunch", "the run was stopped: enough"]);
-    assert_eq!(of(audit::Kind::Resumed), ["the paused run was resumed"]);
+    let of =
+        |kind: audit::AuditKind| entries.iter().filter(|entry| entry.kind == kind).map(|entry| entry.what.as_str()).collect::<Vec<_>>();
+    assert_eq!(of(audit::AuditKind::Stopped), ["the run was paused: lunch", "the run was stopped: enough"]);
+    assert_eq!(of(audit::AuditKind::Resumed), ["the paused run was resumed"]);
     let timeline = Timeline::of([records]).expect("a timeline");
     let stops = timeline.rows.iter().filter(|row| row.what.kind() == "stopped").count();
     assert_eq!((stops, timeline.ended.map(|ended| ended.reason)), (1, Some("enough".to_owned())), "{:?}", timeline.rows);
@@ -227,7 +230,7 @@ fn rows_of_a_background_task_are_below_the_row_that_started_it() {
         *opening = Opening { room: room.clone(), ..opening.clone() };
     }
     let timeline = Timeline::of([root, child]).expect("a timeline");
-    let started = timeline.rows.iter().position(|row| matches!(&row.what, What::Background { child: of, .. } if *of == room));
+    let started = timeline.rows.iter().position(|row| matches!(&row.what, RowSubject::Background { child: of, .. } if *of == room));
     let started = started.unwrap_or_else(|| panic!("a row of the task: {:#?}", timeline.rows));
     let below = &timeline.rows[started + 1];
     assert_eq!((below.room.clone(), below.depth, below.what.kind()), (room, timeline.rows[started].depth + 1, "task"));
@@ -248,7 +251,7 @@ fn a_long_text_is_cut() {
     world.run();
     let timeline = Timeline::of([world.records]).expect("a timeline");
     let texts = timeline.rows.iter().filter_map(|row| match &row.what {
-        What::Tool { arguments, .. } => Some(arguments.chars().count()),
+        RowSubject::Tool { arguments, .. } => Some(arguments.chars().count()),
         _ => None,
     });
     assert_eq!(texts.max(), Some(conclave_core::inspect::timeline::TEXT + 1));

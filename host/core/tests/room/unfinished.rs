@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use conclave_core::journal::recovery::{INTERRUPTED, Resumption, Unfinished};
-use conclave_core::protocol::call_log::{Before, Read};
+use conclave_core::protocol::call_log::{Before, LoggedRead};
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, Principal, RULES, Record};
 use conclave_core::protocol::notice::Notice;
@@ -107,7 +107,7 @@ fn asked(ordinal: u32) -> Event {
 
 #[test]
 fn a_step_goes_on_with_what_it_was_told() {
-    let read = Read { import: "kv.get".to_owned(), target: "k".to_owned(), answer: json!(null) };
+    let read = LoggedRead { import: "kv.get".to_owned(), target: "k".to_owned(), answer: json!(null) };
     let done = SideEffectAnswer::Done { length: 1 };
     let unfinished = stepping(vec![
         Event::ReadsKept { call: CallId(0), reads: vec![read.clone()] },
@@ -309,7 +309,7 @@ fn a_poll_that_was_cut_off_is_made_again() {
 #[test]
 fn a_plugin_that_was_consulted_is_asked_again_with_what_it_was_told() {
     let recall = || Action::Recall { query: "pearls".to_owned() };
-    let read = Read { import: "kv.get".to_owned(), target: "k".to_owned(), answer: json!(null) };
+    let read = LoggedRead { import: "kv.get".to_owned(), target: "k".to_owned(), answer: json!(null) };
     let (room, resumption, _) = gone_on(acting(recall(), "ab", vec![Event::ReadsKept { call: CallId(1), reads: vec![read.clone()] }]));
     let consulted: Vec<_> = resumption.again.iter().filter(|again| matches!(again.effect, Effect::Consult { .. })).collect();
     let [consult] = consulted[..] else { panic!("{:?}", resumption.again) };

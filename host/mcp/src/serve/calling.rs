@@ -22,16 +22,16 @@ const KEPT: usize = 64;
 pub(super) const KEPT_FOR: Duration = Duration::from_secs(10 * 60);
 
 /// A question, and where the answer goes.
-pub(super) struct Question {
+pub(super) struct ClientQuestion {
     pub(super) request: ApprovalRequest,
     pub(super) answer: oneshot::Sender<Approval>,
 }
 
 /// Passes questions on to whoever speaks with the client.
-pub(super) struct Asking(mpsc::Sender<Question>);
+pub(super) struct Asking(mpsc::Sender<ClientQuestion>);
 
 impl Asking {
-    pub(super) fn new() -> (Self, mpsc::Receiver<Question>) {
+    pub(super) fn new() -> (Self, mpsc::Receiver<ClientQuestion>) {
         let (sender, questions) = mpsc::channel(1);
         (Self(sender), questions)
     }
@@ -43,7 +43,7 @@ impl Approver for Asking {
         Box::pin(async move {
             let (answer, answered) = oneshot::channel();
             let gone = || refused("the client has gone").by(ApprovalAuthor::Nobody);
-            if questions.send(Question { request, answer }).await.is_err() {
+            if questions.send(ClientQuestion { request, answer }).await.is_err() {
                 return gone();
             }
             let at = "the MCP client".to_owned();
@@ -56,7 +56,7 @@ impl Approver for Asking {
 pub(super) struct Going {
     pub(super) run: JoinHandle<CallToolResult>,
     pub(super) stopper: Stopper,
-    pub(super) questions: mpsc::Receiver<Question>,
+    pub(super) questions: mpsc::Receiver<ClientQuestion>,
     /// Among those that run at once; none while a person is asked.
     pub(super) place: Option<OwnedSemaphorePermit>,
     pub(super) _end: End,
@@ -72,7 +72,7 @@ impl Drop for End {
 }
 
 /// A call that waits for its client to come back.
-pub(super) struct Waiting {
+pub(super) struct SuspendedCall {
     pub(super) going: Going,
     pub(super) answer: oneshot::Sender<Approval>,
     /// What was called: the client cannot come back with something else.
@@ -82,9 +82,9 @@ pub(super) struct Waiting {
 
 /// Calls that wait, under names that nobody guesses.
 #[derive(Default)]
-pub(super) struct Kept(Mutex<HashMap<String, Waiting>>);
+pub(super) struct SuspendedCalls(Mutex<HashMap<String, SuspendedCall>>);
 
-impl Kept {
+impl SuspendedCalls {
     pub(super) fn keep(&self, name: String, tool: String, going: Going, answer: oneshot::Sender<Approval>) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -95,10 +95,10 @@ impl Kept {
         {
             kept.remove(&oldest);
         }
-        kept.insert(name, Waiting { going, answer, tool, since: now });
+        kept.insert(name, SuspendedCall { going, answer, tool, since: now });
     }
 
-    pub(super) fn take(&self, name: &str) -> Option<Waiting> {
+    pub(super) fn take(&self, name: &str) -> Option<SuspendedCall> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name)
     }
 

@@ -20,8 +20,8 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::approval::{answer, can_ask, nobody, question, refused};
-use super::calling::{Asking, End, Going, KEPT_FOR, Kept, Question};
-use super::progress::Progress;
+use super::calling::{Asking, ClientQuestion, End, Going, KEPT_FOR, SuspendedCalls};
+use super::progress::ProgressForwarder;
 use super::tools::{Offered, What, offered};
 use super::{OfferError, Service, outcome};
 use crate::text::shown;
@@ -41,7 +41,7 @@ pub(super) struct Desk {
     tools: BTreeMap<String, Offered>,
     at_once: Arc<Semaphore>,
     queue: Arc<Semaphore>,
-    kept: Kept,
+    kept: SuspendedCalls,
     stoppers: Mutex<BTreeMap<u64, Stopper>>,
 }
 
@@ -52,7 +52,7 @@ impl Desk {
         let tools = offered(&service.prepared, &service.selection)?;
         let tools = tools.into_iter().map(|tool| (tool.shown.name.to_string(), tool)).collect();
         let (at_once, queue) = (Arc::new(Semaphore::new(AT_ONCE)), Arc::new(Semaphore::new(AT_ONCE + QUEUE)));
-        Ok(Self { service, tools, at_once, queue, kept: Kept::default(), stoppers: Mutex::default() })
+        Ok(Self { service, tools, at_once, queue, kept: SuspendedCalls::default(), stoppers: Mutex::default() })
     }
 
     /// Stops what goes on, and waits for it so long.
@@ -112,7 +112,7 @@ impl Desk {
         let options = self.service.options.clone();
         let client = context.client_info().map(|client| shown(&client.name, 60)).unwrap_or_default();
         let subscribers = match context.meta.get_progress_token() {
-            Some(token) => options.subscribers.with(Progress::new(context.peer.clone(), token) as Arc<dyn Subscriber>),
+            Some(token) => options.subscribers.with(ProgressForwarder::new(context.peer.clone(), token) as Arc<dyn Subscriber>),
             None => options.subscribers.clone(),
         };
         RunOptions { approver: Arc::new(asking), principal: Principal(format!("mcp {client}").trim().into()), subscribers, ..options }
@@ -137,7 +137,7 @@ impl Desk {
                     let gone = |_| ErrorData::internal_error("the call was stopped", None);
                     return ended.map(CallToolResponse::Complete).map_err(gone);
                 }
-                Some(Question { request, answer: place }) = going.questions.recv() => {
+                Some(ClientQuestion { request, answer: place }) = going.questions.recv() => {
                     let params = can_ask(context.client_capabilities().as_ref()).then(|| question(&request)).flatten();
                     let Some(params) = params else {
                         let _ = place.send(nobody());

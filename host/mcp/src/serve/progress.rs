@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use conclave_runtime::subscribe::{Happening, Subscriber, What};
+use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::{Peer, RoleServer};
 use tokio::sync::mpsc;
@@ -11,9 +11,9 @@ use tokio::sync::mpsc;
 const WAITING: usize = 32;
 
 /// Passes reports on.
-pub(super) struct Progress(mpsc::Sender<(u64, Option<u64>, String)>);
+pub(super) struct ProgressForwarder(mpsc::Sender<(u64, Option<u64>, String)>);
 
-impl Progress {
+impl ProgressForwarder {
     /// For the client that gave this token.
     pub(super) fn new(peer: Peer<RoleServer>, token: ProgressToken) -> Arc<Self> {
         let (sender, mut reports) = mpsc::channel::<(u64, Option<u64>, String)>(WAITING);
@@ -42,9 +42,9 @@ fn precise(count: u64) -> f64 {
     count as f64
 }
 
-impl Subscriber for Progress {
-    fn on(&self, happening: &Happening) {
-        if let What::Progressed { done, total, message, .. } = &happening.what {
+impl Subscriber for ProgressForwarder {
+    fn on(&self, happening: &Published) {
+        if let RunEvent::Progressed { done, total, message, .. } = &happening.what {
             let _ = self.0.try_send((*done, *total, message.clone()));
         }
     }

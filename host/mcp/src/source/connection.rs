@@ -15,7 +15,7 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use super::address;
 use super::program::Program;
 use super::refusing::Refusing;
-use super::said::Said;
+use super::said::KeyFilter;
 use super::tools::MOST;
 
 /// How long it may take until its tools are known: some programs are fetched first.
@@ -33,7 +33,7 @@ const WORDS: usize = 400;
 pub(super) struct Connection {
     service: RunningService<RoleClient, Refusing>,
     program: Option<Mutex<Program>>,
-    said: Said,
+    said: KeyFilter,
     pub(super) tools: Vec<Tool>,
 }
 
@@ -71,7 +71,7 @@ impl Connection {
         match &start.source.reach {
             McpReach::Program { command, env, keys, cwd } => {
                 let given = given(keys, &*start.secrets).await?;
-                let said = Said::without(given.iter().map(|(name, key)| (name.as_str(), key.as_str())))?;
+                let said = KeyFilter::without(given.iter().map(|(name, key)| (name.as_str(), key.as_str())))?;
                 let variables = variables(environment, env, &given);
                 let (mut program, (lines, stdin)) = Program::start(command, &cwd.path, &variables, message_max, &said)?;
                 let transport = AsyncRwTransport::<RoleClient, _, _>::new(lines, stdin).with_max_line_length(message_max.saturating_add(2));
@@ -86,7 +86,7 @@ impl Connection {
                     Some(from) => Some(start.secrets.secret(from).await.map_err(|why| format!("its key is not there: {why}"))?),
                     None => None,
                 };
-                let said = Said::without(key.iter().map(|key| ("key", key.reveal())))?;
+                let said = KeyFilter::without(key.iter().map(|key| ("key", key.reveal())))?;
                 let transport = address::transport(url, key.as_ref().map(|key| key.reveal()), message_max)?;
                 let service = Refusing.serve_with_lifecycle(transport, way).await.map_err(|error| refused_at(url, &error, &said))?;
                 let tools = list(&service, &said).await?;
@@ -149,7 +149,7 @@ fn variables(
 }
 
 /// All its tools; page after page, to an end.
-async fn list(service: &RunningService<RoleClient, Refusing>, said: &Said) -> Result<Vec<Tool>, String> {
+async fn list(service: &RunningService<RoleClient, Refusing>, said: &KeyFilter) -> Result<Vec<Tool>, String> {
     let mut tools = Vec::new();
     let mut cursor = None;
     for _ in 0..PAGES {
@@ -167,12 +167,12 @@ async fn list(service: &RunningService<RoleClient, Refusing>, said: &Said) -> Re
     Err(format!("its list of tools has more than {PAGES} pages"))
 }
 
-fn refused(error: &ClientInitializeError, said: &Said) -> String {
+fn refused(error: &ClientInitializeError, said: &KeyFilter) -> String {
     format!("it could not be spoken with: {}", said.words(&plain(error), WORDS))
 }
 
 /// Of a server that runs already: what to look at. The address stands in the config; it may hold what nobody should read.
-fn refused_at(url: &str, error: &ClientInitializeError, said: &Said) -> String {
+fn refused_at(url: &str, error: &ClientInitializeError, said: &KeyFilter) -> String {
     let of = url.split("://").nth(1).and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or_default();
     let host = of.rsplit('@').next().unwrap_or_default();
     let help = "start the server, or correct `url`, and `key` where it wants one";

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader, ReadBuf};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
-use super::said::Said;
+use super::said::KeyFilter;
 use crate::text::shown;
 
 /// Characters of its last words that are told.
@@ -34,7 +34,7 @@ pub(super) struct Program {
 }
 
 /// Where it is spoken with: what it says, cut off at a message that is too long, and what it is told.
-pub(super) type Pipes = (Lines<ChildStdout>, ChildStdin);
+pub(super) type Pipes = (LineFrames<ChildStdout>, ChildStdin);
 
 impl Program {
     /// Starts it. `variables` is its whole environment; a message may have `message_max` bytes; its last words are told as `said` has them.
@@ -43,7 +43,7 @@ impl Program {
         cwd: &str,
         variables: &BTreeMap<String, String>,
         message_max: usize,
-        said: &Said,
+        said: &KeyFilter,
     ) -> Result<(Self, Pipes), String> {
         let (name, arguments) = command.split_first().ok_or("it names no program")?;
         // A path is one from where this program runs; the child would look for it from its own folder.
@@ -59,7 +59,7 @@ impl Program {
         };
         let (last_words, is_too_long) = (Arc::default(), Arc::default());
         tokio::spawn(listen(stderr, Arc::clone(&last_words), said.clone()));
-        let lines = Lines { inner: stdout, most: message_max, length: 0, is_too_long: Arc::clone(&is_too_long) };
+        let lines = LineFrames { inner: stdout, most: message_max, length: 0, is_too_long: Arc::clone(&is_too_long) };
         let group = child.id().ok_or("it ended at once")?;
         running().insert(group);
         Ok((Self { child, group, last_words, is_too_long }, (lines, stdin)))
@@ -120,7 +120,7 @@ fn signal(group: u32, at_once: bool) {
 fn signal(_: u32, _: bool) {}
 
 /// Keeps the last line that is not empty; reads all, so that it never waits for a reader.
-async fn listen(stderr: ChildStderr, last_words: Arc<Mutex<String>>, said: Said) {
+async fn listen(stderr: ChildStderr, last_words: Arc<Mutex<String>>, said: KeyFilter) {
     let mut stderr = BufReader::new(stderr);
     let mut line = Vec::new();
     loop {
@@ -146,14 +146,14 @@ async fn listen(stderr: ChildStderr, last_words: Arc<Mutex<String>>, said: Said)
 }
 
 /// Ends where a line is longer than a message may be.
-pub(super) struct Lines<R> {
+pub(super) struct LineFrames<R> {
     inner: R,
     most: usize,
     length: usize,
     is_too_long: Arc<AtomicBool>,
 }
 
-impl<R: AsyncRead + Unpin> AsyncRead for Lines<R> {
+impl<R: AsyncRead + Unpin> AsyncRead for LineFrames<R> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         std::task::ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
@@ -178,7 +178,7 @@ mod tests {
     #[tokio::test]
     async fn a_line_that_is_too_long_is_the_end() {
         let is_too_long = Arc::<AtomicBool>::default();
-        let lines = |text: &'static str| Lines { inner: text.as_bytes(), most: 4, length: 0, is_too_long: Arc::clone(&is_too_long) };
+        let lines = |text: &'static str| LineFrames { inner: text.as_bytes(), most: 4, length: 0, is_too_long: Arc::clone(&is_too_long) };
         let mut text = String::new();
         lines("1234\n12\n").read_to_string(&mut text).await.unwrap();
         assert!(!is_too_long.load(Ordering::Relaxed));

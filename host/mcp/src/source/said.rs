@@ -13,9 +13,9 @@ use crate::text::shown;
 
 /// Takes the keys of one server out.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Said(Arc<Scrubber>);
+pub(super) struct KeyFilter(Arc<Scrubber>);
 
-impl Said {
+impl KeyFilter {
     /// Without these, by what they are called in the config.
     ///
     /// # Errors
@@ -68,13 +68,13 @@ mod tests {
 
     #[test]
     fn no_key_is_left_in_any_place() {
-        let said = Said::without([("K", "sesame-4711"), ("N", "8812345678")]).unwrap();
+        let said = KeyFilter::without([("K", "sesame-4711"), ("N", "8812345678")]).unwrap();
         let sent = json!({ "a": ["x sesame-4711", { "sesame-4711": 1 }], "n": 8_812_345_678_u64, "b": "c2VzYW1lLTQ3MTE=", "m": 5 });
         let left = said.all(sent).unwrap().to_string();
         assert!(!left.contains("4711") && !left.contains("88123") && !left.contains("c2VzYW1l"), "{left}");
         assert!(left.contains("x [secret K]") && left.contains("\"m\":5"), "{left}");
         assert_eq!(said.words(&format!("{}sesame-4711", " ".repeat(3)), 6), "[secre…");
-        let short = Said::without([("K", "abc")]).unwrap_err();
+        let short = KeyFilter::without([("K", "abc")]).unwrap_err();
         assert!(short.contains("fewer than 8 bytes") && !short.contains("abc"), "{short}");
     }
 }

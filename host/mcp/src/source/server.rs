@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use conclave_core::types::tool::ToolOutcome;
-use conclave_runtime::native::{Call, Failure, Plugin, Tool};
+use conclave_runtime::native::{Failure, NativeCall, Plugin, Tool};
 use conclave_runtime::servers::ServerStart;
 use conclave_runtime::subscribe::Level;
 use serde_json::Value;
@@ -38,7 +38,7 @@ impl Server {
         Ok(Plugin::tools(&name, tools.into_iter().map(|tool| tool_of(&server, tool))).described("A server of tools, outside the sandbox."))
     }
 
-    async fn call(&self, tool: &str, call: &Call) -> Result<ToolOutcome, Failure> {
+    async fn call(&self, tool: &str, call: &NativeCall) -> Result<ToolOutcome, Failure> {
         let connection = self.connection().await.map_err(|why| unavailable(call, &why))?;
         let Value::Object(arguments) = call.arguments.clone() else {
             return Err(Failure::invalid_arguments("they must be a JSON object"));
@@ -66,7 +66,7 @@ impl Server {
     }
 }
 
-fn unavailable(call: &Call, why: &str) -> Failure {
+fn unavailable(call: &NativeCall, why: &str) -> Failure {
     call.host.log(Level::Warn, why);
     Failure::unavailable(None)
 }
@@ -74,7 +74,7 @@ fn unavailable(call: &Call, why: &str) -> Failure {
 fn tool_of(server: &Arc<Server>, tool: Admitted) -> Tool {
     let server = Arc::clone(server);
     let original: Arc<str> = tool.original.into();
-    Tool::new(&tool.name, &tool.description, tool.schema, move |call: Call| {
+    Tool::new(&tool.name, &tool.description, tool.schema, move |call: NativeCall| {
         let (server, original) = (Arc::clone(&server), Arc::clone(&original));
         async move { server.call(&original, &call).await }
     })

@@ -6,7 +6,7 @@ use conclave_mcp::serve::{Selection, ServeError, Service, serve};
 use conclave_runtime::Capability;
 use conclave_runtime::config::Config;
 use conclave_runtime::journal::MemoryJournals;
-use conclave_runtime::native::{self, Call, Failure, Plugin, Tool};
+use conclave_runtime::native::{self, Failure, NativeCall, Plugin, Tool};
 use conclave_runtime::{Host, HostOptions, RunOptions};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
@@ -47,7 +47,7 @@ impl Client {
         let stopped = Arc::new(Notify::new());
         let number =
             json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"], "additionalProperties": false });
-        let double = Tool::new("double", "Twice a number.", number, |call: Call| async move {
+        let double = Tool::new("double", "Twice a number.", number, |call: NativeCall| async move {
             call.host.progress(1, Some(2), "half");
             Ok(json!({ "twice": call.arguments["n"].as_i64().unwrap_or_default() * 2 }))
         });

@@ -280,11 +280,11 @@ async fn what_a_server_gives_is_text_from_outside() {
 struct Labels(std::sync::Mutex<Vec<Vec<Label>>>);
 
 impl conclave_runtime::subscribe::Subscriber for Labels {
-    fn on(&self, happening: &conclave_runtime::subscribe::Happening) {
+    fn on(&self, happening: &conclave_runtime::subscribe::Published) {
         use conclave_runtime::notice::Notice;
-        use conclave_runtime::subscribe::What;
+        use conclave_runtime::subscribe::RunEvent;
 
-        if let What::Told { told: Notice::MessagePosted { message, .. } } = &happening.what {
+        if let RunEvent::Told { told: Notice::MessagePosted { message, .. } } = &happening.what {
             self.0.lock().unwrap().push(message.labels.clone());
         }
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::names::ToolNames;
 use super::quote::Quoter;
 use super::secrets::Masking;
-use super::wire::{CALLS_MAX, CallPiece, Chunk, Said, Tokens};
+use super::wire::{CALLS_MAX, CallPiece, Chunk, Tokens, WireText};
 use crate::TextSink;
 
 /// Values in the arguments of one call; a value of one byte may take six hundred once it is read.
@@ -86,7 +86,7 @@ impl Answer {
         Ok(())
     }
 
-    fn handle_said(&mut self, said: Said, sink: &dyn TextSink) -> Result<(), AnswerTooLong> {
+    fn handle_said(&mut self, said: WireText, sink: &dyn TextSink) -> Result<(), AnswerTooLong> {
         // Both names are in use; a server that sends both sends the same.
         if let Some(reasoning) = said.reasoning_content.or(said.reasoning) {
             let reasoning = reasoning.0;

@@ -13,13 +13,13 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::failure::{Again, Failed, Teller};
 use super::names::ToolNames;
 use super::quote::Quoter;
-use super::reply::{Reply, ReplyError};
+use super::reply::{ReplyError, ReplyReader};
 use super::retry::{self, Patience};
 use super::server_error::{ERROR_MAX, ServerError};
 use super::transport::set_key;
 use super::wire::Names;
-use super::{Shared, request};
-use crate::{Key, ModelFailure, TextSink};
+use super::{ClientState, request};
+use crate::{ApiKey, ModelFailure, TextSink};
 
 /// Bytes of a list of models that are read; gateways have thousands of models.
 const LIST_MAX: usize = 4 << 20;
@@ -60,14 +60,14 @@ impl TextSink for Heard {
 
 /// What all attempts of one request share.
 struct Exchange<'a> {
-    shared: &'a Shared,
+    shared: &'a ClientState,
     names: ToolNames<'a>,
     request: Request,
     heard: Heard,
     deadline: Instant,
 }
 
-impl Shared {
+impl ClientState {
     pub(super) async fn complete(&self, prompt: Arc<Prompt>, sink: Arc<dyn TextSink>) -> Result<Completion, ModelFailure> {
         let body = request::body_beside(&prompt, &self.settings).await?;
         let names = ToolNames::of(&prompt);
@@ -90,12 +90,12 @@ impl Shared {
         models.unwrap_or_else(|_| Err(self.teller(None).timed_out("did not list its models", PROBE_TIMEOUT, Again::Never)))
     }
 
-    fn teller(&self, key: Option<&Key>) -> Teller<'_> {
+    fn teller(&self, key: Option<&ApiKey>) -> Teller<'_> {
         let quoter = self.quoter.with(key);
         Teller { server: &self.server.shown, model: &self.settings.model, quoter, has_key: key.is_some() }
     }
 
-    async fn key(&self) -> Result<Option<Key>, Failed> {
+    async fn key(&self) -> Result<Option<ApiKey>, Failed> {
         self.keys.current().await.map_err(|reason| self.teller(None).no_key(&reason))
     }
 
@@ -116,7 +116,7 @@ impl Shared {
     }
 
     /// Sends a request; the response has begun, and it is one of success.
-    async fn send(&self, mut request: Request, key: Option<&Key>, teller: &Teller<'_>) -> Result<Response, Failed> {
+    async fn send(&self, mut request: Request, key: Option<&ApiKey>, teller: &Teller<'_>) -> Result<Response, Failed> {
         if let Some(key) = key {
             set_key(&mut request, key).ok_or_else(|| teller.unusable_key())?;
         }
@@ -185,7 +185,7 @@ impl Exchange<'_> {
         }
     }
 
-    async fn attempt(&self, key: Option<&Key>) -> Result<Completion, Failed> {
+    async fn attempt(&self, key: Option<&ApiKey>) -> Result<Completion, Failed> {
         let teller = self.shared.teller(key);
         let limit = self.shared.settings.attempt_timeout;
         let request = self.request.try_clone().expect("a body that is in memory can be sent twice");
@@ -197,7 +197,7 @@ impl Exchange<'_> {
         let settings = &self.shared.settings;
         let asked = retry::asked(response.headers());
         let told = |error| teller.reply(error, settings.reply_max, asked);
-        let mut reply = Reply::new(settings.reply_max, teller.quoter.clone());
+        let mut reply = ReplyReader::new(settings.reply_max, teller.quoter.clone());
         while !reply.is_done() {
             let silence = match (self.heard.is_streamed, reply.is_finished()) {
                 (true, true) => settings.idle_timeout.min(TAIL_TIMEOUT),

@@ -4,17 +4,17 @@ use conclave_core::types::completion::Completion;
 
 use super::names::ToolNames;
 use super::quote::Quoter;
-use super::reply::{Reply, ReplyError};
-use crate::{Key, TextSink};
+use super::reply::{ReplyError, ReplyReader};
+use crate::{ApiKey, TextSink};
 
 pub(crate) fn read<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
     limit: u64,
-    key: Key,
+    key: ApiKey,
     sink: &dyn TextSink,
 ) -> (Result<Completion, &'static str>, String) {
     let quoter = Quoter::new([key]);
-    let mut reply = Reply::new(limit, quoter.clone());
+    let mut reply = ReplyReader::new(limit, quoter.clone());
     for piece in pieces {
         if let Err(error) = reply.handle_bytes(piece, sink) {
             return failed(&error, &quoter);

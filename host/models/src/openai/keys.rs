@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
-use crate::{Key, KeySource};
+use crate::{ApiKey, KeySource};
 
 pub(crate) struct KeyHolder {
     source: Option<Arc<dyn KeySource>>,
     /// Held while the source is asked, so that requests that start together ask it once.
-    held: Mutex<Option<Key>>,
+    held: Mutex<Option<ApiKey>>,
 }
 
 impl KeyHolder {
@@ -21,7 +21,7 @@ impl KeyHolder {
     ///
     /// # Errors
     /// Why there is no key, in the words of its source.
-    pub(crate) async fn current(&self) -> Result<Option<Key>, String> {
+    pub(crate) async fn current(&self) -> Result<Option<ApiKey>, String> {
         let Some(source) = &self.source else { return Ok(None) };
         let mut held = self.held.lock().await;
         if held.is_none() {
@@ -34,7 +34,7 @@ impl KeyHolder {
     ///
     /// # Errors
     /// Why there is no key any more, in the words of its source.
-    pub(crate) async fn renewed(&self, refused: &Key) -> Result<Option<Key>, String> {
+    pub(crate) async fn renewed(&self, refused: &ApiKey) -> Result<Option<ApiKey>, String> {
         let Some(source) = &self.source else { return Ok(None) };
         let mut held = self.held.lock().await;
         // Another request may have renewed it already.

@@ -33,7 +33,7 @@ pub(crate) enum Outgoing<'a> {
 
 /// A piece of the prompt, or a message of one.
 #[derive(Clone, Debug)]
-struct Turn<'a> {
+struct PromptTurn<'a> {
     role: Entity,
     text: Option<Cow<'a, str>>,
     calls: &'a [ToolCall],
@@ -73,12 +73,12 @@ pub(crate) fn arrange(prompt: &Prompt) -> Vec<Outgoing<'_>> {
     outgoing
 }
 
-fn turns(prompt: &Prompt) -> Vec<Turn<'_>> {
+fn turns(prompt: &Prompt) -> Vec<PromptTurn<'_>> {
     let mut turns = Vec::new();
     for piece in &prompt.pieces {
         match piece {
             PromptPiece::System { text } => {
-                turns.push(Turn {
+                turns.push(PromptTurn {
                     role: Entity::System,
                     text: Some(Cow::Borrowed(text)),
                     calls: &[],
@@ -88,7 +88,7 @@ fn turns(prompt: &Prompt) -> Vec<Turn<'_>> {
                 });
             }
             PromptPiece::History { messages, start, end } => {
-                turns.extend((*start..(*end).min(messages.len())).filter_map(|index| messages.get(index)).map(|message| Turn {
+                turns.extend((*start..(*end).min(messages.len())).filter_map(|index| messages.get(index)).map(|message| PromptTurn {
                     role: message.sender,
                     // The host's message about results says in its text what they say.
                     text: Some(message.in_prompt()).filter(|_| message.tool_results.is_empty()),
@@ -98,7 +98,7 @@ fn turns(prompt: &Prompt) -> Vec<Turn<'_>> {
                     is_data: message.sender != Entity::User || message.is_data(),
                 }));
             }
-            PromptPiece::Draft { draft } => turns.push(Turn {
+            PromptPiece::Draft { draft } => turns.push(PromptTurn {
                 role: draft.role,
                 text: Some(Cow::Borrowed(&draft.content)),
                 calls: &draft.tool_calls,
@@ -115,7 +115,7 @@ fn turns(prompt: &Prompt) -> Vec<Turn<'_>> {
 }
 
 /// What a turn without calls says; an empty one says nothing.
-fn said<'a>(turn: &Turn<'a>) -> Option<Outgoing<'a>> {
+fn said<'a>(turn: &PromptTurn<'a>) -> Option<Outgoing<'a>> {
     let role = match turn.role {
         Entity::Llm => "assistant",
         Entity::System => "system",
@@ -129,7 +129,7 @@ fn said<'a>(turn: &Turn<'a>) -> Option<Outgoing<'a>> {
     }
 }
 
-fn attached<'a>(turn: &Turn<'a>) -> Option<Outgoing<'a>> {
+fn attached<'a>(turn: &PromptTurn<'a>) -> Option<Outgoing<'a>> {
     (!turn.attachments.is_empty()).then_some(Outgoing::Said {
         role: "user",
         text: None,
@@ -139,7 +139,7 @@ fn attached<'a>(turn: &Turn<'a>) -> Option<Outgoing<'a>> {
 }
 
 /// Finds the call of every result. An id may occur again and again: the newest open call with this id and name is meant.
-fn pair<'a>(turns: &[Turn<'a>]) -> (HashMap<Place, &'a ToolResult>, Vec<(usize, &'a ToolResult)>) {
+fn pair<'a>(turns: &[PromptTurn<'a>]) -> (HashMap<Place, &'a ToolResult>, Vec<(usize, &'a ToolResult)>) {
     let mut open = OpenCalls::default();
     let (mut answers, mut orphans) = (HashMap::new(), Vec::new());
     for (index, turn) in turns.iter().enumerate() {

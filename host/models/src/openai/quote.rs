@@ -6,7 +6,7 @@ use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
 use conclave_core::types::text::is_deceptive;
 
 use super::secrets::{Letters, Secrets};
-use crate::Key;
+use crate::ApiKey;
 
 /// Characters of a server's text that are told.
 const LENGTH: usize = 300;
@@ -27,11 +27,11 @@ pub(crate) struct Quoter {
 }
 
 impl Quoter {
-    pub(crate) fn new(secrets: impl IntoIterator<Item = Key>) -> Self {
+    pub(crate) fn new(secrets: impl IntoIterator<Item = ApiKey>) -> Self {
         Self { secrets: Secrets::new(secrets) }
     }
 
-    pub(crate) fn with(&self, secret: Option<&Key>) -> Self {
+    pub(crate) fn with(&self, secret: Option<&ApiKey>) -> Self {
         Self { secrets: self.secrets.with(secret) }
     }
 
@@ -145,10 +145,10 @@ fn printable(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::Quoter;
-    use crate::Key;
+    use crate::ApiKey;
 
     fn quote(text: &str) -> String {
-        Quoter::new([Key::new("sk-12345".to_owned()), Key::new("sk-12345-long".to_owned()), Key::new("e".to_owned())]).quote(text)
+        Quoter::new([ApiKey::new("sk-12345".to_owned()), ApiKey::new("sk-12345-long".to_owned()), ApiKey::new("e".to_owned())]).quote(text)
     }
 
     #[test]
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_key_at_a_cut_does_not_survive_in_part() {
-        let quoter = Quoter::new([Key::new("sk-12345-long".to_owned())]);
+        let quoter = Quoter::new([ApiKey::new("sk-12345-long".to_owned())]);
         for form in ["sk-12345-long", "sk-1\u{200b}2345-long", "c2stMTIzNDUtbG9uZw", "%73%6b%2d%31%32%33%34%35%2d%6c%6f%6e%67"] {
             for spaces in 380..=400 {
                 let text = format!("<{}{form}{}", " ".repeat(spaces), "z".repeat(500));

@@ -9,7 +9,7 @@ use super::quote::Quoter;
 use super::server_error::ServerError;
 use super::wire::Chunk;
 use crate::TextSink;
-use crate::event_stream::{Event, EventStream};
+use crate::event_stream::{EventStream, StreamEvent};
 
 /// A stream wraps every few letters in some hundred bytes of JSON, so it may be this many times longer than what it says.
 const WRAPPING: u64 = 64;
@@ -45,7 +45,7 @@ enum Form {
 
 /// A reply that is being read.
 #[derive(Debug)]
-pub(crate) struct Reply {
+pub(crate) struct ReplyReader {
     quoter: Quoter,
     limit: u64,
     taken: u64,
@@ -56,7 +56,7 @@ pub(crate) struct Reply {
     is_done: bool,
 }
 
-impl Reply {
+impl ReplyReader {
     /// A reply that says at most `limit` bytes, and no secret that the quoter knows.
     pub(crate) fn new(limit: u64, quoter: Quoter) -> Self {
         let answer = Answer::new(limit, quoter.clone());
@@ -141,7 +141,7 @@ impl Reply {
         Ok(self.answer.finish(names, model, sink))
     }
 
-    fn handle_event(&mut self, event: &Event, sink: &dyn TextSink) -> Result<(), ReplyError> {
+    fn handle_event(&mut self, event: &StreamEvent, sink: &dyn TextSink) -> Result<(), ReplyError> {
         match event.data.trim() {
             _ if self.is_done => Ok(()),
             "[DONE]" => {

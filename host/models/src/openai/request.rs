@@ -168,7 +168,7 @@ impl Serialize for WireMessage<'_> {
             Outgoing::Called { text, calls } => {
                 map.serialize_entry("role", "assistant")?;
                 map.serialize_entry("content", text)?;
-                map.serialize_entry("tool_calls", &Calls { calls, names: self.names })?;
+                map.serialize_entry("tool_calls", &RequestCalls { calls, names: self.names })?;
             }
             Outgoing::Answered { number, result } => {
                 map.serialize_entry("role", "tool")?;
@@ -197,12 +197,12 @@ fn result_text(result: &ToolResult) -> Cow<'_, str> {
     }
 }
 
-struct Calls<'a> {
+struct RequestCalls<'a> {
     calls: &'a [(usize, &'a ToolCall)],
     names: &'a ToolNames<'a>,
 }
 
-impl Serialize for Calls<'_> {
+impl Serialize for RequestCalls<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut list = serializer.serialize_seq(Some(self.calls.len()))?;
         for (number, call) in self.calls {

@@ -1,7 +1,7 @@
 //! Finds secrets in text and puts `(key)` in their place: in whole texts, and in text that comes in pieces. Pure; knows nothing of where
 //! the text came from or who reads it.
 
-use crate::Key;
+use crate::ApiKey;
 
 /// Told in the place of a secret.
 const MASK: &str = "(key)";
@@ -19,11 +19,11 @@ pub(crate) enum Letters {
 /// Secrets that are long enough to be looked for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Secrets {
-    keys: Vec<Key>,
+    keys: Vec<ApiKey>,
 }
 
 /// What is at a place of a text.
-enum Found {
+enum SecretText {
     Nothing,
     /// Secrets that overlap, up to this byte.
     Until(usize),
@@ -32,16 +32,16 @@ enum Found {
 }
 
 impl Secrets {
-    pub(crate) fn new(keys: impl IntoIterator<Item = Key>) -> Self {
+    pub(crate) fn new(keys: impl IntoIterator<Item = ApiKey>) -> Self {
         Self { keys: keys.into_iter().filter(|key| key.reveal().len() >= SECRET_MIN).collect() }
     }
 
-    pub(crate) fn with(&self, key: Option<&Key>) -> Self {
+    pub(crate) fn with(&self, key: Option<&ApiKey>) -> Self {
         Self::new(self.keys.iter().chain(key).cloned())
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
-        self.keys.iter().map(Key::reveal)
+        self.keys.iter().map(ApiKey::reveal)
     }
 
     /// Bytes of the longest.
@@ -62,11 +62,11 @@ impl Secrets {
         let mut at = 0;
         while at < end {
             match self.at(text.as_bytes(), at, Letters::AnyCase, true) {
-                Found::Until(until) => {
+                SecretText::Until(until) => {
                     end = end.max(until);
                     at = until;
                 }
-                Found::Nothing | Found::Undecided => at += 1,
+                SecretText::Nothing | SecretText::Undecided => at += 1,
             }
         }
         self.mask(&text[..end], Letters::AnyCase)
@@ -86,20 +86,20 @@ impl Secrets {
         let (mut written, mut at) = (0, 0);
         while at < bytes.len() {
             match self.at(bytes, at, letters, is_whole) {
-                Found::Nothing => at += 1,
-                Found::Until(until) => {
+                SecretText::Nothing => at += 1,
+                SecretText::Until(until) => {
                     masked.push_str(&text[written..at]);
                     masked.push_str(MASK);
                     (written, at) = (until, until);
                 }
-                Found::Undecided => break,
+                SecretText::Undecided => break,
             }
         }
         masked.push_str(&text[written..at]);
         at
     }
 
-    fn at(&self, text: &[u8], start: usize, letters: Letters, is_whole: bool) -> Found {
+    fn at(&self, text: &[u8], start: usize, letters: Letters, is_whole: bool) -> SecretText {
         let (mut end, mut at) = (start, start);
         // Another secret may begin within the one that was found, and end after it.
         loop {
@@ -107,12 +107,12 @@ impl Secrets {
                 if begins_with(&text[at..], secret, letters) {
                     end = end.max(at + secret.len());
                 } else if !is_whole && begins(secret, &text[at..], letters) {
-                    return Found::Undecided;
+                    return SecretText::Undecided;
                 }
             }
             at += 1;
             if at >= end {
-                return if end == start { Found::Nothing } else { Found::Until(end) };
+                return if end == start { SecretText::Nothing } else { SecretText::Until(end) };
             }
         }
     }
@@ -167,10 +167,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{Letters, Masking, Secrets};
-    use crate::Key;
+    use crate::ApiKey;
 
     fn secrets(keys: &[&str]) -> Secrets {
-        Secrets::new(keys.iter().map(|key| Key::new((*key).to_owned())))
+        Secrets::new(keys.iter().map(|key| ApiKey::new((*key).to_owned())))
     }
 
     #[test]

@@ -13,7 +13,7 @@ use rustls::ClientConfig;
 use rustls_platform_verifier::BuilderVerifierExt;
 
 use super::{OpenAiError, OpenAiSettings};
-use crate::Key;
+use crate::ApiKey;
 
 /// For a connection to be made. Attempts have a time-out of their own; this one tells a dead host from a slow model.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -81,7 +81,7 @@ impl Server {
 }
 
 /// Puts the key into a request, marked so that nothing prints it. None when no header can hold it.
-pub(crate) fn set_key(request: &mut Request, key: &Key) -> Option<()> {
+pub(crate) fn set_key(request: &mut Request, key: &ApiKey) -> Option<()> {
     let mut value = HeaderValue::from_str(&format!("Bearer {}", key.reveal())).ok()?;
     value.set_sensitive(true);
     request.headers_mut().insert(AUTHORIZATION, value);

@@ -6,7 +6,7 @@ mod bounded;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
-pub(crate) use self::bounded::{Calls, Choices, Content, Names};
+pub(crate) use self::bounded::{BoundedCalls, Choices, Content, Names};
 use self::bounded::{Scalar, json_text};
 
 /// Calls of one answer; nobody means more.
@@ -37,16 +37,16 @@ pub(crate) struct Choice {
     pub index: Option<u64>,
     /// In a chunk.
     #[serde(default)]
-    pub delta: Option<Said>,
+    pub delta: Option<WireText>,
     /// In a whole reply.
     #[serde(default)]
-    pub message: Option<Said>,
+    pub message: Option<WireText>,
     #[serde(default)]
     pub finish_reason: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-pub(crate) struct Said {
+pub(crate) struct WireText {
     #[serde(default)]
     pub content: Option<Content>,
     #[serde(default)]
@@ -57,7 +57,7 @@ pub(crate) struct Said {
     #[serde(default)]
     pub refusal: Option<String>,
     #[serde(default)]
-    pub tool_calls: Option<Calls>,
+    pub tool_calls: Option<BoundedCalls>,
 }
 
 #[derive(Debug, Default, Deserialize)]

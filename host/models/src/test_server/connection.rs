@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
-use super::Request;
+use super::SeenRequest;
 use super::answer::{Answer, Ending};
 
 /// Requests of tests are small; some hold an image.
 const BODY_MAX: u64 = 64 << 20;
 
 /// The next request; none when the client has closed the connection.
-pub(super) fn read_request(stream: &TcpStream) -> io::Result<Option<Request>> {
+pub(super) fn read_request(stream: &TcpStream) -> io::Result<Option<SeenRequest>> {
     // A client sends no request before it has its answer, so nothing that was buffered is lost.
     let mut reader = BufReader::new(stream);
     let Some(first) = read_line(&mut reader)? else { return Ok(None) };
@@ -26,7 +26,7 @@ pub(super) fn read_request(stream: &TcpStream) -> io::Result<Option<Request>> {
     let length = headers.get("content-length").and_then(|length| length.parse().ok()).unwrap_or(0u64);
     let mut body = Vec::new();
     reader.take(length.min(BODY_MAX)).read_to_end(&mut body)?;
-    Ok(Some(Request { method, path, headers, body }))
+    Ok(Some(SeenRequest { method, path, headers, body }))
 }
 
 fn read_line(reader: &mut impl BufRead) -> io::Result<Option<String>> {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use conclave_core::types::completion::{ModelError, TroubleKind};
 use conclave_models::openai::{OpenAi, OpenAiError};
-use conclave_models::test_server::{Answer, Request, Server};
-use conclave_models::{BoxFuture, Key, KeySource};
+use conclave_models::test_server::{Answer, SeenRequest, Server};
+use conclave_models::{ApiKey, BoxFuture, KeySource};
 use serde_json::json;
 
 use crate::world::{SECRET, ask, client, fails, settings};
@@ -18,9 +18,9 @@ struct Rotating {
 }
 
 impl KeySource for Rotating {
-    fn key(&self) -> BoxFuture<'static, Result<Key, String>> {
+    fn key(&self) -> BoxFuture<'static, Result<ApiKey, String>> {
         let number = (self.asked.fetch_add(1, Ordering::Relaxed) + 1).min(self.last);
-        Box::pin(async move { Ok(Key::new(format!("key-{number}"))) })
+        Box::pin(async move { Ok(ApiKey::new(format!("key-{number}"))) })
     }
 }
 
@@ -33,7 +33,7 @@ fn rotating(server: &Server, last: usize) -> (OpenAi, Arc<Rotating>) {
 
 /// Takes one key only.
 fn taking(key: &'static str) -> Server {
-    Server::answering(move |request: &Request| {
+    Server::answering(move |request: &SeenRequest| {
         let given = request.headers.get("authorization").map_or("", String::as_str);
         if given == format!("Bearer {key}") { Answer::says("in") } else { Answer::error(401, &format!("no such key: {given}")) }
     })
@@ -137,7 +137,7 @@ async fn a_key_in_a_redirect_is_not_told_in_small_letters() {
     let key = "sk-VERY-Secret-1234";
     let server = Server::start(vec![Answer::bytes(302, "text/plain", "").header("location", &format!("http://{key}.example/"))]);
     let mut settings = settings(&server);
-    settings.key = Some(Arc::new(Key::new(key.to_owned())));
+    settings.key = Some(Arc::new(ApiKey::new(key.to_owned())));
     let text = fails(&OpenAi::new(settings).unwrap(), false).await.2;
     assert!(text.contains("http://(key).example"), "{text}");
 }
@@ -174,7 +174,7 @@ async fn a_key_in_pieces_is_not_heard_and_other_text_is_not_delayed() {
 async fn without_a_key_nothing_is_sent() {
     struct Nothing;
     impl KeySource for Nothing {
-        fn key(&self) -> BoxFuture<'static, Result<Key, String>> {
+        fn key(&self) -> BoxFuture<'static, Result<ApiKey, String>> {
             Box::pin(async { Err("the variable MODEL_KEY is not set".to_owned()) })
         }
     }
@@ -193,7 +193,7 @@ async fn without_a_key_nothing_is_sent() {
 async fn a_key_that_no_header_can_hold_is_not_sent_and_not_told() {
     let server = Server::start(vec![Answer::says("a")]);
     let mut settings = settings(&server);
-    settings.key = Some(Arc::new(Key::new("first-half\nsecond-half".to_owned())));
+    settings.key = Some(Arc::new(ApiKey::new("first-half\nsecond-half".to_owned())));
     let (_, kind, text) = fails(&OpenAi::new(settings).unwrap(), false).await;
     assert!(kind == TroubleKind::Key && !text.contains("half"), "{text}");
     assert!(server.requests().is_empty());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use conclave_core::types::completion::{Completion, ModelError, Prompt, PromptPiece, ToolChoice, ToolFormat, TroubleKind};
 use conclave_models::openai::{OpenAi, OpenAiSettings};
 use conclave_models::test_server::Server;
-use conclave_models::{Key, ModelClient, ModelFailure, TextSink};
+use conclave_models::{ApiKey, ModelClient, ModelFailure, TextSink};
 
 pub const SECRET: &str = "sk-very-secret-1234";
 
@@ -15,7 +15,7 @@ pub fn settings(server: &Server) -> OpenAiSettings {
     OpenAiSettings {
         url: server.url(),
         model: "test-model".to_owned(),
-        key: Some(Arc::new(Key::new(SECRET.to_owned()))),
+        key: Some(Arc::new(ApiKey::new(SECRET.to_owned()))),
         backoff: Duration::from_millis(1),
         ..OpenAiSettings::default()
     }

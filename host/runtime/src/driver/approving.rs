@@ -9,7 +9,7 @@ use conclave_core::types::approval::{Approval, ApprovalAnswer, ApprovalAuthor, A
 use conclave_core::types::ids::PluginName;
 use serde_json::Value;
 
-use super::Shared;
+use super::RunContext;
 use crate::calls::Plugins;
 use crate::driver::approve::Approver;
 
@@ -24,7 +24,7 @@ pub(super) struct Asking {
 }
 
 impl Asking {
-    pub(super) fn new(shared: &Shared, setup: &Arc<Setup>) -> Self {
+    pub(super) fn new(shared: &RunContext, setup: &Arc<Setup>) -> Self {
         Self { approver: Arc::clone(&shared.approver), plugins: Arc::clone(&shared.plugins), setup: Arc::clone(setup) }
     }
 

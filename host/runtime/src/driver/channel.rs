@@ -37,7 +37,7 @@ pub use conclave_core::types::delivery::Speech;
 pub trait Channels: Send + Sync + 'static {
     /// Asks for an answer to `prompt`; none when nobody is there. A task whose other responders cannot answer either ends then, with the
     /// cause `nobody-to-ask`.
-    fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<Answer>>;
+    fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<HumanAnswer>>;
 
     /// The run of a room begins, and from now on it can be spoken to: what its channels are doing, what comes in on them. Called for root
     /// rooms, again for each run of a session, inside the run: it must not block.
@@ -62,7 +62,7 @@ pub trait Channels: Send + Sync + 'static {
 
 /// What a person answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct HumanAnswer {
     pub text: String,
     /// Kept in the host's blobs before.
     pub attachments: Vec<Blob>,
@@ -70,7 +70,7 @@ pub struct Answer {
     pub passed: bool,
 }
 
-impl Answer {
+impl HumanAnswer {
     /// Returns the answer of a channel that lets the agent go on without asking anybody.
     #[must_use]
     pub fn pass() -> Self {
@@ -78,7 +78,7 @@ impl Answer {
     }
 }
 
-impl From<String> for Answer {
+impl From<String> for HumanAnswer {
     fn from(text: String) -> Self {
         Self { text, ..Self::default() }
     }
@@ -89,7 +89,7 @@ impl From<String> for Answer {
 pub struct Nobody;
 
 impl Channels for Nobody {
-    fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<Answer>> {
+    fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<HumanAnswer>> {
         Box::pin(std::future::ready(None))
     }
 

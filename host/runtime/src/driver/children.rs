@@ -11,8 +11,8 @@ use conclave_core::types::ids::{BackgroundId, CallId, ControlId};
 use conclave_core::types::usage::{Spent, UsedByPlugin};
 
 use super::pausing::pause_as;
-use super::{Driver, Inlet, Shared, UnderWay};
-use crate::driver::runner::{Child, Ended, Lease, Place, Progressing, Submission};
+use super::{Driver, Inlet, RunContext, UnderWay};
+use crate::driver::runner::{Child, EndReporter, Ended, Lease, Progressing, Submission};
 use crate::storage::journal::JournalFailure;
 use crate::support::fail_points::kill_point;
 
@@ -22,7 +22,7 @@ impl Driver {
         kill_point!("before-child-opened");
         let (lease, mut leased) = Lease::new();
         let (events, is_awaited) = (self.sender.clone(), lease.is_awaited());
-        let place = Place::new(opening.limits.as_spent(), move |Ended { task, spent, used }| {
+        let place = EndReporter::new(opening.limits.as_spent(), move |Ended { task, spent, used }| {
             kill_point!("after-child-ended");
             if is_awaited.load(Ordering::Relaxed) {
                 // The parent may be over too.
@@ -93,7 +93,7 @@ impl Driver {
 
 /// A child room that is about to begin, or to go on.
 struct Beginning {
-    shared: Arc<Shared>,
+    shared: Arc<RunContext>,
     setup: Arc<Setup>,
     opening: Opening,
     /// The host goes on after it had stopped: the room may be there already.

@@ -9,14 +9,14 @@ use conclave_core::protocol::effect::Effect;
 use conclave_core::types::delegation::BackgroundRecord;
 use conclave_core::types::ids::ControlId;
 
-use crate::observe::subscribe::What;
+use crate::observe::subscribe::RunEvent;
 use crate::storage::journal::JournalFailure;
 use crate::support::clock::BoxFuture;
 
 /// Something that came of an event.
-pub(super) enum Told {
+pub(super) enum HeldOutput {
     /// For followers, with the number of its record.
-    What(Option<u64>, What),
+    What(Option<u64>, RunEvent),
     /// A background task, for those who list and wait.
     Task(Arc<BackgroundRecord>),
     /// A control message was received, for whoever sent it.
@@ -30,37 +30,37 @@ type Kept = BoxFuture<'static, Result<(), JournalFailure>>;
 
 /// In the order in which it came up.
 #[derive(Default)]
-pub(super) struct Held {
+pub(super) struct OutputBuffer {
     /// May be done now.
-    free: VecDeque<Told>,
+    free: VecDeque<HeldOutput>,
     /// Each batch waits for its records; they are kept one after the other.
-    batches: VecDeque<(Kept, Vec<Told>)>,
+    batches: VecDeque<(Kept, Vec<HeldOutput>)>,
     /// Batches that had to wait so far, those that are kept among them.
     numbered: u64,
 }
 
-impl Held {
+impl OutputBuffer {
     /// Nothing waits.
     pub(super) fn is_empty(&self) -> bool {
         self.batches.is_empty()
     }
 
     /// Takes what came of a batch of events; without `kept` they are kept already. What `may_go` lets go need not wait.
-    pub(super) fn add(&mut self, told: Vec<Told>, kept: Option<Kept>, may_go: impl Fn(&Effect) -> bool) {
+    pub(super) fn add(&mut self, told: Vec<HeldOutput>, kept: Option<Kept>, may_go: impl Fn(&Effect) -> bool) {
         let Some(kept) = kept else {
             // What is kept later was handed over later, so nothing waits before it.
             self.free.extend(told);
             return;
         };
-        let may_go = |told: &Told| matches!(told, Told::Effect(effect, _) if may_go(effect));
-        let (free, waits): (Vec<Told>, Vec<Told>) = told.into_iter().partition(may_go);
+        let may_go = |told: &HeldOutput| matches!(told, HeldOutput::Effect(effect, _) if may_go(effect));
+        let (free, waits): (Vec<HeldOutput>, Vec<HeldOutput>) = told.into_iter().partition(may_go);
         self.free.extend(free);
         self.numbered += 1;
         self.batches.push_back((kept, waits));
     }
 
     /// Takes what is to wait until all that was handed over before is kept.
-    pub(super) fn add_after_all(&mut self, told: Vec<Told>) {
+    pub(super) fn add_after_all(&mut self, told: Vec<HeldOutput>) {
         match self.batches.back_mut() {
             Some((_, waits)) => waits.extend(told),
             None => self.free.extend(told),
@@ -73,7 +73,7 @@ impl Held {
     }
 
     /// What may be done now.
-    pub(super) fn next(&mut self) -> Option<Told> {
+    pub(super) fn next(&mut self) -> Option<HeldOutput> {
         self.free.pop_front()
     }
 
@@ -83,7 +83,7 @@ impl Held {
         kept.await?;
         if let Some((_, waited)) = self.batches.pop_front() {
             self.free.extend(waited);
-            self.free.push_back(Told::Batch(self.numbered - self.batches.len() as u64));
+            self.free.push_back(HeldOutput::Batch(self.numbered - self.batches.len() as u64));
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use conclave_core::journal::recovery::Start;
 use conclave_core::policy::budget::TopUp;
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::Event;
-use conclave_core::setup::plugin_query::Question;
+use conclave_core::setup::plugin_query::PluginQuery;
 use conclave_core::types::approval::{Approval, ApprovalAnswer, ApprovalAuthor};
 use conclave_core::types::completion::{ModelError, Prompt};
 use conclave_core::types::fault::{CallReport, Fault, FaultKind};
@@ -16,14 +16,14 @@ use conclave_core::types::tool::ToolError;
 
 use super::approving::Asking;
 use super::port::RoomPort;
-use super::side_effects::{SideEffectPort, Step};
+use super::side_effects::{EffectStep, SideEffectPort};
 use super::{Driver, UnderWay};
 use crate::calls::{CallStart, Observer, ToolStart};
 use crate::driver::approve::Approver;
-use crate::driver::channel::Answer;
-use crate::driver::runner::{Progress, Progressing};
+use crate::driver::channel::HumanAnswer;
+use crate::driver::runner::{Progressing, TaskProgress};
 use crate::models::{ModelFailure, TextSink};
-use crate::observe::subscribe::{FollowGate, Level, Teller, What};
+use crate::observe::subscribe::{FollowGate, Level, Publisher, RunEvent};
 use crate::support::fail_points::kill_point;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -46,8 +46,8 @@ impl Driver {
             }
             Effect::AskUser { call, task, channel, prompt } => {
                 let channels = Arc::clone(&self.shared.channels);
-                let answered = move |answer: Option<Answer>| {
-                    let Answer { text, attachments, passed } = answer?;
+                let answered = move |answer: Option<HumanAnswer>| {
+                    let HumanAnswer { text, attachments, passed } = answer?;
                     Some(Event::UserAnswered { call, text: Some(text), attachments, passed })
                 };
                 let nobody = move || Event::UserAnswered { call, text: None, attachments: Vec::new(), passed: false };
@@ -55,10 +55,10 @@ impl Driver {
             }
             Effect::CallModel { call, ordinal, model, prompt } => self.call_model(call, ordinal, &model, prompt),
             Effect::AnswerModel { call, ordinal, answer } => self.waiting.answer(call, ordinal, answer),
-            Effect::AllowSideEffect { call, ordinal, leave } => self.side_effects.answer(call, ordinal, Step::Asked, leave),
+            Effect::AllowSideEffect { call, ordinal, leave } => self.side_effects.answer(call, ordinal, EffectStep::Asked, leave),
             Effect::ConfirmSideEffect { call, ordinal } => {
                 kill_point!("before-side-effect-told");
-                self.side_effects.answer(call, ordinal, Step::Ended, Ok(()));
+                self.side_effects.answer(call, ordinal, EffectStep::Ended, Ok(()));
             }
             Effect::StartBackground { call, id, opening } => self.start_background(call, id, opening, false),
             Effect::WakeStrategy { call, strategy, wake } => {
@@ -149,7 +149,7 @@ impl Driver {
         });
     }
 
-    fn consult(&mut self, call: CallId, plugin: conclave_core::types::ids::PluginName, question: Question, start: Option<Start>) {
+    fn consult(&mut self, call: CallId, plugin: conclave_core::types::ids::PluginName, question: PluginQuery, start: Option<Start>) {
         let Some(start) = start else { return };
         let view = start.agent.clone();
         let (start, plugins) = (self.call_start(call, plugin, start), Arc::clone(&self.shared.plugins));
@@ -253,14 +253,14 @@ fn broke_off() -> Fault {
 
 /// Tells followers what a model says while it says it.
 struct StreamedText {
-    teller: Teller,
+    teller: Publisher,
     call: CallId,
     ordinal: u32,
 }
 
 impl TextSink for StreamedText {
     fn text(&self, piece: &str) {
-        self.teller.tell(|| What::Streamed { call: self.call, ordinal: self.ordinal, text: piece.to_owned() });
+        self.teller.tell(|| RunEvent::Streamed { call: self.call, ordinal: self.ordinal, text: piece.to_owned() });
     }
 }
 
@@ -276,14 +276,14 @@ struct Follower {
 
 impl Observer for Follower {
     fn log(&self, call: CallId, level: Level, message: &str) {
-        self.gate.tell(self.batch, || What::Logged { call, plugin: self.plugin.clone(), level, message: message.to_owned() });
+        self.gate.tell(self.batch, || RunEvent::Logged { call, plugin: self.plugin.clone(), level, message: message.to_owned() });
     }
 
     fn progress(&self, call: CallId, done: u64, total: Option<u64>, message: &str) {
         if let Some(progressing) = &self.progressing {
-            progressing.tell(|| Progress { done, total, message: message.to_owned() });
+            progressing.tell(|| TaskProgress { done, total, message: message.to_owned() });
         }
-        self.gate.tell(self.batch, || What::Progressed { call, plugin: self.plugin.clone(), done, total, message: message.to_owned() });
+        self.gate.tell(self.batch, || RunEvent::Progressed { call, plugin: self.plugin.clone(), done, total, message: message.to_owned() });
     }
 
     fn denied(&self, call: CallId, record: &conclave_core::types::denial::DenialRecord) {

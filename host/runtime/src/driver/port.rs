@@ -45,7 +45,7 @@ impl WaitingModels {
     }
 
     /// Waits for an answer, unless the call asked too often.
-    fn enter(self: &Arc<Self>, call: CallId, ordinal: u32) -> Result<(Place, oneshot::Receiver<Answer>), ModelError> {
+    fn enter(self: &Arc<Self>, call: CallId, ordinal: u32) -> Result<(ModelWaiter, oneshot::Receiver<Answer>), ModelError> {
         let refused = |message: String| Err(ModelError::Other { message });
         if ordinal >= REQUESTS {
             return refused(format!("more than {REQUESTS} model requests in one call"));
@@ -56,7 +56,7 @@ impl WaitingModels {
         }
         let (sender, receiver) = oneshot::channel();
         waiting.entry(call).or_default().insert(ordinal, sender);
-        Ok((Place { waiting: Arc::clone(self), call, ordinal }, receiver))
+        Ok((ModelWaiter { waiting: Arc::clone(self), call, ordinal }, receiver))
     }
 
     fn take(&self, call: CallId, ordinal: u32) -> Option<oneshot::Sender<Answer>> {
@@ -91,27 +91,27 @@ impl WaitingModels {
     }
 
     /// Waits for what was asked for before the host stopped; none when this was not.
-    fn enter_expected(self: &Arc<Self>, call: CallId, ordinal: u32) -> Option<Result<(Place, oneshot::Receiver<Answer>), Answer>> {
+    fn enter_expected(self: &Arc<Self>, call: CallId, ordinal: u32) -> Option<Result<(ModelWaiter, oneshot::Receiver<Answer>), Answer>> {
         let mut expected = self.expected();
         match expected.remove(&(call, ordinal))? {
             Some(answer) => Some(Err(answer)),
             None => {
                 let (sender, receiver) = oneshot::channel();
                 self.lock().entry(call).or_default().insert(ordinal, sender);
-                Some(Ok((Place { waiting: Arc::clone(self), call, ordinal }, receiver)))
+                Some(Ok((ModelWaiter { waiting: Arc::clone(self), call, ordinal }, receiver)))
             }
         }
     }
 }
 
 /// A place among those who wait, given up when nobody waits there any more.
-struct Place {
+struct ModelWaiter {
     waiting: Arc<WaitingModels>,
     call: CallId,
     ordinal: u32,
 }
 
-impl Drop for Place {
+impl Drop for ModelWaiter {
     fn drop(&mut self) {
         self.waiting.take(self.call, self.ordinal);
     }

@@ -18,7 +18,7 @@ pub(crate) struct Everything(Mutex<Rooms>);
 
 #[derive(Debug)]
 struct Rooms {
-    open: Vec<Open>,
+    open: Vec<OpenRoom>,
     /// When there are so many, those that are over are taken out: twice as many as were left the last time, so that an added room costs
     /// a constant on average, whatever the list's capacity is.
     clean_at: usize,
@@ -30,7 +30,7 @@ impl Default for Rooms {
     }
 }
 
-struct Open {
+struct OpenRoom {
     room: RoomId,
     events: WeakUnboundedSender<Event>,
     outside: Weak<Outside>,
@@ -38,13 +38,13 @@ struct Open {
     is_alone: bool,
 }
 
-impl std::fmt::Debug for Open {
+impl std::fmt::Debug for OpenRoom {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Open").field("room", &self.room).field("is_alone", &self.is_alone).finish_non_exhaustive()
     }
 }
 
-impl Open {
+impl OpenRoom {
     /// None when it is over: nobody receives its events any more.
     fn sender(&self) -> Option<UnboundedSender<Event>> {
         self.events.upgrade().filter(|events| !events.is_closed())
@@ -63,7 +63,7 @@ impl Everything {
             rooms.clean_at = CLEAN_AT.max(2 * rooms.open.len());
         }
         let is_alone = !room.as_str().contains('/');
-        rooms.open.push(Open { room: room.clone(), events: events.downgrade(), outside: Arc::downgrade(outside), is_alone });
+        rooms.open.push(OpenRoom { room: room.clone(), events: events.downgrade(), outside: Arc::downgrade(outside), is_alone });
     }
 
     /// From now on the room is stopped here and by nobody above.
@@ -76,7 +76,7 @@ impl Everything {
     /// Where the events of a room go in; none when it is not under way here.
     pub(crate) fn get(&self, room: &RoomId) -> Option<UnboundedSender<Event>> {
         let rooms = self.lock();
-        rooms.open.iter().rev().filter(|open| open.room == *room).find_map(Open::sender)
+        rooms.open.iter().rev().filter(|open| open.room == *room).find_map(OpenRoom::sender)
     }
 
     /// The same, with what those who speak to the room share with it.

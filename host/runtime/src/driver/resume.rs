@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use conclave_core::journal::recovery::{Again, Resumption, Unfinished};
-use conclave_core::protocol::call_log::Trace;
+use conclave_core::protocol::call_log::CallLog;
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::Event;
 use conclave_core::setup::{PluginSetup, Setup};
 use conclave_core::types::ids::{CallId, PluginName, RoomId};
 
 use super::pausing::paused_after;
-use super::{Driver, Inlet, RoomJournal, Shared, draw_secret};
+use super::{Driver, Inlet, RoomJournal, RunContext, draw_secret};
 use crate::driver::room_handle::next_request;
 use crate::storage::journal::JournalFailure;
 
@@ -20,13 +20,13 @@ impl Driver {
     ///
     /// # Errors
     /// When the journal cannot be read.
-    pub(crate) async fn reopen(shared: Arc<Shared>, id: &RoomId) -> Result<Option<Self>, JournalFailure> {
+    pub(crate) async fn reopen(shared: Arc<RunContext>, id: &RoomId) -> Result<Option<Self>, JournalFailure> {
         let inlet = Inlet::new(&shared, id.clone());
         Ok(Self::reopening(shared, inlet).await?.ok())
     }
 
     /// The same with what leads into it already; it comes back when there is no such room.
-    pub(super) async fn reopening(shared: Arc<Shared>, inlet: Inlet) -> Result<Result<Self, Inlet>, JournalFailure> {
+    pub(super) async fn reopening(shared: Arc<RunContext>, inlet: Inlet) -> Result<Result<Self, Inlet>, JournalFailure> {
         let Some(reopened) = shared.journals.reopen(&inlet.id).await? else { return Ok(Err(inlet)) };
         let paused = paused_after(reopened.records.iter().map(|record| &record.event));
         let next_request = next_request(reopened.records.iter().map(|record| &record.event));
@@ -119,7 +119,7 @@ impl Driver {
     }
 
     /// Answers that are still to come may come before their call is there again.
-    fn expect(&self, call: CallId, trace: &Trace) {
+    fn expect(&self, call: CallId, trace: &CallLog) {
         let open = trace.models.iter().filter(|(_, asked)| asked.answer.is_none());
         open.for_each(|(ordinal, _)| self.waiting.expect(call, *ordinal));
     }

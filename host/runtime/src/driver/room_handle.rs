@@ -15,7 +15,7 @@ use conclave_core::types::channel::{Activity, Binding};
 use conclave_core::types::delegation::{BackgroundRecord, Delegation};
 use conclave_core::types::delivery::DeliveryRecord;
 use conclave_core::types::ids::{BackgroundId, ChannelId, RoomId, TaskName};
-use conclave_core::types::request::{Announcement, Inbound, Refusal, RefusalCode, Reply, Request, RequestId};
+use conclave_core::types::request::{Announcement, Inbound, Refusal, RefusalCode, RequestId, RequestReply, RoomRequest};
 use tokio::sync::mpsc::{UnboundedSender, WeakUnboundedSender};
 
 use crate::driver::runner::{ProgressStream, TaskRunner};
@@ -23,21 +23,21 @@ use crate::support::clock::Clock;
 
 pub(crate) use controls::Controls;
 pub(crate) use requests::{Requests, next_request};
-pub(crate) use tasks::Known;
+pub(crate) use tasks::RoomView;
 pub use tasks::WaitError;
 
 /// What a room's loop and its handles share.
 pub(crate) struct Outside {
     pub(crate) requests: Requests,
     pub(crate) controls: Controls,
-    pub(crate) known: Known,
+    pub(crate) known: RoomView,
     runner: Arc<dyn TaskRunner>,
     clock: Arc<dyn Clock>,
 }
 
 impl Outside {
     pub(crate) fn new(runner: Arc<dyn TaskRunner>, clock: Arc<dyn Clock>) -> Self {
-        Self { requests: Requests::default(), controls: Controls::default(), known: Known::default(), runner, clock }
+        Self { requests: Requests::default(), controls: Controls::default(), known: RoomView::default(), runner, clock }
     }
 
     /// A run begins, or goes on.
@@ -157,7 +157,7 @@ impl RoomHandle {
     ///
     /// # Errors
     /// Why it came to nothing; `room_closed` too when the room is over before it answers.
-    pub async fn ask(&self, what: Request) -> Result<Reply, Refusal> {
+    pub async fn ask(&self, what: RoomRequest) -> Result<RequestReply, Refusal> {
         let (request, reply) = self.outside.requests.enter().ok_or_else(requests::over)?;
         let sent = self.events.upgrade().is_some_and(|events| events.send(Event::Requested { request, what }).is_ok());
         if !sent {
@@ -167,7 +167,7 @@ impl RoomHandle {
     }
 
     /// The same, and nobody waits for a reply.
-    pub(crate) fn notify(&self, what: Request) {
+    pub(crate) fn notify(&self, what: RoomRequest) {
         if let Some(events) = self.events.upgrade() {
             let _ = events.send(Event::Requested { request: RequestId::NO_REPLY, what });
         }
@@ -178,8 +178,8 @@ impl RoomHandle {
     /// # Errors
     /// `unknown_channel`, `no_access`, `rate_limited`, `chain_depth`, `blocked` by a gate, `room_closed`.
     pub async fn inbound(&self, inbound: Inbound) -> Result<Accepted, Refusal> {
-        match self.ask(Request::Inbound { inbound }).await? {
-            Reply::Accepted { index, duplicate } => Ok(Accepted { index, duplicate }),
+        match self.ask(RoomRequest::Inbound { inbound }).await? {
+            RequestReply::Accepted { index, duplicate } => Ok(Accepted { index, duplicate }),
             other => Err(unfit(&other)),
         }
     }
@@ -210,8 +210,8 @@ impl RoomHandle {
     }
 
     async fn delegate_by(&self, by: Option<TaskName>, delegation: Delegation) -> Result<TaskHandle, Refusal> {
-        match self.ask(Request::Delegate { delegation: Box::new(delegation), by }).await? {
-            Reply::Delegated { task, room, agent, from_cache } => {
+        match self.ask(RoomRequest::Delegate { delegation: Box::new(delegation), by }).await? {
+            RequestReply::Delegated { task, room, agent, from_cache } => {
                 Ok(TaskHandle { id: task, room, agent, from_cache, parent: self.clone() })
             }
             other => Err(unfit(&other)),
@@ -223,8 +223,8 @@ impl RoomHandle {
     /// # Errors
     /// `room_closed`.
     pub async fn cancel(&self, task: &BackgroundId, reason: impl Into<String>) -> Result<bool, Refusal> {
-        match self.ask(Request::CancelTask { task: task.clone(), reason: reason.into() }).await? {
-            Reply::Cancelled { cancelled } => Ok(cancelled),
+        match self.ask(RoomRequest::CancelTask { task: task.clone(), reason: reason.into() }).await? {
+            RequestReply::Cancelled { cancelled } => Ok(cancelled),
             other => Err(unfit(&other)),
         }
     }
@@ -234,7 +234,7 @@ impl RoomHandle {
     /// # Errors
     /// `unknown_task`, `task_ended`, `room_closed`.
     pub async fn tell(&self, task: &BackgroundId, text: impl Into<String>) -> Result<(), Refusal> {
-        self.done(Request::TellTask { task: task.clone(), text: text.into() }).await
+        self.done(RoomRequest::TellTask { task: task.clone(), text: text.into() }).await
     }
 
     /// Tells something in the room that nobody there asked for.
@@ -242,8 +242,8 @@ impl RoomHandle {
     /// # Errors
     /// `unknown_channel`, `unknown_agent`, `no_access`, `chain_depth`, `blocked`, `room_closed`.
     pub async fn announce(&self, announcement: Announcement) -> Result<Announced, Refusal> {
-        match self.ask(Request::Deliver { announcement }).await? {
-            Reply::Delivery { record, duplicate } => Ok(Announced { delivery: record, duplicate }),
+        match self.ask(RoomRequest::Deliver { announcement }).await? {
+            RequestReply::Delivery { record, duplicate } => Ok(Announced { delivery: record, duplicate }),
             other => Err(unfit(&other)),
         }
     }
@@ -253,7 +253,7 @@ impl RoomHandle {
     /// # Errors
     /// `bad_arguments`, `room_closed`.
     pub async fn bind(&self, channel: impl Into<ChannelId>, binding: Binding) -> Result<(), Refusal> {
-        self.done(Request::Bind { channel: channel.into(), binding: Some(binding) }).await
+        self.done(RoomRequest::Bind { channel: channel.into(), binding: Some(binding) }).await
     }
 
     /// Detaches a channel; one that is not attached is detached already.
@@ -261,7 +261,7 @@ impl RoomHandle {
     /// # Errors
     /// `room_closed`.
     pub async fn unbind(&self, channel: impl Into<ChannelId>) -> Result<(), Refusal> {
-        self.done(Request::Bind { channel: channel.into(), binding: None }).await
+        self.done(RoomRequest::Bind { channel: channel.into(), binding: None }).await
     }
 
     /// Reports what keeps a channel busy: strategies that wait for quiet are asked again when it changes.
@@ -269,7 +269,7 @@ impl RoomHandle {
     /// # Errors
     /// `unknown_channel`, `room_closed`.
     pub async fn activity(&self, channel: impl Into<ChannelId>, activity: Activity) -> Result<(), Refusal> {
-        self.done(Request::Activity { channel: channel.into(), activity }).await
+        self.done(RoomRequest::Activity { channel: channel.into(), activity }).await
     }
 
     /// Closes the room: it takes nothing new, and each background task goes the way of its `on_close`. A room that is over is closed.
@@ -277,13 +277,13 @@ impl RoomHandle {
     /// # Errors
     /// None today; a reply that could not be kept is `room_closed`, which this takes as done.
     pub async fn close(&self, reason: impl Into<String>) -> Result<(), Refusal> {
-        match self.done(Request::Close { reason: reason.into() }).await {
+        match self.done(RoomRequest::Close { reason: reason.into() }).await {
             Err(refusal) if refusal.error == RefusalCode::RoomClosed => Ok(()),
             done => done,
         }
     }
 
-    async fn done(&self, what: Request) -> Result<(), Refusal> {
+    async fn done(&self, what: RoomRequest) -> Result<(), Refusal> {
         self.ask(what).await.map(drop)
     }
 
@@ -351,6 +351,6 @@ impl RoomHandle {
 }
 
 /// A reply that does not belong to its request is a fault of the host's.
-fn unfit(reply: &Reply) -> Refusal {
+fn unfit(reply: &RequestReply) -> Refusal {
     Refusal::new(RefusalCode::Busy, format!("the host gave a reply that does not belong to the request: {reply:?}"))
 }

@@ -17,11 +17,11 @@ use crate::driver::room_handle::WaitError;
 use crate::support::clock::BoxFuture;
 
 pub use local::LocalRunner;
-pub use progress::{Progress, ProgressStream};
+pub use progress::{ProgressStream, TaskProgress};
 pub use submission::{Ended, Reins, Submission};
 
 pub(crate) use progress::Progressing;
-pub(crate) use submission::{Child, Lease, Place};
+pub(crate) use submission::{Child, EndReporter, Lease};
 
 /// Runs background tasks, for any number of rooms. Tasks are told apart by their child room, whose name is never used twice.
 ///

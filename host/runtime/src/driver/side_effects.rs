@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use conclave_core::protocol::call_log::Read;
+use conclave_core::protocol::call_log::LoggedRead;
 use conclave_core::protocol::event::Event;
 use conclave_core::types::denial::Denial;
 use conclave_core::types::ids::CallId;
@@ -18,12 +18,12 @@ use crate::support::fail_points::kill_point;
 
 /// What is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Step {
+pub(super) enum EffectStep {
     Asked,
     Ended,
 }
 
-type Key = (CallId, u32, Step);
+type Key = (CallId, u32, EffectStep);
 type Leave = Result<(), Denial>;
 
 /// Plugins that wait for leave, or for the end to be kept.
@@ -36,7 +36,7 @@ impl WaitingSideEffects {
     }
 
     /// Tells whoever waits; nobody may wait any more.
-    pub(super) fn answer(&self, call: CallId, ordinal: u32, step: Step, leave: Leave) {
+    pub(super) fn answer(&self, call: CallId, ordinal: u32, step: EffectStep, leave: Leave) {
         let waiting = self.lock().remove(&(call, ordinal, step));
         if let Some(waiting) = waiting {
             let _ = waiting.send(leave);
@@ -61,7 +61,7 @@ impl SideEffectPort {
     fn kept(&self, key: Key, event: Event) -> BoxFuture<'static, Option<Leave>> {
         let (sender, receiver) = oneshot::channel();
         self.waiting.lock().insert(key, sender);
-        let place = Place { waiting: Arc::clone(&self.waiting), key };
+        let place = EffectWaiter { waiting: Arc::clone(&self.waiting), key };
         let sent = self.events.send(event);
         Box::pin(async move {
             let _place = place;
@@ -79,11 +79,11 @@ impl EffectPort for SideEffectPort {
             detail: "the run is over".to_owned(),
         };
         kill_point!("before-side-effect-asked");
-        let kept = self.kept((call, ordinal, Step::Asked), Event::SideEffectAsked { call, ordinal, side_effect });
+        let kept = self.kept((call, ordinal, EffectStep::Asked), Event::SideEffectAsked { call, ordinal, side_effect });
         Box::pin(async move { kept.await.unwrap_or(Err(over)) })
     }
 
-    fn read(&self, call: CallId, reads: Vec<Read>) {
+    fn read(&self, call: CallId, reads: Vec<LoggedRead>) {
         // The room may be over; then nothing comes of what was read.
         let _ = self.events.send(Event::ReadsKept { call, reads });
     }
@@ -94,18 +94,18 @@ impl EffectPort for SideEffectPort {
 
     fn ended(&self, call: CallId, ordinal: u32, answer: SideEffectAnswer) -> BoxFuture<'static, ()> {
         kill_point!("after-side-effect-done");
-        let kept = self.kept((call, ordinal, Step::Ended), Event::SideEffectEnded { call, ordinal, answer });
+        let kept = self.kept((call, ordinal, EffectStep::Ended), Event::SideEffectEnded { call, ordinal, answer });
         Box::pin(async move { drop(kept.await) })
     }
 }
 
 /// A place among those who wait, given up when nobody waits there any more.
-struct Place {
+struct EffectWaiter {
     waiting: Arc<WaitingSideEffects>,
     key: Key,
 }
 
-impl Drop for Place {
+impl Drop for EffectWaiter {
     fn drop(&mut self) {
         self.waiting.lock().remove(&self.key);
     }

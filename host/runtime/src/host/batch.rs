@@ -10,7 +10,7 @@ use conclave_core::types::outcome::{Outcome, Status};
 use tokio::task::JoinSet;
 
 use crate::host::prepared::{Prepared, RunOptions};
-use crate::host::session::{Ask, Session, SessionError};
+use crate::host::session::{RunInput, Session, SessionError};
 
 /// What an error of one job does to the others (L-191).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,7 +85,7 @@ pub struct BatchOutcome<T, E> {
 
 /// Where a batch is, each time that a job has ended.
 #[derive(Debug)]
-pub struct Progress<'a, T, E> {
+pub struct BatchProgress<'a, T, E> {
     /// The job that has ended, counted from 0.
     pub index: usize,
     pub end: &'a ItemEnd<T, E>,
@@ -113,7 +113,7 @@ pub struct Progress<'a, T, E> {
 /// assert_eq!(halves.items, [ItemEnd::Value(2), ItemEnd::Failed("it is odd")]);
 /// # }
 /// ```
-pub async fn run_all<T, E, J, F>(jobs: Vec<J>, batch: &Batch, mut on_progress: impl FnMut(&Progress<'_, T, E>)) -> BatchOutcome<T, E>
+pub async fn run_all<T, E, J, F>(jobs: Vec<J>, batch: &Batch, mut on_progress: impl FnMut(&BatchProgress<'_, T, E>)) -> BatchOutcome<T, E>
 where
     T: Send + 'static,
     E: Send + 'static,
@@ -140,7 +140,7 @@ where
         done += 1;
         failed += usize::from(result.is_err());
         let (end, is_enough) = judge(result, batch);
-        on_progress(&Progress { index, end: &end, done, failed, total });
+        on_progress(&BatchProgress { index, end: &end, done, failed, total });
         if let Some(place) = items.get_mut(index) {
             *place = end;
         }
@@ -231,12 +231,12 @@ impl Prepared {
     /// ```
     pub async fn batch(
         &self,
-        asks: impl IntoIterator<Item = impl Into<Ask>>,
+        asks: impl IntoIterator<Item = impl Into<RunInput>>,
         options: RunOptions,
         batch: &Batch,
     ) -> BatchOutcome<Arc<Outcome>, BatchError> {
         let (parts, room) = (self.parts(), options.ids.run());
-        let jobs = asks.into_iter().map(Into::into).enumerate().map(|(index, ask): (usize, Ask)| {
+        let jobs = asks.into_iter().map(Into::into).enumerate().map(|(index, ask): (usize, RunInput)| {
             let options = RunOptions { ids: Arc::new(room_of(&room, index)), ..options.clone() };
             let (parts, ask) = (parts.clone(), batch.ask(ask));
             // The room opens when its turn comes: a thousand journals need not be open at once.
@@ -249,8 +249,8 @@ impl Prepared {
 impl Batch {
     /// The same, with what the batch says where it says nothing itself.
     #[must_use]
-    pub fn ask(&self, ask: Ask) -> Ask {
-        Ask { turns: ask.turns.or(self.turns), limits: ask.limits.or_else(|| self.limits.clone()), ..ask }
+    pub fn ask(&self, ask: RunInput) -> RunInput {
+        RunInput { turns: ask.turns.or(self.turns), limits: ask.limits.or_else(|| self.limits.clone()), ..ask }
     }
 }
 

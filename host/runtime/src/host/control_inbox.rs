@@ -8,7 +8,7 @@ use conclave_core::types::ids::{ControlId, RoomId};
 
 use crate::host::Host;
 use crate::storage::store::mail::ReceivedMail;
-use crate::storage::store::{Mail, Reader, Standing, Store, Word};
+use crate::storage::store::{Mail, Standing, Store, StoreReader, Word};
 
 /// The receiver of a store's [`Mail`].
 #[derive(Clone)]
@@ -22,9 +22,9 @@ pub struct ControlInbox {
 type InHand = Arc<Mutex<HashSet<ControlId>>>;
 
 /// A message is in hand for as long as this lives.
-struct Held(InHand, ControlId);
+struct MessageGuard(InHand, ControlId);
 
-impl Drop for Held {
+impl Drop for MessageGuard {
     fn drop(&mut self) {
         lock(&self.0).remove(&self.1);
     }
@@ -61,7 +61,7 @@ impl ControlInbox {
 
     fn hand_over(&self, received: ReceivedMail, notify: &impl Fn(&Mail)) {
         lock(&self.in_hand).insert(received.mail.id.clone());
-        let held = Held(Arc::clone(&self.in_hand), received.mail.id.clone());
+        let held = MessageGuard(Arc::clone(&self.in_hand), received.mail.id.clone());
         let Mail { id, room, word } = &received.mail;
         if let Some(confirmed) = self.host.deliver(room, id, word.to_event()) {
             notify(&received.mail);
@@ -93,6 +93,6 @@ fn end(store: &Store, received: &ReceivedMail) {
 
 fn is_open(store: &Store, room: &RoomId) -> bool {
     // What cannot be read now may be open still.
-    let Ok(rooms) = Reader::open(store.folder()).and_then(|reader| reader.rooms(room)) else { return true };
+    let Ok(rooms) = StoreReader::open(store.folder()).and_then(|reader| reader.rooms(room)) else { return true };
     rooms.iter().any(|row| !matches!(row.standing, Standing::Ended(_)))
 }

@@ -39,12 +39,12 @@ impl Guarded {
 }
 
 /// What is collected; a path that leads over links is guarded at each of them.
-struct Found {
+struct GuardedPaths {
     home: PathBuf,
     all: Vec<Guarded>,
 }
 
-impl Found {
+impl GuardedPaths {
     fn add(&mut self, what: &str, path: &Path, secret: bool, whole: bool) {
         let ways = ways(path, LINKS);
         let guarded = ways.into_iter().enumerate().map(|(index, path)| {
@@ -116,7 +116,7 @@ fn resolved(path: &Path) -> PathBuf {
 }
 
 pub(super) fn guarded(config: &Config, cache: Option<&Path>, guards: &[Guard]) -> Vec<Guarded> {
-    let mut found = Found { home: home(config), all: Vec::new() };
+    let mut found = GuardedPaths { home: home(config), all: Vec::new() };
     let folder = found.home.clone();
     // Whatever the config's file is called, it lies there.
     found.add("the config", &folder.join("conclave.toml"), false, false);
@@ -146,7 +146,7 @@ pub(super) fn guarded(config: &Config, cache: Option<&Path>, guards: &[Guard]) -
     found.all
 }
 
-impl Found {
+impl GuardedPaths {
     fn server(&mut self, name: &str, reach: &McpReach, folder: &Path) {
         let keys: Vec<&KeyRef> = match reach {
             McpReach::Program { command, keys, cwd, .. } => {

@@ -13,13 +13,13 @@ use super::sources::{Missing, no_servers};
 use super::{Follow, Host, LoadStep};
 use crate::host::servers::ServerStart;
 use crate::native::{self, Native};
-use crate::plugin::{Arguments, schemas};
+use crate::plugin::{ArgumentChecker, schemas};
 
 /// A native plugin that was taken in.
 pub(super) struct LoadedNative {
     plugin: native::Plugin,
     pub(super) facts: PluginFacts,
-    arguments: Arguments,
+    arguments: ArgumentChecker,
 }
 
 impl LoadedNative {
@@ -28,7 +28,7 @@ impl LoadedNative {
     async fn load(plugin: &native::Plugin) -> Result<Self, String> {
         let facts = plugin.facts()?;
         let schemas = schemas(facts.tools.clone()).await.map_err(|error| error.to_string())?;
-        Ok(Self { plugin: plugin.clone(), facts, arguments: Arguments::new(schemas) })
+        Ok(Self { plugin: plugin.clone(), facts, arguments: ArgumentChecker::new(schemas) })
     }
 
     /// The plugin with what the operator gave it.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use conclave_core::config::lockfile::{Admission, Lock, LockRefusal, admit, is_harmless, is_pinned};
+use conclave_core::config::lockfile::{Admission, LockRefusal, Lockfile, admit, is_harmless, is_pinned};
 use conclave_core::config::{Config, PluginSource, Problem, Problems};
 use conclave_core::setup::PluginFacts;
 use conclave_core::types::ids::PluginName;
@@ -15,7 +15,7 @@ use super::{Follow, Host, PrepareError};
 #[derive(Clone, Debug, Default)]
 pub struct Pins {
     /// None: nothing was ever pinned.
-    pub lock: Option<Lock>,
+    pub lock: Option<Lockfile>,
     /// Nothing may differ from the lock or be missing in it, not even where it would do no harm.
     pub locked: bool,
 }

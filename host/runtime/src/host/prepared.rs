@@ -14,7 +14,7 @@ use conclave_core::types::approval::{Approval, ApprovalAuthor};
 use conclave_core::types::ids::{CallId, PluginName, RoomId, TaskName};
 use conclave_core::types::message::Blob;
 use conclave_core::types::outcome::Outcome;
-use conclave_core::types::request::{Request, RequestId};
+use conclave_core::types::request::{RequestId, RoomRequest};
 use serde_json::json;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -26,7 +26,7 @@ use crate::driver::registry::Everything;
 use crate::driver::room_handle::RoomHandle;
 use crate::driver::runner::{LocalRunner, TaskRunner};
 use crate::host::reload::{Rebuilt, Reloader};
-use crate::host::session::{Ask, Hosted, Parts, ResumeError, Session};
+use crate::host::session::{Hosted, ResumeError, RunInput, Session, SessionParts};
 use crate::observe::subscribe::Subscribers;
 use crate::storage::journal::{JournalFailure, Journals, NoJournals};
 use crate::support::clock::{Clock, SystemClock};
@@ -176,7 +176,7 @@ impl Stopper {
     }
 
     /// Asks something of the room, and waits for no reply; [`RoomHandle`](crate::RoomHandle) does.
-    pub fn request(&self, what: Request) {
+    pub fn request(&self, what: RoomRequest) {
         let _ = self.0.send(Event::Requested { request: RequestId::NO_REPLY, what });
     }
 
@@ -321,11 +321,11 @@ impl Prepared {
     /// # }
     /// ```
     pub fn open_room(&self, options: RunOptions) -> Result<(RoomHandle, Hosted), JournalFailure> {
-        Ok(self.session(options)?.host(Ask::default()))
+        Ok(self.session(options)?.host(RunInput::default()))
     }
 
-    pub(crate) fn parts(&self) -> Parts {
-        Parts {
+    pub(crate) fn parts(&self) -> SessionParts {
+        SessionParts {
             setup: Arc::clone(&self.setup),
             plugins: Arc::clone(&self.calls),
             models: Arc::clone(&self.models),
@@ -356,12 +356,12 @@ impl Run {
     }
 }
 
-impl Parts {
+impl SessionParts {
     /// Opens a room for one run.
     pub(crate) fn start(self, content: Option<String>, mut options: RunOptions) -> Result<Run, JournalFailure> {
         let (inputs, attachments, replay) =
             (options.inputs.take(), std::mem::take(&mut options.attachments), std::mem::take(&mut options.replay));
-        let ask = Ask { content, inputs, attachments, replay, ..Ask::default() };
+        let ask = RunInput { content, inputs, attachments, replay, ..RunInput::default() };
         let mut session = Session::open(self, options)?;
         session.begin(ask);
         Ok(Run(session))

@@ -32,7 +32,7 @@ pub enum Reloaded {
 
 /// A plugin that comes from a file.
 #[derive(Clone, Debug)]
-pub(crate) struct Source {
+pub(crate) struct PluginFile {
     pub(crate) path: PathBuf,
     /// As the config names it.
     pub(crate) named: PluginSource,
@@ -44,7 +44,7 @@ pub(crate) struct Source {
 pub(crate) struct Rebuilt {
     pub(crate) loader: Loader,
     pub(crate) sandboxes: Sandboxes,
-    pub(crate) sources: BTreeMap<PluginName, Source>,
+    pub(crate) sources: BTreeMap<PluginName, PluginFile>,
     pub(crate) pins: Arc<Pins>,
 }
 
@@ -59,7 +59,7 @@ pub struct Reloader {
 
 #[derive(Debug)]
 struct Watched {
-    source: Source,
+    source: PluginFile,
     /// Of what is loaded, or was refused.
     known: Option<Stamp>,
     /// Seen at the last look: loaded once it is the same at the next, for a file is not written at once.
@@ -94,7 +94,7 @@ impl Drop for Watch {
 
 impl Reloader {
     pub(crate) fn new(Rebuilt { loader, sandboxes, sources, pins }: Rebuilt) -> Self {
-        let watched = |(name, source): (PluginName, Source)| {
+        let watched = |(name, source): (PluginName, PluginFile)| {
             let known = Stamp::of(&source.path);
             (name, Watched { source, known, changed: None })
         };
@@ -137,7 +137,7 @@ impl Reloader {
         told
     }
 
-    async fn take_in(&self, name: &PluginName, source: &Source) -> Result<(String, Duration), String> {
+    async fn take_in(&self, name: &PluginName, source: &PluginFile) -> Result<(String, Duration), String> {
         let bytes = read_component(&source.path).map_err(|error| format!("{} could not be read: {error}", source.path.display()))?;
         let plugin = self.loader.load(bytes, &source.setup.limits, &source.setup.config, || {}).await.map_err(|error| error.to_string())?;
         may_replace(&source.setup.facts, plugin.facts()).map_err(|what| format!("{what}; start anew to take it"))?;

@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use crate::calls::Plugins;
 use crate::driver::registry::Everything;
 use crate::driver::room_handle::RoomHandle;
-use crate::driver::{Driver, Models, Shared};
+use crate::driver::{Driver, Models, RunContext};
 use crate::host::prepared::{Prepared, RunOptions, Stopper};
 use crate::host::simulated_channel::SimulatedVoice;
 use crate::observe::subscribe::Subscribers;
@@ -39,7 +39,7 @@ const GIVEN_UP: &str = "nobody waits for this run any more";
 /// assert_eq!(ask.content.as_deref(), Some("When was Skerryvore lit?"));
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ask {
+pub struct RunInput {
     /// The task that gets the message; none: the one that the conversation was handed to, else the config's `entry`.
     pub entry: Option<TaskName>,
     /// None: the task starts from its system message alone.
@@ -73,7 +73,7 @@ pub struct Ask {
     pub metadata: Value,
 }
 
-impl Default for Ask {
+impl Default for RunInput {
     fn default() -> Self {
         Self {
             entry: None,
@@ -95,13 +95,13 @@ impl Default for Ask {
     }
 }
 
-impl From<&str> for Ask {
+impl From<&str> for RunInput {
     fn from(content: &str) -> Self {
         Self::from(content.to_owned())
     }
 }
 
-impl From<String> for Ask {
+impl From<String> for RunInput {
     fn from(content: String) -> Self {
         Self { content: Some(content), ..Self::default() }
     }
@@ -147,7 +147,7 @@ pub enum ResumeError {
 
 /// What a room's runs go on with.
 #[derive(Clone)]
-pub(crate) struct Parts {
+pub(crate) struct SessionParts {
     pub(crate) setup: Arc<Setup>,
     pub(crate) plugins: Arc<dyn Plugins>,
     pub(crate) models: Arc<Models>,
@@ -228,7 +228,7 @@ impl Drop for Over {
 }
 
 impl Session {
-    pub(crate) fn open(parts: Parts, options: RunOptions) -> Result<Self, JournalFailure> {
+    pub(crate) fn open(parts: SessionParts, options: RunOptions) -> Result<Self, JournalFailure> {
         let room = options.ids.run();
         let setup = Arc::clone(&parts.setup);
         let (shared, over) = shared(parts, options, &room);
@@ -237,7 +237,7 @@ impl Session {
     }
 
     /// The room of that name, as its journal has it.
-    pub(crate) async fn reopen(parts: Parts, options: RunOptions, room: &RoomId) -> Result<Self, ResumeError> {
+    pub(crate) async fn reopen(parts: SessionParts, options: RunOptions, room: &RoomId) -> Result<Self, ResumeError> {
         let setup = Arc::clone(&parts.setup);
         let (shared, over) = shared(parts, options, room);
         let Some(driver) = Driver::reopen(shared, room).await? else { return Err(ResumeError::Unknown { room: room.clone() }) };
@@ -307,7 +307,7 @@ impl Session {
     ///
     /// # Errors
     /// `UnknownTask` when `ask.entry` names none, `Journal` when the journal fails, `Broken` when it did before.
-    pub fn run(&mut self, ask: impl Into<Ask>) -> impl Future<Output = Result<Arc<Outcome>, SessionError>> + Send {
+    pub fn run(&mut self, ask: impl Into<RunInput>) -> impl Future<Output = Result<Arc<Outcome>, SessionError>> + Send {
         let ask = ask.into();
         // Here and not when it is first polled: whoever stops it from now on means this run.
         let begun = self.check(ask.entry.as_ref()).map(|()| {
@@ -320,8 +320,8 @@ impl Session {
     /// Runs the room once more, and holds it open until it is closed; `hold` is what it begins with, if it has a message. The loop runs
     /// beside the caller, on the executor that this is called on.
     #[must_use = "the room is stopped when its `Hosted` is dropped"]
-    pub fn host(mut self, hold: Ask) -> (RoomHandle, Hosted) {
-        let begun = self.check(hold.entry.as_ref()).map(|()| self.begin(Ask { hold: true, ..hold }));
+    pub fn host(mut self, hold: RunInput) -> (RoomHandle, Hosted) {
+        let begun = self.check(hold.entry.as_ref()).map(|()| self.begin(RunInput { hold: true, ..hold }));
         self.run_beside(begun)
     }
 
@@ -379,7 +379,7 @@ impl Session {
 
     /// Later runs go on with this config: its tasks, plugins and models. What was remembered stays with the tasks that have the same name.
     pub fn reconfigure(&mut self, prepared: &Prepared) {
-        let Parts { setup, plugins, models, everything: _ } = prepared.parts();
+        let SessionParts { setup, plugins, models, everything: _ } = prepared.parts();
         self.driver.reconfigure(setup, plugins, models);
     }
 
@@ -397,7 +397,7 @@ impl Session {
     }
 
     /// Nothing happens before the driver runs.
-    pub(crate) fn begin(&mut self, ask: Ask) {
+    pub(crate) fn begin(&mut self, ask: RunInput) {
         let setup = self.driver.setup();
         let limits = ask.limits.unwrap_or_else(|| setup.limits.clone());
         let opening = Opening {
@@ -425,10 +425,10 @@ impl Session {
     }
 }
 
-fn shared(parts: Parts, options: RunOptions, room: &RoomId) -> (Arc<Shared>, Over) {
+fn shared(parts: SessionParts, options: RunOptions, room: &RoomId) -> (Arc<RunContext>, Over) {
     let over = Over { room: room.clone(), subscribers: options.subscribers.clone() };
     let clock = options.clock.steady().unwrap_or(options.clock);
-    let shared = Shared {
+    let shared = RunContext {
         plugins: parts.plugins,
         models: parts.models,
         channels: SimulatedVoice::around(options.channels, &clock, &parts.setup),

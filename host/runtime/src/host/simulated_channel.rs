@@ -9,10 +9,10 @@ use std::time::Duration;
 use conclave_core::setup::Setup;
 use conclave_core::types::channel::{Activity, ChannelKind};
 use conclave_core::types::ids::{ChannelId, TaskName};
-use conclave_core::types::request::{Refusal, Request};
+use conclave_core::types::request::{Refusal, RoomRequest};
 use tokio::sync::{oneshot, watch};
 
-use crate::driver::channel::{Answer, Channels, Speech};
+use crate::driver::channel::{Channels, HumanAnswer, Speech};
 use crate::driver::room_handle::RoomHandle;
 use crate::support::clock::{BoxFuture, Clock};
 
@@ -56,17 +56,17 @@ struct Voices {
     /// Milliseconds for a word.
     pace: BTreeMap<ChannelId, u32>,
     room: Mutex<Option<RoomHandle>>,
-    lines: Mutex<HashMap<ChannelId, Arc<Line>>>,
+    lines: Mutex<HashMap<ChannelId, Arc<ChannelLine>>>,
 }
 
 /// One channel.
-struct Line(Mutex<Talk>);
+struct ChannelLine(Mutex<Talk>);
 
 struct Talk {
     /// Somebody has the turn.
     is_taken: bool,
     /// Those that wait for it; next first.
-    waiting: VecDeque<oneshot::Sender<Turn>>,
+    waiting: VecDeque<oneshot::Sender<FloorPermit>>,
     /// Counts what cuts a speech off.
     cuts: watch::Sender<u64>,
     /// What was said in full.
@@ -85,7 +85,7 @@ impl Talk {
     }
 }
 
-impl Line {
+impl ChannelLine {
     fn new() -> Self {
         Self(Mutex::new(Talk {
             is_taken: false,
@@ -106,12 +106,12 @@ impl Line {
     }
 
     /// Waits for the turn to speak; who interrupts is next.
-    async fn turn(self: &Arc<Self>, interrupts: bool) -> Turn {
+    async fn turn(self: &Arc<Self>, interrupts: bool) -> FloorPermit {
         let handed_on = {
             let mut talk = self.lock();
             if !talk.is_taken {
                 talk.is_taken = true;
-                return Turn(Some(Arc::clone(self)));
+                return FloorPermit(Some(Arc::clone(self)));
             }
             let (hand_on, handed_on) = oneshot::channel();
             match interrupts {
@@ -121,14 +121,14 @@ impl Line {
             handed_on
         };
         // Those that wait are kept by the line, which is kept by whoever waits; an empty turn would only let two speak at once.
-        handed_on.await.unwrap_or(Turn(None))
+        handed_on.await.unwrap_or(FloorPermit(None))
     }
 }
 
 /// The turn to speak; handed on when it is dropped, also on its way to somebody who waits no more.
-struct Turn(Option<Arc<Line>>);
+struct FloorPermit(Option<Arc<ChannelLine>>);
 
-impl Drop for Turn {
+impl Drop for FloorPermit {
     fn drop(&mut self) {
         let Some(line) = self.0.take() else { return };
         loop {
@@ -148,9 +148,9 @@ impl Drop for Turn {
 }
 
 impl Voices {
-    fn line(&self, channel: &ChannelId) -> Arc<Line> {
+    fn line(&self, channel: &ChannelId) -> Arc<ChannelLine> {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(lines.entry(channel.clone()).or_insert_with(|| Arc::new(Line::new())))
+        Arc::clone(lines.entry(channel.clone()).or_insert_with(|| Arc::new(ChannelLine::new())))
     }
 
     fn room(&self) -> Option<RoomHandle> {
@@ -169,7 +169,7 @@ impl Voices {
         let line = self.line(channel);
         // Said while it is locked: what is newer is told later.
         let talk = line.lock();
-        room.notify(Request::Activity { channel: channel.clone(), activity: talk.activity() });
+        room.notify(RoomRequest::Activity { channel: channel.clone(), activity: talk.activity() });
     }
 
     async fn wait(&self, how_long: Duration) {
@@ -284,7 +284,7 @@ impl SimulatedVoice {
 }
 
 impl Channels for SimulatedVoice {
-    fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<Answer>> {
+    fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<HumanAnswer>> {
         self.inner.ask(channel, task, prompt)
     }
 
@@ -347,7 +347,7 @@ mod tests {
     struct Heard(Mutex<Vec<String>>);
 
     impl Channels for Heard {
-        fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<Answer>> {
+        fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<HumanAnswer>> {
             Nobody.ask(channel, task, prompt)
         }
 

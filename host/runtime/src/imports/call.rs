@@ -17,7 +17,7 @@ use conclave_core::types::fault::{Fault, FaultKind};
 use conclave_core::types::ids::PluginName;
 
 pub(crate) use plugin_context::{Grantee, Stores, WorksOn};
-pub(crate) use replay::{Leave, Packed, Past, Recalled};
+pub(crate) use replay::{EffectDecision, Packed, Past, Recalled};
 pub(crate) use state::{CallState, Lent, Tally};
 
 /// The room has a view for whatever it asks, so this fault is the host's.

@@ -14,7 +14,7 @@ mod resolver;
 mod tests;
 pub(crate) mod wasi_http;
 
-pub(crate) use exchange::{Exchange, Failure};
+pub(crate) use exchange::{Exchange, ExchangeFailure};
 pub(crate) use headers::{check_method, checked_headers};
 pub(crate) use hold::{Hold, Holding};
 pub(crate) use outgoing::Outgoing;
@@ -22,7 +22,7 @@ pub(crate) use outgoing::Outgoing;
 use conclave_core::types::denial::DenialRecord;
 
 /// An answer, whole, with no secret in it.
-pub(crate) struct Answer {
+pub(crate) struct ScrubbedResponse {
     pub(crate) status: u16,
     /// Names in lower case.
     pub(crate) headers: Vec<(String, String)>,

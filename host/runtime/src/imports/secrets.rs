@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use conclave_core::config::{ConfigPath, KeyRef};
-use conclave_models::Key;
+use conclave_models::ApiKey;
 
 use crate::support::clock::BoxFuture;
 
@@ -53,7 +53,7 @@ pub trait SecretSource: Send + Sync + 'static {
     ///
     /// # Errors
     /// In words for the operator: where it was looked for, and why it is not there. Never the key or a part of it.
-    fn secret(&self, from: &KeyRef) -> BoxFuture<'static, Result<Key, String>>;
+    fn secret(&self, from: &KeyRef) -> BoxFuture<'static, Result<ApiKey, String>>;
 
     /// Whether the key is most likely there. Asked when a config is prepared, so it starts nothing and does not wait.
     ///
@@ -67,8 +67,8 @@ pub trait SecretSource: Send + Sync + 'static {
 pub struct NoSecrets;
 
 impl SecretSource for NoSecrets {
-    fn secret(&self, from: &KeyRef) -> BoxFuture<'static, Result<Key, String>> {
-        Box::pin(std::future::ready(self.check(from).map(|()| Key::new(String::new()))))
+    fn secret(&self, from: &KeyRef) -> BoxFuture<'static, Result<ApiKey, String>> {
+        Box::pin(std::future::ready(self.check(from).map(|()| ApiKey::new(String::new()))))
     }
 
     fn check(&self, _: &KeyRef) -> Result<(), String> {
@@ -127,9 +127,9 @@ impl Sources {
 }
 
 impl SecretSource for Sources {
-    fn secret(&self, from: &KeyRef) -> BoxFuture<'static, Result<Key, String>> {
+    fn secret(&self, from: &KeyRef) -> BoxFuture<'static, Result<ApiKey, String>> {
         match from {
-            KeyRef::Env(name) => Box::pin(std::future::ready(self.variable(name).map(Key::new))),
+            KeyRef::Env(name) => Box::pin(std::future::ready(self.variable(name).map(ApiKey::new))),
             KeyRef::File(path) => {
                 let path = path.clone();
                 Box::pin(async move {
@@ -155,7 +155,7 @@ fn regular_file(path: &ConfigPath) -> Result<(), String> {
     if metadata.is_file() { Ok(()) } else { Err(format!("{} is not a regular file", path.shown)) }
 }
 
-fn read_file(path: &ConfigPath) -> Result<Key, String> {
+fn read_file(path: &ConfigPath) -> Result<ApiKey, String> {
     // Opening a pipe would wait for somebody to write to it.
     regular_file(path)?;
     let mut file = std::fs::File::open(&path.path).map_err(|error| format!("{} could not be read: {error}", path.shown))?;
@@ -163,7 +163,7 @@ fn read_file(path: &ConfigPath) -> Result<Key, String> {
 }
 
 /// The first line, which must be there and must not be longer than a key.
-fn first_line(from: &mut impl Read) -> Result<Key, String> {
+fn first_line(from: &mut impl Read) -> Result<ApiKey, String> {
     let mut line = Vec::new();
     let read = BufReader::new(from.take(KEY_BYTES as u64 + 1)).read_until(b'\n', &mut line);
     read.map_err(|error| format!("could not be read: {error}"))?;
@@ -171,7 +171,7 @@ fn first_line(from: &mut impl Read) -> Result<Key, String> {
         return Err(format!("has a first line of more than {KEY_BYTES} bytes"));
     }
     let line = String::from_utf8(line).map_err(|_| "has a first line that is not UTF-8".to_owned())?;
-    if line.trim().is_empty() { Err("has an empty first line".to_owned()) } else { Ok(Key::new(line)) }
+    if line.trim().is_empty() { Err("has an empty first line".to_owned()) } else { Ok(ApiKey::new(line)) }
 }
 
 /// A key source for one model.
@@ -183,7 +183,7 @@ pub(crate) struct KeyOf {
 
 #[cfg(feature = "openai")]
 impl conclave_models::KeySource for KeyOf {
-    fn key(&self) -> BoxFuture<'static, Result<Key, String>> {
+    fn key(&self) -> BoxFuture<'static, Result<ApiKey, String>> {
         self.secrets.secret(&self.from)
     }
 }

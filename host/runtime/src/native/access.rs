@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use conclave_core::permissions::grant::Rights;
-use conclave_core::protocol::call_log::{Before, Trace};
+use conclave_core::protocol::call_log::{Before, CallLog};
 use conclave_core::setup::PluginSetup;
 use conclave_core::types::capability::Capability;
 use conclave_core::types::completion::{Completion, ModelError, ModelRequest};
@@ -22,15 +22,15 @@ use crate::observe::subscribe::Level;
 
 /// The host's side of one call. Cloning is cheap; once the call has ended it gives nothing any more.
 #[derive(Clone)]
-pub struct Access(Arc<Inner>);
+pub struct CallAccess(Arc<AccessState>);
 
-struct Inner {
+struct AccessState {
     room: RoomId,
     call: CallId,
     plugin: PluginName,
     now: Millis,
     setup: Arc<PluginSetup>,
-    trace: Arc<Trace>,
+    trace: Arc<CallLog>,
     models: Arc<dyn ModelPort>,
     observer: Arc<dyn Observer>,
     book: LogBook,
@@ -39,12 +39,12 @@ struct Inner {
     is_over: AtomicBool,
 }
 
-impl Access {
+impl CallAccess {
     pub(super) fn new(start: CallStart, setup: Arc<PluginSetup>) -> Self {
         let CallStart { room, secret: _, call, plugin, now, scratch: _, trace, task: _, models, effects: _, observer } = start;
         let book = LogBook::new(call, Arc::clone(&observer), setup.limits.log);
         let (requests, denials, is_over) = (AtomicU32::new(0), Mutex::default(), AtomicBool::new(false));
-        Self(Arc::new(Inner { room, call, plugin, now, setup, trace, models, observer, book, requests, denials, is_over }))
+        Self(Arc::new(AccessState { room, call, plugin, now, setup, trace, models, observer, book, requests, denials, is_over }))
     }
 
     /// The room that the call is in.
@@ -145,7 +145,7 @@ impl Access {
     }
 }
 
-impl fmt::Debug for Access {
+impl fmt::Debug for CallAccess {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Access").field("room", &self.0.room).field("call", &self.0.call).finish_non_exhaustive()
     }

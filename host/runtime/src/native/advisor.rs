@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use conclave_core::setup::plugin_query::{Advice, CondenseReason, Passing, Question};
+use conclave_core::setup::plugin_query::{CondenseReason, Passing, PluginQuery, PluginReply};
 use conclave_core::types::action::Action;
 use conclave_core::types::view::AgentView;
 
-use super::access::Access;
+use super::access::CallAccess;
 use super::failure::Failure;
 use crate::support::clock::BoxFuture;
 
-pub(super) type AdvisorBody = Arc<dyn Fn(Consultation) -> BoxFuture<'static, Result<Advice, Failure>> + Send + Sync>;
+pub(super) type AdvisorBody = Arc<dyn Fn(Consultation) -> BoxFuture<'static, Result<PluginReply, Failure>> + Send + Sync>;
 
 /// A question to a memory.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub struct Recall {
     /// How many memories are wanted at most, best first; more are cut off.
     pub limit: u32,
     /// Log, settings, models.
-    pub host: Access,
+    pub host: CallAccess,
 }
 
 /// A question to an analyzer: how risky is this action?
@@ -32,7 +32,7 @@ pub struct Assess {
     /// What the agent sees.
     pub view: AgentView,
     /// Log, settings, models.
-    pub host: Access,
+    pub host: CallAccess,
 }
 
 /// A question to a condenser: what may be forgotten?
@@ -42,7 +42,7 @@ pub struct Condense {
     /// What the agent sees; its history is what is to become shorter.
     pub view: AgentView,
     /// Log, settings, models.
-    pub host: Access,
+    pub host: CallAccess,
 }
 
 /// A question to a gate: may it pass?
@@ -51,7 +51,7 @@ pub struct Check {
     /// Where it is asked, about what text, from whom and for whom.
     pub passing: Passing,
     /// Log, settings, models.
-    pub host: Access,
+    pub host: CallAccess,
 }
 
 /// Any of them.
@@ -64,12 +64,12 @@ pub(super) enum Consultation {
 
 impl Consultation {
     /// None: it needs a view, and there is none.
-    pub(super) fn new(question: Question, view: Option<AgentView>, host: Access) -> Option<Self> {
+    pub(super) fn new(question: PluginQuery, view: Option<AgentView>, host: CallAccess) -> Option<Self> {
         Some(match question {
-            Question::Memories { query, limit } => Self::Recall(Recall { query, limit, host }),
-            Question::Risk { action, thought } => Self::Assess(Box::new(Assess { action: *action, thought, view: view?, host })),
-            Question::Gate { passing } => Self::Check(Box::new(Check { passing: *passing, host })),
-            Question::Condense { reason } => Self::Condense(Box::new(Condense { reason, view: view?, host })),
+            PluginQuery::Memories { query, limit } => Self::Recall(Recall { query, limit, host }),
+            PluginQuery::Risk { action, thought } => Self::Assess(Box::new(Assess { action: *action, thought, view: view?, host })),
+            PluginQuery::Gate { passing } => Self::Check(Box::new(Check { passing: *passing, host })),
+            PluginQuery::Condense { reason } => Self::Condense(Box::new(Condense { reason, view: view?, host })),
         })
     }
 }

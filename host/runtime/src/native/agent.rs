@@ -8,7 +8,7 @@ use conclave_core::types::message::{Message, ToolCall, ToolResult};
 use conclave_core::types::view::AgentView;
 use serde_json::Value;
 
-use super::access::Access;
+use super::access::CallAccess;
 use super::failure::{Failure, Unanswered};
 use crate::support::clock::BoxFuture;
 
@@ -20,7 +20,7 @@ pub struct Step {
     /// The task as the agent may see it; a snapshot, cheap to clone.
     pub view: AgentView,
     /// Log, settings, models.
-    pub host: Access,
+    pub host: CallAccess,
 }
 
 impl Step {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use conclave_core::permissions::manifest::{Ask, CONTRACT, FORMAT, Manifest};
-use conclave_core::setup::plugin_query::{Advice, Condensation, GateVerdict, Verdict};
+use conclave_core::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, Manifest};
+use conclave_core::setup::plugin_query::{Condensation, GateVerdict, PluginReply, Verdict};
 use conclave_core::setup::{PluginFacts, PluginKind};
 use conclave_core::types::capability::Capability;
 use serde_json::Value;
@@ -40,7 +40,7 @@ const OFFERED: [Capability; 4] = [Capability::Model, Capability::Tools, Capabili
 pub struct Plugin {
     name: String,
     description: String,
-    asks: BTreeMap<String, Ask>,
+    asks: BTreeMap<String, CapabilityRequest>,
     settings: BTreeMap<String, Value>,
     pub(super) tools: Vec<Tool>,
     pub(super) agent: Option<AgentBody>,
@@ -138,7 +138,7 @@ impl Plugin {
     {
         self.with_advisor(PluginKind::Memory, move |asked| {
             let work = if let Consultation::Recall(asked) = asked { Some(body(asked)) } else { None };
-            async move { Ok(Advice::Memories { memories: work.ok_or_else(Failure::other_kind)?.await? }) }
+            async move { Ok(PluginReply::Memories { memories: work.ok_or_else(Failure::other_kind)?.await? }) }
         })
     }
 
@@ -151,7 +151,7 @@ impl Plugin {
     {
         self.with_advisor(PluginKind::SecurityAnalyzer, move |asked| {
             let work = if let Consultation::Assess(asked) = asked { Some(body(*asked)) } else { None };
-            async move { Ok(Advice::Risk { verdict: work.ok_or_else(Failure::other_kind)?.await? }) }
+            async move { Ok(PluginReply::Risk { verdict: work.ok_or_else(Failure::other_kind)?.await? }) }
         })
     }
 
@@ -164,7 +164,7 @@ impl Plugin {
     {
         self.with_advisor(PluginKind::Condenser, move |asked| {
             let work = if let Consultation::Condense(asked) = asked { Some(body(*asked)) } else { None };
-            async move { Ok(Advice::Condense { condensation: work.ok_or_else(Failure::other_kind)?.await? }) }
+            async move { Ok(PluginReply::Condense { condensation: work.ok_or_else(Failure::other_kind)?.await? }) }
         })
     }
 
@@ -177,14 +177,14 @@ impl Plugin {
     {
         self.with_advisor(PluginKind::Gate, move |asked| {
             let work = if let Consultation::Check(asked) = asked { Some(body(*asked)) } else { None };
-            async move { Ok(Advice::Gate { verdict: work.ok_or_else(Failure::other_kind)?.await? }) }
+            async move { Ok(PluginReply::Gate { verdict: work.ok_or_else(Failure::other_kind)?.await? }) }
         })
     }
 
     fn with_advisor<F, W>(mut self, kind: PluginKind, body: F) -> Self
     where
         F: Fn(Consultation) -> W + Send + Sync + 'static,
-        W: Future<Output = Result<Advice, Failure>> + Send + 'static,
+        W: Future<Output = Result<PluginReply, Failure>> + Send + 'static,
     {
         self.advisors.insert(kind, Arc::new(move |asked| Box::pin(body(asked))));
         self
@@ -225,7 +225,7 @@ impl Plugin {
     }
 
     fn asking(mut self, capability: Capability, why: &str, optional: bool) -> Self {
-        let ask = Ask { why: why.to_owned(), optional, detail: BTreeMap::new() };
+        let ask = CapabilityRequest { why: why.to_owned(), optional, detail: BTreeMap::new() };
         self.asks.insert(capability.as_str().to_owned(), ask);
         self
     }

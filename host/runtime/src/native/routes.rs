@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use conclave_core::setup::plugin_query::{Advice, Question};
+use conclave_core::setup::plugin_query::{PluginQuery, PluginReply};
 use conclave_core::types::action::Turn;
 use conclave_core::types::delivery::{Decision, DeliveryView, Wake};
 use conclave_core::types::fault::{CallReport, Fault};
@@ -51,9 +51,9 @@ impl Plugins for Routes {
     fn consult(
         &self,
         start: CallStart,
-        question: Question,
+        question: PluginQuery,
         view: Option<AgentView>,
-    ) -> BoxFuture<'static, (Result<Advice, Fault>, CallReport)> {
+    ) -> BoxFuture<'static, (Result<PluginReply, Fault>, CallReport)> {
         match self.natives.get(&start.plugin).cloned() {
             Some(native) => Box::pin(async move { native.consult(start, question, view).await }),
             None => self.components.consult(start, question, view),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conclave_core::setup::PluginSetup;
-use conclave_core::setup::plugin_query::{Advice, Question};
+use conclave_core::setup::plugin_query::{PluginQuery, PluginReply};
 use conclave_core::types::action::Turn;
 use conclave_core::types::fault::{CallReport, Fault, FaultKind};
 use conclave_core::types::ids::PluginName;
@@ -17,17 +17,17 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use super::access::Access;
+use super::access::CallAccess;
 use super::advisor::Consultation;
 use super::agent::Step;
 use super::failure::Failure;
 use super::plugin::Plugin;
-use super::tool::Call;
+use super::tool::NativeCall;
 use crate::calls::{CallStart, ToolStart};
 use crate::imports::call::log::excerpt;
 use crate::imports::call::{Grantee, no_view};
 use crate::imports::convert::checked;
-use crate::plugin::Arguments;
+use crate::plugin::ArgumentChecker;
 
 /// Characters of a panic's message in a fault.
 const WORDS: usize = 600;
@@ -36,12 +36,12 @@ const WORDS: usize = 600;
 pub(crate) struct Native {
     plugin: Plugin,
     grantee: Grantee,
-    arguments: Arguments,
+    arguments: ArgumentChecker,
     at_once: Arc<Semaphore>,
 }
 
 impl Native {
-    pub(crate) fn new(plugin: Plugin, arguments: Arguments, name: PluginName, setup: Arc<PluginSetup>) -> Self {
+    pub(crate) fn new(plugin: Plugin, arguments: ArgumentChecker, name: PluginName, setup: Arc<PluginSetup>) -> Self {
         let at_once = usize::try_from(setup.limits.at_once).unwrap_or(Semaphore::MAX_PERMITS).clamp(1, Semaphore::MAX_PERMITS);
         let grantee = Grantee::without_folders(name, setup);
         Self { plugin, grantee, arguments, at_once: Arc::new(Semaphore::new(at_once)) }
@@ -57,7 +57,7 @@ impl Native {
             let message = format!("{} is no agent", self.grantee.name);
             return (Err(Fault::new(FaultKind::NotStarted, message)), CallReport::default());
         };
-        let host = Access::new(start, Arc::clone(&self.grantee.setup));
+        let host = CallAccess::new(start, Arc::clone(&self.grantee.setup));
         let step = Step { view, host: host.clone() };
         let (answer, report) = self.run(&host, async move { agent(step).await }).await;
         let said = answer.and_then(|said| said.map_err(|failure| failure.into_fault(self.grantee.name.as_str())));
@@ -67,16 +67,16 @@ impl Native {
     pub(super) async fn consult(
         &self,
         start: CallStart,
-        question: Question,
+        question: PluginQuery,
         view: Option<AgentView>,
-    ) -> (Result<Advice, Fault>, CallReport) {
+    ) -> (Result<PluginReply, Fault>, CallReport) {
         let (name, kind) = (&self.grantee.name, question.kind());
         let Some(advisor) = self.plugin.advisors.get(&kind).cloned() else {
             let message = format!("{name} is no `{}`", kind.as_str());
             return (Err(Fault::new(FaultKind::NotStarted, message)), CallReport::default());
         };
-        let most = if let Question::Memories { limit, .. } = &question { *limit } else { 0 };
-        let host = Access::new(start, Arc::clone(&self.grantee.setup));
+        let most = if let PluginQuery::Memories { limit, .. } = &question { *limit } else { 0 };
+        let host = CallAccess::new(start, Arc::clone(&self.grantee.setup));
         let Some(consultation) = Consultation::new(question, view, host.clone()) else {
             return (Err(no_view(name)), CallReport::default());
         };
@@ -96,8 +96,8 @@ impl Native {
             Err(message) => return (Err(ToolError::InvalidArguments { message }), CallReport::default()),
         };
         let body = Arc::clone(&self.plugin.tools[index].body);
-        let host = Access::new(start, Arc::clone(&self.grantee.setup));
-        let call = Call { arguments, task, caller, host: host.clone() };
+        let host = CallAccess::new(start, Arc::clone(&self.grantee.setup));
+        let call = NativeCall { arguments, task, caller, host: host.clone() };
         let (answer, report) = self.run(&host, async move { body(call).await }).await;
         let answer = answer.map_err(|fault| ToolError::Fault { fault });
         (answer.and_then(|said| said.map_err(Failure::into_tool_error)), report)
@@ -114,7 +114,7 @@ impl Native {
     /// Runs a closure's future within the limits. It has a task of its own, so that one which blocks its thread is given up all the same.
     async fn run<T>(
         &self,
-        host: &Access,
+        host: &CallAccess,
         work: impl Future<Output = Result<T, Failure>> + Send + 'static,
     ) -> (Result<Result<T, Failure>, Fault>, CallReport)
     where

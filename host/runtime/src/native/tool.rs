@@ -8,25 +8,25 @@ use conclave_core::types::tool::{ToolOutcome, ToolSpec};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::access::Access;
+use super::access::CallAccess;
 use super::failure::Failure;
 use crate::support::clock::BoxFuture;
 
-pub(super) type ToolBody = Arc<dyn Fn(Call) -> BoxFuture<'static, Result<ToolOutcome, Failure>> + Send + Sync>;
+pub(super) type ToolBody = Arc<dyn Fn(NativeCall) -> BoxFuture<'static, Result<ToolOutcome, Failure>> + Send + Sync>;
 
 /// One call of a tool. Its arguments fit the tool's schema.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct NativeCall {
     /// A JSON object.
     pub arguments: Value,
     pub task: TaskName,
     /// The plugin of the agent that calls.
     pub caller: PluginName,
     /// Log, settings, models.
-    pub host: Access,
+    pub host: CallAccess,
 }
 
-impl Call {
+impl NativeCall {
     /// The arguments as a type of the program's own.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl Tool {
     /// Whether name and schema are right is said when a config that uses the plugin is prepared.
     pub fn new<F, W, O>(name: &str, description: &str, schema: Value, body: F) -> Self
     where
-        F: Fn(Call) -> W + Send + Sync + 'static,
+        F: Fn(NativeCall) -> W + Send + Sync + 'static,
         W: Future<Output = Result<O, Failure>> + Send + 'static,
         O: IntoOutcome,
     {
@@ -116,13 +116,13 @@ impl Tool {
     pub fn typed<A, F, W, O>(name: &str, description: &str, body: F) -> Self
     where
         A: DeserializeOwned + schemars::JsonSchema + Send + 'static,
-        F: Fn(A, Call) -> W + Send + Sync + 'static,
+        F: Fn(A, NativeCall) -> W + Send + Sync + 'static,
         W: Future<Output = Result<O, Failure>> + Send + 'static,
         O: IntoOutcome + 'static,
     {
         let schema = schemars::schema_for!(A).to_value();
         let body = Arc::new(body);
-        Self::new(name, description, schema, move |call: Call| {
+        Self::new(name, description, schema, move |call: NativeCall| {
             let body = Arc::clone(&body);
             async move { body(call.parse()?, call).await }
         })

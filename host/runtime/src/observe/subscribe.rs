@@ -26,7 +26,7 @@ pub enum Level {
 
 /// Something that a follower may want to know.
 #[derive(Clone, Debug, Serialize)]
-pub struct Happening {
+pub struct Published {
     pub room: RoomId,
     pub at: Millis,
     /// The number of the journal's record that it follows from: with the room, its address in the journal, `3f2a91c0:17`. None beside the
@@ -34,13 +34,13 @@ pub struct Happening {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seq: Option<u64>,
     #[serde(flatten)]
-    pub what: What,
+    pub what: RunEvent,
 }
 
 /// What happened.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
-pub enum What {
+pub enum RunEvent {
     /// An event was journalled.
     Recorded { record: Arc<Record> },
     /// Something that follows from the events.
@@ -83,7 +83,7 @@ pub enum What {
 /// # drop(options);
 /// ```
 pub trait Subscriber: Send + Sync + 'static {
-    fn on(&self, happening: &Happening);
+    fn on(&self, happening: &Published);
 
     /// The run with this root room is over, or was dropped, and with it the rooms below, whose names are its own, `/`, and more; a session
     /// is over when it is dropped. For subscribers that keep something for a run. A plugin that was stopped with a dropped run may still log
@@ -117,7 +117,7 @@ impl Subscribers {
         self.0.iter().for_each(|subscriber| subscriber.over(room));
     }
 
-    pub(crate) fn tell(&self, happening: &Happening) {
+    pub(crate) fn tell(&self, happening: &Published) {
         for subscriber in self.0.iter() {
             subscriber.on(happening);
         }
@@ -126,25 +126,25 @@ impl Subscribers {
 
 /// Tells the followers of a run what happens in one of its rooms. Where nobody follows, nothing is made up.
 #[derive(Clone)]
-pub(crate) struct Teller {
+pub(crate) struct Publisher {
     subscribers: Subscribers,
     room: RoomId,
     clock: Arc<dyn Clock>,
 }
 
-impl Teller {
+impl Publisher {
     pub(crate) fn new(subscribers: Subscribers, room: RoomId, clock: Arc<dyn Clock>) -> Self {
         Self { subscribers, room, clock }
     }
 
-    pub(crate) fn tell(&self, what: impl FnOnce() -> What) {
+    pub(crate) fn tell(&self, what: impl FnOnce() -> RunEvent) {
         self.tell_of(None, what);
     }
 
     /// Tells what follows from a record of this number.
-    pub(crate) fn tell_of(&self, seq: Option<u64>, what: impl FnOnce() -> What) {
+    pub(crate) fn tell_of(&self, seq: Option<u64>, what: impl FnOnce() -> RunEvent) {
         if !self.subscribers.is_empty() {
-            self.subscribers.tell(&Happening { room: self.room.clone(), at: self.clock.now(), seq, what: what() });
+            self.subscribers.tell(&Published { room: self.room.clone(), at: self.clock.now(), seq, what: what() });
         }
     }
 }
@@ -152,25 +152,25 @@ impl Teller {
 /// Tells what calls say of themselves while they run, behind the notices that they began: a call begins while its record is still being
 /// written, and nobody is told of it before that is kept.
 pub(crate) struct FollowGate {
-    teller: Teller,
-    waiting: Mutex<Waiting>,
+    teller: Publisher,
+    waiting: Mutex<SubscriberQueue>,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct SubscriberQueue {
     /// The batch of records up to which all was told.
     told: u64,
     /// What was said in calls of later batches.
-    said: VecDeque<(u64, What)>,
+    said: VecDeque<(u64, RunEvent)>,
 }
 
 impl FollowGate {
-    pub(crate) fn new(teller: Teller) -> Self {
+    pub(crate) fn new(teller: Publisher) -> Self {
         Self { teller, waiting: Mutex::default() }
     }
 
     /// Tells what a call says that a batch of records began, once that batch was told.
-    pub(crate) fn tell(&self, batch: u64, what: impl FnOnce() -> What) {
+    pub(crate) fn tell(&self, batch: u64, what: impl FnOnce() -> RunEvent) {
         if self.teller.subscribers.is_empty() {
             return;
         }
@@ -199,8 +199,8 @@ mod tests {
     struct Heard(Mutex<Vec<String>>);
 
     impl Subscriber for Heard {
-        fn on(&self, happening: &Happening) {
-            if let What::Logged { message, .. } = &happening.what {
+        fn on(&self, happening: &Published) {
+            if let RunEvent::Logged { message, .. } = &happening.what {
                 self.0.lock().unwrap().push(message.clone());
             }
         }
@@ -210,10 +210,10 @@ mod tests {
     fn a_call_is_heard_of_behind_its_beginning() {
         let heard = Arc::new(Heard::default());
         let subscribers = Subscribers::new([Arc::clone(&heard) as Arc<dyn Subscriber>]);
-        let gate = FollowGate::new(Teller::new(subscribers, RoomId::from("3f2a"), Arc::new(SystemClock)));
+        let gate = FollowGate::new(Publisher::new(subscribers, RoomId::from("3f2a"), Arc::new(SystemClock)));
         let log = |batch, message: &str| {
             let (plugin, message) = (PluginName::from("p"), message.to_owned());
-            gate.tell(batch, || What::Logged { call: CallId(1), plugin, level: Level::Info, message });
+            gate.tell(batch, || RunEvent::Logged { call: CallId(1), plugin, level: Level::Info, message });
         };
         log(2, "second");
         log(1, "first");

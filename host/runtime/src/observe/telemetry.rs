@@ -18,7 +18,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tracing::{Span, event};
 
-use crate::observe::subscribe::{Happening, Level, Subscriber, What};
+use crate::observe::subscribe::{Level, Published, RunEvent, Subscriber};
 use open::OpenSpans;
 
 /// Names of attributes. Those that begin with `gen_ai.`, `error.` and `server.` are OpenTelemetry's, all others are this host's.
@@ -188,26 +188,26 @@ impl Spans {
 }
 
 impl Subscriber for Spans {
-    fn on(&self, happening: &Happening) {
+    fn on(&self, happening: &Published) {
         let room = &happening.room;
         let mut rooms = self.lock();
-        if let What::Told { told: Notice::BackgroundStarted { room: child, .. } } = &happening.what {
+        if let RunEvent::Told { told: Notice::BackgroundStarted { room: child, .. } } = &happening.what {
             let parent = rooms.get(room).map_or_else(Span::none, |open| open.latest().clone());
             if rooms.len() < ROOMS {
                 rooms.insert(child.clone(), OpenSpans::below(parent));
             }
         }
         // Only its first event makes a room known: what a run that was dropped says last must not bring it back.
-        let is_opening = matches!(&happening.what, What::Recorded { record } if matches!(record.event, Event::RoomOpened { .. }));
+        let is_opening = matches!(&happening.what, RunEvent::Recorded { record } if matches!(record.event, Event::RoomOpened { .. }));
         if is_opening && rooms.len() < ROOMS {
             rooms.entry(room.clone()).or_default();
         }
         let Some(open) = rooms.get_mut(room) else { return };
         match &happening.what {
-            What::Recorded { record } => self.recorded(open, record),
-            What::Told { told } => self.told(open, room, told),
-            What::Logged { call, plugin, level, message } => self.logged(open.call(*call), plugin, *level, message),
-            What::Progressed { .. } | What::Streamed { .. } => {}
+            RunEvent::Recorded { record } => self.recorded(open, record),
+            RunEvent::Told { told } => self.told(open, room, told),
+            RunEvent::Logged { call, plugin, level, message } => self.logged(open.call(*call), plugin, *level, message),
+            RunEvent::Progressed { .. } | RunEvent::Streamed { .. } => {}
         }
     }
 

@@ -32,7 +32,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Anatomy<'_>, LoadError> {
         return Err(LoadError::NotAComponent { found: "no WebAssembly" });
     }
     let mut levels: Vec<Level> = Vec::new();
-    let mut found = Found::default();
+    let mut found = ManifestSections::default();
     let (mut imports, mut exports) = (Vec::new(), Vec::new());
     for payload in Parser::new(0).parse_all(bytes) {
         let outermost = levels.len() == 1;
@@ -89,13 +89,13 @@ fn malformed(error: &impl std::fmt::Display) -> LoadError {
 
 /// The manifests in a component, by where they stand.
 #[derive(Default)]
-struct Found<'a> {
+struct ManifestSections<'a> {
     outermost: Vec<&'a [u8]>,
     /// A toolchain leaves it here; whoever adds one afterwards, adds it outermost.
     in_modules: Vec<&'a [u8]>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> ManifestSections<'a> {
     fn add(&mut self, levels: &[Level], data: &'a [u8]) {
         match levels {
             [_] => self.outermost.push(data),

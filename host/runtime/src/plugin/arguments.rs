@@ -18,13 +18,13 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const AT_ONCE: usize = 2;
 
 /// Checks arguments.
-pub(crate) struct Arguments {
+pub(crate) struct ArgumentChecker {
     /// In the order of the tools.
     schemas: Vec<Arc<Schema>>,
     places: Arc<Semaphore>,
 }
 
-impl Arguments {
+impl ArgumentChecker {
     pub(crate) fn new(schemas: Vec<Schema>) -> Self {
         Self { schemas: schemas.into_iter().map(Arc::new).collect(), places: Arc::new(Semaphore::new(AT_ONCE)) }
     }
@@ -74,10 +74,10 @@ mod tests {
     const BYTES: u64 = 1 << 20;
 
     /// As many patterns as a schema may have.
-    fn arguments() -> Arguments {
+    fn arguments() -> ArgumentChecker {
         let input_schema = json!({ "properties": { "a": { "allOf": vec![json!({ "pattern": "^x*$" }); 32] } } });
         let tool = ToolSpec { name: "a".to_owned(), input_schema, ..ToolSpec::default() };
-        Arguments::new(compile_all(&[tool], Instant::now() + Duration::from_secs(600)).unwrap())
+        ArgumentChecker::new(compile_all(&[tool], Instant::now() + Duration::from_secs(600)).unwrap())
     }
 
     fn long() -> Value {

@@ -40,7 +40,7 @@ pub(crate) enum Lookup {
 }
 
 /// What the bytes of an entry are.
-enum Entry {
+enum CacheEntry {
     Code(Vec<u8>),
     /// Less than its beginning says, as a crash leaves it, or of another format.
     Incomplete,
@@ -79,17 +79,17 @@ impl Cache {
         let path = self.path(name);
         let Ok(bytes) = fs::read(&path) else { return Lookup::Miss };
         match self.verify(name, bytes) {
-            Entry::Code(code) => {
+            CacheEntry::Code(code) => {
                 // Says when it was last used. Should it not be kept, the entry goes a little early.
                 let _ = File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
                 Lookup::Hit(code)
             }
             // Should it not go away, it is refused again next time.
-            Entry::Incomplete => {
+            CacheEntry::Incomplete => {
                 let _ = fs::remove_file(path);
                 Lookup::Miss
             }
-            Entry::Foreign => {
+            CacheEntry::Foreign => {
                 let _ = fs::remove_file(path);
                 Lookup::Tampered
             }
@@ -145,24 +145,24 @@ impl Cache {
         self.folder.join(format!("{name}.cwasm"))
     }
 
-    fn verify(&self, name: &str, mut entry: Vec<u8>) -> Entry {
+    fn verify(&self, name: &str, mut entry: Vec<u8>) -> CacheEntry {
         let is_of_family = entry.starts_with(FAMILY) || FAMILY.starts_with(&entry);
         // A file whose length reached the disk before its bytes did begins with zeros.
         if is_blank(&entry) || (is_of_family && !entry.starts_with(MAGIC)) {
-            return Entry::Incomplete;
+            return CacheEntry::Incomplete;
         }
         let Some((head, code)) = entry.split_at_checked(HEADER) else {
-            return if is_of_family { Entry::Incomplete } else { Entry::Foreign };
+            return if is_of_family { CacheEntry::Incomplete } else { CacheEntry::Foreign };
         };
         let (length, mac) = head[MAGIC.len()..].split_at(LENGTH);
         let length = length.try_into().map_or(0, u64::from_le_bytes);
         match (is_of_family, self.mac(name, code).verify_slice(mac)) {
             (true, Ok(())) if code.len() as u64 == length => {}
-            (true, _) if (code.len() as u64) < length => return Entry::Incomplete,
-            _ => return Entry::Foreign,
+            (true, _) if (code.len() as u64) < length => return CacheEntry::Incomplete,
+            _ => return CacheEntry::Foreign,
         }
         entry.drain(..HEADER);
-        Entry::Code(entry)
+        CacheEntry::Code(entry)
     }
 
     /// The name is part of it, so that no entry can stand in for another.

@@ -104,7 +104,7 @@ pub(crate) fn check_asks(manifest: &Manifest) -> Result<(), LoadError> {
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::permissions::manifest::Ask;
+    use conclave_core::permissions::manifest::CapabilityRequest;
 
     use super::*;
 
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn a_required_ask_that_nobody_can_grant_is_refused() {
         let asks = |name: &str, optional| {
-            let ask = Ask { why: "Reads forecasts.".to_owned(), optional, ..Ask::default() };
+            let ask = CapabilityRequest { why: "Reads forecasts.".to_owned(), optional, ..CapabilityRequest::default() };
             Manifest { asks: [(name.to_owned(), ask)].into(), ..Manifest::default() }
         };
         assert!(check_asks(&asks("files", false)).is_ok());

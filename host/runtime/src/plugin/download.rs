@@ -14,7 +14,7 @@ use url::Url;
 
 use super::read_component;
 use crate::support::digest::sha256 as digest;
-use crate::support::durable_file::{self, Access};
+use crate::support::durable_file::{self, FileAccess};
 
 /// Detours of one download.
 const REDIRECTS: usize = 5;
@@ -78,7 +78,7 @@ impl Downloads {
     fn keep(&self, sha256: &str, bytes: &[u8]) {
         let Some(path) = self.path(sha256) else { return };
         let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-        let _ = made.and_then(|()| durable_file::replace(&path, bytes, &Access::Usual));
+        let _ = made.and_then(|()| durable_file::replace(&path, bytes, &FileAccess::Usual));
     }
 
     fn path(&self, sha256: &str) -> Option<PathBuf> {

@@ -10,7 +10,7 @@ use conclave_core::types::tool::ToolSpec;
 use serde_json::Value;
 use wasmtime::component::{Component, InstancePre};
 
-use super::arguments::Arguments;
+use super::arguments::ArgumentChecker;
 use super::cache::{Cache, Lookup};
 use super::compiler::{Compiler, in_child};
 use super::exports::Exports;
@@ -92,7 +92,7 @@ impl Loader {
         };
         let settings = with_defaults(&facts.manifest, settings);
         facts.tools = probe(&self.engine, &code, &exports, facts.clone(), limits, settings).await?;
-        let arguments = Arguments::new(schemas(facts.tools.clone()).await?);
+        let arguments = ArgumentChecker::new(schemas(facts.tools.clone()).await?);
         Ok(LoadedPlugin { engine: self.engine.clone(), code, exports, arguments, facts, inspection, origin, notes, took: began.elapsed() })
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use conclave_core::setup::PluginSetup;
-use conclave_core::setup::plugin_query::{Advice, Question};
+use conclave_core::setup::plugin_query::{PluginQuery, PluginReply};
 use conclave_core::types::action::Turn;
 use conclave_core::types::delivery::{Decision, DeliveryView, Wake};
 use conclave_core::types::fault::{CallReport, Fault, FaultKind};
@@ -21,7 +21,7 @@ use crate::imports::secrets::vault::Vault;
 use crate::plugin::LoadedPlugin;
 use crate::sandbox::guest_calls as errands;
 use crate::sandbox::run::{self, Errand};
-use crate::support::admission::Places;
+use crate::support::admission::CallPermits;
 use crate::support::clock::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -31,7 +31,7 @@ use serde::de::DeserializeOwned;
 pub struct Sandbox {
     plugin: Arc<LoadedPlugin>,
     grantee: Arc<Grantee>,
-    at_once: Places,
+    at_once: CallPermits,
 }
 
 impl Sandbox {
@@ -40,7 +40,7 @@ impl Sandbox {
     /// # Errors
     /// When a granted folder cannot be opened.
     pub fn new(plugin: Arc<LoadedPlugin>, name: PluginName, setup: Arc<PluginSetup>) -> Result<Self, FolderError> {
-        let at_once = Places::new(usize::try_from(setup.limits.at_once).unwrap_or(usize::MAX));
+        let at_once = CallPermits::new(usize::try_from(setup.limits.at_once).unwrap_or(usize::MAX));
         let grantee = Arc::new(Grantee::new(name, setup)?);
         Ok(Self { plugin, grantee, at_once })
     }
@@ -78,7 +78,7 @@ impl Sandbox {
     /// The fault; `Error` when the agent says so itself, `BadAnswer` when its answer is not what the contract says.
     pub async fn step(&self, start: CallStart, view: AgentView) -> (Result<Turn, Fault>, CallReport) {
         match self.plugin.exports().agent() {
-            Some(agent) => self.run(start, Lent::Agent(view), errands::Step(agent)).await.flatten(),
+            Some(agent) => self.run(start, Lent::Agent(view), errands::StepCall(agent)).await.flatten(),
             None => self.lacks("agent"),
         }
     }
@@ -98,26 +98,31 @@ impl Sandbox {
     ///
     /// # Errors
     /// As for `step`.
-    pub async fn consult(&self, start: CallStart, question: &Question, view: Option<AgentView>) -> (Result<Advice, Fault>, CallReport) {
+    pub async fn consult(
+        &self,
+        start: CallStart,
+        question: &PluginQuery,
+        view: Option<AgentView>,
+    ) -> (Result<PluginReply, Fault>, CallReport) {
         let exports = self.plugin.exports();
         match (question, view) {
-            (Question::Memories { query, limit }, _) => match exports.memory() {
+            (PluginQuery::Memories { query, limit }, _) => match exports.memory() {
                 Some(memory) => self.run(start, Lent::Nothing, errands::Recall { memory, query, limit: *limit }).await.flatten(),
                 None => self.lacks(question.kind().as_str()),
             },
-            (Question::Risk { action, thought }, Some(view)) => match exports.analyzer() {
+            (PluginQuery::Risk { action, thought }, Some(view)) => match exports.analyzer() {
                 Some(analyzer) => self.run(start, Lent::Agent(view), errands::Assess { analyzer, action, thought }).await.flatten(),
                 None => self.lacks(question.kind().as_str()),
             },
-            (Question::Condense { reason }, Some(view)) => match exports.condenser() {
+            (PluginQuery::Condense { reason }, Some(view)) => match exports.condenser() {
                 Some(condenser) => self.run(start, Lent::Agent(view), errands::Condense { condenser, reason: *reason }).await.flatten(),
                 None => self.lacks(question.kind().as_str()),
             },
-            (Question::Gate { passing }, _) => match exports.gate() {
-                Some(gate) => self.run(start, Lent::Nothing, errands::Check { gate, passing }).await.flatten(),
+            (PluginQuery::Gate { passing }, _) => match exports.gate() {
+                Some(gate) => self.run(start, Lent::Nothing, errands::CheckCall { gate, passing }).await.flatten(),
                 None => self.lacks(question.kind().as_str()),
             },
-            (Question::Risk { .. } | Question::Condense { .. }, None) => (Err(no_view(&self.grantee.name)), CallReport::default()),
+            (PluginQuery::Risk { .. } | PluginQuery::Condense { .. }, None) => (Err(no_view(&self.grantee.name)), CallReport::default()),
         }
     }
 
@@ -229,9 +234,9 @@ impl Plugins for Sandboxes {
     fn consult(
         &self,
         start: CallStart,
-        question: Question,
+        question: PluginQuery,
         view: Option<AgentView>,
-    ) -> BoxFuture<'static, (Result<Advice, Fault>, CallReport)> {
+    ) -> BoxFuture<'static, (Result<PluginReply, Fault>, CallReport)> {
         let Some(sandbox) = self.get(&start.plugin) else { return at_once(Err(unknown(&start.plugin))) };
         Box::pin(async move { sandbox.consult(start, &question, view).await })
     }

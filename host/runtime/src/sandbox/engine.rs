@@ -12,7 +12,7 @@ use wasmtime::{Config, Enabled, EngineWeak, InstanceAllocationStrategy, PoolingA
 
 use crate::imports::call::CallState;
 use crate::imports::interfaces;
-use crate::support::admission::Places;
+use crate::support::admission::CallPermits;
 use crate::support::clock::{MonotonicClock, SystemMonotonicClock};
 use crate::support::suspension::Parking;
 
@@ -55,13 +55,13 @@ pub enum EngineError {
 
 /// Compiles and runs guests. Cloning is cheap; the engine lives as long as its last clone or plugin.
 #[derive(Clone)]
-pub struct Engine(Arc<Inner>);
+pub struct Engine(Arc<EngineState>);
 
-struct Inner {
+struct EngineState {
     wasm: wasmtime::Engine,
     /// Every import of the contract, and the inert part of WASI.
     linker: Linker<CallState>,
-    slots: Places,
+    slots: CallPermits,
     park_after: Option<Duration>,
     park_clock: Arc<dyn MonotonicClock>,
     parked: AtomicUsize,
@@ -85,10 +85,10 @@ impl Engine {
         let mut linker = Linker::new(&wasm);
         interfaces::add_to_linker(&mut linker).map_err(setup)?;
         start_ticker(wasm.weak())?;
-        let slots = Places::new(usize::try_from(slots).unwrap_or(usize::MAX));
+        let slots = CallPermits::new(usize::try_from(slots).unwrap_or(usize::MAX));
         let parked = AtomicUsize::new(0);
         let (park_after, park_clock) = (settings.park_after, Arc::clone(&settings.park_clock));
-        Ok(Self(Arc::new(Inner { wasm, linker, slots, park_after, park_clock, parked })))
+        Ok(Self(Arc::new(EngineState { wasm, linker, slots, park_after, park_clock, parked })))
     }
 
     pub(crate) fn wasm(&self) -> &wasmtime::Engine {
@@ -117,7 +117,7 @@ impl Engine {
     }
 
     /// How calls of a plugin with these places are parked; none when they are not.
-    pub(crate) fn parking(&self, at_once: Option<&Places>) -> Option<Parking> {
+    pub(crate) fn parking(&self, at_once: Option<&CallPermits>) -> Option<Parking> {
         let after = self.0.park_after?;
         Some(Parking { after, slots: self.0.slots.clone(), at_once: at_once.cloned(), clock: Arc::clone(&self.0.park_clock) })
     }

@@ -1,6 +1,6 @@
 //! One errand per export: call it, and read its answer into the core's words.
 
-use conclave_core::setup::plugin_query::{Advice, CondenseReason, Passing};
+use conclave_core::setup::plugin_query::{CondenseReason, Passing, PluginReply};
 use conclave_core::types::action::{Action, Turn};
 use conclave_core::types::delivery::{Decision, Wake};
 use conclave_core::types::fault::{Fault, FaultKind};
@@ -18,9 +18,9 @@ use crate::imports::convert::{
     gate_verdict_in, outcome_in, passing_out, reason_out, text_in, tool_error_in, turn_in, verdict_in, wake_out,
 };
 
-pub(crate) struct Step<'a>(pub(crate) &'a agent::GuestIndices);
+pub(crate) struct StepCall<'a>(pub(crate) &'a agent::GuestIndices);
 
-impl Errand for Step<'_> {
+impl Errand for StepCall<'_> {
     type Answer = Result<Turn, Fault>;
 
     async fn run(&self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
@@ -53,14 +53,14 @@ pub(crate) struct Recall<'a> {
 }
 
 impl Errand for Recall<'_> {
-    type Answer = Result<Advice, Fault>;
+    type Answer = Result<PluginReply, Fault>;
 
     async fn run(&self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
         let memory = self.memory.load(&mut *store, instance)?;
         let answer = memory.call_search(&mut *store, self.query, self.limit).await?;
         store.data().meter.check_lists(&answer)?;
         Ok(match answer {
-            Ok(memories) => checked(Advice::Memories { memories }, self.limit),
+            Ok(memories) => checked(PluginReply::Memories { memories }, self.limit),
             Err(memory::MemoryError::Denied(denial)) => Err(denied_fault(&denial)),
             Err(memory::MemoryError::Other(text)) => Err(Fault::new(FaultKind::Error, text_in(&text))),
         })
@@ -74,14 +74,14 @@ pub(crate) struct Assess<'a> {
 }
 
 impl Errand for Assess<'_> {
-    type Answer = Result<Advice, Fault>;
+    type Answer = Result<PluginReply, Fault>;
 
     async fn run(&self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
         let analyzer = self.analyzer.load(&mut *store, instance)?;
         let answer = analyzer.call_assess(&mut *store, &action_out(self.action), self.thought, Resource::new_borrow(0)).await?;
         store.data().meter.check_lists(&answer)?;
         let verdict = answer.map_err(analyzer_error_in).map(verdict_in);
-        Ok(verdict.and_then(|verdict| checked(Advice::Risk { verdict }, 0)))
+        Ok(verdict.and_then(|verdict| checked(PluginReply::Risk { verdict }, 0)))
     }
 }
 
@@ -91,31 +91,31 @@ pub(crate) struct Condense<'a> {
 }
 
 impl Errand for Condense<'_> {
-    type Answer = Result<Advice, Fault>;
+    type Answer = Result<PluginReply, Fault>;
 
     async fn run(&self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
         let condenser = self.condenser.load(&mut *store, instance)?;
         let answer = condenser.call_condense(&mut *store, reason_out(self.reason), Resource::new_borrow(0)).await?;
         store.data().meter.check_lists(&answer)?;
         let condensation = answer.map_err(condenser_error_in).map(|wanted| wanted.map(condensation_in));
-        Ok(condensation.and_then(|condensation| checked(Advice::Condense { condensation }, 0)))
+        Ok(condensation.and_then(|condensation| checked(PluginReply::Condense { condensation }, 0)))
     }
 }
 
-pub(crate) struct Check<'a> {
+pub(crate) struct CheckCall<'a> {
     pub(crate) gate: &'a gate::GuestIndices,
     pub(crate) passing: &'a Passing,
 }
 
-impl Errand for Check<'_> {
-    type Answer = Result<Advice, Fault>;
+impl Errand for CheckCall<'_> {
+    type Answer = Result<PluginReply, Fault>;
 
     async fn run(&self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
         let gate = self.gate.load(&mut *store, instance)?;
         let answer = gate.call_check(&mut *store, &passing_out(self.passing)).await?;
         store.data().meter.check_lists(&answer)?;
         let verdict = answer.map_err(gate_error_in).map(gate_verdict_in);
-        Ok(verdict.and_then(|verdict| checked(Advice::Gate { verdict }, 0)))
+        Ok(verdict.and_then(|verdict| checked(PluginReply::Gate { verdict }, 0)))
     }
 }
 

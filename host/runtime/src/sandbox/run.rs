@@ -10,7 +10,7 @@ use super::fault::{broken, fault};
 use crate::imports::call::plugin_context::Grantee;
 use crate::imports::call::state::CallState;
 use crate::sandbox::engine::Engine;
-use crate::support::admission::Places;
+use crate::support::admission::CallPermits;
 use crate::support::suspension::Parked;
 
 /// What is done in a fresh instance; more than once when the call is run again.
@@ -25,7 +25,7 @@ pub(crate) trait Errand: Send + Sync {
 pub(crate) async fn run<E: Errand>(
     engine: &Engine,
     code: &InstancePre<CallState>,
-    at_once: Option<&Places>,
+    at_once: Option<&CallPermits>,
     mut state: CallState,
     errand: &E,
 ) -> (Result<E::Answer, Fault>, CallReport) {

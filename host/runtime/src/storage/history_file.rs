@@ -27,14 +27,14 @@ pub enum HistoryFileError {
 }
 
 #[derive(Serialize)]
-struct Written<'a> {
+struct HistoryWrite<'a> {
     format: u32,
     messages: Vec<&'a Message>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Read {
+struct HistoryRead {
     #[serde(rename = "format")]
     _format: u32,
     messages: Vec<Message>,
@@ -49,7 +49,7 @@ struct Stamp {
 /// The history as JSON: `{"format":1,"messages":[…]}`.
 #[must_use]
 pub fn to_text(history: &History) -> String {
-    let written = Written { format: FORMAT, messages: history.iter().map(|message| &**message).collect() };
+    let written = HistoryWrite { format: FORMAT, messages: history.iter().map(|message| &**message).collect() };
     serde_json::to_string(&written).expect("a message holds nothing but JSON values, texts and numbers")
 }
 
@@ -63,7 +63,7 @@ pub fn from_text(text: &str) -> Result<Vec<Message>, HistoryFileError> {
     if format != u64::from(FORMAT) {
         return Err(HistoryFileError::OtherFormat { found: format });
     }
-    let Read { messages, .. } = serde_json::from_str(text).map_err(HistoryFileError::Malformed)?;
+    let HistoryRead { messages, .. } = serde_json::from_str(text).map_err(HistoryFileError::Malformed)?;
     let mut open = BTreeSet::new();
     for (index, message) in messages.iter().enumerate() {
         check(index, message, &mut open)?;

@@ -19,7 +19,7 @@ use crate::support::durable_file;
 
 /// What a journal is handed at once.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry<'a> {
+pub struct JournalBatch<'a> {
     /// In this order, all or none.
     pub records: &'a [Arc<Record>],
     /// What the room waits for since, and what no longer; derived from the records, for whoever lists it without folding them.
@@ -55,7 +55,7 @@ pub trait Journal: Send + 'static {
     ///
     /// # Errors
     /// When they cannot be kept; the room stops.
-    fn append(&mut self, entry: &Entry<'_>) -> Result<Keeping, JournalFailure>;
+    fn append(&mut self, entry: &JournalBatch<'_>) -> Result<Keeping, JournalFailure>;
 
     /// Whether it has any use for what it is handed; what nobody keeps is not made up.
     fn keeps(&self) -> bool {
@@ -181,7 +181,7 @@ impl Journals for NoJournals {
 }
 
 impl Journal for NoJournal {
-    fn append(&mut self, _: &Entry<'_>) -> Result<Keeping, JournalFailure> {
+    fn append(&mut self, _: &JournalBatch<'_>) -> Result<Keeping, JournalFailure> {
         Ok(Keeping::Kept)
     }
 
@@ -247,7 +247,7 @@ struct MemoryJournal {
 }
 
 impl Journal for MemoryJournal {
-    fn append(&mut self, entry: &Entry<'_>) -> Result<Keeping, JournalFailure> {
+    fn append(&mut self, entry: &JournalBatch<'_>) -> Result<Keeping, JournalFailure> {
         if let Some(kept) = self.journals.lock().get_mut(&self.room) {
             kept.extend(entry.records.iter().cloned());
         }
@@ -339,7 +339,7 @@ impl JsonLinesJournal {
 }
 
 impl Journal for JsonLinesJournal {
-    fn append(&mut self, entry: &Entry<'_>) -> Result<Keeping, JournalFailure> {
+    fn append(&mut self, entry: &JournalBatch<'_>) -> Result<Keeping, JournalFailure> {
         let mut lines = String::new();
         for record in entry.records {
             let line = to_line(record).map_err(|error| self.failure(std::io::Error::new(std::io::ErrorKind::InvalidInput, error)))?;
@@ -390,7 +390,7 @@ mod tests {
             let event = Event::RunStarted { setup: None, opening: Run { inputs, ..Run::default() } };
             Arc::new(Record { seq, at: Millis(1), principal: Principal("ada".into()), rules: RULES, event })
         };
-        let entry = |records| Entry { records, waits: &[], outcome: None, spent: Spent::default() };
+        let entry = |records| JournalBatch { records, waits: &[], outcome: None, spent: Spent::default() };
         let fine = record(0, 100);
         journal.append(&entry(std::slice::from_ref(&fine))).unwrap();
         let refused = journal.append(&entry(&[record(1, 1), record(2, 300)])).err().unwrap().to_string();

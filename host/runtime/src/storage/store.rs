@@ -26,7 +26,7 @@ use crate::storage::journal::Journals;
 use crate::support::blobs::Blobs;
 
 pub use mail::{Mail, MailState, Word};
-pub use reader::{AuditRow, Found, Reader, RunFilter};
+pub use reader::{AuditRow, RunFilter, RunMatch, StoreReader};
 pub use rows::{RoomRow, RunRow, Standing, WaitRow};
 pub use writer::{Checked, Collected, Retention};
 
@@ -52,7 +52,7 @@ pub enum StoreError {
 
 /// What is noted of the runs that a process keeps, so that they can be gone on with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct About {
+pub struct RunOrigin {
     /// The config's file, absolute.
     pub config: Option<PathBuf>,
     /// Such as `run`, `chat`, `batch`, `mcp`.
@@ -70,7 +70,7 @@ pub struct Options {
 
 /// What a store has written since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Written {
+pub struct StoreTotals {
     pub records: u64,
     pub commits: u64,
     /// Commits with an fsync.
@@ -114,13 +114,13 @@ impl Store {
 
     /// What was written so far.
     #[must_use]
-    pub fn written(&self) -> Written {
+    pub fn written(&self) -> StoreTotals {
         self.0.written()
     }
 
     /// Keeps the journals of runs.
     #[must_use]
-    pub fn journals(&self, durability: Durability, about: About) -> Arc<dyn Journals> {
+    pub fn journals(&self, durability: Durability, about: RunOrigin) -> Arc<dyn Journals> {
         writer::journals(&self.0, durability, about)
     }
 
@@ -138,7 +138,7 @@ impl Store {
         is_meant: impl Fn(&Mail) -> bool,
         is_left: impl Fn(&Mail) -> bool,
     ) -> Result<Vec<mail::ReceivedMail>, StoreError> {
-        let journal_has = |mail: &Mail| Reader::open(self.folder()).and_then(|reader| reader.has_received(&mail.room, &mail.id));
+        let journal_has = |mail: &Mail| StoreReader::open(self.folder()).and_then(|reader| reader.has_received(&mail.room, &mail.id));
         let is_received = |mail: &Mail| is_left(mail) && journal_has(mail).unwrap_or(false);
         mail::receive(self.folder(), &is_meant, &|room| self.0.is_over(room), &is_received)
     }

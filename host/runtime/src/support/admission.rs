@@ -8,21 +8,21 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 /// So many places; clones share them.
 #[derive(Clone, Debug)]
-pub(crate) struct Places(Arc<Inner>);
+pub(crate) struct CallPermits(Arc<AdmissionState>);
 
 #[derive(Debug)]
-struct Inner {
+struct AdmissionState {
     free: Semaphore,
     all: usize,
     waiting: AtomicUsize,
     wanted: Notify,
 }
 
-impl Places {
+impl CallPermits {
     pub(crate) fn new(places: usize) -> Self {
         // With none, every call would wait for ever.
         let all = places.clamp(1, Semaphore::MAX_PERMITS);
-        Self(Arc::new(Inner { free: Semaphore::new(all), all, waiting: AtomicUsize::new(0), wanted: Notify::new() }))
+        Self(Arc::new(AdmissionState { free: Semaphore::new(all), all, waiting: AtomicUsize::new(0), wanted: Notify::new() }))
     }
 
     /// Waits for a place.
@@ -50,10 +50,10 @@ impl Places {
 }
 
 /// Somebody who waits, counted for as long as he does.
-struct Waits<'a>(&'a Inner);
+struct Waits<'a>(&'a AdmissionState);
 
 impl<'a> Waits<'a> {
-    fn new(inner: &'a Inner) -> Self {
+    fn new(inner: &'a AdmissionState) -> Self {
         inner.waiting.fetch_add(1, Ordering::SeqCst);
         inner.wanted.notify_waiters();
         Self(inner)
@@ -72,7 +72,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_place_is_wanted_while_somebody_waits_for_it() {
-        let places = Places::new(1);
+        let places = CallPermits::new(1);
         let held = places.take().await;
         assert_eq!(places.taken(), 1);
         let wanted = tokio::spawn({

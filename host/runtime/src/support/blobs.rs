@@ -85,11 +85,11 @@ pub fn describe(bytes: &[u8], media_type: &str, name: Option<&str>) -> Result<Bl
 #[derive(Debug)]
 pub struct MemoryBlobs {
     limit: usize,
-    kept: Mutex<Kept>,
+    kept: Mutex<StoredBlob>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct StoredBlob {
     blobs: HashMap<String, Arc<[u8]>>,
     /// Digests, oldest first.
     order: VecDeque<String>,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Who may read a new file.
 #[derive(Clone, Debug, Default)]
-pub enum Access {
+pub enum FileAccess {
     /// Whoever the process's umask lets.
     #[default]
     Usual,
@@ -21,7 +21,7 @@ pub enum Access {
 ///
 /// # Errors
 /// Returns what the operating system says. The old file is there then, unless only the sync of the folder failed.
-pub fn replace(path: &Path, bytes: &[u8], access: &Access) -> io::Result<()> {
+pub fn replace(path: &Path, bytes: &[u8], access: &FileAccess) -> io::Result<()> {
     let draft = draft(path)?;
     let written = write_new(&draft, bytes, access).and_then(|()| std::fs::rename(&draft, path));
     if written.is_err() {
@@ -35,7 +35,7 @@ pub fn replace(path: &Path, bytes: &[u8], access: &Access) -> io::Result<()> {
 ///
 /// # Errors
 /// `AlreadyExists`, and what the operating system says. What was written in part is removed.
-pub fn create(path: &Path, bytes: &[u8], access: &Access) -> io::Result<()> {
+pub fn create(path: &Path, bytes: &[u8], access: &FileAccess) -> io::Result<()> {
     match write_new(path, bytes, access) {
         Ok(()) => sync_folder(folder_of(path)),
         Err(error) => {
@@ -92,15 +92,15 @@ pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-fn write_new(path: &Path, bytes: &[u8], access: &Access) -> io::Result<()> {
+fn write_new(path: &Path, bytes: &[u8], access: &FileAccess) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
-    if matches!(access, Access::Private) {
+    if matches!(access, FileAccess::Private) {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     }
     let mut file = options.open(path)?;
-    if let Access::Like(permissions) = access {
+    if let FileAccess::Like(permissions) = access {
         file.set_permissions(permissions.clone())?;
     }
     file.write_all(bytes)?;
@@ -127,8 +127,8 @@ mod tests {
     fn a_file_is_replaced_whole_and_nothing_else_is_left() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("a");
-        replace(&path, b"old and longer", &Access::Usual).unwrap();
-        replace(&path, b"new", &Access::Usual).unwrap();
+        replace(&path, b"old and longer", &FileAccess::Usual).unwrap();
+        replace(&path, b"new", &FileAccess::Usual).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"new");
         assert_eq!(names(temp.path()), ["a"]);
     }
@@ -139,7 +139,7 @@ mod tests {
         let path = temp.path().join("a");
         // A folder with something in it cannot be replaced by a file.
         std::fs::create_dir_all(path.join("below")).unwrap();
-        replace(&path, b"new", &Access::Usual).unwrap_err();
+        replace(&path, b"new", &FileAccess::Usual).unwrap_err();
         assert!(path.join("below").is_dir());
         assert_eq!(names(temp.path()), ["a"]);
     }
@@ -148,8 +148,8 @@ mod tests {
     fn what_is_there_is_not_created_again() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("a");
-        create(&path, b"one", &Access::Private).unwrap();
-        assert_eq!(create(&path, b"two", &Access::Private).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        create(&path, b"one", &FileAccess::Private).unwrap();
+        assert_eq!(create(&path, b"two", &FileAccess::Private).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(std::fs::read(&path).unwrap(), b"one");
     }
 
@@ -159,8 +159,8 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let temp = tempfile::tempdir().unwrap();
         let mode = |name: &str| std::fs::metadata(temp.path().join(name)).unwrap().permissions().mode() & 0o777;
-        create(&temp.path().join("own"), b"", &Access::Private).unwrap();
-        replace(&temp.path().join("like"), b"", &Access::Like(Permissions::from_mode(0o640))).unwrap();
+        create(&temp.path().join("own"), b"", &FileAccess::Private).unwrap();
+        replace(&temp.path().join("like"), b"", &FileAccess::Like(Permissions::from_mode(0o640))).unwrap();
         make_folders(&temp.path().join("x/y"), 0o700).unwrap();
         assert_eq!((mode("own"), mode("like"), mode("x"), mode("x/y")), (0o600, 0o640, 0o700, 0o700));
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::admission::Places;
+use super::admission::CallPermits;
 use crate::support::clock::MonotonicClock;
 
 /// A wait that ends within this is not worth another start, whoever waits for the place.
@@ -14,9 +14,9 @@ const GRACE: Duration = Duration::from_millis(1);
 #[derive(Clone, Debug)]
 pub(crate) struct Parking {
     pub(crate) after: Duration,
-    pub(crate) slots: Places,
+    pub(crate) slots: CallPermits,
     /// The plugin's own places.
-    pub(crate) at_once: Option<Places>,
+    pub(crate) at_once: Option<CallPermits>,
     pub(crate) clock: Arc<dyn MonotonicClock>,
 }
 

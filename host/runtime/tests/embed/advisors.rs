@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use conclave_core::setup::PluginKind;
-use conclave_core::setup::plugin_query::{Advice, Condensation, CondenseReason, Question, Span, Verdict};
+use conclave_core::setup::plugin_query::{Condensation, CondenseReason, PluginQuery, PluginReply, Span, Verdict};
 use conclave_core::types::action::{Action, Reply};
 use conclave_core::types::completion::{Completion, ModelError, ModelRequest};
 use conclave_core::types::denial::DenialRecord;
@@ -79,26 +79,26 @@ async fn with(app: Plugin, limits: &str) -> Prepared {
     prepared([desk, app], &config(limits, "")).await
 }
 
-async fn consult(prepared: &Prepared, question: Question, view: Option<AgentView>) -> (Result<Advice, Fault>, CallReport) {
+async fn consult(prepared: &Prepared, question: PluginQuery, view: Option<AgentView>) -> (Result<PluginReply, Fault>, CallReport) {
     prepared.calls().consult(start(), question, view).await
 }
 
-async fn advice(app: Plugin, question: Question) -> Result<Advice, Fault> {
+async fn advice(app: Plugin, question: PluginQuery) -> Result<PluginReply, Fault> {
     consult(&with(app, "").await, question, Some(view())).await.0
 }
 
-fn memories(limit: u32) -> Question {
-    Question::Memories { query: "lamp".to_owned(), limit }
+fn memories(limit: u32) -> PluginQuery {
+    PluginQuery::Memories { query: "lamp".to_owned(), limit }
 }
 
-fn risk() -> Question {
+fn risk() -> PluginQuery {
     let call = ToolCall { id: "1".to_owned(), name: "files.remove".to_owned(), arguments: json!({ "path": "/" }), untrusted: false };
     let action = Action::Reply(Reply { tool_calls: vec![call], ..Reply::default() });
-    Question::Risk { action: Box::new(action), thought: "make room".to_owned() }
+    PluginQuery::Risk { action: Box::new(action), thought: "make room".to_owned() }
 }
 
-fn condense() -> Question {
-    Question::Condense { reason: CondenseReason::Overflow }
+fn condense() -> PluginQuery {
+    PluginQuery::Condense { reason: CondenseReason::Overflow }
 }
 
 #[tokio::test]
@@ -106,7 +106,7 @@ async fn a_memory_is_asked_and_gives_no_more_than_was_wanted() {
     let memory =
         || Plugin::memory("app", |ask: Recall| async move { Ok((0..9).map(|n| format!("{} {n} of {}", ask.query, ask.limit)).collect()) });
     let given = advice(memory(), memories(2)).await.unwrap();
-    assert_eq!(given, Advice::Memories { memories: vec!["lamp 0 of 2".to_owned(), "lamp 1 of 2".to_owned()] });
+    assert_eq!(given, PluginReply::Memories { memories: vec!["lamp 0 of 2".to_owned(), "lamp 1 of 2".to_owned()] });
     let without_view = consult(&with(memory(), "").await, memories(1), None).await.0;
     assert!(without_view.is_ok(), "a memory reads no view: {without_view:?}");
 }
@@ -119,7 +119,7 @@ async fn an_analyzer_sees_the_action_and_what_the_agent_sees() {
         Ok(Verdict { risk: Risk::High, reason })
     });
     let verdict = Verdict { risk: Risk::High, reason: "files.remove because make room at step 7\\u{1b}".to_owned() };
-    assert_eq!(advice(analyzer, risk()).await, Ok(Advice::Risk { verdict }));
+    assert_eq!(advice(analyzer, risk()).await, Ok(PluginReply::Risk { verdict }));
 }
 
 #[tokio::test]
@@ -132,9 +132,9 @@ async fn a_condenser_says_what_may_be_forgotten_or_nothing() {
         async { Ok(wanted) }
     });
     let prepared = with(condenser, "").await;
-    assert_eq!(consult(&prepared, condense(), Some(view())).await.0, Ok(Advice::Condense { condensation: Some(condensation) }));
-    let size = Question::Condense { reason: CondenseReason::Size };
-    assert_eq!(consult(&prepared, size, Some(view())).await.0, Ok(Advice::Condense { condensation: None }));
+    assert_eq!(consult(&prepared, condense(), Some(view())).await.0, Ok(PluginReply::Condense { condensation: Some(condensation) }));
+    let size = PluginQuery::Condense { reason: CondenseReason::Size };
+    assert_eq!(consult(&prepared, size, Some(view())).await.0, Ok(PluginReply::Condense { condensation: None }));
 }
 
 #[tokio::test]
@@ -152,7 +152,7 @@ async fn a_plugin_says_what_it_can_be_asked_and_is_asked_nothing_else() {
 
 #[tokio::test]
 async fn whatever_goes_wrong_is_a_fault() {
-    type Wrong = (Plugin, Question, FaultKind, &'static str);
+    type Wrong = (Plugin, PluginQuery, FaultKind, &'static str);
     let analyzer = |reason: String| {
         Plugin::analyzer("app", move |_: Assess| {
             let reason = reason.clone();

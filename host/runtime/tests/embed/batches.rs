@@ -8,7 +8,7 @@ use conclave_runtime::journal::MemoryJournals;
 use conclave_runtime::limits::RunLimits;
 use conclave_runtime::native::{self, Failure, Plugin, Step};
 use conclave_runtime::outcome::Status;
-use conclave_runtime::{Ask, Prepared, RunOptions};
+use conclave_runtime::{Prepared, RunInput, RunOptions};
 
 use crate::support::{Told, prepared};
 
@@ -29,7 +29,7 @@ async fn desk() -> Prepared {
 async fn a_thousand_runs_end_in_the_order_of_what_was_asked() {
     let (journals, told) = (MemoryJournals::default(), Told::default());
     let options = RunOptions { journals: Arc::new(journals.clone()), ids: Arc::new(RoomId::from("many")), ..told.options() };
-    let asks = (0..1_000).map(|number| Ask { inputs: serde_json::json!({ "n": number }), ..Ask::from(format!("ask {number}")) });
+    let asks = (0..1_000).map(|number| RunInput { inputs: serde_json::json!({ "n": number }), ..RunInput::from(format!("ask {number}")) });
     let ended = desk().await.batch(asks, options, &Batch { concurrency: 16, ..Batch::default() }).await;
     let said: Vec<Option<String>> = ended.items.iter().map(|item| item.value().and_then(|outcome| outcome.content.clone())).collect();
     let expected: Vec<Option<String>> = (0..1_000).map(|number| Some(format!("ask {number}, {{\"n\":{number}}}"))).collect();
@@ -60,8 +60,8 @@ async fn an_error_stands_in_its_place_or_ends_the_batch() {
 async fn every_run_has_the_limits_of_the_batch_unless_it_brings_its_own() {
     let wall = |wall_ms| Some(RunLimits { wall_ms: Some(wall_ms), ..RunLimits::default() });
     let batch = Batch { concurrency: 2, on_error: OnError::Report, limits: wall(1), ..Batch::default() };
-    let own = Ask { limits: wall(60_000), ..Ask::from("one") };
-    let ended = desk().await.batch([Ask::from("wait"), own], RunOptions::default(), &batch).await;
+    let own = RunInput { limits: wall(60_000), ..RunInput::from("one") };
+    let ended = desk().await.batch([RunInput::from("wait"), own], RunOptions::default(), &batch).await;
     let [ItemEnd::Failed(BatchError::Ended(late)), ItemEnd::Value(_)] = &ended.items[..] else { panic!("{:?}", ended.items) };
     assert_eq!(late.status, Status::Timeout);
 }

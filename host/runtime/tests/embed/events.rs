@@ -26,7 +26,7 @@ use conclave_runtime::message::{Entity, Message};
 use conclave_runtime::notice::Notice;
 use conclave_runtime::outcome::Status;
 use conclave_runtime::side_effect::{SideEffect, SideEffectAnswer};
-use conclave_runtime::subscribe::{Happening, Level, What};
+use conclave_runtime::subscribe::{Level, Published, RunEvent};
 use conclave_runtime::usage::Spent;
 use serde_json::json;
 
@@ -35,11 +35,11 @@ const PAGE: &str = include_str!("../../../../docs/events.md");
 /// The line of each kind on the page.
 fn lines() -> Vec<String> {
     let at = Millis(1_760_000_000_000);
-    let line = |what: What| {
-        let seq = matches!(what, What::Told { .. }).then_some(17);
-        serde_json::to_string(&Happening { room: RoomId::from("3f2a91c0"), at, seq, what }).unwrap()
+    let line = |what: RunEvent| {
+        let seq = matches!(what, RunEvent::Told { .. }).then_some(17);
+        serde_json::to_string(&Published { room: RoomId::from("3f2a91c0"), at, seq, what }).unwrap()
     };
-    whats().into_iter().chain(notices().into_iter().map(|told| What::Told { told })).map(line).collect()
+    whats().into_iter().chain(notices().into_iter().map(|told| RunEvent::Told { told })).map(line).collect()
 }
 
 #[test]
@@ -53,10 +53,10 @@ fn the_page_shows_every_kind_as_it_is_written() {
 }
 
 /// A new kind does not compile until it has a sample, and then a line on the page.
-fn is_sampled(what: &What) -> bool {
+fn is_sampled(what: &RunEvent) -> bool {
     match what {
-        What::Recorded { .. } | What::Logged { .. } | What::Progressed { .. } | What::Streamed { .. } => true,
-        What::Told { told } => is_notice_sampled(told),
+        RunEvent::Recorded { .. } | RunEvent::Logged { .. } | RunEvent::Progressed { .. } | RunEvent::Streamed { .. } => true,
+        RunEvent::Told { told } => is_notice_sampled(told),
     }
 }
 
@@ -146,15 +146,15 @@ fn denial() -> DenialRecord {
     }
 }
 
-fn whats() -> Vec<What> {
+fn whats() -> Vec<RunEvent> {
     let (call, search) = (CallId(3), plugin("search"));
     let event = Event::UserAnswered { call, text: Some("Yes.".to_owned()), attachments: Vec::new(), passed: false };
     let record = Record { seq: 12, at: Millis(1_760_000_000_000), principal: Principal("operator".into()), rules: RULES, event };
     vec![
-        What::Recorded { record: Arc::new(record) },
-        What::Logged { call, plugin: search.clone(), level: Level::Info, message: "41 files".to_owned() },
-        What::Progressed { call, plugin: search, done: 20, total: Some(41), message: "reading".to_owned() },
-        What::Streamed { call: CallId(4), ordinal: 0, text: "Skerryvore ".to_owned() },
+        RunEvent::Recorded { record: Arc::new(record) },
+        RunEvent::Logged { call, plugin: search.clone(), level: Level::Info, message: "41 files".to_owned() },
+        RunEvent::Progressed { call, plugin: search, done: 20, total: Some(41), message: "reading".to_owned() },
+        RunEvent::Streamed { call: CallId(4), ordinal: 0, text: "Skerryvore ".to_owned() },
     ]
 }
 

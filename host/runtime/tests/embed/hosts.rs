@@ -10,7 +10,7 @@ use conclave_runtime::ids::{Millis, RoomId};
 use conclave_runtime::journal::MemoryJournals;
 use conclave_runtime::native::{self, Plugin, Step};
 use conclave_runtime::outcome::Status;
-use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers};
+use conclave_runtime::subscribe::{Published, Subscriber, Subscribers};
 use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
 
 use crate::support::{Told, parse, prepared, run};
@@ -142,7 +142,7 @@ async fn what_is_attached_reaches_the_model_by_its_digest() {
 struct Ends(AtomicUsize);
 
 impl Subscriber for Ends {
-    fn on(&self, _: &Happening) {}
+    fn on(&self, _: &Published) {}
 
     fn over(&self, room: &RoomId) {
         assert_eq!(room.as_str(), "test");

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::config::KeyRef;
-use conclave_runtime::models::Key;
+use conclave_runtime::models::ApiKey;
 use conclave_runtime::native::{Plugin, Step};
 use conclave_runtime::secrets::SecretSource;
 #[cfg(feature = "openai")]
@@ -37,9 +37,9 @@ struct Counting {
 }
 
 impl SecretSource for Counting {
-    fn secret(&self, _: &KeyRef) -> BoxFuture<'static, Result<Key, String>> {
+    fn secret(&self, _: &KeyRef) -> BoxFuture<'static, Result<ApiKey, String>> {
         self.secrets.fetch_add(1, Ordering::Relaxed);
-        Box::pin(std::future::ready(Ok(Key::new("sk-secret".to_owned()))))
+        Box::pin(std::future::ready(Ok(ApiKey::new("sk-secret".to_owned()))))
     }
 
     fn check(&self, from: &KeyRef) -> Result<(), String> {

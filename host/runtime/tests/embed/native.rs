@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use conclave_runtime::Capability;
 use conclave_runtime::completion::{Completion, Usage};
 use conclave_runtime::fault::FaultKind;
-use conclave_runtime::native::{self, Call, Failure, Plugin, Step, Tool};
+use conclave_runtime::native::{self, Failure, NativeCall, Plugin, Step, Tool};
 use conclave_runtime::outcome::Status;
-use conclave_runtime::subscribe::{Level, What};
+use conclave_runtime::subscribe::{Level, RunEvent};
 use conclave_runtime::{Host, HostOptions, RunOptions};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, oneshot};
@@ -32,7 +32,7 @@ fn schema() -> Value {
 
 fn app<F, W>(body: F) -> Plugin
 where
-    F: Fn(Call) -> W + Send + Sync + 'static,
+    F: Fn(NativeCall) -> W + Send + Sync + 'static,
     W: Future<Output = Result<String, Failure>> + Send + 'static,
 {
     Plugin::tools("app", [Tool::new("tool", "Does it.", schema(), body)])
@@ -44,7 +44,7 @@ fn granted(limits: &str) -> String {
 
 #[tokio::test]
 async fn a_tool_gets_its_arguments_and_its_answer_goes_back() {
-    let app = app(|call: Call| async move {
+    let app = app(|call: NativeCall| async move {
         call.host.log(Level::Info, "at work\u{1b}");
         call.host.progress(1, Some(2), "half");
         assert_eq!((call.task.as_str(), call.caller.as_str(), call.host.room().as_str()), ("desk", "desk", "test"));
@@ -56,9 +56,9 @@ async fn a_tool_gets_its_arguments_and_its_answer_goes_back() {
     assert!(prepared.plugins().iter().all(|plugin| plugin.is_native));
     let outcome = run(&prepared, r#"{"number": 21}"#, told.options()).await;
     assert_eq!((outcome.status, outcome.content.as_deref()), (Status::Done, Some("21 doubled")));
-    let whats: Vec<What> = told.happenings().into_iter().map(|happening| happening.what).collect();
-    assert!(whats.iter().any(|what| matches!(what, What::Logged { message, .. } if message == "at work\\u{1b}")));
-    assert!(whats.iter().any(|what| matches!(what, What::Progressed { done: 1, total: Some(2), .. })));
+    let whats: Vec<RunEvent> = told.happenings().into_iter().map(|happening| happening.what).collect();
+    assert!(whats.iter().any(|what| matches!(what, RunEvent::Logged { message, .. } if message == "at work\\u{1b}")));
+    assert!(whats.iter().any(|what| matches!(what, RunEvent::Progressed { done: 1, total: Some(2), .. })));
 }
 
 #[tokio::test]
@@ -90,7 +90,7 @@ async fn without_a_grant_no_tool_is_called() {
 #[tokio::test]
 async fn a_tool_that_panics_is_a_fault() {
     let told = Told::default();
-    let app = app(|call: Call| async move { panic!("no {}\u{1b}", call.arguments["number"]) });
+    let app = app(|call: NativeCall| async move { panic!("no {}\u{1b}", call.arguments["number"]) });
     let outcome = run(&prepared([desk(), app], &granted("")).await, r#"{"number": 1}"#, told.options()).await;
     assert_eq!((outcome.status, told.fault().kind), (Status::Done, FaultKind::Panic));
     assert_eq!(told.fault().message, "it panicked: no 1\\u{1b}");

@@ -8,16 +8,16 @@ use std::time::Duration;
 use conclave_core::protocol::event::Event;
 use conclave_core::types::ids::Millis;
 use conclave_runtime::binding::{Activity, Binding, ChannelKind};
-use conclave_runtime::channel::{Answer, Channels, Nobody, Speech};
+use conclave_runtime::channel::{Channels, HumanAnswer, Nobody, Speech};
 use conclave_runtime::clock::{BoxFuture, Clock};
 use conclave_runtime::delegation::{BackgroundState, Delegation, OnClose};
 use conclave_runtime::ids::{BackgroundId, ChannelId, ControlId, RoomId, TaskName};
-use conclave_runtime::journal::{Entry, Journal, JournalFailure, Journals, Keeping, MemoryJournals, Opening, Reopening};
+use conclave_runtime::journal::{Journal, JournalBatch, JournalFailure, Journals, Keeping, MemoryJournals, Opening, Reopening};
 use conclave_runtime::native::{self, Failure, Plugin, Step};
 use conclave_runtime::outcome::Status;
-use conclave_runtime::request::{Inbound, RefusalCode, Request};
-use conclave_runtime::runner::{LocalRunner, Progress, TaskRunner};
-use conclave_runtime::{Ask, Host, HostOptions, Prepared, RoomHandle, RunOptions, SessionError, WaitError};
+use conclave_runtime::request::{Inbound, RefusalCode, RoomRequest};
+use conclave_runtime::runner::{LocalRunner, TaskProgress, TaskRunner};
+use conclave_runtime::{Host, HostOptions, Prepared, RoomHandle, RunInput, RunOptions, SessionError, WaitError};
 use tokio::sync::{Notify, mpsc, watch};
 
 use crate::support::{Told, parse};
@@ -102,7 +102,7 @@ impl Bench {
 struct Loud(mpsc::UnboundedSender<Speech>);
 
 impl Channels for Loud {
-    fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<Answer>> {
+    fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<HumanAnswer>> {
         Nobody.ask(channel, task, prompt)
     }
 
@@ -268,7 +268,7 @@ async fn the_progress_of_a_task_can_be_followed() {
     let task = room.delegate(work("never")).await.unwrap();
     let mut progress = room.progress(&task.id).expect("it is here");
     held.notify_one();
-    assert_eq!(progress.next().await, Some(Progress { done: 1, total: Some(2), message: "half of it".to_owned() }));
+    assert_eq!(progress.next().await, Some(TaskProgress { done: 1, total: Some(2), message: "half of it".to_owned() }));
 }
 
 /// A runner of the program's own: each task waits for a word before it begins.
@@ -380,9 +380,9 @@ async fn a_session_is_asked_only_while_a_run_goes_on() {
     let mut session = Bench::default().prepared("").await.session(RunOptions::default()).unwrap();
     let room = session.handle();
     assert_eq!(room.say("terminal", "hello?").await.unwrap_err().error, RefusalCode::RoomClosed, "no run goes on");
-    session.run(Ask::from("one")).await.unwrap();
+    session.run(RunInput::from("one")).await.unwrap();
     assert_eq!(room.say("terminal", "hello?").await.unwrap_err().error, RefusalCode::RoomClosed, "none goes on any more");
-    let (_, hosted) = session.host(Ask::from("two"));
+    let (_, hosted) = session.host(RunInput::from("two"));
     room.close("that was all").await.unwrap();
     assert_eq!(hosted.closed().await.unwrap().content.as_deref(), Some("two (3)"), "the handle of before speaks to the next run too");
 }
@@ -390,7 +390,7 @@ async fn a_session_is_asked_only_while_a_run_goes_on() {
 #[tokio::test]
 async fn a_room_with_an_unknown_entry_says_so_when_it_is_waited_for() {
     let session = Bench::default().prepared("").await.session(RunOptions::default()).unwrap();
-    let (room, hosted) = session.host(Ask { entry: Some(TaskName::from("nobody")), ..Ask::default() });
+    let (room, hosted) = session.host(RunInput { entry: Some(TaskName::from("nobody")), ..RunInput::default() });
     assert!(matches!(hosted.closed().await, Err(SessionError::UnknownTask { .. })));
     assert_eq!(room.say("terminal", "hello?").await.unwrap_err().error, RefusalCode::RoomClosed);
 }
@@ -534,7 +534,7 @@ fn put(journals: &MemoryJournals, room: &RoomId, records: impl Iterator<Item = A
     let records: Vec<_> = records.collect();
     let mut journal = futures_executor::block_on(journals.open(room).unwrap()).unwrap();
     let spent = conclave_core::types::usage::Spent::default();
-    journal.append(&Entry { records: &records, waits: &[], outcome: None, spent }).map(drop).unwrap();
+    journal.append(&JournalBatch { records: &records, waits: &[], outcome: None, spent }).map(drop).unwrap();
 }
 
 #[tokio::test]
@@ -543,7 +543,7 @@ async fn channels_are_told_of_the_room_that_they_serve() {
     struct Eager(Arc<Mutex<Vec<RoomId>>>);
 
     impl Channels for Eager {
-        fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<Answer>> {
+        fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<HumanAnswer>> {
             Nobody.ask(channel, task, prompt)
         }
 
@@ -592,8 +592,8 @@ async fn a_simulated_voice_keeps_its_channel_busy() {
         .happenings()
         .into_iter()
         .filter_map(|happening| match happening.what {
-            conclave_runtime::subscribe::What::Recorded { record } => match &record.event {
-                Event::Requested { what: Request::Activity { activity, .. }, .. } => Some(*activity),
+            conclave_runtime::subscribe::RunEvent::Recorded { record } => match &record.event {
+                Event::Requested { what: RoomRequest::Activity { activity, .. }, .. } => Some(*activity),
                 _ => None,
             },
             _ => None,
@@ -607,7 +607,7 @@ async fn a_run_that_is_not_held_can_be_spoken_to_while_it_works() {
     let bench = Bench::default();
     let mut session = bench.prepared("").await.session(RunOptions::default()).unwrap();
     let room = session.handle();
-    let run = session.run(Ask { entry: Some(TaskName::from("worker")), ..Ask::from("wait for a word") });
+    let run = session.run(RunInput { entry: Some(TaskName::from("worker")), ..RunInput::from("wait for a word") });
     let ((), outcome) = tokio::join!(
         async {
             bench.begun().await;
@@ -683,7 +683,7 @@ impl Journal for GatedOne {
         })
     }
 
-    fn append(&mut self, entry: &Entry<'_>) -> Result<Keeping, JournalFailure> {
+    fn append(&mut self, entry: &JournalBatch<'_>) -> Result<Keeping, JournalFailure> {
         self.1.append(entry)
     }
 }

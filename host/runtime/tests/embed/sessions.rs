@@ -5,11 +5,11 @@ use std::sync::Arc;
 use conclave_core::journal::record::{fold, from_lines, to_line};
 use conclave_core::protocol::event::{Event, HistoryChange};
 use conclave_runtime::ids::{RoomId, TaskName};
-use conclave_runtime::journal::{Entry, Journal, JournalFailure, Journals, Keeping, MemoryJournals, Opening};
+use conclave_runtime::journal::{Journal, JournalBatch, JournalFailure, Journals, Keeping, MemoryJournals, Opening};
 use conclave_runtime::limits::RunLimits;
 use conclave_runtime::native::{self, Failure, Plugin, Step};
 use conclave_runtime::outcome::Status;
-use conclave_runtime::{Ask, Prepared, RunOptions, Session, SessionError};
+use conclave_runtime::{Prepared, RunInput, RunOptions, Session, SessionError};
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore};
 
@@ -35,7 +35,7 @@ fn desk_name() -> TaskName {
     TaskName::from("desk")
 }
 
-async fn said(session: &mut Session, ask: impl Into<Ask>) -> String {
+async fn said(session: &mut Session, ask: impl Into<RunInput>) -> String {
     session.run(ask).await.unwrap().content.clone().unwrap_or_default()
 }
 
@@ -46,7 +46,7 @@ async fn agents_remember_from_run_to_run_and_the_journal_holds_all_of_it() {
     let mut session = prepare("heard").await.session(options).unwrap();
     let first = said(&mut session, "one").await;
     let remembered = session.history(&desk_name()).len();
-    let second = said(&mut session, Ask { entry: Some(TaskName::from("other")), ..Ask::from("two") }).await;
+    let second = said(&mut session, RunInput { entry: Some(TaskName::from("other")), ..RunInput::from("two") }).await;
     let third = said(&mut session, "three").await;
     assert_eq!((first.as_str(), second.as_str()), ("heard one 1", "heard two 1"), "each task has a history of its own");
     assert_eq!(third, format!("heard three {}", remembered + 1));
@@ -64,7 +64,7 @@ async fn an_unknown_task_starts_nothing() {
     let journals = MemoryJournals::default();
     let options = RunOptions { journals: Arc::new(journals.clone()), ..RunOptions::default() };
     let mut session = prepare("heard").await.session(options).unwrap();
-    let error = session.run(Ask { entry: Some(TaskName::from("none")), ..Ask::default() }).await.unwrap_err();
+    let error = session.run(RunInput { entry: Some(TaskName::from("none")), ..RunInput::default() }).await.unwrap_err();
     assert_eq!(error.to_string(), "there is no task `none`; these are there: desk, other");
     assert!(session.change_history(&TaskName::from("none"), HistoryChange::Clear { start: 0 }).await.is_err());
     assert!(journals.records(session.room()).is_empty());
@@ -110,7 +110,7 @@ async fn a_stopper_means_the_run_that_goes_on_and_no_later_one() {
 async fn limits_of_an_ask_are_those_of_its_run_alone() {
     let mut session = prepare("heard").await.session(RunOptions::default()).unwrap();
     let limits = RunLimits { wall_ms: Some(1), ..RunLimits::default() };
-    let late = session.run(Ask { limits: Some(limits), ..Ask::from("wait") }).await.unwrap();
+    let late = session.run(RunInput { limits: Some(limits), ..RunInput::from("wait") }).await.unwrap();
     assert_eq!(late.status, Status::Timeout);
     assert!(said(&mut session, "two").await.starts_with("heard two"));
 }
@@ -167,7 +167,7 @@ impl Journals for Full {
 }
 
 impl Journal for Full {
-    fn append(&mut self, entry: &Entry<'_>) -> Result<Keeping, JournalFailure> {
+    fn append(&mut self, entry: &JournalBatch<'_>) -> Result<Keeping, JournalFailure> {
         let (room, place) = (RoomId::from("test"), "memory".to_owned());
         let cause = std::io::ErrorKind::StorageFull.into();
         self.0 = self.0.checked_sub(entry.records.len()).ok_or(JournalFailure { room, place, cause })?;
@@ -212,7 +212,7 @@ impl Journals for Gated {
 }
 
 impl Journal for Gated {
-    fn append(&mut self, entry: &Entry<'_>) -> Result<Keeping, JournalFailure> {
+    fn append(&mut self, entry: &JournalBatch<'_>) -> Result<Keeping, JournalFailure> {
         let fails = entry.records.iter().any(|record| record.seq == self.fails);
         let Self { open, held, .. } = self.clone();
         Ok(Keeping::First(Box::pin(async move {

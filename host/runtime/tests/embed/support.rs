@@ -8,7 +8,7 @@ use conclave_runtime::ids::RoomId;
 use conclave_runtime::native::Plugin;
 use conclave_runtime::notice::Notice;
 use conclave_runtime::outcome::Outcome;
-use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
+use conclave_runtime::subscribe::{Published, RunEvent, Subscriber, Subscribers};
 use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
 
 /// A task `desk` for the native plugin `desk`, and a native plugin `app` with these lines.
@@ -37,22 +37,22 @@ pub async fn refused(native: impl IntoIterator<Item = Plugin>, text: &str) -> St
 
 /// Everything that was told.
 #[derive(Clone, Default)]
-pub struct Told(Arc<Mutex<Vec<Happening>>>);
+pub struct Told(Arc<Mutex<Vec<Published>>>);
 
 impl Subscriber for Told {
-    fn on(&self, happening: &Happening) {
+    fn on(&self, happening: &Published) {
         self.0.lock().unwrap().push(happening.clone());
     }
 }
 
 impl Told {
-    pub fn happenings(&self) -> Vec<Happening> {
+    pub fn happenings(&self) -> Vec<Published> {
         self.0.lock().unwrap().clone()
     }
 
     pub fn notices(&self) -> Vec<Notice> {
-        let notice = |happening: Happening| match happening.what {
-            What::Told { told } => Some(told),
+        let notice = |happening: Published| match happening.what {
+            RunEvent::Told { told } => Some(told),
             _ => None,
         };
         self.happenings().into_iter().filter_map(notice).collect()

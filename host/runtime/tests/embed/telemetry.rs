@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use conclave_runtime::Capability;
-use conclave_runtime::channel::{Answer, Channels, Speech};
+use conclave_runtime::channel::{Channels, HumanAnswer, Speech};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::completion::{Completion, ModelError, Prompt, Usage};
 use conclave_runtime::ids::{ChannelId, TaskName};
-use conclave_runtime::native::{self, Call, Plugin, Step, Tool};
+use conclave_runtime::native::{self, NativeCall, Plugin, Step, Tool};
 use conclave_runtime::notice::Notice;
-use conclave_runtime::subscribe::{Happening, Level, Subscriber, Subscribers, What};
+use conclave_runtime::subscribe::{Level, Published, RunEvent, Subscriber, Subscribers};
 use conclave_runtime::telemetry::{Spans, names};
 use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
 use serde_json::json;
@@ -148,7 +148,7 @@ async fn desk() -> Prepared {
     .asks(Capability::Model, "Thinks.")
     .asks(Capability::Tools, "Looks.")
     .asks(Capability::Delegate, "Digests.");
-    let look = Tool::new("look", "Looks.", json!({}), |call: Call| async move {
+    let look = Tool::new("look", "Looks.", json!({}), |call: NativeCall| async move {
         let _ = call.host.ask(conclave_runtime::completion::ModelRequest::default()).await;
         Err::<String, _>(native::Failure::new("a secret failure"))
     });
@@ -279,7 +279,7 @@ struct Again {
 }
 
 impl Channels for Again {
-    fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<Answer>> {
+    fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<HumanAnswer>> {
         self.open.lock().unwrap().push(self.collector.0.lock().unwrap().spans.len());
         let is_over = self.asked.fetch_add(1, Ordering::SeqCst) >= 5;
         Box::pin(async move { Some(if is_over { "quit" } else { "again" }.to_owned().into()) })
@@ -295,8 +295,8 @@ impl Channels for Again {
 struct Stops(Mutex<Option<conclave_runtime::Stopper>>);
 
 impl Subscriber for Stops {
-    fn on(&self, happening: &Happening) {
-        if let What::Told { told: Notice::ToolCalled { .. } } = &happening.what {
+    fn on(&self, happening: &Published) {
+        if let RunEvent::Told { told: Notice::ToolCalled { .. } } = &happening.what {
             self.0.lock().unwrap().as_ref().unwrap().stop_turn("enough");
         }
     }

@@ -1,6 +1,6 @@
 //! Whatever is changed in the file by hand shows in the audit chain.
 
-use conclave_runtime::store::{Reader, Store};
+use conclave_runtime::store::{Store, StoreReader};
 
 use crate::support::{ended, run, sql};
 
@@ -9,7 +9,7 @@ fn problems(change: &str) -> (Vec<String>, Vec<String>) {
     let store = Store::open(temp.path()).unwrap();
     ended(&store, "a");
     drop((run(&store, "b", 3), store));
-    let reader = Reader::open(temp.path()).unwrap();
+    let reader = StoreReader::open(temp.path()).unwrap();
     let before = reader.verify(None).unwrap();
     assert_eq!(before.problems, Vec::<String>::new());
     let head = before.head.unwrap();

@@ -16,8 +16,8 @@ use conclave_runtime::config::Config;
 use conclave_runtime::event::Event;
 use conclave_runtime::fail_points;
 use conclave_runtime::ids::{CallId, RoomId};
-use conclave_runtime::native::{self, Call, Plugin, Step, Tool};
-use conclave_runtime::store::{Durability, Mail, MailState, Reader, Standing, Store, Word};
+use conclave_runtime::native::{self, NativeCall, Plugin, Step, Tool};
+use conclave_runtime::store::{Durability, Mail, MailState, Standing, Store, StoreReader, Word};
 use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
 use serde_json::json;
 
@@ -42,7 +42,7 @@ impl Approver for Elsewhere {
 /// An agent whose one call must be approved, and a bell that writes down each ring.
 async fn prepared(folder: &Path) -> (Arc<Host>, Prepared) {
     let rings = folder.join("rings");
-    let ring = Tool::new("ring", "Rings.", json!({ "type": "object" }), move |_: Call| {
+    let ring = Tool::new("ring", "Rings.", json!({ "type": "object" }), move |_: NativeCall| {
         let rings = rings.clone();
         async move {
             let mut file = std::fs::OpenOptions::new().append(true).create(true).open(rings).unwrap();
@@ -123,7 +123,7 @@ fn start(folder: &Path, kill: Option<&str>) -> Child {
 /// The call that waits for an approval.
 fn asked(store: &Path, child: &mut Child) -> CallId {
     loop {
-        let waits = Reader::open(store).and_then(|reader| reader.waits(None)).unwrap_or_default();
+        let waits = StoreReader::open(store).and_then(|reader| reader.waits(None)).unwrap_or_default();
         let call = waits.iter().find(|wait| wait.wait.request.is_some()).and_then(|wait| match wait.wait.key {
             WaitKey::Call(call) => Some(call),
             _ => None,
@@ -155,7 +155,7 @@ fn an_approval_is_neither_lost_nor_applied_twice_wherever_its_receiver_is_killed
         mail.send(&store).unwrap();
         let killed = child.wait_with_output().unwrap();
         assert!(killed.status.code().is_none(), "{point}: {}", String::from_utf8_lossy(&killed.stderr));
-        let has_it = || Reader::open(&store).unwrap().has_received(&mail.room, &mail.id).unwrap();
+        let has_it = || StoreReader::open(&store).unwrap().has_received(&mail.room, &mail.id).unwrap();
         assert_eq!(has_it(), is_journalled, "{point}");
         let state = if is_there { MailState::Taken } else { MailState::Gone };
         assert_eq!(mail.state(&store), state, "{point}: its sender learns that it was taken only once it is journalled");
@@ -168,7 +168,7 @@ fn an_approval_is_neither_lost_nor_applied_twice_wherever_its_receiver_is_killed
         let approved = |event: &Event| matches!(event, Event::Decided { approval: Approval::Approved, .. });
         let approved = all.iter().filter(|record| approved(record.event.effective())).count();
         assert_eq!((received, approved), (1, 1), "{point}");
-        let row = Reader::open(&store).unwrap().rooms(&RoomId::from(ROOM)).unwrap().remove(0);
+        let row = StoreReader::open(&store).unwrap().rooms(&RoomId::from(ROOM)).unwrap().remove(0);
         assert!(matches!(row.standing, Standing::Ended(_)), "{point}");
         // A call that was under way when its host was killed is not repeated.
         let rings = std::fs::read_to_string(temp.path().join("rings")).unwrap_or_default();

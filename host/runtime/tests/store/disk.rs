@@ -4,7 +4,7 @@ use std::path::Path;
 
 use conclave_runtime::event::Event;
 use conclave_runtime::ids::{CallId, RoomId};
-use conclave_runtime::store::{Durability, Options, Reader, RunFilter, Store, StoreError};
+use conclave_runtime::store::{Durability, Options, RunFilter, Store, StoreError, StoreReader};
 
 use crate::support::{about, append, copied, entry, kept, opened, opened_in, record, records, reopen, run, said};
 
@@ -26,7 +26,7 @@ fn a_full_disk_stops_the_room_and_a_reopened_store_goes_on() {
     let store = Store::open(temp.path()).unwrap();
     let mut again = reopen(&store, "a");
     append(&mut *again.journal, &[said(seq, &text)]).unwrap();
-    assert!(Reader::open(temp.path()).unwrap().check().unwrap().problems.is_empty());
+    assert!(StoreReader::open(temp.path()).unwrap().check().unwrap().problems.is_empty());
 }
 
 /// How many were kept before one was not.
@@ -73,7 +73,7 @@ fn an_attachment_for_which_there_is_no_room_is_not_lost_silently() {
     assert!(append(&mut *other, &[answered(4)]).is_err());
     drop((refers, other, store));
     assert_eq!((records(temp.path(), "a").len(), records(temp.path(), "b").len()), (1, 4));
-    assert_eq!(Reader::open(temp.path()).unwrap().check().unwrap().problems, Vec::<String>::new());
+    assert_eq!(StoreReader::open(temp.path()).unwrap().check().unwrap().problems, Vec::<String>::new());
 }
 
 /// A record of room `a` that is there already, so that the next of it fails.
@@ -197,7 +197,7 @@ fn goes_on(folder: &Path, file: &[u8], log: &[u8], length: usize) {
     let mut again = reopen(&store, "a");
     assert_eq!(again.records.len(), length);
     append(&mut *again.journal, &[said(length as u64, "on")]).unwrap();
-    assert_eq!(Reader::open(folder).unwrap().check().unwrap().problems, Vec::<String>::new(), "at {}", log.len());
+    assert_eq!(StoreReader::open(folder).unwrap().check().unwrap().problems, Vec::<String>::new(), "at {}", log.len());
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn a_changed_byte_is_found_or_was_nothing() {
             let _ = std::fs::remove_file(flipped.join(name));
         }
         std::fs::write(flipped.join("log.db"), changed).unwrap();
-        let reader = Reader::open(&flipped);
+        let reader = StoreReader::open(&flipped);
         let is_found = reader.as_ref().map_or(true, |reader| reader.check().map_or(true, |checked| !checked.problems.is_empty()));
         // Never a panic, and never something else in the place of what was written.
         let read = reader.and_then(|reader| reader.records(&RoomId::from("a")));
@@ -236,17 +236,17 @@ fn a_changed_byte_is_found_or_was_nothing() {
 #[test]
 fn what_is_no_store_of_ours_is_refused() {
     let temp = tempfile::tempdir().unwrap();
-    assert!(matches!(Reader::open(&temp.path().join("none")).map(drop), Err(StoreError::Missing { .. })));
+    assert!(matches!(StoreReader::open(&temp.path().join("none")).map(drop), Err(StoreError::Missing { .. })));
     let garbage = temp.path().join("garbage");
     std::fs::create_dir(&garbage).unwrap();
     std::fs::write(garbage.join("log.db"), "this is no database, however long it is".repeat(100)).unwrap();
     assert!(matches!(Store::open(&garbage).map(drop), Err(StoreError::Damaged { .. })));
-    assert!(matches!(Reader::open(&garbage).map(drop), Err(StoreError::Damaged { .. })));
+    assert!(matches!(StoreReader::open(&garbage).map(drop), Err(StoreError::Damaged { .. })));
     let newer = temp.path().join("newer");
     drop(Store::open(&newer).unwrap());
     crate::support::sql(&newer).pragma_update(None, "user_version", 99).unwrap();
     assert!(matches!(Store::open(&newer).map(drop), Err(StoreError::Newer { found: 99, .. })));
-    assert!(matches!(Reader::open(&newer).map(drop), Err(StoreError::Newer { found: 99, .. })));
+    assert!(matches!(StoreReader::open(&newer).map(drop), Err(StoreError::Newer { found: 99, .. })));
 }
 
 #[test]
@@ -256,16 +256,16 @@ fn a_backup_taken_while_runs_go_on_is_a_store_of_its_own() {
     let store = Store::open(&folder).unwrap();
     let mut journal = run(&store, "a", 3);
     let copy = temp.path().join("copy");
-    let reader = Reader::open(&folder).unwrap();
+    let reader = StoreReader::open(&folder).unwrap();
     reader.backup(&copy).unwrap();
     assert!(reader.backup(&copy).is_err(), "nothing is written over");
     append(&mut *journal, &[said(3, "after")]).unwrap();
     assert_eq!(records(&copy, "a").len(), 3);
-    let checked = Reader::open(&copy).unwrap().check().unwrap();
+    let checked = StoreReader::open(&copy).unwrap().check().unwrap();
     assert_eq!(checked.problems, Vec::<String>::new());
     let second = Store::open(&copy).unwrap();
     kept(reopen(&second, "a").journal.append(&entry(&[said(3, "x")])).unwrap()).unwrap();
-    assert_eq!(Reader::open(&copy).unwrap().runs(&RunFilter::default()).unwrap().len(), 1);
+    assert_eq!(StoreReader::open(&copy).unwrap().runs(&RunFilter::default()).unwrap().len(), 1);
 }
 
 #[cfg(unix)]
@@ -282,7 +282,7 @@ fn the_files_are_their_owners_alone() {
     let names: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()).collect();
     assert!(names.len() >= 4, "{names:?}");
     names.iter().for_each(|path| assert_eq!(mode(path), 0o600, "{}", path.display()));
-    Reader::open(&folder).unwrap().backup(&temp.path().join("copy")).unwrap();
+    StoreReader::open(&folder).unwrap().backup(&temp.path().join("copy")).unwrap();
     assert_eq!((mode(&temp.path().join("copy")), mode(&temp.path().join("copy/log.db"))), (0o700, 0o600));
     drop((journal, store));
     std::fs::set_permissions(folder.join("log.db"), std::fs::Permissions::from_mode(0o666)).unwrap();
@@ -303,7 +303,7 @@ fn a_changed_byte_of_the_log_of_a_process_that_was_killed_is_found() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     std::fs::write(&log, &bytes).unwrap();
-    let checked = Reader::open(other.path()).unwrap().check().unwrap();
+    let checked = StoreReader::open(other.path()).unwrap().check().unwrap();
     assert!(checked.problems[0].contains("write-ahead log"), "{:?}", checked.problems);
     let refused = Store::open(other.path()).map(drop).unwrap_err();
     assert!(matches!(refused, StoreError::Damaged { .. }), "{refused}");
@@ -330,7 +330,7 @@ fn a_log_that_was_cut_off_removed_or_emptied_is_found_and_nothing_is_written_ove
     let found = |how: &str| {
         let _ = std::fs::remove_file(cut.path().join("log.db-shm"));
         let before = files(cut.path());
-        match Reader::open(cut.path()) {
+        match StoreReader::open(cut.path()) {
             Ok(reader) => {
                 for checked in [reader.verify(None).unwrap(), reader.check().unwrap()] {
                     assert!(checked.problems.first().is_some_and(|what| what.contains("acknowledged")), "{how}: {:?}", checked.problems);
@@ -392,7 +392,7 @@ fn a_note_that_is_behind_torn_or_gone_is_no_damage() {
     for note in [&behind[..], &torn, &now[..30], b"", &now] {
         copied(temp.path(), other.path());
         std::fs::write(other.path().join("reached"), note).unwrap();
-        assert_eq!(Reader::open(other.path()).unwrap().check().unwrap().problems, Vec::<String>::new());
+        assert_eq!(StoreReader::open(other.path()).unwrap().check().unwrap().problems, Vec::<String>::new());
         drop(Store::open(other.path()).unwrap());
         assert_eq!(records(other.path(), "a").len(), 4);
         std::fs::remove_dir_all(other.path()).unwrap();
@@ -445,5 +445,5 @@ fn a_changed_payload_is_found_by_the_audit() {
     let connection = rusqlite::Connection::open(temp.path().join("log.db")).unwrap();
     connection.execute("UPDATE blobs SET bytes = zeroblob(length(bytes))", []).unwrap();
     drop(connection);
-    assert!(!Reader::open(temp.path()).unwrap().verify(None).unwrap().problems.is_empty());
+    assert!(!StoreReader::open(temp.path()).unwrap().verify(None).unwrap().problems.is_empty());
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use conclave_runtime::ids::RoomId;
-use conclave_runtime::store::{Reader, RunFilter, Standing, Store};
+use conclave_runtime::store::{RunFilter, Standing, Store, StoreReader};
 use serde_json::Value;
 
 use crate::support::{copied, ended, run};
@@ -13,7 +13,7 @@ fn fixtures() -> PathBuf {
 }
 
 fn lines(folder: &Path) -> String {
-    let reader = Reader::open(folder).unwrap();
+    let reader = StoreReader::open(folder).unwrap();
     let rooms = ["done", "going", "going/1"].map(|room| reader.lines(&RoomId::from(room)).unwrap());
     rooms.concat().join("\n") + "\n"
 }
@@ -45,7 +45,7 @@ fn format_1_stays_readable() {
     let twin = std::fs::read_to_string(fixtures().join("format-1.jsonl")).unwrap();
     assert_eq!(values(&lines(&folder)), values(&twin));
     assert!(values(&twin).len() == 8);
-    let reader = Reader::open(&folder).unwrap();
+    let reader = StoreReader::open(&folder).unwrap();
     assert_eq!(reader.check().unwrap().problems, Vec::<String>::new());
     let runs = reader.runs(&RunFilter::default()).unwrap();
     assert_eq!(runs.len(), 2);

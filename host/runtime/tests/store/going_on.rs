@@ -12,7 +12,7 @@ use conclave_runtime::ids::{Millis, RoomId};
 use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
 use conclave_runtime::native::{self, IntoTurn, Plugin, Step};
 use conclave_runtime::outcome::{Outcome, Status};
-use conclave_runtime::store::{Durability, Options, Reader, Standing, Store};
+use conclave_runtime::store::{Durability, Options, Standing, Store, StoreReader};
 use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
 
 /// Says a lot, and counts how often it was asked.
@@ -70,7 +70,7 @@ async fn a_run_that_met_a_full_disk_goes_on_once_there_is_space() {
     assert!(bought > 1 && bought < 20, "the disk was full in the middle: {bought}");
     drop(store);
 
-    let reader = Reader::open(temp.path()).unwrap();
+    let reader = StoreReader::open(temp.path()).unwrap();
     assert_eq!(reader.runs(&conclave_runtime::store::RunFilter::default()).unwrap()[0].standing, Standing::CutOff);
     drop(reader);
     let store = Store::open(temp.path()).unwrap();
@@ -81,7 +81,7 @@ async fn a_run_that_met_a_full_disk_goes_on_once_there_is_space() {
     // The one whose answer could not be kept is asked for again, and no other.
     let bought = talker.0.load(Ordering::SeqCst);
     assert!((20..=21).contains(&bought), "{bought}");
-    assert!(Reader::open(temp.path()).unwrap().check().unwrap().problems.is_empty());
+    assert!(StoreReader::open(temp.path()).unwrap().check().unwrap().problems.is_empty());
 }
 
 /// A clock that is set by hand; a sleep until a time that has passed ends at once. The second field: sessions go by a steady one.
@@ -142,7 +142,7 @@ async fn a_clock_that_jumps_costs_nothing_and_owes_nothing() {
     let outcome = prepared.start(Some("Talk.".to_owned()), options).unwrap().outcome().await.unwrap();
     assert_eq!(outcome.status, Status::Done, "{}", outcome.reason);
     drop(store);
-    let reader = Reader::open(temp.path()).unwrap();
+    let reader = StoreReader::open(temp.path()).unwrap();
     let records = reader.records(&RoomId::from("talk")).unwrap();
     let times: Vec<u64> = records.iter().map(|record| record.at.0).collect();
     // A room's own time never goes back, so nothing took less than no time.
@@ -175,7 +175,7 @@ async fn ran_while_the_clock_was_set(by: Vec<i64>, is_steady: bool) -> (Arc<Outc
     let options = RunOptions { clock: Arc::clone(&clock) as Arc<dyn Clock>, ..options(&store) };
     let outcome = prepared.start(Some("Talk.".to_owned()), options).unwrap().outcome().await.unwrap();
     drop(store);
-    let records = Reader::open(temp.path()).unwrap().records(&RoomId::from("talk")).unwrap();
+    let records = StoreReader::open(temp.path()).unwrap().records(&RoomId::from("talk")).unwrap();
     (outcome, records.iter().map(|record| record.at.0).collect())
 }
 
@@ -215,7 +215,7 @@ async fn a_clock_that_was_set_back_between_two_processes_holds_up_no_deadline() 
         let outcome = session.run("Talk.").await.unwrap();
         assert_eq!(outcome.status, Status::Done, "{}", outcome.reason);
     }
-    let records = Reader::open(temp.path()).unwrap().records(&RoomId::from("talk")).unwrap();
+    let records = StoreReader::open(temp.path()).unwrap().records(&RoomId::from("talk")).unwrap();
     let times: Vec<u64> = records.iter().map(|record| record.at.0).collect();
     assert!(times.is_sorted(), "{times:?}");
     let deadlines: Vec<u64> = records

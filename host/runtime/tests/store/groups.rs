@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Barrier};
 
-use conclave_runtime::store::{Durability, Reader, RunFilter, Store};
+use conclave_runtime::store::{Durability, RunFilter, Store, StoreReader};
 use futures_executor::block_on;
 
 use crate::support::{about, append, entry, opened, opened_in, records, said};
@@ -31,7 +31,7 @@ fn sixty_four_rooms_share_their_commits() {
     let written = store.written();
     assert_eq!(written.records, ROOMS as u64 * EACH);
     assert!(written.commits < written.records / 2, "{written:?}");
-    let reader = Reader::open(temp.path()).unwrap();
+    let reader = StoreReader::open(temp.path()).unwrap();
     assert_eq!(reader.runs(&RunFilter::default()).unwrap().len(), ROOMS);
     let checked = reader.verify(None).unwrap();
     assert_eq!((checked.records, checked.problems), (ROOMS as u64 * EACH, Vec::new()));

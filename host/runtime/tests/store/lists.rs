@@ -7,10 +7,10 @@ use conclave_core::types::ids::TimerId;
 use conclave_runtime::config::Config;
 use conclave_runtime::event::{Event, HistoryChange};
 use conclave_runtime::ids::{CallId, Millis, RoomId, TaskName};
-use conclave_runtime::journal::Entry;
+use conclave_runtime::journal::JournalBatch;
 use conclave_runtime::native::{Failure, Plugin, Step};
 use conclave_runtime::outcome::Status;
-use conclave_runtime::store::{Durability, Found, Reader, RunFilter, Standing, Store};
+use conclave_runtime::store::{Durability, RunFilter, RunMatch, Standing, Store, StoreReader};
 use conclave_runtime::usage::Spent;
 use conclave_runtime::{Host, HostOptions, RunOptions};
 
@@ -27,7 +27,7 @@ fn a_run_is_listed_as_it_stands() {
     ended(&store, "aa1");
     let going = run(&store, "ab2", 2);
     drop(run(&store, "ab2/1", 1));
-    let reader = Reader::open(temp.path()).unwrap();
+    let reader = StoreReader::open(temp.path()).unwrap();
     let runs = reader.runs(&RunFilter::default()).unwrap();
     let standing: Vec<_> = runs.iter().map(|run| (run.run.as_str(), run.standing, run.rooms, run.records)).collect();
     assert_eq!(standing, [("ab2", Standing::Running, 2, 3), ("aa1", Standing::Ended(Status::Done), 1, 3)]);
@@ -45,11 +45,11 @@ fn a_run_is_listed_as_it_stands() {
     assert_eq!(one(RunFilter { text: Some("GOOD".to_owned()), most: Some(1), ..RunFilter::default() }), 1);
     assert_eq!(one(RunFilter { cost: Some(501), ..RunFilter::default() }), 0);
     assert_eq!(one(RunFilter { agent: Some("nobody".to_owned()), ..RunFilter::default() }), 0);
-    assert_eq!(reader.find("aa").unwrap(), Found::One(RoomId::from("aa1")));
-    assert_eq!(reader.find("ab/1").unwrap(), Found::One(RoomId::from("ab2/1")));
-    assert!(matches!(reader.find("a").unwrap(), Found::Several(several) if several.len() == 2));
+    assert_eq!(reader.find("aa").unwrap(), RunMatch::One(RoomId::from("aa1")));
+    assert_eq!(reader.find("ab/1").unwrap(), RunMatch::One(RoomId::from("ab2/1")));
+    assert!(matches!(reader.find("a").unwrap(), RunMatch::Several(several) if several.len() == 2));
     for nothing in ["", "%", "b", "/1"] {
-        assert_eq!(reader.find(nothing).unwrap(), Found::Nothing, "{nothing}");
+        assert_eq!(reader.find(nothing).unwrap(), RunMatch::Nothing, "{nothing}");
     }
     drop((going, store));
     let runs = reader.runs(&RunFilter::default()).unwrap();
@@ -63,7 +63,7 @@ fn a_room_that_was_let_go_or_left_by_another_process_is_cut_off_until_it_is_reop
     drop(run(&store, "a", 2));
     drop(store);
     let store = Store::open(temp.path()).unwrap();
-    let standing = || Reader::open(temp.path()).unwrap().runs(&RunFilter::default()).unwrap()[0].standing;
+    let standing = || StoreReader::open(temp.path()).unwrap().runs(&RunFilter::default()).unwrap()[0].standing;
     assert_eq!(standing(), Standing::CutOff);
     let mut again = reopen(&store, "a");
     append(&mut *again.journal, &[said(2, "x")]).unwrap();
@@ -79,9 +79,9 @@ fn what_a_room_waits_for_is_listed_until_it_is_over() {
     let mut journal = open(&store, "a");
     let (call, model, timer) = (WaitKey::Call(CallId(1)), WaitKey::Model(CallId(1), 0), WaitKey::Timer(TimerId(4)));
     let mut take = |record, waits: &[WaitChange]| {
-        let entry = Entry { records: &[record], waits, outcome: None, spent: Spent::default() };
+        let entry = JournalBatch { records: &[record], waits, outcome: None, spent: Spent::default() };
         kept(journal.append(&entry).unwrap()).unwrap();
-        let waits = Reader::open(temp.path()).unwrap().waits(Some(&RoomId::from("a"))).unwrap();
+        let waits = StoreReader::open(temp.path()).unwrap().waits(Some(&RoomId::from("a"))).unwrap();
         waits.into_iter().map(|wait| (wait.wait.key, wait.is_live)).collect::<Vec<_>>()
     };
     let begun = [begun(call, "step", None), begun(model, "model", None), begun(timer, "timer", Some(7))];
@@ -105,7 +105,7 @@ async fn a_run_that_nobody_goes_on_with_gets_an_end() {
     let run = host.load(&config).await.unwrap().start(Some("Wait".to_owned()), options).unwrap();
     let going = tokio::spawn(run.outcome());
     // It waits for its agent before long.
-    while Reader::open(&folder).unwrap().waits(None).unwrap().is_empty() {
+    while StoreReader::open(&folder).unwrap().waits(None).unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
     assert!(store.give_up(&RoomId::from("a"), "x").is_err(), "this process has it under way");
@@ -113,7 +113,7 @@ async fn a_run_that_nobody_goes_on_with_gets_an_end() {
     copied(&folder, &cut_off);
     going.abort();
     let store = Store::open(&cut_off).unwrap();
-    let reader = Reader::open(&cut_off).unwrap();
+    let reader = StoreReader::open(&cut_off).unwrap();
     let before = reader.records(&RoomId::from("a")).unwrap().len();
     assert_eq!(reader.runs(&RunFilter::default()).unwrap()[0].standing, Standing::CutOff);
     assert!(store.give_up(&RoomId::from("nothing"), "x").is_err());
@@ -135,7 +135,7 @@ fn a_room_that_was_never_opened_can_be_given_up() {
     let changed = Event::HistoryChanged { task: TaskName::from("desk"), change: HistoryChange::Clear { start: 0 } };
     append(&mut *open(&store, "a"), &[record(0, 1_000, changed)]).unwrap();
     store.give_up(&RoomId::from("a"), "it is over").unwrap();
-    let reader = Reader::open(temp.path()).unwrap();
+    let reader = StoreReader::open(temp.path()).unwrap();
     let runs = reader.runs(&RunFilter::default()).unwrap();
     assert_eq!(runs[0].standing, Standing::Ended(Status::Kill));
     assert_eq!(runs[0].reason.as_deref(), Some("it is over"));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use conclave_runtime::event::{Event, Opening};
 use conclave_runtime::ids::{CallId, RoomId};
 use conclave_runtime::journal::Keeping;
-use conclave_runtime::store::{Durability, Reader, Store};
+use conclave_runtime::store::{Durability, Store, StoreReader};
 use futures_executor::block_on;
 
 use crate::support::{SECRET, about, append, entry, kept, opened, opened_in, record, records, reopened_in, run, said, setup, sql};
@@ -104,7 +104,7 @@ fn attachments_are_read_back_at_once_and_after_the_end() {
     assert!(store.blobs().keep(&vec![0; (16 << 20) + 1], "image/png", None).is_err());
     assert!(store.blobs().keep(b"x", "nothing", None).is_err());
     drop(store);
-    assert_eq!(Reader::open(temp.path()).unwrap().blob(&blob.sha256).unwrap().as_deref(), Some(&b"\x89PNG"[..]));
+    assert_eq!(StoreReader::open(temp.path()).unwrap().blob(&blob.sha256).unwrap().as_deref(), Some(&b"\x89PNG"[..]));
     let store = Store::open(temp.path()).unwrap();
     assert_eq!(store.blobs().read(&blob.sha256).as_deref(), Some(&b"\x89PNG"[..]));
 }
@@ -119,7 +119,7 @@ fn a_clock_that_goes_back_changes_nothing_but_the_times() {
     append(&mut *journal, &[back, far]).unwrap();
     let times: Vec<u64> = records(temp.path(), "a").iter().map(|record| record.at.0).collect();
     assert_eq!(times, [1_000, 3, u64::MAX]);
-    assert!(Reader::open(temp.path()).unwrap().check().unwrap().problems.is_empty());
+    assert!(StoreReader::open(temp.path()).unwrap().check().unwrap().problems.is_empty());
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn the_lines_are_those_of_a_journal_of_lines() {
     let temp = tempfile::tempdir().unwrap();
     let store = Store::open(temp.path()).unwrap();
     drop(run(&store, "a", 3));
-    let lines = Reader::open(temp.path()).unwrap().lines(&RoomId::from("a")).unwrap();
+    let lines = StoreReader::open(temp.path()).unwrap().lines(&RoomId::from("a")).unwrap();
     let read = conclave_core::journal::record::from_lines(&(lines.join("\n") + "\n")).unwrap();
     assert_eq!(read, records(temp.path(), "a"));
 }

@@ -3,7 +3,7 @@
 use conclave_runtime::event::Event;
 use conclave_runtime::ids::{CallId, Millis, RoomId};
 use conclave_runtime::outcome::Status;
-use conclave_runtime::store::{Reader, Retention, RunFilter, Store};
+use conclave_runtime::store::{Retention, RunFilter, Store, StoreReader};
 
 use crate::support::{append, end, ended, record, records, run, said};
 
@@ -15,11 +15,11 @@ fn only_what_has_ended_goes_and_the_chain_stays_whole() {
         ended(&store, room);
     }
     let going = run(&store, "d", 2);
-    let head = Reader::open(temp.path()).unwrap().verify(None).unwrap().head.unwrap();
+    let head = StoreReader::open(temp.path()).unwrap().verify(None).unwrap().head.unwrap();
     let dry = store.collect(&Retention { runs: Some(2), before: None, dry: true }).unwrap();
     let names = |runs: &[RoomId]| runs.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!((names(&dry.runs), dry.records), (vec!["a".to_owned(), "b".to_owned()], 6));
-    let reader = Reader::open(temp.path()).unwrap();
+    let reader = StoreReader::open(temp.path()).unwrap();
     assert_eq!(reader.runs(&RunFilter::default()).unwrap().len(), 4, "a dry run removes nothing");
     assert!(store.collect(&Retention::default()).unwrap().runs.is_empty());
     assert!(store.collect(&Retention { before: Some(Millis(1)), ..Retention::default() }).unwrap().runs.is_empty());
@@ -36,7 +36,7 @@ fn only_what_has_ended_goes_and_the_chain_stays_whole() {
     ended(&store, "a");
     drop((going, store));
     crate::support::sql(temp.path()).execute("DELETE FROM events WHERE room = 'a' AND seq = 1", []).unwrap();
-    let problems = Reader::open(temp.path()).unwrap().verify(None).unwrap().problems;
+    let problems = StoreReader::open(temp.path()).unwrap().verify(None).unwrap().problems;
     assert!(problems.iter().any(|problem| problem.contains("record 1 of room a") && problem.contains("taken out")), "{problems:?}");
 }
 
@@ -71,7 +71,7 @@ fn blobs_go_when_nothing_refers_to_them_any_more() {
     let store = Store::open(temp.path()).unwrap();
     let collected = store.collect(&Retention::default()).unwrap();
     assert_eq!((collected.blobs, collected.bytes), (1, 6));
-    let reader = Reader::open(temp.path()).unwrap();
+    let reader = StoreReader::open(temp.path()).unwrap();
     let is_there = |blob: &conclave_runtime::blobs::Blob| reader.blob(&blob.sha256).unwrap().is_some();
     assert!(is_there(&used) && is_there(&deep) && !is_there(&unused));
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use conclave_runtime::event::{Event, Opening, Principal, RULES, Record};
 use conclave_runtime::ids::{CallId, Millis, RoomId, TaskName};
-use conclave_runtime::journal::{Entry, Journal, JournalFailure, Journals, Keeping, Reopened};
+use conclave_runtime::journal::{Journal, JournalBatch, JournalFailure, Journals, Keeping, Reopened};
 use conclave_runtime::outcome::{Outcome, Status};
 use conclave_runtime::room_secret::RoomSecret;
 use conclave_runtime::setup::Setup;
-use conclave_runtime::store::{About, Durability, Reader, Store};
+use conclave_runtime::store::{Durability, RunOrigin, Store, StoreReader};
 use conclave_runtime::usage::Spent;
 use futures_executor::block_on;
 
@@ -35,8 +35,8 @@ pub fn said(seq: u64, text: &str) -> Arc<Record> {
     record(seq, 1_000 + seq, Event::UserAnswered { call: CallId(seq), text: Some(text.to_owned()), attachments: Vec::new(), passed: false })
 }
 
-pub fn entry(records: &[Arc<Record>]) -> Entry<'_> {
-    Entry { records, waits: &[], outcome: None, spent: Spent::default() }
+pub fn entry(records: &[Arc<Record>]) -> JournalBatch<'_> {
+    JournalBatch { records, waits: &[], outcome: None, spent: Spent::default() }
 }
 
 pub fn kept(keeping: Keeping) -> Result<(), JournalFailure> {
@@ -55,11 +55,11 @@ pub fn end(journal: &mut dyn Journal, record: Arc<Record>, status: Status) {
     let outcome = Arc::new(Outcome::new(status, "it was so"));
     let records = [record];
     let spent = Spent { turns: 3, tokens: 40, cost_micro_usd: 500, ..Spent::default() };
-    kept(journal.append(&Entry { records: &records, waits: &[], outcome: Some(&outcome), spent }).unwrap()).unwrap();
+    kept(journal.append(&JournalBatch { records: &records, waits: &[], outcome: Some(&outcome), spent }).unwrap()).unwrap();
 }
 
-pub fn about() -> About {
-    About { config: Some("/work/desk.toml".into()), command: "run".to_owned(), locked: true }
+pub fn about() -> RunOrigin {
+    RunOrigin { config: Some("/work/desk.toml".into()), command: "run".to_owned(), locked: true }
 }
 
 /// Opens a room's journal.
@@ -98,7 +98,7 @@ pub fn ended(store: &Store, room: &str) {
 }
 
 pub fn records(folder: &Path, room: &str) -> Vec<Record> {
-    Reader::open(folder).unwrap().records(&RoomId::from(room)).unwrap()
+    StoreReader::open(folder).unwrap().records(&RoomId::from(room)).unwrap()
 }
 
 /// The store's file as it is now, without whoever writes it.

@@ -17,7 +17,7 @@ const REASON: usize = 300;
 
 /// What a driver said.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct DriverReport {
     pub(super) executions: u64,
     pub(super) new: usize,
     /// The input that libFuzzer says it wrote down.
@@ -29,7 +29,7 @@ pub(super) struct Seen {
     is_panic: bool,
 }
 
-impl Seen {
+impl DriverReport {
     fn take(&mut self, line: &str) {
         let stat = |name: &str| line.strip_prefix("stat::")?.strip_prefix(name)?.trim_start_matches(':').trim().parse::<u64>().ok();
         self.executions = stat("number_of_executed_units").unwrap_or(self.executions);
@@ -62,14 +62,14 @@ fn count(line: &str) -> Option<u64> {
 }
 
 /// Runs the program to its end.
-pub(super) fn watched(log: &Path, name: &str, seconds: u64, command: &mut Command) -> Result<Seen, Failure> {
+pub(super) fn watched(log: &Path, name: &str, seconds: u64, command: &mut Command) -> Result<DriverReport, Failure> {
     let mut file = File::create(log).map_err(|error| Failure::io("write", log, &error))?;
     let is_live = io::stderr().is_terminal();
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| phase::not_started(command, &error))?;
     let errors = child.stderr.take().ok_or_else(|| Failure::new(format!("{name} says nothing")))?;
     let executions = AtomicU64::new(0);
-    let mut seen = Seen::default();
+    let mut seen = DriverReport::default();
     thread::scope(|scope| {
         let (ended, ending) = mpsc::channel::<()>();
         if is_live {
@@ -116,8 +116,8 @@ fn tick(name: &str, seconds: u64, executions: &AtomicU64, ending: &mpsc::Receive
 mod tests {
     use super::*;
 
-    fn seen(lines: &[&str]) -> Seen {
-        let mut seen = Seen::default();
+    fn seen(lines: &[&str]) -> DriverReport {
+        let mut seen = DriverReport::default();
         lines.iter().for_each(|line| seen.take(line));
         seen
     }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use conclave_core::types::outcome::Status;
 use conclave_runtime::config::Config;
-use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
-use conclave_runtime::{Ask, RunOptions};
+use conclave_runtime::subscribe::{Published, RunEvent, Subscriber, Subscribers};
+use conclave_runtime::{RunInput, RunOptions};
 use serde_json::{Value, json};
 
 use crate::Runner;
@@ -160,7 +160,8 @@ impl Conversation {
         let subscribers = Subscribers::new([Arc::clone(&records) as Arc<dyn Subscriber>, crate::bound::counter()]);
         let options = RunOptions { subscribers, ..RunOptions::default() };
         let mut session = prepared.session(options).map_err(|error| error.to_string())?;
-        let outcome = session.run(Ask { content: Some("go".to_owned()), ..Ask::default() }).await.map_err(|error| error.to_string())?;
+        let outcome =
+            session.run(RunInput { content: Some("go".to_owned()), ..RunInput::default() }).await.map_err(|error| error.to_string())?;
         let value = outcome.value.clone().or_else(|| serde_json::from_str(outcome.content.as_deref()?).ok()).unwrap_or_default();
         let records = std::mem::take(&mut *records.0.lock().unwrap_or_else(PoisonError::into_inner));
         let ended = format!("it ended as {:?}: {}", outcome.status, outcome.reason);
@@ -194,8 +195,8 @@ pub(super) async fn warm_up(runner: &Runner) -> Result<(), String> {
 struct Records(Mutex<Vec<Value>>);
 
 impl Subscriber for Records {
-    fn on(&self, happening: &Happening) {
-        if let What::Recorded { record } = &happening.what {
+    fn on(&self, happening: &Published) {
+        if let RunEvent::Recorded { record } = &happening.what {
             let record = serde_json::to_value(record).unwrap_or_default();
             self.0.lock().unwrap_or_else(PoisonError::into_inner).push(record);
         }

@@ -10,7 +10,7 @@ use conclave_core::types::ids::RoomId;
 use conclave_runtime::config::Config;
 use conclave_runtime::journal::JsonLines;
 use conclave_runtime::native::{Plugin, Tool};
-use conclave_runtime::{Ask, Host, HostOptions, Prepared, RunOptions};
+use conclave_runtime::{Host, HostOptions, Prepared, RunInput, RunOptions};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -112,7 +112,7 @@ pub(super) async fn play(runner: &Runner, names: Vec<String>) -> Result<Value, S
         copied.map_err(|error| format!("{}: {error}", folder.0.display()))
     };
     tokio::select! {
-        ended = session.run(Ask::from("go")) => return Err(format!("it ended before the host was gone: {ended:?}")),
+        ended = session.run(RunInput::from("go")) => return Err(format!("it ended before the host was gone: {ended:?}")),
         copied = crash => drop(copied?),
     }
     drop(session);

@@ -11,7 +11,7 @@ use conclave_runtime::Capability;
 use conclave_runtime::action::{Action, Past, Reply, Turn};
 use conclave_runtime::approval::{Approval, ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::approve::Approver;
-use conclave_runtime::channel::{Answer, Channels, Speech};
+use conclave_runtime::channel::{Channels, HumanAnswer, Speech};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::config::Config;
 use conclave_runtime::event::{Event, Record};
@@ -19,8 +19,8 @@ use conclave_runtime::ids::{ChannelId, TaskName};
 use conclave_runtime::native::{Failure, IntoTurn, Plugin, Step, Tool, finish};
 use conclave_runtime::notice::Notice;
 use conclave_runtime::outcome::Outcome;
-use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
-use conclave_runtime::{Ask, Host, HostOptions, RunOptions};
+use conclave_runtime::subscribe::{Published, RunEvent, Subscriber, Subscribers};
+use conclave_runtime::{Host, HostOptions, RunInput, RunOptions};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -240,10 +240,10 @@ impl Move {
 struct Following(Arc<Shared>);
 
 impl Subscriber for Following {
-    fn on(&self, happening: &Happening) {
+    fn on(&self, happening: &Published) {
         let mut inner = self.0.lock();
         match &happening.what {
-            What::Told { told } => {
+            RunEvent::Told { told } => {
                 if let Notice::AgentStateChanged { task, state, .. } = told
                     && task.as_str() == "main"
                 {
@@ -252,7 +252,7 @@ impl Subscriber for Following {
                 }
                 inner.notices.push(told.clone());
             }
-            What::Recorded { record } => inner.records.push(Record::clone(record)),
+            RunEvent::Recorded { record } => inner.records.push(Record::clone(record)),
             _ => {}
         }
     }
@@ -261,9 +261,9 @@ impl Subscriber for Following {
 struct User(Arc<Shared>);
 
 impl Channels for User {
-    fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<Answer>> {
+    fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<HumanAnswer>> {
         match self.0.lock().user.pop_front() {
-            Some(text) => Box::pin(std::future::ready(Some(Answer::from(text)))),
+            Some(text) => Box::pin(std::future::ready(Some(HumanAnswer::from(text)))),
             None => {
                 self.0.unanswered.notify_one();
                 Box::pin(std::future::pending())
@@ -373,7 +373,7 @@ impl Stage {
                 (inner.moves, inner.played, inner.was_asked_for_more, inner.at_end) = (moves.into(), 0, false, None);
             }
             let outcome = tokio::select! {
-                ended = session.run(Ask { content: Some(said), ..Ask::default() }) => Some(ended.map_err(|error| error.to_string())?),
+                ended = session.run(RunInput { content: Some(said), ..RunInput::default() }) => Some(ended.map_err(|error| error.to_string())?),
                 () = shared.rests() => None,
             };
             let is_over = outcome.is_none();

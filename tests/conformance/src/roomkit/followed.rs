@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use conclave_runtime::channel::{Answer, Channels, Speech};
+use conclave_runtime::channel::{Channels, HumanAnswer, Speech};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::delivery::{Decision, EndedTask};
 use conclave_runtime::event::{Event, Opening};
 use conclave_runtime::ids::{ChannelId, PluginName, RoomId, TaskName};
 use conclave_runtime::notice::Notice;
-use conclave_runtime::request::Request;
-use conclave_runtime::subscribe::{Happening, Subscriber, What};
+use conclave_runtime::request::RoomRequest;
+use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 use tokio::sync::watch;
 
 use super::agents::lock;
@@ -152,7 +152,7 @@ impl Follower {
             Event::RoomOpened { opening, .. } => {
                 seen.openings.insert(room.clone(), opening.clone());
             }
-            Event::Requested { what: Request::Delegate { .. }, .. } => seen.order.push("delegate_asked".to_owned()),
+            Event::Requested { what: RoomRequest::Delegate { .. }, .. } => seen.order.push("delegate_asked".to_owned()),
             Event::StrategyDecided { answer: Ok(decisions), .. } => {
                 if decisions.iter().any(|decision| matches!(decision, Decision::Speak { interrupt: true, .. })) {
                     seen.order.push("interrupt_all".to_owned());
@@ -168,17 +168,17 @@ impl Follower {
 }
 
 impl Subscriber for Follower {
-    fn on(&self, happening: &Happening) {
+    fn on(&self, happening: &Published) {
         match &happening.what {
-            What::Told { told } => self.change(|seen| Self::noticed(seen, &happening.room, told)),
-            What::Recorded { record } => self.change(|seen| Self::recorded(seen, &happening.room, &record.event)),
+            RunEvent::Told { told } => self.change(|seen| Self::noticed(seen, &happening.room, told)),
+            RunEvent::Recorded { record } => self.change(|seen| Self::recorded(seen, &happening.room, &record.event)),
             _ => {}
         }
     }
 }
 
 impl Channels for Follower {
-    fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<Answer>> {
+    fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<HumanAnswer>> {
         Box::pin(std::future::ready(None))
     }
 

@@ -1,7 +1,7 @@
 //! The reference's words and ours, in one table. What a case calls by a name of theirs is played by ours, and what was seen is told by
 //! theirs.
 
-use conclave_runtime::binding::{Access, ChannelKind};
+use conclave_runtime::binding::{ChannelAccess, ChannelKind};
 use conclave_runtime::delegation::BackgroundState;
 use conclave_runtime::delivery::{BackgroundStatus, DeliveryState};
 use conclave_runtime::request::RefusalCode;
@@ -25,16 +25,16 @@ pub(super) fn kind(category: &str, kind: Option<&str>) -> ChannelKind {
     if category == "intelligence" { ChannelKind::Agent } else { kind.map_or(ChannelKind::Text, named) }
 }
 
-pub(super) fn access(theirs: &str) -> Access {
-    Access::named(&theirs.replace('_', "-")).unwrap_or_default()
+pub(super) fn access(theirs: &str) -> ChannelAccess {
+    ChannelAccess::named(&theirs.replace('_', "-")).unwrap_or_default()
 }
 
-pub(super) fn access_word(ours: Access) -> &'static str {
+pub(super) fn access_word(ours: ChannelAccess) -> &'static str {
     match ours {
-        Access::ReadWrite => "read_write",
-        Access::ReadOnly => "read_only",
-        Access::WriteOnly => "write_only",
-        Access::None => "none",
+        ChannelAccess::ReadWrite => "read_write",
+        ChannelAccess::ReadOnly => "read_only",
+        ChannelAccess::WriteOnly => "write_only",
+        ChannelAccess::None => "none",
     }
 }
 

@@ -14,10 +14,10 @@ use conclave_runtime::delegation::{BackgroundRecord, Delegation};
 use conclave_runtime::ids::{ChannelId, RoomId, TaskName};
 use conclave_runtime::journal::{Journals, MemoryJournals};
 use conclave_runtime::limits::RunLimits;
-use conclave_runtime::native::{Call, Check, Failure, Plugin, Tool};
+use conclave_runtime::native::{Check, Failure, NativeCall, Plugin, Tool};
 use conclave_runtime::request::{Refusal, RefusalCode};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
-use conclave_runtime::{Ask, Host, HostOptions, Hosted, Prepared, RoomHandle, RunOptions, TaskHandle, WaitError};
+use conclave_runtime::{Host, HostOptions, Hosted, Prepared, RoomHandle, RunInput, RunOptions, TaskHandle, WaitError};
 use serde_json::{Map, Value, json};
 
 use super::agents::{Agent, Script};
@@ -219,7 +219,7 @@ impl Stage {
         });
         let others = self.tool.clone().map(|(name, answer)| {
             let schema = json!({ "type": "object" });
-            let tool = Tool::new(&name, "Answers as the case says.", schema, move |_: Call| std::future::ready(Ok(answer.clone())));
+            let tool = Tool::new(&name, "Answers as the case says.", schema, move |_: NativeCall| std::future::ready(Ok(answer.clone())));
             Plugin::tools("others", [tool])
         });
         agents.chain(gate).chain(others).collect()
@@ -256,7 +256,7 @@ impl Stage {
         // A run's steps are for a run: half of what is left of them would be set aside for each of many tasks.
         let limits = RunLimits { turns: None, wall_ms: None, tool_calls: None, ..prepared.setup().limits.clone() };
         let session = prepared.session(options).map_err(|error| error.to_string())?;
-        let (handle, hosted) = session.host(Ask { metadata: self.metadata.clone(), limits: Some(limits), ..Ask::default() });
+        let (handle, hosted) = session.host(RunInput { metadata: self.metadata.clone(), limits: Some(limits), ..RunInput::default() });
         let refused = |refusal: Refusal| refusal.message;
         // Only the channels of the case are there, as the case has them.
         if !self.channels.iter().any(|(id, _)| id == "terminal") {

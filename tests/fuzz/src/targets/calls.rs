@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use conclave_core::tool_calls::arguments::{check as fits, explain, explanation_fields};
-use conclave_core::tool_calls::parse::Reader;
+use conclave_core::tool_calls::parse::CallParser;
 use conclave_core::tool_calls::sequence::Sequence;
 use conclave_core::tool_calls::toolbox::{TaskTool, Toolbox};
 use conclave_core::tool_calls::{json, routing, xml};
@@ -72,7 +72,8 @@ fn reads(text: &str) {
     for sender in [Entity::Llm, Entity::User] {
         let message = Message { content: Some(text.to_owned()), ..Message::new(0, sender, "desk") };
         for name in [None, Some("desk")] {
-            let reader = Reader { toolbox: &TOOLBOX, text: true, name, for_handlers: name.is_none(), after_model: sender == Entity::Llm };
+            let reader =
+                CallParser { toolbox: &TOOLBOX, text: true, name, for_handlers: name.is_none(), after_model: sender == Entity::Llm };
             let reading = reader.read(&message);
             assert!(reading.all.len() <= CALLS_MAX && reading.unknown.len() <= CALLS_MAX);
             assert!(reading.mine.iter().all(|call| reading.all.contains(call)), "it carries out what it does not know");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use conclave_core::permissions::manifest::{Ask, CONTRACT, FORMAT, Manifest};
+use conclave_core::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, Manifest};
 use conclave_core::setup::{PluginFacts, PluginKind};
 use conclave_core::types::capability::Capability;
 use conclave_core::types::ids::PluginName;
@@ -11,7 +11,8 @@ use serde_json::json;
 
 /// A plugin that is of every kind, asks for everything without requiring it, and has two tools.
 pub(super) fn versatile() -> PluginFacts {
-    let ask = |capability: &Capability| (capability.as_str().to_owned(), Ask { optional: true, ..Ask::default() });
+    let ask =
+        |capability: &Capability| (capability.as_str().to_owned(), CapabilityRequest { optional: true, ..CapabilityRequest::default() });
     let manifest = Manifest {
         format: FORMAT,
         name: "fuzz".to_owned(),

@@ -1,6 +1,6 @@
 //! A model's reply, in one piece and in many.
 
-use conclave_models::fuzzing::{Read, read};
+use conclave_models::fuzzing::{ParsedReply, read};
 
 use crate::Random;
 
@@ -27,7 +27,7 @@ pub(super) fn check(input: &[u8]) {
     assert!(short.streamed.len() <= 64 + KEY.len() * 8, "more was streamed than allowed: {}", short.streamed.len());
 }
 
-fn hides_the_key(read: &Read) {
+fn hides_the_key(read: &ParsedReply) {
     assert!(!read.streamed.contains(KEY), "the key was streamed");
     assert!(!read.error.contains(KEY), "an error repeats the key");
     if let Ok(completion) = &read.answer {

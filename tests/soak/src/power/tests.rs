@@ -3,7 +3,7 @@
 
 use std::sync::mpsc::channel;
 
-use conclave_runtime::durable_file::{Access, create, make_folders, replace};
+use conclave_runtime::durable_file::{FileAccess, create, make_folders, replace};
 use conclave_runtime::plugin::Cache;
 
 use super::*;
@@ -59,8 +59,8 @@ fn text<E: std::fmt::Display>(error: E) -> String {
 #[test]
 fn a_replaced_file_is_the_old_one_or_the_new_one_and_the_new_one_once_it_is_said() {
     at_every_cut(
-        |home| replace(&home.join("a"), b"old", &Access::Usual).unwrap(),
-        |home| replace(&home.join("a"), b"new", &Access::Private).map_err(text),
+        |home| replace(&home.join("a"), b"old", &FileAccess::Usual).unwrap(),
+        |home| replace(&home.join("a"), b"new", &FileAccess::Private).map_err(text),
         |home, done| match std::fs::read(home.join("a")).unwrap().as_slice() {
             b"new" => {}
             b"old" if !done => {}
@@ -75,7 +75,7 @@ fn a_new_file_in_a_new_folder_is_there_once_it_is_said() {
         |_| {},
         |home| {
             make_folders(&home.join("x/y"), 0o700).map_err(text)?;
-            create(&home.join("x/y/a"), b"new", &Access::Usual).map_err(text)
+            create(&home.join("x/y/a"), b"new", &FileAccess::Usual).map_err(text)
         },
         |home, done| assert!(!done || std::fs::read(home.join("x/y/a")).unwrap() == b"new"),
     );

@@ -8,9 +8,9 @@ use conclave_core::protocol::notice::Notice;
 use conclave_core::types::ids::{ChannelId, TaskName};
 use conclave_core::types::outcome::Status;
 use conclave_runtime::RunOptions;
-use conclave_runtime::channel::{Answer, Channels, Speech};
+use conclave_runtime::channel::{Channels, HumanAnswer, Speech};
 use conclave_runtime::clock::BoxFuture;
-use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
+use conclave_runtime::subscribe::{Published, RunEvent, Subscriber, Subscribers};
 use conclave_test_support::{Rig, block_on, host};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -104,8 +104,8 @@ fn a_background_command_does_not_outlive_its_agent() {
 struct Ended(Semaphore);
 
 impl Subscriber for Ended {
-    fn on(&self, happening: &Happening) {
-        if let What::Told { told: Notice::ToolAnswered { name, content, .. } } = &happening.what
+    fn on(&self, happening: &Published) {
+        if let RunEvent::Told { told: Notice::ToolAnswered { name, content, .. } } = &happening.what
             && name.ends_with(".poll")
             && content.is_empty()
         {
@@ -118,12 +118,12 @@ impl Subscriber for Ended {
 struct Patient(Arc<Ended>, AtomicU32);
 
 impl Channels for Patient {
-    fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<Answer>> {
+    fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<HumanAnswer>> {
         self.1.fetch_add(1, Ordering::Relaxed);
         let ended = Arc::clone(&self.0);
         Box::pin(async move {
             drop(ended.0.acquire().await);
-            Some(Answer::from("go on".to_owned()))
+            Some(HumanAnswer::from("go on".to_owned()))
         })
     }
 

@@ -6,7 +6,7 @@ use conclave_core::config::Config;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::fault::FaultKind;
 use conclave_core::types::outcome::Status;
-use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
+use conclave_runtime::subscribe::{Published, RunEvent, Subscriber, Subscribers};
 use conclave_runtime::{Host, Prepared, RunOptions};
 use conclave_test_support::{Ran, Rig, block_on, host};
 use serde_json::{Value, json};
@@ -102,8 +102,8 @@ fn a_panic_and_an_endless_loop_are_observations_and_the_run_goes_on() {
 struct Called(Semaphore);
 
 impl Subscriber for Called {
-    fn on(&self, happening: &Happening) {
-        if matches!(&happening.what, What::Told { told: Notice::ToolCalled { .. } }) {
+    fn on(&self, happening: &Published) {
+        if matches!(&happening.what, RunEvent::Told { told: Notice::ToolCalled { .. } }) {
             self.0.add_permits(1);
         }
     }

@@ -9,7 +9,7 @@ use conclave_core::types::ids::RoomId;
 use conclave_core::types::outcome::Outcome;
 use conclave_runtime::RunOptions;
 use conclave_runtime::engine::EngineSettings;
-use conclave_runtime::journal::{Entry, Journal, JournalFailure, Journals, Keeping, MemoryJournals, Opening};
+use conclave_runtime::journal::{Journal, JournalBatch, JournalFailure, Journals, Keeping, MemoryJournals, Opening};
 use conclave_test_support::block_on;
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ impl Journals for Stops {
 }
 
 impl Journal for StopsOne {
-    fn append(&mut self, entry: &Entry<'_>) -> Result<Keeping, JournalFailure> {
+    fn append(&mut self, entry: &JournalBatch<'_>) -> Result<Keeping, JournalFailure> {
         let Self(room, stops, journal) = self;
         if stops.kept.records(room).len() + entry.records.len() > stops.after {
             let cause = std::io::Error::other("the host stops here");

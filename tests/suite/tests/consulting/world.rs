@@ -16,7 +16,7 @@ use conclave_runtime::completion::{Completion, Prompt, PromptPiece, Stop, Usage}
 use conclave_runtime::engine::EngineSettings;
 use conclave_runtime::journal::{Journals, MemoryJournals};
 use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
-use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
+use conclave_runtime::subscribe::{Published, RunEvent, Subscriber, Subscribers};
 use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
 use conclave_test_support::{guest, stock};
 use serde_json::Value;
@@ -109,8 +109,8 @@ impl Approver for Decides {
 struct Told(Mutex<Vec<Notice>>);
 
 impl Subscriber for Told {
-    fn on(&self, happening: &Happening) {
-        if let What::Told { told } = &happening.what {
+    fn on(&self, happening: &Published) {
+        if let RunEvent::Told { told } = &happening.what {
             lock(&self.0).push(told.clone());
         }
     }

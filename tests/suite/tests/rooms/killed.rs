@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use conclave_runtime::channel::{Answer, Channels, Nobody, Speech};
+use conclave_runtime::channel::{Channels, HumanAnswer, Nobody, Speech};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::delegation::{BackgroundState, Delegation};
 use conclave_runtime::ids::{ChannelId, RoomId, TaskName};
 use conclave_runtime::limits::RunLimits;
-use conclave_runtime::store::{About, Durability, Store};
-use conclave_runtime::{Ask, RunOptions, fail_points};
+use conclave_runtime::store::{Durability, RunOrigin, Store};
+use conclave_runtime::{RunInput, RunOptions, fail_points};
 use conclave_test_support::block_on;
 use tokio::sync::watch;
 
@@ -56,7 +56,7 @@ impl Service {
 }
 
 impl Channels for Service {
-    fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<Answer>> {
+    fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<HumanAnswer>> {
         Nobody.ask(channel, task, prompt)
     }
 
@@ -83,7 +83,7 @@ fn live(folder: &Path) {
         let options = || RunOptions {
             ids: Arc::new(id.clone()),
             channels: service.clone(),
-            journals: store.journals(Durability::Group, About::default()),
+            journals: store.journals(Durability::Group, RunOrigin::default()),
             ..RunOptions::default()
         };
         let (room, hosted) = match prepared.reopen(&id, options()).await {
@@ -91,7 +91,7 @@ fn live(folder: &Path) {
             Err(_) => {
                 // Each task gets half of what is left, so a thousand get nothing of what has an end.
                 let limits = RunLimits { turns: None, wall_ms: None, tool_calls: None, ..RunLimits::default() };
-                prepared.session(options()).expect("it opens").host(Ask { limits: Some(limits), ..Ask::default() })
+                prepared.session(options()).expect("it opens").host(RunInput { limits: Some(limits), ..RunInput::default() })
             }
         };
         // Whoever asked before the kill may not have had the reply; the key makes it the same task.

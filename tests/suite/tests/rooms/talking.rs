@@ -6,13 +6,13 @@ use std::time::Duration;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::fault::FaultKind;
 use conclave_runtime::RunOptions;
-use conclave_runtime::channel::{Answer, Channels, Nobody, Speech};
+use conclave_runtime::channel::{Channels, HumanAnswer, Nobody, Speech};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::delegation::{BackgroundState, Delegation};
 use conclave_runtime::delivery::DeliveryState;
 use conclave_runtime::ids::{ChannelId, TaskName};
 use conclave_runtime::runner::{LocalRunner, TaskRunner};
-use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
+use conclave_runtime::subscribe::{Published, RunEvent, Subscriber, Subscribers};
 use conclave_test_support::block_on;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -22,7 +22,7 @@ use super::{IMMEDIATE, host, prepared, strategy};
 struct Loud(UnboundedSender<Speech>);
 
 impl Channels for Loud {
-    fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<Answer>> {
+    fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<HumanAnswer>> {
         Nobody.ask(channel, task, prompt)
     }
 
@@ -36,8 +36,8 @@ impl Channels for Loud {
 struct Notices(UnboundedSender<Notice>);
 
 impl Subscriber for Notices {
-    fn on(&self, happening: &Happening) {
-        if let What::Told { told } = &happening.what {
+    fn on(&self, happening: &Published) {
+        if let RunEvent::Told { told } = &happening.what {
             let _ = self.0.send(told.clone());
         }
     }

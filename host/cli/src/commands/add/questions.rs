@@ -7,7 +7,7 @@ use conclave_core::config::edit::Fragment;
 use conclave_core::config::{Config, default_place};
 use conclave_core::permissions::fetch::{UrlPattern, is_header_name, is_own_header, is_usual_header};
 use conclave_core::permissions::grant::ToolPattern;
-use conclave_core::permissions::manifest::Ask;
+use conclave_core::permissions::manifest::CapabilityRequest;
 use conclave_core::types::capability::Capability;
 use conclave_core::types::wording::quoted;
 use conclave_runtime::plugin::Inspection;
@@ -85,7 +85,7 @@ fn tasks(text: &str, config: Option<&Config>, others: &[&str]) -> Option<String>
 }
 
 /// The names that the manifest asks for; where it asks for none in particular, those that the config grants elsewhere.
-fn tools(ask: &Ask, config: Option<&Config>) -> Option<String> {
+fn tools(ask: &CapabilityRequest, config: Option<&Config>) -> Option<String> {
     let asked = ask.detail.get("names").and_then(|names| names.as_array()).into_iter().flatten().filter_map(|name| name.as_str());
     let asked: Vec<String> = asked.map(|name| one_line(name, 64)).collect();
     if !asked.is_empty() {
@@ -109,7 +109,7 @@ fn tools(ask: &Ask, config: Option<&Config>) -> Option<String> {
 }
 
 /// The addresses that the manifest asks for, one after the other, with the methods that it asks for.
-fn addresses(ask: &Ask) -> Option<String> {
+fn addresses(ask: &CapabilityRequest) -> Option<String> {
     let texts = |key: &str| -> Vec<String> {
         let list = ask.detail.get(key).and_then(|list| list.as_array()).into_iter().flatten();
         list.filter_map(|text| text.as_str()).map(|text| one_line(text, 256)).collect()
@@ -138,7 +138,7 @@ fn addresses(ask: &Ask) -> Option<String> {
 }
 
 /// Secrets of the config; each is bound to its hosts there.
-fn secrets(ask: &Ask, config: Option<&Config>) -> Option<String> {
+fn secrets(ask: &CapabilityRequest, config: Option<&Config>) -> Option<String> {
     let known: Vec<String> = config.into_iter().flat_map(|config| config.secrets.keys()).map(ToString::to_string).collect();
     if known.is_empty() {
         let _ = writeln!(
@@ -160,7 +160,7 @@ fn secrets(ask: &Ask, config: Option<&Config>) -> Option<String> {
 }
 
 /// A table of the config for each secret that the manifest asks for by name; its hosts are the operator's to say.
-fn secret_blocks(ask: &Ask) -> Vec<String> {
+fn secret_blocks(ask: &CapabilityRequest) -> Vec<String> {
     let is_name = |name: &&String| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
     let mut names: Vec<&str> = ask.detail.keys().filter(is_name).map(String::as_str).collect();
     if names.is_empty() {
@@ -189,7 +189,7 @@ fn models(config: Option<&Config>) -> Option<String> {
 }
 
 /// A directory, asked for again until it is one or none.
-fn files(ask: &Ask, folder: &Path) -> Option<String> {
+fn files(ask: &CapabilityRequest, folder: &Path) -> Option<String> {
     let writes = ask.detail.get("mode").and_then(|mode| mode.as_str()) == Some("read-write");
     let text = question(Capability::Files, &format!("Which folder may it read? {}", paint(FAINT, "(empty: none)")));
     loop {

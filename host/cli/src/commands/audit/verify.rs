@@ -1,9 +1,9 @@
 //! `conclave audit verify` and `conclave audit head`: whether all that is kept is what was written, and a hash to note elsewhere.
 
-use conclave_runtime::store::{Checked, Reader};
+use conclave_runtime::store::{Checked, StoreReader};
 use serde_json::json;
 
-use crate::args::Output;
+use crate::args::OutputArgs;
 use crate::error::CliError;
 use crate::show::amounts::thousands;
 use crate::show::table::note;
@@ -15,7 +15,7 @@ use crate::{exit, stdout};
 const PROBLEMS: usize = 20;
 
 /// Ends with 1 when something is not whole. A hash that was noted must be one of the chain of some store.
-pub(super) fn verify(stores: &Stores, noted: Option<&str>, output: Output) -> Result<u8, CliError> {
+pub(super) fn verify(stores: &Stores, noted: Option<&str>, output: OutputArgs) -> Result<u8, CliError> {
     if let Some(noted) = noted
         && !is_hash(noted)
     {
@@ -39,9 +39,9 @@ pub(super) fn verify(stores: &Stores, noted: Option<&str>, output: Output) -> Re
 }
 
 /// The hash belongs to one store; the others are held against their own chains only.
-fn check_all<'a>(readers: &'a [Reader], noted: Option<&str>) -> Result<Vec<(&'a Reader, Checked)>, CliError> {
-    let plain = |reader: &'a Reader| Ok((reader, reader.verify(None).map_err(|error| unusable(&error))?));
-    let mut checked: Vec<(&Reader, Checked)> = readers.iter().map(plain).collect::<Result<_, CliError>>()?;
+fn check_all<'a>(readers: &'a [StoreReader], noted: Option<&str>) -> Result<Vec<(&'a StoreReader, Checked)>, CliError> {
+    let plain = |reader: &'a StoreReader| Ok((reader, reader.verify(None).map_err(|error| unusable(&error))?));
+    let mut checked: Vec<(&StoreReader, Checked)> = readers.iter().map(plain).collect::<Result<_, CliError>>()?;
     let Some(noted) = noted else { return Ok(checked) };
     let mut against = Vec::new();
     for reader in readers {
@@ -62,7 +62,7 @@ fn is_hash(text: &str) -> bool {
 }
 
 /// The newest hash of each store.
-pub(super) fn head(stores: &Stores, output: Output) -> Result<u8, CliError> {
+pub(super) fn head(stores: &Stores, output: OutputArgs) -> Result<u8, CliError> {
     for reader in stores.readers()? {
         let checked = reader.verify(None).map_err(|error| unusable(&error))?;
         let Some(head) = &checked.head else { continue };
@@ -77,7 +77,7 @@ pub(super) fn head(stores: &Stores, output: Output) -> Result<u8, CliError> {
 }
 
 /// What a check of a store found; also for `conclave store check`.
-pub(super) fn tell(word: &str, reader: &Reader, checked: &Checked, output: Output) -> Result<(), CliError> {
+pub(super) fn tell(word: &str, reader: &StoreReader, checked: &Checked, output: OutputArgs) -> Result<(), CliError> {
     if output.json {
         let mut value = json!(checked);
         (value["type"], value["store"]) = (word.into(), json!(reader.folder()));

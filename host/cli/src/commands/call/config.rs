@@ -8,10 +8,10 @@ use conclave_runtime::{Host, HostOptions, native};
 use serde_json::Value;
 
 use super::object;
-use crate::args::Call;
+use crate::args::CallArgs;
 use crate::error::CliError;
 use crate::setup;
-use crate::source::Place;
+use crate::source::ComponentPlace;
 
 /// Whoever stands in for the agent that a config needs; no plugin's name, because none is called so here.
 const YOU: &str = "you";
@@ -31,10 +31,10 @@ pub(super) fn name(manifest: &Manifest) -> String {
 }
 
 /// The config, read as any other: so grants and limits are checked as in a file.
-pub(super) fn config(place: &Place, name: &str, grants: &[Fragment], args: &Call) -> Result<Config, CliError> {
+pub(super) fn config(place: &ComponentPlace, name: &str, grants: &[Fragment], args: &CallArgs) -> Result<Config, CliError> {
     let mut text = ConfigText::open(SHOWN, "", START).map_err(refused)?;
     let source = match place {
-        Place::File(file) => std::path::absolute(file).unwrap_or_else(|_| file.clone()).display().to_string(),
+        ComponentPlace::File(file) => std::path::absolute(file).unwrap_or_else(|_| file.clone()).display().to_string(),
         other => other.in_config(std::path::Path::new(".")),
     };
     text.add_plugin(name, &source, &[]).map_err(refused)?;

@@ -8,13 +8,13 @@ use conclave_core::config::edit::Fragment;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::denial::DenialRecord;
 use conclave_core::types::side_effect::SideEffectAnswer;
-use conclave_runtime::subscribe::{Happening, Level, Subscriber, What};
+use conclave_runtime::subscribe::{Level, Published, RunEvent, Subscriber};
 use serde_json::{Value, json};
 
-use crate::args::Output;
+use crate::args::OutputArgs;
 use crate::commands::add::shell;
 use crate::screen::{Loudness, Screen, total_columns};
-use crate::show::entry::Entry;
+use crate::show::entry::EntryText;
 use crate::show::trace::{told_answer, told_side_effect};
 use crate::show::{BAD, FAINT, GOOD, one_line, paint, plural};
 
@@ -24,16 +24,16 @@ const WIDTH: usize = 200;
 const LOG_LINES: u64 = 20;
 
 /// Follows a call, and keeps its log for `--json`.
-pub(super) struct Told {
+pub(super) struct CallFollower {
     verbose: bool,
-    output: Output,
+    output: OutputArgs,
     log: Mutex<Vec<Value>>,
     log_lines: AtomicU64,
     screen: Arc<Screen>,
 }
 
-impl Told {
-    pub(super) fn new(verbose: bool, output: Output) -> Self {
+impl CallFollower {
+    pub(super) fn new(verbose: bool, output: OutputArgs) -> Self {
         Self { verbose, output, log: Mutex::default(), log_lines: AtomicU64::new(0), screen: Screen::new(Loudness::of(output)) }
     }
 
@@ -58,7 +58,7 @@ impl Told {
 
     fn log_line(&self, message: &str) {
         if self.shows_log_line() {
-            self.put(&Entry::new(FAINT, "log").cut(FAINT, message));
+            self.put(&EntryText::new(FAINT, "log").cut(FAINT, message));
         }
     }
 
@@ -68,13 +68,13 @@ impl Told {
     }
 
     /// An entry on stderr.
-    pub(super) fn put(&self, entry: &Entry) {
+    pub(super) fn put(&self, entry: &EntryText) {
         entry.rows(total_columns()).iter().for_each(|row| self.line(row));
     }
 
     fn denied(&self, record: &DenialRecord) {
         let denial = &record.denial;
-        self.put(&Entry::new(BAD, "DENIED").words(Style::new(), &denial.capability).cut(Style::new(), &denial.target));
+        self.put(&EntryText::new(BAD, "DENIED").words(Style::new(), &denial.capability).cut(Style::new(), &denial.target));
         self.line(&format!(
             "       {}",
             paint(FAINT, format_args!("{} says no: {}", record.layer.as_str(), one_line(&record.reason, WIDTH)))
@@ -85,35 +85,35 @@ impl Told {
     }
 }
 
-impl Subscriber for Told {
-    fn on(&self, happening: &Happening) {
-        if let What::Logged { level, message, .. } = &happening.what {
+impl Subscriber for CallFollower {
+    fn on(&self, happening: &Published) {
+        if let RunEvent::Logged { level, message, .. } = &happening.what {
             self.log.lock().unwrap_or_else(PoisonError::into_inner).push(json!({ "level": level, "message": message }));
         }
         if self.output.json || self.output.quiet {
             return;
         }
         match &happening.what {
-            What::Logged { level, message, .. } if self.verbose || *level >= Level::Info => {
+            RunEvent::Logged { level, message, .. } if self.verbose || *level >= Level::Info => {
                 self.log_line(message);
             }
-            What::Progressed { done, total, message, .. } => {
+            RunEvent::Progressed { done, total, message, .. } => {
                 let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
-                let entry = Entry::new(FAINT, format!("{done}{of}")).cut(FAINT, message);
+                let entry = EntryText::new(FAINT, format!("{done}{of}")).cut(FAINT, message);
                 match self.screen.has_status() {
                     true => self.screen.set_progress(&anstream::adapter::strip_str(&entry.rows(total_columns()).concat()).to_string()),
                     false => self.put(&entry),
                 }
             }
-            What::Told { told: Notice::Denied { record, .. } } => self.denied(record),
-            What::Told { told: Notice::SideEffectStarted { side_effect, .. } } => {
+            RunEvent::Told { told: Notice::Denied { record, .. } } => self.denied(record),
+            RunEvent::Told { told: Notice::SideEffectStarted { side_effect, .. } } => {
                 let (what, target) = told_side_effect(side_effect);
-                self.put(&Entry::new(FAINT, what).cut(FAINT, &target));
+                self.put(&EntryText::new(FAINT, what).cut(FAINT, &target));
             }
-            What::Told { told: Notice::SideEffectEnded { answer: SideEffectAnswer::Failed { message, .. }, .. } } => {
-                self.put(&Entry::new(FAINT, "that failed").whole(FAINT, message));
+            RunEvent::Told { told: Notice::SideEffectEnded { answer: SideEffectAnswer::Failed { message, .. }, .. } } => {
+                self.put(&EntryText::new(FAINT, "that failed").whole(FAINT, message));
             }
-            What::Told { told: Notice::SideEffectEnded { answer, .. } } => {
+            RunEvent::Told { told: Notice::SideEffectEnded { answer, .. } } => {
                 if let Some(text) = told_answer(answer) {
                     self.line(&paint(FAINT, text));
                 }
@@ -141,9 +141,9 @@ mod tests {
 
     #[test]
     fn a_log_is_shown_up_to_its_twentieth_line() {
-        let output = Output { json: false, quiet: false, no_color: false };
+        let output = OutputArgs { json: false, quiet: false, no_color: false };
         let shown = |verbose| {
-            let told = Told::new(verbose, output);
+            let told = CallFollower::new(verbose, output);
             (0..1_000).filter(|_| told.shows_log_line()).count()
         };
         assert_eq!((shown(false), shown(true)), (20, 1_000));

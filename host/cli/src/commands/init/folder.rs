@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use conclave_runtime::durable_file::{self, Access};
+use conclave_runtime::durable_file::{self, FileAccess};
 
 use crate::error::CliError;
 use crate::folders::{self, ALL_THE_SAME, too_much};
@@ -21,7 +21,7 @@ An ask is a capability that a plugin's manifest asks for, with a reason; it is a
 
 /// A folder that may be read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Folder {
+pub(super) struct ProjectFolder {
     /// From where the program runs.
     pub(super) path: PathBuf,
     /// As the config writes it.
@@ -29,7 +29,7 @@ pub(super) struct Folder {
     pub(super) is_new: bool,
 }
 
-impl Folder {
+impl ProjectFolder {
     /// The folder that was named; else `docs` beside the config, else a new one.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl Folder {
         if self.is_new {
             fs::create_dir(&self.path)?;
             durable_file::sync_folder(durable_file::folder_of(&self.path))?;
-            durable_file::create(&self.path.join("grants.txt"), PAGE.as_bytes(), &Access::Usual)?;
+            durable_file::create(&self.path.join("grants.txt"), PAGE.as_bytes(), &FileAccess::Usual)?;
         }
         Ok(())
     }
@@ -110,12 +110,12 @@ mod tests {
     #[test]
     fn without_a_choice_only_a_folder_of_documents_is_granted() {
         let temp = tempfile::tempdir().unwrap();
-        let chosen = Folder::choose(temp.path(), None, false).unwrap();
+        let chosen = ProjectFolder::choose(temp.path(), None, false).unwrap();
         assert_eq!((chosen.written.as_str(), chosen.is_new), ("library", true));
         chosen.make().unwrap();
-        assert!(!Folder::choose(temp.path(), None, false).unwrap().is_new);
+        assert!(!ProjectFolder::choose(temp.path(), None, false).unwrap().is_new);
         fs::create_dir(temp.path().join("docs")).unwrap();
-        assert_eq!(Folder::choose(temp.path(), None, false).unwrap().written, "docs");
+        assert_eq!(ProjectFolder::choose(temp.path(), None, false).unwrap().written, "docs");
     }
 
     #[test]
@@ -123,12 +123,12 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let (below, config) = (temp.path().join("config/My texts"), temp.path().join("config"));
         fs::create_dir_all(&below).unwrap();
-        let folder = Folder::choose(&config, Some(&below), false).unwrap();
+        let folder = ProjectFolder::choose(&config, Some(&below), false).unwrap();
         assert_eq!((folder.written.as_str(), folder.at().as_str()), ("My texts", "/My texts"));
-        let folder = Folder::choose(&config, Some(&config), false).unwrap();
+        let folder = ProjectFolder::choose(&config, Some(&config), false).unwrap();
         assert_eq!((folder.written.as_str(), folder.at().as_str()), (".", "/folder"));
-        assert!(Folder::choose(&config, Some(temp.path()), false).is_err(), "it lies above the config");
-        let folder = Folder::choose(&config, Some(temp.path()), true).unwrap();
+        assert!(ProjectFolder::choose(&config, Some(temp.path()), false).is_err(), "it lies above the config");
+        let folder = ProjectFolder::choose(&config, Some(temp.path()), true).unwrap();
         assert!(Path::new(&folder.written).is_absolute());
     }
 
@@ -137,8 +137,8 @@ mod tests {
         for name in ["docs", "library"] {
             let temp = tempfile::tempdir().unwrap();
             fs::create_dir_all(temp.path().join(name).join(".ssh")).unwrap();
-            assert!(Folder::choose(temp.path(), None, false).unwrap_err().to_string().contains("keys"));
-            assert_eq!(Folder::choose(temp.path(), None, true).unwrap().written, name);
+            assert!(ProjectFolder::choose(temp.path(), None, false).unwrap_err().to_string().contains("keys"));
+            assert_eq!(ProjectFolder::choose(temp.path(), None, true).unwrap().written, name);
         }
     }
 
@@ -149,7 +149,7 @@ mod tests {
             let temp = tempfile::tempdir().unwrap();
             std::os::unix::fs::symlink(to, temp.path().join(name)).unwrap();
             for yes in [false, true] {
-                assert!(Folder::choose(temp.path(), None, yes).unwrap_err().to_string().contains("link"), "{name} to {to}");
+                assert!(ProjectFolder::choose(temp.path(), None, yes).unwrap_err().to_string().contains("link"), "{name} to {to}");
             }
         }
     }
@@ -158,8 +158,8 @@ mod tests {
     fn a_folder_with_keys_in_it_is_not_granted() {
         let temp = tempfile::tempdir().unwrap();
         fs::create_dir(temp.path().join(".ssh")).unwrap();
-        assert!(Folder::choose(temp.path(), Some(temp.path()), false).unwrap_err().to_string().contains("keys"));
-        assert!(Folder::choose(temp.path(), Some(Path::new("/")), false).is_err());
-        assert!(Folder::choose(temp.path(), Some(&temp.path().join("missing")), true).is_err());
+        assert!(ProjectFolder::choose(temp.path(), Some(temp.path()), false).unwrap_err().to_string().contains("keys"));
+        assert!(ProjectFolder::choose(temp.path(), Some(Path::new("/")), false).is_err());
+        assert!(ProjectFolder::choose(temp.path(), Some(&temp.path().join("missing")), true).is_err());
     }
 }

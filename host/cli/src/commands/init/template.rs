@@ -2,7 +2,7 @@
 
 use conclave_core::config::schema;
 
-use super::folder::Folder;
+use super::folder::ProjectFolder;
 use crate::error::CliError;
 use crate::show::one_line;
 
@@ -30,7 +30,7 @@ impl Model {
 }
 
 /// The config.
-pub(super) fn text(file: &str, folder: &Folder, model: Option<&Model>) -> String {
+pub(super) fn text(file: &str, folder: &ProjectFolder, model: Option<&Model>) -> String {
     let head = format!("#:schema ./{}\n", schema::FILE);
     let (dir, at) = (quoted(&folder.written), quoted(&folder.at()));
     // In a comment a name must not begin a line of its own.
@@ -145,8 +145,8 @@ mod tests {
 
     use super::*;
 
-    fn folder(written: &str) -> Folder {
-        Folder { path: written.into(), written: written.to_owned(), is_new: false }
+    fn folder(written: &str) -> ProjectFolder {
+        ProjectFolder { path: written.into(), written: written.to_owned(), is_new: false }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use conclave_core::config::lockfile::Lock;
+use conclave_core::config::lockfile::Lockfile;
 use conclave_core::types::text::show_size;
 use conclave_runtime::lock_of;
 
@@ -22,7 +22,7 @@ pub(crate) struct LockFile {
     config: PathBuf,
     text: Option<String>,
     /// None when there is no file yet.
-    pub(crate) lock: Option<Lock>,
+    pub(crate) lock: Option<Lockfile>,
 }
 
 impl LockFile {
@@ -40,7 +40,7 @@ impl LockFile {
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(failed(format!("{} could not be read: {error}", path.display()))),
         };
-        let lock = text.as_deref().map(Lock::parse).transpose();
+        let lock = text.as_deref().map(Lockfile::parse).transpose();
         let lock = lock.map_err(|error| failed(format!("{}:{error}", path.display())))?;
         Ok(Self { path, config: config.to_owned(), text, lock })
     }
@@ -58,7 +58,7 @@ impl LockFile {
     ///
     /// # Errors
     /// When the file changed since it was read, or cannot be written. The old file is there then.
-    pub(crate) fn write(&self, lock: &Lock) -> Result<(), CliError> {
+    pub(crate) fn write(&self, lock: &Lockfile) -> Result<(), CliError> {
         if self.lock.as_ref() == Some(lock) {
             return Ok(());
         }

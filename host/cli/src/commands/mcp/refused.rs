@@ -9,7 +9,7 @@ use conclave_core::protocol::notice::Notice;
 use conclave_core::setup::Setup;
 use conclave_core::types::approval::{Approval, ApprovalRequest};
 use conclave_core::types::ids::{CallId, RoomId};
-use conclave_runtime::subscribe::{Happening, Subscriber, What};
+use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 
 use crate::screen::Screen;
 use crate::show::{FAINT, paint};
@@ -46,8 +46,8 @@ impl Refused {
 }
 
 impl Subscriber for Refused {
-    fn on(&self, happening: &Happening) {
-        let What::Told { told } = &happening.what else { return };
+    fn on(&self, happening: &Published) {
+        let RunEvent::Told { told } = &happening.what else { return };
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         match told {
             Notice::ApprovalAsked { call, request } => {

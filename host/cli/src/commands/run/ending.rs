@@ -11,13 +11,13 @@ use conclave_core::types::message::ToolCall;
 use conclave_core::types::outcome::{EndCause, Outcome, Status};
 use conclave_runtime::Prepared;
 
-use crate::args::Output;
+use crate::args::OutputArgs;
 use crate::chat::status;
 use crate::commands::add::shell;
 use crate::error::CliError;
 use crate::screen::total_columns;
 use crate::show::amounts::took_for;
-use crate::show::entry::Entry;
+use crate::show::entry::EntryText;
 use crate::show::tally::{Counts, Tally};
 use crate::show::{BAD, FAINT, NAME, ODD, foreign, paint, plural, printable};
 use crate::stdout;
@@ -43,7 +43,7 @@ pub(crate) fn asks_user(prepared: &Prepared) -> bool {
 /// What a run's end is shown with, beside its outcome.
 pub(super) struct EndContext<'a> {
     pub(super) code: u8,
-    pub(super) output: Output,
+    pub(super) output: OutputArgs,
     pub(super) took: Duration,
     pub(super) tally: &'a Tally,
     pub(super) journal: Option<&'a Path>,
@@ -82,7 +82,7 @@ pub(super) fn finish(outcome: &Outcome, context: &EndContext<'_>) -> Result<(), 
         let _ = writeln!(err, "{}", ending(BAD, outcome));
         let said = outcome.content.as_deref().filter(|said| outcome.status != Status::Kill && !said.trim().is_empty());
         if let Some(said) = said {
-            let rows = Entry::new(FAINT, "what was said last").whole(FAINT, said.trim()).rows(total_columns());
+            let rows = EntryText::new(FAINT, "what was said last").whole(FAINT, said.trim()).rows(total_columns());
             let _ = writeln!(err, "{}", rows.join("\n"));
         }
         if let Some(hint) = limit_hint(outcome) {
@@ -97,7 +97,7 @@ pub(super) fn finish(outcome: &Outcome, context: &EndContext<'_>) -> Result<(), 
 
 /// Returns the status and the reason of an end, in rows.
 pub(crate) fn ending(style: Style, outcome: &Outcome) -> String {
-    Entry::new(style, outcome.status.as_str()).whole(Style::new(), outcome.reason.trim()).rows(total_columns()).join("\n")
+    EntryText::new(style, outcome.status.as_str()).whole(Style::new(), outcome.reason.trim()).rows(total_columns()).join("\n")
 }
 
 /// What the run was for: its text, else a value, else calls, else what it was to be, as JSON; none when it ended without anything.
@@ -165,7 +165,7 @@ mod tests {
         let (tally, interactive) = (Tally::default(), BTreeSet::new());
         let context = EndContext {
             code: 0,
-            output: Output { json: false, quiet: false, no_color: true },
+            output: OutputArgs { json: false, quiet: false, no_color: true },
             took: Duration::from_secs(83),
             tally: &tally,
             journal: None,

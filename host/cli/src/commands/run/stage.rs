@@ -12,18 +12,18 @@ use conclave_core::types::delegation::OnClose;
 use conclave_core::types::ids::{RoomId, TaskName};
 use conclave_core::types::outcome::Outcome;
 use conclave_runtime::runner::{LocalRunner, TaskRunner};
-use conclave_runtime::store::{Found, Reader, Store};
-use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers};
+use conclave_runtime::store::{RunMatch, Store, StoreReader};
+use conclave_runtime::subscribe::{Published, Subscriber, Subscribers};
 use conclave_runtime::{Host, Prepared, RunOptions, Stopper};
 
 use super::ending::{EndContext, finish, result};
-use crate::approve::{About, AtTerminal, Waiting};
-use crate::args::{Approvals, Output, TraceChoice};
+use crate::approve::{AtTerminal, PendingLine, RequestContext};
+use crate::args::{Approvals, OutputArgs, TraceChoice};
 use crate::attend::Attending;
 use crate::error::CliError;
 use crate::exit::{self, Met};
 use crate::interrupt::Interrupts;
-use crate::journals::Kept;
+use crate::journals::RunStorage;
 use crate::person::Person;
 use crate::screen::{Loudness, Screen};
 use crate::show::steps::Steps;
@@ -36,7 +36,7 @@ use crate::terminal::Terminal;
 /// How a run is told, and who is asked.
 #[derive(Clone, Copy)]
 pub(crate) struct Manner {
-    pub(crate) output: Output,
+    pub(crate) output: OutputArgs,
     pub(crate) trace: TraceChoice,
     pub(crate) verbose: bool,
     pub(crate) approvals: Approvals,
@@ -61,11 +61,17 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    pub(crate) fn new(prepared: &Prepared, file: &Path, kept: &Kept, manner: Manner, interrupts: &Interrupts) -> Result<Self, CliError> {
+    pub(crate) fn new(
+        prepared: &Prepared,
+        file: &Path,
+        kept: &RunStorage,
+        manner: Manner,
+        interrupts: &Interrupts,
+    ) -> Result<Self, CliError> {
         let Manner { output, trace, verbose, approvals } = manner;
         let screen = Screen::new(Loudness::of(output));
         let person = Person::new(Arc::clone(&screen), None, None);
-        let approver = AtTerminal::new(Arc::clone(&person), interrupts.clone(), About::new(prepared, file), approvals);
+        let approver = AtTerminal::new(Arc::clone(&person), interrupts.clone(), RequestContext::new(prepared, file), approvals);
         let steps = trace.detail(output)?.map(|detail| Steps::of_run(Arc::clone(&screen), detail, prepared.setup()));
         let trace = (steps.is_some() || !(output.json || output.quiet)).then(|| {
             Arc::new(Trace::of_run(Arc::clone(&screen), verbose, prepared.setup()).with_addresses(kept.is_kept()).with_steps(steps))
@@ -94,14 +100,14 @@ impl Stage {
     }
 
     /// For the run; its name and what goes with its message are others' business.
-    pub(crate) fn options(&self, kept: &Kept) -> RunOptions {
+    pub(crate) fn options(&self, kept: &RunStorage) -> RunOptions {
         let mut subscribers: Vec<Arc<dyn Subscriber>> = vec![Arc::clone(&self.tally) as _];
         if self.manner.output.json {
             subscribers.push(Arc::new(JsonLinesOnStdout));
         }
         subscribers.extend(self.trace.clone().map(|trace| trace as _));
         if self.manner.approvals == Approvals::Wait && !self.manner.output.json {
-            subscribers.push(Arc::new(Waiting(Arc::clone(&self.screen))));
+            subscribers.push(Arc::new(PendingLine(Arc::clone(&self.screen))));
         }
         let (person, screen, interrupts) = (Arc::clone(&self.person), Arc::clone(&self.screen), self.interrupts.clone());
         RunOptions {
@@ -122,7 +128,7 @@ impl Stage {
     }
 
     /// Hears what other terminals say, until what it gives is dropped.
-    pub(crate) fn attend(&self, kept: &Kept, host: &Arc<Host>) -> Option<Attending> {
+    pub(crate) fn attend(&self, kept: &RunStorage, host: &Arc<Host>) -> Option<Attending> {
         kept.store().map(|store| Attending::begin(store, host, &self.screen))
     }
 
@@ -136,7 +142,7 @@ impl Stage {
         &self,
         stop: Stopper,
         outcome: impl Future<Output = Result<Arc<Outcome>, E>>,
-        (room, kept): (&RoomId, &Kept),
+        (room, kept): (&RoomId, &RunStorage),
     ) -> Result<Arc<Outcome>, CliError> {
         let mut interrupts = self.interrupts.clone();
         let mut outcome = std::pin::pin!(outcome);
@@ -198,12 +204,12 @@ impl Stage {
 }
 
 /// The journal failed in the middle: what it holds is safe, and the run can be gone on with.
-pub(crate) fn unkept(failure: &impl Display, room: &RoomId, kept: &Kept) -> CliError {
+pub(crate) fn unkept(failure: &impl Display, room: &RoomId, kept: &RunStorage) -> CliError {
     let told = CliError::internal(failure.to_string());
     // A disk that was full from the start has nothing of it.
-    let is_there = |store: &Store| Reader::open(store.folder()).and_then(|reader| reader.find(room.as_str()));
+    let is_there = |store: &Store| StoreReader::open(store.folder()).and_then(|reader| reader.find(room.as_str()));
     match kept.store() {
-        Some(store) if !matches!(is_there(store), Ok(Found::One(_))) => {
+        Some(store) if !matches!(is_there(store), Ok(RunMatch::One(_))) => {
             told.hint("nothing of this run was kept, so it cannot be resumed; make room on the disk, and run it again")
         }
         Some(_) => told.hint(format!("when the disk has room again and can be written: conclave resume {room}")),
@@ -215,7 +221,7 @@ pub(crate) fn unkept(failure: &impl Display, room: &RoomId, kept: &Kept) -> CliE
 pub(crate) struct JsonLinesOnStdout;
 
 impl Subscriber for JsonLinesOnStdout {
-    fn on(&self, happening: &Happening) {
+    fn on(&self, happening: &Published) {
         if let Ok(line) = serde_json::to_string(happening) {
             // The result at the end goes the same way, and says so when stdout cannot be written.
             let _ = stdout::queue_json(line);
@@ -225,14 +231,14 @@ impl Subscriber for JsonLinesOnStdout {
 
 #[cfg(test)]
 mod tests {
-    use conclave_runtime::store::{About, Durability};
+    use conclave_runtime::store::{Durability, RunOrigin};
 
     use super::*;
 
     #[test]
     fn a_run_that_was_never_kept_is_not_named_as_one_to_resume() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = Kept::in_store(Store::open(folder.path()).unwrap(), Durability::default(), About::default());
+        let kept = RunStorage::in_store(Store::open(folder.path()).unwrap(), Durability::default(), RunOrigin::default());
         let told = unkept(&"the disk is full", &RoomId::from("d7f2ba80"), &kept).to_string();
         assert!(told.contains("nothing of this run was kept") && !told.contains("conclave resume"), "{told}");
     }

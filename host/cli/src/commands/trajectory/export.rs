@@ -4,16 +4,16 @@ use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 use conclave_core::inspect::export;
-use conclave_runtime::durable_file::{self, Access};
+use conclave_runtime::durable_file::{self, FileAccess};
 use serde_json::{Value, json};
 
-use crate::args::{Output, TrajectoryExport};
+use crate::args::{OutputArgs, TrajectoryExport};
 use crate::error::CliError;
 use crate::show::{foreign, plural, printable};
 use crate::stores::{Stores, unusable};
 use crate::{exit, stdout};
 
-pub(super) fn export(args: &TrajectoryExport, output: Output) -> Result<u8, CliError> {
+pub(super) fn export(args: &TrajectoryExport, output: OutputArgs) -> Result<u8, CliError> {
     let found = Stores::of(args.store.as_deref()).find(&args.run)?;
     let records = found.reader.records(&found.room).map_err(|error| unusable(&error))?;
     let events = export::log(records, args.era.into());
@@ -42,7 +42,7 @@ fn text(events: &[Value]) -> String {
 
 /// A log holds what was said in the run: it is its owner's alone. What is there is not written over.
 fn write_private(file: &Path, text: &str) -> Result<(), CliError> {
-    let written = durable_file::create(file, text.as_bytes(), &Access::Private);
+    let written = durable_file::create(file, text.as_bytes(), &FileAccess::Private);
     written.map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => CliError::usage(format!("{} is there already", file.display())).hint("name another file with -o"),
         _ => CliError::usage(format!("{} could not be written: {error}", file.display())),

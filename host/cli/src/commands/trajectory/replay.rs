@@ -11,15 +11,15 @@ use conclave_runtime::RunOptions;
 use conclave_runtime::ids::{Ids, RandomIds};
 
 use super::log;
-use crate::args::{Output, TrajectoryReplay};
+use crate::args::{OutputArgs, TrajectoryReplay};
 use crate::commands::run::{Manner, Stage, unkept};
 use crate::error::CliError;
 use crate::interrupt::Interrupts;
-use crate::journals::{Kept, Of};
+use crate::journals::{Of, RunStorage};
 use crate::setup;
 use crate::show::{FAINT, head, paint, plural};
 
-pub(super) async fn replay(args: TrajectoryReplay, output: Output, interrupts: Interrupts) -> Result<u8, CliError> {
+pub(super) async fn replay(args: TrajectoryReplay, output: OutputArgs, interrupts: Interrupts) -> Result<u8, CliError> {
     args.trace.detail(output)?;
     let loaded = log::read(&args.file)?;
     if !output.json {
@@ -28,7 +28,7 @@ pub(super) async fn replay(args: TrajectoryReplay, output: Output, interrupts: I
     let (task, turns) = again(&loaded, &args)?;
     let loading = Instant::now();
     let (models, locked) = (args.model.models()?, args.locked.locked);
-    let kept = Kept::open(&args.keep, Of { command: "run", file: &args.config, models: &models, locked, is_bulk: false })?;
+    let kept = RunStorage::open(&args.keep, Of { command: "run", file: &args.config, models: &models, locked, is_bulk: false })?;
     let host = Arc::new(setup::open_host_keeping(&args.config, &kept)?);
     let prepared = setup::prepare_with(&host, &args.config, &models, locked, output).await?;
     let room = RandomIds.run();

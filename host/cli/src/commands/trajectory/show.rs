@@ -9,7 +9,7 @@ use conclave_core::trajectory::{
 use serde_json::{Value, json};
 
 use super::log;
-use crate::args::{Output, TrajectoryShow};
+use crate::args::{OutputArgs, TrajectoryShow};
 use crate::error::CliError;
 use crate::show::table::{self, Column, note};
 use crate::show::{BAD, FAINT, NAME, one_line, plural, printable};
@@ -27,7 +27,7 @@ const COLUMNS: [Column; 5] = [
 
 type Row = Vec<(Style, String)>;
 
-pub(super) fn show(args: &TrajectoryShow, output: Output) -> Result<u8, CliError> {
+pub(super) fn show(args: &TrajectoryShow, output: OutputArgs) -> Result<u8, CliError> {
     let filter = filter(args)?;
     let loaded = log::read(&args.file)?;
     let (events, Loaded { sdk, era, .. }) = (log::own_events(&loaded), &loaded);

@@ -4,7 +4,7 @@
 use std::io::Write;
 
 use anstyle::Style;
-use conclave_core::config::lockfile::{Change, Part, is_harmless};
+use conclave_core::config::lockfile::{LockChange, PluginPart, is_harmless};
 use conclave_core::types::ids::PluginName;
 
 use crate::screen::total_columns;
@@ -18,11 +18,11 @@ const AROUND: usize = 2;
 const COMPARED: usize = 2_000;
 
 /// All that differs in one plugin.
-pub(super) fn plugin(name: &PluginName, is_new: bool, changes: &[Change]) {
+pub(super) fn plugin(name: &PluginName, is_new: bool, changes: &[LockChange]) {
     let _ = write!(crate::output::stderr(), "{}", text(name, is_new, changes, total_columns()));
 }
 
-fn text(name: &PluginName, is_new: bool, changes: &[Change], columns: usize) -> String {
+fn text(name: &PluginName, is_new: bool, changes: &[LockChange], columns: usize) -> String {
     let head = match (is_new, is_harmless(changes)) {
         (true, _) => paint(ODD, "was never pinned"),
         (false, true) => paint(FAINT, "was built anew; it asks for and says the same"),
@@ -41,25 +41,25 @@ fn text(name: &PluginName, is_new: bool, changes: &[Change], columns: usize) -> 
     text
 }
 
-fn title(change: &Change) -> String {
+fn title(change: &LockChange) -> String {
     let of = paint(NAME, one_line(&change.of, 64));
     match change.part {
-        Part::Component => "the component's SHA-256".to_owned(),
-        Part::Name => paint(BAD, "the name in its manifest, on which its stores hang"),
-        Part::About => "what it says of itself".to_owned(),
-        Part::Version => "the version".to_owned(),
-        Part::Contract => paint(ODD, "the contract"),
-        Part::Kinds => paint(ODD, "what it serves as"),
-        Part::AsksMore => format!("{} {of}", paint(BAD, "asks for more:")),
-        Part::AsksLess => format!("asks for less: {of}"),
-        Part::Reason => format!("why it asks for {of}"),
-        Part::Tool if change.before.is_none() => format!("{} {of}", paint(ODD, "a new tool:")),
-        Part::Tool => format!("a tool is gone: {of}"),
-        Part::Description => format!("{} {of}", paint(ODD, "what models are told of the tool")),
-        Part::InputSchema => format!("the arguments of the tool {of}"),
-        Part::OutputSchema => format!("the results of the tool {of}"),
-        Part::Examples => format!("{} {of}", paint(ODD, "the examples that models see of the tool")),
-        Part::Manner => format!("the manner of the tool {of}"),
+        PluginPart::Component => "the component's SHA-256".to_owned(),
+        PluginPart::Name => paint(BAD, "the name in its manifest, on which its stores hang"),
+        PluginPart::About => "what it says of itself".to_owned(),
+        PluginPart::Version => "the version".to_owned(),
+        PluginPart::Contract => paint(ODD, "the contract"),
+        PluginPart::Kinds => paint(ODD, "what it serves as"),
+        PluginPart::AsksMore => format!("{} {of}", paint(BAD, "asks for more:")),
+        PluginPart::AsksLess => format!("asks for less: {of}"),
+        PluginPart::Reason => format!("why it asks for {of}"),
+        PluginPart::Tool if change.before.is_none() => format!("{} {of}", paint(ODD, "a new tool:")),
+        PluginPart::Tool => format!("a tool is gone: {of}"),
+        PluginPart::Description => format!("{} {of}", paint(ODD, "what models are told of the tool")),
+        PluginPart::InputSchema => format!("the arguments of the tool {of}"),
+        PluginPart::OutputSchema => format!("the results of the tool {of}"),
+        PluginPart::Examples => format!("{} {of}", paint(ODD, "the examples that models see of the tool")),
+        PluginPart::Manner => format!("the manner of the tool {of}"),
     }
 }
 
@@ -137,8 +137,8 @@ mod tests {
 
     #[test]
     fn a_strangers_text_cannot_pretend_to_be_ours() {
-        let change = Change {
-            part: Part::Description,
+        let change = LockChange {
+            part: PluginPart::Description,
             of: "find".to_owned(),
             before: Some("Finds.".to_owned()),
             now: Some("Finds.\r\u{1b}[2J\u{202e}x\u{e0041}\nnotes is as it was pinned".to_owned()),
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn a_padded_text_has_a_mark_on_every_row() {
         let now = format!("Finds.{}swiss is what was pinned, but for its version", "\u{a0}".repeat(94));
-        let change = Change { part: Part::Description, of: "find".to_owned(), before: None, now: Some(now) };
+        let change = LockChange { part: PluginPart::Description, of: "find".to_owned(), before: None, now: Some(now) };
         for columns in [40, 60, 80, 100, 120, 160] {
             let text = text(&PluginName::from("swiss"), false, std::slice::from_ref(&change), columns);
             let text = anstream::adapter::strip_str(&text).to_string();

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use conclave_core::journal::record::{Retold, retold};
 use conclave_core::protocol::event::{Event, Record};
 use conclave_core::types::ids::RoomId;
-use conclave_runtime::store::{Reader, RunFilter, RunRow};
+use conclave_runtime::store::{RunFilter, RunRow, StoreReader};
 
-use super::folder::Folder;
+use super::folder::JournalFolder;
 use crate::error::CliError;
 use crate::state_folder::journals_folder;
 use crate::stores::{Stores, unusable};
@@ -53,7 +53,7 @@ impl Address {
 
 /// A run that is kept.
 pub(super) struct KeptRun {
-    place: Place,
+    place: RunPlace,
     /// Its name, and the one call of a client that is meant, `.4`; empty where all are, and of a run.
     run: String,
     call: String,
@@ -61,9 +61,9 @@ pub(super) struct KeptRun {
     pub(super) config: Option<PathBuf>,
 }
 
-enum Place {
+enum RunPlace {
     /// As JSON lines.
-    Folder(Folder),
+    Folder(JournalFolder),
     /// Runs of a store; several where they are the calls of one client.
     Store(Vec<RunRow>),
 }
@@ -75,9 +75,9 @@ pub(super) struct Journal {
 }
 
 /// The run that is meant; the newest when none is named.
-pub(super) fn run(args: Places<'_>, address: Option<&Address>) -> Result<KeptRun, CliError> {
+pub(super) fn run(args: RunPlaces<'_>, address: Option<&Address>) -> Result<KeptRun, CliError> {
     if let Some(folder) = args.journal {
-        return in_folder(&Folder(folder.to_owned()), address);
+        return in_folder(&JournalFolder(folder.to_owned()), address);
     }
     let rows = Stores::of(args.store).runs(&RunFilter::default())?;
     let name = match address {
@@ -94,26 +94,26 @@ pub(super) fn run(args: Places<'_>, address: Option<&Address>) -> Result<KeptRun
     // The calls of a client in their order.
     rows.sort_by_key(|row| row.run.as_str().split_once('.').and_then(|(_, call)| call.parse::<u64>().ok()));
     let config = rows.iter().find_map(|row| row.config.clone());
-    Ok(KeptRun { place: Place::Store(rows), run, call, config })
+    Ok(KeptRun { place: RunPlace::Store(rows), run, call, config })
 }
 
 /// Where the command line says that runs are kept.
 #[derive(Clone, Copy)]
-pub(super) struct Places<'a> {
+pub(super) struct RunPlaces<'a> {
     pub(super) journal: Option<&'a Path>,
     pub(super) store: Option<&'a Path>,
 }
 
 /// In the folder of journals that hosts before the stores wrote.
-fn before_stores(args: Places<'_>, address: Option<&Address>) -> Result<KeptRun, CliError> {
+fn before_stores(args: RunPlaces<'_>, address: Option<&Address>) -> Result<KeptRun, CliError> {
     let what = address.map_or("nothing is kept".to_owned(), |address| format!("nothing is kept of the run {}", address.run));
     let none = CliError::usage(what)
         .hint("`conclave runs` lists what is; of a run with --journal FOLDER or --store FOLDER name the folder in the same way");
     let Some(folder) = journals_folder().filter(|folder| args.store.is_none() && folder.is_dir()) else { return Err(none) };
-    in_folder(&Folder(folder), address).map_err(|_| none)
+    in_folder(&JournalFolder(folder), address).map_err(|_| none)
 }
 
-fn in_folder(folder: &Folder, address: Option<&Address>) -> Result<KeptRun, CliError> {
+fn in_folder(folder: &JournalFolder, address: Option<&Address>) -> Result<KeptRun, CliError> {
     let all = folder.runs();
     let none = |why: &str| {
         CliError::usage(format!("{why} in {}", folder.0.display())).hint("without --journal the runs of the user's state folder are meant")
@@ -125,7 +125,7 @@ fn in_folder(folder: &Folder, address: Option<&Address>) -> Result<KeptRun, CliE
     };
     let call = address.map(|address| address.call.clone()).unwrap_or_default();
     let config = folder.config(&run);
-    Ok(KeptRun { place: Place::Folder(folder.clone()), run, call, config })
+    Ok(KeptRun { place: RunPlace::Folder(folder.clone()), run, call, config })
 }
 
 /// The name that is meant by the beginning of one; none when there is none.
@@ -149,8 +149,8 @@ fn serving_of(run: &RoomId) -> &str {
 pub(super) fn room(run: &KeptRun, child: &str) -> Result<Journal, CliError> {
     let name = format!("{}{}{child}", run.run, run.call);
     match &run.place {
-        Place::Folder(folder) => folder.room(&name).and_then(|records| journal(records, &name)),
-        Place::Store(rows) => {
+        RunPlace::Folder(folder) => folder.room(&name).and_then(|records| journal(records, &name)),
+        RunPlace::Store(rows) => {
             let row = rows.iter().find(|row| name == row.run.as_str() || name.starts_with(&format!("{}/", row.run)));
             let row = row.ok_or_else(|| CliError::usage(format!("{name} names no call of {}; write {}.1", run.run, run.run)))?;
             read(row, &RoomId::from(name))
@@ -161,8 +161,8 @@ pub(super) fn room(run: &KeptRun, child: &str) -> Result<Journal, CliError> {
 /// The journals of all rooms of a run, its first one first.
 pub(super) fn rooms(run: &KeptRun) -> Result<Vec<Journal>, CliError> {
     match &run.place {
-        Place::Folder(folder) => folder.rooms(&format!("{}{}", run.run, run.call)),
-        Place::Store(rows) => {
+        RunPlace::Folder(folder) => folder.rooms(&format!("{}{}", run.run, run.call)),
+        RunPlace::Store(rows) => {
             let mut journals = Vec::new();
             for row in rows {
                 let rooms = open(row)?.rooms(&row.run).map_err(|error| unusable(&error))?;
@@ -175,8 +175,8 @@ pub(super) fn rooms(run: &KeptRun) -> Result<Vec<Journal>, CliError> {
     }
 }
 
-fn open(row: &RunRow) -> Result<Reader, CliError> {
-    Reader::open(&row.store).map_err(|error| unusable(&error))
+fn open(row: &RunRow) -> Result<StoreReader, CliError> {
+    StoreReader::open(&row.store).map_err(|error| unusable(&error))
 }
 
 fn read(row: &RunRow, room: &RoomId) -> Result<Journal, CliError> {

@@ -18,9 +18,9 @@ const CONFIG_ENDING: &str = "config";
 
 /// Where they are.
 #[derive(Clone, Debug)]
-pub(super) struct Folder(pub(super) PathBuf);
+pub(super) struct JournalFolder(pub(super) PathBuf);
 
-impl Folder {
+impl JournalFolder {
     /// The runs, newest first, and among them the servings of clients, each of them once. A run is as old as the file of its first room, a
     /// serving as its newest call.
     pub(super) fn runs(&self) -> Vec<String> {
@@ -113,6 +113,6 @@ mod tests {
             fs::File::options().write(true).open(&path).unwrap().set_modified(at).unwrap();
         }
         fs::write(temp.path().join("notes.txt"), "").unwrap();
-        assert_eq!(Folder(temp.path().to_owned()).runs(), ["bb", "cc-batch-0", "aa"]);
+        assert_eq!(JournalFolder(temp.path().to_owned()).runs(), ["bb", "cc-batch-0", "aa"]);
     }
 }

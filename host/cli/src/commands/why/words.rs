@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use conclave_core::inspect::explain::Question;
+use conclave_core::inspect::explain::AccessQuestion;
 use conclave_core::journal::record::Retold;
 use conclave_core::protocol::event::Event;
 use conclave_core::protocol::notice::Notice;
@@ -38,13 +38,13 @@ impl fmt::Display for Asker {
 
 /// What each call is, from what was told when it began.
 #[derive(Default)]
-pub(super) struct Calls {
+pub(super) struct CallIndex {
     askers: HashMap<CallId, Asker>,
     /// What an approver was asked last about each call.
     requests: Asked,
 }
 
-impl Calls {
+impl CallIndex {
     pub(super) fn of(retold: &[Retold]) -> Self {
         let (mut calls, mut requests) = (HashMap::new(), Asked::new());
         for notice in retold.iter().flat_map(|told| &told.told) {
@@ -162,13 +162,13 @@ fn verb(side_effect: &SideEffect) -> &'static str {
 }
 
 /// The question that a side effect answers.
-pub(super) fn question(plugin: &PluginName, side_effect: &SideEffect) -> Question {
+pub(super) fn question(plugin: &PluginName, side_effect: &SideEffect) -> AccessQuestion {
     let (method, headers) = match side_effect {
         SideEffect::Fetch { method, headers, .. } => (method.clone(), headers.iter().map(|(name, _)| name.clone()).collect()),
         _ => ("GET".to_owned(), Vec::new()),
     };
     let writes = side_effect.capability() == Capability::Files;
-    Question { writes, method, headers, ..Question::new(plugin.as_str(), side_effect.capability()).of(side_effect.target()) }
+    AccessQuestion { writes, method, headers, ..AccessQuestion::new(plugin.as_str(), side_effect.capability()).of(side_effect.target()) }
 }
 
 /// A notice that is worth a line beside the layers.

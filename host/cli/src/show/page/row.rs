@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use conclave_core::inspect::timeline::{Effected, Given, Row, What};
+use conclave_core::inspect::timeline::{Effected, Given, RowSubject, TimelineRow};
 
 use super::html::{escape, span};
 use crate::show::amounts::{thousands, took};
@@ -69,22 +69,24 @@ impl Group {
     }
 }
 
-pub(super) fn group(what: &What) -> Group {
+pub(super) fn group(what: &RowSubject) -> Group {
     match what {
-        What::Task { .. } => Group::Task,
-        What::Step { .. } => Group::Step,
-        What::Model { .. } => Group::Model,
-        What::Tool { .. } => Group::Tool,
-        What::SideEffect { .. } => Group::Effect,
-        What::Approval { .. } | What::TopUp { .. } | What::User { .. } => Group::Approval,
-        What::Denied { .. } => Group::Refusal,
-        What::Background { .. } | What::Strategy { .. } | What::Delivered { .. } | What::NotDelivered { .. } => Group::Background,
+        RowSubject::Task { .. } => Group::Task,
+        RowSubject::Step { .. } => Group::Step,
+        RowSubject::Model { .. } => Group::Model,
+        RowSubject::Tool { .. } => Group::Tool,
+        RowSubject::SideEffect { .. } => Group::Effect,
+        RowSubject::Approval { .. } | RowSubject::TopUp { .. } | RowSubject::User { .. } => Group::Approval,
+        RowSubject::Denied { .. } => Group::Refusal,
+        RowSubject::Background { .. } | RowSubject::Strategy { .. } | RowSubject::Delivered { .. } | RowSubject::NotDelivered { .. } => {
+            Group::Background
+        }
         _ => Group::Other,
     }
 }
 
 /// A row in one text, for whoever points at it.
-pub(super) fn told(row: &Row) -> String {
+pub(super) fn told(row: &TimelineRow) -> String {
     let Words { name, text, amounts, .. } = words(row);
     let when = match row.end_ms {
         Some(end) if end > row.start_ms => format!("{} to {}", took(row.start_ms), took(end)),
@@ -96,7 +98,7 @@ pub(super) fn told(row: &Row) -> String {
 }
 
 /// Appends the row.
-pub(super) fn row(out: &mut String, row: &Row, whole: u64) {
+pub(super) fn row(out: &mut String, row: &TimelineRow, whole: u64) {
     let Words { name, text, amounts, tone } = words(row);
     let kind = group(&row.what).class();
     let stands = if row.what.stands_out() { " s" } else { "" };
@@ -145,7 +147,7 @@ fn start(ms: u64) -> String {
 }
 
 /// All that is known of a row.
-fn facts(row: &Row) -> Vec<(&'static str, String)> {
+fn facts(row: &TimelineRow) -> Vec<(&'static str, String)> {
     let mut facts = vec![("address", format!("{}:{}", row.room, row.seq))];
     let from_to = match row.end_ms {
         Some(end) => format!("{} to {}", took(row.start_ms), took(end)),
@@ -153,7 +155,7 @@ fn facts(row: &Row) -> Vec<(&'static str, String)> {
     };
     facts.push(("when", from_to));
     about(&row.what, &mut facts);
-    if matches!(row.what, What::Denied { .. }) {
+    if matches!(row.what, RowSubject::Denied { .. }) {
         facts.push(("more", format!("conclave why {}:{}", row.room, row.seq)));
     }
     if let Some(used) = row.what.sandbox() {
@@ -167,23 +169,23 @@ fn facts(row: &Row) -> Vec<(&'static str, String)> {
     facts
 }
 
-fn about(what: &What, facts: &mut Vec<(&'static str, String)>) {
+fn about(what: &RowSubject, facts: &mut Vec<(&'static str, String)>) {
     let mut put = |name: &'static str, value: &str| facts.push((name, value.to_owned()));
     match what {
-        What::Task { task, agent, caller, status, reason } => {
+        RowSubject::Task { task, agent, caller, status, reason } => {
             put("task", task.as_str());
             put("agent", agent.as_str());
             put("called by", caller.as_ref().map_or("", |caller| caller.as_str()));
             put("ended", status.map_or("", |status| status.as_str()));
             put("why", reason);
         }
-        What::Step { task, agent, says, fault, .. } => {
+        RowSubject::Step { task, agent, says, fault, .. } => {
             put("task", task.as_str());
             put("agent", agent.as_str());
             put("says", says);
             put("fault", fault.as_deref().unwrap_or_default());
         }
-        What::Model { task, plugin, model, answered_by, usage, error } => {
+        RowSubject::Model { task, plugin, model, answered_by, usage, error } => {
             put("plugin", plugin.as_str());
             put("task", task.as_ref().map_or("", |task| task.as_str()));
             put("model", model.as_str());
@@ -196,7 +198,7 @@ fn about(what: &What, facts: &mut Vec<(&'static str, String)>) {
             );
             put("error", error.as_deref().unwrap_or_default());
         }
-        What::Tool { task, caller, name, arguments, answer, fault, .. } => {
+        RowSubject::Tool { task, caller, name, arguments, answer, fault, .. } => {
             put("tool", name);
             put("called by", caller.as_ref().map_or("", |caller| caller.as_str()));
             put("task", task.as_str());
@@ -204,14 +206,14 @@ fn about(what: &What, facts: &mut Vec<(&'static str, String)>) {
             put("answer", answer);
             put("fault", fault.as_deref().unwrap_or_default());
         }
-        What::SideEffect { plugin, verb, target, bytes: sent, came } => {
+        RowSubject::SideEffect { plugin, verb, target, bytes: sent, came } => {
             put("plugin", plugin.as_str());
             put("does", verb);
             put("to", target);
             put("sent", &sent.map(bytes).unwrap_or_default());
             put("came", &came.as_ref().map(came_of).unwrap_or_default());
         }
-        What::Approval { task, caller, tool, arguments, source, given, author } => {
+        RowSubject::Approval { task, caller, tool, arguments, source, given, author } => {
             put("tool", tool);
             put("wanted by", caller.as_str());
             put("task", task.as_str());
@@ -220,39 +222,39 @@ fn about(what: &What, facts: &mut Vec<(&'static str, String)>) {
             put("answer", &given.as_ref().map_or_else(|| "none yet".to_owned(), given_of));
             put("answered by", author.as_deref().unwrap_or_default());
         }
-        What::User { task, channel, prompt, answer } => {
+        RowSubject::User { task, channel, prompt, answer } => {
             put("task", task.as_str());
             put("channel", channel.as_str());
             put("asked", prompt);
             put("answer", answer.as_deref().unwrap_or("none"));
         }
-        What::Background { id, task, child, status, came } => {
+        RowSubject::Background { id, task, child, status, came } => {
             put("task", task.as_str());
             put("id", id.as_str());
             put("room", child.as_str());
             put("ended", status.as_deref().unwrap_or_default());
             put("came", came);
         }
-        What::Consult { task, plugin, asks, says, fault, .. } => {
+        RowSubject::Consult { task, plugin, asks, says, fault, .. } => {
             put("plugin", plugin.as_str());
             put("task", task.as_str());
             put("asked", asks);
             put("says", says);
             put("fault", fault.as_deref().unwrap_or_default());
         }
-        What::Strategy { strategy, wake, decided, fault, .. } => {
+        RowSubject::Strategy { strategy, wake, decided, fault, .. } => {
             put("strategy", strategy.as_str());
             put("woken by", wake);
             put("decided", decided);
             put("fault", fault.as_deref().unwrap_or_default());
         }
-        What::Delivered { task, strategy, channel, text, .. } => {
+        RowSubject::Delivered { task, strategy, channel, text, .. } => {
             put("task", task.as_str());
             put("by", strategy.as_str());
             put("channel", channel.as_str());
             put("text", text);
         }
-        What::Denied { plugin, capability, target, layer, reason, suggestion } => {
+        RowSubject::Denied { plugin, capability, target, layer, reason, suggestion } => {
             put("plugin", plugin.as_str());
             put("capability", capability);
             put("target", target);
@@ -260,17 +262,17 @@ fn about(what: &What, facts: &mut Vec<(&'static str, String)>) {
             put("why", reason);
             put("to allow it", suggestion.as_deref().unwrap_or_default());
         }
-        What::TopUp { budget, more, reason } => {
+        RowSubject::TopUp { budget, more, reason } => {
             put("budget", budget);
             put("more", &more.map(thousands).unwrap_or_default());
             put("why not", reason.as_deref().unwrap_or_default());
         }
-        What::AttemptLost { tokens, .. } => put("counted", &thousands(*tokens)),
-        What::PriceUnknown { limit, .. } => put("limit", limit),
-        What::Replaced { sha256, .. } => put("component", sha256),
-        What::NotDelivered { reason, .. } | What::Stopped { reason, .. } => put("why", reason),
-        What::Message { text, .. } => put("text", text),
-        What::Stalled { .. } | What::HistoryCut { .. } | What::Resumed { .. } | What::Other { .. } => {}
+        RowSubject::AttemptLost { tokens, .. } => put("counted", &thousands(*tokens)),
+        RowSubject::PriceUnknown { limit, .. } => put("limit", limit),
+        RowSubject::Replaced { sha256, .. } => put("component", sha256),
+        RowSubject::NotDelivered { reason, .. } | RowSubject::Stopped { reason, .. } => put("why", reason),
+        RowSubject::Message { text, .. } => put("text", text),
+        RowSubject::Stalled { .. } | RowSubject::HistoryCut { .. } | RowSubject::Resumed { .. } | RowSubject::Other { .. } => {}
     }
 }
 

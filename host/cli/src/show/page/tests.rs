@@ -1,6 +1,6 @@
 //! A page of hostile texts is still a page: every text is data, nothing on it runs or loads.
 
-use conclave_core::inspect::timeline::{Effected, Ended, Given, Lane, Row, Sandbox, Timeline, Totals, What};
+use conclave_core::inspect::timeline::{Effected, Ended, Given, Lane, RowSubject, Sandbox, Timeline, TimelineRow, Totals};
 use conclave_core::types::completion::Usage;
 use conclave_core::types::denial::Layer;
 use conclave_core::types::ids::{Millis, PluginName, RoomId, TaskName};
@@ -12,8 +12,8 @@ use super::*;
 const HOSTILE: &str =
     "</script></style></title><script>alert(1)</script><img src=x onerror=alert(1)>\" onload='x' --><!--\u{202e}\u{1b}[2J";
 
-pub(crate) fn row(depth: u32, start: u64, end: Option<u64>, what: What) -> Row {
-    Row { room: RoomId::from("3f2a91c0"), seq: start, depth, start_ms: start, end_ms: end, abandoned: false, what }
+pub(crate) fn row(depth: u32, start: u64, end: Option<u64>, what: RowSubject) -> TimelineRow {
+    TimelineRow { room: RoomId::from("3f2a91c0"), seq: start, depth, start_ms: start, end_ms: end, abandoned: false, what }
 }
 
 fn name<T: From<String>>(text: &str) -> T {
@@ -21,20 +21,20 @@ fn name<T: From<String>>(text: &str) -> T {
 }
 
 /// Each kind of row that holds texts, with this one in every place.
-fn rows(text: &str) -> Vec<Row> {
+fn rows(text: &str) -> Vec<TimelineRow> {
     let some = || Some(text.to_owned());
     let used = Some(Sandbox { wall_us: 1_200, cpu_ms: 10, memory: 943_719 });
     let (task, plugin): (TaskName, PluginName) = (name(text), name(text));
     let whats = vec![
-        What::Task {
+        RowSubject::Task {
             task: task.clone(),
             agent: plugin.clone(),
             caller: Some(task.clone()),
             status: Some(Status::Done),
             reason: text.into(),
         },
-        What::Step { task: task.clone(), agent: plugin.clone(), says: text.into(), fault: some(), sandbox: used },
-        What::Model {
+        RowSubject::Step { task: task.clone(), agent: plugin.clone(), says: text.into(), fault: some(), sandbox: used },
+        RowSubject::Model {
             task: Some(task.clone()),
             plugin: plugin.clone(),
             model: name(text),
@@ -42,7 +42,7 @@ fn rows(text: &str) -> Vec<Row> {
             usage: Usage { input_tokens: 1_200, cached_input_tokens: 100, output_tokens: 80, cost_micro_usd: Some(20_000) },
             error: some(),
         },
-        What::Tool {
+        RowSubject::Tool {
             task: task.clone(),
             caller: Some(plugin.clone()),
             name: text.into(),
@@ -52,14 +52,14 @@ fn rows(text: &str) -> Vec<Row> {
             fault: some(),
             sandbox: used,
         },
-        What::SideEffect {
+        RowSubject::SideEffect {
             plugin: plugin.clone(),
             verb: text.into(),
             target: text.into(),
             bytes: Some(3),
             came: Some(Effected::Answered { status: 200, length: 5, address: some() }),
         },
-        What::Approval {
+        RowSubject::Approval {
             task: task.clone(),
             caller: plugin.clone(),
             tool: text.into(),
@@ -68,10 +68,10 @@ fn rows(text: &str) -> Vec<Row> {
             given: Some(Given::Refused { reason: text.into() }),
             author: some(),
         },
-        What::User { task: task.clone(), channel: name(text), prompt: text.into(), answer: some() },
-        What::Background { id: name(text), task: task.clone(), child: name(text), status: some(), came: text.into() },
-        What::Delivered { id: name(text), task: task.clone(), strategy: plugin.clone(), channel: name(text), text: text.into() },
-        What::Denied {
+        RowSubject::User { task: task.clone(), channel: name(text), prompt: text.into(), answer: some() },
+        RowSubject::Background { id: name(text), task: task.clone(), child: name(text), status: some(), came: text.into() },
+        RowSubject::Delivered { id: name(text), task: task.clone(), strategy: plugin.clone(), channel: name(text), text: text.into() },
+        RowSubject::Denied {
             plugin: plugin.clone(),
             capability: text.into(),
             target: text.into(),
@@ -79,15 +79,15 @@ fn rows(text: &str) -> Vec<Row> {
             reason: text.into(),
             suggestion: some(),
         },
-        What::Message { task, text: text.into() },
-        What::Replaced { plugin, sha256: text.into() },
-        What::Stopped { task: None, by: conclave_core::types::message::Entity::User, reason: text.into() },
-        What::Other { event: text.into() },
+        RowSubject::Message { task, text: text.into() },
+        RowSubject::Replaced { plugin, sha256: text.into() },
+        RowSubject::Stopped { task: None, by: conclave_core::types::message::Entity::User, reason: text.into() },
+        RowSubject::Other { event: text.into() },
     ];
     whats.into_iter().zip(0..).map(|(what, at)| row(u32::from(at > 0), at * 10, Some(at * 10 + 5), what)).collect()
 }
 
-pub(crate) fn timeline(text: &str, rows: Vec<Row>) -> Timeline {
+pub(crate) fn timeline(text: &str, rows: Vec<TimelineRow>) -> Timeline {
     let took_ms = rows.iter().filter_map(|row| row.end_ms).max().unwrap_or(0);
     let lane = Lane { room: name(text), entry: name(text), start_ms: 0, end_ms: Some(took_ms), records: 3, status: Some(Status::Done) };
     Timeline {
@@ -103,8 +103,8 @@ pub(crate) fn timeline(text: &str, rows: Vec<Row>) -> Timeline {
     }
 }
 
-pub(crate) fn about(text: &str) -> About {
-    About { standing: Standing::Ended(Status::Done), config: Some(text.into()), command: text.into(), reason: None }
+pub(crate) fn about(text: &str) -> RunFacts {
+    RunFacts { standing: Standing::Ended(Status::Done), config: Some(text.into()), command: text.into(), reason: None }
 }
 
 /// Tags that the page may have; all others would be a text that got out.
@@ -144,7 +144,7 @@ fn no_text_becomes_markup() {
 fn a_run_that_failed_says_why_in_its_box_and_a_refusal_how_to_learn_more() {
     let mut failed = timeline("x", rows("x"));
     failed.ended = Some(Ended { status: Status::MaxTurns, reason: "too <many> turns".into(), answer: None });
-    let page = page(&failed, &About { standing: Standing::Ended(Status::MaxTurns), ..about("x") }, &[]);
+    let page = page(&failed, &RunFacts { standing: Standing::Ended(Status::MaxTurns), ..about("x") }, &[]);
     assert!(page.contains("<div class=\"answer bad\"><b>Ended as max-turns: too &lt;many&gt; turns</b>"), "{page}");
     assert!(page.contains("<dd>conclave why 3f2a91c0:"));
 }
@@ -165,11 +165,11 @@ fn nothing_is_loaded_and_nothing_runs() {
 
 #[test]
 fn a_long_run_is_folded_and_its_page_stays_small() {
-    let tool = |at: u64| What::Step { task: name("t"), agent: name("a"), says: format!("step {at}"), fault: None, sandbox: None };
-    let task = What::Task { task: name("t"), agent: name("a"), caller: None, status: None, reason: String::new() };
+    let tool = |at: u64| RowSubject::Step { task: name("t"), agent: name("a"), says: format!("step {at}"), fault: None, sandbox: None };
+    let task = RowSubject::Task { task: name("t"), agent: name("a"), caller: None, status: None, reason: String::new() };
     let mut rows = vec![row(0, 0, None, task)];
     rows.extend((0..10_000).map(|at| row(1, at, Some(at + 1), tool(at))));
-    let refused = What::Denied {
+    let refused = RowSubject::Denied {
         plugin: name("p"),
         capability: "files".into(),
         target: "/key".into(),

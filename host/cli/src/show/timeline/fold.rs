@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use conclave_core::inspect::timeline::{Row, Sandbox, What};
+use conclave_core::inspect::timeline::{RowSubject, Sandbox, TimelineRow};
 
 use crate::show::amounts::{thousands, took};
 
@@ -17,7 +17,7 @@ const TOGETHER: usize = 4;
 
 /// A line of what is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Item {
+pub(crate) enum ShownItem {
     Row(usize),
     /// These rows are left out, with all that is below them.
     More(Range<usize>),
@@ -26,9 +26,9 @@ pub(crate) enum Item {
 }
 
 /// All rows where there are few; else what matters of them.
-pub(crate) fn fold(rows: &[Row], few: usize) -> Vec<Item> {
+pub(crate) fn fold(rows: &[TimelineRow], few: usize) -> Vec<ShownItem> {
     if rows.len() <= few {
-        let all = (0..rows.len()).map(Item::Row).collect();
+        let all = (0..rows.len()).map(ShownItem::Row).collect();
         return if few == usize::MAX { all } else { together(rows, all) };
     }
     let tree = Tree::of(rows);
@@ -49,25 +49,25 @@ pub(crate) fn fold(rows: &[Row], few: usize) -> Vec<Item> {
 }
 
 /// The tool that a row calls, where there is nothing else to say of it.
-fn plain_call(rows: &[Row], index: usize) -> Option<&str> {
+fn plain_call(rows: &[TimelineRow], index: usize) -> Option<&str> {
     let row = &rows[index];
     let is_leaf = rows.get(index + 1).is_none_or(|next| next.depth <= row.depth);
     match &row.what {
-        What::Tool { name, .. } if is_leaf && row.end_ms.is_some() && !row.abandoned && !row.what.stands_out() => Some(name),
+        RowSubject::Tool { name, .. } if is_leaf && row.end_ms.is_some() && !row.abandoned && !row.what.stands_out() => Some(name),
         _ => None,
     }
 }
 
 /// Puts bursts of the same call together.
-fn together(rows: &[Row], items: Vec<Item>) -> Vec<Item> {
-    let mut shown: Vec<Item> = Vec::with_capacity(items.len());
+fn together(rows: &[TimelineRow], items: Vec<ShownItem>) -> Vec<ShownItem> {
+    let mut shown: Vec<ShownItem> = Vec::with_capacity(items.len());
     let mut burst: Range<usize> = 0..0;
-    let end = |burst: &mut Range<usize>, shown: &mut Vec<Item>| {
+    let end = |burst: &mut Range<usize>, shown: &mut Vec<ShownItem>| {
         let burst = std::mem::take(burst);
-        if burst.len() < TOGETHER { shown.extend(burst.map(Item::Row)) } else { shown.push(Item::Together(burst)) }
+        if burst.len() < TOGETHER { shown.extend(burst.map(ShownItem::Row)) } else { shown.push(ShownItem::Together(burst)) }
     };
     for item in items {
-        let Item::Row(index) = item else {
+        let ShownItem::Row(index) = item else {
             end(&mut burst, &mut shown);
             shown.push(item);
             continue;
@@ -94,10 +94,10 @@ fn together(rows: &[Row], items: Vec<Item>) -> Vec<Item> {
 }
 
 /// A burst as one row, of whose calls the time in sandboxes is added up, and what is said of it.
-pub(crate) fn as_one(rows: &[Row]) -> Option<(Row, String)> {
+pub(crate) fn as_one(rows: &[TimelineRow]) -> Option<(TimelineRow, String)> {
     let mut one = rows.first()?.clone();
     one.end_ms = rows.iter().filter_map(|row| row.end_ms).max();
-    if let What::Tool { arguments, answer, sandbox, .. } = &mut one.what {
+    if let RowSubject::Tool { arguments, answer, sandbox, .. } = &mut one.what {
         arguments.clear();
         answer.clear();
         let mut used = Sandbox::default();
@@ -112,7 +112,7 @@ pub(crate) fn as_one(rows: &[Row]) -> Option<(Row, String)> {
 }
 
 /// What left-out rows are: `9 980 rows: 4 990 step, 4 990 tool, in 12.0 s`.
-pub(crate) fn summary(rows: &[Row]) -> String {
+pub(crate) fn summary(rows: &[TimelineRow]) -> String {
     let mut kinds: BTreeMap<&'static str, u64> = BTreeMap::new();
     rows.iter().for_each(|row| *kinds.entry(row.what.kind()).or_default() += 1);
     let kinds: Vec<String> = kinds.iter().map(|(kind, count)| format!("{} {kind}", thousands(*count))).collect();
@@ -122,13 +122,13 @@ pub(crate) fn summary(rows: &[Row]) -> String {
 }
 
 enum Work {
-    Item(Item),
+    Item(ShownItem),
     Level(Range<usize>),
 }
 
 /// One row takes no more room than a line that says that it is left out.
 fn left_out(range: Range<usize>) -> Work {
-    Work::Item(if range.len() == 1 { Item::Row(range.start) } else { Item::More(range) })
+    Work::Item(if range.len() == 1 { ShownItem::Row(range.start) } else { ShownItem::More(range) })
 }
 
 struct Tree {
@@ -139,7 +139,7 @@ struct Tree {
 }
 
 impl Tree {
-    fn of(rows: &[Row]) -> Self {
+    fn of(rows: &[TimelineRow]) -> Self {
         let mut ends = vec![rows.len(); rows.len()];
         let mut out: Vec<bool> = rows.iter().map(|row| row.what.stands_out()).collect();
         let mut above: Vec<usize> = Vec::new();
@@ -176,7 +176,7 @@ impl Tree {
             }
             left -= usize::from(!is_edge);
             work.extend(hidden.take().map(left_out));
-            work.push(Work::Item(Item::Row(index)));
+            work.push(Work::Item(ShownItem::Row(index)));
             if index + 1 < self.ends[index] {
                 work.push(Work::Level(index + 1..self.ends[index]));
             }

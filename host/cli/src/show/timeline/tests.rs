@@ -1,6 +1,6 @@
 //! What the terminal shows of a timeline: aligned, in its width, with nothing that steers it.
 
-use conclave_core::inspect::timeline::What;
+use conclave_core::inspect::timeline::RowSubject;
 
 use super::*;
 use crate::show::columns::width;
@@ -10,13 +10,13 @@ fn plain(lines: &[String]) -> Vec<String> {
     lines.iter().map(|line| anstream::adapter::strip_str(line).to_string()).collect()
 }
 
-fn step(says: &str) -> What {
+fn step(says: &str) -> RowSubject {
     let sandbox = Some(conclave_core::inspect::timeline::Sandbox { wall_us: 1_200, cpu_ms: 0, memory: 943_719 });
-    What::Step { task: "answer".into(), agent: "librarian".into(), says: says.into(), fault: None, sandbox }
+    RowSubject::Step { task: "answer".into(), agent: "librarian".into(), says: says.into(), fault: None, sandbox }
 }
 
-fn task() -> What {
-    What::Task { task: "answer".into(), agent: "librarian".into(), caller: None, status: None, reason: String::new() }
+fn task() -> RowSubject {
+    RowSubject::Task { task: "answer".into(), agent: "librarian".into(), caller: None, status: None, reason: String::new() }
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn no_line_is_wider_than_the_terminal_and_none_steers_it() {
 
 #[test]
 fn a_burst_of_the_same_call_is_one_line_and_all_shows_each() {
-    let tool = |name: &str, is_error: bool| What::Tool {
+    let tool = |name: &str, is_error: bool| RowSubject::Tool {
         task: "answer".into(),
         caller: None,
         name: name.into(),
@@ -76,14 +76,14 @@ fn a_burst_of_the_same_call_is_one_line_and_all_shows_each() {
 
 #[test]
 fn what_a_person_says_is_theirs() {
-    let user = What::User { task: "talk".into(), channel: "terminal".into(), prompt: String::new(), answer: Some("hello".into()) };
+    let user = RowSubject::User { task: "talk".into(), channel: "terminal".into(), prompt: String::new(), answer: Some("hello".into()) };
     let shown = plain(&lines(&timeline("x", vec![row(0, 0, Some(5), user)]), &about("x"), 70, false));
     assert!(shown.iter().any(|line| line.ends_with("you: “hello”")), "{shown:#?}");
 }
 
 #[test]
 fn a_long_run_shows_its_ends_and_what_stands_out() {
-    let stalled = What::Stalled { task: "answer".into(), stalled: 1, of: 5 };
+    let stalled = RowSubject::Stalled { task: "answer".into(), stalled: 1, of: 5 };
     let mut rows = vec![row(0, 0, Some(10_000), task())];
     rows.extend((0..10_000).map(|at| row(1, at, Some(at + 1), if at == 6_000 { stalled.clone() } else { step("again") })));
     let timeline = timeline("x", rows);

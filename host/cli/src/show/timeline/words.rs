@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use conclave_core::inspect::timeline::{Effected, Given, Row, Sandbox, What};
+use conclave_core::inspect::timeline::{Effected, Given, RowSubject, Sandbox, TimelineRow};
 use conclave_core::types::completion::Usage;
 
 use crate::show::amounts::{money, thousands, took};
@@ -29,13 +29,13 @@ pub(crate) struct Words {
 }
 
 /// The words of a row.
-pub(crate) fn words(row: &Row) -> Words {
+pub(crate) fn words(row: &TimelineRow) -> Words {
     let (name, mut text, tone) = of(&row.what);
-    if let (What::User { task, .. }, None) = (&row.what, row.end_ms) {
+    if let (RowSubject::User { task, .. }, None) = (&row.what, row.end_ms) {
         text = format!("{task} waits for what you say");
     }
     let mut amounts: Vec<String> = Vec::new();
-    if let What::Model { usage, .. } = &row.what {
+    if let RowSubject::Model { usage, .. } = &row.what {
         amounts.extend(told_usage(usage));
     }
     amounts.extend(row.what.sandbox().map(told_sandbox));
@@ -63,26 +63,26 @@ fn told_sandbox(used: Sandbox) -> String {
     if used.memory > 0 { format!("{wall}{cpu} · {}", bytes(used.memory)) } else { format!("{wall}{cpu}") }
 }
 
-fn of(what: &What) -> (String, String, Tone) {
+fn of(what: &RowSubject) -> (String, String, Tone) {
     match what {
-        What::Task { task, agent, status, reason, .. } => {
+        RowSubject::Task { task, agent, status, reason, .. } => {
             let tone = if status.is_none_or(|status| status.is_success()) { Tone::Name } else { Tone::Bad };
             let ended = status.map(|status| status.as_str().to_ascii_lowercase().replace('_', "-")).unwrap_or_default();
             let agent = if agent.as_str() == task.as_str() { String::new() } else { format!("agent {agent}") };
             (format!("task {task}"), joined(&[&agent, &ended, reason]), tone)
         }
-        What::Step { agent, says, fault, .. } => match fault {
+        RowSubject::Step { agent, says, fault, .. } => match fault {
             Some(fault) => (format!("step {agent}"), format!("was stopped: {fault}"), Tone::Bad),
             None => (format!("step {agent}"), says.clone(), Tone::Plain),
         },
-        What::Model { plugin, model, answered_by, error, .. } => {
+        RowSubject::Model { plugin, model, answered_by, error, .. } => {
             let by = answered_by.as_ref().map(|by| format!("{by} for ")).unwrap_or_default();
             match error {
                 Some(error) => (format!("model {model}"), format!("{plugin}: {error}"), Tone::Bad),
                 None => (format!("model {model}"), format!("{by}{plugin}"), Tone::Good),
             }
         }
-        What::Tool { name, arguments, answer, is_error, fault, .. } => {
+        RowSubject::Tool { name, arguments, answer, is_error, fault, .. } => {
             let came = match fault {
                 Some(fault) => format!("was stopped: {fault}"),
                 None => answer.clone(),
@@ -91,66 +91,70 @@ fn of(what: &What) -> (String, String, Tone) {
             let arrow = if came.is_empty() { String::new() } else { format!("→ {came}") };
             (format!("tool {name}"), joined_with(" ", &[arguments, &arrow]), if *is_error { Tone::Bad } else { Tone::Plain })
         }
-        What::SideEffect { plugin, verb, target, bytes: sent, came } => {
+        RowSubject::SideEffect { plugin, verb, target, bytes: sent, came } => {
             let size = sent.map(|sent| format!(" ({})", bytes(sent))).unwrap_or_default();
             let (came, tone) = came.as_ref().map_or((String::new(), Tone::Odd), effected);
             (format!("{plugin} {verb}"), joined_with(" ", &[&format!("{target}{size}"), &came]), tone)
         }
-        What::Approval { caller, tool, arguments, source, given, author, .. } => {
+        RowSubject::Approval { caller, tool, arguments, source, given, author, .. } => {
             let (said, tone) = given.as_ref().map_or_else(|| ("waits".to_owned(), Tone::Odd), given_words);
             let said = author.as_ref().map_or(said.clone(), |author| format!("{said}, by {author}"));
             (format!("approval {tool}"), joined(&[&said, &format!("{caller} wants it: {arguments}"), source]), tone)
         }
-        What::TopUp { budget, more, reason } => match (more, reason) {
+        RowSubject::TopUp { budget, more, reason } => match (more, reason) {
             (Some(more), _) => (format!("top-up {budget}"), format!("raised by {}", thousands(*more)), Tone::Odd),
             (None, Some(reason)) => (format!("top-up {budget}"), format!("no: {reason}"), Tone::Bad),
             (None, None) => (format!("top-up {budget}"), "waits".to_owned(), Tone::Odd),
         },
-        What::AttemptLost { model, tokens, cost_micro_usd } => {
+        RowSubject::AttemptLost { model, tokens, cost_micro_usd } => {
             let cost = if *cost_micro_usd > 0 { format!(" ({})", money(*cost_micro_usd)) } else { String::new() };
             (format!("lost {model}"), format!("no answer came; {} tokens are counted{cost}", thousands(*tokens)), Tone::Odd)
         }
-        What::PriceUnknown { model, limit } => (format!("price {model}"), format!("not known: {limit} holds nothing back"), Tone::Odd),
-        What::User { task, channel, prompt, answer } => {
+        RowSubject::PriceUnknown { model, limit } => {
+            (format!("price {model}"), format!("not known: {limit} holds nothing back"), Tone::Odd)
+        }
+        RowSubject::User { task, channel, prompt, answer } => {
             let said = answer.as_ref().map_or_else(|| "no answer".to_owned(), |answer| format!("“{answer}”"));
             let asked = if prompt.trim().is_empty() { String::new() } else { format!("{task} asks on {channel}: {prompt}") };
             ("you:".to_owned(), joined(&[&said, &asked]), Tone::Name)
         }
-        What::Background { id, task, status, came, .. } => {
+        RowSubject::Background { id, task, status, came, .. } => {
             let status = status.as_deref().unwrap_or_default();
             let tone = if matches!(status, "" | "completed") { Tone::Name } else { Tone::Bad };
             (format!("background {task}"), joined(&[id.as_str(), status, came]), tone)
         }
-        What::Consult { plugin, kind, asks, says, fault, .. } => match fault {
+        RowSubject::Consult { plugin, kind, asks, says, fault, .. } => match fault {
             Some(fault) => (format!("{} {plugin}", kind.as_str()), joined(&[asks, &format!("was stopped: {fault}")]), Tone::Bad),
             None => (format!("{} {plugin}", kind.as_str()), joined(&[asks, says]), Tone::Plain),
         },
-        What::Strategy { strategy, wake, decided, fault, .. } => match fault {
+        RowSubject::Strategy { strategy, wake, decided, fault, .. } => match fault {
             Some(fault) => (format!("delivery {strategy}"), format!("was stopped: {fault}"), Tone::Bad),
             None => (format!("delivery {strategy}"), joined(&[wake, decided]), Tone::Plain),
         },
-        What::Delivered { task, strategy, channel, text, .. } => {
+        RowSubject::Delivered { task, strategy, channel, text, .. } => {
             (format!("delivered {task}"), format!("by {strategy} on {channel}: {text}"), Tone::Good)
         }
-        What::NotDelivered { task, reason, .. } => (format!("not delivered {task}"), reason.clone(), Tone::Odd),
-        What::Denied { plugin, capability, target, layer, reason, .. } => {
+        RowSubject::NotDelivered { task, reason, .. } => (format!("not delivered {task}"), reason.clone(), Tone::Odd),
+        RowSubject::Denied { plugin, capability, target, layer, reason, .. } => {
             (format!("DENIED {plugin}"), format!("{capability}: {target} ({}: {reason})", layer.as_str()), Tone::Bad)
         }
-        What::Stalled { task, stalled, of } => (format!("stalled {task}"), format!("nobody had an answer, {stalled} of {of}"), Tone::Odd),
-        What::HistoryCut { task, cut, dropped } => {
+        RowSubject::Stalled { task, stalled, of } => {
+            (format!("stalled {task}"), format!("nobody had an answer, {stalled} of {of}"), Tone::Odd)
+        }
+        RowSubject::HistoryCut { task, cut, dropped } => {
             let cut = format!("{} cut, {} left out", thousands(*cut), thousands(*dropped));
             (format!("history {task}"), format!("too long for the model: {cut}"), Tone::Odd)
         }
-        What::Message { text, .. } => ("you:".to_owned(), format!("“{text}”"), Tone::Name),
-        What::Resumed { down_ms } => ("resumed".to_owned(), format!("no host ran for {}", took(*down_ms)), Tone::Odd),
-        What::Replaced { plugin, sha256 } => {
+        RowSubject::Message { text, .. } => ("you:".to_owned(), format!("“{text}”"), Tone::Name),
+        RowSubject::Resumed { down_ms } => ("resumed".to_owned(), format!("no host ran for {}", took(*down_ms)), Tone::Odd),
+        RowSubject::Replaced { plugin, sha256 } => {
             (format!("replaced {plugin}"), format!("by {}", sha256.chars().take(12).collect::<String>()), Tone::Odd)
         }
-        What::Stopped { task, reason, .. } => {
+        RowSubject::Stopped { task, reason, .. } => {
             let whom = task.as_ref().map(|task| format!(" {task}")).unwrap_or_default();
             (format!("stopped{whom}"), reason.clone(), Tone::Odd)
         }
-        What::Other { event } => (event.clone(), String::new(), Tone::Plain),
+        RowSubject::Other { event } => (event.clone(), String::new(), Tone::Plain),
     }
 }
 

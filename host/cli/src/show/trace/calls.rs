@@ -16,14 +16,14 @@ pub(super) struct CallBook {
     /// Tool calls of each room so far.
     numbers: HashMap<RoomId, u64>,
     /// Calls that are told together, by room and task.
-    batches: HashMap<(RoomId, TaskName), Batch>,
+    batches: HashMap<(RoomId, TaskName), CallGroup>,
     /// How far calls have come.
-    progress: BTreeMap<(RoomId, CallId), Progress>,
+    progress: BTreeMap<(RoomId, CallId), CallProgress>,
 }
 
 /// Calls of one message that are told together.
 #[derive(Debug, Default)]
-struct Batch {
+struct CallGroup {
     left: usize,
     answered: usize,
     wall_us: u64,
@@ -32,7 +32,7 @@ struct Batch {
 
 /// How far a call has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Progress {
+pub(super) struct CallProgress {
     pub(super) who: String,
     /// `4 of 30`.
     pub(super) done: String,
@@ -63,7 +63,7 @@ impl CallBook {
     }
 
     /// Returns the number of a tool call that has ended, and how far it had said it was.
-    pub(super) fn end(&mut self, room: &RoomId, call: CallId) -> (Option<u64>, Option<Progress>) {
+    pub(super) fn end(&mut self, room: &RoomId, call: CallId) -> (Option<u64>, Option<CallProgress>) {
         let key = (room.clone(), call);
         (self.calls.remove(&key).and_then(|(_, number)| number), self.progress.remove(&key))
     }
@@ -74,20 +74,20 @@ impl CallBook {
     }
 
     /// Takes how far a call has come; true when it is the first that is heard of it.
-    pub(super) fn progressed(&mut self, room: &RoomId, call: CallId, progress: Progress) -> bool {
+    pub(super) fn progressed(&mut self, room: &RoomId, call: CallId, progress: CallProgress) -> bool {
         let is_first = !self.progress.contains_key(&(room.clone(), call));
-        self.progress.insert((room.clone(), call), Progress { is_told: is_first, ..progress });
+        self.progress.insert((room.clone(), call), CallProgress { is_told: is_first, ..progress });
         is_first
     }
 
     /// Returns how far each call under way has come.
-    pub(super) fn under_way(&self) -> Vec<Progress> {
+    pub(super) fn under_way(&self) -> Vec<CallProgress> {
         self.progress.values().cloned().collect()
     }
 
     /// So many calls of a task's message are told together.
     pub(super) fn begin_batch(&mut self, room: &RoomId, task: &TaskName, calls: usize) {
-        self.batches.insert((room.clone(), task.clone()), Batch { left: calls, ..Batch::default() });
+        self.batches.insert((room.clone(), task.clone()), CallGroup { left: calls, ..CallGroup::default() });
     }
 
     pub(super) fn is_batched(&self, room: &RoomId, task: &TaskName) -> bool {

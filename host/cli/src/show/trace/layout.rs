@@ -8,7 +8,7 @@ use conclave_core::setup::Setup;
 use conclave_core::types::ids::{RoomId, TaskName};
 
 use crate::screen::total_columns;
-use crate::show::entry::Entry;
+use crate::show::entry::EntryText;
 use crate::show::{FAINT, NAME, foreign, one_line, paint};
 
 /// Columns of a line at most: a longer one is hard to read.
@@ -57,7 +57,7 @@ impl Layout {
     }
 
     /// Returns the lines of an entry: when, who, what; further rows below what.
-    pub(super) fn lines(&self, who: &str, entry: &Entry) -> Vec<String> {
+    pub(super) fn lines(&self, who: &str, entry: &EntryText) -> Vec<String> {
         let who = one_line(who, self.who);
         let blanks = " ".repeat(self.who.saturating_sub(foreign::width(&who)));
         let first = match &self.style {

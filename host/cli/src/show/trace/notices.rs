@@ -19,7 +19,7 @@ use super::layout::TraceStyle;
 use super::words::{cost, progress, refusal, told_answer, told_side_effect};
 use super::{PendingSpeech, Trace};
 use crate::show::columns::wrap_styled;
-use crate::show::entry::Entry;
+use crate::show::entry::EntryText;
 use crate::show::plan::summary;
 use crate::show::steps::Steps;
 use crate::show::{BAD, FAINT, GOOD, ODD, amounts, delegation, one_line, paint, plural};
@@ -60,11 +60,11 @@ impl Trace {
                 if self.is_chat() && self.state().explained.remove(room) {
                     return;
                 }
-                self.put(&of(task), &Entry::new(FAINT, format!("no valid answer ({stalled} of {most})")));
+                self.put(&of(task), &EntryText::new(FAINT, format!("no valid answer ({stalled} of {most})")));
             }
             // The end of a run shows it whole.
             Notice::QuestionUnanswered { task, question } if self.is_chat() => {
-                let entry = Entry::plain("asks its user, and there is none").cut(Style::new(), question);
+                let entry = EntryText::plain("asks its user, and there is none").cut(Style::new(), question);
                 self.put(&of(task), &entry);
             }
             Notice::QuestionUnanswered { .. } => {}
@@ -108,11 +108,11 @@ impl Trace {
             Notice::ModelAnswered { call, stop, is_empty, error, trouble, .. } => {
                 if let Some(text) = trouble.as_ref().map(|trouble| &trouble.text).or(error.as_ref()) {
                     self.state().troubled.insert((room.clone(), *call));
-                    self.put("model", &Entry::default().whole(BAD, text));
+                    self.put("model", &EntryText::default().whole(BAD, text));
                 } else if *stop == Some(Stop::Length) {
-                    self.put("model", &Entry::new(FAINT, "the server cut the answer at its limit"));
+                    self.put("model", &EntryText::new(FAINT, "the server cut the answer at its limit"));
                 } else if *is_empty {
-                    self.put("model", &Entry::new(ODD, "the model said nothing"));
+                    self.put("model", &EntryText::new(ODD, "the model said nothing"));
                 }
                 if *is_empty {
                     self.state().explained.insert(room.clone());
@@ -121,126 +121,128 @@ impl Trace {
             Notice::TurnStopped { task, .. } => {
                 self.state().calls.stop(room);
                 self.show_progress();
-                self.put(&of(task), &Entry::new(ODD, "stopped"));
+                self.put(&of(task), &EntryText::new(ODD, "stopped"));
             }
             Notice::HistoryCut { task, cut, dropped } => {
                 let what = if *dropped > 0 { format!("left out {dropped}") } else { format!("cut {cut}") };
-                self.put(&of(task), &Entry::new(ODD, format!("its history is too long for the model: {what} of its older messages")));
+                self.put(&of(task), &EntryText::new(ODD, format!("its history is too long for the model: {what} of its older messages")));
             }
             Notice::GateBlocked { point, plugin, reason } => {
-                self.put(plugin.as_str(), &Entry::new(BAD, format!("blocked ({})", point.as_str())).whole(Style::new(), reason));
+                self.put(plugin.as_str(), &EntryText::new(BAD, format!("blocked ({})", point.as_str())).whole(Style::new(), reason));
             }
             Notice::GateModified { point, plugin } => {
-                self.put(plugin.as_str(), &Entry::new(FAINT, format!("changed the text ({})", point.as_str())));
+                self.put(plugin.as_str(), &EntryText::new(FAINT, format!("changed the text ({})", point.as_str())));
             }
             Notice::HandedOff { from, to, reason, .. } => {
                 let to = to.as_ref().map_or("its user", |to| to.as_str());
-                self.put(&of(from), &Entry::plain(format!("hands the conversation to {to}")).whole(FAINT, reason));
+                self.put(&of(from), &EntryText::plain(format!("hands the conversation to {to}")).whole(FAINT, reason));
             }
             Notice::HandoffRejected { from, refusal, .. } => {
-                self.put(&of(from), &Entry::new(ODD, "does not hand the conversation over").whole(FAINT, &refusal.message));
+                self.put(&of(from), &EntryText::new(ODD, "does not hand the conversation over").whole(FAINT, &refusal.message));
             }
             Notice::HistoryCondensed { task, forgotten, masked, summarised } => {
                 let summary = if *summarised { ", with a summary in its place" } else { "" };
                 let what = format!("its history was condensed: {forgotten} of its messages left out, {masked} masked{summary}");
-                self.put(&of(task), &Entry::new(FAINT, what));
+                self.put(&of(task), &EntryText::new(FAINT, what));
             }
             Notice::KnowledgeAdded { task, file, trigger } => {
                 self.put(
                     &of(task),
-                    &Entry::new(FAINT, format!("reads {}, which the message names", one_line(file, 60))).cut(FAINT, trigger),
+                    &EntryText::new(FAINT, format!("reads {}, which the message names", one_line(file, 60))).cut(FAINT, trigger),
                 );
             }
             Notice::PlanChanged { task, plan } => {
-                self.put(&of(task), &Entry::plain("plans").cut(Style::new(), &summary(plan)));
+                self.put(&of(task), &EntryText::plain("plans").cut(Style::new(), &summary(plan)));
             }
-            Notice::AgentStuck { task, reason, .. } => self.put(&of(task), &Entry::new(ODD, "stuck").whole(Style::new(), reason)),
+            Notice::AgentStuck { task, reason, .. } => self.put(&of(task), &EntryText::new(ODD, "stuck").whole(Style::new(), reason)),
             Notice::RunPaused { reason } => {
-                self.put("host", &Entry::new(ODD, "paused").cut(Style::new(), reason));
-                self.put("host", &Entry::new(FAINT, format!("`conclave resume {room}` resumes it")));
+                self.put("host", &EntryText::new(ODD, "paused").cut(Style::new(), reason));
+                self.put("host", &EntryText::new(FAINT, format!("`conclave resume {room}` resumes it")));
             }
-            Notice::RunUnpaused => self.put("host", &Entry::plain("resumes")),
+            Notice::RunUnpaused => self.put("host", &EntryText::plain("resumes")),
             Notice::UserHeard { task, message } => {
-                self.put(&of(task), &Entry::plain("reads what was said").cut(Style::new(), message.text()));
+                self.put(&of(task), &EntryText::plain("reads what was said").cut(Style::new(), message.text()));
             }
             Notice::UserUnheard { task, reason, .. } => {
-                self.put(&of(task), &Entry::new(ODD, "what was said is not read").whole(FAINT, reason));
+                self.put(&of(task), &EntryText::new(ODD, "what was said is not read").whole(FAINT, reason));
             }
             Notice::Resumed { down_ms } => {
                 let down = amounts::took(*down_ms);
-                self.put("host", &Entry::plain(format!("resumes where it was interrupted, {down} later")));
+                self.put("host", &EntryText::plain(format!("resumes where it was interrupted, {down} later")));
             }
             // The question itself is put by whoever asks it.
             Notice::TopUpAsked { top_up, .. } => {
                 if let Some(problem) = &top_up.problem {
-                    self.put("budget", &Entry::new(ODD, "not so").whole(FAINT, problem));
+                    self.put("budget", &EntryText::new(ODD, "not so").whole(FAINT, problem));
                 }
             }
             Notice::ToppedUp { budget, more: Some(more), .. } => {
-                self.put("budget", &Entry::plain(format!("{} more for {}", budget.show(*more), budget.key())));
+                self.put("budget", &EntryText::plain(format!("{} more for {}", budget.show(*more), budget.key())));
             }
             Notice::ToppedUp { budget, more: None, reason, .. } => {
-                let entry = Entry::new(ODD, format!("no more for {}", budget.key()));
+                let entry = EntryText::new(ODD, format!("no more for {}", budget.key()));
                 self.put("budget", &entry.whole(FAINT, reason.as_deref().unwrap_or_default()));
             }
             Notice::PriceUnknown { model, limit } => {
                 let what =
                     format!("the price of the model {model} is not known: {limit} does not hold it back, only a limit on tokens does");
-                self.put("budget", &Entry::new(ODD, what));
+                self.put("budget", &EntryText::new(ODD, what));
             }
             Notice::AttemptLost { model, input_tokens, .. } => {
                 let tokens = Budget::Tokens.show(*input_tokens);
                 let what = format!("a request to the model {model} has no answer; {tokens} that it sent are counted");
-                self.put("host", &Entry::new(ODD, what));
+                self.put("host", &EntryText::new(ODD, what));
             }
             Notice::Inbound { channel, sender, text, .. } => {
                 let who = if sender.is_empty() { String::new() } else { format!("{sender}: ") };
-                self.put(channel.as_str(), &Entry::default().cut(Style::new(), &format!("{who}{text}")));
+                self.put(channel.as_str(), &EntryText::default().cut(Style::new(), &format!("{who}{text}")));
             }
             Notice::InboundRefused { channel, reason, .. } => {
-                self.put(channel.as_str(), &Entry::new(ODD, "not taken").whole(FAINT, reason))
+                self.put(channel.as_str(), &EntryText::new(ODD, "not taken").whole(FAINT, reason))
             }
-            Notice::NotTold { channel, reason, .. } => self.put(channel.as_str(), &Entry::new(ODD, "was not told").whole(FAINT, reason)),
+            Notice::NotTold { channel, reason, .. } => {
+                self.put(channel.as_str(), &EntryText::new(ODD, "was not told").whole(FAINT, reason))
+            }
             Notice::ChannelBound { channel, binding } => {
                 let muted = if binding.muted { ", muted" } else { "" };
-                self.put(channel.as_str(), &Entry::plain(format!("is bound ({}{muted})", binding.kind.as_str())));
+                self.put(channel.as_str(), &EntryText::plain(format!("is bound ({}{muted})", binding.kind.as_str())));
             }
-            Notice::ChannelUnbound { channel } => self.put(channel.as_str(), &Entry::plain("is no longer bound")),
-            Notice::RoomClosed { reason } => self.put("host", &Entry::plain("the room is closed").cut(FAINT, reason)),
-            Notice::PluginReplaced { plugin, .. } => self.put(plugin.as_str(), &Entry::plain("was built anew")),
-            Notice::InvariantViolated { reason, .. } => self.put("host", &Entry::default().whole(BAD, reason)),
+            Notice::ChannelUnbound { channel } => self.put(channel.as_str(), &EntryText::plain("is no longer bound")),
+            Notice::RoomClosed { reason } => self.put("host", &EntryText::plain("the room is closed").cut(FAINT, reason)),
+            Notice::PluginReplaced { plugin, .. } => self.put(plugin.as_str(), &EntryText::plain("was built anew")),
+            Notice::InvariantViolated { reason, .. } => self.put("host", &EntryText::default().whole(BAD, reason)),
             Notice::BackgroundStarted { id, task, room: child, by, brief } => {
                 self.state().background.begin(room, id, child);
                 let who = by.as_ref().map_or_else(|| "host".to_owned(), of);
-                self.put(&who, &Entry::plain(format!("→ {task} ({id})")).cut(FAINT, brief));
+                self.put(&who, &EntryText::plain(format!("→ {task} ({id})")).cut(FAINT, brief));
             }
             Notice::BackgroundEnded { ended } => self.background_ended(room, ended),
             // The result itself is shown in a conversation.
             Notice::Delivered { .. } if self.is_chat() => {}
             Notice::Delivered { id, agent, strategy, channel, .. } => {
                 let what = format!("delivered by {strategy} on {channel}");
-                self.put(&self.background_name(room, agent, id), &Entry::plain(what));
+                self.put(&self.background_name(room, agent, id), &EntryText::plain(what));
             }
             Notice::NotDelivered { id, agent, reason } => {
-                let entry = Entry::new(ODD, "not delivered").whole(FAINT, reason);
+                let entry = EntryText::new(ODD, "not delivered").whole(FAINT, reason);
                 self.put(&self.background_name(room, agent, id), &entry);
             }
             Notice::DeadLetter { id, agent, attempts, reason } => {
-                let entry = Entry::new(BAD, format!("not delivered, tried {attempts} times"));
+                let entry = EntryText::new(BAD, format!("not delivered, tried {attempts} times"));
                 self.put(&self.background_name(room, agent, id), &entry.whole(FAINT, reason));
             }
             Notice::ResultsRelayed { task, ids, .. } => {
                 let results = plural(ids.len() as u64, "background result", "background results");
-                self.put(&of(task), &Entry::plain(format!("takes up {results}")));
+                self.put(&of(task), &EntryText::plain(format!("takes up {results}")));
             }
             Notice::ResultsTold { task, ids } => {
                 let results = plural(ids.len() as u64, "background result", "background results");
-                self.put(&of(task), &Entry::plain(format!("reads {results}")));
+                self.put(&of(task), &EntryText::plain(format!("reads {results}")));
             }
             // The one who stopped the run reads so at its end.
             Notice::TaskEnded { status: Status::Kill, .. } if !self.is_chat() && !is_child(room) => {}
             Notice::TaskEnded { task, status, reason } if !status.is_success() && !self.tells_end_itself(room, task) => {
-                self.put(&of(task), &Entry::new(BAD, status.as_str()).whole(Style::new(), reason));
+                self.put(&of(task), &EntryText::new(BAD, status.as_str()).whole(Style::new(), reason));
             }
             // Their calls, and the end of the run, have lines; the rest is too often for one:
             // `conclave show` and --json have it.
@@ -257,7 +259,7 @@ impl Trace {
 
     /// Shows a call with its number.
     fn called(&self, room: &RoomId, task: &TaskName, number: u64, (name, arguments): (&str, &Value)) {
-        let entry = Entry::plain(format!("calls #{number} {}", one_line(name, TOOL_COLUMNS)));
+        let entry = EntryText::plain(format!("calls #{number} {}", one_line(name, TOOL_COLUMNS)));
         self.put(&name_of(room, task), &entry.cut(FAINT, &arguments.to_string()));
     }
 
@@ -292,7 +294,7 @@ impl Trace {
                 (number, _) => number,
             };
             let number = number.map(|number| format!("#{number} ")).unwrap_or_default();
-            let entry = Entry::plain(format!("{number}{}", one_line(name, TOOL_COLUMNS)));
+            let entry = EntryText::plain(format!("{number}{}", one_line(name, TOOL_COLUMNS)));
             let entry = match (is_error, call) {
                 (false, Some(_)) => entry.cut(Style::new(), content),
                 (false, None) => {
@@ -305,7 +307,7 @@ impl Trace {
             self.put(&who, &entry.tail(cost(report)));
         }
         if let Some((answers, all)) = batch {
-            let entry = Entry::plain(format!("{answers} answers"));
+            let entry = EntryText::plain(format!("{answers} answers"));
             self.put(&who, &entry.tail(format!("{} in all", cost(&all))));
         }
     }
@@ -323,11 +325,11 @@ impl Trace {
         let entry = match (&ended.output, &ended.error) {
             (None, error) => {
                 let error = error.as_deref().unwrap_or_default();
-                Entry::new(BAD, end.status).whole(Style::new(), error)
+                EntryText::new(BAD, end.status).whole(Style::new(), error)
             }
             // A strategy shows all of it when it delivers it.
-            (Some(_), _) if end.is_output_shown || self.delivered.contains(&ended.agent) => Entry::new(GOOD, end.status),
-            (Some(output), _) => Entry::new(GOOD, end.status).cut(Style::new(), output),
+            (Some(_), _) if end.is_output_shown || self.delivered.contains(&ended.agent) => EntryText::new(GOOD, end.status),
+            (Some(output), _) => EntryText::new(GOOD, end.status).cut(Style::new(), output),
         };
         self.put(&end.name, &entry.tail(took));
     }
@@ -364,13 +366,13 @@ impl Trace {
         let mut names: Vec<&str> = message.tool_calls.iter().map(|call| call.name.as_str()).collect();
         names.dedup();
         let (calls, names) = (message.tool_calls.len(), one_line(&names.join(", "), 60));
-        self.put(&name_of(room, task), &Entry::plain(format!("calls {names} {calls} times")));
+        self.put(&name_of(room, task), &EntryText::plain(format!("calls {names} {calls} times")));
         self.state().calls.begin_batch(room, task, calls);
     }
 
     fn posted(&self, room: &RoomId, task: &TaskName, message: &Message) {
         for delegate in delegation::delegates(message) {
-            let entry = Entry::plain(format!("→ {}", one_line(&delegate.task, 30)));
+            let entry = EntryText::plain(format!("→ {}", one_line(&delegate.task, 30)));
             self.put(&name_of(room, task), &entry.cut(FAINT, &delegate.brief));
         }
         // Around a conversation, what others say among themselves is one line too many: their
@@ -391,15 +393,15 @@ impl Trace {
         let entry = match (&message.signal, &message.recipient) {
             // Its result is shown.
             _ if is_done && !self.verbose => return,
-            _ if is_done => Entry::new(GOOD, "is done"),
-            (Some(Signal::Rejected), _) => Entry::new(ODD, "gives up").cut(plain, text),
-            (_, Some(recipient)) => Entry::plain(format!("→ {}", one_line(recipient, 30))).cut(FAINT, text),
+            _ if is_done => EntryText::new(GOOD, "is done"),
+            (Some(Signal::Rejected), _) => EntryText::new(ODD, "gives up").cut(plain, text),
+            (_, Some(recipient)) => EntryText::plain(format!("→ {}", one_line(recipient, 30))).cut(FAINT, text),
             _ if message.sender == Entity::Agent || (has_calls && text.trim().is_empty()) => return,
             // The action has an entry of its own.
             _ if !matches!(message.action, None | Some(Action::Talk { .. })) => return,
             _ => {
                 self.state().background.shown(room, text);
-                Entry::plain("says").cut(FAINT, text)
+                EntryText::plain("says").cut(FAINT, text)
             }
         };
         let is_entry = matches!(&self.layout.style, TraceStyle::Run { entry, .. } if entry == task);
@@ -414,7 +416,7 @@ impl Trace {
         self.put(&who, &entry);
     }
 
-    fn denied(&self, address: &str, (who, entry): (String, Entry), record: &DenialRecord) {
+    fn denied(&self, address: &str, (who, entry): (String, EntryText), record: &DenialRecord) {
         let denial = &record.denial;
         let entry = entry.words(BAD, "DENIED").words(Style::new(), &denial.capability);
         let entry = entry.cut(Style::new(), &denial.target);

@@ -7,8 +7,8 @@ use conclave_core::types::fault::CallReport;
 use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
 use conclave_core::types::text::show_size;
 
-use super::calls::Progress;
-use crate::show::entry::Entry;
+use super::calls::CallProgress;
+use crate::show::entry::EntryText;
 use crate::show::{FAINT, bytes, one_line, time};
 
 /// Columns of a reason in full.
@@ -51,6 +51,6 @@ pub(super) fn cost(report: &CallReport) -> String {
 }
 
 /// Returns how far a call has come.
-pub(super) fn progress(progress: &Progress) -> Entry {
-    Entry::new(FAINT, progress.done.clone()).cut(FAINT, &progress.message)
+pub(super) fn progress(progress: &CallProgress) -> EntryText {
+    EntryText::new(FAINT, progress.done.clone()).cut(FAINT, &progress.message)
 }

@@ -2,7 +2,7 @@
 
 use super::Plugins;
 use crate::config::{Config, Problems, TERMINAL};
-use crate::permissions::manifest::Ask;
+use crate::permissions::manifest::CapabilityRequest;
 use crate::setup::{PluginFacts, PluginKind};
 use crate::types::capability::Capability;
 use crate::types::ids::{PluginName, TaskName};
@@ -39,7 +39,7 @@ pub(super) fn check(config: &Config, plugin: &PluginName, facts: &PluginFacts, p
 }
 
 /// Why the plugin asks, in its author's words.
-fn reason(ask: &Ask) -> String {
+fn reason(ask: &CapabilityRequest) -> String {
     match ask.why.trim() {
         "" => "its author gave no reason".to_owned(),
         why => format!("its author says: {}", why.chars().take(WHY_SHOWN).collect::<String>()),

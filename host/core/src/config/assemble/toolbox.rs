@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::tools::entry_path;
 use super::{Plugins, asks};
 use crate::config::confusables::pairs;
-use crate::config::{Compat, Config, Listed, Problems, TaskConfig, ToolEntry};
+use crate::config::{Compat, Config, Problems, TaskConfig, ToolEntry, ToolsEntry};
 use crate::permissions::grant::ToolPattern;
 use crate::setup::is_user;
 use crate::tool_calls::toolbox::{TaskTool, ToolTarget, Toolbox, Worker};
@@ -69,8 +69,8 @@ fn of_plugins(config: &Config, task: &TaskConfig, plugins: &Plugins) -> Vec<Plac
 /// The entry that names the tool; else the first pattern that covers it.
 fn entry_of<'a>(entries: &'a [ToolEntry], tool: &str) -> Option<(usize, &'a ToolEntry)> {
     let pattern = |entry: &'a ToolEntry| match &entry.tool {
-        Listed::Plugins(pattern) => Some(pattern),
-        Listed::Host(_) => None,
+        ToolsEntry::Plugins(pattern) => Some(pattern),
+        ToolsEntry::Host(_) => None,
     };
     let is_named = |pattern: &ToolPattern| pattern.0 == tool;
     let is_covered = |pattern: &ToolPattern| pattern.covers(tool);
@@ -80,7 +80,7 @@ fn entry_of<'a>(entries: &'a [ToolEntry], tool: &str) -> Option<(usize, &'a Tool
 
 /// A tool of the host: as it is listed; else carried out where Langroid does so, and shown to nobody (L-105).
 fn of_host(task: &TaskConfig, host: HostTool, agents: &[(&str, Option<&str>)]) -> Placed {
-    let is_it = |entry: &ToolEntry, wanted: HostTool| entry.tool == Listed::Host(wanted) && entry.agent.is_none();
+    let is_it = |entry: &ToolEntry, wanted: HostTool| entry.tool == ToolsEntry::Host(wanted) && entry.agent.is_none();
     let entry = |wanted: HostTool| task.tools.iter().flatten().enumerate().find(|(_, entry)| is_it(entry, wanted));
     let mut tool = TaskTool::of_host(host);
     if task.compat == Compat::Langroid {
@@ -122,7 +122,7 @@ fn delegates_of<'a>(config: &'a Config, task: &TaskConfig, plugins: &Plugins) ->
 /// tools for one worker each.
 fn worker_tools(config: &Config, task: &TaskConfig) -> Vec<Placed> {
     let tool = |(index, entry): (usize, &ToolEntry)| {
-        let agent = entry.agent.clone().filter(|_| entry.tool == Listed::Host(HostTool::DelegateTask))?;
+        let agent = entry.agent.clone().filter(|_| entry.tool == ToolsEntry::Host(HostTool::DelegateTask))?;
         let description = config.tasks.get(&agent).map(|task| task.description.as_str());
         let name = entry.alias.as_deref().unwrap_or(HostTool::DelegateTask.as_str());
         let waits = entry.wait || task.background.wait;

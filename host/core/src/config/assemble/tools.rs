@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::{Plugins, authors_problem};
 use crate::config::invisible_chars::{code_point, in_tool};
-use crate::config::{Config, Listed, NAME_MAX, Problem, Problems, TaskConfig};
+use crate::config::{Config, NAME_MAX, Problem, Problems, TaskConfig, ToolsEntry};
 use crate::permissions::grant::ToolPattern;
 use crate::setup::PluginFacts;
 use crate::types::ids::{PluginName, TaskName};
@@ -76,7 +76,7 @@ pub(super) fn check_patterns(config: &Config, plugins: &Plugins, problems: &mut 
     }
     for (name, task) in &config.tasks {
         for (index, entry) in task.tools.iter().flatten().enumerate() {
-            let Listed::Plugins(pattern) = &entry.tool else { continue };
+            let ToolsEntry::Plugins(pattern) = &entry.tool else { continue };
             let path = entry_path(name, index, "tool");
             let problem = covers_nothing(config, plugins, &admitted, pattern, &path);
             problems.0.extend(problem.or_else(|| not_granted(config, plugins, task, &admitted, pattern, &path)));

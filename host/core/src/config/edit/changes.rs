@@ -12,14 +12,14 @@ const MOST: usize = 4_000_000;
 /// A line that went or came.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "change", rename_all = "kebab-case")]
-pub enum Change {
+pub enum LineChange {
     /// `line` counts from 1 in the text of before.
     Removed { line: usize, text: String },
     /// `line` counts from 1 in the text of now.
     Added { line: usize, text: String },
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for LineChange {
     /// `+ 12  grants.tools = ["search.find"]`, safe to print.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (sign, line, text) = match self {
@@ -32,7 +32,7 @@ impl fmt::Display for Change {
 
 /// The lines that differ, in order; a removed one before what took its place.
 #[must_use]
-pub fn changes(before: &str, after: &str) -> Vec<Change> {
+pub fn changes(before: &str, after: &str) -> Vec<LineChange> {
     let (before, after): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
     let same = before.iter().zip(&after).take_while(|(old, new)| old == new).count();
     let (old, new) = (&before[same..], &after[same..]);
@@ -45,10 +45,10 @@ pub fn changes(before: &str, after: &str) -> Vec<Change> {
         if i < old.len() && j < new.len() && old[i] == new[j] {
             (i, j) = (i + 1, j + 1);
         } else if removes {
-            changes.push(Change::Removed { line: same + i + 1, text: old[i].to_owned() });
+            changes.push(LineChange::Removed { line: same + i + 1, text: old[i].to_owned() });
             i += 1;
         } else {
-            changes.push(Change::Added { line: same + j + 1, text: new[j].to_owned() });
+            changes.push(LineChange::Added { line: same + j + 1, text: new[j].to_owned() });
             j += 1;
         }
     }

@@ -6,7 +6,7 @@ use std::fmt;
 
 use toml_edit::{Document, Item, TableLike, Value};
 
-use crate::config::Key;
+use crate::config::ConfigKey;
 use crate::config::depth::too_deep;
 use crate::config::keys::{GRANTS, of_table};
 use crate::types::wording::{code, nearest};
@@ -29,14 +29,14 @@ pub struct GrantText {
     pub value: String,
     /// The whole grant is meant: the text is the bare name of it.
     pub(super) is_whole: bool,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<ListEntry>,
     /// Limits beside the list, as they were written.
     pub(super) limits: Vec<(String, String)>,
 }
 
 /// An entry of a list: a name, or a directory and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct ListEntry {
     /// As it was written.
     pub(super) text: String,
     /// A name; for files the place, none when nothing says it.
@@ -138,7 +138,7 @@ fn only(table: &dyn TableLike) -> Option<(&str, &Item)> {
 }
 
 /// The grant of that name.
-fn known(name: &str) -> Result<&'static Key, FragmentError> {
+fn known(name: &str) -> Result<&'static ConfigKey, FragmentError> {
     let keys = || of_table(GRANTS).filter(|key| key.available);
     if let Some(key) = of_table(GRANTS).find(|key| key.name == name) {
         return if key.available { Ok(key) } else { Err(FragmentError::Unavailable(format!("grants.{name}"))) };
@@ -203,13 +203,17 @@ fn grant(text: &str, key: &str, item: &Item, is_revoked: bool) -> Result<GrantTe
     Ok(GrantText { key: key.name, value: written(value)?, is_whole: false, entries, limits })
 }
 
-fn no_list(key: &'static Key, list: &'static str) -> FragmentError {
+fn no_list(key: &'static ConfigKey, list: &'static str) -> FragmentError {
     let short = key.example.split_once('=').map_or(key.example, |(_, value)| value.trim());
     FragmentError::NoList { key: key.name, list, example: format!("{} = {{ {list} = {short}, … }}", key.name) }
 }
 
 /// `true`, or a table of limits; there is no list.
-fn store(key: &'static Key, value: &Value, written: impl Fn(&Value) -> Result<String, FragmentError>) -> Result<GrantText, FragmentError> {
+fn store(
+    key: &'static ConfigKey,
+    value: &Value,
+    written: impl Fn(&Value) -> Result<String, FragmentError>,
+) -> Result<GrantText, FragmentError> {
     let limits = match value {
         Value::Boolean(granted) if *granted.value() => Vec::new(),
         Value::InlineTable(table) => {
@@ -221,7 +225,7 @@ fn store(key: &'static Key, value: &Value, written: impl Fn(&Value) -> Result<St
 }
 
 /// The methods of a whole table, written beside the one address.
-fn with_methods(entry: &mut Entry, methods: &str) {
+fn with_methods(entry: &mut ListEntry, methods: &str) {
     let is_plain = entry.text.starts_with(['"', '\'']);
     if is_plain {
         entry.text = format!("{{ url = {}, methods = {methods} }}", entry.text);
@@ -229,15 +233,15 @@ fn with_methods(entry: &mut Entry, methods: &str) {
 }
 
 /// An entry as it stands in a text; none when it is neither text nor table.
-pub(super) fn entry(text: &str, value: &Value) -> Option<Entry> {
+pub(super) fn entry(text: &str, value: &Value) -> Option<ListEntry> {
     let written = text[value.span()?].to_owned();
     let string = |name: &str| value.as_inline_table()?.get(name)?.as_str().map(str::to_owned);
     match value {
         Value::String(name) => {
             let name = name.value();
-            Some(Entry { text: written, name: Some(name.clone()), dir: None })
+            Some(ListEntry { text: written, name: Some(name.clone()), dir: None })
         }
-        Value::InlineTable(_) => Some(Entry { text: written, name: string("at").or_else(|| string("url")), dir: string("dir") }),
+        Value::InlineTable(_) => Some(ListEntry { text: written, name: string("at").or_else(|| string("url")), dir: string("dir") }),
         _ => None,
     }
 }

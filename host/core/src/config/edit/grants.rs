@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use toml_edit::{Item, Value};
 
-use super::fragment::{BESIDE, Entry, GrantText, STORE, entry, list_key};
+use super::fragment::{BESIDE, GrantText, ListEntry, STORE, entry, list_key};
 use super::place::{Tree, brackets};
 use super::scan::{Splice, apply};
 use super::{ConfigText, EditError};
@@ -114,14 +114,14 @@ fn list_path<'a>(tree: &Tree<'_>, path: &[&'a str], key: &str) -> Vec<&'a str> {
 }
 
 /// What is in the list now.
-fn entries(edit: &ConfigText, path: &[&str], key: &str) -> Result<Vec<Entry>, EditError> {
+fn entries(edit: &ConfigText, path: &[&str], key: &str) -> Result<Vec<ListEntry>, EditError> {
     let found = edit.tree().and_then(|tree| {
         let path = list_path(&tree, path, key);
         match tree.find(&path)? {
             Item::Value(Value::Array(array)) => array.iter().map(|value| entry(edit.text(), value)).collect(),
             Item::ArrayOfTables(tables) => {
                 let text = |table: &toml_edit::Table, name: &str| table.get(name).and_then(Item::as_str).map(str::to_owned);
-                let entry = |table| Entry { text: on_one_line(edit.text(), table), name: text(table, "at"), dir: text(table, "dir") };
+                let entry = |table| ListEntry { text: on_one_line(edit.text(), table), name: text(table, "at"), dir: text(table, "dir") };
                 Some(tables.iter().map(entry).collect())
             }
             _ => None,
@@ -133,7 +133,7 @@ fn entries(edit: &ConfigText, path: &[&str], key: &str) -> Result<Vec<Entry>, Ed
 fn add_entries(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText) -> Result<(), EditError> {
     let old = entries(edit, path, grant.key)?;
     // What will be in the list, by the place at which no other can stand; those past the old ones are new.
-    let mut all: Vec<&Entry> = old.iter().collect();
+    let mut all: Vec<&ListEntry> = old.iter().collect();
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     for (index, entry) in old.iter().enumerate() {
         place_in_list(grant.key, entry).map(|place| *places.entry(place).or_insert(index));
@@ -199,7 +199,7 @@ fn set_limits(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText) -> Res
 }
 
 /// The place of a directory; the last part of its path when nothing says it.
-fn place_of(entry: &Entry) -> Option<String> {
+fn place_of(entry: &ListEntry) -> Option<String> {
     match (&entry.dir, &entry.name) {
         (_, Some(name)) if entry.dir.is_some() => Some(name.clone()),
         (None, Some(name)) => default_place(name),
@@ -208,7 +208,7 @@ fn place_of(entry: &Entry) -> Option<String> {
 }
 
 /// The folder of an entry, however it is written: `./docs`, `docs/` and `docs` are one.
-fn dir_of(entry: &Entry) -> Option<String> {
+fn dir_of(entry: &ListEntry) -> Option<String> {
     entry.dir.as_deref().or(entry.name.as_deref()).map(normalized)
 }
 
@@ -226,11 +226,11 @@ fn normalized(dir: &str) -> String {
 }
 
 /// What no two entries of a list can share.
-fn place_in_list(key: &str, entry: &Entry) -> Option<String> {
+fn place_in_list(key: &str, entry: &ListEntry) -> Option<String> {
     if key == "files" { place_of(entry) } else { entry.name.clone() }
 }
 
-fn is_equal(key: &str, new: &Entry, old: &Entry) -> bool {
+fn is_equal(key: &str, new: &ListEntry, old: &ListEntry) -> bool {
     match key {
         "files" => dir_of(new) == dir_of(old) && is_used_alike(&new.text, &old.text),
         // The same address with other methods is another grant.
@@ -273,7 +273,7 @@ impl<'a> Meant<'a> {
         Self { grant, names, patterns }
     }
 
-    fn includes(&self, old: &Entry) -> bool {
+    fn includes(&self, old: &ListEntry) -> bool {
         if self.grant.key == "files" {
             return self.grant.entries.iter().any(|wanted| is_meant_folder(wanted, old));
         }
@@ -283,7 +283,7 @@ impl<'a> Meant<'a> {
 }
 
 /// A directory may be named by itself, by its place, or by both.
-fn is_meant_folder(wanted: &Entry, old: &Entry) -> bool {
+fn is_meant_folder(wanted: &ListEntry, old: &ListEntry) -> bool {
     match (&wanted.dir, &wanted.name) {
         (Some(dir), Some(_)) => Some(normalized(dir)) == dir_of(old) && place_of(wanted) == place_of(old),
         (Some(dir), None) => Some(normalized(dir)) == dir_of(old),
@@ -293,7 +293,7 @@ fn is_meant_folder(wanted: &Entry, old: &Entry) -> bool {
 }
 
 /// A tool that an entry which stays would go on granting is not taken back.
-fn refuse_wider<'a>(grant: &GrantText, left: impl Iterator<Item = &'a Entry>) -> Result<(), EditError> {
+fn refuse_wider<'a>(grant: &GrantText, left: impl Iterator<Item = &'a ListEntry>) -> Result<(), EditError> {
     if grant.key != "tools" {
         return Ok(());
     }

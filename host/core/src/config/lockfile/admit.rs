@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use super::{Change, Lock, Part, Pinned, diff, is_harmless};
+use super::{LockChange, Lockfile, Pinned, PluginPart, diff, is_harmless};
 use crate::config::PluginSource;
 use crate::setup::PluginFacts;
 use crate::types::ids::PluginName;
@@ -33,8 +33,8 @@ pub enum LockRefusal {
     NotPinned,
     /// It asks for other things or says other things than when it was let in, or is another component; with `locked` also when it is
     /// another build of what the operator builds.
-    #[error("it is not what was pinned: {}", Lines(.0))]
-    Differs(Vec<Change>),
+    #[error("it is not what was pinned: {}", LockDifferences(.0))]
+    Differs(Vec<LockChange>),
 }
 
 impl LockRefusal {
@@ -53,7 +53,7 @@ impl LockRefusal {
 /// # Errors
 /// Why it may not be used.
 pub fn admit(
-    lock: Option<&Lock>,
+    lock: Option<&Lockfile>,
     plugin: &PluginName,
     source: &PluginSource,
     facts: &PluginFacts,
@@ -74,17 +74,17 @@ pub fn admit(
 }
 
 /// Nobody here builds a stranger's component: another one under the same manifest is another plugin. A server of tools has no digest.
-fn may_be_rebuilt(pinned: &Pinned, source: &PluginSource, changes: &[Change]) -> bool {
-    let is_other = changes.iter().any(|change| change.part == Part::Component);
+fn may_be_rebuilt(pinned: &Pinned, source: &PluginSource, changes: &[LockChange]) -> bool {
+    let is_other = changes.iter().any(|change| change.part == PluginPart::Component);
     pinned.dev || matches!(source, PluginSource::Stock(_)) || !is_other
 }
 
 /// The differences that matter, a few of them.
-struct Lines<'a>(&'a [Change]);
+struct LockDifferences<'a>(&'a [LockChange]);
 
 const SHOWN: usize = 4;
 
-impl fmt::Display for Lines<'_> {
+impl fmt::Display for LockDifferences<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all_harmless = is_harmless(self.0);
         let told: Vec<String> = self.0.iter().filter(|change| all_harmless || !change.is_harmless()).map(ToString::to_string).collect();

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Pinned;
-use crate::permissions::manifest::Ask;
+use crate::permissions::manifest::CapabilityRequest;
 use crate::setup::PluginFacts;
 use crate::types::tool::ToolSpec;
 use crate::types::wording::{code, plain};
@@ -15,7 +15,7 @@ use crate::types::wording::{code, plain};
 /// What of a plugin differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Part {
+pub enum PluginPart {
     /// Its bytes, and nothing else that is pinned.
     Component,
     /// What its manifest calls it; its stores hang on that.
@@ -44,8 +44,8 @@ pub enum Part {
 
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Change {
-    pub part: Part,
+pub struct LockChange {
+    pub part: PluginPart,
     /// The capability or the tool that it is about; empty when it is the plugin as a whole.
     pub of: String,
     /// As it was pinned; none when it was not there.
@@ -54,70 +54,70 @@ pub struct Change {
     pub now: Option<String>,
 }
 
-impl Change {
+impl LockChange {
     /// Nothing that a person or a model was shown differs: its author has built it anew.
     #[must_use]
     pub fn is_harmless(&self) -> bool {
         // A server of tools in the place of a component has no digest, and no sandbox either.
         let both = || [&self.before, &self.now].into_iter().all(|digest| digest.as_ref().is_some_and(|digest| !digest.is_empty()));
         match self.part {
-            Part::Component => both(),
-            part => part == Part::Version,
+            PluginPart::Component => both(),
+            part => part == PluginPart::Version,
         }
     }
 }
 
 /// None of these is more than a new build.
 #[must_use]
-pub fn is_harmless(changes: &[Change]) -> bool {
-    changes.iter().all(Change::is_harmless)
+pub fn is_harmless(changes: &[LockChange]) -> bool {
+    changes.iter().all(LockChange::is_harmless)
 }
 
 /// Everything that differs, capabilities first, then tools in order of name; the digest comes last.
 #[must_use]
-pub fn diff(pinned: &Pinned, facts: &PluginFacts) -> Vec<Change> {
+pub fn diff(pinned: &Pinned, facts: &PluginFacts) -> Vec<LockChange> {
     let now = Pinned::of(facts);
     let mut changes = Vec::new();
-    let mut compare = |part: Part, before: String, now: String| changes.extend(changed(part, "", before, now));
-    compare(Part::Name, pinned.name.clone(), now.name.clone());
-    compare(Part::About, pinned.description.clone(), now.description.clone());
-    compare(Part::Contract, pinned.contract.clone(), now.contract.clone());
-    compare(Part::Kinds, kinds(pinned), kinds(&now));
+    let mut compare = |part: PluginPart, before: String, now: String| changes.extend(changed(part, "", before, now));
+    compare(PluginPart::Name, pinned.name.clone(), now.name.clone());
+    compare(PluginPart::About, pinned.description.clone(), now.description.clone());
+    compare(PluginPart::Contract, pinned.contract.clone(), now.contract.clone());
+    compare(PluginPart::Kinds, kinds(pinned), kinds(&now));
     asks(&pinned.asks, &now.asks, &mut changes);
     tools(&pinned.tools, &now.tools, &mut changes);
-    changes.extend(changed(Part::Version, "", pinned.version.clone(), now.version));
-    changes.extend(changed(Part::Component, "", pinned.sha256.clone(), now.sha256));
+    changes.extend(changed(PluginPart::Version, "", pinned.version.clone(), now.version));
+    changes.extend(changed(PluginPart::Component, "", pinned.sha256.clone(), now.sha256));
     changes
 }
 
-fn changed(part: Part, of: &str, before: String, now: String) -> Option<Change> {
-    (before != now).then(|| Change { part, of: of.to_owned(), before: Some(before), now: Some(now) })
+fn changed(part: PluginPart, of: &str, before: String, now: String) -> Option<LockChange> {
+    (before != now).then(|| LockChange { part, of: of.to_owned(), before: Some(before), now: Some(now) })
 }
 
 fn kinds(pinned: &Pinned) -> String {
     pinned.kinds.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-fn asks(before: &BTreeMap<String, Ask>, now: &BTreeMap<String, Ask>, changes: &mut Vec<Change>) {
+fn asks(before: &BTreeMap<String, CapabilityRequest>, now: &BTreeMap<String, CapabilityRequest>, changes: &mut Vec<LockChange>) {
     for (name, old) in before {
         let Some(new) = now.get(name) else {
-            changes.push(Change { part: Part::AsksLess, of: name.clone(), before: Some(shown_ask(old)), now: None });
+            changes.push(LockChange { part: PluginPart::AsksLess, of: name.clone(), before: Some(shown_ask(old)), now: None });
             continue;
         };
         if (old.optional, &old.detail) != (new.optional, &new.detail) {
-            let part = if is_narrower(old, new) { Part::AsksLess } else { Part::AsksMore };
-            changes.push(Change { part, of: name.clone(), before: Some(shown_ask(old)), now: Some(shown_ask(new)) });
+            let part = if is_narrower(old, new) { PluginPart::AsksLess } else { PluginPart::AsksMore };
+            changes.push(LockChange { part, of: name.clone(), before: Some(shown_ask(old)), now: Some(shown_ask(new)) });
         }
-        changes.extend(changed(Part::Reason, name, old.why.clone(), new.why.clone()));
+        changes.extend(changed(PluginPart::Reason, name, old.why.clone(), new.why.clone()));
     }
     for (name, new) in now.iter().filter(|(name, _)| !before.contains_key(*name)) {
-        changes.push(Change { part: Part::AsksMore, of: name.clone(), before: None, now: Some(shown_ask(new)) });
-        changes.extend(changed(Part::Reason, name, String::new(), new.why.clone()));
+        changes.push(LockChange { part: PluginPart::AsksMore, of: name.clone(), before: None, now: Some(shown_ask(new)) });
+        changes.extend(changed(PluginPart::Reason, name, String::new(), new.why.clone()));
     }
 }
 
 /// `required {"urls":["https://…"]}`.
-fn shown_ask(ask: &Ask) -> String {
+fn shown_ask(ask: &CapabilityRequest) -> String {
     let need = if ask.optional { "optional" } else { "required" };
     if ask.detail.is_empty() { need.to_owned() } else { format!("{need} {}", json_of(&ask.detail)) }
 }
@@ -127,7 +127,7 @@ fn json_of(detail: &BTreeMap<String, Value>) -> String {
 }
 
 /// The same wishes, and lists of them that are shorter; what cannot be compared counts as more.
-fn is_narrower(before: &Ask, now: &Ask) -> bool {
+fn is_narrower(before: &CapabilityRequest, now: &CapabilityRequest) -> bool {
     let is_less = |before: &Value, now: &Value| match (before.as_array(), now.as_array()) {
         // An empty list may mean that there is no bound.
         (Some(before), Some(now)) => !now.is_empty() && now.iter().all(|item| before.contains(item)),
@@ -138,21 +138,21 @@ fn is_narrower(before: &Ask, now: &Ask) -> bool {
     (now.optional || !before.optional) && same_keys && all_less
 }
 
-fn tools(before: &BTreeMap<String, ToolSpec>, now: &BTreeMap<String, ToolSpec>, changes: &mut Vec<Change>) {
+fn tools(before: &BTreeMap<String, ToolSpec>, now: &BTreeMap<String, ToolSpec>, changes: &mut Vec<LockChange>) {
     for (name, old) in before {
         match now.get(name) {
             Some(new) => tool(name, old, new, changes),
-            None => changes.push(Change { part: Part::Tool, of: name.clone(), before: Some(old.description.clone()), now: None }),
+            None => changes.push(LockChange { part: PluginPart::Tool, of: name.clone(), before: Some(old.description.clone()), now: None }),
         }
     }
     for (name, new) in now.iter().filter(|(name, _)| !before.contains_key(*name)) {
-        changes.push(Change { part: Part::Tool, of: name.clone(), before: None, now: Some(new.description.clone()) });
-        changes.push(Change { part: Part::InputSchema, of: name.clone(), before: None, now: Some(pretty(&new.input_schema)) });
+        changes.push(LockChange { part: PluginPart::Tool, of: name.clone(), before: None, now: Some(new.description.clone()) });
+        changes.push(LockChange { part: PluginPart::InputSchema, of: name.clone(), before: None, now: Some(pretty(&new.input_schema)) });
     }
 }
 
 /// Taken apart without `..`: what a tool says of itself will not compile before it is compared here.
-fn tool(name: &str, old: &ToolSpec, new: &ToolSpec, changes: &mut Vec<Change>) {
+fn tool(name: &str, old: &ToolSpec, new: &ToolSpec, changes: &mut Vec<LockChange>) {
     let ToolSpec {
         name: _,
         description,
@@ -164,23 +164,23 @@ fn tool(name: &str, old: &ToolSpec, new: &ToolSpec, changes: &mut Vec<Change>) {
         retained_tokens: _,
         examples,
     } = old;
-    changes.extend(changed(Part::Description, name, description.clone(), new.description.clone()));
+    changes.extend(changed(PluginPart::Description, name, description.clone(), new.description.clone()));
     if *input_schema != new.input_schema {
-        changes.extend(forced(Part::InputSchema, name, pretty(input_schema), pretty(&new.input_schema)));
+        changes.extend(forced(PluginPart::InputSchema, name, pretty(input_schema), pretty(&new.input_schema)));
     }
     if *output_schema != new.output_schema {
         let (before, now) = (output_schema.as_ref().map(pretty), new.output_schema.as_ref().map(pretty));
-        changes.push(Change { part: Part::OutputSchema, of: name.to_owned(), before, now });
+        changes.push(LockChange { part: PluginPart::OutputSchema, of: name.to_owned(), before, now });
     }
     if *examples != new.examples {
-        changes.extend(forced(Part::Examples, name, pretty(examples), pretty(&new.examples)));
+        changes.extend(forced(PluginPart::Examples, name, pretty(examples), pretty(&new.examples)));
     }
-    changes.extend(changed(Part::Manner, name, manner(old), manner(new)));
+    changes.extend(changed(PluginPart::Manner, name, manner(old), manner(new)));
 }
 
 /// Values that differ, whatever their texts.
-fn forced(part: Part, of: &str, before: String, now: String) -> Option<Change> {
-    Some(Change { part, of: of.to_owned(), before: Some(before), now: Some(now) })
+fn forced(part: PluginPart, of: &str, before: String, now: String) -> Option<LockChange> {
+    Some(LockChange { part, of: of.to_owned(), before: Some(before), now: Some(now) })
 }
 
 /// JSON on lines of its own, for a comparison line by line.
@@ -200,32 +200,36 @@ fn manner(tool: &ToolSpec) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for LockChange {
     /// One line, without what could deceive; long texts are cut to where they begin to differ.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let of = code(&self.of);
         let (before, now) = excerpts(self.before.as_deref().unwrap_or_default(), self.now.as_deref().unwrap_or_default());
         match (self.part, self.before.is_some(), self.now.is_some()) {
-            (Part::Component, ..) if self.now.as_deref() == Some("") => write!(out, "it was a component in the sandbox, and is none now"),
-            (Part::Component, ..) if self.before.as_deref() == Some("") => write!(out, "it was no component, and is one now: sha256 {now}"),
-            (Part::Component, ..) => write!(out, "its component is another one: sha256 {before} → {now}"),
-            (Part::Name, ..) => write!(out, "its manifest calls it by another name, on which its stores hang: {before} → {now}"),
-            (Part::About, ..) => write!(out, "it says something else of itself: {before} → {now}"),
-            (Part::Version, ..) => write!(out, "its version: {before} → {now}"),
-            (Part::Contract, ..) => write!(out, "its contract: {before} → {now}"),
-            (Part::Kinds, ..) => write!(out, "it serves as {now}, not {before}"),
-            (Part::AsksMore, false, _) => write!(out, "it asks for {of} now: {now}"),
-            (Part::AsksMore, ..) => write!(out, "it asks for more of {of}: {before} → {now}"),
-            (Part::AsksLess, _, false) => write!(out, "it no longer asks for {of}"),
-            (Part::AsksLess, ..) => write!(out, "it asks for less of {of}: {before} → {now}"),
-            (Part::Reason, ..) => write!(out, "it gives another reason for {of}: {before} → {now}"),
-            (Part::Tool, false, _) => write!(out, "its tool {of} is new: {now}"),
-            (Part::Tool, ..) => write!(out, "its tool {of} is gone"),
-            (Part::Description, ..) => write!(out, "its tool {of} has another description: {before} → {now}"),
-            (Part::InputSchema, ..) => write!(out, "its tool {of} takes other arguments: {before} → {now}"),
-            (Part::OutputSchema, ..) => write!(out, "its tool {of} promises other results: {before} → {now}"),
-            (Part::Examples, ..) => write!(out, "its tool {of} has other examples: {before} → {now}"),
-            (Part::Manner, ..) => write!(out, "its tool {of}: {before} → {now}"),
+            (PluginPart::Component, ..) if self.now.as_deref() == Some("") => {
+                write!(out, "it was a component in the sandbox, and is none now")
+            }
+            (PluginPart::Component, ..) if self.before.as_deref() == Some("") => {
+                write!(out, "it was no component, and is one now: sha256 {now}")
+            }
+            (PluginPart::Component, ..) => write!(out, "its component is another one: sha256 {before} → {now}"),
+            (PluginPart::Name, ..) => write!(out, "its manifest calls it by another name, on which its stores hang: {before} → {now}"),
+            (PluginPart::About, ..) => write!(out, "it says something else of itself: {before} → {now}"),
+            (PluginPart::Version, ..) => write!(out, "its version: {before} → {now}"),
+            (PluginPart::Contract, ..) => write!(out, "its contract: {before} → {now}"),
+            (PluginPart::Kinds, ..) => write!(out, "it serves as {now}, not {before}"),
+            (PluginPart::AsksMore, false, _) => write!(out, "it asks for {of} now: {now}"),
+            (PluginPart::AsksMore, ..) => write!(out, "it asks for more of {of}: {before} → {now}"),
+            (PluginPart::AsksLess, _, false) => write!(out, "it no longer asks for {of}"),
+            (PluginPart::AsksLess, ..) => write!(out, "it asks for less of {of}: {before} → {now}"),
+            (PluginPart::Reason, ..) => write!(out, "it gives another reason for {of}: {before} → {now}"),
+            (PluginPart::Tool, false, _) => write!(out, "its tool {of} is new: {now}"),
+            (PluginPart::Tool, ..) => write!(out, "its tool {of} is gone"),
+            (PluginPart::Description, ..) => write!(out, "its tool {of} has another description: {before} → {now}"),
+            (PluginPart::InputSchema, ..) => write!(out, "its tool {of} takes other arguments: {before} → {now}"),
+            (PluginPart::OutputSchema, ..) => write!(out, "its tool {of} promises other results: {before} → {now}"),
+            (PluginPart::Examples, ..) => write!(out, "its tool {of} has other examples: {before} → {now}"),
+            (PluginPart::Manner, ..) => write!(out, "its tool {of}: {before} → {now}"),
         }
     }
 }

@@ -7,9 +7,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 
-use super::{FORMAT, Lock, Pinned};
+use super::{FORMAT, Lockfile, Pinned};
 use crate::config::check_name;
-use crate::permissions::manifest::Ask;
+use crate::permissions::manifest::CapabilityRequest;
 use crate::setup::PluginKind;
 use crate::types::ids::PluginName;
 use crate::types::tool::ToolSpec;
@@ -27,7 +27,7 @@ pub struct LockError {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct LockTable {
     #[serde(rename = "format")]
     _format: u32,
     #[serde(default)]
@@ -84,28 +84,28 @@ struct FileTool {
     examples: Option<Spanned<String>>,
 }
 
-impl Lock {
+impl Lockfile {
     /// Reads the text of a lock.
     ///
     /// # Errors
     /// The first thing that is wrong, with its place.
     pub fn parse(text: &str) -> Result<Self, LockError> {
-        let reader = Reader(text);
+        let reader = LockReader(text);
         let head: Head = toml::from_str(text).map_err(|error| reader.toml(&error))?;
         if *head.format.get_ref() != FORMAT {
             let what =
                 format!("the lock has format {}; this host reads format {FORMAT}. Use the host that wrote it.", head.format.get_ref());
             return Err(reader.error(&head.format.span(), what));
         }
-        let file: File = toml::from_str(text).map_err(|error| reader.toml(&error))?;
+        let file: LockTable = toml::from_str(text).map_err(|error| reader.toml(&error))?;
         let plugins = file.plugins.into_iter().map(|(name, plugin)| Ok((reader.name(name)?, reader.plugin(plugin)?)));
         Ok(Self { plugins: plugins.collect::<Result<_, _>>()? })
     }
 }
 
-struct Reader<'a>(&'a str);
+struct LockReader<'a>(&'a str);
 
-impl Reader<'_> {
+impl LockReader<'_> {
     fn name(&self, name: Spanned<String>) -> Result<PluginName, LockError> {
         match check_name(name.get_ref()) {
             Ok(()) => Ok(PluginName::from(name.get_ref().as_str())),
@@ -134,9 +134,9 @@ impl Reader<'_> {
         })
     }
 
-    fn ask(&self, ask: FileAsk) -> Result<Ask, LockError> {
+    fn ask(&self, ask: FileAsk) -> Result<CapabilityRequest, LockError> {
         let detail = ask.detail.map(|detail| self.json(&detail)).transpose()?.unwrap_or_default();
-        Ok(Ask { why: ask.why, optional: ask.optional, detail })
+        Ok(CapabilityRequest { why: ask.why, optional: ask.optional, detail })
     }
 
     fn tool(&self, name: String, tool: FileTool) -> Result<ToolSpec, LockError> {

@@ -5,8 +5,8 @@ use std::fmt::{self, Write};
 
 use serde::Serialize;
 
-use super::{FORMAT, Lock, Pinned};
-use crate::permissions::manifest::Ask;
+use super::{FORMAT, Lockfile, Pinned};
+use crate::permissions::manifest::CapabilityRequest;
 use crate::types::text::is_deceptive;
 use crate::types::tool::ToolSpec;
 
@@ -15,7 +15,7 @@ const HEAD: &str = "\
 # `conclave plugin lock` adds plugins, `conclave plugin upgrade` shows what differs and accepts it.
 ";
 
-impl fmt::Display for Lock {
+impl fmt::Display for Lockfile {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(out, "{HEAD}format = {FORMAT}")?;
         for (name, pinned) in &self.plugins {
@@ -45,8 +45,8 @@ fn plugin(out: &mut impl Write, name: &str, pinned: &Pinned) -> fmt::Result {
     Ok(())
 }
 
-fn ask(out: &mut impl Write, header: &str, ask: &Ask) -> fmt::Result {
-    let Ask { why, optional, detail } = ask;
+fn ask(out: &mut impl Write, header: &str, ask: &CapabilityRequest) -> fmt::Result {
+    let CapabilityRequest { why, optional, detail } = ask;
     writeln!(out, "\n[{header}]\nwhy = {}", text(why))?;
     if *optional {
         out.write_str("optional = true\n")?;

@@ -6,7 +6,7 @@ use std::iter::once;
 use url::Host;
 
 use super::tasks::{self, tasks_of};
-use super::{LayerAnswer, Question, Verdict};
+use super::{AccessQuestion, LayerAnswer, Verdict};
 use crate::permissions::authorize::Refused;
 use crate::permissions::fetch::HostPattern;
 use crate::permissions::grant::{FileMode, Grants, Rights, SecretGrant};
@@ -26,11 +26,11 @@ const ORDER: [Layer; 6] = [Layer::Host, Layer::Manifest, Layer::Config, Layer::T
 const WHY_SHOWN: usize = 200;
 
 /// What the decisions of the room and the imports say, none of them made here.
-pub(super) fn decide(setup: &Setup, question: &Question) -> Result<(), Refused> {
+pub(super) fn decide(setup: &Setup, question: &AccessQuestion) -> Result<(), Refused> {
     tasks::decide(setup, question, |rights| decide_with(setup, rights, question))
 }
 
-fn decide_with(setup: &Setup, rights: &Rights<'_>, question: &Question) -> Result<(), Refused> {
+fn decide_with(setup: &Setup, rights: &Rights<'_>, question: &AccessQuestion) -> Result<(), Refused> {
     let Some(target) = question.target.as_deref() else {
         return rights.require(question.capability, "", || None);
     };
@@ -49,7 +49,7 @@ fn decide_with(setup: &Setup, rights: &Rights<'_>, question: &Question) -> Resul
 }
 
 /// The grant, then what the tasks leave of it, then the policy. Several tasks of one agent: the most generous answers.
-fn may_call(setup: &Setup, rights: &Rights<'_>, question: &Question, tool: &str) -> Result<(), Refused> {
+fn may_call(setup: &Setup, rights: &Rights<'_>, question: &AccessQuestion, tool: &str) -> Result<(), Refused> {
     let (agent, tasks) = (&question.plugin, tasks_of(setup, question));
     rights.may_call(tool).map_err(|record| match tasks.first() {
         Some((task, _)) => naming_task_list(record, task),
@@ -103,7 +103,7 @@ fn hosts(grant: &SecretGrant) -> impl Iterator<Item = &str> {
 }
 
 /// By scheme, host, port, path, method and headers: which address the name leads to shows when it is looked up.
-fn may_fetch(rights: &Rights<'_>, url: &str, question: &Question) -> Result<(), Refused> {
+fn may_fetch(rights: &Rights<'_>, url: &str, question: &AccessQuestion) -> Result<(), Refused> {
     match crate::permissions::fetch::target(url) {
         Ok(parsed) => {
             rights.may_fetch(&question.method, &parsed, question.headers.iter().map(String::as_str))?;
@@ -121,7 +121,7 @@ fn may_fetch(rights: &Rights<'_>, url: &str, question: &Question) -> Result<(), 
 }
 
 /// Every layer that has a say, in order.
-pub(super) fn answers(setup: &Setup, question: &Question, refused: Option<&DenialRecord>) -> Vec<LayerAnswer> {
+pub(super) fn answers(setup: &Setup, question: &AccessQuestion, refused: Option<&DenialRecord>) -> Vec<LayerAnswer> {
     let position = |layer: Layer| ORDER.iter().position(|other| *other == layer).unwrap_or(ORDER.len());
     let refused_at = refused.map(|record| position(record.layer));
     let mut answers = Vec::new();
@@ -145,7 +145,7 @@ pub(super) fn answers(setup: &Setup, question: &Question, refused: Option<&Denia
     answers
 }
 
-fn asks(setup: &Setup, question: &Question) -> bool {
+fn asks(setup: &Setup, question: &AccessQuestion) -> bool {
     question
         .target
         .as_deref()
@@ -153,7 +153,7 @@ fn asks(setup: &Setup, question: &Question) -> bool {
 }
 
 /// What a layer says that does not refuse, and the key of the config that decides it; none where it has no say.
-fn said(setup: &Setup, question: &Question, layer: Layer) -> Option<(String, Option<String>)> {
+fn said(setup: &Setup, question: &AccessQuestion, layer: Layer) -> Option<(String, Option<String>)> {
     let (plugin, capability) = (&question.plugin, question.capability);
     let found = setup.plugins.get(plugin)?;
     match layer {
@@ -182,7 +182,7 @@ fn said(setup: &Setup, question: &Question, layer: Layer) -> Option<(String, Opt
 }
 
 /// What was granted, in short, and which entry of a list covers the target.
-fn granted(grants: &Grants, question: &Question) -> (String, Option<usize>) {
+fn granted(grants: &Grants, question: &AccessQuestion) -> (String, Option<usize>) {
     let target = question.target.as_deref().unwrap_or_default();
     let list = |names: Vec<&str>, covers: &dyn Fn(&str) -> bool| {
         let index = names.iter().position(|name| covers(name));
@@ -225,7 +225,7 @@ fn granted(grants: &Grants, question: &Question) -> (String, Option<usize>) {
 }
 
 /// What the plugin's tasks leave of a grant: of tools by their toolbox, of all else by `narrow`.
-fn in_tasks(setup: &Setup, question: &Question) -> Option<(String, Option<String>)> {
+fn in_tasks(setup: &Setup, question: &AccessQuestion) -> Option<(String, Option<String>)> {
     if question.capability != Capability::Tools {
         return tasks::said(setup, question);
     }
@@ -239,7 +239,7 @@ fn in_tasks(setup: &Setup, question: &Question) -> Option<(String, Option<String
     }
 }
 
-fn ruling(setup: &Setup, question: &Question, tool: &str) -> (String, Option<String>) {
+fn ruling(setup: &Setup, question: &AccessQuestion, tool: &str) -> (String, Option<String>) {
     let ruling = decision::decide(setup, once::<&PluginName>(&question.plugin), tool, &question.arguments);
     let words = match ruling.decide {
         Decide::Allow => "runs without asking",
@@ -253,7 +253,7 @@ fn ruling(setup: &Setup, question: &Question, tool: &str) -> (String, Option<Str
 }
 
 /// What only the run can know: how much is left, where a name leads.
-fn bounds(grants: &Grants, question: &Question) -> Option<String> {
+fn bounds(grants: &Grants, question: &AccessQuestion) -> Option<String> {
     let at_most = |what: &str, limit: Option<u64>| limit.map(|limit| format!("{limit} {what}"));
     let list = |limits: Vec<Option<String>>| {
         let limits: Vec<String> = limits.into_iter().flatten().collect();

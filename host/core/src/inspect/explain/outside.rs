@@ -1,6 +1,6 @@
 //! Servers of tools that others wrote: what they do themselves passes no layer of this host. Only what they ask the host for would.
 
-use super::{Explanation, LayerAnswer, Question, Verdict};
+use super::{AccessQuestion, Explanation, LayerAnswer, Verdict};
 use crate::types::capability::Capability;
 use crate::types::denial::Layer;
 
@@ -9,7 +9,7 @@ pub(super) fn is_meant(capability: Capability) -> bool {
     matches!(capability, Capability::Files | Capability::Fetch | Capability::Exec | Capability::Secrets)
 }
 
-pub(super) fn answer(question: &Question) -> Explanation {
+pub(super) fn answer(question: &AccessQuestion) -> Explanation {
     let text = format!("{} runs outside the sandbox, as you; no grant holds it back", question.plugin);
     let key = Some(format!("plugins.{}.source", question.plugin));
     Explanation {

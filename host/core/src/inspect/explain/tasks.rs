@@ -1,6 +1,6 @@
 //! What the tasks of an agent leave of what it was granted. Asks the same decisions as a run, once for each task that is meant.
 
-use super::{Question, layers};
+use super::{AccessQuestion, layers};
 use crate::permissions::authorize::Refused;
 use crate::permissions::grant::Rights;
 use crate::permissions::task_scope::Narrow;
@@ -10,14 +10,14 @@ use crate::types::denial::Layer;
 use crate::types::ids::TaskName;
 
 /// The tasks that are meant: the one that is named, else all that the plugin is the agent of.
-pub(super) fn tasks_of<'a>(setup: &'a Setup, question: &Question) -> Vec<(&'a TaskName, &'a TaskSetup)> {
+pub(super) fn tasks_of<'a>(setup: &'a Setup, question: &AccessQuestion) -> Vec<(&'a TaskName, &'a TaskSetup)> {
     let is_meant = |name: &TaskName| question.task.as_ref().is_none_or(|task| task == name);
     let tasks = setup.tasks.iter().filter(|(name, task)| is_meant(name) && task.agent == question.plugin);
     tasks.map(|(name, task)| (name, &**task)).collect()
 }
 
 /// What holds for the plugin on behalf of its tasks. Several of them: the most generous answers.
-pub(super) fn decide(setup: &Setup, question: &Question, decide: impl Fn(&Rights<'_>) -> Result<(), Refused>) -> Result<(), Refused> {
+pub(super) fn decide(setup: &Setup, question: &AccessQuestion, decide: impl Fn(&Rights<'_>) -> Result<(), Refused>) -> Result<(), Refused> {
     let Some(rights) = setup.rights(&question.plugin) else { return Ok(()) };
     decide(&rights)?;
     let mut first = None;
@@ -32,7 +32,7 @@ pub(super) fn decide(setup: &Setup, question: &Question, decide: impl Fn(&Rights
 }
 
 /// Of a capability as such: the task leaves something of it.
-fn anything_left(rights: &Rights<'_>, question: &Question) -> Result<(), Refused> {
+fn anything_left(rights: &Rights<'_>, question: &AccessQuestion) -> Result<(), Refused> {
     let Some(narrowed) = rights.narrowed.filter(|narrowed| question.target.is_none() && leaves_nothing(narrowed.narrow, question)) else {
         return Ok(());
     };
@@ -41,7 +41,7 @@ fn anything_left(rights: &Rights<'_>, question: &Question) -> Result<(), Refused
     Err(rights.refuse(capability, "", Layer::Task, &reason, None))
 }
 
-fn leaves_nothing(narrow: &Narrow, question: &Question) -> bool {
+fn leaves_nothing(narrow: &Narrow, question: &AccessQuestion) -> bool {
     match question.capability {
         Capability::Model => narrow.model.as_ref().is_some_and(Vec::is_empty),
         Capability::Delegate => narrow.delegate.as_ref().is_some_and(Vec::is_empty),
@@ -61,12 +61,12 @@ fn can_be_narrowed(capability: Capability) -> bool {
 }
 
 /// Which tasks leave it, in words, and the key that decides.
-pub(super) fn said(setup: &Setup, question: &Question) -> Option<(String, Option<String>)> {
+pub(super) fn said(setup: &Setup, question: &AccessQuestion) -> Option<(String, Option<String>)> {
     let tasks = tasks_of(setup, question);
     if !can_be_narrowed(question.capability) || tasks.is_empty() {
         return None;
     }
-    let leaves = |task: &TaskName| layers::decide(setup, &Question { task: Some(task.clone()), ..question.clone() }).is_ok();
+    let leaves = |task: &TaskName| layers::decide(setup, &AccessQuestion { task: Some(task.clone()), ..question.clone() }).is_ok();
     let (with, without): (Vec<&TaskName>, Vec<&TaskName>) = tasks.iter().map(|(name, _)| *name).partition(|name| leaves(name));
     let names = |names: &[&TaskName]| names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
     let text = match without.is_empty() {

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::*;
 use crate::config::Config;
 use crate::config::assemble::assemble;
-use crate::permissions::manifest::{Ask, Manifest};
+use crate::permissions::manifest::{CapabilityRequest, Manifest};
 use crate::setup::{PluginFacts, PluginKind};
 use crate::types::denial::Denial;
 use crate::types::tool::ToolSpec;
@@ -44,7 +44,8 @@ decide = "deny"
 "#;
 
 fn facts(kinds: &[PluginKind], asks: &[&str], tools: &[&str]) -> PluginFacts {
-    let ask = |name: &&str| ((*name).to_owned(), Ask { why: format!("Needs {name}."), optional: true, detail: BTreeMap::new() });
+    let ask =
+        |name: &&str| ((*name).to_owned(), CapabilityRequest { why: format!("Needs {name}."), optional: true, detail: BTreeMap::new() });
     let tool = |name: &&str| ToolSpec { name: (*name).to_owned(), input_schema: json!({ "type": "object" }), ..ToolSpec::default() };
     serde_json::from_value(json!({
         "manifest": Manifest { name: "x".to_owned(), asks: asks.iter().map(ask).collect(), ..Manifest::default() },
@@ -67,11 +68,11 @@ fn setup() -> Setup {
     assemble(&config, &plugins).unwrap_or_else(|problems| panic!("{problems}")).setup
 }
 
-fn ask(plugin: &str, capability: Capability, target: &str) -> Question {
-    Question::new(plugin, capability).of(target)
+fn ask(plugin: &str, capability: Capability, target: &str) -> AccessQuestion {
+    AccessQuestion::new(plugin, capability).of(target)
 }
 
-fn answer(question: &Question) -> Explanation {
+fn answer(question: &AccessQuestion) -> Explanation {
     explain(&setup(), question).unwrap()
 }
 
@@ -88,9 +89,9 @@ fn what_is_granted_is_a_yes_of_every_layer() {
         ask("desk", Capability::Delegate, "digest"),
         ask("notes", Capability::Files, "/notes/a.md"),
         ask("voice", Capability::Rooms, "terminal"),
-        Question::new("notes", Capability::Kv),
-        Question::new("notes", Capability::Scratch),
-        Question { writes: true, ..ask("notes", Capability::Files, "/out/a.md") },
+        AccessQuestion::new("notes", Capability::Kv),
+        AccessQuestion::new("notes", Capability::Scratch),
+        AccessQuestion { writes: true, ..ask("notes", Capability::Files, "/out/a.md") },
     ];
     for question in cases {
         let explanation = answer(&question);
@@ -133,11 +134,11 @@ fn each_layer_refuses_and_those_behind_it_are_not_reached() {
 
 #[test]
 fn one_task_is_asked_about_when_it_is_named() {
-    let of = |task: &str| Question { task: Some(task.into()), ..ask("desk", Capability::Tools, "notes.drop") };
+    let of = |task: &str| AccessQuestion { task: Some(task.into()), ..ask("desk", Capability::Tools, "notes.drop") };
     assert_eq!(answer(&of("digest")).refused_by(), Some(Layer::Task));
     assert_eq!(answer(&of("desk")).refused_by(), Some(Layer::Policy));
     assert!(matches!(explain(&setup(), &of("none")), Err(NoAnswer::Task(_))));
-    let other = Question { task: Some("desk".into()), ..ask("notes", Capability::Tools, "notes.drop") };
+    let other = AccessQuestion { task: Some("desk".into()), ..ask("notes", Capability::Tools, "notes.drop") };
     assert!(matches!(explain(&setup(), &other), Err(NoAnswer::OtherAgent { .. })));
     assert!(matches!(explain(&setup(), &ask("none", Capability::Kv, "")), Err(NoAnswer::Plugin(_))));
 }
@@ -167,7 +168,7 @@ fn no_line_is_offered_for_what_nobody_should_paste() {
 
 #[test]
 fn writing_needs_more_than_reading() {
-    let question = Question { writes: true, ..ask("notes", Capability::Files, "/notes/a.md") };
+    let question = AccessQuestion { writes: true, ..ask("notes", Capability::Files, "/notes/a.md") };
     let explanation = answer(&question);
     assert_eq!(explanation.refused_by(), Some(Layer::Config));
     let smallest = explanation.smallest.unwrap();
@@ -207,7 +208,7 @@ fn a_recorded_refusal_says_itself_whether_it_was_to_be_written() {
     let setup = setup();
     let folder = "/read-write/a.md";
     for (target, writes) in [(folder, false), (folder, true), ("/else/a.md", false), ("/else/a.md", true)] {
-        let refused = Question { writes, ..ask("notes", Capability::Files, target) };
+        let refused = AccessQuestion { writes, ..ask("notes", Capability::Files, target) };
         let record = layers::decide(&setup, &refused).unwrap_err();
         // The proposed line grants `read-write` for another folder as well, so its words tell nothing.
         assert!(record.suggestion.as_ref().is_some_and(|line| line.contains("read-write")), "{record:?}");
@@ -237,7 +238,7 @@ fn an_explanation_never_differs_from_its_decision() {
     for plugin in ["desk", "notes", "voice"] {
         for capability in Capability::ALL {
             for (target, writes) in targets.iter().flat_map(|target| [(Some(*target), false), (Some(*target), true), (None, false)]) {
-                let question = Question { target: target.map(str::to_owned), writes, ..Question::new(plugin, capability) };
+                let question = AccessQuestion { target: target.map(str::to_owned), writes, ..AccessQuestion::new(plugin, capability) };
                 let decided = layers::decide(&setup, &question);
                 let explanation = explain(&setup, &question).unwrap();
                 assert_eq!(decided.is_err(), explanation.verdict == Verdict::No, "{question:?}");
@@ -272,10 +273,10 @@ fn a_task_that_narrows_a_capability_is_the_layer_that_refuses() {
         "tools = [\"notes.list\", \"notes.drop\"]",
         "tools = [\"notes.list\", \"notes.drop\"]\nnarrow = { model = [], route = [], delegate = [] }",
     );
-    let of = |capability, target: Option<&str>, task: Option<&str>| Question {
+    let of = |capability, target: Option<&str>, task: Option<&str>| AccessQuestion {
         target: target.map(str::to_owned),
         task: task.map(TaskName::from),
-        ..Question::new("desk", capability)
+        ..AccessQuestion::new("desk", capability)
     };
     for (capability, target) in [(Capability::Model, "default"), (Capability::Route, "user"), (Capability::Delegate, "digest")] {
         for target in [Some(target), None] {
@@ -299,7 +300,8 @@ fn a_secret_goes_only_where_a_request_may_go() {
         "grants.delegate = [\"digest\"]",
         "grants.delegate = [\"digest\"]\ngrants.secrets = [\"tok\"]\ngrants.fetch = { urls = [\"https://a.example/*\"] }\n[secrets.tok]\nfrom = { env = \"T\" }\nhosts = [\"a.example\", \"b.example\"]",
     );
-    let to = |host: &str| explain(&setup, &Question { host: Some(host.to_owned()), ..ask("desk", Capability::Secrets, "tok") }).unwrap();
+    let to =
+        |host: &str| explain(&setup, &AccessQuestion { host: Some(host.to_owned()), ..ask("desk", Capability::Secrets, "tok") }).unwrap();
     let granted = to("a.example");
     assert_eq!(granted.verdict, Verdict::Yes);
     assert!(granted.layers.last().unwrap().text.contains("towards a.example, b.example, and only in header"), "{granted:?}");
@@ -329,7 +331,7 @@ fn why_no_grant_is_offered_fits_what_was_refused() {
         "grants.route = [\"user\"]\ngrants.fetch = { urls = [\"http://127.0.0.1:1/*\"], private = [\"127.0.0.1\"] }",
     );
     let of = |target: &str, method: &str| {
-        let question = Question { method: method.to_owned(), ..ask("desk", Capability::Fetch, target) };
+        let question = AccessQuestion { method: method.to_owned(), ..ask("desk", Capability::Fetch, target) };
         explain(&setup, &question).unwrap().no_line.unwrap()
     };
     assert!(of("http://127.0.0.1:1/x", "POST").contains("inside your own network"));

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::clock::Clock;
-use super::row::{Row, Sandbox, What};
+use super::row::{RowSubject, Sandbox, TimelineRow};
 use super::{Ended, Lane, Timeline, Totals, short, tree};
 use crate::protocol::effect::Effect;
 use crate::protocol::event::{Event, Opening, Record};
@@ -23,7 +23,7 @@ use words::{asked, ids_in, kind_of, kinds, says};
 
 /// What a row that has not ended is found by.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
+enum OpenRowKey {
     Call(CallId),
     Model(CallId, u32),
     SideEffect(CallId, u32),
@@ -40,7 +40,7 @@ struct Draft {
     /// When the last row right below it ended.
     below: Millis,
     abandoned: bool,
-    what: What,
+    what: RowSubject,
 }
 
 struct RoomDraft {
@@ -73,7 +73,7 @@ struct Now<'a> {
     lane: Option<usize>,
     /// Rows of tasks that go on, the innermost last.
     tasks: Vec<usize>,
-    open: BTreeMap<Key, usize>,
+    open: BTreeMap<OpenRowKey, usize>,
     seq: u64,
     at: Millis,
     /// When the room was last gone on with.
@@ -137,13 +137,13 @@ impl Fold {
             let draft = drafts[index].take()?;
             let Draft { room, seq, start, end, abandoned, what, .. } = draft;
             let start_ms = since(start);
-            Some(Row { room, seq, depth, start_ms, end_ms: end.map(|end| since(end).max(start_ms)), abandoned, what })
+            Some(TimelineRow { room, seq, depth, start_ms, end_ms: end.map(|end| since(end).max(start_ms)), abandoned, what })
         };
         let rows = tree::order(&parents).into_iter().filter_map(row);
-        let rows: Vec<Row> = rows.filter(|row| !row.says_nothing()).collect();
+        let rows: Vec<TimelineRow> = rows.filter(|row| !row.says_nothing()).collect();
         let mut totals = self.totals;
-        let waited = |row: &Row| match row.what {
-            What::Approval { .. } => row.end_ms.unwrap_or(took_ms).saturating_sub(row.start_ms),
+        let waited = |row: &TimelineRow| match row.what {
+            RowSubject::Approval { .. } => row.end_ms.unwrap_or(took_ms).saturating_sub(row.start_ms),
             _ => 0,
         };
         totals.approval_ms = rows.iter().map(waited).sum();
@@ -187,8 +187,8 @@ impl Now<'_> {
             Event::Consulted { call, answer, report } => self.end_consult(*call, answer.as_ref().map_err(Clone::clone), report),
             Event::UserAnswered { call, text, passed, .. } => {
                 let (said, is_passed) = (text.as_deref().map(short), *passed);
-                self.end(&Key::Call(*call), |what| {
-                    if let What::User { prompt, answer, .. } = what {
+                self.end(&OpenRowKey::Call(*call), |what| {
+                    if let RowSubject::User { prompt, answer, .. } = what {
                         *answer = said;
                         if is_passed {
                             // Nobody saw it, so there is no row: it says nothing.
@@ -204,7 +204,7 @@ impl Now<'_> {
                 // Each room of a run is gone on with; the root tells it for all.
                 if self.lane.is_none() && room.outcome().is_none() {
                     self.fold.totals.resumed += 1;
-                    self.moment(self.here(), What::Resumed { down_ms: *down_ms });
+                    self.moment(self.here(), RowSubject::Resumed { down_ms: *down_ms });
                 }
             }
             Event::TurnStopped { reason } => self.stopped(None, reason),
@@ -215,20 +215,20 @@ impl Now<'_> {
     }
 
     fn stopped(&mut self, task: Option<TaskName>, reason: &str) {
-        self.moment(self.here(), What::Stopped { task, by: Entity::User, reason: short(reason) });
+        self.moment(self.here(), RowSubject::Stopped { task, by: Entity::User, reason: short(reason) });
     }
 
     fn told(&mut self, notice: Notice) {
         match notice {
             Notice::TaskStarted { task, agent, caller } => {
-                let row = self.begin(self.here(), What::Task { task, agent, caller, status: None, reason: String::new() });
+                let row = self.begin(self.here(), RowSubject::Task { task, agent, caller, status: None, reason: String::new() });
                 self.tasks.push(row);
             }
             Notice::TaskEnded { task, status, reason } => self.end_task(&task, status, &reason),
             Notice::StepStarted { call, task, agent } => {
                 self.fold.totals.steps += 1;
-                let what = What::Step { task, agent, says: String::new(), fault: None, sandbox: None };
-                self.open(Key::Call(call), self.here(), what);
+                let what = RowSubject::Step { task, agent, says: String::new(), fault: None, sandbox: None };
+                self.open(OpenRowKey::Call(call), self.here(), what);
             }
             Notice::ModelCalled { .. } | Notice::ModelAnswered { .. } => self.model(notice),
             Notice::ToolCalled { .. } | Notice::ToolAnswered { .. } => self.tool(notice),
@@ -236,8 +236,8 @@ impl Now<'_> {
             Notice::ApprovalAsked { .. } | Notice::ApprovalGiven { .. } => self.approval(notice),
             Notice::Denied { call, plugin, record } => {
                 self.fold.totals.denials += 1;
-                let parent = call.and_then(|call| self.open.get(&Key::Call(call)).copied()).or_else(|| self.here());
-                let what = What::Denied {
+                let parent = call.and_then(|call| self.open.get(&OpenRowKey::Call(call)).copied()).or_else(|| self.here());
+                let what = RowSubject::Denied {
                     plugin,
                     capability: record.denial.capability,
                     target: short(&record.denial.target),
@@ -247,82 +247,82 @@ impl Now<'_> {
                 };
                 self.moment(parent, what);
             }
-            Notice::StepStalled { task, stalled, of } => self.moment(self.here(), What::Stalled { task, stalled, of }),
-            Notice::HistoryCut { task, cut, dropped } => self.moment(self.here(), What::HistoryCut { task, cut, dropped }),
-            Notice::PluginReplaced { plugin, sha256 } => self.moment(self.lane, What::Replaced { plugin, sha256 }),
+            Notice::StepStalled { task, stalled, of } => self.moment(self.here(), RowSubject::Stalled { task, stalled, of }),
+            Notice::HistoryCut { task, cut, dropped } => self.moment(self.here(), RowSubject::HistoryCut { task, cut, dropped }),
+            Notice::PluginReplaced { plugin, sha256 } => self.moment(self.lane, RowSubject::Replaced { plugin, sha256 }),
             Notice::AttemptLost { call, model, input_tokens, cost_micro_usd, .. } => {
                 let totals = &mut self.fold.totals;
                 totals.input_tokens = totals.input_tokens.saturating_add(input_tokens);
                 totals.cost_micro_usd = totals.cost_micro_usd.saturating_add(cost_micro_usd);
                 let parent = self.of_call(call);
-                self.moment(parent, What::AttemptLost { model, tokens: input_tokens, cost_micro_usd });
+                self.moment(parent, RowSubject::AttemptLost { model, tokens: input_tokens, cost_micro_usd });
             }
-            Notice::PriceUnknown { model, limit } => self.moment(self.here(), What::PriceUnknown { model, limit }),
+            Notice::PriceUnknown { model, limit } => self.moment(self.here(), RowSubject::PriceUnknown { model, limit }),
             // The amount that was given was none; the question is the same.
-            Notice::TopUpAsked { call, top_up } if top_up.problem.is_some() && self.open.contains_key(&Key::Call(call)) => {}
+            Notice::TopUpAsked { call, top_up } if top_up.problem.is_some() && self.open.contains_key(&OpenRowKey::Call(call)) => {}
             Notice::TopUpAsked { call, top_up } => {
-                let what = What::TopUp { budget: top_up.budget.key().to_owned(), more: None, reason: None };
+                let what = RowSubject::TopUp { budget: top_up.budget.key().to_owned(), more: None, reason: None };
                 // A question that was asked again after a stop is the same one.
                 if !self.is_asked(call) {
                     self.fold.totals.top_ups += 1;
-                    self.open(Key::Call(call), self.here(), what);
+                    self.open(OpenRowKey::Call(call), self.here(), what);
                 }
             }
-            Notice::ToppedUp { call, more: given, reason: why, .. } => self.end(&Key::Call(call), |what| {
-                if let What::TopUp { more, reason, .. } = what {
+            Notice::ToppedUp { call, more: given, reason: why, .. } => self.end(&OpenRowKey::Call(call), |what| {
+                if let RowSubject::TopUp { more, reason, .. } = what {
                     (*more, *reason) = (given, why.as_deref().map(short));
                 }
             }),
             Notice::BackgroundStarted { .. } | Notice::BackgroundEnded { .. } => self.background(notice),
             Notice::Delivered { id, agent, strategy, channel, text } => {
-                self.moment(self.lane, What::Delivered { id, task: agent, strategy, channel, text: short(&text) });
+                self.moment(self.lane, RowSubject::Delivered { id, task: agent, strategy, channel, text: short(&text) });
             }
             Notice::NotDelivered { id, agent, reason } => {
-                self.moment(self.lane, What::NotDelivered { id, task: agent, reason: short(&reason) });
+                self.moment(self.lane, RowSubject::NotDelivered { id, task: agent, reason: short(&reason) });
             }
             Notice::DeadLetter { id, agent, reason, .. } => {
-                self.moment(self.lane, What::NotDelivered { id, task: agent, reason: short(&format!("dead letter: {reason}")) });
+                self.moment(self.lane, RowSubject::NotDelivered { id, task: agent, reason: short(&format!("dead letter: {reason}")) });
             }
             Notice::ResultsRelayed { task, ids, .. } => {
                 let event = short(&format!("{task} takes a turn about {}", ids_in(&ids)));
-                self.moment(self.here(), What::Other { event });
+                self.moment(self.here(), RowSubject::Other { event });
             }
             Notice::ResultsTold { task, ids } => {
                 let event = short(&format!("{task} reads the results of {}", ids_in(&ids)));
-                self.moment(self.here(), What::Other { event });
+                self.moment(self.here(), RowSubject::Other { event });
             }
-            Notice::UserHeard { task, message } => self.moment(self.here(), What::Message { task, text: short(message.text()) }),
+            Notice::UserHeard { task, message } => self.moment(self.here(), RowSubject::Message { task, text: short(message.text()) }),
             Notice::UserUnheard { task, text, reason } => {
                 let event = short(&format!("what somebody said to {task} was not read ({reason}): {text}"));
-                self.moment(self.here(), What::Other { event });
+                self.moment(self.here(), RowSubject::Other { event });
             }
             // Each room of a run is paused; the root tells it for all.
             Notice::RunPaused { reason } if self.lane.is_none() => {
-                self.moment(self.here(), What::Other { event: short(&format!("paused: {reason}")) });
+                self.moment(self.here(), RowSubject::Other { event: short(&format!("paused: {reason}")) });
             }
             Notice::RunUnpaused if self.lane.is_none() => {
-                self.moment(self.here(), What::Other { event: "goes on after a pause".to_owned() })
+                self.moment(self.here(), RowSubject::Other { event: "goes on after a pause".to_owned() })
             }
-            Notice::AgentStuck { reason, .. } => self.moment(self.here(), What::Other { event: short(&reason) }),
+            Notice::AgentStuck { reason, .. } => self.moment(self.here(), RowSubject::Other { event: short(&reason) }),
             Notice::GateBlocked { point, plugin, reason } => {
                 let event = short(&format!("the gate {plugin} let nothing pass ({}): {reason}", point.as_str()));
-                self.moment(self.here(), What::Other { event });
+                self.moment(self.here(), RowSubject::Other { event });
             }
             Notice::HandedOff { from, to, reason, .. } => {
                 let to = to.as_ref().map_or("its user", TaskName::as_str);
-                self.moment(self.here(), What::Other { event: short(&format!("{from} handed the conversation to {to}: {reason}")) });
+                self.moment(self.here(), RowSubject::Other { event: short(&format!("{from} handed the conversation to {to}: {reason}")) });
             }
             Notice::HandoffRejected { from, to, refusal } => {
                 let event = short(&format!("{from} may not hand the conversation to {to}: {}", refusal.message));
-                self.moment(self.here(), What::Other { event });
+                self.moment(self.here(), RowSubject::Other { event });
             }
             Notice::HistoryCondensed { task, forgotten, masked, .. } => {
                 let event = format!("the history of {task} was condensed: {forgotten} entries forgotten, {masked} masked");
-                self.moment(self.here(), What::Other { event });
+                self.moment(self.here(), RowSubject::Other { event });
             }
             Notice::KnowledgeAdded { task, file, trigger } => {
                 let event = short(&format!("{task} reads {file}: the message says {trigger:?}"));
-                self.moment(self.here(), What::Other { event });
+                self.moment(self.here(), RowSubject::Other { event });
             }
             // Told by their events, or of no length.
             _ => {}
@@ -333,18 +333,19 @@ impl Now<'_> {
     fn begun(&mut self, effect: Effect) {
         match effect {
             Effect::AskUser { call, task, channel, prompt } => {
-                let what = What::User { task, channel, prompt: short(&prompt), answer: None };
-                self.open(Key::Call(call), self.here(), what);
+                let what = RowSubject::User { task, channel, prompt: short(&prompt), answer: None };
+                self.open(OpenRowKey::Call(call), self.here(), what);
             }
             Effect::Consult { call, task, plugin, question } => {
                 let kind = question.kind();
-                let what = What::Consult { task, plugin, kind, asks: asked(&question), says: String::new(), fault: None, sandbox: None };
-                self.open(Key::Call(call), self.here(), what);
+                let what =
+                    RowSubject::Consult { task, plugin, kind, asks: asked(&question), says: String::new(), fault: None, sandbox: None };
+                self.open(OpenRowKey::Call(call), self.here(), what);
             }
             Effect::WakeStrategy { call, strategy, wake } => {
                 let wake = kind_of(&wake, "wake");
-                let what = What::Strategy { strategy, wake, decided: String::new(), fault: None, sandbox: None };
-                self.open(Key::Call(call), self.lane, what);
+                let what = RowSubject::Strategy { strategy, wake, decided: String::new(), fault: None, sandbox: None };
+                self.open(OpenRowKey::Call(call), self.lane, what);
             }
             Effect::AbandonCall { call } => self.abandon(call),
             Effect::Finish { .. } => {
@@ -358,8 +359,8 @@ impl Now<'_> {
 
     /// A person has been asked about the call, and has not answered.
     fn is_asked(&self, call: CallId) -> bool {
-        let row = self.open.get(&Key::Call(call)).map(|row| &self.fold.rows[*row].what);
-        matches!(row, Some(What::Approval { .. } | What::TopUp { .. }))
+        let row = self.open.get(&OpenRowKey::Call(call)).map(|row| &self.fold.rows[*row].what);
+        matches!(row, Some(RowSubject::Approval { .. } | RowSubject::TopUp { .. }))
     }
 
     /// The innermost task.
@@ -368,22 +369,22 @@ impl Now<'_> {
     }
 
     fn of_call(&self, call: CallId) -> Option<usize> {
-        self.open.get(&Key::Call(call)).copied().or_else(|| self.here())
+        self.open.get(&OpenRowKey::Call(call)).copied().or_else(|| self.here())
     }
 
-    fn begin(&mut self, parent: Option<usize>, what: What) -> usize {
+    fn begin(&mut self, parent: Option<usize>, what: RowSubject) -> usize {
         let draft =
             Draft { room: self.room.clone(), seq: self.seq, parent, start: self.at, end: None, below: Millis(0), abandoned: false, what };
         self.fold.rows.push(draft);
         self.fold.rows.len() - 1
     }
 
-    fn moment(&mut self, parent: Option<usize>, what: What) {
+    fn moment(&mut self, parent: Option<usize>, what: RowSubject) {
         let row = self.begin(parent, what);
         self.close(row, false);
     }
 
-    fn open(&mut self, key: Key, parent: Option<usize>, what: What) -> usize {
+    fn open(&mut self, key: OpenRowKey, parent: Option<usize>, what: RowSubject) -> usize {
         let row = self.begin(parent, what);
         if let Some(before) = self.open.insert(key, row) {
             self.close(before, true);
@@ -391,7 +392,7 @@ impl Now<'_> {
         row
     }
 
-    fn end(&mut self, key: &Key, change: impl FnOnce(&mut What)) {
+    fn end(&mut self, key: &OpenRowKey, change: impl FnOnce(&mut RowSubject)) {
         if let Some(row) = self.open.remove(key) {
             change(&mut self.fold.rows[row].what);
             self.close(row, false);
@@ -427,11 +428,11 @@ impl Now<'_> {
 
     /// The call, and what it asked for.
     fn abandon(&mut self, call: CallId) {
-        let is_of = |key: &Key| match key {
-            Key::Call(of) | Key::Model(of, _) | Key::SideEffect(of, _) => *of == call,
-            Key::Background(_) => false,
+        let is_of = |key: &OpenRowKey| match key {
+            OpenRowKey::Call(of) | OpenRowKey::Model(of, _) | OpenRowKey::SideEffect(of, _) => *of == call,
+            OpenRowKey::Background(_) => false,
         };
-        let keys: Vec<Key> = self.open.keys().filter(|key| is_of(key)).cloned().collect();
+        let keys: Vec<OpenRowKey> = self.open.keys().filter(|key| is_of(key)).cloned().collect();
         for key in keys {
             if let Some(row) = self.open.remove(&key) {
                 self.close(row, true);
@@ -450,6 +451,6 @@ impl Now<'_> {
     }
 }
 
-fn message_of(opening: &Opening) -> What {
-    What::Message { task: opening.entry.clone(), text: short(opening.content.as_deref().unwrap_or_default()) }
+fn message_of(opening: &Opening) -> RowSubject {
+    RowSubject::Message { task: opening.entry.clone(), text: short(opening.content.as_deref().unwrap_or_default()) }
 }

@@ -13,7 +13,7 @@ use crate::types::outcome::Status;
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct TimelineRow {
     pub room: RoomId,
     /// The record in whose course it began: `room:seq` is its address.
     pub seq: u64,
@@ -26,7 +26,7 @@ pub struct Row {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub abandoned: bool,
     #[serde(flatten)]
-    pub what: What,
+    pub what: RowSubject,
 }
 
 /// What a call used up in its sandbox.
@@ -50,7 +50,7 @@ impl Sandbox {
 /// What a row is about. Texts are cut.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "kebab-case")]
-pub enum What {
+pub enum RowSubject {
     /// A task, from its first message to its result.
     Task { task: TaskName, agent: PluginName, caller: Option<TaskName>, status: Option<Status>, reason: String },
     /// An agent at work in its sandbox.
@@ -134,10 +134,10 @@ pub enum What {
     Other { event: String },
 }
 
-impl Row {
+impl TimelineRow {
     /// A turn of a person in which nothing was asked and nothing said.
     pub(super) fn says_nothing(&self) -> bool {
-        let What::User { prompt, answer, .. } = &self.what else { return false };
+        let RowSubject::User { prompt, answer, .. } = &self.what else { return false };
         self.end_ms.is_some() && prompt.trim().is_empty() && answer.as_deref().unwrap_or_default().trim().is_empty()
     }
 }
@@ -161,7 +161,7 @@ pub enum Given {
     Refused { reason: String },
 }
 
-impl What {
+impl RowSubject {
     /// The word of its kind, the same as in JSON.
     #[must_use]
     pub fn kind(&self) -> &'static str {

@@ -10,7 +10,7 @@ use super::address::AddressKind;
 use super::pattern::{UrlPattern, covers};
 use super::request::is_usual_header;
 use crate::permissions::grant::{FetchGrant, FetchRule, Rights};
-use crate::permissions::manifest::Ask;
+use crate::permissions::manifest::CapabilityRequest;
 use crate::types::capability::Capability;
 use crate::types::denial::{DenialRecord, Layer};
 use crate::types::text::{show_duration, show_size};
@@ -124,13 +124,13 @@ impl Rights<'_> {
 }
 
 /// A manifest without `urls`, `methods` or `headers` has no ceiling there; what is there and cannot be read covers nothing.
-fn ceiling_covers(ask: &Ask, method: &str, url: &Url) -> bool {
+fn ceiling_covers(ask: &CapabilityRequest, method: &str, url: &Url) -> bool {
     // Most authors write the canonical form, which needs no memory to be read.
     let of_pattern = |text: &str| covers(text, url) || UrlPattern::parse(text).is_ok_and(|pattern| pattern.covers(url));
     ceiling_has(ask, "methods", |asked| asked == method) && ceiling_has(ask, "urls", of_pattern)
 }
 
-fn ceiling_has(ask: &Ask, key: &str, covers: impl Fn(&str) -> bool) -> bool {
+fn ceiling_has(ask: &CapabilityRequest, key: &str, covers: impl Fn(&str) -> bool) -> bool {
     match ask.detail.get(key) {
         None => true,
         Some(Value::Array(items)) => items.iter().filter_map(Value::as_str).any(covers),

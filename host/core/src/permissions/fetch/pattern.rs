@@ -131,7 +131,7 @@ impl UrlPattern {
     /// It covers every address that has this host.
     #[must_use]
     pub fn names_host(&self, host: &str) -> bool {
-        View::of(&self.canonical).is_some_and(|view| host_covers(view.host, host))
+        PatternParts::of(&self.canonical).is_some_and(|view| host_covers(view.host, host))
     }
 }
 
@@ -157,11 +157,11 @@ impl fmt::Display for UrlPattern {
 
 /// A pattern in canonical form covers an address. What is not in that form covers nothing, or what it would cover as it stands.
 pub(super) fn covers(canonical: &str, url: &Url) -> bool {
-    View::of(canonical).is_some_and(|view| view.covers(url))
+    PatternParts::of(canonical).is_some_and(|view| view.covers(url))
 }
 
 /// The parts of a canonical pattern.
-struct View<'a> {
+struct PatternParts<'a> {
     scheme: &'a str,
     /// With the `*.` in front.
     host: &'a str,
@@ -170,7 +170,7 @@ struct View<'a> {
     is_prefix: bool,
 }
 
-impl<'a> View<'a> {
+impl<'a> PatternParts<'a> {
     fn of(text: &'a str) -> Option<Self> {
         let (scheme, rest) = text.split_once("://")?;
         let usual = match scheme {

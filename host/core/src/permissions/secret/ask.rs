@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::permissions::fetch::HostPattern;
 use crate::permissions::grant::Rights;
-use crate::permissions::manifest::Ask;
+use crate::permissions::manifest::CapabilityRequest;
 use crate::types::capability::Capability;
 use crate::types::denial::{DenialRecord, Layer};
 use crate::types::ids::SecretName;
@@ -40,7 +40,7 @@ pub struct AskError {
 ///
 /// # Errors
 /// The first that does not have the form.
-pub fn named_asks(ask: &Ask) -> Result<BTreeMap<String, NamedAsk>, AskError> {
+pub fn named_asks(ask: &CapabilityRequest) -> Result<BTreeMap<String, NamedAsk>, AskError> {
     let read = |(name, detail): (&String, &Value)| {
         let named = NamedAsk::deserialize(detail).map_err(|error| error.to_string());
         let hosts_fit = |named: NamedAsk| match named.hosts.iter().find_map(|host| HostPattern::parse(host).err()) {
@@ -57,7 +57,7 @@ pub fn named_asks(ask: &Ask) -> Result<BTreeMap<String, NamedAsk>, AskError> {
 ///
 /// # Errors
 /// As `named_asks`.
-pub(crate) fn complete(ask: &mut Ask) -> Result<(), AskError> {
+pub(crate) fn complete(ask: &mut CapabilityRequest) -> Result<(), AskError> {
     let named = named_asks(ask)?;
     if named.is_empty() || !ask.why.is_empty() {
         return Ok(());
@@ -116,7 +116,7 @@ mod tests {
 
     const HEAD: &str = "[plugin]\nname = \"w\"\nversion = \"0.1.0\"\ncontract = \"0.1\"\n";
 
-    fn ask(toml: &str) -> Ask {
+    fn ask(toml: &str) -> CapabilityRequest {
         let manifest = Manifest::from_toml(&format!("{HEAD}{toml}")).expect("it is a manifest");
         manifest.ask(Capability::Secrets).cloned().expect("it asks")
     }

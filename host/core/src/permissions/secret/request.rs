@@ -13,7 +13,7 @@ use crate::types::ids::SecretName;
 
 /// A request as the guest wrote it; or as it leaves, with values in it, and then it is neither kept nor shown.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Parts {
+pub struct RequestParts {
     pub method: String,
     pub url: Url,
     pub headers: Vec<(String, String)>,
@@ -21,7 +21,7 @@ pub struct Parts {
 }
 
 /// It may hold values, so it does not show itself.
-impl fmt::Debug for Parts {
+impl fmt::Debug for RequestParts {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Parts").field("method", &self.method).field("host", &self.url.host_str()).finish_non_exhaustive()
     }
@@ -36,7 +36,7 @@ pub struct Use {
 
 /// What is to be put into a request that was allowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct SecretPlan {
     uses: Vec<Use>,
 }
 
@@ -44,9 +44,9 @@ pub struct Plan {
 ///
 /// # Errors
 /// The first that may not be where it stands, as the record for the operator.
-pub fn check(rights: &Rights<'_>, placeholders: &Placeholders, parts: &Parts) -> Result<Plan, Box<DenialRecord>> {
-    let mut plan = Plan::default();
-    let mut decide = |bytes: &[u8], place: Place| -> Result<(), Box<DenialRecord>> {
+pub fn check(rights: &Rights<'_>, placeholders: &Placeholders, parts: &RequestParts) -> Result<SecretPlan, Box<DenialRecord>> {
+    let mut plan = SecretPlan::default();
+    let mut decide = |bytes: &[u8], place: SecretSpot| -> Result<(), Box<DenialRecord>> {
         for at in find(bytes) {
             let one = decide(rights, placeholders, &bytes[at..at + LENGTH], place, &parts.url)?;
             if !plan.uses.contains(&one) {
@@ -55,35 +55,35 @@ pub fn check(rights: &Rights<'_>, placeholders: &Placeholders, parts: &Parts) ->
         }
         Ok(())
     };
-    decide(parts.method.as_bytes(), Place::Elsewhere("the method"))?;
+    decide(parts.method.as_bytes(), SecretSpot::Elsewhere("the method"))?;
     let address = &parts.url[..url::Position::AfterPath];
-    decide(address.as_bytes(), Place::Elsewhere("the address before the query"))?;
-    decide(&super::views::percent_decoded(address.as_bytes()), Place::Elsewhere("the address before the query"))?;
-    decide(parts.url.fragment().unwrap_or_default().as_bytes(), Place::Elsewhere("the fragment"))?;
-    decide(parts.url.query().unwrap_or_default().as_bytes(), Place::In(SecretPlace::Query))?;
+    decide(address.as_bytes(), SecretSpot::Elsewhere("the address before the query"))?;
+    decide(&super::views::percent_decoded(address.as_bytes()), SecretSpot::Elsewhere("the address before the query"))?;
+    decide(parts.url.fragment().unwrap_or_default().as_bytes(), SecretSpot::Elsewhere("the fragment"))?;
+    decide(parts.url.query().unwrap_or_default().as_bytes(), SecretSpot::In(SecretPlace::Query))?;
     for (name, value) in &parts.headers {
-        decide(name.as_bytes(), Place::Elsewhere("the name of a header"))?;
+        decide(name.as_bytes(), SecretSpot::Elsewhere("the name of a header"))?;
         // They say where the request goes and how it is framed: the value would be read by others than the one it is for.
         let is_routing = ["host", "content-length", "transfer-encoding", "connection", "content-type"];
         let place = if is_routing.iter().any(|routing| name.eq_ignore_ascii_case(routing)) {
-            Place::Elsewhere("a header that says how the request is sent")
+            SecretSpot::Elsewhere("a header that says how the request is sent")
         } else {
-            Place::In(SecretPlace::Header)
+            SecretSpot::In(SecretPlace::Header)
         };
         decide(value.as_bytes(), place)?;
     }
-    decide(parts.body.as_deref().unwrap_or_default(), Place::In(SecretPlace::Body))?;
+    decide(parts.body.as_deref().unwrap_or_default(), SecretSpot::In(SecretPlace::Body))?;
     Ok(plan)
 }
 
 #[derive(Clone, Copy)]
-enum Place {
+enum SecretSpot {
     In(SecretPlace),
     /// Where none may ever stand; in words.
     Elsewhere(&'static str),
 }
 
-fn decide(rights: &Rights<'_>, placeholders: &Placeholders, found: &[u8], place: Place, url: &Url) -> Result<Use, Box<DenialRecord>> {
+fn decide(rights: &Rights<'_>, placeholders: &Placeholders, found: &[u8], place: SecretSpot, url: &Url) -> Result<Use, Box<DenialRecord>> {
     let placeholder = String::from_utf8_lossy(found).into_owned();
     let Some(grant) = placeholders.secret(found, &rights.grants.secrets) else {
         let reason = "the request holds a placeholder that is worth nothing in this call: it is of another call or plugin, or made up";
@@ -107,13 +107,13 @@ fn decide(rights: &Rights<'_>, placeholders: &Placeholders, found: &[u8], place:
         return refuse(Layer::Host, format!("the secret {target} would travel unencrypted: only `https` carries a secret"), None);
     }
     match place {
-        Place::In(place) if grant.places.contains(&place) => Ok(Use { name: grant.name.clone(), placeholder }),
-        Place::In(place) => {
+        SecretSpot::In(place) if grant.places.contains(&place) => Ok(Use { name: grant.name.clone(), placeholder }),
+        SecretSpot::In(place) => {
             let places: Vec<String> = grant.places.iter().chain([&place]).map(|place| format!("{:?}", place.as_str())).collect();
             let reason = format!("the secret {target} may not stand in the {} of a request", place.as_str());
             refuse(Layer::Config, reason, Some(format!("[secrets.{target}] places = [{}]", places.join(", "))))
         }
-        Place::Elsewhere(place) => refuse(Layer::Host, format!("no secret may stand in {place} of a request"), None),
+        SecretSpot::Elsewhere(place) => refuse(Layer::Host, format!("no secret may stand in {place} of a request"), None),
     }
 }
 
@@ -139,7 +139,7 @@ pub fn is_same_origin(one: &Url, other: &Url) -> bool {
     one.scheme() == other.scheme() && one.host_str() == other.host_str() && one.port_or_known_default() == other.port_or_known_default()
 }
 
-impl Plan {
+impl SecretPlan {
     /// There is nothing to put in.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -159,7 +159,7 @@ impl Plan {
 
     /// The request for people and for the journal: the names of the secrets in their places, the same in every call.
     #[must_use]
-    pub fn shown(&self, parts: &Parts) -> Parts {
+    pub fn shown(&self, parts: &RequestParts) -> RequestParts {
         self.written(parts, |one| Some(format!("{{secret:{}}}", one.name))).unwrap_or_else(|_| parts.clone())
     }
 
@@ -167,11 +167,11 @@ impl Plan {
     ///
     /// # Errors
     /// The name of a secret that has no value, or one that cannot stand in a header.
-    pub fn put_in<'v>(&self, parts: &Parts, value: impl Fn(&SecretName) -> Option<&'v str>) -> Result<Parts, SecretName> {
+    pub fn put_in<'v>(&self, parts: &RequestParts, value: impl Fn(&SecretName) -> Option<&'v str>) -> Result<RequestParts, SecretName> {
         self.written(parts, |one| value(&one.name).map(str::to_owned))
     }
 
-    fn written(&self, parts: &Parts, value: impl Fn(&Use) -> Option<String>) -> Result<Parts, SecretName> {
+    fn written(&self, parts: &RequestParts, value: impl Fn(&Use) -> Option<String>) -> Result<RequestParts, SecretName> {
         let mut written = parts.clone();
         if self.uses.is_empty() {
             return Ok(written);
@@ -206,7 +206,7 @@ impl Plan {
     }
 }
 
-impl Parts {
+impl RequestParts {
     /// Takes away the headers in which a placeholder stands, of whichever call.
     pub fn drop_secret_headers(&mut self) {
         self.headers.retain(|(_, value)| !has_placeholder(value.as_bytes()));

@@ -83,7 +83,7 @@ pub struct Scrubber {
 }
 
 /// A place in the input, and the value that is there.
-struct Found {
+struct SecretMatch {
     place: Range<usize>,
     value: usize,
 }
@@ -136,7 +136,7 @@ impl Scrubber {
         found.sort_by_key(|found| (found.place.start, found.value));
         let mut scrubbed = Vec::with_capacity(bytes.len());
         let mut kept = 0;
-        for Found { place, value } in found {
+        for SecretMatch { place, value } in found {
             if place.start >= kept {
                 scrubbed.extend_from_slice(&bytes[kept..place.start]);
                 scrubbed.extend_from_slice(other(&self.values[value].name).as_bytes());
@@ -156,7 +156,7 @@ impl Scrubber {
         }
     }
 
-    fn places(&self, bytes: &[u8]) -> Vec<Found> {
+    fn places(&self, bytes: &[u8]) -> Vec<SecretMatch> {
         let mut found = Vec::new();
         let longest = self.values.iter().map(|value| value.value.len()).max().unwrap_or_default();
         if longest == 0 {
@@ -177,10 +177,10 @@ impl Scrubber {
     }
 
     /// Looks at the bytes, and at what they say once an encoding is taken off. `origin` is the place in the input of one in the bytes.
-    fn look(&self, bytes: &[u8], origin: &dyn Fn(Range<usize>) -> Range<usize>, depth: u32, found: &mut Vec<Found>) {
+    fn look(&self, bytes: &[u8], origin: &dyn Fn(Range<usize>) -> Range<usize>, depth: u32, found: &mut Vec<SecretMatch>) {
         for (index, value) in self.values.iter().enumerate() {
             let places = memchr::memmem::find_iter(bytes, value.value.as_bytes());
-            found.extend(places.map(|at| Found { place: origin(at..at + value.value.len()), value: index }));
+            found.extend(places.map(|at| SecretMatch { place: origin(at..at + value.value.len()), value: index }));
         }
         if depth == 0 {
             return;

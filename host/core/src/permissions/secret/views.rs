@@ -3,13 +3,13 @@
 
 /// Decoded bytes, and the part of the input that each stands for.
 #[derive(Default)]
-pub(super) struct View {
+pub(super) struct DecodedView {
     pub(super) bytes: Vec<u8>,
     pub(super) from: Vec<(u32, u32)>,
 }
 
 /// Takes an encoding off; none when there is nothing of it in the input.
-pub(super) type Decoder = fn(&[u8]) -> Option<View>;
+pub(super) type Decoder = fn(&[u8]) -> Option<DecodedView>;
 
 /// All that are known. Those of base64 and hexadecimal each begin at another digit, because a secret can stand in the midst of more.
 pub(super) const DECODERS: [Decoder; 10] =
@@ -19,7 +19,7 @@ pub(super) const DECODERS: [Decoder; 10] =
 const BASE64_RUN: usize = 11;
 const HEX_RUN: usize = 16;
 
-impl View {
+impl DecodedView {
     fn with_room(bytes: usize) -> Self {
         Self { bytes: Vec::with_capacity(bytes), from: Vec::with_capacity(bytes) }
     }
@@ -40,9 +40,9 @@ fn place(at: usize) -> u32 {
 }
 
 /// Decodes what `one` recognises at a place: the characters, and the bytes that they took.
-fn decode(input: &[u8], is_begin: impl Fn(u8) -> bool, one: impl Fn(&[u8]) -> Option<(char, usize)>) -> Option<View> {
+fn decode(input: &[u8], is_begin: impl Fn(u8) -> bool, one: impl Fn(&[u8]) -> Option<(char, usize)>) -> Option<DecodedView> {
     let first = input.iter().position(|byte| is_begin(*byte))?;
-    let mut view = View::with_room(input.len());
+    let mut view = DecodedView::with_room(input.len());
     let mut changed = false;
     let mut at = 0;
     while at < input.len() {
@@ -63,7 +63,7 @@ fn decode(input: &[u8], is_begin: impl Fn(u8) -> bool, one: impl Fn(&[u8]) -> Op
 }
 
 /// `\"`, `\n`, `\x41`, `\u0041`, `\ud83d\ude00`.
-fn escapes(input: &[u8]) -> Option<View> {
+fn escapes(input: &[u8]) -> Option<DecodedView> {
     decode(
         input,
         |byte| byte == b'\\',
@@ -98,7 +98,7 @@ fn unit(rest: &[u8]) -> Option<(char, usize)> {
 }
 
 /// `&amp;`, `&#65;`, `&#x41;`.
-fn entities(input: &[u8]) -> Option<View> {
+fn entities(input: &[u8]) -> Option<DecodedView> {
     decode(
         input,
         |byte| byte == b'&',
@@ -120,12 +120,12 @@ fn entities(input: &[u8]) -> Option<View> {
 }
 
 /// `%41`; a `+` is a plus.
-fn percent(input: &[u8]) -> Option<View> {
+fn percent(input: &[u8]) -> Option<DecodedView> {
     percent_with(input, false)
 }
 
 /// `%41`; a `+` is a space.
-fn form(input: &[u8]) -> Option<View> {
+fn form(input: &[u8]) -> Option<DecodedView> {
     if input.contains(&b'+') { percent_with(input, true) } else { None }
 }
 
@@ -134,11 +134,11 @@ pub(super) fn percent_decoded(input: &[u8]) -> Vec<u8> {
     percent(input).map_or_else(|| input.to_vec(), |view| view.bytes)
 }
 
-fn percent_with(input: &[u8], is_form: bool) -> Option<View> {
+fn percent_with(input: &[u8], is_form: bool) -> Option<DecodedView> {
     if !is_form && !input.contains(&b'%') {
         return None;
     }
-    let mut view = View::with_room(input.len());
+    let mut view = DecodedView::with_room(input.len());
     let mut at = 0;
     while at < input.len() {
         let encoded = if input[at] == b'%' { input.get(at + 1..at + 3).and_then(|digits| number(digits, 16)) } else { None };
@@ -162,11 +162,11 @@ fn number(digits: &[u8], radix: u32) -> Option<u32> {
 }
 
 /// Pairs of hexadecimal digits in long runs of them, from the run's digit number `SKIP`.
-fn hex<const SKIP: usize>(input: &[u8]) -> Option<View> {
+fn hex<const SKIP: usize>(input: &[u8]) -> Option<DecodedView> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     in_runs(
         input,
-        |byte| if digit(byte).is_some() { Kind::Digit } else { Kind::Other },
+        |byte| if digit(byte).is_some() { EncodingKind::Digit } else { EncodingKind::Other },
         HEX_RUN,
         SKIP,
         |run, view| {
@@ -179,11 +179,11 @@ fn hex<const SKIP: usize>(input: &[u8]) -> Option<View> {
 }
 
 /// What long runs of base64 digits say, standard and URL-safe alike, from the run's digit number `SKIP`. Line ends within are passed over.
-fn base64<const SKIP: usize>(input: &[u8]) -> Option<View> {
+fn base64<const SKIP: usize>(input: &[u8]) -> Option<DecodedView> {
     let kind = |byte: u8| match byte {
-        b'\r' | b'\n' => Kind::Between,
-        byte if sextet(byte).is_some() => Kind::Digit,
-        _ => Kind::Other,
+        b'\r' | b'\n' => EncodingKind::Between,
+        byte if sextet(byte).is_some() => EncodingKind::Digit,
+        _ => EncodingKind::Other,
     };
     in_runs(input, kind, BASE64_RUN, SKIP, |run, view| {
         let (mut held, mut bits, mut before) = (0_u32, 0, 0);
@@ -211,7 +211,7 @@ fn sextet(byte: u8) -> Option<u32> {
 }
 
 #[derive(PartialEq)]
-enum Kind {
+enum EncodingKind {
     Digit,
     /// Belongs to no digit and ends no run.
     Between,
@@ -219,14 +219,20 @@ enum Kind {
 }
 
 /// Calls `read` with the places of the digits of each long run; a zero byte stands between what two runs say.
-fn in_runs(input: &[u8], kind: impl Fn(u8) -> Kind, least: usize, skip: usize, read: impl Fn(&[usize], &mut View)) -> Option<View> {
-    let mut view = View::default();
+fn in_runs(
+    input: &[u8],
+    kind: impl Fn(u8) -> EncodingKind,
+    least: usize,
+    skip: usize,
+    read: impl Fn(&[usize], &mut DecodedView),
+) -> Option<DecodedView> {
+    let mut view = DecodedView::default();
     let mut run = Vec::new();
     for at in 0..=input.len() {
-        match input.get(at).map_or(Kind::Other, |byte| kind(*byte)) {
-            Kind::Digit => run.push(at),
-            Kind::Between => {}
-            Kind::Other => {
+        match input.get(at).map_or(EncodingKind::Other, |byte| kind(*byte)) {
+            EncodingKind::Digit => run.push(at),
+            EncodingKind::Between => {}
+            EncodingKind::Other => {
                 if run.len() >= least + skip {
                     read(&run[skip..], &mut view);
                     view.push(0, at, at);
@@ -242,7 +248,7 @@ fn in_runs(input: &[u8], kind: impl Fn(u8) -> Kind, least: usize, skip: usize, r
 mod tests {
     use super::*;
 
-    fn text(view: Option<View>) -> String {
+    fn text(view: Option<DecodedView>) -> String {
         view.map(|view| String::from_utf8_lossy(&view.bytes).into_owned()).unwrap_or_default()
     }
 

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::permissions::grant::{FetchGrant, FileGrant, FileMode, Grants, KvGrant, ModelGrant, SecretGrant};
-use crate::permissions::manifest::{Ask, CONTRACT, FORMAT, Manifest};
+use crate::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, Manifest};
 use crate::permissions::policy_rules::ArgumentRule;
 use crate::permissions::policy_rules::is_odd;
 use crate::policy::permit::leave;
@@ -16,7 +16,7 @@ use crate::types::ids::{ModelName, SecretName};
 use crate::types::limits::{PluginLimits, RunLimits};
 
 fn plugin(asks: &[Capability], grants: Grants) -> PluginSetup {
-    let asks = asks.iter().map(|ask| (ask.as_str().to_owned(), Ask::default())).collect();
+    let asks = asks.iter().map(|ask| (ask.as_str().to_owned(), CapabilityRequest::default())).collect();
     let manifest =
         Manifest { format: FORMAT, name: "p".into(), version: "0".into(), contract: CONTRACT.into(), asks, ..Manifest::default() };
     let facts = PluginFacts { manifest, kinds: [].into(), tools: Vec::new(), sha256: "00".to_owned(), mcp: false };

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::approvals::Asked;
-use super::super::frame::{Said, Slot, ToolRound};
+use super::super::approvals::Consent;
+use super::super::frame::{CallOutcome, Slot, ToolRound};
 use super::super::messages::{text_form, unknown_plugin};
 use super::super::{Invariant, Room};
 use super::{text_of, unsupported};
@@ -26,7 +26,7 @@ const MAX_CONTENT: u64 = 1 << 20;
 
 impl Room {
     /// Has the first of the task's executors that offers a tool of the action's kind carry it out.
-    pub(super) fn start_executor(&mut self, id: FrameId, round: &mut ToolRound, index: usize, action: &Action, asked: Asked) {
+    pub(super) fn start_executor(&mut self, id: FrameId, round: &mut ToolRound, index: usize, action: &Action, asked: Consent) {
         let kind = action.name();
         if let Action::Custom { name, arguments } = action
             && let Err(malformed) = Action::from_args(name, arguments)
@@ -92,13 +92,13 @@ impl Room {
         round: &mut ToolRound,
         index: usize,
         (plugin, tool): (&PluginName, &str),
-        asked: Asked,
+        asked: Consent,
     ) {
         let Some(slot) = round.slots.get(index) else { return self.violated(Invariant::SlotExists, id) };
         let name = self.name_of_tool(id, plugin, tool);
         let (now, asked_by) = (ToolCall { name, ..slot.call.clone() }, slot.asked_by.clone());
         // Whoever has consented to the action is not asked about it again; what no rule may do still may not be done.
-        let asked = if asked == Asked::Approved { Asked::Edited } else { asked };
+        let asked = if asked == Consent::Approved { Consent::Edited } else { asked };
         if let Some(slot) = round.slots.get_mut(index) {
             slot.now = now.clone();
         }
@@ -122,7 +122,7 @@ impl Room {
         plugin: &PluginName,
         untrusted: bool,
         answer: &Result<ToolOutcome, ToolError>,
-    ) -> (Said, Observation) {
+    ) -> (CallOutcome, Observation) {
         let kind = slot.call.name.as_str();
         let observed = match answer {
             Ok(outcome) => {
@@ -142,7 +142,7 @@ impl Room {
             message.attachments.clone_from(&outcome.attachments);
         }
         let is_error = matches!(observation, Observation::Error { .. });
-        (Said { message: Some(Box::new(message)), is_error, is_result: true }, observation)
+        (CallOutcome { message: Some(Box::new(message)), is_error, is_result: true }, observation)
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::super::approvals::Asked;
+use super::super::approvals::Consent;
 use super::super::frame::{Frame, Slot, ToolRound};
 use super::super::knowledge::newest_said;
 use super::super::{Invariant, Purpose, Room, TimerPurpose};
@@ -348,7 +348,7 @@ impl Room {
     }
 
     /// O-096, C-321: only the agent's own commands, and only those that go on.
-    pub(super) fn start_kill(&mut self, id: FrameId, round: &mut ToolRound, index: usize, command_id: i64, asked: Asked) {
+    pub(super) fn start_kill(&mut self, id: FrameId, round: &mut ToolRound, index: usize, command_id: i64, asked: Consent) {
         let job = self.frames.get(&id).and_then(|frame| frame.acting.jobs.get(&command_id));
         let Some(plugin) = job.map(|job| job.plugin.clone()) else {
             self.observe(id, round, index, Err(format!("There is no background command with id {command_id}.")));

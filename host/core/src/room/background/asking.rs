@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::super::Room;
-use super::super::frame::Said;
+use super::super::frame::CallOutcome;
 use super::super::termination::Ending;
-use super::ending::Told;
+use super::ending::EndRecipient;
 use super::opening::cut;
 use crate::protocol::effect::Effect;
 use crate::types::delegation::{BackgroundRecord, BackgroundState};
@@ -16,7 +16,7 @@ use crate::types::host_tool::HostTool;
 use crate::types::ids::{BackgroundId, ControlId, FrameId, TaskName};
 use crate::types::message::{Label, ToolCall};
 use crate::types::outcome::{EndCause, Status};
-use crate::types::request::{Refusal, RefusalCode, Reply, RequestId};
+use crate::types::request::{Refusal, RefusalCode, RequestId, RequestReply};
 
 /// Tasks in one answer.
 const LISTED: usize = 10;
@@ -29,12 +29,12 @@ pub(super) const CANCELLED: &str = "cancelled";
 
 impl Room {
     pub(in crate::room) fn cancel_on_request(&mut self, request: RequestId, task: &BackgroundId, reason: &str) {
-        let cancelled = self.stop_task(task, &cancelled(reason), &Told::Notified);
-        self.reply(request, Ok(Reply::Cancelled { cancelled }));
+        let cancelled = self.stop_task(task, &cancelled(reason), &EndRecipient::Notified);
+        self.reply(request, Ok(RequestReply::Cancelled { cancelled }));
     }
 
     pub(in crate::room) fn tell_on_request(&mut self, request: RequestId, task: &BackgroundId, text: String) {
-        let reply = self.tell_task(task, text).map(|()| Reply::Done);
+        let reply = self.tell_task(task, text).map(|()| RequestReply::Done);
         self.reply(request, reply);
     }
 
@@ -61,8 +61,8 @@ impl Room {
     }
 
     /// `task_status`, `cancel_task` and `tell_task`: only of tasks that the calling task started.
-    pub(in crate::room) fn ask_about_task(&mut self, id: FrameId, tool: HostTool, call: &ToolCall) -> Said {
-        let Some(by) = self.frames.get(&id).map(|frame| frame.task.clone()) else { return Said::default() };
+    pub(in crate::room) fn ask_about_task(&mut self, id: FrameId, tool: HostTool, call: &ToolCall) -> CallOutcome {
+        let Some(by) = self.frames.get(&id).map(|frame| frame.task.clone()) else { return CallOutcome::default() };
         let argument = |name: &str| call.arguments.get(name).and_then(Value::as_str).unwrap_or_default().trim().to_owned();
         let wanted = BackgroundId::from(argument("task_id"));
         let answer = match tool {
@@ -84,7 +84,7 @@ impl Room {
                 // What a worker said came of text from outside.
                 let is_data = tool == HostTool::TaskStatus && answer.get("output").is_some();
                 message.labels.extend(is_data.then_some(Label::Untrusted));
-                Said { message: Some(Box::new(message)), is_error: false, is_result: true }
+                CallOutcome { message: Some(Box::new(message)), is_error: false, is_result: true }
             }
             Err(refusal) => self.said_error(id, refusal.to_value().to_string()),
         }
@@ -99,7 +99,7 @@ impl Room {
     }
 
     fn cancel_by(&mut self, by: &TaskName, record: &BackgroundRecord) -> Value {
-        if self.stop_task(&record.id, &cancelled(""), &Told::ExceptTo(by)) {
+        if self.stop_task(&record.id, &cancelled(""), &EndRecipient::ExceptTo(by)) {
             return json!({ "task_id": record.id, "cancelled": true });
         }
         let status = self.tasks.get(&record.id).map_or(record.state, |record| record.state);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::{Phase, Room};
+use super::super::{Room, RoomPhase};
 use super::{Delegating, Origin};
 use crate::types::capability::Capability;
 use crate::types::channel::Binding;
@@ -31,7 +31,7 @@ pub(super) struct Checked {
 }
 
 /// A limit that is reached.
-struct Reached {
+struct ReachedLimit {
     /// For the operator: which key says so.
     key: String,
     /// For the model: what it is, and what to do instead.
@@ -121,7 +121,7 @@ impl Room {
 
     /// a room that is closed, or has its result, starts nothing more.
     fn takes_no_work(&self) -> Option<Refusal> {
-        let has_result = matches!(self.phase, Phase::Draining { .. }) && !self.is_held();
+        let has_result = matches!(self.phase, RoomPhase::Draining { .. }) && !self.is_held();
         let refused = |why: &str| Some(Refusal::new(RefusalCode::RoomClosed, format!("Not started: {why}. Do the work yourself.")));
         if self.conversation.closed.is_some() {
             return refused("the room is closed");
@@ -214,7 +214,7 @@ impl Room {
 
     /// Depth, width, lifetime count and budgets (R-065 done right).
     pub(super) fn check_limits(&mut self, checked: &Checked) -> Result<(), Refusal> {
-        let Some(Reached { key, guidance }) = self.reached(checked.agent.as_ref(), &checked.task) else { return Ok(()) };
+        let Some(ReachedLimit { key, guidance }) = self.reached(checked.agent.as_ref(), &checked.task) else { return Ok(()) };
         let Some(agent) = &checked.agent else {
             return Err(Refusal::new(RefusalCode::LimitReached, format!("Not started: {key}. {guidance}")));
         };
@@ -226,39 +226,39 @@ impl Room {
         Err(Refusal::new(RefusalCode::LimitReached, format!("Not started. {guidance}")))
     }
 
-    fn reached(&mut self, agent: Option<&PluginName>, task: &TaskName) -> Option<Reached> {
+    fn reached(&mut self, agent: Option<&PluginName>, task: &TaskName) -> Option<ReachedLimit> {
         let setup = Arc::clone(&self.setup);
         if let Some(agent) = agent {
             let grant = setup.rights(agent).and_then(|rights| rights.grants.delegate.as_ref());
             let (most, of_all) = grant.map_or((0, 0), |grant| (grant.at_once, grant.total));
             let at_once = self.background.values().filter(|running| running.started_by.as_ref() == Some(agent)).count();
             if at_once >= most as usize {
-                return Some(Reached {
+                return Some(ReachedLimit {
                     key: format!("plugins.{agent}.grants.delegate.at_once is {most}"),
                     guidance: format!("{} is the most background tasks at once, and so many are under way. {WAIT_OR_DO}", at_once),
                 });
             }
             if self.used_by(agent).background >= of_all {
-                return Some(Reached {
+                return Some(ReachedLimit {
                     key: format!("plugins.{agent}.grants.delegate.total is {of_all}"),
                     guidance: format!("You have started {of_all} background tasks in this run, and that is the most. {DO_IT}"),
                 });
             }
         }
         if self.opening.depth >= self.opening.limits.depth {
-            return Some(Reached {
+            return Some(ReachedLimit {
                 key: format!("limits.run.depth is {}", self.opening.limits.depth),
                 guidance: format!("Background tasks may not be nested deeper than this. {DO_IT}"),
             });
         }
         if let Some(key) = self.tasks_are_used_up() {
             let guidance = if key.contains("at_once") { WAIT_OR_DO } else { DO_IT };
-            return Some(Reached { key, guidance: format!("The run may have no more background tasks now. {guidance}") });
+            return Some(ReachedLimit { key, guidance: format!("The run may have no more background tasks now. {guidance}") });
         }
         let limits = self.share_of(task);
         let spent = [(limits.turns, "turns"), (limits.tokens, "tokens"), (limits.model_calls, "model_calls")];
         let (_, budget) = spent.into_iter().find(|(left, _)| *left == Some(0))?;
-        Some(Reached {
+        Some(ReachedLimit {
             key: format!("what is left of limits.run.{budget} is too little"),
             guidance: "Too little of the run's budget is left for another task. Finish with what you have.".to_owned(),
         })

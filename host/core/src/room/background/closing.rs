@@ -2,7 +2,7 @@
 
 use super::super::Room;
 use super::super::termination::Ending;
-use super::ending::Told;
+use super::ending::EndRecipient;
 use crate::types::delegation::OnClose;
 use crate::types::ids::BackgroundId;
 use crate::types::outcome::{Outcome, Status};
@@ -14,9 +14,9 @@ impl Room {
         let ids: Vec<(BackgroundId, OnClose)> = running.map(|task| (task.id.clone(), task.on_close)).collect();
         for (id, on_close) in ids {
             match on_close {
-                OnClose::Cascade => drop(self.stop_task(&id, &Ending::new(Status::Kill, reason), &Told::Nobody("room_closed"))),
+                OnClose::Cascade => drop(self.stop_task(&id, &Ending::new(Status::Kill, reason), &EndRecipient::Nobody("room_closed"))),
                 OnClose::Detach if self.has_begun(&id) => self.detach_task(&id, reason),
-                OnClose::Detach => drop(self.stop_task(&id, &Ending::new(Status::Kill, reason), &Told::Nobody("room_closed"))),
+                OnClose::Detach => drop(self.stop_task(&id, &Ending::new(Status::Kill, reason), &EndRecipient::Nobody("room_closed"))),
                 OnClose::FinishSilently => {}
             }
         }

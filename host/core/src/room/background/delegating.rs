@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::approvals::{Asked, Ruling};
-use super::super::confirming::Wanted;
-use super::super::frame::{Said, ToolRound, Wait};
+use super::super::approvals::{Consent, Ruling};
+use super::super::confirming::RequestedAct;
+use super::super::frame::{CallOutcome, ToolRound, Wait};
 use super::super::gates::Passing;
 use super::super::{Invariant, Purpose, Room};
 use super::checks::Checked;
@@ -19,7 +19,7 @@ use crate::types::delegation::Delegation;
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{BackgroundId, FrameId, PluginName, TaskName};
 use crate::types::message::{Message, ToolCall};
-use crate::types::request::{Refusal, RefusalCode, Reply, RequestId};
+use crate::types::request::{Refusal, RefusalCode, RequestId, RequestReply};
 use crate::types::usage::Spent;
 
 impl Room {
@@ -34,8 +34,8 @@ impl Room {
         call: &ToolCall,
         asked_by: Option<&PluginName>,
         message: &Arc<Message>,
-        asked: Asked,
-    ) -> Option<Said> {
+        asked: Consent,
+    ) -> Option<CallOutcome> {
         if let Err(text) = self.check_steering(id, HostTool::DelegateTask, call, asked_by) {
             return Some(self.said_error(id, text));
         }
@@ -63,14 +63,14 @@ impl Room {
         round: &ToolRound,
         slot: usize,
         delegation: Delegation,
-        asked: Asked,
-    ) -> Option<Said> {
+        asked: Consent,
+    ) -> Option<CallOutcome> {
         let call = round.slots.get(slot)?.call.clone();
         let wish = Wish { call, action: Some(delegation.clone()), asked_by: None, asked };
         self.delegate_for_slot(Waiter { frame: id, slot, seq: round.message.seq }, delegation, wish)
     }
 
-    fn delegate_for_slot(&mut self, waiter: Waiter, mut delegation: Delegation, wish: Wish) -> Option<Said> {
+    fn delegate_for_slot(&mut self, waiter: Waiter, mut delegation: Delegation, wish: Wish) -> Option<CallOutcome> {
         if let Some((_, task)) = self.task_of(waiter.frame) {
             delegation.wait |= task.background.wait;
             delegation.conversation = delegation.conversation.max(task.background.conversation);
@@ -87,8 +87,8 @@ impl Room {
                 drop(checked);
                 // It is asked about, or approved, as the gates have left it: what was approved is what runs.
                 match delegating.wish.as_ref().map(|wish| wish.asked) {
-                    Some(Asked::Assessed { .. } | Asked::Approved) => self.delegation_passed(delegating),
-                    None | Some(Asked::NotYet | Asked::Edited) => self.pass(Passing::Delegation { delegating: Box::new(delegating) }),
+                    Some(Consent::Assessed { .. } | Consent::Approved) => self.delegation_passed(delegating),
+                    None | Some(Consent::NotYet | Consent::Edited) => self.pass(Passing::Delegation { delegating: Box::new(delegating) }),
                 }
             }
             // It was answered with what was delegated before.
@@ -142,8 +142,8 @@ impl Room {
         }
         let Some(caller) = self.agent_of(frame).cloned() else { return Ruling::Runs };
         // What a person wrote in its place was approved as it was written, and a gate has changed it since.
-        let asked = if is_changed && asked == Asked::Edited { Asked::NotYet } else { asked };
-        let wanted = Wanted { frame, slot, call: &call, action: action.as_ref(), caller: &caller, asked_by: asked_by.as_ref() };
+        let asked = if is_changed && asked == Consent::Edited { Consent::NotYet } else { asked };
+        let wanted = RequestedAct { frame, slot, call: &call, action: action.as_ref(), caller: &caller, asked_by: asked_by.as_ref() };
         self.consent_to(&wanted, None, asked)
     }
 
@@ -188,7 +188,7 @@ impl Room {
         match &delegating.origin {
             Origin::Request { request, .. } => {
                 let (task, room, agent) = (record.id.clone(), record.room.clone(), record.agent.clone());
-                self.reply(*request, Ok(Reply::Delegated { task, room, agent, from_cache: record.state.is_end() }));
+                self.reply(*request, Ok(RequestReply::Delegated { task, room, agent, from_cache: record.state.is_end() }));
             }
             Origin::Slot { frame, slot, seq } => {
                 let status = if delegating.delegation.wait { record.state.as_str() } else { "delegated" };
@@ -267,7 +267,7 @@ impl Room {
         self.effects.push_back(Effect::StartBackground { call, id: id.clone(), opening: Box::new(opening) });
         match origin {
             Origin::Request { request, .. } => {
-                self.reply(request, Ok(Reply::Delegated { task: id, room, agent: task, from_cache: false }));
+                self.reply(request, Ok(RequestReply::Delegated { task: id, room, agent: task, from_cache: false }));
             }
             Origin::Slot { frame, slot, seq } if waiter.is_none() => {
                 // it never carries the result.

@@ -22,7 +22,7 @@ const NO_REASON: &str = "it failed, and gave no reason";
 const CLOSED: &str = "room_closed";
 
 /// Who is told of an end.
-pub(super) enum Told<'a> {
+pub(super) enum EndRecipient<'a> {
     /// Whoever is notified.
     Notified,
     /// This task's agent stopped it itself, and is not told again.
@@ -45,7 +45,7 @@ impl Room {
         }
         if !task.is_stopped {
             let ended = self.end_of(&task, ended);
-            self.conclude(&task, ended, &Told::Notified);
+            self.conclude(&task, ended, &EndRecipient::Notified);
         }
         self.stop_if_spent();
     }
@@ -100,7 +100,7 @@ impl Room {
     }
 
     /// The one path of every end: the record, the notice, whoever waits, and the delivery.
-    fn conclude(&mut self, task: &BackgroundTask, ended: EndedTask, told: &Told<'_>) {
+    fn conclude(&mut self, task: &BackgroundTask, ended: EndedTask, told: &EndRecipient<'_>) {
         if !self.tasks.end(&ended, self.now) {
             return;
         }
@@ -111,13 +111,13 @@ impl Room {
             self.note_delivery(task, if was_told { DeliveryState::Told } else { DeliveryState::Blocked }, reason);
             return;
         }
-        let knows = matches!(told, Told::ExceptTo(canceller) if **canceller == task.notify);
+        let knows = matches!(told, EndRecipient::ExceptTo(canceller) if **canceller == task.notify);
         match told {
             _ if knows => self.note_delivery(task, DeliveryState::Told, "its own agent stopped it"),
-            Told::Nobody(reason) => self.note_delivery(task, DeliveryState::Blocked, reason),
+            EndRecipient::Nobody(reason) => self.note_delivery(task, DeliveryState::Blocked, reason),
             // R-063 done right: it is recorded, and nothing is said.
             _ if self.tasks.stopped.is_some() => self.note_delivery(task, DeliveryState::Blocked, CLOSED),
-            Told::Notified | Told::ExceptTo(_) => self.deliver_result(Delivering {
+            EndRecipient::Notified | EndRecipient::ExceptTo(_) => self.deliver_result(Delivering {
                 ended,
                 notify: task.notify.clone(),
                 strategy: task.strategy.clone(),
@@ -159,7 +159,7 @@ impl Room {
 
     /// Stops a background task while the run goes on; false: there is none that runs. What is set aside for it comes back once its room
     /// has said what it used, or else what is killed and started in turn would spend more than there is.
-    pub(super) fn stop_task(&mut self, id: &BackgroundId, why: &Ending, told: &Told<'_>) -> bool {
+    pub(super) fn stop_task(&mut self, id: &BackgroundId, why: &Ending, told: &EndRecipient<'_>) -> bool {
         let Some(task) = self.background.get_mut(id).filter(|task| !task.is_stopped) else { return false };
         let call = task.call;
         if self.effects.iter().any(|effect| effect.starts() == Some(call)) {
@@ -184,7 +184,7 @@ impl Room {
 
     /// The operator stops it, by the name of its task.
     pub(in crate::room) fn kill_background(&mut self, id: &BackgroundId, reason: &str) {
-        self.stop_task(id, &Ending::new(Status::Kill, reason), &Told::Notified);
+        self.stop_task(id, &Ending::new(Status::Kill, reason), &EndRecipient::Notified);
     }
 
     /// A frame is over, and with it its calls: nobody waits for results that were to answer them.
@@ -196,7 +196,7 @@ impl Room {
                 task.waiter = None;
             }
             let why = Ending::new(Status::Kill, "whoever waited for it is over");
-            self.stop_task(&id, &why, &Told::Nobody("whoever waited for it is over"));
+            self.stop_task(&id, &why, &EndRecipient::Nobody("whoever waited for it is over"));
         }
     }
 
@@ -220,7 +220,7 @@ impl Room {
         self.settle_reserve(task.reserved, unknown);
         if !task.is_stopped {
             let ended = self.stopped(&task, why);
-            self.conclude(&task, ended, &Told::Nobody(CLOSED));
+            self.conclude(&task, ended, &EndRecipient::Nobody(CLOSED));
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::super::Room;
-use super::super::frame::Said;
+use super::super::frame::CallOutcome;
 use super::structured::Structured;
 use super::{BackgroundTask, Waiter};
 use crate::types::delegation::{BackgroundRecord, BackgroundState, Delegation};
@@ -48,7 +48,7 @@ pub(in crate::room) struct Tasks {
     pub(super) structured: Structured,
     /// Answers of slots whose round is under way; none between events.
     #[serde(skip)]
-    pub(super) answers: Vec<(Waiter, Said, bool)>,
+    pub(super) answers: Vec<(Waiter, CallOutcome, bool)>,
     /// Not part of what a fold must give back.
     #[serde(skip)]
     changed: Changed,

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::super::frame::{Said, Slot, ToolRound, Wait};
+use super::super::frame::{CallOutcome, Slot, ToolRound, Wait};
 use super::super::{Invariant, Room};
 use super::Waiter;
 use crate::types::ids::FrameId;
 use crate::types::message::Label;
 
 /// Where the round of a slot is.
-enum Place {
+enum RoundState {
     /// In its frame, which rests.
     Rests,
     /// In the hands of whoever is about it.
@@ -21,34 +21,34 @@ enum Place {
 }
 
 impl Room {
-    fn place_of(&self, waiter: &Waiter) -> Place {
+    fn place_of(&self, waiter: &Waiter) -> RoundState {
         let is_open = |round: &ToolRound| {
             round.message.seq == waiter.seq && round.slots.get(waiter.slot).is_some_and(|slot: &Slot| slot.said.is_none())
         };
         match self.frames.get(&waiter.frame).map(|frame| frame.attempt.as_ref().map(|attempt| &attempt.wait)) {
-            Some(Some(Wait::Tools(round))) if is_open(round) => Place::Rests,
-            Some(None | Some(Wait::Next)) => Place::UnderWay,
+            Some(Some(Wait::Tools(round))) if is_open(round) => RoundState::Rests,
+            Some(None | Some(Wait::Next)) => RoundState::UnderWay,
             // A component that answers with calls: its own call is over, and the round not yet put in its place.
-            Some(Some(Wait::Call(call))) if !self.calls.contains_key(call) => Place::UnderWay,
-            Some(Some(_)) | None => Place::Gone,
+            Some(Some(Wait::Call(call))) if !self.calls.contains_key(call) => RoundState::UnderWay,
+            Some(Some(_)) | None => RoundState::Gone,
         }
     }
 
     /// The slot still waits.
     pub(super) fn waits(&self, waiter: &Waiter) -> bool {
-        !matches!(self.place_of(waiter), Place::Gone)
+        !matches!(self.place_of(waiter), RoundState::Gone)
     }
 
     /// Gives a slot its answer. `is_data`: a worker said it. False: nobody waits any more.
     pub(super) fn answer_waiter(&mut self, waiter: &Waiter, answer: &Value, is_error: bool, is_data: bool) -> bool {
         match self.place_of(waiter) {
-            Place::Gone => false,
-            Place::UnderWay => {
+            RoundState::Gone => false,
+            RoundState::UnderWay => {
                 let said = self.said_of_delegation(waiter.frame, answer, is_error, is_data);
                 self.tasks.answers.push((*waiter, said, is_data));
                 true
             }
-            Place::Rests => {
+            RoundState::Rests => {
                 let said = self.said_of_delegation(waiter.frame, answer, is_error, is_data);
                 let Some(mut round) = self.take_round(waiter.frame, waiter.slot) else { return false };
                 self.fill(waiter, &mut round, said, is_data);
@@ -58,15 +58,15 @@ impl Room {
         }
     }
 
-    fn said_of_delegation(&mut self, frame: FrameId, answer: &Value, is_error: bool, is_data: bool) -> Said {
+    fn said_of_delegation(&mut self, frame: FrameId, answer: &Value, is_error: bool, is_data: bool) -> CallOutcome {
         let mut message = Arc::unwrap_or_clone(self.host_message(frame, answer.to_string()));
         // L-172: what a worker said came of text from outside.
         message.labels.extend(is_data.then_some(Label::Untrusted));
-        Said { message: Some(Box::new(message)), is_error, is_result: true }
+        CallOutcome { message: Some(Box::new(message)), is_error, is_result: true }
     }
 
     /// The answer that came while the slot's round was under way.
-    pub(super) fn take_answer(&mut self, waiter: &Waiter) -> Option<Said> {
+    pub(super) fn take_answer(&mut self, waiter: &Waiter) -> Option<CallOutcome> {
         let place = self.tasks.answers.iter().position(|(of, ..)| of == waiter)?;
         Some(self.tasks.answers.remove(place).1)
     }
@@ -78,14 +78,14 @@ impl Room {
         }
         let (mine, others) = std::mem::take(&mut self.tasks.answers).into_iter().partition(|(waiter, ..)| waiter.frame == id);
         self.tasks.answers = others;
-        let mine: Vec<(Waiter, Said, bool)> = mine;
+        let mine: Vec<(Waiter, CallOutcome, bool)> = mine;
         let seq = round.message.seq;
         for (waiter, said, is_data) in mine.into_iter().filter(|(waiter, ..)| waiter.seq == seq) {
             self.fill(&waiter, round, said, is_data);
         }
     }
 
-    fn fill(&mut self, waiter: &Waiter, round: &mut ToolRound, said: Said, is_data: bool) {
+    fn fill(&mut self, waiter: &Waiter, round: &mut ToolRound, said: CallOutcome, is_data: bool) {
         let Some(slot) = round.slots.get_mut(waiter.slot) else { return self.violated(Invariant::SlotExists, waiter.frame) };
         if slot.said.is_some() {
             return;

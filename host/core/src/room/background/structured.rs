@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::super::Room;
-use super::super::frame::{Frame, Responder, Said};
+use super::super::frame::{CallOutcome, Frame, Responder};
 use super::super::termination::Ending;
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{FrameId, TaskName};
@@ -49,7 +49,7 @@ impl Room {
     }
 
     /// The task hands its result in.
-    pub(in crate::room) fn submitted(&mut self, id: FrameId, call: &ToolCall) -> Said {
+    pub(in crate::room) fn submitted(&mut self, id: FrameId, call: &ToolCall) -> CallOutcome {
         let is_root = self.frames.get(&id).is_some_and(|frame| frame.caller.is_none());
         if self.opening.structured.is_none() || !is_root {
             return self.said_error(id, "No result in a fixed form is asked of this task: end it as usual.".to_owned());
@@ -69,7 +69,7 @@ impl Room {
         self.tasks.structured.result = Some(result.clone());
         let mut message = Arc::unwrap_or_clone(self.host_message(id, summary));
         message.signal = Some(if status == "completed" { Signal::Done { value: Some(result) } } else { Signal::Rejected });
-        Said { message: Some(Box::new(message)), is_error: false, is_result: false }
+        CallOutcome { message: Some(Box::new(message)), is_error: false, is_result: false }
     }
 
     /// The entry task ends without having handed its result in: it is asked again, as often as it may be. None: it ends, so or otherwise.

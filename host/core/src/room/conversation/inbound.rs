@@ -5,10 +5,10 @@ use super::limits::Bucket;
 use crate::protocol::notice::Notice;
 use crate::room::gates::Passing;
 use crate::room::pausing::Words;
-use crate::room::{Phase, Room};
+use crate::room::{Room, RoomPhase};
 use crate::types::channel::Binding;
 use crate::types::ids::TaskName;
-use crate::types::request::{Inbound, Refusal, RefusalCode, Reply, RequestId};
+use crate::types::request::{Inbound, Refusal, RefusalCode, RequestId, RequestReply};
 
 /// Automatic answers in a row, after which the next one is not taken: two programs that answer each other would never end.
 const CHAIN_DEPTH_MAX: u32 = 5;
@@ -25,7 +25,7 @@ impl Room {
         }
         if let Some(key) = &inbound.key {
             if let Some(index) = self.conversation.seen.get(key) {
-                self.reply(request, Ok(Reply::Accepted { index, duplicate: true }));
+                self.reply(request, Ok(RequestReply::Accepted { index, duplicate: true }));
                 return;
             }
             if let Some(others) = self.conversation.arriving.get_mut(key) {
@@ -71,8 +71,8 @@ impl Room {
         let closed = |why: &str| Err(Refusal::new(RefusalCode::RoomClosed, format!("the room takes nothing any more: {why}")));
         match (&self.conversation.closed, &self.phase) {
             (Some(reason), _) => closed(reason),
-            (None, Phase::Running { .. }) => Ok(()),
-            (None, Phase::Draining { .. }) if self.is_held() => Ok(()),
+            (None, RoomPhase::Running { .. }) => Ok(()),
+            (None, RoomPhase::Draining { .. }) if self.is_held() => Ok(()),
             (None, _) => closed("its run has its result already"),
         }
     }
@@ -138,8 +138,8 @@ impl Room {
         }
         let (channel, sender, text) = (inbound.channel.clone(), inbound.sender.clone(), inbound.text.clone());
         self.tell(Notice::Inbound { index, channel, sender, text });
-        self.reply(request, Ok(Reply::Accepted { index, duplicate: false }));
-        others.into_iter().for_each(|other| self.reply(other, Ok(Reply::Accepted { index, duplicate: true })));
+        self.reply(request, Ok(RequestReply::Accepted { index, duplicate: false }));
+        others.into_iter().for_each(|other| self.reply(other, Ok(RequestReply::Accepted { index, duplicate: true })));
         self.tell_other_channels(index, &inbound);
         self.lead_to_agent(inbound);
     }

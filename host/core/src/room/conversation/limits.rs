@@ -45,13 +45,13 @@ fn capacity(rate: u32) -> u64 {
 /// Messages that came with a key, and the number that each has.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Seen {
+pub(super) struct SeenKeys {
     numbers: BTreeMap<String, u64>,
     /// The oldest first.
     order: VecDeque<String>,
 }
 
-impl Seen {
+impl SeenKeys {
     pub(super) fn is_empty(&self) -> bool {
         self.numbers.is_empty()
     }
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn the_oldest_key_is_forgotten_first() {
-        let mut seen = Seen::default();
+        let mut seen = SeenKeys::default();
         (0..=KEYS_MAX as u64).for_each(|number| seen.insert(format!("k{number}"), number));
         assert_eq!((seen.get("k0"), seen.get("k1"), seen.numbers.len()), (None, Some(1), KEYS_MAX));
     }

@@ -2,7 +2,7 @@
 
 use super::Room;
 use crate::room::frame::Wait;
-use crate::room::{Phase, Purpose};
+use crate::room::{Purpose, RoomPhase};
 use crate::types::channel::Activity;
 use crate::types::delivery::Wake;
 use crate::types::ids::{ChannelId, PluginName};
@@ -24,7 +24,7 @@ impl Room {
 
     /// The task that has the conversation is at work, and does not wait for its user.
     fn is_at_work(&self) -> bool {
-        let Phase::Running { root } = self.phase else { return false };
+        let RoomPhase::Running { root } = self.phase else { return false };
         let mut next = self.frames.get(&root);
         while let Some(frame) = next {
             match frame.attempt.as_ref().map(|attempt| &attempt.wait) {

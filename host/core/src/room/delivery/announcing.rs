@@ -8,7 +8,7 @@ use crate::room::gates::Passing;
 use crate::types::delegation::CHAIN_MAX;
 use crate::types::delivery::{DeliveryRecord, DeliveryState, Speech, transport};
 use crate::types::ids::ChannelId;
-use crate::types::request::{Announcement, Refusal, RefusalCode, Reply, RequestId};
+use crate::types::request::{Announcement, Refusal, RefusalCode, RequestId, RequestReply};
 
 /// Keys that are remembered; those of the oldest announcements are forgotten.
 const MAX_KEYS: usize = 1_000;
@@ -30,7 +30,7 @@ impl Room {
     pub(in crate::room) fn announce(&mut self, request: RequestId, announcement: Announcement) {
         if let Some(known) = announcement.key.as_ref().and_then(|key| self.deliveries.announced.get_mut(key)) {
             match known.record.clone() {
-                Some(record) => self.reply(request, Ok(Reply::Delivery { record, duplicate: true })),
+                Some(record) => self.reply(request, Ok(RequestReply::Delivery { record, duplicate: true })),
                 None => {
                     known.also.push(request);
                     self.deliveries.asked.insert(request);
@@ -149,7 +149,7 @@ impl Room {
                 self.deliveries.announced.remove(&saying.speech.key);
             }
         }
-        let reply = |duplicate: bool| came_of_it.clone().map(|record| Reply::Delivery { record, duplicate });
+        let reply = |duplicate: bool| came_of_it.clone().map(|record| RequestReply::Delivery { record, duplicate });
         self.reply(request, reply(false));
         for request in also {
             self.deliveries.asked.remove(&request);

@@ -10,7 +10,7 @@ use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::room::frame::{Responder, Wait};
 use crate::room::gates::Passing;
-use crate::room::{Phase, Purpose};
+use crate::room::{Purpose, RoomPhase};
 use crate::types::delegation::BackgroundState;
 use crate::types::delivery::{DeliveryRecord, DeliveryState};
 use crate::types::ids::{CallId, FrameId, TaskName};
@@ -71,7 +71,7 @@ impl Room {
         let Some(frame) = self.hearing(task) else {
             return match self.phase {
                 _ if !self.is_held() => Hearer::Nobody,
-                Phase::Draining { .. } if !is_paused => Hearer::Held,
+                RoomPhase::Draining { .. } if !is_paused => Hearer::Held,
                 _ => Hearer::Later,
             };
         };
@@ -142,7 +142,7 @@ impl Room {
     /// The task was over before its agent read it: people are told instead; a run that was stopped says nothing more.
     fn found_nobody(&mut self, mut saying: Saying) {
         let was_stopped =
-            self.tasks.stopped.is_some() || matches!(&self.phase, Phase::Draining { outcome } if !outcome.status.is_success());
+            self.tasks.stopped.is_some() || matches!(&self.phase, RoomPhase::Draining { outcome } if !outcome.status.is_success());
         match saying.otherwise.take().filter(|_| !was_stopped) {
             Some(text) => {
                 (saying.speech.text, saying.relay) = (text, None);

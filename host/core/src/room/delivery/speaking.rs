@@ -89,7 +89,7 @@ impl Room {
     }
 
     /// The agent of the task that is to know takes a turn about it: that is wanted, and somebody is there, or will be.
-    fn is_relayed(&self, entry: &super::Entry) -> bool {
+    fn is_relayed(&self, entry: &super::QueuedResult) -> bool {
         let of_task = || self.setup.tasks.get(&entry.ended.agent).and_then(|task| task.hand_back);
         let is_interactive = || self.setup.tasks.get(&entry.notify).is_some_and(|task| task.interactive);
         // An agent without a model would show the data as it is, or pass it on.

@@ -12,7 +12,7 @@ use super::{Purpose, Room};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::room::TimerPurpose;
-use crate::types::channel::{Access, Activity, Channel};
+use crate::types::channel::{Activity, Channel, ChannelAccess};
 use crate::types::delivery::{Decision, DeliveryState, DeliveryView, Wake};
 use crate::types::fault::{CallReport, Fault};
 use crate::types::ids::{BackgroundId, CallId, ChannelId, Millis, PluginName};
@@ -98,7 +98,7 @@ impl Room {
     pub(super) fn channels_of(&self, strategy: &PluginName) -> Vec<Channel> {
         let granted = self.setup.plugins.get(strategy).and_then(|plugin| plugin.grants.rooms.as_ref());
         let may_use = |channel: &ChannelId| granted.is_some_and(|grant| grant.channels.contains(channel));
-        let bound = self.bound().iter().filter(|(id, binding)| may_use(id) && Access::may_read(binding.access));
+        let bound = self.bound().iter().filter(|(id, binding)| may_use(id) && ChannelAccess::may_read(binding.access));
         bound
             .map(|(id, binding)| Channel { id: id.clone(), kind: binding.kind, activity: self.activity_of(id), muted: binding.muted })
             .collect()
@@ -278,7 +278,7 @@ impl Room {
 
     /// Those of the named results that wait for this strategy, oldest first; a strategy cannot speak about another's.
     pub(super) fn named(&self, strategy: &PluginName, tasks: &[String]) -> Vec<BackgroundId> {
-        let waits = |entry: &&super::Entry| entry.state == DeliveryState::Waiting && entry.strategy.as_ref() == Some(strategy);
+        let waits = |entry: &&super::QueuedResult| entry.state == DeliveryState::Waiting && entry.strategy.as_ref() == Some(strategy);
         let named: BTreeSet<u64> = tasks
             .iter()
             .filter_map(|task| self.deliveries.entry(&BackgroundId::from(task.as_str())))

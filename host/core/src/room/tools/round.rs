@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use super::super::approvals::Asked;
-use super::super::frame::{Said, Slot, ToolRound, Wait};
+use super::super::approvals::Consent;
+use super::super::frame::{CallOutcome, Slot, ToolRound, Wait};
 use super::super::messages::text_form;
 use super::super::{Invariant, Purpose, Room};
 use super::{MAX_ROUND, ONE_CALL, TOO_MANY, host_tool_of};
@@ -67,7 +67,7 @@ impl Room {
     }
 
     /// What a tool's answer says, cut to what is allowed (L-120), and the calls that it asks for.
-    fn said_of(&mut self, id: FrameId, slot: &Slot, answer: &Result<ToolOutcome, ToolError>) -> (Said, Vec<ToolCall>) {
+    fn said_of(&mut self, id: FrameId, slot: &Slot, answer: &Result<ToolOutcome, ToolError>) -> (CallOutcome, Vec<ToolCall>) {
         let outcome = match answer {
             Ok(outcome) => outcome,
             // L-050k: a tool's failure is an answer, and the run goes on.
@@ -77,13 +77,13 @@ impl Room {
         let value = outcome.value.clone().filter(|value| !value.is_null());
         let content = outcome.content.clone().or_else(|| value.as_ref().map(text_form));
         if content.is_none() && outcome.attachments.is_empty() {
-            return (Said::default(), outcome.then.clone());
+            return (CallOutcome::default(), outcome.then.clone());
         }
         let content = self.cut_result(id, &slot.now.name, content.unwrap_or_default());
         let mut message = Arc::unwrap_or_clone(self.host_message(id, content));
         message.value = value;
         message.attachments.clone_from(&outcome.attachments);
-        (Said { message: Some(Box::new(message)), is_error: false, is_result: true }, outcome.then.clone())
+        (CallOutcome { message: Some(Box::new(message)), is_error: false, is_result: true }, outcome.then.clone())
     }
 
     /// A result as long as its tool's may be (L-120).
@@ -104,7 +104,7 @@ impl Room {
         id: FrameId,
         round: &mut ToolRound,
         index: usize,
-        (said, then): (Said, Vec<ToolCall>),
+        (said, then): (CallOutcome, Vec<ToolCall>),
         (plugin, call): (&PluginName, CallId),
     ) {
         let Some(slot) = round.slots.get_mut(index) else { return self.violated(Invariant::SlotExists, id) };
@@ -122,7 +122,7 @@ impl Room {
             if let Some(slot) = round.slots.get_mut(index) {
                 slot.said = said;
             }
-            self.run_slot(id, round, index, Asked::NotYet);
+            self.run_slot(id, round, index, Consent::NotYet);
             return;
         }
         slot.said = Some(said);
@@ -142,7 +142,14 @@ impl Room {
     }
 
     /// What a tool asked for is not carried out here: it leads nowhere, or somebody else is to do it.
-    fn said_instead(&mut self, id: FrameId, next: ToolCall, depth: u32, before: Option<&ToolCall>, plugin: &PluginName) -> Option<Said> {
+    fn said_instead(
+        &mut self,
+        id: FrameId,
+        next: ToolCall,
+        depth: u32,
+        before: Option<&ToolCall>,
+        plugin: &PluginName,
+    ) -> Option<CallOutcome> {
         if depth > MAX_CHAIN {
             return Some(self.said_error(id, format!("more than {MAX_CHAIN} tools led to one another")));
         }
@@ -215,7 +222,7 @@ impl Room {
                 if is_silent {
                     let text = if *native { String::new() } else { format!("{} gave an empty result.", slot.call.name) };
                     let message = Arc::unwrap_or_clone(self.host_message(id, text));
-                    slot.said = Some(Said { message: Some(Box::new(message)), is_error: false, is_result: true });
+                    slot.said = Some(CallOutcome { message: Some(Box::new(message)), is_error: false, is_result: true });
                 }
             }
         }
@@ -250,7 +257,7 @@ impl Room {
 
     /// Several results as one answer.
     fn together(&mut self, id: FrameId, slots: &mut [Slot], native: &[bool], task: &TaskSetup) -> Option<Message> {
-        let said: Vec<(&Slot, &Said, &Message)> =
+        let said: Vec<(&Slot, &CallOutcome, &Message)> =
             slots.iter().filter_map(|slot| slot.said.as_ref().and_then(|said| Some((slot, said, &**said.message.as_ref()?)))).collect();
         if said.is_empty() {
             return None;
@@ -317,7 +324,7 @@ fn observation_of(slot: &Slot) -> Option<Observation> {
 }
 
 /// What a call led to, as its model reads it.
-fn result_of(slot: &Slot, said: &Said) -> ToolResult {
+fn result_of(slot: &Slot, said: &CallOutcome) -> ToolResult {
     let message = said.message.as_deref();
     ToolResult {
         call_id: slot.call.id.clone(),

@@ -1,7 +1,7 @@
 //! A plugin's tool begins, or may not: what its agent was granted and has left, the operator's rules, and the run's budget are looked at,
 //! each time anew. What is refused says what is missing.
 
-use super::super::approvals::{Asked, Ruling};
+use super::super::approvals::{Consent, Ruling};
 use super::super::messages::unknown_plugin;
 use super::super::{Purpose, Room};
 use super::failed;
@@ -24,7 +24,7 @@ impl Room {
         slot: usize,
         call: &ToolCall,
         asked_by: Option<&PluginName>,
-        asked: Asked,
+        asked: Consent,
     ) -> Option<ToolResult> {
         self.start_tool(id, slot, call, asked_by, asked)
     }
@@ -36,7 +36,7 @@ impl Room {
         slot: usize,
         call: &ToolCall,
         asked_by: Option<&PluginName>,
-        asked: Asked,
+        asked: Consent,
     ) -> Option<ToolResult> {
         let Some((frame, task)) = self.task_of(id) else { return Some(failed(call, "the task is over".to_owned())) };
         let (task_name, agent, toolbox) = (frame.task.clone(), task.agent.clone(), self.toolbox(&frame.task));
@@ -57,7 +57,7 @@ impl Room {
         {
             return Some(failed(call, self.denied(origin, *record)));
         }
-        if asked != Asked::Approved {
+        if asked != Consent::Approved {
             match self.rule_on(id, slot, &ToolCall { name: admitted, ..call.clone() }, (&agent, asked_by), asked) {
                 Ruling::Runs => {}
                 Ruling::Waits => return None,
@@ -68,7 +68,7 @@ impl Room {
             Ok(false) => {}
             Ok(true) => {
                 // All that was to be asked was asked; what no rule may do still may not be done when it goes on.
-                let asked = if asked == Asked::Approved { asked } else { Asked::Edited };
+                let asked = if asked == Consent::Approved { asked } else { Consent::Edited };
                 self.next_call(Purpose::HeldTool { frame: id, slot, asked });
                 return None;
             }

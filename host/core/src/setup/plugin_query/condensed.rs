@@ -16,7 +16,7 @@ const CUT: &str = "…";
 
 /// What stays of a history, whatever a condenser wants.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Kept<'a> {
+pub struct RetainedEntries<'a> {
     /// The number of the message that is to be answered.
     pub pending: Option<u64>,
     /// Calls that have no result yet.
@@ -76,7 +76,7 @@ impl Condensation {
     ///
     /// # Errors
     /// When it is not about this history, or says more than was said; nothing of it is to be done then.
-    pub fn held_against(&self, history: &History, kept: Kept<'_>) -> Result<Condensed, BadCondensation> {
+    pub fn held_against(&self, history: &History, kept: RetainedEntries<'_>) -> Result<Condensed, BadCondensation> {
         let entries = history.len();
         let place_of = |place: u64| usize::try_from(place).ok().filter(|place| *place <= entries);
         let mut wanted = vec![false; entries];
@@ -113,7 +113,7 @@ impl Condensation {
 }
 
 /// Entries that are neither forgotten nor masked: the newest, the user's newest, what is to be answered, calls without a result.
-fn places_kept(history: &History, kept: Kept<'_>) -> BTreeSet<usize> {
+fn places_kept(history: &History, kept: RetainedEntries<'_>) -> BTreeSet<usize> {
     let newest =
         |is_it: &dyn Fn(&Message) -> bool| (0..history.len()).rev().find(|place| history.get(*place).is_some_and(|entry| is_it(entry)));
     let is_open = |call: &ToolCall| kept.open_calls.iter().any(|open| open.id == call.id);

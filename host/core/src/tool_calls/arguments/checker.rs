@@ -18,21 +18,21 @@ const FUEL: u64 = 1 << 16;
 const FUEL_EACH: u64 = 16;
 
 #[derive(Clone, Copy, Debug)]
-enum Step<'a> {
+enum PathStep<'a> {
     Field(&'a str),
     Index(usize),
 }
 
 /// What becomes of a value.
 #[derive(Debug)]
-enum Change<'a> {
+enum ValueChange<'a> {
     Same,
     Put(Value),
     Default(&'a Value),
-    Within(Vec<(Step<'a>, Self)>),
+    Within(Vec<(PathStep<'a>, Self)>),
 }
 
-impl Change<'_> {
+impl ValueChange<'_> {
     /// Both; where they touch the same, the later.
     fn and(self, later: Self) -> Self {
         match (self, later) {
@@ -53,8 +53,8 @@ impl Change<'_> {
             Self::Within(changes) => {
                 for (step, change) in changes {
                     let place = match (step, &mut *value) {
-                        (Step::Field(name), Value::Object(fields)) => Some(fields.entry(name).or_insert(Value::Null)),
-                        (Step::Index(index), Value::Array(items)) => items.get_mut(index),
+                        (PathStep::Field(name), Value::Object(fields)) => Some(fields.entry(name).or_insert(Value::Null)),
+                        (PathStep::Index(index), Value::Array(items)) => items.get_mut(index),
                         _ => None,
                     };
                     if let Some(place) = place {
@@ -69,7 +69,7 @@ impl Change<'_> {
 /// One check of one value. A step answers what becomes of the value, none when it does not fit.
 pub(super) struct Checker<'a> {
     root: &'a Value,
-    path: Vec<Step<'a>>,
+    path: Vec<PathStep<'a>>,
     wrong: Vec<Wrong>,
     fuel: u64,
     /// Choices that are being tried: nothing is told.
@@ -95,14 +95,14 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn check(&mut self, schema: &'a Value, value: &'a Value, depth: usize) -> Option<Change<'a>> {
+    fn check(&mut self, schema: &'a Value, value: &'a Value, depth: usize) -> Option<ValueChange<'a>> {
         if depth >= DEPTH_MAX || !self.spend(1) {
-            return Some(Change::Same);
+            return Some(ValueChange::Same);
         }
         let schema = match schema {
             Value::Object(schema) => schema,
             Value::Bool(false) => return self.reject("is not allowed here".to_owned()),
-            _ => return Some(Change::Same),
+            _ => return Some(ValueChange::Same),
         };
         let plain = self.typed(schema, value)?;
         let current = plain.as_ref().unwrap_or(value);
@@ -112,16 +112,16 @@ impl<'a> Checker<'a> {
         let inner = match value {
             Value::Object(fields) => self.object(schema, fields, depth),
             Value::Array(items) => self.list(schema, items, depth),
-            _ => Some(Change::Same),
+            _ => Some(ValueChange::Same),
         };
         let elsewhere = self.elsewhere(schema, value, depth);
-        let change = plain.map_or(Change::Same, Change::Put);
+        let change = plain.map_or(ValueChange::Same, ValueChange::Put);
         Some(change.and(inner?).and(elsewhere?))
     }
 
     /// What `$ref`, `allOf`, `anyOf` and `oneOf` say.
-    fn elsewhere(&mut self, schema: &'a Map<String, Value>, value: &'a Value, depth: usize) -> Option<Change<'a>> {
-        let mut whole = Some(Change::Same);
+    fn elsewhere(&mut self, schema: &'a Map<String, Value>, value: &'a Value, depth: usize) -> Option<ValueChange<'a>> {
+        let mut whole = Some(ValueChange::Same);
         if let Some(target) = schema.get("$ref").and_then(Value::as_str).and_then(|reference| self.target(reference)) {
             whole = both(whole, self.check(target, value, depth + 1));
         }
@@ -146,7 +146,7 @@ impl<'a> Checker<'a> {
     }
 
     /// The first choice that the value is of, else the first that it can stand for.
-    fn choice(&mut self, choices: &'a [Value], value: &'a Value, depth: usize) -> Option<Change<'a>> {
+    fn choice(&mut self, choices: &'a [Value], value: &'a Value, depth: usize) -> Option<ValueChange<'a>> {
         let is_null = |choice: &&Value| choice.get("type").is_some_and(|kind| kind == "null");
         let mut real = choices.iter().filter(|choice| !is_null(choice));
         if let (Some(only), None) = (real.next(), real.next())
@@ -201,17 +201,17 @@ impl<'a> Checker<'a> {
         instead
     }
 
-    fn object(&mut self, schema: &'a Map<String, Value>, fields: &'a Map<String, Value>, depth: usize) -> Option<Change<'a>> {
+    fn object(&mut self, schema: &'a Map<String, Value>, fields: &'a Map<String, Value>, depth: usize) -> Option<ValueChange<'a>> {
         let known = schema.get("properties").and_then(Value::as_object);
         let (mut changes, mut fits) = (Vec::new(), true);
         for (name, part) in known.into_iter().flatten() {
             if !self.spend(1) {
                 break;
             }
-            let step = Step::Field(name);
+            let step = PathStep::Field(name);
             match (fields.get(name), part.get("default")) {
                 (Some(value), _) => fits &= self.within(step, part, value, depth, &mut changes),
-                (None, Some(default)) if self.is_own_default(part, default, depth) => changes.push((step, Change::Default(default))),
+                (None, Some(default)) if self.is_own_default(part, default, depth) => changes.push((step, ValueChange::Default(default))),
                 (None, _) => {}
             }
         }
@@ -227,44 +227,44 @@ impl<'a> Checker<'a> {
             let is_filled = default.is_some_and(|(part, default)| self.is_own_default(part, default, depth));
             if !is_filled && self.fuel > 0 {
                 fits = false;
-                self.path.push(Step::Field(name));
+                self.path.push(PathStep::Field(name));
                 self.reject("is missing".to_owned());
                 self.path.pop();
             }
         }
         if let Some(part @ Value::Object(_)) = schema.get("additionalProperties").filter(|_| !schema.contains_key("patternProperties")) {
             for (name, value) in fields.iter().filter(|(name, _)| !known.is_some_and(|known| known.contains_key(*name))) {
-                fits &= self.within(Step::Field(name), part, value, depth, &mut changes);
+                fits &= self.within(PathStep::Field(name), part, value, depth, &mut changes);
             }
         }
-        fits.then_some(Change::Within(changes))
+        fits.then_some(ValueChange::Within(changes))
     }
 
-    fn list(&mut self, schema: &'a Map<String, Value>, items: &'a [Value], depth: usize) -> Option<Change<'a>> {
+    fn list(&mut self, schema: &'a Map<String, Value>, items: &'a [Value], depth: usize) -> Option<ValueChange<'a>> {
         let first = list_of(schema, "prefixItems");
         let rest = schema.get("items");
         let (mut changes, mut fits) = (Vec::new(), true);
         for (index, item) in items.iter().enumerate() {
             let Some(part) = first.get(index).or(rest) else { break };
-            fits &= self.within(Step::Index(index), part, item, depth, &mut changes);
+            fits &= self.within(PathStep::Index(index), part, item, depth, &mut changes);
         }
-        fits.then_some(Change::Within(changes))
+        fits.then_some(ValueChange::Within(changes))
     }
 
     fn within(
         &mut self,
-        step: Step<'a>,
+        step: PathStep<'a>,
         schema: &'a Value,
         value: &'a Value,
         depth: usize,
-        changes: &mut Vec<(Step<'a>, Change<'a>)>,
+        changes: &mut Vec<(PathStep<'a>, ValueChange<'a>)>,
     ) -> bool {
         self.path.push(step);
         let change = self.check(schema, value, depth + 1);
         self.path.pop();
         match change {
-            Some(Change::Same) => true,
-            Some(Change::Within(inner)) if inner.is_empty() => true,
+            Some(ValueChange::Same) => true,
+            Some(ValueChange::Within(inner)) if inner.is_empty() => true,
             Some(change) => {
                 changes.push((step, change));
                 true
@@ -339,14 +339,14 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn reject(&mut self, reason: String) -> Option<Change<'a>> {
+    fn reject(&mut self, reason: String) -> Option<ValueChange<'a>> {
         if self.trying == 0 && self.wrong.len() < WRONG_MAX {
             let steps: Vec<String> = self
                 .path
                 .iter()
                 .map(|step| match step {
-                    Step::Field(name) => (*name).to_owned(),
-                    Step::Index(index) => index.to_string(),
+                    PathStep::Field(name) => (*name).to_owned(),
+                    PathStep::Index(index) => index.to_string(),
                 })
                 .collect();
             self.wrong.push(Wrong { path: steps.join("."), reason });
@@ -361,7 +361,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-fn both<'a>(first: Option<Change<'a>>, later: Option<Change<'a>>) -> Option<Change<'a>> {
+fn both<'a>(first: Option<ValueChange<'a>>, later: Option<ValueChange<'a>>) -> Option<ValueChange<'a>> {
     Some(first?.and(later?))
 }
 

@@ -26,7 +26,7 @@ struct Scan<'a> {
     bytes: &'a [u8],
     budget: usize,
     /// For each place, what is known of a brace there, so that what follows it is not read twice; empty until a walk was in vain.
-    known: Vec<Known>,
+    known: Vec<BraceResult>,
     /// For each place, whether a text in single or double quotes that reaches it has no end; empty until one has none.
     unended: Vec<[bool; 2]>,
 }
@@ -36,16 +36,16 @@ impl Scan<'_> {
         self.bytes.get(at).copied()
     }
 
-    fn known(&self, at: usize) -> Known {
-        self.known.get(at).copied().unwrap_or(Known::Nothing)
+    fn known(&self, at: usize) -> BraceResult {
+        self.known.get(at).copied().unwrap_or(BraceResult::Nothing)
     }
 
     /// Behind the brace that closes the one at `start`.
     fn end_of_group(&mut self, start: usize) -> Option<usize> {
         match self.known(start) {
-            Known::Ends(end) => return Some(end),
-            Known::Open => return None,
-            Known::Nothing => {}
+            BraceResult::Ends(end) => return Some(end),
+            BraceResult::Open => return None,
+            BraceResult::Nothing => {}
         }
         let mut open = Vec::new();
         let mut closed = Vec::new();
@@ -55,20 +55,20 @@ impl Scan<'_> {
             self.budget = budget;
             match byte {
                 b'{' => match self.known(at) {
-                    Known::Ends(end) => {
+                    BraceResult::Ends(end) => {
                         at = end;
                         continue;
                     }
                     // It stays open, so whatever is around it does too.
-                    Known::Open => break,
-                    Known::Nothing => open.push(at),
+                    BraceResult::Open => break,
+                    BraceResult::Nothing => open.push(at),
                 },
                 b'}' => {
                     let Some(opened) = open.pop() else { break };
                     if open.is_empty() {
                         return Some(at + 1);
                     }
-                    closed.push((opened, Known::Ends(at + 1)));
+                    closed.push((opened, BraceResult::Ends(at + 1)));
                 }
                 b'"' | b'\'' => {
                     if let Some(end) = self.end_of_quote(at, byte) {
@@ -81,8 +81,8 @@ impl Scan<'_> {
             }
             at += 1;
         }
-        self.known.resize(self.bytes.len(), Known::Nothing);
-        for (at, what) in closed.into_iter().chain(open.into_iter().map(|opened| (opened, Known::Open))) {
+        self.known.resize(self.bytes.len(), BraceResult::Nothing);
+        for (at, what) in closed.into_iter().chain(open.into_iter().map(|opened| (opened, BraceResult::Open))) {
             if let Some(known) = self.known.get_mut(at) {
                 *known = what;
             }
@@ -142,7 +142,7 @@ impl Scan<'_> {
 }
 
 #[derive(Clone, Copy)]
-enum Known {
+enum BraceResult {
     Nothing,
     /// It is never closed.
     Open,

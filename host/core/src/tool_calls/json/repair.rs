@@ -17,7 +17,7 @@ const EFFORT: usize = 64;
 ///
 /// None: nested too deep, or too much to look at.
 pub(super) fn repair(group: &str) -> Option<Value> {
-    let mut reader = Reader { text: group, at: 0, budget: group.len().saturating_mul(EFFORT) + 1024 };
+    let mut reader = JsonRepairer { text: group, at: 0, budget: group.len().saturating_mul(EFFORT) + 1024 };
     reader.eats('{');
     let value = reader.braces(0)?;
     let Value::Object(mut fields) = value else { return Some(value) };
@@ -38,19 +38,19 @@ pub(super) fn repair(group: &str) -> Option<Value> {
 
 /// Where a value stands, which decides what ends it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ValuePosition {
     Key,
     Member,
     Item,
 }
 
-struct Reader<'a> {
+struct JsonRepairer<'a> {
     text: &'a str,
     at: usize,
     budget: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> JsonRepairer<'a> {
     fn rest(&self) -> &'a str {
         self.text.get(self.at..).unwrap_or_default()
     }
@@ -134,7 +134,7 @@ impl<'a> Reader<'a> {
     /// A key with its value, or something that is no key.
     fn member(&mut self, depth: usize) -> Option<(Option<String>, Value)> {
         let start = self.at;
-        let key = if self.peek().is_some_and(is_quote) { self.quoted(Place::Key)? } else { self.bare_key()? };
+        let key = if self.peek().is_some_and(is_quote) { self.quoted(ValuePosition::Key)? } else { self.bare_key()? };
         let bare = self.text.get(start..).is_some_and(|text| text.starts_with(is_bare));
         self.skip()?;
         // Something too much before the colon
@@ -160,7 +160,7 @@ impl<'a> Reader<'a> {
         }
         let value = match self.peek() {
             None | Some(',' | '}') => Value::String(String::new()),
-            Some(_) => self.value(Place::Member, depth + 1)?,
+            Some(_) => self.value(ValuePosition::Member, depth + 1)?,
         };
         // A quote that was left over
         if self.peek().is_some_and(|c| c == '"' || c == '\'') && !self.starts_member(self.at) {
@@ -199,7 +199,7 @@ impl<'a> Reader<'a> {
                 let value = if matches!(self.peek(), None | Some(',' | '}')) {
                     Value::String(String::new())
                 } else {
-                    self.value(Place::Member, depth + 1)?
+                    self.value(ValuePosition::Member, depth + 1)?
                 };
                 return Some((Some(key), value));
             }
@@ -216,7 +216,7 @@ impl<'a> Reader<'a> {
         Some(rest.get(..end).unwrap_or_default().trim_end_matches(is_quote).to_owned())
     }
 
-    fn value(&mut self, place: Place, depth: usize) -> Option<Value> {
+    fn value(&mut self, place: ValuePosition, depth: usize) -> Option<Value> {
         if depth > DEEPEST {
             return None;
         }
@@ -260,7 +260,7 @@ impl<'a> Reader<'a> {
                 // A missing brace before an object's first key
                 c if is_quote(c) && self.starts_member(self.at) => items.push(self.unopened(depth)?),
                 _ => {
-                    let value = self.value(Place::Item, depth + 1)?;
+                    let value = self.value(ValuePosition::Item, depth + 1)?;
                     if value != "..." {
                         items.push(value);
                     }
@@ -274,7 +274,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A number, a literal or unquoted words.
-    fn bare(&mut self, place: Place) -> Option<Value> {
+    fn bare(&mut self, place: ValuePosition) -> Option<Value> {
         let rest = self.rest();
         let number = rest.find(|c: char| !matches!(c, '0'..='9' | '-' | '+' | '.' | 'e' | 'E' | '_' | '/')).unwrap_or(rest.len());
         let word = rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len());
@@ -291,8 +291,8 @@ impl<'a> Reader<'a> {
         for (at, c) in rest.char_indices() {
             self.spend(1)?;
             let ends = match (place, c) {
-                (Place::Item, ',' | ']') | (_, '}') | (_, '\n') if at == 0 => true,
-                (Place::Item, ',' | ']' | '}' | ')') => true,
+                (ValuePosition::Item, ',' | ']') | (_, '}') | (_, '\n') if at == 0 => true,
+                (ValuePosition::Item, ',' | ']' | '}' | ')') => true,
                 (_, '}') => true,
                 (_, ',' | ';') => self.starts_member(self.at + at + 1) || self.ends_group(self.at + at + 1),
                 (_, '"' | '\'') => at > 0 && (self.starts_member(self.at + at) || self.quote_ends(self.at + at + 1, c, place)),
@@ -307,14 +307,14 @@ impl<'a> Reader<'a> {
         // Whatever it is, something is passed.
         let taken = rest.get(..end).unwrap_or_default();
         self.advance(self.at + end.max(rest.chars().next().map_or(0, char::len_utf8)))?;
-        if place == Place::Item && self.peek().is_some_and(|c| is_quote(c) && self.quote_ends(self.at + c.len_utf8(), c, place)) {
+        if place == ValuePosition::Item && self.peek().is_some_and(|c| is_quote(c) && self.quote_ends(self.at + c.len_utf8(), c, place)) {
             self.at += self.peek().map_or(0, char::len_utf8);
         }
         Some(Value::String(taken.trim_end().trim_start_matches('`').to_owned()))
     }
 
     /// A text in quotes. A quote inside it that nothing fitting follows belongs to the text.
-    fn quoted(&mut self, place: Place) -> Option<String> {
+    fn quoted(&mut self, place: ValuePosition) -> Option<String> {
         let opening = self.peek()?;
         let closing = if opening == '“' { '”' } else { opening };
         self.at += opening.len_utf8();
@@ -332,7 +332,7 @@ impl<'a> Reader<'a> {
             let next = self.at + c.len_utf8();
             if c == closing
                 && (self.quote_ends(next, closing, place)
-                    || place == Place::Key
+                    || place == ValuePosition::Key
                         && self.text.get(start..self.at).is_some_and(|key| key.len() < LONGEST_KEY && !key.contains(closing))
                         && !self.key_goes_on(next, closing))
             {
@@ -343,11 +343,11 @@ impl<'a> Reader<'a> {
                 return Some(without_last_line_feed(text));
             }
             let unclosed = match (place, c) {
-                (Place::Key, ':') => {
+                (ValuePosition::Key, ':') => {
                     !self.rest().get(1..).unwrap_or_default().chars().take(LONGEST_KEY).any(|c| c == closing)
                         || self.value_then_ends(next, closing)
                 }
-                (Place::Member, ',' | '\n') => self.starts_member_in(next, closing),
+                (ValuePosition::Member, ',' | '\n') => self.starts_member_in(next, closing),
                 _ => false,
             };
             if unclosed {
@@ -357,7 +357,7 @@ impl<'a> Reader<'a> {
             if c == '\\' { self.escape(&mut text, closing)? } else { text.push(c) }
         }
         // It has no end: it goes to the brackets at the end of all.
-        let brackets = |c: char| c.is_whitespace() || c == '}' || (c == ']' && place == Place::Item);
+        let brackets = |c: char| c.is_whitespace() || c == '}' || (c == ']' && place == ValuePosition::Item);
         self.at = start + self.text.get(start..).unwrap_or_default().trim_end_matches(brackets).len();
         Some(text.trim_end_matches(brackets).to_owned())
     }

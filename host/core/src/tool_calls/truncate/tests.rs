@@ -2,15 +2,15 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn entries(list: &[(Role, u64)]) -> Vec<Entry> {
-    list.iter().map(|(role, text)| Entry { role: *role, text: *text, rest: 0 }).collect()
+fn entries(list: &[(Role, u64)]) -> Vec<HistoryEntry> {
+    list.iter().map(|(role, text)| HistoryEntry { role: *role, text: *text, rest: 0 }).collect()
 }
 
 /// One line an entry, such as `0` or `1:30`.
-fn shown(plan: &Plan) -> String {
-    let entry = |kept: &Kept| match kept {
-        Kept::Whole(index) => index.to_string(),
-        Kept::Cut { index, tokens } => format!("{index}:{tokens}"),
+fn shown(plan: &TruncationPlan) -> String {
+    let entry = |kept: &RetainedEntry| match kept {
+        RetainedEntry::Whole(index) => index.to_string(),
+        RetainedEntry::Cut { index, tokens } => format!("{index}:{tokens}"),
     };
     format!("{} | {}", plan.output, plan.keep.iter().map(entry).collect::<Vec<_>>().join(" "))
 }
@@ -29,17 +29,18 @@ fn the_case_of_the_reference() {
         (Role::Assistant, padded("Assistant reply 3", 0)),
         (Role::User, padded("Final message", 0)),
     ];
-    let entries: Vec<Entry> = history.iter().map(|(role, text)| Entry { role: *role, text: tokens_of(text, 1), rest: 0 }).collect();
+    let entries: Vec<HistoryEntry> =
+        history.iter().map(|(role, text)| HistoryEntry { role: *role, text: tokens_of(text, 1), rest: 0 }).collect();
     let limits = Limits::new(16_000, 1000, 50, 1);
     let plan = fit(&entries, &limits, Overflow::Truncate).unwrap();
-    let is_cut: Vec<bool> = plan.keep.iter().map(|kept| matches!(kept, Kept::Cut { .. })).collect();
+    let is_cut: Vec<bool> = plan.keep.iter().map(|kept| matches!(kept, RetainedEntry::Cut { .. })).collect();
     assert_eq!(is_cut, [false, true, false, true, false, true, false, false]);
     let sent: u64 = plan
         .keep
         .iter()
         .map(|kept| match kept {
-            Kept::Whole(index) => tokens_of(&history[*index].1, 1),
-            Kept::Cut { index, tokens } => tokens_of(&cut(&history[*index].1, *tokens, 1), 1),
+            RetainedEntry::Whole(index) => tokens_of(&history[*index].1, 1),
+            RetainedEntry::Cut { index, tokens } => tokens_of(&cut(&history[*index].1, *tokens, 1), 1),
         })
         .sum();
     assert_eq!(sent + plan.output + limits.reserve, limits.context);
@@ -89,9 +90,9 @@ fn cut_texts_say_so() {
     assert_eq!(retained(&once, "p.my_tool", 2, 1), once);
 }
 
-fn any_entry() -> impl Strategy<Value = Entry> {
+fn any_entry() -> impl Strategy<Value = HistoryEntry> {
     let role = prop::sample::select(vec![Role::User, Role::User, Role::Assistant, Role::Tool]);
-    (role, prop_oneof![0..60u64, 0..2000u64], 0..20u64).prop_map(|(role, text, rest)| Entry { role, text, rest })
+    (role, prop_oneof![0..60u64, 0..2000u64], 0..20u64).prop_map(|(role, text, rest)| HistoryEntry { role, text, rest })
 }
 
 proptest! {
@@ -101,14 +102,14 @@ proptest! {
         (context, max_output, min_output) in (0..6000u64, 0..1500u64, 0..300u64),
         by_turns in any::<bool>(),
     ) {
-        entries.insert(0, Entry { role: Role::System, text: 100, rest: 0 });
+        entries.insert(0, HistoryEntry { role: Role::System, text: 100, rest: 0 });
         let limits = Limits::new(context, max_output, min_output, 4);
         let strategy = if by_turns { Overflow::DropTurns } else { Overflow::Truncate };
         let Ok(plan) = fit(&entries, &limits, strategy) else { return Ok(()) };
-        let index = |kept: &Kept| match kept { Kept::Whole(index) | Kept::Cut { index, .. } => *index };
+        let index = |kept: &RetainedEntry| match kept { RetainedEntry::Whole(index) | RetainedEntry::Cut { index, .. } => *index };
         let sent: u64 = plan.keep.iter().map(|kept| match kept {
-            Kept::Whole(index) => entries[*index].text + entries[*index].rest,
-            Kept::Cut { index, tokens } => {
+            RetainedEntry::Whole(index) => entries[*index].text + entries[*index].rest,
+            RetainedEntry::Cut { index, tokens } => {
                 let text = cut(&"x".repeat(entries[*index].text as usize * 4), *tokens, 4);
                 tokens_of(&text, 4) + entries[*index].rest
             }
@@ -117,10 +118,10 @@ proptest! {
         prop_assert!(plan.output >= min_output.min(max_output) && plan.output <= max_output);
         prop_assert!(plan.keep.is_sorted_by(|a, b| index(a) < index(b)));
         let last_user = entries.iter().rposition(|entry| entry.role == Role::User).unwrap_or(0);
-        prop_assert!(plan.keep.contains(&Kept::Whole(0)));
-        prop_assert!((last_user..entries.len()).all(|index| plan.keep.contains(&Kept::Whole(index))));
+        prop_assert!(plan.keep.contains(&RetainedEntry::Whole(0)));
+        prop_assert!((last_user..entries.len()).all(|index| plan.keep.contains(&RetainedEntry::Whole(index))));
         prop_assert!(by_turns || plan.keep.len() == entries.len());
-        let floored = plan.keep.iter().all(|kept| !matches!(kept, Kept::Cut { tokens, .. } if *tokens < FLOOR));
+        let floored = plan.keep.iter().all(|kept| !matches!(kept, RetainedEntry::Cut { tokens, .. } if *tokens < FLOOR));
         prop_assert!(floored);
     }
 }

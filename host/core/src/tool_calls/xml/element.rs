@@ -17,7 +17,7 @@ const DEEPEST: usize = 256;
 /// # Errors
 /// Line and column of the first mistake, and what it is.
 pub(super) fn parse(text: &str) -> Result<Element, String> {
-    let mut reader = Reader { rest: text, open: Vec::new(), root: None };
+    let mut reader = XmlReader { rest: text, open: Vec::new(), root: None };
     while !reader.rest.is_empty() {
         reader.step().map_err(|(left, why)| place(text, left, &why))?;
     }
@@ -37,13 +37,13 @@ fn place(text: &str, left: usize, why: &str) -> String {
     format!("line {line}, column {column}: {why}")
 }
 
-struct Reader<'a> {
+struct XmlReader<'a> {
     rest: &'a str,
     open: Vec<Element>,
     root: Option<Element>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> XmlReader<'a> {
     fn step(&mut self) -> Result<(), Mistake> {
         if self.eats("<![CDATA[") {
             let inside = self.until("]]>", "the CDATA section has no end `]]>`")?;

@@ -10,7 +10,7 @@ pub(super) struct Shape<'a> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum XmlKind {
     List,
     /// An object of whatever keys.
     Map,
@@ -27,19 +27,19 @@ impl<'a> Shape<'a> {
         Self { whole: schema, part: schema }.resolved()
     }
 
-    pub(super) fn kind(self) -> Kind {
+    pub(super) fn kind(self) -> XmlKind {
         let is = |name: &str| match self.get("type") {
             Some(Value::String(kind)) => kind == name,
             Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == name),
             _ => false,
         };
         if is("array") {
-            return Kind::List;
+            return XmlKind::List;
         }
         match self.get("properties").and_then(Value::as_object) {
-            Some(fields) if !fields.is_empty() => Kind::Record,
-            _ if is("object") => Kind::Map,
-            _ => Kind::Other,
+            Some(fields) if !fields.is_empty() => XmlKind::Record,
+            _ if is("object") => XmlKind::Map,
+            _ => XmlKind::Other,
         }
     }
 
@@ -51,7 +51,7 @@ impl<'a> Shape<'a> {
     /// Of an object's field of this name.
     pub(super) fn child(self, name: &str) -> Self {
         let field = self.get("properties").and_then(|fields| fields.get(name));
-        let any = if self.kind() == Kind::Map { self.get("additionalProperties") } else { None };
+        let any = if self.kind() == XmlKind::Map { self.get("additionalProperties") } else { None };
         self.part(field.or(any))
     }
 

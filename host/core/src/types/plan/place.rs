@@ -12,9 +12,9 @@ const SHOWN_IDS: usize = 20;
 
 /// The way from the root to a task; empty: the root. Made by looking a task up, so it leads to one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place(Vec<usize>);
+pub(super) struct PlanPath(Vec<usize>);
 
-impl Place {
+impl PlanPath {
     /// Where the task with this id is (O-059).
     pub(super) fn find(root: &PlanTask, id: &str) -> Result<Self, PlanError> {
         let mut place = Self::default();
@@ -67,7 +67,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for PlanPath {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, index) in self.0.iter().enumerate() {
             if at > 0 {
@@ -86,8 +86,8 @@ fn exact(part: &str) -> Option<usize> {
 }
 
 /// Calls `on` with the place of each task below, parents before children, until it says false.
-pub(super) fn each(root: &PlanTask, on: &mut impl FnMut(&Place, &PlanTask) -> bool) {
-    fn below(task: &PlanTask, place: &mut Place, on: &mut impl FnMut(&Place, &PlanTask) -> bool) -> bool {
+pub(super) fn each(root: &PlanTask, on: &mut impl FnMut(&PlanPath, &PlanTask) -> bool) {
+    fn below(task: &PlanTask, place: &mut PlanPath, on: &mut impl FnMut(&PlanPath, &PlanTask) -> bool) -> bool {
         task.subtasks.iter().enumerate().all(|(index, child)| {
             place.push(index);
             let goes_on = on(place, child) && below(child, place, on);
@@ -95,7 +95,7 @@ pub(super) fn each(root: &PlanTask, on: &mut impl FnMut(&Place, &PlanTask) -> bo
             goes_on
         })
     }
-    below(root, &mut Place::default(), on);
+    below(root, &mut PlanPath::default(), on);
 }
 
 /// What the model is told when an id names nothing: which ones do.

@@ -3,11 +3,11 @@
 use crate::types::action::PlanState;
 
 use super::PlanTask;
-use super::place::{Place, each};
+use super::place::{PlanPath, each};
 
 /// One line for each task, the root's first; each level four blanks further in (O-065).
 pub(super) fn show(root: &PlanTask) -> String {
-    let mut text = line(&Place::default(), root);
+    let mut text = line(&PlanPath::default(), root);
     each(root, &mut |place, task| {
         text.push_str(&line(place, task));
         true
@@ -15,7 +15,7 @@ pub(super) fn show(root: &PlanTask) -> String {
     text
 }
 
-fn line(place: &Place, task: &PlanTask) -> String {
+fn line(place: &PlanPath, task: &PlanTask) -> String {
     format!("{}{} {place} {}\n", "    ".repeat(place.depth()), mark(task.state), task.goal)
 }
 

@@ -5,7 +5,7 @@ use conclave_core::protocol::event::Event;
 use conclave_core::types::delegation::{BackgroundState, Delegation, OnClose};
 use conclave_core::types::delivery::DeliveryState;
 use conclave_core::types::ids::CallId;
-use conclave_core::types::request::{Reply as Answer, Request};
+use conclave_core::types::request::{RequestReply as Answer, RoomRequest};
 use serde_json::json;
 
 use super::{Desk, abandoned, done, plain, plain_with, to};
@@ -51,7 +51,7 @@ fn is_sound_after_close(mut desk: Desk, calls: &[CallId]) {
 fn a_room_that_closes_does_with_each_task_what_its_policy_says() {
     //
     let (mut desk, calls) = with_three_policies(true);
-    assert!(matches!(desk.asks(Request::Close { reason: "late".to_owned() }), Ok(Answer::Done)));
+    assert!(matches!(desk.asks(RoomRequest::Close { reason: "late".to_owned() }), Ok(Answer::Done)));
     is_sound_after_close(desk, &calls);
 }
 

@@ -17,7 +17,7 @@ use conclave_core::types::host_tool::HostTool;
 use conclave_core::types::ids::CallId;
 use conclave_core::types::message::ToolCall;
 use conclave_core::types::outcome::{EndCause, Outcome, Status};
-use conclave_core::types::request::{Reply as Answer, Request, RequestId};
+use conclave_core::types::request::{RequestId, RequestReply as Answer, RoomRequest};
 use serde_json::{Value, json};
 
 use super::{Desk, abandoned, add_tools, background, done, finish, plain, plain_with, step, to};
@@ -149,8 +149,8 @@ fn gate(effect: &Effect) -> Option<CallId> {
 
 #[test]
 fn a_slot_waits_for_the_gates_and_reads_that_they_blocked_it() {
-    use conclave_core::setup::plugin_query::{Advice, GateVerdict};
-    let verdict = |verdict: GateVerdict| Ok(Advice::Gate { verdict });
+    use conclave_core::setup::plugin_query::{GateVerdict, PluginReply};
+    let verdict = |verdict: GateVerdict| Ok(PluginReply::Gate { verdict });
     let mut desk = Desk::open_with(plain(), gated, |_| {});
     desk.calls("delegate_task", json!({ "agent": "slow", "task": "x" }));
     assert!(desk.to_do.iter().find_map(step).is_none() && desk.to_do.iter().find_map(background).is_none());
@@ -172,14 +172,14 @@ fn a_slot_waits_for_the_gates_and_reads_that_they_blocked_it() {
 
 #[test]
 fn what_passes_the_gates_too_late_starts_nothing() {
-    use conclave_core::setup::plugin_query::{Advice, GateVerdict};
+    use conclave_core::setup::plugin_query::{GateVerdict, PluginReply};
     let mut setup = plain_with("desk", json!({ "interactive": true }));
     setup["plugins"]["desk"]["grants"]["at_once"] = json!(1);
     let mut desk = Desk::open_with(setup, gated, |_| {});
     desk.calls("delegate_task", json!({ "agent": "slow", "task": "x" }));
     let call = desk.take(gate).expect("the gate is asked");
     desk.happened(Event::TurnStopped { reason: "enough".to_owned() });
-    let answer = || Ok(Advice::Gate { verdict: GateVerdict::Allow });
+    let answer = || Ok(PluginReply::Gate { verdict: GateVerdict::Allow });
     desk.happened(Event::Consulted { call, answer: answer(), report: CallReport::default() });
     assert!(desk.to_do.iter().find_map(background).is_none(), "whoever wanted it is over");
     desk.folds();
@@ -187,12 +187,12 @@ fn what_passes_the_gates_too_late_starts_nothing() {
     let mut desk = Desk::open_with(plain(), gated, |_| {});
     let more = |desk: &mut Desk| {
         desk.requests += 1;
-        let what = Request::Delegate { delegation: Box::new(to("slow")), by: None };
+        let what = RoomRequest::Delegate { delegation: Box::new(to("slow")), by: None };
         desk.happened(Event::Requested { request: RequestId(desk.requests), what });
         desk.take(gate).expect("the gate is asked")
     };
     let (first, second) = (more(&mut desk), more(&mut desk));
-    assert!(matches!(desk.asks(Request::Close { reason: "late".to_owned() }), Ok(Answer::Done)));
+    assert!(matches!(desk.asks(RoomRequest::Close { reason: "late".to_owned() }), Ok(Answer::Done)));
     for call in [first, second] {
         desk.happened(Event::Consulted { call, answer: answer(), report: CallReport::default() });
     }

@@ -2,16 +2,16 @@
 
 use conclave_core::protocol::event::Event;
 use conclave_core::setup::Setup;
-use conclave_core::types::channel::{Access, Binding, ChannelKind};
+use conclave_core::types::channel::{Binding, ChannelAccess, ChannelKind};
 use conclave_core::types::delivery::DeliveryState;
 use conclave_core::types::message::Entity;
-use conclave_core::types::request::{Announcement, Refusal, RefusalCode, Reply, Request, RequestId};
+use conclave_core::types::request::{Announcement, Refusal, RefusalCode, RequestId, RequestReply, RoomRequest};
 use serde_json::json;
 
 use super::{Desk, asking, interactive, plan, says, speeches, user};
 
 fn announce(desk: &mut Desk, announcement: Announcement) -> RequestId {
-    desk.asks(Request::Deliver { announcement })
+    desk.asks(RoomRequest::Deliver { announcement })
 }
 
 fn announcement(content: &str) -> Announcement {
@@ -27,11 +27,11 @@ fn an_announcement_is_said_on_the_best_channel_and_answered_when_it_was_heard() 
     assert!(desk.reply(first).is_none() && desk.reply(meanwhile).is_none());
     let speech = desk.spoken(None);
     assert_eq!((speech.channel.as_str(), speech.text.as_str(), speech.key.as_str()), ("phone", "the shop closes", "k"));
-    let Some(Ok(Reply::Delivery { record, duplicate: false })) = desk.reply(first) else { panic!("it is answered") };
+    let Some(Ok(RequestReply::Delivery { record, duplicate: false })) = desk.reply(first) else { panic!("it is answered") };
     assert_eq!((record.state, record.channel), (DeliveryState::Delivered, Some("phone".into())));
-    assert!(matches!(desk.reply(meanwhile), Some(Ok(Reply::Delivery { duplicate: true, .. }))));
+    assert!(matches!(desk.reply(meanwhile), Some(Ok(RequestReply::Delivery { duplicate: true, .. }))));
     let late = announce(&mut desk, keyed);
-    assert!(matches!(desk.reply(late), Some(Ok(Reply::Delivery { duplicate: true, .. }))));
+    assert!(matches!(desk.reply(late), Some(Ok(RequestReply::Delivery { duplicate: true, .. }))));
     assert!(desk.all(speeches).is_empty(), "once");
     desk.is_sound();
 }
@@ -45,14 +45,14 @@ fn an_announcement_that_failed_may_be_made_again() {
     assert!(matches!(desk.reply(first), Some(Err(Refusal { error: RefusalCode::Busy, .. }))));
     let second = announce(&mut desk, keyed);
     desk.spoken(None);
-    assert!(matches!(desk.reply(second), Some(Ok(Reply::Delivery { duplicate: false, .. }))));
+    assert!(matches!(desk.reply(second), Some(Ok(RequestReply::Delivery { duplicate: false, .. }))));
 }
 
 #[test]
 fn an_announcement_is_refused_with_a_word_and_what_would_be_right() {
     let change = |setup: &mut Setup| {
         setup.channels.insert("muted".into(), Binding { muted: true, ..Binding::of(ChannelKind::Voice) });
-        setup.channels.insert("deaf".into(), Binding { access: Access::WriteOnly, ..Binding::of(ChannelKind::Text) });
+        setup.channels.insert("deaf".into(), Binding { access: ChannelAccess::WriteOnly, ..Binding::of(ChannelKind::Text) });
         setup.channels.insert("robot".into(), Binding::of(ChannelKind::Agent));
     };
     let to = |channel: &str| Announcement { channel: Some(channel.into()), ..announcement("x") };
@@ -74,7 +74,7 @@ fn an_announcement_is_refused_with_a_word_and_what_would_be_right() {
     let mut desk = Desk::open_with(plan(interactive(), json!({})), change, |_| {});
     announce(&mut desk, to("robot"));
     assert_eq!(desk.spoken(None).channel.as_str(), "phone");
-    desk.asks(Request::Close { reason: "night".to_owned() });
+    desk.asks(RoomRequest::Close { reason: "night".to_owned() });
     let request = announce(&mut desk, announcement("x"));
     assert!(matches!(desk.reply(request), Some(Err(Refusal { error: RefusalCode::RoomClosed, .. }))));
 }
@@ -90,7 +90,7 @@ fn an_announcement_to_a_task_is_a_turn_of_its_agent() {
         (sender, lines[0], lines[2], lines[3]),
         (Entity::Agent, "--- ANNOUNCEMENT ---", r#"{"text":"the shop closes"}"#, "--- END ---")
     );
-    assert!(matches!(desk.reply(request), Some(Ok(Reply::Delivery { .. }))));
+    assert!(matches!(desk.reply(request), Some(Ok(RequestReply::Delivery { .. }))));
     desk.step(says("We close."));
     assert_eq!(desk.take(user).map(|(_, prompt)| prompt).as_deref(), Some("We close."));
     desk.is_sound();

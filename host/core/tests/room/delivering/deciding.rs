@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use conclave_core::protocol::event::Event;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::setup::Setup;
-use conclave_core::types::channel::{Access, Activity, Binding, ChannelKind};
+use conclave_core::types::channel::{Activity, Binding, ChannelAccess, ChannelKind};
 use conclave_core::types::delivery::{self, Decision, DeliveryState, Wake};
 use conclave_core::types::fault::{CallReport, Fault, FaultKind};
 use conclave_core::types::ids::{BackgroundId, ChannelId};
@@ -302,7 +302,7 @@ fn the_best_channel_is_a_voice_that_may_be_told_something() {
     assert_eq!(best(&bindings).as_deref(), Some("d"));
     bindings.get_mut("d").expect("it is there").muted = true;
     assert_eq!(best(&bindings).as_deref(), Some("b"));
-    bindings.get_mut("b").expect("it is there").access = Access::WriteOnly;
+    bindings.get_mut("b").expect("it is there").access = ChannelAccess::WriteOnly;
     assert_eq!(best(&bindings).as_deref(), Some("c"));
     bindings.remove("c");
     assert_eq!(best(&bindings), None, "R-101: an agent is no transport");

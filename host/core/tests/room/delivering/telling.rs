@@ -12,7 +12,7 @@ use conclave_core::types::delivery::{BackgroundStatus, Decision, DeliveryState};
 use conclave_core::types::fault::CallReport;
 use conclave_core::types::ids::PluginName;
 use conclave_core::types::message::{Entity, Label};
-use conclave_core::types::request::{Reply, Request, RequestId};
+use conclave_core::types::request::{RequestId, RequestReply, RoomRequest};
 use serde_json::json;
 
 use super::{Desk, asking, background, delegates, draining, finish, interactive, plan, says, speak, speeches, step, user};
@@ -153,7 +153,7 @@ fn a_closed_room_says_nothing() {
     let mut desk = draining(2);
     desk.ends("one");
     let (call, _) = desk.woken();
-    desk.asks(Request::Close { reason: "night".to_owned() });
+    desk.asks(RoomRequest::Close { reason: "night".to_owned() });
     desk.happened(Event::StrategyDecided { call, answer: Ok(vec![speak(&["task-1"])]), report: CallReport::default() });
     if desk.to_do.iter().any(|effect| background(effect).is_some()) && desk.room().outcome().is_none() {
         desk.ends("two");
@@ -161,7 +161,7 @@ fn a_closed_room_says_nothing() {
     assert!(desk.all(speeches).is_empty());
     let record = desk.record("task-1");
     assert_eq!((record.state, record.reason.as_deref()), (DeliveryState::Blocked, Some("room_closed")));
-    assert!(matches!(desk.reply(RequestId(0)), Some(Ok(Reply::Done))));
+    assert!(matches!(desk.reply(RequestId(0)), Some(Ok(RequestReply::Done))));
 }
 
 #[test]

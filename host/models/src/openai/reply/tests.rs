@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use conclave_core::types::completion::Completion;
 use serde_json::json;
 
-use super::{Reply, ReplyError};
+use super::{ReplyError, ReplyReader};
 use crate::TextSink;
 use crate::openai::names::ToolNames;
 use crate::openai::quote::Quoter;
@@ -25,7 +25,7 @@ impl TextSink for Heard {
 
 fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limit: u64) -> Result<(Completion, String), ReplyError> {
     let heard = Heard::default();
-    let mut reply = Reply::new(limit, Quoter::default());
+    let mut reply = ReplyReader::new(limit, Quoter::default());
     for piece in pieces {
         reply.handle_bytes(piece, &heard)?;
     }

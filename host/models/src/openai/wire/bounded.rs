@@ -18,7 +18,7 @@ pub(crate) struct Choices {
 
 /// Pieces of calls, at most [`CALLS_MAX`].
 #[derive(Debug, Default)]
-pub(crate) struct Calls(pub Vec<CallPiece>);
+pub(crate) struct BoundedCalls(pub Vec<CallPiece>);
 
 /// Text, or a list of parts of which some are text; nothing for anything else.
 #[derive(Debug, Default)]
@@ -48,14 +48,14 @@ macro_rules! visited {
 }
 
 visited!(Choices, ChoicesVisitor);
-visited!(Calls, CallsVisitor);
+visited!(BoundedCalls, CallsVisitor);
 visited!(Names, NamesVisitor);
 visited!(Scalar, ScalarVisitor);
 
 impl<'de> Deserialize<'de> for Content {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut text = String::new();
-        Parts { text: &mut text, is_part: false }.deserialize(deserializer)?;
+        TextParts { text: &mut text, is_part: false }.deserialize(deserializer)?;
         Ok(Self(text))
     }
 }
@@ -88,13 +88,13 @@ impl<'de> Visitor<'de> for ChoicesVisitor {
 struct CallsVisitor;
 
 impl<'de> Visitor<'de> for CallsVisitor {
-    type Value = Calls;
+    type Value = BoundedCalls;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "a list of at most {CALLS_MAX} calls")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Calls, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<BoundedCalls, A::Error> {
         let mut calls = Vec::new();
         while let Some(call) = list.next_element()? {
             if calls.len() == CALLS_MAX {
@@ -102,7 +102,7 @@ impl<'de> Visitor<'de> for CallsVisitor {
             }
             calls.push(call);
         }
-        Ok(Calls(calls))
+        Ok(BoundedCalls(calls))
     }
 }
 
@@ -182,12 +182,12 @@ impl<'de> Visitor<'de> for ScalarVisitor {
 }
 
 /// Puts the text of a content, or of a part of it, behind what is there.
-struct Parts<'a> {
+struct TextParts<'a> {
     text: &'a mut String,
     is_part: bool,
 }
 
-impl<'de> DeserializeSeed<'de> for Parts<'_> {
+impl<'de> DeserializeSeed<'de> for TextParts<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -195,7 +195,7 @@ impl<'de> DeserializeSeed<'de> for Parts<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Parts<'_> {
+impl<'de> Visitor<'de> for TextParts<'_> {
     type Value = ();
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -220,7 +220,7 @@ impl<'de> Visitor<'de> for Parts<'_> {
         if self.is_part {
             return IgnoredAny.visit_seq(list).map(drop);
         }
-        while list.next_element_seed(Parts { text: &mut *self.text, is_part: true })?.is_some() {}
+        while list.next_element_seed(TextParts { text: &mut *self.text, is_part: true })?.is_some() {}
         Ok(())
     }
 

@@ -4,21 +4,21 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use conclave_core::protocol::event::Event;
-use conclave_core::types::request::{Refusal, RefusalCode, Reply, RequestId};
+use conclave_core::types::request::{Refusal, RefusalCode, RequestId, RequestReply};
 use tokio::sync::oneshot;
 
-pub(super) type Answer = Result<Reply, Refusal>;
+pub(super) type RequestAnswer = Result<RequestReply, Refusal>;
 
 /// Requests that wait for their replies.
 #[derive(Debug, Default)]
-pub(crate) struct Requests(Mutex<Waiting>);
+pub(crate) struct Requests(Mutex<PendingRequests>);
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct PendingRequests {
     /// A run goes on, or is about to.
     is_open: bool,
     next: u64,
-    by_id: HashMap<RequestId, oneshot::Sender<Answer>>,
+    by_id: HashMap<RequestId, oneshot::Sender<RequestAnswer>>,
 }
 
 /// What whoever asks a room that is over is told.
@@ -37,7 +37,7 @@ pub(crate) fn next_request<'a>(events: impl IntoIterator<Item = &'a Event>) -> u
 }
 
 impl Requests {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, PendingRequests> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -52,7 +52,7 @@ impl Requests {
     }
 
     /// A place for a reply; none when nobody would give one.
-    pub(super) fn enter(&self) -> Option<(RequestId, oneshot::Receiver<Answer>)> {
+    pub(super) fn enter(&self) -> Option<(RequestId, oneshot::Receiver<RequestAnswer>)> {
         let mut waiting = self.lock();
         if !waiting.is_open {
             return None;
@@ -65,7 +65,7 @@ impl Requests {
     }
 
     /// Nobody may wait for it any more.
-    pub(crate) fn answer(&self, request: RequestId, reply: Answer) {
+    pub(crate) fn answer(&self, request: RequestId, reply: RequestAnswer) {
         let waiting = self.lock().by_id.remove(&request);
         if let Some(waiting) = waiting {
             let _ = waiting.send(reply);
@@ -87,7 +87,7 @@ impl Requests {
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::types::request::Request;
+    use conclave_core::types::request::RoomRequest;
 
     use super::*;
 
@@ -99,17 +99,17 @@ mod tests {
         let (first, waits) = requests.enter().unwrap();
         let (second, waits_too) = requests.enter().unwrap();
         assert_ne!(first, second);
-        requests.answer(second, Ok(Reply::Done));
+        requests.answer(second, Ok(RequestReply::Done));
         requests.close();
         assert_eq!(waits.await.unwrap().unwrap_err().error, RefusalCode::RoomClosed);
-        assert_eq!(waits_too.await.unwrap(), Ok(Reply::Done));
+        assert_eq!(waits_too.await.unwrap(), Ok(RequestReply::Done));
         assert!(requests.enter().is_none());
-        requests.answer(first, Ok(Reply::Done));
+        requests.answer(first, Ok(RequestReply::Done));
     }
 
     #[test]
     fn numbers_of_an_earlier_host_are_not_used_again() {
-        let asked = |id: u64| Event::Requested { request: RequestId(id), what: Request::Close { reason: String::new() } };
+        let asked = |id: u64| Event::Requested { request: RequestId(id), what: RoomRequest::Close { reason: String::new() } };
         let next = next_request(&[asked(3), Event::Unpaused, asked(7), asked(u64::MAX), asked(1)]);
         let requests = Requests::default();
         requests.go_on_from(next);

@@ -25,10 +25,10 @@ pub enum WaitError {
 
 /// What is known of a room from outside; fed by its loop.
 #[derive(Debug, Default)]
-pub(crate) struct Known(Mutex<State>);
+pub(crate) struct RoomView(Mutex<TaskStates>);
 
 #[derive(Debug, Default)]
-struct State {
+struct TaskStates {
     /// In the order in which they began.
     tasks: Vec<Arc<BackgroundRecord>>,
     places: HashMap<BackgroundId, usize>,
@@ -38,8 +38,8 @@ struct State {
     is_over: bool,
 }
 
-impl Known {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl RoomView {
+    fn lock(&self) -> MutexGuard<'_, TaskStates> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -158,7 +158,7 @@ mod tests {
 
     #[tokio::test]
     async fn many_wait_for_one_task_and_each_is_told() {
-        let known = Arc::new(Known::default());
+        let known = Arc::new(RoomView::default());
         known.put(record("task-1", BackgroundState::Running));
         let (one, other) = (BackgroundId::from("task-1"), BackgroundId::from("task-9"));
         assert_eq!(known.ended(&other).await, Err(WaitError::Unknown));
@@ -178,7 +178,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_room_that_ends_leaves_nobody_waiting() {
-        let known = Known::default();
+        let known = RoomView::default();
         known.put(record("task-1", BackgroundState::Running));
         let id = BackgroundId::from("task-1");
         let (waited, ()) = tokio::join!(known.ended(&id), async { known.close() });
@@ -187,7 +187,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_gave_up_leaves_no_place_behind() {
-        let known = Known::default();
+        let known = RoomView::default();
         known.put(record("task-1", BackgroundState::Running));
         let id = BackgroundId::from("task-1");
         for _ in 0..100 {

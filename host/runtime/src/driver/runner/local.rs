@@ -37,11 +37,11 @@ pub struct LocalRunner(Arc<Registry>);
 struct Registry {
     /// Tasks that run at once; none: any number.
     limit: Option<NonZeroUsize>,
-    state: Mutex<State>,
+    state: Mutex<RunnerState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct RunnerState {
     here: BTreeMap<RoomId, Here>,
     /// Those that have not begun, oldest first; some may be stopped already.
     queue: VecDeque<RoomId>,
@@ -76,7 +76,7 @@ impl LocalRunner {
 }
 
 impl Registry {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RunnerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -9,7 +9,7 @@ const BEHIND: usize = 64;
 
 /// How far a call of a background task has come, in the plugin's own words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct TaskProgress {
     pub done: u64,
     /// None: the plugin does not know how much there is.
     pub total: Option<u64>,
@@ -18,11 +18,11 @@ pub struct Progress {
 
 /// What a background task says of its progress from now on.
 #[derive(Debug)]
-pub struct ProgressStream(broadcast::Receiver<Progress>);
+pub struct ProgressStream(broadcast::Receiver<TaskProgress>);
 
 impl ProgressStream {
     /// The next word; none once the task has ended. Whoever is far behind misses words.
-    pub async fn next(&mut self) -> Option<Progress> {
+    pub async fn next(&mut self) -> Option<TaskProgress> {
         loop {
             match self.0.recv().await {
                 Ok(progress) => return Some(progress),
@@ -35,10 +35,10 @@ impl ProgressStream {
 
 /// Where the guests of one task tell it. Nothing is set aside until somebody follows.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Progressing(Arc<OnceLock<broadcast::Sender<Progress>>>);
+pub(crate) struct Progressing(Arc<OnceLock<broadcast::Sender<TaskProgress>>>);
 
 impl Progressing {
-    pub(crate) fn tell(&self, progress: impl FnOnce() -> Progress) {
+    pub(crate) fn tell(&self, progress: impl FnOnce() -> TaskProgress) {
         if let Some(followers) = self.0.get() {
             // Nobody may follow any more.
             let _ = followers.send(progress());
@@ -55,8 +55,8 @@ impl Progressing {
 mod tests {
     use super::*;
 
-    fn at(done: u64) -> Progress {
-        Progress { done, total: None, message: String::new() }
+    fn at(done: u64) -> TaskProgress {
+        TaskProgress { done, total: None, message: String::new() }
     }
 
     #[tokio::test]

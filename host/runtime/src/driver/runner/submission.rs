@@ -28,13 +28,13 @@ pub struct Ended {
 type Told = Box<dyn FnOnce(Ended) + Send>;
 
 /// Tells the end, with the fallback when nobody else has.
-pub(crate) struct Place {
+pub(crate) struct EndReporter {
     tell: Option<Told>,
     /// What is told when the task broke off inside the host: nobody can say what it used, so all that was set aside for it counts.
     limits: Spent,
 }
 
-impl Place {
+impl EndReporter {
     pub(crate) fn new(limits: Spent, tell: impl FnOnce(Ended) + Send + 'static) -> Self {
         Self { tell: Some(Box::new(tell)), limits }
     }
@@ -52,7 +52,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for EndReporter {
     fn drop(&mut self) {
         self.tell_broken_off("its loop broke off inside the host".to_owned());
     }
@@ -155,7 +155,7 @@ pub struct Submission {
     opening: Box<Opening>,
     reins: Reins,
     run: BoxFuture<'static, Ended>,
-    place: Place,
+    place: EndReporter,
 }
 
 impl fmt::Debug for Submission {
@@ -165,7 +165,7 @@ impl fmt::Debug for Submission {
 }
 
 impl Submission {
-    pub(crate) fn new(child: Child, run: BoxFuture<'static, Ended>, place: Place) -> Self {
+    pub(crate) fn new(child: Child, run: BoxFuture<'static, Ended>, place: EndReporter) -> Self {
         let Child { parent, id, opening, events, progressing } = child;
         Self { parent, id, opening, reins: Reins { events, progressing }, run, place }
     }

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conclave_core::config::{MCP_CLIENT, YOU};
 use conclave_core::permissions::grant::{Grants, ToolPattern, ToolsGrant};
-use conclave_core::permissions::manifest::{Ask, CONTRACT, FORMAT, Manifest};
+use conclave_core::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, Manifest};
 use conclave_core::permissions::policy_rules::{Decide, Rule};
 use conclave_core::protocol::notice::Notice;
-use conclave_core::setup::plugin_query::{Advice, Question};
+use conclave_core::setup::plugin_query::{PluginQuery, PluginReply};
 use conclave_core::setup::{AgentSeat, PluginFacts, PluginKind, PluginSetup, Setup, TaskSetup};
 use conclave_core::tool_calls::arguments::{Wrong, check};
 use conclave_core::tool_calls::toolbox::TaskTool;
@@ -29,8 +29,8 @@ use serde_json::{Value, json};
 
 use super::{Prepared, Run, RunOptions, Stopper};
 use crate::calls::{CallStart, Plugins, ToolStart};
-use crate::host::session::Parts;
-use crate::observe::subscribe::{Happening, Subscriber, What};
+use crate::host::session::SessionParts;
+use crate::observe::subscribe::{Published, RunEvent, Subscriber};
 use crate::storage::journal::JournalFailure;
 use crate::support::clock::BoxFuture;
 
@@ -131,12 +131,12 @@ impl Prepared {
         let Some(setup) = setup_for(&self.setup, caller, tool) else {
             return Err(CallToolError::Unknown { tool: tool.to_owned(), known: self.tools() });
         };
-        let seen = Arc::new(Seen { caller, findings: Mutex::default() });
+        let seen = Arc::new(CallResult { caller, findings: Mutex::default() });
         let wrong = self.setup.tool(tool).and_then(|(_, spec)| check(&spec.input_schema, &arguments).err()).unwrap_or_default();
         let call = ToolCall { id: "1".to_owned(), name: tool.to_owned(), arguments, untrusted: false };
         let plugins = OneCall { inner: Arc::clone(&self.calls), call, seen: Arc::clone(&seen) };
         let options = RunOptions { subscribers: options.subscribers.with(Arc::clone(&seen) as Arc<dyn Subscriber>), ..options };
-        let parts = Parts {
+        let parts = SessionParts {
             setup: Arc::new(setup),
             plugins: Arc::new(plugins),
             models: Arc::clone(&self.models),
@@ -159,7 +159,7 @@ impl Prepared {
 /// A call that goes on. Dropping it stops the tool.
 pub struct ToolCalling {
     run: Run,
-    seen: Arc<Seen>,
+    seen: Arc<CallResult>,
     wrong: Vec<Wrong>,
 }
 
@@ -238,7 +238,7 @@ fn task(caller: Caller, tool: TaskTool) -> TaskSetup {
 }
 
 fn setup_of(caller: Caller, tool: &str) -> PluginSetup {
-    let asks = BTreeMap::from([(Capability::Tools.as_str().to_owned(), Ask::default())]);
+    let asks = BTreeMap::from([(Capability::Tools.as_str().to_owned(), CapabilityRequest::default())]);
     let manifest = Manifest {
         format: FORMAT,
         name: caller.as_str().into(),
@@ -253,7 +253,7 @@ fn setup_of(caller: Caller, tool: &str) -> PluginSetup {
 }
 
 /// What became of the call.
-struct Seen {
+struct CallResult {
     caller: Caller,
     findings: Mutex<Findings>,
 }
@@ -264,15 +264,15 @@ struct Findings {
     denied: Option<Denial>,
 }
 
-impl Seen {
+impl CallResult {
     fn lock(&self) -> MutexGuard<'_, Findings> {
         self.findings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Subscriber for Seen {
-    fn on(&self, happening: &Happening) {
-        if let What::Told { told: Notice::Denied { plugin, record, .. } } = &happening.what
+impl Subscriber for CallResult {
+    fn on(&self, happening: &Published) {
+        if let RunEvent::Told { told: Notice::Denied { plugin, record, .. } } = &happening.what
             && plugin.as_str() == self.caller.as_str()
         {
             self.lock().denied = Some(record.denial.clone());
@@ -284,7 +284,7 @@ impl Subscriber for Seen {
 struct OneCall {
     inner: Arc<dyn Plugins>,
     call: ToolCall,
-    seen: Arc<Seen>,
+    seen: Arc<CallResult>,
 }
 
 impl Plugins for OneCall {
@@ -311,9 +311,9 @@ impl Plugins for OneCall {
     fn consult(
         &self,
         start: CallStart,
-        question: Question,
+        question: PluginQuery,
         view: Option<AgentView>,
-    ) -> BoxFuture<'static, (Result<Advice, Fault>, CallReport)> {
+    ) -> BoxFuture<'static, (Result<PluginReply, Fault>, CallReport)> {
         self.inner.consult(start, question, view)
     }
 

@@ -88,13 +88,13 @@ fn define(target: &mut LinkerInstance<'_, CallState>, plan: Plan, name: &str) ->
                 drop_handles(&mut store, param).await?;
             }
             match &plan.answer {
-                Answer::Nothing => {}
-                Answer::Denied(denied) => {
+                NetworkReply::Nothing => {}
+                NetworkReply::Denied(denied) => {
                     refuse(&mut store, &plan.name, params);
                     results[0] = denied.clone();
                 }
-                Answer::Empty(ty) => results[0] = empty(&mut store, ty)?,
-                Answer::Trap => {
+                NetworkReply::Empty(ty) => results[0] = empty(&mut store, ty)?,
+                NetworkReply::Trap => {
                     refuse(&mut store, &plan.name, params);
                     return Err(wasmtime::Error::msg(format!("{} needs a network, and plugins have none", plan.name)));
                 }
@@ -108,10 +108,10 @@ fn define(target: &mut LinkerInstance<'_, CallState>, plan: Plan, name: &str) ->
 struct Plan {
     /// `wasi:sockets/tcp.bind`.
     name: String,
-    answer: Answer,
+    answer: NetworkReply,
 }
 
-enum Answer {
+enum NetworkReply {
     /// It returns nothing.
     Nothing,
     Denied(Val),
@@ -124,11 +124,11 @@ enum Answer {
 impl Plan {
     fn new(interface: &str, name: &str, function: &ComponentFunc, own: &[ResourceType]) -> Self {
         let answer = match function.results().next() {
-            None => Answer::Nothing,
+            None => NetworkReply::Nothing,
             Some(ty) => match denial(&ty) {
-                Some(denied) => Answer::Denied(denied),
-                None if can_be_empty(&ty, own) => Answer::Empty(ty),
-                None => Answer::Trap,
+                Some(denied) => NetworkReply::Denied(denied),
+                None if can_be_empty(&ty, own) => NetworkReply::Empty(ty),
+                None => NetworkReply::Trap,
             },
         };
         Self { name: format!("{}.{name}", interface.split('@').next().unwrap_or(interface)), answer }

@@ -10,7 +10,7 @@ use conclave_core::types::ids::{PluginName, TaskName};
 use conclave_core::types::limits::PluginLimits;
 use conclave_core::types::text::{show_duration as duration, show_size as size};
 
-use crate::imports::interfaces::folder::{Folder, FolderError};
+use crate::imports::interfaces::folder::{FolderError, GrantedFolder};
 use crate::imports::kv::{KvOwner, KvStore, MemoryKv};
 use crate::imports::secrets::vault::Vault;
 use crate::support::blobs::{Blobs, MemoryBlobs};
@@ -25,7 +25,7 @@ pub(crate) struct Grantee {
     pub(crate) setup: Arc<PluginSetup>,
     /// Its settings as JSON text.
     pub(crate) config: String,
-    pub(crate) folders: Vec<Folder>,
+    pub(crate) folders: Vec<GrantedFolder>,
     pub(crate) stores: Stores,
     /// The secrets of its config; what it may use of them is in its grants.
     pub(crate) vault: Arc<Vault>,
@@ -58,7 +58,7 @@ impl std::fmt::Debug for Stores {
 impl Grantee {
     /// Opens the granted folders; the only place where a host path turns into a handle.
     pub(crate) fn new(name: PluginName, setup: Arc<PluginSetup>) -> Result<Self, FolderError> {
-        let folders = Folder::open_all(&name, &setup.grants.files)?;
+        let folders = GrantedFolder::open_all(&name, &setup.grants.files)?;
         Ok(Self { folders, ..Self::without_folders(name, setup) })
     }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use conclave_core::permissions::grant::{FileMode, Grants};
-use conclave_core::protocol::call_log::Trace;
+use conclave_core::protocol::call_log::CallLog;
 use conclave_core::types::completion::{Completion, ModelError};
 use conclave_core::types::denial::DenialRecord;
 use conclave_core::types::fault::{Fault, FaultKind};
@@ -22,7 +22,7 @@ use crate::calls::{CallStart, EffectPort, ModelPort};
 use crate::support::blobs::Blobs;
 use crate::support::clock::BoxFuture;
 
-pub(crate) use effects::Leave;
+pub(crate) use effects::EffectDecision;
 pub(crate) use reads::{Packed, Recalled};
 
 /// What came of a model request.
@@ -36,7 +36,7 @@ pub(crate) struct Past {
     effects: Arc<dyn EffectPort>,
     /// Something besides its answer can leave the call. Of one that can only read and answer nothing needs to be kept.
     records: bool,
-    known: Mutex<Known>,
+    known: Mutex<ReplayState>,
     /// Side effects that began and have not ended, and what goes on beside the guest.
     under_way: AtomicUsize,
     /// Something of that has ended.
@@ -46,8 +46,8 @@ pub(crate) struct Past {
     seed: OnceLock<[u8; 32]>,
 }
 
-struct Known {
-    trace: Trace,
+struct ReplayState {
+    trace: CallLog,
     /// Reads of the trace that this attempt was told.
     told: usize,
     /// Reads of the trace that are journalled.
@@ -69,8 +69,8 @@ struct Known {
 
 impl Past {
     pub(crate) fn new(grantee: &Grantee, start: &CallStart) -> Arc<Self> {
-        let trace = Trace::clone(&start.trace);
-        let known = Known {
+        let trace = CallLog::clone(&start.trace);
+        let known = ReplayState {
             told: 0,
             kept: trace.reads.len(),
             trace,
@@ -96,7 +96,7 @@ impl Past {
         })
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, ReplayState> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -138,9 +138,9 @@ impl Past {
     }
 
     /// Something is under way that ends with the instance, until this is dropped.
-    pub(crate) fn busy(self: &Arc<Self>) -> Busy {
+    pub(crate) fn busy(self: &Arc<Self>) -> BusyGuard {
         self.under_way.fetch_add(1, Ordering::SeqCst);
-        Busy(Arc::clone(self))
+        BusyGuard(Arc::clone(self))
     }
 
     /// The call does not run as it did: it must end.
@@ -166,9 +166,9 @@ impl Past {
 pub(crate) struct Lost;
 
 /// Something is under way.
-pub(crate) struct Busy(Arc<Past>);
+pub(crate) struct BusyGuard(Arc<Past>);
 
-impl Drop for Busy {
+impl Drop for BusyGuard {
     fn drop(&mut self) {
         self.0.under_way.fetch_sub(1, Ordering::SeqCst);
         self.0.idle.notify_waiters();
@@ -206,7 +206,7 @@ mod tests {
             truncate: false,
             bytes: Digest { sha256: String::new(), length: 0 },
         };
-        let Leave::Go(busy) = past.ask_effect(0, wrote).await else { panic!("it is let through") };
+        let EffectDecision::Go(busy) = past.ask_effect(0, wrote).await else { panic!("it is let through") };
         assert!(!is_parked(&past).await);
         let waits = tokio::spawn({
             let past = Arc::clone(&past);

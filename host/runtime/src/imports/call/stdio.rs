@@ -21,9 +21,9 @@ const LINE: usize = 4 << 10;
 
 /// One of the two streams. Clones share what was written.
 #[derive(Clone)]
-pub(crate) struct Output(Arc<Shared>);
+pub(crate) struct GuestStream(Arc<StreamState>);
 
-struct Shared {
+struct StreamState {
     book: Arc<LogBook>,
     level: Level,
     text: Mutex<Text>,
@@ -37,9 +37,9 @@ struct Text {
     line: Vec<u8>,
 }
 
-impl Output {
+impl GuestStream {
     pub(crate) fn new(book: Arc<LogBook>, level: Level) -> Self {
-        Self(Arc::new(Shared { book, level, text: Mutex::default() }))
+        Self(Arc::new(StreamState { book, level, text: Mutex::default() }))
     }
 
     /// Logs what is left of an unfinished line, and gives the newest text.
@@ -76,13 +76,13 @@ impl Output {
     }
 }
 
-impl IsTerminal for Output {
+impl IsTerminal for GuestStream {
     fn is_terminal(&self) -> bool {
         false
     }
 }
 
-impl StdoutStream for Output {
+impl StdoutStream for GuestStream {
     fn p2_stream(&self) -> Box<dyn OutputStream> {
         Box::new(self.clone())
     }
@@ -95,12 +95,12 @@ impl StdoutStream for Output {
 }
 
 #[async_trait]
-impl Pollable for Output {
+impl Pollable for GuestStream {
     async fn ready(&mut self) {}
 }
 
 #[async_trait]
-impl OutputStream for Output {
+impl OutputStream for GuestStream {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
         self.take(&bytes);
         Ok(())
@@ -151,10 +151,10 @@ mod tests {
         fn denied(&self, _: CallId, _: &DenialRecord) {}
     }
 
-    fn output() -> (Arc<Lines>, Output) {
+    fn output() -> (Arc<Lines>, GuestStream) {
         let lines = Arc::new(Lines::default());
         let book = LogBook::new(CallId(1), lines.clone(), 1 << 20);
-        (lines, Output::new(Arc::new(book), Level::Info))
+        (lines, GuestStream::new(Arc::new(book), Level::Info))
     }
 
     #[test]

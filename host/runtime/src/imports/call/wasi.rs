@@ -14,7 +14,7 @@ use sha2::Sha256;
 use wasmtime_wasi::{HostMonotonicClock, HostWallClock, WasiCtx};
 
 use super::log::LogBook;
-use super::stdio::Output;
+use super::stdio::GuestStream;
 use crate::calls::CallStart;
 use crate::observe::subscribe::Level;
 
@@ -24,14 +24,14 @@ const RANDOM_MAX: u64 = 1 << 20;
 /// WASI's state, and the streams to look at when the call has ended.
 pub(crate) struct Wasi {
     pub(crate) context: WasiCtx,
-    pub(crate) stdout: Output,
-    pub(crate) stderr: Output,
+    pub(crate) stdout: GuestStream,
+    pub(crate) stderr: GuestStream,
 }
 
 impl Wasi {
     pub(crate) fn new(start: &CallStart, book: &Arc<LogBook>) -> Box<Self> {
-        let stdout = Output::new(Arc::clone(book), Level::Info);
-        let stderr = Output::new(Arc::clone(book), Level::Warn);
+        let stdout = GuestStream::new(Arc::clone(book), Level::Info);
+        let stderr = GuestStream::new(Arc::clone(book), Level::Warn);
         let seed = |stream| seed(&start.secret, &start.plugin, start.call, stream);
         let insecure = seed(Stream::Insecure);
         let (low, _) = insecure.split_at(16);

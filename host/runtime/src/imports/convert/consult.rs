@@ -2,7 +2,9 @@
 //! may pass. What is longer than anybody reads is a bad answer, whoever gave it.
 
 use conclave_core::setup::GatePoint;
-use conclave_core::setup::plugin_query::{Advice, Condensation, CondenseReason, GateVerdict, Masked, PASSING_MAX, Passing, Span, Verdict};
+use conclave_core::setup::plugin_query::{
+    Condensation, CondenseReason, GateVerdict, Masked, PASSING_MAX, Passing, PluginReply, Span, Verdict,
+};
 use conclave_core::types::fault::{Fault, FaultKind};
 use conclave_core::types::risk::Risk;
 
@@ -92,38 +94,38 @@ pub(crate) fn gate_error_in(error: gate::GateError) -> Fault {
 ///
 /// # Errors
 /// `BadAnswer` when a part of it is larger than it may be.
-pub(crate) fn checked(advice: Advice, most: u32) -> Result<Advice, Fault> {
+pub(crate) fn checked(advice: PluginReply, most: u32) -> Result<PluginReply, Fault> {
     let bad = |message: String| Err(Fault::new(FaultKind::BadAnswer, message));
     match advice {
-        Advice::Memories { mut memories } => {
+        PluginReply::Memories { mut memories } => {
             // It was told how many; more would flood the agent that asked.
             memories.truncate(usize::try_from(most).unwrap_or(usize::MAX));
-            Ok(Advice::Memories { memories })
+            Ok(PluginReply::Memories { memories })
         }
-        Advice::Risk { verdict } if verdict.reason.len() > REASON => {
+        PluginReply::Risk { verdict } if verdict.reason.len() > REASON => {
             bad(format!("the `reason` of its verdict has {} bytes; it may have {REASON}", verdict.reason.len()))
         }
-        Advice::Risk { verdict } => Ok(Advice::Risk { verdict: Verdict { reason: text_in(&verdict.reason), ..verdict } }),
-        Advice::Gate { verdict: GateVerdict::Modify { text } } if text.len() > PASSING_MAX => {
+        PluginReply::Risk { verdict } => Ok(PluginReply::Risk { verdict: Verdict { reason: text_in(&verdict.reason), ..verdict } }),
+        PluginReply::Gate { verdict: GateVerdict::Modify { text } } if text.len() > PASSING_MAX => {
             bad(format!("its text has {} bytes; it may have {PASSING_MAX}", text.len()))
         }
-        Advice::Gate { verdict: GateVerdict::Block { reason } } if reason.len() > REASON => {
+        PluginReply::Gate { verdict: GateVerdict::Block { reason } } if reason.len() > REASON => {
             bad(format!("the reason of its `block` has {} bytes; it may have {REASON}", reason.len()))
         }
-        Advice::Gate { verdict: GateVerdict::Block { reason } } => {
-            Ok(Advice::Gate { verdict: GateVerdict::Block { reason: text_in(&reason) } })
+        PluginReply::Gate { verdict: GateVerdict::Block { reason } } => {
+            Ok(PluginReply::Gate { verdict: GateVerdict::Block { reason: text_in(&reason) } })
         }
-        Advice::Gate { verdict } => Ok(Advice::Gate { verdict }),
-        Advice::Condense { condensation: None } => Ok(Advice::Condense { condensation: None }),
-        Advice::Condense { condensation: Some(Condensation { forget, .. }) } if forget.len() > SPANS => {
+        PluginReply::Gate { verdict } => Ok(PluginReply::Gate { verdict }),
+        PluginReply::Condense { condensation: None } => Ok(PluginReply::Condense { condensation: None }),
+        PluginReply::Condense { condensation: Some(Condensation { forget, .. }) } if forget.len() > SPANS => {
             bad(format!("`forget` has {} spans; it may have {SPANS}", forget.len()))
         }
-        Advice::Condense { condensation: Some(Condensation { mask, .. }) } if mask.len() > SPANS => {
+        PluginReply::Condense { condensation: Some(Condensation { mask, .. }) } if mask.len() > SPANS => {
             bad(format!("`mask` has {} entries; it may have {SPANS}", mask.len()))
         }
-        Advice::Condense { condensation: Some(condensation) } => match condensation.summary.as_ref().map(String::len) {
+        PluginReply::Condense { condensation: Some(condensation) } => match condensation.summary.as_ref().map(String::len) {
             Some(length) if length > SUMMARY => bad(format!("its `summary` has {length} bytes; it may have {SUMMARY}")),
-            _ => Ok(Advice::Condense { condensation: Some(condensation) }),
+            _ => Ok(PluginReply::Condense { condensation: Some(condensation) }),
         },
     }
 }
@@ -132,22 +134,22 @@ pub(crate) fn checked(advice: Advice, most: u32) -> Result<Advice, Fault> {
 mod tests {
     use super::*;
 
-    fn verdict(reason: String) -> Advice {
-        Advice::Risk { verdict: Verdict { risk: Risk::Low, reason } }
+    fn verdict(reason: String) -> PluginReply {
+        PluginReply::Risk { verdict: Verdict { risk: Risk::Low, reason } }
     }
 
-    fn condensation(change: impl FnOnce(&mut Condensation)) -> Advice {
+    fn condensation(change: impl FnOnce(&mut Condensation)) -> PluginReply {
         let mut condensation = Condensation::default();
         change(&mut condensation);
-        Advice::Condense { condensation: Some(condensation) }
+        PluginReply::Condense { condensation: Some(condensation) }
     }
 
     #[test]
     fn what_is_longer_than_anybody_reads_is_a_bad_answer() {
         let span = Span { start: 0, end: 1 };
         let masked = Masked { index: 0, text: String::new() };
-        let gate = |verdict| Advice::Gate { verdict };
-        let cases: [(Advice, &str); 6] = [
+        let gate = |verdict| PluginReply::Gate { verdict };
+        let cases: [(PluginReply, &str); 6] = [
             (verdict("x".repeat(REASON + 1)), "the `reason` of its verdict has 4097 bytes; it may have 4096"),
             (condensation(|c| c.forget = vec![span; SPANS + 1]), "`forget` has 10001 spans; it may have 10000"),
             (condensation(|c| c.mask = vec![masked.clone(); SPANS + 1]), "`mask` has 10001 entries; it may have 10000"),
@@ -164,7 +166,7 @@ mod tests {
             condensation(|c| c.forget = vec![span; SPANS]),
             condensation(|c| c.mask = vec![masked; SPANS]),
             condensation(|c| c.summary = Some("x".repeat(SUMMARY))),
-            Advice::Condense { condensation: None },
+            PluginReply::Condense { condensation: None },
             gate(GateVerdict::Allow),
             gate(GateVerdict::Modify { text: "x".repeat(PASSING_MAX) }),
             gate(GateVerdict::Block { reason: "no".to_owned() }),
@@ -175,9 +177,9 @@ mod tests {
 
     #[test]
     fn no_more_memories_come_than_were_asked_for() {
-        let memories = || Advice::Memories { memories: vec!["a".to_owned(), "b".to_owned(), "c".to_owned()] };
-        assert_eq!(checked(memories(), 2).unwrap(), Advice::Memories { memories: vec!["a".to_owned(), "b".to_owned()] });
-        assert_eq!(checked(memories(), 0).unwrap(), Advice::Memories { memories: Vec::new() });
+        let memories = || PluginReply::Memories { memories: vec!["a".to_owned(), "b".to_owned(), "c".to_owned()] };
+        assert_eq!(checked(memories(), 2).unwrap(), PluginReply::Memories { memories: vec!["a".to_owned(), "b".to_owned()] });
+        assert_eq!(checked(memories(), 0).unwrap(), PluginReply::Memories { memories: Vec::new() });
         assert_eq!(checked(memories(), u32::MAX).unwrap(), memories());
     }
 

@@ -1,6 +1,6 @@
 //! Model requests, completions and errors.
 
-use conclave_core::types::completion::{Completion, Draft, ModelError, ModelRequest, Part, Stop, ToolChoice, ToolFormat, Usage};
+use conclave_core::types::completion::{Completion, Draft, ModelError, ModelRequest, PromptPart, Stop, ToolChoice, ToolFormat, Usage};
 use conclave_core::types::fault::Fault;
 
 use super::message::{entity_in, result_in, tool_call_in, tool_call_out};
@@ -24,11 +24,11 @@ pub(crate) fn request_in(request: model::Request) -> Result<ModelRequest, Fault>
     })
 }
 
-fn part_in(part: model::Part) -> Result<Part, Fault> {
+fn part_in(part: model::Part) -> Result<PromptPart, Fault> {
     Ok(match part {
-        model::Part::System => Part::System,
-        model::Part::History(range) => Part::History { start: range.start, end: range.end },
-        model::Part::Draft(draft) => Part::Draft { draft: draft_in(draft)? },
+        model::Part::System => PromptPart::System,
+        model::Part::History(range) => PromptPart::History { start: range.start, end: range.end },
+        model::Part::Draft(draft) => PromptPart::Draft { draft: draft_in(draft)? },
     })
 }
 

@@ -11,7 +11,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use conclave_core::permissions::secret::Parts;
+use conclave_core::permissions::secret::RequestParts;
 use http::header::{ACCEPT, HOST, HeaderName, HeaderValue, USER_AGENT};
 use http::{Request, Response, Uri};
 use http_body_util::{BodyExt, Full};
@@ -60,7 +60,7 @@ const CUT_OFF: Trouble = Trouble::NoAnswer("the connection ended before the answ
 
 /// Sends a request to one of these addresses. `limit` is for the bytes of interim answers, of the answer's headers and of its
 /// decompressed body together.
-pub(super) async fn send(parts: Parts, addresses: &[IpAddr], limit: u64) -> Result<Raw, Trouble> {
+pub(super) async fn send(parts: RequestParts, addresses: &[IpAddr], limit: u64) -> Result<Raw, Trouble> {
     let url = parts.url.clone();
     let interim = Arc::new(Interim::new(limit));
     let request = request(parts, &interim)?;
@@ -101,7 +101,7 @@ async fn secure(stream: TcpStream, url: &Url) -> Result<TlsStream<TcpStream>, Tr
     TlsConnector::from(Arc::new(config)).connect(name, stream).await.map_err(|_| UNCONNECTED)
 }
 
-fn request(parts: Parts, interim: &Arc<Interim>) -> Result<Request<Full<Bytes>>, Trouble> {
+fn request(parts: RequestParts, interim: &Arc<Interim>) -> Result<Request<Full<Bytes>>, Trouble> {
     let unsent = |_| Trouble::NotSent("a header cannot be sent");
     let mut request = Request::new(Full::new(Bytes::from(parts.body.unwrap_or_default())));
     *request.method_mut() = parts.method.parse().map_err(|_| Trouble::NotSent("its method cannot be sent"))?;

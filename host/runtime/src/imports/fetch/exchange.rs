@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use conclave_core::permissions::fetch::{check_body, next_hop};
 use conclave_core::permissions::grant::{FetchGrant, Rights};
-use conclave_core::permissions::secret::{Parts, Plan};
+use conclave_core::permissions::secret::{RequestParts, SecretPlan};
 use conclave_core::types::capability::Capability;
 use conclave_core::types::denial::{Denial, DenialRecord, Layer};
 use conclave_core::types::ids::RoomId;
@@ -18,8 +18,8 @@ use tokio::time::Instant;
 use url::{Host, Url};
 
 use super::client::{Raw, Trouble, send};
-use super::{Answer, Hold, Holding};
-use crate::imports::call::{CallState, Grantee, Leave, Past, WorksOn};
+use super::{Hold, Holding, ScrubbedResponse};
+use crate::imports::call::{CallState, EffectDecision, Grantee, Past, WorksOn};
 use crate::imports::secrets::vault::CallSecrets;
 use crate::support::blobs::describe;
 
@@ -40,7 +40,7 @@ pub(crate) struct Exchange {
 
 /// Why there is no answer. A record is not recorded yet.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum ExchangeFailure {
     /// No request that could be sent; why, for the guest.
     Invalid(String),
     Refused(Box<DenialRecord>),
@@ -55,7 +55,7 @@ pub(crate) enum Failure {
 
 /// An answer, and what only the next hop and the journal see.
 struct Arrived {
-    answer: Answer,
+    answer: ScrubbedResponse,
     /// As it came: a secret in it turns back into its placeholder when it is followed.
     location: Option<String>,
     address: Option<SocketAddr>,
@@ -87,18 +87,23 @@ impl Exchange {
     ///
     /// # Errors
     /// `Invalid` when its method has no body, `Refused`, or `Limit` when it is too long.
-    pub(crate) fn decide(&self, parts: &Parts) -> Result<Plan, Failure> {
+    pub(crate) fn decide(&self, parts: &RequestParts) -> Result<SecretPlan, ExchangeFailure> {
         let body = parts.body.as_deref().unwrap_or_default();
-        check_body(&parts.method, body).map_err(|error| Failure::Invalid(error.to_string()))?;
+        check_body(&parts.method, body).map_err(|error| ExchangeFailure::Invalid(error.to_string()))?;
         let headers = parts.headers.iter().map(|(name, _)| name.as_str());
-        self.rights().may_fetch(&parts.method, &parts.url, headers).map_err(Failure::Refused)?;
-        let plan = self.secrets.check(parts).map_err(Failure::Refused)?;
+        self.rights().may_fetch(&parts.method, &parts.url, headers).map_err(ExchangeFailure::Refused)?;
+        let plan = self.secrets.check(parts).map_err(ExchangeFailure::Refused)?;
         self.check_length(parts)?;
         Ok(plan)
     }
 
     /// Sends a request and waits for the whole answer. `follow` goes where redirects lead.
-    pub(crate) async fn run(&mut self, mut parts: Parts, timeout_ms: Option<u64>, follow: bool) -> Result<Answer, Failure> {
+    pub(crate) async fn run(
+        &mut self,
+        mut parts: RequestParts,
+        timeout_ms: Option<u64>,
+        follow: bool,
+    ) -> Result<ScrubbedResponse, ExchangeFailure> {
         let mut plan = self.decide(&parts)?;
         let redirects = self.grant().redirects;
         let deadline = Instant::now() + self.time(timeout_ms);
@@ -110,7 +115,11 @@ impl Exchange {
             }
             let hop = next_hop(&parts.method, &parts.url, answer.status, location.as_deref()).map_err(|reason| {
                 let from = parts.url.as_str();
-                Failure::Refused(self.refuse(from, Layer::Runtime, &format!("the answer is a redirect that nobody follows: {reason}")))
+                ExchangeFailure::Refused(self.refuse(
+                    from,
+                    Layer::Runtime,
+                    &format!("the answer is a redirect that nobody follows: {reason}"),
+                ))
             })?;
             let Some(hop) = hop else { return Ok(answer) };
             if left == 0 {
@@ -121,45 +130,50 @@ impl Exchange {
             parts.headers.retain(|(name, _)| hop.keeps_header(name, false));
             parts.body = parts.body.filter(|_| hop.keeps_body);
             parts.method = hop.method;
-            drop(self.secrets.check_hop(&mut parts, hop.url).map_err(Failure::Refused)?);
+            drop(self.secrets.check_hop(&mut parts, hop.url).map_err(ExchangeFailure::Refused)?);
             plan = self.decide(&parts)?;
         }
     }
 
     /// One request, journalled before it is sent and before anybody learns of its answer.
-    async fn hop(&mut self, parts: &Parts, plan: &Plan, deadline: Instant) -> Result<(Answer, Option<String>), Failure> {
+    async fn hop(
+        &mut self,
+        parts: &RequestParts,
+        plan: &SecretPlan,
+        deadline: Instant,
+    ) -> Result<(ScrubbedResponse, Option<String>), ExchangeFailure> {
         let ordinal = self.ordinal;
         self.ordinal = self.ordinal.saturating_add(1);
         let _busy = match self.past.ask_effect(ordinal, side_effect(parts, plan)).await {
-            Leave::Go(busy) => busy,
-            Leave::Told(answer) => return self.told(ordinal, &parts.url, answer),
-            Leave::Refused(denial) => return Err(Failure::Denied(denial)),
-            Leave::Lost => return Err(Failure::lost()),
+            EffectDecision::Go(busy) => busy,
+            EffectDecision::Told(answer) => return self.told(ordinal, &parts.url, answer),
+            EffectDecision::Refused(denial) => return Err(ExchangeFailure::Denied(denial)),
+            EffectDecision::Lost => return Err(ExchangeFailure::lost()),
         };
         let outcome = match tokio::time::timeout_at(deadline, self.perform(parts, plan)).await {
             Ok(outcome) => outcome,
             Err(_) => Err(self.timed_out(&parts.url)),
         };
-        if let Err(Failure::Refused(record)) = &outcome {
+        if let Err(ExchangeFailure::Refused(record)) = &outcome {
             self.past.keep_record(ordinal, record);
         }
         self.past.effect_ended(ordinal, self.ended(&outcome)).await;
         outcome.map(|arrived| (arrived.answer, arrived.location))
     }
 
-    async fn perform(&self, parts: &Parts, plan: &Plan) -> Result<Arrived, Failure> {
+    async fn perform(&self, parts: &RequestParts, plan: &SecretPlan) -> Result<Arrived, ExchangeFailure> {
         let _turn = self.grantee.outgoing.turn().await;
         let addresses = self.addresses(&parts.url).await?;
-        let leaving = self.secrets.put_in(parts, plan).await.map_err(Failure::Refused)?;
+        let leaving = self.secrets.put_in(parts, plan).await.map_err(ExchangeFailure::Refused)?;
         let before_query = |url: &Url| url[..url::Position::AfterPath].to_owned();
         if before_query(&leaving.url) != before_query(&parts.url) {
-            return Err(Failure::Other("a secret would change where the request goes".into()));
+            return Err(ExchangeFailure::Other("a secret would change where the request goes".into()));
         }
         let limit = self.grant().response_bytes;
         let raw = send(leaving, &addresses, limit).await.map_err(|trouble| match trouble {
             Trouble::TooLong => self.limit(&parts.url, "response_size", &show_size(limit)),
-            Trouble::NotSent(what) => Failure::Other(what.into()),
-            Trouble::NoAnswer(what) => Failure::Unavailable(what),
+            Trouble::NotSent(what) => ExchangeFailure::Other(what.into()),
+            Trouble::NoAnswer(what) => ExchangeFailure::Unavailable(what),
         })?;
         let address = raw.address;
         let location = location(&raw.headers);
@@ -172,7 +186,7 @@ impl Exchange {
 
     /// The addresses of the address's host, each of which may be connected to. One that may not spoils them all: whoever answers for the
     /// name mixes them to get in.
-    async fn addresses(&self, url: &Url) -> Result<Vec<IpAddr>, Failure> {
+    async fn addresses(&self, url: &Url) -> Result<Vec<IpAddr>, ExchangeFailure> {
         let addresses = match url.host() {
             Some(Host::Ipv4(address)) => vec![address.into()],
             Some(Host::Ipv6(address)) => vec![address.into()],
@@ -181,20 +195,24 @@ impl Exchange {
                 if !outgoing.may_look_up(&self.room, name, most) {
                     return Err(self.limit(url, "names", &most.to_string()));
                 }
-                outgoing.resolver.resolve(name.to_owned()).await.map_err(|_| Failure::Unavailable("its name stands for no address"))?
+                outgoing
+                    .resolver
+                    .resolve(name.to_owned())
+                    .await
+                    .map_err(|_| ExchangeFailure::Unavailable("its name stands for no address"))?
             }
             None => Vec::new(),
         };
         if addresses.is_empty() {
-            return Err(Failure::Unavailable("its name stands for no address"));
+            return Err(ExchangeFailure::Unavailable("its name stands for no address"));
         }
         let rights = self.rights();
-        addresses.iter().try_for_each(|address| rights.may_connect(url, *address)).map_err(Failure::Refused)?;
+        addresses.iter().try_for_each(|address| rights.may_connect(url, *address)).map_err(ExchangeFailure::Refused)?;
         Ok(addresses)
     }
 
     /// What the guest and the journal may see of an answer.
-    async fn scrubbed(&self, url: &Url, raw: Raw) -> Result<Answer, Failure> {
+    async fn scrubbed(&self, url: &Url, raw: Raw) -> Result<ScrubbedResponse, ExchangeFailure> {
         let Raw { status, headers, body, .. } = raw;
         let text = |text: &str| self.secrets.scrub_text(text).into_owned();
         let headers = headers.iter().map(|(name, value)| (text(name), text(value))).collect();
@@ -203,10 +221,10 @@ impl Exchange {
         let Some(hold) = self.holding.hold(body.len() as u64, limit) else {
             return Err(self.limit(url, "response_size, answers that are kept together", &format!("4 x {}", show_size(limit))));
         };
-        Ok(Answer { status, headers, url: url.to_string(), body, hold })
+        Ok(ScrubbedResponse { status, headers, url: url.to_string(), body, hold })
     }
 
-    fn check_length(&self, parts: &Parts) -> Result<(), Failure> {
+    fn check_length(&self, parts: &RequestParts) -> Result<(), ExchangeFailure> {
         let headers: usize = parts.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
         let length = parts.url.as_str().len() + headers + parts.body.as_ref().map_or(0, Vec::len);
         if length as u64 > self.request_bytes() { Err(self.too_long(&parts.url)) } else { Ok(()) }
@@ -223,7 +241,7 @@ impl Exchange {
     }
 
     /// What the journal keeps. A body is kept with it while it is small: a plugin that reads much must not drive out attachments.
-    fn ended(&self, outcome: &Result<Arrived, Failure>) -> SideEffectAnswer {
+    fn ended(&self, outcome: &Result<Arrived, ExchangeFailure>) -> SideEffectAnswer {
         let Arrived { answer, address, .. } = match outcome {
             Ok(arrived) => arrived,
             Err(failure) => return failure.answer(),
@@ -260,21 +278,21 @@ impl Exchange {
         Duration::from_millis(wanted_ms.unwrap_or(u64::MAX).min(self.grant().time_ms))
     }
 
-    pub(super) fn timed_out(&self, url: &Url) -> Failure {
+    pub(super) fn timed_out(&self, url: &Url) -> ExchangeFailure {
         let time = show_duration(self.grant().time_ms);
         let reason =
             format!("it took longer than the plugin wanted to wait, or than plugins.{}.grants.fetch.time = {time}", self.grantee.name);
-        Failure::TimedOut(self.refuse(url.as_str(), Layer::Runtime, &reason))
+        ExchangeFailure::TimedOut(self.refuse(url.as_str(), Layer::Runtime, &reason))
     }
 
-    pub(super) fn too_long(&self, url: &Url) -> Failure {
+    pub(super) fn too_long(&self, url: &Url) -> ExchangeFailure {
         self.limit(url, "request_size", &show_size(self.request_bytes()))
     }
 
     /// A limit of the grant was reached.
-    pub(super) fn limit(&self, url: &Url, key: &str, value: &str) -> Failure {
+    pub(super) fn limit(&self, url: &Url, key: &str, value: &str) -> ExchangeFailure {
         let limit = format!("{key} = {value}");
-        Failure::Limit(self.refuse(url.as_str(), Layer::Runtime, &self.past_the_limit(&limit)), limit)
+        ExchangeFailure::Limit(self.refuse(url.as_str(), Layer::Runtime, &self.past_the_limit(&limit)), limit)
     }
 
     /// For the operator.
@@ -302,8 +320,8 @@ pub(super) fn location(headers: &[(String, String)]) -> Option<String> {
     headers.iter().find(|(name, _)| name == "location").map(|(_, value)| value.clone())
 }
 
-fn side_effect(parts: &Parts, plan: &Plan) -> SideEffect {
-    let Parts { method, url, headers, body } = plan.shown(parts);
+fn side_effect(parts: &RequestParts, plan: &SecretPlan) -> SideEffect {
+    let RequestParts { method, url, headers, body } = plan.shown(parts);
     let digest = |body: Vec<u8>| Digest { sha256: crate::support::digest::sha256(&body), length: body.len() as u64 };
     SideEffect::Fetch { method, url: url.into(), headers, body: body.map(digest), secrets: plan.names() }
 }

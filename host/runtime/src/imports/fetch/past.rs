@@ -7,10 +7,10 @@ use conclave_core::types::side_effect::{FailureCause, SideEffectAnswer};
 use conclave_core::types::text::show_size;
 use url::Url;
 
-use super::Answer;
-use super::exchange::{Exchange, Failure, location};
+use super::ScrubbedResponse;
+use super::exchange::{Exchange, ExchangeFailure, location};
 
-impl Failure {
+impl ExchangeFailure {
     /// For a call that ends: nothing comes of it.
     pub(super) fn lost() -> Self {
         Self::Other(Cow::Borrowed("the call ends"))
@@ -33,43 +33,48 @@ impl Failure {
 
 impl Exchange {
     /// The answer that a request got before, and where it leads.
-    pub(super) fn told(&self, ordinal: u32, url: &Url, answer: SideEffectAnswer) -> Result<(Answer, Option<String>), Failure> {
+    pub(super) fn told(
+        &self,
+        ordinal: u32,
+        url: &Url,
+        answer: SideEffectAnswer,
+    ) -> Result<(ScrubbedResponse, Option<String>), ExchangeFailure> {
         match answer {
             SideEffectAnswer::Fetched { status, headers, body, url: from, .. } => {
                 let Some(bytes) = self.past().blob(&body.sha256, Some(body.length)) else {
                     self.past().lose(&format!("the answer from {from} is not kept any more"));
-                    return Err(Failure::lost());
+                    return Err(ExchangeFailure::lost());
                 };
                 let limit = self.response_bytes();
                 let hold = self.hold(bytes.len() as u64).ok_or_else(|| self.limit(url, "response_size", &show_size(limit)))?;
                 let location = location(&headers);
-                Ok((Answer { status, headers, url: from, body: bytes, hold }, location))
+                Ok((ScrubbedResponse { status, headers, url: from, body: bytes, hold }, location))
             }
-            SideEffectAnswer::Denied { denial } => Err(Failure::Refused(self.past().record(ordinal, denial))),
+            SideEffectAnswer::Denied { denial } => Err(ExchangeFailure::Refused(self.past().record(ordinal, denial))),
             SideEffectAnswer::Failed { cause, message } => Err(self.failure(url, cause, message)),
             SideEffectAnswer::Done { .. } => {
                 self.past().lose("a request was answered as if it were none");
-                Err(Failure::lost())
+                Err(ExchangeFailure::lost())
             }
         }
     }
 
     /// The failure that the journal names.
-    fn failure(&self, url: &Url, cause: FailureCause, message: String) -> Failure {
+    fn failure(&self, url: &Url, cause: FailureCause, message: String) -> ExchangeFailure {
         match cause {
             FailureCause::TimedOut => self.timed_out(url),
             FailureCause::Limit { limit } => {
                 let reason = self.past_the_limit(&limit);
-                Failure::Limit(self.refuse(url.as_str(), Layer::Runtime, &reason), limit)
+                ExchangeFailure::Limit(self.refuse(url.as_str(), Layer::Runtime, &reason), limit)
             }
             // The guest is not told more.
-            FailureCause::Unavailable => Failure::Unavailable("as before"),
+            FailureCause::Unavailable => ExchangeFailure::Unavailable("as before"),
             FailureCause::NotFound
             | FailureCause::NotAFile
             | FailureCause::NotADirectory
             | FailureCause::Quota { .. }
             | FailureCause::Interrupted
-            | FailureCause::Other => Failure::Other(Cow::Owned(message)),
+            | FailureCause::Other => ExchangeFailure::Other(Cow::Owned(message)),
         }
     }
 }

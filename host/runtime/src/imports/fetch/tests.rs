@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex};
 
 use conclave_core::permissions::fetch::{UrlPattern, target};
 use conclave_core::permissions::grant::{FetchGrant, FetchRule};
-use conclave_core::permissions::secret::Parts;
+use conclave_core::permissions::secret::RequestParts;
 use conclave_core::types::denial::Denial;
 use conclave_core::types::ids::CallId;
 use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
 
 use super::resolver::Resolve;
-use super::{Answer, Exchange, Failure, Outgoing};
+use super::{Exchange, ExchangeFailure, Outgoing, ScrubbedResponse};
 use crate::calls::EffectPort;
 use crate::imports::call::CallState;
 use crate::imports::call::testing::{setup, state};
@@ -164,26 +164,26 @@ fn journalling(grant: FetchGrant, journal: Journal) -> Plugin {
     Plugin { state, names, journal }
 }
 
-fn parts(method: &str, url: &str) -> Parts {
-    Parts { method: method.to_owned(), url: target(url).unwrap(), headers: Vec::new(), body: None }
+fn parts(method: &str, url: &str) -> RequestParts {
+    RequestParts { method: method.to_owned(), url: target(url).unwrap(), headers: Vec::new(), body: None }
 }
 
 impl Plugin {
-    async fn send(&mut self, parts: Parts) -> Result<Answer, Failure> {
+    async fn send(&mut self, parts: RequestParts) -> Result<ScrubbedResponse, ExchangeFailure> {
         let mut exchange = Exchange::new(&self.state);
         let answer = exchange.run(parts, None, true).await;
         self.state.effects = exchange.next_ordinal();
         answer
     }
 
-    async fn get(&mut self, url: &str) -> Result<Answer, Failure> {
+    async fn get(&mut self, url: &str) -> Result<ScrubbedResponse, ExchangeFailure> {
         self.send(parts("GET", url)).await
     }
 
     /// The reason of a refusal.
     async fn refused(&mut self, method: &str, url: &str) -> String {
         match self.send(parts(method, url)).await {
-            Err(Failure::Refused(record)) => record.reason,
+            Err(ExchangeFailure::Refused(record)) => record.reason,
             Err(other) => panic!("{url}: {other:?}"),
             Ok(_) => panic!("{url} was let through"),
         }
@@ -243,7 +243,7 @@ async fn nothing_is_sent_before_the_room_says_yes() {
     let server = Server::saying(ok("lit"));
     let base = format!("http://127.0.0.1:{}/", server.port);
     let mut plugin = journalling(grant(&[&format!("{base}*")]), Journal { refuses_from: Some(0), ..Journal::default() });
-    assert!(matches!(plugin.get(&base).await, Err(Failure::Denied(denial)) if denial.detail == "no more"));
+    assert!(matches!(plugin.get(&base).await, Err(ExchangeFailure::Denied(denial)) if denial.detail == "no more"));
     assert_eq!((server.connections(), plugin.journal()), (0, vec![format!("0 asked {base}")]));
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use conclave_core::permissions::fetch::target;
-use conclave_core::permissions::secret::Parts;
+use conclave_core::permissions::secret::RequestParts;
 use conclave_core::types::denial::DenialRecord;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -20,7 +20,7 @@ use wasmtime_wasi_http::p2::body::{HyperIncomingBody, HyperOutgoingBody};
 use wasmtime_wasi_http::p2::types::{HostFutureIncomingResponse, HostOutgoingRequest};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttp, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView};
 
-use super::{Answer, Exchange, Failure, check_method, checked_headers};
+use super::{Exchange, ExchangeFailure, ScrubbedResponse, check_method, checked_headers};
 use crate::imports::call::CallState;
 
 /// Bytes of headers that a guest may hold in one piece, with what they cost in memory.
@@ -130,7 +130,7 @@ impl CallState {
         Ok(Ok(self.table.push(HostFutureIncomingResponse::Pending(sending))?))
     }
 
-    fn http_error(&mut self, failure: Failure) -> ErrorCode {
+    fn http_error(&mut self, failure: ExchangeFailure) -> ErrorCode {
         let code = error_code(&failure);
         if let Some(record) = record(failure) {
             self.refuse(record);
@@ -144,10 +144,10 @@ type Sent = wasmtime_wasi_http::Result<(http::Response<HyperIncomingBody>, Abort
 /// Waits for the guest's whole body, and sends.
 async fn sent(
     mut exchange: Exchange,
-    mut parts: Parts,
+    mut parts: RequestParts,
     body: Option<HyperOutgoingBody>,
     options: Option<RequestOptions>,
-) -> Result<Answer, Failure> {
+) -> Result<ScrubbedResponse, ExchangeFailure> {
     let timeout = options.and_then(|options| [options.first_byte_timeout, options.between_bytes_timeout].into_iter().flatten().max());
     let timeout = timeout.map(|timeout: Duration| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
     if let Some(body) = body {
@@ -156,14 +156,14 @@ async fn sent(
         let whole = tokio::time::timeout(exchange.time(timeout), whole).await.map_err(|_| exchange.timed_out(&parts.url))?;
         let bytes = whole.map_err(|error| match error.is::<LengthLimitError>() {
             true => exchange.too_long(&parts.url),
-            false => Failure::Other("the body was not written to its end".into()),
+            false => ExchangeFailure::Other("the body was not written to its end".into()),
         })?;
         parts.body = Some(bytes.to_bytes().into()).filter(|bytes: &Vec<u8>| !bytes.is_empty());
     }
     exchange.run(parts, timeout, false).await
 }
 
-fn finish(late: &Mutex<Vec<DenialRecord>>, outcome: Result<Answer, Failure>) -> Sent {
+fn finish(late: &Mutex<Vec<DenialRecord>>, outcome: Result<ScrubbedResponse, ExchangeFailure>) -> Sent {
     let answer = outcome.map_err(|failure| {
         let code = error(&failure);
         lock(late).extend(record(failure));
@@ -186,7 +186,7 @@ fn finish(late: &Mutex<Vec<DenialRecord>>, outcome: Result<Answer, Failure>) -> 
     Ok((response, spawn(std::future::ready(()))))
 }
 
-fn read(request: HostOutgoingRequest) -> Result<Parts, ErrorCode> {
+fn read(request: HostOutgoingRequest) -> Result<RequestParts, ErrorCode> {
     let method = match request.method {
         Method::Get => "GET".to_owned(),
         Method::Head => "HEAD".to_owned(),
@@ -222,37 +222,37 @@ fn read(request: HostOutgoingRequest) -> Result<Parts, ErrorCode> {
         .map(|(name, value)| value.to_str().map(|value| (name.to_string(), value.to_owned())).map_err(|_| invalid(name)))
         .collect::<Result<_, _>>()?;
     let headers = checked_headers(headers).map_err(|problem| ErrorCode::InternalError(Some(problem)))?;
-    Ok(Parts { method, url, headers, body: None })
+    Ok(RequestParts { method, url, headers, body: None })
 }
 
-fn record(failure: Failure) -> Option<DenialRecord> {
+fn record(failure: ExchangeFailure) -> Option<DenialRecord> {
     match failure {
-        Failure::Refused(record) | Failure::Limit(record, _) | Failure::TimedOut(record) => Some(*record),
-        Failure::Denied(_) | Failure::Invalid(_) | Failure::Unavailable(_) | Failure::Other(_) => None,
+        ExchangeFailure::Refused(record) | ExchangeFailure::Limit(record, _) | ExchangeFailure::TimedOut(record) => Some(*record),
+        ExchangeFailure::Denied(_) | ExchangeFailure::Invalid(_) | ExchangeFailure::Unavailable(_) | ExchangeFailure::Other(_) => None,
     }
 }
 
 /// For what is known at once.
-fn error_code(failure: &Failure) -> ErrorCode {
+fn error_code(failure: &ExchangeFailure) -> ErrorCode {
     match failure {
-        Failure::Refused(_) | Failure::Denied(_) => ErrorCode::HttpRequestDenied,
-        Failure::Limit(_, limit) => ErrorCode::InternalError(Some(limit.clone())),
-        Failure::TimedOut(_) => ErrorCode::HttpResponseTimeout,
-        Failure::Unavailable(_) => ErrorCode::DestinationUnavailable,
-        Failure::Invalid(problem) => ErrorCode::InternalError(Some(problem.clone())),
-        Failure::Other(what) => ErrorCode::InternalError(Some(what.to_string())),
+        ExchangeFailure::Refused(_) | ExchangeFailure::Denied(_) => ErrorCode::HttpRequestDenied,
+        ExchangeFailure::Limit(_, limit) => ErrorCode::InternalError(Some(limit.clone())),
+        ExchangeFailure::TimedOut(_) => ErrorCode::HttpResponseTimeout,
+        ExchangeFailure::Unavailable(_) => ErrorCode::DestinationUnavailable,
+        ExchangeFailure::Invalid(problem) => ErrorCode::InternalError(Some(problem.clone())),
+        ExchangeFailure::Other(what) => ErrorCode::InternalError(Some(what.to_string())),
     }
 }
 
 /// For what is known later.
-fn error(failure: &Failure) -> Error {
+fn error(failure: &ExchangeFailure) -> Error {
     match failure {
-        Failure::Refused(_) | Failure::Denied(_) => Error::HttpRequestDenied,
-        Failure::Limit(_, limit) => Error::InternalError(Some(limit.clone())),
-        Failure::TimedOut(_) => Error::HttpResponseTimeout,
-        Failure::Unavailable(_) => Error::DestinationUnavailable,
-        Failure::Invalid(problem) => Error::InternalError(Some(problem.clone())),
-        Failure::Other(what) => Error::InternalError(Some(what.to_string())),
+        ExchangeFailure::Refused(_) | ExchangeFailure::Denied(_) => Error::HttpRequestDenied,
+        ExchangeFailure::Limit(_, limit) => Error::InternalError(Some(limit.clone())),
+        ExchangeFailure::TimedOut(_) => Error::HttpResponseTimeout,
+        ExchangeFailure::Unavailable(_) => Error::DestinationUnavailable,
+        ExchangeFailure::Invalid(problem) => Error::InternalError(Some(problem.clone())),
+        ExchangeFailure::Other(what) => Error::InternalError(Some(what.to_string())),
     }
 }
 

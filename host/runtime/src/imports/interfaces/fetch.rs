@@ -22,13 +22,13 @@ mod sending {
     use std::time::Instant;
 
     use conclave_core::permissions::fetch::{TargetError, target};
-    use conclave_core::permissions::secret::Parts;
+    use conclave_core::permissions::secret::RequestParts;
     use wasmtime::component::Resource;
 
     use super::Response;
     use crate::imports::bindings::conclave::plugin::fetch::{self, FetchError};
     use crate::imports::call::CallState;
-    use crate::imports::fetch::{Answer, Exchange, Failure, check_method, checked_headers};
+    use crate::imports::fetch::{Exchange, ExchangeFailure, ScrubbedResponse, check_method, checked_headers};
 
     impl CallState {
         /// Sends a guest's request and follows where it leads.
@@ -45,7 +45,7 @@ mod sending {
             self.effects = exchange.next_ordinal();
             self.note_wait_since(began);
             Ok(match outcome {
-                Ok(Answer { status, headers, url, body, hold }) => {
+                Ok(ScrubbedResponse { status, headers, url, body, hold }) => {
                     Ok(self.table.push(Response { status, headers, url, body, _hold: Some(hold) })?)
                 }
                 Err(failure) => Err(self.fetch_error(failure)),
@@ -53,30 +53,30 @@ mod sending {
         }
 
         /// Records what was refused, and gives what the guest may know.
-        fn fetch_error(&mut self, failure: Failure) -> FetchError {
+        fn fetch_error(&mut self, failure: ExchangeFailure) -> FetchError {
             match failure {
-                Failure::Invalid(problem) => FetchError::InvalidRequest(problem),
-                Failure::Refused(record) => FetchError::Denied(self.refuse(*record)),
-                Failure::Denied(denial) => FetchError::Denied(crate::imports::convert::denial_out(&denial)),
-                Failure::Limit(record, limit) => {
+                ExchangeFailure::Invalid(problem) => FetchError::InvalidRequest(problem),
+                ExchangeFailure::Refused(record) => FetchError::Denied(self.refuse(*record)),
+                ExchangeFailure::Denied(denial) => FetchError::Denied(crate::imports::convert::denial_out(&denial)),
+                ExchangeFailure::Limit(record, limit) => {
                     self.refuse(*record);
                     FetchError::LimitExceeded(limit)
                 }
-                Failure::TimedOut(record) => {
+                ExchangeFailure::TimedOut(record) => {
                     self.refuse(*record);
                     FetchError::TimedOut
                 }
-                Failure::Unavailable(_) => FetchError::Unavailable(None),
-                Failure::Other(what) => FetchError::Other(what.into_owned()),
+                ExchangeFailure::Unavailable(_) => FetchError::Unavailable(None),
+                ExchangeFailure::Other(what) => FetchError::Other(what.into_owned()),
             }
         }
     }
 
-    fn read(request: fetch::Request) -> Result<Parts, String> {
+    fn read(request: fetch::Request) -> Result<RequestParts, String> {
         check_method(&request.method)?;
         let url = target(&request.url).map_err(|error: TargetError| error.to_string())?;
         let headers = checked_headers(request.headers.into_iter().map(|header| (header.name, header.value)))?;
-        Ok(Parts { method: request.method, url, headers, body: request.body })
+        Ok(RequestParts { method: request.method, url, headers, body: request.body })
     }
 }
 

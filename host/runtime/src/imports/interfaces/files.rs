@@ -10,13 +10,13 @@ use std::time::Instant;
 use conclave_core::types::denial::DenialRecord;
 use serde::{Deserialize, Serialize};
 
-use super::folder::{Entry, Trouble, read_at};
+use super::folder::{FolderEntry, Trouble, read_at};
 use crate::imports::bindings::conclave::plugin::files;
 pub(crate) use crate::imports::bindings::conclave::plugin::files::FileError;
 use crate::imports::call::{CallState, Packed, Recalled};
 use listings::Begun;
 pub(crate) use listings::Listings;
-pub(crate) use told::Told;
+pub(crate) use told::FileFailure;
 
 /// Entries that one call gives at most.
 const ENTRIES: usize = 1_000;
@@ -35,14 +35,14 @@ const SYNC: &str = "files.sync";
 
 /// Where a path of a plugin leads: which of its folders, and what follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct GrantedPath {
     pub(crate) folder: usize,
     pub(crate) rest: String,
 }
 
 impl CallState {
     /// Finds the folder of a path.
-    fn place(&mut self, path: &str) -> Result<Place, FileError> {
+    fn place(&mut self, path: &str) -> Result<GrantedPath, FileError> {
         let folder = match self.find(path, false) {
             Ok(place) => return Ok(place),
             Err(record) => record,
@@ -51,21 +51,21 @@ impl CallState {
     }
 
     /// The place of a path that may be read.
-    pub(crate) fn may_read(&mut self, path: &str) -> Result<Place, FileError> {
+    pub(crate) fn may_read(&mut self, path: &str) -> Result<GrantedPath, FileError> {
         self.place(path)
     }
 
     /// What a path leads to; costs as much as an entry of a listing.
-    pub(crate) fn look_at(&mut self, path: &str) -> Result<Entry, FileError> {
+    pub(crate) fn look_at(&mut self, path: &str) -> Result<FolderEntry, FileError> {
         let place = self.place(path)?;
         let limit = self.grantee.limits().read;
         if limit.saturating_sub(self.read.get()) < ENTRY {
             return Err(FileError::QuotaExceeded(limit));
         }
         self.read.add(ENTRY);
-        let looked = match self.past.recall::<Result<Entry, Told>>(LOOK, path) {
+        let looked = match self.past.recall::<Result<FolderEntry, FileFailure>>(LOOK, path) {
             Recalled::Before(looked) => looked,
-            Recalled::Lost => Err(Told::lost()),
+            Recalled::Lost => Err(FileFailure::lost()),
             Recalled::Now => {
                 let looked = self.grantee.folders[place.folder].look(&place.rest);
                 let looked = looked.map_err(|trouble| self.told(path, &trouble));
@@ -77,9 +77,9 @@ impl CallState {
     }
 
     /// Folders stand in the order of their grants.
-    fn find(&self, path: &str, writes: bool) -> Result<Place, Box<DenialRecord>> {
+    fn find(&self, path: &str, writes: bool) -> Result<GrantedPath, Box<DenialRecord>> {
         let (folder, rest) = self.rights().may_touch(path, writes)?;
-        Ok(Place { folder, rest: rest.to_owned() })
+        Ok(GrantedPath { folder, rest: rest.to_owned() })
     }
 
     /// The folders that this call may look into, by their places.
@@ -92,20 +92,20 @@ impl CallState {
     }
 
     /// What the plugin is told; a refusal is recorded.
-    fn file_error(&mut self, told: Told) -> FileError {
+    fn file_error(&mut self, told: FileFailure) -> FileError {
         match told {
-            Told::Denied(record) => FileError::Denied(self.refuse(*record)),
-            Told::NotFound => FileError::NotFound,
-            Told::NotAFile => FileError::NotAFile,
-            Told::NotADirectory => FileError::NotADirectory,
-            Told::Quota(limit) => FileError::QuotaExceeded(limit),
-            Told::Other(text) => FileError::Other(text),
+            FileFailure::Denied(record) => FileError::Denied(self.refuse(*record)),
+            FileFailure::NotFound => FileError::NotFound,
+            FileFailure::NotAFile => FileError::NotAFile,
+            FileFailure::NotADirectory => FileError::NotADirectory,
+            FileFailure::Quota(limit) => FileError::QuotaExceeded(limit),
+            FileFailure::Other(text) => FileError::Other(text),
         }
     }
 
     /// What there is to tell of a trouble.
-    fn told(&self, path: &str, trouble: &Trouble) -> Told {
-        Told::of(trouble, path, &self.rights(), self.grantee.limits().read)
+    fn told(&self, path: &str, trouble: &Trouble) -> FileFailure {
+        FileFailure::of(trouble, path, &self.rights(), self.grantee.limits().read)
     }
 
     /// Reads what is left of the call's allowance, in the piece that was asked for.
@@ -118,13 +118,13 @@ impl CallState {
         }
         let length = u64::from(length).min(left).min(PIECE);
         let target = format!("{path} {offset} {length}");
-        let bytes = match self.past.recall::<Result<Packed, Told>>(READ, &target) {
-            Recalled::Before(Ok(packed)) => self.past.unpack(packed).ok_or_else(Told::lost),
+        let bytes = match self.past.recall::<Result<Packed, FileFailure>>(READ, &target) {
+            Recalled::Before(Ok(packed)) => self.past.unpack(packed).ok_or_else(FileFailure::lost),
             Recalled::Before(Err(told)) => Err(told),
-            Recalled::Lost => Err(Told::lost()),
+            Recalled::Lost => Err(FileFailure::lost()),
             Recalled::Now => {
                 let bytes = self.read_now(&place, offset, length).await.map_err(|trouble| self.told(path, &trouble));
-                let packed = bytes.as_ref().map(|bytes| self.past.pack(bytes)).map_err(Told::clone);
+                let packed = bytes.as_ref().map(|bytes| self.past.pack(bytes)).map_err(FileFailure::clone);
                 let size = packed.as_ref().map_or(0, |(_, size)| *size);
                 self.past.keep(READ, &target, &packed.map(|(packed, _)| packed), size);
                 bytes
@@ -135,7 +135,7 @@ impl CallState {
         Ok(bytes)
     }
 
-    async fn read_now(&mut self, place: &Place, offset: u64, length: u64) -> Result<Vec<u8>, Trouble> {
+    async fn read_now(&mut self, place: &GrantedPath, offset: u64, length: u64) -> Result<Vec<u8>, Trouble> {
         let file = self.grantee.folders[place.folder].open_file(&place.rest)?;
         let size = usize::try_from(length).unwrap_or(usize::MAX);
         if length <= INLINE {
@@ -149,20 +149,20 @@ impl CallState {
 
     /// Lists what comes next. A directory is read when a listing of it begins, and each of its entries then counts as bytes read, once for
     /// the whole listing; a page that does not go on from the one before begins a listing anew.
-    pub(crate) async fn list_piece(&mut self, path: &str, after: Option<String>, count: u32) -> Result<Vec<Entry>, FileError> {
+    pub(crate) async fn list_piece(&mut self, path: &str, after: Option<String>, count: u32) -> Result<Vec<FolderEntry>, FileError> {
         let place = self.place(path)?;
         if count == 0 {
             return Ok(Vec::new());
         }
         let count = usize::try_from(count).unwrap_or(usize::MAX).min(ENTRIES);
         let target = format!("{path} after {after:?}, {count}");
-        let Listed { entries, cost } = match self.past.recall::<Listed>(LIST, &target) {
+        let LoggedListing { entries, cost } = match self.past.recall::<LoggedListing>(LIST, &target) {
             Recalled::Before(listed) => {
                 let last = listed.entries.as_ref().ok().and_then(|entries| entries.last()).map(|entry| entry.name.clone());
                 self.listings.recall(place, after.as_deref(), last, listed.cost / ENTRY);
                 listed
             }
-            Recalled::Lost => Listed { entries: Err(Told::lost()), cost: 0 },
+            Recalled::Lost => LoggedListing { entries: Err(FileFailure::lost()), cost: 0 },
             Recalled::Now => {
                 let listed = self.list_now(path, place, after, count).await;
                 let size = listed.entries.as_ref().map_or(0, |entries| entries.iter().map(|entry| entry.name.len() + 64).sum());
@@ -174,7 +174,7 @@ impl CallState {
         entries.map_err(|told| self.file_error(told))
     }
 
-    async fn list_now(&mut self, path: &str, place: Place, after: Option<String>, count: usize) -> Listed {
+    async fn list_now(&mut self, path: &str, place: GrantedPath, after: Option<String>, count: usize) -> LoggedListing {
         let left = self.grantee.limits().read.saturating_sub(self.read.get());
         let (begun, paid) = match self.listings.take(&place) {
             Some(Begun::Read(listing)) => (Some(listing), 0),
@@ -191,11 +191,11 @@ impl CallState {
                 if let Some(rest) = page.rest {
                     self.listings.keep(place, rest);
                 }
-                Listed { entries: Ok(page.entries), cost: page.seen.saturating_sub(paid) * ENTRY }
+                LoggedListing { entries: Ok(page.entries), cost: page.seen.saturating_sub(paid) * ENTRY }
             }
             Err(trouble) => {
                 let cost = if matches!(trouble, Trouble::TooMany) { left } else { 0 };
-                Listed { entries: Err(self.told(path, &trouble)), cost }
+                LoggedListing { entries: Err(self.told(path, &trouble)), cost }
             }
         }
     }
@@ -203,8 +203,8 @@ impl CallState {
 
 /// A listing as it is kept for a call that is run again.
 #[derive(Serialize, Deserialize)]
-struct Listed {
-    entries: Result<Vec<Entry>, Told>,
+struct LoggedListing {
+    entries: Result<Vec<FolderEntry>, FileFailure>,
     /// What it took of the call's allowance.
     cost: u64,
 }
@@ -242,7 +242,7 @@ impl files::Host for CallState {
     }
 }
 
-fn entry_out(entry: Entry) -> files::Entry {
+fn entry_out(entry: FolderEntry) -> files::Entry {
     let kind = if entry.is_directory { files::Kind::Directory } else { files::Kind::File };
     files::Entry { name: entry.name, kind, length: entry.length }
 }
@@ -250,7 +250,7 @@ fn entry_out(entry: Entry) -> files::Entry {
 #[cfg(test)]
 mod tests {
     use conclave_core::permissions::grant::{FileGrant, FileMode};
-    use conclave_core::permissions::manifest::Ask;
+    use conclave_core::permissions::manifest::CapabilityRequest;
 
     use super::*;
     use crate::imports::call::testing::{setup, state};
@@ -262,7 +262,7 @@ mod tests {
             std::fs::write(temp.path().join(name), "x").unwrap();
         }
         let mut setup = setup();
-        setup.facts.manifest.asks.insert("files".to_owned(), Ask::default());
+        setup.facts.manifest.asks.insert("files".to_owned(), CapabilityRequest::default());
         let dir = temp.path().to_str().unwrap().to_owned();
         setup.grants.files.push(FileGrant { dir, shown: "f".to_owned(), at: "/f".to_owned(), mode: FileMode::Read, bytes: 0, files: 0 });
         // Enough for two listings of three entries, not for a third.
@@ -285,7 +285,7 @@ mod tests {
         // Enough for all of it once, and for one entry that comes later.
         let mut state = listing(temp.path(), 4 * ENTRY);
         let page = |after: &str| (!after.is_empty()).then(|| after.to_owned());
-        let names = |entries: Vec<Entry>| entries.into_iter().map(|entry| entry.name).collect::<String>();
+        let names = |entries: Vec<FolderEntry>| entries.into_iter().map(|entry| entry.name).collect::<String>();
         // Each attempt is told again what the one before was, and gets one page further.
         for pages in 1..=4 {
             let mut after = String::new();
@@ -331,7 +331,7 @@ mod tests {
     /// A call that can act, so that what it reads is kept for its next attempt.
     fn listing(dir: &std::path::Path, read: u64) -> CallState {
         let mut setup = setup();
-        setup.facts.manifest.asks.insert("files".to_owned(), Ask::default());
+        setup.facts.manifest.asks.insert("files".to_owned(), CapabilityRequest::default());
         let dir = dir.to_str().unwrap().to_owned();
         let grant = FileGrant { dir, shown: "f".to_owned(), at: "/f".to_owned(), mode: FileMode::ReadWrite, bytes: 1 << 20, files: 10 };
         setup.grants.files.push(grant);

@@ -6,7 +6,7 @@ mod listing;
 mod write;
 
 pub(crate) use listing::Listing;
-pub(crate) use write::Change;
+pub(crate) use write::FileChange;
 
 use std::io;
 
@@ -31,7 +31,7 @@ pub struct FolderError {
 
 /// One granted folder.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub(crate) struct GrantedFolder {
     /// As the plugin names it: `/folder`.
     pub(crate) at: String,
     dir: Dir,
@@ -95,13 +95,13 @@ fn named(error: &io::Error) -> String {
 
 /// A file or a directory in a folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Entry {
+pub(crate) struct FolderEntry {
     pub(crate) name: String,
     pub(crate) is_directory: bool,
     pub(crate) length: u64,
 }
 
-impl Folder {
+impl GrantedFolder {
     /// Opens the directories of a plugin's grants.
     pub(crate) fn open_all(plugin: &PluginName, grants: &[FileGrant]) -> Result<Vec<Self>, FolderError> {
         let mut folders = grants.iter().map(|grant| Self::open(plugin, grant)).collect::<Result<Vec<_>, _>>()?;
@@ -156,14 +156,14 @@ impl Folder {
     }
 
     /// What a path leads to; a link counts as what it leads to.
-    pub(crate) fn look(&self, rest: &str) -> Result<Entry, Trouble> {
+    pub(crate) fn look(&self, rest: &str) -> Result<FolderEntry, Trouble> {
         let metadata = if rest.is_empty() { self.dir.dir_metadata()? } else { self.dir.metadata(rest)? };
         let is_directory = metadata.is_dir();
         if !is_directory {
             require_file(&metadata)?;
         }
         let name = rest.rsplit('/').next().unwrap_or_default().to_owned();
-        Ok(Entry { name, is_directory, length: if is_directory { 0 } else { metadata.len() } })
+        Ok(FolderEntry { name, is_directory, length: if is_directory { 0 } else { metadata.len() } })
     }
 }
 
@@ -186,11 +186,11 @@ pub(crate) fn read_at(file: &File, offset: u64, length: usize) -> Result<Vec<u8>
 }
 
 /// What a name stands for. A link counts as what it leads to, unless that is outside or nowhere.
-fn entry(dir: &Dir, name: &str) -> Option<Entry> {
+fn entry(dir: &Dir, name: &str) -> Option<FolderEntry> {
     let metadata = dir.metadata(name).ok()?;
     let is_directory = metadata.is_dir();
     let length = if is_directory { 0 } else { metadata.len() };
-    (is_directory || metadata.is_file()).then(|| Entry { name: name.to_owned(), is_directory, length })
+    (is_directory || metadata.is_file()).then(|| FolderEntry { name: name.to_owned(), is_directory, length })
 }
 
 fn require_file(metadata: &Metadata) -> Result<(), Trouble> {

@@ -7,7 +7,7 @@ use conclave_core::types::denial::Layer;
 use conclave_core::types::side_effect::{Digest, SideEffect, SideEffectAnswer};
 
 use crate::imports::bindings::conclave::plugin::types;
-use crate::imports::call::{CallState, Leave};
+use crate::imports::call::{CallState, EffectDecision};
 use crate::imports::convert::denial_out;
 
 /// Side effects of one call: each is two lines of the journal.
@@ -37,11 +37,11 @@ impl CallState {
         self.note_wait_since(began);
         match leave {
             // The guest waits for it, so it waits for no model meanwhile.
-            Leave::Go(_) => Ok(Begun::Now(ordinal)),
-            Leave::Told(answer) => Ok(Begun::Before(ordinal, answer)),
+            EffectDecision::Go(_) => Ok(Begun::Now(ordinal)),
+            EffectDecision::Told(answer) => Ok(Begun::Before(ordinal, answer)),
             // Whoever refused has told the operator.
-            Leave::Refused(denial) => Err(denial_out(&denial)),
-            Leave::Lost => Err(types::Denial { capability: capability.as_str().to_owned(), target, detail: String::new() }),
+            EffectDecision::Refused(denial) => Err(denial_out(&denial)),
+            EffectDecision::Lost => Err(types::Denial { capability: capability.as_str().to_owned(), target, detail: String::new() }),
         }
     }
 

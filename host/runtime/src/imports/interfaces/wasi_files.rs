@@ -16,10 +16,10 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 
 use crate::imports::call::CallState;
-use crate::imports::interfaces::folder::Entry;
-use seen::{Seen, refused, told};
+use crate::imports::interfaces::folder::FolderEntry;
+use seen::{StatedPath, refused, told};
 pub(crate) use stream::FileStreams;
-use stream::{Reader, Writer};
+use stream::{FileReader, Writer};
 
 /// Entries that are asked for at once.
 const PAGE: u32 = 1_000;
@@ -34,10 +34,10 @@ struct DirectoryPage {
 }
 
 impl DirectoryPage {
-    fn new(path: String, entries: Vec<Entry>) -> Self {
+    fn new(path: String, entries: Vec<FolderEntry>) -> Self {
         let last = entries.last().map(|entry| entry.name.clone());
         let type_of = |is_directory| if is_directory { DescriptorType::Directory } else { DescriptorType::RegularFile };
-        let entry = |entry: Entry| DirectoryEntry { type_: type_of(entry.is_directory), name: entry.name };
+        let entry = |entry: FolderEntry| DirectoryEntry { type_: type_of(entry.is_directory), name: entry.name };
         Self { path, entries: entries.into_iter().rev().map(entry).collect(), last }
     }
 }
@@ -46,7 +46,10 @@ impl preopens::Host for CallState {
     fn get_directories(&mut self) -> wasmtime::Result<Vec<(Resource<Descriptor>, String)>> {
         self.enter()?;
         let roots = self.roots_left();
-        roots.into_iter().map(|(path, _)| Ok((self.hold(Seen { path: path.clone(), is_directory: true, writes: false })?, path))).collect()
+        roots
+            .into_iter()
+            .map(|(path, _)| Ok((self.hold(StatedPath { path: path.clone(), is_directory: true, writes: false })?, path)))
+            .collect()
     }
 }
 
@@ -213,7 +216,7 @@ impl types::HostDescriptor for CallState {
 
     fn read_via_stream(&mut self, fd: Resource<Descriptor>, offset: u64) -> FsResult<Resource<DynInputStream>> {
         self.enter().map_err(FsError::trap)?;
-        let reader = Reader(self.at(&fd, Some(offset), false)?);
+        let reader = FileReader(self.at(&fd, Some(offset), false)?);
         Ok(self.table.push(Box::new(reader) as DynInputStream)?)
     }
 
@@ -231,8 +234,9 @@ impl types::HostDescriptor for CallState {
 
     async fn is_same_object(&mut self, one: Resource<Descriptor>, other: Resource<Descriptor>) -> wasmtime::Result<bool> {
         self.enter()?;
-        let path =
-            |fd: Resource<Descriptor>| Ok::<_, wasmtime::Error>(self.table.get(&Resource::<Seen>::new_borrow(fd.rep()))?.path.clone());
+        let path = |fd: Resource<Descriptor>| {
+            Ok::<_, wasmtime::Error>(self.table.get(&Resource::<StatedPath>::new_borrow(fd.rep()))?.path.clone())
+        };
         Ok(path(one)? == path(other)?)
     }
 
@@ -251,7 +255,7 @@ impl types::HostDescriptor for CallState {
     }
 
     fn drop(&mut self, fd: Resource<Descriptor>) -> wasmtime::Result<()> {
-        self.table.delete(Resource::<Seen>::new_own(fd.rep()))?;
+        self.table.delete(Resource::<StatedPath>::new_own(fd.rep()))?;
         Ok(())
     }
 }

@@ -60,7 +60,7 @@ pub struct Sqlite {
 }
 
 /// The open file.
-struct Opened<'a>(MutexGuard<'a, Option<Connection>>);
+struct KvFile<'a>(MutexGuard<'a, Option<Connection>>);
 
 impl Sqlite {
     /// Values in this file. Nothing is touched before the first use; missing folders are made then.
@@ -69,7 +69,7 @@ impl Sqlite {
         Self { path: path.into(), open: Mutex::default() }
     }
 
-    fn opened(&self) -> Result<Opened<'_>, KvError> {
+    fn opened(&self) -> Result<KvFile<'_>, KvError> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.is_none() {
             let failed =
@@ -77,11 +77,11 @@ impl Sqlite {
             prepare(&self.path).map_err(|error| failed(&error))?;
             *open = Some(connect(&self.path).map_err(|error| failed(&error))?);
         }
-        Ok(Opened(open))
+        Ok(KvFile(open))
     }
 }
 
-impl Opened<'_> {
+impl KvFile<'_> {
     fn connection(&mut self) -> Result<&mut Connection, KvError> {
         self.0.as_mut().ok_or_else(|| KvError::Other("the store is closed".to_owned()))
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use conclave_models::Key;
+use conclave_models::ApiKey;
 
 use super::first_line;
 use crate::imports::call::log::excerpt;
@@ -35,11 +35,11 @@ const WORD_MIN: usize = 8;
 /// Runs a program and gives the first line of its standard output.
 ///
 /// Not tokio's processes: those install a handler for a signal, which a library must not.
-pub(super) async fn run(words: Vec<String>, folder: Option<PathBuf>) -> Result<Key, String> {
+pub(super) async fn run(words: Vec<String>, folder: Option<PathBuf>) -> Result<ApiKey, String> {
     run_within(words, folder, PATIENCE).await
 }
 
-async fn run_within(words: Vec<String>, folder: Option<PathBuf>, patience: Duration) -> Result<Key, String> {
+async fn run_within(words: Vec<String>, folder: Option<PathBuf>, patience: Duration) -> Result<ApiKey, String> {
     let given_up = GivenUp(Arc::new(AtomicBool::new(false)));
     let flag = Arc::clone(&given_up.0);
     let name = words.first().cloned().unwrap_or_default();
@@ -56,7 +56,7 @@ impl Drop for GivenUp {
     }
 }
 
-fn wait(words: &[String], folder: Option<PathBuf>, patience: Duration, given_up: &AtomicBool) -> Result<Key, String> {
+fn wait(words: &[String], folder: Option<PathBuf>, patience: Duration, given_up: &AtomicBool) -> Result<ApiKey, String> {
     let (program, arguments) = words.split_first().ok_or_else(|| "has no name".to_owned())?;
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -86,7 +86,7 @@ fn wait(words: &[String], folder: Option<PathBuf>, patience: Duration, given_up:
 }
 
 /// The first line of what was printed.
-type Line = Result<Key, String>;
+type Line = Result<ApiKey, String>;
 
 /// How a program came to its end.
 enum Watched {

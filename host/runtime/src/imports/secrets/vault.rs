@@ -17,7 +17,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use conclave_core::config::KeyRef;
 use conclave_core::permissions::grant::Rights;
-use conclave_core::permissions::secret::{Parts, Placeholders, Plan, Scrubber, SecretValue, Seed, check, is_same_origin};
+use conclave_core::permissions::secret::{Placeholders, RequestParts, Scrubber, SecretPlan, SecretValue, Seed, check, is_same_origin};
 use conclave_core::types::capability::Capability;
 use conclave_core::types::denial::{DenialRecord, Layer};
 use conclave_core::types::ids::{CallId, RoomId, SecretName};
@@ -158,7 +158,7 @@ impl CallSecrets {
     ///
     /// # Errors
     /// The record for the operator.
-    pub(crate) fn check(&self, parts: &Parts) -> Result<Plan, Box<DenialRecord>> {
+    pub(crate) fn check(&self, parts: &RequestParts) -> Result<SecretPlan, Box<DenialRecord>> {
         let rights = self.rights();
         let plan = check(&rights, &self.placeholders, parts)?;
         let known = self.grantee.vault.scrubber();
@@ -179,7 +179,7 @@ impl CallSecrets {
     ///
     /// # Errors
     /// As `check`; `parts` is of no use then.
-    pub(crate) fn check_hop(&self, parts: &mut Parts, to: Url) -> Result<Plan, Box<DenialRecord>> {
+    pub(crate) fn check_hop(&self, parts: &mut RequestParts, to: Url) -> Result<SecretPlan, Box<DenialRecord>> {
         if !is_same_origin(&parts.url, &to) {
             parts.drop_secret_headers();
         }
@@ -198,7 +198,7 @@ impl CallSecrets {
     ///
     /// # Errors
     /// The record for the operator: a value could not be read, or cannot stand where it should.
-    pub(crate) async fn put_in(&self, parts: &Parts, plan: &Plan) -> Result<Parts, Box<DenialRecord>> {
+    pub(crate) async fn put_in(&self, parts: &RequestParts, plan: &SecretPlan) -> Result<RequestParts, Box<DenialRecord>> {
         if plan.is_empty() {
             return Ok(parts.clone());
         }

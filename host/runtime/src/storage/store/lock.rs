@@ -15,7 +15,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 const SHOWN: usize = 160;
 
 /// Held for as long as it is not dropped.
-pub(super) struct Lock(File);
+pub(super) struct StoreLock(File);
 
 /// Why there is no lock.
 pub(super) enum NotLocked {
@@ -24,7 +24,7 @@ pub(super) enum NotLocked {
     Failed(io::Error),
 }
 
-impl Lock {
+impl StoreLock {
     /// Takes the lock of a store.
     pub(super) fn take(folder: &Path) -> Result<Self, NotLocked> {
         let mut file = open(folder).map_err(NotLocked::Failed)?;
@@ -44,7 +44,7 @@ impl Lock {
     }
 }
 
-impl Drop for Lock {
+impl Drop for StoreLock {
     fn drop(&mut self) {
         let _ = self.0.set_len(0);
         let _ = self.0.unlock();

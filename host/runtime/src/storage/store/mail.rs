@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use conclave_core::protocol::event::Event;
 use conclave_core::types::approval::{Approval, ApprovalAuthor};
 use conclave_core::types::ids::{CallId, ControlId, RoomId, TaskName};
-use conclave_core::types::request::{Request, RequestId};
+use conclave_core::types::request::{RequestId, RoomRequest};
 use serde::{Deserialize, Serialize};
 
 use super::{StoreError, schema};
 use crate::support::clock::{Clock, SystemClock};
-use crate::support::durable_file::{self, Access};
+use crate::support::durable_file::{self, FileAccess};
 use crate::support::fail_points::kill_point;
 
 /// In the store's folder.
@@ -64,7 +64,7 @@ pub enum Word {
         text: String,
     },
     /// Any other request to a room; nobody waits for the reply.
-    Ask { what: Box<Request> },
+    Ask { what: Box<RoomRequest> },
 }
 
 impl Word {
@@ -252,7 +252,7 @@ fn put(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     }
     schema::make_folder(folder)?;
     // A draft has another ending, and is no message.
-    durable_file::replace(&folder.join(format!("{name}.{WHOLE}")), bytes, &Access::Private)
+    durable_file::replace(&folder.join(format!("{name}.{WHOLE}")), bytes, &FileAccess::Private)
 }
 
 /// In order of time; no other message has it, of whichever process.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use conclave_core::protocol::event::Record;
 use rusqlite::{Connection, OptionalExtension, Row as SqlRow};
 
-use super::record::{Row, RowError};
+use super::record::{EventRow, RowError};
 use super::{StoreError, schema};
 
 /// The columns of [`row`], in its order.
@@ -33,9 +33,9 @@ impl ReadError {
 }
 
 /// A row of `events` and the hash beside it, from a place in the columns on.
-pub(super) fn row(row: &SqlRow<'_>, from: usize) -> rusqlite::Result<(Row, Vec<u8>)> {
+pub(super) fn row(row: &SqlRow<'_>, from: usize) -> rusqlite::Result<(EventRow, Vec<u8>)> {
     let number = |index: usize| row.get::<_, i64>(from + index).map(i64::cast_unsigned);
-    let read = Row {
+    let read = EventRow {
         seq: number(0)?,
         at: number(1)?,
         principal: row.get::<_, String>(from + 2)?.into(),
@@ -56,7 +56,7 @@ pub(super) fn blob(connection: &Connection, sha256: &str) -> rusqlite::Result<Op
 pub(super) fn each<T>(
     connection: &Connection,
     room: &str,
-    mut take: impl FnMut(&Row, &mut dyn FnMut(&str) -> Option<Arc<[u8]>>) -> Result<T, RowError>,
+    mut take: impl FnMut(&EventRow, &mut dyn FnMut(&str) -> Option<Arc<[u8]>>) -> Result<T, RowError>,
 ) -> Result<Vec<T>, ReadError> {
     let mut query = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM events WHERE room = ? ORDER BY seq"))?;
     let mut rows = query.query([room])?;

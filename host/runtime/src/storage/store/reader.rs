@@ -32,7 +32,7 @@ pub struct RunFilter {
 
 /// What a name that a person wrote stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum RunMatch {
     One(RoomId),
     /// It begins several names.
     Several(Vec<RoomId>),
@@ -53,12 +53,12 @@ pub struct AuditRow {
 }
 
 /// An open store that is only read.
-pub struct Reader {
+pub struct StoreReader {
     folder: PathBuf,
     connection: Connection,
 }
 
-impl Reader {
+impl StoreReader {
     /// Opens a store.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl Reader {
     }
 
     /// The run or room that a name or its beginning means.
-    pub fn find(&self, name: &str) -> Result<Found, StoreError> {
+    pub fn find(&self, name: &str) -> Result<RunMatch, StoreError> {
         self.of(lists::find(&self.connection, name))
     }
 

@@ -23,7 +23,7 @@ pub(super) type Hash = [u8; 32];
 
 /// Bytes under their digest.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct StoredBytes {
     /// Lower-case hexadecimal.
     pub(super) sha256: String,
     pub(super) bytes: Arc<[u8]>,
@@ -31,7 +31,7 @@ pub(super) struct Part {
 
 /// A row of `events`, but for its room and its number in the store.
 #[derive(Clone, Debug)]
-pub(super) struct Row {
+pub(super) struct EventRow {
     pub(super) seq: u64,
     pub(super) at: u64,
     pub(super) principal: Arc<str>,
@@ -67,11 +67,11 @@ pub(super) enum NoRow {
 
 /// Makes rows; remembers setups that it has made JSON of.
 #[derive(Default)]
-pub(super) struct Rows(Mutex<Vec<(Arc<Setup>, Part)>>);
+pub(super) struct Rows(Mutex<Vec<(Arc<Setup>, StoredBytes)>>);
 
 impl Rows {
     /// The row of a record, and the blobs that it refers to.
-    pub(super) fn of(&self, record: &Record) -> Result<(Row, Vec<Part>), NoRow> {
+    pub(super) fn of(&self, record: &Record) -> Result<(EventRow, Vec<StoredBytes>), NoRow> {
         // Named one by one: a new field must not be forgotten here.
         let (mut body, mut parts) = match &record.event {
             Event::RoomOpened { setup, opening, secret } => self.opened("room-opened", setup, opening, Some(secret))?,
@@ -79,7 +79,7 @@ impl Rows {
             event => (serde_json::to_string(event)?, BTreeMap::new()),
         };
         // A field that is a part stands one level deeper in the event.
-        let is_deep = |part: &Part| std::str::from_utf8(&part.bytes).is_ok_and(|text| is_deeper_than(text, JSON_DEPTH_MAX - 1));
+        let is_deep = |part: &StoredBytes| std::str::from_utf8(&part.bytes).is_ok_and(|text| is_deeper_than(text, JSON_DEPTH_MAX - 1));
         if is_too_deep(&body) || parts.values().any(is_deep) {
             return Err(RecordTooDeep { seq: record.seq }.into());
         }
@@ -89,7 +89,7 @@ impl Rows {
         let named: BTreeMap<&str, &str> = parts.iter().map(|(field, part)| (field.as_str(), part.sha256.as_str())).collect();
         let named = (!named.is_empty()).then(|| serde_json::to_string(&named)).transpose()?;
         let principal = Arc::clone(&record.principal.0);
-        let row = Row { seq: record.seq, at: record.at.0, principal, rules: record.rules, body, parts: named };
+        let row = EventRow { seq: record.seq, at: record.at.0, principal, rules: record.rules, body, parts: named };
         Ok((row, parts.into_values().collect()))
     }
 
@@ -100,20 +100,20 @@ impl Rows {
         setup: &Arc<Setup>,
         opening: &Opening,
         secret: Option<&RoomSecret>,
-    ) -> Result<(String, BTreeMap<String, Part>), serde_json::Error> {
+    ) -> Result<(String, BTreeMap<String, StoredBytes>), serde_json::Error> {
         #[derive(Serialize)]
-        struct Opened<'a> {
+        struct OpenedRow<'a> {
             event: &'a str,
             opening: &'a Opening,
             /// Events do not write it by themselves.
             #[serde(skip_serializing_if = "Option::is_none")]
             secret: Option<String>,
         }
-        let body = serde_json::to_string(&Opened { event, opening, secret: secret.map(RoomSecret::to_hex) })?;
+        let body = serde_json::to_string(&OpenedRow { event, opening, secret: secret.map(RoomSecret::to_hex) })?;
         Ok((body, BTreeMap::from([("setup".to_owned(), self.setup(setup)?)])))
     }
 
-    fn setup(&self, setup: &Arc<Setup>) -> Result<Part, serde_json::Error> {
+    fn setup(&self, setup: &Arc<Setup>) -> Result<StoredBytes, serde_json::Error> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, part)) = kept.iter().find(|(known, _)| Arc::ptr_eq(known, setup)) {
             return Ok(part.clone());
@@ -127,12 +127,12 @@ impl Rows {
     }
 }
 
-pub(super) fn part(bytes: Vec<u8>) -> Part {
-    Part { sha256: crate::support::digest::sha256(&bytes), bytes: bytes.into() }
+pub(super) fn part(bytes: Vec<u8>) -> StoredBytes {
+    StoredBytes { sha256: crate::support::digest::sha256(&bytes), bytes: bytes.into() }
 }
 
 /// Moves large fields out; when the rest is still large, all of it.
-fn split(body: &str, parts: &mut BTreeMap<String, Part>) -> Result<String, serde_json::Error> {
+fn split(body: &str, parts: &mut BTreeMap<String, StoredBytes>) -> Result<String, serde_json::Error> {
     let mut fields: serde_json::Map<String, serde_json::Value> =
         from_json(body).map_err(|error| serde_json::Error::io(std::io::Error::new(std::io::ErrorKind::InvalidData, error)))?;
     let event = fields.get("event").cloned();
@@ -152,7 +152,7 @@ fn split(body: &str, parts: &mut BTreeMap<String, Part>) -> Result<String, serde
     serde_json::to_string(&BTreeMap::from([("event", event)]))
 }
 
-impl Row {
+impl EventRow {
     /// The event's name.
     pub(super) fn kind(&self) -> &str {
         let rest = self.body.split_once("\"event\":\"").map_or("", |(_, rest)| rest);
@@ -270,7 +270,7 @@ mod tests {
     fn a_row_that_is_nested_too_deep_is_refused_before_a_tree_is_built() {
         let nested = |levels: usize| format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels));
         let body = |levels: usize| format!("{{\"event\":\"agent-stepped\",\"call\":0,\"answer\":{}}}", nested(levels));
-        let row = |body: String| Row { seq: 4, at: 1, principal: "ada".into(), rules: 0, body, parts: None };
+        let row = |body: String| EventRow { seq: 4, at: 1, principal: "ada".into(), rules: 0, body, parts: None };
         for levels in [JSON_DEPTH_MAX, 100_000] {
             assert!(matches!(row(body(levels)).record(|_| None), Err(RowError::TooDeep)), "{levels}");
             assert!(matches!(row(body(levels)).line(|_| None), Err(RowError::TooDeep)), "{levels}");

@@ -22,16 +22,16 @@ use rusqlite::{Connection, OptionalExtension};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use super::lock::Lock;
+use super::lock::StoreLock;
 use super::record::Rows;
-use super::{About, Durability, StoreError, Written, read};
+use super::{Durability, RunOrigin, StoreError, StoreTotals, read};
 use crate::storage::journal::Journals;
 use crate::support::blobs::Blobs;
 
 pub(super) use opening::{all, open_free};
 use queue::{Answer, Cause, Work};
 use reading::Reading;
-use thread::Shared;
+use thread::WriterState;
 
 /// What is kept of runs that have ended; the newest always win.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,13 +68,13 @@ pub struct Checked {
 
 pub(super) struct Writer {
     folder: PathBuf,
-    shared: Arc<Shared>,
+    shared: Arc<WriterState>,
     rows: Rows,
     /// For what is read in the course of writing.
     reading: Option<Reading>,
     thread: Option<JoinHandle<()>>,
     /// Let go last.
-    _lock: Lock,
+    _lock: StoreLock,
 }
 
 impl Writer {
@@ -86,10 +86,10 @@ impl Writer {
         self.ask(|answer| Work::Collect(keep.clone(), answer)).map_err(|cause| self.failed(&cause))
     }
 
-    pub(super) fn written(&self) -> Written {
+    pub(super) fn written(&self) -> StoreTotals {
         let [records, commits, synced] =
             [&self.shared.records, &self.shared.commits, &self.shared.synced].map(|count| count.load(Ordering::Relaxed));
-        Written { records, commits, synced }
+        StoreTotals { records, commits, synced }
     }
 
     fn place(&self) -> String {
@@ -168,7 +168,7 @@ impl Drop for Writer {
     }
 }
 
-pub(super) fn journals(writer: &Arc<Writer>, durability: Durability, about: About) -> Arc<dyn Journals> {
+pub(super) fn journals(writer: &Arc<Writer>, durability: Durability, about: RunOrigin) -> Arc<dyn Journals> {
     Arc::new(journal::StoreJournals::new(writer, durability, about))
 }
 

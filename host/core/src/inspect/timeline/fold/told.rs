@@ -1,11 +1,11 @@
 //! What notices and answers begin and end: rows of models, tools, side effects, approvals, background tasks, and of plugins at work.
 
-use super::super::row::{Given, What};
+use super::super::row::{Given, RowSubject};
 use super::super::short;
 use super::words::{advised, effected, json, told_fault, verb_of};
-use super::{Key, Now};
+use super::{Now, OpenRowKey};
 use crate::protocol::notice::Notice;
-use crate::setup::plugin_query::Advice;
+use crate::setup::plugin_query::PluginReply;
 use crate::types::approval::Approval;
 use crate::types::fault::{CallReport, Fault};
 use crate::types::ids::{CallId, TaskName};
@@ -16,8 +16,8 @@ impl Now<'_> {
             Notice::ModelCalled { call, ordinal, task, plugin, model, .. } => {
                 self.fold.totals.model_calls += 1;
                 let parent = self.of_call(call);
-                let what = What::Model { task, plugin, model, answered_by: None, usage: Default::default(), error: None };
-                self.open(Key::Model(call, ordinal), parent, what);
+                let what = RowSubject::Model { task, plugin, model, answered_by: None, usage: Default::default(), error: None };
+                self.open(OpenRowKey::Model(call, ordinal), parent, what);
             }
             Notice::ModelAnswered { call, ordinal, usage: used, model, error: failed, trouble, .. } => {
                 let totals = &mut self.fold.totals;
@@ -28,8 +28,8 @@ impl Now<'_> {
                 totals.unpriced += u64::from(failed.is_none() && used.cost_micro_usd.is_none());
                 // The operator's words say more than those that the plugin reads.
                 let failed = trouble.map(|trouble| trouble.text).or(failed);
-                self.end(&Key::Model(call, ordinal), |what| {
-                    if let What::Model { answered_by, usage, error, .. } = what {
+                self.end(&OpenRowKey::Model(call, ordinal), |what| {
+                    if let RowSubject::Model { answered_by, usage, error, .. } = what {
                         (*answered_by, *usage, *error) = (model, used, failed.as_deref().map(short));
                     }
                 });
@@ -42,7 +42,7 @@ impl Now<'_> {
         match notice {
             Notice::ToolCalled { call, task, caller, name, arguments } => {
                 self.fold.totals.tool_calls += 1;
-                let what = What::Tool {
+                let what = RowSubject::Tool {
                     task,
                     caller: Some(caller),
                     name,
@@ -52,24 +52,24 @@ impl Now<'_> {
                     fault: None,
                     sandbox: None,
                 };
-                self.open(Key::Call(call), self.here(), what);
+                self.open(OpenRowKey::Call(call), self.here(), what);
             }
             // The host answered or refused it: no sandbox ran, but it is a call, and has a row.
             Notice::ToolAnswered { call: None, task, name, arguments, content, is_error, .. } => {
                 self.fold.totals.tool_calls += 1;
                 let arguments = arguments.as_ref().map(json).unwrap_or_default();
                 let answer = short(&content);
-                let what = What::Tool { task, caller: None, name, arguments, answer, is_error, fault: None, sandbox: None };
+                let what = RowSubject::Tool { task, caller: None, name, arguments, answer, is_error, fault: None, sandbox: None };
                 self.moment(self.here(), what);
             }
             Notice::ToolAnswered { call: Some(call), content, is_error: failed, fault: broke, report, .. } => {
                 self.fold.totals.faults += u64::from(broke.is_some());
                 let used = self.used(&report);
-                if let Some(row) = self.open.get(&Key::Call(call)).copied() {
+                if let Some(row) = self.open.get(&OpenRowKey::Call(call)).copied() {
                     self.close_at(row, self.end_of(row, &report), false);
                 }
-                self.end(&Key::Call(call), |what| {
-                    if let What::Tool { answer, is_error, fault, sandbox, .. } = what {
+                self.end(&OpenRowKey::Call(call), |what| {
+                    if let RowSubject::Tool { answer, is_error, fault, sandbox, .. } = what {
                         (*answer, *is_error, *sandbox) = (short(&content), failed, used);
                         *fault = broke.map(told_fault);
                     }
@@ -84,14 +84,14 @@ impl Now<'_> {
             Notice::SideEffectStarted { call, ordinal, plugin, side_effect } => {
                 self.fold.totals.side_effects += 1;
                 let (verb, bytes) = verb_of(&side_effect);
-                let what = What::SideEffect { plugin, verb, target: short(side_effect.target()), bytes, came: None };
+                let what = RowSubject::SideEffect { plugin, verb, target: short(side_effect.target()), bytes, came: None };
                 let parent = self.of_call(call);
-                self.open(Key::SideEffect(call, ordinal), parent, what);
+                self.open(OpenRowKey::SideEffect(call, ordinal), parent, what);
             }
             Notice::SideEffectEnded { call, ordinal, answer, .. } => {
                 let went = effected(answer);
-                self.end(&Key::SideEffect(call, ordinal), |what| {
-                    if let What::SideEffect { came, .. } = what {
+                self.end(&OpenRowKey::SideEffect(call, ordinal), |what| {
+                    if let RowSubject::SideEffect { came, .. } = what {
                         *came = Some(went);
                     }
                 });
@@ -105,7 +105,7 @@ impl Now<'_> {
             Notice::ApprovalAsked { call, .. } if self.is_asked(call) => {}
             Notice::ApprovalAsked { call, request } => {
                 self.fold.totals.approvals += 1;
-                let what = What::Approval {
+                let what = RowSubject::Approval {
                     task: request.task,
                     caller: request.caller,
                     tool: request.tool,
@@ -114,7 +114,7 @@ impl Now<'_> {
                     given: None,
                     author: None,
                 };
-                self.open(Key::Call(call), self.here(), what);
+                self.open(OpenRowKey::Call(call), self.here(), what);
             }
             Notice::ApprovalGiven { call, approval, author } => {
                 let said = match approval {
@@ -123,8 +123,8 @@ impl Now<'_> {
                     Approval::Refused { reason } => Given::Refused { reason: short(&reason) },
                     Approval::Invalid { message } => Given::Refused { reason: short(&message) },
                 };
-                self.end(&Key::Call(call), |what| {
-                    if let What::Approval { given, author: by, .. } = what {
+                self.end(&OpenRowKey::Call(call), |what| {
+                    if let RowSubject::Approval { given, author: by, .. } = what {
                         (*given, *by) = (Some(said), Some(author.to_string()));
                     }
                 });
@@ -137,15 +137,15 @@ impl Now<'_> {
         match notice {
             Notice::BackgroundStarted { id, task, room, .. } => {
                 self.fold.totals.background += 1;
-                let what = What::Background { id: id.clone(), task, child: room.clone(), status: None, came: String::new() };
-                let row = self.open(Key::Background(id), self.here(), what);
+                let what = RowSubject::Background { id: id.clone(), task, child: room.clone(), status: None, came: String::new() };
+                let row = self.open(OpenRowKey::Background(id), self.here(), what);
                 self.fold.lanes.insert(room, row);
             }
             Notice::BackgroundEnded { ended } => {
                 let word = ended.status.as_str().to_owned();
                 let text = ended.output.or(ended.error).map(|text| short(&text)).unwrap_or_default();
-                self.end(&Key::Background(ended.id), |what| {
-                    if let What::Background { status, came, .. } = what {
+                self.end(&OpenRowKey::Background(ended.id), |what| {
+                    if let RowSubject::Background { status, came, .. } = what {
                         (*status, *came) = (Some(word), text);
                     }
                 });
@@ -155,11 +155,11 @@ impl Now<'_> {
     }
 
     pub(super) fn end_step(&mut self, call: CallId, answer: Result<String, Fault>, report: &CallReport) {
-        let is_open = self.open.contains_key(&Key::Call(call));
+        let is_open = self.open.contains_key(&OpenRowKey::Call(call));
         let used = if is_open { self.used(report) } else { None };
         self.fold.totals.faults += u64::from(is_open && answer.is_err());
-        self.end(&Key::Call(call), |what| {
-            if let What::Step { says, fault, sandbox, .. } = what {
+        self.end(&OpenRowKey::Call(call), |what| {
+            if let RowSubject::Step { says, fault, sandbox, .. } = what {
                 *sandbox = used;
                 match answer {
                     Ok(said) => *says = said,
@@ -170,11 +170,11 @@ impl Now<'_> {
     }
 
     pub(super) fn end_strategy(&mut self, call: CallId, answer: Result<String, Fault>, report: &CallReport) {
-        let is_open = self.open.contains_key(&Key::Call(call));
+        let is_open = self.open.contains_key(&OpenRowKey::Call(call));
         let used = if is_open { self.used(report) } else { None };
         self.fold.totals.faults += u64::from(is_open && answer.is_err());
-        self.end(&Key::Call(call), |what| {
-            if let What::Strategy { decided, fault, sandbox, .. } = what {
+        self.end(&OpenRowKey::Call(call), |what| {
+            if let RowSubject::Strategy { decided, fault, sandbox, .. } = what {
                 *sandbox = used;
                 match answer {
                     Ok(words) => *decided = words,
@@ -185,12 +185,12 @@ impl Now<'_> {
     }
 
     /// A plugin has said what it was asked.
-    pub(super) fn end_consult(&mut self, call: CallId, answer: Result<&Advice, Fault>, report: &CallReport) {
-        let is_open = self.open.contains_key(&Key::Call(call));
+    pub(super) fn end_consult(&mut self, call: CallId, answer: Result<&PluginReply, Fault>, report: &CallReport) {
+        let is_open = self.open.contains_key(&OpenRowKey::Call(call));
         let used = if is_open { self.used(report) } else { None };
         self.fold.totals.faults += u64::from(is_open && answer.is_err());
-        self.end(&Key::Call(call), |what| {
-            if let What::Consult { says, fault, sandbox, .. } = what {
+        self.end(&OpenRowKey::Call(call), |what| {
+            if let RowSubject::Consult { says, fault, sandbox, .. } = what {
                 *sandbox = used;
                 match answer {
                     Ok(advice) => *says = advised(advice),
@@ -201,10 +201,10 @@ impl Now<'_> {
     }
 
     pub(super) fn end_task(&mut self, task: &TaskName, ended: crate::types::outcome::Status, why: &str) {
-        let is_it = |row: &usize| matches!(&self.fold.rows[*row].what, What::Task { task: of, .. } if of == task);
+        let is_it = |row: &usize| matches!(&self.fold.rows[*row].what, RowSubject::Task { task: of, .. } if of == task);
         let Some(place) = self.tasks.iter().rposition(is_it) else { return };
         for row in self.tasks.split_off(place) {
-            if let What::Task { task: of, status, reason, .. } = &mut self.fold.rows[row].what
+            if let RowSubject::Task { task: of, status, reason, .. } = &mut self.fold.rows[row].what
                 && of == task
             {
                 (*status, *reason) = (Some(ended), short(why));

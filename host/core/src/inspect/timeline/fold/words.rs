@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::super::row::Effected;
 use super::super::short;
-use crate::setup::plugin_query::{Advice, GateVerdict, Question};
+use crate::setup::plugin_query::{GateVerdict, PluginQuery, PluginReply};
 use crate::types::action::{Action, Turn};
 use crate::types::fault::Fault;
 use crate::types::ids::BackgroundId;
@@ -67,25 +67,25 @@ pub(super) fn effected(answer: SideEffectAnswer) -> Effected {
 }
 
 /// What a plugin is asked beside steps and tool calls.
-pub(super) fn asked(question: &Question) -> String {
+pub(super) fn asked(question: &PluginQuery) -> String {
     match question {
-        Question::Memories { query, .. } => short(query),
-        Question::Risk { action, .. } => format!("how risky is {}", shown(action)),
-        Question::Condense { reason } => format!("condense ({})", kind_word(reason)),
-        Question::Gate { passing } => short(&format!("may it pass ({})? {}", passing.on.as_str(), passing.text)),
+        PluginQuery::Memories { query, .. } => short(query),
+        PluginQuery::Risk { action, .. } => format!("how risky is {}", shown(action)),
+        PluginQuery::Condense { reason } => format!("condense ({})", kind_word(reason)),
+        PluginQuery::Gate { passing } => short(&format!("may it pass ({})? {}", passing.on.as_str(), passing.text)),
     }
 }
 
-pub(super) fn advised(advice: &Advice) -> String {
+pub(super) fn advised(advice: &PluginReply) -> String {
     match advice {
-        Advice::Memories { memories } => format!("{} memories", memories.len()),
-        Advice::Risk { verdict } if verdict.reason.trim().is_empty() => verdict.risk.as_str().to_owned(),
-        Advice::Risk { verdict } => short(&format!("{}: {}", verdict.risk.as_str(), verdict.reason)),
-        Advice::Gate { verdict: GateVerdict::Allow } => "it passes".to_owned(),
-        Advice::Gate { verdict: GateVerdict::Modify { text } } => short(&format!("it passes as: {text}")),
-        Advice::Gate { verdict: GateVerdict::Block { reason } } => short(&format!("blocked: {reason}")),
-        Advice::Condense { condensation: None } => "nothing is to be done".to_owned(),
-        Advice::Condense { condensation: Some(wanted) } => {
+        PluginReply::Memories { memories } => format!("{} memories", memories.len()),
+        PluginReply::Risk { verdict } if verdict.reason.trim().is_empty() => verdict.risk.as_str().to_owned(),
+        PluginReply::Risk { verdict } => short(&format!("{}: {}", verdict.risk.as_str(), verdict.reason)),
+        PluginReply::Gate { verdict: GateVerdict::Allow } => "it passes".to_owned(),
+        PluginReply::Gate { verdict: GateVerdict::Modify { text } } => short(&format!("it passes as: {text}")),
+        PluginReply::Gate { verdict: GateVerdict::Block { reason } } => short(&format!("blocked: {reason}")),
+        PluginReply::Condense { condensation: None } => "nothing is to be done".to_owned(),
+        PluginReply::Condense { condensation: Some(wanted) } => {
             let summary = if wanted.summary.is_some() { ", with a summary" } else { "" };
             format!("forget {} spans and mask {} entries{summary}", wanted.forget.len(), wanted.mask.len())
         }

@@ -3,11 +3,11 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::permissions::fetch::HostPattern;
 use crate::permissions::grant::Grants;
-use crate::permissions::manifest::{Ask, Manifest};
+use crate::permissions::manifest::{CapabilityRequest, Manifest};
 use crate::permissions::secret::placeholder::Seed;
 
 fn manifest() -> Manifest {
-    Manifest { asks: [("secrets".to_owned(), Ask::default())].into(), ..Manifest::default() }
+    Manifest { asks: [("secrets".to_owned(), CapabilityRequest::default())].into(), ..Manifest::default() }
 }
 
 fn grants(places: &[SecretPlace]) -> Grants {
@@ -27,8 +27,8 @@ fn met() -> String {
     mine().of(&SecretName::from("met"))
 }
 
-fn parts(url: &str, headers: &[(&str, &str)], body: Option<&str>) -> Parts {
-    Parts {
+fn parts(url: &str, headers: &[(&str, &str)], body: Option<&str>) -> RequestParts {
+    RequestParts {
         method: "POST".to_owned(),
         url: Url::parse(url).expect("an address"),
         headers: headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
@@ -36,7 +36,7 @@ fn parts(url: &str, headers: &[(&str, &str)], body: Option<&str>) -> Parts {
     }
 }
 
-fn checked(places: &[SecretPlace], parts: &Parts) -> Result<Plan, Box<DenialRecord>> {
+fn checked(places: &[SecretPlace], parts: &RequestParts) -> Result<SecretPlan, Box<DenialRecord>> {
     let (manifest, grants) = (manifest(), grants(places));
     check(&Rights { plugin: "weather", manifest: &manifest, grants: &grants, narrowed: None }, &mine(), parts)
 }
@@ -111,10 +111,12 @@ fn the_smallest_grant_is_offered_for_a_place_and_never_for_a_host() {
 
 #[test]
 fn the_manifest_is_a_ceiling() {
-    let by_name =
-        |hosts: &[&str]| Ask { detail: [("met".to_owned(), serde_json::json!({ "why": "w", "hosts": hosts }))].into(), ..Ask::default() };
+    let by_name = |hosts: &[&str]| CapabilityRequest {
+        detail: [("met".to_owned(), serde_json::json!({ "why": "w", "hosts": hosts }))].into(),
+        ..CapabilityRequest::default()
+    };
     let grants = grants(&ALL);
-    let decide = |asks: &[(&str, Ask)], name: &str, url: &str| {
+    let decide = |asks: &[(&str, CapabilityRequest)], name: &str, url: &str| {
         let asks = asks.iter().map(|(name, ask)| ((*name).to_owned(), ask.clone())).collect();
         let manifest = Manifest { asks, ..Manifest::default() };
         let rights = Rights { plugin: "weather", manifest: &manifest, grants: &grants, narrowed: None };
@@ -126,7 +128,7 @@ fn the_manifest_is_a_ceiling() {
     assert_eq!(decide(&[("secrets", by_name(&["api.example.org"]))], "met", "https://api.example.org/"), Ok(()));
     assert_eq!(decide(&[("secrets", by_name(&["other.example.org"]))], "met", "https://api.example.org/"), Err(Layer::Manifest));
     assert_eq!(decide(&[("secrets", by_name(&[]))], "git", "https://a.git.example/"), Err(Layer::Manifest));
-    assert_eq!(decide(&[("secrets", Ask::default())], "git", "https://a.git.example/"), Ok(()));
+    assert_eq!(decide(&[("secrets", CapabilityRequest::default())], "git", "https://a.git.example/"), Ok(()));
 }
 
 #[test]

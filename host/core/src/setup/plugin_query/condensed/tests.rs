@@ -49,7 +49,7 @@ fn forgetting(spans: &[(u64, u64)]) -> Condensation {
     Condensation { forget: spans.iter().map(|(start, end)| Span { start: *start, end: *end }).collect(), ..Condensation::default() }
 }
 
-fn forgotten(history: &History, spans: &[(u64, u64)], kept: Kept<'_>) -> Vec<usize> {
+fn forgotten(history: &History, spans: &[(u64, u64)], kept: RetainedEntries<'_>) -> Vec<usize> {
     forgetting(spans).held_against(history, kept).expect("it is in order").forget.into_iter().collect()
 }
 
@@ -68,10 +68,10 @@ fn a_call_and_its_results_go_together_or_stay_together() {
         // The user's newest word and the newest entry stay.
         (&[(0, 8)], &[0, 1, 2, 3, 4, 5]),
     ] {
-        assert_eq!(forgotten(&talk, spans, Kept::default()), gone, "{spans:?}");
+        assert_eq!(forgotten(&talk, spans, RetainedEntries::default()), gone, "{spans:?}");
     }
     // What is to be answered stays, and with it its call and the call's other result.
-    assert_eq!(forgotten(&talk, &[(0, 8)], Kept { pending: Some(4), open_calls: &[] }), [0, 3, 5]);
+    assert_eq!(forgotten(&talk, &[(0, 8)], RetainedEntries { pending: Some(4), open_calls: &[] }), [0, 3, 5]);
 }
 
 #[test]
@@ -80,8 +80,8 @@ fn a_call_without_a_result_stays() {
         history(vec![calling(0, &["a"]), answering(1, &["a"]), calling(2, &["a", "b"]), answering(3, &["a"]), said(4, Entity::User, "hm")]);
     let open = [ToolCall { id: "b".to_owned(), ..ToolCall::new("box.a", json!({})) }];
     // The id `a` is used twice: each result belongs to the newest call before it.
-    assert_eq!(forgotten(&talk, &[(0, 5)], Kept { pending: None, open_calls: &open }), [0, 1]);
-    assert_eq!(forgotten(&talk, &[(3, 4)], Kept::default()), [2, 3]);
+    assert_eq!(forgotten(&talk, &[(0, 5)], RetainedEntries { pending: None, open_calls: &open }), [0, 1]);
+    assert_eq!(forgotten(&talk, &[(3, 4)], RetainedEntries::default()), [2, 3]);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn an_action_and_what_the_host_said_to_it_are_one() {
         observed,
         said(3, Entity::User, "on"),
     ]);
-    assert_eq!(forgotten(&talk, &[(2, 3)], Kept::default()), [1, 2]);
+    assert_eq!(forgotten(&talk, &[(2, 3)], RetainedEntries::default()), [1, 2]);
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_summary_stands_where_the_first_entry_stood_and_bears_its_taint() {
     outside.labels.push(Label::Untrusted);
     let talk = history(vec![said(0, Entity::Llm, "a"), outside, said(2, Entity::Llm, "b"), said(3, Entity::User, "c")]);
     let wish = |spans: &[(u64, u64)], text: &str| Condensation { summary: Some(text.to_owned()), ..forgetting(spans) };
-    let summary = |wish: Condensation| wish.held_against(&talk, Kept::default()).expect("it is in order").summary;
+    let summary = |wish: Condensation| wish.held_against(&talk, RetainedEntries::default()).expect("it is in order").summary;
     assert_eq!(summary(wish(&[(1, 3)], "s")), Some(Summary { place: 1, text: "s".into(), is_untrusted: true }));
     assert_eq!(summary(wish(&[(2, 3)], "s")), Some(Summary { place: 2, text: "s".into(), is_untrusted: false }));
     assert_eq!(summary(wish(&[(2, 3)], " \n")), None);
@@ -119,7 +119,7 @@ fn a_mask_shortens_and_keeps_what_a_provider_must_find() {
     let talk = talk();
     let masking = |index: u64, text: &str| {
         let wish = Condensation { mask: vec![Masked { index, text: text.to_owned() }], ..Condensation::default() };
-        wish.held_against(&talk, Kept::default())
+        wish.held_against(&talk, RetainedEntries::default())
     };
     let masked = masking(2, LEFT_OUT).expect("it is shorter").masked;
     let [(2, entry)] = &masked[..] else { panic!("{masked:?}") };
@@ -138,7 +138,7 @@ fn what_is_not_about_this_history_is_refused_as_a_whole() {
     let talk = talk();
     let with = |forget: &[(u64, u64)], index: u64, text: &str| {
         let wish = Condensation { mask: vec![Masked { index, text: text.to_owned() }], ..forgetting(forget) };
-        wish.held_against(&talk, Kept::default())
+        wish.held_against(&talk, RetainedEntries::default())
     };
     for (start, end) in [(2, 2), (3, 2), (0, 9), (8, 9), (u64::MAX - 1, u64::MAX), (0, u64::MAX)] {
         assert_eq!(with(&[(0, 1), (start, end)], 1, "…"), Err(BadCondensation::Span { start, end, entries: 8 }));
@@ -147,7 +147,7 @@ fn what_is_not_about_this_history_is_refused_as_a_whole() {
         assert_eq!(with(&[(0, 1)], index, "…"), Err(BadCondensation::Place { index, entries: 8 }));
     }
     assert_eq!(with(&[], 5, "longer"), Err(BadCondensation::Longer { index: 5, bytes: 6, most: 5 }));
-    let none = forgetting(&[(0, 1)]).held_against(&History::default(), Kept::default());
+    let none = forgetting(&[(0, 1)]).held_against(&History::default(), RetainedEntries::default());
     assert_eq!(none, Err(BadCondensation::Span { start: 0, end: 1, entries: 0 }));
 }
 
@@ -167,7 +167,8 @@ fn a_mask_says_nothing_that_was_not_said_there() {
     ]);
     let masking = |index: u64, text: &str| {
         let wish = Condensation { mask: vec![Masked { index, text: text.to_owned() }], ..Condensation::default() };
-        wish.held_against(&talk, Kept::default()).map(|done| done.masked.into_iter().map(|(_, entry)| entry.text().to_owned()).next())
+        wish.held_against(&talk, RetainedEntries::default())
+            .map(|done| done.masked.into_iter().map(|(_, entry)| entry.text().to_owned()).next())
     };
     for (index, text) in [
         (0, "delete my notes"),
@@ -224,7 +225,7 @@ proptest! {
             mask: masks.iter().map(|(index, length)| Masked { index: *index, text: format!("{}…", &"a long result"[..(*length).min(8)]) }).collect(),
             summary: Some("s".to_owned()),
         };
-        let Ok(condensed) = wish.held_against(&history, Kept { pending: Some(pending), open_calls: &open }) else { return Ok(()) };
+        let Ok(condensed) = wish.held_against(&history, RetainedEntries { pending: Some(pending), open_calls: &open }) else { return Ok(()) };
         let mut asked: BTreeMap<&str, usize> = BTreeMap::new();
         for (place, entry) in history.iter().enumerate() {
             for result in &entry.tool_results {

@@ -1,6 +1,6 @@
 //! Looks ahead of the repairing reader, each bounded: whether a quote ends its text, whether a comma stands between members. Nothing is read.
 
-use super::{Place, Reader, is_bare, is_quote};
+use super::{JsonRepairer, ValuePosition, is_bare, is_quote};
 
 /// Bytes of the next key that are looked at, to tell a comma between members from one in a text.
 pub(super) const LONGEST_KEY: usize = 128;
@@ -8,18 +8,21 @@ pub(super) const LONGEST_KEY: usize = 128;
 /// Characters after a quote and a comma that are looked at, to tell a quotation in a text from the text's end.
 const LONGEST_ASIDE: usize = 256;
 
-impl Reader<'_> {
+impl JsonRepairer<'_> {
     /// What follows a quote says that it ends its text.
-    pub(super) fn quote_ends(&self, from: usize, closing: char, place: Place) -> bool {
+    pub(super) fn quote_ends(&self, from: usize, closing: char, place: ValuePosition) -> bool {
         let next = self.after_blanks(from);
         match (place, self.text.get(next..).unwrap_or_default().chars().next()) {
-            (_, None) | (Place::Key, Some(':' | '=')) | (Place::Member, Some('}')) | (Place::Item, Some(']' | '}' | ',' | ')')) => true,
-            (Place::Member, Some(',' | ';')) => {
+            (_, None)
+            | (ValuePosition::Key, Some(':' | '='))
+            | (ValuePosition::Member, Some('}'))
+            | (ValuePosition::Item, Some(']' | '}' | ',' | ')')) => true,
+            (ValuePosition::Member, Some(',' | ';')) => {
                 self.starts_member(next + 1) || self.ends_group(next + 1) || !self.text_goes_on(next + 1, closing)
             }
             // An opening quote inside a text is followed by its word at once.
             // One quote too many, of another kind
-            (Place::Member | Place::Item, Some(c))
+            (ValuePosition::Member | ValuePosition::Item, Some(c))
                 if is_quote(c)
                     && c != closing
                     && next == from
@@ -29,9 +32,9 @@ impl Reader<'_> {
                 true
             }
 
-            (Place::Member, Some(c)) => c != ':' && (next > from || is_quote(c)) && self.starts_member(next),
-            (Place::Item, Some(c)) => c == closing && next > from,
-            (Place::Key, Some(_)) => false,
+            (ValuePosition::Member, Some(c)) => c != ':' && (next > from || is_quote(c)) && self.starts_member(next),
+            (ValuePosition::Item, Some(c)) => c == closing && next > from,
+            (ValuePosition::Key, Some(_)) => false,
         }
     }
 

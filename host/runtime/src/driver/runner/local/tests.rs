@@ -6,7 +6,7 @@ use conclave_core::types::ids::{BackgroundId, TaskName};
 use conclave_core::types::usage::{Spent, UsedByPlugin};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::super::{Child, Ended, Place, Progressing};
+use super::super::{Child, EndReporter, Ended, Progressing};
 use super::*;
 
 /// A task whose work is a future of a test, and the ends that its parent was told.
@@ -25,7 +25,7 @@ fn task<F: Future<Output = Ended> + Send + 'static>(room: &str, work: impl FnOnc
     let (tell, told): (UnboundedSender<Ended>, _) = unbounded_channel();
     let opening = Box::new(Opening { room: RoomId::from(room), entry: TaskName::from("worker"), ..Opening::default() });
     let (parent, id, progressing) = (RoomId::from("r"), BackgroundId::from(room), Progressing::default());
-    let place = Place::new(Spent { turns: 7, ..Spent::default() }, move |ended| drop(tell.send(ended)));
+    let place = EndReporter::new(Spent { turns: 7, ..Spent::default() }, move |ended| drop(tell.send(ended)));
     let child = Child { parent, id, opening, events, progressing };
     Task { submission: Submission::new(child, Box::pin(work(received)), place), told }
 }

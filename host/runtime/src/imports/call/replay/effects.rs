@@ -6,12 +6,12 @@ use conclave_core::protocol::call_log::{AskedSideEffect, Before};
 use conclave_core::types::denial::{Denial, DenialRecord, Layer};
 use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
 
-use super::{Busy, Past};
+use super::{BusyGuard, Past};
 
 /// What an import may do.
-pub(crate) enum Leave {
+pub(crate) enum EffectDecision {
     /// Do it, and say how it went; it is under way until this is dropped.
-    Go(Busy),
+    Go(BusyGuard),
     /// It was done, and this came of it; nothing more is said.
     Told(SideEffectAnswer),
     Refused(Denial),
@@ -20,10 +20,10 @@ pub(crate) enum Leave {
 }
 
 /// What the trace knows.
-enum Known {
+enum LoggedEffect {
     New,
     Open,
-    Leave(Leave),
+    Leave(EffectDecision),
 }
 
 impl Past {
@@ -33,14 +33,14 @@ impl Past {
     }
 
     /// Asks for leave, unless it was before.
-    pub(crate) async fn ask_effect(self: &Arc<Self>, ordinal: u32, side_effect: SideEffect) -> Leave {
+    pub(crate) async fn ask_effect(self: &Arc<Self>, ordinal: u32, side_effect: SideEffect) -> EffectDecision {
         if self.check().is_err() {
-            return Leave::Lost;
+            return EffectDecision::Lost;
         }
         match self.known_effect(ordinal, &side_effect) {
-            Known::Leave(leave) => return leave,
-            Known::Open => {}
-            Known::New => {
+            LoggedEffect::Leave(leave) => return leave,
+            LoggedEffect::Open => {}
+            LoggedEffect::New => {
                 {
                     let mut known = self.known();
                     self.keep_reads(&mut known);
@@ -49,32 +49,32 @@ impl Past {
                 let leave = self.effects.ask(self.call, ordinal, side_effect).await;
                 self.known().trace.side_effects.insert(ordinal, AskedSideEffect { leave: leave.clone(), ..asked });
                 if let Err(denial) = leave {
-                    return Leave::Refused(denial);
+                    return EffectDecision::Refused(denial);
                 }
             }
         }
-        Leave::Go(self.busy())
+        EffectDecision::Go(self.busy())
     }
 
-    fn known_effect(&self, ordinal: u32, side_effect: &SideEffect) -> Known {
+    fn known_effect(&self, ordinal: u32, side_effect: &SideEffect) -> LoggedEffect {
         let known = self.known();
         let leave = known.trace.side_effects.get(&ordinal).map(|asked| asked.leave.clone());
         let may_repeat = known.trace.may_repeat;
         match known.trace.side_effect(ordinal, side_effect) {
-            Before::New => Known::New,
-            Before::Answered(answer) => Known::Leave(Leave::Told(answer.clone())),
+            Before::New => LoggedEffect::New,
+            Before::Answered(answer) => LoggedEffect::Leave(EffectDecision::Told(answer.clone())),
             Before::Open => match leave {
-                Some(Err(denial)) => Known::Leave(Leave::Refused(denial)),
-                _ if may_repeat => Known::Open,
+                Some(Err(denial)) => LoggedEffect::Leave(EffectDecision::Refused(denial)),
+                _ if may_repeat => LoggedEffect::Open,
                 _ => {
                     self.lose(&format!("nobody can say whether this was done: {}", side_effect.target()));
-                    Known::Leave(Leave::Lost)
+                    LoggedEffect::Leave(EffectDecision::Lost)
                 }
             },
             Before::Otherwise => {
                 let before = known.trace.side_effects.get(&ordinal).map_or("", |asked| asked.side_effect.target());
                 self.lose(&format!("it asked for something else than before: {} and not {before}", side_effect.target()));
-                Known::Leave(Leave::Lost)
+                LoggedEffect::Leave(EffectDecision::Lost)
             }
         }
     }

@@ -2,11 +2,11 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use conclave_core::protocol::call_log::Read;
+use conclave_core::protocol::call_log::LoggedRead;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{Known, Past};
+use super::{Past, ReplayState};
 use crate::support::digest::sha256;
 
 /// Bytes of the largest piece that stands in the journal itself; a larger one is a blob.
@@ -67,7 +67,7 @@ impl Past {
         // What is kept is made of texts and numbers.
         let Ok(answer) = serde_json::to_value(answer) else { return self.forget() };
         let mut known = self.known();
-        known.trace.reads.push(Read { import: import.to_owned(), target: target.to_owned(), answer });
+        known.trace.reads.push(LoggedRead { import: import.to_owned(), target: target.to_owned(), answer });
         known.told = known.trace.reads.len();
         let size = size + import.len() + target.len() + ENTRY;
         known.loose += size;
@@ -79,8 +79,8 @@ impl Past {
     }
 
     /// Journals what was read and is not journalled yet.
-    pub(super) fn keep_reads(&self, known: &mut Known) {
-        let Known { trace, told, kept, forgetful, .. } = known;
+    pub(super) fn keep_reads(&self, known: &mut ReplayState) {
+        let ReplayState { trace, told, kept, forgetful, .. } = known;
         if *kept < trace.reads.len() {
             self.effects.read(self.call, trace.reads[*kept..].to_vec());
             *kept = trace.reads.len();

@@ -54,7 +54,7 @@ async fn taken(text: &'static str, limit: u64) -> (Option<Trouble>, u64) {
     let sent = Arc::new(AtomicU64::new(0));
     let interim = Arc::new(Interim::new(limit));
     let url = Url::parse("http://a.example/").unwrap();
-    let parts = Parts { method: "GET".to_owned(), url, headers: Vec::new(), body: None };
+    let parts = RequestParts { method: "GET".to_owned(), url, headers: Vec::new(), body: None };
     let request = request(parts, &interim).unwrap();
     let server = Endless { is_asked: false, reader: None, text: text.as_bytes(), sent: Arc::clone(&sent) };
     let outcome = exchange(server, request, &interim).await;

@@ -112,11 +112,11 @@ async fn a_redirect_in_a_circle_ends() {
     let server = Server::saying(redirect("/"));
     let base = format!("http://127.0.0.1:{}/", server.port);
     let mut plugin = plugin(FetchGrant { redirects: 3, ..grant(&[&format!("{base}*")]) });
-    assert!(matches!(plugin.get(&base).await, Err(Failure::Limit(_, limit)) if limit == "redirects = 3"));
+    assert!(matches!(plugin.get(&base).await, Err(ExchangeFailure::Limit(_, limit)) if limit == "redirects = 3"));
     assert_eq!(server.connections(), 4);
     // The room counts each of them.
     let mut plugin = journalling(grant(&[&format!("{base}*")]), Journal { refuses_from: Some(2), ..Journal::default() });
-    assert!(matches!(plugin.get(&base).await, Err(Failure::Denied(_))));
+    assert!(matches!(plugin.get(&base).await, Err(ExchangeFailure::Denied(_))));
     assert_eq!(server.connections(), 6);
 }
 
@@ -143,10 +143,10 @@ async fn names_are_a_budget() {
     for name in ["127-0-0-1", "10-0-0-1", "127-0-0-1"] {
         drop(plugin.get(&url(name)).await);
     }
-    assert!(matches!(plugin.get(&url("127-0-0-1--127-0-0-1")).await, Err(Failure::Limit(_, limit)) if limit == "names = 2"));
+    assert!(matches!(plugin.get(&url("127-0-0-1--127-0-0-1")).await, Err(ExchangeFailure::Limit(_, limit)) if limit == "names = 2"));
     assert_eq!(plugin.asked_names(), ["127-0-0-1.test", "10-0-0-1.test", "127-0-0-1.test"], "the third name was not looked up");
     let outside = Plugin::get(&mut plugin, "http://leak.elsewhere.example/").await;
-    assert!(matches!(outside, Err(Failure::Refused(_))));
+    assert!(matches!(outside, Err(ExchangeFailure::Refused(_))));
     assert_eq!(plugin.asked_names().len(), 3, "nor is one that no rule covers");
 }
 

@@ -8,8 +8,8 @@ fn limited(url: &str, limit: impl FnOnce(&mut FetchGrant)) -> Plugin {
     plugin(grant)
 }
 
-fn is_limit<T>(outcome: &Result<T, Failure>, key: &str) -> bool {
-    matches!(outcome, Err(Failure::Limit(_, limit)) if limit.starts_with(key))
+fn is_limit<T>(outcome: &Result<T, ExchangeFailure>, key: &str) -> bool {
+    matches!(outcome, Err(ExchangeFailure::Limit(_, limit)) if limit.starts_with(key))
 }
 
 #[tokio::test]
@@ -71,11 +71,11 @@ async fn a_slow_body_is_not_waited_for() {
     });
     let base = format!("http://127.0.0.1:{}/", server.port);
     let mut plugin = limited(&base, |grant| grant.time_ms = 300);
-    assert!(matches!(plugin.get(&base).await, Err(Failure::TimedOut(_))));
+    assert!(matches!(plugin.get(&base).await, Err(ExchangeFailure::TimedOut(_))));
     assert!(plugin.journal()[1].contains("in time"), "{:?}", plugin.journal());
     let mut patient = limited(&base, |_| {});
     let outcome = Exchange::new(&patient.state).run(parts("GET", &base), Some(300), true).await;
-    assert!(matches!(outcome, Err(Failure::TimedOut(_))), "a guest may wait for less than the grant gives");
+    assert!(matches!(outcome, Err(ExchangeFailure::TimedOut(_))), "a guest may wait for less than the grant gives");
     patient.state.effects = 1;
 }
 
@@ -84,7 +84,7 @@ async fn too_many_or_too_long_headers_are_no_answer() {
     let many: String = (0..200).map(|number| format!("x-{number}: y\r\n")).collect();
     let server = Server::saying(format!("HTTP/1.1 200 OK\r\n{many}content-length: 0\r\n\r\n"));
     let base = format!("http://127.0.0.1:{}/", server.port);
-    assert!(matches!(limited(&base, |_| {}).get(&base).await, Err(Failure::Unavailable(_))));
+    assert!(matches!(limited(&base, |_| {}).get(&base).await, Err(ExchangeFailure::Unavailable(_))));
     let server = Server::saying(format!("HTTP/1.1 200 OK\r\nx-long: {}\r\ncontent-length: 0\r\n\r\n", "y".repeat(5_000)));
     let base = format!("http://127.0.0.1:{}/", server.port);
     assert!(is_limit(&limited(&base, |grant| grant.response_bytes = 4_000).get(&base).await, "response_size"));
@@ -127,7 +127,7 @@ async fn a_plugin_has_so_many_requests_under_way_and_no_more() {
     let mut plugin = limited(&base, |grant| (grant.at_once, grant.time_ms) = (1, 200));
     let grantee = Arc::clone(&plugin.state.grantee);
     let other = grantee.outgoing.turn().await;
-    assert!(matches!(plugin.get(&base).await, Err(Failure::TimedOut(_))));
+    assert!(matches!(plugin.get(&base).await, Err(ExchangeFailure::TimedOut(_))));
     assert_eq!(server.connections(), 0);
     drop(other);
 }
@@ -138,10 +138,10 @@ async fn what_cannot_be_reached_says_nothing_of_how() {
     let base = format!("http://127.0.0.1:{port}/");
     let mut plugin = limited(&base, |_| {});
     let outcome = plugin.get(&format!("{base}?key=value")).await;
-    assert!(matches!(&outcome, Err(Failure::Unavailable(what)) if !what.contains("value") && !what.contains("127")));
+    assert!(matches!(&outcome, Err(ExchangeFailure::Unavailable(what)) if !what.contains("value") && !what.contains("127")));
     let garbage = Server::saying("SSH-2.0-OpenSSH\r\n");
     let base = format!("http://127.0.0.1:{}/", garbage.port);
-    assert!(matches!(limited(&base, |_| {}).get(&base).await, Err(Failure::Unavailable(_))));
+    assert!(matches!(limited(&base, |_| {}).get(&base).await, Err(ExchangeFailure::Unavailable(_))));
 }
 
 #[tokio::test]
@@ -158,7 +158,7 @@ async fn a_secure_address_is_not_sent_to_in_the_clear() {
     });
     let mut request = parts("GET", &base);
     request.headers.push(("authorization".to_owned(), "Bearer mine".to_owned()));
-    assert!(matches!(limited(&base, |_| {}).send(request).await, Err(Failure::Unavailable(_))));
+    assert!(matches!(limited(&base, |_| {}).send(request).await, Err(ExchangeFailure::Unavailable(_))));
     let heard = heard.join().unwrap();
     assert!(heard.starts_with(&[0x16, 3]), "a greeting of TLS");
     assert!(!String::from_utf8_lossy(&heard).contains("mine"));

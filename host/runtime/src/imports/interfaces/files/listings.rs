@@ -1,7 +1,7 @@
 //! Directories that a call is in the middle of listing. What is kept of them is bounded: past the bound the one that was not used for
 //! longest is forgotten, and is read and paid for anew when the guest goes on with it.
 
-use super::Place;
+use super::GrantedPath;
 use crate::imports::interfaces::folder::Listing;
 
 /// Listings that one call has under way: one for each directory on the way down.
@@ -45,22 +45,22 @@ impl Begun {
 
 /// The listings of a call, the one that was used last at the end.
 #[derive(Debug, Default)]
-pub(crate) struct Listings(Vec<(Place, Begun)>);
+pub(crate) struct Listings(Vec<(GrantedPath, Begun)>);
 
 impl Listings {
     /// The listing of a directory that was begun, if there is one; it is taken away.
-    pub(super) fn take(&mut self, place: &Place) -> Option<Begun> {
+    pub(super) fn take(&mut self, place: &GrantedPath) -> Option<Begun> {
         let index = self.0.iter().position(|(other, _)| other == place)?;
         Some(self.0.remove(index).1)
     }
 
-    pub(super) fn keep(&mut self, place: Place, listing: Listing) {
+    pub(super) fn keep(&mut self, place: GrantedPath, listing: Listing) {
         self.add(place, Begun::Read(listing));
     }
 
     /// Takes note of a page that an attempt before this one was given after `after`: its last name, none where it was empty or an error,
     /// and the entries that were paid for it.
-    pub(super) fn recall(&mut self, place: Place, after: Option<&str>, last: Option<String>, seen: u64) {
+    pub(super) fn recall(&mut self, place: GrantedPath, after: Option<&str>, last: Option<String>, seen: u64) {
         let before = match self.take(&place) {
             Some(Begun::Before(paid)) if paid.leads_on(after) => paid.seen,
             _ => 0,
@@ -70,9 +70,9 @@ impl Listings {
         }
     }
 
-    fn add(&mut self, place: Place, begun: Begun) {
+    fn add(&mut self, place: GrantedPath, begun: Begun) {
         self.0.push((place, begun));
-        let bytes = |listings: &[(Place, Begun)]| listings.iter().map(|(_, begun)| begun.bytes()).sum::<usize>();
+        let bytes = |listings: &[(GrantedPath, Begun)]| listings.iter().map(|(_, begun)| begun.bytes()).sum::<usize>();
         while self.0.len() > LISTINGS || (self.0.len() > 1 && bytes(&self.0) > BYTES) {
             self.0.remove(0);
         }

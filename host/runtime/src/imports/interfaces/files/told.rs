@@ -11,7 +11,7 @@ use crate::imports::interfaces::folder::Trouble;
 /// Why a plugin got nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Told {
+pub(crate) enum FileFailure {
     NotFound,
     NotAFile,
     NotADirectory,
@@ -20,7 +20,7 @@ pub(crate) enum Told {
     Other(String),
 }
 
-impl Told {
+impl FileFailure {
     /// For a call that ends: it reads no more.
     pub(crate) fn lost() -> Self {
         Self::Other("the call ends".to_owned())
@@ -80,11 +80,11 @@ mod tests {
         let state = state(setup());
         let other = || Trouble::Other(std::io::ErrorKind::StorageFull.into());
         for trouble in [Trouble::NotFound, Trouble::NotAFile, Trouble::NotADirectory, Trouble::TooMany, Trouble::Quota(4_200), other()] {
-            let told = Told::of(&trouble, "/f/a", &state.rights(), 7);
+            let told = FileFailure::of(&trouble, "/f/a", &state.rights(), 7);
             let SideEffectAnswer::Failed { cause, .. } = told.answer(&trouble) else { panic!("{told:?} is no refusal") };
             let stored = serde_json::to_string(&cause).unwrap();
-            let reworded = Told::again(serde_json::from_str(&stored).unwrap(), "in other words".to_owned());
-            let expected = if matches!(told, Told::Other(_)) { Told::Other("in other words".to_owned()) } else { told };
+            let reworded = FileFailure::again(serde_json::from_str(&stored).unwrap(), "in other words".to_owned());
+            let expected = if matches!(told, FileFailure::Other(_)) { FileFailure::Other("in other words".to_owned()) } else { told };
             assert_eq!(reworded, expected, "{stored}");
         }
     }
@@ -94,7 +94,7 @@ mod tests {
     fn a_host_without_descriptors_names_the_limit() {
         let state = state(setup());
         let trouble = Trouble::from(std::io::Error::from_raw_os_error(rustix::io::Errno::MFILE.raw_os_error()));
-        let Told::Other(text) = Told::of(&trouble, "/f/a", &state.rights(), 7) else { panic!("{trouble:?}") };
+        let FileFailure::Other(text) = FileFailure::of(&trouble, "/f/a", &state.rights(), 7) else { panic!("{trouble:?}") };
         assert!(text.contains("`ulimit -n`"), "{text}");
     }
 
@@ -102,7 +102,7 @@ mod tests {
     fn a_refusal_is_no_failure() {
         let state = state(setup());
         for trouble in [Trouble::LeadsOutside, Trouble::Forbidden, Trouble::ReadOnly, Trouble::Kept, Trouble::Link, Trouble::HardLink] {
-            let told = Told::of(&trouble, "/f/a", &state.rights(), 7);
+            let told = FileFailure::of(&trouble, "/f/a", &state.rights(), 7);
             assert!(matches!(told.answer(&trouble), SideEffectAnswer::Denied { .. }), "{told:?}");
         }
     }

@@ -7,15 +7,15 @@ use conclave_core::types::capability::Capability;
 use conclave_core::types::denial::{DenialRecord, Layer};
 use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
 
-use super::{FileError, Place, SYNC, Told};
+use super::{FileError, FileFailure, GrantedPath, SYNC};
 use crate::imports::call::{CallState, Recalled};
-use crate::imports::interfaces::folder::{Change, Folder, Trouble};
+use crate::imports::interfaces::folder::{FileChange, GrantedFolder, Trouble};
 use crate::imports::interfaces::journalled::{Begun, digest};
 use crate::imports::interfaces::path::GuestPath;
 
 impl CallState {
     /// The place of a path that may be changed.
-    fn place_to_write(&mut self, path: &str) -> Result<Place, FileError> {
+    fn place_to_write(&mut self, path: &str) -> Result<GrantedPath, FileError> {
         let record = match self.find(path, true).and_then(|place| self.writable(path, place)) {
             Ok(place) if place.rest.is_empty() => return Err(FileError::NotAFile),
             Ok(place) => return Ok(place),
@@ -24,7 +24,7 @@ impl CallState {
         Err(FileError::Denied(self.refuse(*record)))
     }
 
-    fn writable(&self, path: &str, place: Place) -> Result<Place, Box<DenialRecord>> {
+    fn writable(&self, path: &str, place: GrantedPath) -> Result<GrantedPath, Box<DenialRecord>> {
         let refused = |reason: &str| self.rights().refuse(Capability::Files, path, Layer::Runtime, reason, None);
         let refuse = |reason: &str| Box::new(DenialRecord { writes: true, ..*refused(reason) });
         let parsed = GuestPath::parse(path).map_err(refuse)?;
@@ -35,7 +35,7 @@ impl CallState {
     }
 
     /// Asks as a write would, and changes nothing.
-    pub(crate) fn may_write(&mut self, path: &str) -> Result<Place, FileError> {
+    pub(crate) fn may_write(&mut self, path: &str) -> Result<GrantedPath, FileError> {
         self.place_to_write(path)
     }
 
@@ -49,7 +49,7 @@ impl CallState {
         }
         let side_effect = SideEffect::WriteFile { path: path.to_owned(), offset, truncate, bytes: digest(&bytes) };
         let durable = self.past.survives_power_cuts();
-        let change = move |folder: &Folder, rest: &str| folder.write(Change { rest, offset, bytes: &bytes, truncate, durable });
+        let change = move |folder: &GrantedFolder, rest: &str| folder.write(FileChange { rest, offset, bytes: &bytes, truncate, durable });
         self.change_file(path, place, side_effect, change).await
     }
 
@@ -64,9 +64,9 @@ impl CallState {
     /// Waits until what was written to a path is on the disk, whatever the journal promises.
     pub(crate) async fn sync_file(&mut self, path: &str) -> Result<(), FileError> {
         let place = self.may_read(path)?;
-        let synced = match self.past.recall::<Result<(), Told>>(SYNC, path) {
+        let synced = match self.past.recall::<Result<(), FileFailure>>(SYNC, path) {
             Recalled::Before(synced) => synced,
-            Recalled::Lost => Err(Told::lost()),
+            Recalled::Lost => Err(FileFailure::lost()),
             Recalled::Now => {
                 let grantee = Arc::clone(&self.grantee);
                 let synced = self.off_loop(move || grantee.folders[place.folder].sync(&place.rest)).await;
@@ -82,9 +82,9 @@ impl CallState {
     async fn change_file(
         &mut self,
         path: &str,
-        place: Place,
+        place: GrantedPath,
         side_effect: SideEffect,
-        change: impl FnOnce(&Folder, &str) -> Result<u64, Trouble> + Send + 'static,
+        change: impl FnOnce(&GrantedFolder, &str) -> Result<u64, Trouble> + Send + 'static,
     ) -> Result<u64, FileError> {
         let ordinal = match self.begin(side_effect).await.map_err(FileError::Denied)? {
             Begun::Now(ordinal) => ordinal,
@@ -100,7 +100,7 @@ impl CallState {
                 (told.answer(&trouble), Err(told))
             }
         };
-        if let Err(Told::Denied(record)) = &told {
+        if let Err(FileFailure::Denied(record)) = &told {
             self.past.keep_record(ordinal, record);
         }
         self.end(ordinal, answer).await;
@@ -111,9 +111,9 @@ impl CallState {
     fn file_changed_before(&mut self, ordinal: u32, answer: SideEffectAnswer) -> Result<u64, FileError> {
         let told = match answer {
             SideEffectAnswer::Done { length } => return Ok(length),
-            SideEffectAnswer::Denied { denial } => Told::Denied(self.past.record(ordinal, denial)),
-            SideEffectAnswer::Failed { cause, message } => Told::again(cause, message),
-            SideEffectAnswer::Fetched { .. } => Told::lost(),
+            SideEffectAnswer::Denied { denial } => FileFailure::Denied(self.past.record(ordinal, denial)),
+            SideEffectAnswer::Failed { cause, message } => FileFailure::again(cause, message),
+            SideEffectAnswer::Fetched { .. } => FileFailure::lost(),
         };
         Err(self.file_error(told))
     }

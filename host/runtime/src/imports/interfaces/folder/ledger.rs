@@ -30,27 +30,27 @@ pub(super) struct Usage {
 pub(super) struct Ledger {
     pub(super) most: Usage,
     /// Its own, and those of every folder that overlaps; in one order everywhere, so that nobody waits in a circle.
-    locks: Vec<Arc<Lock>>,
-    known: Mutex<Option<Known>>,
+    locks: Vec<Arc<FolderLocks>>,
+    known: Mutex<Option<FolderUsage>>,
 }
 
 /// One for each open folder for writing in this process.
 #[derive(Debug)]
-struct Lock {
+struct FolderLocks {
     path: PathBuf,
     /// Counts the changes made by those who held it.
     changes: Mutex<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct FolderUsage {
     changes: u64,
     at: Instant,
     usage: Usage,
 }
 
 /// Every folder for writing in this process: a directory is one thing, whichever host opened it.
-static LOCKS: Mutex<Vec<Weak<Lock>>> = Mutex::new(Vec::new());
+static LOCKS: Mutex<Vec<Weak<FolderLocks>>> = Mutex::new(Vec::new());
 
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -59,30 +59,30 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Ledger {
     /// For the folder at this path, which leads through no link.
     pub(super) fn open(path: &Path, most: Usage) -> Self {
-        let own = Arc::new(Lock { path: path.to_owned(), changes: Mutex::default() });
+        let own = Arc::new(FolderLocks { path: path.to_owned(), changes: Mutex::default() });
         let mut all = held(&LOCKS);
         all.retain(|lock| lock.strong_count() > 0);
         // Whoever comes later takes the locks of those before: any two that overlap share one. The list keeps its order.
-        let overlap = |lock: &Arc<Lock>| lock.path.starts_with(path) || path.starts_with(&lock.path);
-        let mut locks: Vec<Arc<Lock>> = all.iter().filter_map(Weak::upgrade).filter(overlap).collect();
+        let overlap = |lock: &Arc<FolderLocks>| lock.path.starts_with(path) || path.starts_with(&lock.path);
+        let mut locks: Vec<Arc<FolderLocks>> = all.iter().filter_map(Weak::upgrade).filter(overlap).collect();
         all.push(Arc::downgrade(&own));
         locks.push(own);
         Self { most, locks, known: Mutex::default() }
     }
 
     /// Waits until nobody else changes the folder.
-    pub(super) fn turn(&self) -> Turn<'_> {
-        Turn { ledger: self, changes: self.locks.iter().map(|lock| held(&lock.changes)).collect() }
+    pub(super) fn turn(&self) -> FolderPermit<'_> {
+        FolderPermit { ledger: self, changes: self.locks.iter().map(|lock| held(&lock.changes)).collect() }
     }
 }
 
 /// The right to change a folder, until it is dropped.
-pub(super) struct Turn<'a> {
+pub(super) struct FolderPermit<'a> {
     ledger: &'a Ledger,
     changes: Vec<MutexGuard<'a, u64>>,
 }
 
-impl Turn<'_> {
+impl FolderPermit<'_> {
     /// What is there now.
     pub(super) fn usage(&self, dir: &Dir) -> Result<Usage, Trouble> {
         let changes = self.count();
@@ -92,7 +92,7 @@ impl Turn<'_> {
         }
         let mut usage = Usage::default();
         measure(dir, 0, self.ledger.most.entries, &mut usage)?;
-        *held(&self.ledger.known) = Some(Known { changes, at: Instant::now(), usage });
+        *held(&self.ledger.known) = Some(FolderUsage { changes, at: Instant::now(), usage });
         Ok(usage)
     }
 
@@ -101,7 +101,7 @@ impl Turn<'_> {
         self.changes.iter_mut().for_each(|changes| **changes = changes.wrapping_add(1));
         let changes = self.count();
         let mut known = held(&self.ledger.known);
-        *known = known.zip(usage).map(|(known, usage)| Known { changes, usage, ..known });
+        *known = known.zip(usage).map(|(known, usage)| FolderUsage { changes, usage, ..known });
     }
 
     /// A file of so many bytes went away.

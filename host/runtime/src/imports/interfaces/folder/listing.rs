@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use cap_std::fs::Dir;
 
-use super::{Entry, Folder, Trouble, entry};
+use super::{FolderEntry, GrantedFolder, Trouble, entry};
 use crate::imports::interfaces::path::UNFINISHED;
 
 /// Bytes of names that one listing keeps: 100 000 of the greatest length, far more of the usual one.
@@ -28,7 +28,7 @@ pub(crate) struct Listing {
 #[derive(Debug)]
 pub(crate) struct Page {
     /// Empty only at the end.
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<FolderEntry>,
     /// Entries that were looked at for it, those that were looked at before not again.
     pub(crate) seen: u64,
     /// What is left, to go on from; none at the end.
@@ -85,7 +85,7 @@ impl Listing {
     }
 }
 
-impl Folder {
+impl GrantedFolder {
     /// The next entries of a directory, `count` at most, in byte order of their names: those after `after`, from where `listing` stopped
     /// when it leads there. Looks at `most` entries at most.
     pub(crate) fn page(&self, rest: &str, listing: Option<Listing>, after: Option<&str>, count: usize, most: u64) -> Result<Page, Trouble> {

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::*;
 
 /// A folder with files and links, and a neighbour that must stay out of reach.
-fn folder() -> (TempDir, Folder) {
+fn folder() -> (TempDir, GrantedFolder) {
     let temp = tempfile::tempdir().unwrap();
     let (inside, outside) = (temp.path().join("inside"), temp.path().join("outside"));
     fs::create_dir_all(inside.join("sub")).unwrap();
@@ -31,11 +31,11 @@ fn folder() -> (TempDir, Folder) {
         bytes: 0,
         files: 0,
     };
-    let folder = Folder::open(&PluginName::from("p"), &grant).unwrap();
+    let folder = GrantedFolder::open(&PluginName::from("p"), &grant).unwrap();
     (temp, folder)
 }
 
-fn read(folder: &Folder, rest: &str) -> Result<Vec<u8>, Trouble> {
+fn read(folder: &GrantedFolder, rest: &str) -> Result<Vec<u8>, Trouble> {
     read_at(&folder.open_file(rest)?, 0, 100)
 }
 
@@ -114,7 +114,7 @@ fn paged(files: usize, count: usize, kept: usize) -> (Vec<String>, Vec<u64>) {
     }
     let dir = temp.path().to_str().unwrap().to_owned();
     let grant = FileGrant { dir, shown: "f".to_owned(), at: "/f".to_owned(), mode: FileMode::Read, bytes: 0, files: 0 };
-    let folder = Folder::open(&PluginName::from("notes"), &grant).unwrap();
+    let folder = GrantedFolder::open(&PluginName::from("notes"), &grant).unwrap();
     let (mut names, mut seen, mut listing) = (Vec::new(), Vec::new(), None);
     loop {
         let after: Option<String> = names.last().cloned();
@@ -162,6 +162,6 @@ fn a_page_that_does_not_go_on_from_the_last_one_begins_a_listing() {
 fn a_folder_that_is_missing_is_told_as_the_operator_wrote_it() {
     let grant =
         FileGrant { dir: "/no/such".to_owned(), shown: "such".to_owned(), at: "/f".to_owned(), mode: FileMode::Read, bytes: 0, files: 0 };
-    let error = Folder::open(&PluginName::from("notes"), &grant).unwrap_err().to_string();
+    let error = GrantedFolder::open(&PluginName::from("notes"), &grant).unwrap_err().to_string();
     assert!(error.starts_with("plugins.notes.grants.files: such cannot be opened: "), "{error}");
 }

@@ -7,12 +7,12 @@ use cap_fs_ext::{DirExt, FollowSymlinks, MetadataExt, OpenOptionsFollowExt, Open
 use cap_std::fs::{Dir, DirBuilder, File, Metadata, OpenOptions};
 
 use super::ledger::Usage;
-use super::{Folder, Identity, Trouble};
+use super::{GrantedFolder, Identity, Trouble};
 use crate::imports::interfaces::path::UNFINISHED;
 
 /// A change of one file.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Change<'a> {
+pub(crate) struct FileChange<'a> {
     /// The path below the folder.
     pub(crate) rest: &'a str,
     pub(crate) offset: u64,
@@ -37,9 +37,9 @@ struct Existing {
     metadata: Metadata,
 }
 
-impl Folder {
+impl GrantedFolder {
     /// Writes, making the file and the directories on the way when they are absent; gives the file's new length.
-    pub(crate) fn write(&self, change: Change<'_>) -> Result<u64, Trouble> {
+    pub(crate) fn write(&self, change: FileChange<'_>) -> Result<u64, Trouble> {
         let ledger = self.ledger.as_ref().ok_or(Trouble::ReadOnly)?;
         let turn = ledger.turn();
         let usage = turn.usage(&self.dir)?;
@@ -146,7 +146,7 @@ impl Folder {
     }
 }
 
-impl Change<'_> {
+impl FileChange<'_> {
     /// The length that the file will have; none when there is no such number.
     fn new_length(&self, old: u64) -> Option<u64> {
         let end = self.offset.checked_add(self.bytes.len() as u64)?;
@@ -195,7 +195,7 @@ fn existing(dir: &Dir, leaf: &str) -> Result<Option<Existing>, Trouble> {
     Ok(Some(Existing { file, metadata }))
 }
 
-fn perform(dir: &Dir, leaf: &str, existing: Option<Existing>, change: &Change<'_>, new: u64) -> Result<(), Trouble> {
+fn perform(dir: &Dir, leaf: &str, existing: Option<Existing>, change: &FileChange<'_>, new: u64) -> Result<(), Trouble> {
     if change.offset == 0 && change.truncate {
         return replace(dir, leaf, existing.map(|existing| existing.metadata), change);
     }
@@ -224,7 +224,7 @@ fn perform(dir: &Dir, leaf: &str, existing: Option<Existing>, change: &Change<'_
 }
 
 /// Puts a whole file in place: whoever reads meanwhile has the old one or the new one. A link that came in between is replaced, not followed.
-fn replace(dir: &Dir, leaf: &str, old: Option<Metadata>, change: &Change<'_>) -> Result<(), Trouble> {
+fn replace(dir: &Dir, leaf: &str, old: Option<Metadata>, change: &FileChange<'_>) -> Result<(), Trouble> {
     let name = unfinished()?;
     let file = dir.open_with(&name, &new_file())?;
     let written = write_at(&file, 0, change.bytes).and_then(|()| old.map_or(Ok(false), |old| not_executable(&file, &old)));

@@ -12,7 +12,7 @@ use crate::imports::interfaces::files::FileError;
 
 /// A path that was looked at.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct StatedPath {
     /// As `files` has it: `/folder/notes/a.txt`.
     pub(super) path: String,
     pub(super) is_directory: bool,
@@ -36,11 +36,11 @@ pub(super) fn told(error: &FileError) -> ErrorCode {
 
 impl CallState {
     /// The descriptors of the guest are of WASI's own type; what stands behind them is not.
-    pub(super) fn seen(&self, fd: &Resource<Descriptor>) -> FsResult<Seen> {
-        Ok(self.table.get(&Resource::<Seen>::new_borrow(fd.rep()))?.clone())
+    pub(super) fn seen(&self, fd: &Resource<Descriptor>) -> FsResult<StatedPath> {
+        Ok(self.table.get(&Resource::<StatedPath>::new_borrow(fd.rep()))?.clone())
     }
 
-    pub(super) fn hold(&mut self, seen: Seen) -> wasmtime::Result<Resource<Descriptor>> {
+    pub(super) fn hold(&mut self, seen: StatedPath) -> wasmtime::Result<Resource<Descriptor>> {
         Ok(Resource::new_own(self.table.push(seen)?.rep()))
     }
 
@@ -73,9 +73,9 @@ impl CallState {
         self.write_file(path, offset, bytes, truncate).await.map_err(|error| told(&error).into())
     }
 
-    pub(super) async fn open(&mut self, path: String, create: OpenFlags, flags: DescriptorFlags) -> FsResult<Seen> {
+    pub(super) async fn open(&mut self, path: String, create: OpenFlags, flags: DescriptorFlags) -> FsResult<StatedPath> {
         let writes = flags.contains(DescriptorFlags::WRITE);
-        let seen = |is_directory| Seen { path: path.clone(), is_directory, writes };
+        let seen = |is_directory| StatedPath { path: path.clone(), is_directory, writes };
         match self.look_at(&path) {
             Ok(_) if create.contains(OpenFlags::EXCLUSIVE) => Err(ErrorCode::Exist.into()),
             Ok(entry) if entry.is_directory && (writes || create.contains(OpenFlags::TRUNCATE)) => Err(ErrorCode::IsDirectory.into()),

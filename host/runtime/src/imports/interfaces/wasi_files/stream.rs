@@ -12,9 +12,9 @@ use wasmtime_wasi::async_trait;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, StreamResult};
 
-use crate::imports::call::{CallState, Grantee, Leave, Packed, Past, Recalled, Tally, WorksOn};
-use crate::imports::interfaces::files::{LOOK, Place, READ, Told};
-use crate::imports::interfaces::folder::{Change, Entry, Trouble, read_at};
+use crate::imports::call::{CallState, EffectDecision, Grantee, Packed, Past, Recalled, Tally, WorksOn};
+use crate::imports::interfaces::files::{FileFailure, GrantedPath, LOOK, READ};
+use crate::imports::interfaces::folder::{FileChange, FolderEntry, Trouble, read_at};
 use crate::imports::interfaces::journalled::{MOST, digest};
 use crate::support::clock::BoxFuture;
 
@@ -56,7 +56,7 @@ struct StreamedFile {
     past: Arc<Past>,
     read: Tally,
     streams: FileStreams,
-    place: Place,
+    place: GrantedPath,
     path: String,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct At {
 }
 
 impl At {
-    pub(super) fn new(state: &CallState, place: Place, path: String, offset: Option<u64>) -> Self {
+    pub(super) fn new(state: &CallState, place: GrantedPath, path: String, offset: Option<u64>) -> Self {
         let file = StreamedFile {
             grantee: Arc::clone(&state.grantee),
             task: state.start.task.clone(),
@@ -111,19 +111,19 @@ impl StreamedFile {
         self.grantee.rights_in(&self.task)
     }
 
-    fn told(&self, trouble: &Trouble) -> Told {
-        Told::of(trouble, &self.path, &self.rights(), self.grantee.limits().read)
+    fn told(&self, trouble: &Trouble) -> FileFailure {
+        FileFailure::of(trouble, &self.path, &self.rights(), self.grantee.limits().read)
     }
 
     /// What the guest learns; a refusal is recorded.
-    fn code(&self, told: Told) -> ErrorCode {
+    fn code(&self, told: FileFailure) -> ErrorCode {
         match told {
-            Told::NotFound => ErrorCode::NoEntry,
-            Told::NotAFile => ErrorCode::IsDirectory,
-            Told::NotADirectory => ErrorCode::NotDirectory,
-            Told::Quota(_) => ErrorCode::InsufficientSpace,
-            Told::Other(_) => ErrorCode::Io,
-            Told::Denied(record) => {
+            FileFailure::NotFound => ErrorCode::NoEntry,
+            FileFailure::NotAFile => ErrorCode::IsDirectory,
+            FileFailure::NotADirectory => ErrorCode::NotDirectory,
+            FileFailure::Quota(_) => ErrorCode::InsufficientSpace,
+            FileFailure::Other(_) => ErrorCode::Io,
+            FileFailure::Denied(record) => {
                 self.streams.refuse(*record);
                 ErrorCode::NotPermitted
             }
@@ -137,14 +137,14 @@ impl StreamedFile {
             return Err(ErrorCode::InsufficientSpace);
         }
         let target = format!("{} {offset} {size}", self.path);
-        let bytes = match self.past.recall::<Result<Packed, Told>>(READ, &target) {
+        let bytes = match self.past.recall::<Result<Packed, FileFailure>>(READ, &target) {
             Recalled::Before(Ok(packed)) => self.past.unpack(packed).ok_or(ErrorCode::Io)?,
             Recalled::Before(Err(told)) => return Err(self.code(told)),
             Recalled::Lost => return Err(ErrorCode::Io),
             Recalled::Now => {
                 let file = self.grantee.folders[self.place.folder].open_file(&self.place.rest);
                 let bytes = file.and_then(|file| read_at(&file, offset, size)).map_err(|trouble| self.told(&trouble));
-                let packed = bytes.as_ref().map(|bytes| self.past.pack(bytes)).map_err(Told::clone);
+                let packed = bytes.as_ref().map(|bytes| self.past.pack(bytes)).map_err(FileFailure::clone);
                 let size = packed.as_ref().map_or(0, |(_, size)| *size);
                 self.past.keep(READ, &target, &packed.map(|(packed, _)| packed), size);
                 bytes.map_err(|told| self.code(told))?
@@ -156,7 +156,7 @@ impl StreamedFile {
 
     /// Where the file ends.
     fn end(&self) -> Result<u64, ErrorCode> {
-        let looked = match self.past.recall::<Result<Entry, Told>>(LOOK, &self.path) {
+        let looked = match self.past.recall::<Result<FolderEntry, FileFailure>>(LOOK, &self.path) {
             Recalled::Before(looked) => looked,
             Recalled::Lost => return Err(ErrorCode::Io),
             Recalled::Now => {
@@ -171,15 +171,15 @@ impl StreamedFile {
     async fn write(self: Arc<Self>, ordinal: u32, offset: u64, bytes: Bytes) -> Result<(), ErrorCode> {
         let side_effect = SideEffect::WriteFile { path: self.path.clone(), offset, truncate: false, bytes: digest(&bytes) };
         let _busy = match self.past.ask_effect(ordinal, side_effect).await {
-            Leave::Go(busy) => busy,
+            EffectDecision::Go(busy) => busy,
             // The room has recorded it.
-            Leave::Refused(_) => return Err(ErrorCode::NotPermitted),
-            Leave::Lost => return Err(ErrorCode::Io),
-            Leave::Told(answer) => return self.written_before(ordinal, answer),
+            EffectDecision::Refused(_) => return Err(ErrorCode::NotPermitted),
+            EffectDecision::Lost => return Err(ErrorCode::Io),
+            EffectDecision::Told(answer) => return self.written_before(ordinal, answer),
         };
         let (host, durable) = (Arc::clone(&self), self.past.survives_power_cuts());
         let work = move || {
-            let change = Change { rest: &host.place.rest, offset, bytes: &bytes, truncate: false, durable };
+            let change = FileChange { rest: &host.place.rest, offset, bytes: &bytes, truncate: false, durable };
             host.grantee.folders[host.place.folder].write(change)
         };
         let done = tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(Trouble::Other(std::io::ErrorKind::Other.into())));
@@ -190,7 +190,7 @@ impl StreamedFile {
                 (told.answer(&trouble), Err(told))
             }
         };
-        if let Err(Told::Denied(record)) = &told {
+        if let Err(FileFailure::Denied(record)) = &told {
             self.past.keep_record(ordinal, record);
         }
         self.past.effect_ended(ordinal, answer).await;
@@ -201,9 +201,9 @@ impl StreamedFile {
     fn written_before(&self, ordinal: u32, answer: SideEffectAnswer) -> Result<(), ErrorCode> {
         let told = match answer {
             SideEffectAnswer::Done { .. } => return Ok(()),
-            SideEffectAnswer::Denied { denial } => Told::Denied(self.past.record(ordinal, denial)),
-            SideEffectAnswer::Failed { cause, message } => Told::again(cause, message),
-            SideEffectAnswer::Fetched { .. } => Told::lost(),
+            SideEffectAnswer::Denied { denial } => FileFailure::Denied(self.past.record(ordinal, denial)),
+            SideEffectAnswer::Failed { cause, message } => FileFailure::again(cause, message),
+            SideEffectAnswer::Fetched { .. } => FileFailure::lost(),
         };
         Err(self.code(told))
     }
@@ -214,15 +214,15 @@ fn failed(code: ErrorCode) -> StreamError {
 }
 
 /// Reads on from where it is.
-pub(super) struct Reader(pub(super) At);
+pub(super) struct FileReader(pub(super) At);
 
 #[async_trait]
-impl Pollable for Reader {
+impl Pollable for FileReader {
     async fn ready(&mut self) {}
 }
 
 #[async_trait]
-impl InputStream for Reader {
+impl InputStream for FileReader {
     fn read(&mut self, size: usize) -> StreamResult<Bytes> {
         if size == 0 {
             return Ok(Bytes::new());

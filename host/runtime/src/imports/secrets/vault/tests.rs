@@ -3,9 +3,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use conclave_core::permissions::fetch::HostPattern;
 use conclave_core::permissions::grant::{SecretGrant, SecretPlace};
-use conclave_core::permissions::manifest::Ask;
+use conclave_core::permissions::manifest::CapabilityRequest;
 use conclave_core::types::ids::PluginName;
-use conclave_models::Key;
+use conclave_models::ApiKey;
 
 use super::*;
 use crate::imports::call::testing::setup;
@@ -16,10 +16,10 @@ use crate::support::clock::BoxFuture;
 struct Counting(AtomicUsize);
 
 impl SecretSource for Counting {
-    fn secret(&self, from: &KeyRef) -> BoxFuture<'static, Result<Key, String>> {
+    fn secret(&self, from: &KeyRef) -> BoxFuture<'static, Result<ApiKey, String>> {
         self.0.fetch_add(1, Ordering::Relaxed);
         let found = match from {
-            KeyRef::Env(name) if name != "NONE" => Ok(Key::new(name.clone())),
+            KeyRef::Env(name) if name != "NONE" => Ok(ApiKey::new(name.clone())),
             _ => Err("it is not there".to_owned()),
         };
         Box::pin(std::future::ready(found))
@@ -33,7 +33,7 @@ impl SecretSource for Counting {
 /// The value of a secret is the name of its variable here.
 fn grantee(source: &Arc<Counting>) -> Arc<Grantee> {
     let mut setup = setup();
-    setup.facts.manifest.asks.insert("secrets".to_owned(), Ask::default());
+    setup.facts.manifest.asks.insert("secrets".to_owned(), CapabilityRequest::default());
     let from: BTreeMap<SecretName, KeyRef> = [("met", "value-of-met"), ("none", "NONE"), ("short", "abc")]
         .map(|(name, variable)| (SecretName::from(name), KeyRef::Env(variable.to_owned())))
         .into();
@@ -54,8 +54,13 @@ fn call(grantee: &Arc<Grantee>, number: u64) -> CallSecrets {
     CallSecrets::new(Arc::clone(grantee), None, &RoomId::from("r"), CallId(number))
 }
 
-fn get(url: &str, header: &str) -> Parts {
-    Parts { method: "GET".to_owned(), url: Url::parse(url).unwrap(), headers: vec![("x-key".to_owned(), header.to_owned())], body: None }
+fn get(url: &str, header: &str) -> RequestParts {
+    RequestParts {
+        method: "GET".to_owned(),
+        url: Url::parse(url).unwrap(),
+        headers: vec![("x-key".to_owned(), header.to_owned())],
+        body: None,
+    }
 }
 
 const HERE: &str = "https://api.example.org/";

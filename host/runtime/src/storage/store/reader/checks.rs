@@ -15,12 +15,12 @@ const TOLD: usize = 50;
 
 /// Takes problems, and stops when there are too many.
 #[derive(Default)]
-struct Problems {
+struct ProblemList {
     told: Vec<String>,
     more: usize,
 }
 
-impl Problems {
+impl ProblemList {
     fn add(&mut self, what: impl FnOnce() -> String) {
         if self.told.len() < TOLD { self.told.push(what()) } else { self.more += 1 }
     }
@@ -44,7 +44,7 @@ pub(super) fn check(connection: &Connection) -> rusqlite::Result<Checked> {
 /// All of it as of one moment.
 fn look(connection: &Connection, noted: Option<&str>, all: bool) -> rusqlite::Result<Checked> {
     let transaction = connection.unchecked_transaction()?;
-    let (mut checked, mut problems) = (Checked::default(), Problems::default());
+    let (mut checked, mut problems) = (Checked::default(), ProblemList::default());
     if all {
         let pages = schema::pages(&transaction, "integrity_check")?;
         pages.into_iter().for_each(|page| problems.add(|| format!("the file is damaged: {page}")));
@@ -59,7 +59,7 @@ fn look(connection: &Connection, noted: Option<&str>, all: bool) -> rusqlite::Re
 }
 
 /// Each line of the chain against the one before, and its record against it.
-fn lines(connection: &Connection, noted: Option<&str>, checked: &mut Checked, problems: &mut Problems) -> rusqlite::Result<()> {
+fn lines(connection: &Connection, noted: Option<&str>, checked: &mut Checked, problems: &mut ProblemList) -> rusqlite::Result<()> {
     let noted = noted.map(|noted| noted.trim().to_lowercase());
     let (mut head, mut is_in_chain) = (Head::default(), false);
     let columns = read::COLUMNS;
@@ -122,7 +122,7 @@ impl Removed<'_> {
 }
 
 /// What belongs to nothing.
-fn loose(connection: &Connection, problems: &mut Problems) -> rusqlite::Result<()> {
+fn loose(connection: &Connection, problems: &mut ProblemList) -> rusqlite::Result<()> {
     let mut query = connection.prepare(
         "SELECT 'record ' || seq || ' of room ' || room || ' is not in the audit chain' FROM events
          WHERE NOT EXISTS (SELECT 1 FROM audit WHERE audit.number = events.number)
@@ -142,7 +142,7 @@ fn loose(connection: &Connection, problems: &mut Problems) -> rusqlite::Result<(
 }
 
 /// As many records as each room is noted to have, without a gap.
-fn rooms(connection: &Connection, checked: &mut Checked, problems: &mut Problems) -> rusqlite::Result<()> {
+fn rooms(connection: &Connection, checked: &mut Checked, problems: &mut ProblemList) -> rusqlite::Result<()> {
     let mut query = connection.prepare(
         "SELECT rooms.room, rooms.records, count(events.seq), coalesce(max(events.seq) + 1, 0) FROM rooms LEFT JOIN events USING (room)
          GROUP BY rooms.room",
@@ -159,7 +159,7 @@ fn rooms(connection: &Connection, checked: &mut Checked, problems: &mut Problems
 }
 
 /// Each blob that an event refers to is there; and, when asked, each is what its digest says.
-fn blobs(connection: &Connection, checked: &mut Checked, problems: &mut Problems) -> rusqlite::Result<()> {
+fn blobs(connection: &Connection, checked: &mut Checked, problems: &mut ProblemList) -> rusqlite::Result<()> {
     let mut named = connection.prepare(
         "SELECT DISTINCT events.room, events.seq, part.value FROM events, json_each(events.parts) AS part
          WHERE events.parts IS NOT NULL AND json_valid(events.parts) AND part.value NOT IN (SELECT sha256 FROM blobs)",

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::Reader;
+use super::StoreReader;
 use crate::storage::store::{StoreError, schema};
 use crate::support::durable_file;
 
-pub(super) fn backup(reader: &Reader, to: &Path) -> Result<(), StoreError> {
+pub(super) fn backup(reader: &StoreReader, to: &Path) -> Result<(), StoreError> {
     let other = |error: io::Error| StoreError::Other { folder: to.to_owned(), what: error.to_string() };
     make(to).map_err(other)?;
     schema::make(to).map_err(other)?;
@@ -27,7 +27,7 @@ fn make(to: &Path) -> io::Result<()> {
     builder.create(to)
 }
 
-fn copy(reader: &Reader, to: &Path) -> rusqlite::Result<()> {
+fn copy(reader: &StoreReader, to: &Path) -> rusqlite::Result<()> {
     let path = schema::path(to);
     reader.connection.execute("VACUUM INTO ?", [path.to_string_lossy()])?;
     let copy = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;

@@ -7,14 +7,14 @@ use conclave_core::types::usage::Spent;
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::{AuditRow, Found, Reader, RunFilter};
+use super::{AuditRow, RunFilter, RunMatch, StoreReader};
 use crate::storage::store::rows::{RoomRow, RunRow, Standing, WaitRow};
 use crate::storage::store::{chain, read};
 
 /// Names that a beginning may stand for, as they are told to a person.
 const SEVERAL: usize = 20;
 
-pub(super) fn runs(reader: &Reader, filter: &RunFilter) -> rusqlite::Result<Vec<RunRow>> {
+pub(super) fn runs(reader: &StoreReader, filter: &RunFilter) -> rusqlite::Result<Vec<RunRow>> {
     let live = reader.live()?;
     let mut query = reader.connection.prepare_cached(
         "SELECT room, started, (SELECT max(changed) FROM rooms AS other WHERE other.run = rooms.room), ended, status, generation,
@@ -48,7 +48,7 @@ impl RunFilter {
     }
 }
 
-fn run(reader: &Reader, row: &Row<'_>, live: Option<i64>) -> rusqlite::Result<RunRow> {
+fn run(reader: &StoreReader, row: &Row<'_>, live: Option<i64>) -> rusqlite::Result<RunRow> {
     let number = |index: usize| row.get::<_, Option<i64>>(index).map(|number| number.unwrap_or(0).cast_unsigned());
     Ok(RunRow {
         run: RoomId::from(row.get::<_, String>(0)?),
@@ -86,10 +86,10 @@ fn json<T: serde::de::DeserializeOwned>(text: &str, column: usize) -> rusqlite::
     serde_json::from_str(text).map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error)))
 }
 
-pub(super) fn find(connection: &Connection, name: &str) -> rusqlite::Result<Found> {
+pub(super) fn find(connection: &Connection, name: &str) -> rusqlite::Result<RunMatch> {
     let exact = connection.prepare_cached("SELECT 1 FROM rooms WHERE room = ?")?.query_row([name], |_| Ok(())).optional()?;
     if exact.is_some() {
-        return Ok(Found::One(RoomId::from(name)));
+        return Ok(RunMatch::One(RoomId::from(name)));
     }
     // Of a child room only its run may be cut short.
     let (begins, rest) = match name.split_once('/') {
@@ -97,7 +97,7 @@ pub(super) fn find(connection: &Connection, name: &str) -> rusqlite::Result<Foun
         None => (name, String::new()),
     };
     if begins.is_empty() {
-        return Ok(Found::Nothing);
+        return Ok(RunMatch::Nothing);
     }
     let mut query = connection.prepare_cached(
         "SELECT room FROM rooms WHERE room = run || ?1 AND substr(run, 1, length(?2)) = ?2 ORDER BY started DESC, room LIMIT ?3",
@@ -105,13 +105,13 @@ pub(super) fn find(connection: &Connection, name: &str) -> rusqlite::Result<Foun
     let found = query.query_map(params![rest, begins, SEVERAL as i64], |row| row.get::<_, String>(0))?;
     let mut found: Vec<RoomId> = found.map(|room| room.map(RoomId::from)).collect::<rusqlite::Result<_>>()?;
     Ok(match found.len() {
-        0 => Found::Nothing,
-        1 => Found::One(found.remove(0)),
-        _ => Found::Several(found),
+        0 => RunMatch::Nothing,
+        1 => RunMatch::One(found.remove(0)),
+        _ => RunMatch::Several(found),
     })
 }
 
-pub(super) fn rooms(reader: &Reader, run: &RoomId) -> rusqlite::Result<Vec<RoomRow>> {
+pub(super) fn rooms(reader: &StoreReader, run: &RoomId) -> rusqlite::Result<Vec<RoomRow>> {
     let live = reader.live()?;
     let mut query = reader.connection.prepare_cached(
         "SELECT room, parent, status, generation, started, ended, entry, records, spent
@@ -158,7 +158,7 @@ pub(super) fn has_received(connection: &Connection, room: &RoomId, id: &ControlI
     Ok(false)
 }
 
-pub(super) fn waits(reader: &Reader, run: Option<&RoomId>) -> rusqlite::Result<Vec<WaitRow>> {
+pub(super) fn waits(reader: &StoreReader, run: Option<&RoomId>) -> rusqlite::Result<Vec<WaitRow>> {
     let live = reader.live()?;
     let mut query = reader.connection.prepare_cached(
         "SELECT waits.room, key, kind, target, NULL, request, since, generation FROM waits JOIN rooms USING (room) WHERE ?1 IS NULL OR run = ?1

@@ -27,7 +27,7 @@ impl Blobs for StoreBlobs {
             return Err(BlobError::TooLarge { length: bytes.len() as u64, limit: MOST as u64 });
         }
         let blob = describe(bytes, media_type, name)?;
-        let part = record::Part { sha256: blob.sha256.clone(), bytes: bytes.into() };
+        let part = record::StoredBytes { sha256: blob.sha256.clone(), bytes: bytes.into() };
         self.0.shared.fresh().insert(part.sha256.clone(), Arc::clone(&part.bytes));
         self.0.shared.queue.push_when_free(Work::Blob(part)).map_err(|cause| BlobError::Other(cause.text))?;
         Ok(blob)

@@ -9,7 +9,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use super::queue::Write;
 use crate::storage::store::chain::Head;
 use crate::storage::store::reached::Reached;
-use crate::storage::store::record::Part;
+use crate::storage::store::record::StoredBytes;
 use crate::support::fail_points::kill_point;
 
 /// Digests that are known to be in the file; past these they are asked for again.
@@ -17,7 +17,7 @@ const KNOWN: usize = 4_096;
 
 /// What the thread knows of the file.
 #[derive(Default)]
-pub(super) struct File {
+pub(super) struct DatabaseFile {
     pub(super) head: Head,
     pub(super) generation: i64,
     pub(super) known: HashSet<String>,
@@ -31,7 +31,7 @@ pub(super) struct File {
 #[derive(Default)]
 pub(super) struct Group<'a> {
     pub(super) writes: Vec<&'a Write>,
-    pub(super) blobs: &'a [Part],
+    pub(super) blobs: &'a [StoredBytes],
     /// Rooms that this process has under way from now on, or no longer.
     pub(super) claims: Vec<(&'a RoomId, bool)>,
     /// All is to be safe from a loss of power afterwards.
@@ -46,7 +46,7 @@ struct Waits {
     keys: BTreeMap<WaitKey, Option<(Wait, u64)>>,
 }
 
-impl File {
+impl DatabaseFile {
     /// Writes a group; nothing of it when it fails.
     pub(super) fn commit(&mut self, connection: &mut Connection, group: &Group<'_>) -> rusqlite::Result<()> {
         let durable = group.durable || group.writes.iter().any(|write| write.durable);
@@ -97,7 +97,7 @@ impl File {
     }
 }
 
-fn keep_blob(transaction: &Transaction<'_>, part: &Part) -> rusqlite::Result<()> {
+fn keep_blob(transaction: &Transaction<'_>, part: &StoredBytes) -> rusqlite::Result<()> {
     let length = i64::try_from(part.bytes.len()).unwrap_or(i64::MAX);
     transaction.prepare_cached("INSERT OR IGNORE INTO blobs (sha256, length, bytes) VALUES (?, ?, ?)")?.execute(params![
         part.sha256,

@@ -12,8 +12,8 @@ use conclave_core::types::usage::Spent;
 use super::Writer;
 use super::journal::StoreJournals;
 use super::queue::{Cause, Work};
-use crate::storage::journal::{Entry, Keeping};
-use crate::storage::store::{About, Durability, StoreError};
+use crate::storage::journal::{JournalBatch, Keeping};
+use crate::storage::store::{Durability, RunOrigin, StoreError};
 use crate::support::clock::{Clock, SystemClock};
 
 impl Writer {
@@ -38,7 +38,7 @@ impl Writer {
     fn end(self: &Arc<Self>, room: &RoomId, reason: &str) -> Result<(), StoreError> {
         let other = |what: String| StoreError::Other { folder: self.folder.clone(), what };
         // What its run was noted with stays: nothing is noted anew.
-        let journals = StoreJournals::new(self, Durability::Group, About::default());
+        let journals = StoreJournals::new(self, Durability::Group, RunOrigin::default());
         let reopened = journals.reopen_now(room).map_err(|cause| other(cause.text))?;
         let Some(mut reopened) = reopened.filter(|reopened| !reopened.records.is_empty()) else { return Ok(()) };
         let principal = reopened.records[0].principal.clone();
@@ -59,7 +59,7 @@ impl Writer {
         let spent: Spent = folded.spent();
         // A room that was never opened does not end by itself: nothing was to come of it.
         let stopped = Arc::new(Outcome::new(Status::Kill, reason));
-        let entry = Entry { records: &records, waits: &waits, outcome: folded.outcome().or(Some(&stopped)), spent };
+        let entry = JournalBatch { records: &records, waits: &waits, outcome: folded.outcome().or(Some(&stopped)), spent };
         match reopened.journal.append(&entry).map_err(|error| other(error.cause.to_string()))? {
             Keeping::Kept => Ok(()),
             Keeping::Soon(kept) | Keeping::First(kept) => {

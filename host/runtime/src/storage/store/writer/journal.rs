@@ -13,8 +13,8 @@ use tokio::sync::oneshot;
 
 use super::Writer;
 use super::queue::{Cause, Front, Noted, Work, Write, Writing};
-use crate::storage::journal::{Entry, Journal, JournalFailure, Journals, Keeping, Opening, Reopened, Reopening};
-use crate::storage::store::{About, Durability};
+use crate::storage::journal::{Journal, JournalBatch, JournalFailure, Journals, Keeping, Opening, Reopened, Reopening};
+use crate::storage::store::{Durability, RunOrigin};
 use crate::support::clock::BoxFuture;
 
 /// Characters of the first message that a list of runs can look through.
@@ -30,7 +30,7 @@ pub(super) struct StoreJournals {
 }
 
 impl StoreJournals {
-    pub(super) fn new(writer: &Arc<Writer>, durability: Durability, about: About) -> Self {
+    pub(super) fn new(writer: &Arc<Writer>, durability: Durability, about: RunOrigin) -> Self {
         let config = about.config.map(|config| config.to_string_lossy().into_owned());
         let noted = Noted { durability: durability.as_str(), config, command: about.command, locked: about.locked };
         Self { writer: Arc::clone(writer), durability, noted: Arc::new(noted) }
@@ -161,7 +161,7 @@ impl StoreJournal {
         cause.failure(&self.writing.room, &self.writer.place())
     }
 
-    fn write(&self, entry: &Entry<'_>) -> Result<Write, Cause> {
+    fn write(&self, entry: &JournalBatch<'_>) -> Result<Write, Cause> {
         let wrong = |what: String| Cause::new(std::io::ErrorKind::InvalidInput, what);
         let (mut rows, mut parts) = (Vec::with_capacity(entry.records.len()), Vec::new());
         for (record, expected) in entry.records.iter().zip(self.next..) {
@@ -196,7 +196,7 @@ impl Journal for StoreJournal {
         })
     }
 
-    fn append(&mut self, entry: &Entry<'_>) -> Result<Keeping, JournalFailure> {
+    fn append(&mut self, entry: &JournalBatch<'_>) -> Result<Keeping, JournalFailure> {
         if let Some(cause) = self.writing.failed() {
             return Err(self.failure(&cause));
         }

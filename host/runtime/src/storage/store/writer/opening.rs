@@ -7,11 +7,11 @@ use std::sync::Arc;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::Writer;
-use super::commit::File;
+use super::commit::DatabaseFile;
 use super::reading::Reading;
-use super::thread::{Shared, Thread};
+use super::thread::{Thread, WriterState};
 use crate::storage::store::chain::Head;
-use crate::storage::store::lock::{Lock, NotLocked};
+use crate::storage::store::lock::{NotLocked, StoreLock};
 use crate::storage::store::reached::Reached;
 use crate::storage::store::record::Rows;
 use crate::storage::store::{Options, Store, StoreError, reached, schema, wal};
@@ -26,7 +26,7 @@ impl Writer {
     pub(in crate::storage::store) fn open(folder: &Path, options: &Options) -> Result<Self, StoreError> {
         let other = |error: io::Error| StoreError::Other { folder: folder.to_owned(), what: error.to_string() };
         schema::make_folder(folder).map_err(other)?;
-        let lock = Lock::take(folder).map_err(|not| match not {
+        let lock = StoreLock::take(folder).map_err(|not| match not {
             NotLocked::InUse(who) => StoreError::InUse { folder: folder.to_owned(), who },
             NotLocked::Failed(error) => other(error),
         })?;
@@ -47,7 +47,7 @@ impl Writer {
         limit(&connection, options).map_err(failed)?;
         let file = begin(folder, &connection).map_err(failed)?;
         let reading = Reading::start(schema::look(folder).map_err(failed)?).map_err(other)?;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(WriterState::default());
         let (blobs, kept, lost) = Default::default();
         let thread = Thread { connection, file, shared: Arc::clone(&shared), blobs, kept, lost };
         let thread = std::thread::Builder::new().name("store".to_owned()).spawn(move || thread.run()).map_err(other)?;
@@ -80,7 +80,7 @@ fn limit(connection: &Connection, options: &Options) -> rusqlite::Result<()> {
 }
 
 /// A new generation: what earlier processes had under way was cut off.
-fn begin(folder: &Path, connection: &Connection) -> rusqlite::Result<File> {
+fn begin(folder: &Path, connection: &Connection) -> rusqlite::Result<DatabaseFile> {
     let generation = schema::meta(connection, "generation")? + 1;
     let transaction = connection.unchecked_transaction()?;
     schema::set_meta(&transaction, "generation", generation)?;
@@ -93,7 +93,7 @@ fn begin(folder: &Path, connection: &Connection) -> rusqlite::Result<File> {
     let (head, mut reached) = (head(connection)?, Reached::open(folder));
     // The commit above was synced, and all before it with it.
     reached.note(&head);
-    Ok(File { head, generation, reached, ..File::default() })
+    Ok(DatabaseFile { head, generation, reached, ..DatabaseFile::default() })
 }
 
 /// The newest line of the audit chain.

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::{Collected, Retention};
 use crate::storage::journal::JournalFailure;
-use crate::storage::store::record::{Part, Row};
+use crate::storage::store::record::{EventRow, StoredBytes};
 
 /// Records that a commit is not held back for others any more.
 const ENOUGH: usize = 64;
@@ -61,11 +61,11 @@ pub(super) type Answer<T> = oneshot::Sender<Result<T, Cause>>;
 #[derive(Debug)]
 pub(super) struct Writing {
     pub(super) room: RoomId,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     /// Handed over and not yet committed.
     waiting: usize,
     failed: Option<Cause>,
@@ -76,7 +76,7 @@ impl Writing {
         Arc::new(Self { room, state: Mutex::default() })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -123,8 +123,8 @@ pub(super) struct Noted {
 /// Records of one room.
 pub(super) struct Write {
     pub(super) writing: Arc<Writing>,
-    pub(super) rows: Vec<Row>,
-    pub(super) parts: Vec<Part>,
+    pub(super) rows: Vec<EventRow>,
+    pub(super) parts: Vec<StoredBytes>,
     pub(super) waits: Vec<WaitChange>,
     pub(super) noted: Arc<Noted>,
     /// When these open the room.
@@ -141,7 +141,7 @@ pub(super) struct Write {
 /// For the writer's thread, in this order.
 pub(super) enum Work {
     Write(Box<Write>),
-    Blob(Part),
+    Blob(StoredBytes),
     /// This process has the room under way.
     Claim(Arc<Writing>),
     /// Nobody has it under way any more.
@@ -172,7 +172,7 @@ impl Work {
 }
 
 #[derive(Default)]
-struct Waiting {
+struct PendingCommit {
     work: VecDeque<Work>,
     records: usize,
     bytes: usize,
@@ -186,15 +186,15 @@ struct Waiting {
 
 /// Between those who hand over and the thread.
 #[derive(Default)]
-pub(super) struct Queue {
-    waiting: Mutex<Waiting>,
+pub(super) struct WriterQueue {
+    waiting: Mutex<PendingCommit>,
     wake: Condvar,
     space: Condvar,
     freed: Notify,
 }
 
-impl Queue {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+impl WriterQueue {
+    fn lock(&self) -> MutexGuard<'_, PendingCommit> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -221,7 +221,7 @@ impl Queue {
         self.put(waiting, work)
     }
 
-    fn put(&self, mut waiting: MutexGuard<'_, Waiting>, work: Work) -> Result<(), Cause> {
+    fn put(&self, mut waiting: MutexGuard<'_, PendingCommit>, work: Work) -> Result<(), Cause> {
         if let Some(broken) = &waiting.broken {
             return Err(broken.clone());
         }
@@ -304,7 +304,7 @@ impl Queue {
     }
 }
 
-impl Waiting {
+impl PendingCommit {
     /// A store that takes nothing is not full: whoever waits is to learn of it.
     fn is_full(&self) -> bool {
         self.broken.is_none() && (self.records >= FULL || self.bytes >= FULL_BYTES)
@@ -340,12 +340,12 @@ mod tests {
     use super::*;
 
     fn blob(bytes: usize) -> Work {
-        Work::Blob(Part { sha256: String::new(), bytes: vec![0; bytes].into() })
+        Work::Blob(StoredBytes { sha256: String::new(), bytes: vec![0; bytes].into() })
     }
 
     #[tokio::test(flavor = "current_thread")]
     async fn a_full_queue_holds_up_who_waits_for_it_and_nobody_else() {
-        let queue = Arc::new(Queue::default());
+        let queue = Arc::new(WriterQueue::default());
         queue.free().await;
         queue.push(blob(FULL_BYTES)).unwrap();
         let (waits, free) = (Arc::clone(&queue), oneshot::channel());

@@ -9,16 +9,16 @@ use conclave_core::types::ids::RoomId;
 use rusqlite::Connection;
 use tokio::sync::Notify;
 
-use super::commit::{File, Group};
-use super::queue::{Answer, Cause, Queue, Work, Write, Writing};
+use super::commit::{DatabaseFile, Group};
+use super::queue::{Answer, Cause, WriterQueue, Work, Write, Writing};
 use super::retention;
-use crate::storage::store::record::Part;
+use crate::storage::store::record::StoredBytes;
 use crate::storage::store::schema;
 
 /// What the thread shares with those who hand over.
 #[derive(Default)]
-pub(super) struct Shared {
-    pub(super) queue: Queue,
+pub(super) struct WriterState {
+    pub(super) queue: WriterQueue,
     /// Rooms that have a journal open.
     pub(super) live: Mutex<HashSet<RoomId>>,
     /// One of them was let go of.
@@ -30,7 +30,7 @@ pub(super) struct Shared {
     pub(super) synced: AtomicU64,
 }
 
-impl Shared {
+impl WriterState {
     pub(super) fn live(&self) -> std::sync::MutexGuard<'_, HashSet<RoomId>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -48,10 +48,10 @@ impl Shared {
 
 pub(super) struct Thread {
     pub(super) connection: Connection,
-    pub(super) file: File,
-    pub(super) shared: Arc<Shared>,
+    pub(super) file: DatabaseFile,
+    pub(super) shared: Arc<WriterState>,
     /// Attachments that are to be in the next commit.
-    pub(super) blobs: Vec<Part>,
+    pub(super) blobs: Vec<StoredBytes>,
     /// Attachments that this process has kept: a record may refer to them later.
     pub(super) kept: HashSet<String>,
     /// Attachments for which there was no room, and why: no record that refers to one is kept.
@@ -68,7 +68,7 @@ struct Sorted {
 }
 
 /// Nobody waits for a thread that is gone.
-struct Gone(Arc<Shared>);
+struct Gone(Arc<WriterState>);
 
 impl Drop for Gone {
     fn drop(&mut self) {

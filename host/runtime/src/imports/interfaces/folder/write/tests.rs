@@ -12,7 +12,7 @@ use super::*;
 
 struct Place {
     temp: TempDir,
-    folder: Folder,
+    folder: GrantedFolder,
 }
 
 impl Place {
@@ -40,7 +40,7 @@ impl Place {
     }
 
     fn write(&self, rest: &str, offset: u64, bytes: &str, truncate: bool) -> Result<u64, Trouble> {
-        self.folder.write(Change { rest, offset, bytes: bytes.as_bytes(), truncate, durable: true })
+        self.folder.write(FileChange { rest, offset, bytes: bytes.as_bytes(), truncate, durable: true })
     }
 
     fn put(&self, rest: &str, bytes: &str) -> Result<u64, Trouble> {
@@ -57,8 +57,8 @@ fn grant(temp: &TempDir, dir: &str, mode: FileMode, bytes: u64, files: u64) -> F
     FileGrant { dir: path, shown: dir.to_owned(), at: format!("/{dir}"), mode, bytes, files }
 }
 
-fn open(temp: &TempDir, dir: &str, mode: FileMode, bytes: u64, files: u64) -> Vec<Folder> {
-    Folder::open_all(&PluginName::from("p"), &[grant(temp, dir, mode, bytes, files)]).unwrap()
+fn open(temp: &TempDir, dir: &str, mode: FileMode, bytes: u64, files: u64) -> Vec<GrantedFolder> {
+    GrantedFolder::open_all(&PluginName::from("p"), &[grant(temp, dir, mode, bytes, files)]).unwrap()
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_folder_for_reading_is_not_changed_in_any_way() {
     let folder = open(&place.temp, "inside", FileMode::Read, 1_000, 100).remove(0);
     let before = fs::metadata(place.inside("a.txt")).unwrap();
     for (rest, offset, truncate) in [("a.txt", 0, true), ("a.txt", 0, false), ("a.txt", 4, true), ("new", 0, true), ("new/x", 0, false)] {
-        assert!(matches!(folder.write(Change { rest, offset, bytes: b"", truncate, durable: true }), Err(Trouble::ReadOnly)), "{rest}");
+        assert!(matches!(folder.write(FileChange { rest, offset, bytes: b"", truncate, durable: true }), Err(Trouble::ReadOnly)), "{rest}");
     }
     assert!(matches!(folder.remove("a.txt", true), Err(Trouble::ReadOnly)));
     let after = fs::metadata(place.inside("a.txt")).unwrap();
@@ -278,7 +278,7 @@ fn files_and_directories_count_altogether() {
     place.put("b", "").unwrap();
     fs::write(place.inside("from-outside"), "").unwrap();
     let again = open(&place.temp, "inside", FileMode::ReadWrite, 100, 4).remove(0);
-    assert!(matches!(again.write(Change { rest: "b", offset: 0, bytes: b"", truncate: true, durable: true }), Err(Trouble::Quota(4))));
+    assert!(matches!(again.write(FileChange { rest: "b", offset: 0, bytes: b"", truncate: true, durable: true }), Err(Trouble::Quota(4))));
     again.remove("from-outside", true).unwrap();
 }
 
@@ -286,9 +286,9 @@ fn files_and_directories_count_altogether() {
 fn two_plugins_in_one_directory_share_its_room_however_fast_they_are() {
     let place = Place::with_quota(1_000, 1_000);
     let other = open(&place.temp, "inside", FileMode::ReadWrite, 1_000, 1_000).remove(0);
-    let write = |folder: &Folder, name: &str| {
+    let write = |folder: &GrantedFolder, name: &str| {
         for index in 0..100 {
-            let _ = folder.write(Change { rest: &format!("{name}{index}"), offset: 0, bytes: &[0; 10], truncate: true, durable: true });
+            let _ = folder.write(FileChange { rest: &format!("{name}{index}"), offset: 0, bytes: &[0; 10], truncate: true, durable: true });
         }
     };
     std::thread::scope(|scope| {
@@ -308,8 +308,9 @@ fn a_directory_that_was_granted_for_reading_keeps_that_inside_a_wider_grant() {
         grant(&place.temp, "inside/sub", FileMode::Read, 0, 0),
         FileGrant { at: "/again".to_owned(), ..grant(&place.temp, "inside", FileMode::Read, 0, 0) },
     ];
-    let folders = Folder::open_all(&PluginName::from("p"), &grants).unwrap();
-    let write = |folder: usize, rest: &str| folders[folder].write(Change { rest, offset: 0, bytes: b"x", truncate: true, durable: true });
+    let folders = GrantedFolder::open_all(&PluginName::from("p"), &grants).unwrap();
+    let write =
+        |folder: usize, rest: &str| folders[folder].write(FileChange { rest, offset: 0, bytes: b"x", truncate: true, durable: true });
     assert!(matches!(write(0, "sub/a"), Err(Trouble::Kept)));
     assert!(matches!(write(0, "sub/deep/a"), Err(Trouble::Kept)));
     assert!(matches!(folders[0].remove("sub/deep/a", true), Err(Trouble::Kept)));

@@ -3,7 +3,7 @@
 use std::task::{Context, Poll, Waker};
 
 use conclave_core::permissions::grant::{FileGrant, FileMode};
-use conclave_core::permissions::manifest::Ask;
+use conclave_core::permissions::manifest::CapabilityRequest;
 use conclave_core::types::denial::Denial;
 use conclave_core::types::ids::CallId;
 use tempfile::TempDir;
@@ -49,7 +49,7 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a"), "").unwrap();
         let mut setup = setup();
-        setup.facts.manifest.asks.insert("files".to_owned(), Ask::default());
+        setup.facts.manifest.asks.insert("files".to_owned(), CapabilityRequest::default());
         let dir = folder.path().to_str().unwrap().to_owned();
         let (shown, at) = ("f".to_owned(), "/f".to_owned());
         setup.grants.files.push(FileGrant { dir, shown, at, mode: FileMode::ReadWrite, bytes: 100, files: 10 });
@@ -60,7 +60,7 @@ impl World {
     }
 
     fn writer(&self, offset: Option<u64>) -> Writer {
-        let place = Place { folder: 0, rest: "a".to_owned() };
+        let place = GrantedPath { folder: 0, rest: "a".to_owned() };
         Writer::new(At::new(&self.state, place, "/f/a".to_owned(), offset))
     }
 
