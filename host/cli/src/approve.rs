@@ -17,8 +17,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anstyle::Style;
 use conclave_core::permissions::policy_rules::Decide;
-use conclave_core::policy::budget::TopUp;
-use conclave_core::policy::decision::Why;
+use conclave_core::policy::budget::LimitIncrease;
+use conclave_core::policy::decision::DecisionSource;
 use conclave_core::setup::Setup;
 use conclave_core::types::approval::{Approval, ApprovalAnswer, ApprovalAuthor, ApprovalCause, ApprovalRequest};
 use conclave_core::types::ids::PluginName;
@@ -39,7 +39,7 @@ pub(crate) use about::{RequestContext, plugin_of};
 pub(crate) use shown::ApprovalView;
 pub(crate) use waiting::PendingLine;
 
-use keys::Choice;
+use keys::KeyChoice;
 
 /// How long a turn may take to stop.
 const GRACE: Duration = Duration::from_millis(500);
@@ -75,11 +75,11 @@ struct PendingEdit {
     /// Which call it is of, as it was first asked about.
     original: ApprovalRequest,
     arguments: Value,
-    talk: Talk,
+    talk: ApproverTurn,
 }
 
 /// Who has it talks with the person, and nothing else is shown.
-struct Talk {
+struct ApproverTurn {
     _floor: tokio::sync::OwnedMutexGuard<()>,
     _held: ScreenHold,
 }
@@ -213,7 +213,7 @@ impl AtTerminal {
     }
 
     /// Says on stderr which rules would have allowed what was refused because nobody could be asked.
-    pub(crate) fn tell_missing(&self) {
+    pub(crate) fn report_missing(&self) {
         for missing in self.0.lock_missing().iter() {
             let _ = writeln!(crate::output::stderr(), "{} {missing}", paint(FAINT, "help:"));
         }
@@ -226,7 +226,7 @@ impl Approver for AtTerminal {
         Box::pin(async move { inner.decide(request).await })
     }
 
-    fn top_up(&self, top_up: TopUp) -> BoxFuture<'static, ApprovalAnswer> {
+    fn top_up(&self, top_up: LimitIncrease) -> BoxFuture<'static, ApprovalAnswer> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.top_up(top_up).await })
     }
@@ -256,7 +256,7 @@ impl ApproverState {
             Some(edit) => (Some(edit.original), edit.talk),
             None => {
                 let floor = Arc::clone(&self.floor).lock_owned().await;
-                (None, Talk { _floor: floor, _held: self.person.hold_the_rest() })
+                (None, ApproverTurn { _floor: floor, _held: self.person.hold_the_rest() })
             }
         };
         // What was said of another call while this one waited may hold for it too.
@@ -296,7 +296,7 @@ impl ApproverState {
     }
 
     /// Gives the edit to whoever looks whether it can run; others are asked about once that must have been found out.
-    fn edited(self: &Arc<Self>, original: ApprovalRequest, arguments: Value, talk: Talk) -> Approval {
+    fn edited(self: &Arc<Self>, original: ApprovalRequest, arguments: Value, talk: ApproverTurn) -> Approval {
         let edit = PendingEdit { original, arguments: arguments.clone(), talk };
         *self.edited.lock().unwrap_or_else(PoisonError::into_inner) = Some(edit);
         let inner = Arc::downgrade(self);
@@ -334,12 +334,12 @@ impl ApproverState {
                 }
                 UserReply::Line(line) => line,
             };
-            let choice = keys::choice(&line).filter(|choice| *choice != Choice::Always || can_always);
-            if choice == Some(Choice::ShowMore) {
+            let choice = keys::choice(&line).filter(|choice| *choice != KeyChoice::Always || can_always);
+            if choice == Some(KeyChoice::ShowMore) {
                 above = pages.next();
                 continue;
             }
-            if choice.is_some_and(Choice::lets_run) && !pages.is_read() {
+            if choice.is_some_and(KeyChoice::lets_run) && !pages.is_read() {
                 above = "      not all of it was shown yet: [s] shows the next page".to_owned();
                 continue;
             }
@@ -355,28 +355,28 @@ impl ApproverState {
         }
     }
 
-    async fn act(&self, choice: Option<Choice>, request: &ApprovalRequest) -> ApprovalStep {
-        if choice.is_some_and(Choice::runs) && request.problem.is_some() {
+    async fn act(&self, choice: Option<KeyChoice>, request: &ApprovalRequest) -> ApprovalStep {
+        if choice.is_some_and(KeyChoice::runs) && request.problem.is_some() {
             return ApprovalStep::Again("      it cannot run with these arguments: edit them, or refuse".to_owned());
         }
         match choice {
-            Some(Choice::Once) => ApprovalStep::Answer(Approval::Approved),
-            Some(Choice::ThisRun) => ApprovalStep::ForThisRun(Approval::Approved),
-            Some(Choice::Always) => self.always(request).await,
-            Some(Choice::Edit) => match self.edit(&request.arguments, "      as JSON; Ctrl-C goes back".to_owned()).await {
+            Some(KeyChoice::Once) => ApprovalStep::Answer(Approval::Approved),
+            Some(KeyChoice::ThisRun) => ApprovalStep::ForThisRun(Approval::Approved),
+            Some(KeyChoice::Always) => self.always(request).await,
+            Some(KeyChoice::Edit) => match self.edit(&request.arguments, "      as JSON; Ctrl-C goes back".to_owned()).await {
                 Some(arguments) => ApprovalStep::Answer(Approval::Edited { arguments }),
                 None => ApprovalStep::Again(String::new()),
             },
-            Some(Choice::Refuse) => match self.reason().await {
+            Some(KeyChoice::Refuse) => match self.reason().await {
                 Some(reason) => ApprovalStep::Answer(refused(&reason)),
                 None => ApprovalStep::Again(String::new()),
             },
-            Some(Choice::RefuseThisRun) => match self.reason().await {
+            Some(KeyChoice::RefuseThisRun) => match self.reason().await {
                 Some(reason) => ApprovalStep::ForThisRun(refused(&reason)),
                 None => ApprovalStep::Again(String::new()),
             },
-            Some(Choice::Why) => ApprovalStep::Again(why::text(request, &self.about)),
-            Some(Choice::ShowMore) | None => ApprovalStep::Again("      type one of the letters below".to_owned()),
+            Some(KeyChoice::Why) => ApprovalStep::Again(why::text(request, &self.about)),
+            Some(KeyChoice::ShowMore) | None => ApprovalStep::Again("      type one of the letters below".to_owned()),
         }
     }
 
@@ -452,7 +452,7 @@ impl ApproverState {
 fn answered_by_rule(setup: &Setup, request: &ApprovalRequest) -> Option<ApprovalAnswer> {
     let decision = request.decide(setup, &request.arguments);
     match decision.why {
-        Why::Rule { rule, .. } if request.is_for_rules() && decision.decide == Decide::Allow => {
+        DecisionSource::Rule { rule, .. } if request.is_for_rules() && decision.decide == Decide::Allow => {
             Some(Approval::Approved.by(ApprovalAuthor::Rule { source: rule.source.clone() }))
         }
         _ => None,

@@ -20,16 +20,16 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::exit;
 
-pub(crate) use audit::{Can, Why};
+pub(crate) use audit::{Can, WhyArgs};
 pub(crate) use batch::BatchArgs;
 pub(crate) use keep::{Approvals, Approve, Keep, Refuse, Resume};
 pub(crate) use lock::{LockArgs, Locked, Upgrade};
-pub(crate) use look::{ApprovalList, Audit, AuditCommand, Runs, Show, StoreCommand, Tasks};
+pub(crate) use look::{ApprovalList, Audit, AuditCommand, Runs, Show, StoreCommand, TasksArgs};
 pub(crate) use mcp::Mcp;
 pub(crate) use model::ModelChoice;
 pub(crate) use operate::{Add, CONFIG, CallArgs, EditArgs, Grant, Init};
-pub(crate) use say::{Pause, Stop, Tell};
-pub(crate) use target::Target;
+pub(crate) use say::{Pause, StopArgs, Tell};
+pub(crate) use target::TargetArgs;
 pub(crate) use trace::{Detail, TraceChoice};
 pub(crate) use trajectory::{Trajectory, TrajectoryExport, TrajectoryReplay, TrajectoryShow};
 
@@ -60,7 +60,7 @@ pub(crate) struct OutputArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the entry task of a config on a message. The answer goes to stdout, everything else to stderr
-    Run(Run),
+    Run(RunArgs),
     /// Talk with the entry task of a config in the terminal
     Chat(Chat),
     /// Run the entry task of a config on every line of a file. The results go to stdout, in the order of the lines
@@ -69,7 +69,7 @@ pub(crate) enum Command {
     /// another terminal goes on there
     Resume(Resume),
     /// End a run: one that runs in another terminal, or an interrupted one
-    Stop(Stop),
+    Stop(StopArgs),
     /// Pause a run that goes on in another terminal: nothing new begins in it until `conclave resume RUN`
     Pause(Pause),
     /// Say something to a run that is at work in another terminal: its agent reads it in its next step
@@ -83,7 +83,7 @@ pub(crate) enum Command {
     /// Show what happened in a run and when: steps, calls, tokens, cost, memory, refusals, approvals
     Show(Show),
     /// List the background tasks of a run: how each stands, and whether its result was delivered; cancel one, or say something to it
-    Tasks(Tasks),
+    Tasks(TasksArgs),
     /// List the calls that wait for an approval
     Approvals(ApprovalList),
     /// Show what was allowed, refused, approved and sent out, over all runs that are kept; hold it against its chain of hashes
@@ -102,7 +102,7 @@ pub(crate) enum Command {
     /// Take back from what a plugin may touch
     Revoke(EditArgs),
     /// Say why something was refused or approved in a run: every layer, and the smallest grant
-    Why(Why),
+    Why(WhyArgs),
     /// Say whether a plugin may do something, and which layer says no; runs nothing
     Can(Can),
     /// Look at plugins, and try their tools
@@ -137,9 +137,9 @@ impl Command {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Run {
+pub(crate) struct RunArgs {
     #[command(flatten)]
-    pub(crate) target: Target,
+    pub(crate) target: TargetArgs,
     #[command(flatten)]
     pub(crate) model: ModelChoice,
     #[command(flatten)]
@@ -165,7 +165,7 @@ pub(crate) struct Run {
 #[derive(Debug, Args)]
 pub(crate) struct Chat {
     #[command(flatten)]
-    pub(crate) target: Target,
+    pub(crate) target: TargetArgs,
     #[command(flatten)]
     pub(crate) model: ModelChoice,
     #[command(flatten)]

@@ -9,7 +9,7 @@ use conclave_core::types::approval::Approval;
 use conclave_core::types::request::RoomRequest;
 use conclave_runtime::ControlInbox;
 use conclave_runtime::Host;
-use conclave_runtime::store::{Mail, Store, Word};
+use conclave_runtime::store::{ControlCommand, ControlMessage, Store};
 use tokio::task::AbortHandle;
 
 use crate::approval_id::approval_id;
@@ -27,7 +27,7 @@ pub(crate) struct Attending(AbortHandle);
 
 impl Attending {
     pub(crate) fn begin(store: &Store, host: &Arc<Host>, screen: &Arc<Screen>) -> Self {
-        Self::go_on(ControlInbox::new(store, host), Arc::clone(screen))
+        Self::resume(ControlInbox::new(store, host), Arc::clone(screen))
     }
 
     /// The same for a run that is resumed. What waits for it is handed over before this returns: else a question would be asked, and
@@ -35,10 +35,10 @@ impl Attending {
     pub(crate) async fn begin_resumed(store: &Store, host: &Arc<Host>, screen: &Arc<Screen>) -> Self {
         let inbox = ControlInbox::new(store, host);
         inbox.receive(|mail| show(screen, mail)).await;
-        Self::go_on(inbox, Arc::clone(screen))
+        Self::resume(inbox, Arc::clone(screen))
     }
 
-    fn go_on(inbox: ControlInbox, screen: Arc<Screen>) -> Self {
+    fn resume(inbox: ControlInbox, screen: Arc<Screen>) -> Self {
         let task = tokio::spawn(async move {
             loop {
                 inbox.receive(|mail| show(&screen, mail)).await;
@@ -56,18 +56,18 @@ impl Drop for Attending {
 }
 
 /// Shows what was said, at the moment at which its room gets it.
-fn show(screen: &Screen, Mail { room, word, .. }: &Mail) {
+fn show(screen: &Screen, ControlMessage { room, word, .. }: &ControlMessage) {
     let line = match word {
-        Word::Decide { call, approval } => {
+        ControlCommand::Decide { call, approval } => {
             format!("{} was answered from another terminal: {}", approval_id(room, *call), said(approval))
         }
-        Word::Stop { .. } => format!("{room} was stopped from another terminal"),
-        Word::Pause { reason } => {
+        ControlCommand::Stop { .. } => format!("{room} was stopped from another terminal"),
+        ControlCommand::Pause { reason } => {
             format!("{room} was paused from another terminal: {}; conclave resume {room} lets it go on", printable(reason))
         }
-        Word::Unpause => format!("{room} goes on, as another terminal says"),
-        Word::Tell { text, .. } => format!("{room} was told from another terminal: {}", one_line(text, SHOWN)),
-        Word::Ask { what } => format!("{room} was asked from another terminal: {}", asked(what)),
+        ControlCommand::Unpause => format!("{room} goes on, as another terminal says"),
+        ControlCommand::Tell { text, .. } => format!("{room} was told from another terminal: {}", one_line(text, SHOWN)),
+        ControlCommand::Ask { what } => format!("{room} was asked from another terminal: {}", asked(what)),
     };
     screen.line(paint(FAINT, format_args!("      {line}")));
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{Error, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use conclave_core::config::edit::{ConfigText, EditError, Edited};
+use conclave_core::config::edit::{ConfigEditError, ConfigText, EditedConfig};
 use conclave_runtime::durable_file::{self, FileAccess};
 use serde_json::{Value, json};
 
@@ -64,7 +64,7 @@ impl ConfigFile {
     ///
     /// # Errors
     /// When the file changed since it was read, or cannot be written. The old file is there then.
-    pub(crate) fn write(&self, edited: &Edited) -> Result<(), CliError> {
+    pub(crate) fn write(&self, edited: &EditedConfig) -> Result<(), CliError> {
         if edited.changes.is_empty() {
             return Ok(());
         }
@@ -78,13 +78,13 @@ impl ConfigFile {
 }
 
 /// An edit that was not made, as an error of the command line.
-pub(crate) fn refused(error: &EditError) -> CliError {
+pub(crate) fn refused(error: &ConfigEditError) -> CliError {
     match error {
-        EditError::Wrong(problems) => {
+        ConfigEditError::Wrong(problems) => {
             let what = format!("with this change the config would be wrong; nothing was written\n\n{}", problems.to_string().trim_end());
             CliError::usage(what).with_problems(problems)
         }
-        EditError::Unreadable(problems) => {
+        ConfigEditError::Unreadable(problems) => {
             CliError::usage(format!("the config cannot be read\n\n{}", problems.to_string().trim_end())).with_problems(problems)
         }
         error => CliError::usage(error.to_string()),
@@ -92,7 +92,7 @@ pub(crate) fn refused(error: &EditError) -> CliError {
 }
 
 /// Tells what changed: for people on stderr, with `--json` as one object on stdout.
-pub(crate) fn tell(file: &ConfigFile, edited: &Edited, more: Value, output: OutputArgs) -> Result<(), CliError> {
+pub(crate) fn tell(file: &ConfigFile, edited: &EditedConfig, more: Value, output: OutputArgs) -> Result<(), CliError> {
     if output.json {
         let mut told = json!({
             "type": "config",
@@ -156,7 +156,7 @@ mod tests {
 
     const CONFIG: &str = "entry = \"t\"\n[plugins.p]\nsource = \"stock:chat\"\n[tasks.t]\nagent = \"p\"\n";
 
-    fn edited(file: &ConfigFile) -> Edited {
+    fn edited(file: &ConfigFile) -> EditedConfig {
         let mut edit = file.edit().unwrap();
         edit.grant("p", &Fragment::parse("route = [\"user\"]").unwrap()).unwrap();
         edit.finish().unwrap()

@@ -1,6 +1,6 @@
 //! Exit codes. Part of the program's interface: documented in `conclave help exit-codes` and in docs/cli.md, never renumbered.
 
-use conclave_core::types::completion::TroubleKind;
+use conclave_core::types::completion::ModelDiagnosticKind;
 use conclave_core::types::outcome::{EndCause, Status};
 
 /// It went well.
@@ -47,7 +47,7 @@ Exit codes:
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Met {
     /// The newest trouble with a model; none when the last that was asked has answered.
-    pub(crate) trouble: Option<TroubleKind>,
+    pub(crate) trouble: Option<ModelDiagnosticKind>,
     /// A call was refused because nobody could be asked about it.
     pub(crate) nobody_to_ask: bool,
     /// The cause of the outcome.
@@ -71,25 +71,25 @@ pub(crate) fn of(status: Status, met: Met) -> u8 {
 }
 
 /// The code for trouble with a model that left a task without an answer; none when it has none of its own.
-pub(crate) fn of_trouble(kind: TroubleKind) -> Option<u8> {
+pub(crate) fn of_trouble(kind: ModelDiagnosticKind) -> Option<u8> {
     match kind {
-        TroubleKind::Key => Some(KEY),
-        TroubleKind::Unreachable => Some(UNREACHABLE),
-        TroubleKind::Refused | TroubleKind::Limit | TroubleKind::Malformed => None,
+        ModelDiagnosticKind::Key => Some(KEY),
+        ModelDiagnosticKind::Unreachable => Some(UNREACHABLE),
+        ModelDiagnosticKind::Refused | ModelDiagnosticKind::Limit | ModelDiagnosticKind::Malformed => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::types::completion::TroubleKind;
+    use conclave_core::types::completion::ModelDiagnosticKind;
     use conclave_core::types::outcome::{EndCause, Status};
 
     use super::{Met, of};
 
     #[test]
     fn what_a_run_met_tells_failures_apart() {
-        let key = Met { trouble: Some(TroubleKind::Key), ..Met::default() };
-        let down = Met { trouble: Some(TroubleKind::Unreachable), ..Met::default() };
+        let key = Met { trouble: Some(ModelDiagnosticKind::Key), ..Met::default() };
+        let down = Met { trouble: Some(ModelDiagnosticKind::Unreachable), ..Met::default() };
         let nobody = Met { nobody_to_ask: true, ..Met::default() };
         assert_eq!([key, down, nobody, Met::default()].map(|met| of(Status::Error, met)), [3, 4, 6, 5]);
         let unanswered = Met { cause: Some(EndCause::NobodyToAsk), ..Met::default() };

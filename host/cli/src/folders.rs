@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use conclave_core::config::edit::{Edited, Fragment};
-use conclave_core::config::{Config, Problem, Problems};
+use conclave_core::config::edit::{EditedConfig, Fragment};
+use conclave_core::config::{Config, ConfigProblem, Problems};
 use conclave_core::permissions::grant::FileGrant;
 
 use crate::error::CliError;
@@ -49,7 +49,7 @@ pub(crate) fn whole(folder: &Path) -> PathBuf {
 ///
 /// # Errors
 /// The problems that the edit brought, in the host's words.
-pub(crate) fn check_by_host(file: &Path, plugin: &str, before: Option<&Config>, edited: &Edited) -> Result<(), CliError> {
+pub(crate) fn check_by_host(file: &Path, plugin: &str, before: Option<&Config>, edited: &EditedConfig) -> Result<(), CliError> {
     let Some(config) = &edited.config else { return Ok(()) };
     let files = |config: &Config| config.plugins.get(plugin).map(|plugin| plugin.grants.files.clone()).unwrap_or_default();
     if files(config).is_empty() || before.is_some_and(|before| files(before) == files(config)) {
@@ -74,13 +74,13 @@ pub(crate) fn check_by_host(file: &Path, plugin: &str, before: Option<&Config>, 
 
 /// Looks at folders before they are granted.
 #[derive(Clone, Debug)]
-pub(crate) struct Guard {
+pub(crate) struct FolderGuard {
     /// The config's own folder, as `canonicalize` gives it.
     own: PathBuf,
     yes: bool,
 }
 
-impl Guard {
+impl FolderGuard {
     /// For a config in this folder; `yes` when the operator said that a folder may hold too much.
     pub(crate) fn new(folder: &Path, yes: bool) -> Self {
         Self { own: whole(folder), yes }
@@ -91,14 +91,14 @@ impl Guard {
     /// # Errors
     /// All that are not there, and, without `--yes`, all that hold too much; each with its line. Also when the config had problems before,
     /// because then nobody can tell which folder is meant.
-    pub(crate) fn check(&self, plugin: &str, chosen: &[Fragment], before: Option<&Config>, edited: &Edited) -> Result<(), CliError> {
+    pub(crate) fn check(&self, plugin: &str, chosen: &[Fragment], before: Option<&Config>, edited: &EditedConfig) -> Result<(), CliError> {
         let Some(config) = &edited.config else { return unless_folders(chosen) };
         let of = |config: &Config| config.plugins.get(plugin).map(|plugin| plugin.grants.files.clone()).unwrap_or_default();
         let old = before.map(of).unwrap_or_default();
         let mut problems = Problems::default();
         for (index, grant) in of(config).iter().enumerate().filter(|(_, grant)| !old.contains(grant)) {
             if let Some((what, help)) = self.problem(grant) {
-                let problem: Problem = config.problem(&format!("plugins.{plugin}.grants.files[{index}]"), what);
+                let problem: ConfigProblem = config.problem(&format!("plugins.{plugin}.grants.files[{index}]"), what);
                 problems.push(problem.help(help));
             }
         }

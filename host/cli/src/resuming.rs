@@ -4,11 +4,11 @@ use std::io::Write;
 use std::path::Path;
 
 use conclave_core::types::ids::RoomId;
-use conclave_runtime::store::{RunFilter, RunRow, Standing, Store, StoreReader};
+use conclave_runtime::store::{RunFilter, RunRow, RunState, Store, StoreReader};
 
 use crate::args::OutputArgs;
 use crate::show::{ODD, paint, plural};
-use crate::stores::{Stores, is_cut_off};
+use crate::stores::{OpenStores, is_cut_off};
 
 /// Runs that are named.
 const SHOWN: usize = 3;
@@ -22,7 +22,7 @@ pub(crate) fn left(store: Option<&Path>, (command, config): (&str, &Path), outpu
     if output.quiet || output.json {
         return Vec::new();
     }
-    let mut left = left_in(&Stores::of(store));
+    let mut left = left_in(&OpenStores::of(store));
     let config = std::path::absolute(config).ok();
     // Those of other projects, and conversations beside runs, are told of where they would be resumed.
     left.retain(|run| run.config.is_some() && run.config == config && run.command == command);
@@ -30,14 +30,14 @@ pub(crate) fn left(store: Option<&Path>, (command, config): (&str, &Path), outpu
 }
 
 /// The same, whatever is wanted.
-pub(crate) fn left_in(stores: &Stores) -> Vec<RunRow> {
+pub(crate) fn left_in(stores: &OpenStores) -> Vec<RunRow> {
     let mut left = stores.cut_off();
     left.retain(|run| run.command != CLIENT);
     left
 }
 
 /// Says on stderr which runs did not end.
-pub(crate) fn tell_left(left: &[RunRow]) {
+pub(crate) fn report_left(left: &[RunRow]) {
     let Some(newest) = left.first() else { return };
     let names: Vec<String> = left.iter().take(SHOWN).map(|run| run.run.to_string()).collect();
     let more = if left.len() > SHOWN { ", …" } else { "" };
@@ -61,7 +61,7 @@ pub(crate) fn give_up_calls(store: &Store) {
 pub(crate) fn close_orphans(store: &Store, run: &RoomId) {
     let Ok(reader) = StoreReader::open(store.folder()) else { return };
     for room in reader.rooms(run).unwrap_or_default() {
-        if room.room != *run && !matches!(room.standing, Standing::Ended(_)) {
+        if room.room != *run && !matches!(room.standing, RunState::Ended(_)) {
             let _ = store.give_up(&room.room, "its run is over");
         }
     }
@@ -73,7 +73,7 @@ pub(crate) fn waits_for_person(store: &Store, room: &RoomId) -> bool {
     waits.iter().any(|row| row.room == *room && row.wait.kind == "user")
 }
 
-impl Stores {
+impl OpenStores {
     /// Returns the interrupted runs, newest first; a store that cannot be read is overlooked.
     pub(crate) fn cut_off(&self) -> Vec<RunRow> {
         let filter = RunFilter { status: Some("interrupted".to_owned()), ..RunFilter::default() };

@@ -5,13 +5,13 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use conclave_core::config::{Config, ModelConfig, Problem, Problems};
+use conclave_core::config::{Config, ConfigProblem, ModelConfig, Problems};
 use conclave_core::setup::PluginSetup;
 use conclave_core::types::ids::{ModelName, PluginName};
 use conclave_mcp::source::Servers;
 use conclave_runtime::kv::{KvStore, NoKv, Sqlite};
 use conclave_runtime::secrets::Sources;
-use conclave_runtime::{Follow, Guard, Host, HostOptions, LoadStep, Pins, PrepareError, Prepared, lock_of};
+use conclave_runtime::{Follow, GuardedPath, Host, HostOptions, LoadStep, Pins, PrepareError, Prepared, lock_of};
 
 use crate::args::{self, OutputArgs};
 use crate::commands::add::shell;
@@ -53,7 +53,7 @@ pub(crate) enum Warnings {
     Counted,
 }
 
-fn tell_warnings(warnings: &[&Problem], file: &Path, told: Warnings) {
+fn report_warnings(warnings: &[&ConfigProblem], file: &Path, told: Warnings) {
     let mut err = crate::output::stderr();
     if told == Warnings::Whole {
         for warning in warnings {
@@ -73,7 +73,7 @@ pub(crate) async fn prepare_and_warn(
     models: &Models,
     locked: bool,
     output: OutputArgs,
-    (told, holds): (Warnings, impl Fn(&Prepared, &Problem) -> bool),
+    (told, holds): (Warnings, impl Fn(&Prepared, &ConfigProblem) -> bool),
 ) -> Result<Prepared, CliError> {
     let config = read_config(file, models)?;
     let quiet = output.quiet || output.json;
@@ -83,8 +83,8 @@ pub(crate) async fn prepare_and_warn(
         // What was said of the config alone is said again, with a better remedy, once its plugins are loaded.
         let known = &prepared.warnings().0;
         let of_config = config.warnings.0.iter().filter(|warning| known.iter().all(|better| better.what != warning.what));
-        let all: Vec<&Problem> = of_config.chain(known).filter(|warning| holds(&prepared, warning)).collect();
-        tell_warnings(&all, file, told);
+        let all: Vec<&ConfigProblem> = of_config.chain(known).filter(|warning| holds(&prepared, warning)).collect();
+        report_warnings(&all, file, told);
         if let Some(line) = unpinned(&prepared, file) {
             let _ = writeln!(crate::output::stderr(), "{}", paint(FAINT, line));
         }
@@ -170,7 +170,7 @@ pub(crate) fn open_host_keeping(file: &Path, kept: &RunStorage) -> Result<Host, 
     }
     // A store holds what was said in other runs; a folder of journals was named for this one.
     let secret = kept.store().is_some();
-    options.guarded.extend(kept.folder().map(|folder| Guard { secret, ..guard("the journals of the run", folder, true) }));
+    options.guarded.extend(kept.folder().map(|folder| GuardedPath { secret, ..guard("the journals of the run", folder, true) }));
     open_host_with(options)
 }
 
@@ -184,8 +184,8 @@ fn options_in(file: &Path) -> HostOptions {
     options
 }
 
-fn guard(what: &str, path: &Path, whole: bool) -> Guard {
-    Guard { what: what.to_owned(), path: path.to_owned(), secret: false, whole }
+fn guard(what: &str, path: &Path, whole: bool) -> GuardedPath {
+    GuardedPath { what: what.to_owned(), path: path.to_owned(), secret: false, whole }
 }
 
 /// Keys come from where the config says, the environment among it.
@@ -231,13 +231,13 @@ fn kv() -> Arc<dyn KvStore> {
 }
 
 /// The state folder is the host's own: what was said in other runs, what other plugins keep.
-fn state() -> Vec<Guard> {
+fn state() -> Vec<GuardedPath> {
     let what = "the journals and stores of other runs".to_owned();
-    let kept = crate::state_folder::state_folder().map(|path| Guard { what, path, secret: true, whole: true });
+    let kept = crate::state_folder::state_folder().map(|path| GuardedPath { what, path, secret: true, whole: true });
     // Programs are looked for there, also those that a config starts for a key or as a server.
     let path = std::env::var_os("PATH").unwrap_or_default();
     let programs = std::env::split_paths(&path).filter(|folder| folder.is_absolute() && folder.is_dir());
-    let programs = programs.map(|path| Guard { what: "programs of the PATH".to_owned(), path, secret: false, whole: true });
+    let programs = programs.map(|path| GuardedPath { what: "programs of the PATH".to_owned(), path, secret: false, whole: true });
     kept.into_iter().chain(programs).collect()
 }
 

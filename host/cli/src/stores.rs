@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use conclave_core::types::ids::RoomId;
-use conclave_runtime::store::{self, RunFilter, RunMatch, RunRow, Standing, StoreError, StoreReader};
+use conclave_runtime::store::{self, RunFilter, RunMatch, RunRow, RunState, StoreError, StoreReader};
 
 use crate::error::CliError;
 use crate::show::{ODD, paint, printable};
@@ -30,7 +30,7 @@ pub(crate) fn bulk_folder() -> Option<PathBuf> {
 
 /// The stores that are looked at.
 #[derive(Clone, Debug)]
-pub(crate) struct Stores {
+pub(crate) struct OpenStores {
     folders: Vec<PathBuf>,
     is_given: bool,
 }
@@ -41,7 +41,7 @@ pub(crate) struct InStore {
     pub(crate) room: RoomId,
 }
 
-impl Stores {
+impl OpenStores {
     /// The one that is named, else all of the state folder.
     pub(crate) fn of(given: Option<&Path>) -> Self {
         if let Some(folder) = given {
@@ -135,7 +135,7 @@ impl Stores {
     pub(crate) fn paused(&self, runs: &[RunRow]) -> BTreeMap<RoomId, String> {
         let mut all = BTreeMap::new();
         for reader in self.readers_quietly() {
-            let here = runs.iter().filter(|run| run.store == reader.folder() && !matches!(run.standing, Standing::Ended(_)));
+            let here = runs.iter().filter(|run| run.store == reader.folder() && !matches!(run.standing, RunState::Ended(_)));
             all.extend(here.filter_map(|run| Some((run.run.clone(), paused(&reader, &run.run)?))));
         }
         all
@@ -213,7 +213,7 @@ pub(crate) fn run_of(room: &RoomId) -> RoomId {
 
 /// Returns whether the run was interrupted, and not resumed since.
 pub(crate) fn is_cut_off(run: &RunRow) -> bool {
-    run.standing == Standing::CutOff
+    run.standing == RunState::CutOff
 }
 
 /// A store that cannot be used, as an error of the command line.

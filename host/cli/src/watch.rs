@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conclave_core::config::PluginSource;
-use conclave_runtime::reload::{Reloaded, Stamp, Watch};
+use conclave_runtime::reload::{FileVersion, FileWatch, Reloaded};
 use conclave_runtime::{Prepared, Stopper};
 
 use crate::screen::Screen;
@@ -17,7 +17,7 @@ use crate::show::{NAME, ODD, paint};
 const EVERY: Duration = Duration::from_millis(200);
 
 /// Goes on while the run does, or until it is dropped.
-pub(crate) fn rebuilt_components(prepared: &Prepared, run: Stopper, screen: Arc<Screen>) -> Watch {
+pub(crate) fn rebuilt_components(prepared: &Prepared, run: Stopper, screen: Arc<Screen>) -> FileWatch {
     prepared.reloader().watch(EVERY, move |reloaded| match reloaded {
         // The run tells it to everybody, its journal among them.
         Reloaded::Replaced { plugin, sha256, .. } => run.note_replaced(&plugin, &sha256),
@@ -34,7 +34,7 @@ pub(crate) fn rebuilt_components(prepared: &Prepared, run: Stopper, screen: Arc<
 /// Ends when the config or one of its components is another than it was when this began, and nobody writes to it any more.
 pub(crate) async fn changes(config: &Path) {
     let files = files(config);
-    let stamps = || -> Vec<Option<Stamp>> { files.iter().map(|file| Stamp::of(file)).collect() };
+    let stamps = || -> Vec<Option<FileVersion>> { files.iter().map(|file| FileVersion::of(file)).collect() };
     let first = stamps();
     let mut last = first.clone();
     loop {

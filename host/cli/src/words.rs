@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use conclave_core::protocol::event::Event;
 use conclave_core::types::ids::RoomId;
-use conclave_runtime::store::{Mail, MailState, RunRow, Standing, StoreReader, Word, is_in_use};
+use conclave_runtime::store::{ControlCommand, ControlMessage, MailState, RunRow, RunState, StoreReader, is_in_use};
 use serde_json::json;
 
 use crate::args::OutputArgs;
@@ -25,11 +25,11 @@ const EVERY: Duration = Duration::from_millis(100);
 pub(crate) fn under_way(found: &InStore, what: &str) -> Result<RunRow, CliError> {
     let row = found.row()?;
     match row.standing {
-        Standing::Running => Ok(row),
-        Standing::Ended(status) => {
+        RunState::Running => Ok(row),
+        RunState::Ended(status) => {
             Err(CliError::usage(format!("the run {} has ended ({}): there is nothing to {what}", row.run, status.as_str())))
         }
-        Standing::CutOff => Err(CliError::usage(format!("the run {} was interrupted: there is nothing to {what}", row.run))
+        RunState::CutOff => Err(CliError::usage(format!("the run {} was interrupted: there is nothing to {what}", row.run))
             .hint(format!("conclave resume {} resumes it, conclave stop {} ends it", row.run, row.run))),
     }
 }
@@ -38,8 +38,8 @@ pub(crate) fn under_way(found: &InStore, what: &str) -> Result<RunRow, CliError>
 ///
 /// # Errors
 /// When that did not happen in time, or the run ended before; then the message was taken back, unless its room has it already.
-pub(crate) async fn say(row: &RunRow, word: Word, most: Duration) -> Result<(), CliError> {
-    let mail = Mail::new(row.run.clone(), word);
+pub(crate) async fn say(row: &RunRow, word: ControlCommand, most: Duration) -> Result<(), CliError> {
+    let mail = ControlMessage::new(row.run.clone(), word);
     mail.send(&row.store).map_err(|error| unusable(&error))?;
     let until = Instant::now() + most;
     loop {
@@ -53,7 +53,7 @@ pub(crate) async fn say(row: &RunRow, word: Word, most: Duration) -> Result<(), 
             _ if is_over(row) => return said_to_the_end(row, &mail),
             // Should its receiver have taken it in between, it is no longer waiting at the next look.
             MailState::Waiting if is_late => {
-                let taken = Mail::take_back(&row.store, |other| other.id == mail.id).map_err(|error| unusable(&error))?;
+                let taken = ControlMessage::take_back(&row.store, |other| other.id == mail.id).map_err(|error| unusable(&error))?;
                 if !taken.is_empty() {
                     let what =
                         format!("the process of {} did not receive the message within {} s; it was taken back", row.run, most.as_secs());
@@ -81,11 +81,11 @@ fn is_over(row: &RunRow) -> bool {
     }
     // What cannot be read now is looked at again.
     let rooms = StoreReader::open(&row.store).and_then(|reader| reader.rooms(&row.run)).unwrap_or_default();
-    rooms.iter().any(|room| room.room == row.run && matches!(room.standing, Standing::Ended(_)))
+    rooms.iter().any(|room| room.room == row.run && matches!(room.standing, RunState::Ended(_)))
 }
 
 /// What became of a message whose receiver is gone: the journal says whether it was in time.
-fn said_to_the_end(row: &RunRow, mail: &Mail) -> Result<(), CliError> {
+fn said_to_the_end(row: &RunRow, mail: &ControlMessage) -> Result<(), CliError> {
     // First, so that nobody takes it who goes on with the run.
     mail.remove(&row.store).map_err(|error| unusable(&error))?;
     let reader = StoreReader::open(&row.store).map_err(|error| unusable(&error))?;

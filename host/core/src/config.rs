@@ -64,18 +64,18 @@ use crate::types::message::Entity;
 use crate::types::stuck_rules::StuckRules;
 use crate::types::task_options::Overflow;
 
-pub use keys::{ConfigKey, KEYS, Shape};
+pub use keys::{ConfigKey, KEYS, ValueShape};
 pub use mcp::{MCP_CLIENT, McpReach, McpSource, YOU};
 pub use model::RESERVED_OPTIONS;
 pub use names::{NAME_MAX, NameError, ORCHESTRATION_TOOLS, SEATS, check_name, check_task_name, default_place, is_reserved_task};
 pub use prices::{Price, Prices};
-pub use problem::{Problem, Problems, Severity};
+pub use problem::{ConfigProblem, Problems, Severity};
 
 use crate::types::wording::{code, one_of, string};
 use problem::{SourceText, Span};
 use reader::{ConfigReader, Table};
 use references::References;
-use spans::Spans;
+use spans::SourceSpans;
 
 /// Syntax errors that are reported at most. A file with more of them is no TOML at all, and one line of it may give hundreds.
 const SYNTAX_ERRORS: usize = 20;
@@ -365,7 +365,7 @@ pub struct TaskConfig {
 pub struct WantedTool {
     pub name: String,
     /// What is said when the task does not have it, at the line of the file.
-    pub missing: Problem,
+    pub missing: ConfigProblem,
 }
 
 /// A conclave.toml that is right in itself. Whether it fits its plugins is said by [`crate::config::assemble::assemble`].
@@ -392,7 +392,7 @@ pub struct Config {
     /// What its paths start at; empty for the current folder.
     pub folder: String,
     source: SourceText,
-    spans: Spans,
+    spans: SourceSpans,
 }
 
 /// A place in the config file.
@@ -430,7 +430,7 @@ impl Config {
             syntax.push(problem);
         }
         let mut reader = ConfigReader::new(source);
-        let spans = Spans::of(root.get_ref());
+        let spans = SourceSpans::of(root.get_ref());
         let draft = read(&mut reader, folder, root.get_ref(), spans, syntax.is_empty(), models);
         finish(reader, draft, syntax)
     }
@@ -445,7 +445,7 @@ impl Config {
 
     /// A problem at the place of a key, found after the file was read, such as a plugin's file that is missing.
     #[must_use]
-    pub fn problem(&self, path: &str, what: impl Into<String>) -> Problem {
+    pub fn problem(&self, path: &str, what: impl Into<String>) -> ConfigProblem {
         self.source.problem(&self.span(path), what)
     }
 
@@ -470,7 +470,7 @@ fn read(
     reader: &mut ConfigReader,
     folder: &str,
     root: &DeTable<'_>,
-    spans: Spans,
+    spans: SourceSpans,
     is_whole: bool,
     added: &BTreeMap<ModelName, ModelConfig>,
 ) -> Config {
@@ -532,7 +532,7 @@ fn read_entry(
 }
 
 /// Ends with the config, or with all that is wrong.
-fn finish(mut reader: ConfigReader, mut config: Config, syntax: Vec<Problem>) -> Result<Config, Problems> {
+fn finish(mut reader: ConfigReader, mut config: Config, syntax: Vec<ConfigProblem>) -> Result<Config, Problems> {
     if !syntax.is_empty() {
         // A line that is no TOML was read in part only: what that part seems to say is not worth a second problem.
         let broken: BTreeSet<usize> = syntax.iter().map(|problem| problem.line).collect();

@@ -50,9 +50,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::policy::budget::{Budget, TopUp};
+use crate::policy::budget::{Budget, LimitIncrease};
 use crate::protocol::effect::Effect;
-use crate::protocol::event::{Event, Opening};
+use crate::protocol::event::{Event, RunOpening};
 use crate::protocol::notice::Notice;
 use crate::setup::{Setup, TaskSetup};
 use crate::types::fault::CallReport;
@@ -69,13 +69,13 @@ pub use stuck_detection::StuckKind;
 pub(crate) use tools::{naming_task_list, wider_tools};
 
 use agent_states::AgentStates;
-use background::{BackgroundTask, Tasks};
+use background::{BackgroundTask, TaskRecords};
 use budgets::Short;
 use calls::PendingCalls;
 use context_window::Lost;
 use controls::ReceivedControls;
-use conversation::Conversation;
-use delivery::{Deliveries, Saying};
+use conversation::RoomChannels;
+use delivery::{Deliveries, GatedSpeech};
 use frame::Frame;
 use gates::Gating;
 use handoff::Handoffs;
@@ -126,7 +126,7 @@ enum Purpose {
     },
     /// A question for more of a budget.
     TopUp {
-        top_up: Box<TopUp>,
+        top_up: Box<LimitIncrease>,
     },
     User {
         frame: FrameId,
@@ -161,7 +161,7 @@ enum Purpose {
         strategy: PluginName,
     },
     Speech {
-        saying: Box<Saying>,
+        saying: Box<GatedSpeech>,
     },
 }
 
@@ -231,7 +231,7 @@ pub struct Room {
     now: Millis,
     opened: Millis,
     setup: Arc<Setup>,
-    opening: Opening,
+    opening: RunOpening,
     /// None before the room is opened.
     #[serde(with = "crate::types::room_secret::in_state", default, skip_serializing_if = "Option::is_none")]
     secret: Option<RoomSecret>,
@@ -261,10 +261,10 @@ pub struct Room {
     #[serde(default, skip_serializing_if = "Deliveries::is_new")]
     deliveries: Deliveries,
     /// Records of background tasks, ended ones included, and what was delegated before.
-    #[serde(default, skip_serializing_if = "Tasks::is_new")]
-    tasks: Tasks,
-    #[serde(default, skip_serializing_if = "Conversation::is_new")]
-    conversation: Conversation,
+    #[serde(default, skip_serializing_if = "TaskRecords::is_new")]
+    tasks: TaskRecords,
+    #[serde(default, skip_serializing_if = "RoomChannels::is_new")]
+    conversation: RoomChannels,
     #[serde(default, skip_serializing_if = "Gating::is_idle")]
     gating: Gating,
     #[serde(default, skip_serializing_if = "Handoffs::is_new")]
@@ -338,7 +338,7 @@ impl Default for Room {
                 policy: Vec::new(),
                 limits: RunLimits::default(),
             }),
-            opening: Opening::default(),
+            opening: RunOpening::default(),
             secret: None,
             frames: BTreeMap::new(),
             memories: Histories::new(),
@@ -352,8 +352,8 @@ impl Default for Room {
             texts: Texts::default(),
             background: BTreeMap::new(),
             deliveries: Deliveries::default(),
-            tasks: Tasks::default(),
-            conversation: Conversation::default(),
+            tasks: TaskRecords::default(),
+            conversation: RoomChannels::default(),
             gating: Gating::default(),
             handoff: Handoffs::default(),
             timers: BTreeMap::new(),
@@ -453,14 +453,14 @@ impl Room {
             Event::ControlReceived { .. } => {}
         }
         self.run();
-        self.heed_words();
+        self.handle_words();
         self.end_if_over();
         loop {
             if self.new_violation.is_some() {
                 break;
             }
             self.host();
-            self.heed_deliveries();
+            self.handle_deliveries();
             self.end_if_over();
             // A relayed turn may be over already, and others wait for theirs.
             if !(self.has_turns_waiting() && matches!(self.phase, RoomPhase::Draining { .. })) {
@@ -470,7 +470,7 @@ impl Room {
         self.end_if_violated();
         self.finish_if_idle();
         self.end_pause();
-        self.tell_states();
+        self.report_states();
         self.forget_links();
     }
 
@@ -653,7 +653,7 @@ impl Room {
         }
         match self.timers.remove(&timer) {
             Some(TimerPurpose::Wall) if self.asks_for_more() => self.ask_for_more(Short { budget: Budget::Wall, needed: 1, least: 1 }),
-            Some(TimerPurpose::Wall) => self.stop_work(termination::Ending::out_of_time(self.opening.depth > 0)),
+            Some(TimerPurpose::Wall) => self.stop_work(termination::FrameEnd::out_of_time(self.opening.depth > 0)),
             Some(TimerPurpose::Approval { call }) => self.approval_expired(call),
             Some(TimerPurpose::Pending { call, after_ms }) => self.pending_expired(call, after_ms),
             Some(TimerPurpose::Poll { frame, command_id }) => self.poll_due(frame, command_id),

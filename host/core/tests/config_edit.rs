@@ -9,7 +9,7 @@ mod fragments;
 #[path = "config_edit/properties.rs"]
 mod properties;
 
-use conclave_core::config::edit::{ConfigText, EditError, Edited, Fragment};
+use conclave_core::config::edit::{ConfigEditError, ConfigText, EditedConfig, Fragment};
 
 /// A config with comments at every place where people put them.
 pub const DESK: &str = r#"#:schema ./conclave.schema.json
@@ -50,19 +50,19 @@ pub fn open(text: &str) -> ConfigText {
     ConfigText::open("conclave.toml", "", text).unwrap()
 }
 
-pub fn granted(text: &str, plugin: &str, fragment: &str) -> Result<Edited, EditError> {
+pub fn granted(text: &str, plugin: &str, fragment: &str) -> Result<EditedConfig, ConfigEditError> {
     let mut edit = open(text);
     edit.grant(plugin, &Fragment::parse(fragment).unwrap())?;
     edit.finish()
 }
 
-pub fn revoked(text: &str, plugin: &str, fragment: &str) -> Result<Edited, EditError> {
+pub fn revoked(text: &str, plugin: &str, fragment: &str) -> Result<EditedConfig, ConfigEditError> {
     let mut edit = open(text);
     edit.revoke(plugin, &Fragment::parse_revoked(fragment).unwrap())?;
     edit.finish()
 }
 
 /// What changed, a line each.
-pub fn shown(edited: &Edited) -> String {
+pub fn shown(edited: &EditedConfig) -> String {
     edited.changes.iter().map(|change| format!("{change}\n")).collect()
 }

@@ -15,7 +15,7 @@ use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::native::Plugin;
 use conclave_runtime::servers::{ServerStart, ToolServers};
 
-use server::Server;
+use server::McpServer;
 
 /// Starts and reaches servers, for [`HostOptions::servers`](conclave_runtime::HostOptions::servers).
 ///
@@ -50,6 +50,6 @@ pub fn stop_all() {
 
 impl ToolServers for Servers {
     fn connect(&self, start: ServerStart) -> BoxFuture<'static, Result<Plugin, String>> {
-        Box::pin(Server::admit(self.environment, start))
+        Box::pin(McpServer::admit(self.environment, start))
     }
 }

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use conclave_core::types::completion::{Draft, Prompt, PromptPiece, ToolChoice, ToolFormat};
+use conclave_core::types::completion::{DraftMessage, Prompt, PromptPiece, ToolChoice, ToolFormat};
 use conclave_core::types::message::Entity;
 use conclave_core::types::tool::ToolSummary;
 use conclave_models::openai::{OpenAi, OpenAiSettings};
@@ -37,7 +37,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
     let weather =
         ToolSummary { name: "weather.now".to_owned(), description: "The weather in a city, now.".to_owned(), input_schema: schema };
-    let draft = Draft { role: Entity::User, content: message, tool_calls: Vec::new(), tool_results: Vec::new() };
+    let draft = DraftMessage { role: Entity::User, content: message, tool_calls: Vec::new(), tool_results: Vec::new() };
     let prompt = Prompt {
         pieces: vec![PromptPiece::System { text: "You are brief.".into() }, PromptPiece::Draft { draft }],
         tools: if is_set("tools") { vec![weather] } else { Vec::new() },

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use conclave_core::types::completion::{Completion, ModelError, Prompt, Trouble};
+use conclave_core::types::completion::{Completion, ModelDiagnostic, ModelError, Prompt};
 
 /// A future that can be sent to another thread.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -33,7 +33,7 @@ pub struct ModelFailure {
     /// What the plugin reads: no address, no key, nothing that the server wrote.
     pub error: ModelError,
     /// What the operator is told; none when the error says it all.
-    pub trouble: Option<Trouble>,
+    pub trouble: Option<ModelDiagnostic>,
 }
 
 impl From<ModelError> for ModelFailure {

@@ -24,11 +24,11 @@ mod wire;
 use std::fmt;
 use std::sync::Arc;
 
-use conclave_core::types::completion::{Completion, Prompt, Trouble};
+use conclave_core::types::completion::{Completion, ModelDiagnostic, Prompt};
 
 use self::keys::KeyHolder;
 use self::quote::Quoter;
-use self::transport::Server;
+use self::transport::ServerAddress;
 use crate::{ApiKey, BoxFuture, ModelClient, ModelFailure, TextSink};
 
 pub use self::settings::{OpenAiError, OpenAiSettings};
@@ -48,7 +48,7 @@ impl fmt::Debug for OpenAi {
 
 struct ClientState {
     settings: OpenAiSettings,
-    server: Server,
+    server: ServerAddress,
     keys: KeyHolder,
     /// Knows the values of the operator's headers, and what the address holds after its `?`.
     quoter: Quoter,
@@ -66,7 +66,7 @@ impl OpenAi {
         if let Some(name) = settings.options.keys().find(|name| options::RESERVED.contains(&name.as_str())) {
             return Err(OpenAiError::Option { name: name.clone() });
         }
-        let server = Server::new(&settings)?;
+        let server = ServerAddress::new(&settings)?;
         let keys = KeyHolder::new(settings.key.clone());
         let quoter = Quoter::new(settings.secrets().chain(server.secrets()).map(ApiKey::new));
         Ok(Self { shared: Arc::new(ClientState { settings, server, keys, quoter }) })
@@ -76,7 +76,7 @@ impl OpenAi {
     ///
     /// # Errors
     /// What stands in the way.
-    pub async fn probe(&self) -> Result<Vec<String>, Trouble> {
+    pub async fn probe(&self) -> Result<Vec<String>, ModelDiagnostic> {
         self.shared.probe().await.map_err(|failed| failed.trouble)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use conclave_core::types::completion::{Completion, Prompt, Stop, Usage};
+use conclave_core::types::completion::{Completion, Prompt, StopReason, TokenUsage};
 use conclave_core::types::message::ToolCall;
 use serde::Deserialize;
 use serde_json::Value;
@@ -46,7 +46,7 @@ struct Script {
 #[serde(deny_unknown_fields)]
 struct ScriptFile {
     #[serde(default)]
-    rules: Vec<Rule>,
+    rules: Vec<ScriptRule>,
     #[serde(default)]
     replies: Vec<Value>,
     /// What every answer reports, so that budgets can be tried without a model.
@@ -56,7 +56,7 @@ struct ScriptFile {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Rule {
+struct ScriptRule {
     when: String,
     reply: Value,
 }
@@ -142,9 +142,9 @@ impl Scripted {
             id: format!("scripted-{index}"),
             content,
             reasoning: None,
-            stop: if tool_calls.is_empty() { Stop::End } else { Stop::ToolCalls },
+            stop: if tool_calls.is_empty() { StopReason::End } else { StopReason::ToolCalls },
             tool_calls,
-            usage: Usage { input_tokens, cached_input_tokens: 0, output_tokens, cost_micro_usd: None },
+            usage: TokenUsage { input_tokens, cached_input_tokens: 0, output_tokens, cost_micro_usd: None },
             model: "scripted".to_owned(),
         }
     }
@@ -167,7 +167,7 @@ impl ModelClient for Scripted {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use conclave_core::types::completion::{Completion, Prompt, PromptPiece, Stop, ToolChoice, ToolFormat};
+    use conclave_core::types::completion::{Completion, Prompt, PromptPiece, StopReason, ToolChoice, ToolFormat};
 
     use super::{ScriptError, Scripted};
     use crate::{ModelClient, TextSink};
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(ask(&model, "", false).await.0.content.as_deref(), Some("one"));
         for _ in 0..2 {
             let (completion, _) = ask(&model, "", false).await;
-            assert_eq!((completion.content, completion.stop), (None, Stop::ToolCalls));
+            assert_eq!((completion.content, completion.stop), (None, StopReason::ToolCalls));
             assert_eq!(completion.tool_calls[0].name, "a.b");
         }
     }

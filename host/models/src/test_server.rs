@@ -12,7 +12,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-pub use self::answer::Answer;
+pub use self::answer::TestReply;
 
 /// A request as it came.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct Server {
     shared: Arc<ServerShared>,
 }
 
-type Handler = dyn Fn(&SeenRequest) -> Answer + Send + Sync;
+type Handler = dyn Fn(&SeenRequest) -> TestReply + Send + Sync;
 
 struct ServerShared {
     handler: Box<Handler>,
@@ -62,12 +62,12 @@ impl Server {
     /// # Panics
     /// When loopback has no free port, or the script is empty.
     #[must_use]
-    pub fn start(script: Vec<Answer>) -> Self {
+    pub fn start(script: Vec<TestReply>) -> Self {
         let last = script.len().checked_sub(1).expect("a script has an answer");
         let next = Mutex::new(0);
         Self::answering(move |request| {
             if request.method == "GET" {
-                return Answer::json(200, &json!({"object": "list", "data": [{"id": "test-model", "object": "model"}]}));
+                return TestReply::json(200, &json!({"object": "list", "data": [{"id": "test-model", "object": "model"}]}));
             }
             let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
             let index = *next;
@@ -81,7 +81,7 @@ impl Server {
     /// # Panics
     /// When loopback has no free port.
     #[must_use]
-    pub fn answering(handler: impl Fn(&SeenRequest) -> Answer + Send + Sync + 'static) -> Self {
+    pub fn answering(handler: impl Fn(&SeenRequest) -> TestReply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback has a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
         let shared = Arc::new(ServerShared {

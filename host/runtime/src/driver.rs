@@ -25,7 +25,7 @@ use conclave_core::journal::pending_work::WaitChange;
 use conclave_core::journal::recovery::{Resumption, Start};
 use conclave_core::protocol::call_log::CallLog;
 use conclave_core::protocol::effect::Effect;
-use conclave_core::protocol::event::{Event, Opening, Principal, RULES, Record};
+use conclave_core::protocol::event::{Event, Principal, RULES, Record, RunOpening};
 use conclave_core::room::Room;
 use conclave_core::setup::Setup;
 use conclave_core::types::completion::ModelError;
@@ -39,8 +39,8 @@ use tokio::task::{AbortHandle, JoinSet};
 use crate::calls::Plugins;
 use crate::driver::approve::Approver;
 use crate::driver::channel::Channels;
-use crate::driver::registry::Everything;
-use crate::driver::room_handle::{Outside, RoomHandle};
+use crate::driver::registry::RoomRegistry;
+use crate::driver::room_handle::{RoomClients, RoomHandle};
 use crate::driver::runner::{Lease, Progressing, TaskRunner};
 use crate::models::ModelClient;
 use crate::observe::subscribe::{FollowGate, Publisher, RunEvent, Subscribers};
@@ -73,7 +73,7 @@ pub(crate) struct RunContext {
     pub(crate) journals: Arc<dyn Journals>,
     pub(crate) subscribers: Subscribers,
     pub(crate) principal: Principal,
-    pub(crate) everything: Arc<Everything>,
+    pub(crate) everything: Arc<RoomRegistry>,
     /// What the plugins are now; a room that is gone on with may have been opened with others.
     pub(crate) admitted: Arc<Setup>,
 }
@@ -115,7 +115,7 @@ pub(crate) struct Driver {
     waiting: Arc<WaitingModels>,
     side_effects: Arc<WaitingSideEffects>,
     /// What those outside who speak to the room share with it.
-    outside: Arc<Outside>,
+    outside: Arc<RoomClients>,
     /// Where its guests tell their progress; none: no room above runs it.
     progressing: Option<Progressing>,
     timers: Timers,
@@ -150,13 +150,13 @@ struct Inlet {
     id: RoomId,
     sender: UnboundedSender<Event>,
     events: UnboundedReceiver<Event>,
-    outside: Arc<Outside>,
+    outside: Arc<RoomClients>,
 }
 
 impl Inlet {
     fn new(shared: &RunContext, id: RoomId) -> Self {
         let (sender, events) = unbounded_channel();
-        let outside = Arc::new(Outside::new(Arc::clone(&shared.runner), Arc::clone(&shared.clock)));
+        let outside = Arc::new(RoomClients::new(Arc::clone(&shared.runner), Arc::clone(&shared.clock)));
         shared.everything.add(&id, &sender, &outside);
         Self { id, sender, events, outside }
     }
@@ -276,13 +276,13 @@ impl Driver {
     }
 
     /// A run is to begin: the room's first, or another after the one before is over. Nothing happens before [`run`](Self::run).
-    pub(crate) fn begin(&mut self, opening: Opening) {
+    pub(crate) fn begin(&mut self, opening: RunOpening) {
         self.forget_stale();
         self.begin_with(opening);
     }
 
     /// The same, with the events that came before: a child room is stopped, paused and spoken to while its journal is being opened.
-    fn begin_with(&mut self, opening: Opening) {
+    fn begin_with(&mut self, opening: RunOpening) {
         self.outside.open();
         let setup = Arc::clone(&self.setup);
         if self.opened.is_none() {
@@ -383,7 +383,7 @@ impl Driver {
         }
         let mut later = Vec::new();
         if let Some(resumption) = self.resumption.take() {
-            later = self.go_on(resumption).await?;
+            later = self.resume(resumption).await?;
         }
         let mut batch = Vec::with_capacity(BATCH);
         if let Some(first) = self.first.take() {
@@ -451,7 +451,7 @@ impl Driver {
     fn perform_free(&mut self) {
         while let Some(told) = self.held.next() {
             match told {
-                HeldOutput::What(seq, what) => self.teller.tell_of(seq, || what),
+                HeldOutput::What(seq, what) => self.teller.report_of(seq, || what),
                 HeldOutput::Batch(number) => self.follow.told_through(number),
                 HeldOutput::Task(task) => self.outside.known.put(task),
                 HeldOutput::Control(id) => self.confirm(&id),
@@ -587,7 +587,7 @@ impl Driver {
         kill_point!("before-append");
         let keeping = self.journal()?.append(&entry)?;
         kill_point!("after-append");
-        self.tell_children(pauses);
+        self.report_children(pauses);
         let (kept, first) = match keeping {
             Keeping::Kept => (None, false),
             Keeping::Soon(kept) => (Some(kept), false),

@@ -4,7 +4,7 @@
 pub use clients::Probe;
 #[cfg(feature = "sqlite")]
 pub use control_inbox::ControlInbox;
-pub use guarded::Guard;
+pub use guarded::GuardedPath;
 pub use pins::{Pins, lock_of};
 
 pub mod batch;
@@ -38,11 +38,11 @@ use conclave_core::types::ids::{PluginName, RoomId};
 use conclave_core::types::message::Blob;
 
 use crate::calls::Plugins;
-use crate::driver::registry::Everything;
+use crate::driver::registry::RoomRegistry;
 use crate::host::prepared::{PluginInfo, Prepared, Stopper};
 use crate::host::reload::{PluginFile, Rebuilt};
 use crate::host::servers::ToolServers;
-use crate::imports::call::Stores;
+use crate::imports::call::PluginStores;
 use crate::imports::kv::{KvStore, MemoryKv};
 use crate::imports::secrets::{NoSecrets, SecretSource};
 use crate::models::ModelClient;
@@ -51,7 +51,7 @@ use crate::observe::subscribe::OWN_CLIENT;
 #[cfg(feature = "download")]
 use crate::plugin::Downloads;
 use crate::plugin::sandboxed::{Sandbox, Sandboxes};
-use crate::plugin::{Cache, CacheError, Compiler, LoadedPlugin, Loader, Origin};
+use crate::plugin::{Cache, CacheError, CodeOrigin, Compiler, LoadedPlugin, Loader};
 use crate::sandbox::engine::{Engine, EngineError, EngineSettings};
 use crate::support::blobs::{BlobError, Blobs, MemoryBlobs};
 
@@ -77,7 +77,7 @@ pub struct HostOptions {
     /// Speaks to servers of tools, for `source = { mcp = { … } }`; none: a config with one is refused.
     pub servers: Option<Arc<dyn ToolServers>>,
     /// What no plugin may be let into besides what the config shows: the config's own file, where journals and stores are kept.
-    pub guarded: Vec<Guard>,
+    pub guarded: Vec<GuardedPath>,
 }
 
 impl Default for HostOptions {
@@ -150,9 +150,9 @@ pub struct Host {
     servers: Option<Arc<dyn ToolServers>>,
     /// The folder of the cache.
     kept: Option<PathBuf>,
-    guarded: Vec<Guard>,
+    guarded: Vec<GuardedPath>,
     cache_failure: Option<CacheError>,
-    everything: Arc<Everything>,
+    everything: Arc<RoomRegistry>,
     #[cfg(feature = "download")]
     downloads: Downloads,
 }
@@ -352,11 +352,11 @@ impl Host {
         }
         let setup_of = |name: &PluginName| Arc::clone(setup.plugins.get(name).expect("assemble keeps every plugin of the config"));
         let home = folders::home(config).to_string_lossy().into();
-        let stores = Stores { kv: Arc::clone(&self.kv), blobs: Arc::clone(&self.blobs), home };
+        let stores = PluginStores { kv: Arc::clone(&self.kv), blobs: Arc::clone(&self.blobs), home };
         let mut sandboxes = Vec::with_capacity(loaded.len());
         let mut plugins = Vec::with_capacity(config.plugins.len());
         for (name, plugin) in loaded {
-            let (from_cache, size) = (plugin.origin() == Origin::Cache, plugin.inspection().size);
+            let (from_cache, size) = (plugin.origin() == CodeOrigin::Cache, plugin.inspection().size);
             plugins.push(PluginInfo { name: name.clone(), from_cache, size, is_native: false });
             match Sandbox::new(Arc::new(plugin), name.clone(), setup_of(&name)) {
                 Ok(sandbox) => sandboxes.push(sandbox.with_stores(stores.clone()).with_secrets(&vault)),
@@ -421,7 +421,7 @@ impl Host {
                     for note in plugin.notes() {
                         follow(LoadStep::Warning { plugin: Some(name.clone()), message: note.clone() });
                     }
-                    let from_cache = plugin.origin() == Origin::Cache;
+                    let from_cache = plugin.origin() == CodeOrigin::Cache;
                     follow(LoadStep::Loaded { plugin: name.clone(), took: plugin.took(), from_cache });
                     loaded.insert(name.clone(), plugin);
                 }

@@ -137,7 +137,7 @@ pub use host::ControlInbox;
 pub use host::Probe;
 pub use host::prepared::{CallToolError, Caller, PluginInfo, Prepared, Run, RunOptions, Stopper, ToolCalling, ToolRun};
 pub use host::session::{Hosted, ResumeError, RunInput, Session, SessionError};
-pub use host::{Follow, Guard, Host, HostOptions, LoadStep, Pins, PrepareError, lock_of};
+pub use host::{Follow, GuardedPath, Host, HostOptions, LoadStep, Pins, PrepareError, lock_of};
 
 /// The pages whose examples are tests.
 #[cfg(all(doctest, feature = "openai", feature = "schemars", feature = "sqlite", feature = "tracing"))]

@@ -38,10 +38,10 @@ mod tool;
 pub use access::CallAccess;
 pub use advisor::{Assess, Check, Condense, Recall};
 pub use agent::{IntoTurn, Step, call, finish, say};
-pub use failure::{Failure, Unanswered};
+pub use failure::{Failure, ModelCallFailure};
 pub use model::{answer, model};
 pub use plugin::Plugin;
-pub use tool::{IntoOutcome, NativeCall, Tool};
+pub use tool::{IntoOutcome, NativeCall, NativeTool};
 
 pub(crate) use routes::Routes;
 pub(crate) use running::Native;

@@ -106,7 +106,7 @@ pub struct Inspection {
 
 /// Where compiled code came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum CodeOrigin {
     Compiled,
     Cache,
 }
@@ -119,7 +119,7 @@ pub struct LoadedPlugin {
     arguments: ArgumentChecker,
     facts: PluginFacts,
     inspection: Inspection,
-    origin: Origin,
+    origin: CodeOrigin,
     notes: Vec<String>,
     took: Duration,
 }
@@ -139,7 +139,7 @@ impl LoadedPlugin {
 
     /// Whether it had to be compiled.
     #[must_use]
-    pub fn origin(&self) -> Origin {
+    pub fn origin(&self) -> CodeOrigin {
         self.origin
     }
 

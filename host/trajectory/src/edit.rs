@@ -101,7 +101,7 @@ impl std::error::Error for EditError {}
 
 /// A text that the editor changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Edited {
+pub struct EditedText {
     /// The text now.
     pub text: String,
     /// The lines around the change, numbered.
@@ -124,15 +124,15 @@ pub fn view(text: &str, range: Option<&[i64]>) -> Result<String, EditError> {
 }
 
 /// The text of a new file; refused when there is one.
-pub fn create(existing: Option<&str>, text: &str) -> Result<Edited, EditError> {
+pub fn create(existing: Option<&str>, text: &str) -> Result<EditedText, EditError> {
     match existing {
         Some(_) => Err(EditError::Exists),
-        None => Ok(Edited { text: text.to_owned(), snippet: String::new() }),
+        None => Ok(EditedText { text: text.to_owned(), snippet: String::new() }),
     }
 }
 
 /// Replaces `old` by `new` where it is exactly once.
-pub fn str_replace(text: &str, old: &str, new: &str) -> Result<Edited, EditError> {
+pub fn str_replace(text: &str, old: &str, new: &str) -> Result<EditedText, EditError> {
     if old.is_empty() {
         return Err(EditError::EmptyText);
     }
@@ -151,11 +151,11 @@ pub fn str_replace(text: &str, old: &str, new: &str) -> Result<Edited, EditError
     let edited = [&text[..at], new, &text[at + old.len()..]].concat();
     let first = line_of(at) - 1;
     let snippet = around(&edited, first, first + new.lines().count());
-    Ok(Edited { text: edited, snippet })
+    Ok(EditedText { text: edited, snippet })
 }
 
 /// Puts `new` after that line, 0 for before the first.
-pub fn insert(text: &str, line: i64, new: &str) -> Result<Edited, EditError> {
+pub fn insert(text: &str, line: i64, new: &str) -> Result<EditedText, EditError> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let at = usize::try_from(line).ok().filter(|at| *at <= lines.len());
     let Some(at) = at else { return Err(EditError::BadLine { line, lines: lines.len() }) };
@@ -168,13 +168,13 @@ pub fn insert(text: &str, line: i64, new: &str) -> Result<Edited, EditError> {
     let ends = new.ends_with('\n') || (after.is_empty() && !text.ends_with('\n'));
     let edited = [before.as_str(), new, if ends { "" } else { "\n" }, after.as_str()].concat();
     let snippet = around(&edited, at, at + new.lines().count());
-    Ok(Edited { text: edited, snippet })
+    Ok(EditedText { text: edited, snippet })
 }
 
 /// The text before the last edit.
-pub fn undo(previous: Option<&str>) -> Result<Edited, EditError> {
+pub fn undo(previous: Option<&str>) -> Result<EditedText, EditError> {
     let text = previous.ok_or(EditError::NothingToUndo)?;
-    Ok(Edited { text: text.to_owned(), snippet: String::new() })
+    Ok(EditedText { text: text.to_owned(), snippet: String::new() })
 }
 
 /// Carries out an `edit` action: the observation to tell, and the text to write, if any.

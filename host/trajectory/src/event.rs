@@ -61,7 +61,7 @@ pub enum Body {
 
 /// One event of a log.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Event {
+pub struct TrajectoryEvent {
     /// Its place in its stream, from 0; none while it is in no stream.
     pub id: Option<i64>,
     /// When, ISO-8601 without zone.
@@ -80,34 +80,43 @@ pub struct Event {
     pub body: Body,
 }
 
-impl From<Action> for Event {
-    fn from(action: Action) -> Event {
-        Event::new(Body::Action(action))
+impl From<Action> for TrajectoryEvent {
+    fn from(action: Action) -> TrajectoryEvent {
+        TrajectoryEvent::new(Body::Action(action))
     }
 }
 
-impl From<Observation> for Event {
-    fn from(observation: Observation) -> Event {
-        Event::new(Body::Observation(observation))
+impl From<Observation> for TrajectoryEvent {
+    fn from(observation: Observation) -> TrajectoryEvent {
+        TrajectoryEvent::new(Body::Observation(observation))
     }
 }
 
-impl Event {
+impl TrajectoryEvent {
     /// An event in no stream, from nobody.
-    pub fn new(body: Body) -> Event {
-        Event { id: None, timestamp: None, source: None, cause: None, timeout: None, tool_call_metadata: None, llm_metrics: None, body }
+    pub fn new(body: Body) -> TrajectoryEvent {
+        TrajectoryEvent {
+            id: None,
+            timestamp: None,
+            source: None,
+            cause: None,
+            timeout: None,
+            tool_call_metadata: None,
+            llm_metrics: None,
+            body,
+        }
     }
 
     /// The same event from that source.
     #[must_use]
-    pub fn from_source(mut self, source: Source) -> Event {
+    pub fn from_source(mut self, source: Source) -> TrajectoryEvent {
         self.source = Some(source);
         self
     }
 
     /// The same event as the answer to that action.
     #[must_use]
-    pub fn caused_by(mut self, cause: i64) -> Event {
+    pub fn caused_by(mut self, cause: i64) -> TrajectoryEvent {
         self.cause = Some(cause);
         self
     }
@@ -153,12 +162,12 @@ impl Event {
     }
 
     /// Reads the union of both eras and our own kinds: old logs and new ones alike, old spellings too.
-    pub fn from_json(value: &Value) -> Result<Event, Malformed> {
+    pub fn from_json(value: &Value) -> Result<TrajectoryEvent, Malformed> {
         read(value, None)
     }
 
     /// Reads as that era alone did; 2025-11 refuses `kill`, `add_task`, `modify_task` and `background` (O-039).
-    pub fn from_json_of(value: &Value, era: Era) -> Result<Event, Malformed> {
+    pub fn from_json_of(value: &Value, era: Era) -> Result<TrajectoryEvent, Malformed> {
         read(value, Some(era))
     }
 
@@ -231,16 +240,16 @@ impl Event {
 }
 
 /// Stored so that nothing of either era is lost; read by [`Event::from_json`].
-impl Serialize for Event {
+impl Serialize for TrajectoryEvent {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         Json::Object(self.fields(None)).into_value().serialize(serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for Event {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Event, D::Error> {
+impl<'de> Deserialize<'de> for TrajectoryEvent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<TrajectoryEvent, D::Error> {
         let value = Value::deserialize(deserializer)?;
-        Event::from_json(&value).map_err(serde::de::Error::custom)
+        TrajectoryEvent::from_json(&value).map_err(serde::de::Error::custom)
     }
 }
 
@@ -253,7 +262,7 @@ impl Serialize for Action {
 
 impl<'de> Deserialize<'de> for Action {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Action, D::Error> {
-        match Event::deserialize(deserializer)?.body {
+        match TrajectoryEvent::deserialize(deserializer)?.body {
             Body::Action(action) => Ok(action),
             Body::Observation(_) => Err(serde::de::Error::custom("expected an action, found an observation")),
         }
@@ -271,14 +280,14 @@ impl Serialize for Observation {
 
 impl<'de> Deserialize<'de> for Observation {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Observation, D::Error> {
-        match Event::deserialize(deserializer)?.body {
+        match TrajectoryEvent::deserialize(deserializer)?.body {
             Body::Observation(observation) => Ok(observation),
             Body::Action(_) => Err(serde::de::Error::custom("expected an observation, found an action")),
         }
     }
 }
 
-fn read(value: &Value, form: Option<Era>) -> Result<Event, Malformed> {
+fn read(value: &Value, form: Option<Era>) -> Result<TrajectoryEvent, Malformed> {
     let Value::Object(data) = value else {
         return Err(Malformed::value(format!("An event must be an object with `action` or `observation`, and is {}.", short(value))));
     };
@@ -290,7 +299,7 @@ fn read(value: &Value, form: Option<Era>) -> Result<Event, Malformed> {
         let keys: Vec<&str> = data.keys().map(String::as_str).collect();
         return Err(Malformed::value(format!("An event must have `action` or `observation`; this one has: {}.", list(&keys))));
     };
-    let mut event = Event::new(body);
+    let mut event = TrajectoryEvent::new(body);
     event.id = read_id(data, "id")?.filter(|id| *id != -1);
     event.cause = read_id(data, "cause")?;
     event.timestamp = read_timestamp(data, form)?.or(stamp);

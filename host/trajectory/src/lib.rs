@@ -58,10 +58,10 @@ mod vocabulary;
 
 pub use action::Action;
 pub use era::Era;
-pub use event::{Body, Event, Source};
+pub use event::{Body, Source, TrajectoryEvent};
 pub use field::LooseId;
 pub use lines::{read_lines, write_lines};
-pub use load::{Loaded, Problem, load};
+pub use load::{Loaded, LogProblem, load};
 pub use malformed::{Malformed, MalformedKind};
 pub use observation::Observation;
 pub use replay::Replay;
@@ -71,4 +71,4 @@ pub use text::truncate;
 pub use translate::translate;
 pub use tree::{EventTree, ROOT, TreeError};
 pub use unmatched::unmatched_events;
-pub use vocabulary::{CommandMetadata, Confirmation, DelegateOne, EditSource, Knowledge, ReadSource, RecallType, SecurityRisk};
+pub use vocabulary::{CommandMetadata, Confirmation, DelegateOne, EditSource, ReadSource, RecallType, RecalledKnowledge, SecurityRisk};

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::era::Era;
-use crate::event::Event;
+use crate::event::TrajectoryEvent;
 use crate::sdk::SdkEvent;
 use crate::translate::translate;
 
@@ -17,18 +17,18 @@ const DEPTH: usize = 4;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Loaded {
     /// The events of 2024-07 and 2025-11, in order; after them those of the SDK, translated.
-    pub events: Vec<Event>,
+    pub events: Vec<TrajectoryEvent>,
     /// The events of the SDK as they are, in order.
     pub sdk: Vec<SdkEvent>,
     /// The era that most events belong to; none when they fit both, or are the SDK's.
     pub era: Option<Era>,
     /// What could not be read.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<LogProblem>,
 }
 
 /// Something of a log that could not be read.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Problem {
+pub struct LogProblem {
     /// Where: `line 3`, `event 5`, `pair 2, action`.
     pub at: String,
     /// Why.
@@ -40,7 +40,7 @@ pub struct Problem {
 /// Reads a log: a JSON array of events or of (action, observation) pairs, an object that holds one as `history`, `trajectory` or `events`,
 /// one event alone, or one of these per line.
 pub fn load(text: &str) -> Loaded {
-    let mut loader = Loader::default();
+    let mut loader = LogLoader::default();
     let text = text.trim_start_matches('\u{feff}');
     match serde_json::from_str(text) {
         Ok(value) => loader.take(&value, "log", 0),
@@ -50,13 +50,13 @@ pub fn load(text: &str) -> Loaded {
 }
 
 #[derive(Default)]
-struct Loader {
+struct LogLoader {
     loaded: Loaded,
     only_old: usize,
     only_new: usize,
 }
 
-impl Loader {
+impl LogLoader {
     fn lines(&mut self, text: &str, whole: &serde_json::Error) {
         let lines: Vec<(usize, &str)> = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).collect();
         let read: Vec<_> = lines.iter().map(|(at, line)| (at + 1, serde_json::from_str::<Value>(line))).collect();
@@ -119,7 +119,7 @@ impl Loader {
             }
             return;
         }
-        match Event::from_json(value) {
+        match TrajectoryEvent::from_json(value) {
             Ok(event) => {
                 self.vote(value);
                 self.loaded.events.push(event);
@@ -129,16 +129,16 @@ impl Loader {
     }
 
     fn vote(&mut self, value: &Value) {
-        let old = Event::from_json_of(value, Era::V2024).is_ok();
+        let old = TrajectoryEvent::from_json_of(value, Era::V2024).is_ok();
         // 2025-11 reads the old extras of a command by their old spelling, but never wrote them.
         let old_spelling = value.get("extras").is_some_and(|extras| extras.get("command_id").is_some());
-        let new = Event::from_json_of(value, Era::V2025).is_ok() && !old_spelling;
+        let new = TrajectoryEvent::from_json_of(value, Era::V2025).is_ok() && !old_spelling;
         self.only_old += usize::from(old && !new);
         self.only_new += usize::from(new && !old);
     }
 
     fn problem(&mut self, at: String, text: String, raw: Option<Value>) {
-        self.loaded.problems.push(Problem { at, text, raw });
+        self.loaded.problems.push(LogProblem { at, text, raw });
     }
 
     fn finish(mut self) -> Loaded {

@@ -9,7 +9,7 @@ use crate::era::{BOTH, Era, FieldSpec, Presence};
 use crate::field::{Field, FieldReader, kinds};
 use crate::json::Json;
 use crate::text::truncate;
-use crate::vocabulary::{CommandMetadata, EditSource, Knowledge, ReadSource, RecallType};
+use crate::vocabulary::{CommandMetadata, EditSource, ReadSource, RecallType, RecalledKnowledge};
 
 /// Above how many characters the output of a command is cut when a `run` observation is made (O-043).
 pub const MAX_COMMAND_OUTPUT: usize = 30_000;
@@ -150,7 +150,7 @@ kinds! {
         /// The folder.
         working_dir: String = String::new(), Absent Optional;
         /// Triggered knowledge.
-        microagent_knowledge: Vec<Knowledge> = Vec::new(), Absent Optional;
+        microagent_knowledge: Vec<RecalledKnowledge> = Vec::new(), Absent Optional;
     }
     /// What a delegate came to (O-034).
     Delegate = "delegate" BOTH {

@@ -1,7 +1,7 @@
 //! What to do again of a trajectory: its task and its actions, in order (O-119).
 
 use crate::action::Action;
-use crate::event::{Event, Source};
+use crate::event::{Source, TrajectoryEvent};
 use crate::observation::Observation;
 
 /// The task of a trajectory and the actions to issue again.
@@ -15,13 +15,13 @@ pub struct Replay {
 
 impl Replay {
     /// What to do again of these events; the environment's events and all observations are skipped.
-    pub fn of(events: &[Event]) -> Replay {
-        let mut issued: Vec<&Event> = events
+    pub fn of(events: &[TrajectoryEvent]) -> Replay {
+        let mut issued: Vec<&TrajectoryEvent> = events
             .iter()
             .filter(|event| event.source != Some(Source::Environment))
             .filter(|event| !matches!(event.observation(), Some(Observation::Null(_))))
             .collect();
-        let is_task = |event: &&Event| event.source == Some(Source::User) && matches!(event.action(), Some(Action::Message(_)));
+        let is_task = |event: &&TrajectoryEvent| event.source == Some(Source::User) && matches!(event.action(), Some(Action::Message(_)));
         let task = issued.iter().position(is_task).map(|at| issued.remove(at));
         let last = issued.len().saturating_sub(1);
         let actions = issued

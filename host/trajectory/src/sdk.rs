@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::tree::{EventTree, ROOT, TreeError};
 
 /// A kind with its required and its optional fields, and the source it has when none is given.
-struct Shape {
+struct KindFields {
     kind: &'static str,
     required: &'static [&'static str],
     optional: &'static [&'static str],
@@ -22,8 +22,8 @@ const fn shape(
     source: Option<SdkSource>,
     required: &'static [&'static str],
     optional: &'static [&'static str],
-) -> Shape {
-    Shape { kind, required, optional, source }
+) -> KindFields {
+    KindFields { kind, required, optional, source }
 }
 
 const AGENT: Option<SdkSource> = Some(SdkSource::Agent);
@@ -31,7 +31,7 @@ const USER: Option<SdkSource> = Some(SdkSource::User);
 const ENVIRONMENT: Option<SdkSource> = Some(SdkSource::Environment);
 const HOOK: Option<SdkSource> = Some(SdkSource::Hook);
 
-const SHAPES: &[Shape] = &[
+const SHAPES: &[KindFields] = &[
     shape("SystemPromptEvent", AGENT, &["system_prompt", "tools"], &["dynamic_context"]),
     shape("MessageEvent", None, &["llm_message"], &["llm_response_id", "activated_skills", "extended_content", "sender", "critic_result"]),
     shape(

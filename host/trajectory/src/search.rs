@@ -1,7 +1,7 @@
 //! Finding events of a log by kind, source, time and words (O-116).
 
 use crate::era::Era;
-use crate::event::{Body, Event};
+use crate::event::{Body, TrajectoryEvent};
 
 /// The class names that logs' readers use for kinds, with the discriminator each stands for.
 const ACTION_CLASSES: &[(&str, &str)] = &[
@@ -89,7 +89,7 @@ pub struct Filter {
 
 impl Filter {
     /// Whether the event is one to find; ids, order and limit aside.
-    pub fn includes(&self, event: &Event) -> bool {
+    pub fn includes(&self, event: &TrajectoryEvent) -> bool {
         let is = |names: &[String]| names.iter().any(|name| is_type(event, name));
         if !self.include_types.is_empty() && !is(&self.include_types) || is(&self.exclude_types) {
             return false;
@@ -121,16 +121,16 @@ impl Filter {
 }
 
 /// The events that the filter finds, in the order it asks for; an event without id counts by its place in the list.
-pub fn search<'a>(events: &'a [Event], filter: &Filter) -> Vec<&'a Event> {
-    let id = |(index, event): &(usize, &Event)| event.id.unwrap_or(*index as i64);
+pub fn search<'a>(events: &'a [TrajectoryEvent], filter: &Filter) -> Vec<&'a TrajectoryEvent> {
+    let id = |(index, event): &(usize, &TrajectoryEvent)| event.id.unwrap_or(*index as i64);
     let inside = |at: i64| filter.start_id.is_none_or(|start| at >= start) && filter.end_id.is_none_or(|end| at <= end);
     let candidates = events.iter().enumerate().filter(|pair| inside(id(pair))).map(|(_, event)| event);
     let limit = filter.limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
-    let wanted = |event: &&Event| filter.includes(event);
+    let wanted = |event: &&TrajectoryEvent| filter.includes(event);
     if filter.reverse { candidates.rev().filter(wanted).take(limit).collect() } else { candidates.filter(wanted).take(limit).collect() }
 }
 
-fn is_type(event: &Event, name: &str) -> bool {
+fn is_type(event: &TrajectoryEvent, name: &str) -> bool {
     let (family, classes) = match event.body {
         Body::Action(_) => ("action", ACTION_CLASSES),
         Body::Observation(_) => ("observation", OBSERVATION_CLASSES),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use crate::action::{self, Action};
-use crate::event::{Body, Event, Source};
+use crate::event::{Body, Source, TrajectoryEvent};
 use crate::field::Field;
 use crate::observation::{self, Observation};
 use crate::sdk::{SdkEvent, SdkSource};
@@ -14,7 +14,7 @@ use crate::vocabulary::{CommandMetadata, SecurityRisk};
 /// The events of a log of the SDK as events of 2025-11, in order.
 ///
 /// An event's id is its place in the log. Left out is what only tells of the run: state updates, hooks, deltas, tokens, pauses.
-pub fn translate(events: &[SdkEvent]) -> Vec<Event> {
+pub fn translate(events: &[SdkEvent]) -> Vec<TrajectoryEvent> {
     let places: BTreeMap<&str, i64> = events.iter().zip(0..).filter_map(|(event, at)| Some((event.id.as_deref()?, at))).collect();
     let calls: BTreeMap<&str, &SdkEvent> =
         events.iter().filter(|event| event.kind == "ActionEvent").filter_map(|event| Some((event.id.as_deref()?, event))).collect();
@@ -25,7 +25,7 @@ pub fn translate(events: &[SdkEvent]) -> Vec<Event> {
         .filter_map(|(event, at)| Some((event.text("tool_call_id")?, at)))
         .collect();
     let translated = events.iter().zip(0..).filter_map(|(event, at)| {
-        let mut translated = Event::new(body(event, &calls, &places)?);
+        let mut translated = TrajectoryEvent::new(body(event, &calls, &places)?);
         translated.id = Some(at);
         translated.timestamp = event.timestamp.clone();
         translated.source = Some(match event.source {

@@ -6,7 +6,7 @@ use crate::sdk::SdkEvent;
 
 /// What matters of an event for finding calls without result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step<'a> {
+enum PairingStep<'a> {
     /// A call: its event's id, the call's id, and whether its arguments were understood.
     Action {
         /// The event's id.
@@ -30,38 +30,40 @@ enum Step<'a> {
     Other,
 }
 
-impl<'a> Step<'a> {
+impl<'a> PairingStep<'a> {
     /// What matters of an SDK event.
-    fn of(event: &'a SdkEvent) -> Step<'a> {
+    fn of(event: &'a SdkEvent) -> PairingStep<'a> {
         let text = |key| event.text(key).unwrap_or_default();
         match event.kind {
-            "ActionEvent" => Step::Action {
+            "ActionEvent" => PairingStep::Action {
                 id: event.id.as_deref().unwrap_or_default(),
                 call: text("tool_call_id"),
                 executable: event.payload.contains_key("action"),
             },
-            "ObservationEvent" | "UserRejectObservation" => Step::Answer { action: text("action_id") },
-            "AgentErrorEvent" => Step::Error { call: text("tool_call_id") },
-            _ => Step::Other,
+            "ObservationEvent" | "UserRejectObservation" => PairingStep::Answer { action: text("action_id") },
+            "AgentErrorEvent" => PairingStep::Error { call: text("tool_call_id") },
+            _ => PairingStep::Other,
         }
     }
 }
 
 /// The places of the calls without a later answer by action id or error by call id, in log order; a call not understood is never pending.
-fn unmatched(steps: &[Step<'_>]) -> Vec<usize> {
+fn unmatched(steps: &[PairingStep<'_>]) -> Vec<usize> {
     let mut answered = BTreeSet::new();
     let mut failed = BTreeSet::new();
     let mut pending = Vec::new();
     for (at, step) in steps.iter().enumerate().rev() {
         match step {
-            Step::Answer { action } => {
+            PairingStep::Answer { action } => {
                 answered.insert(*action);
             }
-            Step::Error { call } => {
+            PairingStep::Error { call } => {
                 failed.insert(*call);
             }
-            Step::Action { id, call, executable } if *executable && !answered.contains(id) && !failed.contains(call) => pending.push(at),
-            Step::Action { .. } | Step::Other => {}
+            PairingStep::Action { id, call, executable } if *executable && !answered.contains(id) && !failed.contains(call) => {
+                pending.push(at)
+            }
+            PairingStep::Action { .. } | PairingStep::Other => {}
         }
     }
     pending.reverse();
@@ -70,6 +72,6 @@ fn unmatched(steps: &[Step<'_>]) -> Vec<usize> {
 
 /// The calls of a log of the SDK that have no result.
 pub fn unmatched_events(events: &[SdkEvent]) -> Vec<&SdkEvent> {
-    let steps: Vec<Step<'_>> = events.iter().map(Step::of).collect();
+    let steps: Vec<PairingStep<'_>> = events.iter().map(PairingStep::of).collect();
     unmatched(&steps).into_iter().map(|at| &events[at]).collect()
 }

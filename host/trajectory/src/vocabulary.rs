@@ -143,7 +143,7 @@ impl Field for DelegateOne {
 
 /// One piece of triggered knowledge in a `recall` observation (2025-11).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Knowledge {
+pub struct RecalledKnowledge {
     /// Whose knowledge it is.
     pub name: String,
     /// The word that triggered it.
@@ -152,13 +152,13 @@ pub struct Knowledge {
     pub content: String,
 }
 
-impl Field for Knowledge {
+impl Field for RecalledKnowledge {
     const EXPECTED: &'static str = "an object with `name`, `trigger` and `content`";
     fn read(value: &Value) -> Option<Self> {
         let map = value.as_object()?;
         let text = |key: &str| map.get(key)?.as_str().map(str::to_owned);
         (map.len() == 3).then_some(())?;
-        Some(Knowledge { name: text("name")?, trigger: text("trigger")?, content: text("content")? })
+        Some(RecalledKnowledge { name: text("name")?, trigger: text("trigger")?, content: text("content")? })
     }
     fn write(&self) -> Json {
         Json::Object(vec![("name", Json::text(&self.name)), ("trigger", Json::text(&self.trigger)), ("content", Json::text(&self.content))])

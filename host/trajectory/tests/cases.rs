@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use conclave_trajectory::{Action, Era, Event, Filter, Replay, Source, read_lines, search, truncate, write_lines};
+use conclave_trajectory::{Action, Era, Filter, Replay, Source, TrajectoryEvent, read_lines, search, truncate, write_lines};
 use serde_json::{Value, json};
 
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/conformance/openhands.jsonl");
@@ -55,9 +55,9 @@ fn list(value: &Value) -> &[Value] {
 
 fn codec(input: &Value, era: &str) -> Value {
     let era = Era::parse(era).expect("a known era");
-    let event = Event::from_json_of(input, era).expect("it decodes");
+    let event = TrajectoryEvent::from_json_of(input, era).expect("it decodes");
     // Whatever an era reads, the union reads, and its encoding is the same.
-    assert_eq!(Event::from_json(input).map(|union| union.to_json(era)), Ok(event.to_json(era)));
+    assert_eq!(TrajectoryEvent::from_json(input).map(|union| union.to_json(era)), Ok(event.to_json(era)));
     assert_eq!(serde_json::from_str::<Value>(&event.to_json_text(era)).ok(), Some(event.to_json(era)));
     let mut got = json!({"dict": event.to_json(era)});
     if era == Era::V2024 {
@@ -68,7 +68,7 @@ fn codec(input: &Value, era: &str) -> Value {
 
 fn codec_error(input: &Value, era: &str) -> Value {
     let era = Era::parse(era).expect("a known era");
-    let refused = Event::from_json_of(input, era).expect_err("it is refused");
+    let refused = TrajectoryEvent::from_json_of(input, era).expect_err("it is refused");
     assert!(refused.text.len() > 20, "a refusal explains itself: {refused}");
     let name = match refused.kind.name() {
         "value-error" => "ValueError",
@@ -91,11 +91,14 @@ fn write(input: &Value, _: &str) -> Value {
 }
 
 /// The events that a case adds, with the numbers that a log gives them.
-fn filled(input: &Value) -> Vec<Event> {
+fn filled(input: &Value) -> Vec<TrajectoryEvent> {
     let added = list(&input["ops"]).iter().filter(|op| op[0] == "add");
     (0..)
         .zip(added)
-        .map(|(id, op)| Event { id: Some(id), ..Event::from_json(&op[1]).expect("it decodes").from_source(Source::from(text(&op[2]))) })
+        .map(|(id, op)| TrajectoryEvent {
+            id: Some(id),
+            ..TrajectoryEvent::from_json(&op[1]).expect("it decodes").from_source(Source::from(text(&op[2])))
+        })
         .collect()
 }
 
@@ -119,7 +122,7 @@ fn searched(input: &Value, _: &str) -> Value {
 }
 
 fn replayed(input: &Value, _: &str) -> Value {
-    let events: Vec<Event> = list(&input["trajectory"]).iter().enumerate().map(|(at, sketch)| sketched(at, sketch)).collect();
+    let events: Vec<TrajectoryEvent> = list(&input["trajectory"]).iter().enumerate().map(|(at, sketch)| sketched(at, sketch)).collect();
     let replay = Replay::of(&events);
     let waits: Vec<usize> = replay
         .actions
@@ -133,7 +136,7 @@ fn replayed(input: &Value, _: &str) -> Value {
 }
 
 /// An event of a sketch that names only its kind, source and wait flag.
-fn sketched(at: usize, sketch: &Value) -> Event {
+fn sketched(at: usize, sketch: &Value) -> TrajectoryEvent {
     let mut event = sketch.clone();
     let wait = event["wait_for_response"] == json!(true);
     match (text(&sketch["action"]), text(&sketch["observation"])) {
@@ -143,5 +146,5 @@ fn sketched(at: usize, sketch: &Value) -> Event {
         (_, "agent_state_changed") => event["extras"] = json!({"agent_state": "running"}),
         _ => {}
     }
-    Event::from_json(&event).expect("it decodes")
+    TrajectoryEvent::from_json(&event).expect("it decodes")
 }

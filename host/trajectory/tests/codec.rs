@@ -1,7 +1,7 @@
 //! The codec beyond the reference: every kind and era keeps its meaning when written and read again, logs of both eras load, and
 //! refusals say what would be right.
 
-use conclave_trajectory::{Action, Era, Event, Malformed, MalformedKind, Observation, action, observation};
+use conclave_trajectory::{Action, Era, Malformed, MalformedKind, Observation, TrajectoryEvent, action, observation};
 use serde_json::{Map, Value, json};
 
 const ERAS: [Era; 2] = [Era::V2024, Era::V2025];
@@ -119,9 +119,9 @@ fn every_kind(era: Era) -> Vec<Value> {
 fn writing_and_reading_again_changes_nothing() {
     for era in ERAS {
         for value in every_kind(era) {
-            let event = Event::from_json_of(&value, era).unwrap_or_else(|error| panic!("{value}: {error}"));
+            let event = TrajectoryEvent::from_json_of(&value, era).unwrap_or_else(|error| panic!("{value}: {error}"));
             let written = event.to_json(era);
-            assert_eq!(Event::from_json_of(&written, era).map(|event| event.to_json(era)), Ok(written.clone()), "{value}");
+            assert_eq!(TrajectoryEvent::from_json_of(&written, era).map(|event| event.to_json(era)), Ok(written.clone()), "{value}");
             assert_eq!(serde_json::from_str::<Value>(&event.to_json_text(era)).ok(), Some(written.clone()), "{value}");
             assert_eq!(serde_json::from_str::<Value>(&event.to_stored_text(era)).ok(), Some(written), "{value}");
         }
@@ -132,9 +132,9 @@ fn writing_and_reading_again_changes_nothing() {
 fn stored_events_lose_nothing_of_either_era() {
     for era in ERAS {
         for value in every_kind(era) {
-            let event = Event::from_json(&value).unwrap_or_else(|error| panic!("{value}: {error}"));
+            let event = TrajectoryEvent::from_json(&value).unwrap_or_else(|error| panic!("{value}: {error}"));
             let stored = serde_json::to_string(&event).expect("it is JSON");
-            assert_eq!(serde_json::from_str::<Event>(&stored).ok(), Some(event), "{value}");
+            assert_eq!(serde_json::from_str::<TrajectoryEvent>(&stored).ok(), Some(event), "{value}");
         }
     }
 }
@@ -152,11 +152,11 @@ fn our_own_kinds_are_read_and_written() {
             "I'm asking A, B for help with this task.",
         ),
     ] {
-        let event = Event::from_json(&value).expect("it decodes");
+        let event = TrajectoryEvent::from_json(&value).expect("it decodes");
         assert_eq!(event.message(Era::V2025), message);
         for era in ERAS {
-            assert_eq!(Event::from_json(&event.to_json(era)).as_ref(), Ok(&event));
-            let refused = Event::from_json_of(&value, era).expect_err("no era knew it");
+            assert_eq!(TrajectoryEvent::from_json(&event.to_json(era)).as_ref(), Ok(&event));
+            let refused = TrajectoryEvent::from_json_of(&value, era).expect_err("no era knew it");
             assert_eq!(refused.kind, MalformedKind::MalformedAction);
         }
     }
@@ -177,8 +177,8 @@ fn the_union_reads_what_each_era_alone_refuses() {
         (json!({"action": "null", "source": "environment"}), Era::V2024),
         (json!({"action": "null", "source": "hook"}), Era::V2025),
     ] {
-        assert!(Event::from_json(&value).is_ok(), "{value}");
-        assert!(Event::from_json_of(&value, refusing).is_err(), "{value}");
+        assert!(TrajectoryEvent::from_json(&value).is_ok(), "{value}");
+        assert!(TrajectoryEvent::from_json_of(&value, refusing).is_err(), "{value}");
     }
 }
 
@@ -186,7 +186,8 @@ fn the_union_reads_what_each_era_alone_refuses() {
 fn the_exit_code_a_log_of_2024_leaves_out_is_zero_and_unknown_in_2025() {
     let run = |extras: Value, form: Option<Era>| -> i64 {
         let value = json!({"observation": "run", "extras": extras});
-        let read = form.map_or_else(|| Event::from_json(&value), |era| Event::from_json_of(&value, era)).expect("it decodes");
+        let read =
+            form.map_or_else(|| TrajectoryEvent::from_json(&value), |era| TrajectoryEvent::from_json_of(&value, era)).expect("it decodes");
         match read.observation() {
             Some(Observation::Run(run)) => run.metadata.exit_code,
             _ => panic!("it is a run"),
@@ -205,11 +206,11 @@ fn long_output_is_cut_when_a_run_is_made_but_not_when_a_log_is_loaded() {
     assert!(made.content.contains("[... Observation truncated due to length ...]"));
     assert_eq!(made.content.chars().filter(|char| *char == 'é').count(), observation::MAX_COMMAND_OUTPUT);
     let value = json!({"observation": "run", "content": long, "extras": {"command": "cat"}});
-    let content = |event: Result<Event, Malformed>| event.ok().and_then(|event| Some(event.observation()?.content().to_owned()));
-    assert_eq!(content(Event::from_json(&value)), Some(long.clone()));
-    assert_eq!(content(Event::from_json_of(&value, Era::V2025)), Some(made.content));
+    let content = |event: Result<TrajectoryEvent, Malformed>| event.ok().and_then(|event| Some(event.observation()?.content().to_owned()));
+    assert_eq!(content(TrajectoryEvent::from_json(&value)), Some(long.clone()));
+    assert_eq!(content(TrajectoryEvent::from_json_of(&value, Era::V2025)), Some(made.content));
     let hidden = json!({"observation": "run", "content": long, "extras": {"command": "cat", "hidden": true}});
-    assert_eq!(content(Event::from_json_of(&hidden, Era::V2025)), Some(long));
+    assert_eq!(content(TrajectoryEvent::from_json_of(&hidden, Era::V2025)), Some(long));
 }
 
 #[test]
@@ -237,7 +238,7 @@ fn refusals_tell_the_model_what_is_wrong_and_what_is_right() {
         (json!({"action": "null", "timestamp": 1}), MalformedKind::ValueError, "`timestamp` must be"),
         (json!({"action": "condensation", "args": {}}), MalformedKind::ValueError, "in exactly one way"),
     ] {
-        let refused = Event::from_json(&value).expect_err("it is refused");
+        let refused = TrajectoryEvent::from_json(&value).expect_err("it is refused");
         assert_eq!(refused.kind, kind, "{value}");
         assert!(refused.text.contains(says), "{value}: {refused}");
     }
@@ -258,7 +259,7 @@ fn a_condensation_over_an_absurd_range_costs_nothing() {
 #[test]
 fn the_memory_form_drops_the_browsers_bulk_at_any_depth() {
     let extras = json!({"url": "u", "screenshot": "S", "dom_object": {"a": 1}, "error": true});
-    let event = Event::from_json(&json!({"observation": "browse", "content": "abcdef", "extras": extras, "id": 3, "cause": 2}))
+    let event = TrajectoryEvent::from_json(&json!({"observation": "browse", "content": "abcdef", "extras": extras, "id": 3, "cause": 2}))
         .expect("it decodes");
     assert_eq!(
         event.memory_form(4),
@@ -266,7 +267,7 @@ fn the_memory_form_drops_the_browsers_bulk_at_any_depth() {
                "extras": {"url": "u", "status_code": 200, "error": true}})
     );
     let delegate = json!({"observation": "delegate", "extras": {"outputs": {"deep": [{"screenshot": "S", "kept": 1}]}}});
-    let memory = Event::from_json(&delegate).expect("it decodes").memory_form(10);
+    let memory = TrajectoryEvent::from_json(&delegate).expect("it decodes").memory_form(10);
     assert_eq!(memory["extras"]["outputs"], json!({"deep": [{"kept": 1}]}));
 }
 
@@ -275,7 +276,7 @@ fn runnable_is_what_the_host_must_answer() {
     let runnable: Vec<&str> = every_kind(Era::V2024)
         .iter()
         .take(40)
-        .filter_map(|value| Some(Event::from_json(value).ok()?.action()?.clone()))
+        .filter_map(|value| Some(TrajectoryEvent::from_json(value).ok()?.action()?.clone()))
         .filter(Action::runnable)
         .map(|action| action.kind())
         .collect();
@@ -322,13 +323,17 @@ fn no_value_in_any_place_panics() {
 
 /// Does all there is to do with a value that may be an event.
 fn use_it(value: &Value) -> usize {
-    let read = [Event::from_json(value), Event::from_json_of(value, Era::V2024), Event::from_json_of(value, Era::V2025)];
+    let read = [
+        TrajectoryEvent::from_json(value),
+        TrajectoryEvent::from_json_of(value, Era::V2024),
+        TrajectoryEvent::from_json_of(value, Era::V2025),
+    ];
     for event in read.iter().flatten() {
         for era in ERAS {
             assert!(!event.to_json_text(era).is_empty());
         }
         assert!(event.memory_form(3).is_object());
-        assert!(serde_json::to_value(event).is_ok_and(|stored| Event::from_json(&stored).as_ref() == Ok(event)), "{value}");
+        assert!(serde_json::to_value(event).is_ok_and(|stored| TrajectoryEvent::from_json(&stored).as_ref() == Ok(event)), "{value}");
     }
     read.iter().flatten().count()
 }

@@ -1,13 +1,13 @@
 //! What is done with lists of events: finding, replaying, loading.
 
-use conclave_trajectory::{Action, Era, Event, Filter, Replay, load, search};
+use conclave_trajectory::{Action, Era, Filter, Replay, TrajectoryEvent, load, search};
 use serde_json::{Value, json};
 
-fn events(values: &[Value]) -> Vec<Event> {
-    values.iter().map(|value| Event::from_json(value).unwrap_or_else(|error| panic!("{value}: {error}"))).collect()
+fn events(values: &[Value]) -> Vec<TrajectoryEvent> {
+    values.iter().map(|value| TrajectoryEvent::from_json(value).unwrap_or_else(|error| panic!("{value}: {error}"))).collect()
 }
 
-fn log() -> Vec<Event> {
+fn log() -> Vec<TrajectoryEvent> {
     events(&[
         json!({"id": 0, "action": "message", "source": "user", "timestamp": "2025-01-01T00:00:00", "args": {"content": "Größe?"}}),
         json!({"id": 1, "action": "run", "source": "agent", "timestamp": "2025-01-02T00:00:00", "args": {"command": "du", "hidden": true}}),

@@ -1,7 +1,7 @@
 //! Compares the codec with values obtained by running the reference's own codec on inputs of ours: text with the order of keys,
 //! memory form, errors.
 
-use conclave_trajectory::{Era, Event};
+use conclave_trajectory::{Era, TrajectoryEvent};
 use serde_json::Value;
 
 const RUNS: &str = include_str!("reference.jsonl");
@@ -12,7 +12,7 @@ fn the_codec_agrees_with_the_reference() {
     for line in RUNS.lines() {
         let run: Value = serde_json::from_str(line).expect("each line is JSON");
         let era = run["era"].as_str().and_then(Era::parse).expect("a known era");
-        let read = Event::from_json_of(&run["in"], era);
+        let read = TrajectoryEvent::from_json_of(&run["in"], era);
         let mut differ = |what: &str, got: String, expected: &Value| {
             wrong.push(format!("{} {}\n  {what}: {got}\n  expected {expected}", era.name(), run["in"]));
         };

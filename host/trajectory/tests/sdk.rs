@@ -1,6 +1,6 @@
 //! Events of the SDK, the tree they form, and which of their calls have no result.
 
-use conclave_trajectory::{Era, Event, SdkEvent, SdkSource, file_name, parse_file_name, translate, tree_of, unmatched_events};
+use conclave_trajectory::{Era, SdkEvent, SdkSource, TrajectoryEvent, file_name, parse_file_name, translate, tree_of, unmatched_events};
 use serde_json::{Value, json};
 
 fn action(id: &str, call: &str) -> Value {
@@ -42,7 +42,7 @@ fn a_time_is_written_as_the_era_reads_it() {
         for (era, expected) in [(Era::V2024, in_2024), (Era::V2025, given)] {
             let written = event.to_json(era);
             assert_eq!(written["timestamp"], expected);
-            let again = Event::from_json_of(&written, era).unwrap_or_else(|error| panic!("{written}: {error}"));
+            let again = TrajectoryEvent::from_json_of(&written, era).unwrap_or_else(|error| panic!("{written}: {error}"));
             assert_eq!(again.to_json(era), written, "it is written as it was");
         }
         let stored = serde_json::to_value(&event).expect("it is stored");
@@ -216,6 +216,6 @@ fn each_tool_that_has_a_kind_of_its_own_gets_it() {
         let translated = translate(&[read(&event)]);
         assert_eq!(translated.iter().map(|event| event.kind()).collect::<Vec<_>>(), [kind]);
         let stored = translated[0].to_json(Era::V2025);
-        assert_eq!(Event::from_json_of(&stored, Era::V2025).as_ref(), Ok(&translated[0]), "{stored}");
+        assert_eq!(TrajectoryEvent::from_json_of(&stored, Era::V2025).as_ref(), Ok(&translated[0]), "{stored}");
     }
 }

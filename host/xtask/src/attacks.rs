@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use crate::failure::Failure;
+use crate::failure::XtaskFailure;
 use crate::phase::{self, Phases};
 use crate::place::Checkout;
 use crate::test;
@@ -18,11 +18,11 @@ struct Attack {
     tests: Vec<String>,
 }
 
-pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Failure> {
+pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     let verbose = match arguments {
         [] => false,
         [word] if word == "--verbose" || word == "-v" => true,
-        other => return Err(Failure::usage(format!("cargo xtask attacks takes only --verbose, not `{}`", other.join(" ")))),
+        other => return Err(XtaskFailure::usage(format!("cargo xtask attacks takes only --verbose, not `{}`", other.join(" ")))),
     };
     let attacks = attacks(&place.read(PAGE)?);
     let tests: BTreeSet<&str> = attacks.iter().flat_map(|attack| &attack.tests).map(String::as_str).collect();

@@ -4,7 +4,7 @@ use std::process::{Command, ExitCode};
 
 use crate::components;
 use crate::demo;
-use crate::failure::Failure;
+use crate::failure::XtaskFailure;
 use crate::needs;
 use crate::phase::Phases;
 use crate::place::Checkout;
@@ -12,7 +12,7 @@ use crate::place::Checkout;
 /// The profile of the root Cargo.toml: fast at run time, yet built in minutes.
 const PROFILE: &str = "bench-host";
 
-pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Failure> {
+pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     let verbose = arguments.iter().any(|word| word == "--verbose" || word == "-v");
     let passed: Vec<&String> = arguments.iter().filter(|word| !matches!(word.as_str(), "--verbose" | "-v" | "--")).collect();
     needs::check(&place)?;

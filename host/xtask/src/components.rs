@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::failure::Failure;
+use crate::failure::XtaskFailure;
 use crate::needs;
 use crate::phase::Phases;
 use crate::place::{Checkout, PLUGIN_TARGET};
@@ -14,13 +14,15 @@ use crate::toml;
 const STOCK_PREFIX: &str = "conclave-plugin-";
 
 /// `cargo xtask build`.
-pub(crate) fn run_build(place: Checkout, arguments: &[String]) -> Result<ExitCode, Failure> {
+pub(crate) fn run_build(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     let (mut verbose, mut release) = (false, false);
     for word in arguments {
         match word.as_str() {
             "--verbose" | "-v" => verbose = true,
             "--release" => release = true,
-            other => return Err(Failure::usage(format!("cargo xtask build does not know `{other}`: it takes --release and --verbose"))),
+            other => {
+                return Err(XtaskFailure::usage(format!("cargo xtask build does not know `{other}`: it takes --release and --verbose")));
+            }
         }
     }
     needs::check(&place)?;
@@ -33,11 +35,11 @@ pub(crate) fn run_build(place: Checkout, arguments: &[String]) -> Result<ExitCod
 }
 
 /// `cargo xtask guests`.
-pub(crate) fn run_guests(place: Checkout, arguments: &[String]) -> Result<ExitCode, Failure> {
+pub(crate) fn run_guests(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     let verbose = match arguments {
         [] => false,
         [word] if word == "--verbose" || word == "-v" => true,
-        other => return Err(Failure::usage(format!("cargo xtask guests takes only --verbose, not `{}`", other.join(" ")))),
+        other => return Err(XtaskFailure::usage(format!("cargo xtask guests takes only --verbose, not `{}`", other.join(" ")))),
     };
     needs::check(&place)?;
     build_guests(&place, &mut Phases::new(&place, 1, verbose))?;
@@ -46,7 +48,7 @@ pub(crate) fn run_guests(place: Checkout, arguments: &[String]) -> Result<ExitCo
 }
 
 /// One phase: the stock plugins, into `target/conclave/stock`.
-pub(crate) fn build_stock(place: &Checkout, phases: &mut Phases) -> Result<(), Failure> {
+pub(crate) fn build_stock(place: &Checkout, phases: &mut Phases) -> Result<(), XtaskFailure> {
     let plugins = stock_plugins(place)?;
     let mut command = place.cargo(["build", "--profile", "plugin", "--target", PLUGIN_TARGET]);
     for plugin in &plugins {
@@ -59,7 +61,7 @@ pub(crate) fn build_stock(place: &Checkout, phases: &mut Phases) -> Result<(), F
 }
 
 /// One phase: the program with the stock plugins inside.
-pub(crate) fn build_conclave(place: &Checkout, phases: &mut Phases, release: bool) -> Result<(), Failure> {
+pub(crate) fn build_conclave(place: &Checkout, phases: &mut Phases, release: bool) -> Result<(), XtaskFailure> {
     let mut command = place.cargo(["build", "-p", "conclave-host"]);
     if release {
         command.arg("--release");
@@ -68,7 +70,7 @@ pub(crate) fn build_conclave(place: &Checkout, phases: &mut Phases, release: boo
 }
 
 /// One phase: the guests of the tests, into `target/conclave/guests`.
-pub(crate) fn build_guests(place: &Checkout, phases: &mut Phases) -> Result<(), Failure> {
+pub(crate) fn build_guests(place: &Checkout, phases: &mut Phases) -> Result<(), XtaskFailure> {
     let guests = guests(place)?;
     let command = place.cargo(["build", "-p", "conclave-guests", "--examples", "--profile", "plugin", "--target", PLUGIN_TARGET]);
     phases.run(&format!("building {} test guests", guests.len()), "guests", command)?;
@@ -76,19 +78,19 @@ pub(crate) fn build_guests(place: &Checkout, phases: &mut Phases) -> Result<(), 
 }
 
 /// One phase: only these guests; the others stay as they are.
-pub(crate) fn build_some_guests(place: &Checkout, phases: &mut Phases, names: &[&str]) -> Result<(), Failure> {
+pub(crate) fn build_some_guests(place: &Checkout, phases: &mut Phases, names: &[&str]) -> Result<(), XtaskFailure> {
     let mut command = place.cargo(["build", "-p", "conclave-guests", "--profile", "plugin", "--target", PLUGIN_TARGET]);
     for name in names {
         command.args(["--example", name]);
     }
     phases.run(&format!("building the plugins {}", names.join(", ")), "guests", command)?;
     let folder = place.guests();
-    fs::create_dir_all(&folder).map_err(|error| Failure::io("make", &folder, &error))?;
+    fs::create_dir_all(&folder).map_err(|error| XtaskFailure::io("make", &folder, &error))?;
     names.iter().try_for_each(|name| publish(&built_guest(place, name), &folder.join(format!("{name}.wasm"))))
 }
 
 /// The guests by name, as tests/guests/Cargo.toml lists them.
-pub(crate) fn guests(place: &Checkout) -> Result<Vec<String>, Failure> {
+pub(crate) fn guests(place: &Checkout) -> Result<Vec<String>, XtaskFailure> {
     Ok(toml::strings(&place.read("tests/guests/Cargo.toml")?, "[[example]]", "name"))
 }
 
@@ -109,7 +111,7 @@ impl ComponentCrate {
     }
 }
 
-fn stock_plugins(place: &Checkout) -> Result<Vec<ComponentCrate>, Failure> {
+fn stock_plugins(place: &Checkout) -> Result<Vec<ComponentCrate>, XtaskFailure> {
     let mut plugins = Vec::new();
     for kind in folders(&place.root.join("plugins")) {
         for folder in folders(&kind) {
@@ -120,7 +122,7 @@ fn stock_plugins(place: &Checkout) -> Result<Vec<ComponentCrate>, Failure> {
         }
     }
     if plugins.is_empty() {
-        return Err(Failure::new(format!("no package named {STOCK_PREFIX}… below {}", place.root.join("plugins").display())));
+        return Err(XtaskFailure::new(format!("no package named {STOCK_PREFIX}… below {}", place.root.join("plugins").display())));
     }
     plugins.sort_by(|a, b| a.package.cmp(&b.package));
     Ok(plugins)
@@ -131,8 +133,8 @@ fn folders(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Makes `folder` hold exactly these components. What has not changed is not touched: its age decides what is built anew.
-fn publish_all(components: impl Iterator<Item = (PathBuf, String)>, folder: &Path) -> Result<(), Failure> {
-    fs::create_dir_all(folder).map_err(|error| Failure::io("make", folder, &error))?;
+fn publish_all(components: impl Iterator<Item = (PathBuf, String)>, folder: &Path) -> Result<(), XtaskFailure> {
+    fs::create_dir_all(folder).map_err(|error| XtaskFailure::io("make", folder, &error))?;
     let mut kept = BTreeSet::new();
     for (built, name) in components {
         let file = folder.join(format!("{name}.wasm"));
@@ -141,23 +143,26 @@ fn publish_all(components: impl Iterator<Item = (PathBuf, String)>, folder: &Pat
     }
     for stale in fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
         if !kept.contains(&stale) {
-            fs::remove_file(&stale).map_err(|error| Failure::io("remove", &stale, &error))?;
+            fs::remove_file(&stale).map_err(|error| XtaskFailure::io("remove", &stale, &error))?;
         }
     }
     Ok(())
 }
 
-fn publish(built: &Path, file: &Path) -> Result<(), Failure> {
-    let bytes = fs::read(built).map_err(|error| Failure::io("read the component", built, &error))?;
+fn publish(built: &Path, file: &Path) -> Result<(), XtaskFailure> {
+    let bytes = fs::read(built).map_err(|error| XtaskFailure::io("read the component", built, &error))?;
     // The fifth to eighth byte: version 13 of the binary format in layer 1 is a component, anything else a bare core module.
     if bytes.get(..8) != Some(b"\0asm\x0d\0\x01\0") {
-        return Err(Failure::new(format!("{} is no component: its [lib] or [[example]] needs crate-type = [\"cdylib\"]", built.display())));
+        return Err(XtaskFailure::new(format!(
+            "{} is no component: its [lib] or [[example]] needs crate-type = [\"cdylib\"]",
+            built.display()
+        )));
     }
     if fs::read(file).is_ok_and(|old| old == bytes) {
         return Ok(());
     }
     // In two steps, so that whoever reads at this moment never sees half a component.
     let draft = file.with_extension("wasm.new");
-    fs::write(&draft, bytes).map_err(|error| Failure::io("write", &draft, &error))?;
-    fs::rename(&draft, file).map_err(|error| Failure::io("write", file, &error))
+    fs::write(&draft, bytes).map_err(|error| XtaskFailure::io("write", &draft, &error))?;
+    fs::rename(&draft, file).map_err(|error| XtaskFailure::io("write", file, &error))
 }

@@ -4,7 +4,7 @@ use std::process::{Command, ExitCode};
 
 use crate::components;
 use crate::demo;
-use crate::failure::Failure;
+use crate::failure::XtaskFailure;
 use crate::needs;
 use crate::phase::Phases;
 use crate::place::Checkout;
@@ -14,7 +14,7 @@ const GUESTS: [&str; 7] = ["script_agent", "script_tools", "acting_agent", "stub
 const PROGRAM: &str = "conclave-conformance";
 
 /// Words are passed on as they are; files among them are looked for from where this was started.
-pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Failure> {
+pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     let verbose = arguments.iter().any(|word| word == "--verbose" || word == "-v");
     needs::check(&place)?;
     let mut phases = Phases::new(&place, 3, verbose);

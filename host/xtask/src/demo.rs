@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use crate::components;
-use crate::failure::Failure;
+use crate::failure::XtaskFailure;
 use crate::needs;
 use crate::phase::{self, Phases};
 use crate::place::Checkout;
@@ -21,15 +21,15 @@ const GUESTS: &str = "../../target/conclave/guests/";
 const HOSTILE_QUESTION: &str = "How warm is it in Oslo?";
 
 #[derive(Default)]
-struct Options {
+struct DemoOptions {
     question: Option<String>,
     folder: Option<PathBuf>,
     hostile: bool,
     verbose: bool,
 }
 
-pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Failure> {
-    let options = Options::read(arguments)?;
+pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
+    let options = DemoOptions::read(arguments)?;
     needs::check(&place)?;
     if !place.conclave().is_file() {
         eprintln!("The first build takes some minutes; later ones take seconds.");
@@ -61,8 +61,8 @@ fn next(program: &str) -> String {
     commands.map(|(command, what)| format!("$ {command:<width$}   # {what}")).join("\n")
 }
 
-impl Options {
-    fn read(arguments: &[String]) -> Result<Self, Failure> {
+impl DemoOptions {
+    fn read(arguments: &[String]) -> Result<Self, XtaskFailure> {
         let mut options = Self::default();
         let mut words = arguments.iter();
         while let Some(word) = words.next() {
@@ -74,14 +74,16 @@ impl Options {
                 "--folder" => options.folder = Some(folder(words.next().map(String::as_str).unwrap_or_default())?),
                 option if option.starts_with("--folder=") => options.folder = Some(folder(&option["--folder=".len()..])?),
                 option if option.starts_with('-') => {
-                    return Err(Failure::usage(format!("cargo xtask demo does not know `{option}`; --help lists what it takes")));
+                    return Err(XtaskFailure::usage(format!("cargo xtask demo does not know `{option}`; --help lists what it takes")));
                 }
                 question if options.question.is_none() => options.question = Some(question.to_owned()),
-                more => return Err(Failure::usage(format!("one question at a time: put it in quotes (`{more}` came after the first)"))),
+                more => {
+                    return Err(XtaskFailure::usage(format!("one question at a time: put it in quotes (`{more}` came after the first)")));
+                }
             }
         }
         if options.hostile && options.folder.is_some() {
-            return Err(Failure::usage("--hostile grants no folder to anyone, so it does not go with --folder"));
+            return Err(XtaskFailure::usage("--hostile grants no folder to anyone, so it does not go with --folder"));
         }
         Ok(options)
     }
@@ -100,28 +102,28 @@ impl Options {
     }
 
     /// The example itself, or a copy of it in the target folder: where it reads another folder, and where cargo builds elsewhere.
-    fn config(&self, place: &Checkout) -> Result<PathBuf, Failure> {
+    fn config(&self, place: &Checkout) -> Result<PathBuf, XtaskFailure> {
         let examples = place.root.join(EXAMPLES);
         let name = if self.hostile { "hostile.toml" } else { "stranger.toml" };
         let example = examples.join(name);
         if self.folder.is_none() && place.builds_at_home() {
             return Ok(example);
         }
-        let text = fs::read_to_string(&example).map_err(|error| Failure::io("read", &example, &error))?;
+        let text = fs::read_to_string(&example).map_err(|error| XtaskFailure::io("read", &example, &error))?;
         let copy = place.own().join(name);
-        fs::create_dir_all(place.own()).map_err(|error| Failure::io("make", &place.own(), &error))?;
+        fs::create_dir_all(place.own()).map_err(|error| XtaskFailure::io("make", &place.own(), &error))?;
         let text = text.replace(GUESTS, &format!("{}/", place.guests().display()));
-        fs::write(&copy, moved(&text, &examples, self.folder.as_deref())).map_err(|error| Failure::io("write", &copy, &error))?;
+        fs::write(&copy, moved(&text, &examples, self.folder.as_deref())).map_err(|error| XtaskFailure::io("write", &copy, &error))?;
         Ok(copy)
     }
 }
 
-fn folder(path: &str) -> Result<PathBuf, Failure> {
+fn folder(path: &str) -> Result<PathBuf, XtaskFailure> {
     if path.is_empty() {
-        return Err(Failure::usage("--folder needs a path"));
+        return Err(XtaskFailure::usage("--folder needs a path"));
     }
-    let folder = fs::canonicalize(path).map_err(|error| Failure::usage(format!("--folder {path}: {error}")))?;
-    if folder.is_dir() { Ok(folder) } else { Err(Failure::usage(format!("--folder {path} is a file; name the folder it is in"))) }
+    let folder = fs::canonicalize(path).map_err(|error| XtaskFailure::usage(format!("--folder {path}: {error}")))?;
+    if folder.is_dir() { Ok(folder) } else { Err(XtaskFailure::usage(format!("--folder {path} is a file; name the folder it is in"))) }
 }
 
 /// The config for another place: the folder that its first `dir` names is replaced wherever it is granted, and other relative paths,
@@ -188,14 +190,14 @@ fn quoted(path: &Path) -> String {
 
 /// Hands over to the program: its exit code and its way with signals are the command's.
 #[cfg(unix)]
-pub(crate) fn become_program(mut command: Command) -> Result<ExitCode, Failure> {
+pub(crate) fn become_program(mut command: Command) -> Result<ExitCode, XtaskFailure> {
     use std::os::unix::process::CommandExt;
     let error = command.env_remove("CARGO_MANIFEST_DIR").exec();
     Err(phase::not_started(&command, &error))
 }
 
 #[cfg(not(unix))]
-pub(crate) fn become_program(mut command: Command) -> Result<ExitCode, Failure> {
+pub(crate) fn become_program(mut command: Command) -> Result<ExitCode, XtaskFailure> {
     let status = command.status().map_err(|error| phase::not_started(&command, &error))?;
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
@@ -225,6 +227,6 @@ mod tests {
     #[test]
     fn a_second_question_is_refused() {
         let words = ["why", "not"].map(String::from);
-        assert!(Options::read(&words).is_err_and(|failure| failure.code == 2));
+        assert!(DemoOptions::read(&words).is_err_and(|failure| failure.code == 2));
     }
 }

@@ -6,12 +6,12 @@ use std::path::Path;
 
 /// Text for stderr and the exit code that goes with it.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub(crate) struct XtaskFailure {
     pub(crate) text: String,
     pub(crate) code: u8,
 }
 
-impl Failure {
+impl XtaskFailure {
     pub(crate) fn new(text: impl Display) -> Self {
         Self { text: text.to_string(), code: 1 }
     }

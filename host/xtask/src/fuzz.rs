@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-use crate::failure::Failure;
+use crate::failure::XtaskFailure;
 use crate::needs;
 use crate::phase::{self, Phases};
 use crate::place::Checkout;
@@ -52,7 +52,7 @@ struct FuzzOptions {
 
 /// What one run came to.
 #[derive(Debug, Default)]
-struct Outcome {
+struct FuzzOutcome {
     executions: u64,
     seconds: u64,
     corpus: usize,
@@ -66,7 +66,7 @@ struct Outcome {
     kept: usize,
 }
 
-pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Failure> {
+pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     let known = names(&place);
     let wanted = read(arguments, &known)?;
     if wanted.names.is_empty() {
@@ -78,7 +78,7 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Fai
     if let Some(file) = &wanted.replay {
         return replay(&place, &wanted, file);
     }
-    let engine = Engine::build(&place, &wanted)?;
+    let engine = FuzzEngine::build(&place, &wanted)?;
     let mut is_clean = true;
     for name in &wanted.names {
         let outcome = fuzz(&place, &engine, name, &wanted)?;
@@ -90,7 +90,7 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Fai
 }
 
 /// Says what follows from an outcome: a finding and how to have it again, and what was taken into the corpus.
-fn report(place: &Checkout, name: &str, outcome: &Outcome) {
+fn report(place: &Checkout, name: &str, outcome: &FuzzOutcome) {
     if let Some(reason) = &outcome.reason {
         println!("  reason:  {}", reason.replace('\n', "\n           "));
     }
@@ -116,7 +116,7 @@ fn names(place: &Checkout) -> Vec<String> {
     names
 }
 
-fn read(arguments: &[String], known: &[String]) -> Result<FuzzOptions, Failure> {
+fn read(arguments: &[String], known: &[String]) -> Result<FuzzOptions, XtaskFailure> {
     let mut wanted = FuzzOptions::default();
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
@@ -125,15 +125,15 @@ fn read(arguments: &[String], known: &[String]) -> Result<FuzzOptions, Failure> 
             "--plain" => wanted.plain = true,
             "--keep" => wanted.keep = true,
             "--replay" => {
-                let file = words.next().ok_or_else(|| Failure::usage("--replay takes a file".to_owned()))?;
+                let file = words.next().ok_or_else(|| XtaskFailure::usage("--replay takes a file".to_owned()))?;
                 wanted.replay = Some(PathBuf::from(file));
             }
             "all" => wanted.names.extend(known.iter().cloned()),
             name if known.iter().any(|known| known == name) => wanted.names.push(name.to_owned()),
             word => match word.parse::<u64>() {
-                Ok(0) => return Err(Failure::usage("A target runs for 1 s at least, not for 0.".to_owned())),
+                Ok(0) => return Err(XtaskFailure::usage("A target runs for 1 s at least, not for 0.".to_owned())),
                 Ok(_) if wanted.names.is_empty() => {
-                    return Err(Failure::usage(format!("`{word}` seconds of which target? cargo xtask fuzz NAME {word}")));
+                    return Err(XtaskFailure::usage(format!("`{word}` seconds of which target? cargo xtask fuzz NAME {word}")));
                 }
                 Ok(seconds) => wanted.seconds = Some(seconds),
                 Err(_) => return Err(unknown(word, known)),
@@ -141,24 +141,26 @@ fn read(arguments: &[String], known: &[String]) -> Result<FuzzOptions, Failure> 
         }
     }
     if wanted.replay.is_some() && wanted.names.len() != 1 {
-        return Err(Failure::usage("--replay needs the name of one target: cargo xtask fuzz NAME --replay FILE".to_owned()));
+        return Err(XtaskFailure::usage("--replay needs the name of one target: cargo xtask fuzz NAME --replay FILE".to_owned()));
     }
     if wanted.keep && wanted.plain {
-        return Err(Failure::usage("--keep needs libFuzzer, which knows what reached new code; leave out --plain.".to_owned()));
+        return Err(XtaskFailure::usage("--keep needs libFuzzer, which knows what reached new code; leave out --plain.".to_owned()));
     }
     Ok(wanted)
 }
 
-fn unknown(word: &str, known: &[String]) -> Failure {
+fn unknown(word: &str, known: &[String]) -> XtaskFailure {
     if word.starts_with('-') {
-        return Failure::usage(format!("cargo xtask fuzz has no option `{word}`; it takes --replay FILE, --plain, --keep and --verbose."));
+        return XtaskFailure::usage(format!(
+            "cargo xtask fuzz has no option `{word}`; it takes --replay FILE, --plain, --keep and --verbose."
+        ));
     }
     let names: Vec<String> = known.iter().map(|name| format!("  {name}\n")).collect();
-    Failure::usage(format!("There is no target `{word}`. Targets:\n  all\n{}", names.concat()))
+    XtaskFailure::usage(format!("There is no target `{word}`. Targets:\n  all\n{}", names.concat()))
 }
 
 /// As wide as a terminal.
-fn row(name: &str, outcome: &Outcome) -> String {
+fn row(name: &str, outcome: &FuzzOutcome) -> String {
     let rate = outcome.executions / outcome.seconds.max(1);
     format!(
         "{name:<11}{:>10} runs  {:>4} s {rate:>6}/s  corpus {:>5}  new {:>5}  findings {}",
@@ -170,8 +172,8 @@ fn row(name: &str, outcome: &Outcome) -> String {
     )
 }
 
-fn replay(place: &Checkout, wanted: &FuzzOptions, file: &Path) -> Result<ExitCode, Failure> {
-    let file = std::path::absolute(file).map_err(|error| Failure::io("find", file, &error))?;
+fn replay(place: &Checkout, wanted: &FuzzOptions, file: &Path) -> Result<ExitCode, XtaskFailure> {
+    let file = std::path::absolute(file).map_err(|error| XtaskFailure::io("find", file, &error))?;
     let program = plain_program(place, wanted)?;
     let mut command = Command::new(program);
     command.args(&wanted.names).arg("--replay").arg(file);
@@ -188,20 +190,20 @@ fn replay(place: &Checkout, wanted: &FuzzOptions, file: &Path) -> Result<ExitCod
 }
 
 /// The program of the dev profile, which needs nothing but Rust.
-fn plain_program(place: &Checkout, wanted: &FuzzOptions) -> Result<PathBuf, Failure> {
+fn plain_program(place: &Checkout, wanted: &FuzzOptions) -> Result<PathBuf, XtaskFailure> {
     let mut phases = Phases::new(place, 1, wanted.verbose);
     phases.run("building the targets", "fuzz-build", place.cargo(["build", "-p", PACKAGE, "--bins"]))?;
     Ok(place.program("debug", PACKAGE))
 }
 
 /// What runs a target.
-enum Engine {
+enum FuzzEngine {
     LibFuzzer(PathBuf),
     Plain(PathBuf),
 }
 
-impl Engine {
-    fn build(place: &Checkout, wanted: &FuzzOptions) -> Result<Self, Failure> {
+impl FuzzEngine {
+    fn build(place: &Checkout, wanted: &FuzzOptions) -> Result<Self, XtaskFailure> {
         if wanted.plain || !has_compiler() {
             if !wanted.plain {
                 eprintln!("{}", without_compiler(wanted)?);
@@ -232,12 +234,12 @@ fn has_compiler() -> bool {
 }
 
 /// What a person is told who did not ask for the plain driver.
-fn without_compiler(wanted: &FuzzOptions) -> Result<String, Failure> {
+fn without_compiler(wanted: &FuzzOptions) -> Result<String, XtaskFailure> {
     let compiler = compiler();
     if wanted.keep {
         let text =
             format!("--keep needs libFuzzer, which knows what reached new code, and it needs a C++ compiler: `{compiler}` does not run.");
-        return Err(Failure::new(text));
+        return Err(XtaskFailure::new(text));
     }
     Ok(format!(
         "There is no C++ compiler (`{compiler}` does not run), so libFuzzer cannot be built.\n\
@@ -253,22 +255,22 @@ fn log_of(place: &Checkout, name: &str) -> PathBuf {
     place.own().join(format!("fuzz-{name}.log"))
 }
 
-fn fuzz(place: &Checkout, engine: &Engine, name: &str, wanted: &FuzzOptions) -> Result<Outcome, Failure> {
+fn fuzz(place: &Checkout, engine: &FuzzEngine, name: &str, wanted: &FuzzOptions) -> Result<FuzzOutcome, XtaskFailure> {
     let own = place.own().join("fuzz").join(name);
     let (grown, findings) = (own.join("corpus"), own.join("findings"));
     for folder in [&grown, &findings] {
-        fs::create_dir_all(folder).map_err(|error| Failure::io("create", folder, &error))?;
+        fs::create_dir_all(folder).map_err(|error| XtaskFailure::io("create", folder, &error))?;
     }
     let before = files(&findings);
     let seconds = wanted.seconds.unwrap_or(SECONDS);
     let mut command = match engine {
-        Engine::LibFuzzer(program) => {
+        FuzzEngine::LibFuzzer(program) => {
             let mut command = Command::new(program);
             command.env(TARGET, name).args(LIMITS).arg(format!("-max_total_time={seconds}")).arg(LONGEST);
             command.arg(format!("-artifact_prefix={}/", findings.display())).args([&grown, &corpus_of(place, name)]);
             command
         }
-        Engine::Plain(program) => {
+        FuzzEngine::Plain(program) => {
             let mut command = Command::new(program);
             command.arg(name).arg("--corpus").arg(corpus_of(place, name)).arg("--findings").arg(&findings);
             command.args(["--seconds", &seconds.to_string()]);
@@ -283,7 +285,7 @@ fn fuzz(place: &Checkout, engine: &Engine, name: &str, wanted: &FuzzOptions) -> 
     let new = || files(&findings).into_iter().find(|path| !before.contains(path)).map(kept_apart).transpose();
     let finding = if named.is_some() { named } else { new()? };
     let mut kept = 0;
-    if let (Engine::LibFuzzer(program), true) = (engine, wanted.keep && seen.is_success && finding.is_none()) {
+    if let (FuzzEngine::LibFuzzer(program), true) = (engine, wanted.keep && seen.is_success && finding.is_none()) {
         kept = keep::keep(&corpus_of(place, name), &own, || {
             let mut command = Command::new(program);
             command.env(TARGET, name).arg(LONGEST);
@@ -292,17 +294,17 @@ fn fuzz(place: &Checkout, engine: &Engine, name: &str, wanted: &FuzzOptions) -> 
     }
     let corpus = files(&corpus_of(place, name)).len() + files(&grown).len();
     let watch::DriverReport { executions, new, reason, is_success, .. } = seen;
-    Ok(Outcome { executions, seconds: took, corpus, new, finding, failed: !is_success, reason, kept })
+    Ok(FuzzOutcome { executions, seconds: took, corpus, new, finding, failed: !is_success, reason, kept })
 }
 
 /// The plain driver leaves the input of an abort as `current`, which the next run would write over.
-fn kept_apart(path: PathBuf) -> Result<PathBuf, Failure> {
+fn kept_apart(path: PathBuf) -> Result<PathBuf, XtaskFailure> {
     if path.file_name() != Some(OsStr::new("current")) {
         return Ok(path);
     }
     let number = (1..).find(|number| !path.with_file_name(format!("finding-{number}")).exists()).unwrap_or(0_u32);
     let apart = path.with_file_name(format!("finding-{number}"));
-    fs::rename(&path, &apart).map_err(|error| Failure::io("rename", &path, &error))?;
+    fs::rename(&path, &apart).map_err(|error| XtaskFailure::io("rename", &path, &error))?;
     Ok(apart)
 }
 
@@ -348,7 +350,7 @@ mod tests {
 
     #[test]
     fn a_row_fits_a_terminal() {
-        let outcome = Outcome { executions: 123_456_789, seconds: 3_600, corpus: 12_345, new: 12_345, ..Outcome::default() };
+        let outcome = FuzzOutcome { executions: 123_456_789, seconds: 3_600, corpus: 12_345, new: 12_345, ..FuzzOutcome::default() };
         assert!(row("config-edit", &outcome).len() <= 80, "{}", row("config-edit", &outcome));
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::components;
-use crate::failure::Failure;
+use crate::failure::XtaskFailure;
 use crate::phase;
 use crate::place::{Checkout, files_below};
 
@@ -13,7 +13,7 @@ use crate::place::{Checkout, files_below};
 const CITING: [(&str, &str); 4] = [("host", ".rs"), ("sdk", ".rs"), ("plugins", ".rs"), ("wit", ".wit")];
 
 /// Fails with the rules (`L-081`, `O-060`, `R-044`) that are cited and that no page of docs/rules names.
-pub(crate) fn cited_rules_resolve(place: &Checkout) -> Result<(), Failure> {
+pub(crate) fn cited_rules_resolve(place: &Checkout) -> Result<(), XtaskFailure> {
     let pages = files_below(&place.root.join("docs/rules"), ".md");
     let mut written = BTreeSet::new();
     for page in &pages {
@@ -39,11 +39,11 @@ pub(crate) fn cited_rules_resolve(place: &Checkout) -> Result<(), Failure> {
     } else {
         "Write them down in docs/rules, in own words, or correct the number."
     };
-    Err(Failure::new(format!("\n{list}\nCited, but not written down: {} of the rules. {why}", unknown.len())))
+    Err(XtaskFailure::new(format!("\n{list}\nCited, but not written down: {} of the rules. {why}", unknown.len())))
 }
 
 /// Fails with the guests that no test runs by name.
-pub(crate) fn guests_are_tested(place: &Checkout) -> Result<(), Failure> {
+pub(crate) fn guests_are_tested(place: &Checkout) -> Result<(), XtaskFailure> {
     let tests = sources(place, "tests/support")? + &sources(place, "tests/suite")? + &sources(place, "tests/conformance")?;
     let mut runners: Vec<&str> = runners(&tests).collect();
     let guests = components::guests(place)?;
@@ -54,7 +54,7 @@ pub(crate) fn guests_are_tested(place: &Checkout) -> Result<(), Failure> {
     let list: String = untested.iter().map(|name| format!("    {name}\n")).collect();
     runners.sort_unstable();
     runners.dedup();
-    Err(Failure::new(format!(
+    Err(XtaskFailure::new(format!(
         "\n{list}\nWithout a test: {} of {} guests. Run each in tests/suite as guest(\"NAME\"), through another function whose first parameter\n\
          is named `guest` (there are {}), or in a loop `for guest in [..]`; or remove it.",
         untested.len(),
@@ -65,14 +65,14 @@ pub(crate) fn guests_are_tested(place: &Checkout) -> Result<(), Failure> {
 
 /// Fails when the fuzzer's own lock file, which is not the workspace's, does not fit the dependencies any more: `cargo xtask fuzz` would not
 /// build. Where cargo has no index of the registry, it cannot say, and that is no failure.
-pub(crate) fn fuzzer_is_locked(place: &Checkout) -> Result<(), Failure> {
+pub(crate) fn fuzzer_is_locked(place: &Checkout) -> Result<(), XtaskFailure> {
     let manifest = "tests/fuzz/libfuzzer/Cargo.toml";
     let mut command = place.cargo(["update", "--workspace", "--locked", "--offline", "--manifest-path", manifest]);
     let output = command.output().map_err(|error| phase::not_started(&command, &error))?;
     if output.status.success() || !String::from_utf8_lossy(&output.stderr).contains("cannot update the lock file") {
         return Ok(());
     }
-    Err(Failure::new(format!(
+    Err(XtaskFailure::new(format!(
         "\ntests/fuzz/libfuzzer/Cargo.lock does not fit the dependencies, so `cargo xtask fuzz` does not build. Type:\n\n    \
          cargo update --workspace --manifest-path {manifest}\n\nand commit what that changes."
     )))
@@ -137,14 +137,14 @@ const TIMED_ALL_THE_SAME: [(&str, usize, &str); 13] = [
 ];
 
 /// Fails with the tests that sleep or measure time, but for those that say why they may.
-pub(crate) fn tests_wait_for_facts(place: &Checkout) -> Result<(), Failure> {
+pub(crate) fn tests_wait_for_facts(place: &Checkout) -> Result<(), XtaskFailure> {
     let files = TESTS.iter().flat_map(|folder| files_below(&place.root.join(folder), ".rs"));
-    let files = files.map(|file| Ok((place.shown(&file), text_of(&file)?))).collect::<Result<Vec<_>, Failure>>()?;
+    let files = files.map(|file| Ok((place.shown(&file), text_of(&file)?))).collect::<Result<Vec<_>, XtaskFailure>>()?;
     let problems = timed_problems(&timed_files(&files), &TIMED_ALL_THE_SAME);
     if problems.is_empty() {
         return Ok(());
     }
-    Err(Failure::new(format!(
+    Err(XtaskFailure::new(format!(
         "\n{problems}\nA test waits for what happens, not for time: for an event, a file, a line (`until` of tests/support), and lets the runner end it\n\
          when that never comes. What may sleep or look at a clock all the same is listed in host/xtask/src/gates.rs with the reason."
     )))
@@ -297,7 +297,7 @@ fn is_run(before: &str, runners: &[&str]) -> bool {
         || ["guest in [", "(guest,"].iter().any(|start| looped.starts_with(start)) && !looped.contains('{')
 }
 
-fn sources(place: &Checkout, folder: &str) -> Result<String, Failure> {
+fn sources(place: &Checkout, folder: &str) -> Result<String, XtaskFailure> {
     files_below(&place.root.join(folder), ".rs").iter().map(|file| text_of(file)).collect()
 }
 
@@ -324,8 +324,8 @@ fn is_word(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
 
-fn text_of(file: &Path) -> Result<String, Failure> {
-    fs::read_to_string(file).map_err(|error| Failure::io("read", file, &error))
+fn text_of(file: &Path) -> Result<String, XtaskFailure> {
+    fs::read_to_string(file).map_err(|error| XtaskFailure::io("read", file, &error))
 }
 
 #[cfg(test)]

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use crate::failure::Failure;
+use crate::failure::XtaskFailure;
 use crate::place::{Checkout, files_below};
 
 /// The roots of the crates whose folders have an order.
 const ORDERED: [&str; 2] = ["host/core/src/lib.rs", "host/runtime/src/lib.rs"];
 
 /// Fails with the imports that point from a folder to one that its crate lists later.
-pub(crate) fn imports_point_down(place: &Checkout) -> Result<(), Failure> {
+pub(crate) fn imports_point_down(place: &Checkout) -> Result<(), XtaskFailure> {
     let mut wrong = Vec::new();
     for root in ORDERED {
         let root = place.root.join(root);
@@ -32,15 +32,15 @@ pub(crate) fn imports_point_down(place: &Checkout) -> Result<(), Failure> {
     if wrong.is_empty() {
         return Ok(());
     }
-    Err(Failure::new(format!(
+    Err(XtaskFailure::new(format!(
         "\n{}\n\nThese imports point up: the crate's root lists the folders from the lowest to the highest, \
          and a folder knows only those above it in that list. Move what both need into the lower folder.",
         wrong.join("\n")
     )))
 }
 
-fn text_of(path: &Path) -> Result<String, Failure> {
-    fs::read_to_string(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+fn text_of(path: &Path) -> Result<String, XtaskFailure> {
+    fs::read_to_string(path).map_err(|error| XtaskFailure::new(format!("{}: {error}", path.display())))
 }
 
 /// Returns the top-level modules that a crate's root declares, with their place in the list.

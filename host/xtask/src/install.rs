@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use crate::components;
-use crate::failure::Failure;
+use crate::failure::XtaskFailure;
 use crate::needs;
 use crate::phase::Phases;
 use crate::place::Checkout;
@@ -24,23 +24,23 @@ const COMPLETIONS: [(&str, &str); 3] = [("bash", "conclave.bash"), ("zsh", "_con
 const PAPERS: [&str; 3] = ["LICENSE", "README.md", "CHANGELOG.md"];
 
 /// `cargo xtask install`.
-pub(crate) fn run_install(place: Checkout, arguments: &[String]) -> Result<ExitCode, Failure> {
+pub(crate) fn run_install(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     let mut words = arguments.iter();
     let (mut verbose, mut profile, mut root) = (false, QUICK, None);
     while let Some(word) = words.next() {
         match word.as_str() {
             "--verbose" | "-v" => verbose = true,
             "--release" => profile = WHOLE,
-            "--root" => root = Some(PathBuf::from(words.next().ok_or_else(|| Failure::usage("--root needs a folder".to_owned()))?)),
+            "--root" => root = Some(PathBuf::from(words.next().ok_or_else(|| XtaskFailure::usage("--root needs a folder".to_owned()))?)),
             other => {
-                return Err(Failure::usage(format!(
+                return Err(XtaskFailure::usage(format!(
                     "cargo xtask install does not know `{other}`: it takes --root FOLDER, --release and --verbose"
                 )));
             }
         }
     }
     let root = match root {
-        Some(root) => std::path::absolute(&root).map_err(|error| Failure::io("find", &root, &error))?,
+        Some(root) => std::path::absolute(&root).map_err(|error| XtaskFailure::io("find", &root, &error))?,
         None => default_root()?,
     };
     needs::check(&place)?;
@@ -59,13 +59,13 @@ pub(crate) fn run_install(place: Checkout, arguments: &[String]) -> Result<ExitC
 }
 
 /// `cargo xtask dist`.
-pub(crate) fn run_dist(place: Checkout, arguments: &[String]) -> Result<ExitCode, Failure> {
+pub(crate) fn run_dist(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     let (mut verbose, mut profile) = (false, WHOLE);
     for word in arguments {
         match word.as_str() {
             "--verbose" | "-v" => verbose = true,
             "--quick" => profile = QUICK,
-            other => return Err(Failure::usage(format!("cargo xtask dist does not know `{other}`: it takes --quick and --verbose"))),
+            other => return Err(XtaskFailure::usage(format!("cargo xtask dist does not know `{other}`: it takes --quick and --verbose"))),
         }
     }
     needs::check(&place)?;
@@ -76,7 +76,7 @@ pub(crate) fn run_dist(place: Checkout, arguments: &[String]) -> Result<ExitCode
     let folder = place.target.join("conclave/dist");
     let staged = folder.join(&name);
     if staged.exists() {
-        fs::remove_dir_all(&staged).map_err(|error| Failure::io("remove", &staged, &error))?;
+        fs::remove_dir_all(&staged).map_err(|error| XtaskFailure::io("remove", &staged, &error))?;
     }
     copy_program(&built, &staged.join("bin").join(file_name()))?;
     furnish(&place, &staged)?;
@@ -91,14 +91,14 @@ pub(crate) fn run_dist(place: Checkout, arguments: &[String]) -> Result<ExitCode
     phases.run("packing the archive", "tar", tar)?;
     let sum = checksum(&folder, &archive)?;
     let file = folder.join(format!("{archive}.sha256"));
-    fs::write(&file, format!("{sum}  {archive}\n")).map_err(|error| Failure::io("write", &file, &error))?;
+    fs::write(&file, format!("{sum}  {archive}\n")).map_err(|error| XtaskFailure::io("write", &file, &error))?;
     println!("{}", folder.join(&archive).display());
     eprintln!("sha256 {sum}\nunpack: `tar -xzf {archive}`; check: `sha256sum -c {archive}.sha256`");
     Ok(ExitCode::SUCCESS)
 }
 
 /// Two phases: stock plugins, and the program with them inside.
-fn build(place: &Checkout, phases: &mut Phases, profile: &str) -> Result<PathBuf, Failure> {
+fn build(place: &Checkout, phases: &mut Phases, profile: &str) -> Result<PathBuf, XtaskFailure> {
     components::build_stock(place, phases)?;
     let command = place.cargo(["build", "-p", "conclave-host", "--profile", profile]);
     phases.run("building the program conclave", "conclave", command)?;
@@ -106,47 +106,47 @@ fn build(place: &Checkout, phases: &mut Phases, profile: &str) -> Result<PathBuf
 }
 
 /// In two steps: a program that runs cannot be written to, but another can take its place.
-fn copy_program(built: &Path, program: &Path) -> Result<(), Failure> {
+fn copy_program(built: &Path, program: &Path) -> Result<(), XtaskFailure> {
     let folder = program.parent().unwrap_or(program);
-    fs::create_dir_all(folder).map_err(|error| Failure::io("make", folder, &error))?;
+    fs::create_dir_all(folder).map_err(|error| XtaskFailure::io("make", folder, &error))?;
     let draft = program.with_extension("new");
-    fs::copy(built, &draft).map_err(|error| Failure::io("write", &draft, &error))?;
-    fs::rename(&draft, program).map_err(|error| Failure::io("write", program, &error))
+    fs::copy(built, &draft).map_err(|error| XtaskFailure::io("write", &draft, &error))?;
+    fs::rename(&draft, program).map_err(|error| XtaskFailure::io("write", program, &error))
 }
 
-fn write_manual(program: &Path, folder: &Path) -> Result<(), Failure> {
-    fs::create_dir_all(folder).map_err(|error| Failure::io("make", folder, &error))?;
+fn write_manual(program: &Path, folder: &Path) -> Result<(), XtaskFailure> {
+    fs::create_dir_all(folder).map_err(|error| XtaskFailure::io("make", folder, &error))?;
     said_by(Command::new(program).arg("--quiet").arg("man").arg(folder)).map(drop)
 }
 
 /// Everything that goes with the program.
-fn furnish(place: &Checkout, staged: &Path) -> Result<(), Failure> {
+fn furnish(place: &Checkout, staged: &Path) -> Result<(), XtaskFailure> {
     let program = staged.join("bin").join(file_name());
     write_manual(&program, &staged.join("share/man/man1"))?;
     let completions = staged.join("share/completions");
-    fs::create_dir_all(&completions).map_err(|error| Failure::io("make", &completions, &error))?;
+    fs::create_dir_all(&completions).map_err(|error| XtaskFailure::io("make", &completions, &error))?;
     for (shell, file) in COMPLETIONS {
         write(&completions.join(file), &said_by(Command::new(&program).args(["completions", shell]))?)?;
     }
     write(&staged.join("conclave.schema.json"), &said_by(Command::new(&program).arg("schema"))?)?;
     for paper in PAPERS {
         let copy = staged.join(paper);
-        fs::copy(place.root.join(paper), &copy).map_err(|error| Failure::io("write", &copy, &error))?;
+        fs::copy(place.root.join(paper), &copy).map_err(|error| XtaskFailure::io("write", &copy, &error))?;
     }
     Ok(())
 }
 
-fn write(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    fs::write(file, bytes).map_err(|error| Failure::io("write", file, &error))
+fn write(file: &Path, bytes: &[u8]) -> Result<(), XtaskFailure> {
+    fs::write(file, bytes).map_err(|error| XtaskFailure::io("write", file, &error))
 }
 
 /// What a program says on stdout; its failure is told in its own words.
-fn said_by(command: &mut Command) -> Result<Vec<u8>, Failure> {
-    let output = command.output().map_err(|error| Failure::new(format!("{} could not be started: {error}", shown(command))))?;
+fn said_by(command: &mut Command) -> Result<Vec<u8>, XtaskFailure> {
+    let output = command.output().map_err(|error| XtaskFailure::new(format!("{} could not be started: {error}", shown(command))))?;
     if output.status.success() {
         return Ok(output.stdout);
     }
-    Err(Failure::new(format!("{} failed: {}", shown(command), String::from_utf8_lossy(&output.stderr).trim())))
+    Err(XtaskFailure::new(format!("{} failed: {}", shown(command), String::from_utf8_lossy(&output.stderr).trim())))
 }
 
 fn shown(command: &Command) -> String {
@@ -158,7 +158,7 @@ fn is_gnu_tar() -> bool {
     Command::new("tar").arg("--version").output().is_ok_and(|answer| String::from_utf8_lossy(&answer.stdout).contains("GNU"))
 }
 
-fn checksum(folder: &Path, archive: &str) -> Result<String, Failure> {
+fn checksum(folder: &Path, archive: &str) -> Result<String, XtaskFailure> {
     let tools: [(&str, &[&str]); 2] = [("sha256sum", &[]), ("shasum", &["-a", "256"])];
     for (tool, words) in tools {
         let Ok(answer) = Command::new(tool).args(words).arg(archive).current_dir(folder).output() else { continue };
@@ -167,14 +167,14 @@ fn checksum(folder: &Path, archive: &str) -> Result<String, Failure> {
             return Ok(sum.to_owned());
         }
     }
-    Err(Failure::new("neither `sha256sum` nor `shasum` is here: the archive is made, its checksum is not".to_owned()))
+    Err(XtaskFailure::new("neither `sha256sum` nor `shasum` is here: the archive is made, its checksum is not".to_owned()))
 }
 
 /// Where cargo installs programs.
-fn default_root() -> Result<PathBuf, Failure> {
+fn default_root() -> Result<PathBuf, XtaskFailure> {
     let named = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     named("CARGO_INSTALL_ROOT").or_else(|| named("CARGO_HOME")).or_else(|| named("HOME").map(|home| home.join(".cargo"))).ok_or_else(|| {
-        Failure::usage("neither CARGO_INSTALL_ROOT, CARGO_HOME nor HOME is set: name a folder with --root FOLDER".to_owned())
+        XtaskFailure::usage("neither CARGO_INSTALL_ROOT, CARGO_HOME nor HOME is set: name a folder with --root FOLDER".to_owned())
     })
 }
 

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::failure::Failure;
+use crate::failure::XtaskFailure;
 use crate::place::Checkout;
 use crate::toml;
 
@@ -29,7 +29,7 @@ pub(crate) enum Needs {
 
 /// Tests that are run and timed together.
 #[derive(Debug)]
-pub(crate) struct Layer {
+pub(crate) struct TestLayer {
     pub(crate) name: &'static str,
     pub(crate) holds: &'static str,
     /// Packages of which all tests are of it; `prefix-*` is every one that begins so.
@@ -40,8 +40,8 @@ pub(crate) struct Layer {
 }
 
 /// From what is quickest to what needs most.
-pub(crate) const LAYERS: [Layer; 7] = [
-    Layer {
+pub(crate) const LAYERS: [TestLayer; 7] = [
+    TestLayer {
         name: "core",
         holds: "the room and everything else that is decided without IO; the chores themselves",
         packages: &["conclave-core", "conclave-trajectory", "conclave-script", "conclave-xtask"],
@@ -49,14 +49,14 @@ pub(crate) const LAYERS: [Layer; 7] = [
         needs: Needs::Nothing,
     },
     // And every package that no other layer names.
-    Layer {
+    TestLayer {
         name: RUNTIME,
         holds: "the host around it: store, sandbox, models, MCP, the kits; every package that no other layer names",
         packages: &[],
         modules: &[],
         needs: Needs::Stock,
     },
-    Layer {
+    TestLayer {
         name: "guests",
         holds: "plugins by themselves, and guests that try what they may not",
         packages: &["conclave-plugin-*", "conclave-condensing", "conclave-prose"],
@@ -79,14 +79,14 @@ pub(crate) const LAYERS: [Layer; 7] = [
         ],
         needs: Needs::All,
     },
-    Layer {
+    TestLayer {
         name: THE_SUITE,
         holds: "whole runs of real components in one process; conformance; kills",
         packages: &["conclave-conformance", "conclave-soak"],
         modules: &[],
         needs: Needs::All,
     },
-    Layer {
+    TestLayer {
         name: "cli",
         holds: "the program: its parts, and what it does when it is started",
         packages: &["conclave-host"],
@@ -109,14 +109,14 @@ pub(crate) const LAYERS: [Layer; 7] = [
         ],
         needs: Needs::All,
     },
-    Layer {
+    TestLayer {
         name: DOCS,
         holds: "examples in the code's documentation, and what pages show",
         packages: &[],
         modules: &["docs"],
         needs: Needs::All,
     },
-    Layer {
+    TestLayer {
         name: FOREIGN,
         holds: "programs that others wrote, from pip: LiteLLM, MCP servers and clients",
         packages: &[],
@@ -137,20 +137,21 @@ pub(crate) struct Package {
 }
 
 /// The packages that are tested, by name.
-pub(crate) fn tested(place: &Checkout) -> Result<Vec<Package>, Failure> {
+pub(crate) fn tested(place: &Checkout) -> Result<Vec<Package>, XtaskFailure> {
     let members = toml::list(&place.read("Cargo.toml")?, "[workspace]", "members");
     let mut packages = Vec::new();
     for member in &members {
         for folder in matching(place, member) {
             let Ok(text) = fs::read_to_string(folder.join("Cargo.toml")) else { continue };
-            let name = toml::string(&text, "[package]", "name").ok_or_else(|| Failure::new(format!("{} has no name", folder.display())))?;
+            let name =
+                toml::string(&text, "[package]", "name").ok_or_else(|| XtaskFailure::new(format!("{} has no name", folder.display())))?;
             packages.push(Package { name });
         }
     }
     packages.retain(|package| UNTESTED.iter().all(|(name, _)| *name != package.name));
     packages.sort_by(|a, b| a.name.cmp(&b.name));
     if packages.is_empty() {
-        return Err(Failure::new("the workspace's Cargo.toml lists no members"));
+        return Err(XtaskFailure::new("the workspace's Cargo.toml lists no members"));
     }
     Ok(packages)
 }
@@ -162,7 +163,7 @@ fn matching(place: &Checkout, member: &str) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
 }
 
-impl Layer {
+impl TestLayer {
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
         LAYERS.iter().find(|layer| layer.name == name)
     }
@@ -284,9 +285,9 @@ mod tests {
 
     #[test]
     fn a_layer_is_a_filter() {
-        let docs = Layer::named("docs").map(|layer| layer.expression(&packages()));
+        let docs = TestLayer::named("docs").map(|layer| layer.expression(&packages()));
         assert_eq!(docs.as_deref(), Some("(package(=conclave-suite) & test(/^(docs)::/))"));
-        let suite = Layer::named("suite").map(|layer| layer.expression(&packages())).unwrap_or_default();
+        let suite = TestLayer::named("suite").map(|layer| layer.expression(&packages())).unwrap_or_default();
         assert!(
             suite.starts_with(
                 "package(=conclave-conformance) + package(=conclave-soak) + (package(=conclave-suite) - test(/^(any_component|"

@@ -29,7 +29,7 @@ mod toml;
 use std::env;
 use std::process::ExitCode;
 
-use failure::Failure;
+use failure::XtaskFailure;
 use place::Checkout;
 
 const USAGE: &str = "\
@@ -84,9 +84,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(arguments: &[String]) -> Result<ExitCode, Failure> {
+fn dispatch(arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     let Some((command, rest)) = arguments.split_first() else {
-        return Err(Failure::usage(USAGE));
+        return Err(XtaskFailure::usage(USAGE));
     };
     // Behind `--` everything belongs to the program that the command runs.
     let own = rest.iter().take_while(|word| *word != "--");
@@ -107,6 +107,6 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, Failure> {
         "fuzz" => fuzz::run(Checkout::find()?, rest),
         "soak" => soak::run(Checkout::find()?, rest),
         "picture" => picture::run(Checkout::find()?, rest),
-        unknown => Err(Failure::usage(format!("`{unknown}` is no command of cargo xtask.\n\n{USAGE}"))),
+        unknown => Err(XtaskFailure::usage(format!("`{unknown}` is no command of cargo xtask.\n\n{USAGE}"))),
     }
 }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::failure::Failure;
+use crate::failure::XtaskFailure;
 use crate::phase;
 use crate::place::{Checkout, PLUGIN_TARGET};
 use crate::toml;
@@ -13,8 +13,8 @@ use crate::toml;
 const RUSTUP: &str = "rustup";
 
 /// What every command needs: a compiler that is new enough, and the plugins' target.
-pub(crate) fn check(place: &Checkout) -> Result<(), Failure> {
-    let compiler = Compiler::find()?;
+pub(crate) fn check(place: &Checkout) -> Result<(), XtaskFailure> {
+    let compiler = TargetCompiler::find()?;
     let wanted = toml::string(&place.read("Cargo.toml")?, "[workspace.package]", "rust-version").unwrap_or_default();
     if numbers(&compiler.release) < numbers(&wanted) {
         return Err(too_old(&compiler.release, &wanted));
@@ -26,26 +26,26 @@ pub(crate) fn check(place: &Checkout) -> Result<(), Failure> {
 }
 
 /// What `test` needs besides: cargo's two companions.
-pub(crate) fn check_companions(place: &Checkout) -> Result<(), Failure> {
+pub(crate) fn check_companions(place: &Checkout) -> Result<(), XtaskFailure> {
     for (word, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
         if answers(&mut place.cargo([word, "--version"])) {
             continue;
         }
         let by_hand = format!("`cargo {word}` is missing. Type:\n\n    rustup component add {component}\n");
         if !has_rustup() {
-            return Err(Failure::new(format!("{by_hand}\nThere is no rustup here: install {component} the way Rust was installed.")));
+            return Err(XtaskFailure::new(format!("{by_hand}\nThere is no rustup here: install {component} the way Rust was installed.")));
         }
         let mut command = Command::new("rustup");
         command.args(["component", "add", component]);
         phase::beforehand(place, &format!("installing {component}"), &format!("rustup-{component}"), command)
-            .map_err(|failure| Failure::new(format!("{}\n\n{by_hand}", failure.text)))?;
+            .map_err(|failure| XtaskFailure::new(format!("{}\n\n{by_hand}", failure.text)))?;
     }
     Ok(())
 }
 
 /// The machine that programs are built for, as the compiler calls it: `x86_64-unknown-linux-gnu`.
-pub(crate) fn host_triple() -> Result<String, Failure> {
-    Compiler::find().map(|compiler| compiler.host)
+pub(crate) fn host_triple() -> Result<String, XtaskFailure> {
+    TargetCompiler::find().map(|compiler| compiler.host)
 }
 
 /// Whether `cargo nextest` is installed.
@@ -53,18 +53,18 @@ pub(crate) fn has_nextest(place: &Checkout) -> bool {
     answers(&mut place.cargo(["nextest", "--version"]))
 }
 
-struct Compiler {
+struct TargetCompiler {
     release: String,
     host: String,
     sysroot: PathBuf,
 }
 
-impl Compiler {
-    fn find() -> Result<Self, Failure> {
+impl TargetCompiler {
+    fn find() -> Result<Self, XtaskFailure> {
         let rustc = env::var_os("RUSTC").unwrap_or_else(|| OsString::from("rustc"));
         let ask = |words: &[&str]| Command::new(&rustc).args(words).output().ok().filter(|answer| answer.status.success());
         let missing = || {
-            Failure::new(format!(
+            XtaskFailure::new(format!(
                 "There is no working Rust compiler: `{} --version` did not answer.\nInstall it with {RUSTUP}, open a new terminal and try again.",
                 rustc.to_string_lossy()
             ))
@@ -85,18 +85,18 @@ impl Compiler {
     }
 }
 
-fn too_old(found: &str, wanted: &str) -> Failure {
+fn too_old(found: &str, wanted: &str) -> XtaskFailure {
     let remedy = if has_rustup() {
         "Type:\n\n    rustup update stable\n\nand, if another toolchain is chosen here, `rustup override unset`.".to_owned()
     } else {
         format!("Install a newer one with {RUSTUP}, open a new terminal and try again.")
     };
-    Failure::new(format!("This is Rust {found}; Conclave needs {wanted} or newer. {remedy}"))
+    XtaskFailure::new(format!("This is Rust {found}; Conclave needs {wanted} or newer. {remedy}"))
 }
 
-fn add_target(place: &Checkout, compiler: &Compiler) -> Result<(), Failure> {
+fn add_target(place: &Checkout, compiler: &TargetCompiler) -> Result<(), XtaskFailure> {
     if !has_rustup() {
-        return Err(Failure::new(format!(
+        return Err(XtaskFailure::new(format!(
             "Plugins are built for {PLUGIN_TARGET}, and this Rust has no standard library for it ({}).\n\
              There is no rustup here that could add it. Either install Rust with {RUSTUP}, open a new terminal and try again,\n\
              or install the package of your distribution that holds the standard library for {PLUGIN_TARGET}.",
@@ -110,11 +110,11 @@ fn add_target(place: &Checkout, compiler: &Compiler) -> Result<(), Failure> {
          rustup (behind a proxy: set https_proxy). Type:\n\n    rustup target add {PLUGIN_TARGET}\n"
     );
     phase::beforehand(place, &format!("installing the target {PLUGIN_TARGET}"), "rustup-target", command)
-        .map_err(|failure| Failure::new(format!("{}\n\n{by_hand}", failure.text)))?;
+        .map_err(|failure| XtaskFailure::new(format!("{}\n\n{by_hand}", failure.text)))?;
     if compiler.has_target(PLUGIN_TARGET) {
         return Ok(());
     }
-    Err(Failure::new(format!(
+    Err(XtaskFailure::new(format!(
         "rustup added {PLUGIN_TARGET} to another toolchain than the one in use ({}).\n\
          Either a Rust outside rustup comes first in PATH, or RUSTC or RUSTUP_TOOLCHAIN point elsewhere; `rustup which rustc` tells.",
         compiler.sysroot.display()

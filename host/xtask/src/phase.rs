@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::failure::Failure;
+use crate::failure::XtaskFailure;
 use crate::place::Checkout;
 
 /// At most so many lines of a log are shown; the first error and its context fit, a page of errors stays in the file.
@@ -44,7 +44,7 @@ const REMEDIES: [(&str, &str); 6] = [
 /// The phases of one command, numbered.
 pub(crate) struct Phases {
     place: Checkout,
-    screen: Screen,
+    screen: StderrScreen,
     verbose: bool,
     total: usize,
     begun: usize,
@@ -52,16 +52,16 @@ pub(crate) struct Phases {
 
 impl Phases {
     pub(crate) fn new(place: &Checkout, total: usize, verbose: bool) -> Self {
-        Self { place: place.clone(), screen: Screen::find(), verbose, total, begun: 0 }
+        Self { place: place.clone(), screen: StderrScreen::find(), verbose, total, begun: 0 }
     }
 
     /// Runs a program to its end. Its output goes to `target/xtask/LOG.log`; with `--verbose` to the terminal instead.
-    pub(crate) fn run(&mut self, what: &str, log: &str, command: Command) -> Result<(), Failure> {
+    pub(crate) fn run(&mut self, what: &str, log: &str, command: Command) -> Result<(), XtaskFailure> {
         self.run_or(what, log, command, None)
     }
 
     /// As `run`; when it fails, the report ends with what to do about it.
-    pub(crate) fn run_or(&mut self, what: &str, log: &str, mut command: Command, remedy: Option<&str>) -> Result<(), Failure> {
+    pub(crate) fn run_or(&mut self, what: &str, log: &str, mut command: Command, remedy: Option<&str>) -> Result<(), XtaskFailure> {
         let label = self.label(what);
         if self.verbose {
             return self.screen.aloud(&label, || run_aloud(&mut command));
@@ -72,7 +72,7 @@ impl Phases {
     }
 
     /// Does something within this process.
-    pub(crate) fn check(&mut self, what: &str, work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+    pub(crate) fn check(&mut self, what: &str, work: impl FnOnce() -> Result<(), XtaskFailure>) -> Result<(), XtaskFailure> {
         let label = self.label(what);
         self.screen.quietly(&label, work)
     }
@@ -91,21 +91,21 @@ impl Phases {
 }
 
 /// A phase before the numbered ones, such as getting something that is missing.
-pub(crate) fn beforehand(place: &Checkout, what: &str, log: &str, mut command: Command) -> Result<(), Failure> {
+pub(crate) fn beforehand(place: &Checkout, what: &str, log: &str, mut command: Command) -> Result<(), XtaskFailure> {
     let log = place.own().join(format!("{log}.log"));
     let shown = place.shown(&log);
-    Screen::find().quietly(what, || run_to_log(&mut command, &log).map_err(|failure| explained(&failure.text, &log, &shown, None)))
+    StderrScreen::find().quietly(what, || run_to_log(&mut command, &log).map_err(|failure| explained(&failure.text, &log, &shown, None)))
 }
 
 /// What stderr can do.
 #[derive(Clone, Copy)]
-struct Screen {
+struct StderrScreen {
     /// The line may be written again while the phase runs.
     live: bool,
     colours: bool,
 }
 
-impl Screen {
+impl StderrScreen {
     fn find() -> Self {
         let live = io::stderr().is_terminal() && env::var_os("TERM").is_none_or(|kind| kind != "dumb");
         Self { live, colours: live && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) }
@@ -120,7 +120,7 @@ impl Screen {
     }
 
     /// One line for the whole phase; on a terminal the seconds count up.
-    fn quietly(self, label: &str, work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+    fn quietly(self, label: &str, work: impl FnOnce() -> Result<(), XtaskFailure>) -> Result<(), XtaskFailure> {
         let began = Instant::now();
         eprint!("{label} …");
         let _ = io::stderr().flush();
@@ -135,7 +135,7 @@ impl Screen {
     }
 
     /// A line before and one after, because the work writes in between.
-    fn aloud(self, label: &str, work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+    fn aloud(self, label: &str, work: impl FnOnce() -> Result<(), XtaskFailure>) -> Result<(), XtaskFailure> {
         let began = Instant::now();
         eprintln!("{label} …");
         let outcome = work();
@@ -145,7 +145,7 @@ impl Screen {
     }
 }
 
-fn ticking(label: &str, began: Instant, work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+fn ticking(label: &str, began: Instant, work: impl FnOnce() -> Result<(), XtaskFailure>) -> Result<(), XtaskFailure> {
     let (ended, ending) = mpsc::channel::<()>();
     thread::scope(|scope| {
         scope.spawn(move || {
@@ -170,17 +170,17 @@ pub(crate) fn spelled(time: Duration) -> String {
     }
 }
 
-fn run_aloud(command: &mut Command) -> Result<(), Failure> {
+fn run_aloud(command: &mut Command) -> Result<(), XtaskFailure> {
     let status = command.stdin(Stdio::null()).status().map_err(|error| not_started(command, &error))?;
-    if status.success() { Ok(()) } else { Err(Failure::new(format!("{} ended with {status}", typed(command)))) }
+    if status.success() { Ok(()) } else { Err(XtaskFailure::new(format!("{} ended with {status}", typed(command)))) }
 }
 
-fn run_to_log(command: &mut Command, log: &Path) -> Result<(), Failure> {
-    let (mut out, err) = open_log(log).map_err(|error| Failure::io("write", log, &error))?;
+fn run_to_log(command: &mut Command, log: &Path) -> Result<(), XtaskFailure> {
+    let (mut out, err) = open_log(log).map_err(|error| XtaskFailure::io("write", log, &error))?;
     let _ = writeln!(out, "$ {}", typed(command));
     command.env("CARGO_TERM_COLOR", "never").stdin(Stdio::null()).stdout(out).stderr(err);
     let status = command.status().map_err(|error| not_started(command, &error))?;
-    if status.success() { Ok(()) } else { Err(Failure::new(format!("{} ended with {status}", typed(command)))) }
+    if status.success() { Ok(()) } else { Err(XtaskFailure::new(format!("{} ended with {status}", typed(command)))) }
 }
 
 fn open_log(log: &Path) -> io::Result<(File, File)> {
@@ -189,8 +189,8 @@ fn open_log(log: &Path) -> io::Result<(File, File)> {
     Ok((file.try_clone()?, file))
 }
 
-pub(crate) fn not_started(command: &Command, error: &io::Error) -> Failure {
-    Failure::new(format!("cannot start {}: {error}", Path::new(command.get_program()).display()))
+pub(crate) fn not_started(command: &Command, error: &io::Error) -> XtaskFailure {
+    XtaskFailure::new(format!("cannot start {}: {error}", Path::new(command.get_program()).display()))
 }
 
 /// The command as one could type it.
@@ -206,14 +206,14 @@ pub(crate) fn arguments(command: &Command) -> String {
     command.get_args().map(|word| quoted(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
 }
 
-fn explained(what: &str, log: &PathBuf, shown: &str, remedy: Option<&str>) -> Failure {
+fn explained(what: &str, log: &PathBuf, shown: &str, remedy: Option<&str>) -> XtaskFailure {
     let text = fs::read_to_string(log).unwrap_or_default();
     let mut report = format!("\n{}\n\n{what}\nThe whole output: {shown}", excerpt(&text));
     let known = REMEDIES.iter().find(|(sign, _)| text.contains(sign)).map(|(_, remedy)| *remedy);
     if let Some(remedy) = remedy.or(known) {
         report.push_str(&format!("\nWhat helps: {remedy}"));
     }
-    Failure::new(report)
+    XtaskFailure::new(report)
 }
 
 /// From the first error on, or else the end.

@@ -5,7 +5,7 @@ use std::fs;
 use std::process::{Command, ExitCode, Stdio};
 
 use crate::components;
-use crate::failure::Failure;
+use crate::failure::XtaskFailure;
 use crate::needs;
 use crate::phase::{self, Phases};
 use crate::place::Checkout;
@@ -46,9 +46,9 @@ const PICTURES: [Picture; 2] = [
 const FONT: f64 = 13.0;
 const LINE: f64 = 18.0;
 
-pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Failure> {
+pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     if let Some(word) = arguments.first() {
-        return Err(Failure::usage(format!("cargo xtask picture takes nothing, and `{word}` came")));
+        return Err(XtaskFailure::usage(format!("cargo xtask picture takes nothing, and `{word}` came")));
     }
     needs::check(&place)?;
     let mut phases = Phases::new(&place, 3, false);
@@ -60,14 +60,14 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Fai
         output(&place, picture)?;
         let output = output(&place, picture)?;
         let path = place.root.join(picture.file);
-        fs::write(&path, draw(&output, picture.title, picture.columns)).map_err(|error| Failure::io("write", &path, &error))?;
+        fs::write(&path, draw(&output, picture.title, picture.columns)).map_err(|error| XtaskFailure::io("write", &path, &error))?;
         eprintln!("{}", picture.file);
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// What a person at a terminal would see, colors included.
-fn output(place: &Checkout, picture: &Picture) -> Result<String, Failure> {
+fn output(place: &Checkout, picture: &Picture) -> Result<String, XtaskFailure> {
     let mut command = Command::new(place.conclave());
     command.arg("run").args(picture.options).args([picture.config, picture.question]).current_dir(&place.root).stdin(Stdio::null());
     command.env("CLICOLOR_FORCE", "1").env("COLUMNS", picture.columns.to_string());

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::failure::Failure;
+use crate::failure::XtaskFailure;
 
 /// The triple that plugins are built for.
 pub(crate) const PLUGIN_TARGET: &str = "wasm32-wasip2";
@@ -23,14 +23,14 @@ pub(crate) struct Checkout {
 }
 
 impl Checkout {
-    pub(crate) fn find() -> Result<Self, Failure> {
+    pub(crate) fn find() -> Result<Self, XtaskFailure> {
         // At run time first: with a target folder shared by two checkouts the program may have been compiled in the other one.
         let manifest = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| OsString::from(env!("CARGO_MANIFEST_DIR")));
         let root = Path::new(&manifest).ancestors().nth(2).map(Path::to_path_buf).unwrap_or_default();
         if !root.join("Cargo.toml").is_file() {
-            return Err(Failure::new(format!("{} is not Conclave's folder: start this with `cargo xtask` inside it", root.display())));
+            return Err(XtaskFailure::new(format!("{} is not Conclave's folder: start this with `cargo xtask` inside it", root.display())));
         }
-        let program = env::current_exe().map_err(|error| Failure::new(format!("cannot find out where xtask itself lies: {error}")))?;
+        let program = env::current_exe().map_err(|error| XtaskFailure::new(format!("cannot find out where xtask itself lies: {error}")))?;
         let programs = program.parent().map(Path::to_path_buf).unwrap_or_default();
         Ok(Self { target: target_of(&programs), root, programs })
     }
@@ -78,7 +78,7 @@ impl Checkout {
     pub(crate) fn cargo<const N: usize>(&self, words: [&str; N]) -> Command {
         let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
         command.args(words).current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
-        self.tell_where(&mut command);
+        self.report_where(&mut command);
         // `cargo run` describes xtask's own package to this process. A build script that watches one of these would otherwise
         // run again, and everything behind it be built again, at every change between `cargo build` and `cargo xtask build`.
         for (name, _) in env::vars_os() {
@@ -90,7 +90,7 @@ impl Checkout {
     }
 
     /// Says to tests and build scripts where the components are, where they could not find them by themselves.
-    fn tell_where(&self, command: &mut Command) {
+    fn report_where(&self, command: &mut Command) {
         command.env("CONCLAVE_GUESTS", self.guests()).env("CONCLAVE_BIN", self.conclave());
         // host/stock/build.rs finds the folder through cargo's CACHEDIR.TAG. Setting the variable all the same would build the
         // program anew whenever `cargo build` and `cargo xtask build` take turns.
@@ -104,9 +104,9 @@ impl Checkout {
         path.strip_prefix(&self.root).unwrap_or(path).display().to_string()
     }
 
-    pub(crate) fn read(&self, path: &str) -> Result<String, Failure> {
+    pub(crate) fn read(&self, path: &str) -> Result<String, XtaskFailure> {
         let path = self.root.join(path);
-        fs::read_to_string(&path).map_err(|error| Failure::io("read", &path, &error))
+        fs::read_to_string(&path).map_err(|error| XtaskFailure::io("read", &path, &error))
     }
 }
 

@@ -5,12 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::failure::Failure;
+use crate::failure::XtaskFailure;
 use crate::phase::Phases;
 use crate::place::Checkout;
 
 /// A package from pip, held to a version: what it does is compared with what was seen.
-struct Foreign {
+struct PipPackage {
     folder: &'static str,
     package: &'static str,
     /// What is run of it.
@@ -18,26 +18,26 @@ struct Foreign {
     label: &'static str,
 }
 
-const LITELLM: Foreign = Foreign {
+const LITELLM: PipPackage = PipPackage {
     folder: "litellm",
     package: "litellm[proxy]==1.106.2",
     program: "bin/litellm",
     label: "getting LiteLLM, a model server that others wrote",
 };
-const MCP: Foreign =
-    Foreign { folder: "mcp", package: "mcp==2.3.0", program: "bin/python", label: "getting the MCP SDK for Python, which others wrote" };
+const MCP: PipPackage =
+    PipPackage { folder: "mcp", package: "mcp==2.3.0", program: "bin/python", label: "getting the MCP SDK for Python, which others wrote" };
 
 /// One phase. The program of the server; none, after saying why, where there is no Python, no pip or no way to the package.
-pub(crate) fn litellm(place: &Checkout, phases: &mut Phases) -> Result<Option<PathBuf>, Failure> {
+pub(crate) fn litellm(place: &Checkout, phases: &mut Phases) -> Result<Option<PathBuf>, XtaskFailure> {
     foreign(&LITELLM, place, phases)
 }
 
 /// One phase. The Python that has the package; none likewise.
-pub(crate) fn mcp(place: &Checkout, phases: &mut Phases) -> Result<Option<PathBuf>, Failure> {
+pub(crate) fn mcp(place: &Checkout, phases: &mut Phases) -> Result<Option<PathBuf>, XtaskFailure> {
     foreign(&MCP, place, phases)
 }
 
-fn foreign(foreign: &Foreign, place: &Checkout, phases: &mut Phases) -> Result<Option<PathBuf>, Failure> {
+fn foreign(foreign: &PipPackage, place: &Checkout, phases: &mut Phases) -> Result<Option<PathBuf>, XtaskFailure> {
     let folder = place.own().join(foreign.folder);
     let (program, installed) = (folder.join(foreign.program), folder.join("installed"));
     let has_it = fs::read_to_string(&installed).is_ok_and(|found| found == foreign.package) && program.is_file();
@@ -52,7 +52,7 @@ fn foreign(foreign: &Foreign, place: &Checkout, phases: &mut Phases) -> Result<O
         eprintln!("      skipped, and with it the tests that talk to it: {reason}");
         return Ok(None);
     }
-    fs::write(&installed, foreign.package).map_err(|error| Failure::io("write", &installed, &error))?;
+    fs::write(&installed, foreign.package).map_err(|error| XtaskFailure::io("write", &installed, &error))?;
     Ok(Some(program))
 }
 

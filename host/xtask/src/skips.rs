@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use crate::failure::Failure;
+use crate::failure::XtaskFailure;
 use crate::place::Checkout;
 
 /// Names the file to the tests (`tests/soak/src/skip.rs`).
@@ -15,9 +15,9 @@ pub(crate) const VARIABLE: &str = "CONCLAVE_TEST_SKIPS";
 pub(crate) struct Skips(PathBuf);
 
 impl Skips {
-    pub(crate) fn new(place: &Checkout) -> Result<Self, Failure> {
+    pub(crate) fn new(place: &Checkout) -> Result<Self, XtaskFailure> {
         let file = place.own().join("skipped");
-        fs::create_dir_all(place.own()).and_then(|()| fs::write(&file, "")).map_err(|error| Failure::io("write", &file, &error))?;
+        fs::create_dir_all(place.own()).and_then(|()| fs::write(&file, "")).map_err(|error| XtaskFailure::io("write", &file, &error))?;
         Ok(Self(file))
     }
 

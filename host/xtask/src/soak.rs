@@ -4,7 +4,7 @@ use std::process::{Command, ExitCode};
 
 use crate::components;
 use crate::demo;
-use crate::failure::Failure;
+use crate::failure::XtaskFailure;
 use crate::needs;
 use crate::phase::Phases;
 use crate::place::Checkout;
@@ -13,7 +13,7 @@ use crate::place::Checkout;
 const GUESTS: [&str; 3] = ["agent_busy", "fetch_probe", "kv_quota"];
 const PROGRAM: &str = "conclave-soak";
 
-pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Failure> {
+pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     let verbose = arguments.iter().any(|word| word == "--verbose" || word == "-v");
     let passed = arguments.iter().filter(|word| !matches!(word.as_str(), "--verbose" | "-v" | "--"));
     needs::check(&place)?;

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use std::{env, fs, io, thread};
 
 use crate::components;
-use crate::failure::Failure;
+use crate::failure::XtaskFailure;
 use crate::gates;
 use crate::imports;
-use crate::layers::{self, DOCS, FOREIGN, LAYERS, Layer, Needs, Package, SUITE};
+use crate::layers::{self, DOCS, FOREIGN, LAYERS, Needs, Package, SUITE, TestLayer};
 use crate::needs;
 use crate::phase::{self, Phases, spelled};
 use crate::place::Checkout;
@@ -21,7 +21,7 @@ use crate::skips::{self, Skips};
 #[derive(Debug, Default)]
 struct TestOptions {
     verbose: bool,
-    layers: Vec<&'static Layer>,
+    layers: Vec<&'static TestLayer>,
     /// Parts of tests' names.
     filters: Vec<String>,
     /// Loops that keep the machine busy meanwhile.
@@ -31,7 +31,7 @@ struct TestOptions {
 }
 
 impl TestOptions {
-    fn read(arguments: &[String]) -> Result<Self, Failure> {
+    fn read(arguments: &[String]) -> Result<Self, XtaskFailure> {
         let mut asked = Self::default();
         let mut words = arguments.iter();
         while let Some(word) = words.next() {
@@ -40,16 +40,16 @@ impl TestOptions {
                 "--crowded" => asked.is_crowded = true,
                 "--busy" => {
                     let count = words.next().and_then(|count| count.parse().ok());
-                    asked.busy = count.ok_or_else(|| Failure::usage("cargo xtask test --busy needs a number, such as `--busy 8`"))?;
+                    asked.busy = count.ok_or_else(|| XtaskFailure::usage("cargo xtask test --busy needs a number, such as `--busy 8`"))?;
                 }
                 option if option.starts_with('-') => {
-                    return Err(Failure::usage(format!(
+                    return Err(XtaskFailure::usage(format!(
                         "cargo xtask test does not know `{option}`: it takes --verbose, --busy N, --crowded, layers ({}) and parts of tests' names",
                         LAYERS.map(|layer| layer.name).join(", ")
                     )));
                 }
                 // The name of a layer is one, also where tests are called so.
-                word => match Layer::named(word) {
+                word => match TestLayer::named(word) {
                     Some(layer) if asked.layers.iter().any(|known| known.name == layer.name) => {}
                     Some(layer) => asked.layers.push(layer),
                     None => asked.filters.push(word.to_owned()),
@@ -60,7 +60,7 @@ impl TestOptions {
     }
 }
 
-pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Failure> {
+pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     let asked = TestOptions::read(arguments)?;
     needs::check(&place)?;
     let tested = layers::tested(&place)?;
@@ -83,7 +83,7 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Fai
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn everything(tests: &Tests<'_>, phases: &mut Phases) -> Result<ExitCode, Failure> {
+fn everything(tests: &Tests<'_>, phases: &mut Phases) -> Result<ExitCode, XtaskFailure> {
     let place = tests.place;
     phases.check("looking up the rules that code cites", || gates::cited_rules_resolve(place))?;
     phases.check("looking for guests without a test", || gates::guests_are_tested(place))?;
@@ -110,7 +110,7 @@ fn everything(tests: &Tests<'_>, phases: &mut Phases) -> Result<ExitCode, Failur
 }
 
 /// Layers by themselves: what they need is built, and nothing else.
-fn some_layers(tests: &Tests<'_>, asked: &TestOptions) -> Result<ExitCode, Failure> {
+fn some_layers(tests: &Tests<'_>, asked: &TestOptions) -> Result<ExitCode, XtaskFailure> {
     let most = asked.layers.iter().map(|layer| layer.needs).max().unwrap_or(Needs::Nothing);
     let prepared = match most {
         Needs::Nothing => 1,
@@ -144,7 +144,7 @@ fn some_layers(tests: &Tests<'_>, asked: &TestOptions) -> Result<ExitCode, Failu
 }
 
 /// How many phases a layer is.
-fn phases_of(layer: &Layer) -> usize {
+fn phases_of(layer: &TestLayer) -> usize {
     match layer.name {
         DOCS => 2,
         FOREIGN => 3,
@@ -208,7 +208,7 @@ struct Tests<'a> {
 
 impl Tests<'_> {
     /// Runs a layer, from binaries that were built with these packages.
-    fn layer(&self, layer: &'static Layer, phases: &mut Phases, built: &[&str]) -> Result<LayerRow, Failure> {
+    fn layer(&self, layer: &'static TestLayer, phases: &mut Phases, built: &[&str]) -> Result<LayerRow, XtaskFailure> {
         let mut row = LayerRow { name: layer.name, count: Some(Count::default()), skipped: 0, took: Duration::ZERO, is_broken: false };
         let commands = match layer.name {
             FOREIGN => self.foreign(phases)?,
@@ -238,7 +238,7 @@ impl Tests<'_> {
     }
 
     /// The examples in the documentation of the code, as a phase.
-    fn examples(&self, row: &mut LayerRow, phases: &mut Phases) -> Result<(), Failure> {
+    fn examples(&self, row: &mut LayerRow, phases: &mut Phases) -> Result<(), XtaskFailure> {
         let mut command = self.place.cargo(["test", "--doc", "--all-features", "--no-fail-fast"]);
         command.args(packages(&names(self.tested))).arg("--").args(self.filters);
         self.surroundings.put_around(&mut command);
@@ -254,7 +254,7 @@ impl Tests<'_> {
     }
 
     /// One command with nextest; without it one for packages and one for tests of the suite, and the same tests.
-    fn commands(&self, layer: &Layer, built: &[&str]) -> Result<Vec<Command>, Failure> {
+    fn commands(&self, layer: &TestLayer, built: &[&str]) -> Result<Vec<Command>, XtaskFailure> {
         if needs::has_nextest(self.place) {
             let mut command = self.runner(built);
             command.arg("-E").arg(layer.expression(self.tested));
@@ -273,12 +273,12 @@ impl Tests<'_> {
 
     /// Without nextest: runs these tests of the suite, as far as the filters let them through; `None` if there are none. They are given by
     /// their whole names, because `cargo test` takes whatever stands behind `--` as parts of names, any of which is enough.
-    fn exactly(&self, wanted: impl Fn(&str) -> bool, is_ignored: bool) -> Result<Option<Command>, Failure> {
+    fn exactly(&self, wanted: impl Fn(&str) -> bool, is_ignored: bool) -> Result<Option<Command>, XtaskFailure> {
         let mut list = self.runner(&[SUITE]);
         list.args(["--", "--list", "--format", "terse"]).args(is_ignored.then_some("--ignored"));
         let listed = list.stderr(Stdio::inherit()).output().map_err(|error| phase::not_started(&list, &error))?;
         if !listed.status.success() {
-            return Err(Failure::new(format!("the tests of {SUITE} cannot be listed: cargo ended with {}", listed.status)));
+            return Err(XtaskFailure::new(format!("the tests of {SUITE} cannot be listed: cargo ended with {}", listed.status)));
         }
         let listed = String::from_utf8_lossy(&listed.stdout);
         let names: Vec<&str> = names_of_tests(&listed, self.filters).filter(|name| wanted(name)).collect();
@@ -288,9 +288,9 @@ impl Tests<'_> {
     }
 
     /// Two phases: what is talked to. The tests that talk to a program that others wrote; the others leave them out.
-    fn foreign(&self, phases: &mut Phases) -> Result<Vec<Command>, Failure> {
+    fn foreign(&self, phases: &mut Phases) -> Result<Vec<Command>, XtaskFailure> {
         let (litellm, mcp) = (servers::litellm(self.place, phases)?, servers::mcp(self.place, phases)?);
-        let command = |filter: &str, name: &str, value: &std::path::Path| -> Result<Option<Command>, Failure> {
+        let command = |filter: &str, name: &str, value: &std::path::Path| -> Result<Option<Command>, XtaskFailure> {
             let command = if needs::has_nextest(self.place) {
                 let mut command =
                     self.place.cargo(["nextest", "run", "--cargo-quiet", "--run-ignored", "only", "--all-features", "--tests"]);
@@ -362,7 +362,7 @@ impl Count {
 }
 
 /// Runs a command, passes on what it says, and counts what it says of tests; and whether it was content.
-fn counted_run(command: &mut Command) -> Result<(Count, bool), Failure> {
+fn counted_run(command: &mut Command) -> Result<(Count, bool), XtaskFailure> {
     if io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) {
         command.env("CARGO_TERM_COLOR", "always");
     }
@@ -443,7 +443,7 @@ impl Drop for BusyLoops {
 }
 
 impl Surroundings {
-    fn of(place: &Checkout, asked: &TestOptions) -> Result<Self, Failure> {
+    fn of(place: &Checkout, asked: &TestOptions) -> Result<Self, XtaskFailure> {
         let skips = Skips::new(place)?;
         let mut variables = if asked.is_crowded { crowded(place)? } else { Vec::new() };
         variables.push((skips::VARIABLE, skips.file().into()));
@@ -464,7 +464,7 @@ impl Surroundings {
 }
 
 /// A home with stores, locks, keys and configs in it, of which none can be read, and a folder for temporary files below it.
-fn crowded(place: &Checkout) -> Result<Vec<(&'static str, std::ffi::OsString)>, Failure> {
+fn crowded(place: &Checkout) -> Result<Vec<(&'static str, std::ffi::OsString)>, XtaskFailure> {
     let home = place.own().join("crowded/home");
     let state = home.join(".local/state/conclave");
     let files = [
@@ -481,7 +481,7 @@ fn crowded(place: &Checkout) -> Result<Vec<(&'static str, std::ffi::OsString)>, 
     ];
     for (file, text) in files {
         let folder = file.parent().unwrap_or(&home);
-        fs::create_dir_all(folder).and_then(|()| fs::write(&file, text)).map_err(|error| Failure::io("write", &file, &error))?;
+        fs::create_dir_all(folder).and_then(|()| fs::write(&file, text)).map_err(|error| XtaskFailure::io("write", &file, &error))?;
     }
     // Cargo and rustup keep theirs where they are.
     let own = |name: &str, folder: &str| {
@@ -505,23 +505,23 @@ fn crowded(place: &Checkout) -> Result<Vec<(&'static str, std::ffi::OsString)>, 
 }
 
 /// Four phases: components, the program, the tests' binaries.
-pub(crate) fn prepare(place: &Checkout, phases: &mut Phases) -> Result<(), Failure> {
+pub(crate) fn prepare(place: &Checkout, phases: &mut Phases) -> Result<(), XtaskFailure> {
     build_components(place, phases)?;
     build_tests(place, phases, &names(&layers::tested(place)?))
 }
 
-fn build_components(place: &Checkout, phases: &mut Phases) -> Result<(), Failure> {
+fn build_components(place: &Checkout, phases: &mut Phases) -> Result<(), XtaskFailure> {
     components::build_stock(place, phases)?;
     components::build_guests(place, phases)
 }
 
 /// Two phases. The program is built for the tests that start it, whichever package they are in.
-fn build_tests(place: &Checkout, phases: &mut Phases, packages: &[&str]) -> Result<(), Failure> {
+fn build_tests(place: &Checkout, phases: &mut Phases, packages: &[&str]) -> Result<(), XtaskFailure> {
     components::build_conclave(place, phases, false)?;
     build_binaries(place, phases, packages)
 }
 
-fn build_binaries(place: &Checkout, phases: &mut Phases, packages: &[&str]) -> Result<(), Failure> {
+fn build_binaries(place: &Checkout, phases: &mut Phases, packages: &[&str]) -> Result<(), XtaskFailure> {
     let mut command = runner(place, packages);
     command.arg("--no-run");
     phases.run("building the tests", "tests", command)
@@ -546,7 +546,7 @@ fn configured(place: &Checkout, command: &mut Command) {
 }
 
 /// The runner for tests of exactly these names, in whatever module they are.
-pub(crate) fn runner_of(place: &Checkout, wanted: &BTreeSet<&str>) -> Result<Command, Failure> {
+pub(crate) fn runner_of(place: &Checkout, wanted: &BTreeSet<&str>) -> Result<Command, XtaskFailure> {
     let mut command = runner(place, &names(&layers::tested(place)?));
     if needs::has_nextest(place) {
         let any: Vec<String> = wanted.iter().map(|name| format!("test(/(^|::){name}$/)")).collect();
@@ -569,7 +569,7 @@ fn packages<'a>(names: &[&'a str]) -> Vec<&'a str> {
 mod tests {
     use super::*;
 
-    fn asked(words: &[&str]) -> Result<TestOptions, Failure> {
+    fn asked(words: &[&str]) -> Result<TestOptions, XtaskFailure> {
         TestOptions::read(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
     }
 
@@ -586,7 +586,7 @@ mod tests {
     #[test]
     fn a_filter_takes_from_a_layer_and_adds_nothing_to_it() {
         let listed = "kv::a_quota: test\nkv::a_budget: test\nchat::a_budget: test\n\n3 tests, 0 benchmarks\n";
-        let guests = Layer::named("guests").unwrap_or_else(|| panic!("it is a layer"));
+        let guests = TestLayer::named("guests").unwrap_or_else(|| panic!("it is a layer"));
         let of = |filters: &[&str]| {
             let filters: Vec<String> = filters.iter().map(|filter| (*filter).to_owned()).collect();
             names_of_tests(listed, &filters).filter(|name| guests.has_test(name)).map(str::to_owned).collect::<Vec<_>>()

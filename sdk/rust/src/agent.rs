@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use crate::bindings::agent::conclave::plugin::actions::{CommandOutput, Observation, ToolOutput};
 use crate::bindings::agent::conclave::plugin::state::{self, Metrics, Past, Peer, Remaining, ToolSummary};
 use crate::bindings::imports::conclave::plugin::types::{Message, ToolResult};
-use crate::trajectory::Event;
+use crate::trajectory::TrajectoryEvent;
 use crate::{History, Result, Turn, wire};
 
 /// What makes a component an agent; `export!(agent: X)` exports it.
@@ -103,12 +103,12 @@ impl<'a> View<'a> {
 
     /// The whole history as events of a log, oldest first; `.rev()` for the newest first. Only what is looked at is read. Events of one
     /// message share its number as their id.
-    pub fn events(&self) -> impl DoubleEndedIterator<Item = Event> + use<'a> {
+    pub fn events(&self) -> impl DoubleEndedIterator<Item = TrajectoryEvent> + use<'a> {
         self.history().flat_map(wire::events_of_message)
     }
 
     /// What came after the previous step, as events of a log.
-    pub fn new_events(&self) -> Vec<Event> {
+    pub fn new_events(&self) -> Vec<TrajectoryEvent> {
         self.since_last_step().into_iter().flat_map(wire::events_of).collect()
     }
 

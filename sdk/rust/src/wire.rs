@@ -6,7 +6,7 @@ mod observations;
 
 use serde_json::Value;
 
-use crate::trajectory::{Body, Era, Event, Malformed};
+use crate::trajectory::{Body, Era, Malformed, TrajectoryEvent};
 use crate::{Error, Message, Observation, Past, Result, Turn};
 
 /// What is malformed goes back to the model: a step that passes it on ends as the contract's `malformed`.
@@ -51,7 +51,7 @@ impl Turn {
     pub fn from_value(value: &Value) -> Result<Self> {
         match value {
             Value::Array(forms) => actions::reply_of(forms),
-            form => match Event::from_json(form).map_err(|malformed| refused(&malformed))?.body {
+            form => match TrajectoryEvent::from_json(form).map_err(|malformed| refused(&malformed))?.body {
                 Body::Action(action) => actions::turn(action),
                 Body::Observation(_) => Err(Error::invalid_arguments("an observation was written where an action is wanted")),
             },
@@ -67,7 +67,7 @@ impl Observation {
 
     /// Reads an observation of either era. The error says what is wrong.
     pub fn from_json(value: &Value) -> Result<Self> {
-        match Event::from_json(value).map_err(|malformed| refused(&malformed))?.body {
+        match TrajectoryEvent::from_json(value).map_err(|malformed| refused(&malformed))?.body {
             Body::Observation(observation) => Ok(observations::observation(observation)),
             Body::Action(_) => Err(Error::invalid_arguments("an action was written where an observation is wanted")),
         }
@@ -99,7 +99,7 @@ fn is_form(value: &Value) -> bool {
 }
 
 /// What one entry of the past is in a log: the action, then what answered it.
-pub(crate) fn events_of(past: Past) -> Vec<Event> {
+pub(crate) fn events_of(past: Past) -> Vec<TrajectoryEvent> {
     let seq = i64::try_from(past.seq).ok();
     let actions = past.action.into_iter().flat_map(|action| actions::events(&Turn::from(action)));
     let observation = past.observation.as_ref().and_then(observations::event);
@@ -112,7 +112,7 @@ pub(crate) fn events_of(past: Past) -> Vec<Event> {
 }
 
 /// What one message of a history is in a log.
-pub(crate) fn events_of_message(message: Message) -> Vec<Event> {
+pub(crate) fn events_of_message(message: Message) -> Vec<TrajectoryEvent> {
     let seq = i64::try_from(message.seq).ok();
     let mut events = observations::events_of_message(message);
     events.iter_mut().for_each(|event| event.id = seq);

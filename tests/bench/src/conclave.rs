@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use conclave_core::config::Config;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::action::Action;
-use conclave_core::types::completion::{Completion, ModelError, ModelRequest, Stop, Usage};
+use conclave_core::types::completion::{Completion, ModelError, ModelRequest, StopReason, TokenUsage};
 use conclave_core::types::denial::DenialRecord;
 use conclave_core::types::history::History;
 use conclave_core::types::ids::{CallId, Millis, PluginName, RoomId, TaskName};
@@ -253,8 +253,8 @@ impl ModelPort for Nobody {
             content: Some(crate::rows::QUESTION.to_owned()),
             reasoning: None,
             tool_calls: Vec::new(),
-            stop: Stop::End,
-            usage: Usage::default(),
+            stop: StopReason::End,
+            usage: TokenUsage::default(),
             model: "bench".to_owned(),
         };
         Box::pin(std::future::ready(Ok(completion)))

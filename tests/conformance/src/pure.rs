@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use conclave_core::tool_calls::sequence::{Expected, Pattern, Sequence};
+use conclave_core::tool_calls::sequence::{Expected, Sequence, SequencePattern};
 use conclave_core::tool_calls::truncate::{HistoryEntry, Limits, RetainedEntry, Role, fit};
 use conclave_core::tool_calls::{json, routing, xml};
 use conclave_runtime::batch::{Batch, ItemEnd, OnError, run_all};
@@ -59,7 +59,7 @@ fn sequence(text: &str) -> Value {
         Expected::LlmResponse => value!(["llm_response", null]),
         Expected::UserResponse => value!(["user_response", null]),
         Expected::NoResponse => value!(["no_response", null]),
-        Expected::ContentMatch(pattern) => value!(["content_match", pattern.as_ref().map(Pattern::as_str)]),
+        Expected::ContentMatch(pattern) => value!(["content_match", pattern.as_ref().map(SequencePattern::as_str)]),
     };
     sequence.events().iter().map(event).collect()
 }

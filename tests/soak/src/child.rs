@@ -10,12 +10,12 @@ use conclave_runtime::approval::{Approval, ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::approve::Approver;
 use conclave_runtime::channel::{Channels, HumanAnswer, Speech};
 use conclave_runtime::clock::{BoxFuture, Clock, SystemClock};
-use conclave_runtime::completion::{Completion, ModelError, Prompt, Stop, Usage};
+use conclave_runtime::completion::{Completion, ModelError, Prompt, StopReason, TokenUsage};
 use conclave_runtime::config::Config;
 use conclave_runtime::ids::{ChannelId, Millis, RoomId, TaskName};
 use conclave_runtime::kv::Sqlite;
 use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
-use conclave_runtime::native::{Failure, NativeCall, Plugin, Tool};
+use conclave_runtime::native::{Failure, NativeCall, NativeTool, Plugin};
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber, Subscribers};
 use conclave_runtime::{Host, HostOptions, Prepared, ResumeError, RunInput, RunOptions, fail_points};
 use serde_json::json;
@@ -190,7 +190,7 @@ tool_calls = 1_000_000
 async fn one(prepared: Arc<Prepared>, room: RoomId, options: RunOptions, message: String, has_begun: bool) -> Result<(), String> {
     let outcome = if has_begun {
         let session = prepared.reopen(&room, options).await;
-        session.map_err(|error: ResumeError| error.to_string())?.go_on().await.map_err(|error| error.to_string())?
+        session.map_err(|error: ResumeError| error.to_string())?.resume().await.map_err(|error| error.to_string())?
     } else {
         match prepared.reopen(&room, options.clone()).await {
             // Its journal was made, and nothing was in it.
@@ -225,7 +225,7 @@ impl Subscriber for Acknowledges {
 /// A tool of the program's own, which does something to the world.
 fn tool(name: &'static str, port: u16, is_idempotent: bool) -> Plugin {
     let schema = json!({ "type": "object", "required": ["id"], "properties": { "id": { "type": "string" } } });
-    let tool = Tool::new("do", "Does something to the world.", schema, move |call: NativeCall| async move {
+    let tool = NativeTool::new("do", "Does something to the world.", schema, move |call: NativeCall| async move {
         let id = call.arguments["id"].as_str().unwrap_or_default().to_owned();
         let answer = talk::post(port, &format!("/effect/{id}"), "").await;
         answer.map(|_| "ok".to_owned()).map_err(|error| Failure::new(error.to_string()))
@@ -243,9 +243,9 @@ impl ModelClient for Seller {
             let key = Path::new("/model").join(key(&prompt)).display().to_string();
             let id = talk::post(port, &key, "").await.map_err(|error| ModelError::Other { message: error.to_string() })?;
             sink.text("said");
-            let usage = Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() };
+            let usage = TokenUsage { input_tokens: 7, output_tokens: 3, ..TokenUsage::default() };
             let (content, model) = (Some(format!("said {id}")), "soak".to_owned());
-            Ok(Completion { id, content, reasoning: None, tool_calls: Vec::new(), stop: Stop::End, usage, model })
+            Ok(Completion { id, content, reasoning: None, tool_calls: Vec::new(), stop: StopReason::End, usage, model })
         })
     }
 }

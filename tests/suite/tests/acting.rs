@@ -13,7 +13,7 @@ mod prompts;
 mod speaking;
 mod workspace;
 
-use conclave_models::test_server::{Answer, Server};
+use conclave_models::test_server::{Server, TestReply};
 use conclave_test_support::{Ran, guest, toml_inline};
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ fn observations(ran: &Ran) -> Vec<Value> {
 }
 
 /// A model on a server that gives these answers, one after the other, and remembers what it was asked.
-fn model(answers: Vec<Answer>) -> (Server, String) {
+fn model(answers: Vec<TestReply>) -> (Server, String) {
     let server = Server::start(answers);
     let lines = format!("[models.default]\nkind = \"openai\"\nurl = \"{}\"\nmodel = \"test-model\"\nretries = 0\n", server.url());
     (server, lines)
@@ -66,6 +66,6 @@ fn prompts(server: &Server) -> Vec<Vec<(String, String)>> {
 }
 
 /// An action in the fixed JSON, as a model writes it.
-fn says(action: &Value) -> Answer {
-    Answer::says(&action.to_string())
+fn says(action: &Value) -> TestReply {
+    TestReply::says(&action.to_string())
 }

@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Output, Stdio};
 
-use conclave_models::test_server::{Answer, Server};
+use conclave_models::test_server::{Server, TestReply};
 use conclave_test_support::{Rig, calling, guest, stepping, stock};
 use serde_json::{Value, json};
 
@@ -52,7 +52,7 @@ fn a_conversation_is_one_run_with_one_history() {
 
 #[test]
 fn streamed_text_is_printed_once_and_summed_up() {
-    let server = Server::start(vec![Answer::streams(&["Hello", " you", ".\n"]), Answer::says("Not streamed.")]);
+    let server = Server::start(vec![TestReply::streams(&["Hello", " you", ".\n"]), TestReply::says("Not streamed.")]);
     let output = chat(&with_model(&server), &["c.toml", "first"], "second\n");
     assert_eq!(outcome(&output), (Some(0), "Hello you.\nNot streamed.\n".to_owned()), "{}", text(&output.stderr));
     let stderr = text(&output.stderr);
@@ -71,8 +71,8 @@ fn an_agent_reads_what_its_tools_answer_before_the_person_speaks() {
 
 #[test]
 fn a_model_that_fails_costs_a_turn_and_not_the_conversation() {
-    let down = Answer::error(401, "Incorrect key");
-    let server = Server::start(vec![down.clone(), down.clone(), down.clone(), down, Answer::says("Here again.")]);
+    let down = TestReply::error(401, "Incorrect key");
+    let server = Server::start(vec![down.clone(), down.clone(), down.clone(), down, TestReply::says("Here again.")]);
     let output = chat(&with_model(&server), &["c.toml"], "1\n2\n3\n4\n5\n");
     assert_eq!(outcome(&output), (Some(0), "Here again.\n".to_owned()), "{}", text(&output.stderr));
     let stderr = text(&output.stderr);
@@ -82,7 +82,7 @@ fn a_model_that_fails_costs_a_turn_and_not_the_conversation() {
 
 #[test]
 fn a_pipe_whose_last_message_had_no_answer_is_told_why() {
-    let server = Server::start(vec![Answer::says("fine"), Answer::error(401, "Incorrect key")]);
+    let server = Server::start(vec![TestReply::says("fine"), TestReply::error(401, "Incorrect key")]);
     let output = chat(&with_model(&server), &["c.toml"], "1\n2\n");
     assert_eq!(outcome(&output), (Some(3), "fine\n".to_owned()), "{}", text(&output.stderr));
     let output = chat(&Rig::new().with_file("c.toml", stepping("agent_panic", "", "")), &["c.toml"], "1\n2\n3\n4\n");
@@ -122,7 +122,7 @@ fn commands_are_carried_out_and_not_said() {
 
 #[test]
 fn json_has_the_stream_and_says_whose_turn_it_is() {
-    let server = Server::start(vec![Answer::streams(&["Hel", "lo"])]);
+    let server = Server::start(vec![TestReply::streams(&["Hel", "lo"])]);
     let output = chat(&with_model(&server), &["c.toml", "--json"], "hi\n/status\n");
     let lines: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
     let of = |kind: &str| lines.iter().filter(|line| line["type"] == kind).cloned().collect::<Vec<_>>();
@@ -153,7 +153,7 @@ fn what_a_rule_asks_about_is_refused_where_nobody_can_be_asked() {
 
 #[test]
 fn a_run_whose_key_is_not_taken_says_so_with_its_exit_code() {
-    let server = Server::start(vec![Answer::error(401, "Incorrect key")]);
+    let server = Server::start(vec![TestReply::error(401, "Incorrect key")]);
     let rig = with_model(&server);
     let run = rig.conclave(&["run", "--quiet", "c.toml", "go"]).output().expect("the program runs");
     assert_eq!(outcome(&run), (Some(3), String::new()), "{}", text(&run.stderr));
@@ -169,7 +169,7 @@ fn with_limits(server: &Server, limits: &str) -> Rig {
 
 #[test]
 fn quiet_is_the_result_and_errors() {
-    let server = Server::start(vec![Answer::says("fine"), Answer::error(401, "Incorrect key")]);
+    let server = Server::start(vec![TestReply::says("fine"), TestReply::error(401, "Incorrect key")]);
     let output = chat(&with_model(&server), &["c.toml", "--quiet"], "1\n2\n");
     assert_eq!(outcome(&output), (Some(3), "fine\n".to_owned()));
     let stderr = text(&output.stderr);
@@ -178,7 +178,7 @@ fn quiet_is_the_result_and_errors() {
 
 #[test]
 fn a_failure_is_told_once() {
-    let server = Server::start(vec![Answer::error(401, "Incorrect key"), Answer::says("Here again.")]);
+    let server = Server::start(vec![TestReply::error(401, "Incorrect key"), TestReply::says("Here again.")]);
     let output = chat(&with_model(&server), &["c.toml"], "1\n2\n");
     assert_eq!(outcome(&output), (Some(0), "Here again.\n".to_owned()));
     let stderr = text(&output.stderr);
@@ -187,7 +187,7 @@ fn a_failure_is_told_once() {
 
 #[test]
 fn an_empty_answer_is_told_as_one() {
-    let server = Server::start(vec![Answer::says(""), Answer::says("Here.")]);
+    let server = Server::start(vec![TestReply::says(""), TestReply::says("Here.")]);
     let output = chat(&with_model(&server), &["c.toml"], "1\n2\n");
     assert_eq!(outcome(&output), (Some(0), "Here.\n".to_owned()), "{}", text(&output.stderr));
     let stderr = text(&output.stderr);
@@ -200,7 +200,7 @@ fn an_answer_that_the_server_cut_says_so() {
         "id": "1", "object": "chat.completion", "created": 1, "model": "m", "usage": { "prompt_tokens": 7, "completion_tokens": 3 },
         "choices": [{ "index": 0, "message": { "role": "assistant", "content": "Once upon" }, "finish_reason": "length" }]
     });
-    let server = Server::start(vec![Answer::json(200, &cut)]);
+    let server = Server::start(vec![TestReply::json(200, &cut)]);
     let output = chat(&with_model(&server), &["c.toml"], "1\n");
     assert_eq!(outcome(&output), (Some(0), "Once upon\n".to_owned()), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("the server cut the answer at its limit"), "{}", text(&output.stderr));
@@ -208,7 +208,7 @@ fn an_answer_that_the_server_cut_says_so() {
 
 #[test]
 fn a_limit_that_ends_the_conversation_says_how_to_raise_it() {
-    let server = Server::start(vec![Answer::says("fine")]);
+    let server = Server::start(vec![TestReply::says("fine")]);
     let output = chat(&with_limits(&server, "tokens = 15"), &["c.toml"], "1\n2\n3\n");
     assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
     let stderr = text(&output.stderr);
@@ -250,7 +250,7 @@ fn the_end_of_a_background_task_stands_in_its_column() {
 
 #[test]
 fn a_turn_that_takes_too_long_is_stopped_and_the_conversation_goes_on() {
-    let server = Server::start(vec![Answer::silence(), Answer::says("Here.")]);
+    let server = Server::start(vec![TestReply::silence(), TestReply::says("Here.")]);
     let output = chat(&with_limits(&server, "wall = \"10 s\""), &["c.toml"], "1\n2\n");
     assert_eq!(outcome(&output), (Some(0), "Here.\n".to_owned()), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("the turn took longer than limits.run.wall"), "{}", text(&output.stderr));
@@ -258,7 +258,7 @@ fn a_turn_that_takes_too_long_is_stopped_and_the_conversation_goes_on() {
 
 #[test]
 fn a_conversation_that_nobody_reads_ends_and_asks_no_model() {
-    let server = Server::start(vec![Answer::says("Nobody reads this.")]);
+    let server = Server::start(vec![TestReply::says("Nobody reads this.")]);
     let rig = with_model(&server);
     let mut child = start(&rig, &["c.toml"]);
     drop(child.stdout.take());
@@ -279,7 +279,7 @@ fn a_conversation_without_a_word_is_none() {
 
 #[test]
 fn a_program_stops_the_turn_with_a_line() {
-    let server = Server::start(vec![Answer::silence(), Answer::says("Here.")]);
+    let server = Server::start(vec![TestReply::silence(), TestReply::says("Here.")]);
     let rig = with_model(&server);
     let mut child = start(&rig, &["c.toml", "--json", "one"]);
     let mut stdin = child.stdin.take().expect("it is piped");
@@ -299,7 +299,7 @@ fn a_program_stops_the_turn_with_a_line() {
 #[cfg(unix)]
 #[test]
 fn ctrl_c_stops_the_turn_and_the_next_message_is_answered() {
-    let server = Server::start(vec![Answer::silence(), Answer::says("Here.")]);
+    let server = Server::start(vec![TestReply::silence(), TestReply::says("Here.")]);
     let rig = with_model(&server);
     let mut child = start(&rig, &["c.toml"]);
     let mut stdin = child.stdin.take().expect("it is piped");

@@ -5,15 +5,15 @@ use std::io::{Read, Write};
 use conclave_core::protocol::event::Event;
 use conclave_core::types::denial::Layer;
 use conclave_core::types::side_effect::SideEffectAnswer;
-use conclave_models::test_server::{Answer, Server};
+use conclave_models::test_server::{Server, TestReply};
 use conclave_test_support::{Ran, Rig, calling};
 use serde_json::{Value, json};
 
 fn server() -> Server {
     Server::answering(|request| match request.path.as_str() {
-        "/v1/away" => Answer::bytes(302, "text/plain", "").header("location", "http://10.0.0.1/"),
-        "/v1/long" => Answer::bytes(200, "text/plain", vec![b'x'; 200_000]),
-        path => Answer::bytes(200, "text/plain", format!("{} {path} {}", request.method, request.body.len())),
+        "/v1/away" => TestReply::bytes(302, "text/plain", "").header("location", "http://10.0.0.1/"),
+        "/v1/long" => TestReply::bytes(200, "text/plain", vec![b'x'; 200_000]),
+        path => TestReply::bytes(200, "text/plain", format!("{} {path} {}", request.method, request.body.len())),
     })
 }
 
@@ -261,7 +261,7 @@ fn a_redirect_through_wasi_http_is_the_guests_to_follow() {
 
 #[test]
 fn a_stopped_call_leaves_no_request_behind() {
-    let server = Server::answering(|_| Answer::bytes(200, "text/plain", "x").then_silence());
+    let server = Server::answering(|_| TestReply::bytes(200, "text/plain", "x").then_silence());
     let lines = format!("{}\nlimits = {{ wall = \"10 s\" }}", granted(&server, ""));
     let arguments = json!({ "method": "GET", "url": format!("{}/slow", server.url()) });
     let ran = Rig::new().run(&calling("fetch_probe", "run", &arguments, &lines), "go");

@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use conclave_models::test_server::{Answer, Server};
+use conclave_models::test_server::{Server, TestReply};
 use conclave_test_support::Rig;
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ fn conclave(rig: &Rig, arguments: &[&str]) -> Output {
 
 #[test]
 fn a_model_of_the_command_line_takes_the_place_of_the_configs() {
-    let server = Server::start(vec![Answer::says("From the other one.")]);
+    let server = Server::start(vec![TestReply::says("From the other one.")]);
     let model = format!("{}#test-model", server.url());
     for rig in [rig(""), rig("[models.default]\nkind = \"scripted\"\nreplies = \"none.json\"")] {
         let output = conclave(&rig, &["run", "c.toml", "Hello", "--model", &model]);
@@ -42,7 +42,7 @@ fn a_model_of_the_command_line_takes_the_place_of_the_configs() {
 
 #[test]
 fn no_model_is_switched_on_by_a_variable() {
-    let server = Server::start(vec![Answer::says("I was asked.")]);
+    let server = Server::start(vec![TestReply::says("I was asked.")]);
     let rig = rig("");
     let mut command = rig.conclave(&["run", "c.toml", "Hello"]);
     for name in ["OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE", "HTTP_PROXY", "http_proxy", "ALL_PROXY"] {
@@ -56,7 +56,7 @@ fn no_model_is_switched_on_by_a_variable() {
 
 #[test]
 fn an_image_goes_along_with_the_message() {
-    let server = Server::start(vec![Answer::says("A pixel.")]);
+    let server = Server::start(vec![TestReply::says("A pixel.")]);
     let rig = rig(&server_lines(&server, "")).with_file("pixel.png", PIXEL).with_file("note.txt", "Look closely.");
     let output = conclave(&rig, &["run", "c.toml", "What is this?", "--attach", "pixel.png", "--attach", "note.txt"]);
     assert_eq!(text(&output.stdout), "A pixel.\n", "{}", text(&output.stderr));
@@ -75,7 +75,7 @@ fn a_key_goes_to_its_server_and_nowhere_else() {
     for source in [r#"key = { env = "TEST_MODEL_KEY" }"#, r#"key = { file = "key.txt" }"#, r#"key = { command = ["cat", "key.txt"] }"#] {
         let server = Server::answering({
             let echo = echo.clone();
-            move |_| Answer::error(401, &echo)
+            move |_| TestReply::error(401, &echo)
         });
         let rig = rig(&server_lines(&server, source)).with_file("key.txt", format!("{KEY}\n"));
         let output = conclave(&rig, &["run", "c.toml", "Hello", "--json", "--journal", "journal"]);
@@ -94,7 +94,7 @@ fn a_key_goes_to_its_server_and_nowhere_else() {
 
 #[test]
 fn a_key_that_is_not_there_is_a_problem_of_the_config() {
-    let server = Server::start(vec![Answer::says("Hello.")]);
+    let server = Server::start(vec![TestReply::says("Hello.")]);
     let rig = rig(&server_lines(&server, r#"key = { env = "CONCLAVE_NO_SUCH_KEY" }"#));
     for command in ["check", "run"] {
         let arguments = if command == "run" { vec!["run", "c.toml", "Hello"] } else { vec!["check", "c.toml"] };
@@ -111,7 +111,7 @@ fn a_key_that_is_not_there_is_a_problem_of_the_config() {
 
 #[test]
 fn streamed_text_is_followed_while_it_comes_and_journalled_once() {
-    let server = Server::start(vec![Answer::streams(&["Sker", "ryv", "ore"])]);
+    let server = Server::start(vec![TestReply::streams(&["Sker", "ryv", "ore"])]);
     let rig = rig(&server_lines(&server, ""));
     let output = conclave(&rig, &["run", "c.toml", "Hello", "--json"]);
     let lines: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
@@ -127,7 +127,7 @@ fn streamed_text_is_followed_while_it_comes_and_journalled_once() {
 
 #[test]
 fn doctor_asks_the_servers_of_a_config() {
-    let server = Server::start(vec![Answer::says("Hello.")]);
+    let server = Server::start(vec![TestReply::says("Hello.")]);
     let found = conclave(&rig(&server_lines(&server, "")), &["doctor", "c.toml", "--json"]);
     let findings: Value = serde_json::from_str(&text(&found.stdout)).expect("one object");
     let model =

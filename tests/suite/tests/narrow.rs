@@ -1,12 +1,12 @@
 //! What a task leaves of its agent's grants, tried by an agent that reaches for everything, by the contract and through `std`.
 
 use conclave_core::types::denial::Layer;
-use conclave_models::test_server::{Answer, Server};
+use conclave_models::test_server::{Server, TestReply};
 use conclave_test_support::{Ran, Rig, stepping};
 use serde_json::{Value, json};
 
 fn reach(narrow: &str) -> (Ran, Value, bool) {
-    let server = Server::answering(|_| Answer::bytes(200, "text/plain", "light"));
+    let server = Server::answering(|_| TestReply::bytes(200, "text/plain", "light"));
     let rig = Rig::new().with_file("data/a.txt", "inside").with_file("token", "a-value-of-a-test");
     let grants = format!(
         "grants.files = [{{ dir = \"data\", at = \"/data\", mode = \"read-write\" }}]\n\

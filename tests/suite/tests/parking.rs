@@ -12,7 +12,7 @@ use conclave_core::protocol::event::Event;
 use conclave_core::types::fault::{CallReport, FaultKind};
 use conclave_core::types::ids::RoomId;
 use conclave_runtime::clock::{BoxFuture, MonotonicClock};
-use conclave_runtime::completion::{Completion, Prompt, Stop, Usage};
+use conclave_runtime::completion::{Completion, Prompt, StopReason, TokenUsage};
 use conclave_runtime::engine::EngineSettings;
 use conclave_runtime::journal::MemoryJournals;
 use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
@@ -65,13 +65,13 @@ impl ModelClient for Slow {
             } else {
                 drop(open.acquire().await);
             }
-            let (id, model, usage) = ("1".to_owned(), "slow".to_owned(), Usage::default());
+            let (id, model, usage) = ("1".to_owned(), "slow".to_owned(), TokenUsage::default());
             Ok(Completion {
                 id,
                 content: Some(format!("={asked}")),
                 reasoning: None,
                 tool_calls: Vec::new(),
-                stop: Stop::End,
+                stop: StopReason::End,
                 usage,
                 model,
             })

@@ -9,9 +9,9 @@ use conclave_core::config::Config;
 use conclave_core::protocol::event::{Event, Record};
 use conclave_core::types::ids::{Millis, RoomId};
 use conclave_core::types::outcome::Outcome;
-use conclave_models::test_server::{Answer, Server};
+use conclave_models::test_server::{Server, TestReply};
 use conclave_runtime::clock::{BoxFuture, Clock};
-use conclave_runtime::completion::{Completion, Prompt, Stop, Usage};
+use conclave_runtime::completion::{Completion, Prompt, StopReason, TokenUsage};
 use conclave_runtime::journal::{Journal, JournalBatch, JournalFailure, Journals, Keeping, MemoryJournals, Opening};
 use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
 use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
@@ -31,8 +31,16 @@ impl ModelClient for Shop {
         let asked = prompt.last_text().to_owned();
         let content = Some(format!("answer to {asked}"));
         self.0.lock().expect("nobody panics").push(asked);
-        let (id, model, usage) = ("1".to_owned(), "shop".to_owned(), Usage::default());
-        Box::pin(std::future::ready(Ok(Completion { id, content, reasoning: None, tool_calls: Vec::new(), stop: Stop::End, usage, model })))
+        let (id, model, usage) = ("1".to_owned(), "shop".to_owned(), TokenUsage::default());
+        Box::pin(std::future::ready(Ok(Completion {
+            id,
+            content,
+            reasoning: None,
+            tool_calls: Vec::new(),
+            stop: StopReason::End,
+            usage,
+            model,
+        })))
     }
 }
 
@@ -105,8 +113,8 @@ pub(crate) fn host(shop: &Arc<Shop>) -> Host {
 impl World {
     fn new(who: Who) -> Self {
         let server = Server::answering(|request| match request.path.as_str() {
-            "/v1/away" => Answer::bytes(302, "text/plain", "").header("location", "/v1/there"),
-            path => Answer::bytes(200, "text/plain", format!("{} {path}", request.method)),
+            "/v1/away" => TestReply::bytes(302, "text/plain", "").header("location", "/v1/there"),
+            path => TestReply::bytes(200, "text/plain", format!("{} {path}", request.method)),
         });
         let folder = tempfile::tempdir().expect("a test can make a folder");
         std::fs::create_dir(folder.path().join("box")).expect("a test can make a folder");
@@ -162,7 +170,7 @@ config = {{ url = "{url}" }}"#
         let journals = MemoryJournals::of(room.clone(), records);
         let prepared = self.prepare().await;
         let mut session = prepared.reopen(&room, Self::options(Arc::new(journals.clone()), LATER)).await.expect("it is kept");
-        let outcome = session.go_on().await.expect("a journal in memory does not fail");
+        let outcome = session.resume().await.expect("a journal in memory does not fail");
         (outcome, journals.records(&room))
     }
 

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use conclave_models::test_server::{Answer, Server};
+use conclave_models::test_server::{Server, TestReply};
 pub(crate) use conclave_test_support::until;
 use conclave_test_support::{Rig, calling, stock};
 use serde_json::{Value, json};
@@ -43,9 +43,9 @@ impl Slow {
         let is_released = Arc::new(AtomicBool::new(false));
         let mine = Arc::clone(&is_released);
         let server = Server::answering(move |request| match request.json()["messages"].to_string() {
-            messages if !messages.contains("go on then") => Answer::says("The first half."),
-            _ if mine.load(Ordering::SeqCst) => Answer::says("DONE The second half."),
-            _ => Answer::silence(),
+            messages if !messages.contains("go on then") => TestReply::says("The first half."),
+            _ if mine.load(Ordering::SeqCst) => TestReply::says("DONE The second half."),
+            _ => TestReply::silence(),
         });
         Self { server, is_released }
     }
@@ -201,7 +201,7 @@ fn a_run_that_could_not_go_on_is_no_success() {
 
 #[test]
 fn a_stop_whose_hearer_died_ends_the_run_and_no_later_one() {
-    use conclave_runtime::store::{Mail, Store};
+    use conclave_runtime::store::{ControlMessage, Store};
 
     let slow = Slow::start();
     let rig = slow.rig();
@@ -214,13 +214,13 @@ fn a_stop_whose_hearer_died_ends_the_run_and_no_later_one() {
     let patient = conclave(&rig, &["stop", &run, "--wait", "0"]);
     assert_eq!(patient.status.code(), Some(1), "{}", text(&patient.stderr));
     assert!(text(&patient.stderr).contains("it was taken back"), "{}", text(&patient.stderr));
-    assert_eq!(Mail::pending(&folder).expect("it is read"), []);
+    assert_eq!(ControlMessage::pending(&folder).expect("it is read"), []);
     let stopping = start(&rig, &["stop", &run]);
-    until("the word", || Mail::pending(&folder).ok().filter(|mail| !mail.is_empty()));
+    until("the word", || ControlMessage::pending(&folder).ok().filter(|mail| !mail.is_empty()));
     drop(deaf);
     let ended = stopping.wait_with_output().expect("it ends");
     assert_eq!((ended.status.code(), text(&ended.stdout)), (Some(0), format!("{run} has ended: KILL\n")), "{}", text(&ended.stderr));
-    assert_eq!(Mail::pending(&folder).expect("it is read"), [], "nothing ends a later run");
+    assert_eq!(ControlMessage::pending(&folder).expect("it is read"), [], "nothing ends a later run");
 }
 
 /// A call that a rule asks about.

@@ -6,7 +6,7 @@ use conclave_core::config::Config;
 use conclave_core::protocol::event::{Event, Record};
 use conclave_core::types::ids::RoomId;
 use conclave_core::types::side_effect::SideEffectAnswer;
-use conclave_models::test_server::{Answer, Server};
+use conclave_models::test_server::{Server, TestReply};
 use conclave_runtime::journal::{Journals, MemoryJournals};
 use conclave_runtime::{Host, Prepared, RunOptions};
 use conclave_test_support::{block_on, calling};
@@ -48,7 +48,7 @@ impl World {
         let room = RoomId::from("test");
         let journals = MemoryJournals::of(room.clone(), records);
         let mut session = self.prepare().await.reopen(&room, options(Arc::new(journals), At(LATER))).await.expect("it is kept");
-        session.go_on().await.expect("a journal in memory does not fail").content.clone()
+        session.resume().await.expect("a journal in memory does not fail").content.clone()
     }
 }
 
@@ -71,7 +71,7 @@ fn reworded(record: &Arc<Record>) -> Arc<Record> {
 
 #[test]
 fn an_error_that_is_told_again_is_read_from_its_code() {
-    let server = Server::answering(|_| Answer::bytes(200, "text/plain", "x".repeat(5_000)));
+    let server = Server::answering(|_| TestReply::bytes(200, "text/plain", "x".repeat(5_000)));
     let files = r#"grants.files = [{ dir = "box", at = "/folder", mode = "read-write", bytes = "10 kB", files = 5 }]"#;
     let fetch = |url: &str| format!("grants.fetch = {{ urls = [\"{url}/*\"], private = [\"127.0.0.1\"], response_size = \"1 kB\" }}");
     let (reached, nobody) = (fetch(&server.url()), fetch("http://127.0.0.1:1"));

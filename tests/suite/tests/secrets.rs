@@ -6,7 +6,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use conclave_core::permissions::secret::{Scrubber, SecretValue};
 use conclave_core::types::denial::Layer;
 use conclave_core::types::ids::SecretName;
-use conclave_models::test_server::{Answer, SeenRequest, Server};
+use conclave_models::test_server::{SeenRequest, Server, TestReply};
 use conclave_test_support::{Ran, Rig, calling, refused};
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ fn echo() -> Server {
             "base64": STANDARD.encode(&plain), "url-safe": URL_SAFE_NO_PAD.encode(format!("x{plain}")),
             "basic": format!("Basic {}", STANDARD.encode(format!("me:{VALUE}"))),
         });
-        Answer::json(200, &body).header("x-echo", VALUE).header("x-basic", &STANDARD.encode(format!("me:{VALUE}")))
+        TestReply::json(200, &body).header("x-echo", VALUE).header("x-basic", &STANDARD.encode(format!("me:{VALUE}")))
     })
 }
 
@@ -156,7 +156,7 @@ fn a_redirect_takes_no_secret_elsewhere() {
         let elsewhere = echo();
         let elsewhere_url = base(&elsewhere).replace("127.0.0.1", "localhost");
         let to = format!("{elsewhere_url}{}", location.replace("<VALUE>", "s3cr%22et%2B%2Fvalue%261"));
-        let bound = Server::answering(move |_| Answer::bytes(307, "text/plain", "go there").header("location", &to));
+        let bound = Server::answering(move |_| TestReply::bytes(307, "text/plain", "go there").header("location", &to));
         let arguments = request(&base(&bound), &json!({ "x-key": "<SECRET>" }), "");
         let bound_url = base(&bound);
         let all = &[bound_url.as_str(), elsewhere_url.as_str()];
@@ -174,8 +174,8 @@ fn a_redirect_takes_no_secret_elsewhere() {
 #[test]
 fn a_redirect_of_the_bound_host_to_itself_keeps_the_secret() {
     let server = Server::answering(|request| match request.path.strip_prefix("/old") {
-        Some(query) => Answer::bytes(308, "text/plain", "").header("location", &format!("/new{query}")),
-        None => Answer::bytes(200, "text/plain", format!("arrived with {}", request.path)),
+        Some(query) => TestReply::bytes(308, "text/plain", "").header("location", &format!("/new{query}")),
+        None => TestReply::bytes(200, "text/plain", format!("arrived with {}", request.path)),
     });
     let arguments = request(&format!("{}/old?key=<SECRET>", base(&server)), &json!({}), "");
     let ran = rig().run(&config("secret_sender", "run", &arguments, &[&base(&server)], r#""query""#), "go");
@@ -188,7 +188,7 @@ fn a_redirect_of_the_bound_host_to_itself_keeps_the_secret() {
 #[test]
 fn a_guest_that_came_by_the_value_gets_it_out_nowhere() {
     for how in ["answer", "error", "panic", "send"] {
-        let server = Server::answering(|_| Answer::bytes(200, "text/plain", "thanks"));
+        let server = Server::answering(|_| TestReply::bytes(200, "text/plain", "thanks"));
         let arguments = json!({ "url": base(&server), "secret": "met", "file": "/folder/copy.txt", "how": how });
         let ran = rig().run(&config("secret_leak", "run", &arguments, &[&base(&server)], r#""header""#), "go");
         assert_eq!(server.requests().len(), 1, "only the first request left, with the placeholder: {how}: {}", ran.content());

@@ -225,7 +225,7 @@ fn a_step_that_polls_and_is_cut_off_anywhere_goes_on_as_it_began() {
                 .reopen(&RoomId::from("test"), options(Arc::new(journals.clone()), At(LATER)))
                 .await
                 .expect("kept");
-            let outcome = session.go_on().await.expect("a journal in memory does not fail");
+            let outcome = session.resume().await.expect("a journal in memory does not fail");
             assert_eq!(outcome.status, Status::Done, "cut at {cut}: {outcome:?}");
             let told = outcome.content.clone().unwrap_or_default();
             let done = side_effects(events(&journals.records(&RoomId::from("test"))).collect::<Vec<_>>());

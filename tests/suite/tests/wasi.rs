@@ -112,7 +112,7 @@ fn resumed(config: &str, events: Vec<Event>) -> String {
     let rig = Rig::new();
     let prepared = rig.prepare(config).expect("it is prepared");
     let outcome =
-        block_on(async { prepared.reopen(&room, options).await.expect("it is kept").go_on().await.expect("it is kept in memory") });
+        block_on(async { prepared.reopen(&room, options).await.expect("it is kept").resume().await.expect("it is kept in memory") });
     outcome.content.clone().unwrap_or_default()
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use conclave_core::policy::decision::Why;
+use conclave_core::policy::decision::DecisionSource;
 use conclave_core::policy::permit::{self, Permit};
 use conclave_core::setup::{PluginSetup, Setup};
 use conclave_core::types::approval::ApprovalRequest;
@@ -90,7 +90,7 @@ impl RequestContext {
     fn why_text(setup: &Setup, request: &ApprovalRequest) -> String {
         let decision = request.decide(setup, &request.arguments);
         match decision.why {
-            Why::Rule { rule, .. } => format!("the rule at {} asks", rule.source),
+            DecisionSource::Rule { rule, .. } => format!("the rule at {} asks", rule.source),
             why => why.to_string(),
         }
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// What the person chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Choice {
+pub(super) enum KeyChoice {
     Once,
     ThisRun,
     Always,
@@ -18,7 +18,7 @@ pub(super) enum Choice {
     ShowMore,
 }
 
-impl Choice {
+impl KeyChoice {
     /// Returns whether the call runs with the arguments that are shown.
     pub(super) fn runs(self) -> bool {
         matches!(self, Self::Once | Self::ThisRun | Self::Always)
@@ -59,16 +59,16 @@ pub(super) fn which_arguments(exact: bool, any: bool) -> (String, &'static str) 
 }
 
 /// The letter, when the line is one.
-pub(super) fn choice(line: &str) -> Option<Choice> {
+pub(super) fn choice(line: &str) -> Option<KeyChoice> {
     match line.trim().to_ascii_lowercase().as_str() {
-        "y" | "yes" | "once" => Some(Choice::Once),
-        "r" | "run" => Some(Choice::ThisRun),
-        "a" | "always" => Some(Choice::Always),
-        "e" | "edit" => Some(Choice::Edit),
-        "n" | "no" | "refuse" => Some(Choice::Refuse),
-        "x" | "refuse for this run" => Some(Choice::RefuseThisRun),
-        "w" | "why" => Some(Choice::Why),
-        "s" | "show" => Some(Choice::ShowMore),
+        "y" | "yes" | "once" => Some(KeyChoice::Once),
+        "r" | "run" => Some(KeyChoice::ThisRun),
+        "a" | "always" => Some(KeyChoice::Always),
+        "e" | "edit" => Some(KeyChoice::Edit),
+        "n" | "no" | "refuse" => Some(KeyChoice::Refuse),
+        "x" | "refuse for this run" => Some(KeyChoice::RefuseThisRun),
+        "w" | "why" => Some(KeyChoice::Why),
+        "s" | "show" => Some(KeyChoice::ShowMore),
         _ => None,
     }
 }
@@ -103,9 +103,19 @@ mod tests {
     #[test]
     fn only_a_clear_answer_is_one() {
         let letters = [" Y ", "yes", "r", "a", "n", "x", "e", "w", "s"].map(choice);
-        let refuse = [Choice::Refuse, Choice::RefuseThisRun];
+        let refuse = [KeyChoice::Refuse, KeyChoice::RefuseThisRun];
         let [n, x] = refuse;
-        let meant = [Choice::Once, Choice::Once, Choice::ThisRun, Choice::Always, n, x, Choice::Edit, Choice::Why, Choice::ShowMore];
+        let meant = [
+            KeyChoice::Once,
+            KeyChoice::Once,
+            KeyChoice::ThisRun,
+            KeyChoice::Always,
+            n,
+            x,
+            KeyChoice::Edit,
+            KeyChoice::Why,
+            KeyChoice::ShowMore,
+        ];
         assert_eq!(letters, meant.map(Some));
         assert_eq!(["", "yn", "ok", "ya"].map(choice), [None; 4]);
     }
@@ -122,9 +132,9 @@ mod tests {
 
     #[test]
     fn an_edit_mends_what_cannot_run() {
-        assert!(!Choice::Edit.runs() && Choice::Edit.lets_run());
-        assert!([Choice::Once, Choice::ThisRun, Choice::Always].iter().all(|choice| choice.runs() && choice.lets_run()));
-        assert!([Choice::Refuse, Choice::RefuseThisRun, Choice::Why, Choice::ShowMore].iter().all(|choice| !choice.lets_run()));
+        assert!(!KeyChoice::Edit.runs() && KeyChoice::Edit.lets_run());
+        assert!([KeyChoice::Once, KeyChoice::ThisRun, KeyChoice::Always].iter().all(|choice| choice.runs() && choice.lets_run()));
+        assert!([KeyChoice::Refuse, KeyChoice::RefuseThisRun, KeyChoice::Why, KeyChoice::ShowMore].iter().all(|choice| !choice.lets_run()));
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub(crate) struct ApprovalView {
 
 impl ApprovalView {
     pub(crate) fn new(request: &ApprovalRequest, performer: Option<&Performer>, until: Option<Instant>, columns: usize) -> Self {
-        let mut foreign = Foreign { rows: Vec::new(), columns };
+        let mut foreign = ForeignRows { rows: Vec::new(), columns };
         for delegator in &request.delegators {
             foreign.put(&format!("{} asked for", delegator.plugin), &delegator.brief);
         }
@@ -84,12 +84,12 @@ impl ApprovalView {
 }
 
 /// Rows of text that plugins wrote.
-struct Foreign {
+struct ForeignRows {
     rows: Vec<String>,
     columns: usize,
 }
 
-impl Foreign {
+impl ForeignRows {
     /// Puts a text behind its name; its further rows stand below its first one.
     fn put(&mut self, name: &str, text: &str) {
         let mark = format!("{INDENT}{}", paint(ODD, foreign::MARK));

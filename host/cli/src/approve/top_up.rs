@@ -2,18 +2,18 @@
 
 use std::sync::atomic::Ordering;
 
-use conclave_core::policy::budget::TopUp;
+use conclave_core::policy::budget::LimitIncrease;
 use conclave_core::types::approval::{Approval, ApprovalAnswer};
 use serde_json::{Value, json};
 
-use super::{Approvals, ApproverState, Talk, by_nobody, by_person, refused};
+use super::{Approvals, ApproverState, ApproverTurn, by_nobody, by_person, refused};
 use crate::person::{UserQuestion, UserReply};
 use crate::show::{ODD, one_line, paint, printable};
 
 const PROMPT: &str = "      [y] give it  [e] another amount  [n] no, end the run  > ";
 
 impl ApproverState {
-    pub(super) async fn top_up(&self, top_up: TopUp) -> ApprovalAnswer {
+    pub(super) async fn top_up(&self, top_up: LimitIncrease) -> ApprovalAnswer {
         match self.approvals {
             Approvals::Ask if self.person.is_there() => {}
             Approvals::Ask => return by_nobody("nobody is there to give more: stdin and stderr are no terminal"),
@@ -22,7 +22,7 @@ impl ApproverState {
             Approvals::Wait => return std::future::pending().await,
         }
         let floor = std::sync::Arc::clone(&self.floor).lock_owned().await;
-        let _talk = Talk { _floor: floor, _held: self.person.hold_the_rest() };
+        let _talk = ApproverTurn { _floor: floor, _held: self.person.hold_the_rest() };
         let (mut above, mut is_sudden) = (shown(&top_up), true);
         loop {
             let mut question = UserQuestion::short(std::mem::take(&mut above), PROMPT);
@@ -51,7 +51,7 @@ impl ApproverState {
     }
 
     /// Another amount, in its unit; none when the person thought better of it.
-    async fn amount(&self, top_up: &TopUp) -> Option<Value> {
+    async fn amount(&self, top_up: &LimitIncrease) -> Option<Value> {
         let mut question = UserQuestion::short("      how much more? Ctrl-C goes back", "      > ");
         question.initial = bare(&top_up.arguments(top_up.proposed));
         loop {
@@ -70,7 +70,7 @@ impl ApproverState {
 }
 
 /// What is asked: what is used up, and how much more is proposed.
-fn shown(top_up: &TopUp) -> String {
+fn shown(top_up: &LimitIncrease) -> String {
     let problem =
         top_up.problem.as_ref().map(|problem| format!("\n      {} {}", paint(ODD, "not so:"), printable(problem))).unwrap_or_default();
     let proposed = top_up.budget.show(top_up.proposed);
@@ -102,8 +102,16 @@ mod tests {
     fn an_amount_is_read_as_it_is_shown() {
         for (budget, shown) in [(Budget::Cost, "0.25"), (Budget::Wall, "250 s"), (Budget::Tokens, "250000")] {
             let proposed = 250_000;
-            let top_up =
-                TopUp { budget, limit: 1, used: 1, set_aside: 0, needed: None, proposed, task: TaskName::from("desk"), problem: None };
+            let top_up = LimitIncrease {
+                budget,
+                limit: 1,
+                used: 1,
+                set_aside: 0,
+                needed: None,
+                proposed,
+                task: TaskName::from("desk"),
+                problem: None,
+            };
             let text = bare(&top_up.arguments(proposed));
             assert_eq!(text, shown);
             assert_eq!(top_up.amount(&json!({ "add": read(&text) })), Ok(proposed));

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anstyle::Style;
 use conclave_core::inspect::permission_summary::rights_table;
 use conclave_core::permissions::grant::FileMode;
-use conclave_core::policy::decision::Why;
+use conclave_core::policy::decision::DecisionSource;
 use conclave_core::setup::Setup;
 use conclave_core::types::approval::{ApprovalCause, ApprovalRequest, BRIEF_MAX};
 
@@ -63,7 +63,7 @@ pub(super) fn text(request: &ApprovalRequest, about: &RequestContext) -> String 
 /// The rule that asks, or what the plugin may do where no rule matches.
 fn by_rules(request: &ApprovalRequest, setup: &Setup) -> String {
     match request.decide(setup, &request.arguments).why {
-        Why::Rule { rule, .. } => {
+        DecisionSource::Rule { rule, .. } => {
             // An answer of this run may have put a plugin's text into it.
             format!(
                 "      asked by the rule at {}:\n{}",

@@ -7,7 +7,7 @@ use clap::Args;
 use super::CONFIG;
 
 #[derive(Debug, Args)]
-pub(crate) struct Why {
+pub(crate) struct WhyArgs {
     /// The address of an event, such as 3f2a91c0:17; of a run alone: all that was refused and approved in it; nothing: the newest run. The
     /// first digits of a run are enough
     pub(crate) event: Option<String>,

@@ -50,7 +50,7 @@ pub(crate) struct Show {
     after_help = "A task of a child room is named with the room's number before it: 2/task-1.\nExit codes: 0 it was listed, or was told; 1 its \
                   process did not receive it; 2 there is no such run or task, or it does not go on"
 )]
-pub(crate) struct Tasks {
+pub(crate) struct TasksArgs {
     /// The run, or its first digits; without it the newest
     pub(crate) run: Option<String>,
     /// Only this one, with all that is known of it

@@ -6,7 +6,7 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: 0 it has ended; 1 it was told to end and still goes on; 2 there is no such run")]
-pub(crate) struct Stop {
+pub(crate) struct StopArgs {
     /// The run, or its first digits
     pub(crate) run: String,
     /// Why: its journal says so, and whoever waits for it reads it

@@ -10,7 +10,7 @@ use crate::error::CliError;
 
 /// `[CONFIG] [TEXT]`.
 #[derive(Debug, Args)]
-pub(crate) struct Target {
+pub(crate) struct TargetArgs {
     /// The config, conclave.toml when left out; a first word that names no file and does not end in .toml is the text
     #[arg(value_name = "CONFIG")]
     first: Option<OsString>,
@@ -19,7 +19,7 @@ pub(crate) struct Target {
     second: Option<String>,
 }
 
-impl Target {
+impl TargetArgs {
     /// Returns the config and the text.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ mod tests {
 
     fn resolved(words: &[&str]) -> Result<(PathBuf, Option<String>), CliError> {
         let second = words.get(1).map(|word| (*word).to_owned());
-        Target { first: words.first().map(OsString::from), second }.resolve()
+        TargetArgs { first: words.first().map(OsString::from), second }.resolve()
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub(crate) enum Trajectory {
 
 /// A form of logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Era {
+pub(crate) enum EraArg {
     /// Of July 2024
     #[value(name = "2024-07")]
     V2024,
@@ -28,11 +28,11 @@ pub(crate) enum Era {
     V2025,
 }
 
-impl From<Era> for wire::Era {
-    fn from(era: Era) -> Self {
+impl From<EraArg> for wire::Era {
+    fn from(era: EraArg) -> Self {
         match era {
-            Era::V2024 => Self::V2024,
-            Era::V2025 => Self::V2025,
+            EraArg::V2024 => Self::V2024,
+            EraArg::V2025 => Self::V2025,
         }
     }
 }
@@ -86,7 +86,7 @@ pub(crate) struct TrajectoryExport {
     pub(crate) run: String,
     /// The form of the log
     #[arg(long, value_name = "ERA", default_value = "2025-11")]
-    pub(crate) era: Era,
+    pub(crate) era: EraArg,
     /// The file to write, which must not be there; without it stdout
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,

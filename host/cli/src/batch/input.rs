@@ -16,14 +16,14 @@ const NAMED: usize = 50;
 
 /// One input.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Input {
+pub(crate) struct BatchInput {
     /// As it was written: a text or a number.
     pub(crate) id: Option<Value>,
     pub(crate) text: String,
     pub(crate) inputs: Map<String, Value>,
 }
 
-impl Input {
+impl BatchInput {
     /// What the config is asked.
     pub(crate) fn ask(&self, turns: Option<u32>) -> RunInput {
         RunInput { inputs: Value::Object(self.inputs.clone()), turns, ..RunInput::from(self.text.as_str()) }
@@ -45,7 +45,7 @@ struct InputLine {
 ///
 /// # Errors
 /// When it cannot be read or holds no input, and every line that is none.
-pub(crate) fn read(file: &Path) -> Result<Vec<Input>, CliError> {
+pub(crate) fn read(file: &Path) -> Result<Vec<BatchInput>, CliError> {
     let (mut bytes, from_stdin) = (Vec::new(), file.as_os_str() == "-");
     let shown = if from_stdin { "stdin".to_owned() } else { file.display().to_string() };
     let read = if from_stdin { std::io::stdin().read_to_end(&mut bytes).map(drop) } else { std::fs::read(file).map(|read| bytes = read) };
@@ -65,7 +65,7 @@ fn is_config(file: &Path, bytes: &[u8]) -> bool {
     is_named_so || std::str::from_utf8(bytes).is_ok_and(|text| Config::parse("", "", text).is_ok())
 }
 
-fn parse(bytes: &[u8], shown: &str) -> Result<Vec<Input>, String> {
+fn parse(bytes: &[u8], shown: &str) -> Result<Vec<BatchInput>, String> {
     // Some editors put a byte order mark before the first line; it is none of its words.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let (mut inputs, mut bad) = (Vec::new(), Vec::new());
@@ -90,14 +90,14 @@ fn parse(bytes: &[u8], shown: &str) -> Result<Vec<Input>, String> {
 }
 
 /// None for an empty line.
-fn input(line: &[u8]) -> Result<Option<Input>, String> {
+fn input(line: &[u8]) -> Result<Option<BatchInput>, String> {
     let line = std::str::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned())?.trim_end_matches('\r');
     let trimmed = line.trim();
     if trimmed.is_empty() {
         return Ok(None);
     }
     if !trimmed.starts_with('{') {
-        return Ok(Some(Input { id: None, text: line.to_owned(), inputs: Map::new() }));
+        return Ok(Some(BatchInput { id: None, text: line.to_owned(), inputs: Map::new() }));
     }
     let InputLine { input, inputs, id } = serde_json::from_str(trimmed).map_err(|error| because(&error))?;
     let Value::String(text) = input else { return Err(format!("its `input` is {}, not a text", kind(&input))) };
@@ -107,7 +107,7 @@ fn input(line: &[u8]) -> Result<Option<Input>, String> {
         Some(other) => return Err(format!("its `inputs` is {}, not an object", kind(&other))),
     };
     match id {
-        Some(Value::String(_) | Value::Number(_)) | None => Ok(Some(Input { id, text, inputs })),
+        Some(Value::String(_) | Value::Number(_)) | None => Ok(Some(BatchInput { id, text, inputs })),
         Some(other) => Err(format!("its `id` is {}, neither a text nor a number", kind(&other))),
     }
 }

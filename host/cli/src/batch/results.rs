@@ -11,7 +11,7 @@ use conclave_runtime::durable_file::{folder_of, sync_folder};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::input::Input;
+use super::input::BatchInput;
 use crate::commands::run::{as_json, result};
 use crate::error::CliError;
 use crate::exit;
@@ -58,14 +58,14 @@ pub(crate) struct ResultRow {
 }
 
 impl ResultRow {
-    fn new(index: usize, input: &Input, status: &str) -> Self {
+    fn new(index: usize, input: &BatchInput, status: &str) -> Self {
         let (content, value, typed, error, shown) = (None, None, None, None, None);
         let (id, status) = (input.id.clone(), status.to_owned());
         Self { index, id, status, content, value, tools: Vec::new(), typed, error, shown, code: exit::OK }
     }
 
     /// Of a run that ended; `code` is what `run` would exit with.
-    pub(crate) fn ended(index: usize, input: &Input, outcome: &Outcome, code: u8) -> Self {
+    pub(crate) fn ended(index: usize, input: &BatchInput, outcome: &Outcome, code: u8) -> Self {
         let is_kept = outcome.status.is_success();
         let shown = result(outcome).filter(|_| is_kept);
         Self {
@@ -81,12 +81,12 @@ impl ResultRow {
     }
 
     /// Of a run that could not be.
-    pub(crate) fn failed(index: usize, input: &Input, why: String) -> Self {
+    pub(crate) fn failed(index: usize, input: &BatchInput, why: String) -> Self {
         Self { error: Some(why), code: exit::FAILED, ..Self::new(index, input, Status::Error.as_str()) }
     }
 
     /// Of a run that has no end, or did not begin.
-    fn cancelled(index: usize, input: &Input, why: &str) -> Self {
+    fn cancelled(index: usize, input: &BatchInput, why: &str) -> Self {
         Self { error: Some(why.to_owned()), ..Self::new(index, input, CANCELLED) }
     }
 
@@ -129,7 +129,7 @@ pub(crate) type Staged = Arc<Mutex<BTreeMap<usize, ResultRow>>>;
 
 /// Rows that have come, until their turn comes.
 pub(crate) struct Results {
-    inputs: Arc<Vec<Input>>,
+    inputs: Arc<Vec<BatchInput>>,
     screen: Arc<Screen>,
     staged: Staged,
     /// In the order of the inputs.
@@ -142,7 +142,7 @@ pub(crate) struct Results {
 impl Results {
     /// # Errors
     /// When the file cannot be made.
-    pub(crate) fn new(inputs: Arc<Vec<Input>>, screen: Arc<Screen>, output: Option<&Path>, json: bool) -> Result<Self, CliError> {
+    pub(crate) fn new(inputs: Arc<Vec<BatchInput>>, screen: Arc<Screen>, output: Option<&Path>, json: bool) -> Result<Self, CliError> {
         let sink = match output {
             Some(path) => {
                 // They hold what plugins said, as journals do: a new file is its owner's alone.
@@ -258,8 +258,8 @@ mod tests {
     use super::*;
     use crate::screen::Loudness;
 
-    fn input(id: Option<Value>) -> Input {
-        Input { id, text: "When?".to_owned(), inputs: Map::new() }
+    fn input(id: Option<Value>) -> BatchInput {
+        BatchInput { id, text: "When?".to_owned(), inputs: Map::new() }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 pub(crate) enum TypedLine {
     /// For the agent.
     Message(String),
-    Command(Command),
+    Command(ChatCommand),
     /// Nothing in it.
     Empty,
     /// A command that is not right, and why.
@@ -17,7 +17,7 @@ pub(crate) enum TypedLine {
 
 /// What the conversation itself can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Command {
+pub(crate) enum ChatCommand {
     Help,
     Quit,
     Status,
@@ -60,11 +60,11 @@ pub(crate) fn parse(text: &str, as_langroid: bool) -> TypedLine {
         return TypedLine::Empty;
     }
     match SHORT_GOODBYES.contains(&trimmed) {
-        true if as_langroid => return TypedLine::Command(Command::Quit),
+        true if as_langroid => return TypedLine::Command(ChatCommand::Quit),
         true => {
             return TypedLine::Wrong(format!("{trimmed} alone would end the task, so it is not sent: /quit ends the conversation"));
         }
-        false if GOODBYES.contains(&trimmed) => return TypedLine::Command(Command::Quit),
+        false if GOODBYES.contains(&trimmed) => return TypedLine::Command(ChatCommand::Quit),
         false => {}
     }
     if let Some(message) = trimmed.strip_prefix("//") {
@@ -77,30 +77,30 @@ pub(crate) fn parse(text: &str, as_langroid: bool) -> TypedLine {
     if name.contains('/') || (name.is_empty() && !rest.is_empty()) {
         return TypedLine::Message(trimmed.to_owned());
     }
-    let file = |command: fn(PathBuf) -> Command| match rest {
+    let file = |command: fn(PathBuf) -> ChatCommand| match rest {
         "" => TypedLine::Wrong(format!("/{name} needs a file: /{name} FILE")),
         path => TypedLine::Command(command(file_named(path, std::env::var_os("HOME").as_deref()))),
     };
-    let alone = |command: Command| match rest {
+    let alone = |command: ChatCommand| match rest {
         "" => TypedLine::Command(command),
         _ => TypedLine::Wrong(format!("/{name} stands alone; //{name} … says it to the agent")),
     };
     match name {
-        "help" | "?" => alone(Command::Help),
-        "quit" | "exit" => alone(Command::Quit),
-        "status" => alone(Command::Status),
-        "stop" => alone(Command::Stop),
-        "tasks" => alone(Command::Tasks),
+        "help" | "?" => alone(ChatCommand::Help),
+        "quit" | "exit" => alone(ChatCommand::Quit),
+        "status" => alone(ChatCommand::Status),
+        "stop" => alone(ChatCommand::Stop),
+        "tasks" => alone(ChatCommand::Tasks),
         "cancel" => match rest {
             "" => TypedLine::Wrong("/cancel needs a task: /cancel task-1; /tasks lists them".to_owned()),
-            task => TypedLine::Command(Command::Cancel(task_named(task))),
+            task => TypedLine::Command(ChatCommand::Cancel(task_named(task))),
         },
         "tell" => match rest.split_once(char::is_whitespace) {
-            Some((task, text)) => TypedLine::Command(Command::Tell(task_named(task), text.trim().to_owned())),
+            Some((task, text)) => TypedLine::Command(ChatCommand::Tell(task_named(task), text.trim().to_owned())),
             None => TypedLine::Wrong("/tell needs a task and a text: /tell task-1 look at the appendix too".to_owned()),
         },
-        "attach" => file(Command::Attach),
-        "save" => file(Command::Save),
+        "attach" => file(ChatCommand::Attach),
+        "save" => file(ChatCommand::Save),
         _ => TypedLine::Wrong(format!("there is no command /{name}: /help shows them, and //{name} says it to the agent")),
     }
 }
@@ -124,7 +124,7 @@ fn file_named(text: &str, home: Option<&OsStr>) -> PathBuf {
 mod tests {
     use std::path::Path;
 
-    use super::{Command, TypedLine, file_named};
+    use super::{ChatCommand, TypedLine, file_named};
 
     fn parse(text: &str) -> TypedLine {
         super::parse(text, false)
@@ -133,11 +133,11 @@ mod tests {
     #[test]
     fn whole_words_end_a_conversation_and_letters_do_not() {
         for word in ["quit", " exit", "bye "] {
-            assert_eq!(parse(word), TypedLine::Command(Command::Quit), "{word:?}");
+            assert_eq!(parse(word), TypedLine::Command(ChatCommand::Quit), "{word:?}");
         }
         for word in ["q", "x", "DONE"] {
             assert!(matches!(parse(word), TypedLine::Wrong(why) if why.contains("/quit")), "{word:?}");
-            assert_eq!(super::parse(word, true), TypedLine::Command(Command::Quit), "{word:?}");
+            assert_eq!(super::parse(word, true), TypedLine::Command(ChatCommand::Quit), "{word:?}");
         }
         assert_eq!(parse("x is the letter"), TypedLine::Message("x is the letter".into()));
     }
@@ -165,17 +165,17 @@ mod tests {
 
     #[test]
     fn commands_take_a_file_or_nothing() {
-        assert_eq!(parse("/save  my notes.md "), TypedLine::Command(Command::Save("my notes.md".into())));
-        assert_eq!(parse("/quit"), TypedLine::Command(Command::Quit));
+        assert_eq!(parse("/save  my notes.md "), TypedLine::Command(ChatCommand::Save("my notes.md".into())));
+        assert_eq!(parse("/quit"), TypedLine::Command(ChatCommand::Quit));
         assert!(matches!(parse("/save"), TypedLine::Wrong(why) if why.contains("/save FILE")));
         assert!(matches!(parse("/quit now"), TypedLine::Wrong(_)));
     }
 
     #[test]
     fn background_tasks_are_named_by_id_or_number() {
-        assert_eq!(parse("/tasks"), TypedLine::Command(Command::Tasks));
-        assert_eq!(parse("/cancel 2"), TypedLine::Command(Command::Cancel("task-2".into())));
-        assert_eq!(parse("/tell task-1  look again "), TypedLine::Command(Command::Tell("task-1".into(), "look again".into())));
+        assert_eq!(parse("/tasks"), TypedLine::Command(ChatCommand::Tasks));
+        assert_eq!(parse("/cancel 2"), TypedLine::Command(ChatCommand::Cancel("task-2".into())));
+        assert_eq!(parse("/tell task-1  look again "), TypedLine::Command(ChatCommand::Tell("task-1".into(), "look again".into())));
         assert!(matches!(parse("/tell task-1"), TypedLine::Wrong(_)) && matches!(parse("/cancel"), TypedLine::Wrong(_)));
     }
 

@@ -17,13 +17,13 @@ use tokio::sync::watch;
 
 use super::open_questions::OpenQuestions;
 use super::status;
-use super::stream::Stream;
+use super::stream::PieceStream;
 use super::transcript::{Speaker, Transcript};
 use crate::exit;
 use crate::screen::{Screen, columns, total_columns};
 use crate::show::amounts::now;
 use crate::show::entry::EntryText;
-use crate::show::tally::{Counts, Tally};
+use crate::show::tally::{Counts, RunTally};
 use crate::show::{BAD, FAINT, one_line, paint};
 
 /// Before this much time has passed nobody wonders what is going on.
@@ -32,9 +32,9 @@ const PATIENCE_MS: u128 = 400;
 const PREVIEW: usize = 200;
 
 /// A conversation with the entry task.
-pub(crate) struct Conversation {
+pub(crate) struct TerminalChat {
     screen: Arc<Screen>,
-    tally: Arc<Tally>,
+    tally: Arc<RunTally>,
     setup: Arc<Setup>,
     room: RoomId,
     /// What is said goes to a terminal, which it could steer.
@@ -71,7 +71,7 @@ struct ConversationState {
     /// The step of the entry task that goes on.
     step: Option<CallId>,
     /// What its models say, by request.
-    streams: BTreeMap<u32, Stream>,
+    streams: BTreeMap<u32, PieceStream>,
     tools: BTreeMap<CallId, String>,
     background: BTreeMap<BackgroundId, (TaskName, Instant)>,
     transcript: Transcript,
@@ -87,14 +87,14 @@ struct ConversationState {
     responded: bool,
 }
 
-impl Conversation {
-    pub(crate) fn new(screen: Arc<Screen>, tally: Arc<Tally>, setup: Arc<Setup>, room: RoomId) -> Self {
+impl TerminalChat {
+    pub(crate) fn new(screen: Arc<Screen>, tally: Arc<RunTally>, setup: Arc<Setup>, room: RoomId) -> Self {
         let is_terminal = std::io::stdout().is_terminal();
         Self { screen, tally, setup, room, is_terminal, over: watch::Sender::new(false), state: Mutex::default() }
     }
 
-    fn stream(&self) -> Stream {
-        Stream::new(self.is_terminal.then(columns))
+    fn stream(&self) -> PieceStream {
+        PieceStream::new(self.is_terminal.then(columns))
     }
 
     fn state(&self) -> MutexGuard<'_, ConversationState> {
@@ -116,7 +116,7 @@ impl Conversation {
     }
 
     /// The agent is at what it was at when the program broke off.
-    pub(crate) fn turn_goes_on(&self) {
+    pub(crate) fn turn_is_open(&self) {
         self.state().begin_turn(self.tally.counts());
     }
 
@@ -210,7 +210,7 @@ impl Conversation {
     }
 
     /// Shows what comes of a stream next. A row that something else has ended is not gone on with.
-    fn say(&self, stream: &mut Stream, next: impl FnOnce(&mut Stream) -> String) {
+    fn say(&self, stream: &mut PieceStream, next: impl FnOnce(&mut PieceStream) -> String) {
         if !self.screen.is_text_open() {
             stream.row_ended();
         }
@@ -230,7 +230,7 @@ impl Conversation {
             }
             Notice::ModelAnswered { call, ordinal, error, trouble, .. } if state.step == Some(*call) => {
                 if let Some(stream) = state.streams.get_mut(ordinal) {
-                    self.say(stream, Stream::finish);
+                    self.say(stream, PieceStream::finish);
                 }
                 self.screen.end_text();
                 if let Some(stream) = state.streams.get(ordinal).filter(|stream| error.is_some() && !stream.is_empty()) {
@@ -289,12 +289,12 @@ impl Conversation {
     }
 
     fn stopped(&self, state: &mut ConversationState) {
-        let said = state.streams.values().filter(|stream| !stream.is_empty()).map(Stream::said).collect::<Vec<_>>().join("\n");
+        let said = state.streams.values().filter(|stream| !stream.is_empty()).map(PieceStream::said).collect::<Vec<_>>().join("\n");
         if !said.is_empty() && !state.transcript.is_answered() {
             state.transcript.add(Speaker::Agent(self.setup.entry.to_string()), format!("{said} …"));
         }
         state.transcript.add(Speaker::Note, "stopped");
-        state.streams.values_mut().for_each(|stream| self.say(stream, Stream::finish));
+        state.streams.values_mut().for_each(|stream| self.say(stream, PieceStream::finish));
         self.screen.end_text();
         state.step = None;
         state.tools.clear();
@@ -323,7 +323,7 @@ impl ConversationState {
     }
 }
 
-impl Subscriber for Conversation {
+impl Subscriber for TerminalChat {
     fn on(&self, happening: &Published) {
         if let RunEvent::Told { told } = &happening.what {
             self.state().questions.take(&happening.room, happening.at, told);

@@ -17,15 +17,15 @@ use conclave_runtime::channel::{Channels, HumanAnswer, Speech};
 use conclave_runtime::clock::BoxFuture;
 use serde_json::json;
 
-use super::command::{self, Command, TypedLine};
-use super::conversation::{Conversation, NextSpeaker};
+use super::command::{self, ChatCommand, TypedLine};
+use super::conversation::{NextSpeaker, TerminalChat};
 use super::status;
 use crate::attach;
 use crate::interrupt::Interrupts;
 use crate::person::{Person, UserQuestion, UserReply};
 use crate::screen::{Screen, columns, total_columns};
 use crate::show::foreign;
-use crate::show::tally::Tally;
+use crate::show::tally::RunTally;
 use crate::show::{FAINT, NAME, ODD, paint, plural, printable, time};
 use crate::stdout;
 
@@ -39,8 +39,8 @@ pub(crate) struct PersonChannel(Arc<ChannelState>);
 pub(crate) struct ChannelState {
     pub(crate) person: Arc<Person>,
     pub(crate) screen: Arc<Screen>,
-    pub(crate) conversation: Arc<Conversation>,
-    pub(crate) tally: Arc<Tally>,
+    pub(crate) conversation: Arc<TerminalChat>,
+    pub(crate) tally: Arc<RunTally>,
     pub(crate) interrupts: Interrupts,
     pub(crate) blobs: Arc<dyn Blobs>,
     /// They go with the next message.
@@ -121,7 +121,7 @@ impl ChannelState {
                     self.interrupts.turn_begins();
                     return Some(HumanAnswer { text, attachments: self.take_attachments(), ..HumanAnswer::default() });
                 }
-                TypedLine::Command(Command::Quit) if self.end(false).await => return None,
+                TypedLine::Command(ChatCommand::Quit) if self.end(false).await => return None,
                 TypedLine::Command(command) => self.carry_out(&command),
                 TypedLine::Wrong(why) => self.tell(&format!("  {}", paint(ODD, printable(&why)))),
                 TypedLine::Empty => {}
@@ -155,28 +155,28 @@ impl ChannelState {
         true
     }
 
-    fn carry_out(&self, command: &Command) {
+    fn carry_out(&self, command: &ChatCommand) {
         match command {
-            Command::Help => self.tell(command::HELP),
-            Command::Status => self.tell(&self.status()),
-            Command::Stop => self.tell("  the agent is not at work"),
-            Command::Tasks => self.tell(&self.tasks()),
-            Command::Cancel(task) => {
+            ChatCommand::Help => self.tell(command::HELP),
+            ChatCommand::Status => self.tell(&self.status()),
+            ChatCommand::Stop => self.tell("  the agent is not at work"),
+            ChatCommand::Tasks => self.tell(&self.tasks()),
+            ChatCommand::Cancel(task) => {
                 let reason = "cancelled by the user".to_owned();
                 self.ask_of(task, |task| RoomRequest::CancelTask { task, reason });
             }
-            Command::Tell(task, text) => {
+            ChatCommand::Tell(task, text) => {
                 if self.ask_of(task, |task| RoomRequest::TellTask { task, text: text.clone() }) {
                     self.tell(&paint(FAINT, format_args!("  {} reads it in its next step", printable(task))));
                 }
             }
-            Command::Attach(path) => self.attach(path),
-            Command::Save(path) => match self.conversation.save(path) {
+            ChatCommand::Attach(path) => self.attach(path),
+            ChatCommand::Save(path) => match self.conversation.save(path) {
                 Ok(()) => self.tell(&paint(FAINT, format_args!("  saved to {}", printable(&path.display().to_string())))),
                 Err(why) => self.tell(&format!("  {}", paint(ODD, printable(&why)))),
             },
             // Asked about before.
-            Command::Quit => {}
+            ChatCommand::Quit => {}
         }
     }
 
@@ -279,7 +279,7 @@ impl Channels for PersonChannel {
 }
 
 /// Shows now and then what goes on.
-pub(crate) async fn keep_status(conversation: &Conversation) {
+pub(crate) async fn keep_status(conversation: &TerminalChat) {
     loop {
         tokio::time::sleep(Duration::from_millis(250)).await;
         conversation.tick();

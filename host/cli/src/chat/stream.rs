@@ -5,7 +5,7 @@ use crate::show::foreign::Flow;
 
 /// Makes the pieces of one answer printable.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub(crate) struct PieceStream {
     /// Lays the rows of a terminal out; what goes to a pipe stays as it is.
     flow: Option<Flow>,
     /// White space that is printed once more text follows: an answer neither begins nor ends with empty lines.
@@ -14,7 +14,7 @@ pub(crate) struct Stream {
     said: String,
 }
 
-impl Stream {
+impl PieceStream {
     /// For a terminal of so many columns, or for a pipe.
     pub(crate) fn new(columns: Option<usize>) -> Self {
         Self { flow: columns.map(Flow::new), held: String::new(), begun: false, said: String::new() }
@@ -81,10 +81,10 @@ impl Stream {
 
 #[cfg(test)]
 mod tests {
-    use super::Stream;
+    use super::PieceStream;
 
     fn whole(pieces: &[&str]) -> String {
-        let mut stream = Stream::new(Some(40));
+        let mut stream = PieceStream::new(Some(40));
         let shown: String = pieces.iter().map(|piece| stream.push(piece)).collect();
         shown + &stream.finish()
     }
@@ -116,7 +116,7 @@ mod tests {
     /// H2 of the second hostile pass: a line of the program ended the row, and what followed stood at its left edge.
     #[test]
     fn what_follows_an_interruption_has_a_mark() {
-        let mut stream = Stream::new(Some(80));
+        let mut stream = PieceStream::new(Some(80));
         assert_eq!(stream.push("Done. It"), "│ Done. ");
         stream.row_ended();
         assert_eq!(stream.push(" now"), "│ It ");
@@ -126,13 +126,13 @@ mod tests {
 
     #[test]
     fn what_goes_to_a_pipe_stays_as_it_is() {
-        let mut stream = Stream::new(None);
+        let mut stream = PieceStream::new(None);
         assert_eq!(stream.push("a\u{1b}[1mb"), "a\u{1b}[1mb");
     }
 
     #[test]
     fn a_completion_that_was_streamed_is_known_again() {
-        let mut stream = Stream::new(Some(80));
+        let mut stream = PieceStream::new(Some(80));
         assert!(stream.is_empty() && !stream.has_said(""));
         stream.push("\nhello ");
         stream.push("you\n");

@@ -20,7 +20,7 @@ use crate::commands::lock::{self, LockFile};
 use crate::config_file::{ConfigFile, refused, tell};
 use crate::error::CliError;
 use crate::exit;
-use crate::folders::{Guard, check_by_host};
+use crate::folders::{FolderGuard, check_by_host};
 use crate::screen::total_columns;
 use crate::show::{FAINT, ODD, bytes, component, one_line, paint};
 use crate::source::{self, ComponentPlace, LocatedComponent};
@@ -58,7 +58,7 @@ pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> 
     chosen.iter().try_for_each(|fragment| edit.grant(&name, fragment)).map_err(|error| refused(&error))?;
     let edited = edit.finish().map_err(|error| refused(&error))?;
     // Whoever was asked has said yes already.
-    Guard::new(file.folder(), args.yes || asks).check(&name, &chosen, before.as_ref(), &edited)?;
+    FolderGuard::new(file.folder(), args.yes || asks).check(&name, &chosen, before.as_ref(), &edited)?;
     check_by_host(&args.file, &name, before.as_ref(), &edited)?;
     // One that cannot be read is told of before anything is written.
     let lock = LockFile::open(&args.file)?;

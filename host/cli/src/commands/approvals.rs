@@ -7,7 +7,7 @@ use conclave_core::journal::pending_work::WaitKey;
 use conclave_core::types::approval::{Approval, ApprovalRequest};
 use conclave_core::types::ids::{Millis, RoomId};
 use conclave_core::types::risk::Risk;
-use conclave_runtime::store::{Mail, WaitRow, Word};
+use conclave_runtime::store::{ControlCommand, ControlMessage, WaitRow};
 use serde_json::json;
 
 use crate::approval_id::approval_id;
@@ -16,7 +16,7 @@ use crate::error::CliError;
 use crate::show::amounts::{ago, left, now};
 use crate::show::table::{self, Column, note};
 use crate::show::{FAINT, NAME, ODD, one_line};
-use crate::stores::{Stores, unusable};
+use crate::stores::{OpenStores, unusable};
 use crate::{exit, stdout};
 
 /// Characters of arguments in a table.
@@ -35,7 +35,7 @@ const COLUMNS: [Column; 8] = [
 ];
 
 pub(crate) fn approvals(args: &args::ApprovalList, output: OutputArgs) -> Result<u8, CliError> {
-    let stores = Stores::of(args.store.as_deref());
+    let stores = OpenStores::of(args.store.as_deref());
     let mut waits: Vec<WaitRow> = Vec::new();
     match &args.run {
         Some(name) => {
@@ -79,11 +79,11 @@ fn id(wait: &WaitRow) -> Option<String> {
 }
 
 /// Returns the decisions that lie in the mail: no process has the run under way, or it has not looked yet.
-fn said(stores: &Stores) -> BTreeMap<(RoomId, WaitKey), &'static str> {
+fn said(stores: &OpenStores) -> BTreeMap<(RoomId, WaitKey), &'static str> {
     // Mail that cannot be read is reported by the process that takes it out.
-    let mail = stores.folders().iter().flat_map(|folder| Mail::pending(folder).unwrap_or_default());
-    let word = |mail: Mail| match mail.word {
-        Word::Decide { call, approval } => {
+    let mail = stores.folders().iter().flat_map(|folder| ControlMessage::pending(folder).unwrap_or_default());
+    let word = |mail: ControlMessage| match mail.word {
+        ControlCommand::Decide { call, approval } => {
             let word = if matches!(approval, Approval::Refused { .. } | Approval::Invalid { .. }) { "refused" } else { "approved" };
             Some(((mail.room, WaitKey::Call(call)), word))
         }

@@ -12,7 +12,7 @@ use conclave_core::setup::Setup;
 use conclave_core::tool_calls::arguments::check;
 use conclave_core::types::approval::{Approval, ApprovalRequest};
 use conclave_core::types::ids::{CallId, RoomId};
-use conclave_runtime::store::{Mail, WaitRow, Word, is_in_use};
+use conclave_runtime::store::{ControlCommand, ControlMessage, WaitRow, is_in_use};
 use serde_json::{Value, json};
 
 use crate::approval_id::{approval_id, parse_approval_id};
@@ -21,7 +21,7 @@ use crate::args::{self, OutputArgs};
 use crate::error::CliError;
 use crate::screen::size;
 use crate::show::{FAINT, NAME, one_line, paint, printable};
-use crate::stores::{InStore, Stores, unusable};
+use crate::stores::{InStore, OpenStores, unusable};
 use crate::{ask, exit, stdout};
 
 /// What `refuse` says when nobody says why.
@@ -82,7 +82,7 @@ struct PendingCall {
 impl PendingCall {
     fn find(id: &str, store: Option<&Path>) -> Result<Self, CliError> {
         let (room, call) = parse_approval_id(id)?;
-        let found = Stores::of(store).find(&room)?;
+        let found = OpenStores::of(store).find(&room)?;
         let waits = found.reader.waits(Some(&found.run())).map_err(|error| unusable(&error))?;
         let is_this = |row: &&WaitRow| row.room == found.room && row.wait.key == WaitKey::Call(call);
         let this = waits.iter().find(is_this).and_then(|row| Some((row.wait.request.clone()?, row)));
@@ -96,14 +96,15 @@ impl PendingCall {
     }
 
     /// The word is about this call.
-    fn is_meant(&self, mail: &Mail) -> bool {
-        mail.room == self.found.room && matches!(mail.word, Word::Decide { call, .. } if call == self.call)
+    fn is_meant(&self, mail: &ControlMessage) -> bool {
+        mail.room == self.found.room && matches!(mail.word, ControlCommand::Decide { call, .. } if call == self.call)
     }
 
     /// The first word counts, so another would be lost without a sign.
     fn check_unsaid(&self) -> Result<(), CliError> {
-        let unheard = Mail::pending(self.found.reader.folder()).map_err(|error| unusable(&error))?;
-        let Some(Word::Decide { approval, .. }) = unheard.into_iter().find(|mail| self.is_meant(mail)).map(|mail| mail.word) else {
+        let unheard = ControlMessage::pending(self.found.reader.folder()).map_err(|error| unusable(&error))?;
+        let Some(ControlCommand::Decide { approval, .. }) = unheard.into_iter().find(|mail| self.is_meant(mail)).map(|mail| mail.word)
+        else {
             return Ok(());
         };
         let what = format!("{} was already {}, which its run has not heard yet", self.id(), as_word(&approval));
@@ -116,8 +117,8 @@ impl PendingCall {
     /// When the process of the run has it in hand: then it may take effect, and another word would not.
     fn take_back(&self) -> Result<(), CliError> {
         let store = self.found.reader.folder();
-        Mail::take_back(store, |mail| self.is_meant(mail)).map_err(|error| unusable(&error))?;
-        let left = Mail::pending(store).map_err(|error| unusable(&error))?.into_iter().find(|mail| self.is_meant(mail));
+        ControlMessage::take_back(store, |mail| self.is_meant(mail)).map_err(|error| unusable(&error))?;
+        let left = ControlMessage::pending(store).map_err(|error| unusable(&error))?.into_iter().find(|mail| self.is_meant(mail));
         let Some(left) = left else { return Ok(()) };
         if is_in_use(store) {
             let what = format!("{}: its run has been given another word and has not noted it yet; that one may take effect", self.id());
@@ -147,7 +148,7 @@ impl PendingCall {
             self.check_unsaid()?;
         }
         let said = as_word(&approval);
-        let mail = Mail::new(self.found.room.clone(), Word::Decide { call: self.call, approval });
+        let mail = ControlMessage::new(self.found.room.clone(), ControlCommand::Decide { call: self.call, approval });
         mail.send(self.found.reader.folder()).map_err(|error| unusable(&error))?;
         let (id, run) = (self.id(), self.found.run());
         if output.json {

@@ -15,7 +15,7 @@ use crate::show::amounts::{moment, now, parse_moment};
 use crate::show::columns::{StyledText, cell, line};
 use crate::show::table::{self, note};
 use crate::show::{BAD, FAINT, GOOD, NAME, ODD, plural};
-use crate::stores::{Stores, unusable};
+use crate::stores::{OpenStores, unusable};
 use crate::{exit, stdout};
 
 /// Columns of a moment, and of the widest kind.
@@ -28,8 +28,8 @@ const LEAST: usize = 12;
 
 pub(crate) fn audit(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
     match &args.command {
-        Some(AuditCommand::Verify { head, store }) => verify::verify(&Stores::of(store.as_deref()), head.as_deref(), output),
-        Some(AuditCommand::Head { store }) => verify::head(&Stores::of(store.as_deref()), output),
+        Some(AuditCommand::Verify { head, store }) => verify::verify(&OpenStores::of(store.as_deref()), head.as_deref(), output),
+        Some(AuditCommand::Head { store }) => verify::head(&OpenStores::of(store.as_deref()), output),
         None => list(args, output),
     }
 }
@@ -55,7 +55,7 @@ fn list(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
         plugin: args.plugin.as_deref(),
         since: args.since.as_deref().map(|text| parse_moment("--since", text, now())).transpose()?,
     };
-    let stores = Stores::of(args.store.as_deref());
+    let stores = OpenStores::of(args.store.as_deref());
     let mut runs: Vec<(Millis, usize, RoomId)> = Vec::new();
     let readers = match &args.run {
         Some(name) => {
@@ -151,6 +151,10 @@ fn style_of(kind: AuditKind) -> Style {
 }
 
 /// What a check of a store found.
-pub(crate) fn tell_checked(reader: &StoreReader, checked: &conclave_runtime::store::Checked, output: OutputArgs) -> Result<(), CliError> {
+pub(crate) fn report_checked(
+    reader: &StoreReader,
+    checked: &conclave_runtime::store::StoreCheck,
+    output: OutputArgs,
+) -> Result<(), CliError> {
     verify::tell("checked", reader, checked, output)
 }

@@ -19,7 +19,7 @@ use conclave_runtime::{Prepared, RunOptions, Stopper};
 use crate::approve::{AtTerminal, PendingLine, RequestContext};
 use crate::args::{self, Approvals, Detail, OutputArgs};
 use crate::attend::Attending;
-use crate::batch::input::{self, Input};
+use crate::batch::input::{self, BatchInput};
 use crate::batch::progress::BatchCounter;
 use crate::batch::results::{ResultRow, Results, Staged, label, put, worst};
 use crate::chat::status;
@@ -32,8 +32,8 @@ use crate::person::Person;
 use crate::screen::{Loudness, Screen, total_columns};
 use crate::show::columns::width;
 use crate::show::steps::Steps;
-use crate::show::tally::Tally;
-use crate::show::trace::Trace;
+use crate::show::tally::RunTally;
+use crate::show::trace::TracePrinter;
 use crate::show::{FAINT, foreign, head, paint, plural, time};
 use crate::{resuming, setup, stdout};
 
@@ -51,7 +51,7 @@ pub(crate) async fn batch(args: args::BatchArgs, output: OutputArgs, mut interru
     let screen = Screen::of_batch(if output.quiet { Loudness::Quiet } else { Loudness::Normal });
     let mut results = Results::new(Arc::clone(&inputs), Arc::clone(&screen), args.output.as_deref(), output.json)?;
     let room = RandomIds.run();
-    resuming::tell_left(&left);
+    resuming::report_left(&left);
     if !output.quiet && !output.json {
         head::print(&prepared, Some(&room), loading.elapsed());
     }
@@ -110,7 +110,7 @@ pub(crate) async fn batch(args: args::BatchArgs, output: OutputArgs, mut interru
         return Err(error);
     }
     let code = all.code(&policy, ended.ended_by, &results);
-    all.approver.tell_missing();
+    all.approver.report_missing();
     if !output.quiet {
         let _ = writeln!(crate::output::stderr(), "\n{}", paint(FAINT, all.summary(&args, &progress, &results)));
     }
@@ -148,7 +148,7 @@ struct All {
     screen: Arc<Screen>,
     person: Arc<Person>,
     approver: Arc<AtTerminal>,
-    tally: Arc<Tally>,
+    tally: Arc<RunTally>,
     staged: Staged,
     tracing: Option<Tracing>,
     is_stopping: AtomicBool,
@@ -179,7 +179,7 @@ impl All {
             screen: Arc::clone(screen),
             approver: AtTerminal::new(Arc::clone(&person), interrupts.clone(), about, args.approvals),
             person,
-            tally: Arc::new(Tally::default()),
+            tally: Arc::new(RunTally::default()),
             staged,
             tracing,
             is_stopping: AtomicBool::new(false),
@@ -200,11 +200,11 @@ impl All {
     }
 
     /// Runs the config on one input, and puts down what came of it.
-    async fn run(&self, index: usize, input: &Input) -> Result<Option<()>, ()> {
+    async fn run(&self, index: usize, input: &BatchInput) -> Result<Option<()>, ()> {
         if self.is_stopping.load(Ordering::SeqCst) {
             return Ok(None);
         }
-        let tally = Arc::new(Tally::default());
+        let tally = Arc::new(RunTally::default());
         let mut session = match self.prepared.session(self.options(index, label(index, input.id.as_ref()), &tally)) {
             Ok(session) => session,
             Err(failure) => return self.failed(index, input, failure.to_string()),
@@ -227,15 +227,15 @@ impl All {
         }
     }
 
-    fn failed(&self, index: usize, input: &Input, why: String) -> Result<Option<()>, ()> {
+    fn failed(&self, index: usize, input: &BatchInput, why: String) -> Result<Option<()>, ()> {
         put(&self.staged, ResultRow::failed(index, input, why));
         Err(())
     }
 
-    fn options(&self, index: usize, label: String, tally: &Arc<Tally>) -> RunOptions {
+    fn options(&self, index: usize, label: String, tally: &Arc<RunTally>) -> RunOptions {
         let mut subscribers: Vec<Arc<dyn Subscriber>> = vec![Arc::clone(tally) as _, Arc::clone(&self.tally) as _];
         if let Some(tracing) = &self.tracing {
-            let trace = Trace::of_run(Arc::clone(&self.screen), false, self.prepared.setup()).with_addresses(self.has_journal);
+            let trace = TracePrinter::of_run(Arc::clone(&self.screen), false, self.prepared.setup()).with_addresses(self.has_journal);
             subscribers.push(Arc::new(trace.with_steps(Some(tracing.steps(&self.screen, &self.prepared, &label)))));
         }
         if self.approvals == Approvals::Wait {
@@ -306,7 +306,7 @@ struct Tracing {
 }
 
 impl Tracing {
-    fn of(detail: Detail, inputs: &[Input]) -> Self {
+    fn of(detail: Detail, inputs: &[BatchInput]) -> Self {
         let labels = inputs.iter().enumerate().map(|(index, input)| width(&label(index, input.id.as_ref())));
         Self { detail, columns: labels.fold(0, usize::max) }
     }

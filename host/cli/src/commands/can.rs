@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use conclave_core::inspect::explain::{AccessQuestion, Explanation, Verdict, explain};
+use conclave_core::inspect::explain::{AccessQuestion, Explanation, LayerVerdict, explain};
 use conclave_core::types::capability::Capability;
 use conclave_core::types::ids::TaskName;
 use serde_json::Value;
@@ -93,8 +93,8 @@ fn tools(prepared: &conclave_runtime::Prepared) -> Vec<String> {
 
 fn code(explanation: &Explanation) -> u8 {
     match explanation.verdict {
-        Verdict::Yes => exit::OK,
-        Verdict::Ask => exit::POLICY,
-        Verdict::No | Verdict::NotReached => exit::FAILED,
+        LayerVerdict::Yes => exit::OK,
+        LayerVerdict::Ask => exit::POLICY,
+        LayerVerdict::No | LayerVerdict::NotReached => exit::FAILED,
     }
 }

@@ -23,7 +23,7 @@ use crate::approve::{AtTerminal, RequestContext};
 use crate::args::{self, Approvals, Detail, OutputArgs, TraceChoice};
 use crate::attach;
 use crate::attend::Attending;
-use crate::chat::conversation::Conversation;
+use crate::chat::conversation::TerminalChat;
 use crate::chat::person_channel::{ChannelState, PersonChannel, keep_status};
 use crate::chat::status;
 use crate::error::CliError;
@@ -36,8 +36,8 @@ use crate::screen::{Loudness, Screen, total_columns};
 use crate::setup;
 use crate::show::amounts::took_for;
 use crate::show::steps::Steps;
-use crate::show::tally::Tally;
-use crate::show::trace::Trace;
+use crate::show::tally::RunTally;
+use crate::show::trace::TracePrinter;
 use crate::show::{BAD, FAINT, ODD, foreign, head, paint};
 use crate::state_folder::state_folder;
 use crate::{stdout, watch};
@@ -55,9 +55,9 @@ pub(crate) async fn chat(args: args::Chat, output: OutputArgs, interrupts: Inter
     let host = Arc::new(setup::open_host_keeping(&file, &kept)?);
     let prepared = setup::prepare_with(&host, &file, &models, locked, output).await?.for_chat();
     let attachments = attach::all(&**host.blobs(), &args.attach)?;
-    let talk = Talk::new(RandomIds.run(), (&file, args.no_history), output, &host, &prepared, interrupts);
+    let talk = ChatSession::new(RandomIds.run(), (&file, args.no_history), output, &host, &prepared, interrupts);
     talk.channel.attach(attachments);
-    resuming::tell_left(&left);
+    resuming::report_left(&left);
     talk.greet(&prepared, loading, output);
     let steps = talk.steps(detail, &prepared);
     let begun = Instant::now();
@@ -78,7 +78,7 @@ pub(crate) async fn chat(args: args::Chat, output: OutputArgs, interrupts: Inter
 }
 
 /// An interrupted conversation.
-pub(crate) struct Cut {
+pub(crate) struct InterruptedChat {
     pub(crate) room: RoomId,
     pub(crate) file: PathBuf,
     pub(crate) trace: TraceChoice,
@@ -86,8 +86,8 @@ pub(crate) struct Cut {
 }
 
 /// Goes on with it: with what the agent was at, or with the person's next message.
-pub(crate) async fn go_on(
-    cut: Cut,
+pub(crate) async fn resume(
+    cut: InterruptedChat,
     host: &Arc<Host>,
     prepared: Prepared,
     kept: &RunStorage,
@@ -95,7 +95,7 @@ pub(crate) async fn go_on(
     interrupts: Interrupts,
 ) -> Result<u8, CliError> {
     let (loading, detail) = (Instant::now(), cut.trace.detail(output)?);
-    let talk = Talk::new(cut.room, (&cut.file, false), output, host, &prepared, interrupts);
+    let talk = ChatSession::new(cut.room, (&cut.file, false), output, host, &prepared, interrupts);
     let steps = talk.steps(detail, &prepared);
     let options = talk.options(steps, kept, cut.verbose, output);
     let mut session = prepared.reopen(&talk.room, options).await.map_err(|error| unresumable(&error))?;
@@ -106,7 +106,7 @@ pub(crate) async fn go_on(
         talk.screen.line(format_args!("{}\n{said}\n", paint(FAINT, "what was said last:")));
     }
     if !kept.store().is_some_and(|store| resuming::waits_for_person(store, &talk.room)) {
-        talk.conversation.turn_goes_on();
+        talk.conversation.turn_is_open();
         talk.interrupts.turn_begins();
     }
     talk.interrupts.chat_begins();
@@ -116,19 +116,19 @@ pub(crate) async fn go_on(
         None => None,
     };
     let stopper = session.stopper();
-    let ended = talk.follow(stopper, session.go_on(), prepared.turn_wall(), kept).await;
+    let ended = talk.follow(stopper, session.resume(), prepared.turn_wall(), kept).await;
     drop(attending);
     talk.close(ended, begun, output)
 }
 
 /// Everybody who takes part.
-struct Talk {
+struct ChatSession {
     room: RoomId,
     entry: TaskName,
     setup: Arc<Setup>,
     screen: Arc<Screen>,
-    tally: Arc<Tally>,
-    conversation: Arc<Conversation>,
+    tally: Arc<RunTally>,
+    conversation: Arc<TerminalChat>,
     person: Arc<Person>,
     channel: PersonChannel,
     approver: Arc<AtTerminal>,
@@ -137,7 +137,7 @@ struct Talk {
     stops: Arc<Notify>,
 }
 
-impl Talk {
+impl ChatSession {
     fn new(
         room: RoomId,
         (file, no_history): (&Path, bool),
@@ -147,8 +147,8 @@ impl Talk {
         interrupts: Interrupts,
     ) -> Self {
         let (entry, screen) = (prepared.setup().entry.clone(), Screen::new(Loudness::of(output)));
-        let tally = Arc::new(Tally::default());
-        let conversation = Conversation::new(Arc::clone(&screen), Arc::clone(&tally), Arc::clone(prepared.setup()), room.clone());
+        let tally = Arc::new(RunTally::default());
+        let conversation = TerminalChat::new(Arc::clone(&screen), Arc::clone(&tally), Arc::clone(prepared.setup()), room.clone());
         let (conversation, stops) = (Arc::new(conversation), Arc::new(Notify::new()));
         let (at_work, stopping) = (Arc::clone(&conversation), Arc::clone(&stops));
         let heard: Stops = Arc::new(move || {
@@ -207,7 +207,7 @@ impl Talk {
     }
 
     fn options(&self, steps: Option<Steps>, kept: &RunStorage, verbose: bool, output: OutputArgs) -> RunOptions {
-        let trace = Trace::of_chat(Arc::clone(&self.screen), verbose, &self.setup, self.room.clone(), self.entry.clone())
+        let trace = TracePrinter::of_chat(Arc::clone(&self.screen), verbose, &self.setup, self.room.clone(), self.entry.clone())
             .with_addresses(kept.is_kept())
             .with_steps(steps);
         let mut subscribers: Vec<Arc<dyn Subscriber>> =
@@ -290,7 +290,7 @@ impl Talk {
         }
         let outcome = ended?;
         let code = self.finish(&outcome, output)?;
-        self.approver.tell_missing();
+        self.approver.report_missing();
         let counts = self.tally.counts();
         let in_all = status::in_all(&outcome.spent, counts).map(|all| format!(" · {all}")).unwrap_or_default();
         self.screen.line(paint(FAINT, format_args!("{} in {}{in_all}", status::spent(counts), took_for(begun.elapsed()))));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use conclave_core::config::Config;
-use conclave_core::types::completion::TroubleKind;
+use conclave_core::types::completion::ModelDiagnosticKind;
 use conclave_runtime::{Host, Probe, RunOptions};
 use serde_json::json;
 
@@ -54,7 +54,7 @@ pub(crate) async fn doctor(args: Doctor, output: OutputArgs) -> Result<u8, CliEr
 
 /// A key comes first: it is what the operator can put right here.
 fn code_of(probes: &[Probe]) -> u8 {
-    let is_key = |probe: &Probe| probe.answer.as_ref().is_err_and(|trouble| trouble.kind == TroubleKind::Key);
+    let is_key = |probe: &Probe| probe.answer.as_ref().is_err_and(|trouble| trouble.kind == ModelDiagnosticKind::Key);
     if probes.iter().any(is_key) {
         exit::KEY
     } else if probes.iter().all(has_model) {

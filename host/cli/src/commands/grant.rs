@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use conclave_core::config::edit::{ConfigText, EditError, Edited, Fragment, FragmentError};
+use conclave_core::config::edit::{ConfigEditError, ConfigText, EditedConfig, Fragment, FragmentError};
 use serde_json::json;
 
 use crate::args::{EditArgs, Grant, OutputArgs};
@@ -12,7 +12,7 @@ use crate::commands::add::{check_asked, shell};
 use crate::config_file::{ConfigFile, refused, tell};
 use crate::error::CliError;
 use crate::exit;
-use crate::folders::{Guard, check_by_host};
+use crate::folders::{FolderGuard, check_by_host};
 use crate::show::{FAINT, ODD, paint};
 use crate::source;
 
@@ -34,7 +34,7 @@ pub(crate) fn revoke(args: &EditArgs, output: OutputArgs) -> Result<u8, CliError
     edit(args, output, &plugin, (&[], false), |text, _| {
         let mut revoke = |fragment| text.revoke(&plugin, fragment);
         fragments.iter().try_for_each(&mut revoke).map_err(|error| match error {
-            EditError::Wider { ref entry, ref wider } => {
+            ConfigEditError::Wider { ref entry, ref wider } => {
                 let hint = format!("conclave revoke {plugin} 'tools = [{wider:?}]', then grant what may stay");
                 CliError::usage(format!("`{entry}` is granted to {plugin} as part of `{wider}`, not by name; nothing was written"))
                     .hint(hint)
@@ -59,7 +59,7 @@ fn edit(
     let config = conclave_core::config::Config::parse(&args.file.display().to_string(), &folder, text.text()).ok();
     change(&mut text, config.as_ref())?;
     let edited = text.finish().map_err(|error| refused(&error))?;
-    Guard::new(file.folder(), yes).check(plugin, granted, config.as_ref(), &edited)?;
+    FolderGuard::new(file.folder(), yes).check(plugin, granted, config.as_ref(), &edited)?;
     if !granted.is_empty() {
         check_by_host(&args.file, plugin, config.as_ref(), &edited)?;
     }
@@ -73,13 +73,13 @@ fn edit(
 }
 
 /// What the plugin cannot do without and has not been granted, where it can be looked into.
-fn missing(plugin: &str, edited: &Edited, file: &Path) -> Vec<Hint> {
+fn missing(plugin: &str, edited: &EditedConfig, file: &Path) -> Vec<Hint> {
     let Some(config) = &edited.config else { return Vec::new() };
     let found = config.plugins.get(plugin).and_then(|plugin| source::look_up(&plugin.source));
     found.map(|found| missing_grants(plugin, &found, config, file)).unwrap_or_default()
 }
 
-fn show(edited: &Edited, missing: &[Hint], file: &Path) {
+fn show(edited: &EditedConfig, missing: &[Hint], file: &Path) {
     let mut err = crate::output::stderr();
     let _ = write!(err, "{}", edited.warnings);
     for hint in missing {

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
-use conclave_core::config::Problem;
+use conclave_core::config::ConfigProblem;
 use conclave_core::permissions::grant::ToolPattern;
 use conclave_core::types::ids::TaskName;
 use conclave_mcp::serve::{self, Selection, ServeError, Service};
@@ -24,9 +24,9 @@ use crate::journals::{Of, RunStorage, Serving};
 use crate::resuming::{CLIENT, give_up_calls};
 use crate::screen::{Loudness, Screen};
 use crate::setup::{self, Warnings};
-use crate::show::trace::Trace;
+use crate::show::trace::TracePrinter;
 use crate::show::{FAINT, head, paint, plural};
-use refused::Refused;
+use refused::RefusalPrinter;
 
 pub(crate) async fn mcp(args: Mcp, output: OutputArgs, mut interrupts: Interrupts) -> Result<u8, CliError> {
     if output.json {
@@ -45,7 +45,7 @@ pub(crate) async fn mcp(args: Mcp, output: OutputArgs, mut interrupts: Interrupt
         underscores: args.underscores,
         ask: args.ask,
     };
-    let holds = |prepared: &Prepared, warning: &Problem| !is_of_served(prepared, &selection, warning);
+    let holds = |prepared: &Prepared, warning: &ConfigProblem| !is_of_served(prepared, &selection, warning);
     let prepared = Arc::new(setup::prepare_and_warn(&host, &args.file, &models, locked, output, (Warnings::Counted, holds)).await?);
     let names = serve::names(&prepared, &selection).map_err(|error| CliError::usage(error.to_string()))?;
     let id = RandomIds.run();
@@ -60,8 +60,8 @@ pub(crate) async fn mcp(args: Mcp, output: OutputArgs, mut interrupts: Interrupt
     let mut subscribers: Vec<Arc<dyn Subscriber>> = Vec::new();
     if !output.quiet {
         let screen = Arc::clone(&screen);
-        subscribers.push(Arc::new(Refused::new(Arc::clone(&screen), Arc::clone(prepared.setup()), kept.is_kept())));
-        subscribers.push(Arc::new(Trace::of_run(screen, args.verbose, prepared.setup()).with_addresses(kept.is_kept())));
+        subscribers.push(Arc::new(RefusalPrinter::new(Arc::clone(&screen), Arc::clone(prepared.setup()), kept.is_kept())));
+        subscribers.push(Arc::new(TracePrinter::of_run(screen, args.verbose, prepared.setup()).with_addresses(kept.is_kept())));
     }
     let options =
         RunOptions { ids: Arc::new(ids), journals: kept.journals(), subscribers: Subscribers::new(subscribers), ..RunOptions::default() };
@@ -104,7 +104,7 @@ async fn told_to_end() {
 }
 
 /// It says that nobody uses a plugin whose tools this client is served.
-fn is_of_served(prepared: &Prepared, selection: &Selection, warning: &Problem) -> bool {
+fn is_of_served(prepared: &Prepared, selection: &Selection, warning: &ConfigProblem) -> bool {
     let Some(plugin) = warning.what.strip_prefix("nobody uses the plugin `").and_then(|rest| rest.split('`').next()) else { return false };
     let dotted = Selection { underscores: false, ..selection.clone() };
     let names = serve::names(prepared, &dotted).unwrap_or_default();

@@ -2,25 +2,25 @@
 
 use std::time::Duration;
 
-use conclave_runtime::store::{Standing, Word};
+use conclave_runtime::store::{ControlCommand, RunState};
 
 use crate::args::{self, OutputArgs};
 use crate::error::CliError;
 use crate::exit;
-use crate::stores::Stores;
+use crate::stores::OpenStores;
 use crate::words::{paused, say, tell, under_way, until};
 
 pub(crate) async fn pause(args: &args::Pause, output: OutputArgs) -> Result<u8, CliError> {
-    let found = Stores::of(args.store.as_deref()).find(&args.run)?;
+    let found = OpenStores::of(args.store.as_deref()).find(&args.run)?;
     let row = under_way(&found, "pause")?;
     if paused(&found.reader, &row.run).is_some() {
         tell(&row, "paused", "was paused before", output)?;
         return Ok(exit::OK);
     }
     let most = Duration::from_secs(args.wait);
-    say(&row, Word::Pause { reason: args.reason.clone() }, most).await?;
+    say(&row, ControlCommand::Pause { reason: args.reason.clone() }, most).await?;
     // Whoever looks next, or lets it go on, is to find it paused.
-    let is_over = || found.row().map_or(true, |row| row.standing != Standing::Running);
+    let is_over = || found.row().map_or(true, |row| row.standing != RunState::Running);
     until(most, || is_over() || paused(&found.reader, &row.run).is_some()).await;
     under_way(&found, "pause")?;
     let what = format!("is paused: what it has under way goes on to its end; conclave resume {} lets it go on", row.run);

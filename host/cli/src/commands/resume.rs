@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conclave_runtime::ResumeError;
-use conclave_runtime::store::{Durability, RunFilter, RunOrigin, RunRow, Standing, Store, StoreError, Word};
+use conclave_runtime::store::{ControlCommand, Durability, RunFilter, RunOrigin, RunRow, RunState, Store, StoreError};
 use serde_json::json;
 
 use super::run::{Manner, Stage};
@@ -18,9 +18,9 @@ use crate::error::CliError;
 use crate::exit;
 use crate::interrupt::Interrupts;
 use crate::journals::RunStorage;
-use crate::resuming::{CLIENT, CONVERSATION, close_orphans, give_up_calls, left_in, tell_left};
+use crate::resuming::{CLIENT, CONVERSATION, close_orphans, give_up_calls, left_in, report_left};
 use crate::show::{BAD, FAINT, ODD, head, one_line, paint, plural, printable};
-use crate::stores::{Stores, unusable};
+use crate::stores::{OpenStores, unusable};
 use crate::words::{paused, say, tell, until};
 use crate::{setup, stdout};
 
@@ -31,18 +31,18 @@ const SHOWN: usize = 60;
 
 pub(crate) async fn resume(args: &args::Resume, output: OutputArgs, interrupts: Interrupts) -> Result<u8, CliError> {
     args.trace.detail(output)?;
-    let stores = Stores::of(args.store.as_deref());
+    let stores = OpenStores::of(args.store.as_deref());
     let Some(name) = &args.run else { return all(&stores, args, output, &interrupts).await };
     let found = stores.find(name)?;
     let row = found.row()?;
-    if let Standing::Ended(status) = row.standing {
+    if let RunState::Ended(status) = row.standing {
         let what = format!("the run {} has ended ({}): there is nothing to go on with", row.run, status.as_str());
         return Err(CliError::usage(what).hint(format!("conclave show {} says what happened", row.run)));
     }
     match Store::open(&row.store) {
-        Ok(store) => go_on(&store, &row, args, output, &interrupts).await,
-        Err(StoreError::InUse { .. }) if row.standing == Standing::Running && paused(&found.reader, &row.run).is_some() => {
-            say(&row, Word::Unpause, HEARD).await?;
+        Ok(store) => resume_now(&store, &row, args, output, &interrupts).await,
+        Err(StoreError::InUse { .. }) if row.standing == RunState::Running && paused(&found.reader, &row.run).is_some() => {
+            say(&row, ControlCommand::Unpause, HEARD).await?;
             until(HEARD, || paused(&found.reader, &row.run).is_none()).await;
             tell(&row, "unpaused", "goes on in its process", output)?;
             Ok(exit::OK)
@@ -52,7 +52,7 @@ pub(crate) async fn resume(args: &args::Resume, output: OutputArgs, interrupts: 
 }
 
 /// Those of every store that nobody else writes, the oldest first.
-async fn all(stores: &Stores, args: &args::Resume, output: OutputArgs, interrupts: &Interrupts) -> Result<u8, CliError> {
+async fn all(stores: &OpenStores, args: &args::Resume, output: OutputArgs, interrupts: &Interrupts) -> Result<u8, CliError> {
     let mut runs = stores.cut_off();
     runs.reverse();
     let (mut codes, mut done) = (Vec::new(), 0);
@@ -82,7 +82,7 @@ async fn all(stores: &Stores, args: &args::Resume, output: OutputArgs, interrupt
                 continue;
             }
             says(format!("\n{} · “{}”", row.run, one_line(&row.text, SHOWN)));
-            let code = match go_on(&store, row, args, output, interrupts).await {
+            let code = match resume_now(&store, row, args, output, interrupts).await {
                 Ok(code) => {
                     done += 1;
                     code
@@ -95,7 +95,7 @@ async fn all(stores: &Stores, args: &args::Resume, output: OutputArgs, interrupt
             codes.push(code);
             if code == exit::INTERRUPTED {
                 if !output.quiet && !output.json {
-                    tell_left(&left_in(stores));
+                    report_left(&left_in(stores));
                 }
                 return Ok(code);
             }
@@ -121,7 +121,7 @@ fn worst_of(codes: Vec<u8>) -> u8 {
     }
 }
 
-async fn go_on(store: &Store, row: &RunRow, args: &args::Resume, output: OutputArgs, interrupts: &Interrupts) -> Result<u8, CliError> {
+async fn resume_now(store: &Store, row: &RunRow, args: &args::Resume, output: OutputArgs, interrupts: &Interrupts) -> Result<u8, CliError> {
     let loading = Instant::now();
     let file = config_of(row, args.config.as_deref())?;
     let (models, locked) = (args.model.models()?, row.locked || args.locked.locked);
@@ -130,8 +130,8 @@ async fn go_on(store: &Store, row: &RunRow, args: &args::Resume, output: OutputA
     let host = Arc::new(setup::open_host_keeping(&file, &kept)?);
     let prepared = setup::prepare_with(&host, &file, &models, locked, output).await?;
     if row.command == CONVERSATION {
-        let setting = chat::Cut { room: row.run.clone(), file, trace: args.trace, verbose: args.verbose };
-        return chat::go_on(setting, &host, prepared.for_chat(), &kept, output, interrupts.clone()).await;
+        let setting = chat::InterruptedChat { room: row.run.clone(), file, trace: args.trace, verbose: args.verbose };
+        return chat::resume(setting, &host, prepared.for_chat(), &kept, output, interrupts.clone()).await;
     }
     let manner = Manner { output, trace: args.trace, verbose: args.verbose, approvals: args.approvals };
     let stage = Stage::new(&prepared, &file, &kept, manner, interrupts)?;
@@ -163,7 +163,7 @@ async fn go_on(store: &Store, row: &RunRow, args: &args::Resume, output: OutputA
         // Whoever goes on with it means that.
         stopper.unpause();
     }
-    let outcome = stage.follow(stopper, session.go_on(), (&row.run, &kept)).await;
+    let outcome = stage.follow(stopper, session.resume(), (&row.run, &kept)).await;
     drop(attending);
     let outcome = outcome?;
     drop(session);
@@ -187,7 +187,7 @@ pub(crate) fn config_of(row: &RunRow, given: Option<&Path>) -> Result<PathBuf, C
 
 fn in_use(error: &StoreError, row: &RunRow) -> CliError {
     match error {
-        StoreError::InUse { .. } if row.standing == Standing::Running => {
+        StoreError::InUse { .. } if row.standing == RunState::Running => {
             CliError::usage(format!("the run {} goes on in another process", row.run)).hint(format!("conclave stop {} ends it", row.run))
         }
         error => unusable(error),
@@ -206,6 +206,6 @@ pub(crate) fn unresumable(error: &ResumeError) -> CliError {
 fn close_all_orphans(store: &Store) {
     let Ok(reader) = conclave_runtime::store::StoreReader::open(store.folder()) else { return };
     let runs = reader.runs(&RunFilter::default()).unwrap_or_default();
-    let over = runs.iter().filter(|run| run.rooms > 1 && matches!(run.standing, Standing::Ended(_)));
+    let over = runs.iter().filter(|run| run.rooms > 1 && matches!(run.standing, RunState::Ended(_)));
     over.for_each(|run| close_orphans(store, &run.run));
 }

@@ -25,7 +25,7 @@ use crate::watch;
 pub(crate) use ending::{as_json, asks_user, ending, interactive_help, limit_hint, result};
 pub(crate) use stage::{JsonLinesOnStdout, Manner, Stage, unkept};
 
-pub(crate) async fn run(args: args::Run, output: OutputArgs, mut interrupts: Interrupts) -> Result<u8, CliError> {
+pub(crate) async fn run(args: args::RunArgs, output: OutputArgs, mut interrupts: Interrupts) -> Result<u8, CliError> {
     let (file, text) = args.target.resolve()?;
     let message = message(text)?;
     args.trace.detail(output)?;
@@ -55,7 +55,7 @@ pub(crate) async fn run(args: args::Run, output: OutputArgs, mut interrupts: Int
 }
 
 async fn once(
-    args: &args::Run,
+    args: &args::RunArgs,
     file: &Path,
     message: Option<String>,
     output: OutputArgs,
@@ -74,7 +74,7 @@ async fn once(
     let manner = Manner { output, trace: args.trace, verbose: args.verbose, approvals: args.approvals };
     let stage = Stage::new(&prepared, file, &kept, manner, interrupts)?;
     let options = RunOptions { ids: Arc::new(room.clone()), attachments, ..stage.options(&kept) };
-    resuming::tell_left(&left);
+    resuming::report_left(&left);
     if !output.quiet && !output.json {
         head::print(&prepared, Some(&room), loading.elapsed());
     }

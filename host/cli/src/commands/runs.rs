@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anstyle::Style;
 use conclave_core::types::ids::{Millis, RoomId};
-use conclave_runtime::store::{RunFilter, RunRow, Standing};
+use conclave_runtime::store::{RunFilter, RunRow, RunState};
 use serde_json::json;
 
 use crate::args::{self, OutputArgs};
@@ -14,7 +14,7 @@ use crate::show::amounts::{ago, money, now, parse_moment, parse_usd, thousands, 
 use crate::show::table::{self, Column, note};
 use crate::show::timeline::standing;
 use crate::show::{FAINT, NAME, ODD, plural};
-use crate::stores::{Stores, is_cut_off};
+use crate::stores::{OpenStores, is_cut_off};
 use crate::{exit, stdout};
 
 /// The word of `--status` for runs that have ended, in any way.
@@ -43,10 +43,10 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
         since: args.since.as_deref().map(|text| parse_moment("--since", text, now)).transpose()?,
         ..RunFilter::default()
     };
-    let stores = Stores::of(args.store.as_deref());
+    let stores = OpenStores::of(args.store.as_deref());
     let mut runs = stores.runs(&filter)?;
     let mut waits = stores.waits()?;
-    waits.retain(|run, _| runs.iter().any(|row| row.run == *run && !matches!(row.standing, Standing::Ended(_))));
+    waits.retain(|run, _| runs.iter().any(|row| row.run == *run && !matches!(row.standing, RunState::Ended(_))));
     runs.retain(|run| status.as_deref().is_none_or(|status| is_so(run, waits.contains_key(&run.run), status)));
     let all = runs.len();
     let cut_off = runs.iter().filter(|run| is_cut_off(run)).count();
@@ -117,7 +117,7 @@ fn hint(waits: &BTreeMap<RoomId, Vec<String>>) -> Option<String> {
 
 /// To its newest record, or to now while it goes on, without the time in which no host ran: as `conclave show` has it.
 fn lasted(run: &RunRow, down_ms: u64, now: Millis) -> u64 {
-    let end = if run.standing == Standing::Running { now.max(run.changed) } else { run.changed };
+    let end = if run.standing == RunState::Running { now.max(run.changed) } else { run.changed };
     end.since(run.started).saturating_sub(down_ms)
 }
 
@@ -167,7 +167,7 @@ fn is_ending(word: &str) -> bool {
 fn is_so(run: &RunRow, waits: bool, status: &str) -> bool {
     match run.standing {
         _ if status == WAITING => waits,
-        Standing::Ended(_) if status == OVER => true,
+        RunState::Ended(_) if status == OVER => true,
         other => standing(other).1.replace(' ', "-") == status,
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use conclave_core::inspect::timeline::Timeline;
 use conclave_core::protocol::event::Record;
 use conclave_runtime::durable_file::{self, FileAccess};
-use conclave_runtime::store::{RunRow, Standing, StoreReader};
+use conclave_runtime::store::{RunRow, RunState, StoreReader};
 use serde_json::json;
 
 use crate::args::{self, OutputArgs};
@@ -17,7 +17,7 @@ use crate::show::amounts::now;
 use crate::show::page::{BEGIN, page};
 use crate::show::timeline::{RunFacts, lines, standing};
 use crate::show::{printable, table};
-use crate::stores::{InStore, Stores, unusable};
+use crate::stores::{InStore, OpenStores, unusable};
 use crate::{exit, stdout};
 
 pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError> {
@@ -27,7 +27,7 @@ pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError
         let what = format!("{} holds journals as lines of JSON, as --journal keeps them", printable(&folder.display().to_string()));
         return Err(CliError::usage(what).hint("`conclave why --journal FOLDER` reads those; `show` reads what --store keeps"));
     }
-    let stores = Stores::of(args.store.as_deref());
+    let stores = OpenStores::of(args.store.as_deref());
     let found = match &args.run {
         Some(name) => stores.find(name)?,
         None => stores.newest()?,
@@ -36,7 +36,7 @@ pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError
     let rooms = rooms(&found.reader, &found.run())?;
     let agents = Agents::of(&rooms);
     let mut timeline = timeline(&found, rooms)?;
-    if row.standing == Standing::Running {
+    if row.standing == RunState::Running {
         timeline.extend(now());
     }
     let about = RunFacts {
@@ -58,7 +58,7 @@ pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError
         return Ok(exit::OK);
     }
     lines(&timeline, &about, table::total(), args.all).iter().try_for_each(stdout::styled)?;
-    agents.lines(matches!(row.standing, Standing::Ended(_))).iter().try_for_each(stdout::styled)?;
+    agents.lines(matches!(row.standing, RunState::Ended(_))).iter().try_for_each(stdout::styled)?;
     Ok(exit::OK)
 }
 

@@ -3,22 +3,22 @@
 use std::time::{Duration, Instant};
 
 use conclave_core::types::outcome::Status;
-use conclave_runtime::store::{Mail, RunRow, Standing, Store, StoreError, Word, is_in_use};
+use conclave_runtime::store::{ControlCommand, ControlMessage, RunRow, RunState, Store, StoreError, is_in_use};
 
 use crate::args::{self, OutputArgs};
 use crate::error::CliError;
 use crate::exit;
 use crate::show::printable;
 use crate::stdout;
-use crate::stores::{InStore, Stores, unusable};
+use crate::stores::{InStore, OpenStores, unusable};
 
 /// How often it is looked whether it has ended.
 const EVERY: Duration = Duration::from_millis(100);
 
-pub(crate) async fn stop(args: &args::Stop, output: OutputArgs) -> Result<u8, CliError> {
-    let found = Stores::of(args.store.as_deref()).find(&args.run)?;
+pub(crate) async fn stop(args: &args::StopArgs, output: OutputArgs) -> Result<u8, CliError> {
+    let found = OpenStores::of(args.store.as_deref()).find(&args.run)?;
     let row = found.row()?;
-    if let Standing::Ended(status) = row.standing {
+    if let RunState::Ended(status) = row.standing {
         tell(&row, &format!("had ended before: {}", status.as_str()), output)?;
         return Ok(exit::OK);
     }
@@ -30,7 +30,7 @@ pub(crate) async fn stop(args: &args::Stop, output: OutputArgs) -> Result<u8, Cl
             Ok(exit::OK)
         }
         Err(StoreError::InUse { .. }) => {
-            let mail = Mail::new(row.run.clone(), Word::Stop { reason: args.reason.clone() });
+            let mail = ControlMessage::new(row.run.clone(), ControlCommand::Stop { reason: args.reason.clone() });
             mail.send(&row.store).map_err(|error| unusable(&error))?;
             wait(&found, (&row, &mail), Duration::from_secs(args.wait), output).await
         }
@@ -53,16 +53,16 @@ enum StopStep {
 
 /// Each look ends with one of these, and only the last two come more than once: a run that was ended here, and does not read as ended,
 /// is waited for like any other.
-fn next(standing: &Standing, is_in_use: bool, was_ended: bool, is_late: bool) -> StopStep {
+fn next(standing: &RunState, is_in_use: bool, was_ended: bool, is_late: bool) -> StopStep {
     match standing {
-        Standing::Ended(status) => StopStep::Ended(*status),
+        RunState::Ended(status) => StopStep::Ended(*status),
         _ if !is_in_use && !was_ended => StopStep::End,
         _ if is_late => StopStep::GiveUp,
         _ => StopStep::Sleep,
     }
 }
 
-async fn wait(found: &InStore, (row, mail): (&RunRow, &Mail), most: Duration, output: OutputArgs) -> Result<u8, CliError> {
+async fn wait(found: &InStore, (row, mail): (&RunRow, &ControlMessage), most: Duration, output: OutputArgs) -> Result<u8, CliError> {
     let until = Instant::now() + most;
     let mut was_ended = false;
     loop {
@@ -74,7 +74,7 @@ async fn wait(found: &InStore, (row, mail): (&RunRow, &Mail), most: Duration, ou
                 return Ok(exit::OK);
             }
             StopStep::End => match (Store::open(&row.store), &mail.word) {
-                (Ok(store), Word::Stop { reason }) => {
+                (Ok(store), ControlCommand::Stop { reason }) => {
                     mail.remove(&row.store).map_err(|error| unusable(&error))?;
                     store.give_up(&row.run, reason).map_err(|error| unusable(&error))?;
                     was_ended = true;
@@ -101,8 +101,8 @@ async fn wait(found: &InStore, (row, mail): (&RunRow, &Mail), most: Duration, ou
 }
 
 /// Whether nobody had heard it.
-fn take_back(word: &Mail, row: &RunRow) -> Result<bool, CliError> {
-    Mail::take_back(&row.store, |mail| mail.id == word.id).map(|taken| !taken.is_empty()).map_err(|error| unusable(&error))
+fn take_back(word: &ControlMessage, row: &RunRow) -> Result<bool, CliError> {
+    ControlMessage::take_back(&row.store, |mail| mail.id == word.id).map(|taken| !taken.is_empty()).map_err(|error| unusable(&error))
 }
 
 fn tell(row: &RunRow, what: &str, output: OutputArgs) -> Result<(), CliError> {
@@ -121,14 +121,14 @@ mod tests {
 
     #[test]
     fn a_run_that_was_ended_here_and_does_not_read_so_is_waited_for_until_it_is_late() {
-        let open = Standing::CutOff;
+        let open = RunState::CutOff;
         assert_eq!(next(&open, false, false, false), StopStep::End);
         assert_eq!(next(&open, false, false, true), StopStep::End, "before the time is up, however short it is");
         assert_eq!(next(&open, false, true, false), StopStep::Sleep, "not again, and not at once");
         assert_eq!(next(&open, false, true, true), StopStep::GiveUp);
-        assert_eq!(next(&Standing::Running, true, false, false), StopStep::Sleep);
-        assert_eq!(next(&Standing::Running, true, false, true), StopStep::GiveUp);
-        let ended = Standing::Ended(Status::Kill);
+        assert_eq!(next(&RunState::Running, true, false, false), StopStep::Sleep);
+        assert_eq!(next(&RunState::Running, true, false, true), StopStep::GiveUp);
+        let ended = RunState::Ended(Status::Kill);
         for [in_use, was_ended, late] in [[true, false, true], [false, false, false], [false, true, true]] {
             assert_eq!(next(&ended, in_use, was_ended, late), StopStep::Ended(Status::Kill));
         }

@@ -12,7 +12,7 @@ use crate::error::CliError;
 use crate::show::amounts::{now, parse_moment, thousands};
 use crate::show::table::note;
 use crate::show::{GOOD, ODD, bytes, one_line, paint, plural};
-use crate::stores::{Stores, unusable};
+use crate::stores::{OpenStores, unusable};
 use crate::{ask, exit, stdout};
 
 /// Runs that are named of those that went.
@@ -29,15 +29,15 @@ pub(crate) fn store(command: &StoreCommand, output: OutputArgs) -> Result<u8, Cl
                     return Err(CliError::usage("nothing was removed").hint("say yes, or give --yes"));
                 }
             }
-            gc(&Stores::of(store.as_deref()), before, *keep, *dry_run, output)
+            gc(&OpenStores::of(store.as_deref()), before, *keep, *dry_run, output)
         }
-        StoreCommand::Backup { folder, store } => backup(&Stores::of(store.as_deref()), store.is_some(), folder, output),
-        StoreCommand::Check { store } => check(&Stores::of(store.as_deref()), output),
+        StoreCommand::Backup { folder, store } => backup(&OpenStores::of(store.as_deref()), store.is_some(), folder, output),
+        StoreCommand::Check { store } => check(&OpenStores::of(store.as_deref()), output),
     }
 }
 
 /// Stores in use are left alone, and told.
-fn gc(stores: &Stores, before: Option<Millis>, keep: Option<usize>, dry: bool, output: OutputArgs) -> Result<u8, CliError> {
+fn gc(stores: &OpenStores, before: Option<Millis>, keep: Option<usize>, dry: bool, output: OutputArgs) -> Result<u8, CliError> {
     let readers = stores.readers()?;
     if readers.is_empty() {
         return nothing(output);
@@ -46,8 +46,8 @@ fn gc(stores: &Stores, before: Option<Millis>, keep: Option<usize>, dry: bool, o
         let retention = retention(&kind, before, keep, dry)?;
         for reader in kind {
             match Store::open(reader.folder()).and_then(|store| store.collect(&retention)) {
-                Ok(gone) => tell_gone(reader.folder(), &gone, dry, output)?,
-                Err(StoreError::InUse { folder, who }) => tell_in_use(&folder, &who, output)?,
+                Ok(gone) => report_gone(reader.folder(), &gone, dry, output)?,
+                Err(StoreError::InUse { folder, who }) => report_in_use(&folder, &who, output)?,
                 Err(error) => return Err(unusable(&error)),
             }
         }
@@ -89,7 +89,7 @@ fn limit(mut ended: Vec<Millis>, before: Option<Millis>, keep: usize) -> Millis 
     }
 }
 
-fn tell_gone(folder: &Path, gone: &Collected, dry: bool, output: OutputArgs) -> Result<(), CliError> {
+fn report_gone(folder: &Path, gone: &Collected, dry: bool, output: OutputArgs) -> Result<(), CliError> {
     if output.json {
         let mut value = json!(gone);
         (value["type"], value["store"], value["dry_run"]) = ("collected".into(), json!(folder), dry.into());
@@ -112,7 +112,7 @@ fn tell_gone(folder: &Path, gone: &Collected, dry: bool, output: OutputArgs) -> 
     if names.is_empty() { Ok(()) } else { stdout::styled(note(format_args!("  {}{more}", names.join(", ")))) }
 }
 
-fn tell_in_use(folder: &Path, who: &str, output: OutputArgs) -> Result<(), CliError> {
+fn report_in_use(folder: &Path, who: &str, output: OutputArgs) -> Result<(), CliError> {
     if output.json {
         return stdout::json(json!({ "type": "in-use", "store": folder, "by": who }));
     }
@@ -120,7 +120,7 @@ fn tell_in_use(folder: &Path, who: &str, output: OutputArgs) -> Result<(), CliEr
     stdout::styled(format!("{} {folder}: in use by {}; left as it is", paint(ODD, "skipped"), one_line(who, 120)))
 }
 
-fn backup(stores: &Stores, is_one: bool, to: &Path, output: OutputArgs) -> Result<u8, CliError> {
+fn backup(stores: &OpenStores, is_one: bool, to: &Path, output: OutputArgs) -> Result<u8, CliError> {
     if to.exists() {
         return Err(CliError::usage(format!("{} is there already", to.display())).hint("name a folder that is not there yet"));
     }
@@ -154,7 +154,7 @@ fn place(folder: &Path) -> PathBuf {
     names.into_iter().rev().collect()
 }
 
-fn check(stores: &Stores, output: OutputArgs) -> Result<u8, CliError> {
+fn check(stores: &OpenStores, output: OutputArgs) -> Result<u8, CliError> {
     let readers = stores.readers()?;
     if readers.is_empty() {
         return nothing(output);
@@ -162,7 +162,7 @@ fn check(stores: &Stores, output: OutputArgs) -> Result<u8, CliError> {
     let mut code = exit::OK;
     for reader in &readers {
         let checked = reader.check().map_err(|error| unusable(&error))?;
-        audit::tell_checked(reader, &checked, output)?;
+        audit::report_checked(reader, &checked, output)?;
         if !checked.problems.is_empty() {
             code = exit::FAILED;
         }

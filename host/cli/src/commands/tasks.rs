@@ -10,7 +10,7 @@ use conclave_core::types::delegation::{BackgroundRecord, BackgroundState};
 use conclave_core::types::delivery::{DeliveryState, EndedTask};
 use conclave_core::types::ids::{Millis, RoomId};
 use conclave_core::types::request::RoomRequest;
-use conclave_runtime::store::{RunRow, Standing, Word};
+use conclave_runtime::store::{ControlCommand, RunRow, RunState};
 use serde_json::json;
 
 use crate::args::{self, OutputArgs};
@@ -19,7 +19,7 @@ use crate::show::amounts::{now, took};
 use crate::show::entry::EntryText;
 use crate::show::table::{self, Column, note};
 use crate::show::{BAD, FAINT, GOOD, NAME, ODD, one_line, paint, plural, printable};
-use crate::stores::{InStore, Stores, unusable};
+use crate::stores::{InStore, OpenStores, unusable};
 use crate::words::{self, say, under_way};
 use crate::{exit, stdout};
 
@@ -40,8 +40,8 @@ struct TaskRow {
     record: BackgroundRecord,
 }
 
-pub(crate) async fn tasks(args: &args::Tasks, output: OutputArgs) -> Result<u8, CliError> {
-    let stores = Stores::of(args.store.as_deref());
+pub(crate) async fn tasks(args: &args::TasksArgs, output: OutputArgs) -> Result<u8, CliError> {
+    let stores = OpenStores::of(args.store.as_deref());
     let found = match &args.run {
         Some(run) => stores.find(run)?,
         None => stores.newest()?,
@@ -112,7 +112,7 @@ fn list(row: &RunRow, all: &[TaskRow], output: OutputArgs) -> Result<u8, CliErro
         }
         return Ok(exit::OK);
     }
-    let goes_on = row.standing == Standing::Running;
+    let goes_on = row.standing == RunState::Running;
     let rows: Vec<Vec<(Style, String)>> = all.iter().map(|task| cells(task, row, goes_on)).collect();
     table::lines(&COLUMNS, &rows, table::total()).iter().try_for_each(stdout::styled)?;
     let running = all.iter().filter(|task| !task.record.state.is_end()).count();
@@ -176,7 +176,7 @@ fn delivery(record: &BackgroundRecord) -> (Style, String) {
 }
 
 fn lasted(record: &BackgroundRecord, row: &RunRow) -> u64 {
-    let running = if row.standing == Standing::Running { now() } else { row.changed };
+    let running = if row.standing == RunState::Running { now() } else { row.changed };
     let end: Millis = record.ended.unwrap_or(running);
     end.since(record.started)
 }
@@ -187,7 +187,7 @@ fn show(task: &TaskRow, row: &RunRow, output: OutputArgs) -> Result<u8, CliError
         return Ok(exit::OK);
     }
     let record = &task.record;
-    let (style, word) = state(record.state, row.standing == Standing::Running);
+    let (style, word) = state(record.state, row.standing == RunState::Running);
     stdout::styled(format!("{} {} {}", paint(NAME, &task.name), record.agent, paint(style, word)))?;
     let line = |name: &str, text: &str| match text {
         "" => Ok(()),
@@ -216,7 +216,7 @@ fn show(task: &TaskRow, row: &RunRow, output: OutputArgs) -> Result<u8, CliError
     Ok(exit::OK)
 }
 
-async fn ask(args: &args::Tasks, found: &InStore, task: &TaskRow, output: OutputArgs) -> Result<u8, CliError> {
+async fn ask(args: &args::TasksArgs, found: &InStore, task: &TaskRow, output: OutputArgs) -> Result<u8, CliError> {
     let row = under_way(found, "cancel or tell")?;
     if task.record.state.is_end() {
         let what = format!("{} had ended before: {}", task.name, task.record.state.as_str());
@@ -229,7 +229,7 @@ async fn ask(args: &args::Tasks, found: &InStore, task: &TaskRow, output: Output
         None => (RoomRequest::CancelTask { task: id, reason: args.reason.clone() }, "cancelled", "was told to end"),
     };
     let room = RunRow { run: task.parent.clone(), ..row.clone() };
-    say(&room, Word::Ask { what: Box::new(what) }, Duration::from_secs(args.wait)).await?;
+    say(&room, ControlCommand::Ask { what: Box::new(what) }, Duration::from_secs(args.wait)).await?;
     words::tell(&row, kind, &format!("{} {told}", task.name), output)?;
     Ok(exit::OK)
 }

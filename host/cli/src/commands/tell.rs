@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use conclave_core::protocol::event::Event;
 use conclave_core::types::ids::TaskName;
-use conclave_runtime::store::Word;
+use conclave_runtime::store::ControlCommand;
 
 use crate::args::{self, OutputArgs};
 use crate::error::CliError;
 use crate::exit;
 use crate::show::printable;
-use crate::stores::{InStore, Stores, unusable};
+use crate::stores::{InStore, OpenStores, unusable};
 use crate::words;
 use crate::words::{say, under_way};
 
@@ -20,11 +20,11 @@ const MOST: usize = 128 << 10;
 
 pub(crate) async fn tell(args: &args::Tell, output: OutputArgs) -> Result<u8, CliError> {
     let text = text(&args.text)?;
-    let found = Stores::of(args.store.as_deref()).find(&args.run)?;
+    let found = OpenStores::of(args.store.as_deref()).find(&args.run)?;
     let row = under_way(&found, "tell something")?;
     let task = args.task.as_deref().map(|task| task_of(&found, task)).transpose()?;
     let whom = task.as_ref().map_or_else(|| row.entry.clone(), ToString::to_string);
-    say(&row, Word::Tell { task, text }, Duration::from_secs(args.wait)).await?;
+    say(&row, ControlCommand::Tell { task, text }, Duration::from_secs(args.wait)).await?;
     words::tell(&row, "told", &format!("was told; the agent of {whom} reads it in its next step"), output)?;
     Ok(exit::OK)
 }

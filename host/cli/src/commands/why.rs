@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use conclave_core::config::Config;
-use conclave_core::inspect::explain::{AccessQuestion, Explanation, Verdict, explain, explain_denial};
+use conclave_core::inspect::explain::{AccessQuestion, Explanation, LayerVerdict, explain, explain_denial};
 use conclave_core::journal::record::Retold;
 use conclave_core::permissions::grant::Grants;
 use conclave_core::protocol::notice::Notice;
@@ -26,10 +26,10 @@ use crate::show::explanation::{ConfigLines, as_json, lines, print};
 use crate::show::table;
 use crate::show::{BAD, FAINT, GOOD, NAME, one_line, paint, plural};
 use crate::stdout;
-use find::{Address, Journal, RunPlaces};
+use find::{Address, FoundJournal, RunPlaces};
 use words::{Asker, CallIndex};
 
-pub(crate) fn why(args: &args::Why, output: OutputArgs) -> Result<u8, CliError> {
+pub(crate) fn why(args: &args::WhyArgs, output: OutputArgs) -> Result<u8, CliError> {
     let address = args.event.as_deref().map(Address::parse).transpose()?;
     let places = RunPlaces { journal: args.journal.as_deref(), store: args.store.as_deref() };
     let run = find::run(places, address.as_ref())?;
@@ -81,7 +81,7 @@ fn shorter(file: &Path) -> PathBuf {
 }
 
 /// Everything that was refused, asked about and approved, with its address.
-fn list(rooms: &[Journal], output: OutputArgs) -> Result<u8, CliError> {
+fn list(rooms: &[FoundJournal], output: OutputArgs) -> Result<u8, CliError> {
     let mut count = 0;
     let began = rooms.iter().filter_map(|room| room.retold.first()).map(|first| first.record.at).min();
     for room in rooms {
@@ -123,7 +123,7 @@ fn list(rooms: &[Journal], output: OutputArgs) -> Result<u8, CliError> {
 }
 
 /// One record: what it is, who asked, and what each layer said to everything in its course.
-fn event(journal: &Journal, seq: u64, config: &CurrentConfig, output: OutputArgs) -> Result<u8, CliError> {
+fn event(journal: &FoundJournal, seq: u64, config: &CurrentConfig, output: OutputArgs) -> Result<u8, CliError> {
     let index = usize::try_from(seq).ok().filter(|index| *index < journal.retold.len());
     let Some(index) = index else {
         let last = journal.retold.len().saturating_sub(1);
@@ -154,7 +154,7 @@ fn event(journal: &Journal, seq: u64, config: &CurrentConfig, output: OutputArgs
     }
     for (asker, explanation) in &explained {
         let head = match explanation.verdict {
-            Verdict::No => paint(BAD, "DENIED"),
+            LayerVerdict::No => paint(BAD, "DENIED"),
             _ => paint(GOOD, "allowed"),
         };
         let about = format!("\n{head} {}: {}  {}", explanation.capability, one_line(&explanation.target, 200), paint(FAINT, asker));

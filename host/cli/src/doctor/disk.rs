@@ -61,7 +61,7 @@ fn per_second(median: Duration) -> String {
 /// Median and slowest of some writes of a page, each on the disk before the next.
 fn measure(folder: &Path) -> Result<(Duration, Duration)> {
     let path = folder.join(format!(".conclave-doctor-{}", std::process::id()));
-    let removed = Removed(path.clone());
+    let removed = RemovedFile(path.clone());
     let mut file = OpenOptions::new().write(true).create_new(true).open(&path)?;
     let mut times = Vec::with_capacity(WRITES);
     for _ in 0..WRITES {
@@ -100,9 +100,9 @@ impl Drop for Scratch {
 }
 
 /// Removes the file, whatever happens.
-struct Removed(PathBuf);
+struct RemovedFile(PathBuf);
 
-impl Drop for Removed {
+impl Drop for RemovedFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }

@@ -9,7 +9,7 @@ use super::Finding;
 use crate::show::amounts::count;
 use crate::show::{bytes, plural};
 use crate::state_folder::state_folder;
-use crate::stores::{Stores, is_cut_off};
+use crate::stores::{OpenStores, is_cut_off};
 
 /// Entries that are counted: a folder with more is large in any case.
 const ENTRIES: usize = 100_000;
@@ -21,7 +21,7 @@ pub(crate) fn kept() -> Vec<Finding> {
         return vec![Finding::fair(WHAT, "runs are not stored, so none can be looked up or resumed", "set HOME or CONCLAVE_STATE")];
     };
     let place = format!("{} in {}", bytes(size(&folder)), folder.display());
-    let finding = match Stores::of(None).runs(&RunFilter::default()) {
+    let finding = match OpenStores::of(None).runs(&RunFilter::default()) {
         Ok(runs) => {
             let found = format!("{}, {place}", plural(runs.len() as u64, "run", "runs"));
             match runs.iter().filter(|run| is_cut_off(run)).count() as u64 {

@@ -71,7 +71,7 @@ impl Editor {
             drop_typed();
             self.deaf.begin(Instant::now());
         }
-        let prompt = Label { text: plain(&question.prompt), colors: self.colors };
+        let prompt = PromptLabel { text: plain(&question.prompt), colors: self.colors };
         self.screen.begin_edit();
         // What is written while the line editor has the terminal to itself would begin where the last row ended.
         output::drain();
@@ -182,12 +182,12 @@ impl Highlighter for Uncolored {
 }
 
 /// What stands before the cursor.
-struct Label {
+struct PromptLabel {
     text: String,
     colors: bool,
 }
 
-impl Prompt for Label {
+impl Prompt for PromptLabel {
     fn render_prompt_left(&self) -> Cow<'_, str> {
         Cow::Borrowed(&self.text)
     }

@@ -31,7 +31,7 @@ impl StyledText {
 
 /// Text that fits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Cut {
+pub(crate) struct FittedText {
     pub(crate) text: String,
     pub(crate) columns: usize,
     /// There is more of it.
@@ -72,7 +72,7 @@ pub(crate) fn cell(parts: &[StyledText], width: usize) -> String {
 }
 
 /// Text in one line of at most so many columns. Of a long text no more is looked at than can be shown.
-pub(crate) fn cut(text: &str, most: usize) -> Cut {
+pub(crate) fn cut(text: &str, most: usize) -> FittedText {
     let (mut shown, mut used) = (String::new(), 0);
     // Where the mark goes, should the text be cut.
     let mut fits = (0, 0);
@@ -102,13 +102,13 @@ pub(crate) fn cut(text: &str, most: usize) -> Cut {
             if most > 0 {
                 shown.push('…');
             }
-            return Cut { text: shown, columns: (fits.1 - blanks + 1).min(most), is_cut: true };
+            return FittedText { text: shown, columns: (fits.1 - blanks + 1).min(most), is_cut: true };
         }
         if used < most {
             fits = (shown.len(), used);
         }
     }
-    Cut { text: shown, columns: used, is_cut: false }
+    FittedText { text: shown, columns: used, is_cut: false }
 }
 
 /// Text in lines of at most so many columns, broken at blanks where there are some. Its own line ends stay.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use conclave_core::config::Config;
 use conclave_core::config::edit::Fragment;
-use conclave_core::inspect::explain::{Explanation, LayerAnswer, Verdict};
+use conclave_core::inspect::explain::{Explanation, LayerAnswer, LayerVerdict};
 use conclave_core::types::capability::Capability;
 use serde_json::{Value, json};
 
@@ -60,10 +60,10 @@ pub(crate) fn lines(explanation: &Explanation, about: &str, at: &ConfigLines<'_>
     let mut lines = vec![about.to_owned()];
     for answer in &explanation.layers {
         let (mark, style) = match answer.verdict {
-            Verdict::Yes => ("✓", GOOD),
-            Verdict::Ask => ("?", ODD),
-            Verdict::No => ("✗", BAD),
-            Verdict::NotReached => ("·", FAINT),
+            LayerVerdict::Yes => ("✓", GOOD),
+            LayerVerdict::Ask => ("?", ODD),
+            LayerVerdict::No => ("✗", BAD),
+            LayerVerdict::NotReached => ("·", FAINT),
         };
         let place = at.place(answer).map(|place| format!("  {}", paint(FAINT, place))).unwrap_or_default();
         lines.push(format!("  {} {:<8} {}{place}", paint(style, mark), answer.layer.as_str(), one_line(&answer.text, WIDTH)));
@@ -80,9 +80,9 @@ pub(crate) fn lines(explanation: &Explanation, about: &str, at: &ConfigLines<'_>
 /// `notes may read /notes/a.md`: the question with its answer.
 pub(crate) fn sentence(explanation: &Explanation, verb: &str) -> String {
     let answer = match explanation.verdict {
-        Verdict::Yes => paint(GOOD, "may"),
-        Verdict::Ask => paint(ODD, "may, if you say so,"),
-        Verdict::No | Verdict::NotReached => paint(BAD, "may not"),
+        LayerVerdict::Yes => paint(GOOD, "may"),
+        LayerVerdict::Ask => paint(ODD, "may, if you say so,"),
+        LayerVerdict::No | LayerVerdict::NotReached => paint(BAD, "may not"),
     };
     let after = if explanation.capability == Capability::Delegate.as_str() { " in the background" } else { "" };
     let target = one_line(&explanation.target, WIDTH);

@@ -8,14 +8,14 @@ mod row;
 use std::fmt::Write as _;
 
 use conclave_core::inspect::timeline::{Lane, Timeline, TimelineRow};
-use conclave_runtime::store::Standing;
+use conclave_runtime::store::RunState;
 
 use super::amounts::{moment, took};
 use super::timeline::fold::{ShownItem, as_one, fold, summary};
 use super::timeline::words::words;
 use super::timeline::{RunFacts, amounts, standing};
 use html::{escape, source_of, tag_of};
-use row::{Group, group, row as row_html};
+use row::{RowGroup, group, row as row_html};
 
 /// What the page begins with: by it the program knows a page of its own, which it may write over.
 pub(crate) const BEGIN: &str = "<!doctype html>\n<!-- a run of Conclave -->\n";
@@ -86,7 +86,7 @@ fn header(out: &mut String, timeline: &Timeline, about: &RunFacts) {
     );
     let reason = timeline.ended.as_ref().map(|ended| ended.reason.as_str()).or(about.reason.as_deref());
     let reason = reason.filter(|reason| !reason.is_empty());
-    let failed = matches!(about.standing, Standing::Ended(status) if !status.is_success());
+    let failed = matches!(about.standing, RunState::Ended(status) if !status.is_success());
     if let Some(reason) = reason.filter(|_| !failed) {
         let _ = writeln!(out, "<p class=\"sub\">{}</p>", escape(reason));
     }
@@ -123,7 +123,7 @@ fn lanes(out: &mut String, timeline: &Timeline) {
     let mut left = BARS;
     out.push_str("<h2>Rooms</h2>\n<div class=\"lanes\">\n");
     for lane in &timeline.rooms {
-        let of = timeline.rows.iter().filter(|row| row.room == lane.room && group(&row.what) != Group::Task);
+        let of = timeline.rows.iter().filter(|row| row.room == lane.room && group(&row.what) != RowGroup::Task);
         let of: Vec<&TimelineRow> = of.take(left).collect();
         left = left.saturating_sub(of.len());
         lane_html(out, lane, &of, timeline.took_ms);
@@ -162,7 +162,7 @@ fn lane_html(out: &mut String, lane: &Lane, rows: &[&TimelineRow], whole: u64) {
 /// Boxes that hide rows of a kind; the style does it, no script.
 fn filters(out: &mut String, rows: &[TimelineRow]) {
     out.push_str("<h2>What happened</h2>\n<form>\n");
-    for kind in Group::ALL {
+    for kind in RowGroup::ALL {
         let count = rows.iter().filter(|row| group(&row.what) == kind).count();
         if count > 0 {
             let class = kind.class();

@@ -54,7 +54,7 @@ struct Widest {
 
 /// Columns of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Layout {
+struct StepLayout {
     label: usize,
     who: usize,
     way: usize,
@@ -192,7 +192,7 @@ impl Steps {
     }
 
     /// A row whose columns go on below it where they do not fit: nothing is cut.
-    fn head(&self, layout: Layout, number: &str, who: Vec<String>, way: &[StyledText], content: &StyledText) -> Vec<String> {
+    fn head(&self, layout: StepLayout, number: &str, who: Vec<String>, way: &[StyledText], content: &StyledText) -> Vec<String> {
         let fits = way.iter().map(|part| width(&part.text) + 1).sum::<usize>() <= layout.way + 1;
         let broken = || way.iter().flat_map(|part| styled(part, layout.way)).map(|part| vec![part]).collect();
         let ways: Vec<Vec<StyledText>> = if fits { vec![way.to_vec()] } else { broken() };
@@ -207,7 +207,7 @@ impl Steps {
     }
 
     /// As [`Steps::who`], in several lines where it is too long for one.
-    fn whole_who(&self, layout: Layout, room: &RoomId, task: &TaskName, depth: usize, by: Option<&str>) -> Vec<String> {
+    fn whole_who(&self, layout: StepLayout, room: &RoomId, task: &TaskName, depth: usize, by: Option<&str>) -> Vec<String> {
         let sign = if self.state().background.contains(room) { BACKGROUND } else { "" };
         let start = (2 * depth.min(DEEPEST)).min(layout.who / 3);
         let needed = start + width(sign) + width(task.as_str()) + by.map_or(0, |by| width(ANSWERED) + width(by));
@@ -222,7 +222,7 @@ impl Steps {
     }
 
     /// A task, indented by its depth, and who answered in it. Where both are too long, the task's name is cut first.
-    fn who(&self, layout: Layout, room: &RoomId, task: &TaskName, depth: usize, by: Option<&str>) -> String {
+    fn who(&self, layout: StepLayout, room: &RoomId, task: &TaskName, depth: usize, by: Option<&str>) -> String {
         let sign = if self.state().background.contains(room) { BACKGROUND } else { "" };
         let indent = (2 * depth.min(DEEPEST)).min(layout.who / 3);
         let start = format!("{}{sign}", " ".repeat(indent));
@@ -236,18 +236,18 @@ impl Steps {
         format!("{start}{}{}{}{blanks}", task.text, paint(FAINT, ANSWERED), paint(seat, answered.text))
     }
 
-    fn row(&self, layout: Layout, number: &str, who: &str, way: &[StyledText], content: &[StyledText]) -> String {
+    fn row(&self, layout: StepLayout, number: &str, who: &str, way: &[StyledText], content: &[StyledText]) -> String {
         let (label, who) = (self.label(layout), if who.is_empty() { " ".repeat(layout.who) } else { who.to_owned() });
         let row = format!("{label}{number:>NUMBER$}  {who}  {}  {}", cell(way, layout.way), line(content, layout.content).0);
         row.trim_end().to_owned()
     }
 
-    fn label(&self, layout: Layout) -> String {
+    fn label(&self, layout: StepLayout) -> String {
         if layout.label == 0 { String::new() } else { format!("{}  ", cell(&[StyledText::new(FAINT, &self.label)], layout.label - GAP)) }
     }
 
-    fn layout(&self) -> Layout {
-        Layout::of(self.widest, total_columns())
+    fn layout(&self) -> StepLayout {
+        StepLayout::of(self.widest, total_columns())
     }
 
     /// Also where the event stream goes to stdout.
@@ -260,7 +260,7 @@ impl Steps {
     }
 }
 
-impl Layout {
+impl StepLayout {
     /// The columns of so wide a line: what is pending gets most of it.
     fn of(widest: Widest, total: usize) -> Self {
         let label = if widest.label == 0 { 0 } else { widest.label.min(total / 6).max(4) + GAP };
@@ -363,17 +363,17 @@ fn widest(setup: &Setup) -> Widest {
 
 #[cfg(test)]
 mod tests {
-    use super::{Layout, Widest};
+    use super::{StepLayout, Widest};
 
     #[test]
     fn columns_share_the_line_and_content_gets_most_of_it() {
         let usual = Widest { label: 0, who: 20, way: 16 };
-        assert_eq!(Layout::of(usual, 100), Layout { label: 0, who: 20, way: 16, content: 54 });
-        assert_eq!(Layout::of(usual, 60), Layout { label: 0, who: 18, way: 13, content: 19 });
-        assert_eq!(Layout::of(Widest { label: 3, ..usual }, 100), Layout { label: 6, who: 20, way: 16, content: 48 });
+        assert_eq!(StepLayout::of(usual, 100), StepLayout { label: 0, who: 20, way: 16, content: 54 });
+        assert_eq!(StepLayout::of(usual, 60), StepLayout { label: 0, who: 18, way: 13, content: 19 });
+        assert_eq!(StepLayout::of(Widest { label: 3, ..usual }, 100), StepLayout { label: 6, who: 20, way: 16, content: 48 });
         for total in 60..200 {
             for widest in [usual, Widest { label: 40, who: 200, way: 90 }, Widest { label: 0, who: 10, way: 10 }] {
-                assert_eq!(Layout::of(widest, total).total(), total, "{widest:?}");
+                assert_eq!(StepLayout::of(widest, total).total(), total, "{widest:?}");
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use conclave_core::protocol::event::Event;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::approval::Approval;
-use conclave_core::types::completion::TroubleKind;
+use conclave_core::types::completion::ModelDiagnosticKind;
 use conclave_core::types::ids::TaskName;
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 
@@ -47,26 +47,26 @@ impl Counts {
 
 /// Counts.
 #[derive(Debug, Default)]
-pub(crate) struct Tally(Mutex<TallyState>);
+pub(crate) struct RunTally(Mutex<TallyState>);
 
 #[derive(Debug, Default)]
 struct TallyState {
     counts: Counts,
-    trouble: Option<TroubleKind>,
+    trouble: Option<ModelDiagnosticKind>,
     /// It, or whatever kept the model from answering, in words.
     why: Option<String>,
     /// The newest question that found no user, and the task that asked it.
     unanswered: Option<(TaskName, String)>,
 }
 
-impl Tally {
+impl RunTally {
     /// What was counted so far.
     pub(crate) fn counts(&self) -> Counts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).counts
     }
 
     /// The trouble with the model that was asked last; none when it answered.
-    pub(crate) fn trouble(&self) -> Option<TroubleKind> {
+    pub(crate) fn trouble(&self) -> Option<ModelDiagnosticKind> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).trouble
     }
 
@@ -76,7 +76,7 @@ impl Tally {
     }
 }
 
-impl Tally {
+impl RunTally {
     /// Returns the newest question that found no user, and the task that asked it.
     pub(crate) fn unanswered(&self) -> Option<(TaskName, String)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).unanswered.clone()
@@ -104,7 +104,7 @@ impl TallyState {
     }
 }
 
-impl Subscriber for Tally {
+impl Subscriber for RunTally {
     fn on(&self, happening: &Published) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &happening.what {

@@ -6,13 +6,13 @@ pub(crate) mod words;
 
 use anstyle::Style;
 use conclave_core::inspect::timeline::{Timeline, TimelineRow, Totals};
-use conclave_runtime::store::Standing;
+use conclave_runtime::store::RunState;
 
 use super::amounts::{ago, money, now, thousands, took};
 use super::columns::{StyledText, cell, line};
 use super::{BAD, FAINT, GOOD, NAME, ODD, bytes, paint, plural};
 use fold::{ShownItem, fold};
-use words::{Tone, Words, words};
+use words::{RowText, Tone, words};
 
 /// Columns of a start and of a duration, `59 min 59 s` and the sign that it is not over.
 const TIME: usize = 12;
@@ -25,18 +25,18 @@ const FEW: usize = 120;
 
 /// What is known of a run besides its records.
 pub(crate) struct RunFacts {
-    pub(crate) standing: Standing,
+    pub(crate) standing: RunState,
     pub(crate) config: Option<String>,
     pub(crate) command: String,
     pub(crate) reason: Option<String>,
 }
 
 /// The word of a standing, and how it looks.
-pub(crate) fn standing(of: Standing) -> (Style, String) {
+pub(crate) fn standing(of: RunState) -> (Style, String) {
     match of {
-        Standing::Running => (NAME, "running".to_owned()),
-        Standing::CutOff => (ODD, "interrupted".to_owned()),
-        Standing::Ended(status) => {
+        RunState::Running => (NAME, "running".to_owned()),
+        RunState::CutOff => (ODD, "interrupted".to_owned()),
+        RunState::Ended(status) => {
             let word = status.as_str().to_ascii_lowercase().replace('_', "-");
             (if status.is_success() { GOOD } else { BAD }, word)
         }
@@ -141,12 +141,12 @@ fn wrapped(pieces: &[String], most: usize) -> Vec<String> {
 
 fn together(rows: &[TimelineRow], whole: u64, total: usize) -> String {
     let Some((one, text)) = fold::as_one(rows) else { return String::new() };
-    let words = Words { text, ..words(&one) };
+    let words = RowText { text, ..words(&one) };
     row(&one, words, whole, total)
 }
 
-fn row(row: &TimelineRow, words: Words, whole: u64, total: usize) -> String {
-    let Words { name, text, amounts, tone } = words;
+fn row(row: &TimelineRow, words: RowText, whole: u64, total: usize) -> String {
+    let RowText { name, text, amounts, tone } = words;
     let length = row.end_ms.map(|end| end.saturating_sub(row.start_ms));
     let long = match (length, row.start_ms) {
         (None, start) => format!("{}…", took(whole.saturating_sub(start))),

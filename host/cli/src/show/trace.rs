@@ -23,14 +23,14 @@ use super::{FAINT, one_line};
 use crate::screen::Screen;
 use background::BackgroundTasks;
 use calls::{CallBook, CallProgress, name_of};
-use layout::{Layout, TraceStyle};
+use layout::{TraceLayout, TraceStyle};
 
 pub(crate) use words::{told_answer, told_side_effect};
 
 /// Prints a run to stderr.
-pub(crate) struct Trace {
+pub(crate) struct TracePrinter {
     screen: Arc<Screen>,
-    layout: Layout,
+    layout: TraceLayout,
     verbose: bool,
     /// What is refused can be looked up later.
     has_journal: bool,
@@ -62,7 +62,7 @@ struct PendingSpeech {
     lines: Vec<String>,
 }
 
-impl Trace {
+impl TracePrinter {
     /// Returns the trace of a run.
     pub(crate) fn of_run(screen: Arc<Screen>, verbose: bool, setup: &Setup) -> Self {
         let asks = setup.tasks.iter().filter(|(_, task)| task.interactive || task.no_tool == NoTool::User);
@@ -81,7 +81,7 @@ impl Trace {
         let detached = setup.tasks.iter().filter(|(_, task)| task.on_close == OnClose::Detach);
         Self {
             screen,
-            layout: Layout::new(style, setup),
+            layout: TraceLayout::new(style, setup),
             verbose,
             has_journal: false,
             steps: None,
@@ -183,7 +183,7 @@ impl Trace {
     }
 }
 
-impl Subscriber for Trace {
+impl Subscriber for TracePrinter {
     fn on(&self, happening: &Published) {
         match &happening.what {
             RunEvent::Told { told } => self.told(&happening.room, happening.seq, told),

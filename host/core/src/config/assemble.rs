@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::config::confusables::pairs;
-use crate::config::{Compat, Config, ModelKind, OpenAiConfig, PluginConfig, Problem, Problems, TaskConfig};
+use crate::config::{Compat, Config, ConfigProblem, ModelKind, OpenAiConfig, PluginConfig, Problems, TaskConfig};
 use crate::setup::{AgentSeat, PluginFacts, PluginKind, PluginSetup, Setup, TaskSetup};
 use crate::tool_calls::toolbox::Toolbox;
 use crate::types::ids::{PluginName, TaskName};
@@ -230,7 +230,7 @@ fn task_setup(task: &TaskConfig, toolbox: Toolbox) -> TaskSetup {
 }
 
 /// A problem of what a plugin brought along, reported where the plugin is named: its author has to put it right.
-fn authors_problem(config: &Config, plugin: &PluginName, what: String) -> Problem {
+fn authors_problem(config: &Config, plugin: &PluginName, what: String) -> ConfigProblem {
     let help = format!("tell the author of `{plugin}`, or leave [plugins.{plugin}] out");
     config.problem(&format!("plugins.{plugin}.source"), what).help(help)
 }

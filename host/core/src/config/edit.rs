@@ -14,14 +14,14 @@ mod sequence;
 use std::collections::BTreeSet;
 
 use crate::config::keys::{GRANTS, of_table};
-use crate::config::{Config, Problem, Problems, Severity, check_name};
+use crate::config::{Config, ConfigProblem, Problems, Severity, check_name};
 use crate::types::capability::Capability;
 use crate::types::wording::{code, suggest};
 
 pub use changes::{LineChange, changes};
 pub use fragment::{Fragment, FragmentError, GrantText};
 
-use place::Tree;
+use place::TomlTree;
 
 /// A config that is being edited.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub struct ConfigText {
 
 /// A config after its edits.
 #[derive(Clone, Debug)]
-pub struct Edited {
+pub struct EditedConfig {
     pub text: String,
     /// None: the text is as it was.
     pub changes: Vec<LineChange>,
@@ -48,7 +48,7 @@ pub struct Edited {
 
 /// An edit that is not made.
 #[derive(Debug, thiserror::Error)]
-pub enum EditError {
+pub enum ConfigEditError {
     /// It is no TOML.
     #[error("{0}")]
     Unreadable(Problems),
@@ -82,12 +82,12 @@ impl ConfigText {
     ///
     /// # Errors
     /// `Unreadable` when it is no TOML.
-    pub fn open(file_name: &str, folder: &str, text: &str) -> Result<Self, EditError> {
+    pub fn open(file_name: &str, folder: &str, text: &str) -> Result<Self, ConfigEditError> {
         let (file, folder, text) = (file_name.to_owned(), folder.to_owned(), text.to_owned());
         let edit = Self { file, folder, before: text.clone(), text, edited: Vec::new() };
-        match Tree::parse(&edit.text) {
+        match TomlTree::parse(&edit.text) {
             Some(_) => Ok(edit),
-            None => Err(EditError::Unreadable(edit.problems(&edit.text))),
+            None => Err(ConfigEditError::Unreadable(edit.problems(&edit.text))),
         }
     }
 
@@ -107,10 +107,10 @@ impl ConfigText {
     ///
     /// # Errors
     /// `PluginExists` and `Name` for a name that it cannot have.
-    pub fn add_plugin(&mut self, name: &str, source: &str, comment: &[String]) -> Result<(), EditError> {
-        check_name(name).map_err(|error| EditError::Name { name: name.to_owned(), why: error.to_string() })?;
+    pub fn add_plugin(&mut self, name: &str, source: &str, comment: &[String]) -> Result<(), ConfigEditError> {
+        check_name(name).map_err(|error| ConfigEditError::Name { name: name.to_owned(), why: error.to_string() })?;
         if self.plugins().iter().any(|other| other == name) {
-            return Err(EditError::PluginExists(name.to_owned()));
+            return Err(ConfigEditError::PluginExists(name.to_owned()));
         }
         let edited = self.tree().map(|tree| plugins::add(&tree, name, source, comment));
         self.replace(&["plugins", name], edited)
@@ -120,7 +120,7 @@ impl ConfigText {
     ///
     /// # Errors
     /// `Form` where the policy is written in brackets, or has no such rule.
-    pub fn add_rules(&mut self, before: Option<usize>, rules: &[String]) -> Result<(), EditError> {
+    pub fn add_rules(&mut self, before: Option<usize>, rules: &[String]) -> Result<(), ConfigEditError> {
         let edited = self.tree().map(|tree| policy::add(&tree, before, rules));
         self.replace(&["policy"], edited)
     }
@@ -129,7 +129,7 @@ impl ConfigText {
     ///
     /// # Errors
     /// `NoPlugin`, or `Form` where the grant is written in a form that is not edited.
-    pub fn grant(&mut self, plugin: &str, fragment: &Fragment) -> Result<(), EditError> {
+    pub fn grant(&mut self, plugin: &str, fragment: &Fragment) -> Result<(), ConfigEditError> {
         self.require_plugin(plugin)?;
         fragment.grants.iter().try_for_each(|grant| grants::grant(self, plugin, grant))
     }
@@ -140,7 +140,7 @@ impl ConfigText {
     /// # Errors
     /// `NoPlugin`; `Wider` when an entry is granted by a pattern too, which would go on granting it; `NotGranted` when nothing of the
     /// fragment is granted; `Limit` when it names a limit; `Form` as for `grant`.
-    pub fn revoke(&mut self, plugin: &str, fragment: &Fragment) -> Result<(), EditError> {
+    pub fn revoke(&mut self, plugin: &str, fragment: &Fragment) -> Result<(), ConfigEditError> {
         self.require_plugin(plugin)?;
         let mut edit = self.clone();
         let mut any = false;
@@ -148,7 +148,7 @@ impl ConfigText {
             any |= grants::revoke(&mut edit, plugin, grant)?;
         }
         if !any {
-            return Err(EditError::NotGranted { plugin: plugin.to_owned(), grant: fragment.to_string() });
+            return Err(ConfigEditError::NotGranted { plugin: plugin.to_owned(), grant: fragment.to_string() });
         }
         *self = edit;
         Ok(())
@@ -158,7 +158,7 @@ impl ConfigText {
     ///
     /// # Errors
     /// `Form` where there is no place for it.
-    pub fn set(&mut self, path: &[&str], value: &str) -> Result<(), EditError> {
+    pub fn set(&mut self, path: &[&str], value: &str) -> Result<(), ConfigEditError> {
         self.set_after(path, value, None)
     }
 
@@ -166,7 +166,7 @@ impl ConfigText {
     ///
     /// # Errors
     /// `Form` where it is written in a form that is not edited.
-    pub fn remove(&mut self, path: &[&str]) -> Result<(), EditError> {
+    pub fn remove(&mut self, path: &[&str]) -> Result<(), ConfigEditError> {
         let edited = self.tree().filter(|tree| tree.find(path).is_some()).map(|tree| tree.remove(path));
         if edited.is_none() { Ok(()) } else { self.replace(path, edited) }
     }
@@ -176,9 +176,9 @@ impl ConfigText {
     /// # Errors
     /// `Wrong` with the problems that the edits brought; those that were there before do not count. `Form` when an edit would change
     /// a value that it is not about.
-    pub fn finish(self) -> Result<Edited, EditError> {
+    pub fn finish(self) -> Result<EditedConfig, ConfigEditError> {
         if !changes::is_same_elsewhere(&self.before, &self.text, &self.edited) {
-            return Err(EditError::Form(self.edited.first().map(|path| path.join(".")).unwrap_or_default()));
+            return Err(ConfigEditError::Form(self.edited.first().map(|path| path.join(".")).unwrap_or_default()));
         }
         let old = self.problems(&self.before);
         let changes = changes(&self.before, &self.text);
@@ -188,39 +188,39 @@ impl ConfigText {
             Err(problems) => problems.clone(),
         };
         let known: BTreeSet<(&str, bool)> = old.0.iter().map(|other| (other.what.as_str(), other.severity == Severity::Error)).collect();
-        let is_new = |problem: &Problem| !known.contains(&(problem.what.as_str(), problem.severity == Severity::Error));
-        let (errors, warnings): (Vec<Problem>, Vec<Problem>) =
+        let is_new = |problem: &ConfigProblem| !known.contains(&(problem.what.as_str(), problem.severity == Severity::Error));
+        let (errors, warnings): (Vec<ConfigProblem>, Vec<ConfigProblem>) =
             now.0.into_iter().filter(is_new).partition(|problem| problem.severity == Severity::Error);
         if !errors.is_empty() {
-            return Err(EditError::Wrong(Problems(errors)));
+            return Err(ConfigEditError::Wrong(Problems(errors)));
         }
-        Ok(Edited { text: self.text, changes, config: parsed.ok(), warnings: Problems(warnings) })
+        Ok(EditedConfig { text: self.text, changes, config: parsed.ok(), warnings: Problems(warnings) })
     }
 
-    fn tree(&self) -> Option<Tree<'_>> {
-        Tree::parse(&self.text)
+    fn tree(&self) -> Option<TomlTree<'_>> {
+        TomlTree::parse(&self.text)
     }
 
-    fn set_after(&mut self, path: &[&str], value: &str, after: Option<&str>) -> Result<(), EditError> {
+    fn set_after(&mut self, path: &[&str], value: &str, after: Option<&str>) -> Result<(), ConfigEditError> {
         let edited = self.tree().map(|tree| tree.set(path, value, after));
         self.replace(path, edited)
     }
 
     /// Takes an edited text over, when there is one and it is TOML.
-    fn replace(&mut self, path: &[&str], edited: Option<Option<String>>) -> Result<(), EditError> {
-        let edited = edited.flatten().filter(|text| Tree::parse(text).is_some());
-        let edited = edited.ok_or_else(|| EditError::Form(path.join(".")))?;
+    fn replace(&mut self, path: &[&str], edited: Option<Option<String>>) -> Result<(), ConfigEditError> {
+        let edited = edited.flatten().filter(|text| TomlTree::parse(text).is_some());
+        let edited = edited.ok_or_else(|| ConfigEditError::Form(path.join(".")))?;
         self.text = align::align(&self.text, &edited);
         self.edited.push(path.iter().map(|key| (*key).to_owned()).collect());
         Ok(())
     }
 
-    fn require_plugin(&self, name: &str) -> Result<(), EditError> {
+    fn require_plugin(&self, name: &str) -> Result<(), ConfigEditError> {
         let plugins = self.plugins();
         if plugins.iter().any(|other| other == name) {
             return Ok(());
         }
-        Err(EditError::NoPlugin { name: name.to_owned(), help: suggest(name, &plugins, "these are there") })
+        Err(ConfigEditError::NoPlugin { name: name.to_owned(), help: suggest(name, &plugins, "these are there") })
     }
 
     fn problems(&self, text: &str) -> Problems {
@@ -270,6 +270,6 @@ mod tests {
         edit.grant("p", &Fragment::parse("route = [\"user\"]").expect("it is a grant")).expect("it can be granted");
         assert!(edit.clone().finish().is_ok());
         edit.text = edit.text.replace("v  w", "v w");
-        assert!(matches!(edit.finish(), Err(EditError::Form(path)) if path == "plugins.p.grants.route"));
+        assert!(matches!(edit.finish(), Err(ConfigEditError::Form(path)) if path == "plugins.p.grants.route"));
     }
 }

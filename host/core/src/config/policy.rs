@@ -8,7 +8,7 @@ use super::keys::POLICY;
 use super::mcp::{MCP_CLIENT, YOU};
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
-use crate::permissions::policy_rules::{ArgumentPlace, ArgumentRule, Decide, PATTERN_MAX, PATTERNS_MAX as MOST, Pattern, Rule};
+use crate::permissions::policy_rules::{ArgumentPattern, ArgumentPlace, ArgumentRule, Decide, PATTERN_MAX, PATTERNS_MAX as MOST, Rule};
 use crate::types::ids::PluginName;
 use crate::types::units::DURATION_MAX;
 use crate::types::wording::code;
@@ -75,7 +75,7 @@ fn arguments(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Vec<A
     rules
 }
 
-fn patterns_of(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Vec<Pattern>> {
+fn patterns_of(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Vec<ArgumentPattern>> {
     if matches!(item.value, DeValue::Table(_) | DeValue::Datetime(_)) {
         // Patterns are not looked for in a table.
         item.expected(reader, "a pattern in quotes, a value, or a list of such");
@@ -88,15 +88,15 @@ fn patterns_of(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Vec
         return None;
     }
     // All are read, so that every problem is reported.
-    let patterns: Vec<Option<Pattern>> = entries.iter().map(|item| pattern(reader, item)).collect();
+    let patterns: Vec<Option<ArgumentPattern>> = entries.iter().map(|item| pattern(reader, item)).collect();
     patterns.into_iter().collect()
 }
 
-fn pattern(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Pattern> {
+fn pattern(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<ArgumentPattern> {
     let pattern = json::pattern(reader, item);
     if pattern.as_str().is_some_and(|text| text.chars().count() > PATTERN_MAX) {
         item.wrong(reader, &format!("is longer than {PATTERN_MAX} characters"), "put a `*` where it may differ".to_owned());
         return None;
     }
-    Some(Pattern(pattern))
+    Some(ArgumentPattern(pattern))
 }

@@ -22,7 +22,7 @@ pub enum Severity {
 
 /// One mistake in a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Problem {
+pub struct ConfigProblem {
     pub severity: Severity,
     pub file: Arc<str>,
     /// From 1.
@@ -48,7 +48,7 @@ struct Excerpt {
     width: usize,
 }
 
-impl Problem {
+impl ConfigProblem {
     /// The same, with the reason.
     #[must_use]
     pub fn because(mut self, why: impl Into<String>) -> Self {
@@ -85,7 +85,7 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigProblem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let label = if self.severity == Severity::Warning { "warning: " } else { "" };
         writeln!(out, "{}:{}:{}: {label}{}", self.file, self.line, self.column, self.what)?;
@@ -114,7 +114,7 @@ fn clean(sentence: &str) -> String {
 /// All mistakes of a file, in the order of its lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Problems(pub Vec<Problem>);
+pub struct Problems(pub Vec<ConfigProblem>);
 
 impl Problems {
     /// There are none.
@@ -130,7 +130,7 @@ impl Problems {
     }
 
     /// Adds one.
-    pub fn push(&mut self, problem: Problem) {
+    pub fn push(&mut self, problem: ConfigProblem) {
         self.0.push(problem);
     }
 
@@ -188,9 +188,9 @@ impl SourceText {
     }
 
     /// An error at these bytes.
-    pub(crate) fn problem(&self, span: &Span, what: impl Into<String>) -> Problem {
+    pub(crate) fn problem(&self, span: &Span, what: impl Into<String>) -> ConfigProblem {
         let (line, column) = self.position(span.start);
-        Problem {
+        ConfigProblem {
             severity: Severity::Error,
             file: Arc::clone(&self.file),
             line,

@@ -6,16 +6,16 @@ use toml::de::{DeTable, DeValue};
 use super::keys::{self, ConfigKey, KEYS};
 use super::langroid;
 use super::names::NAME_MAX;
-use super::problem::{Problem, SourceText, Span};
+use super::problem::{ConfigProblem, SourceText, Span};
 use crate::types::capability::Capability;
 use crate::types::wording::{code, nearest, suggest};
 
 /// Collects what is wrong.
 pub(crate) struct ConfigReader {
     pub(crate) source: SourceText,
-    pub(crate) problems: Vec<Problem>,
+    pub(crate) problems: Vec<ConfigProblem>,
     /// What seems to be missing. Meaningless when a syntax error may have swallowed it.
-    pub(crate) absences: Vec<Problem>,
+    pub(crate) absences: Vec<ConfigProblem>,
 }
 
 impl ConfigReader {

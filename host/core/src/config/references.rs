@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::names::LATER_TOOLS;
 use super::problem::Span;
 use super::reader::{ConfigReader, SpannedValue, Table};
-use super::spans::Spans;
+use super::spans::SourceSpans;
 use super::{ModelConfig, ORCHESTRATION_TOOLS, TERMINAL, TaskConfig};
 use crate::types::ids::{ModelName, TaskName};
 use crate::types::wording::{code, nearest, suggest};
@@ -17,7 +17,7 @@ const CYCLE_SHOWN: usize = 12;
 const RECIPIENTS: [&str; 3] = ["user", "llm", "agent"];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Target {
+enum ReferenceTarget {
     Plugin,
     Task,
     Model,
@@ -35,7 +35,7 @@ enum Target {
 pub(crate) struct References(Vec<Reference>);
 
 struct Reference {
-    target: Target,
+    target: ReferenceTarget,
     name: String,
     span: Span,
     /// The key that uses it: `grants.delegate[0]`.
@@ -44,41 +44,41 @@ struct Reference {
 
 impl References {
     pub(crate) fn add_plugin(&mut self, item: &SpannedValue<'_>, name: &str) {
-        self.add(Target::Plugin, item, name);
+        self.add(ReferenceTarget::Plugin, item, name);
     }
 
     pub(crate) fn add_task(&mut self, item: &SpannedValue<'_>, name: &str) {
-        self.add(Target::Task, item, name);
+        self.add(ReferenceTarget::Task, item, name);
     }
 
     pub(crate) fn add_model(&mut self, item: &SpannedValue<'_>, name: &str) {
-        self.add(Target::Model, item, name);
+        self.add(ReferenceTarget::Model, item, name);
     }
 
     pub(crate) fn add_address(&mut self, item: &SpannedValue<'_>, name: &str) {
-        self.add(Target::Address, item, name);
+        self.add(ReferenceTarget::Address, item, name);
     }
 
     pub(crate) fn add_recipient(&mut self, item: &SpannedValue<'_>, name: &str) {
-        self.add(Target::Recipient, item, name);
+        self.add(ReferenceTarget::Recipient, item, name);
     }
 
     pub(crate) fn add_channel(&mut self, item: &SpannedValue<'_>, name: &str) {
-        self.add(Target::Channel, item, name);
+        self.add(ReferenceTarget::Channel, item, name);
     }
 
     pub(crate) fn add_audience(&mut self, item: &SpannedValue<'_>, name: &str) {
-        self.add(Target::Audience, item, name);
+        self.add(ReferenceTarget::Audience, item, name);
     }
 
     /// A well-formed pattern; `*` names no plugin.
     pub(crate) fn add_pattern(&mut self, item: &SpannedValue<'_>, pattern: &str) {
         if let Some((plugin, _)) = pattern.split_once('.') {
-            self.add(Target::Plugin, item, plugin);
+            self.add(ReferenceTarget::Plugin, item, plugin);
         }
     }
 
-    fn add(&mut self, target: Target, item: &SpannedValue<'_>, name: &str) {
+    fn add(&mut self, target: ReferenceTarget, item: &SpannedValue<'_>, name: &str) {
         self.0.push(Reference { target, name: name.to_owned(), span: item.span.clone(), user: item.name.clone() });
     }
 
@@ -96,24 +96,24 @@ impl References {
         let lowered: BTreeSet<String> = tasks.iter().map(|task| task.to_ascii_lowercase()).collect();
         for reference in &self.0 {
             let (noun, known, is_known, section) = match reference.target {
-                Target::Plugin => ("plugin", &plugins, &in_plugins, "plugins"),
-                Target::Task => ("task", &tasks, &in_tasks, "tasks"),
-                Target::Model => ("model", &models, &in_models, "models"),
-                Target::Channel => ("channel", &channels, &in_channels, "channels"),
-                Target::Address => {
+                ReferenceTarget::Plugin => ("plugin", &plugins, &in_plugins, "plugins"),
+                ReferenceTarget::Task => ("task", &tasks, &in_tasks, "tasks"),
+                ReferenceTarget::Model => ("model", &models, &in_models, "models"),
+                ReferenceTarget::Channel => ("channel", &channels, &in_channels, "channels"),
+                ReferenceTarget::Address => {
                     if !in_tasks.contains(reference.name.as_str()) {
                         check_address(reader, reference, &tasks);
                     }
                     continue;
                 }
-                Target::Recipient => {
+                ReferenceTarget::Recipient => {
                     let name = reference.name.to_ascii_lowercase();
                     if !lowered.contains(&name) && !RECIPIENTS.contains(&name.as_str()) {
                         report_recipient(reader, reference, &tasks);
                     }
                     continue;
                 }
-                Target::Audience => {
+                ReferenceTarget::Audience => {
                     check_audience(reader, reference, &channels, &tasks);
                     continue;
                 }
@@ -168,7 +168,7 @@ fn report_recipient(reader: &mut ConfigReader, reference: &Reference, tasks: &[S
 }
 
 /// Reports every circle of sub-tasks: a task that reaches itself would wait for its own answer.
-pub(crate) fn check_cycles(reader: &mut ConfigReader, spans: &Spans, tasks: &BTreeMap<TaskName, TaskConfig>) {
+pub(crate) fn check_cycles(reader: &mut ConfigReader, spans: &SourceSpans, tasks: &BTreeMap<TaskName, TaskConfig>) {
     let mut begun: BTreeSet<&TaskName> = BTreeSet::new();
     for start in tasks.keys() {
         // Not recursive, because a file can hold very many tasks. Each task of the path with the number of its sub-tasks already followed.
@@ -196,7 +196,7 @@ pub(crate) fn check_cycles(reader: &mut ConfigReader, spans: &Spans, tasks: &BTr
     }
 }
 
-fn report_cycle(reader: &mut ConfigReader, spans: &Spans, path: &[(&TaskName, usize)], back_to: &TaskName, index: usize) {
+fn report_cycle(reader: &mut ConfigReader, spans: &SourceSpans, path: &[(&TaskName, usize)], back_to: &TaskName, index: usize) {
     let Some((last, _)) = path.last() else { return };
     let circle = path.iter().map(|(task, _)| *task).skip_while(|task| *task != back_to).chain([back_to]);
     let mut shown: Vec<&str> = circle.map(TaskName::as_str).collect();

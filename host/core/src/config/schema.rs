@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::amounts::FACTORS;
-use super::keys::{ConfigKey, KEYS, Shape, TASK, of_table};
+use super::keys::{ConfigKey, KEYS, TASK, ValueShape, of_table};
 use super::names::NAME_MAX;
 use crate::types::units;
 
@@ -54,26 +54,26 @@ fn property(key: &ConfigKey) -> Value {
     Value::Object(property)
 }
 
-fn shape(form: &Shape) -> Map<String, Value> {
+fn shape(form: &ValueShape) -> Map<String, Value> {
     let value = match form {
-        Shape::Text => json!({ "type": "string" }),
-        Shape::Choice(words) => json!({ "enum": words }),
-        Shape::Size => measure(units::names().0),
-        Shape::Duration => measure(units::names().1),
-        Shape::Whole { least, most } => json!({ "type": "integer", "minimum": least, "maximum": most }),
-        Shape::Dollars => json!({ "type": "number", "minimum": 0 }),
-        Shape::Factor => json!({ "type": "number", "minimum": FACTORS.start(), "maximum": FACTORS.end() }),
-        Shape::Flag => json!({ "type": "boolean" }),
-        Shape::List(entry) => json!({ "type": "array", "items": shape(entry) }),
-        Shape::Either(forms) => json!({ "anyOf": forms.iter().map(shape).collect::<Vec<_>>() }),
-        Shape::Table(kind) => reference(kind),
-        Shape::Named(kind) => json!({
+        ValueShape::Text => json!({ "type": "string" }),
+        ValueShape::Choice(words) => json!({ "enum": words }),
+        ValueShape::Size => measure(units::names().0),
+        ValueShape::Duration => measure(units::names().1),
+        ValueShape::Whole { least, most } => json!({ "type": "integer", "minimum": least, "maximum": most }),
+        ValueShape::Dollars => json!({ "type": "number", "minimum": 0 }),
+        ValueShape::Factor => json!({ "type": "number", "minimum": FACTORS.start(), "maximum": FACTORS.end() }),
+        ValueShape::Flag => json!({ "type": "boolean" }),
+        ValueShape::List(entry) => json!({ "type": "array", "items": shape(entry) }),
+        ValueShape::Either(forms) => json!({ "anyOf": forms.iter().map(shape).collect::<Vec<_>>() }),
+        ValueShape::Table(kind) => reference(kind),
+        ValueShape::Named(kind) => json!({
             "type": "object",
             "propertyNames": { "pattern": format!("{}{{0,{}}}$", name_pattern(kind), NAME_MAX - 1) },
             "additionalProperties": reference(kind),
         }),
-        Shape::Texts => json!({ "type": "object", "additionalProperties": { "type": "string" } }),
-        Shape::Free => json!({ "type": "object" }),
+        ValueShape::Texts => json!({ "type": "object", "additionalProperties": { "type": "string" } }),
+        ValueShape::Free => json!({ "type": "object" }),
     };
     match value {
         Value::Object(fields) => fields,

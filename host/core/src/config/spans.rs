@@ -9,9 +9,9 @@ use super::problem::Span;
 
 /// Spans by dotted path: `plugins.search.grants.files[0].dir`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Spans(BTreeMap<String, Span>);
+pub(crate) struct SourceSpans(BTreeMap<String, Span>);
 
-impl Spans {
+impl SourceSpans {
     pub(crate) fn of(table: &DeTable<'_>) -> Self {
         let mut spans = Self::default();
         spans.add_table(table, "");

@@ -20,7 +20,7 @@ use crate::types::ids::{PluginName, TaskName};
 /// What a layer says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum LayerVerdict {
     Yes,
     /// An approver is asked each time.
     Ask,
@@ -33,7 +33,7 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LayerAnswer {
     pub layer: Layer,
-    pub verdict: Verdict,
+    pub verdict: LayerVerdict,
     /// In words, for the operator. It may hold words of the plugin's author.
     pub text: String,
     /// The key of the config that decides it, such as `plugins.notes.grants.files[0]`: [`crate::config::Config::locate`] finds its line.
@@ -49,7 +49,7 @@ pub struct Explanation {
     /// Empty: the capability as such.
     pub target: String,
     /// Yes, ask or no.
-    pub verdict: Verdict,
+    pub verdict: LayerVerdict,
     /// From the manifest to the grant's own bounds.
     pub layers: Vec<LayerAnswer>,
     /// The smallest line of config that would allow it.
@@ -64,7 +64,7 @@ impl Explanation {
     /// The layer that said no.
     #[must_use]
     pub fn refused_by(&self) -> Option<Layer> {
-        self.layers.iter().find(|answer| answer.verdict == Verdict::No).map(|answer| answer.layer)
+        self.layers.iter().find(|answer| answer.verdict == LayerVerdict::No).map(|answer| answer.layer)
     }
 }
 
@@ -154,9 +154,9 @@ fn question_of(plugin: &PluginName, record: &DenialRecord, task: Option<&TaskNam
 fn with(setup: &Setup, question: &AccessQuestion, refused: Option<Refused>) -> Explanation {
     let layers = layers::answers(setup, question, refused.as_deref());
     let verdict = match &refused {
-        Some(_) => Verdict::No,
-        None if layers.iter().any(|answer| answer.verdict == Verdict::Ask) => Verdict::Ask,
-        None => Verdict::Yes,
+        Some(_) => LayerVerdict::No,
+        None if layers.iter().any(|answer| answer.verdict == LayerVerdict::Ask) => LayerVerdict::Ask,
+        None => LayerVerdict::Yes,
     };
     Explanation {
         plugin: question.plugin.clone(),

@@ -10,13 +10,13 @@ use crate::protocol::event::{Event, Record};
 use crate::protocol::notice::Notice;
 use crate::room::Room;
 use crate::trajectory::{Era, Source};
-use crate::types::action::{Action, Observation, Past, Turn};
+use crate::types::action::{Action, Observation, PastAction, Turn};
 use crate::types::ids::{CallId, FrameId, Millis};
 
 /// The events of a room's log, in order.
 #[must_use]
 pub fn log(records: impl IntoIterator<Item = Record>, era: Era) -> Vec<Value> {
-    let mut log = Log { era, events: Vec::new(), steps: BTreeMap::new(), turns: BTreeMap::new(), heard: BTreeSet::new() };
+    let mut log = ExportLog { era, events: Vec::new(), steps: BTreeMap::new(), turns: BTreeMap::new(), heard: BTreeSet::new() };
     let mut room = Room::new();
     for Record { at, event, .. } in records {
         if let Some(event) = room.effect_of(&event) {
@@ -37,7 +37,7 @@ pub fn log(records: impl IntoIterator<Item = Record>, era: Era) -> Vec<Value> {
     log.events
 }
 
-struct Log {
+struct ExportLog {
     era: Era,
     events: Vec<Value>,
     steps: BTreeMap<CallId, FrameId>,
@@ -53,7 +53,7 @@ struct LastTurn {
     open: Vec<i64>,
 }
 
-impl Log {
+impl ExportLog {
     fn take(&mut self, at: Millis, event: &Event) {
         match event {
             Event::RoomOpened { opening, .. } | Event::RunStarted { opening, .. } => {
@@ -102,9 +102,9 @@ impl Log {
     }
 
     /// What an agent is told of what it did, before its next step.
-    fn since(&mut self, at: Millis, frame: FrameId, since: &[Past]) {
+    fn since(&mut self, at: Millis, frame: FrameId, since: &[PastAction]) {
         // What the user said in between was written down when it was said.
-        for Past { action, observation, .. } in since.iter().filter(|past| !self.heard.contains(&past.seq)).collect::<Vec<_>>() {
+        for PastAction { action, observation, .. } in since.iter().filter(|past| !self.heard.contains(&past.seq)).collect::<Vec<_>>() {
             if let Some(action) = action
                 && self.turns.get(&frame).is_none_or(|last| last.action != *action)
             {
@@ -132,7 +132,7 @@ impl Log {
         whole.extend(fields);
         // With the line for people; a kind that no era knows has none.
         let whole = Value::Object(whole);
-        let event = crate::trajectory::Event::from_json(&whole).map_or(whole, |event| event.to_json(self.era));
+        let event = crate::trajectory::TrajectoryEvent::from_json(&whole).map_or(whole, |event| event.to_json(self.era));
         self.events.push(event);
         id
     }
@@ -163,15 +163,15 @@ mod tests {
 
     const AT: Millis = Millis(1_769_868_309_250);
 
-    fn empty(era: Era) -> Log {
-        Log { era, events: Vec::new(), steps: BTreeMap::new(), turns: BTreeMap::new(), heard: BTreeSet::new() }
+    fn empty(era: Era) -> ExportLog {
+        ExportLog { era, events: Vec::new(), steps: BTreeMap::new(), turns: BTreeMap::new(), heard: BTreeSet::new() }
     }
 
     fn turn(action: Action) -> Turn {
         Turn { action, thought: "look".to_owned(), wait_for_response: false, extra: Vec::new() }
     }
 
-    fn brief(log: &Log) -> Vec<String> {
+    fn brief(log: &ExportLog) -> Vec<String> {
         let word = |event: &Value, key: &str| event.get(key).map(|value| value.to_string().replace('"', "")).unwrap_or_default();
         let line = |event: &Value| {
             let kind = word(event, "action") + &word(event, "observation");
@@ -194,8 +194,8 @@ mod tests {
         let run = Action::Run { command: "ls".to_owned(), background: false };
         log.turn(AT, FrameId(1), &turn(run.clone()));
         let observation = Observation::Command { command_id: -1, command: "ls".to_owned(), exit_code: 0, content: "a".to_owned() };
-        let unsolicited = Past { action: None, observation: Some(Observation::Error { content: "late".to_owned() }), seq: 2 };
-        log.since(AT, FrameId(1), &[Past { action: Some(run), observation: Some(observation), seq: 1 }, unsolicited]);
+        let unsolicited = PastAction { action: None, observation: Some(Observation::Error { content: "late".to_owned() }), seq: 2 };
+        log.since(AT, FrameId(1), &[PastAction { action: Some(run), observation: Some(observation), seq: 1 }, unsolicited]);
         assert_eq!(brief(&log), ["0 user message", "1 agent run", "2 agent run 1", "3 environment error"]);
         assert_eq!(log.events[1]["args"]["thought"], "look");
         assert_eq!(log.events[1]["message"], "Running command: ls");
@@ -212,8 +212,10 @@ mod tests {
         };
         let mut log = empty(Era::V2025);
         log.turn(AT, FrameId(1), &turn(reply.clone()));
-        let since =
-            [Past { action: Some(reply), observation: result("a.x"), seq: 1 }, Past { action: None, observation: result("b.y"), seq: 1 }];
+        let since = [
+            PastAction { action: Some(reply), observation: result("a.x"), seq: 1 },
+            PastAction { action: None, observation: result("b.y"), seq: 1 },
+        ];
         log.since(AT, FrameId(1), &since);
         assert_eq!(brief(&log), ["0 agent call_tool_mcp", "1 agent call_tool_mcp", "2 agent mcp 0", "3 agent mcp 1"]);
     }
@@ -223,7 +225,7 @@ mod tests {
         let mut log = empty(Era::V2024);
         let read = Action::Read { path: "/a".to_owned(), start: 0, end: -1 };
         let file = Observation::File { path: "/a".to_owned(), content: "x".to_owned() };
-        log.since(AT, FrameId(1), &[Past { action: Some(read), observation: Some(file), seq: 1 }]);
+        log.since(AT, FrameId(1), &[PastAction { action: Some(read), observation: Some(file), seq: 1 }]);
         assert_eq!(brief(&log), ["0 agent read", "1 agent read 0"]);
     }
 

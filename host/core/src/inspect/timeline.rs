@@ -14,7 +14,7 @@ use crate::types::ids::{Millis, RoomId, TaskName};
 use crate::types::outcome::Status;
 
 pub(crate) use fold::verb_of;
-pub use row::{Effected, Given, RowSubject, Sandbox, TimelineRow};
+pub use row::{Effected, Given, RowSubject, SandboxUsage, TimelineRow};
 
 /// Characters of a text that are kept.
 pub const TEXT: usize = 400;
@@ -31,7 +31,7 @@ pub struct Timeline {
     /// The first message, cut.
     pub message: String,
     /// Why the run ended; none when its journal does not say that it did.
-    pub ended: Option<Ended>,
+    pub ended: Option<RoomEnd>,
     pub totals: Totals,
     /// The root first.
     pub rooms: Vec<Lane>,
@@ -41,7 +41,7 @@ pub struct Timeline {
 
 /// How a room ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Ended {
+pub struct RoomEnd {
     pub status: Status,
     pub reason: String,
     /// The text of the result, cut.

@@ -11,7 +11,7 @@ use crate::types::ids::{CallId, Millis, TimerId};
 
 /// Something that a room waits for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Wait {
+pub struct PendingWork {
     pub key: WaitKey,
     /// Such as `step`, `tool`, `approval`, `top-up`, `user`, `model`, `background`, `strategy`, `speech`, `timer`.
     pub kind: String,
@@ -37,7 +37,7 @@ pub enum WaitKey {
 /// A change of what a room waits for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WaitChange {
-    Begun(Wait),
+    Begun(PendingWork),
     Over(WaitKey),
     /// The call and all that it asked for.
     Abandoned(CallId),
@@ -49,21 +49,22 @@ impl WaitChange {
     /// What an effect begins or ends.
     #[must_use]
     pub fn of_effect(effect: &Effect) -> Option<Self> {
-        let begun =
-            |key, kind: &str, target: String| Some(Self::Begun(Wait { key, kind: kind.to_owned(), target, at: None, request: None }));
+        let begun = |key, kind: &str, target: String| {
+            Some(Self::Begun(PendingWork { key, kind: kind.to_owned(), target, at: None, request: None }))
+        };
         match effect {
             Effect::StepAgent { call, agent, .. } => begun(WaitKey::Call(*call), "step", agent.to_string()),
             Effect::AskResponder { call, agent, .. } => begun(WaitKey::Call(*call), "respond", agent.to_string()),
             Effect::CallTool { call, plugin, tool, .. } => begun(WaitKey::Call(*call), "tool", format!("{plugin}.{tool}")),
             Effect::Consult { call, plugin, question, .. } => begun(WaitKey::Call(*call), question.kind().as_str(), plugin.to_string()),
-            Effect::AskApproval { call, request } => Some(Self::Begun(Wait {
+            Effect::AskApproval { call, request } => Some(Self::Begun(PendingWork {
                 key: WaitKey::Call(*call),
                 kind: "approval".to_owned(),
                 target: request.tool.clone(),
                 at: None,
                 request: Some(Box::new(request.clone())),
             })),
-            Effect::AskTopUp { call, top_up } => Some(Self::Begun(Wait {
+            Effect::AskTopUp { call, top_up } => Some(Self::Begun(PendingWork {
                 key: WaitKey::Call(*call),
                 kind: "top-up".to_owned(),
                 target: top_up.budget.key().to_owned(),
@@ -75,7 +76,7 @@ impl WaitChange {
             Effect::StartBackground { call, opening, .. } => begun(WaitKey::Call(*call), "background", opening.room.to_string()),
             Effect::WakeStrategy { call, strategy, .. } => begun(WaitKey::Call(*call), "strategy", strategy.to_string()),
             Effect::Speak { call, speech } => begun(WaitKey::Call(*call), "speech", speech.channel.to_string()),
-            Effect::SetTimer { timer, at } => Some(Self::Begun(Wait {
+            Effect::SetTimer { timer, at } => Some(Self::Begun(PendingWork {
                 key: WaitKey::Timer(*timer),
                 kind: "timer".to_owned(),
                 target: String::new(),

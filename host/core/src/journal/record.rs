@@ -83,7 +83,7 @@ pub fn from_lines(text: &str) -> Result<Vec<Record>, JournalError> {
             Err(JsonError::Malformed(cause)) => {
                 // What other rules wrote may not look like a record of these; it is no less whole for that.
                 return Err(match serde_json::from_str(line) {
-                    Ok(Stamp { seq, rules }) if rules != RULES => JournalError::OtherRules { seq, found: rules },
+                    Ok(RecordStamp { seq, rules }) if rules != RULES => JournalError::OtherRules { seq, found: rules },
                     _ => JournalError::Malformed { line: index + 1, cause },
                 });
             }
@@ -101,7 +101,7 @@ pub fn from_lines(text: &str) -> Result<Vec<Record>, JournalError> {
 
 /// A record without its event.
 #[derive(serde::Deserialize)]
-struct Stamp {
+struct RecordStamp {
     seq: u64,
     rules: u32,
 }

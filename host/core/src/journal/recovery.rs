@@ -53,7 +53,7 @@ impl Start {
 
 /// Something to start again.
 #[derive(Clone, Debug)]
-pub struct Again {
+pub struct Restart {
     pub effect: Effect,
     pub start: Option<Start>,
     /// What the call was told before.
@@ -85,7 +85,7 @@ pub struct Resumption {
     /// To be taken first, in this order.
     pub events: Vec<Event>,
     /// To be performed then, where their calls still go on.
-    pub again: Vec<Again>,
+    pub again: Vec<Restart>,
 }
 
 impl Unfinished {
@@ -208,7 +208,7 @@ impl Unfinished {
             trace.may_repeat = is_idempotent(effect, self.room.setup());
             match self.interrupted(*call, effect, &trace) {
                 Some(told) => events.extend(told),
-                None => again.push(Again { effect: effect.clone(), start: start.clone(), trace: Arc::new(trace) }),
+                None => again.push(Restart { effect: effect.clone(), start: start.clone(), trace: Arc::new(trace) }),
             }
         }
         // What was read and answered of a step whose side effect was cut off is still the same; only that effect now has an end.
@@ -217,7 +217,7 @@ impl Unfinished {
                 self.put_back(*call, told, &mut again);
             }
         }
-        let plain = |effect: Effect| Again { effect, start: None, trace: Arc::default() };
+        let plain = |effect: Effect| Restart { effect, start: None, trace: Arc::default() };
         // Whether a child room has kept them is known to that room alone, which ignores what it has. After it is there again.
         again.extend(self.tells.values().flatten().cloned().map(plain));
         again.extend(self.models.values().cloned().map(plain));
@@ -227,7 +227,7 @@ impl Unfinished {
     }
 
     /// A step goes on, and its plugin is told what of it was cut off; a tool's call ends (C-318).
-    fn put_back(&self, call: CallId, told: &Event, again: &mut Vec<Again>) {
+    fn put_back(&self, call: CallId, told: &Event, again: &mut Vec<Restart>) {
         let Some((effect, start)) = self.effects.get(&call).filter(|(effect, _)| !matches!(effect, Effect::CallTool { .. })) else {
             return;
         };
@@ -236,7 +236,7 @@ impl Unfinished {
             None => self.traces.get(&call).cloned().unwrap_or_default(),
         };
         trace.take(told);
-        again.push(Again { effect: effect.clone(), start: start.clone(), trace: Arc::new(trace) });
+        again.push(Restart { effect: effect.clone(), start: start.clone(), trace: Arc::new(trace) });
     }
 
     /// What answers an attempt that must not be repeated; none when it can be run again.

@@ -10,7 +10,7 @@ mod target;
 
 pub use address::AddressKind;
 pub use decision::is_inside;
-pub use pattern::{HostPattern, PatternError, UrlPattern};
+pub use pattern::{HostPattern, UrlPattern, UrlPatternError};
 pub use redirect::{Hop, NoRedirect, next_hop};
 pub use request::{UnexpectedBody, check_body, is_header_name, is_own_header, is_usual_header};
 pub use target::{TargetError, target};

@@ -10,7 +10,7 @@ use crate::permissions::grant::ToolPattern;
 use crate::types::ids::PluginName;
 
 pub(crate) use arguments::exactly;
-pub use arguments::{ArgumentPlace, ArgumentRule, Holds, Pattern};
+pub use arguments::{ArgumentPattern, ArgumentPlace, ArgumentRule, Holds};
 pub use deceptive_path::is_odd;
 
 /// Characters of a pattern.

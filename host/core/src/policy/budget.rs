@@ -10,7 +10,7 @@ use crate::types::usage::Spent;
 
 use serde::{Deserialize, Serialize};
 
-pub use top_up::{NoAmount, TopUp, check_top_up_arguments};
+pub use top_up::{LimitIncrease, NoAmount, check_top_up_arguments};
 
 /// A limit of the whole run that ends it once it is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

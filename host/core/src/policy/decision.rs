@@ -21,14 +21,14 @@ pub use derived::{derived, reason};
 
 /// What holds for a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Decision<'a> {
+pub struct PolicyDecision<'a> {
     pub decide: Decide,
-    pub why: Why<'a>,
+    pub why: DecisionSource<'a>,
 }
 
 /// What a decision comes from. Its text is for people: where the rule stands, or what the plugin may do.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Why<'a> {
+pub enum DecisionSource<'a> {
     Rule {
         /// In the setup's policy.
         index: usize,
@@ -40,7 +40,7 @@ pub enum Why<'a> {
     Nothing,
 }
 
-impl fmt::Display for Why<'_> {
+impl fmt::Display for DecisionSource<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rule { rule, .. } => out.write_str(&rule.source),
@@ -53,7 +53,12 @@ impl fmt::Display for Why<'_> {
 /// What holds for a call: for each who has a part in it (the agent that calls, a tool plugin whose answer wants it) the first rule that
 /// matches, else what the tool's plugin may do; of those the strictest, so that nobody hides behind another's leave. Allocates nothing.
 #[must_use]
-pub fn decide<'a, 'b>(setup: &'a Setup, callers: impl IntoIterator<Item = &'b PluginName>, tool: &str, arguments: &Value) -> Decision<'a> {
+pub fn decide<'a, 'b>(
+    setup: &'a Setup,
+    callers: impl IntoIterator<Item = &'b PluginName>,
+    tool: &str,
+    arguments: &Value,
+) -> PolicyDecision<'a> {
     let otherwise = without_rule(setup, tool);
     let each = callers.into_iter().map(|caller| decide_for(&setup.policy, caller, tool, arguments, otherwise));
     each.reduce(stricter).unwrap_or(otherwise)
@@ -69,17 +74,17 @@ pub fn decide_delegated<'a, 'b>(
     delegators: impl IntoIterator<Item = &'b PluginName>,
     tool: &str,
     arguments: &Value,
-) -> Decision<'a> {
+) -> PolicyDecision<'a> {
     let own = decide(setup, callers, tool, arguments);
     delegators.into_iter().filter_map(|delegator| decide_for_delegator(&setup.policy, delegator, tool, arguments)).fold(own, stricter)
 }
 
 /// The first rule that names the delegator and is about the call. A rule that may hold is taken for one that does, unless it allows.
-fn decide_for_delegator<'a>(rules: &'a [Rule], delegator: &PluginName, tool: &str, arguments: &Value) -> Option<Decision<'a>> {
+fn decide_for_delegator<'a>(rules: &'a [Rule], delegator: &PluginName, tool: &str, arguments: &Value) -> Option<PolicyDecision<'a>> {
     let own = rules.iter().enumerate().filter(|(_, rule)| rule.caller.as_ref() == Some(delegator));
-    let mut strictest: Option<Decision<'a>> = None;
+    let mut strictest: Option<PolicyDecision<'a>> = None;
     for (index, rule) in own {
-        let decision = Decision { decide: rule.decide, why: Why::Rule { index, rule } };
+        let decision = PolicyDecision { decide: rule.decide, why: DecisionSource::Rule { index, rule } };
         match rule.holds(delegator, tool, arguments) {
             Holds::No => {}
             Holds::Maybe if rule.decide == Decide::Allow => {}
@@ -92,11 +97,17 @@ fn decide_for_delegator<'a>(rules: &'a [Rule], delegator: &PluginName, tool: &st
 
 /// A rule of which it cannot be told whether it holds (an argument is written in a way that hides what it leads to) never allows, and
 /// what comes after it can only be stricter.
-fn decide_for<'a>(rules: &'a [Rule], caller: &PluginName, tool: &str, arguments: &Value, otherwise: Decision<'a>) -> Decision<'a> {
-    let mut maybe: Option<Decision<'a>> = None;
-    let and = |maybe: Option<Decision<'a>>, decision| maybe.map_or(decision, |maybe| stricter(maybe, decision));
+fn decide_for<'a>(
+    rules: &'a [Rule],
+    caller: &PluginName,
+    tool: &str,
+    arguments: &Value,
+    otherwise: PolicyDecision<'a>,
+) -> PolicyDecision<'a> {
+    let mut maybe: Option<PolicyDecision<'a>> = None;
+    let and = |maybe: Option<PolicyDecision<'a>>, decision| maybe.map_or(decision, |maybe| stricter(maybe, decision));
     for (index, rule) in rules.iter().enumerate() {
-        let decision = Decision { decide: rule.decide, why: Why::Rule { index, rule } };
+        let decision = PolicyDecision { decide: rule.decide, why: DecisionSource::Rule { index, rule } };
         match rule.holds(caller, tool, arguments) {
             Holds::Yes => return and(maybe, decision),
             Holds::Maybe if rule.decide > Decide::Allow => maybe = Some(and(maybe, decision)),
@@ -107,22 +118,22 @@ fn decide_for<'a>(rules: &'a [Rule], caller: &PluginName, tool: &str, arguments:
 }
 
 /// The first of two that are alike.
-fn stricter<'a>(first: Decision<'a>, second: Decision<'a>) -> Decision<'a> {
+fn stricter<'a>(first: PolicyDecision<'a>, second: PolicyDecision<'a>) -> PolicyDecision<'a> {
     if second.decide > first.decide { second } else { first }
 }
 
-fn without_rule<'a>(setup: &'a Setup, tool: &str) -> Decision<'a> {
+fn without_rule<'a>(setup: &'a Setup, tool: &str) -> PolicyDecision<'a> {
     let plugin = tool.split_once('.').and_then(|(plugin, _)| setup.plugins.get_key_value(plugin));
     match plugin {
-        Some((plugin, setup)) => Decision { decide: derived(setup), why: Why::Grants { plugin, setup } },
-        None => Decision { decide: Decide::Ask, why: Why::Nothing },
+        Some((plugin, setup)) => PolicyDecision { decide: derived(setup), why: DecisionSource::Grants { plugin, setup } },
+        None => PolicyDecision { decide: Decide::Ask, why: DecisionSource::Nothing },
     }
 }
 
 impl ApprovalRequest {
     /// Returns what the operator's rules say of these arguments by now.
     #[must_use]
-    pub fn decide<'a>(&self, setup: &'a Setup, arguments: &Value) -> Decision<'a> {
+    pub fn decide<'a>(&self, setup: &'a Setup, arguments: &Value) -> PolicyDecision<'a> {
         let delegators = self.delegators.iter().map(|delegator| &delegator.plugin);
         decide_delegated(setup, self.callers(), delegators, &self.tool, arguments)
     }

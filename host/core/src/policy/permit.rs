@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::permissions::grant::ToolPattern;
 use crate::permissions::policy_rules::exactly;
-use crate::permissions::policy_rules::{ArgumentPlace, ArgumentRule, Decide, Holds, PATTERNS_MAX, Pattern, Rule};
-use crate::policy::decision::{Why, decide};
+use crate::permissions::policy_rules::{ArgumentPattern, ArgumentPlace, ArgumentRule, Decide, Holds, PATTERNS_MAX, Rule};
+use crate::policy::decision::{DecisionSource, decide};
 use crate::setup::Setup;
 use crate::types::approval::ApprovalRequest;
 use crate::types::wording::quoted;
@@ -44,7 +44,7 @@ pub fn leave(setup: &Setup, request: &ApprovalRequest, exact: bool) -> Option<Pe
         if decision.decide == Decide::Allow {
             continue;
         }
-        if let Why::Rule { index, .. } = decision.why {
+        if let DecisionSource::Rule { index, .. } = decision.why {
             leave.before = Some(leave.before.map_or(index, |before| before.min(index)));
         }
         leave.rules.push(Rule {
@@ -127,8 +127,8 @@ fn argument(rule: &ArgumentRule) -> String {
     let at = &rule.at.0;
     match rule.patterns.as_slice() {
         // A list is one of several, and a table is none.
-        [Pattern(only)] if !only.is_array() && !only.is_object() => format!("{} = {}", key(at), value(only)),
-        several => format!("{} = [{}]", key(at), several.iter().map(|Pattern(each)| value(each)).collect::<Vec<_>>().join(", ")),
+        [ArgumentPattern(only)] if !only.is_array() && !only.is_object() => format!("{} = {}", key(at), value(only)),
+        several => format!("{} = [{}]", key(at), several.iter().map(|ArgumentPattern(each)| value(each)).collect::<Vec<_>>().join(", ")),
     }
 }
 
@@ -154,7 +154,7 @@ impl Rule {
     #[must_use]
     pub fn shown_arguments(&self) -> String {
         let one = |rule: &ArgumentRule| {
-            let patterns: Vec<String> = rule.patterns.iter().map(|Pattern(each)| value(each)).collect();
+            let patterns: Vec<String> = rule.patterns.iter().map(|ArgumentPattern(each)| value(each)).collect();
             format!("{} is {}", rule.at.0, patterns.join(" or "))
         };
         let named = self.arguments.iter().map(one).collect::<Vec<_>>().join(" and ");

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::policy::budget::TopUp;
-use crate::protocol::event::Opening;
+use crate::policy::budget::LimitIncrease;
+use crate::protocol::event::RunOpening;
 use crate::setup::plugin_query::PluginQuery;
 use crate::types::approval::ApprovalRequest;
 use crate::types::completion::{Completion, ModelError, Prompt};
@@ -31,7 +31,7 @@ pub enum Effect {
     /// Ask whether a tool call may run. Answer: `Decided`.
     AskApproval { call: CallId, request: ApprovalRequest },
     /// Ask whether the run may have more of a budget. Answer: `Decided`.
-    AskTopUp { call: CallId, top_up: TopUp },
+    AskTopUp { call: CallId, top_up: LimitIncrease },
     /// Ask a person. Answer: `UserAnswered`.
     AskUser { call: CallId, task: TaskName, channel: ChannelId, prompt: String },
     /// Ask a model. Answer: `ModelAnswered`.
@@ -43,7 +43,7 @@ pub enum Effect {
     /// The end of a side effect is kept: the plugin that waits in this call goes on. No event answers it.
     ConfirmSideEffect { call: CallId, ordinal: u32 },
     /// Open a child room and run it to its end. Answer: `BackgroundEnded`.
-    StartBackground { call: CallId, id: BackgroundId, opening: Box<Opening> },
+    StartBackground { call: CallId, id: BackgroundId, opening: Box<RunOpening> },
     /// Call the strategy's `decide` with `room.delivery_view(call)`. Answer: `StrategyDecided`.
     WakeStrategy { call: CallId, strategy: PluginName, wake: Wake },
     /// Say something on a channel. Answer: `Spoken`.

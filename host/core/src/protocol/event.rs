@@ -12,7 +12,7 @@ use crate::setup::{ReturnType, Setup};
 use crate::types::action::Turn;
 use crate::types::approval::{Approval, ApprovalAuthor, Delegator};
 use crate::types::channel::Binding;
-use crate::types::completion::{Completion, ModelError, ModelRequest, Trouble};
+use crate::types::completion::{Completion, ModelDiagnostic, ModelError, ModelRequest};
 use crate::types::delivery::{Decision, EndedTask};
 use crate::types::denial::DenialRecord;
 use crate::types::fault::{CallReport, Fault};
@@ -60,7 +60,7 @@ impl Record {
 
 /// The first message of a run, and what holds for it (L-050a).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Opening {
+pub struct RunOpening {
     pub room: RoomId,
     /// The task that gets the message.
     pub entry: TaskName,
@@ -126,7 +126,7 @@ pub struct Opening {
     pub used: UsedByPlugin,
 }
 
-impl Default for Opening {
+impl Default for RunOpening {
     fn default() -> Self {
         Self {
             room: RoomId::from(""),
@@ -196,7 +196,7 @@ pub enum Event {
     /// The first event, and only the first.
     RoomOpened {
         setup: Arc<Setup>,
-        opening: Opening,
+        opening: RunOpening,
         /// Drawn by the host. Only journals have it: whoever else writes the event leaves it out.
         #[serde(skip_serializing)]
         secret: RoomSecret,
@@ -206,7 +206,7 @@ pub enum Event {
         /// None: as before.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         setup: Option<Arc<Setup>>,
-        opening: Opening,
+        opening: RunOpening,
     },
     /// Between two runs.
     HistoryChanged {
@@ -263,7 +263,7 @@ pub enum Event {
         answer: Result<Completion, ModelError>,
         /// For the operator; changes nothing in the room.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        trouble: Option<Trouble>,
+        trouble: Option<ModelDiagnostic>,
     },
     /// A plugin is about to do something to the world while it runs. Nothing leaves before the room says yes.
     SideEffectAsked {

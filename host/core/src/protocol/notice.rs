@@ -6,12 +6,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::policy::budget::{Budget, TopUp};
+use crate::policy::budget::{Budget, LimitIncrease};
 use crate::setup::GatePoint;
 use crate::types::agent_state::AgentState;
 use crate::types::approval::{Approval, ApprovalAuthor, ApprovalRequest};
 use crate::types::channel::Binding;
-use crate::types::completion::{Stop, Trouble, Usage};
+use crate::types::completion::{ModelDiagnostic, StopReason, TokenUsage};
 use crate::types::delivery::EndedTask;
 use crate::types::denial::DenialRecord;
 use crate::types::fault::{CallReport, Fault};
@@ -121,7 +121,7 @@ pub enum Notice {
     /// A budget is used up, and an approver is asked for more.
     TopUpAsked {
         call: CallId,
-        top_up: TopUp,
+        top_up: LimitIncrease,
     },
     ToppedUp {
         call: CallId,
@@ -164,15 +164,15 @@ pub enum Notice {
     ModelAnswered {
         call: CallId,
         ordinal: u32,
-        usage: Usage,
+        usage: TokenUsage,
         /// In the provider's words; none when it did not answer.
         model: Option<String>,
         /// Why the model stopped; none when it did not answer.
-        stop: Option<Stop>,
+        stop: Option<StopReason>,
         /// It said nothing and called nothing.
         is_empty: bool,
         error: Option<String>,
-        trouble: Option<Trouble>,
+        trouble: Option<ModelDiagnostic>,
     },
     /// A history did not fit into its model: so many of its messages were cut, and so many left out (L-180).
     HistoryCut {

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::approvals::{Consent, Ruling};
 use super::delegates::delegate_slots;
-use super::frame::{CallOutcome, Slot, ToolRound, Wait};
+use super::frame::{CallOutcome, FrameWait, Slot, ToolRound};
 use super::tools::host_tool_of;
 use super::{Invariant, Purpose, QueryPurpose, Room, TimerPurpose};
 use crate::protocol::notice::Notice;
@@ -66,10 +66,10 @@ impl Acting {
 
 impl Room {
     /// Carries out an action that is more than a reply.
-    pub(super) fn carry_out(&mut self, id: FrameId, action: Action) -> Wait {
+    pub(super) fn carry_out(&mut self, id: FrameId, action: Action) -> FrameWait {
         let Some(message) = self.frames.get(&id).and_then(|frame| frame.pending.clone()) else {
             self.violated(Invariant::MessagePending, id);
-            return Wait::Ready(None);
+            return FrameWait::Ready(None);
         };
         let arguments = action.args();
         let (slots, refused) = match delegate_slots(&action) {
@@ -159,7 +159,7 @@ impl Room {
     }
 
     /// Goes on with a slot that waited for consent.
-    pub(super) fn go_on_acting(&mut self, id: FrameId, slot: usize, asked: Consent) {
+    pub(super) fn resume_acting(&mut self, id: FrameId, slot: usize, asked: Consent) {
         // Answered meanwhile: the round goes on with its other slots.
         let Some(wanted) = self.waiting_slot(id, slot) else { return };
         let Some(action) = wanted.action else {
@@ -167,15 +167,15 @@ impl Room {
             if host_tool_of(&toolbox, &wanted.now).is_some() {
                 let Some(mut round) = self.take_round(id, slot) else { return };
                 self.run_slot(id, &mut round, slot, asked);
-                self.go_on(id, round);
+                self.resume(id, round);
                 return;
             }
-            self.go_on_with(id, slot, |room, call| room.start_approved(id, slot, call, wanted.asked_by.as_ref(), asked));
+            self.resume_with(id, slot, |room, call| room.start_approved(id, slot, call, wanted.asked_by.as_ref(), asked));
             return;
         };
         let Some(mut round) = self.take_round(id, slot) else { return };
         self.start_act(id, &mut round, slot, action, asked);
-        self.go_on(id, round);
+        self.resume(id, round);
     }
 
     /// Puts the arguments that an approver wrote in the place of a waiting slot's own.
@@ -191,7 +191,8 @@ impl Room {
             Some(action) => Some(Action::from_args(action.name(), &arguments).map_err(|error| error.text)?),
             None => None,
         };
-        let Some(Wait::Tools(round)) = self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut()).map(|attempt| &mut attempt.wait)
+        let Some(FrameWait::Tools(round)) =
+            self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut()).map(|attempt| &mut attempt.wait)
         else {
             self.violated(Invariant::RoundWaits, id);
             return Ok(());
@@ -207,7 +208,7 @@ impl Room {
 
     fn waiting_slot(&self, id: FrameId, slot: usize) -> Option<Slot> {
         match &self.frames.get(&id)?.attempt.as_ref()?.wait {
-            Wait::Tools(round) => round.slots.get(slot).filter(|slot| slot.said.is_none()).cloned(),
+            FrameWait::Tools(round) => round.slots.get(slot).filter(|slot| slot.said.is_none()).cloned(),
             _ => None,
         }
     }
@@ -252,7 +253,7 @@ impl Room {
                 self.answer(id, &mut round, slot, (Observation::Error { content: content.clone() }, content), true);
             }
         }
-        self.go_on(id, round);
+        self.resume(id, round);
     }
 
     /// A slot's answer. `is_data`: somebody else than the host said it.
@@ -268,7 +269,7 @@ impl Room {
     /// A refusal of what an action would have a tool do.
     fn refuse_act(&mut self, id: FrameId, round: &mut ToolRound, index: usize, result: ToolResult) {
         let arguments = round.slots.get(index).map(|slot| &slot.now.arguments);
-        self.tell_refused(id, &result.name, arguments, &result.content);
+        self.report_refused(id, &result.name, arguments, &result.content);
         let refused = (Observation::Error { content: result.content.clone() }, result.content);
         self.answer(id, round, index, refused, true);
     }
@@ -327,7 +328,7 @@ impl Room {
             waiting.observation = slot.action.is_some().then_some(Observation::Error { content });
             waiting.said = Some(said);
         }
-        self.go_on(id, round);
+        self.resume(id, round);
     }
 
     /// O-119: the next turn of a run that is played again, in the place of what the entry task's agent would do.

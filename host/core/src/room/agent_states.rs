@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::frame::{Frame, Wait};
+use super::frame::{Frame, FrameWait};
 use super::{Purpose, Room};
 use crate::protocol::notice::Notice;
 use crate::types::agent_state::AgentState;
@@ -28,7 +28,7 @@ impl Room {
     }
 
     /// Tells what has become another state since the event before.
-    pub(super) fn tell_states(&mut self) {
+    pub(super) fn report_states(&mut self) {
         let waiting = self.who_waits();
         let now: Vec<_> = self.frames.values().map(|frame| (frame.task.clone(), self.state_of(frame, &waiting))).collect();
         // Their callers ended, and they with them.
@@ -98,7 +98,7 @@ impl Room {
         if waiting.confirmation.contains(&frame.id) {
             return (AgentState::AwaitingUserConfirmation, None);
         }
-        let waits_for_more = frame.attempt.as_ref().is_some_and(|attempt| attempt.wait == Wait::More);
+        let waits_for_more = frame.attempt.as_ref().is_some_and(|attempt| attempt.wait == FrameWait::More);
         if waits_for_more || waiting.more.contains(&frame.id) {
             // O-077
             let budget = self.top_up.and_then(|call| match self.calls.get(&call)? {

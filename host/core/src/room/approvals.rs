@@ -10,7 +10,7 @@ use super::messages::unknown_plugin;
 use super::tools::failed;
 use super::{Invariant, Purpose, Room, TimerPurpose};
 use crate::permissions::policy_rules::Decide;
-use crate::policy::decision::{Decision, Why, decide_delegated};
+use crate::policy::decision::{DecisionSource, PolicyDecision, decide_delegated};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::types::approval::{Approval, ApprovalAnswer, ApprovalAuthor, ApprovalCause, ApprovalRequest};
@@ -57,7 +57,7 @@ impl Room {
         let callers = [caller].into_iter().chain(asked_by);
         let delegators = self.delegators(id);
         let above = delegators.iter().map(|delegator| &delegator.plugin);
-        let Decision { decide, why } = decide_delegated(&setup, callers, above, &call.name, &call.arguments);
+        let PolicyDecision { decide, why } = decide_delegated(&setup, callers, above, &call.name, &call.arguments);
         let wanted = RequestedAct { frame: id, slot, call, action: None, caller, asked_by };
         match decide {
             // A rule that allows does not take away what the task's rules of consent ask for.
@@ -73,8 +73,8 @@ impl Room {
             // O-110, O-185: asked for every tool alike, and kept under the id of this call.
             Decide::Ask => {
                 let (cause, expires_ms) = match why {
-                    Why::Rule { index, rule } => (ApprovalCause::Rule(index), rule.expires_ms),
-                    Why::Grants { .. } | Why::Nothing => (ApprovalCause::Grants, None),
+                    DecisionSource::Rule { index, rule } => (ApprovalCause::Rule(index), rule.expires_ms),
+                    DecisionSource::Grants { .. } | DecisionSource::Nothing => (ApprovalCause::Grants, None),
                 };
                 self.consent_to(&wanted, Some(ByRule { source: why.to_string(), cause, expires_ms }), asked)
             }
@@ -111,9 +111,9 @@ impl Room {
         let asked_by = waiting.asked_by.clone();
         if waiting.action.is_some() {
             match approval {
-                Approval::Approved => self.go_on_acting(id, slot, Consent::Approved),
+                Approval::Approved => self.resume_acting(id, slot, Consent::Approved),
                 Approval::Edited { arguments } => match self.replace_action(id, slot, arguments) {
-                    Ok(()) => self.go_on_acting(id, slot, Consent::Edited),
+                    Ok(()) => self.resume_acting(id, slot, Consent::Edited),
                     Err(problem) => self.reject_action(id, slot, &problem),
                 },
                 Approval::Refused { reason } | Approval::Invalid { message: reason } => self.reject_action(id, slot, &reason),
@@ -122,12 +122,12 @@ impl Room {
         }
         if self.is_of_host(id, waiting) {
             match approval {
-                Approval::Approved => return self.go_on_steering(id, slot, None, Consent::Approved),
-                Approval::Edited { arguments } => return self.go_on_steering(id, slot, Some(arguments), Consent::Edited),
+                Approval::Approved => return self.resume_steering(id, slot, None, Consent::Approved),
+                Approval::Edited { arguments } => return self.resume_steering(id, slot, Some(arguments), Consent::Edited),
                 Approval::Refused { .. } | Approval::Invalid { .. } => {}
             }
         }
-        self.go_on_with(id, slot, |room, wanted| match approval {
+        self.resume_with(id, slot, |room, wanted| match approval {
             Approval::Approved => room.start_approved(id, slot, wanted, asked_by.as_ref(), Consent::Approved),
             Approval::Edited { arguments } => {
                 wanted.arguments = arguments;

@@ -25,7 +25,7 @@ use crate::types::message::ToolCall;
 use crate::types::request::RequestId;
 use crate::types::usage::{Spent, UsedByPlugin};
 
-pub(super) use records::Tasks;
+pub(super) use records::TaskRecords;
 
 /// A background task that runs, or that was stopped and has not yet said what it used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -90,7 +90,7 @@ pub(super) struct Waiter {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Delegating {
     pub(super) delegation: Delegation,
-    pub(super) origin: Origin,
+    pub(super) origin: TaskOrigin,
     /// What the task's rules of consent are asked about once gates have let it pass; none: a request from outside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) wish: Option<Box<Wish>>,
@@ -109,7 +109,7 @@ pub(super) struct Wish {
 
 /// Who asked for a background task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum Origin {
+pub(super) enum TaskOrigin {
     /// A call or an action in a round of this frame.
     Slot { frame: FrameId, slot: usize, seq: u64 },
     /// Somebody outside, on behalf of a task or for themselves.

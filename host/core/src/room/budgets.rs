@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::frame::Wait;
+use super::frame::FrameWait;
 use super::histories::AgentHistory;
 use super::models::ModelCall;
 use super::{Purpose, Room};
@@ -12,7 +12,7 @@ use crate::policy::budget::Budget;
 use crate::protocol::notice::Notice;
 use crate::setup::ModelSetup;
 use crate::tool_calls::truncate::{BYTES_PER_TOKEN, MAX_OUTPUT, MIN_OUTPUT};
-use crate::types::completion::{Completion, ModelError, Prompt, Usage};
+use crate::types::completion::{Completion, ModelError, Prompt, TokenUsage};
 use crate::types::ids::{CallId, ModelName, PluginName, TaskName};
 use crate::types::limits::RunLimits;
 use crate::types::usage::Spent;
@@ -90,7 +90,7 @@ impl Room {
     pub(super) fn held_bytes(&self) -> u64 {
         let histories = self.memories.values().map(AgentHistory::weight);
         let rounds = self.frames.values().filter_map(|frame| match &frame.attempt.as_ref()?.wait {
-            Wait::Tools(round) => Some(round.weight()),
+            FrameWait::Tools(round) => Some(round.weight()),
             _ => None,
         });
         histories.chain(rounds).fold(0, u64::saturating_add)
@@ -207,7 +207,7 @@ impl Room {
     }
 
     /// What was set aside comes back, and what was used is counted.
-    pub(super) fn settle_model_call(&mut self, plugin: &PluginName, aside: Aside, usage: Usage) {
+    pub(super) fn settle_model_call(&mut self, plugin: &PluginName, aside: Aside, usage: TokenUsage) {
         self.reserved = self.reserved.minus(aside.of_run);
         self.count(plugin, usage.input_tokens.saturating_add(usage.output_tokens), usage.cost_micro_usd.unwrap_or_default());
     }

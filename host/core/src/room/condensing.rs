@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::frame::Wait;
+use super::frame::FrameWait;
 use super::{Purpose, QueryPurpose, Room};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
@@ -71,7 +71,7 @@ impl Room {
                 if let Err(fault) = self.condensed(frame, answer, &lost) {
                     self.tell(Notice::PluginFaulted { call, plugin, fault });
                 }
-                self.go_on_stepping(frame);
+                self.resume_stepping(frame);
             }
         }
     }
@@ -92,7 +92,7 @@ impl Room {
     }
 
     /// Before a step: asks the task's condenser where the history is too long. None: the step can begin.
-    pub(super) fn condense_first(&mut self, id: FrameId) -> Option<Wait> {
+    pub(super) fn condense_first(&mut self, id: FrameId) -> Option<FrameWait> {
         let (frame, task) = self.task_of(id)?;
         let rules = task.condense.clone()?;
         let name = frame.task.clone();
@@ -102,7 +102,7 @@ impl Room {
         memory.condensing.is_wanted = false;
         memory.condensing.asked_with = Some(asked_with);
         let call = self.consult(id, &rules.plugin, PluginQuery::Condense { reason }, QueryPurpose::Condense)?;
-        Some(Wait::Call(call))
+        Some(FrameWait::Call(call))
     }
 
     fn must_condense(&self, name: &TaskName, rules: &CondenseRules) -> Option<CondenseReason> {
@@ -196,7 +196,7 @@ impl Room {
     }
 
     /// Goes on with the step that waited for a shorter history.
-    fn go_on_stepping(&mut self, id: FrameId) {
+    fn resume_stepping(&mut self, id: FrameId) {
         let Some(wait) = self.start_step(id) else { return };
         // What the condenser took away may have ended the activation. A step of a replay is ready at once, so the activation must run on.
         if self.frames.contains_key(&id) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::approvals::{Consent, Ruling};
-use super::frame::{CallOutcome, Slot, Wait};
+use super::frame::{CallOutcome, FrameWait, Slot};
 use super::tools::{failed, host_tool_of};
 use super::{Invariant, QueryPurpose, Room};
 use crate::setup::plugin_query::{PluginQuery, PluginReply};
@@ -142,18 +142,18 @@ impl Room {
             Err(fault) => (Risk::High, true, format!("the analyzer gave no answer, which counts as a high risk: {}", fault.message)),
         };
         self.risk_reason = Some(bounded(reason)).filter(|reason| !reason.trim().is_empty());
-        self.go_on_asked(id, slot, Consent::Assessed { risk, asks });
+        self.resume_asked(id, slot, Consent::Assessed { risk, asks });
         self.risk_reason = None;
     }
 
     /// Goes on with an action or a call of which is known now whether it may begin.
-    pub(super) fn go_on_asked(&mut self, id: FrameId, slot: usize, asked: Consent) {
+    pub(super) fn resume_asked(&mut self, id: FrameId, slot: usize, asked: Consent) {
         match self.slot_of(id, slot) {
-            Some(waiting) if waiting.said.is_none() && waiting.action.is_some() => self.go_on_acting(id, slot, asked),
-            Some(waiting) if waiting.said.is_none() && self.is_of_host(id, waiting) => self.go_on_steering(id, slot, None, asked),
+            Some(waiting) if waiting.said.is_none() && waiting.action.is_some() => self.resume_acting(id, slot, asked),
+            Some(waiting) if waiting.said.is_none() && self.is_of_host(id, waiting) => self.resume_steering(id, slot, None, asked),
             Some(waiting) if waiting.said.is_none() => {
                 let asked_by = waiting.asked_by.clone();
-                self.go_on_with(id, slot, |room, wanted| room.start_approved(id, slot, wanted, asked_by.as_ref(), asked));
+                self.resume_with(id, slot, |room, wanted| room.start_approved(id, slot, wanted, asked_by.as_ref(), asked));
             }
             // Answered meanwhile: the round goes on with its other slots.
             Some(_) => {}
@@ -167,19 +167,19 @@ impl Room {
     }
 
     /// Goes on with a call of a tool of the host; `arguments`: what an approver wrote in the place of its own.
-    pub(super) fn go_on_steering(&mut self, id: FrameId, slot: usize, arguments: Option<Value>, asked: Consent) {
+    pub(super) fn resume_steering(&mut self, id: FrameId, slot: usize, arguments: Option<Value>, asked: Consent) {
         let Some(mut round) = self.take_round(id, slot) else { return };
         if let Some((waiting, arguments)) = round.slots.get_mut(slot).zip(arguments) {
             waiting.now.arguments = arguments;
         }
         self.run_slot(id, &mut round, slot, asked);
-        self.go_on(id, round);
+        self.resume(id, round);
     }
 
     /// A slot of the round that a frame waits for.
     pub(super) fn slot_of(&self, id: FrameId, slot: usize) -> Option<&Slot> {
         match &self.frames.get(&id)?.attempt.as_ref()?.wait {
-            Wait::Tools(round) => round.slots.get(slot),
+            FrameWait::Tools(round) => round.slots.get(slot),
             _ => None,
         }
     }
@@ -190,14 +190,14 @@ impl Room {
         let call = round.slots.get(slot).map(|slot| slot.call.clone());
         let name = call.as_ref().map(|call| call.name.clone()).unwrap_or_default();
         let content = format!("The action {name} was not carried out: whoever approves for this run refused it: {reason}");
-        self.tell_refused(id, &name, call.as_ref().map(|call| &call.arguments), &content);
+        self.report_refused(id, &name, call.as_ref().map(|call| &call.arguments), &content);
         let message = Arc::unwrap_or_clone(self.host_message(id, content.clone()));
         if let Some(slot) = round.slots.get_mut(slot) {
             let extras = serde_json::json!({});
             slot.observation = Some(Observation::Custom { name: "user_rejected".to_owned(), content, extras });
             slot.said = Some(CallOutcome { message: Some(Box::new(message)), is_error: true, is_result: false });
         }
-        self.go_on(id, round);
+        self.resume(id, round);
     }
 }
 

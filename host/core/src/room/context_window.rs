@@ -9,7 +9,7 @@ use super::Room;
 use super::histories::open_calls;
 use crate::protocol::notice::Notice;
 use crate::tool_calls::truncate::{self, BYTES_PER_TOKEN, DoesNotFit, HistoryEntry, Limits, MAX_OUTPUT, MIN_OUTPUT, RetainedEntry, Role};
-use crate::types::completion::{Draft, Prompt, PromptPiece, ToolFormat};
+use crate::types::completion::{DraftMessage, Prompt, PromptPiece, ToolFormat};
 use crate::types::ids::{CallId, ModelName, TaskName};
 use crate::types::message::{Entity, Message, ToolCall};
 
@@ -19,7 +19,7 @@ pub(super) type Lost = BTreeMap<CallId, Vec<Vec<usize>>>;
 
 /// The text of an entry that can be cut: that of a message, or of one of its results.
 #[derive(Clone, Copy, Debug)]
-struct Text {
+struct CutText {
     place: usize,
     result: Option<usize>,
 }
@@ -85,7 +85,7 @@ impl Room {
     }
 
     /// Carries out a plan on the agent's history, and on the prompt that draws on it.
-    fn shorten(&mut self, call: CallId, task: &TaskName, keep: &[RetainedEntry], texts: &[Text], prompt: &mut Prompt, bytes: u32) {
+    fn shorten(&mut self, call: CallId, task: &TaskName, keep: &[RetainedEntry], texts: &[CutText], prompt: &mut Prompt, bytes: u32) {
         // The first entry is all that is no history.
         let text_of = |index: usize| index.checked_sub(1).and_then(|index| texts.get(index)).copied();
         let mut kept = BTreeSet::new();
@@ -155,7 +155,7 @@ fn moved(place: usize, lost: &[usize]) -> usize {
 }
 
 /// What the prompt holds for the fitting: one entry for all that is no history, then what its histories hold, with the place of each.
-fn entries(prompt: &Prompt, fixed: u64, bytes: u32) -> (Vec<HistoryEntry>, Vec<Text>) {
+fn entries(prompt: &Prompt, fixed: u64, bytes: u32) -> (Vec<HistoryEntry>, Vec<CutText>) {
     let (mut entries, mut texts) = (vec![HistoryEntry { role: Role::System, text: 0, rest: fixed }], Vec::new());
     for piece in &prompt.pieces {
         let PromptPiece::History { messages, start, end } = piece else { continue };
@@ -163,7 +163,7 @@ fn entries(prompt: &Prompt, fixed: u64, bytes: u32) -> (Vec<HistoryEntry>, Vec<T
             let several = !message.tool_results.is_empty();
             for (index, entry) in entries_of(message, bytes).into_iter().enumerate() {
                 entries.push(entry);
-                texts.push(Text { place, result: several.then_some(index) });
+                texts.push(CutText { place, result: several.then_some(index) });
             }
         }
     }
@@ -203,7 +203,7 @@ fn calls_tokens(calls: &[ToolCall], bytes: u32) -> u64 {
 
 /// All that is no history: the system text, what the plugin wrote, and tools that are offered beside the text.
 fn fixed_tokens(prompt: &Prompt, bytes: u32) -> u64 {
-    let of_draft = |draft: &Draft| {
+    let of_draft = |draft: &DraftMessage| {
         let results = draft.tool_results.iter().map(|result| truncate::tokens_of(&result.content, bytes)).fold(0, u64::saturating_add);
         truncate::tokens_of(&draft.content, bytes).saturating_add(calls_tokens(&draft.tool_calls, bytes)).saturating_add(results)
     };

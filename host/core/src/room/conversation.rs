@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use super::Room;
-use super::pausing::Words;
-use crate::protocol::event::Opening;
+use super::pausing::UserWords;
+use crate::protocol::event::RunOpening;
 use crate::protocol::notice::Notice;
 use crate::types::channel::{Activity, Binding, ChannelKind};
 use crate::types::ids::ChannelId;
@@ -24,7 +24,7 @@ const NAME_MAX: usize = 128;
 /// A room's channels, and what came in on them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Conversation {
+pub(super) struct RoomChannels {
     pub(super) bindings: BTreeMap<ChannelId, Binding>,
     /// What clients reported; a channel that is not here is idle.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -49,20 +49,20 @@ pub(super) struct Conversation {
     next_answer: u64,
     /// What came in for a task that could not begin yet.
     #[serde(skip_serializing_if = "VecDeque::is_empty")]
-    pub(super) waiting: VecDeque<Words>,
+    pub(super) waiting: VecDeque<UserWords>,
     /// How many automatic answers led to what is at work now.
     #[serde(skip_serializing_if = "is_none")]
     pub(super) chain_depth: u32,
 }
 
-impl Conversation {
+impl RoomChannels {
     /// Nothing to write down.
     pub(super) fn is_new(&self) -> bool {
         *self == Self::default()
     }
 
     /// Channels as the room opens. Another run in the room leaves them as they were changed, unless it says otherwise.
-    pub(super) fn open(&mut self, opening: &Opening, of_setup: Option<&BTreeMap<ChannelId, Binding>>) {
+    pub(super) fn open(&mut self, opening: &RunOpening, of_setup: Option<&BTreeMap<ChannelId, Binding>>) {
         if let Some(bindings) = opening.bindings.as_ref().or(of_setup) {
             self.bindings.clone_from(bindings);
         }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::Room;
-use super::frame::{CallOutcome, Frame, Responder, Slot, ToolRound, Wait};
+use super::frame::{CallOutcome, Frame, FrameWait, Responder, Slot, ToolRound};
 use super::messages::text_form;
-use super::termination::Ending;
+use super::termination::FrameEnd;
 use crate::types::action::{Action, Observation};
 use crate::types::ids::{FrameId, TaskName};
 use crate::types::message::{Entity, Label, Message, Signal};
@@ -128,13 +128,13 @@ impl Room {
     /// The slot of the caller that waits for this child.
     fn delegation(&self, caller: FrameId, child: FrameId) -> Option<usize> {
         match &self.frames.get(&caller)?.attempt.as_ref()?.wait {
-            Wait::Tools(round) => round.slots.iter().position(|slot| slot.child == Some(child) && slot.said.is_none()),
+            FrameWait::Tools(round) => round.slots.iter().position(|slot| slot.child == Some(child) && slot.said.is_none()),
             _ => None,
         }
     }
 
     /// A child is over: the slot that waits for it has its answer, and the next may begin. False when none waits.
-    pub(super) fn delegate_ended(&mut self, caller: FrameId, child: &Frame, ending: &Ending, message: Option<&Message>) -> bool {
+    pub(super) fn delegate_ended(&mut self, caller: FrameId, child: &Frame, ending: &FrameEnd, message: Option<&Message>) -> bool {
         let Some(index) = self.delegation(caller, child.id) else { return false };
         let Some(mut round) = self.take_round(caller, index) else { return false };
         let is_one_of_several = round.slots.len() > 1;
@@ -153,13 +153,13 @@ impl Room {
             slot.said = Some(CallOutcome { message: Some(Box::new(answer)), is_error, is_result: true });
         }
         self.start_queued(caller, &mut round);
-        self.go_on(caller, round);
+        self.resume(caller, round);
         true
     }
 }
 
 /// What a child came to, in words and as its caller's agent reads it (O-090).
-fn what_came_of(child: &Frame, ending: &Ending, message: Option<&Message>, is_one_of_several: bool) -> (String, Observation) {
+fn what_came_of(child: &Frame, ending: &FrameEnd, message: Option<&Message>, is_one_of_several: bool) -> (String, Observation) {
     let (name, text) = (&child.task, message.map_or("", Message::text));
     let rejected = ending.status == Status::Rejected;
     if !(ending.status.is_success() || rejected) {
@@ -245,8 +245,8 @@ fn delegations(arguments: &Value) -> Result<Vec<Slot>, String> {
 /// Children that a frame waits for.
 pub(super) fn children_of(frame: &Frame) -> Vec<FrameId> {
     match frame.attempt.as_ref().map(|attempt| &attempt.wait) {
-        Some(Wait::Subtask(child)) => vec![*child],
-        Some(Wait::Tools(round)) => round.slots.iter().filter(|slot| slot.said.is_none()).filter_map(|slot| slot.child).collect(),
+        Some(FrameWait::Subtask(child)) => vec![*child],
+        Some(FrameWait::Tools(round)) => round.slots.iter().filter(|slot| slot.said.is_none()).filter_map(|slot| slot.child).collect(),
         _ => Vec::new(),
     }
 }

@@ -26,7 +26,7 @@ use crate::types::request::{Refusal, RefusalCode, RequestId};
 
 pub(super) use inbox::is_data;
 
-use announcing::Announced;
+use announcing::KeyedAnnouncement;
 use strategies::Courier;
 
 /// Results that wait for one task's agent; the oldest go first.
@@ -67,7 +67,7 @@ pub(super) struct Undelivered {
 
 /// A speech on its way through the gates, and on whose behalf.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Saying {
+pub(super) struct GatedSpeech {
     pub(super) speech: Speech,
     /// The strategy that wants it said; none: an announcement.
     pub(super) strategy: Option<PluginName>,
@@ -104,13 +104,13 @@ pub(super) struct Deliveries {
     couriers: BTreeMap<PluginName, Courier>,
     /// By task, what its agent is to take a turn about, in the order in which it came.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    relays: BTreeMap<TaskName, Vec<Saying>>,
+    relays: BTreeMap<TaskName, Vec<GatedSpeech>>,
     /// Speeches that each channel has not answered.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     speaking: BTreeMap<ChannelId, u32>,
     /// Announcements by their key.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    announced: BTreeMap<String, Announced>,
+    announced: BTreeMap<String, KeyedAnnouncement>,
     /// Requests that wait for what becomes of their announcement.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     asked: BTreeSet<RequestId>,
@@ -280,7 +280,7 @@ impl Room {
 
     /// After each event: what is to be read finds whoever reads it, strategies that wait for a channel are woken, and a room that was
     /// closed says nothing more.
-    pub(super) fn heed_deliveries(&mut self) {
+    pub(super) fn handle_deliveries(&mut self) {
         if self.deliveries.is_new() {
             return;
         }
@@ -288,8 +288,8 @@ impl Room {
             let strategies: Vec<PluginName> = self.deliveries.waiting.keys().cloned().collect();
             strategies.iter().for_each(|strategy| self.bring_all(strategy, DeliveryState::Blocked, ROOM_CLOSED));
         }
-        self.heed_relays();
-        self.heed_channels();
+        self.handle_relays();
+        self.handle_channels();
     }
 
     /// At the end of a run nothing is left without a word: what was not told waits for the agent's next turn.

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::acting::Acting;
-use super::loop_detection::Circles;
-use super::stuck_detection::Astray;
+use super::loop_detection::LoopDetector;
+use super::stuck_detection::StuckWatch;
 use crate::protocol::event::SeatCall;
-use crate::tool_calls::parse::Reading;
-use crate::types::action::{Action, Observation, Past};
+use crate::tool_calls::parse::ParsedCalls;
+use crate::types::action::{Action, Observation, PastAction};
 use crate::types::ids::PluginName;
 use crate::types::ids::{CallId, FrameId, TaskName};
 use crate::types::message::{Entity, Message, ToolCall};
@@ -98,7 +98,7 @@ pub(super) struct Frame {
     pub(super) passes: bool,
     /// Who gave the last valid answer (L-059).
     pub(super) last_responder: Option<Responder>,
-    pub(super) circles: Circles,
+    pub(super) circles: LoopDetector,
     /// The newest answers, oldest first, as many as the longest done sequence has events (L-093).
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     pub(super) chain: VecDeque<SequenceAnswer>,
@@ -110,13 +110,13 @@ pub(super) struct Frame {
     /// Calls of the agent's `step` that were answered.
     pub(super) iteration: u32,
     /// What came since the previous step returned (O-053).
-    pub(super) past: Vec<Past>,
+    pub(super) past: Vec<PastAction>,
     /// What an agent that acts is about.
     #[serde(default, skip_serializing_if = "super::acting::Acting::is_idle")]
     pub(super) acting: Acting,
     /// Whether it does the same again and again (O-098…O-108).
-    #[serde(default, skip_serializing_if = "super::stuck_detection::Astray::is_new")]
-    pub(super) astray: Astray,
+    #[serde(default, skip_serializing_if = "super::stuck_detection::StuckWatch::is_new")]
+    pub(super) astray: StuckWatch,
     /// How many automatic answers led to what it is at work on.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) chain_depth: u32,
@@ -130,7 +130,7 @@ fn is_zero(number: &u32) -> bool {
 
 /// The number of a message, and what was read in it. Follows from the rest, so two of them never differ.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ParsedMessage(pub(super) Option<(u64, Arc<Reading>)>);
+pub(super) struct ParsedMessage(pub(super) Option<(u64, Arc<ParsedCalls>)>);
 
 impl PartialEq for ParsedMessage {
     fn eq(&self, _: &Self) -> bool {
@@ -151,14 +151,14 @@ pub(super) struct SequenceAnswer {
 pub(super) struct Attempt {
     pub(super) responder: Responder,
     pub(super) rest: VecDeque<Responder>,
-    pub(super) wait: Wait,
+    pub(super) wait: FrameWait,
     /// The last answer that said no more than DO-NOT-KNOW (L-058).
     pub(super) do_not_know: Option<(Responder, Arc<Message>)>,
 }
 
 /// What a step waits for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum Wait {
+pub(super) enum FrameWait {
     /// For nothing: the next responder is to be tried.
     Next,
     Call(CallId),

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::background::{Delegating, Origin};
-use super::delivery::Saying;
+use super::background::{Delegating, TaskOrigin};
+use super::delivery::GatedSpeech;
 use super::{Invariant, Purpose, Room, TimerPurpose};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
@@ -24,13 +24,13 @@ const REASON_MAX: usize = 4 << 10;
 
 /// Something on its way through the gates, with all that is needed to go on with it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum Passing {
+pub(super) enum GatedAct {
     Inbound { request: RequestId, inbound: Box<Inbound> },
     Delegation { delegating: Box<Delegating> },
-    Delivery { saying: Box<Saying> },
+    Delivery { saying: Box<GatedSpeech> },
 }
 
-impl Passing {
+impl GatedAct {
     fn point(&self) -> GatePoint {
         match self {
             Self::Inbound { .. } => GatePoint::Inbound,
@@ -85,7 +85,7 @@ pub(super) struct Gating {
 /// One thing on its way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct GatedItem {
-    passing: Passing,
+    passing: GatedAct,
     /// The place of the gate that is asked, or will be, in the setup's list.
     gate: usize,
     /// None: an earlier message of its channel still waits.
@@ -105,7 +105,7 @@ impl Gating {
 
 impl Room {
     /// Sends it through the gates of its point; without any it has passed when this returns.
-    pub(super) fn pass(&mut self, passing: Passing) {
+    pub(super) fn pass(&mut self, passing: GatedAct) {
         let Some(gate) = self.gate_from(passing.point(), 0) else {
             self.has_passed(passing);
             return;
@@ -145,7 +145,7 @@ impl Room {
     }
 
     /// As a gate sees it.
-    fn shown(&self, passing: &Passing) -> plugin_query::Passing {
+    fn shown(&self, passing: &GatedAct) -> plugin_query::Passing {
         let mut shown = plugin_query::Passing {
             on: passing.point(),
             room: self.opening.room.clone(),
@@ -156,7 +156,7 @@ impl Room {
             metadata: json!({}),
         };
         match passing {
-            Passing::Inbound { inbound, .. } => {
+            GatedAct::Inbound { inbound, .. } => {
                 shown.channel = Some(inbound.channel.clone());
                 shown.to = inbound.to.as_ref().map(ToString::to_string);
                 let attachments: Vec<&str> = inbound.attachments.iter().map(|blob| blob.media_type.as_str()).collect();
@@ -164,11 +164,11 @@ impl Room {
                     "sender": inbound.sender, "attachments": attachments, "chain_depth": inbound.chain_depth, "key": inbound.key,
                 });
             }
-            Passing::Delegation { delegating } => {
+            GatedAct::Delegation { delegating } => {
                 let delegation = &delegating.delegation;
                 shown.agent = match &delegating.origin {
-                    Origin::Slot { frame, .. } => self.frames.get(frame).map(|frame| frame.task.clone()),
-                    Origin::Request { by, .. } => by.clone(),
+                    TaskOrigin::Slot { frame, .. } => self.frames.get(frame).map(|frame| frame.task.clone()),
+                    TaskOrigin::Request { by, .. } => by.clone(),
                 };
                 shown.to = Some(delegation.agent.clone());
                 shown.metadata = json!({
@@ -176,7 +176,7 @@ impl Room {
                     "conversation": delegation.conversation, "wait": delegation.wait,
                 });
             }
-            Passing::Delivery { saying } => {
+            GatedAct::Delivery { saying } => {
                 let speech = &saying.speech;
                 shown.channel = Some(speech.channel.clone());
                 shown.agent = speech.tasks.first().and_then(|id| self.task(id)).map(|record| record.agent.clone());
@@ -293,25 +293,25 @@ impl Room {
             let reason = format!("the room is over: {reason}");
             match passing {
                 // No gate said no: it waits for the agent's next turn.
-                Passing::Delivery { saying } => self.delivery_interrupted(*saying, &reason),
+                GatedAct::Delivery { saying } => self.delivery_interrupted(*saying, &reason),
                 passing => self.is_blocked(passing, &reason),
             }
         }
     }
 
-    fn has_passed(&mut self, passing: Passing) {
+    fn has_passed(&mut self, passing: GatedAct) {
         match passing {
-            Passing::Inbound { request, inbound } => self.inbound_passed(request, *inbound),
-            Passing::Delegation { delegating } => self.delegation_passed(*delegating),
-            Passing::Delivery { saying } => self.delivery_passed(*saying),
+            GatedAct::Inbound { request, inbound } => self.inbound_passed(request, *inbound),
+            GatedAct::Delegation { delegating } => self.delegation_passed(*delegating),
+            GatedAct::Delivery { saying } => self.delivery_passed(*saying),
         }
     }
 
-    fn is_blocked(&mut self, passing: Passing, reason: &str) {
+    fn is_blocked(&mut self, passing: GatedAct, reason: &str) {
         match passing {
-            Passing::Inbound { request, inbound } => self.inbound_blocked(request, *inbound, reason),
-            Passing::Delegation { delegating } => self.delegation_blocked(*delegating, reason),
-            Passing::Delivery { saying } => self.delivery_blocked(*saying, reason),
+            GatedAct::Inbound { request, inbound } => self.inbound_blocked(request, *inbound, reason),
+            GatedAct::Delegation { delegating } => self.delegation_blocked(*delegating, reason),
+            GatedAct::Delivery { saying } => self.delivery_blocked(*saying, reason),
         }
     }
 }

@@ -252,7 +252,7 @@ impl Room {
             self.memory(&handoff.from).human_tried = false;
         } else {
             let reason = format!("{} handed the conversation to the user: {}", handoff.from, handoff.reason);
-            self.end_frame(id, super::termination::Ending::new(Status::Done, reason));
+            self.end_frame(id, super::termination::FrameEnd::new(Status::Done, reason));
         }
     }
 

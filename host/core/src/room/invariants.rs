@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::frame::{ToolRound, Wait};
+use super::frame::{FrameWait, ToolRound};
 use super::{Room, RoomPhase};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
@@ -102,9 +102,9 @@ impl Room {
     pub(super) fn take_round(&mut self, id: FrameId, slot: usize) -> Option<ToolRound> {
         let attempt = self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut());
         match attempt.map(|attempt| &mut attempt.wait) {
-            Some(wait @ Wait::Tools(_)) => {
-                let has_slot = matches!(wait, Wait::Tools(round) if slot < round.slots.len());
-                if has_slot && let Wait::Tools(round) = std::mem::replace(wait, Wait::Next) {
+            Some(wait @ FrameWait::Tools(_)) => {
+                let has_slot = matches!(wait, FrameWait::Tools(round) if slot < round.slots.len());
+                if has_slot && let FrameWait::Tools(round) = std::mem::replace(wait, FrameWait::Next) {
                     return Some(round);
                 }
                 self.violated(Invariant::SlotExists, id);
@@ -117,7 +117,7 @@ impl Room {
     /// Whether a frame waits for the answer to this call; the room ends where it does not.
     pub(super) fn waits_for_answer(&mut self, id: FrameId, call: CallId) -> bool {
         let attempt = self.frames.get(&id).and_then(|frame| frame.attempt.as_ref());
-        let waits = attempt.is_some_and(|attempt| attempt.wait == Wait::Call(call));
+        let waits = attempt.is_some_and(|attempt| attempt.wait == FrameWait::Call(call));
         if !waits {
             self.violated(Invariant::StepWaits, id);
         }
@@ -183,7 +183,7 @@ mod tests {
     }
 
     /// A room whose task waits for something, while a call is in flight that is for something else.
-    fn room(wait: Wait, purpose: impl FnOnce(FrameId) -> Purpose) -> (Room, FrameId) {
+    fn room(wait: FrameWait, purpose: impl FnOnce(FrameId) -> Purpose) -> (Room, FrameId) {
         let mut room = Room::default();
         let task = Arc::new(TaskSetup::default());
         room.setup = Arc::new(Setup { tasks: BTreeMap::from([("desk".into(), task)]), ..Setup::clone(&room.setup) });
@@ -206,10 +206,10 @@ mod tests {
         Event::AgentStepped { call: CALL, answer: Ok(turn), report: CallReport::default() }
     }
 
-    fn round(slots: usize) -> Wait {
+    fn round(slots: usize) -> FrameWait {
         let call = ToolCall::new("box.a", serde_json::json!({}));
         let message = Arc::new(Message::new(0, Entity::Llm, "desk"));
-        Wait::Tools(ToolRound::new((0..slots).map(|_| Slot::new(call.clone(), None)).collect(), message))
+        FrameWait::Tools(ToolRound::new((0..slots).map(|_| Slot::new(call.clone(), None)).collect(), message))
     }
 
     fn assert_ends(name: &str, mut room: Room, event: Event, expected: Invariant) {
@@ -235,17 +235,17 @@ mod tests {
 
     #[test]
     fn an_answer_to_something_else_leaves_the_wait_as_it_is() {
-        for wait in [Wait::Call(OTHER), Wait::More, Wait::Subtask(FrameId(9)), round(0)] {
+        for wait in [FrameWait::Call(OTHER), FrameWait::More, FrameWait::Subtask(FrameId(9)), round(0)] {
             let (mut room, id) = room(wait.clone(), tool);
             room.tool_answered(CALL, Ok(ToolOutcome::default()), CallReport::default());
             let left = room.frames.get(&id).and_then(|frame| frame.attempt.as_ref()).map(|attempt| attempt.wait.clone());
             assert_eq!(left, Some(wait));
         }
-        let (mut room, id) = room(Wait::Call(OTHER), |frame| Purpose::Step { frame });
+        let (mut room, id) = room(FrameWait::Call(OTHER), |frame| Purpose::Step { frame });
         let Event::AgentStepped { answer, .. } = stepped() else { panic!("it is a step") };
         room.agent_stepped(id, CALL, answer);
         let left = room.frames.get(&id).and_then(|frame| frame.attempt.as_ref()).map(|attempt| attempt.wait.clone());
-        assert_eq!(left, Some(Wait::Call(OTHER)));
+        assert_eq!(left, Some(FrameWait::Call(OTHER)));
     }
 
     #[test]
@@ -255,19 +255,19 @@ mod tests {
         let assessed = || Event::Consulted { call: CALL, answer: Ok(advice()), report: CallReport::default() };
         let approved = || Event::Decided { call: CALL, approval: Approval::Approved, author: ApprovalAuthor::Program };
         let said = || Event::UserAnswered { call: CALL, text: Some("yes".to_owned()), attachments: Vec::new(), passed: false };
-        let waiting = |wait: Wait, purpose: fn(FrameId) -> Purpose| room(wait, purpose).0;
-        assert_ends("a tool's answer, and no round", waiting(Wait::Call(OTHER), tool), answered(), Invariant::RoundWaits);
+        let waiting = |wait: FrameWait, purpose: fn(FrameId) -> Purpose| room(wait, purpose).0;
+        assert_ends("a tool's answer, and no round", waiting(FrameWait::Call(OTHER), tool), answered(), Invariant::RoundWaits);
         assert_ends("a tool's answer, and no slot", waiting(round(0), tool), answered(), Invariant::SlotExists);
-        assert_ends("a step, and none waits", waiting(Wait::More, |frame| Purpose::Step { frame }), stepped(), Invariant::StepWaits);
-        assert_ends("a user, and none waits", waiting(Wait::More, |frame| Purpose::User { frame }), said(), Invariant::StepWaits);
+        assert_ends("a step, and none waits", waiting(FrameWait::More, |frame| Purpose::Step { frame }), stepped(), Invariant::StepWaits);
+        assert_ends("a user, and none waits", waiting(FrameWait::More, |frame| Purpose::User { frame }), said(), Invariant::StepWaits);
         assert_ends(
             "an approval, and no round",
-            waiting(Wait::More, |frame| Purpose::Approval { frame, slot: 0 }),
+            waiting(FrameWait::More, |frame| Purpose::Approval { frame, slot: 0 }),
             approved(),
             Invariant::RoundWaits,
         );
-        assert_ends("a risk, and no round", waiting(Wait::More, risk), assessed(), Invariant::RoundWaits);
-        let (mut lost, _) = room(Wait::Call(CALL), |frame| Purpose::Step { frame });
+        assert_ends("a risk, and no round", waiting(FrameWait::More, risk), assessed(), Invariant::RoundWaits);
+        let (mut lost, _) = room(FrameWait::Call(CALL), |frame| Purpose::Step { frame });
         lost.frames.clear();
         assert_ends("a step of a task that is gone", lost, stepped(), Invariant::StepWaits);
         let (mut half, id) = room(round(1), tool);
@@ -275,14 +275,14 @@ mod tests {
         assert_ends("a task that is not in the setup", half, answered(), Invariant::FrameExists);
         let ended = EndedTask::from_outcome(&Outcome::new(Status::Kill, "stopped"));
         let ended = Event::BackgroundEnded { call: CALL, ended, spent: Spent::default(), used: BTreeMap::new() };
-        let unknown = waiting(Wait::Call(OTHER), |_| Purpose::Background { id: "task-1".into() });
+        let unknown = waiting(FrameWait::Call(OTHER), |_| Purpose::Background { id: "task-1".into() });
         assert_ends("the end of a task that is not known", unknown, ended, Invariant::TaskKnown);
         for (name, verdict) in [
             ("a gate let pass what is not known", GateVerdict::Allow),
             ("a gate changed what is not known", GateVerdict::Modify { text: "x".to_owned() }),
             ("a gate blocked what is not known", GateVerdict::Block { reason: String::new() }),
         ] {
-            let gated = waiting(Wait::Call(OTHER), |_| Purpose::Gate { plugin: "guard".into(), number: 9 });
+            let gated = waiting(FrameWait::Call(OTHER), |_| Purpose::Gate { plugin: "guard".into(), number: 9 });
             let advice = Ok(PluginReply::Gate { verdict });
             let said = Event::Consulted { call: CALL, answer: advice, report: CallReport::default() };
             assert_ends(name, gated, said, Invariant::GateKnown);
@@ -291,14 +291,14 @@ mod tests {
 
     #[test]
     fn a_turn_of_a_task_that_is_gone_cannot_be_stopped() {
-        let (mut lost, _) = room(Wait::Call(CALL), |frame| Purpose::Step { frame });
+        let (mut lost, _) = room(FrameWait::Call(CALL), |frame| Purpose::Step { frame });
         lost.frames.clear();
         assert_ends("a turn without a task", lost, Event::TurnStopped { reason: "enough".to_owned() }, Invariant::FrameExists);
     }
 
     #[test]
     fn a_room_that_was_ended_is_written_down_as_such() {
-        let (mut room, _) = room(Wait::More, tool);
+        let (mut room, _) = room(FrameWait::More, tool);
         room.handle(answered(), Millis(1));
         while room.poll_effect().is_some() || room.poll_notice().is_some() {}
         let written = serde_json::to_value(&room).expect("a room is serialisable");

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::frame::Responder;
-use super::pausing::Words;
+use super::pausing::UserWords;
 use super::prompt_agent::with_message;
-use super::termination::Ending;
+use super::termination::FrameEnd;
 use super::{Purpose, Room, RoomPhase, TimerPurpose};
-use crate::protocol::event::Opening;
+use crate::protocol::event::RunOpening;
 use crate::protocol::notice::Notice;
 use crate::types::ids::{ChannelId, FrameId, Millis, RoomId, TaskName};
 use crate::types::outcome::{Outcome, Status};
@@ -88,7 +88,7 @@ impl Room {
     }
 
     /// Nobody said anything yet, and nobody has to: the room waits for what comes in.
-    pub(super) fn opens_idle(opening: &Opening) -> bool {
+    pub(super) fn opens_idle(opening: &RunOpening) -> bool {
         let is_empty = opening.content.is_none() && opening.attachments.is_empty() && opening.tools.is_empty();
         opening.hold && is_empty && opening.seat.is_none() && opening.replay.is_empty()
     }
@@ -101,7 +101,7 @@ impl Room {
     }
 
     /// A task at work reads it in its next step; in a held room one that is not begins a turn with it, when its turn has come.
-    pub(super) fn hear_or_begin(&mut self, words: Words) {
+    pub(super) fn hear_or_begin(&mut self, words: UserWords) {
         if self.at_work(&words.task).is_some() {
             self.pausing.words.push(words);
         } else if self.is_held() {
@@ -125,12 +125,12 @@ impl Room {
             let Some(words) = self.conversation.waiting.pop_front() else { return };
             self.begin_turn(words);
             self.run();
-            self.heed_words();
+            self.handle_words();
             self.end_if_over();
         }
     }
 
-    fn begin_turn(&mut self, Words { task, text, attachments, chain_depth }: Words) {
+    fn begin_turn(&mut self, UserWords { task, text, attachments, chain_depth }: UserWords) {
         self.conversation.chain_depth = self.opening.chain_depth.max(chain_depth);
         let root = self.open_turn(&task, Some(&text));
         if let Some(frame) = self.frames.get_mut(&root) {
@@ -179,12 +179,12 @@ impl Room {
         self.timers.retain(|_, purpose| *purpose != TimerPurpose::Wall);
         self.opening.deadline = None;
         if !(self.conversation.closed.is_some() && outcome.status.is_budget()) {
-            self.tell_outcome(outcome);
+            self.report_outcome(outcome);
         }
     }
 
     /// A hard stop of the work that goes on for whoever spoke: of a held room only the turn ends, and what goes on beside it goes on.
-    pub(super) fn stop_work(&mut self, ending: Ending) {
+    pub(super) fn stop_work(&mut self, ending: FrameEnd) {
         match self.phase {
             RoomPhase::Running { root } if self.is_held() => self.end_frame(root, ending),
             _ => self.stop_with(ending),
@@ -192,9 +192,9 @@ impl Room {
     }
 
     /// What an interactive task asks its user is told on the other channels of a held room too.
-    pub(super) fn tell_question(&mut self, channel: &ChannelId, prompt: &str) {
+    pub(super) fn report_question(&mut self, channel: &ChannelId, prompt: &str) {
         if self.is_held() && !prompt.trim().is_empty() {
-            self.tell_channels(prompt, Some(channel));
+            self.report_channels(prompt, Some(channel));
         }
     }
 
@@ -221,7 +221,7 @@ impl Room {
         let RoomPhase::Running { root } = self.phase else { return };
         let of_frames = || self.calls.values().filter(|purpose| purpose.frame().is_some());
         if of_frames().next().is_some() && of_frames().all(|purpose| matches!(purpose, Purpose::User { .. })) {
-            self.end_frame(root, Ending::new(Status::UserQuit, "the room was closed while it waited for its user"));
+            self.end_frame(root, FrameEnd::new(Status::UserQuit, "the room was closed while it waited for its user"));
         }
     }
 }

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::approvals::Consent;
 use super::budgets::Short;
-use super::frame::Wait;
+use super::frame::FrameWait;
 use super::{Invariant, Purpose, Room, RoomPhase, TimerPurpose};
-use crate::policy::budget::{Budget, TopUp};
+use crate::policy::budget::{Budget, LimitIncrease};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::types::approval::{Approval, ApprovalAuthor};
@@ -69,7 +69,7 @@ impl Room {
         let proposed = (limit / 2).max(lacks).max(1);
         let task = self.opening.entry.clone();
         let needed = self.left(budget).filter(|left| *left > 0 && *left < least && over == 0).map(|_| least);
-        let top_up = TopUp { budget, limit, used, set_aside, needed, proposed, task, problem: None };
+        let top_up = LimitIncrease { budget, limit, used, set_aside, needed, proposed, task, problem: None };
         let call = self.next_call(Purpose::TopUp { top_up: Box::new(top_up.clone()) });
         self.top_up = Some(call);
         self.tell(Notice::TopUpAsked { call, top_up: top_up.clone() });
@@ -87,7 +87,7 @@ impl Room {
                 Err(problem) => {
                     // No answer: the question stays open, so that a better one still finds it.
                     top_up.problem = Some(problem.to_string());
-                    let top_up = TopUp::clone(top_up);
+                    let top_up = LimitIncrease::clone(top_up);
                     self.tell(Notice::TopUpAsked { call, top_up });
                     return;
                 }
@@ -100,7 +100,7 @@ impl Room {
             Ok(more) => {
                 self.tell(Notice::ToppedUp { call, budget, more: Some(more), reason: None, author });
                 self.give(budget, more);
-                self.go_on_with_held();
+                self.resume_with_held();
             }
             Err(reason) => {
                 let told = format!("{}, and more was not given: {reason}", budget.reason());
@@ -123,7 +123,7 @@ impl Room {
     }
 
     /// What waited is looked at anew; it may have to wait again, for something else.
-    fn go_on_with_held(&mut self) {
+    fn resume_with_held(&mut self) {
         self.stop_if_spent();
         for held in std::mem::take(&mut self.held) {
             self.model_asked(held.call, held.ordinal, held.request);
@@ -138,11 +138,12 @@ impl Room {
             .collect();
         for (call, frame, slot, asked) in tools {
             if self.calls.remove(&call).is_some() {
-                self.go_on_asked(frame, slot, asked);
+                self.resume_asked(frame, slot, asked);
             }
         }
-        let is_held =
-            |id: &FrameId| self.frames.get(id).is_some_and(|frame| matches!(&frame.attempt, Some(attempt) if attempt.wait == Wait::More));
+        let is_held = |id: &FrameId| {
+            self.frames.get(id).is_some_and(|frame| matches!(&frame.attempt, Some(attempt) if attempt.wait == FrameWait::More))
+        };
         let frames: Vec<FrameId> = self.frames.keys().copied().filter(is_held).collect();
         for id in frames {
             self.try_again(id);
@@ -155,7 +156,7 @@ impl Room {
         match frame.attempt.take() {
             Some(mut attempt) if frame.only.is_none() => {
                 attempt.rest.push_front(attempt.responder.clone());
-                attempt.wait = Wait::Next;
+                attempt.wait = FrameWait::Next;
                 frame.attempt = Some(attempt);
             }
             _ => {}

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Room;
-use super::frame::{Frame, Wait};
+use super::frame::{Frame, FrameWait};
 use crate::types::message::Message;
 
 /// Messages above one that is held that stay with it. A rewind asks for the message that was answered; who passes a message on goes up
@@ -72,9 +72,9 @@ impl Room {
 fn held_by(frame: &Frame) -> impl Iterator<Item = &Arc<Message>> {
     let attempt = frame.attempt.as_ref();
     let waits = attempt.and_then(|attempt| match &attempt.wait {
-        Wait::Tools(round) => Some(&round.message),
-        Wait::Ready(message) => message.as_ref(),
-        Wait::Next | Wait::Call(_) | Wait::Subtask(_) | Wait::More => None,
+        FrameWait::Tools(round) => Some(&round.message),
+        FrameWait::Ready(message) => message.as_ref(),
+        FrameWait::Next | FrameWait::Call(_) | FrameWait::Subtask(_) | FrameWait::More => None,
     });
     let unknown = attempt.and_then(|attempt| attempt.do_not_know.as_ref()).map(|(_, message)| message);
     let chain = frame.chain.iter().map(|answer| &answer.message);

@@ -16,7 +16,7 @@ type Key = (u64, u64);
 
 /// What was said, and how often.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Circles {
+pub(super) struct LoopDetector {
     /// How often each came, and which was first.
     #[serde(with = "super::scratch::as_pairs")]
     counts: BTreeMap<Key, (u64, u64)>,
@@ -33,7 +33,7 @@ pub(super) struct Circles {
 /// There from the start, so that the first message has something to be more frequent than.
 const DUMMY: Key = (0, 0);
 
-impl PartialEq for Circles {
+impl PartialEq for LoopDetector {
     /// The order follows from the counts.
     fn eq(&self, other: &Self) -> bool {
         (&self.counts, &self.recent, self.total, self.unknown_at, self.alternations)
@@ -41,7 +41,7 @@ impl PartialEq for Circles {
     }
 }
 
-impl Default for Circles {
+impl Default for LoopDetector {
     fn default() -> Self {
         let mut circles =
             Self { counts: BTreeMap::new(), ranks: BTreeSet::new(), recent: VecDeque::new(), total: 0, unknown_at: None, alternations: 0 };
@@ -50,7 +50,7 @@ impl Default for Circles {
     }
 }
 
-impl Circles {
+impl LoopDetector {
     /// The pending message after a step that ended with an answer.
     pub(super) fn saw(&mut self, message: &Message, rules: &LoopRules) {
         if rules.cycle_len == 0 {
@@ -128,7 +128,7 @@ impl Circles {
 
 /// L-008: who says it, whom to, with which calls, and what.
 fn key(message: &Message) -> Key {
-    let mut hash = Hash::default();
+    let mut hash = MessageHasher::default();
     hash.text(message.sender.as_str());
     hash.text(&message.sender_name);
     hash.text(message.recipient.as_deref().unwrap_or_default());
@@ -142,12 +142,12 @@ fn key(message: &Message) -> Key {
 /// Two hashes of 64 bits, eight bytes at a time: the same on every machine, and nothing here has to withstand somebody who looks for
 /// collisions.
 #[derive(Default)]
-struct Hash {
+struct MessageHasher {
     one: u64,
     other: u64,
 }
 
-impl Hash {
+impl MessageHasher {
     /// With its length, so that two texts are not one.
     fn text(&mut self, text: &str) {
         self.word(text.len() as u64);
@@ -170,7 +170,7 @@ mod tests {
     use crate::types::message::Entity;
 
     fn circles(texts: &[&str], rules: &LoopRules) -> Option<u32> {
-        let mut circles = Circles::default();
+        let mut circles = LoopDetector::default();
         for (step, text) in texts.iter().enumerate() {
             let mut message = Message::new(step as u64, Entity::Llm, "a");
             message.content = Some((*text).to_owned());

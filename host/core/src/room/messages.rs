@@ -12,7 +12,7 @@ use crate::protocol::notice::Notice;
 use crate::setup::{AgentSeat, TaskSetup};
 use crate::tool_calls::json;
 use crate::tool_calls::routing::{self, Route};
-use crate::types::action::{Action, Observation, Past, Reply, Turn};
+use crate::types::action::{Action, Observation, PastAction, Reply, Turn};
 use crate::types::capability::Capability;
 use crate::types::denial::{Denial, DenialRecord, Layer};
 use crate::types::ids::{FrameId, PluginName, TaskName};
@@ -83,15 +83,15 @@ impl Room {
             frame.acting.last_error = Some(content.clone());
         }
         // O-054: the answer to an action joins it, whatever came in between; anything else stands alone.
-        let is_open = |past: &&mut Past| past.action.is_some() && past.observation.is_none();
+        let is_open = |past: &&mut PastAction| past.action.is_some() && past.observation.is_none();
         match frame.past.iter_mut().rev().find(is_open).filter(|_| action.is_none()) {
             Some(past) => past.observation = observation,
-            None => frame.past.push(Past { action, observation, seq }),
+            None => frame.past.push(PastAction { action, observation, seq }),
         }
     }
 
     /// The same for what answers no action, and so is joined to none (O-054).
-    pub(super) fn remember_unsolicited(&mut self, frame: FrameId, past: Past) {
+    pub(super) fn remember_unsolicited(&mut self, frame: FrameId, past: PastAction) {
         let Some(frame) = self.frames.get_mut(&frame) else { return };
         if let Some(Observation::Error { content }) = &past.observation {
             frame.acting.last_error = Some(content.clone());
@@ -249,7 +249,7 @@ impl Room {
         for name in &reading.unknown {
             let text = self.unknown_tool(&agent, &task, &toolbox, name);
             let arguments = pending.tool_calls.iter().find(|call| &call.name == name);
-            self.tell_refused(id, name, arguments.map(|call| &call.arguments), &text);
+            self.report_refused(id, name, arguments.map(|call| &call.arguments), &text);
             texts.push(text);
         }
         let mut message = Arc::unwrap_or_clone(self.error_message(id, texts.join("\n")));

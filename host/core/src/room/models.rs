@@ -12,7 +12,7 @@ use super::{Purpose, Room};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::tool_calls::truncate::DoesNotFit;
-use crate::types::completion::{Completion, ModelError, ModelRequest, Trouble, TroubleKind, Usage};
+use crate::types::completion::{Completion, ModelDiagnostic, ModelDiagnosticKind, ModelError, ModelRequest, TokenUsage};
 use crate::types::denial::DenialRecord;
 use crate::types::ids::{CallId, ModelName, PluginName, TaskName};
 use crate::types::usage::Spent;
@@ -151,7 +151,13 @@ impl Room {
         ModelError::Denied { denial }
     }
 
-    pub(super) fn model_answered(&mut self, call: CallId, ordinal: u32, answer: Result<Completion, ModelError>, trouble: Option<Trouble>) {
+    pub(super) fn model_answered(
+        &mut self,
+        call: CallId,
+        ordinal: u32,
+        answer: Result<Completion, ModelError>,
+        trouble: Option<ModelDiagnostic>,
+    ) {
         let Some(index) = self.model_calls.iter().position(|under_way| under_way.call == call && under_way.ordinal == ordinal) else {
             return;
         };
@@ -202,7 +208,7 @@ impl Room {
     }
 
     /// The provider's own figure, else the operator's prices, else unknown (L-184).
-    fn price(&self, model: &ModelName, usage: Usage) -> Option<u64> {
+    fn price(&self, model: &ModelName, usage: TokenUsage) -> Option<u64> {
         let prices = self.setup.models.get(model)?;
         let of = |price: Option<u64>, tokens: u64| price.map(|price| price.saturating_mul(tokens) / 1_000_000);
         let cached = usage.cached_input_tokens.min(usage.input_tokens);
@@ -223,14 +229,14 @@ impl Room {
 }
 
 /// For the operator: what did not fit where, and what to do about it.
-fn too_long(task: Option<&TaskName>, model: &ModelName, excess: DoesNotFit) -> Trouble {
+fn too_long(task: Option<&TaskName>, model: &ModelName, excess: DoesNotFit) -> ModelDiagnostic {
     let whose = task.map_or_else(|| "the prompt".to_owned(), |task| format!("what {task} has to say"));
     let DoesNotFit { tokens, most } = excess;
     let text = format!(
         "{whose} does not fit into the model {model}: {tokens} tokens once all was shortened that may be, where {most} fit. If the model \
          takes more, write it as `context` in [models.{model}]."
     );
-    Trouble { kind: TroubleKind::Limit, text }
+    ModelDiagnostic { kind: ModelDiagnosticKind::Limit, text }
 }
 
 fn error_text(error: &ModelError) -> String {

@@ -35,7 +35,7 @@ pub(super) struct Pausing {
     fired: BTreeMap<TimerId, u64>,
     /// In the order in which they were said.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) words: Vec<Words>,
+    pub(super) words: Vec<UserWords>,
 }
 
 impl Pausing {
@@ -47,7 +47,7 @@ impl Pausing {
 
 /// What somebody said to a task that was at work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Words {
+pub(super) struct UserWords {
     pub(super) task: TaskName,
     pub(super) text: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -161,14 +161,14 @@ impl Room {
         let reason = if !self.setup.tasks.contains_key(&task) {
             "the config has no task of that name"
         } else if self.is_held() {
-            self.hear_or_begin(Words { task, text, attachments, chain_depth: 0 });
+            self.hear_or_begin(UserWords { task, text, attachments, chain_depth: 0 });
             return;
         } else if !matches!(self.phase, RoomPhase::Running { .. }) {
             "the run has its result already"
         } else if self.at_work(&task).is_none() {
             "that task is not at work now"
         } else {
-            self.pausing.words.push(Words { task, text, attachments, chain_depth: 0 });
+            self.pausing.words.push(UserWords { task, text, attachments, chain_depth: 0 });
             return;
         };
         self.tell(Notice::UserUnheard { task, text, reason: reason.to_owned() });
@@ -179,12 +179,12 @@ impl Room {
     }
 
     /// After each event: words find whoever waits for them, and a step that has not begun; those for a task that is over find nobody.
-    pub(super) fn heed_words(&mut self) {
+    pub(super) fn handle_words(&mut self) {
         while let Some(next) = self.next_words() {
             let words = self.pausing.words.remove(next.0);
             match next.1 {
                 // It is what the task waits for.
-                Heard::Answer(call) => {
+                UserWordsTarget::Answer(call) => {
                     let not_yet_asked = self.effects.iter().position(|effect| effect.starts() == Some(call));
                     match not_yet_asked {
                         Some(place) => drop(self.effects.remove(place)),
@@ -198,8 +198,8 @@ impl Room {
                     }
                     self.run();
                 }
-                Heard::Step(frame) => self.read_out(frame, words),
-                Heard::Nobody => self.hear_or_begin(words),
+                UserWordsTarget::Step(frame) => self.read_out(frame, words),
+                UserWordsTarget::Nobody => self.hear_or_begin(words),
             }
         }
     }
@@ -212,23 +212,23 @@ impl Room {
         }
     }
 
-    pub(super) fn unheard(&mut self, Words { task, text, .. }: Words) {
+    pub(super) fn unheard(&mut self, UserWords { task, text, .. }: UserWords) {
         self.tell(Notice::UserUnheard { task, text, reason: "the task was over before its agent made another step".to_owned() });
     }
 
-    fn next_words(&self) -> Option<(usize, Heard)> {
+    fn next_words(&self) -> Option<(usize, UserWordsTarget)> {
         let is_paused = self.pausing.reason.is_some();
         self.pausing.words.iter().enumerate().find_map(|(place, words)| {
-            let Some(frame) = self.at_work(&words.task) else { return Some((place, Heard::Nobody)) };
+            let Some(frame) = self.at_work(&words.task) else { return Some((place, UserWordsTarget::Nobody)) };
             if is_paused {
                 return None;
             }
             let asks = |(call, purpose): (&CallId, &Purpose)| (*purpose == Purpose::User { frame }).then_some(*call);
             if let Some(call) = self.calls.iter().find_map(asks) {
-                return Some((place, Heard::Answer(call)));
+                return Some((place, UserWordsTarget::Answer(call)));
             }
             let steps = |effect: &Effect| matches!(effect, Effect::StepAgent { frame: of, .. } if *of == frame);
-            self.effects.iter().any(steps).then_some((place, Heard::Step(frame)))
+            self.effects.iter().any(steps).then_some((place, UserWordsTarget::Step(frame)))
         })
     }
 
@@ -240,11 +240,11 @@ impl Room {
         let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else { return };
         let (mine, others) = std::mem::take(&mut self.pausing.words).into_iter().partition(|words| words.task == task);
         self.pausing.words = others;
-        let mine: Vec<Words> = mine;
+        let mine: Vec<UserWords> = mine;
         mine.into_iter().for_each(|words| self.read_out(id, words));
     }
 
-    fn read_out(&mut self, id: FrameId, Words { task, text, attachments, chain_depth }: Words) {
+    fn read_out(&mut self, id: FrameId, UserWords { task, text, attachments, chain_depth }: UserWords) {
         if text.trim().is_empty() && attachments.is_empty() {
             return;
         }
@@ -267,7 +267,7 @@ impl Room {
 }
 
 /// Where words go.
-enum Heard {
+enum UserWordsTarget {
     /// They answer this question.
     Answer(CallId),
     /// This frame's step has not begun yet.

@@ -13,7 +13,7 @@ use crate::tool_calls::instructions::Instructions;
 use crate::tool_calls::parse::CallParser;
 use crate::tool_calls::toolbox::{TaskTool, Toolbox};
 use crate::types::action::Reply;
-use crate::types::completion::{Completion, ModelError, ModelRequest, Prompt, PromptPart, PromptPiece, Stop, ToolChoice, ToolFormat};
+use crate::types::completion::{Completion, ModelError, ModelRequest, Prompt, PromptPart, PromptPiece, StopReason, ToolChoice, ToolFormat};
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{CallId, FrameId, TaskName};
 use crate::types::message::{Entity, Message, ToolCall};
@@ -192,7 +192,7 @@ impl Room {
 /// The provider stopped the answer before there was any.
 pub(super) fn is_filtered(completion: &Completion) -> bool {
     let says_nothing = completion.content.iter().all(|text| text.trim().is_empty());
-    completion.stop == Stop::ContentFilter && says_nothing && completion.tool_calls.is_empty()
+    completion.stop == StopReason::ContentFilter && says_nothing && completion.tool_calls.is_empty()
 }
 
 pub(super) fn is_text(format: ToolFormat) -> bool {

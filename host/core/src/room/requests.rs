@@ -17,7 +17,7 @@ impl Room {
             RoomRequest::Bind { channel, binding } => self.bind(request, channel, binding),
             RoomRequest::Delegate { delegation, by } => self.delegate_on_request(request, *delegation, by),
             RoomRequest::CancelTask { task, reason } => self.cancel_on_request(request, &task, &reason),
-            RoomRequest::TellTask { task, text } => self.tell_on_request(request, &task, text),
+            RoomRequest::TellTask { task, text } => self.report_on_request(request, &task, text),
             RoomRequest::Deliver { announcement } => self.announce(request, announcement),
             RoomRequest::Close { reason } => self.close(request, &reason),
         }

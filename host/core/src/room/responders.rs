@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::Room;
 use super::frame::{Frame, ParsedMessage, Responder};
 use crate::setup::TaskSetup;
-use crate::tool_calls::parse::{CallParser, Reading};
+use crate::tool_calls::parse::{CallParser, ParsedCalls};
 use crate::types::completion::ToolFormat;
 use crate::types::ids::{FrameId, TaskName};
 use crate::types::message::{Entity, Message};
@@ -101,7 +101,7 @@ impl Room {
     }
 
     /// The pending message as the task's agent reads it; what it is to carry out is attached to the message.
-    pub(super) fn reading(&mut self, id: FrameId) -> Arc<Reading> {
+    pub(super) fn reading(&mut self, id: FrameId) -> Arc<ParsedCalls> {
         let Some(pending) = self.frames.get(&id).and_then(|frame| frame.pending.clone()) else { return Arc::default() };
         let reading = self.reading_of(id, &pending);
         self.attach_to_pending(id, &reading);
@@ -109,7 +109,7 @@ impl Room {
     }
 
     /// A message as the task's agent reads it, kept for the next who asks.
-    pub(super) fn reading_of(&mut self, id: FrameId, message: &Message) -> Arc<Reading> {
+    pub(super) fn reading_of(&mut self, id: FrameId, message: &Message) -> Arc<ParsedCalls> {
         let Some((frame, task)) = self.task_of(id) else { return Arc::default() };
         if let Some((of, reading)) = &frame.reading.0
             && *of == message.seq
@@ -124,7 +124,7 @@ impl Room {
     }
 
     /// A message as a task's agent reads it.
-    pub(super) fn read(&self, name: &TaskName, task: &TaskSetup, message: &Message) -> Reading {
+    pub(super) fn read(&self, name: &TaskName, task: &TaskSetup, message: &Message) -> ParsedCalls {
         let toolbox = self.toolbox(name);
         let history = self.memories.get(name).map(super::histories::AgentHistory::history);
         let of_model = message.sender == Entity::Llm;
@@ -151,7 +151,7 @@ impl Room {
         }
     }
 
-    fn attach_to_pending(&mut self, id: FrameId, reading: &Reading) {
+    fn attach_to_pending(&mut self, id: FrameId, reading: &ParsedCalls) {
         let Some(frame) = self.frames.get_mut(&id) else { return };
         let Some(pending) = frame.pending.as_mut().filter(|pending| pending.tools.is_empty() && !reading.mine.is_empty()) else { return };
         Arc::make_mut(pending).tools.clone_from(&reading.mine);

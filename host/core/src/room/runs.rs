@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::frame::Responder;
 use super::prompt_agent::with_message;
-use super::termination::Ending;
+use super::termination::FrameEnd;
 use super::{Room, RoomPhase, TimerPurpose};
-use crate::protocol::event::{HistoryChange, Opening};
+use crate::protocol::event::{HistoryChange, RunOpening};
 use crate::setup::Setup;
 use crate::types::ids::{FrameId, TaskName};
 use crate::types::message::{Entity, Label, Message};
@@ -16,7 +16,7 @@ use crate::types::room_secret::RoomSecret;
 use crate::types::usage::Spent;
 
 impl Room {
-    pub(super) fn open(&mut self, setup: Arc<Setup>, opening: Opening, secret: RoomSecret) {
+    pub(super) fn open(&mut self, setup: Arc<Setup>, opening: RunOpening, secret: RoomSecret) {
         if self.phase != RoomPhase::Unopened {
             return;
         }
@@ -27,7 +27,7 @@ impl Room {
     }
 
     /// Another run, once the one before is over: what agents remember stays, what limits the run begins anew.
-    pub(super) fn start_run(&mut self, setup: Option<Arc<Setup>>, opening: Opening) {
+    pub(super) fn start_run(&mut self, setup: Option<Arc<Setup>>, opening: RunOpening) {
         if !matches!(self.phase, RoomPhase::Finished { .. }) || self.is_broken() {
             return;
         }
@@ -45,7 +45,7 @@ impl Room {
         self.begin_run(opening);
     }
 
-    fn begin_run(&mut self, opening: Opening) {
+    fn begin_run(&mut self, opening: RunOpening) {
         self.opened = self.now;
         self.idle_steps = 0;
         let opens_idle = Self::opens_idle(&opening);
@@ -80,7 +80,7 @@ impl Room {
         // L-050d
         let recipient = self.opening.recipient.clone().filter(|name| !name.is_empty());
         if let Some(name) = recipient.filter(|name| self.opening.seat.is_none() && !name.eq_ignore_ascii_case(entry.as_str())) {
-            self.end_frame(root, Ending::new(Status::NotAddressed, format!("the message is for {name}, not for {entry}")));
+            self.end_frame(root, FrameEnd::new(Status::NotAddressed, format!("the message is for {name}, not for {entry}")));
             return;
         }
         self.put_first_message(root);

@@ -11,12 +11,12 @@ use serde_json::Value;
 pub(super) use judge::is_empty;
 
 use super::acting::Acting;
-use super::frame::{Attempt, Frame, ParsedMessage, Responder, Wait};
+use super::frame::{Attempt, Frame, FrameWait, ParsedMessage, Responder};
 use super::knowledge::newest_said;
-use super::loop_detection::Circles;
+use super::loop_detection::LoopDetector;
 use super::prompt_agent::with_message;
-use super::stuck_detection::Astray;
-use super::termination::Ending;
+use super::stuck_detection::StuckWatch;
+use super::termination::FrameEnd;
 use super::tools::failed;
 use super::{Invariant, Purpose, Room};
 use crate::policy::budget::Budget;
@@ -67,12 +67,12 @@ impl Room {
             is_unattended: false,
             passes: false,
             last_responder: None,
-            circles: Circles::default(),
+            circles: LoopDetector::default(),
             chain: VecDeque::new(),
             history_start: self.history(task).len(),
             only: None,
             acting: Acting::default(),
-            astray: Astray::default(),
+            astray: StuckWatch::default(),
         };
         self.frames.insert(id, frame);
         if let Some(task_setup) = task_setup {
@@ -116,9 +116,9 @@ impl Room {
             match frame.attempt.take() {
                 None if frame.only.is_some() => self.ask_only(id),
                 None => self.begin_step(id),
-                Some(Attempt { wait: Wait::Ready(answer), .. }) if frame.only.is_some() => self.seat_answered(id, answer),
-                Some(Attempt { wait: Wait::Next, responder: _, rest, do_not_know }) => self.try_next(id, rest, do_not_know),
-                Some(Attempt { wait: Wait::Ready(answer), responder, rest, do_not_know }) => {
+                Some(Attempt { wait: FrameWait::Ready(answer), .. }) if frame.only.is_some() => self.seat_answered(id, answer),
+                Some(Attempt { wait: FrameWait::Next, responder: _, rest, do_not_know }) => self.try_next(id, rest, do_not_know),
+                Some(Attempt { wait: FrameWait::Ready(answer), responder, rest, do_not_know }) => {
                     self.answered(id, responder, answer, rest, do_not_know);
                 }
                 waiting => {
@@ -131,7 +131,7 @@ impl Room {
 
     fn begin_step(&mut self, id: FrameId) {
         let Some((frame, _)) = self.task_of(id) else {
-            self.end_frame(id, Ending::new(Status::Error, "the config has no such task"));
+            self.end_frame(id, FrameEnd::new(Status::Error, "the config has no such task"));
             return;
         };
         let recipient = frame.pending.as_ref().and_then(|message| message.recipient.clone()).unwrap_or_default();
@@ -140,7 +140,7 @@ impl Room {
         }
         if self.is_valid_recipient(id, &recipient) {
             let rest = self.order(id);
-            self.set_attempt(id, Attempt { responder: Responder::User, rest, wait: Wait::Next, do_not_know: None });
+            self.set_attempt(id, Attempt { responder: Responder::User, rest, wait: FrameWait::Next, do_not_know: None });
         } else {
             // L-053: the agent gets a chance to correct itself.
             let text = format!("Invalid recipient: {recipient}");
@@ -171,12 +171,12 @@ impl Room {
             self.memory(&task).human_tried = responder == Responder::User;
             let is_taken = responder.seat().is_none_or(|seat| self.task_of(id).is_some_and(|(_, task)| task.seats.contains(&seat)));
             let wait = match &responder {
-                _ if !is_taken => Some(Wait::Ready(None)),
+                _ if !is_taken => Some(FrameWait::Ready(None)),
                 Responder::Agent => self.ask_agent_seat(id),
                 Responder::Llm => self.ask_agent(id),
                 Responder::User => self.ask_user(id),
                 Responder::Subtask(name) => self.ask_subtask(id, name),
-                Responder::System => Some(Wait::Ready(None)),
+                Responder::System => Some(FrameWait::Ready(None)),
             };
             // None: the frame, and perhaps the run, has ended.
             let Some(wait) = wait else { return };
@@ -194,7 +194,7 @@ impl Room {
             Entity::Agent => self.ask_agent_seat(id),
             Entity::Llm => self.ask_agent(id),
             Entity::User => self.ask_user(id),
-            Entity::System => Some(Wait::Ready(None)),
+            Entity::System => Some(FrameWait::Ready(None)),
         };
         let Some(wait) = wait else { return };
         let responder = Responder::of(only.seat);
@@ -213,34 +213,34 @@ impl Room {
         frame.pending.clone_from(&answer);
         frame.pending_sender = Responder::of(seat);
         frame.steps = frame.steps.saturating_add(1);
-        self.tell_step(id);
+        self.report_step(id);
         if !goes_on {
             let reason = if answer.is_some() { "the seat answered" } else { "the seat had no answer" };
-            self.end_frame(id, Ending::new(Status::Done, reason));
+            self.end_frame(id, FrameEnd::new(Status::Done, reason));
         }
     }
 
-    fn ask_agent(&mut self, id: FrameId) -> Option<Wait> {
+    fn ask_agent(&mut self, id: FrameId) -> Option<FrameWait> {
         let (frame, task) = self.task_of(id)?;
         let (pending, name) = (frame.pending.clone(), frame.task.clone());
         let user_message = task.user_message.clone();
         // L-022: no agent answers a message whose calls the host should carry out.
         let works = pending.as_ref().is_some_and(|message| message.action.is_some() && message.sender == Entity::Llm);
         if works || !self.reading(id).mine.is_empty() {
-            return Some(Wait::Ready(None));
+            return Some(FrameWait::Ready(None));
         }
         match self.must_wait_for(Budget::Turns) {
-            Ok(true) => return Some(Wait::More),
+            Ok(true) => return Some(FrameWait::More),
             Ok(false) => {}
             Err(budget) => {
                 self.stop(budget.status(), budget.reason());
                 return None;
             }
         }
-        let is_written = self.tell_of_jobs(id);
+        let is_written = self.report_of_jobs(id);
         match &pending {
             // L-010: nothing that a model could answer.
-            Some(pending) if !is_written && !self.write_history(id, pending) => return Some(Wait::Ready(None)),
+            Some(pending) if !is_written && !self.write_history(id, pending) => return Some(FrameWait::Ready(None)),
             Some(_) => {}
             None => {
                 // L-023: its last answer is given anew.
@@ -255,22 +255,22 @@ impl Room {
     }
 
     /// The agent's step begins, with all that was said to it meanwhile.
-    pub(super) fn start_step(&mut self, id: FrameId) -> Option<Wait> {
+    pub(super) fn start_step(&mut self, id: FrameId) -> Option<FrameWait> {
         let (frame, task) = self.task_of(id)?;
         let (name, agent) = (frame.task.clone(), task.agent.clone());
         self.hear(id);
         self.hear_results(id);
         if let Some(turn) = self.replayed(id) {
             let answer = self.take_turn(id, turn, false);
-            return Some(Wait::Ready(answer.map(|(_, message)| message)));
+            return Some(FrameWait::Ready(answer.map(|(_, message)| message)));
         }
         let call = self.next_call(Purpose::Step { frame: id });
         self.tell(Notice::StepStarted { call, task: name.clone(), agent: agent.clone() });
         self.effects.push_back(Effect::StepAgent { call, frame: id, task: name, agent });
-        Some(Wait::Call(call))
+        Some(FrameWait::Call(call))
     }
 
-    pub(super) fn ask_responder(&mut self, id: FrameId) -> Option<Wait> {
+    pub(super) fn ask_responder(&mut self, id: FrameId) -> Option<FrameWait> {
         let (frame, task) = self.task_of(id)?;
         let (name, agent) = (frame.task.clone(), task.agent.clone());
         let plugin = self.setup.plugins.get(&agent)?;
@@ -279,28 +279,28 @@ impl Room {
         }
         // One that may not answer any more is found out by its answer: it may have none.
         if self.asks_for_more() && self.must_wait_for(Budget::Turns) == Ok(true) {
-            return Some(Wait::More);
+            return Some(FrameWait::More);
         }
         let call = self.next_call(Purpose::Respond { frame: id });
         self.tell(Notice::StepStarted { call, task: name.clone(), agent: agent.clone() });
         self.effects.push_back(Effect::AskResponder { call, frame: id, task: name, agent });
-        Some(Wait::Call(call))
+        Some(FrameWait::Call(call))
     }
 
-    fn ask_user(&mut self, id: FrameId) -> Option<Wait> {
+    fn ask_user(&mut self, id: FrameId) -> Option<FrameWait> {
         let (frame, task) = self.task_of(id)?;
         if let Some(text) = task.default_human_response.clone() {
             let said = self.user_said(id, text, Vec::new());
-            return Some(Wait::Ready(said));
+            return Some(FrameWait::Ready(said));
         }
         // Results that were put to the agent are for nobody else.
         let pending = frame.pending.as_ref().filter(|message| !super::delivery::is_data(message));
         let prompt = pending.map(|message| message.text().to_owned()).unwrap_or_default();
         let (task, channel) = (frame.task.clone(), self.opening.channel.clone());
         let call = self.next_call(Purpose::User { frame: id });
-        self.tell_question(&channel, &prompt);
+        self.report_question(&channel, &prompt);
         self.effects.push_back(Effect::AskUser { call, task, channel, prompt });
-        Some(Wait::Call(call))
+        Some(FrameWait::Call(call))
     }
 
     /// What the user's words amount to; none when they said nothing, and nobody asked for it (L-029).
@@ -332,7 +332,7 @@ impl Room {
     }
 
     /// L-160: a sub-task is called with the pending message, which its agent sees as the user's (L-051b).
-    fn ask_subtask(&mut self, id: FrameId, name: &TaskName) -> Option<Wait> {
+    fn ask_subtask(&mut self, id: FrameId, name: &TaskName) -> Option<FrameWait> {
         let (frame, task) = self.task_of(id)?;
         let (pending, inputs, caller) = (frame.pending.clone(), Arc::clone(&frame.inputs), frame.task.clone());
         let (one_call, langroid) = (!task.allow_subtask_multi_tools, task.as_langroid);
@@ -345,11 +345,11 @@ impl Room {
         // L-071: in the reference a message for everybody here is for none of them.
         let for_all = !langroid && recipient.eq_ignore_ascii_case(caller.as_str());
         if !(recipient.is_empty() || recipient.eq_ignore_ascii_case(name.as_str()) || for_all) {
-            return Some(Wait::Ready(None));
+            return Some(FrameWait::Ready(None));
         }
         if one_call && pending.as_ref().is_some_and(|message| message.tool_calls.len() > 1 && message.tools.len() > 1) {
             let said = self.one_call_at_a_time(pending.as_ref()?, name);
-            return Some(Wait::Ready(Some(said)));
+            return Some(FrameWait::Ready(Some(said)));
         }
         if resets && !langroid {
             self.reset(name);
@@ -376,7 +376,7 @@ impl Room {
             None => self.begin_where_it_ended(child),
         }
         self.runnable.push_back(child);
-        Some(Wait::Subtask(child))
+        Some(FrameWait::Subtask(child))
     }
 
     /// L-123
@@ -486,14 +486,14 @@ impl Room {
     }
 
     /// What the component's own answer comes to; without one, what the operator wants done.
-    fn responded(&mut self, id: FrameId, turn: Option<Turn>) -> Wait {
+    fn responded(&mut self, id: FrameId, turn: Option<Turn>) -> FrameWait {
         if let Some(turn) = &turn {
             self.keep_outputs(id, &turn.action);
         }
         let said = turn.and_then(|turn| self.turn_message(id, turn));
         let Some((_, message)) = self.admit_reply(id, said) else { return self.without_tool(id) };
         if !message.tool_calls.is_empty() {
-            return self.respond_with_calls(id, &message.tool_calls).unwrap_or(Wait::Ready(None));
+            return self.respond_with_calls(id, &message.tool_calls).unwrap_or(FrameWait::Ready(None));
         }
         let mut message = Arc::unwrap_or_clone(message);
         message.sender = Entity::Agent;
@@ -502,7 +502,7 @@ impl Room {
             // L-172: an answer to words from outside may repeat them.
             message.labels = super::tools::taint_of(pending);
         }
-        Wait::Ready(Some(Arc::new(message)))
+        FrameWait::Ready(Some(Arc::new(message)))
     }
 
     /// A recipient that was not granted is refused before anyone reads the message.
@@ -531,14 +531,14 @@ impl Room {
         // The model's client has tried again already, and the agent's next step would put the failure to the model as somebody's words.
         if lacked_model && !task.interactive {
             let reason = format!("the model of {agent} did not answer: {}", fault.message);
-            self.end_frame(id, Ending::new(Status::Error, reason));
+            self.end_frame(id, FrameEnd::new(Status::Error, reason));
             return None;
         }
         let frame = self.frames.get_mut(&id)?;
         frame.faults += 1;
         if frame.faults >= MAX_FAULTS {
             let reason = format!("{agent} failed {MAX_FAULTS} times in a row; the last time: {}", fault.message);
-            self.end_frame(id, Ending::new(Status::Error, reason));
+            self.end_frame(id, FrameEnd::new(Status::Error, reason));
             return None;
         }
         Some(self.error_message(id, format!("The step of {agent} failed: {}", fault.message)))
@@ -579,7 +579,7 @@ impl Room {
         if let Some((responder, _)) = &answer {
             attempt.responder = responder.clone();
         }
-        attempt.wait = Wait::Ready(answer.map(|(_, message)| message));
+        attempt.wait = FrameWait::Ready(answer.map(|(_, message)| message));
         self.runnable.push_back(id);
     }
 

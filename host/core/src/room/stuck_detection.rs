@@ -15,8 +15,8 @@ use serde_json::Value;
 use super::Room;
 use super::frame::{ParsedMessage, Responder};
 use super::knowledge::newest_said;
-use super::loop_detection::Circles;
-use super::termination::Ending;
+use super::loop_detection::LoopDetector;
+use super::termination::FrameEnd;
 use super::tools::taint_of;
 use crate::protocol::notice::Notice;
 use crate::setup::{NoTool, TaskSetup};
@@ -28,7 +28,7 @@ use crate::types::outcome::Status;
 use crate::types::stuck_rules::{Recovery, StuckRules};
 
 pub use watch::StuckKind;
-use watch::{Doing, DoingKind, Verdict, Watch};
+use watch::{ActWatch, Doing, DoingKind, StuckVerdict};
 
 /// Messages whose numbers are kept, however long a loop the operator lets pass.
 const MAX_KEPT: usize = 256;
@@ -36,8 +36,8 @@ const MAX_KEPT: usize = 256;
 /// What is kept of what the agent did.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Astray {
-    watch: Watch,
+pub(super) struct StuckWatch {
+    watch: ActWatch,
     /// Numbers of the agent's newest messages that something answered, oldest first.
     #[serde(skip_serializing_if = "VecDeque::is_empty")]
     acts: VecDeque<u64>,
@@ -52,16 +52,16 @@ pub(super) struct Astray {
     restarted: bool,
 }
 
-impl Astray {
+impl StuckWatch {
     /// Nothing to write down.
     pub(super) fn is_new(&self) -> bool {
         *self == Self::default()
     }
 
-    fn saw(&mut self, seen: &WatchedAct, rules: &StuckRules) -> Verdict {
+    fn saw(&mut self, seen: &WatchedAct, rules: &StuckRules) -> StuckVerdict {
         if seen.doing.kind == DoingKind::User {
             *self = Self { restarted: self.restarted, ..Self::default() };
-            return Verdict::Fine;
+            return StuckVerdict::Fine;
         }
         let longest = [rules.repeats, rules.errors, rules.alternations, rules.messages].into_iter().max().unwrap_or_default();
         let longest = usize::try_from(longest).unwrap_or(MAX_KEPT).min(MAX_KEPT);
@@ -92,7 +92,7 @@ struct WatchedAct {
 
 /// Something is to be done about it, once the step is over.
 pub(super) struct StuckFinding {
-    verdict: Verdict,
+    verdict: StuckVerdict,
     what: String,
     /// Of the message after which it was found.
     after: u64,
@@ -114,7 +114,7 @@ impl Room {
         let task = Arc::clone(task);
         let seen = self.seen(id, &task, by, message, answered)?;
         let verdict = self.frames.get_mut(&id)?.astray.saw(&seen, &task.stuck);
-        (verdict != Verdict::Fine).then_some(StuckFinding { verdict, what: seen.what, after: message.seq })
+        (verdict != StuckVerdict::Fine).then_some(StuckFinding { verdict, what: seen.what, after: message.seq })
     }
 
     /// The history was condensed: where nothing else is done, that helps nobody (O-102).
@@ -123,7 +123,7 @@ impl Room {
         let (rules, langroid, after) = (task.stuck, task.as_langroid, frame.pending.as_ref().map(|pending| pending.seq));
         let Some(after) = after.filter(|_| rules.on && !langroid) else { return };
         let Some(verdict) = self.frames.get_mut(&id).map(|frame| frame.astray.watch.saw(&Doing::condensation(), &rules)) else { return };
-        if verdict != Verdict::Fine {
+        if verdict != StuckVerdict::Fine {
             self.lead_back(id, StuckFinding { verdict, what: "a condenser that is asked again and again".to_owned(), after });
         }
     }
@@ -189,19 +189,19 @@ impl Room {
         let (name, rules) = (frame.task.clone(), task.stuck);
         let StuckFinding { verdict, what, .. } = found;
         let (kind, repeats) = match verdict {
-            Verdict::Fine => return,
-            Verdict::Nudge { text, .. } => {
+            StuckVerdict::Fine => return,
+            StuckVerdict::Nudge { text, .. } => {
                 self.nudge(id, text);
                 return;
             }
-            Verdict::Stuck { kind, repeats } => (kind, repeats),
+            StuckVerdict::Stuck { kind, repeats } => (kind, repeats),
         };
         let how = format!("{} ({what})", kind.describe(repeats));
         let recovery = self.recover(id, rules.recovery, kind, repeats, &how);
         let reason = format!("{name} is stuck: {how}; tasks.{name}.stuck = false lets it go on");
         self.tell(Notice::AgentStuck { task: name, reason: reason.clone(), recovery });
         if recovery == Recovery::Stop {
-            self.end_frame(id, Ending::new(Status::InfLoop, reason));
+            self.end_frame(id, FrameEnd::new(Status::InfLoop, reason));
         }
     }
 
@@ -255,7 +255,7 @@ impl Room {
         self.say_after(id, &before, text);
         self.memory(&name).human_tried = false;
         if let Some(frame) = self.frames.get_mut(&id) {
-            frame.astray = Astray { asked: true, restarted: frame.astray.restarted, ..Astray::default() };
+            frame.astray = StuckWatch { asked: true, restarted: frame.astray.restarted, ..StuckWatch::default() };
         }
         true
     }
@@ -277,8 +277,8 @@ impl Room {
         }
         self.put_pending(id, Responder::User, message);
         if let Some(frame) = self.frames.get_mut(&id) {
-            frame.astray = Astray { restarted: true, ..Astray::default() };
-            frame.circles = Circles::default();
+            frame.astray = StuckWatch { restarted: true, ..StuckWatch::default() };
+            frame.circles = LoopDetector::default();
             frame.reading = ParsedMessage::default();
             frame.past.clear();
             frame.chain.clear();

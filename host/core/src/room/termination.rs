@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::delegates::children_of;
 use super::delivery::is_data;
-use super::frame::{Frame, ParsedMessage, Responder, SequenceAnswer, Wait};
+use super::frame::{Frame, FrameWait, ParsedMessage, Responder, SequenceAnswer};
 use super::messages::text_form;
 use super::result_types;
 use super::steps::is_empty;
@@ -25,13 +25,13 @@ use crate::types::outcome::{EndCause, Outcome, Status};
 
 /// Why a frame ends.
 #[derive(Clone, Debug)]
-pub(super) struct Ending {
+pub(super) struct FrameEnd {
     pub(super) status: Status,
     pub(super) reason: String,
     pub(super) cause: Option<EndCause>,
 }
 
-impl Ending {
+impl FrameEnd {
     pub(super) fn new(status: Status, reason: impl Into<String>) -> Self {
         Self { status, reason: reason.into(), cause: None }
     }
@@ -54,7 +54,7 @@ const QUIT_WORDS: [&str; 6] = ["q", "x", "quit", "exit", "bye", "DONE"];
 
 impl Room {
     /// The ending that a task has come to after a step, if any. `ends`: the last answer says so by itself (L-081).
-    pub(super) fn ending_of(&mut self, id: FrameId, ends: bool) -> Option<Ending> {
+    pub(super) fn ending_of(&mut self, id: FrameId, ends: bool) -> Option<FrameEnd> {
         if let Some(ending) = self.is_over(id, None, None, ends) {
             return Some(ending);
         }
@@ -63,16 +63,16 @@ impl Room {
         // Where somebody is asked for more, the timer has it.
         let asks = self.asks_for_more();
         if is_root && !asks && self.opening.deadline.is_some_and(|deadline| self.now >= deadline) {
-            return Some(Ending::out_of_time(self.opening.depth > 0));
+            return Some(FrameEnd::out_of_time(self.opening.depth > 0));
         }
         // L-050f: the lower of both; a hard stop where it is the run's.
         let of_run = self.opening.limits.task_turns.filter(|limit| steps >= *limit);
         if let Some(limit) = of_run {
-            return Some(Ending::new(Status::MaxTurns, format!("{name} made the {limit} steps that limits.run.task_turns allows")));
+            return Some(FrameEnd::new(Status::MaxTurns, format!("{name} made the {limit} steps that limits.run.task_turns allows")));
         }
         if let Some(limit) = frame.turn_limit.filter(|limit| steps >= *limit) {
             let steps = if limit == 1 { "step" } else { "steps" };
-            return Some(Ending::new(
+            return Some(FrameEnd::new(
                 Status::FixedTurns,
                 format!("{name} made the {limit} {steps} that it is given (tasks.{name}: turns or single_round)"),
             ));
@@ -80,7 +80,7 @@ impl Room {
         // L-050g
         let frame = self.frames.get_mut(&id)?;
         let how = frame.circles.loops(steps, &rules)?;
-        Some(Ending::new(Status::InfLoop, format!("{name} goes round in circles after {steps} steps: {how} (tasks.{name}.loops)")))
+        Some(FrameEnd::new(Status::InfLoop, format!("{name} goes round in circles after {steps} steps: {how} (tasks.{name}.loops)")))
     }
 
     /// An answer, or the lack of one, that ends the task by itself (L-081).
@@ -114,10 +114,10 @@ impl Room {
     }
 
     /// The task is over, with this answer or, without one, as it is now (L-080…L-086).
-    pub(super) fn is_over(&mut self, id: FrameId, answer: Option<&Arc<Message>>, by: Option<&Responder>, ends: bool) -> Option<Ending> {
+    pub(super) fn is_over(&mut self, id: FrameId, answer: Option<&Arc<Message>>, by: Option<&Responder>, ends: bool) -> Option<FrameEnd> {
         let frame = self.frames.get(&id)?;
         if frame.caller.is_none() && self.opening.kill_after.is_some_and(|steps| frame.steps >= steps) {
-            return Some(Ending::new(Status::Kill, "the run was to be killed after so many steps"));
+            return Some(FrameEnd::new(Status::Kill, "the run was to be killed after so many steps"));
         }
         let message = answer.cloned().or_else(|| frame.pending.clone());
         let by = by.cloned().or_else(|| frame.last_responder.clone());
@@ -129,7 +129,7 @@ impl Room {
         let name = &frame.task;
         if frame.stalled >= task.max_stalled_steps {
             let reason = format!("nobody in {name} had a valid answer, {} steps in a row", task.max_stalled_steps);
-            return Some(Ending::new(Status::Stalled, reason));
+            return Some(FrameEnd::new(Status::Stalled, reason));
         }
         let said = message.as_deref().and_then(|message| self.says_over(id, message));
         // L-086: what a sub-task or a tool hands on is no goodbye of the user's, unless words do all that they say.
@@ -137,32 +137,32 @@ impl Room {
         let goodbye = message.as_deref().is_some_and(|message| by_user(message) && says_goodbye(message));
         if by_user_alone {
             let quits = goodbye || (said.is_some() && message.as_deref().is_some_and(by_user));
-            return quits.then(|| Ending::new(Status::UserQuit, "the user said goodbye"));
+            return quits.then(|| FrameEnd::new(Status::UserQuit, "the user said goodbye"));
         }
         if let Some(ending) = said {
             return Some(ending);
         }
         if goodbye {
-            return Some(Ending::new(Status::UserQuit, "the user said goodbye"));
+            return Some(FrameEnd::new(Status::UserQuit, "the user said goodbye"));
         }
         if ends {
-            return Some(Ending::new(Status::Done, format!("{name} is set to end with this answer")));
+            return Some(FrameEnd::new(Status::Done, format!("{name} is set to end with this answer")));
         }
-        let Some(message) = message else { return Some(Ending::new(Status::Done, format!("nobody in {name} said anything"))) };
+        let Some(message) = message else { return Some(FrameEnd::new(Status::Done, format!("nobody in {name} said anything"))) };
         // L-070: what is addressed to the caller is the result.
         let caller = self.caller_name(frame)?;
         let is_addressed = message.recipient.as_deref().is_some_and(|recipient| caller.eq_ignore_ascii_case(recipient));
-        is_addressed.then(|| Ending::new(Status::Done, format!("{name} answers to {caller}")))
+        is_addressed.then(|| FrameEnd::new(Status::Done, format!("{name} answers to {caller}")))
     }
 
     /// The message says that its task is over.
-    fn says_over(&self, id: FrameId, message: &Message) -> Option<Ending> {
+    fn says_over(&self, id: FrameId, message: &Message) -> Option<FrameEnd> {
         let (frame, task) = self.task_of(id)?;
-        let done = || Ending::new(Status::Done, format!("{} says that it is done", message.sender_name));
+        let done = || FrameEnd::new(Status::Done, format!("{} says that it is done", message.sender_name));
         match message.signal {
             Some(Signal::Done { .. }) => return Some(done()),
             Some(Signal::Rejected) => {
-                return Some(Ending::new(Status::Rejected, format!("{} says that it cannot be done", message.sender_name)));
+                return Some(FrameEnd::new(Status::Rejected, format!("{} says that it cannot be done", message.sender_name)));
             }
             None => {}
         }
@@ -170,13 +170,13 @@ impl Room {
             let by_hand = is_host_tool(&self.toolbox(&frame.task), call, HostTool::AgentDone);
             let reason =
                 if by_hand { format!("{} has its answer", frame.task) } else { format!("{} was called in {}", call.name, frame.task) };
-            return Some(Ending::new(Status::Done, reason));
+            return Some(FrameEnd::new(Status::Done, reason));
         }
         (task.text.signals && routing::says_done(message.text())).then(done)
     }
 
     /// L-082, L-083
-    fn matches(&mut self, id: FrameId, message: &Arc<Message>, by: Option<&Responder>) -> Option<Ending> {
+    fn matches(&mut self, id: FrameId, message: &Arc<Message>, by: Option<&Responder>) -> Option<FrameEnd> {
         let (frame, task) = self.task_of(id)?;
         if !task.done_if_tool && task.done_sequences.is_empty() {
             return None;
@@ -184,7 +184,7 @@ impl Room {
         let (name, task) = (frame.task.clone(), Arc::clone(task));
         let newest = self.names_called(id, message);
         if task.done_if_tool && !newest.is_empty() {
-            return Some(Ending::new(Status::Done, format!("{name} is set to end with a call")));
+            return Some(FrameEnd::new(Status::Done, format!("{name} is set to end with a call")));
         }
         let (frame, toolbox) = (self.frames.get(&id)?, self.toolbox(&name));
         let is_new = frame.chain.back().is_none_or(|answer| answer.message.seq != message.seq);
@@ -204,7 +204,7 @@ impl Room {
             })
             .collect();
         let met = task.done_sequences.iter().find(|sequence| sequence.is_met_by(&happened))?;
-        Some(Ending::new(Status::Done, format!("{name} is set to end with {}", met.as_str())))
+        Some(FrameEnd::new(Status::Done, format!("{name} is set to end with {}", met.as_str())))
     }
 
     /// Names of all calls in a message that the task's agent knows.
@@ -250,7 +250,7 @@ impl Room {
     }
 
     /// Ends a frame: stops what it waits for, and gives its caller the result.
-    pub(super) fn end_frame(&mut self, id: FrameId, ending: Ending) {
+    pub(super) fn end_frame(&mut self, id: FrameId, ending: FrameEnd) {
         let Some(ending) = self.asks_again(id, ending) else { return };
         let Some(frame) = self.remove_frame(id) else { return };
         let ending = self.failed_instead(&frame, ending);
@@ -291,7 +291,7 @@ impl Room {
 
     /// Ends what a sub-task that goes round in circles, or whose question nobody answers, works for: the delegation that it is part of, or the run. Unlike in the reference
     /// (O-106) whoever delegated is not stuck with it: it waited for an answer, reads that there is none, and can do something else.
-    fn end_circle(&mut self, caller: FrameId, ending: Ending) {
+    fn end_circle(&mut self, caller: FrameId, ending: FrameEnd) {
         let mut next = Some(caller);
         while let Some(frame) = next.and_then(|id| self.frames.get(&id)) {
             let (id, above) = (frame.id, frame.caller);
@@ -305,11 +305,11 @@ impl Room {
     }
 
     /// A run whose last step failed has no answer, however it came to its end: the host's word about the failure is none.
-    fn failed_instead(&self, frame: &Frame, ending: Ending) -> Ending {
+    fn failed_instead(&self, frame: &Frame, ending: FrameEnd) -> FrameEnd {
         let langroid = self.setup.tasks.get(&frame.task).is_some_and(|task| task.as_langroid);
         let is_told = frame.faults > 0 && frame.caller.is_none() && frame.pending.as_ref().is_some_and(|it| it.sender == Entity::Agent);
         match frame.pending.as_ref().filter(|_| is_told && !langroid && ending.status.is_success()) {
-            Some(told) => Ending::new(Status::Error, told.text()),
+            Some(told) => FrameEnd::new(Status::Error, told.text()),
             None => ending,
         }
     }
@@ -337,13 +337,13 @@ impl Room {
         }
     }
 
-    fn give_result(&mut self, caller: FrameId, child: &Frame, ending: &Ending) {
+    fn give_result(&mut self, caller: FrameId, child: &Frame, ending: &FrameEnd) {
         let message = self.result_message(child, ending);
         self.erase_substeps(child);
         if let (Some(message), Some(pending)) = (&message, &child.pending) {
             self.link(pending).child = Some(message.seq);
         }
-        let waits = |frame: &Frame| frame.attempt.as_ref().is_some_and(|attempt| attempt.wait == Wait::Subtask(child.id));
+        let waits = |frame: &Frame| frame.attempt.as_ref().is_some_and(|attempt| attempt.wait == FrameWait::Subtask(child.id));
         if self.frames.get(&caller).is_some_and(waits) {
             self.ready(caller, message.map(|message| (Responder::Subtask(child.task.clone()), Arc::new(message))));
         } else {
@@ -352,7 +352,7 @@ impl Room {
     }
 
     /// The result of a task (L-088); none: no answer, so its caller's next responder is tried (L-162).
-    fn result_message(&mut self, frame: &Frame, ending: &Ending) -> Option<Message> {
+    fn result_message(&mut self, frame: &Frame, ending: &FrameEnd) -> Option<Message> {
         let task = self.setup.tasks.get(&frame.task).cloned()?;
         let mut message = match ending.status {
             Status::Stalled | Status::MaxTurns | Status::InfLoop | Status::NotAddressed => return None,
@@ -450,7 +450,7 @@ impl Room {
         }
     }
 
-    fn end_run(&mut self, root: &Frame, ending: Ending) {
+    fn end_run(&mut self, root: &Frame, ending: FrameEnd) {
         let only = root.only.is_some();
         let message = if only { root.pending.as_deref().cloned() } else { self.result_message(root, &ending) };
         // The message that the room was opened with answers nothing; without one, the first answer has no parent.
@@ -483,7 +483,7 @@ impl Room {
         self.tell(Notice::ResultReady { outcome: Arc::clone(&outcome) });
         self.phase = RoomPhase::Draining { outcome: Arc::clone(&outcome) };
         self.turn_ended(&outcome);
-        self.tell_shared_channels(&outcome);
+        self.report_shared_channels(&outcome);
     }
 
     /// The result as what it was to be (L-050i).
@@ -511,7 +511,7 @@ impl Room {
         let Some((frame, task)) = self.task_of(root) else { return self.violated(Invariant::FrameExists, root) };
         let name = frame.task.clone();
         if !task.interactive {
-            self.stop_work(Ending::new(Status::Kill, reason));
+            self.stop_work(FrameEnd::new(Status::Kill, reason));
             return;
         }
         if self.calls.values().any(|purpose| *purpose == Purpose::User { frame: root }) {
@@ -537,7 +537,7 @@ impl Room {
     pub(super) fn kill_task(&mut self, task: &TaskName, reason: &str) {
         if let Some(id) = self.frames.values().find(|frame| frame.task == *task).map(|frame| frame.id) {
             // A task that is at work is not called again below itself, so there is no other.
-            self.end_frame(id, Ending::new(Status::Kill, reason));
+            self.end_frame(id, FrameEnd::new(Status::Kill, reason));
         }
         let in_background: Vec<CallId> = self
             .calls
@@ -561,12 +561,12 @@ impl Room {
 
     /// A hard stop of everything that goes on in the room.
     pub(super) fn stop(&mut self, status: Status, reason: &str) {
-        self.stop_with(Ending::new(status, reason));
+        self.stop_with(FrameEnd::new(status, reason));
     }
 
     /// The same, with a cause.
-    pub(super) fn stop_with(&mut self, ending: Ending) {
-        let Ending { status, ref reason, .. } = ending;
+    pub(super) fn stop_with(&mut self, ending: FrameEnd) {
+        let FrameEnd { status, ref reason, .. } = ending;
         let was_held = self.is_held();
         if was_held {
             self.shut(reason);
@@ -587,7 +587,7 @@ impl Room {
             }
             if let Some(Purpose::Background { id }) = self.calls.get(&call) {
                 let id = id.clone();
-                if is_first && self.goes_on_after_stop(&id, reason) {
+                if is_first && self.resumes_after_stop(&id, reason) {
                     continue;
                 }
                 self.background_stopped(&id, &ending);
@@ -597,7 +597,7 @@ impl Room {
         self.timers.clear();
         if was_held && status.is_budget() {
             // Whoever spoke last would wait for an answer.
-            self.tell_channels(&format!("The room is closed: {reason}."), None);
+            self.report_channels(&format!("The room is closed: {reason}."), None);
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::approvals::Consent;
-use super::frame::{CallOutcome, Slot, ToolRound, Wait};
+use super::frame::{CallOutcome, FrameWait, Slot, ToolRound};
 use super::steps::MAX_WEIGHT;
 use super::{Invariant, Room};
 use crate::protocol::notice::Notice;
@@ -30,14 +30,14 @@ const ONE_CALL: &str = "not run: one call in a message, please";
 const STANDS_ALONE: &str = "not run: a call that steers the task must be the only one in its message; none was run";
 
 impl Room {
-    pub(super) fn ask_agent_seat(&mut self, id: FrameId) -> Option<Wait> {
+    pub(super) fn ask_agent_seat(&mut self, id: FrameId) -> Option<FrameWait> {
         let (frame, task) = self.task_of(id)?;
         let task = Arc::clone(task);
         if frame.pending.is_none() {
-            return Some(Wait::Ready(None));
+            return Some(FrameWait::Ready(None));
         }
         if task.agent_seat == AgentSeat::Component {
-            return Some(self.ask_responder(id).unwrap_or(Wait::Ready(None)));
+            return Some(self.ask_responder(id).unwrap_or(FrameWait::Ready(None)));
         }
         let reading = self.reading(id);
         let pending = self.frames.get(&id)?.pending.clone()?;
@@ -46,8 +46,8 @@ impl Room {
         }
         if let Some(wrong) = &reading.wrong {
             // L-114: none of the calls was run.
-            self.tell_refused(id, &wrong.tool, None, &wrong.text);
-            return Some(Wait::Ready(Some(self.refusal_message(id, &pending, wrong.text.clone()))));
+            self.report_refused(id, &wrong.tool, None, &wrong.text);
+            return Some(FrameWait::Ready(Some(self.refusal_message(id, &pending, wrong.text.clone()))));
         }
         let calls = self.trusted_calls(id, &pending, &reading.mine);
         if !calls.is_empty() {
@@ -69,11 +69,11 @@ impl Room {
     }
 
     /// What the operator wants done with a message that carries no call (L-125).
-    pub(super) fn without_tool(&mut self, id: FrameId) -> Wait {
-        self.answer_without_tool(id).unwrap_or(Wait::Ready(None))
+    pub(super) fn without_tool(&mut self, id: FrameId) -> FrameWait {
+        self.answer_without_tool(id).unwrap_or(FrameWait::Ready(None))
     }
 
-    fn answer_without_tool(&mut self, id: FrameId) -> Option<Wait> {
+    fn answer_without_tool(&mut self, id: FrameId) -> Option<FrameWait> {
         let (frame, task) = self.task_of(id)?;
         let (name, task) = (frame.task.clone(), Arc::clone(task));
         if task.as_langroid && task.agent_seat == AgentSeat::Component {
@@ -86,7 +86,7 @@ impl Room {
         if super::histories::is_at_work(&toolbox, HostTool::RecipientMessage) {
             return match pending.recipient {
                 Some(_) => None,
-                None => Some(Wait::Ready(Some(Arc::new(self.ask_for_recipient(id, pending.text().to_owned(), &pending.labels))))),
+                None => Some(FrameWait::Ready(Some(Arc::new(self.ask_for_recipient(id, pending.text().to_owned(), &pending.labels))))),
             };
         }
         let reading = self.reading(id);
@@ -99,7 +99,7 @@ impl Room {
             NoTool::Nudge(text) => {
                 let mut message = Arc::unwrap_or_clone(self.host_message(id, text.clone()));
                 message.labels = taint_of(&pending);
-                return Some(Wait::Ready(Some(Arc::new(message))));
+                return Some(FrameWait::Ready(Some(Arc::new(message))));
             }
             NoTool::Done => {
                 let tools = calls_as_json(&pending.tools);
@@ -122,7 +122,7 @@ impl Room {
     }
 
     /// What an agent's own answer on the agent seat asks for (L-030): calls are carried out at once, or handed on.
-    pub(super) fn respond_with_calls(&mut self, id: FrameId, calls: &[ToolCall]) -> Option<Wait> {
+    pub(super) fn respond_with_calls(&mut self, id: FrameId, calls: &[ToolCall]) -> Option<FrameWait> {
         let (frame, _) = self.task_of(id)?;
         let (toolbox, pending) = (self.toolbox(&frame.task), frame.pending.clone()?);
         let untrusted = pending.labels.contains(&Label::Untrusted);
@@ -151,13 +151,13 @@ impl Room {
         ToolCall::new(name, arguments)
     }
 
-    fn start_round(&mut self, id: FrameId, pending: &Arc<Message>, calls: &[ToolCall]) -> Wait {
+    fn start_round(&mut self, id: FrameId, pending: &Arc<Message>, calls: &[ToolCall]) -> FrameWait {
         let origin = self.origin_of(id, pending);
         let slot = |call: &ToolCall| Slot::new(call.clone(), origin.clone());
         let mut round = ToolRound::new(calls.iter().map(slot).collect(), Arc::clone(pending));
         let Some((frame, task)) = self.task_of(id) else {
             self.violated(Invariant::FrameExists, id);
-            return Wait::Ready(None);
+            return FrameWait::Ready(None);
         };
         let (several, toolbox, task) = (task.allow_multiple_tools, self.toolbox(&frame.task), Arc::clone(task));
         // L-119: a call that steers the task stands alone. L-118: so does any, where the operator wants it.
@@ -204,7 +204,7 @@ impl Room {
                 Some(_) => format!("{} was not run: {name} does not carry it out, and other calls of the message were", call.name),
                 None => self.unknown_tool(&agent, &name, toolbox, &call.name),
             };
-            self.tell_refused(id, &call.name, Some(&call.arguments), &text);
+            self.report_refused(id, &call.name, Some(&call.arguments), &text);
             let said = Some(self.said_error(id, text));
             let slot = Slot { said, ..Slot::new(call, None) };
             round.slots.insert(index.min(round.slots.len()), slot);
@@ -242,7 +242,7 @@ impl Room {
             None => self.start_tool(id, index, &call, asked_by.as_ref(), asked).map(|result| self.said_result(id, result)),
         };
         if let Some(said) = &said {
-            self.tell_answer(id, &call, said);
+            self.report_answer(id, &call, said);
         }
         if let Some(slot) = round.slots.get_mut(index) {
             slot.said = said;
@@ -250,7 +250,7 @@ impl Room {
     }
 
     /// A call was answered without being carried out.
-    pub(super) fn tell_refused(&mut self, id: FrameId, name: &str, arguments: Option<&Value>, text: &str) {
+    pub(super) fn report_refused(&mut self, id: FrameId, name: &str, arguments: Option<&Value>, text: &str) {
         let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else { return };
         self.tell(Notice::ToolAnswered {
             call: None,
@@ -264,7 +264,7 @@ impl Room {
         });
     }
 
-    pub(super) fn tell_answer(&mut self, id: FrameId, call: &ToolCall, said: &CallOutcome) {
+    pub(super) fn report_answer(&mut self, id: FrameId, call: &ToolCall, said: &CallOutcome) {
         let Some(frame) = self.frames.get(&id) else { return };
         self.tell(Notice::ToolAnswered {
             call: None,

@@ -35,7 +35,7 @@ pub enum CondenseReason {
 
 /// Entries of a history: `start` included, `end` not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Span {
+pub struct EntrySpan {
     pub start: u64,
     pub end: u64,
 }
@@ -52,7 +52,7 @@ pub struct Masked {
 pub struct Condensation {
     /// Entries to leave out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub forget: Vec<Span>,
+    pub forget: Vec<EntrySpan>,
     /// Entries to say less in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mask: Vec<Masked>,

@@ -24,7 +24,7 @@ pub struct CallParser<'a> {
 
 /// A message as its reader understands it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Reading {
+pub struct ParsedCalls {
     /// Calls of tools that the reader knows.
     pub all: Vec<ToolCall>,
     /// Those that it carries out.
@@ -44,7 +44,7 @@ pub struct WrongCall {
     pub text: String,
 }
 
-impl Reading {
+impl ParsedCalls {
     /// There are calls, or there was an attempt at one, that the reader has to do with (L-052).
     #[must_use]
     pub fn is_attempt(&self) -> bool {
@@ -72,11 +72,11 @@ enum CallAttempt {
 impl CallParser<'_> {
     /// Reads a message.
     #[must_use]
-    pub fn read(&self, message: &Message) -> Reading {
+    pub fn read(&self, message: &Message) -> ParsedCalls {
         let from_llm = message.sender == Entity::Llm;
         if !message.tools.is_empty() {
             let mine = message.tools.iter().filter(|call| self.carries_out(call)).cloned().collect();
-            return Reading { all: message.tools.clone(), mine, ..Reading::default() };
+            return ParsedCalls { all: message.tools.clone(), mine, ..ParsedCalls::default() };
         }
         let found: Vec<CallAttempt> = if message.tool_calls.is_empty() {
             if self.text { self.in_text(message.text(), from_llm) } else { Vec::new() }
@@ -85,7 +85,7 @@ impl CallParser<'_> {
         };
         let native = !message.tool_calls.is_empty();
         let untrusted = message.labels.contains(&Label::Untrusted);
-        let mut reading = Reading::default();
+        let mut reading = ParsedCalls::default();
         for found in found.into_iter().take(if native { usize::MAX } else { MAX_IN_TEXT }) {
             match found {
                 CallAttempt::Call(mut call) => {
@@ -100,9 +100,9 @@ impl CallParser<'_> {
                 CallAttempt::Unknown(name) => reading.unknown.push(name),
                 // L-114: the first that is wrong stands for all; of others than a model it makes no call at all.
                 CallAttempt::Wrong(wrong) if from_llm || self.after_model => {
-                    return Reading { unknown: reading.unknown, wrong: Some(wrong), ..Reading::default() };
+                    return ParsedCalls { unknown: reading.unknown, wrong: Some(wrong), ..ParsedCalls::default() };
                 }
-                CallAttempt::Wrong(_) => return Reading::default(),
+                CallAttempt::Wrong(_) => return ParsedCalls::default(),
                 CallAttempt::Nothing => {}
             }
         }

@@ -24,12 +24,12 @@ pub enum Expected {
     /// `N`: nobody answered.
     NoResponse,
     /// `C[pattern]`: the content matches, whoever wrote it. `C` alone never matches (L-095).
-    ContentMatch(Option<Pattern>),
+    ContentMatch(Option<SequencePattern>),
 }
 
 /// A regular expression that ignores case; two are equal if they are written the same.
 #[derive(Clone, Debug)]
-pub struct Pattern(Regex);
+pub struct SequencePattern(Regex);
 
 /// Events that end a task when they happen in a row. Written, and in a journal, as its text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -51,13 +51,13 @@ pub enum SequenceError {
     #[error("`{token}` is no event of a done sequence: {MAY_STAND}")]
     Unknown { token: String },
     #[error(transparent)]
-    Pattern(#[from] PatternError),
+    Pattern(#[from] SequencePatternError),
 }
 
 /// A pattern that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the pattern `{pattern}` cannot be used: {why}")]
-pub struct PatternError {
+pub struct SequencePatternError {
     pub problem: PatternProblem,
     /// Its beginning, for people.
     pattern: String,
@@ -192,7 +192,7 @@ fn event(token: &str) -> Result<Expected, SequenceError> {
     if let Some((letter, inside)) = bracketed(token) {
         return match letter {
             'T' => Ok(Expected::SpecificTool(inside.to_owned())),
-            'C' => Ok(Expected::ContentMatch(Some(Pattern::new(inside)?))),
+            'C' => Ok(Expected::ContentMatch(Some(SequencePattern::new(inside)?))),
             _ => Err(SequenceError::Brackets { letter, token: shown(token) }),
         };
     }
@@ -226,12 +226,12 @@ fn shown(token: &str) -> String {
     shown
 }
 
-impl Pattern {
+impl SequencePattern {
     /// Compiles a pattern.
     ///
     /// # Errors
     /// It is no regular expression, uses look-around or back-references, or needs too much memory.
-    pub fn new(source: &str) -> Result<Self, PatternError> {
+    pub fn new(source: &str) -> Result<Self, SequencePatternError> {
         let compiled = RegexBuilder::new(source).case_insensitive(true).size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_BYTES).build();
         compiled.map(Self).map_err(|error| {
             let (problem, why) = match error {
@@ -242,7 +242,7 @@ impl Pattern {
                     (problem_of(source), told.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned())
                 }
             };
-            PatternError { problem, pattern: shown(source), why }
+            SequencePatternError { problem, pattern: shown(source), why }
         })
     }
 
@@ -262,7 +262,7 @@ fn problem_of(source: &str) -> PatternProblem {
     }
 }
 
-impl PartialEq for Pattern {
+impl PartialEq for SequencePattern {
     fn eq(&self, other: &Self) -> bool {
         self.as_str() == other.as_str()
     }

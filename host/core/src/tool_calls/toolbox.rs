@@ -50,12 +50,12 @@ pub struct TaskTool {
     pub examples: Vec<ToolExample>,
     /// What its calls of `delegate_task` say without saying it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub worker: Option<Worker>,
+    pub worker: Option<DelegateTarget>,
 }
 
 /// What calls of a tool that delegates need not say.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Worker {
+pub struct DelegateTarget {
     /// It delegates to nobody else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<TaskName>,

@@ -9,7 +9,7 @@ mod element;
 mod shape;
 
 use element::{Element, is_name};
-use shape::{Shape, XmlKind, is_verbatim};
+use shape::{SchemaPart, XmlKind, is_verbatim};
 
 const OPENING: &str = "<tool>";
 const CLOSING: &str = "</tool>";
@@ -70,7 +70,7 @@ fn first_tag(text: &str) -> Option<usize> {
 /// Not well-formed, a comment, an instruction or a DTD, elements deeper than 256, elements in a verbatim field; with line and column.
 pub fn fields(candidate: &str, schema: Option<&Value>) -> Result<Value, String> {
     let root = element::parse(candidate)?;
-    let shape = Shape::of_root(schema);
+    let shape = SchemaPart::of_root(schema);
     let mut fields = Map::new();
     for field in root.children.into_iter().filter(|field| !field.name.starts_with('_')) {
         let inner = shape.child(&field.name);
@@ -94,7 +94,7 @@ fn verbatim(field: &Element) -> Result<Value, String> {
 }
 
 /// Elements nest no deeper than the parser lets them, so neither does this.
-fn value(element: &Element, shape: Shape<'_>) -> Value {
+fn value(element: &Element, shape: SchemaPart<'_>) -> Value {
     if element.name.starts_with('_') {
         return Value::Object(Map::new());
     }
@@ -121,7 +121,7 @@ fn value(element: &Element, shape: Shape<'_>) -> Value {
 /// Nulls are left out, and so are keys that cannot be tags; characters that XML has not become `\u{fffd}`.
 #[must_use]
 pub fn render(request: &str, arguments: &Value, schema: &Value) -> String {
-    let shape = Shape::of_root(Some(schema));
+    let shape = SchemaPart::of_root(Some(schema));
     let mut out = format!("{OPENING}\n");
     write_element(&mut out, "request", &Value::String(request.to_owned()), 1, false);
     for (name, value) in arguments.as_object().into_iter().flatten().filter(|(name, _)| *name != "request") {

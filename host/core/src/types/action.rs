@@ -159,7 +159,7 @@ pub enum Observation {
 
 /// An action with what answered it, as `since-last-step` gives it (O-053).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Past {
+pub struct PastAction {
     pub action: Option<Action>,
     pub observation: Option<Observation>,
     pub seq: u64,

@@ -12,7 +12,7 @@ use crate::types::tool::ToolSummary;
 
 /// Tokens and money.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
+pub struct TokenUsage {
     pub input_tokens: u64,
     pub cached_input_tokens: u64,
     pub output_tokens: u64,
@@ -22,7 +22,7 @@ pub struct Usage {
 
 /// A message of the plugin's own making, for a prompt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Draft {
+pub struct DraftMessage {
     pub role: Entity,
     pub content: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -42,7 +42,7 @@ pub enum PromptPart {
         end: u64,
     },
     Draft {
-        draft: Draft,
+        draft: DraftMessage,
     },
 }
 
@@ -116,7 +116,7 @@ pub enum PromptPiece {
         end: usize,
     },
     Draft {
-        draft: Draft,
+        draft: DraftMessage,
     },
 }
 
@@ -172,7 +172,7 @@ fn is_length(option: &str) -> bool {
 /// Why the model stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Stop {
+pub enum StopReason {
     End,
     Length,
     ToolCalls,
@@ -189,8 +189,8 @@ pub struct Completion {
     pub reasoning: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
-    pub stop: Stop,
-    pub usage: Usage,
+    pub stop: StopReason,
+    pub usage: TokenUsage,
     /// The model that answered, in the provider's words.
     pub model: String,
 }
@@ -209,8 +209,8 @@ pub enum ModelError {
 
 /// Why a model could not be asked, for the operator: a plugin reads only the [`ModelError`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Trouble {
-    pub kind: TroubleKind,
+pub struct ModelDiagnostic {
+    pub kind: ModelDiagnosticKind,
     /// Names the server and what to do about it; never holds a key.
     pub text: String,
 }
@@ -218,7 +218,7 @@ pub struct Trouble {
 /// What kind of trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum TroubleKind {
+pub enum ModelDiagnosticKind {
     /// There is no key, or the server does not take it.
     Key,
     /// No server answered, or not in time.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::types::action::PlanState;
 
 use place::PlanPath;
-use size::Size;
+use size::PlanSize;
 
 pub use size::{MAX_BYTES, MAX_DEPTH, MAX_GOAL_BYTES, MAX_TASKS};
 
@@ -64,12 +64,12 @@ impl PlanTask {
 pub struct Plan {
     root: PlanTask,
     #[serde(default)]
-    size: Size,
+    size: PlanSize,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { root: PlanTask::open(String::new(), Vec::new()), size: Size::default() }
+        Self { root: PlanTask::open(String::new(), Vec::new()), size: PlanSize::default() }
     }
 }
 

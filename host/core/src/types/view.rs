@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::types::action::Past;
+use crate::types::action::PastAction;
 use crate::types::history::History;
 use crate::types::ids::TaskName;
 use crate::types::message::Message;
@@ -39,7 +39,7 @@ pub struct AgentView {
     pub pending: Option<Arc<Message>>,
     pub history: History,
     /// What came since the previous step returned (O-053).
-    pub since: Arc<Vec<Past>>,
+    pub since: Arc<Vec<PastAction>>,
     /// The latest thing that the user asked for (O-055).
     pub intent: Option<Arc<Message>>,
     pub plan: Arc<Plan>,

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use conclave_core::config::schema::json_schema;
-use conclave_core::config::{Config, ConfigKey, KEYS, Problems, Shape};
+use conclave_core::config::{Config, ConfigKey, KEYS, Problems, ValueShape};
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
@@ -102,21 +102,28 @@ fn same(key: &ConfigKey, value: &str) {
 fn the_reader_and_the_schema_agree_about_every_form() {
     for key in KEYS.iter().filter(|key| key.available) {
         let values: Vec<String> = match key.shape {
-            Shape::Choice(words) => words.iter().copied().chain(["zzz"]).map(|word| format!("{word:?}")).chain(["5".to_owned()]).collect(),
+            ValueShape::Choice(words) => {
+                words.iter().copied().chain(["zzz"]).map(|word| format!("{word:?}")).chain(["5".to_owned()]).collect()
+            }
             // TOML has no integers above those of 64 bits.
-            Shape::Whole { least, most } => [i128::from(least) - 1, least.into(), most.into(), i128::from(most) + 1]
+            ValueShape::Whole { least, most } => [i128::from(least) - 1, least.into(), most.into(), i128::from(most) + 1]
                 .into_iter()
                 .filter(|number| *number <= i128::from(i64::MAX))
                 .map(|number| number.to_string())
                 .chain(["1.5".to_owned()])
                 .collect(),
-            Shape::Size => ["\"1 MiB\"", "\"64\"", "\"5 s\"", "64"].map(str::to_owned).to_vec(),
-            Shape::Duration => ["\"1 min\"", "\"5\"", "\"5 MiB\"", "5"].map(str::to_owned).to_vec(),
-            Shape::Dollars => ["0.5", "2", "-1", "\"1\""].map(str::to_owned).to_vec(),
-            Shape::Factor => ["1", "1.5", "1000", "0.9", "1001", "\"2\""].map(str::to_owned).to_vec(),
-            Shape::Flag => ["true", "\"yes\""].map(str::to_owned).to_vec(),
-            Shape::Text => ["5", "[]"].map(str::to_owned).to_vec(),
-            Shape::List(_) | Shape::Either(_) | Shape::Table(_) | Shape::Named(_) | Shape::Texts | Shape::Free => vec!["5".to_owned()],
+            ValueShape::Size => ["\"1 MiB\"", "\"64\"", "\"5 s\"", "64"].map(str::to_owned).to_vec(),
+            ValueShape::Duration => ["\"1 min\"", "\"5\"", "\"5 MiB\"", "5"].map(str::to_owned).to_vec(),
+            ValueShape::Dollars => ["0.5", "2", "-1", "\"1\""].map(str::to_owned).to_vec(),
+            ValueShape::Factor => ["1", "1.5", "1000", "0.9", "1001", "\"2\""].map(str::to_owned).to_vec(),
+            ValueShape::Flag => ["true", "\"yes\""].map(str::to_owned).to_vec(),
+            ValueShape::Text => ["5", "[]"].map(str::to_owned).to_vec(),
+            ValueShape::List(_)
+            | ValueShape::Either(_)
+            | ValueShape::Table(_)
+            | ValueShape::Named(_)
+            | ValueShape::Texts
+            | ValueShape::Free => vec!["5".to_owned()],
         };
         values.iter().for_each(|value| same(key, value));
     }

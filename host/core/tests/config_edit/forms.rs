@@ -1,6 +1,6 @@
 //! One edit in each form in which TOML lets a config be written.
 
-use conclave_core::config::edit::{EditError, Edited, Fragment};
+use conclave_core::config::edit::{ConfigEditError, EditedConfig, Fragment};
 
 use super::{DESK, granted, open, revoked, shown};
 
@@ -53,7 +53,7 @@ fn with_tools(tools: &str) -> String {
 }
 
 /// What the plugin may still call.
-fn tools(edited: &Edited, plugin: &str) -> Vec<String> {
+fn tools(edited: &EditedConfig, plugin: &str) -> Vec<String> {
     let grant = edited.config.as_ref().unwrap().plugins[plugin].grants.tools.as_ref();
     grant.into_iter().flat_map(|grant| &grant.names).map(|pattern| pattern.0.clone()).collect()
 }
@@ -73,7 +73,9 @@ fn what_is_taken_back_is_granted_by_nothing_else() {
     for (granted, taken, wider) in cases {
         let revoked = revoked(&with_tools(granted), "librarian", &format!("tools = [\"{taken}\"]"));
         match (revoked, wider) {
-            (Err(EditError::Wider { entry, wider }), Some(expected)) => assert_eq!((entry.as_str(), wider.as_str()), (taken, expected)),
+            (Err(ConfigEditError::Wider { entry, wider }), Some(expected)) => {
+                assert_eq!((entry.as_str(), wider.as_str()), (taken, expected))
+            }
             (Ok(edited), None) => {
                 let left = tools(&edited, "librarian");
                 let covered = conclave_core::permissions::grant::ToolPattern(taken.to_owned());
@@ -103,7 +105,7 @@ fn taking_back_what_is_not_granted_is_an_error() {
         ("search", "files = [{ dir = \"/docs\" }]"),
     ] {
         let error = revoked(DESK, plugin, fragment).unwrap_err();
-        assert!(matches!(error, EditError::NotGranted { .. }), "{fragment}: {error}");
+        assert!(matches!(error, ConfigEditError::NotGranted { .. }), "{fragment}: {error}");
         assert!(error.to_string().contains(plugin), "{error}");
     }
 }
@@ -119,10 +121,10 @@ fn private_networks_are_taken_back_with_the_rest() {
     let all = revoked(&text, "search", "fetch = { private = [\"10.0.0.0/8\", \"127.0.0.1\"] }").unwrap().text;
     assert!(all.contains("https://a.example/*\"], requests = 5 }"), "{all}");
     let error = revoked(&text, "search", "fetch = { private = [\"192.168.0.1\"] }").unwrap_err();
-    assert!(matches!(error, EditError::NotGranted { .. }), "{error}");
+    assert!(matches!(error, ConfigEditError::NotGranted { .. }), "{error}");
     // What revoke does not do it says.
     let error = revoked(&text, "search", "fetch = { urls = [\"https://a.example/*\"], requests = 5 }").unwrap_err();
-    assert!(matches!(&error, EditError::Limit { key, .. } if key == "requests"), "{error}");
+    assert!(matches!(&error, ConfigEditError::Limit { key, .. } if key == "requests"), "{error}");
 }
 
 #[test]
@@ -268,7 +270,7 @@ fn a_plugin_is_added_behind_the_others() {
 
 #[test]
 fn what_would_make_the_config_wrong_is_refused() {
-    let wrong = |edited: Result<_, EditError>| edited.map(|_: Edited| ()).unwrap_err().to_string();
+    let wrong = |edited: Result<_, ConfigEditError>| edited.map(|_: EditedConfig| ()).unwrap_err().to_string();
     let mut text = String::new();
     for (plugin, fragment) in [
         ("librarian", "tools = [\"nothing\"]"),
@@ -290,9 +292,11 @@ fn a_config_that_was_wrong_before_can_be_edited_and_gets_no_worse() {
     let before = DESK.replace("subtasks = [\"answer\"]", "subtasks = [\"answr\"]");
     let edited = granted(&before, "librarian", "tools = [\"search.list\"]").unwrap();
     assert!(edited.config.is_none() && edited.changes.len() == 1);
-    assert!(matches!(granted(&before, "librarian", "tools = [\"nothing\"]"), Err(EditError::Wrong(problems)) if problems.0.len() == 1));
+    assert!(
+        matches!(granted(&before, "librarian", "tools = [\"nothing\"]"), Err(ConfigEditError::Wrong(problems)) if problems.0.len() == 1)
+    );
     let broken = conclave_core::config::edit::ConfigText::open("conclave.toml", "", "entry = \"desk");
-    assert!(matches!(broken, Err(EditError::Unreadable(problems)) if problems.has_errors()));
+    assert!(matches!(broken, Err(ConfigEditError::Unreadable(problems)) if problems.has_errors()));
 }
 
 #[test]

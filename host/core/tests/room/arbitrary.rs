@@ -2,11 +2,11 @@
 
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, HistoryChange, SeatCall};
-use conclave_core::setup::plugin_query::{Condensation, GateVerdict, Masked, PluginQuery, PluginReply, Span, Verdict};
+use conclave_core::setup::plugin_query::{Condensation, EntrySpan, GateVerdict, Masked, PluginQuery, PluginReply, Verdict};
 use conclave_core::types::action::{Action, PlanState, Reply, Turn};
 use conclave_core::types::approval::{Approval, ApprovalAuthor};
 use conclave_core::types::channel::{Activity, Binding, ChannelAccess, ChannelKind, Visibility};
-use conclave_core::types::completion::{Completion, ModelError, ModelRequest, PromptPart, Stop, ToolChoice, ToolFormat, Usage};
+use conclave_core::types::completion::{Completion, ModelError, ModelRequest, PromptPart, StopReason, TokenUsage, ToolChoice, ToolFormat};
 use conclave_core::types::delegation::{Delegation, HandBack};
 use conclave_core::types::delivery::{BackgroundStatus, Decision, EndedTask};
 use conclave_core::types::fault::{CallReport, Fault, FaultKind};
@@ -411,7 +411,7 @@ fn advice(choices: &mut Choices<'_>, question: &PluginQuery) -> Result<PluginRep
         PluginQuery::Condense { .. } => {
             let (start, end) = (choices.below(6) as u64, choices.below(8) as u64);
             let mask = vec![Masked { index: choices.below(9) as u64, text: "…".to_owned() }];
-            let condensation = Condensation { forget: vec![Span { start, end }], mask, summary: text(choices) };
+            let condensation = Condensation { forget: vec![EntrySpan { start, end }], mask, summary: text(choices) };
             PluginReply::Condense { condensation: choices.flag().then_some(condensation) }
         }
     })
@@ -605,13 +605,13 @@ fn completed(choices: &mut Choices<'_>) -> Result<Completion, ModelError> {
     }
     let (input_tokens, output_tokens) = (choices.amount(), choices.amount());
     let cost_micro_usd = choices.flag().then(|| choices.amount());
-    let usage = Usage { input_tokens, cached_input_tokens: 0, output_tokens, cost_micro_usd };
+    let usage = TokenUsage { input_tokens, cached_input_tokens: 0, output_tokens, cost_micro_usd };
     Ok(Completion {
         id: String::new(),
         content: text(choices),
         reasoning: None,
         tool_calls: Vec::new(),
-        stop: if choices.flag() { Stop::ContentFilter } else { Stop::End },
+        stop: if choices.flag() { StopReason::ContentFilter } else { StopReason::End },
         usage,
         model: String::new(),
     })

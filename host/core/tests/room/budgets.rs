@@ -10,7 +10,7 @@ use conclave_core::protocol::event::Event;
 use conclave_core::protocol::event::{Principal, RULES, Record};
 use conclave_core::protocol::notice::Notice;
 use conclave_core::room::Room;
-use conclave_core::types::completion::{Completion, ModelError, Stop, Usage};
+use conclave_core::types::completion::{Completion, ModelError, StopReason, TokenUsage};
 use conclave_core::types::ids::{CallId, Millis};
 use conclave_core::types::usage::Spent;
 use proptest::collection::vec;
@@ -95,9 +95,9 @@ impl Tried {
 }
 
 fn completion(output: u64) -> Completion {
-    let usage = Usage { input_tokens: 1, cached_input_tokens: 0, output_tokens: output, cost_micro_usd: None };
+    let usage = TokenUsage { input_tokens: 1, cached_input_tokens: 0, output_tokens: output, cost_micro_usd: None };
     let (id, model) = (String::new(), String::new());
-    Completion { id, content: Some("x".to_owned()), reasoning: None, tool_calls: Vec::new(), stop: Stop::End, usage, model }
+    Completion { id, content: Some("x".to_owned()), reasoning: None, tool_calls: Vec::new(), stop: StopReason::End, usage, model }
 }
 
 proptest! {

@@ -7,7 +7,7 @@ use conclave_core::permissions::grant::{DelegateGrant, Grants, ModelGrant, Rooms
 use conclave_core::permissions::manifest::{CapabilityRequest, Manifest};
 use conclave_core::permissions::policy_rules::Rule;
 use conclave_core::permissions::task_scope::Narrow;
-use conclave_core::protocol::event::Opening;
+use conclave_core::protocol::event::RunOpening;
 use conclave_core::setup::{
     AgentSeat, CondenseRules, Knowledge, LoopRules, ModelSetup, NoTool, PluginFacts, PluginKind, PluginSetup, ReturnType, Setup, TaskSetup,
     TextRules,
@@ -341,8 +341,8 @@ impl Case {
         }
     }
 
-    pub(crate) fn opening(&self) -> Opening {
-        Opening {
+    pub(crate) fn opening(&self) -> RunOpening {
+        RunOpening {
             room: RoomId::from("room"),
             entry: self.setup().entry,
             content: self.input.clone(),
@@ -351,7 +351,7 @@ impl Case {
             deadline: self.opening.deadline.map(|after| START.plus(after)),
             depth: self.opening.depth,
             channel: ChannelId::from("terminal"),
-            ..Opening::default()
+            ..RunOpening::default()
         }
     }
 }

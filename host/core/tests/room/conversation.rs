@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::protocol::effect::Effect;
-use conclave_core::protocol::event::{Event, Opening};
+use conclave_core::protocol::event::{Event, RunOpening};
 use conclave_core::protocol::notice::Notice;
 use conclave_core::room::{Room, RoomStatus};
 use conclave_core::setup::plugin_query::{GateVerdict, PluginReply};
@@ -54,11 +54,11 @@ fn two() -> Channels {
 }
 
 impl World {
-    fn open(setup: Value, channels: Channels, opening: impl FnOnce(&mut Opening)) -> Self {
+    fn open(setup: Value, channels: Channels, opening: impl FnOnce(&mut RunOpening)) -> Self {
         let case: Case = serde_json::from_value(json!({ "name": "by hand", "setup": setup, "input": null, "expect": {} })).expect("a case");
         let mut setup = case.setup();
         setup.channels = channels;
-        let mut opened = Opening { hold: true, ..case.opening() };
+        let mut opened = RunOpening { hold: true, ..case.opening() };
         opening(&mut opened);
         let (recorded, replies) = (Recorded::default(), BTreeMap::new());
         let mut world = Self { recorded, now: START, requests: 0, replies, begun: Vec::new(), spoken: Vec::new() };

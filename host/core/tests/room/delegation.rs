@@ -8,9 +8,9 @@ mod waiting;
 use std::sync::Arc;
 
 use conclave_core::journal::record::fold;
-use conclave_core::journal::recovery::{Again, Unfinished};
+use conclave_core::journal::recovery::{Restart, Unfinished};
 use conclave_core::protocol::effect::Effect;
-use conclave_core::protocol::event::{Event, Opening, Principal, RULES, Record};
+use conclave_core::protocol::event::{Event, Principal, RULES, Record, RunOpening};
 use conclave_core::protocol::notice::Notice;
 use conclave_core::room::Room;
 use conclave_core::setup::Setup;
@@ -55,7 +55,7 @@ impl Desk {
         Self::open_with(setup, |_| {}, |_| {})
     }
 
-    fn open_with(setup: Value, change: impl FnOnce(&mut Setup), opened: impl FnOnce(&mut Opening)) -> Self {
+    fn open_with(setup: Value, change: impl FnOnce(&mut Setup), opened: impl FnOnce(&mut RunOpening)) -> Self {
         let case: Case = serde_json::from_value(json!({ "name": "by hand", "setup": setup, "expect": {} })).expect("a case");
         let (mut setup, mut opening) = (case.setup(), case.opening());
         change(&mut setup);
@@ -101,7 +101,7 @@ impl Desk {
         serde_json::from_str(message.text()).unwrap_or_else(|_| panic!("no JSON: {}", message.text()))
     }
 
-    fn begun(&mut self) -> (CallId, BackgroundId, Opening) {
+    fn begun(&mut self) -> (CallId, BackgroundId, RunOpening) {
         self.take(background).expect("a background task")
     }
 
@@ -171,9 +171,9 @@ fn step(effect: &Effect) -> Option<CallId> {
     }
 }
 
-fn background(effect: &Effect) -> Option<(CallId, BackgroundId, Opening)> {
+fn background(effect: &Effect) -> Option<(CallId, BackgroundId, RunOpening)> {
     match effect {
-        Effect::StartBackground { call, id, opening } => Some((*call, id.clone(), Opening::clone(opening))),
+        Effect::StartBackground { call, id, opening } => Some((*call, id.clone(), RunOpening::clone(opening))),
         _ => None,
     }
 }
@@ -351,7 +351,7 @@ fn a_shared_channel_is_the_parents_own_binding_and_hears_the_answer_alone() {
     for (muted, heard) in [(false, vec!["the answer".to_owned()]), (true, Vec::new())] {
         let mut opening = opening.clone();
         opening.bindings.iter_mut().flat_map(|bindings| bindings.values_mut()).for_each(|binding| binding.muted = muted);
-        let mut child = Desk::open_with(plain(), |_| {}, |own| *own = Opening { entry: "slow".into(), ..opening });
+        let mut child = Desk::open_with(plain(), |_| {}, |own| *own = RunOpening { entry: "slow".into(), ..opening });
         child.calls("done", json!({ "content": "the answer" }));
         let said: Vec<String> = child
             .to_do
@@ -533,7 +533,7 @@ fn what_a_task_was_told_is_said_again_under_its_id_by_a_host_that_goes_on() {
     let told = |records: &[Record]| -> Vec<(String, String)> {
         let again = Unfinished::fold(records.iter().cloned()).resumption(START.plus(1_000)).again;
         let starts = again.iter().position(|again| matches!(again.effect, Effect::StartBackground { .. }));
-        let told = |(place, again): (usize, &Again)| match &again.effect {
+        let told = |(place, again): (usize, &Restart)| match &again.effect {
             Effect::TellTask { id, text, .. } => {
                 assert!(starts.is_some_and(|starts| starts < place), "after its room is there again");
                 Some((id.to_string(), text.clone()))

@@ -6,7 +6,7 @@ mod deciding;
 mod telling;
 
 use conclave_core::protocol::effect::Effect;
-use conclave_core::protocol::event::{Event, Opening};
+use conclave_core::protocol::event::{Event, RunOpening};
 use conclave_core::protocol::notice::Notice;
 use conclave_core::room::Room;
 use conclave_core::setup::Setup;
@@ -59,7 +59,7 @@ impl Desk {
         Self::open_with(setup, |_| {}, |_| {})
     }
 
-    fn open_with(setup: Value, change: impl FnOnce(&mut Setup), opened: impl FnOnce(&mut Opening)) -> Self {
+    fn open_with(setup: Value, change: impl FnOnce(&mut Setup), opened: impl FnOnce(&mut RunOpening)) -> Self {
         let case: Case = serde_json::from_value(json!({ "name": "by hand", "setup": setup, "expect": {} })).expect("a case");
         let (mut setup, mut opening) = (case.setup(), case.opening());
         setup.channels.insert("phone".into(), Binding::of(ChannelKind::Voice));

@@ -3,7 +3,7 @@
 
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::protocol::effect::Effect;
-use conclave_core::protocol::event::{Event, Opening};
+use conclave_core::protocol::event::{Event, RunOpening};
 use conclave_core::protocol::notice::Notice;
 use conclave_core::setup::GatePoint;
 use conclave_core::setup::plugin_query::{GateVerdict, PASSING_MAX, Passing, PluginQuery, PluginReply};
@@ -25,7 +25,7 @@ fn opened(gates: Value) -> Recorded {
     });
     let case: Case = serde_json::from_value(json!({ "name": "by hand", "setup": setup, "expect": {} })).expect("a case of the right form");
     let mut recorded = Recorded::default();
-    let opening = Opening { hold: true, content: None, ..case.opening() };
+    let opening = RunOpening { hold: true, content: None, ..case.opening() };
     recorded.handle(Event::RoomOpened { setup: case.setup().into(), opening, secret: SECRET }, START);
     recorded.take_effects();
     recorded

@@ -1,7 +1,7 @@
 //! Handing the conversation over: it moves to one task at a time, only where it may, and never in circles.
 
 use conclave_core::protocol::effect::Effect;
-use conclave_core::protocol::event::{Event, Opening};
+use conclave_core::protocol::event::{Event, RunOpening};
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::action::{Action, Reply, Turn};
 use conclave_core::types::fault::CallReport;
@@ -295,7 +295,7 @@ fn the_conversation_stays_where_it_is_from_run_to_run_until_somebody_says_otherw
     does(&mut recorded, now, finish("ok"));
     recorded.take_effects();
     assert_eq!(recorded.room.handed_to().map(TaskName::as_str), Some("billing"));
-    let run = |entry: &str| Event::RunStarted { setup: None, opening: Opening { entry: entry.into(), ..case(tasks.clone()).opening() } };
+    let run = |entry: &str| Event::RunStarted { setup: None, opening: RunOpening { entry: entry.into(), ..case(tasks.clone()).opening() } };
     recorded.handle(run("billing"), START);
     let (now, _) = step(&mut recorded);
     does(&mut recorded, now, finish("ok"));

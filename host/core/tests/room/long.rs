@@ -1,7 +1,7 @@
 //! Rooms that stay open for long: what they hold depends on what their histories hold, not on how much was ever said in them.
 
 use conclave_core::protocol::effect::Effect;
-use conclave_core::protocol::event::{Event, Opening};
+use conclave_core::protocol::event::{Event, RunOpening};
 use conclave_core::room::Room;
 use conclave_core::types::action::{Action, Turn};
 use conclave_core::types::channel::{Binding, ChannelKind};
@@ -17,7 +17,7 @@ fn held(setup: Value) -> Room {
     let case: Case = serde_json::from_value(json!({ "name": "by hand", "setup": setup, "input": null, "expect": {} })).expect("a case");
     let mut setup = case.setup();
     setup.channels = [(ChannelId::from("web"), Binding::of(ChannelKind::Web))].into();
-    let mut opening = Opening { hold: true, ..case.opening() };
+    let mut opening = RunOpening { hold: true, ..case.opening() };
     opening.limits.turns = Some(1_000_000);
     let mut room = Room::new();
     room.handle(Event::RoomOpened { setup: setup.into(), opening, secret: SECRET }, START);

@@ -2,7 +2,7 @@
 
 use conclave_core::setup::plugin_query::PluginReply;
 use conclave_core::types::action::{Action, Reply, Turn};
-use conclave_core::types::completion::{Completion, ModelError, ModelRequest, Stop, ToolChoice, Usage};
+use conclave_core::types::completion::{Completion, ModelError, ModelRequest, StopReason, TokenUsage, ToolChoice};
 use conclave_core::types::delegation::Delegation;
 use conclave_core::types::delivery::{BackgroundStatus, Decision, EndedTask};
 use conclave_core::types::fault::{Fault, FaultKind};
@@ -301,8 +301,8 @@ impl Completed {
             content: self.content.clone(),
             reasoning: None,
             tool_calls: self.calls.iter().map(CallPlan::call).collect(),
-            stop: if self.filtered { Stop::ContentFilter } else { Stop::End },
-            usage: Usage { input_tokens: self.input, cached_input_tokens: 0, output_tokens: self.output, cost_micro_usd: self.cost },
+            stop: if self.filtered { StopReason::ContentFilter } else { StopReason::End },
+            usage: TokenUsage { input_tokens: self.input, cached_input_tokens: 0, output_tokens: self.output, cost_micro_usd: self.cost },
             model: "the provider's name".to_owned(),
         })
     }

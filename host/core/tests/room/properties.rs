@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use conclave_core::protocol::effect::Effect;
-use conclave_core::protocol::event::{Event, Opening, Principal, RULES, Record};
+use conclave_core::protocol::event::{Event, Principal, RULES, Record, RunOpening};
 use conclave_core::protocol::notice::Notice;
 use conclave_core::room::Room;
 use conclave_core::types::ids::Millis;
@@ -50,7 +50,7 @@ pub(crate) fn nonsense(row: &[u16]) -> Vec<(Event, Millis)> {
     let mut events = Vec::new();
     if choices.below(8) != 7 {
         // Some rooms are held open.
-        let opening = Opening { hold: choices.below(3) == 2, ..case.opening() };
+        let opening = RunOpening { hold: choices.below(3) == 2, ..case.opening() };
         events.push((Event::RoomOpened { setup: case.setup().into(), opening, secret: SECRET }, START));
     }
     while !choices.are_over() {

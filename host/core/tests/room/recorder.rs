@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::notice::Notice;
-use conclave_core::types::action::{Observation, Past};
+use conclave_core::types::action::{Observation, PastAction};
 use conclave_core::types::completion::PromptPiece;
 use conclave_core::types::message::{Entity, Message};
 use conclave_core::types::view::AgentView;
@@ -247,7 +247,7 @@ fn by(message: &Message) -> String {
     if message.sender == Entity::User { message.sender_name.clone() } else { message.sender.to_string() }
 }
 
-fn past(past: &Past) -> Value {
+fn past(past: &PastAction) -> Value {
     let observation = past.observation.as_ref().map(|observation| match observation {
         Observation::Null => "null".to_owned(),
         Observation::Tool(result) => format!("tool {}: {}", result.name, result.content),

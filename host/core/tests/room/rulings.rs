@@ -2,11 +2,11 @@
 
 use conclave_core::journal::record::{self, JournalError, RecordTooDeep, from_lines};
 use conclave_core::protocol::effect::Effect;
-use conclave_core::protocol::event::{Event, Opening, Principal, RULES, Record};
+use conclave_core::protocol::event::{Event, Principal, RULES, Record, RunOpening};
 use conclave_core::room::Room;
 use conclave_core::setup::Setup;
 use conclave_core::types::action::{Action, Reply, Turn};
-use conclave_core::types::completion::{Completion, Stop, Usage};
+use conclave_core::types::completion::{Completion, StopReason, TokenUsage};
 use conclave_core::types::delivery::Decision;
 use conclave_core::types::fault::{CallReport, Fault, FaultKind};
 use conclave_core::types::ids::{CallId, Millis, PluginName};
@@ -114,13 +114,13 @@ fn a_server_that_does_not_say_what_it_used_is_counted_by_its_texts() {
         let setup = json!({
             "models": { "default": model }, "limits": { "tokens": 100_000 }, "plugins": { "desk": { "grants": { "model": ["default"] } } },
         });
-        let (content, usage) = (Some("word ".repeat(80)), Usage::default());
+        let (content, usage) = (Some("word ".repeat(80)), TokenUsage::default());
         let silent = Completion {
             id: String::new(),
             content,
             reasoning: None,
             tool_calls: Vec::new(),
-            stop: Stop::End,
+            stop: StopReason::End,
             usage,
             model: String::new(),
         };
@@ -145,8 +145,8 @@ fn a_model_answer_that_comes_after_its_plugin_is_counted_and_given_to_nobody() {
         content: None,
         reasoning: None,
         tool_calls: Vec::new(),
-        stop: Stop::End,
-        usage: Usage { input_tokens: tokens, ..Usage::default() },
+        stop: StopReason::End,
+        usage: TokenUsage { input_tokens: tokens, ..TokenUsage::default() },
         model: String::new(),
     };
     let mut room = opened(&setup);
@@ -314,7 +314,7 @@ fn what_a_plugin_nests_as_deep_as_it_may_can_be_read_back() {
 fn a_record_that_could_not_be_read_again_is_not_written() {
     let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!([inner]));
     let deep = |levels: usize| {
-        let opening = Opening { inputs: nested(levels), ..Opening::default() };
+        let opening = RunOpening { inputs: nested(levels), ..RunOpening::default() };
         record(7, Event::RunStarted { setup: None, opening })
     };
     // The record, its opening, and the rest.

@@ -3,7 +3,7 @@
 use conclave_core::inspect::timeline::{Given, RowSubject, Timeline};
 use conclave_core::inspect::{audit, export};
 use conclave_core::journal::record::retold;
-use conclave_core::protocol::event::{Event, Opening, Principal, RULES, Record};
+use conclave_core::protocol::event::{Event, Principal, RULES, Record, RunOpening};
 use conclave_core::trajectory::Era;
 use conclave_core::types::ids::{Millis, RoomId};
 use proptest::collection::vec;
@@ -227,7 +227,7 @@ fn rows_of_a_background_task_are_below_the_row_that_started_it() {
     let mut child = ran(&opening);
     let room = RoomId::from(format!("{}/1", opening.opening().room).as_str());
     if let Event::RoomOpened { opening, .. } = &mut child[0].event {
-        *opening = Opening { room: room.clone(), ..opening.clone() };
+        *opening = RunOpening { room: room.clone(), ..opening.clone() };
     }
     let timeline = Timeline::of([root, child]).expect("a timeline");
     let started = timeline.rows.iter().position(|row| matches!(&row.what, RowSubject::Background { child: of, .. } if *of == room));

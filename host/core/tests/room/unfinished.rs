@@ -12,7 +12,7 @@ use conclave_core::protocol::notice::Notice;
 use conclave_core::room::Room;
 use conclave_core::setup::Setup;
 use conclave_core::types::action::{Action, Observation, Reply, Turn};
-use conclave_core::types::completion::{Completion, ModelRequest, Stop, Usage};
+use conclave_core::types::completion::{Completion, ModelRequest, StopReason, TokenUsage};
 use conclave_core::types::fault::{CallReport, FaultKind};
 use conclave_core::types::ids::{CallId, Millis, TaskName};
 use conclave_core::types::message::ToolCall;
@@ -199,13 +199,13 @@ fn an_agent_reads_that_its_call_was_interrupted() {
 
 #[test]
 fn a_model_reply_is_not_bought_twice() {
-    let usage = Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() };
+    let usage = TokenUsage { input_tokens: 10, output_tokens: 5, ..TokenUsage::default() };
     let completion = Completion {
         id: "1".to_owned(),
         content: Some("hm".to_owned()),
         reasoning: None,
         tool_calls: Vec::new(),
-        stop: Stop::End,
+        stop: StopReason::End,
         usage,
         model: "m".to_owned(),
     };

@@ -28,16 +28,16 @@ pub(super) struct ClientQuestion {
 }
 
 /// Passes questions on to whoever speaks with the client.
-pub(super) struct Asking(mpsc::Sender<ClientQuestion>);
+pub(super) struct ClientQuestions(mpsc::Sender<ClientQuestion>);
 
-impl Asking {
+impl ClientQuestions {
     pub(super) fn new() -> (Self, mpsc::Receiver<ClientQuestion>) {
         let (sender, questions) = mpsc::channel(1);
         (Self(sender), questions)
     }
 }
 
-impl Approver for Asking {
+impl Approver for ClientQuestions {
     fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, ApprovalAnswer> {
         let questions = self.0.clone();
         Box::pin(async move {
@@ -53,19 +53,19 @@ impl Approver for Asking {
 }
 
 /// A call that goes on. Dropping it stops the tool.
-pub(super) struct Going {
+pub(super) struct ToolCallGuard {
     pub(super) run: JoinHandle<CallToolResult>,
     pub(super) stopper: Stopper,
     pub(super) questions: mpsc::Receiver<ClientQuestion>,
     /// Among those that run at once; none while a person is asked.
     pub(super) place: Option<OwnedSemaphorePermit>,
-    pub(super) _end: End,
+    pub(super) _end: RunStopper,
 }
 
 /// Stops a run that nobody waits for.
-pub(super) struct End(pub(super) AbortHandle);
+pub(super) struct RunStopper(pub(super) AbortHandle);
 
-impl Drop for End {
+impl Drop for RunStopper {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -73,7 +73,7 @@ impl Drop for End {
 
 /// A call that waits for its client to come back.
 pub(super) struct SuspendedCall {
-    pub(super) going: Going,
+    pub(super) going: ToolCallGuard,
     pub(super) answer: oneshot::Sender<Approval>,
     /// What was called: the client cannot come back with something else.
     pub(super) tool: String,
@@ -85,7 +85,7 @@ pub(super) struct SuspendedCall {
 pub(super) struct SuspendedCalls(Mutex<HashMap<String, SuspendedCall>>);
 
 impl SuspendedCalls {
-    pub(super) fn keep(&self, name: String, tool: String, going: Going, answer: oneshot::Sender<Approval>) {
+    pub(super) fn keep(&self, name: String, tool: String, going: ToolCallGuard, answer: oneshot::Sender<Approval>) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         kept.retain(|_, waiting| now.duration_since(waiting.since) < KEPT_FOR);

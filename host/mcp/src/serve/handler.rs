@@ -20,9 +20,9 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::approval::{answer, can_ask, nobody, question, refused};
-use super::calling::{Asking, ClientQuestion, End, Going, KEPT_FOR, SuspendedCalls};
+use super::calling::{ClientQuestion, ClientQuestions, KEPT_FOR, RunStopper, SuspendedCalls, ToolCallGuard};
 use super::progress::ProgressForwarder;
-use super::tools::{Offered, What, offered};
+use super::tools::{Offered, ServedTool, offered};
 use super::{OfferError, Service, outcome};
 use crate::text::shown;
 
@@ -66,16 +66,21 @@ impl Desk {
     }
 
     /// Starts a call; it goes on by itself until it is stopped or dropped.
-    async fn start(self: &Arc<Self>, what: &What, arguments: Value, context: &RequestContext<RoleServer>) -> Result<Going, ErrorData> {
+    async fn start(
+        self: &Arc<Self>,
+        what: &ServedTool,
+        arguments: Value,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<ToolCallGuard, ErrorData> {
         let busy = || ErrorData::new(ErrorCode::INTERNAL_ERROR, format!("{} calls wait already", AT_ONCE + QUEUE), None);
         let queued = self.queue.clone().try_acquire_owned().map_err(|_| busy())?;
         let place = self.at_once.clone().acquire_owned().await.map_err(|_| busy())?;
-        let (asking, questions) = Asking::new();
+        let (asking, questions) = ClientQuestions::new();
         let options = self.options(asking, context);
         let internal = |error: &dyn std::fmt::Display| ErrorData::internal_error(error.to_string(), None);
         let desk = Arc::clone(self);
         let (run, stopper) = match what {
-            What::Tool(name) => {
+            ServedTool::Tool(name) => {
                 let calling = self.service.prepared.start_tool(Caller::Mcp, name, arguments, options).map_err(|error| internal(&error))?;
                 let (stopper, name) = (calling.stopper(), name.clone());
                 let run = tokio::spawn(async move {
@@ -87,7 +92,7 @@ impl Desk {
                 });
                 (run, stopper)
             }
-            What::Entry => {
+            ServedTool::Entry => {
                 let message = match arguments.get("message") {
                     Some(Value::String(message)) => message.clone(),
                     _ => return Err(ErrorData::invalid_params("`message` must be a text", None)),
@@ -104,11 +109,11 @@ impl Desk {
                 (run, stopper)
             }
         };
-        let end = End(run.abort_handle());
-        Ok(Going { run, stopper, questions, place: Some(place), _end: end })
+        let end = RunStopper(run.abort_handle());
+        Ok(ToolCallGuard { run, stopper, questions, place: Some(place), _end: end })
     }
 
-    fn options(&self, asking: Asking, context: &RequestContext<RoleServer>) -> RunOptions {
+    fn options(&self, asking: ClientQuestions, context: &RequestContext<RoleServer>) -> RunOptions {
         let options = self.service.options.clone();
         let client = context.client_info().map(|client| shown(&client.name, 60)).unwrap_or_default();
         let subscribers = match context.meta.get_progress_token() {
@@ -121,7 +126,7 @@ impl Desk {
     /// Follows a call to its end, or to a question that the client must come back with.
     async fn follow(
         self: &Arc<Self>,
-        mut going: Going,
+        mut going: ToolCallGuard,
         tool: &str,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
@@ -235,7 +240,7 @@ impl ServerHandler for Handler {
 
 impl Desk {
     /// Waits for a place again, once its person has decided. Cancelled, it goes on without one: to its end.
-    async fn resume(&self, going: &mut Going, context: &RequestContext<RoleServer>) {
+    async fn resume(&self, going: &mut ToolCallGuard, context: &RequestContext<RoleServer>) {
         tokio::select! {
             biased;
             () = context.ct.cancelled() => {}

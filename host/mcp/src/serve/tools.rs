@@ -21,12 +21,12 @@ const ASK: &str = "ask";
 #[derive(Clone, Debug)]
 pub(super) struct Offered {
     pub(super) shown: Tool,
-    pub(super) what: What,
+    pub(super) what: ServedTool,
 }
 
 /// What is behind a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum ServedTool {
     /// `plugin.tool`.
     Tool(String),
     /// The entry task.
@@ -61,10 +61,10 @@ pub(super) fn offered(prepared: &Prepared, selection: &Selection) -> Result<Vec<
         let Some((plugin, spec)) = setup.tool(&name) else { continue };
         let Some(plugin) = setup.plugins.get(plugin) else { continue };
         let shown = if selection.underscores { name.replace('.', "_") } else { name.clone() };
-        add(&mut offered, shown.clone(), Offered { shown: tool(shown, plugin, spec), what: What::Tool(name) })?;
+        add(&mut offered, shown.clone(), Offered { shown: tool(shown, plugin, spec), what: ServedTool::Tool(name) })?;
     }
     if selection.ask {
-        add(&mut offered, ASK.to_owned(), Offered { shown: ask(setup), what: What::Entry })?;
+        add(&mut offered, ASK.to_owned(), Offered { shown: ask(setup), what: ServedTool::Entry })?;
     }
     if offered.is_empty() {
         return Err(OfferError::Nothing(prepared.tools().join(", ")));

@@ -38,7 +38,7 @@ pub(super) struct Connection {
 }
 
 /// Why a call gave no result.
-pub(super) enum Unanswered {
+pub(super) enum CallFailure {
     /// The server is not there any more, and why.
     Gone(String),
     /// It says that it cannot, in words for the model.
@@ -100,20 +100,20 @@ impl Connection {
     }
 
     /// Calls a tool by the name that the server has for it. Dropping the future tells the server that nobody waits.
-    pub(super) async fn call(&self, tool: &str, arguments: JsonObject) -> Result<CallToolResult, Unanswered> {
+    pub(super) async fn call(&self, tool: &str, arguments: JsonObject) -> Result<CallToolResult, CallFailure> {
         let request = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         match self.service.peer().call_tool_once(request).await {
             Ok(CallToolResponse::Complete(result)) => {
-                let mixed = || Unanswered::Said("the server gave one of its keys where only other words can be".to_owned());
+                let mixed = || CallFailure::Said("the server gave one of its keys where only other words can be".to_owned());
                 self.said.all(result).ok_or_else(mixed)
             }
             Ok(CallToolResponse::InputRequired(_)) => {
-                Err(Unanswered::Said("the server wants to ask a person, which servers are not given here".to_owned()))
+                Err(CallFailure::Said("the server wants to ask a person, which servers are not given here".to_owned()))
             }
-            Ok(_) => Err(Unanswered::Said("the server wants to answer later, which is not waited for".to_owned())),
-            Err(ServiceError::McpError(error)) => Err(Unanswered::Said(self.said.words(&error.message, WORDS))),
-            Err(ServiceError::UnexpectedResponse) => Err(Unanswered::Said("the server gave an answer of another kind".to_owned())),
-            Err(other) => Err(Unanswered::Gone(self.epitaph(&other))),
+            Ok(_) => Err(CallFailure::Said("the server wants to answer later, which is not waited for".to_owned())),
+            Err(ServiceError::McpError(error)) => Err(CallFailure::Said(self.said.words(&error.message, WORDS))),
+            Err(ServiceError::UnexpectedResponse) => Err(CallFailure::Said("the server gave an answer of another kind".to_owned())),
+            Err(other) => Err(CallFailure::Gone(self.epitaph(&other))),
         }
     }
 

@@ -3,24 +3,24 @@
 use std::sync::{Arc, OnceLock};
 
 use conclave_core::types::tool::ToolOutcome;
-use conclave_runtime::native::{Failure, NativeCall, Plugin, Tool};
+use conclave_runtime::native::{Failure, NativeCall, NativeTool, Plugin};
 use conclave_runtime::servers::ServerStart;
 use conclave_runtime::subscribe::Level;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-use super::connection::{Connection, Unanswered};
+use super::connection::{CallFailure, Connection};
 use super::result;
 use super::tools::{Admitted, admitted};
 
-pub(super) struct Server {
+pub(super) struct McpServer {
     environment: fn(&str) -> Option<String>,
     start: ServerStart,
     admitted: OnceLock<Vec<Admitted>>,
     connection: Mutex<Option<Arc<Connection>>>,
 }
 
-impl Server {
+impl McpServer {
     /// Reaches it, and makes a plugin of its tools.
     pub(super) async fn admit(environment: fn(&str) -> Option<String>, start: ServerStart) -> Result<Plugin, String> {
         let name = start.plugin.to_string();
@@ -45,8 +45,8 @@ impl Server {
         };
         match connection.call(tool, arguments).await {
             Ok(given) => result::outcome(given, &*self.start.blobs),
-            Err(Unanswered::Said(why)) => Err(Failure::new(why)),
-            Err(Unanswered::Gone(why)) => Err(unavailable(call, &why)),
+            Err(CallFailure::Said(why)) => Err(Failure::new(why)),
+            Err(CallFailure::Gone(why)) => Err(unavailable(call, &why)),
         }
     }
 
@@ -71,10 +71,10 @@ fn unavailable(call: &NativeCall, why: &str) -> Failure {
     Failure::unavailable(None)
 }
 
-fn tool_of(server: &Arc<Server>, tool: Admitted) -> Tool {
+fn tool_of(server: &Arc<McpServer>, tool: Admitted) -> NativeTool {
     let server = Arc::clone(server);
     let original: Arc<str> = tool.original.into();
-    Tool::new(&tool.name, &tool.description, tool.schema, move |call: NativeCall| {
+    NativeTool::new(&tool.name, &tool.description, tool.schema, move |call: NativeCall| {
         let (server, original) = (Arc::clone(&server), Arc::clone(&original));
         async move { server.call(&original, &call).await }
     })

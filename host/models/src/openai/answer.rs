@@ -1,6 +1,6 @@
 //! A completion as it grows out of chunks. A whole reply is one chunk that holds everything.
 
-use conclave_core::types::completion::{Completion, Stop, Usage};
+use conclave_core::types::completion::{Completion, StopReason, TokenUsage};
 use conclave_core::types::message::ToolCall;
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ const VALUES_MAX: usize = 100_000;
 pub(crate) struct AnswerTooLong;
 
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ServerReply {
     quoter: Quoter,
     /// Between the text and the sink.
     masking: Masking,
@@ -42,7 +42,7 @@ struct GrowingCall {
     arguments: String,
 }
 
-impl Answer {
+impl ServerReply {
     /// An answer of at most `limit` bytes, without the secrets that the quoter knows.
     pub(crate) fn new(limit: u64, quoter: Quoter) -> Self {
         Self {
@@ -153,13 +153,13 @@ impl Answer {
         let is_refused = !self.refusal.is_empty() && self.content.as_deref().unwrap_or_default().is_empty();
         let tool_calls = finished_calls(self.calls, names, &self.quoter);
         let stop = match self.finish.as_deref() {
-            _ if is_refused => Stop::ContentFilter,
-            Some("length") => Stop::Length,
-            Some("content_filter") => Stop::ContentFilter,
+            _ if is_refused => StopReason::ContentFilter,
+            Some("length") => StopReason::Length,
+            Some("content_filter") => StopReason::ContentFilter,
             // Some servers say `stop` although the model called something.
-            Some("tool_calls" | "function_call" | "stop") | None if !tool_calls.is_empty() => Stop::ToolCalls,
-            Some("stop") => Stop::End,
-            _ => Stop::Other,
+            Some("tool_calls" | "function_call" | "stop") | None if !tool_calls.is_empty() => StopReason::ToolCalls,
+            Some("stop") => StopReason::End,
+            _ => StopReason::Other,
         };
         let content = if is_refused { Some(self.refusal) } else { self.content };
         let or = |text: String, other: &str| if text.is_empty() { other.to_owned() } else { text };
@@ -233,8 +233,8 @@ fn masked(value: Value, quoter: &Quoter) -> Value {
     }
 }
 
-fn usage(tokens: Tokens) -> Usage {
-    Usage {
+fn usage(tokens: Tokens) -> TokenUsage {
+    TokenUsage {
         input_tokens: tokens.prompt_tokens,
         cached_input_tokens: tokens.prompt_tokens_details.unwrap_or_default().cached_tokens,
         output_tokens: tokens.completion_tokens,

@@ -10,14 +10,14 @@ use reqwest::{Request, Response};
 use serde::Deserialize;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::failure::{Again, Failed, Teller};
+use super::failure::{Failed, RetryAdvice, Teller};
 use super::names::ToolNames;
 use super::quote::Quoter;
 use super::reply::{ReplyError, ReplyReader};
 use super::retry::{self, Patience};
 use super::server_error::{ERROR_MAX, ServerError};
 use super::transport::set_key;
-use super::wire::Names;
+use super::wire::ModelNames;
 use super::{ClientState, request};
 use crate::{ApiKey, ModelFailure, TextSink};
 
@@ -43,13 +43,13 @@ const BEGINNING: usize = 1000;
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Hands text on, and knows that it did: what was read cannot be taken back by another attempt.
-struct Heard {
+struct TrackedSink {
     sink: Arc<dyn TextSink>,
     is_streamed: bool,
     any: AtomicBool,
 }
 
-impl TextSink for Heard {
+impl TextSink for TrackedSink {
     fn text(&self, piece: &str) {
         if self.is_streamed {
             self.any.store(true, Ordering::Relaxed);
@@ -59,11 +59,11 @@ impl TextSink for Heard {
 }
 
 /// What all attempts of one request share.
-struct Exchange<'a> {
+struct RequestExchange<'a> {
     shared: &'a ClientState,
     names: ToolNames<'a>,
     request: Request,
-    heard: Heard,
+    heard: TrackedSink,
     deadline: Instant,
 }
 
@@ -72,14 +72,14 @@ impl ClientState {
         let body = request::body_beside(&prompt, &self.settings).await?;
         let names = ToolNames::of(&prompt);
         let deadline = Instant::now() + self.settings.timeout.min(FOREVER);
-        let heard = Heard { sink, is_streamed: prompt.stream, any: AtomicBool::new(false) };
+        let heard = TrackedSink { sink, is_streamed: prompt.stream, any: AtomicBool::new(false) };
         let request = self.server.request(&["chat", "completions"], Some(body));
-        let exchange = Exchange { shared: self, names, request, heard, deadline };
+        let exchange = RequestExchange { shared: self, names, request, heard, deadline };
         let outcome = timeout_at(deadline, exchange.attempts()).await;
         let failed = match outcome {
             Ok(Ok(completion)) => return Ok(completion),
             Ok(Err(failed)) => failed,
-            Err(_) => self.teller(None).timed_out("did not answer", self.settings.timeout, Again::Never),
+            Err(_) => self.teller(None).timed_out("did not answer", self.settings.timeout, RetryAdvice::Never),
         };
         Err(self.with_known_models(failed).await.into())
     }
@@ -87,7 +87,7 @@ impl ClientState {
     /// Names of the server's models. Tried once.
     pub(super) async fn probe(&self) -> Result<Vec<String>, Failed> {
         let models = timeout(PROBE_TIMEOUT, self.models()).await;
-        models.unwrap_or_else(|_| Err(self.teller(None).timed_out("did not list its models", PROBE_TIMEOUT, Again::Never)))
+        models.unwrap_or_else(|_| Err(self.teller(None).timed_out("did not list its models", PROBE_TIMEOUT, RetryAdvice::Never)))
     }
 
     fn teller(&self, key: Option<&ApiKey>) -> Teller<'_> {
@@ -150,7 +150,7 @@ impl ClientState {
     }
 }
 
-impl Exchange<'_> {
+impl RequestExchange<'_> {
     async fn attempts(&self) -> Result<Completion, Failed> {
         let settings = &self.shared.settings;
         let mut patience = Patience::new(settings.retries, settings.backoff, self.deadline);
@@ -167,13 +167,13 @@ impl Exchange<'_> {
                 return Err(failed);
             }
             match failed.again {
-                Again::Never => return Err(failed),
-                Again::WithNewKey => {
+                RetryAdvice::Never => return Err(failed),
+                RetryAdvice::WithNewKey => {
                     let Some(refused) = key.filter(|_| !is_key_new) else { return Err(failed) };
                     let Ok(Some(renewed)) = self.shared.keys.renewed(&refused).await else { return Err(failed) };
                     (key, is_key_new) = (Some(renewed), true);
                 }
-                Again::Later(asked) => match patience.wait(asked) {
+                RetryAdvice::Later(asked) => match patience.wait(asked) {
                     Some(wait) => sleep(wait).await,
                     None if tried == 1 => return Err(failed),
                     None => {
@@ -190,7 +190,7 @@ impl Exchange<'_> {
         let limit = self.shared.settings.attempt_timeout;
         let request = self.request.try_clone().expect("a body that is in memory can be sent twice");
         let exchange = async { self.read(self.shared.send(request, key, &teller).await?, &teller).await };
-        timeout(limit, exchange).await.unwrap_or_else(|_| Err(teller.timed_out("did not answer", limit, Again::Later(None))))
+        timeout(limit, exchange).await.unwrap_or_else(|_| Err(teller.timed_out("did not answer", limit, RetryAdvice::Later(None))))
     }
 
     async fn read(&self, mut response: Response, teller: &Teller<'_>) -> Result<Completion, Failed> {
@@ -211,7 +211,7 @@ impl Exchange<'_> {
                 // Everything was said; what is missing is an end in due form.
                 _ if reply.is_finished() => break,
                 Ok(Err(error)) => return Err(teller.broken_off(Some(error))),
-                Err(_) => return Err(teller.timed_out("fell silent: nothing more came", silence, Again::Later(None))),
+                Err(_) => return Err(teller.timed_out("fell silent: nothing more came", silence, RetryAdvice::Later(None))),
             }
         }
         if reply.is_done() {
@@ -239,9 +239,9 @@ async fn read_at_most(mut response: Response, limit: usize) -> (Vec<u8>, Option<
 #[derive(Deserialize)]
 struct ModelList {
     #[serde(default)]
-    data: Option<Names>,
+    data: Option<ModelNames>,
     #[serde(default)]
-    models: Option<Names>,
+    models: Option<ModelNames>,
 }
 
 impl ModelList {

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use conclave_core::types::completion::{ModelError, Trouble, TroubleKind};
+use conclave_core::types::completion::{ModelDiagnostic, ModelDiagnosticKind, ModelError};
 use conclave_core::types::text::show_size;
 use reqwest::{StatusCode, Url};
 
 use super::quote::Quoter;
 use super::reply::ReplyError;
-use super::server_error::{Refusal, ServerError};
+use super::server_error::{ServerError, ServerRefusal};
 use super::transport::{NoConnection, chain, innermost};
 use crate::ModelFailure;
 
@@ -16,8 +16,8 @@ use crate::ModelFailure;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Failed {
     pub error: ModelError,
-    pub trouble: Trouble,
-    pub again: Again,
+    pub trouble: ModelDiagnostic,
+    pub again: RetryAdvice,
 }
 
 impl From<Failed> for ModelFailure {
@@ -28,7 +28,7 @@ impl From<Failed> for ModelFailure {
 
 /// Whether another attempt makes sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Again {
+pub(crate) enum RetryAdvice {
     Never,
     /// If there is another key by now.
     WithNewKey,
@@ -50,7 +50,7 @@ impl Teller<'_> {
     /// There is no key, and its source says why.
     pub(crate) fn no_key(&self, reason: &str) -> Failed {
         let text = format!("There is no key for {}: {}", self.server, self.quoter.quote(reason));
-        failed(other("the model's key is missing"), TroubleKind::Key, text, Again::Never)
+        failed(other("the model's key is missing"), ModelDiagnosticKind::Key, text, RetryAdvice::Never)
     }
 
     /// The key has characters that no header can hold.
@@ -59,42 +59,42 @@ impl Teller<'_> {
             "The key for {} has characters that cannot be sent. Look for line breaks and quotes in the place that it comes from.",
             self.server
         );
-        failed(other("the model's key is not usable"), TroubleKind::Key, text, Again::Never)
+        failed(other("the model's key is not usable"), ModelDiagnosticKind::Key, text, RetryAdvice::Never)
     }
 
     /// The server refused, or failed.
     pub(crate) fn refused(&self, status: u16, error: &ServerError, asked: Option<Duration>) -> Failed {
         let (server, model) = (self.server, self.model);
         let said = self.said(status, error);
-        let refused = |error, text, again| failed(error, TroubleKind::Refused, text, again);
+        let refused = |error, text, again| failed(error, ModelDiagnosticKind::Refused, text, again);
         match error.refusal(status) {
-            Refusal::Key => {
+            ServerRefusal::Key => {
                 let advice = if self.has_key {
                     "Check that the model's key is still valid, and that it is one of this server."
                 } else {
                     "The server wants a key: set the model's key."
                 };
                 let gist = "the model's server did not accept the operator's key";
-                failed(other(gist), TroubleKind::Key, format!("{said}. {advice}"), Again::WithNewKey)
+                failed(other(gist), ModelDiagnosticKind::Key, format!("{said}. {advice}"), RetryAdvice::WithNewKey)
             }
-            Refusal::UnknownModel => {
+            ServerRefusal::UnknownModel => {
                 let error = ModelError::UnknownModel { name: model.to_owned() };
-                refused(error, format!("{said}. It does not know the model {model:?}."), Again::Never)
+                refused(error, format!("{said}. It does not know the model {model:?}."), RetryAdvice::Never)
             }
-            Refusal::TooLong { fits } => refused(ModelError::ContextTooLong { tokens: fits }, said, Again::Never),
-            Refusal::Quota => {
+            ServerRefusal::TooLong { fits } => refused(ModelError::ContextTooLong { tokens: fits }, said, RetryAdvice::Never),
+            ServerRefusal::Quota => {
                 let text = format!("{said}. The account behind the key is used up: waiting does not help.");
-                refused(unavailable(None), text, Again::Never)
+                refused(unavailable(None), text, RetryAdvice::Never)
             }
-            Refusal::Busy => {
+            ServerRefusal::Busy => {
                 let wait = asked.map(|asked| format!(". It asks to wait for {asked:?}")).unwrap_or_default();
-                refused(unavailable(asked), format!("{said}{wait}"), Again::Later(asked))
+                refused(unavailable(asked), format!("{said}{wait}"), RetryAdvice::Later(asked))
             }
-            Refusal::Other if status == 404 => {
+            ServerRefusal::Other if status == 404 => {
                 let text = format!("{said}. Does {server} end where the API begins, mostly with /v1?");
-                refused(gist_of(status), text, Again::Never)
+                refused(gist_of(status), text, RetryAdvice::Never)
             }
-            Refusal::Other => refused(gist_of(status), said, Again::Never),
+            ServerRefusal::Other => refused(gist_of(status), said, RetryAdvice::Never),
         }
     }
 
@@ -108,7 +108,7 @@ impl Teller<'_> {
             self.server,
             target.as_deref().map_or_else(|| "nowhere".to_owned(), |target| self.quoter.quote(target))
         );
-        failed(gist_of(status), TroubleKind::Refused, text, Again::Never)
+        failed(gist_of(status), ModelDiagnosticKind::Refused, text, RetryAdvice::Never)
     }
 
     /// No answer began.
@@ -117,31 +117,31 @@ impl Teller<'_> {
         let error = error.without_url();
         let (words, innermost) = (self.quoter.quote(&chain(&error)), self.quoter.quote(&innermost(&error)));
         let (reason, again) = match kind {
-            NoConnection::Refused => ("connection refused: is the server running?".to_owned(), Again::Later(None)),
-            NoConnection::UnknownHost => (format!("its name cannot be resolved: {innermost}"), Again::Later(None)),
-            NoConnection::NotSecure => (format!("the connection cannot be secured: {innermost}"), Again::Never),
-            NoConnection::TimedOut => ("no connection in time".to_owned(), Again::Later(None)),
+            NoConnection::Refused => ("connection refused: is the server running?".to_owned(), RetryAdvice::Later(None)),
+            NoConnection::UnknownHost => (format!("its name cannot be resolved: {innermost}"), RetryAdvice::Later(None)),
+            NoConnection::NotSecure => (format!("the connection cannot be secured: {innermost}"), RetryAdvice::Never),
+            NoConnection::TimedOut => ("no connection in time".to_owned(), RetryAdvice::Later(None)),
             NoConnection::Closed => {
                 let text = format!("{} took the request and closed the connection without an answer: {words}", self.server);
-                return failed(unavailable(None), TroubleKind::Unreachable, text, Again::Later(None));
+                return failed(unavailable(None), ModelDiagnosticKind::Unreachable, text, RetryAdvice::Later(None));
             }
-            NoConnection::Other => (words, Again::Later(None)),
+            NoConnection::Other => (words, RetryAdvice::Later(None)),
         };
         let text = format!("{} cannot be reached: {reason}", self.server);
-        failed(unavailable(None), TroubleKind::Unreachable, text, again)
+        failed(unavailable(None), ModelDiagnosticKind::Unreachable, text, again)
     }
 
     /// The answer broke off, or the connection did.
     pub(crate) fn broken_off(&self, error: Option<reqwest::Error>) -> Failed {
         let words = error.map(|error| format!(": {}", self.quoter.quote(&chain(&error.without_url()))));
         let text = format!("{} broke off in the middle of its answer{}", self.server, words.unwrap_or_default());
-        failed(unavailable(None), TroubleKind::Unreachable, text, Again::Later(None))
+        failed(unavailable(None), ModelDiagnosticKind::Unreachable, text, RetryAdvice::Later(None))
     }
 
     /// A time-out; `what` was waited for, for so long.
-    pub(crate) fn timed_out(&self, what: &str, limit: Duration, again: Again) -> Failed {
+    pub(crate) fn timed_out(&self, what: &str, limit: Duration, again: RetryAdvice) -> Failed {
         let text = format!("{} {what} within {limit:?}", self.server);
-        failed(unavailable(None), TroubleKind::Unreachable, text, again)
+        failed(unavailable(None), ModelDiagnosticKind::Unreachable, text, again)
     }
 
     /// A body that is no answer.
@@ -149,7 +149,7 @@ impl Teller<'_> {
         match error {
             ReplyError::TooLong => {
                 let text = format!("The answer of {} is larger than the {} that an answer may have", self.server, show_size(limit));
-                failed(other("the model's answer is too long"), TroubleKind::Limit, text, Again::Never)
+                failed(other("the model's answer is too long"), ModelDiagnosticKind::Limit, text, RetryAdvice::Never)
             }
             ReplyError::NotUnderstood { beginning } => {
                 let begins = match self.quoter.quote(&beginning) {
@@ -159,7 +159,7 @@ impl Teller<'_> {
                 let text =
                     format!("{} answered with something that is not Chat Completions. Is its url right? The answer {begins}", self.server);
                 let gist = "the answer of the model's server cannot be read";
-                failed(other(gist), TroubleKind::Malformed, text, Again::Never)
+                failed(other(gist), ModelDiagnosticKind::Malformed, text, RetryAdvice::Never)
             }
             ReplyError::Server(error) => self.refused(error.inner_status(), &error, asked),
             ReplyError::BrokenOff => self.broken_off(None),
@@ -176,8 +176,8 @@ impl Teller<'_> {
     }
 }
 
-fn failed(error: ModelError, kind: TroubleKind, text: String, again: Again) -> Failed {
-    Failed { error, trouble: Trouble { kind, text }, again }
+fn failed(error: ModelError, kind: ModelDiagnosticKind, text: String, again: RetryAdvice) -> Failed {
+    Failed { error, trouble: ModelDiagnostic { kind, text }, again }
 }
 
 fn other(message: &str) -> ModelError {

@@ -12,7 +12,7 @@ pub(crate) const NO_RESULT: &str = "There is no result of this call.";
 
 /// A message as the wire wants it. Borrows from the prompt.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Outgoing<'a> {
+pub(crate) enum OutgoingMessage<'a> {
     Said {
         role: &'static str,
         text: Option<Cow<'a, str>>,
@@ -47,7 +47,7 @@ struct PromptTurn<'a> {
 type Place = (usize, usize);
 
 /// The whole prompt, in an order that every provider takes.
-pub(crate) fn arrange(prompt: &Prompt) -> Vec<Outgoing<'_>> {
+pub(crate) fn arrange(prompt: &Prompt) -> Vec<OutgoingMessage<'_>> {
     let turns = turns(prompt);
     let (answers, orphans) = pair(&turns);
     let mut orphans = orphans.into_iter().peekable();
@@ -55,7 +55,7 @@ pub(crate) fn arrange(prompt: &Prompt) -> Vec<Outgoing<'_>> {
     let mut number = 0;
     for (index, turn) in turns.iter().enumerate() {
         while let Some((_, result)) = orphans.next_if(|(at, _)| *at == index) {
-            outgoing.push(Outgoing::Orphaned { result });
+            outgoing.push(OutgoingMessage::Orphaned { result });
         }
         if turn.calls.is_empty() {
             outgoing.extend(said(turn));
@@ -63,10 +63,10 @@ pub(crate) fn arrange(prompt: &Prompt) -> Vec<Outgoing<'_>> {
         }
         let first = number;
         number += turn.calls.len();
-        outgoing.push(Outgoing::Called { text: turn.text.clone(), calls: (first..).zip(turn.calls).collect() });
+        outgoing.push(OutgoingMessage::Called { text: turn.text.clone(), calls: (first..).zip(turn.calls).collect() });
         outgoing.extend((0..turn.calls.len()).map(|call| {
             let result = answers.get(&(index, call)).copied();
-            Outgoing::Answered { number: first + call, result }
+            OutgoingMessage::Answered { number: first + call, result }
         }));
         outgoing.extend(attached(turn));
     }
@@ -115,7 +115,7 @@ fn turns(prompt: &Prompt) -> Vec<PromptTurn<'_>> {
 }
 
 /// What a turn without calls says; an empty one says nothing.
-fn said<'a>(turn: &PromptTurn<'a>) -> Option<Outgoing<'a>> {
+fn said<'a>(turn: &PromptTurn<'a>) -> Option<OutgoingMessage<'a>> {
     let role = match turn.role {
         Entity::Llm => "assistant",
         Entity::System => "system",
@@ -124,13 +124,13 @@ fn said<'a>(turn: &PromptTurn<'a>) -> Option<Outgoing<'a>> {
     // Only a user's message can show something that is not text.
     match (turn.text.clone(), role) {
         (None, _) => attached(turn),
-        (text, "user") => Some(Outgoing::Said { role, text, attachments: turn.attachments, is_data: turn.is_data }),
-        (text, _) => Some(Outgoing::Said { role, text, attachments: &[], is_data: false }),
+        (text, "user") => Some(OutgoingMessage::Said { role, text, attachments: turn.attachments, is_data: turn.is_data }),
+        (text, _) => Some(OutgoingMessage::Said { role, text, attachments: &[], is_data: false }),
     }
 }
 
-fn attached<'a>(turn: &PromptTurn<'a>) -> Option<Outgoing<'a>> {
-    (!turn.attachments.is_empty()).then_some(Outgoing::Said {
+fn attached<'a>(turn: &PromptTurn<'a>) -> Option<OutgoingMessage<'a>> {
+    (!turn.attachments.is_empty()).then_some(OutgoingMessage::Said {
         role: "user",
         text: None,
         attachments: turn.attachments,
@@ -191,13 +191,13 @@ mod tests {
 
     use conclave_core::types::action::Action;
 
-    use conclave_core::types::completion::{Draft, Prompt, PromptPiece, ToolChoice, ToolFormat};
+    use conclave_core::types::completion::{DraftMessage, Prompt, PromptPiece, ToolChoice, ToolFormat};
     use conclave_core::types::history::History;
     use conclave_core::types::message::{Entity, Message, ToolCall, ToolResult};
     use proptest::prelude::*;
     use serde_json::json;
 
-    use super::{Outgoing, arrange};
+    use super::{OutgoingMessage, arrange};
 
     fn prompt(messages: &[Message], start: usize) -> Prompt {
         let mut history = History::default();
@@ -246,16 +246,16 @@ mod tests {
     /// One line a message, such as `call 0 a, 1 b` or `0 = text`.
     fn shown(messages: &[Message], start: usize) -> Vec<String> {
         let prompt = prompt(messages, start);
-        let line = |outgoing: &Outgoing<'_>| match outgoing {
-            Outgoing::Said { role, text, .. } => format!("{role}: {}", text.as_deref().unwrap_or_default()),
-            Outgoing::Called { calls, .. } => {
+        let line = |outgoing: &OutgoingMessage<'_>| match outgoing {
+            OutgoingMessage::Said { role, text, .. } => format!("{role}: {}", text.as_deref().unwrap_or_default()),
+            OutgoingMessage::Called { calls, .. } => {
                 let calls: Vec<String> = calls.iter().map(|(number, call)| format!("{number} {}", call.name)).collect();
                 format!("call {}", calls.join(", "))
             }
-            Outgoing::Answered { number, result } => {
+            OutgoingMessage::Answered { number, result } => {
                 format!("{number} = {}", result.map_or("missing", |result| result.content.as_str()))
             }
-            Outgoing::Orphaned { result } => format!("orphan {}", result.content),
+            OutgoingMessage::Orphaned { result } => format!("orphan {}", result.content),
         };
         arrange(&prompt).iter().map(line).collect()
     }
@@ -320,14 +320,14 @@ mod tests {
         let mut prompt = prompt(&[text(Entity::User, ""), Message::new(0, Entity::Llm, "x")], 0);
         let (calls, results) = (calls(&[("1", "a")]).tool_calls, results(&[("1", "a", "A")]).tool_results);
         let draft = |role, content: &str, tool_calls, tool_results| PromptPiece::Draft {
-            draft: Draft { role, content: content.to_owned(), tool_calls, tool_results },
+            draft: DraftMessage { role, content: content.to_owned(), tool_calls, tool_results },
         };
         prompt.pieces.push(draft(Entity::Llm, "let me see", calls, Vec::new()));
         prompt.pieces.push(draft(Entity::Agent, "and now?", Vec::new(), results));
         let outgoing = arrange(&prompt);
-        assert!(matches!(&outgoing[0], Outgoing::Called { text: Some(Cow::Borrowed("let me see")), .. }));
-        assert!(matches!(&outgoing[1], Outgoing::Answered { result: Some(_), .. }));
-        assert!(matches!(&outgoing[2], Outgoing::Said { role: "user", text: Some(Cow::Borrowed("and now?")), .. }));
+        assert!(matches!(&outgoing[0], OutgoingMessage::Called { text: Some(Cow::Borrowed("let me see")), .. }));
+        assert!(matches!(&outgoing[1], OutgoingMessage::Answered { result: Some(_), .. }));
+        assert!(matches!(&outgoing[2], OutgoingMessage::Said { role: "user", text: Some(Cow::Borrowed("and now?")), .. }));
         assert_eq!(outgoing.len(), 3);
     }
 
@@ -355,19 +355,19 @@ mod tests {
             let mut due = 0..0;
             let mut told = 0;
             for message in &outgoing {
-                if let Outgoing::Answered { number, result } = message {
+                if let OutgoingMessage::Answered { number, result } = message {
                     prop_assert_eq!(Some(*number), due.next());
                     told += usize::from(result.is_some());
                     continue;
                 }
                 prop_assert!(due.is_empty());
                 match message {
-                    Outgoing::Called { calls, .. } => {
+                    OutgoingMessage::Called { calls, .. } => {
                         due = expected..expected + calls.len();
                         expected = due.end;
                         prop_assert!(!calls.is_empty());
                     }
-                    Outgoing::Orphaned { .. } => told += 1,
+                    OutgoingMessage::Orphaned { .. } => told += 1,
                     _ => {}
                 }
             }

@@ -3,7 +3,7 @@
 
 use conclave_core::types::completion::Completion;
 
-use super::answer::{Answer, AnswerTooLong};
+use super::answer::{AnswerTooLong, ServerReply};
 use super::names::ToolNames;
 use super::quote::Quoter;
 use super::server_error::ServerError;
@@ -51,7 +51,7 @@ pub(crate) struct ReplyReader {
     taken: u64,
     form: Form,
     beginning: Vec<u8>,
-    answer: Answer,
+    answer: ServerReply,
     has_chunks: bool,
     is_done: bool,
 }
@@ -59,7 +59,7 @@ pub(crate) struct ReplyReader {
 impl ReplyReader {
     /// A reply that says at most `limit` bytes, and no secret that the quoter knows.
     pub(crate) fn new(limit: u64, quoter: Quoter) -> Self {
-        let answer = Answer::new(limit, quoter.clone());
+        let answer = ServerReply::new(limit, quoter.clone());
         Self { quoter, limit, taken: 0, form: Form::Unknown, beginning: Vec::new(), answer, has_chunks: false, is_done: false }
     }
 

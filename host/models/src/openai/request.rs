@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::OpenAiSettings;
 use super::content::{ContentPart, ImageCount};
-use super::messages::{NO_RESULT, Outgoing, arrange};
+use super::messages::{NO_RESULT, OutgoingMessage, arrange};
 use super::names::ToolNames;
 use super::options;
 
@@ -21,7 +21,8 @@ use super::options;
 /// # Errors
 /// As [`body`].
 pub(crate) async fn body_beside(prompt: &Arc<Prompt>, settings: &OpenAiSettings) -> Result<Vec<u8>, ModelError> {
-    let has_attachments = |outgoing: &Outgoing<'_>| matches!(outgoing, Outgoing::Said { attachments, .. } if !attachments.is_empty());
+    let has_attachments =
+        |outgoing: &OutgoingMessage<'_>| matches!(outgoing, OutgoingMessage::Said { attachments, .. } if !attachments.is_empty());
     if !arrange(prompt).iter().any(has_attachments) {
         return body(prompt, &ToolNames::of(prompt), settings);
     }
@@ -51,7 +52,7 @@ pub(crate) fn body(prompt: &Prompt, names: &ToolNames<'_>, settings: &OpenAiSett
         return Err(other("the prompt says nothing"));
     }
     let options = options::merged(&settings.options, &prompt.options)?;
-    let body = Body { prompt, names, model: &settings.model, messages, tools, options };
+    let body = RequestBody { prompt, names, model: &settings.model, messages, tools, options };
     serde_json::to_vec(&body).map_err(|_| other("the prompt cannot be written as JSON"))
 }
 
@@ -59,13 +60,13 @@ fn messages<'a>(prompt: &'a Prompt, names: &'a ToolNames<'a>, settings: &OpenAiS
     let mut images = ImageCount::default();
     let mut arranged = arrange(prompt);
     let mut demand = demand(prompt);
-    let is_system = |message: &Outgoing<'_>| matches!(message, Outgoing::Said { role: "system", .. });
+    let is_system = |message: &OutgoingMessage<'_>| matches!(message, OutgoingMessage::Said { role: "system", .. });
     if demand.is_some() && !arranged.iter().any(is_system) && !arranged.is_empty() {
-        arranged.insert(0, Outgoing::Said { role: "system", text: None, attachments: &[], is_data: false });
+        arranged.insert(0, OutgoingMessage::Said { role: "system", text: None, attachments: &[], is_data: false });
     }
-    let with_parts = |message: Outgoing<'a>| {
+    let with_parts = |message: OutgoingMessage<'a>| {
         let (attachments, is_data) =
-            if let Outgoing::Said { attachments, is_data, .. } = &message { (*attachments, *is_data) } else { (&[][..], false) };
+            if let OutgoingMessage::Said { attachments, is_data, .. } = &message { (*attachments, *is_data) } else { (&[][..], false) };
         let parts = attachments.iter().map(|blob| images.part(blob, is_data, &*settings.images)).collect::<Result<Vec<_>, _>>()?;
         let demand = if is_system(&message) { demand.take() } else { None };
         Ok(WireMessage { message, parts, names, demand })
@@ -85,7 +86,7 @@ fn demand(prompt: &Prompt) -> Option<String> {
     }
 }
 
-struct Body<'a> {
+struct RequestBody<'a> {
     prompt: &'a Prompt,
     names: &'a ToolNames<'a>,
     model: &'a str,
@@ -94,7 +95,7 @@ struct Body<'a> {
     options: Map<String, Value>,
 }
 
-impl Serialize for Body<'_> {
+impl Serialize for RequestBody<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("model", self.model)?;
@@ -120,7 +121,7 @@ impl Serialize for Body<'_> {
     }
 }
 
-impl Body<'_> {
+impl RequestBody<'_> {
     fn tool_choice(&self) -> Value {
         match &self.prompt.tool_choice {
             ToolChoice::Auto => json!("auto"),
@@ -142,7 +143,7 @@ impl Body<'_> {
 }
 
 struct WireMessage<'a> {
-    message: Outgoing<'a>,
+    message: OutgoingMessage<'a>,
     parts: Vec<ContentPart<'a>>,
     names: &'a ToolNames<'a>,
     /// Added to its text.
@@ -153,7 +154,7 @@ impl Serialize for WireMessage<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         match &self.message {
-            Outgoing::Said { role, text, .. } => {
+            OutgoingMessage::Said { role, text, .. } => {
                 map.serialize_entry("role", role)?;
                 if let Some(demand) = &self.demand {
                     let before = text.as_ref().map(|text| format!("{text}\n\n")).unwrap_or_default();
@@ -165,17 +166,17 @@ impl Serialize for WireMessage<'_> {
                     map.serialize_entry("content", &text.iter().chain(&self.parts).collect::<Vec<_>>())?;
                 }
             }
-            Outgoing::Called { text, calls } => {
+            OutgoingMessage::Called { text, calls } => {
                 map.serialize_entry("role", "assistant")?;
                 map.serialize_entry("content", text)?;
                 map.serialize_entry("tool_calls", &RequestCalls { calls, names: self.names })?;
             }
-            Outgoing::Answered { number, result } => {
+            OutgoingMessage::Answered { number, result } => {
                 map.serialize_entry("role", "tool")?;
                 map.serialize_entry("tool_call_id", &call_id(*number))?;
                 map.serialize_entry("content", &result.map_or(Cow::Borrowed(NO_RESULT), result_text))?;
             }
-            Outgoing::Orphaned { result } => {
+            OutgoingMessage::Orphaned { result } => {
                 map.serialize_entry("role", "user")?;
                 let text = format!("Result of an earlier call of {}, which is not shown here:\n{}", result.name, result_text(result));
                 map.serialize_entry("content", &text)?;
@@ -233,14 +234,14 @@ impl Serialize for Tools<'_> {
         for tool in self.tools {
             let function =
                 Function { name: self.names.wire(&tool.name), description: &tool.description, parameters: Parameters(&tool.input_schema) };
-            list.serialize_element(&Tool { kind: "function", function })?;
+            list.serialize_element(&RequestTool { kind: "function", function })?;
         }
         list.end()
     }
 }
 
 #[derive(Serialize)]
-struct Tool<'a> {
+struct RequestTool<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
     function: Function<'a>,

@@ -21,7 +21,7 @@ pub(crate) struct ServerError {
 
 /// Kinds of refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum ServerRefusal {
     Key,
     UnknownModel,
     /// So many tokens fit; 0 when the server does not say.
@@ -72,7 +72,7 @@ impl ServerError {
     }
 
     /// Which kind it is, with the status that it came with.
-    pub(crate) fn refusal(&self, status: u16) -> Refusal {
+    pub(crate) fn refusal(&self, status: u16) -> ServerRefusal {
         let message = self.message.to_lowercase();
         let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
         let is_marked = |marks: &[&str]| self.marks.iter().any(|mark| marks.contains(&mark.as_str()));
@@ -80,16 +80,16 @@ impl ServerError {
         if is_marked(&["context_length_exceeded", "exceed_context_size_error"])
             || (matches!(status, 400 | 413 | 422 | 500) && says(&TOO_LONG))
         {
-            return Refusal::TooLong { fits: self.fits.or_else(|| fits(&message)).unwrap_or_default() };
+            return ServerRefusal::TooLong { fits: self.fits.or_else(|| fits(&message)).unwrap_or_default() };
         }
         let is_unknown = says(&["model"]) && says(&["not found", "does not exist", "unknown model", "invalid model", "not a valid model"]);
         match status {
-            401 | 403 => Refusal::Key,
-            402 => Refusal::Quota,
-            400 | 404 if is_marked(&["model_not_found"]) || is_unknown => Refusal::UnknownModel,
-            429 if is_quota => Refusal::Quota,
-            408 | 429 | 500.. => Refusal::Busy,
-            _ => Refusal::Other,
+            401 | 403 => ServerRefusal::Key,
+            402 => ServerRefusal::Quota,
+            400 | 404 if is_marked(&["model_not_found"]) || is_unknown => ServerRefusal::UnknownModel,
+            429 if is_quota => ServerRefusal::Quota,
+            408 | 429 | 500.. => ServerRefusal::Busy,
+            _ => ServerRefusal::Other,
         }
     }
 
@@ -129,9 +129,9 @@ fn fits(message: &str) -> Option<u64> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Refusal, ServerError};
+    use super::{ServerError, ServerRefusal};
 
-    fn refusal(status: u16, body: &Value) -> Refusal {
+    fn refusal(status: u16, body: &Value) -> ServerRefusal {
         ServerError::parse(body.to_string().as_bytes()).refusal(status)
     }
 
@@ -163,22 +163,22 @@ mod tests {
             (400, json!({"error": "the input length exceeds the context length"}), 0),
             (400, json!({"error": {"message": "litellm.ContextWindowExceededError: ..."}}), 0),
         ] {
-            assert_eq!(refusal(status, &body), Refusal::TooLong { fits }, "{body}");
+            assert_eq!(refusal(status, &body), ServerRefusal::TooLong { fits }, "{body}");
         }
     }
 
     #[test]
     fn refusals_are_told_apart() {
         let said = |message: &str| json!({"error": {"message": message}});
-        assert_eq!(refusal(401, &said("no")), Refusal::Key);
-        assert_eq!(refusal(404, &said("model \"x\" not found, try pulling it first")), Refusal::UnknownModel);
-        assert_eq!(refusal(404, &said("The model `x` does not exist.")), Refusal::UnknownModel);
-        assert_eq!(refusal(400, &said("Invalid model name passed in model=x")), Refusal::UnknownModel);
-        assert_eq!(refusal(404, &said("404 page not found")), Refusal::Other);
-        assert_eq!(refusal(429, &json!({"error": {"message": "pay", "type": "insufficient_quota"}})), Refusal::Quota);
-        assert_eq!(refusal(429, &said("slow down")), Refusal::Busy);
-        assert_eq!((refusal(408, &said("")), refusal(503, &said(""))), (Refusal::Busy, Refusal::Busy));
-        assert_eq!(refusal(400, &said("bad schema")), Refusal::Other);
+        assert_eq!(refusal(401, &said("no")), ServerRefusal::Key);
+        assert_eq!(refusal(404, &said("model \"x\" not found, try pulling it first")), ServerRefusal::UnknownModel);
+        assert_eq!(refusal(404, &said("The model `x` does not exist.")), ServerRefusal::UnknownModel);
+        assert_eq!(refusal(400, &said("Invalid model name passed in model=x")), ServerRefusal::UnknownModel);
+        assert_eq!(refusal(404, &said("404 page not found")), ServerRefusal::Other);
+        assert_eq!(refusal(429, &json!({"error": {"message": "pay", "type": "insufficient_quota"}})), ServerRefusal::Quota);
+        assert_eq!(refusal(429, &said("slow down")), ServerRefusal::Busy);
+        assert_eq!((refusal(408, &said("")), refusal(503, &said(""))), (ServerRefusal::Busy, ServerRefusal::Busy));
+        assert_eq!(refusal(400, &said("bad schema")), ServerRefusal::Other);
     }
 
     #[test]

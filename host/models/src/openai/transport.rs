@@ -24,7 +24,7 @@ const RESERVED: [HeaderName; 5] =
 
 /// A server, and how to reach it.
 #[derive(Clone)]
-pub(crate) struct Server {
+pub(crate) struct ServerAddress {
     client: Client,
     headers: HeaderMap,
     base: Url,
@@ -32,7 +32,7 @@ pub(crate) struct Server {
     pub shown: String,
 }
 
-impl Server {
+impl ServerAddress {
     pub(crate) fn new(settings: &OpenAiSettings) -> Result<Self, OpenAiError> {
         let base = base_url(&settings.url)?;
         let builder = Client::builder()

@@ -6,7 +6,7 @@ mod bounded;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
-pub(crate) use self::bounded::{BoundedCalls, Choices, Content, Names};
+pub(crate) use self::bounded::{BoundedCalls, Choices, Content, ModelNames};
 use self::bounded::{Scalar, json_text};
 
 /// Calls of one answer; nobody means more.
@@ -32,7 +32,7 @@ pub(crate) struct Chunk {
 }
 
 #[derive(Debug, Default, Deserialize)]
-pub(crate) struct Choice {
+pub(crate) struct WireChoice {
     #[serde(default)]
     pub index: Option<u64>,
     /// In a chunk.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 /// How an answer goes on after its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum ReplyEnd {
     /// As it should; the connection stays.
     Proper,
     /// Nothing more is sent; the connection stays open until the client goes.
@@ -15,22 +15,22 @@ pub(super) enum Ending {
 
 /// One answer. Begins well-behaved; the methods that take `self` make it worse.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct TestReply {
     /// None: not even a status is sent.
     pub(super) status: Option<u16>,
     pub(super) headers: Vec<(String, String)>,
     pub(super) body: Vec<u8>,
     /// Bytes that are written at once.
     pub(super) piece: usize,
-    pub(super) ending: Ending,
+    pub(super) ending: ReplyEnd,
 }
 
-impl Answer {
+impl TestReply {
     /// Any bytes.
     #[must_use]
     pub fn bytes(status: u16, media_type: &str, body: impl Into<Vec<u8>>) -> Self {
         let headers = vec![("content-type".to_owned(), media_type.to_owned())];
-        Self { status: Some(status), headers, body: body.into(), piece: usize::MAX, ending: Ending::Proper }
+        Self { status: Some(status), headers, body: body.into(), piece: usize::MAX, ending: ReplyEnd::Proper }
     }
 
     /// A JSON value.
@@ -97,13 +97,13 @@ impl Answer {
     /// Closes the connection without a word.
     #[must_use]
     pub fn hang_up() -> Self {
-        Self { status: None, headers: Vec::new(), body: Vec::new(), piece: usize::MAX, ending: Ending::Cut }
+        Self { status: None, headers: Vec::new(), body: Vec::new(), piece: usize::MAX, ending: ReplyEnd::Cut }
     }
 
     /// Takes the request and never answers.
     #[must_use]
     pub fn silence() -> Self {
-        Self { ending: Ending::Silence, ..Self::hang_up() }
+        Self { ending: ReplyEnd::Silence, ..Self::hang_up() }
     }
 
     /// One more header.
@@ -123,14 +123,14 @@ impl Answer {
     /// Falls silent after the body, without ending it.
     #[must_use]
     pub fn then_silence(mut self) -> Self {
-        self.ending = Ending::Silence;
+        self.ending = ReplyEnd::Silence;
         self
     }
 
     /// Closes the connection after the body, without ending it.
     #[must_use]
     pub fn then_cut(mut self) -> Self {
-        self.ending = Ending::Cut;
+        self.ending = ReplyEnd::Cut;
         self
     }
 }

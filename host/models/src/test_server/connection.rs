@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
 use super::SeenRequest;
-use super::answer::{Answer, Ending};
+use super::answer::{ReplyEnd, TestReply};
 
 /// Requests of tests are small; some hold an image.
 const BODY_MAX: u64 = 64 << 20;
@@ -39,7 +39,7 @@ fn read_line(reader: &mut impl BufRead) -> io::Result<Option<String>> {
 ///
 /// # Errors
 /// When the client went away before it had the whole answer.
-pub(super) fn write_answer(mut stream: &TcpStream, answer: &Answer) -> io::Result<bool> {
+pub(super) fn write_answer(mut stream: &TcpStream, answer: &TestReply) -> io::Result<bool> {
     if let Some(status) = answer.status {
         let mut head = format!("HTTP/1.1 {status} As Scripted\r\ntransfer-encoding: chunked\r\n");
         answer.headers.iter().for_each(|(name, value)| head += &format!("{name}: {value}\r\n"));
@@ -53,15 +53,15 @@ pub(super) fn write_answer(mut stream: &TcpStream, answer: &Answer) -> io::Resul
         }
     }
     match answer.ending {
-        Ending::Proper => {
+        ReplyEnd::Proper => {
             stream.write_all(b"0\r\n\r\n")?;
             Ok(true)
         }
-        Ending::Cut => {
+        ReplyEnd::Cut => {
             stream.shutdown(Shutdown::Both)?;
             Ok(false)
         }
-        Ending::Silence => {
+        ReplyEnd::Silence => {
             // Ends when the client closes: nobody sends a second request before the first is answered.
             io::copy(&mut stream, &mut io::sink())?;
             Err(io::ErrorKind::ConnectionAborted.into())

@@ -1,15 +1,15 @@
 //! Servers that refuse, fail or talk nonsense: what the plugin reads and what the operator is told.
 
-use conclave_core::types::completion::{ModelError, TroubleKind};
+use conclave_core::types::completion::{ModelDiagnosticKind, ModelError};
 use conclave_models::openai::OpenAi;
-use conclave_models::test_server::{Answer, Server};
+use conclave_models::test_server::{Server, TestReply};
 use serde_json::json;
 
 use crate::world::{SECRET, client, fails, settings};
 
 /// The answer is the only one: it must not be asked for again.
-async fn refused(answer: Answer) -> (ModelError, TroubleKind, String) {
-    let server = Server::start(vec![answer, Answer::says("second")]);
+async fn refused(answer: TestReply) -> (ModelError, ModelDiagnosticKind, String) {
+    let server = Server::start(vec![answer, TestReply::says("second")]);
     let failure = fails(&client(&server), false).await;
     let posts = server.requests().iter().filter(|request| request.method == "POST").count();
     assert_eq!(posts, 1);
@@ -20,30 +20,30 @@ async fn refused(answer: Answer) -> (ModelError, TroubleKind, String) {
 #[tokio::test]
 async fn a_refused_key_is_trouble_with_the_key() {
     for status in [401, 403] {
-        let (error, kind, text) = refused(Answer::error(status, "Incorrect API key provided")).await;
+        let (error, kind, text) = refused(TestReply::error(status, "Incorrect API key provided")).await;
         assert!(matches!(error, ModelError::Other { .. }));
-        assert!(kind == TroubleKind::Key && text.contains("Incorrect API key provided") && text.contains("Check"), "{text}");
+        assert!(kind == ModelDiagnosticKind::Key && text.contains("Incorrect API key provided") && text.contains("Check"), "{text}");
     }
 }
 
 #[tokio::test]
 async fn an_unknown_model_is_told_with_those_that_are_known() {
-    let (error, kind, text) = refused(Answer::error(404, "The model `test-model` does not exist")).await;
-    assert_eq!((error, kind), (ModelError::UnknownModel { name: "test-model".to_owned() }, TroubleKind::Refused));
+    let (error, kind, text) = refused(TestReply::error(404, "The model `test-model` does not exist")).await;
+    assert_eq!((error, kind), (ModelError::UnknownModel { name: "test-model".to_owned() }, ModelDiagnosticKind::Refused));
     assert!(text.ends_with("It has test-model."), "{text}");
 }
 
 #[tokio::test]
 async fn a_wrong_path_is_told_as_one() {
-    let (error, kind, text) = refused(Answer::bytes(404, "text/plain", "404 page not found")).await;
+    let (error, kind, text) = refused(TestReply::bytes(404, "text/plain", "404 page not found")).await;
     assert!(matches!(error, ModelError::Other { .. }));
-    assert!(kind == TroubleKind::Refused && text.contains("mostly with /v1"), "{text}");
+    assert!(kind == ModelDiagnosticKind::Refused && text.contains("mostly with /v1"), "{text}");
 }
 
 #[tokio::test]
 async fn a_prompt_that_does_not_fit_says_what_does() {
     let message = "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens.";
-    let (error, _, text) = refused(Answer::error(400, message)).await;
+    let (error, _, text) = refused(TestReply::error(400, message)).await;
     assert_eq!(error, ModelError::ContextTooLong { tokens: 4096 });
     assert!(text.contains("5000"), "{text}");
 }
@@ -51,71 +51,71 @@ async fn a_prompt_that_does_not_fit_says_what_does() {
 #[tokio::test]
 async fn an_empty_account_is_not_waited_for() {
     let quota = json!({"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}});
-    let (error, kind, _) = refused(Answer::json(429, &quota)).await;
-    assert_eq!((error, kind), (ModelError::Unavailable { retry_after_ms: None }, TroubleKind::Refused));
+    let (error, kind, _) = refused(TestReply::json(429, &quota)).await;
+    assert_eq!((error, kind), (ModelError::Unavailable { retry_after_ms: None }, ModelDiagnosticKind::Refused));
 }
 
 #[tokio::test]
 async fn what_the_server_says_is_told_short_and_printable() {
-    let (_, _, text) = refused(Answer::error(400, &format!("a\u{1b}[31m\r\n\u{202e}{}", "x".repeat(9000)))).await;
+    let (_, _, text) = refused(TestReply::error(400, &format!("a\u{1b}[31m\r\n\u{202e}{}", "x".repeat(9000)))).await;
     assert!(text.contains("a[31m xxx") && text.chars().count() < 500, "{text}");
 }
 
 #[tokio::test]
 async fn something_else_than_an_answer_is_malformed() {
     for body in ["<html><title>Login</title>", "{\"choices\": ", "data: {nonsense\n\n", "", "OK"] {
-        let (error, kind, text) = refused(Answer::bytes(200, "text/html", body)).await;
+        let (error, kind, text) = refused(TestReply::bytes(200, "text/html", body)).await;
         assert!(matches!(error, ModelError::Other { .. }));
-        assert_eq!(kind, TroubleKind::Malformed, "{text}");
+        assert_eq!(kind, ModelDiagnosticKind::Malformed, "{text}");
         assert!(text.contains(body.trim()) && text.contains("Is its url right?"), "{text}");
     }
 }
 
 #[tokio::test]
 async fn a_large_answer_is_stopped_at_the_limit() {
-    let whole = Answer::says(&"x".repeat(300_000));
-    let stream = Answer::streams(&["0123456789".repeat(1000).as_str(); 30]);
-    let line = Answer::bytes(200, "text/event-stream", b"data: ".repeat(100_000));
+    let whole = TestReply::says(&"x".repeat(300_000));
+    let stream = TestReply::streams(&["0123456789".repeat(1000).as_str(); 30]);
+    let line = TestReply::bytes(200, "text/event-stream", b"data: ".repeat(100_000));
     for answer in [whole, stream, line] {
         let server = Server::start(vec![answer.then_silence()]);
         let mut settings = settings(&server);
         settings.reply_max = 100_000;
         let (error, kind, text) = fails(&OpenAi::new(settings).unwrap(), false).await;
         assert!(matches!(error, ModelError::Other { .. }));
-        assert_eq!((kind, server.requests().len()), (TroubleKind::Limit, 1), "{text}");
+        assert_eq!((kind, server.requests().len()), (ModelDiagnosticKind::Limit, 1), "{text}");
     }
 }
 
 #[tokio::test]
 async fn an_error_without_end_is_read_in_part() {
-    let server = Server::start(vec![Answer::bytes(400, "text/plain", b"no ".repeat(100_000)).then_silence()]);
+    let server = Server::start(vec![TestReply::bytes(400, "text/plain", b"no ".repeat(100_000)).then_silence()]);
     assert!(fails(&client(&server), false).await.2.contains("no no"));
 }
 
 #[tokio::test]
 async fn nobody_there_is_told_as_that() {
-    let server = Server::start(vec![Answer::says("a")]);
+    let server = Server::start(vec![TestReply::says("a")]);
     let mut settings = settings(&server);
     // Bound and never listened on: nobody else gets this port.
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     settings.url = format!("http://{}/v1", socket.local_addr().unwrap());
     settings.retries = 1;
     let (error, kind, text) = fails(&OpenAi::new(settings.clone()).unwrap(), false).await;
-    assert_eq!((error, kind), (ModelError::Unavailable { retry_after_ms: None }, TroubleKind::Unreachable));
+    assert_eq!((error, kind), (ModelError::Unavailable { retry_after_ms: None }, ModelDiagnosticKind::Unreachable));
     assert!(text.contains("connection refused: is the server running?") && text.contains("tried 2 times"), "{text}");
-    assert_eq!(OpenAi::new(settings).unwrap().probe().await.unwrap_err().kind, TroubleKind::Unreachable);
+    assert_eq!(OpenAi::new(settings).unwrap().probe().await.unwrap_err().kind, ModelDiagnosticKind::Unreachable);
 }
 
 #[tokio::test]
 async fn a_server_that_speaks_no_tls_is_told_as_not_secure() {
-    let server = Server::start(vec![Answer::says("a")]);
+    let server = Server::start(vec![TestReply::says("a")]);
     let mut settings = settings(&server);
     settings.url = settings.url.replace("http:", "https:");
     settings.retries = 0;
     match OpenAi::new(settings) {
         Ok(client) => {
             let (_, kind, text) = fails(&client, false).await;
-            assert_eq!(kind, TroubleKind::Unreachable, "{text}");
+            assert_eq!(kind, ModelDiagnosticKind::Unreachable, "{text}");
         }
         // A machine without certificates says so at once.
         Err(error) => assert!(error.to_string().contains("certificates"), "{error}"),
@@ -124,9 +124,9 @@ async fn a_server_that_speaks_no_tls_is_told_as_not_secure() {
 
 #[tokio::test]
 async fn a_probe_tells_what_stands_in_the_way() {
-    let server = Server::answering(|_| Answer::error(401, &format!("no {SECRET}")));
+    let server = Server::answering(|_| TestReply::error(401, &format!("no {SECRET}")));
     let trouble = client(&server).probe().await.unwrap_err();
-    assert!(trouble.kind == TroubleKind::Key && !trouble.text.contains(SECRET), "{}", trouble.text);
-    let server = Server::answering(|_| Answer::bytes(200, "text/html", "<html>"));
-    assert_eq!(client(&server).probe().await.unwrap_err().kind, TroubleKind::Malformed);
+    assert!(trouble.kind == ModelDiagnosticKind::Key && !trouble.text.contains(SECRET), "{}", trouble.text);
+    let server = Server::answering(|_| TestReply::bytes(200, "text/html", "<html>"));
+    assert_eq!(client(&server).probe().await.unwrap_err().kind, ModelDiagnosticKind::Malformed);
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use conclave_core::types::completion::{ModelError, TroubleKind};
+use conclave_core::types::completion::{ModelDiagnosticKind, ModelError};
 use conclave_models::openai::{OpenAi, OpenAiError};
-use conclave_models::test_server::{Answer, SeenRequest, Server};
+use conclave_models::test_server::{SeenRequest, Server, TestReply};
 use conclave_models::{ApiKey, BoxFuture, KeySource};
 use serde_json::json;
 
@@ -35,7 +35,7 @@ fn rotating(server: &Server, last: usize) -> (OpenAi, Arc<Rotating>) {
 fn taking(key: &'static str) -> Server {
     Server::answering(move |request: &SeenRequest| {
         let given = request.headers.get("authorization").map_or("", String::as_str);
-        if given == format!("Bearer {key}") { Answer::says("in") } else { Answer::error(401, &format!("no such key: {given}")) }
+        if given == format!("Bearer {key}") { TestReply::says("in") } else { TestReply::error(401, &format!("no such key: {given}")) }
     })
 }
 
@@ -54,7 +54,7 @@ async fn a_second_refusal_is_the_last() {
     let server = taking("key-9");
     let (client, source) = rotating(&server, 9);
     let (_, kind, text) = fails(&client, false).await;
-    assert_eq!((kind, server.requests().len(), source.asked.load(Ordering::Relaxed)), (TroubleKind::Key, 2, 2));
+    assert_eq!((kind, server.requests().len(), source.asked.load(Ordering::Relaxed)), (ModelDiagnosticKind::Key, 2, 2));
     assert!(text.contains("401") && text.contains(&server.url()) && !text.contains("key-2"), "{text}");
 }
 
@@ -62,26 +62,26 @@ async fn a_second_refusal_is_the_last() {
 async fn the_same_key_is_not_tried_twice() {
     let server = taking("other");
     let (client, _) = rotating(&server, 1);
-    assert_eq!(fails(&client, false).await.1, TroubleKind::Key);
+    assert_eq!(fails(&client, false).await.1, ModelDiagnosticKind::Key);
     assert_eq!(server.requests().len(), 1);
 }
 
 #[tokio::test]
 async fn a_key_that_a_server_sends_back_is_not_told() {
     for status in [400, 401, 404, 429, 500, 200] {
-        let server = Server::start(vec![Answer::error(status, &format!("bad {SECRET}\u{1b}[2J and Bearer {SECRET}"))]);
+        let server = Server::start(vec![TestReply::error(status, &format!("bad {SECRET}\u{1b}[2J and Bearer {SECRET}"))]);
         let (_, _, text) = fails(&client(&server), true).await;
         assert!(text.contains("bad (key)"), "{text}");
     }
     for body in [format!("<html>{SECRET}"), format!("data: {{{SECRET}\n\n")] {
-        let server = Server::start(vec![Answer::bytes(200, "text/html", body)]);
+        let server = Server::start(vec![TestReply::bytes(200, "text/html", body)]);
         assert!(fails(&client(&server), true).await.2.contains("(key)"));
     }
 }
 
 #[tokio::test]
 async fn headers_of_the_operator_s_are_secrets_too() {
-    let server = Server::answering(|request| Answer::error(400, &request.headers["x-token"]));
+    let server = Server::answering(|request| TestReply::error(400, &request.headers["x-token"]));
     let mut settings = settings(&server);
     settings.headers.insert("x-token".to_owned(), "tok-777".to_owned());
     let client = OpenAi::new(settings.clone()).unwrap();
@@ -92,12 +92,12 @@ async fn headers_of_the_operator_s_are_secrets_too() {
 
 #[tokio::test]
 async fn a_query_of_the_address_is_a_secret_too() {
-    let server = Server::answering(|request| Answer::error(400, &format!("bad {} {SECRET}", request.path)));
+    let server = Server::answering(|request| TestReply::error(400, &format!("bad {} {SECRET}", request.path)));
     let mut settings = settings(&server);
     settings.url += "?api_key=q%2Dsecret-9&api-version=2026-01-01";
     let text = fails(&OpenAi::new(settings).unwrap(), false).await.2;
     assert!(text.contains("bad /v1/chat/completions?(key)") && !text.contains("secret-9"), "{text}");
-    let server = Server::answering(|_| Answer::says("q-secret-9 of 2026-01-01"));
+    let server = Server::answering(|_| TestReply::says("q-secret-9 of 2026-01-01"));
     let mut settings = self::settings(&server);
     settings.url += "?api_key=q%2Dsecret-9&api-version=2026-01-01";
     let completion = ask(&OpenAi::new(settings).unwrap(), false).await.0.unwrap();
@@ -108,13 +108,13 @@ async fn a_query_of_the_address_is_a_secret_too() {
 async fn a_key_at_the_cut_of_a_body_is_not_told_in_part() {
     for space in 330..400 {
         let body = format!("<html>{}{SECRET}", " ".repeat(space));
-        let server = Server::start(vec![Answer::bytes(200, "text/html", body)]);
+        let server = Server::start(vec![TestReply::bytes(200, "text/html", body)]);
         let text = fails(&client(&server), false).await.2;
         assert!(!text.contains("sk-v"), "{text}");
     }
     for cut in [1000, 65536] {
         let body = format!("<html>{}{SECRET}", " ".repeat(cut - 15));
-        let server = Server::answering(move |_| Answer::bytes(if cut == 1000 { 200 } else { 400 }, "text/html", body.clone()));
+        let server = Server::answering(move |_| TestReply::bytes(if cut == 1000 { 200 } else { 400 }, "text/html", body.clone()));
         let trouble = client(&server).probe().await.unwrap_err();
         assert!(!trouble.text.contains("sk-v"), "{}", trouble.text);
     }
@@ -123,8 +123,8 @@ async fn a_key_at_the_cut_of_a_body_is_not_told_in_part() {
 #[tokio::test]
 async fn names_of_models_are_told_without_the_key() {
     let server = Server::answering(|request| match request.method.as_str() {
-        "GET" => Answer::json(200, &json!({"data": [{"id": format!("{}{SECRET}", "m".repeat(190))}, {"id": SECRET}]})),
-        _ => Answer::error(404, "The model does not exist."),
+        "GET" => TestReply::json(200, &json!({"data": [{"id": format!("{}{SECRET}", "m".repeat(190))}, {"id": SECRET}]})),
+        _ => TestReply::error(404, "The model does not exist."),
     });
     let names = client(&server).probe().await.unwrap();
     assert_eq!(names, [format!("{}(key)", "m".repeat(190)), "(key)".to_owned()]);
@@ -135,7 +135,7 @@ async fn names_of_models_are_told_without_the_key() {
 #[tokio::test]
 async fn a_key_in_a_redirect_is_not_told_in_small_letters() {
     let key = "sk-VERY-Secret-1234";
-    let server = Server::start(vec![Answer::bytes(302, "text/plain", "").header("location", &format!("http://{key}.example/"))]);
+    let server = Server::start(vec![TestReply::bytes(302, "text/plain", "").header("location", &format!("http://{key}.example/"))]);
     let mut settings = settings(&server);
     settings.key = Some(Arc::new(ApiKey::new(key.to_owned())));
     let text = fails(&OpenAi::new(settings).unwrap(), false).await.2;
@@ -150,7 +150,7 @@ async fn a_key_that_a_server_puts_into_its_answer_reaches_nobody() {
     let id = format!("{}{SECRET}", "i".repeat(190));
     let body = json!({"id": id, "model": SECRET, "choices": [{"message": message, "finish_reason": "stop"}]});
     for stream in [false, true] {
-        let server = Server::start(vec![Answer::json(200, &body)]);
+        let server = Server::start(vec![TestReply::json(200, &body)]);
         let (completion, heard) = ask(&client(&server), stream).await;
         let completion = completion.unwrap();
         assert!(!format!("{completion:?}").contains("sk-v"), "{completion:?}");
@@ -164,7 +164,7 @@ async fn a_key_that_a_server_puts_into_its_answer_reaches_nobody() {
 
 #[tokio::test]
 async fn a_key_in_pieces_is_not_heard_and_other_text_is_not_delayed() {
-    let server = Server::start(vec![Answer::streams(&["a s", "k-very-", "secret-1234", "b", " sk-", "ip", " s"])]);
+    let server = Server::start(vec![TestReply::streams(&["a s", "k-very-", "secret-1234", "b", " sk-", "ip", " s"])]);
     let (completion, heard) = ask(&client(&server), true).await;
     assert_eq!(heard, ["a ", "(key)", "b", " ", "sk-ip", " ", "s"]);
     assert_eq!(completion.unwrap().content.as_deref(), Some("a (key)b sk-ip s"));
@@ -178,52 +178,52 @@ async fn without_a_key_nothing_is_sent() {
             Box::pin(async { Err("the variable MODEL_KEY is not set".to_owned()) })
         }
     }
-    let server = Server::start(vec![Answer::says("a")]);
+    let server = Server::start(vec![TestReply::says("a")]);
     let mut settings = settings(&server);
     settings.key = Some(Arc::new(Nothing));
     let client = OpenAi::new(settings).unwrap();
     let (error, kind, text) = fails(&client, false).await;
     assert!(matches!(error, ModelError::Other { .. }));
-    assert!(kind == TroubleKind::Key && text.contains("MODEL_KEY"), "{text}");
-    assert_eq!(client.probe().await.unwrap_err().kind, TroubleKind::Key);
+    assert!(kind == ModelDiagnosticKind::Key && text.contains("MODEL_KEY"), "{text}");
+    assert_eq!(client.probe().await.unwrap_err().kind, ModelDiagnosticKind::Key);
     assert!(server.requests().is_empty());
 }
 
 #[tokio::test]
 async fn a_key_that_no_header_can_hold_is_not_sent_and_not_told() {
-    let server = Server::start(vec![Answer::says("a")]);
+    let server = Server::start(vec![TestReply::says("a")]);
     let mut settings = settings(&server);
     settings.key = Some(Arc::new(ApiKey::new("first-half\nsecond-half".to_owned())));
     let (_, kind, text) = fails(&OpenAi::new(settings).unwrap(), false).await;
-    assert!(kind == TroubleKind::Key && !text.contains("half"), "{text}");
+    assert!(kind == ModelDiagnosticKind::Key && !text.contains("half"), "{text}");
     assert!(server.requests().is_empty());
 }
 
 #[tokio::test]
 async fn a_server_that_wants_no_key_gets_none() {
-    let server = Server::start(vec![Answer::says("a"), Answer::error(401, "who are you?")]);
+    let server = Server::start(vec![TestReply::says("a"), TestReply::error(401, "who are you?")]);
     let mut settings = settings(&server);
     settings.key = None;
     let client = OpenAi::new(settings).unwrap();
     ask(&client, false).await.0.unwrap();
     assert!(!server.requests()[0].headers.contains_key("authorization"));
     let (_, kind, text) = fails(&client, false).await;
-    assert!(kind == TroubleKind::Key && text.contains("set the model's key"), "{text}");
+    assert!(kind == ModelDiagnosticKind::Key && text.contains("set the model's key"), "{text}");
 }
 
 #[tokio::test]
 async fn a_redirect_is_told_and_gets_neither_request_nor_key() {
-    let target = Server::start(vec![Answer::says("gotcha")]);
+    let target = Server::start(vec![TestReply::says("gotcha")]);
     let location = format!("{}/chat/completions?token={SECRET}", target.url());
-    let server = Server::start(vec![Answer::bytes(307, "text/plain", "").header("location", &location)]);
+    let server = Server::start(vec![TestReply::bytes(307, "text/plain", "").header("location", &location)]);
     let (_, kind, text) = fails(&client(&server), false).await;
     assert!(target.requests().is_empty());
-    assert!(kind == TroubleKind::Refused && text.contains("307") && text.contains(target.url().trim_end_matches("/v1")), "{text}");
+    assert!(kind == ModelDiagnosticKind::Refused && text.contains("307") && text.contains(target.url().trim_end_matches("/v1")), "{text}");
 }
 
 #[tokio::test]
 async fn settings_that_cannot_be_meant_are_refused() {
-    let server = Server::start(vec![Answer::says("a")]);
+    let server = Server::start(vec![TestReply::says("a")]);
     let wrong = |change: fn(&mut conclave_models::openai::OpenAiSettings)| {
         let mut settings = settings(&server);
         change(&mut settings);

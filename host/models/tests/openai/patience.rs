@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use conclave_core::types::completion::{ModelError, TroubleKind};
+use conclave_core::types::completion::{ModelDiagnosticKind, ModelError};
 use conclave_models::ModelClient;
 use conclave_models::openai::{OpenAi, OpenAiSettings};
-use conclave_models::test_server::{Answer, Server};
+use conclave_models::test_server::{Server, TestReply};
 use serde_json::json;
 
 use crate::world::{Heard, ask, client, fails, prompt, settings};
@@ -24,21 +24,21 @@ fn client_with(server: &Server, change: impl FnOnce(&mut OpenAiSettings)) -> Ope
 
 #[tokio::test]
 async fn what_may_pass_is_tried_again() {
-    let broken = Answer::says("never read").then_cut();
-    let early = Answer::events::<&str>(&[]).then_cut();
-    let busy = Answer::events(&[json!({"error": {"message": "overloaded", "code": 503}})]);
+    let broken = TestReply::says("never read").then_cut();
+    let early = TestReply::events::<&str>(&[]).then_cut();
+    let busy = TestReply::events(&[json!({"error": {"message": "overloaded", "code": 503}})]);
     for first in [
-        Answer::error(408, ""),
-        Answer::error(429, "slow down"),
-        Answer::error(500, ""),
-        Answer::error(503, "loading"),
-        Answer::hang_up(),
+        TestReply::error(408, ""),
+        TestReply::error(429, "slow down"),
+        TestReply::error(500, ""),
+        TestReply::error(503, "loading"),
+        TestReply::hang_up(),
         broken,
         early,
         busy,
     ] {
         for stream in [false, true] {
-            let server = Server::start(vec![first.clone(), Answer::says("second")]);
+            let server = Server::start(vec![first.clone(), TestReply::says("second")]);
             let asked = ask(&client(&server), stream).await.0;
             assert!(asked.is_ok(), "{first:?}: {asked:?}");
             assert_eq!(server.requests().len(), 2, "{first:?}");
@@ -48,16 +48,16 @@ async fn what_may_pass_is_tried_again() {
 
 #[tokio::test]
 async fn attempts_come_to_an_end() {
-    let server = Server::start(vec![Answer::error(503, "loading the model")]);
+    let server = Server::start(vec![TestReply::error(503, "loading the model")]);
     let (error, kind, text) = fails(&client(&server), false).await;
-    assert_eq!((error, kind), (ModelError::Unavailable { retry_after_ms: None }, TroubleKind::Refused));
+    assert_eq!((error, kind), (ModelError::Unavailable { retry_after_ms: None }, ModelDiagnosticKind::Refused));
     assert!(text.contains("loading the model") && text.contains("tried 4 times"), "{text}");
     assert_eq!(server.requests().len(), 4);
 }
 
 #[tokio::test]
 async fn the_server_s_time_is_waited_for() {
-    let server = Server::start(vec![Answer::error(429, "").header("retry-after-ms", "60"), Answer::says("a")]);
+    let server = Server::start(vec![TestReply::error(429, "").header("retry-after-ms", "60"), TestReply::says("a")]);
     let began = Instant::now();
     ask(&client(&server), false).await.0.unwrap();
     assert!(began.elapsed() >= Duration::from_millis(60));
@@ -65,7 +65,7 @@ async fn the_server_s_time_is_waited_for() {
 
 #[tokio::test]
 async fn a_time_that_is_too_long_is_not_waited_for_but_told() {
-    let server = Server::start(vec![Answer::error(429, "").header("retry-after", "3600")]);
+    let server = Server::start(vec![TestReply::error(429, "").header("retry-after", "3600")]);
     let (error, _, text) = fails(&client(&server), false).await;
     assert_eq!(error, ModelError::Unavailable { retry_after_ms: Some(3_600_000) });
     assert!(text.contains("3600s"), "{text}");
@@ -74,20 +74,20 @@ async fn a_time_that_is_too_long_is_not_waited_for_but_told() {
 
 #[tokio::test]
 async fn an_attempt_has_its_time_and_all_of_them_have_theirs() {
-    let server = Server::start(vec![Answer::silence(), Answer::says("second")]);
+    let server = Server::start(vec![TestReply::silence(), TestReply::says("second")]);
     let client = client_with(&server, |settings| settings.attempt_timeout = SOON);
     assert_eq!(ask(&client, false).await.0.unwrap().content.as_deref(), Some("second"));
-    let server = Server::start(vec![Answer::silence()]);
+    let server = Server::start(vec![TestReply::silence()]);
     let client = client_with(&server, |settings| settings.timeout = SOON);
     let (error, kind, text) = fails(&client, false).await;
-    assert_eq!((error, kind), (ModelError::Unavailable { retry_after_ms: None }, TroubleKind::Unreachable));
+    assert_eq!((error, kind), (ModelError::Unavailable { retry_after_ms: None }, ModelDiagnosticKind::Unreachable));
     assert!(text.contains("3s"), "{text}");
 }
 
 #[tokio::test]
 async fn a_stream_that_falls_silent_is_given_up() {
-    let quiet = Answer::bytes(200, "text/event-stream", ": hello\n\n").then_silence();
-    let server = Server::start(vec![quiet, Answer::streams(&["b"])]);
+    let quiet = TestReply::bytes(200, "text/event-stream", ": hello\n\n").then_silence();
+    let server = Server::start(vec![quiet, TestReply::streams(&["b"])]);
     let client = client_with(&server, |settings| settings.idle_timeout = SOON);
     assert_eq!(ask(&client, true).await.1, ["b"]);
 }
@@ -96,12 +96,12 @@ async fn a_stream_that_falls_silent_is_given_up() {
 async fn text_that_was_heard_is_not_taken_back() {
     let broken = json!({"error": {"message": "overloaded", "code": 503}}).to_string();
     for answer in [
-        Answer::events(&[PIECE]).then_cut(),
-        Answer::events(&[PIECE]).then_silence(),
-        Answer::events(&[PIECE]),
-        Answer::events(&[PIECE, &broken]),
+        TestReply::events(&[PIECE]).then_cut(),
+        TestReply::events(&[PIECE]).then_silence(),
+        TestReply::events(&[PIECE]),
+        TestReply::events(&[PIECE, &broken]),
     ] {
-        let server = Server::start(vec![answer.clone(), Answer::streams(&["second"])]);
+        let server = Server::start(vec![answer.clone(), TestReply::streams(&["second"])]);
         let client = client_with(&server, |settings| settings.idle_timeout = SOON);
         let (outcome, heard) = ask(&client, true).await;
         let failure = outcome.unwrap_err();
@@ -112,13 +112,13 @@ async fn text_that_was_heard_is_not_taken_back() {
 
 #[tokio::test]
 async fn text_that_nobody_hears_can_be_asked_for_again() {
-    let server = Server::start(vec![Answer::events(&[PIECE]).then_cut(), Answer::says("second")]);
+    let server = Server::start(vec![TestReply::events(&[PIECE]).then_cut(), TestReply::says("second")]);
     assert_eq!(ask(&client(&server), false).await.0.unwrap().content.as_deref(), Some("second"));
 }
 
 #[tokio::test]
 async fn a_dropped_future_hangs_up_and_says_nothing_more() {
-    let server = Arc::new(Server::start(vec![Answer::events(&[PIECE]).then_silence()]));
+    let server = Arc::new(Server::start(vec![TestReply::events(&[PIECE]).then_silence()]));
     let heard = Arc::new(Heard::default());
     let asking = client(&server).complete(prompt(true), Arc::<Heard>::clone(&heard));
     let hearing = async {

@@ -1,7 +1,7 @@
 //! Approvers: who decides about a tool call that a rule of the operator asks about, and whether a run may have more of what it has used up.
 //! The rules themselves are the core's.
 
-use conclave_core::policy::budget::TopUp;
+use conclave_core::policy::budget::LimitIncrease;
 use conclave_core::types::approval::{Approval, ApprovalAnswer, ApprovalAuthor, ApprovalRequest};
 
 use crate::support::clock::BoxFuture;
@@ -44,7 +44,7 @@ pub trait Approver: Send + Sync + 'static {
 
     /// Whether a run that has used up a limit may have more: as proposed, or as much as `{"add": …}` says ([`TopUp::amount`]). The run
     /// waits, and ends when it is refused; without a word from the approver nobody gives more.
-    fn top_up(&self, top_up: TopUp) -> BoxFuture<'static, ApprovalAnswer> {
+    fn top_up(&self, top_up: LimitIncrease) -> BoxFuture<'static, ApprovalAnswer> {
         drop(top_up);
         let reason = "nobody is there to give more".to_owned();
         Box::pin(std::future::ready(Approval::Refused { reason }.by(ApprovalAuthor::Nobody)))

@@ -17,13 +17,13 @@ use crate::driver::approve::Approver;
 const TRIES: u32 = 16;
 
 /// An approver, and what their arguments are held against.
-pub(super) struct Asking {
+pub(super) struct ApproverQueue {
     approver: Arc<dyn Approver>,
     plugins: Arc<dyn Plugins>,
     setup: Arc<Setup>,
 }
 
-impl Asking {
+impl ApproverQueue {
     pub(super) fn new(shared: &RunContext, setup: &Arc<Setup>) -> Self {
         Self { approver: Arc::clone(&shared.approver), plugins: Arc::clone(&shared.plugins), setup: Arc::clone(setup) }
     }

@@ -86,9 +86,9 @@ impl From<String> for HumanAnswer {
 
 /// Nobody is there, and whatever is said is taken.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Nobody;
+pub struct UnattendedChannel;
 
-impl Channels for Nobody {
+impl Channels for UnattendedChannel {
     fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<HumanAnswer>> {
         Box::pin(std::future::ready(None))
     }

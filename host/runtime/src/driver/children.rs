@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use conclave_core::protocol::event::{Event, Opening};
+use conclave_core::protocol::event::{Event, RunOpening};
 use conclave_core::setup::Setup;
 use conclave_core::types::delivery::EndedTask;
 use conclave_core::types::ids::{BackgroundId, CallId, ControlId};
@@ -12,17 +12,17 @@ use conclave_core::types::usage::{Spent, UsedByPlugin};
 
 use super::pausing::pause_as;
 use super::{Driver, Inlet, RunContext, UnderWay};
-use crate::driver::runner::{Child, EndReporter, Ended, Lease, Progressing, Submission};
+use crate::driver::runner::{Child, EndReporter, Lease, Progressing, Submission, TaskEnd};
 use crate::storage::journal::JournalFailure;
 use crate::support::fail_points::kill_point;
 
 impl Driver {
     /// Opens a child room; when the host goes on after it had stopped, the room may be there already, and then goes on too.
-    pub(super) fn start_background(&mut self, call: CallId, id: BackgroundId, opening: Box<Opening>, again: bool) {
+    pub(super) fn start_background(&mut self, call: CallId, id: BackgroundId, opening: Box<RunOpening>, again: bool) {
         kill_point!("before-child-opened");
         let (lease, mut leased) = Lease::new();
         let (events, is_awaited) = (self.sender.clone(), lease.is_awaited());
-        let place = EndReporter::new(opening.limits.as_spent(), move |Ended { task, spent, used }| {
+        let place = EndReporter::new(opening.limits.as_spent(), move |TaskEnd { task, spent, used }| {
             kill_point!("after-child-ended");
             if is_awaited.load(Ordering::Relaxed) {
                 // The parent may be over too.
@@ -40,13 +40,13 @@ impl Driver {
         let beginning = Beginning {
             shared: Arc::clone(&self.shared),
             setup: Arc::clone(&self.setup),
-            opening: Opening::clone(&opening),
+            opening: RunOpening::clone(&opening),
             again,
             paused: self.paused.clone(),
             progressing: progressing.clone(),
         };
         let run = Box::pin(async move {
-            let broke_off = |reason, spent| Ended { task: EndedTask::interrupted(reason), spent, used: UsedByPlugin::new() };
+            let broke_off = |reason, spent| TaskEnd { task: EndedTask::interrupted(reason), spent, used: UsedByPlugin::new() };
             let given_up = || broke_off("the room above it was given up".to_owned(), Spent::default());
             // Nobody can say what a room used whose journal is not there, so all that was set aside for it counts.
             let limits = beginning.opening.limits.as_spent();
@@ -64,7 +64,7 @@ impl Driver {
                 () = leased.given_up() => return given_up(),
             };
             match ran {
-                Ok(outcome) => Ended { task: EndedTask::from_outcome(&outcome), spent: outcome.spent, used: outcome.used.clone() },
+                Ok(outcome) => TaskEnd { task: EndedTask::from_outcome(&outcome), spent: outcome.spent, used: outcome.used.clone() },
                 Err(failure) => broke_off(failure.to_string(), child.room.spent()),
             }
         });
@@ -72,7 +72,7 @@ impl Driver {
         self.shared.runner.submit(Submission::new(Child { parent, id, opening, events, progressing }, run, place));
     }
 
-    pub(super) fn tell_child(&self, call: CallId, id: &ControlId, text: &str) {
+    pub(super) fn report_child(&self, call: CallId, id: &ControlId, text: &str) {
         if let Some(UnderWay::Child { room, .. }) = self.under_way.get(&call) {
             // It may be over; then its parent has its end on the way.
             self.shared.runner.message(room, id, text);
@@ -95,7 +95,7 @@ impl Driver {
 struct Beginning {
     shared: Arc<RunContext>,
     setup: Arc<Setup>,
-    opening: Opening,
+    opening: RunOpening,
     /// The host goes on after it had stopped: the room may be there already.
     again: bool,
     /// Why the room above is paused.

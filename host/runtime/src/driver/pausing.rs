@@ -33,7 +33,7 @@ impl Driver {
     }
 
     /// Once the records are handed over: a child's never come before its parent's.
-    pub(super) fn tell_children(&self, pauses: Vec<Event>) {
+    pub(super) fn report_children(&self, pauses: Vec<Event>) {
         for pause in pauses {
             for under_way in self.under_way.values() {
                 if let UnderWay::Child { events, .. } = under_way {

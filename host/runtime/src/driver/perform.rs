@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use conclave_core::journal::recovery::Start;
-use conclave_core::policy::budget::TopUp;
+use conclave_core::policy::budget::LimitIncrease;
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::Event;
 use conclave_core::setup::plugin_query::PluginQuery;
@@ -14,7 +14,7 @@ use conclave_core::types::fault::{CallReport, Fault, FaultKind};
 use conclave_core::types::ids::{CallId, ModelName};
 use conclave_core::types::tool::ToolError;
 
-use super::approving::Asking;
+use super::approving::ApproverQueue;
 use super::port::RoomPort;
 use super::side_effects::{EffectStep, SideEffectPort};
 use super::{Driver, UnderWay};
@@ -37,7 +37,7 @@ impl Driver {
             }
             Effect::Consult { call, plugin, question, .. } => self.consult(call, plugin, question, start),
             Effect::AskApproval { call, request } => {
-                let asking = Asking::new(&self.shared, &self.setup);
+                let asking = ApproverQueue::new(&self.shared, &self.setup);
                 self.start(call, approver_broke_off(call), async move { decided(call, asking.decide(request).await) });
             }
             Effect::AskTopUp { call, top_up } => {
@@ -77,7 +77,7 @@ impl Driver {
                 self.start(call, fallback, async move { Event::Spoken { call, failure: channels.speak(*speech).await.err() } });
             }
             Effect::Reply { request, reply } => self.outside.requests.answer(request, reply),
-            Effect::TellTask { call, id, text } => self.tell_child(call, &id, &text),
+            Effect::TellTask { call, id, text } => self.report_child(call, &id, &text),
             Effect::DetachTask { call } => self.detach_child(call),
             Effect::SetTimer { timer, at } => self.timers.set(timer, at),
             Effect::AbandonCall { call } => self.abandon_call(call),
@@ -211,7 +211,7 @@ impl Driver {
 const TRIES: u32 = 16;
 
 /// Asks until the answer is one: to the room an amount that is none says nothing, and it would wait on.
-async fn asked_for_more(approver: &dyn Approver, mut top_up: TopUp) -> ApprovalAnswer {
+async fn asked_for_more(approver: &dyn Approver, mut top_up: LimitIncrease) -> ApprovalAnswer {
     for _ in 0..TRIES {
         let answer = approver.top_up(top_up.clone()).await;
         let Approval::Edited { arguments } = &answer.approval else { return answer };

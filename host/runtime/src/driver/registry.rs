@@ -7,14 +7,14 @@ use conclave_core::protocol::event::Event;
 use conclave_core::types::ids::RoomId;
 use tokio::sync::mpsc::{UnboundedSender, WeakUnboundedSender};
 
-use crate::driver::room_handle::Outside;
+use crate::driver::room_handle::RoomClients;
 
 /// Rooms that need not be looked through.
 const CLEAN_AT: usize = 32;
 
 /// Where the events of rooms go in; child rooms too.
 #[derive(Debug, Default)]
-pub(crate) struct Everything(Mutex<Rooms>);
+pub(crate) struct RoomRegistry(Mutex<Rooms>);
 
 #[derive(Debug)]
 struct Rooms {
@@ -33,7 +33,7 @@ impl Default for Rooms {
 struct OpenRoom {
     room: RoomId,
     events: WeakUnboundedSender<Event>,
-    outside: Weak<Outside>,
+    outside: Weak<RoomClients>,
     /// No room above stops it.
     is_alone: bool,
 }
@@ -51,12 +51,12 @@ impl OpenRoom {
     }
 }
 
-impl Everything {
+impl RoomRegistry {
     fn lock(&self) -> MutexGuard<'_, Rooms> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn add(&self, room: &RoomId, events: &UnboundedSender<Event>, outside: &Arc<Outside>) {
+    pub(crate) fn add(&self, room: &RoomId, events: &UnboundedSender<Event>, outside: &Arc<RoomClients>) {
         let mut rooms = self.lock();
         if rooms.open.len() >= rooms.clean_at {
             rooms.open.retain(|open| open.sender().is_some());
@@ -81,7 +81,7 @@ impl Everything {
 
     /// The same, with what those who speak to the room share with it.
     #[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "control messages come through a store"))]
-    pub(crate) fn get_with_outside(&self, room: &RoomId) -> Option<(UnboundedSender<Event>, Arc<Outside>)> {
+    pub(crate) fn get_with_outside(&self, room: &RoomId) -> Option<(UnboundedSender<Event>, Arc<RoomClients>)> {
         let rooms = self.lock();
         let mut of_name = rooms.open.iter().rev().filter(|open| open.room == *room);
         of_name.find_map(|open| Some((open.sender()?, open.outside.upgrade()?)))
@@ -106,8 +106,8 @@ mod tests {
 
     #[test]
     fn rooms_that_are_over_are_taken_out_in_time() {
-        let everything = Everything::default();
-        let outside = Arc::new(Outside::new(Arc::new(LocalRunner::new()), Arc::new(SystemClock)));
+        let everything = RoomRegistry::default();
+        let outside = Arc::new(RoomClients::new(Arc::new(LocalRunner::new()), Arc::new(SystemClock)));
         // As a list is that once was long.
         everything.lock().open.reserve(100_000);
         let (lasting, _events) = unbounded_channel();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use conclave_core::journal::recovery::{Again, Resumption, Unfinished};
+use conclave_core::journal::recovery::{Restart, Resumption, Unfinished};
 use conclave_core::protocol::call_log::CallLog;
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::Event;
@@ -48,7 +48,7 @@ impl Driver {
         while driver.room.poll_task().is_some() {}
         driver.room.tasks().for_each(|task| driver.outside.known.put(Arc::clone(task)));
         driver.outside.known.bind(driver.room.bindings());
-        driver.outside.requests.go_on_from(next_request);
+        driver.outside.requests.resume_from(next_request);
         if driver.is_cut_off() {
             driver.outside.open();
         }
@@ -85,7 +85,7 @@ impl Driver {
     }
 
     /// Returns what came in meanwhile and is to be taken next.
-    pub(super) async fn go_on(&mut self, resumption: Resumption) -> Result<Vec<Event>, JournalFailure> {
+    pub(super) async fn resume(&mut self, resumption: Resumption) -> Result<Vec<Event>, JournalFailure> {
         let Resumption { mut events, again } = resumption;
         self.take_and_perform(&mut events).await?;
         // All that follows was journalled before.
@@ -97,7 +97,7 @@ impl Driver {
         let requests = received.iter().position(|event| matches!(event.effective(), Event::Requested { .. }));
         let later = requests.map_or_else(Vec::new, |at| received.split_off(at));
         self.take_and_perform(&mut received).await?;
-        for Again { effect, start, trace } in again {
+        for Restart { effect, start, trace } in again {
             if self.room.outcome().is_some() || !self.is_wanted(&effect) {
                 self.end_child(&effect);
                 continue;

@@ -27,7 +27,7 @@ pub(crate) use tasks::RoomView;
 pub use tasks::WaitError;
 
 /// What a room's loop and its handles share.
-pub(crate) struct Outside {
+pub(crate) struct RoomClients {
     pub(crate) requests: Requests,
     pub(crate) controls: Controls,
     pub(crate) known: RoomView,
@@ -35,7 +35,7 @@ pub(crate) struct Outside {
     clock: Arc<dyn Clock>,
 }
 
-impl Outside {
+impl RoomClients {
     pub(crate) fn new(runner: Arc<dyn TaskRunner>, clock: Arc<dyn Clock>) -> Self {
         Self { requests: Requests::default(), controls: Controls::default(), known: RoomView::default(), runner, clock }
     }
@@ -86,7 +86,7 @@ pub struct RoomHandle {
     room: RoomId,
     /// The room's loop holds the other end, and one like it that keeps it open.
     events: WeakUnboundedSender<Event>,
-    outside: Arc<Outside>,
+    outside: Arc<RoomClients>,
 }
 
 impl fmt::Debug for RoomHandle {
@@ -143,7 +143,7 @@ impl TaskHandle {
 }
 
 impl RoomHandle {
-    pub(crate) fn new(room: RoomId, events: &UnboundedSender<Event>, outside: Arc<Outside>) -> Self {
+    pub(crate) fn new(room: RoomId, events: &UnboundedSender<Event>, outside: Arc<RoomClients>) -> Self {
         Self { room, events: events.downgrade(), outside }
     }
 

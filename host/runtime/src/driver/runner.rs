@@ -18,7 +18,7 @@ use crate::support::clock::BoxFuture;
 
 pub use local::LocalRunner;
 pub use progress::{ProgressStream, TaskProgress};
-pub use submission::{Ended, Reins, Submission};
+pub use submission::{Reins, Submission, TaskEnd};
 
 pub(crate) use progress::Progressing;
 pub(crate) use submission::{Child, EndReporter, Lease};

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use conclave_core::config::{Config, ModelConfig, ModelKind, OpenAiConfig, Problem, Problems};
+use conclave_core::config::{Config, ConfigProblem, ModelConfig, ModelKind, OpenAiConfig, Problems};
 use conclave_core::types::ids::ModelName;
 
 #[cfg(feature = "openai")]
-use conclave_core::types::completion::{Trouble, TroubleKind};
+use conclave_core::types::completion::{ModelDiagnostic, ModelDiagnosticKind};
 #[cfg(feature = "openai")]
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ pub struct Probe {
     /// At the server.
     pub model: String,
     /// The models that the server has; empty when it does not say.
-    pub answer: Result<Vec<String>, Trouble>,
+    pub answer: Result<Vec<String>, ModelDiagnostic>,
     pub took: Duration,
 }
 
@@ -64,7 +64,7 @@ impl Host {
         matches!(&model.kind, ModelKind::OpenAi(server) if server.key.as_ref().is_some_and(|from| self.secrets.check(from).is_err()))
     }
 
-    fn native_client(&self, config: &Config, name: &ModelName) -> Result<Arc<dyn ModelClient>, Vec<Problem>> {
+    fn native_client(&self, config: &Config, name: &ModelName) -> Result<Arc<dyn ModelClient>, Vec<ConfigProblem>> {
         if let Some(client) = self.models.get(name.as_str()) {
             return Ok(Arc::clone(client));
         }
@@ -78,7 +78,7 @@ impl Host {
     }
 
     #[cfg(feature = "openai")]
-    fn server_client(&self, config: &Config, name: &ModelName, server: &OpenAiConfig) -> Result<Arc<dyn ModelClient>, Vec<Problem>> {
+    fn server_client(&self, config: &Config, name: &ModelName, server: &OpenAiConfig) -> Result<Arc<dyn ModelClient>, Vec<ConfigProblem>> {
         let mut problems = Vec::new();
         if let Some(Err(what)) = server.key.as_ref().map(|from| self.secrets.check(from)) {
             problems.push(config.problem(&format!("models.{name}.key"), format!("the key of the model `{name}` is not there: {what}")));
@@ -122,7 +122,7 @@ impl Host {
             let began = Instant::now();
             let answer = match self.open_client(server) {
                 Ok(client) => client.probe().await,
-                Err(error) => Err(Trouble { kind: TroubleKind::Unreachable, text: error.to_string() }),
+                Err(error) => Err(ModelDiagnostic { kind: ModelDiagnosticKind::Unreachable, text: error.to_string() }),
             };
             probes.push(Probe { name: name.clone(), url: server.url.clone(), model: server.model.clone(), answer, took: began.elapsed() });
         }
@@ -130,7 +130,7 @@ impl Host {
     }
 
     #[cfg(not(feature = "openai"))]
-    fn server_client(&self, config: &Config, name: &ModelName, _: &OpenAiConfig) -> Result<Arc<dyn ModelClient>, Vec<Problem>> {
+    fn server_client(&self, config: &Config, name: &ModelName, _: &OpenAiConfig) -> Result<Arc<dyn ModelClient>, Vec<ConfigProblem>> {
         // What the missing client would need is not looked at.
         let _ = (&self.secrets, &self.blobs);
         let what = "this program was built without a client for model servers";

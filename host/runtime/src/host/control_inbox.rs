@@ -8,7 +8,7 @@ use conclave_core::types::ids::{ControlId, RoomId};
 
 use crate::host::Host;
 use crate::storage::store::mail::ReceivedMail;
-use crate::storage::store::{Mail, Standing, Store, StoreReader, Word};
+use crate::storage::store::{ControlCommand, ControlMessage, RunState, Store, StoreReader};
 
 /// The receiver of a store's [`Mail`].
 #[derive(Clone)]
@@ -45,11 +45,11 @@ impl ControlInbox {
     /// where they are, but for a stop: this process alone could have that run under way, so it was interrupted, and is ended.
     ///
     /// Disk work happens on other threads. Returns when all are handed over, and does not wait until they are journalled.
-    pub async fn receive(&self, notify: impl Fn(&Mail)) {
+    pub async fn receive(&self, notify: impl Fn(&ControlMessage)) {
         let (store, host, in_hand) = (self.store.clone(), Arc::clone(&self.host), Arc::clone(&self.in_hand));
         let look = move || {
-            let is_here = |mail: &Mail| matches!(mail.word, Word::Stop { .. }) || host.stopper(&mail.room).is_some();
-            let is_in_hand = |mail: &Mail| lock(&in_hand).contains(&mail.id);
+            let is_here = |mail: &ControlMessage| matches!(mail.word, ControlCommand::Stop { .. }) || host.stopper(&mail.room).is_some();
+            let is_in_hand = |mail: &ControlMessage| lock(&in_hand).contains(&mail.id);
             store.mail_for(|mail| !is_in_hand(mail) && is_here(mail), |mail| !is_in_hand(mail))
         };
         // What cannot be read now is there at the next look.
@@ -59,10 +59,10 @@ impl ControlInbox {
         }
     }
 
-    fn hand_over(&self, received: ReceivedMail, notify: &impl Fn(&Mail)) {
+    fn hand_over(&self, received: ReceivedMail, notify: &impl Fn(&ControlMessage)) {
         lock(&self.in_hand).insert(received.mail.id.clone());
         let held = MessageGuard(Arc::clone(&self.in_hand), received.mail.id.clone());
-        let Mail { id, room, word } = &received.mail;
+        let ControlMessage { id, room, word } = &received.mail;
         if let Some(confirmed) = self.host.deliver(room, id, word.to_event()) {
             notify(&received.mail);
             tokio::spawn(async move {
@@ -72,7 +72,7 @@ impl ControlInbox {
                 }
                 drop(held);
             });
-        } else if matches!(word, Word::Stop { .. }) {
+        } else if matches!(word, ControlCommand::Stop { .. }) {
             let store = self.store.clone();
             tokio::task::spawn_blocking(move || {
                 end(&store, &received);
@@ -84,8 +84,8 @@ impl ControlInbox {
 
 /// Ends a run that no process has. It may be about to begin or to end here: then the message is for the next look.
 fn end(store: &Store, received: &ReceivedMail) {
-    let Mail { room, word, .. } = &received.mail;
-    let Word::Stop { reason } = word else { return };
+    let ControlMessage { room, word, .. } = &received.mail;
+    let ControlCommand::Stop { reason } = word else { return };
     if store.give_up(room, reason).is_ok() || !is_open(store, room) {
         received.delete();
     }
@@ -94,5 +94,5 @@ fn end(store: &Store, received: &ReceivedMail) {
 fn is_open(store: &Store, room: &RoomId) -> bool {
     // What cannot be read now may be open still.
     let Ok(rooms) = StoreReader::open(store.folder()).and_then(|reader| reader.rooms(room)) else { return true };
-    rooms.iter().any(|row| !matches!(row.standing, Standing::Ended(_)))
+    rooms.iter().any(|row| !matches!(row.standing, RunState::Ended(_)))
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use conclave_core::config::{Config, Problems};
 use conclave_core::permissions::grant::FileMode;
 
-use super::guarded::{Guard, Guarded, guarded};
+use super::guarded::{Guarded, GuardedPath, guarded};
 
 /// The config's folder without links, as far as it can be found; names whose stores are whose.
 pub(super) fn home(config: &Config) -> PathBuf {
@@ -15,7 +15,7 @@ pub(super) fn home(config: &Config) -> PathBuf {
 }
 
 /// Says what is wrong with the folders of a config. `cache` is where this host keeps compiled code, `guards` what else its program names.
-pub(super) fn check(config: &Config, cache: Option<&Path>, guards: &[Guard], problems: &mut Problems) {
+pub(super) fn check(config: &Config, cache: Option<&Path>, guards: &[GuardedPath], problems: &mut Problems) {
     let guarded = guarded(config, cache, guards);
     for (name, plugin) in &config.plugins {
         for (index, grant) in plugin.grants.files.iter().enumerate() {
@@ -84,7 +84,7 @@ mod tests {
     }
 
     /// What is wrong with granting a folder below `conf/..` for writing and for reading; the config lies in `conf`.
-    fn both(temp: &Path, dir: &str, rest: &str, guards: &[Guard]) -> [String; 2] {
+    fn both(temp: &Path, dir: &str, rest: &str, guards: &[GuardedPath]) -> [String; 2] {
         ["read-write", "read"].map(|mode| {
             let text = format!(
                 "entry = \"t\"\n{rest}\n[plugins.p]\nsource = \"stock:p\"\ngrants.files = [{{ dir = {dir:?}, at = \"/f\", mode = {mode:?} }}]\n[tasks.t]\nagent = \"p\"\n"
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn what_the_program_guards_is_out_of_reach_even_before_it_is_there() {
         let temp = folders(&["conf/x", "data/real.toml", "up/x"]);
-        let guard = |path: &str, secret, whole| Guard { what: "the thing".to_owned(), path: temp.path().join(path), secret, whole };
+        let guard = |path: &str, secret, whole| GuardedPath { what: "the thing".to_owned(), path: temp.path().join(path), secret, whole };
         let state = [guard("up/state", true, true)];
         assert!(both(temp.path(), "../up", "", &state).iter().all(|problem| problem.contains("p could read the thing")));
         std::fs::create_dir_all(temp.path().join("up/state/journals")).unwrap();
@@ -171,14 +171,14 @@ mod tests {
         let temp = folders(&["conf/x", "data/real.toml", "link/x", "free/x"]);
         std::os::unix::fs::symlink("../data/real.toml", temp.path().join("link/b.toml")).unwrap();
         std::os::unix::fs::symlink("../link/b.toml", temp.path().join("conf/a.toml")).unwrap();
-        let guards = [Guard { what: "the config".to_owned(), path: temp.path().join("conf/a.toml"), secret: false, whole: false }];
+        let guards = [GuardedPath { what: "the config".to_owned(), path: temp.path().join("conf/a.toml"), secret: false, whole: false }];
         for dir in ["../data", "../link", "."] {
             assert!(both(temp.path(), dir, "", &guards)[0].contains("p could change the config"), "{dir}");
         }
         assert_eq!(both(temp.path(), "../free", "", &guards), ["", ""]);
         // A circle of links ends.
         std::os::unix::fs::symlink("loop", temp.path().join("conf/loop")).unwrap();
-        let circle = [Guard { path: temp.path().join("conf/loop"), ..guards[0].clone() }];
+        let circle = [GuardedPath { path: temp.path().join("conf/loop"), ..guards[0].clone() }];
         assert_eq!(both(temp.path(), "../free", "", &circle), ["", ""]);
     }
 }

@@ -12,7 +12,7 @@ const LINKS: usize = 8;
 
 /// A file or a folder of the host's own that no plugin may be let into: the config's file, where journals and stores are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Guard {
+pub struct GuardedPath {
     /// In words, for a problem: "the journals".
     pub what: String,
     pub path: PathBuf,
@@ -115,7 +115,7 @@ fn resolved(path: &Path) -> PathBuf {
     }
 }
 
-pub(super) fn guarded(config: &Config, cache: Option<&Path>, guards: &[Guard]) -> Vec<Guarded> {
+pub(super) fn guarded(config: &Config, cache: Option<&Path>, guards: &[GuardedPath]) -> Vec<Guarded> {
     let mut found = GuardedPaths { home: home(config), all: Vec::new() };
     let folder = found.home.clone();
     // Whatever the config's file is called, it lies there.

@@ -38,7 +38,7 @@ impl LoadedNative {
 }
 
 /// Why there is no such plugin.
-enum Refusal {
+enum NativeRefusal {
     Missing(Missing),
     Other(String),
 }
@@ -57,16 +57,16 @@ impl Host {
             let key = format!("plugins.{name}.source");
             let found = match &plugin.source {
                 PluginSource::Native(source) => match self.natives.get(source) {
-                    None => Err(Refusal::Missing(self.no_native(source))),
-                    Some(plugin) => LoadedNative::load(plugin).await.map_err(Refusal::Other),
+                    None => Err(NativeRefusal::Missing(self.no_native(source))),
+                    Some(plugin) => LoadedNative::load(plugin).await.map_err(NativeRefusal::Other),
                 },
                 PluginSource::Mcp(source) => self.load_server(name, source, &plugin.limits, follow).await,
                 PluginSource::Stock(_) | PluginSource::File(_) | PluginSource::Url { .. } => continue,
             };
             match found {
                 Ok(native) => drop(loaded.insert(name.clone(), native)),
-                Err(Refusal::Missing(missing)) => problems.push(missing.problem(config, &key)),
-                Err(Refusal::Other(what)) => {
+                Err(NativeRefusal::Missing(missing)) => problems.push(missing.problem(config, &key)),
+                Err(NativeRefusal::Other(what)) => {
                     *refused = true;
                     problems.push(config.problem(&key, format!("the plugin `{name}` is refused: {what}")));
                 }
@@ -82,8 +82,8 @@ impl Host {
         source: &McpSource,
         limits: &PluginLimits,
         follow: &Follow,
-    ) -> Result<LoadedNative, Refusal> {
-        let Some(servers) = &self.servers else { return Err(Refusal::Missing(no_servers())) };
+    ) -> Result<LoadedNative, NativeRefusal> {
+        let Some(servers) = &self.servers else { return Err(NativeRefusal::Missing(no_servers())) };
         if source.is_started_here() {
             let message = format!("{}: this program runs outside the sandbox, as you; no grant holds it back", source.label);
             follow(LoadStep::Warning { plugin: Some(name.clone()), message });
@@ -95,8 +95,8 @@ impl Host {
             secrets: Arc::clone(&self.secrets),
             blobs: Arc::clone(&self.blobs),
         };
-        let plugin = servers.connect(start).await.map_err(Refusal::Other)?;
-        let mut native = LoadedNative::load(&plugin).await.map_err(Refusal::Other)?;
+        let plugin = servers.connect(start).await.map_err(NativeRefusal::Other)?;
+        let mut native = LoadedNative::load(&plugin).await.map_err(NativeRefusal::Other)?;
         native.facts.mcp = true;
         Ok(native)
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use conclave_core::config::lockfile::{Admission, LockRefusal, Lockfile, admit, is_harmless, is_pinned};
-use conclave_core::config::{Config, PluginSource, Problem, Problems};
+use conclave_core::config::{Config, ConfigProblem, PluginSource, Problems};
 use conclave_core::setup::PluginFacts;
 use conclave_core::types::ids::PluginName;
 
@@ -68,7 +68,7 @@ impl Pins {
 }
 
 /// With the command that mends it, for this config.
-fn helped(problem: Problem, refusal: &LockRefusal, plugin: &PluginName) -> Problem {
+fn helped(problem: ConfigProblem, refusal: &LockRefusal, plugin: &PluginName) -> ConfigProblem {
     let file = problem.file.to_string();
     let is_usual = file == "conclave.toml";
     let safe = |c: char| c.is_ascii_alphanumeric() || "./_-".contains(c);

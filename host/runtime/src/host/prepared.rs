@@ -21,8 +21,8 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::calls::Plugins;
 use crate::driver::Models;
 use crate::driver::approve::{Approver, NoApprover};
-use crate::driver::channel::{Channels, Nobody};
-use crate::driver::registry::Everything;
+use crate::driver::channel::{Channels, UnattendedChannel};
+use crate::driver::registry::RoomRegistry;
 use crate::driver::room_handle::RoomHandle;
 use crate::driver::runner::{LocalRunner, TaskRunner};
 use crate::host::reload::{Rebuilt, Reloader};
@@ -56,7 +56,7 @@ pub struct Prepared {
     pub(crate) rebuilt: Rebuilt,
     /// In a conversation.
     pub(crate) turn_wall: Option<Duration>,
-    pub(crate) everything: Arc<Everything>,
+    pub(crate) everything: Arc<RoomRegistry>,
 }
 
 /// Who takes part in a run besides its plugins. The default: nobody is there, nothing is kept, nobody follows.
@@ -102,7 +102,7 @@ impl Default for RunOptions {
             inputs: json!({}),
             attachments: Vec::new(),
             replay: Vec::new(),
-            channels: Arc::new(Nobody),
+            channels: Arc::new(UnattendedChannel),
             runner: Arc::new(LocalRunner::new()),
             approver: Arc::new(NoApprover),
             clock: Arc::new(SystemClock),

@@ -53,27 +53,27 @@ pub(crate) struct Rebuilt {
 pub struct Reloader {
     loader: Loader,
     sandboxes: Sandboxes,
-    files: BTreeMap<PluginName, Watched>,
+    files: BTreeMap<PluginName, WatchedFile>,
     pins: Arc<Pins>,
 }
 
 #[derive(Debug)]
-struct Watched {
+struct WatchedFile {
     source: PluginFile,
     /// Of what is loaded, or was refused.
-    known: Option<Stamp>,
+    known: Option<FileVersion>,
     /// Seen at the last look: loaded once it is the same at the next, for a file is not written at once.
-    changed: Option<Stamp>,
+    changed: Option<FileVersion>,
 }
 
 /// Tells one version of a file from another without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
+pub struct FileVersion {
     modified: SystemTime,
     bytes: u64,
 }
 
-impl Stamp {
+impl FileVersion {
     /// That of a file; none when there is none.
     #[must_use]
     pub fn of(file: &Path) -> Option<Self> {
@@ -84,9 +84,9 @@ impl Stamp {
 
 /// Goes on looking until it is dropped.
 #[derive(Debug)]
-pub struct Watch(JoinHandle<()>);
+pub struct FileWatch(JoinHandle<()>);
 
-impl Drop for Watch {
+impl Drop for FileWatch {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -95,16 +95,16 @@ impl Drop for Watch {
 impl Reloader {
     pub(crate) fn new(Rebuilt { loader, sandboxes, sources, pins }: Rebuilt) -> Self {
         let watched = |(name, source): (PluginName, PluginFile)| {
-            let known = Stamp::of(&source.path);
-            (name, Watched { source, known, changed: None })
+            let known = FileVersion::of(&source.path);
+            (name, WatchedFile { source, known, changed: None })
         };
         Self { loader, sandboxes, files: sources.into_iter().map(watched).collect(), pins }
     }
 
     /// Looks again every so often, and tells what became of files that have changed.
     #[must_use]
-    pub fn watch(mut self, every: Duration, told: impl Fn(Reloaded) + Send + Sync + 'static) -> Watch {
-        Watch(tokio::spawn(async move {
+    pub fn watch(mut self, every: Duration, told: impl Fn(Reloaded) + Send + Sync + 'static) -> FileWatch {
+        FileWatch(tokio::spawn(async move {
             loop {
                 tokio::time::sleep(every).await;
                 self.look().await.into_iter().for_each(&told);
@@ -116,7 +116,7 @@ impl Reloader {
     pub async fn look(&mut self) -> Vec<Reloaded> {
         let mut settled = Vec::new();
         for (name, file) in &mut self.files {
-            let seen = Stamp::of(&file.source.path);
+            let seen = FileVersion::of(&file.source.path);
             if seen == file.known || seen.is_none() {
                 file.changed = None;
             } else if seen == file.changed {

@@ -4,7 +4,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use conclave_core::protocol::event::{Event, HistoryChange, Opening, SeatCall};
+use conclave_core::protocol::event::{Event, HistoryChange, RunOpening, SeatCall};
 use conclave_core::setup::{ReturnType, Setup};
 use conclave_core::types::action::Turn;
 use conclave_core::types::history::History;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::calls::Plugins;
-use crate::driver::registry::Everything;
+use crate::driver::registry::RoomRegistry;
 use crate::driver::room_handle::RoomHandle;
 use crate::driver::{Driver, Models, RunContext};
 use crate::host::prepared::{Prepared, RunOptions, Stopper};
@@ -151,7 +151,7 @@ pub(crate) struct SessionParts {
     pub(crate) setup: Arc<Setup>,
     pub(crate) plugins: Arc<dyn Plugins>,
     pub(crate) models: Arc<Models>,
-    pub(crate) everything: Arc<Everything>,
+    pub(crate) everything: Arc<RoomRegistry>,
 }
 
 /// A room that run after run happens in, one at a time. Its agents remember, unless a task's `restart` has each run begin anew. The limits of
@@ -223,7 +223,7 @@ struct Over {
 
 impl Drop for Over {
     fn drop(&mut self) {
-        self.subscribers.tell_over(&self.room);
+        self.subscribers.report_over(&self.room);
     }
 }
 
@@ -270,12 +270,12 @@ impl Session {
     ///
     /// # Errors
     /// `Journal` when the journal fails, `Broken` when it did before, `NotBegun` when the room never had a run.
-    pub async fn go_on(&mut self) -> Result<Arc<Outcome>, SessionError> {
+    pub async fn resume(&mut self) -> Result<Arc<Outcome>, SessionError> {
         self.check(None)?;
         if !self.is_cut_off() {
             return self.driver.outcome().cloned().ok_or_else(|| SessionError::NotBegun { room: self.room.clone() });
         }
-        let mut going = Going(Some(self));
+        let mut going = RunGuard(Some(self));
         let outcome = going.outcome().await;
         if let Some(session) = going.0.take() {
             session.is_broken = outcome.is_err();
@@ -312,7 +312,7 @@ impl Session {
         // Here and not when it is first polled: whoever stops it from now on means this run.
         let begun = self.check(ask.entry.as_ref()).map(|()| {
             self.begin(ask);
-            Going(Some(self))
+            RunGuard(Some(self))
         });
         async move { Ok(begun?.into_end().await?) }
     }
@@ -340,7 +340,7 @@ impl Session {
             if let Some(outcome) = self.driver.outcome().filter(|_| !self.driver.is_begun()) {
                 return Ok(Arc::clone(outcome));
             }
-            Ok(Going(Some(&mut self)).into_end().await?)
+            Ok(RunGuard(Some(&mut self)).into_end().await?)
         });
         (handle.clone(), Hosted { running, handle, stopper })
     }
@@ -400,7 +400,7 @@ impl Session {
     pub(crate) fn begin(&mut self, ask: RunInput) {
         let setup = self.driver.setup();
         let limits = ask.limits.unwrap_or_else(|| setup.limits.clone());
-        let opening = Opening {
+        let opening = RunOpening {
             room: self.room.clone(),
             entry: ask.entry.or_else(|| self.driver.handed_to()).unwrap_or_else(|| setup.entry.clone()),
             content: ask.content,
@@ -419,7 +419,7 @@ impl Session {
             deadline: limits.wall_ms.map(|wall| self.driver.now().plus(wall)),
             limits,
             channel: ChannelId::from(USER_CHANNEL),
-            ..Opening::default()
+            ..RunOpening::default()
         };
         self.driver.begin(opening);
     }
@@ -445,9 +445,9 @@ fn shared(parts: SessionParts, options: RunOptions, room: &RoomId) -> (Arc<RunCo
 }
 
 /// A run that is waited for. Dropped before its end, it is stopped.
-struct Going<'a>(Option<&'a mut Session>);
+struct RunGuard<'a>(Option<&'a mut Session>);
 
-impl Going<'_> {
+impl RunGuard<'_> {
     async fn outcome(&mut self) -> Result<Arc<Outcome>, JournalFailure> {
         match &mut self.0 {
             Some(session) => session.driver.run().await,
@@ -456,7 +456,7 @@ impl Going<'_> {
     }
 }
 
-impl Going<'_> {
+impl RunGuard<'_> {
     /// The run's outcome; the session is as it was.
     async fn into_end(mut self) -> Result<Arc<Outcome>, JournalFailure> {
         let outcome = self.outcome().await;
@@ -467,7 +467,7 @@ impl Going<'_> {
     }
 }
 
-impl Drop for Going<'_> {
+impl Drop for RunGuard<'_> {
     fn drop(&mut self) {
         if let Some(session) = self.0.take() {
             // The one place that waits where it stands: a drop cannot await. The journal ends the wait by itself, without the executor.

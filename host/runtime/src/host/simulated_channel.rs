@@ -60,9 +60,9 @@ struct Voices {
 }
 
 /// One channel.
-struct ChannelLine(Mutex<Talk>);
+struct ChannelLine(Mutex<SpeechState>);
 
-struct Talk {
+struct SpeechState {
     /// Somebody has the turn.
     is_taken: bool,
     /// Those that wait for it; next first.
@@ -75,7 +75,7 @@ struct Talk {
     is_user_speaking: bool,
 }
 
-impl Talk {
+impl SpeechState {
     fn activity(&self) -> Activity {
         match (self.is_user_speaking, self.is_speaking) {
             (true, _) => Activity::UserSpeaking,
@@ -87,7 +87,7 @@ impl Talk {
 
 impl ChannelLine {
     fn new() -> Self {
-        Self(Mutex::new(Talk {
+        Self(Mutex::new(SpeechState {
             is_taken: false,
             waiting: VecDeque::new(),
             cuts: watch::Sender::new(0),
@@ -97,7 +97,7 @@ impl ChannelLine {
         }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Talk> {
+    fn lock(&self) -> MutexGuard<'_, SpeechState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -190,7 +190,7 @@ impl Voices {
         let words = u32::try_from(speech.text.split_whitespace().count()).unwrap_or(u32::MAX);
         let (channel, key) = (speech.channel.clone(), speech.key.clone());
         inner.speak(speech).await?;
-        let _saying = Saying::begin(&self, &channel);
+        let _saying = BusySpeech::begin(&self, &channel);
         tokio::select! {
             biased;
             // The line is there as long as this is.
@@ -206,12 +206,12 @@ impl Voices {
 }
 
 /// A channel is busy until this is dropped, whatever becomes of the speech.
-struct Saying {
+struct BusySpeech {
     voices: Arc<Voices>,
     channel: ChannelId,
 }
 
-impl Saying {
+impl BusySpeech {
     fn begin(voices: &Arc<Voices>, channel: &ChannelId) -> Self {
         voices.line(channel).lock().is_speaking = true;
         voices.report(channel);
@@ -219,7 +219,7 @@ impl Saying {
     }
 }
 
-impl Drop for Saying {
+impl Drop for BusySpeech {
     fn drop(&mut self) {
         self.voices.line(&self.channel).lock().is_speaking = false;
         self.voices.report(&self.channel);
@@ -311,7 +311,7 @@ mod tests {
     use tokio::sync::Notify;
 
     use super::*;
-    use crate::driver::channel::Nobody;
+    use crate::driver::channel::UnattendedChannel;
 
     /// Stands still until it is moved.
     #[derive(Default)]
@@ -348,7 +348,7 @@ mod tests {
 
     impl Channels for Heard {
         fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<HumanAnswer>> {
-            Nobody.ask(channel, task, prompt)
+            UnattendedChannel.ask(channel, task, prompt)
         }
 
         fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {

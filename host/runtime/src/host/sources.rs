@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use conclave_core::config::{Config, PluginSource, Problem};
+use conclave_core::config::{Config, ConfigProblem, PluginSource};
 use conclave_core::types::limits::PluginLimits;
 use conclave_core::types::tool::ToolSpec;
 
@@ -89,7 +89,7 @@ impl Missing {
         Self { what: what.into(), help: help.into(), is_other: false }
     }
 
-    pub(super) fn problem(self, config: &Config, key: &str) -> Problem {
+    pub(super) fn problem(self, config: &Config, key: &str) -> ConfigProblem {
         config.problem(key, self.what).help(self.help)
     }
 }

@@ -23,7 +23,7 @@ wasmtime::component::bindgen!({
         "conclave:plugin/state.view": crate::imports::interfaces::view::View,
         "conclave:plugin/call.context": crate::imports::interfaces::call::ToolContext,
         "conclave:plugin/delivery-context.context": crate::imports::interfaces::delivery::DeliveryContext,
-        "conclave:plugin/model.pending": crate::imports::interfaces::model::Pending,
+        "conclave:plugin/model.pending": crate::imports::interfaces::model::PendingCompletion,
         "conclave:plugin/fetch.response": crate::imports::interfaces::fetch::Response,
     },
 });

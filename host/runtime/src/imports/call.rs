@@ -16,9 +16,9 @@ mod wasi;
 use conclave_core::types::fault::{Fault, FaultKind};
 use conclave_core::types::ids::PluginName;
 
-pub(crate) use plugin_context::{Grantee, Stores, WorksOn};
-pub(crate) use replay::{EffectDecision, Packed, Past, Recalled};
-pub(crate) use state::{CallState, Lent, Tally};
+pub(crate) use plugin_context::{PluginContext, PluginStores, WorksOn};
+pub(crate) use replay::{CallReplay, EffectDecision, Packed, Recalled};
+pub(crate) use state::{CallInput, CallState, SharedCounter};
 
 /// The room has a view for whatever it asks, so this fault is the host's.
 pub(crate) fn no_view(name: &PluginName) -> Fault {

@@ -14,10 +14,10 @@ mod resolver;
 mod tests;
 pub(crate) mod wasi_http;
 
-pub(crate) use exchange::{Exchange, ExchangeFailure};
+pub(crate) use exchange::{ExchangeFailure, FetchExchange};
 pub(crate) use headers::{check_method, checked_headers};
 pub(crate) use hold::{Hold, Holding};
-pub(crate) use outgoing::Outgoing;
+pub(crate) use outgoing::FetchClient;
 
 use conclave_core::types::denial::DenialRecord;
 

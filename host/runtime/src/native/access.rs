@@ -15,7 +15,7 @@ use conclave_core::types::fault::CallReport;
 use conclave_core::types::ids::{CallId, Millis, PluginName, RoomId};
 use serde_json::Value;
 
-use super::failure::Unanswered;
+use super::failure::ModelCallFailure;
 use crate::calls::{CallStart, ModelPort, Observer};
 use crate::imports::call::log::LogBook;
 use crate::observe::subscribe::Level;
@@ -95,9 +95,9 @@ impl CallAccess {
     ///
     /// # Errors
     /// What the room or the model's client says: refused, used up, unknown, too long, not available.
-    pub async fn ask(&self, request: ModelRequest) -> Result<Completion, Unanswered> {
+    pub async fn ask(&self, request: ModelRequest) -> Result<Completion, ModelCallFailure> {
         if self.is_over() {
-            return Err(Unanswered(ModelError::Other { message: "the call is over".to_owned() }));
+            return Err(ModelCallFailure(ModelError::Other { message: "the call is over".to_owned() }));
         }
         let plugin = &self.0.plugin;
         let wanted = request.model.as_deref().unwrap_or("default");
@@ -108,12 +108,12 @@ impl CallAccess {
         let ordinal = self.0.requests.fetch_add(1, Ordering::Relaxed);
         match self.0.trace.model(ordinal, &request) {
             // It is paid for.
-            Before::Answered(answer) => answer.clone().map_err(Unanswered),
-            Before::New | Before::Open => self.0.models.ask(self.0.call, ordinal, request).await.map_err(Unanswered),
+            Before::Answered(answer) => answer.clone().map_err(ModelCallFailure),
+            Before::New | Before::Open => self.0.models.ask(self.0.call, ordinal, request).await.map_err(ModelCallFailure),
             Before::Otherwise => {
                 let message =
                     format!("request {ordinal} of this call was another before the host stopped, so there is no answer to this one");
-                Err(Unanswered(ModelError::Other { message }))
+                Err(ModelCallFailure(ModelError::Other { message }))
             }
         }
     }
@@ -122,7 +122,7 @@ impl CallAccess {
         Rights { plugin: self.0.plugin.as_str(), manifest: &self.0.setup.facts.manifest, grants: &self.0.setup.grants, narrowed: None }
     }
 
-    fn refused(&self, record: DenialRecord) -> Unanswered {
+    fn refused(&self, record: DenialRecord) -> ModelCallFailure {
         let denial = record.denial.clone();
         let mut denials = self.0.denials.lock().unwrap_or_else(PoisonError::into_inner);
         // A closure that tries one thing ten thousand times is told of once.
@@ -130,7 +130,7 @@ impl CallAccess {
             self.0.observer.denied(self.0.call, &record);
             denials.push(record);
         }
-        Unanswered(ModelError::Denied { denial })
+        ModelCallFailure(ModelError::Denied { denial })
     }
 
     fn is_over(&self) -> bool {

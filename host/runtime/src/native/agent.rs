@@ -9,7 +9,7 @@ use conclave_core::types::view::AgentView;
 use serde_json::Value;
 
 use super::access::CallAccess;
-use super::failure::{Failure, Unanswered};
+use super::failure::{Failure, ModelCallFailure};
 use crate::support::clock::BoxFuture;
 
 pub(super) type AgentBody = Arc<dyn Fn(Step) -> BoxFuture<'static, Result<Turn, Failure>> + Send + Sync>;
@@ -40,7 +40,7 @@ impl Step {
     ///
     /// # Errors
     /// As [`Access::ask`].
-    pub async fn complete(&self) -> Result<Completion, Unanswered> {
+    pub async fn complete(&self) -> Result<Completion, ModelCallFailure> {
         self.host.ask(ModelRequest::default()).await
     }
 }

@@ -67,9 +67,9 @@ impl Failure {
 impl<E: Error + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
         let any: &(dyn Error + 'static) = &error;
-        match any.downcast_ref::<Unanswered>() {
-            Some(Unanswered(ModelError::Denied { denial })) => Self(ToolError::Denied { denial: denial.clone() }),
-            Some(Unanswered(ModelError::Unavailable { retry_after_ms })) => {
+        match any.downcast_ref::<ModelCallFailure>() {
+            Some(ModelCallFailure(ModelError::Denied { denial })) => Self(ToolError::Denied { denial: denial.clone() }),
+            Some(ModelCallFailure(ModelError::Unavailable { retry_after_ms })) => {
                 Self(ToolError::Unavailable { retry_after_ms: *retry_after_ms })
             }
             _ => Self::new(error.to_string()),
@@ -79,9 +79,9 @@ impl<E: Error + 'static> From<E> for Failure {
 
 /// A model that gave no completion.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Unanswered(pub ModelError);
+pub struct ModelCallFailure(pub ModelError);
 
-impl fmt::Display for Unanswered {
+impl fmt::Display for ModelCallFailure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             ModelError::Denied { denial: Denial { capability, target, .. } } => write!(out, "refused: {capability} {target}"),
@@ -94,4 +94,4 @@ impl fmt::Display for Unanswered {
     }
 }
 
-impl Error for Unanswered {}
+impl Error for ModelCallFailure {}

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use conclave_core::types::completion::{Completion, Prompt, Stop, Usage};
+use conclave_core::types::completion::{Completion, Prompt, StopReason, TokenUsage};
 
 use crate::models::{ModelClient, ModelFailure, TextSink};
 use crate::support::clock::BoxFuture;
@@ -58,8 +58,8 @@ pub fn answer(text: impl Into<String>) -> Completion {
         content: Some(text.into()),
         reasoning: None,
         tool_calls: Vec::new(),
-        stop: Stop::End,
-        usage: Usage::default(),
+        stop: StopReason::End,
+        usage: TokenUsage::default(),
         model: "native".to_owned(),
     }
 }

@@ -25,7 +25,7 @@ use super::plugin::Plugin;
 use super::tool::NativeCall;
 use crate::calls::{CallStart, ToolStart};
 use crate::imports::call::log::excerpt;
-use crate::imports::call::{Grantee, no_view};
+use crate::imports::call::{PluginContext, no_view};
 use crate::imports::convert::checked;
 use crate::plugin::ArgumentChecker;
 
@@ -35,7 +35,7 @@ const WORDS: usize = 600;
 /// A native plugin with what the operator gave it.
 pub(crate) struct Native {
     plugin: Plugin,
-    grantee: Grantee,
+    grantee: PluginContext,
     arguments: ArgumentChecker,
     at_once: Arc<Semaphore>,
 }
@@ -43,7 +43,7 @@ pub(crate) struct Native {
 impl Native {
     pub(crate) fn new(plugin: Plugin, arguments: ArgumentChecker, name: PluginName, setup: Arc<PluginSetup>) -> Self {
         let at_once = usize::try_from(setup.limits.at_once).unwrap_or(Semaphore::MAX_PERMITS).clamp(1, Semaphore::MAX_PERMITS);
-        let grantee = Grantee::without_folders(name, setup);
+        let grantee = PluginContext::without_folders(name, setup);
         Self { plugin, grantee, arguments, at_once: Arc::new(Semaphore::new(at_once)) }
     }
 
@@ -168,12 +168,12 @@ fn panic_sentence(panic: &(dyn Any + Send)) -> String {
 
 /// Whether a value has no more bytes than this as JSON; nothing is kept of them.
 fn fits_json(value: &impl Serialize, limit: u64) -> bool {
-    serde_json::to_writer(Left(limit), value).is_ok()
+    serde_json::to_writer(CallsLeft(limit), value).is_ok()
 }
 
-struct Left(u64);
+struct CallsLeft(u64);
 
-impl Write for Left {
+impl Write for CallsLeft {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         match self.0.checked_sub(bytes.len() as u64) {
             Some(left) => self.0 = left,

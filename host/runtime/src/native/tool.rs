@@ -69,12 +69,12 @@ impl IntoOutcome for Value {
 
 /// A tool made of a closure. Cloning is cheap.
 #[derive(Clone)]
-pub struct Tool {
+pub struct NativeTool {
     pub(super) spec: ToolSpec,
     pub(super) body: ToolBody,
 }
 
-impl Tool {
+impl NativeTool {
     /// A tool. `name` is one of lower-case letters, digits and `_`; `description` is for the model; `schema` is JSON Schema 2020-12 of an
     /// object. The closure gets arguments that fit the schema and returns text, a JSON value or a [`ToolOutcome`]. Its future is dropped
     /// when it takes longer than the plugin's `limits.wall`, and when nobody waits for it any more.
@@ -142,7 +142,7 @@ impl Tool {
     }
 }
 
-impl fmt::Debug for Tool {
+impl fmt::Debug for NativeTool {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_tuple("Tool").field(&self.spec.name).finish()
     }

@@ -113,7 +113,7 @@ impl Subscribers {
         Self(self.0.iter().cloned().chain([subscriber]).collect())
     }
 
-    pub(crate) fn tell_over(&self, room: &RoomId) {
+    pub(crate) fn report_over(&self, room: &RoomId) {
         self.0.iter().for_each(|subscriber| subscriber.over(room));
     }
 
@@ -138,11 +138,11 @@ impl Publisher {
     }
 
     pub(crate) fn tell(&self, what: impl FnOnce() -> RunEvent) {
-        self.tell_of(None, what);
+        self.report_of(None, what);
     }
 
     /// Tells what follows from a record of this number.
-    pub(crate) fn tell_of(&self, seq: Option<u64>, what: impl FnOnce() -> RunEvent) {
+    pub(crate) fn report_of(&self, seq: Option<u64>, what: impl FnOnce() -> RunEvent) {
         if !self.subscribers.is_empty() {
             self.subscribers.tell(&Published { room: self.room.clone(), at: self.clock.now(), seq, what: what() });
         }

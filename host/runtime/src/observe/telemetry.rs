@@ -75,13 +75,13 @@ const ROOMS: usize = 4096;
 /// # drop(options);
 /// ```
 #[derive(Debug, Default)]
-pub struct Spans {
+pub struct SpanSubscriber {
     content: bool,
     providers: HashMap<String, String>,
     rooms: Mutex<HashMap<RoomId, OpenSpans>>,
 }
 
-impl Spans {
+impl SpanSubscriber {
     /// Spans without content.
     #[must_use]
     pub fn new() -> Self {
@@ -187,7 +187,7 @@ impl Spans {
     }
 }
 
-impl Subscriber for Spans {
+impl Subscriber for SpanSubscriber {
     fn on(&self, happening: &Published) {
         let room = &happening.room;
         let mut rooms = self.lock();

@@ -17,7 +17,7 @@ pub(crate) struct Anatomy<'a> {
 
 /// What holds the section that is being read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Level {
+enum SectionLevel {
     Component,
     Module,
 }
@@ -31,7 +31,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Anatomy<'_>, LoadError> {
     if !bytes.starts_with(b"\0asm") {
         return Err(LoadError::NotAComponent { found: "no WebAssembly" });
     }
-    let mut levels: Vec<Level> = Vec::new();
+    let mut levels: Vec<SectionLevel> = Vec::new();
     let mut found = ManifestSections::default();
     let (mut imports, mut exports) = (Vec::new(), Vec::new());
     for payload in Parser::new(0).parse_all(bytes) {
@@ -41,7 +41,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Anatomy<'_>, LoadError> {
                 return Err(LoadError::NotAComponent { found: "a core module" });
             }
             Payload::Version { encoding, .. } => {
-                levels.push(if encoding == Encoding::Module { Level::Module } else { Level::Component });
+                levels.push(if encoding == Encoding::Module { SectionLevel::Module } else { SectionLevel::Component });
             }
             Payload::End(_) => drop(levels.pop()),
             Payload::ComponentImportSection(section) if outermost => {
@@ -96,10 +96,10 @@ struct ManifestSections<'a> {
 }
 
 impl<'a> ManifestSections<'a> {
-    fn add(&mut self, levels: &[Level], data: &'a [u8]) {
+    fn add(&mut self, levels: &[SectionLevel], data: &'a [u8]) {
         match levels {
             [_] => self.outermost.push(data),
-            [.., Level::Module] => self.in_modules.push(data),
+            [.., SectionLevel::Module] => self.in_modules.push(data),
             // A component inside this one speaks for itself alone.
             _ => {}
         }

@@ -69,7 +69,7 @@ impl Cache {
     pub fn open(folder: &Path) -> Result<Self, CacheError> {
         let failed = |cause| CacheError::Io { path: folder.to_owned(), cause };
         private::make_folder(folder).map_err(failed)?;
-        private::check(folder, &fs::symlink_metadata(folder).map_err(failed)?, private::Kind::Folder)?;
+        private::check(folder, &fs::symlink_metadata(folder).map_err(failed)?, private::EntryKind::Folder)?;
         let key = read_or_make_key(folder)?;
         Ok(Self { folder: folder.to_owned(), key })
     }
@@ -220,7 +220,7 @@ fn put_aside(folder: &Path, path: &Path) -> Result<(), CacheError> {
 fn read_key(path: &Path) -> Result<[u8; KEY], CacheError> {
     let failed = |cause| CacheError::Io { path: path.to_owned(), cause };
     let metadata = fs::symlink_metadata(path).map_err(failed)?;
-    private::check(path, &metadata, private::Kind::Key)?;
+    private::check(path, &metadata, private::EntryKind::Key)?;
     let mut key = [0; KEY];
     let mut file = File::open(path).map_err(failed)?;
     file.read_exact(&mut key).map_err(failed)?;
@@ -269,7 +269,7 @@ mod private {
     use super::CacheError;
 
     #[derive(Clone, Copy, PartialEq, Eq)]
-    pub(super) enum Kind {
+    pub(super) enum EntryKind {
         Folder,
         Key,
     }
@@ -282,10 +282,10 @@ mod private {
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
     }
 
-    pub(super) fn check(path: &Path, metadata: &Metadata, kind: Kind) -> Result<(), CacheError> {
+    pub(super) fn check(path: &Path, metadata: &Metadata, kind: EntryKind) -> Result<(), CacheError> {
         let (fits, forbidden) = match kind {
-            Kind::Folder => (metadata.is_dir(), 0o022),
-            Kind::Key => (metadata.is_file(), 0o077),
+            EntryKind::Folder => (metadata.is_dir(), 0o022),
+            EntryKind::Key => (metadata.is_file(), 0o077),
         };
         let problem = if !fits {
             "something else is in its place"
@@ -297,8 +297,8 @@ mod private {
             return Ok(());
         };
         let help = match kind {
-            Kind::Folder => "Make it a folder of your own with mode 700, or delete it.",
-            Kind::Key => "Delete the cache's folder: it is made again.",
+            EntryKind::Folder => "Make it a folder of your own with mode 700, or delete it.",
+            EntryKind::Key => "Delete the cache's folder: it is made again.",
         };
         Err(CacheError::Unsafe { path: path.to_owned(), problem, help })
     }
@@ -327,7 +327,7 @@ mod private {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    pub(super) fn check(_: &Path, _: &Metadata, _: Kind) -> Result<(), CacheError> {
+    pub(super) fn check(_: &Path, _: &Metadata, _: EntryKind) -> Result<(), CacheError> {
         Ok(())
     }
 }

@@ -16,7 +16,7 @@ use super::compiler::{Compiler, in_child};
 use super::exports::Exports;
 use super::probe::probe;
 use super::schema::{Schema, compile_all};
-use super::{Inspection, LoadError, LoadedPlugin, Origin, anatomy, contract};
+use super::{CodeOrigin, Inspection, LoadError, LoadedPlugin, anatomy, contract};
 use crate::imports::call::log::excerpt;
 use crate::imports::call::{CallState, network};
 use crate::sandbox::engine::Engine;
@@ -80,7 +80,7 @@ impl Loader {
                 .map_err(|_| LoadError::CompileTime { limit: show_duration(limits.compile_ms) })?,
             Compiler::Child { .. } => preparing.await,
         };
-        let Prepared { inspection, code, origin, notes } =
+        let PreparedCode { inspection, code, origin, notes } =
             prepared.map_err(|panic| LoadError::Compile(excerpt(&panic.to_string(), 600)))??;
         let exports = Exports::find(&code, &inspection.kinds).map_err(|error| LoadError::Types(excerpt(&format!("{error:#}"), 600)))?;
         let mut facts = PluginFacts {
@@ -96,13 +96,13 @@ impl Loader {
         Ok(LoadedPlugin { engine: self.engine.clone(), code, exports, arguments, facts, inspection, origin, notes, took: began.elapsed() })
     }
 
-    fn prepare(&self, bytes: &[u8], limits: &PluginLimits, compiling: impl FnOnce()) -> Result<Prepared, LoadError> {
+    fn prepare(&self, bytes: &[u8], limits: &PluginLimits, compiling: impl FnOnce()) -> Result<PreparedCode, LoadError> {
         require_size(bytes.len() as u64, limits.component)?;
         let inspection = inspect(bytes)?;
         contract::check_asks(&inspection.manifest)?;
         let (component, origin, notes) = self.component(bytes, &inspection.sha256, limits, compiling)?;
         let code = self.link(&component, &inspection.imports)?;
-        Ok(Prepared { inspection, code, origin, notes })
+        Ok(PreparedCode { inspection, code, origin, notes })
     }
 
     /// Compiled code, from the cache where it can be.
@@ -112,17 +112,17 @@ impl Loader {
         sha256: &str,
         limits: &PluginLimits,
         compiling: impl FnOnce(),
-    ) -> Result<(Component, Origin, Vec<String>), LoadError> {
+    ) -> Result<(Component, CodeOrigin, Vec<String>), LoadError> {
         let mut notes = Vec::new();
         let Some(cache) = &self.cache else {
             compiling();
-            return Ok((self.compile(bytes, limits)?.0, Origin::Compiled, notes));
+            return Ok((self.compile(bytes, limits)?.0, CodeOrigin::Compiled, notes));
         };
         let name = format!("{sha256}-{:016x}", self.compatibility());
         match cache.get(&name) {
             Lookup::Hit(code) => {
                 if let Some(component) = self.revive(&code) {
-                    return Ok((component, Origin::Cache, notes));
+                    return Ok((component, CodeOrigin::Cache, notes));
                 }
             }
             Lookup::Miss => {}
@@ -136,7 +136,7 @@ impl Loader {
         let kept = kept.and_then(|code| cache.put(&name, &code).map_err(|error| error.to_string()));
         // Without a cache entry the next load takes longer, nothing else.
         notes.extend(kept.err());
-        Ok((component, Origin::Compiled, notes))
+        Ok((component, CodeOrigin::Compiled, notes))
     }
 
     /// The component, and its code where that is at hand.
@@ -207,10 +207,10 @@ pub(crate) async fn schemas(tools: Vec<ToolSpec>) -> Result<Vec<Schema>, LoadErr
     }
 }
 
-struct Prepared {
+struct PreparedCode {
     inspection: Inspection,
     code: InstancePre<CallState>,
-    origin: Origin,
+    origin: CodeOrigin,
     notes: Vec<String>,
 }
 

@@ -23,11 +23,11 @@ use super::exports::Exports;
 use crate::calls::{CallStart, ModelPort, NoEffects, Observer};
 use crate::imports::bindings::exports::conclave::plugin::tools;
 use crate::imports::call::log::excerpt;
-use crate::imports::call::{CallState, Grantee, Lent};
+use crate::imports::call::{CallInput, CallState, PluginContext};
 use crate::imports::convert::{spec_in, text_in};
 use crate::observe::subscribe::Level;
 use crate::sandbox::engine::Engine;
-use crate::sandbox::run::{self, Errand};
+use crate::sandbox::run::{self, GuestCall};
 use crate::support::clock::BoxFuture;
 
 /// Tools of one plugin.
@@ -50,7 +50,7 @@ pub(super) async fn probe(
 ) -> Result<Vec<ToolSpec>, LoadError> {
     let name = PluginName::from(facts.manifest.name.as_str());
     let setup = PluginSetup { facts, grants: Grants::default(), limits: limits.clone(), config: settings };
-    let grantee = Arc::new(Grantee::new(name.clone(), Arc::new(setup)).expect("nothing is granted, so there is no folder to open"));
+    let grantee = Arc::new(PluginContext::new(name.clone(), Arc::new(setup)).expect("nothing is granted, so there is no folder to open"));
     let start = CallStart {
         room: RoomId::from("load"),
         // The list of tools is the same at every load; nobody is given anything that must not be guessed.
@@ -61,12 +61,12 @@ pub(super) async fn probe(
         scratch: Arc::default(),
         trace: Arc::default(),
         task: None,
-        models: Arc::new(Nobody),
+        models: Arc::new(NoHost),
         effects: Arc::new(NoEffects),
-        observer: Arc::new(Nobody),
+        observer: Arc::new(NoHost),
     };
-    let state = CallState::new(grantee, start, Lent::Nothing);
-    let (listed, _) = run::run(engine, code, None, state, &Probe(exports)).await;
+    let state = CallState::new(grantee, start, CallInput::Nothing);
+    let (listed, _) = run::run(engine, code, None, state, &ListTools(exports)).await;
     match listed {
         Err(fault) => Err(LoadError::NotStarted(fault)),
         Ok(Err(cause)) => Err(LoadError::Types(excerpt(&cause, 600))),
@@ -76,12 +76,12 @@ pub(super) async fn probe(
     }
 }
 
-struct Probe<'a>(&'a Exports);
+struct ListTools<'a>(&'a Exports);
 
 /// None: it exports no tools.
 type Listed = Option<Result<Vec<tools::ToolSpec>, tools::ToolError>>;
 
-impl Errand for Probe<'_> {
+impl GuestCall for ListTools<'_> {
     /// The outer error: an export has another type than the contract says.
     type Answer = Result<Listed, String>;
 
@@ -141,15 +141,15 @@ fn is_tool_name(name: &str) -> bool {
 }
 
 /// Nobody follows a plugin while it is loaded, and nobody answers it.
-struct Nobody;
+struct NoHost;
 
-impl ModelPort for Nobody {
+impl ModelPort for NoHost {
     fn ask(&self, _: CallId, _: u32, _: ModelRequest) -> BoxFuture<'static, Result<Completion, ModelError>> {
         Box::pin(std::future::ready(Err(ModelError::Other { message: "a plugin that is being loaded has no model".to_owned() })))
     }
 }
 
-impl Observer for Nobody {
+impl Observer for NoHost {
     fn log(&self, _: CallId, _: Level, _: &str) {}
     fn progress(&self, _: CallId, _: u64, _: Option<u64>, _: &str) {}
     fn denied(&self, _: CallId, _: &DenialRecord) {}

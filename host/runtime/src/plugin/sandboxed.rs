@@ -14,13 +14,13 @@ use conclave_core::types::view::AgentView;
 use serde_json::Value;
 
 use crate::calls::{CallStart, Plugins, ToolStart};
-use crate::imports::call::{CallState, Grantee, Lent, Stores, no_view};
+use crate::imports::call::{CallInput, CallState, PluginContext, PluginStores, no_view};
 use crate::imports::interfaces::folder::FolderError;
 use crate::imports::secrets::scrub;
 use crate::imports::secrets::vault::Vault;
 use crate::plugin::LoadedPlugin;
 use crate::sandbox::guest_calls as errands;
-use crate::sandbox::run::{self, Errand};
+use crate::sandbox::run::{self, GuestCall};
 use crate::support::admission::CallPermits;
 use crate::support::clock::BoxFuture;
 use serde::Serialize;
@@ -30,7 +30,7 @@ use serde::de::DeserializeOwned;
 #[derive(Debug)]
 pub struct Sandbox {
     plugin: Arc<LoadedPlugin>,
-    grantee: Arc<Grantee>,
+    grantee: Arc<PluginContext>,
     at_once: CallPermits,
 }
 
@@ -41,7 +41,7 @@ impl Sandbox {
     /// When a granted folder cannot be opened.
     pub fn new(plugin: Arc<LoadedPlugin>, name: PluginName, setup: Arc<PluginSetup>) -> Result<Self, FolderError> {
         let at_once = CallPermits::new(usize::try_from(setup.limits.at_once).unwrap_or(usize::MAX));
-        let grantee = Arc::new(Grantee::new(name, setup)?);
+        let grantee = Arc::new(PluginContext::new(name, setup)?);
         Ok(Self { plugin, grantee, at_once })
     }
 
@@ -60,7 +60,7 @@ impl Sandbox {
 
     /// With these stores; without this they are its own, and gone with it.
     #[must_use]
-    pub(crate) fn with_stores(mut self, stores: Stores) -> Self {
+    pub(crate) fn with_stores(mut self, stores: PluginStores) -> Self {
         if let Some(grantee) = Arc::get_mut(&mut self.grantee) {
             grantee.stores = stores;
         }
@@ -68,7 +68,7 @@ impl Sandbox {
     }
 
     /// Where it keeps what it keeps.
-    pub(crate) fn stores(&self) -> &Stores {
+    pub(crate) fn stores(&self) -> &PluginStores {
         &self.grantee.stores
     }
 
@@ -78,7 +78,7 @@ impl Sandbox {
     /// The fault; `Error` when the agent says so itself, `BadAnswer` when its answer is not what the contract says.
     pub async fn step(&self, start: CallStart, view: AgentView) -> (Result<Turn, Fault>, CallReport) {
         match self.plugin.exports().agent() {
-            Some(agent) => self.run(start, Lent::Agent(view), errands::StepCall(agent)).await.flatten(),
+            Some(agent) => self.run(start, CallInput::Agent(view), errands::StepCall(agent)).await.flatten(),
             None => self.lacks("agent"),
         }
     }
@@ -89,7 +89,7 @@ impl Sandbox {
     /// As for `step`.
     pub async fn respond(&self, start: CallStart, view: AgentView) -> (Result<Option<Turn>, Fault>, CallReport) {
         match self.plugin.exports().responder() {
-            Some(responder) => self.run(start, Lent::Agent(view), errands::Respond(responder)).await.flatten(),
+            Some(responder) => self.run(start, CallInput::Agent(view), errands::Respond(responder)).await.flatten(),
             None => self.lacks("responder"),
         }
     }
@@ -107,19 +107,23 @@ impl Sandbox {
         let exports = self.plugin.exports();
         match (question, view) {
             (PluginQuery::Memories { query, limit }, _) => match exports.memory() {
-                Some(memory) => self.run(start, Lent::Nothing, errands::Recall { memory, query, limit: *limit }).await.flatten(),
+                Some(memory) => self.run(start, CallInput::Nothing, errands::RecallCall { memory, query, limit: *limit }).await.flatten(),
                 None => self.lacks(question.kind().as_str()),
             },
             (PluginQuery::Risk { action, thought }, Some(view)) => match exports.analyzer() {
-                Some(analyzer) => self.run(start, Lent::Agent(view), errands::Assess { analyzer, action, thought }).await.flatten(),
+                Some(analyzer) => {
+                    self.run(start, CallInput::Agent(view), errands::AssessCall { analyzer, action, thought }).await.flatten()
+                }
                 None => self.lacks(question.kind().as_str()),
             },
             (PluginQuery::Condense { reason }, Some(view)) => match exports.condenser() {
-                Some(condenser) => self.run(start, Lent::Agent(view), errands::Condense { condenser, reason: *reason }).await.flatten(),
+                Some(condenser) => {
+                    self.run(start, CallInput::Agent(view), errands::CondenseCall { condenser, reason: *reason }).await.flatten()
+                }
                 None => self.lacks(question.kind().as_str()),
             },
             (PluginQuery::Gate { passing }, _) => match exports.gate() {
-                Some(gate) => self.run(start, Lent::Nothing, errands::CheckCall { gate, passing }).await.flatten(),
+                Some(gate) => self.run(start, CallInput::Nothing, errands::CheckCall { gate, passing }).await.flatten(),
                 None => self.lacks(question.kind().as_str()),
             },
             (PluginQuery::Risk { .. } | PluginQuery::Condense { .. }, None) => (Err(no_view(&self.grantee.name)), CallReport::default()),
@@ -132,7 +136,7 @@ impl Sandbox {
     /// As for `step`.
     pub async fn decide(&self, start: CallStart, wake: &Wake, view: DeliveryView) -> (Result<Vec<Decision>, Fault>, CallReport) {
         match self.plugin.exports().strategy() {
-            Some(strategy) => self.run(start, Lent::Delivery(view), errands::Decide { strategy, wake }).await.flatten(),
+            Some(strategy) => self.run(start, CallInput::Delivery(view), errands::DecideCall { strategy, wake }).await.flatten(),
             None => self.lacks("delivery-strategy"),
         }
     }
@@ -155,7 +159,7 @@ impl Sandbox {
             Err(message) => return (Err(ToolError::InvalidArguments { message }), CallReport::default()),
         };
         let errand = errands::CallTool { tools, name: tool.tool.clone(), arguments };
-        let (answer, report) = self.run(start, Lent::Tool(tool), errand).await;
+        let (answer, report) = self.run(start, CallInput::Tool(tool), errand).await;
         (answer.unwrap_or_else(|fault| Err(ToolError::Fault { fault })), report)
     }
 
@@ -265,9 +269,9 @@ impl Sandbox {
     /// Runs an errand in a fresh sandbox, within the plugin's limits.
     ///
     /// The plugin's own queue comes first: a plugin with a thousand waiting calls holds no more of the pool than it may use.
-    async fn run<E>(&self, start: CallStart, lent: Lent, errand: E) -> (Result<E::Answer, Fault>, CallReport)
+    async fn run<E>(&self, start: CallStart, lent: CallInput, errand: E) -> (Result<E::Answer, Fault>, CallReport)
     where
-        E: Errand,
+        E: GuestCall,
         E::Answer: Serialize + DeserializeOwned,
     {
         let state = CallState::new(self.grantee.clone(), start, lent);

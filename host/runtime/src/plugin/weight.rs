@@ -51,7 +51,7 @@ pub(crate) fn weigh(schema: &Value) -> Result<Weight, String> {
 impl Weight {
     /// Steps that checking these arguments takes at most; none when they are more than anybody waits for.
     pub(crate) fn steps(self, arguments: &Value) -> Option<u64> {
-        let Size { nodes, depth, bytes } = measure(arguments);
+        let JsonWeight { nodes, depth, bytes } = measure(arguments);
         if self.loops > 0 && self.levels.saturating_mul(depth) > DEPTH {
             return None;
         }
@@ -180,7 +180,7 @@ impl<'a> Scale<'a> {
 
 /// How much there is in a JSON value.
 #[derive(Clone, Copy)]
-struct Size {
+struct JsonWeight {
     /// Values in it, itself included.
     nodes: u64,
     /// How deep they are nested.
@@ -189,7 +189,7 @@ struct Size {
     bytes: u64,
 }
 
-impl Size {
+impl JsonWeight {
     fn leaf(bytes: usize) -> Self {
         Self { nodes: 1, depth: 0, bytes: bytes as u64 }
     }
@@ -199,15 +199,15 @@ impl Size {
     }
 }
 
-fn measure(value: &Value) -> Size {
+fn measure(value: &Value) -> JsonWeight {
     match value {
-        Value::Array(items) => items.iter().map(measure).fold(Size::leaf(0), Size::with),
+        Value::Array(items) => items.iter().map(measure).fold(JsonWeight::leaf(0), JsonWeight::with),
         Value::Object(fields) => {
             let names = fields.keys().map(String::len).sum();
-            fields.values().map(measure).fold(Size::leaf(names), Size::with)
+            fields.values().map(measure).fold(JsonWeight::leaf(names), JsonWeight::with)
         }
-        Value::String(text) => Size::leaf(text.len()),
-        _ => Size::leaf(0),
+        Value::String(text) => JsonWeight::leaf(text.len()),
+        _ => JsonWeight::leaf(0),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::imports::call::CallState;
 use crate::imports::interfaces;
 use crate::support::admission::CallPermits;
 use crate::support::clock::{MonotonicClock, SystemMonotonicClock};
-use crate::support::suspension::Parking;
+use crate::support::suspension::Suspension;
 
 /// What an embedder can choose.
 #[derive(Clone, Debug)]
@@ -117,9 +117,9 @@ impl Engine {
     }
 
     /// How calls of a plugin with these places are parked; none when they are not.
-    pub(crate) fn parking(&self, at_once: Option<&CallPermits>) -> Option<Parking> {
+    pub(crate) fn parking(&self, at_once: Option<&CallPermits>) -> Option<Suspension> {
         let after = self.0.park_after?;
-        Some(Parking { after, slots: self.0.slots.clone(), at_once: at_once.cloned(), clock: Arc::clone(&self.0.park_clock) })
+        Some(Suspension { after, slots: self.0.slots.clone(), at_once: at_once.cloned(), clock: Arc::clone(&self.0.park_clock) })
     }
 
     /// What parking goes by.

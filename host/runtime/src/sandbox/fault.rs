@@ -7,7 +7,7 @@ use wasmtime_wasi::I32Exit;
 
 use crate::imports::call::log::excerpt;
 use crate::imports::call::meter::Broken;
-use crate::imports::call::plugin_context::Grantee;
+use crate::imports::call::plugin_context::PluginContext;
 use crate::imports::call::state::CallState;
 use crate::imports::call::stdio::panic_message;
 
@@ -39,7 +39,7 @@ pub(crate) fn fault(error: &Error, state: &CallState, stderr: &str) -> Fault {
 }
 
 /// A broken limit.
-pub(crate) fn broken(kind: FaultKind, grantee: &Grantee) -> Fault {
+pub(crate) fn broken(kind: FaultKind, grantee: &PluginContext) -> Fault {
     Fault::new(kind, grantee.limit_sentence(kind))
 }
 

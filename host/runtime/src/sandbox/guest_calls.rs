@@ -8,7 +8,7 @@ use conclave_core::types::tool::{ToolError, ToolOutcome};
 use wasmtime::Store;
 use wasmtime::component::{Instance, Resource};
 
-use super::run::Errand;
+use super::run::GuestCall;
 use crate::imports::bindings::exports::conclave::plugin::{
     agent, condenser, delivery_strategy, gate, memory, responder, security_analyzer, tools,
 };
@@ -20,7 +20,7 @@ use crate::imports::convert::{
 
 pub(crate) struct StepCall<'a>(pub(crate) &'a agent::GuestIndices);
 
-impl Errand for StepCall<'_> {
+impl GuestCall for StepCall<'_> {
     type Answer = Result<Turn, Fault>;
 
     async fn run(&self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
@@ -34,7 +34,7 @@ impl Errand for StepCall<'_> {
 
 pub(crate) struct Respond<'a>(pub(crate) &'a responder::GuestIndices);
 
-impl Errand for Respond<'_> {
+impl GuestCall for Respond<'_> {
     type Answer = Result<Option<Turn>, Fault>;
 
     async fn run(&self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
@@ -46,13 +46,13 @@ impl Errand for Respond<'_> {
     }
 }
 
-pub(crate) struct Recall<'a> {
+pub(crate) struct RecallCall<'a> {
     pub(crate) memory: &'a memory::GuestIndices,
     pub(crate) query: &'a str,
     pub(crate) limit: u32,
 }
 
-impl Errand for Recall<'_> {
+impl GuestCall for RecallCall<'_> {
     type Answer = Result<PluginReply, Fault>;
 
     async fn run(&self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
@@ -67,13 +67,13 @@ impl Errand for Recall<'_> {
     }
 }
 
-pub(crate) struct Assess<'a> {
+pub(crate) struct AssessCall<'a> {
     pub(crate) analyzer: &'a security_analyzer::GuestIndices,
     pub(crate) action: &'a Action,
     pub(crate) thought: &'a str,
 }
 
-impl Errand for Assess<'_> {
+impl GuestCall for AssessCall<'_> {
     type Answer = Result<PluginReply, Fault>;
 
     async fn run(&self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
@@ -85,12 +85,12 @@ impl Errand for Assess<'_> {
     }
 }
 
-pub(crate) struct Condense<'a> {
+pub(crate) struct CondenseCall<'a> {
     pub(crate) condenser: &'a condenser::GuestIndices,
     pub(crate) reason: CondenseReason,
 }
 
-impl Errand for Condense<'_> {
+impl GuestCall for CondenseCall<'_> {
     type Answer = Result<PluginReply, Fault>;
 
     async fn run(&self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
@@ -107,7 +107,7 @@ pub(crate) struct CheckCall<'a> {
     pub(crate) passing: &'a Passing,
 }
 
-impl Errand for CheckCall<'_> {
+impl GuestCall for CheckCall<'_> {
     type Answer = Result<PluginReply, Fault>;
 
     async fn run(&self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
@@ -119,12 +119,12 @@ impl Errand for CheckCall<'_> {
     }
 }
 
-pub(crate) struct Decide<'a> {
+pub(crate) struct DecideCall<'a> {
     pub(crate) strategy: &'a delivery_strategy::GuestIndices,
     pub(crate) wake: &'a Wake,
 }
 
-impl Errand for Decide<'_> {
+impl GuestCall for DecideCall<'_> {
     type Answer = Result<Vec<Decision>, Fault>;
 
     async fn run(&self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
@@ -145,7 +145,7 @@ pub(crate) struct CallTool<'a> {
     pub(crate) arguments: String,
 }
 
-impl Errand for CallTool<'_> {
+impl GuestCall for CallTool<'_> {
     type Answer = Result<ToolOutcome, ToolError>;
 
     async fn run(&self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {

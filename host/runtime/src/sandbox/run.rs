@@ -7,14 +7,14 @@ use wasmtime::component::{Instance, InstancePre};
 use wasmtime::{Store, StoreContextMut, UpdateDeadline};
 
 use super::fault::{broken, fault};
-use crate::imports::call::plugin_context::Grantee;
+use crate::imports::call::plugin_context::PluginContext;
 use crate::imports::call::state::CallState;
 use crate::sandbox::engine::Engine;
 use crate::support::admission::CallPermits;
 use crate::support::suspension::Parked;
 
 /// What is done in a fresh instance; more than once when the call is run again.
-pub(crate) trait Errand: Send + Sync {
+pub(crate) trait GuestCall: Send + Sync {
     type Answer: Send;
 
     fn run(&self, store: &mut Store<CallState>, instance: &Instance) -> impl Future<Output = wasmtime::Result<Self::Answer>> + Send;
@@ -22,7 +22,7 @@ pub(crate) trait Errand: Send + Sync {
 
 /// Runs an errand on code that need not be a loaded plugin yet. A call that waits long gives its places back, and is run again from what it
 /// was told when the answer is there.
-pub(crate) async fn run<E: Errand>(
+pub(crate) async fn run<E: GuestCall>(
     engine: &Engine,
     code: &InstancePre<CallState>,
     at_once: Option<&CallPermits>,
@@ -30,7 +30,7 @@ pub(crate) async fn run<E: Errand>(
     errand: &E,
 ) -> (Result<E::Answer, Fault>, CallReport) {
     state.parking = engine.parking(at_once);
-    let mut left = Left(Duration::from_millis(state.grantee.limits().wall_ms), Duration::ZERO);
+    let mut left = TimeLeft(Duration::from_millis(state.grantee.limits().wall_ms), Duration::ZERO);
     loop {
         let turn = match at_once {
             Some(places) => Some(places.take().await),
@@ -43,8 +43,8 @@ pub(crate) async fn run<E: Errand>(
         left.take(began);
         state = ended;
         let parked = match end {
-            End::Answer(answer) => return left.told(answer, state),
-            End::Parked => engine.parked(),
+            AttemptEnd::Answer(answer) => return left.told(answer, state),
+            AttemptEnd::Parked => engine.parked(),
         };
         // Counted first: a call is never seen neither here nor there.
         drop((slot, turn));
@@ -65,9 +65,9 @@ pub(crate) async fn run<E: Errand>(
 }
 
 /// Time that a call has left, and what it took: waiting for a place is not counted.
-struct Left(Duration, Duration);
+struct TimeLeft(Duration, Duration);
 
-impl Left {
+impl TimeLeft {
     fn take(&mut self, since: Instant) {
         let took = since.elapsed();
         self.0 = self.0.saturating_sub(took);
@@ -81,18 +81,18 @@ impl Left {
 }
 
 /// How an attempt ended.
-enum End<T> {
+enum AttemptEnd<T> {
     Answer(Result<T, Fault>),
     Parked,
 }
 
-async fn attempt<E: Errand>(
+async fn attempt<E: GuestCall>(
     engine: &Engine,
     code: &InstancePre<CallState>,
     state: CallState,
     errand: &E,
     wall: Duration,
-) -> (End<E::Answer>, CallState) {
+) -> (AttemptEnd<E::Answer>, CallState) {
     let mut started = false;
     let mut store = store(engine, state);
     let outcome = tokio::time::timeout(wall, async {
@@ -108,7 +108,7 @@ async fn attempt<E: Errand>(
         && state.meter.broken().is_none()
     {
         state.park();
-        return (End::Parked, state);
+        return (AttemptEnd::Parked, state);
     }
     let stderr = state.finish_output();
     let answer = match outcome {
@@ -121,7 +121,7 @@ async fn attempt<E: Errand>(
         Ok(Err(error)) => Err(started_or_not(fault(&error, &state, &stderr), started)),
         Err(_) => Err(broken(state.meter.broken().unwrap_or(FaultKind::Wall), &state.grantee)),
     };
-    (End::Answer(answer), state)
+    (AttemptEnd::Answer(answer), state)
 }
 
 /// A guest that fails while it starts has done nothing yet, unless it broke a limit.
@@ -134,7 +134,7 @@ fn started_or_not(fault: Fault, started: bool) -> Fault {
 
 /// A store with every limit set.
 fn store(engine: &Engine, state: CallState) -> Store<CallState> {
-    let grantee: &Grantee = &state.grantee;
+    let grantee: &PluginContext = &state.grantee;
     let output = usize::try_from(grantee.limits().output).unwrap_or(usize::MAX);
     let handles = usize::try_from(grantee.limits().handles).unwrap_or(usize::MAX);
     let mut store = Store::new(engine.wasm(), state);
@@ -167,7 +167,7 @@ mod tests {
     /// Waits in a thread of the host's, as an import does that the operating system keeps waiting.
     struct Blocked(Mutex<Option<mpsc::Receiver<()>>>);
 
-    impl Errand for Blocked {
+    impl GuestCall for Blocked {
         type Answer = ();
 
         async fn run(&self, _: &mut Store<CallState>, _: &Instance) -> wasmtime::Result<()> {
@@ -198,7 +198,7 @@ mod tests {
 
     struct Nothing;
 
-    impl Errand for Nothing {
+    impl GuestCall for Nothing {
         type Answer = ();
 
         async fn run(&self, _: &mut Store<CallState>, _: &Instance) -> wasmtime::Result<()> {

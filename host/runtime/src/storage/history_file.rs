@@ -42,7 +42,7 @@ struct HistoryRead {
 
 /// A history without its messages.
 #[derive(Deserialize)]
-struct Stamp {
+struct HistoryHeader {
     format: u64,
 }
 
@@ -59,7 +59,7 @@ pub fn to_text(history: &History) -> String {
 /// `Malformed` when the text is none, `OtherFormat` when another host wrote it, else the first message that cannot be so: a call's id is
 /// its own within its message, and a result answers a call that was made before and has none yet.
 pub fn from_text(text: &str) -> Result<Vec<Message>, HistoryFileError> {
-    let Stamp { format } = serde_json::from_str(text).map_err(HistoryFileError::Malformed)?;
+    let HistoryHeader { format } = serde_json::from_str(text).map_err(HistoryFileError::Malformed)?;
     if format != u64::from(FORMAT) {
         return Err(HistoryFileError::OtherFormat { found: format });
     }

@@ -374,7 +374,7 @@ impl Journal for JsonLinesJournal {
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::protocol::event::{Event, Opening as Run, Principal, RULES};
+    use conclave_core::protocol::event::{Event, Principal, RULES, RunOpening as Run};
     use conclave_core::types::ids::Millis;
     use serde_json::json;
 

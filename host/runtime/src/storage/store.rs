@@ -25,10 +25,10 @@ use conclave_core::types::ids::RoomId;
 use crate::storage::journal::Journals;
 use crate::support::blobs::Blobs;
 
-pub use mail::{Mail, MailState, Word};
+pub use mail::{ControlCommand, ControlMessage, MailState};
 pub use reader::{AuditRow, RunFilter, RunMatch, StoreReader};
-pub use rows::{RoomRow, RunRow, Standing, WaitRow};
-pub use writer::{Checked, Collected, Retention};
+pub use rows::{RoomRow, RunRow, RunState, WaitRow};
+pub use writer::{Collected, Retention, StoreCheck};
 
 /// Why a store cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -63,7 +63,7 @@ pub struct RunOrigin {
 
 /// How a store is opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct StoreOptions {
     /// What its file may take up; past it runs stop as when the disk is full. None: what the disk has.
     pub most_bytes: Option<u64>,
 }
@@ -79,7 +79,7 @@ pub struct StoreTotals {
 
 /// A store that this process writes. Dropping the last handle commits what is left and lets the lock go.
 #[derive(Clone)]
-pub struct Store(Arc<writer::Writer>);
+pub struct Store(Arc<writer::StoreWriter>);
 
 impl Store {
     /// Opens or makes the store in a folder, takes its lock, brings an older format up to date, and looks whether it is whole.
@@ -87,15 +87,15 @@ impl Store {
     /// # Errors
     /// `InUse`, `Damaged`, `Newer`, or what the operating system says.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
-        Self::open_with(folder, &Options::default())
+        Self::open_with(folder, &StoreOptions::default())
     }
 
     /// The same, otherwise than usual.
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn open_with(folder: &Path, options: &Options) -> Result<Self, StoreError> {
-        writer::Writer::open(folder, options).map(|writer| Self(Arc::new(writer)))
+    pub fn open_with(folder: &Path, options: &StoreOptions) -> Result<Self, StoreError> {
+        writer::StoreWriter::open(folder, options).map(|writer| Self(Arc::new(writer)))
     }
 
     /// The first store below a folder that no other process writes and that is whole: `1`, `2` and so on, made when it is not there.
@@ -135,11 +135,12 @@ impl Store {
     /// Those that were taken before, are left (`is_left`) and stand in a journal are deleted too.
     pub(crate) fn mail_for(
         &self,
-        is_meant: impl Fn(&Mail) -> bool,
-        is_left: impl Fn(&Mail) -> bool,
+        is_meant: impl Fn(&ControlMessage) -> bool,
+        is_left: impl Fn(&ControlMessage) -> bool,
     ) -> Result<Vec<mail::ReceivedMail>, StoreError> {
-        let journal_has = |mail: &Mail| StoreReader::open(self.folder()).and_then(|reader| reader.has_received(&mail.room, &mail.id));
-        let is_received = |mail: &Mail| is_left(mail) && journal_has(mail).unwrap_or(false);
+        let journal_has =
+            |mail: &ControlMessage| StoreReader::open(self.folder()).and_then(|reader| reader.has_received(&mail.room, &mail.id));
+        let is_received = |mail: &ControlMessage| is_left(mail) && journal_has(mail).unwrap_or(false);
         mail::receive(self.folder(), &is_meant, &|room| self.0.is_over(room), &is_received)
     }
 

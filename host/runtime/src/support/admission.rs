@@ -30,7 +30,7 @@ impl CallPermits {
         if let Ok(place) = self.0.free.try_acquire() {
             return place;
         }
-        let _waits = Waits::new(&self.0);
+        let _waits = WaiterCount::new(&self.0);
         self.0.free.acquire().await.expect("the semaphore is never closed")
     }
 
@@ -50,9 +50,9 @@ impl CallPermits {
 }
 
 /// Somebody who waits, counted for as long as he does.
-struct Waits<'a>(&'a AdmissionState);
+struct WaiterCount<'a>(&'a AdmissionState);
 
-impl<'a> Waits<'a> {
+impl<'a> WaiterCount<'a> {
     fn new(inner: &'a AdmissionState) -> Self {
         inner.waiting.fetch_add(1, Ordering::SeqCst);
         inner.wanted.notify_waiters();
@@ -60,7 +60,7 @@ impl<'a> Waits<'a> {
     }
 }
 
-impl Drop for Waits<'_> {
+impl Drop for WaiterCount<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::SeqCst);
     }

@@ -12,7 +12,7 @@ const GRACE: Duration = Duration::from_millis(1);
 
 /// How the calls of an engine are parked.
 #[derive(Clone, Debug)]
-pub(crate) struct Parking {
+pub(crate) struct Suspension {
     pub(crate) after: Duration,
     pub(crate) slots: CallPermits,
     /// The plugin's own places.
@@ -20,7 +20,7 @@ pub(crate) struct Parking {
     pub(crate) clock: Arc<dyn MonotonicClock>,
 }
 
-impl Parking {
+impl Suspension {
     /// Returns when a call that waits should give its place back.
     pub(crate) async fn due(self) {
         let Self { after, slots, at_once, clock } = self;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use conclave_core::setup::PluginKind;
-use conclave_core::setup::plugin_query::{Condensation, CondenseReason, PluginQuery, PluginReply, Span, Verdict};
+use conclave_core::setup::plugin_query::{Condensation, CondenseReason, EntrySpan, PluginQuery, PluginReply, Verdict};
 use conclave_core::types::action::{Action, Reply};
 use conclave_core::types::completion::{Completion, ModelError, ModelRequest};
 use conclave_core::types::denial::DenialRecord;
@@ -125,7 +125,7 @@ async fn an_analyzer_sees_the_action_and_what_the_agent_sees() {
 #[tokio::test]
 async fn a_condenser_says_what_may_be_forgotten_or_nothing() {
     let condensation =
-        Condensation { forget: vec![Span { start: 1, end: 4 }], summary: Some("three lamps".to_owned()), ..Condensation::default() };
+        Condensation { forget: vec![EntrySpan { start: 1, end: 4 }], summary: Some("three lamps".to_owned()), ..Condensation::default() };
     let wanted = condensation.clone();
     let condenser = Plugin::condenser("app", move |ask: Condense| {
         let wanted = (ask.reason == CondenseReason::Overflow).then(|| wanted.clone());
@@ -167,7 +167,7 @@ async fn whatever_goes_wrong_is_a_fault() {
         (Plugin::memory("app", |_: Recall| async { Err(Failure::unavailable(None)) }), memories(1), FaultKind::Error, "app"),
         (
             Plugin::condenser("app", |_: Condense| async {
-                Ok(Some(Condensation { forget: vec![Span { start: 0, end: 1 }; 10_001], ..Condensation::default() }))
+                Ok(Some(Condensation { forget: vec![EntrySpan { start: 0, end: 1 }; 10_001], ..Condensation::default() }))
             }),
             condense(),
             FaultKind::BadAnswer,

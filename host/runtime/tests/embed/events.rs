@@ -7,7 +7,7 @@ use conclave_core::setup::GatePoint;
 use conclave_core::types::action::PlanState;
 use conclave_core::types::agent_state::AgentState;
 use conclave_core::types::channel::{Binding, ChannelKind};
-use conclave_core::types::completion::{Trouble, TroubleKind};
+use conclave_core::types::completion::{ModelDiagnostic, ModelDiagnosticKind};
 use conclave_core::types::delivery::{BackgroundStatus, EndedTask};
 use conclave_core::types::denial::{Denial, DenialRecord, Layer};
 use conclave_core::types::ids::BackgroundId;
@@ -17,8 +17,8 @@ use conclave_core::types::request::{Refusal, RefusalCode};
 use conclave_core::types::risk::Risk;
 use conclave_core::types::stuck_rules::Recovery;
 use conclave_runtime::approval::{Approval, ApprovalAuthor, ApprovalCause, ApprovalRequest};
-use conclave_runtime::budget::{Budget, TopUp};
-use conclave_runtime::completion::{Stop, Usage};
+use conclave_runtime::budget::{Budget, LimitIncrease};
+use conclave_runtime::completion::{StopReason, TokenUsage};
 use conclave_runtime::event::{Event, Principal, RULES, Record};
 use conclave_runtime::fault::{CallReport, Fault, FaultKind};
 use conclave_runtime::ids::{CallId, ChannelId, Millis, ModelName, PluginName, RoomId, TaskName};
@@ -246,7 +246,7 @@ fn notices() -> Vec<Notice> {
         Notice::ApprovalGiven { call: CallId(5), approval: Approval::Approved, author: ApprovalAuthor::Program },
         Notice::TopUpAsked {
             call: CallId(6),
-            top_up: TopUp {
+            top_up: LimitIncrease {
                 budget: Budget::Tokens,
                 limit: 10_000,
                 used: 9_400,
@@ -271,9 +271,9 @@ fn notices() -> Vec<Notice> {
         Notice::ModelAnswered {
             call: step,
             ordinal: 0,
-            usage: Usage { input_tokens: 1_180, output_tokens: 24, ..Usage::default() },
+            usage: TokenUsage { input_tokens: 1_180, output_tokens: 24, ..TokenUsage::default() },
             model: Some("qwen3:8b".to_owned()),
-            stop: Some(Stop::ToolCalls),
+            stop: Some(StopReason::ToolCalls),
             is_empty: false,
             error: None,
             trouble: None,
@@ -354,6 +354,9 @@ fn notices() -> Vec<Notice> {
 /// What a server did that did not answer, for the operator alone.
 #[test]
 fn the_page_shows_trouble_too() {
-    let trouble = Trouble { kind: TroubleKind::Unreachable, text: "nobody answers at 127.0.0.1:11434; is the server running?".to_owned() };
+    let trouble = ModelDiagnostic {
+        kind: ModelDiagnosticKind::Unreachable,
+        text: "nobody answers at 127.0.0.1:11434; is the server running?".to_owned(),
+    };
     assert!(PAGE.contains(&serde_json::to_string(&trouble).unwrap()), "{}", serde_json::to_string(&trouble).unwrap());
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use conclave_runtime::Capability;
-use conclave_runtime::completion::{Completion, Usage};
+use conclave_runtime::completion::{Completion, TokenUsage};
 use conclave_runtime::fault::FaultKind;
-use conclave_runtime::native::{self, Failure, NativeCall, Plugin, Step, Tool};
+use conclave_runtime::native::{self, Failure, NativeCall, NativeTool, Plugin, Step};
 use conclave_runtime::outcome::Status;
 use conclave_runtime::subscribe::{Level, RunEvent};
 use conclave_runtime::{Host, HostOptions, RunOptions};
@@ -35,7 +35,7 @@ where
     F: Fn(NativeCall) -> W + Send + Sync + 'static,
     W: Future<Output = Result<String, Failure>> + Send + 'static,
 {
-    Plugin::tools("app", [Tool::new("tool", "Does it.", schema(), body)])
+    Plugin::tools("app", [NativeTool::new("tool", "Does it.", schema(), body)])
 }
 
 fn granted(limits: &str) -> String {
@@ -217,7 +217,7 @@ async fn an_agent_that_fails_is_given_up_after_three_times() {
 #[tokio::test]
 async fn a_model_is_asked_only_with_a_grant() {
     let answering = |text: &'static str| {
-        let usage = Usage { input_tokens: 7, output_tokens: 2, ..Usage::default() };
+        let usage = TokenUsage { input_tokens: 7, output_tokens: 2, ..TokenUsage::default() };
         native::model(move |_| std::future::ready(Ok(Completion { usage, ..native::answer(text) })))
     };
     let desk = || {
@@ -241,7 +241,7 @@ async fn a_model_is_asked_only_with_a_grant() {
 
 #[tokio::test]
 async fn what_is_not_right_is_said_when_the_config_is_prepared() {
-    let tool = |name: &str, schema: Value| Tool::new(name, "", schema, |_| async { Ok("") });
+    let tool = |name: &str, schema: Value| NativeTool::new(name, "", schema, |_| async { Ok("") });
     let only = |source: &str| format!("entry = \"a\"\n[plugins.a]\nsource = \"native:{source}\"\n[tasks.a]\nagent = \"a\"\n");
     let agent = |_: Step| async { Ok("") };
     let problem = refused([Plugin::agent("book", agent), Plugin::agent("desk", agent)], &only("dsek")).await;

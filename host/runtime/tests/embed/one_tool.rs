@@ -10,7 +10,7 @@ use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::fault::FaultKind;
 use conclave_runtime::journal::MemoryJournals;
 use conclave_runtime::message::ToolCall;
-use conclave_runtime::native::{Failure, NativeCall, Plugin, Step, Tool};
+use conclave_runtime::native::{Failure, NativeCall, NativeTool, Plugin, Step};
 use conclave_runtime::tool::{ToolError, ToolOutcome};
 use conclave_runtime::{CallToolError, RunOptions};
 use serde_json::{Value, json};
@@ -26,10 +26,10 @@ fn app() -> Plugin {
     Plugin::tools(
         "app",
         [
-            Tool::new("echo", "Says it again.", schema(), |call: NativeCall| async move { Ok(call.arguments) }),
-            Tool::new("fail", "Fails.", schema(), |_| async { Err::<String, _>(Failure::new("it is raining")) }),
-            Tool::new("hang", "Hangs.", schema(), |_| async { std::future::pending::<Result<String, Failure>>().await }),
-            Tool::new("lead_on", "Asks for more.", schema(), |_| async {
+            NativeTool::new("echo", "Says it again.", schema(), |call: NativeCall| async move { Ok(call.arguments) }),
+            NativeTool::new("fail", "Fails.", schema(), |_| async { Err::<String, _>(Failure::new("it is raining")) }),
+            NativeTool::new("hang", "Hangs.", schema(), |_| async { std::future::pending::<Result<String, Failure>>().await }),
+            NativeTool::new("lead_on", "Asks for more.", schema(), |_| async {
                 let then = vec![ToolCall { id: "x".to_owned(), name: "app.lead_on".to_owned(), arguments: json!({}), untrusted: false }];
                 Ok(ToolOutcome { content: Some("more".to_owned()), then, ..ToolOutcome::default() })
             }),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use conclave_core::protocol::event::Event;
 use conclave_core::types::ids::Millis;
 use conclave_runtime::binding::{Activity, Binding, ChannelKind};
-use conclave_runtime::channel::{Channels, HumanAnswer, Nobody, Speech};
+use conclave_runtime::channel::{Channels, HumanAnswer, Speech, UnattendedChannel};
 use conclave_runtime::clock::{BoxFuture, Clock};
 use conclave_runtime::delegation::{BackgroundState, Delegation, OnClose};
 use conclave_runtime::ids::{BackgroundId, ChannelId, ControlId, RoomId, TaskName};
@@ -103,7 +103,7 @@ struct Loud(mpsc::UnboundedSender<Speech>);
 
 impl Channels for Loud {
     fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<HumanAnswer>> {
-        Nobody.ask(channel, task, prompt)
+        UnattendedChannel.ask(channel, task, prompt)
     }
 
     fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
@@ -544,11 +544,11 @@ async fn channels_are_told_of_the_room_that_they_serve() {
 
     impl Channels for Eager {
         fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<HumanAnswer>> {
-            Nobody.ask(channel, task, prompt)
+            UnattendedChannel.ask(channel, task, prompt)
         }
 
         fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
-            Nobody.speak(speech)
+            UnattendedChannel.speak(speech)
         }
 
         fn opened(&self, room: &RoomHandle) {

@@ -259,7 +259,7 @@ async fn nothing_is_told_of_what_could_not_be_kept() {
         let options = RunOptions { journals: Arc::new(Gated::new(seq, Semaphore::MAX_PERMITS)), ..told.options() };
         let mut session = prepare("heard").await.session(options).unwrap();
         assert!(matches!(session.run("one").await, Err(SessionError::Journal(_))));
-        assert!(matches!(session.go_on().await, Err(SessionError::Broken { .. })));
+        assert!(matches!(session.resume().await, Err(SessionError::Broken { .. })));
         let happenings = told.happenings();
         let late: Vec<_> = happenings.iter().filter(|happening| happening.seq.is_some_and(|of| of >= seq)).collect();
         assert!(late.is_empty(), "{late:?}");

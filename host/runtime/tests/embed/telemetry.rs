@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex};
 use conclave_runtime::Capability;
 use conclave_runtime::channel::{Channels, HumanAnswer, Speech};
 use conclave_runtime::clock::BoxFuture;
-use conclave_runtime::completion::{Completion, ModelError, Prompt, Usage};
+use conclave_runtime::completion::{Completion, ModelError, Prompt, TokenUsage};
 use conclave_runtime::ids::{ChannelId, TaskName};
-use conclave_runtime::native::{self, NativeCall, Plugin, Step, Tool};
+use conclave_runtime::native::{self, NativeCall, NativeTool, Plugin, Step};
 use conclave_runtime::notice::Notice;
 use conclave_runtime::subscribe::{Level, Published, RunEvent, Subscriber, Subscribers};
-use conclave_runtime::telemetry::{Spans, names};
+use conclave_runtime::telemetry::{SpanSubscriber, names};
 use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
 use serde_json::json;
 use tracing::field::{Field, Visit};
@@ -148,7 +148,7 @@ async fn desk() -> Prepared {
     .asks(Capability::Model, "Thinks.")
     .asks(Capability::Tools, "Looks.")
     .asks(Capability::Delegate, "Digests.");
-    let look = Tool::new("look", "Looks.", json!({}), |call: NativeCall| async move {
+    let look = NativeTool::new("look", "Looks.", json!({}), |call: NativeCall| async move {
         let _ = call.host.ask(conclave_runtime::completion::ModelRequest::default()).await;
         Err::<String, _>(native::Failure::new("a secret failure"))
     });
@@ -167,7 +167,7 @@ async fn desk() -> Prepared {
             arguments: json!({ "a": "secret" }),
             untrusted: false,
         };
-        let usage = Usage { input_tokens: 7, output_tokens: 2, ..Usage::default() };
+        let usage = TokenUsage { input_tokens: 7, output_tokens: 2, ..TokenUsage::default() };
         Ok(Completion { usage, tool_calls: vec![call], ..native::answer("a secret thought") })
     });
     let native = vec![desk, Plugin::tools("app", [look]), digest];
@@ -175,12 +175,12 @@ async fn desk() -> Prepared {
     host.load(&parse(TEXT)).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn options(spans: &Arc<Spans>) -> RunOptions {
+fn options(spans: &Arc<SpanSubscriber>) -> RunOptions {
     let subscribers = Subscribers::new([Arc::clone(spans) as Arc<dyn Subscriber>]);
     RunOptions { ids: Arc::new(conclave_runtime::ids::RoomId::from("test")), subscribers, ..RunOptions::default() }
 }
 
-async fn traced(spans: Spans) -> Collector {
+async fn traced(spans: SpanSubscriber) -> Collector {
     let collector = Collector::default();
     let _guard = tracing::subscriber::set_default(Registry::default().with(collector.clone()));
     let run = desk().await.start(Some("a secret question".to_owned()), options(&Arc::new(spans))).unwrap();
@@ -190,7 +190,7 @@ async fn traced(spans: Spans) -> Collector {
 
 #[tokio::test]
 async fn spans_are_below_what_caused_them_and_all_of_them_end() {
-    let collector = traced(Spans::new().with_provider("default", "own")).await;
+    let collector = traced(SpanSubscriber::new().with_provider("default", "own")).await;
     assert_eq!(
         collector.paths(),
         [
@@ -210,7 +210,7 @@ async fn spans_are_below_what_caused_them_and_all_of_them_end() {
 
 #[tokio::test]
 async fn attributes_have_the_names_of_the_conventions() {
-    let collector = traced(Spans::new().with_provider("default", "own")).await;
+    let collector = traced(SpanSubscriber::new().with_provider("default", "own")).await;
     let tool = collector.span("execute_tool app.look");
     assert_eq!(tool["gen_ai.operation.name"], "execute_tool");
     assert_eq!(tool["gen_ai.tool.name"], "app.look");
@@ -240,9 +240,9 @@ async fn attributes_have_the_names_of_the_conventions() {
 
 #[tokio::test]
 async fn content_is_recorded_only_when_it_is_asked_for() {
-    let without = all_text(&traced(Spans::new()).await);
+    let without = all_text(&traced(SpanSubscriber::new()).await);
     assert!(!without.contains("secret"), "{without}");
-    let with = all_text(&traced(Spans::new().with_content(true)).await);
+    let with = all_text(&traced(SpanSubscriber::new().with_content(true)).await);
     for content in ["a secret thought", "a secret failure", "a secret log line", "\\\"a\\\":\\\"secret\\\""] {
         assert!(with.contains(content), "{content}: {with}");
     }
@@ -254,14 +254,14 @@ async fn a_run_that_is_dropped_leaves_nothing_open() {
     let _guard = tracing::subscriber::set_default(Registry::default().with(collector.clone()));
     let begun = Arc::new(tokio::sync::Notify::new());
     let begins = Arc::clone(&begun);
-    let hang = Tool::new("look", "Hangs.", json!({}), move |_| {
+    let hang = NativeTool::new("look", "Hangs.", json!({}), move |_| {
         begins.notify_one();
         std::future::pending::<Result<String, native::Failure>>()
     });
     let desk = Plugin::agent("desk", |_| async { Ok(native::call("app.look", json!({}))) }).asks(Capability::Tools, "Looks.");
     let text = "entry = \"desk\"\n[plugins.desk]\nsource = \"native:desk\"\ngrants.tools = [\"app.look\"]\n[plugins.app]\nsource = \"native:app\"\n[tasks.desk]\nagent = \"desk\"\n";
     let prepared = crate::support::prepared([desk, Plugin::tools("app", [hang])], text).await;
-    let spans = Arc::new(Spans::new());
+    let spans = Arc::new(SpanSubscriber::new());
     let running = tokio::spawn(prepared.start(Some("go".to_owned()), options(&spans)).unwrap().outcome());
     begun.notified().await;
     assert!(collector.closed_so_far().is_empty());
@@ -306,12 +306,12 @@ impl Subscriber for Stops {
 async fn spans_of_stopped_tools_end_with_their_turn() {
     let collector = Collector::default();
     let _guard = tracing::subscriber::set_default(Registry::default().with(collector.clone()));
-    let hang = Tool::new("look", "Hangs.", json!({}), |_| std::future::pending::<Result<String, native::Failure>>());
+    let hang = NativeTool::new("look", "Hangs.", json!({}), |_| std::future::pending::<Result<String, native::Failure>>());
     let desk = Plugin::agent("desk", |_| async { Ok(native::call("app.look", json!({}))) }).asks(Capability::Tools, "Looks.");
     let text = "entry = \"desk\"\n[plugins.desk]\nsource = \"native:desk\"\ngrants.tools = [\"app.look\"]\n[plugins.app]\nsource = \"native:app\"\nlimits.at_once = 100\n[tasks.desk]\nagent = \"desk\"\n";
     let prepared = crate::support::prepared([desk, Plugin::tools("app", [hang])], text).await;
     let stops = Arc::new(Stops::default());
-    let subscribers = Subscribers::new([Arc::new(Spans::new()) as Arc<dyn Subscriber>, Arc::clone(&stops) as _]);
+    let subscribers = Subscribers::new([Arc::new(SpanSubscriber::new()) as Arc<dyn Subscriber>, Arc::clone(&stops) as _]);
     let open = Arc::default();
     let channels = Arc::new(Again { asked: AtomicUsize::new(0), collector: collector.clone(), open: Arc::clone(&open) });
     let options = RunOptions { channels, subscribers, ..RunOptions::default() };

@@ -16,8 +16,8 @@ use conclave_runtime::config::Config;
 use conclave_runtime::event::Event;
 use conclave_runtime::fail_points;
 use conclave_runtime::ids::{CallId, RoomId};
-use conclave_runtime::native::{self, NativeCall, Plugin, Step, Tool};
-use conclave_runtime::store::{Durability, Mail, MailState, Standing, Store, StoreReader, Word};
+use conclave_runtime::native::{self, NativeCall, NativeTool, Plugin, Step};
+use conclave_runtime::store::{ControlCommand, ControlMessage, Durability, MailState, RunState, Store, StoreReader};
 use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
 use serde_json::json;
 
@@ -42,7 +42,7 @@ impl Approver for Elsewhere {
 /// An agent whose one call must be approved, and a bell that writes down each ring.
 async fn prepared(folder: &Path) -> (Arc<Host>, Prepared) {
     let rings = folder.join("rings");
-    let ring = Tool::new("ring", "Rings.", json!({ "type": "object" }), move |_: NativeCall| {
+    let ring = NativeTool::new("ring", "Rings.", json!({ "type": "object" }), move |_: NativeCall| {
         let rings = rings.clone();
         async move {
             let mut file = std::fs::OpenOptions::new().append(true).create(true).open(rings).unwrap();
@@ -74,7 +74,7 @@ async fn live(folder: &Path, kill: Option<&str>) {
         ..RunOptions::default()
     };
     let running = match prepared.reopen(&room, options()).await {
-        Ok(mut session) => tokio::spawn(async move { drop(session.go_on().await.unwrap()) }),
+        Ok(mut session) => tokio::spawn(async move { drop(session.resume().await.unwrap()) }),
         Err(_) => {
             let run = prepared.start(Some("Ring.".to_owned()), options()).unwrap();
             tokio::spawn(async move { drop(run.outcome().await.unwrap()) })
@@ -98,7 +98,7 @@ async fn live(folder: &Path, kill: Option<&str>) {
     }
     running.await.unwrap();
     // The message that ended it is deleted too.
-    while !Mail::pending(&folder.join("kept")).unwrap().is_empty() {
+    while !ControlMessage::pending(&folder.join("kept")).unwrap().is_empty() {
         inbox.receive(|_| {}).await;
         tokio::task::yield_now().await;
     }
@@ -151,7 +151,7 @@ fn an_approval_is_neither_lost_nor_applied_twice_wherever_its_receiver_is_killed
         let store = temp.path().join("kept");
         let mut child = start(temp.path(), Some(point));
         let call = asked(&store, &mut child);
-        let mail = Mail::new(RoomId::from(ROOM), Word::Decide { call, approval: Approval::Approved });
+        let mail = ControlMessage::new(RoomId::from(ROOM), ControlCommand::Decide { call, approval: Approval::Approved });
         mail.send(&store).unwrap();
         let killed = child.wait_with_output().unwrap();
         assert!(killed.status.code().is_none(), "{point}: {}", String::from_utf8_lossy(&killed.stderr));
@@ -169,7 +169,7 @@ fn an_approval_is_neither_lost_nor_applied_twice_wherever_its_receiver_is_killed
         let approved = all.iter().filter(|record| approved(record.event.effective())).count();
         assert_eq!((received, approved), (1, 1), "{point}");
         let row = StoreReader::open(&store).unwrap().rooms(&RoomId::from(ROOM)).unwrap().remove(0);
-        assert!(matches!(row.standing, Standing::Ended(_)), "{point}");
+        assert!(matches!(row.standing, RunState::Ended(_)), "{point}");
         // A call that was under way when its host was killed is not repeated.
         let rings = std::fs::read_to_string(temp.path().join("rings")).unwrap_or_default();
         assert!(rings == "ding\n" || (is_journalled && rings.is_empty()), "{point}: what was approved happens once: {rings:?}");

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use conclave_runtime::store::{RunFilter, Standing, Store, StoreError, StoreReader, all};
+use conclave_runtime::store::{RunFilter, RunState, Store, StoreError, StoreReader, all};
 
 use crate::support::{append, copied, open, opened, records, run, said, sql};
 
@@ -60,14 +60,14 @@ fn two_processes_never_write_one_store_and_one_that_is_killed_loses_nothing_ackn
             other => panic!("{other:?}"),
         }
         // It can be looked at meanwhile.
-        assert_eq!(StoreReader::open(&folder).unwrap().runs(&RunFilter::default()).unwrap()[0].standing, Standing::Running);
+        assert_eq!(StoreReader::open(&folder).unwrap().runs(&RunFilter::default()).unwrap()[0].standing, RunState::Running);
         let second = Store::open_free(temp.path()).unwrap();
         assert_eq!(second.folder(), temp.path().join("2"));
         assert_eq!(all(temp.path()), [folder.clone(), temp.path().join("2")]);
         drop(second);
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(StoreReader::open(&folder).unwrap().runs(&RunFilter::default()).unwrap()[0].standing, Standing::CutOff);
+        assert_eq!(StoreReader::open(&folder).unwrap().runs(&RunFilter::default()).unwrap()[0].standing, RunState::CutOff);
         assert!(records(&folder, "a").len() as u64 > acknowledged);
         let store = Store::open(&folder).unwrap();
         assert_eq!(StoreReader::open(&folder).unwrap().check().unwrap().problems, Vec::<String>::new());

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use conclave_runtime::ids::RoomId;
-use conclave_runtime::store::{RunFilter, Standing, Store, StoreReader};
+use conclave_runtime::store::{RunFilter, RunState, Store, StoreReader};
 use serde_json::Value;
 
 use crate::support::{copied, ended, run};
@@ -49,7 +49,7 @@ fn format_1_stays_readable() {
     assert_eq!(reader.check().unwrap().problems, Vec::<String>::new());
     let runs = reader.runs(&RunFilter::default()).unwrap();
     assert_eq!(runs.len(), 2);
-    assert!(runs.iter().any(|run| run.standing == Standing::CutOff) && runs.iter().any(|run| run.tokens == 40));
+    assert!(runs.iter().any(|run| run.standing == RunState::CutOff) && runs.iter().any(|run| run.tokens == 40));
     let again = temp.path().join("again");
     copied(&folder, &again);
     assert_eq!(lines(&again), lines(&folder));

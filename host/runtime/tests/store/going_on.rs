@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex};
 
 use conclave_runtime::action::Action;
 use conclave_runtime::clock::{BoxFuture, Clock, SteadyClock};
-use conclave_runtime::completion::{Completion, Prompt, Stop, Usage};
+use conclave_runtime::completion::{Completion, Prompt, StopReason, TokenUsage};
 use conclave_runtime::config::Config;
 use conclave_runtime::event::Event;
 use conclave_runtime::ids::{Millis, RoomId};
 use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
 use conclave_runtime::native::{self, IntoTurn, Plugin, Step};
 use conclave_runtime::outcome::{Outcome, Status};
-use conclave_runtime::store::{Durability, Options, Standing, Store, StoreReader};
+use conclave_runtime::store::{Durability, RunState, Store, StoreOptions, StoreReader};
 use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
 
 /// Says a lot, and counts how often it was asked.
@@ -24,10 +24,10 @@ impl ModelClient for Talker {
         let asked = self.0.fetch_add(1, Ordering::SeqCst);
         // No two alike, so that none is kept in the place of another.
         let content = format!("{asked} ").repeat(8_000);
-        let usage = Usage { input_tokens: 10, output_tokens: 10, ..Usage::default() };
+        let usage = TokenUsage { input_tokens: 10, output_tokens: 10, ..TokenUsage::default() };
         let (id, model) = (asked.to_string(), "talker".to_owned());
         Box::pin(async move {
-            Ok(Completion { id, content: Some(content), reasoning: None, tool_calls: Vec::new(), stop: Stop::End, usage, model })
+            Ok(Completion { id, content: Some(content), reasoning: None, tool_calls: Vec::new(), stop: StopReason::End, usage, model })
         })
     }
 }
@@ -63,7 +63,7 @@ async fn a_run_that_met_a_full_disk_goes_on_once_there_is_space() {
     let temp = tempfile::tempdir().unwrap();
     let talker = Arc::new(Talker::default());
     let prepared = prepared(&talker).await;
-    let store = Store::open_with(temp.path(), &Options { most_bytes: Some(300 << 10) }).unwrap();
+    let store = Store::open_with(temp.path(), &StoreOptions { most_bytes: Some(300 << 10) }).unwrap();
     let failure = prepared.start(Some("Talk.".to_owned()), options(&store)).unwrap().outcome().await.unwrap_err();
     assert_eq!(failure.cause.kind(), std::io::ErrorKind::StorageFull, "{failure}");
     let bought = talker.0.load(Ordering::SeqCst);
@@ -71,12 +71,12 @@ async fn a_run_that_met_a_full_disk_goes_on_once_there_is_space() {
     drop(store);
 
     let reader = StoreReader::open(temp.path()).unwrap();
-    assert_eq!(reader.runs(&conclave_runtime::store::RunFilter::default()).unwrap()[0].standing, Standing::CutOff);
+    assert_eq!(reader.runs(&conclave_runtime::store::RunFilter::default()).unwrap()[0].standing, RunState::CutOff);
     drop(reader);
     let store = Store::open(temp.path()).unwrap();
     let mut session = prepared.reopen(&RoomId::from("talk"), options(&store)).await.unwrap();
     assert!(session.is_cut_off());
-    let outcome = session.go_on().await.unwrap();
+    let outcome = session.resume().await.unwrap();
     assert_eq!((outcome.status, outcome.content.as_deref()), (Status::Done, Some("true")));
     // The one whose answer could not be kept is asked for again, and no other.
     let bought = talker.0.load(Ordering::SeqCst);

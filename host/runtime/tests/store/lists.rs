@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use conclave_core::journal::pending_work::{Wait, WaitChange, WaitKey};
+use conclave_core::journal::pending_work::{PendingWork, WaitChange, WaitKey};
 use conclave_core::types::ids::TimerId;
 use conclave_runtime::config::Config;
 use conclave_runtime::event::{Event, HistoryChange};
@@ -10,14 +10,14 @@ use conclave_runtime::ids::{CallId, Millis, RoomId, TaskName};
 use conclave_runtime::journal::JournalBatch;
 use conclave_runtime::native::{Failure, Plugin, Step};
 use conclave_runtime::outcome::Status;
-use conclave_runtime::store::{Durability, RunFilter, RunMatch, Standing, Store, StoreReader};
+use conclave_runtime::store::{Durability, RunFilter, RunMatch, RunState, Store, StoreReader};
 use conclave_runtime::usage::Spent;
 use conclave_runtime::{Host, HostOptions, RunOptions};
 
 use crate::support::{about, append, copied, end, ended, kept, open, opened, record, reopen, run, said};
 
 fn begun(key: WaitKey, kind: &str, at: Option<u64>) -> WaitChange {
-    WaitChange::Begun(Wait { key, kind: kind.to_owned(), target: "t".to_owned(), at: at.map(Millis), request: None })
+    WaitChange::Begun(PendingWork { key, kind: kind.to_owned(), target: "t".to_owned(), at: at.map(Millis), request: None })
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn a_run_is_listed_as_it_stands() {
     let reader = StoreReader::open(temp.path()).unwrap();
     let runs = reader.runs(&RunFilter::default()).unwrap();
     let standing: Vec<_> = runs.iter().map(|run| (run.run.as_str(), run.standing, run.rooms, run.records)).collect();
-    assert_eq!(standing, [("ab2", Standing::Running, 2, 3), ("aa1", Standing::Ended(Status::Done), 1, 3)]);
+    assert_eq!(standing, [("ab2", RunState::Running, 2, 3), ("aa1", RunState::Ended(Status::Done), 1, 3)]);
     let run = &runs[1];
     assert_eq!((run.turns, run.tokens, run.cost_micro_usd), (3, 40, 500));
     assert_eq!(
@@ -53,7 +53,7 @@ fn a_run_is_listed_as_it_stands() {
     }
     drop((going, store));
     let runs = reader.runs(&RunFilter::default()).unwrap();
-    assert_eq!(runs[0].standing, Standing::CutOff);
+    assert_eq!(runs[0].standing, RunState::CutOff);
 }
 
 #[test]
@@ -64,12 +64,12 @@ fn a_room_that_was_let_go_or_left_by_another_process_is_cut_off_until_it_is_reop
     drop(store);
     let store = Store::open(temp.path()).unwrap();
     let standing = || StoreReader::open(temp.path()).unwrap().runs(&RunFilter::default()).unwrap()[0].standing;
-    assert_eq!(standing(), Standing::CutOff);
+    assert_eq!(standing(), RunState::CutOff);
     let mut again = reopen(&store, "a");
     append(&mut *again.journal, &[said(2, "x")]).unwrap();
-    assert_eq!(standing(), Standing::Running);
+    assert_eq!(standing(), RunState::Running);
     end(&mut *again.journal, said(3, "x"), Status::MaxTurns);
-    assert_eq!(standing(), Standing::Ended(Status::MaxTurns));
+    assert_eq!(standing(), RunState::Ended(Status::MaxTurns));
 }
 
 #[test]
@@ -115,12 +115,12 @@ async fn a_run_that_nobody_goes_on_with_gets_an_end() {
     let store = Store::open(&cut_off).unwrap();
     let reader = StoreReader::open(&cut_off).unwrap();
     let before = reader.records(&RoomId::from("a")).unwrap().len();
-    assert_eq!(reader.runs(&RunFilter::default()).unwrap()[0].standing, Standing::CutOff);
+    assert_eq!(reader.runs(&RunFilter::default()).unwrap()[0].standing, RunState::CutOff);
     assert!(store.give_up(&RoomId::from("nothing"), "x").is_err());
     for _ in 0..2 {
         store.give_up(&RoomId::from("a"), "no longer wanted").unwrap();
         let run = reader.runs(&RunFilter::default()).unwrap().remove(0);
-        assert_eq!(run.standing, Standing::Ended(Status::Kill));
+        assert_eq!(run.standing, RunState::Ended(Status::Kill));
         assert_eq!((run.reason.as_deref(), run.agents), (Some("no longer wanted"), vec!["desk".to_owned()]));
         assert_eq!(reader.records(&RoomId::from("a")).unwrap().len(), before + 2, "what has ended stays as it is");
     }
@@ -137,7 +137,7 @@ fn a_room_that_was_never_opened_can_be_given_up() {
     store.give_up(&RoomId::from("a"), "it is over").unwrap();
     let reader = StoreReader::open(temp.path()).unwrap();
     let runs = reader.runs(&RunFilter::default()).unwrap();
-    assert_eq!(runs[0].standing, Standing::Ended(Status::Kill));
+    assert_eq!(runs[0].standing, RunState::Ended(Status::Kill));
     assert_eq!(runs[0].reason.as_deref(), Some("it is over"));
     assert_eq!(reader.check().unwrap().problems, Vec::<String>::new());
 }

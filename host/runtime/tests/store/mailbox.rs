@@ -2,10 +2,10 @@
 
 use conclave_core::types::approval::Approval;
 use conclave_runtime::ids::{CallId, RoomId};
-use conclave_runtime::store::{Mail, MailState, Store, StoreError, Word};
+use conclave_runtime::store::{ControlCommand, ControlMessage, MailState, Store, StoreError};
 
-fn stop(room: &str) -> Mail {
-    Mail::new(RoomId::from(room), Word::Stop { reason: "enough".to_owned() })
+fn stop(room: &str) -> ControlMessage {
+    ControlMessage::new(RoomId::from(room), ControlCommand::Stop { reason: "enough".to_owned() })
 }
 
 #[test]
@@ -13,18 +13,18 @@ fn messages_lie_in_order_until_they_are_taken_back() {
     let temp = tempfile::tempdir().unwrap();
     assert!(matches!(stop("a").send(temp.path()), Err(StoreError::Missing { .. })));
     let _store = Store::open(temp.path()).unwrap();
-    assert_eq!(Mail::pending(temp.path()).unwrap(), []);
-    let decide = || Mail::new(RoomId::from("a/1"), Word::Decide { call: CallId(3), approval: Approval::Approved });
+    assert_eq!(ControlMessage::pending(temp.path()).unwrap(), []);
+    let decide = || ControlMessage::new(RoomId::from("a/1"), ControlCommand::Decide { call: CallId(3), approval: Approval::Approved });
     // The same words twice are two messages.
     let sent = [stop("a"), decide(), stop("b"), stop("b")];
     sent.iter().for_each(|mail| mail.send(temp.path()).unwrap());
-    assert_eq!(Mail::pending(temp.path()).unwrap(), sent);
+    assert_eq!(ControlMessage::pending(temp.path()).unwrap(), sent);
     assert!(sent.iter().all(|mail| mail.state(temp.path()) == MailState::Waiting));
-    let back = Mail::take_back(temp.path(), |mail| mail.id == sent[2].id).unwrap();
+    let back = ControlMessage::take_back(temp.path(), |mail| mail.id == sent[2].id).unwrap();
     assert_eq!(back, sent[2..3]);
     assert_eq!((sent[2].state(temp.path()), sent[3].state(temp.path())), (MailState::Gone, MailState::Waiting));
-    assert_eq!(Mail::take_back(temp.path(), |mail| mail.id == sent[2].id).unwrap(), []);
-    let long = Mail::new(RoomId::from("a"), Word::Stop { reason: "x".repeat(2 << 20) });
+    assert_eq!(ControlMessage::take_back(temp.path(), |mail| mail.id == sent[2].id).unwrap(), []);
+    let long = ControlMessage::new(RoomId::from("a"), ControlCommand::Stop { reason: "x".repeat(2 << 20) });
     assert!(long.send(temp.path()).is_err());
-    assert_eq!(Mail::pending(temp.path()).unwrap().len(), 3);
+    assert_eq!(ControlMessage::pending(temp.path()).unwrap().len(), 3);
 }

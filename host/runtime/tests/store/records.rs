@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use conclave_runtime::event::{Event, Opening};
+use conclave_runtime::event::{Event, RunOpening};
 use conclave_runtime::ids::{CallId, RoomId};
 use conclave_runtime::journal::Keeping;
 use conclave_runtime::store::{Durability, Store, StoreReader};
@@ -61,7 +61,7 @@ fn large_fields_and_setups_are_blobs_and_one_setup_is_kept_once() {
     let mut all = Vec::new();
     for name in ["a", "b"] {
         let mut journal = opened_in(&*journals, name).unwrap();
-        let opening = Opening { room: RoomId::from(name), content: Some("x".repeat(50_000)), ..Opening::default() };
+        let opening = RunOpening { room: RoomId::from(name), content: Some("x".repeat(50_000)), ..RunOpening::default() };
         let large = Event::UserAnswered { call: CallId(1), text: Some("é\"\n".repeat(20_000)), attachments: Vec::new(), passed: false };
         let kept = [record(0, 1, Event::RoomOpened { setup: Arc::clone(&setup), opening, secret: SECRET }), record(1, 2, large)];
         append(&mut *journal, &kept).unwrap();

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use conclave_runtime::event::{Event, Opening, Principal, RULES, Record};
+use conclave_runtime::event::{Event, Principal, RULES, Record, RunOpening};
 use conclave_runtime::ids::{CallId, Millis, RoomId, TaskName};
 use conclave_runtime::journal::{Journal, JournalBatch, JournalFailure, Journals, Keeping, Reopened};
 use conclave_runtime::outcome::{Outcome, Status};
@@ -27,7 +27,8 @@ pub fn record(seq: u64, at: u64, event: Event) -> Arc<Record> {
 }
 
 pub fn opened(room: &str, text: &str) -> Arc<Record> {
-    let opening = Opening { room: RoomId::from(room), entry: TaskName::from("desk"), content: Some(text.to_owned()), ..Opening::default() };
+    let opening =
+        RunOpening { room: RoomId::from(room), entry: TaskName::from("desk"), content: Some(text.to_owned()), ..RunOpening::default() };
     record(0, 1_000, Event::RoomOpened { setup: setup(), opening, secret: SECRET })
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::failure::Failure;
+use crate::failure::XtaskFailure;
 use crate::phase;
 use crate::place;
 
@@ -21,23 +21,23 @@ const RUN_FILES: usize = 24;
 const INPUT_BYTES: u64 = 8 << 10;
 
 /// Adds to `corpus` what of `own/corpus` reaches new code, and returns how many inputs that are. `command` is libFuzzer's program.
-pub(super) fn keep(corpus: &Path, own: &Path, command: impl Fn() -> Command) -> Result<usize, Failure> {
+pub(super) fn keep(corpus: &Path, own: &Path, command: impl Fn() -> Command) -> Result<usize, XtaskFailure> {
     let (merged, control) = (own.join("merged"), own.join("merged.log"));
     // An old control file would be taken for that of a merge that was cut off.
     let _ = fs::remove_dir_all(&merged);
     let _ = fs::remove_file(&control);
-    fs::create_dir_all(&merged).map_err(|error| Failure::io("create", &merged, &error))?;
+    fs::create_dir_all(&merged).map_err(|error| XtaskFailure::io("create", &merged, &error))?;
     for file in files(corpus) {
         let to = merged.join(file.file_name().unwrap_or_default());
-        fs::copy(&file, &to).map_err(|error| Failure::io("write", &to, &error))?;
+        fs::copy(&file, &to).map_err(|error| XtaskFailure::io("write", &to, &error))?;
     }
     let mut command = command();
     command.arg("-merge=1").arg(format!("-merge_control_file={}", control.display())).args([merged, own.join("corpus")]);
     let output = command.output().map_err(|error| phase::not_started(&command, &error))?;
     if !output.status.success() {
-        return Err(Failure::new(String::from_utf8_lossy(&output.stderr)));
+        return Err(XtaskFailure::new(String::from_utf8_lossy(&output.stderr)));
     }
-    let text = fs::read_to_string(&control).map_err(|error| Failure::io("read", &control, &error))?;
+    let text = fs::read_to_string(&control).map_err(|error| XtaskFailure::io("read", &control, &error))?;
     let sized = |path: PathBuf| fs::metadata(&path).map(|data| (data.len(), path)).ok();
     let measured = |(edges, path): (usize, &str)| {
         let (length, path) = sized(PathBuf::from(path))?;
@@ -50,7 +50,7 @@ pub(super) fn keep(corpus: &Path, own: &Path, command: impl Fn() -> Command) -> 
     for file in &chosen {
         let name = file.file_name().unwrap_or_default().to_string_lossy().chars().take(12).collect::<String>();
         let to = corpus.join(format!("found-{name}"));
-        fs::copy(file, &to).map_err(|error| Failure::io("write", &to, &error))?;
+        fs::copy(file, &to).map_err(|error| XtaskFailure::io("write", &to, &error))?;
     }
     Ok(chosen.len())
 }

@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::failure::Failure;
+use crate::failure::XtaskFailure;
 use crate::phase;
 
 /// Characters of a reason that are shown; the whole of it is in the log.
@@ -62,12 +62,12 @@ fn count(line: &str) -> Option<u64> {
 }
 
 /// Runs the program to its end.
-pub(super) fn watched(log: &Path, name: &str, seconds: u64, command: &mut Command) -> Result<DriverReport, Failure> {
-    let mut file = File::create(log).map_err(|error| Failure::io("write", log, &error))?;
+pub(super) fn watched(log: &Path, name: &str, seconds: u64, command: &mut Command) -> Result<DriverReport, XtaskFailure> {
+    let mut file = File::create(log).map_err(|error| XtaskFailure::io("write", log, &error))?;
     let is_live = io::stderr().is_terminal();
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| phase::not_started(command, &error))?;
-    let errors = child.stderr.take().ok_or_else(|| Failure::new(format!("{name} says nothing")))?;
+    let errors = child.stderr.take().ok_or_else(|| XtaskFailure::new(format!("{name} says nothing")))?;
     let executions = AtomicU64::new(0);
     let mut seen = DriverReport::default();
     thread::scope(|scope| {
@@ -84,7 +84,7 @@ pub(super) fn watched(log: &Path, name: &str, seconds: u64, command: &mut Comman
         }
         drop(ended);
     });
-    let status = child.wait().map_err(|error| Failure::new(format!("{name} cannot be waited for: {error}")))?;
+    let status = child.wait().map_err(|error| XtaskFailure::new(format!("{name} cannot be waited for: {error}")))?;
     seen.is_success = status.success();
     seen.executions = seen.executions.max(executions.into_inner());
     if seen.is_success {

@@ -3,7 +3,7 @@
 use conclave_sdk::files::{FileError, Kind};
 use conclave_sdk::{Error, Outcome, Result};
 use conclave_trajectory::edit::{self, EditError};
-use conclave_trajectory::{Era, Event, Observation, action, observation, read_lines, truncate, write_lines};
+use conclave_trajectory::{Era, Observation, TrajectoryEvent, action, observation, read_lines, truncate, write_lines};
 use serde_json::json;
 
 use crate::disk::Disk;
@@ -228,7 +228,7 @@ fn told(mut observation: observation::Edit) -> Result<Outcome> {
         *text = text.take().filter(|text| text.len() <= MOST_TOLD);
     }
     let content = observation.content.clone();
-    let mut event = Event::from(Observation::from(observation)).to_json(Era::V2025);
+    let mut event = TrajectoryEvent::from(Observation::from(observation)).to_json(Era::V2025);
     if let Some(event) = event.as_object_mut() {
         event.remove("message");
     }

@@ -6,21 +6,21 @@ use serde_json::{Map, Value, json};
 use super::refused;
 use crate::bindings::agent::conclave::plugin::actions::{Action, Background, PlanState, ReadFile, Reply, RunCell, RunCommand, WriteFile};
 use crate::trajectory::action as log;
-use crate::trajectory::{Action as Logged, Era, Event, LooseId, Source};
+use crate::trajectory::{Action as Logged, Era, LooseId, Source, TrajectoryEvent};
 use crate::{Error, Result, Turn, act, call};
 
 /// The turn's actions in the form of that era.
 pub(super) fn forms(turn: &Turn, era: Era) -> Vec<Value> {
     match raw_custom(turn) {
-        Some(form) if Event::from_json(&form).is_err() => vec![form],
+        Some(form) if TrajectoryEvent::from_json(&form).is_err() => vec![form],
         _ => events(turn).iter().map(|event| event.to_json(era)).collect(),
     }
 }
 
 /// The turn's actions as events; a custom one that no log knows gives none.
-pub(super) fn events(turn: &Turn) -> Vec<Event> {
+pub(super) fn events(turn: &Turn) -> Vec<TrajectoryEvent> {
     if let Some(form) = raw_custom(turn) {
-        return Event::from_json(&form).into_iter().map(|event| event.from_source(Source::Agent)).collect();
+        return TrajectoryEvent::from_json(&form).into_iter().map(|event| event.from_source(Source::Agent)).collect();
     }
     let thought = turn.thought().to_owned();
     let action: Logged = match turn.action().clone() {
@@ -51,7 +51,7 @@ pub(super) fn events(turn: &Turn) -> Vec<Event> {
         Action::Reject(outputs) => log::Reject { outputs: outcome(&outputs, "reason"), thought }.into(),
         Action::Custom(_) => return Vec::new(),
     };
-    vec![Event::from(action).from_source(Source::Agent)]
+    vec![TrajectoryEvent::from(action).from_source(Source::Agent)]
 }
 
 /// The turn that a log's action is.
@@ -125,7 +125,7 @@ fn raw_custom(turn: &Turn) -> Option<Value> {
     Some(json!({ "action": custom.name, "args": arguments }))
 }
 
-fn said(reply: Reply, turn: &Turn) -> Vec<Event> {
+fn said(reply: Reply, turn: &Turn) -> Vec<TrajectoryEvent> {
     let mut actions: Vec<Logged> = Vec::new();
     if reply.content.is_some() || reply.tool_calls.is_empty() {
         let content = reply.content.unwrap_or_default();
@@ -136,7 +136,7 @@ fn said(reply: Reply, turn: &Turn) -> Vec<Event> {
         log::CallToolMcp { name: call.name, arguments: object(&call.arguments), thought, ..Default::default() }.into()
     });
     actions.extend(calls);
-    actions.into_iter().map(|action| Event::from(action).from_source(Source::Agent)).collect()
+    actions.into_iter().map(|action| TrajectoryEvent::from(action).from_source(Source::Agent)).collect()
 }
 
 fn message_turn(message: log::Message) -> Turn {
@@ -185,13 +185,13 @@ fn background(task: log::DelegateTask) -> Turn {
 
 /// A kind that the contract does not type.
 fn custom(action: &Logged) -> Result<Turn> {
-    let form = Event::from(action.clone()).to_json(Era::V2025);
+    let form = TrajectoryEvent::from(action.clone()).to_json(Era::V2025);
     let mut arguments = form.get("args").cloned().unwrap_or_default();
     if let Some(arguments) = arguments.as_object_mut() {
         arguments.remove("thought");
     }
     // Whatever was decoded encodes; asked all the same, so that no action is lost in silence.
-    Event::from_json(&json!({ "action": action.kind(), "args": arguments })).map_err(|malformed| refused(&malformed))?;
+    TrajectoryEvent::from_json(&json!({ "action": action.kind(), "args": arguments })).map_err(|malformed| refused(&malformed))?;
     Ok(act::custom(action.kind(), arguments))
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::bindings::agent::conclave::plugin::actions::{CommandOutput, CustomObservation, Page};
 use crate::trajectory::observation as log;
-use crate::trajectory::{Body, CommandMetadata, Era, Event, Observation as Logged, Source, action};
+use crate::trajectory::{Body, CommandMetadata, Era, Observation as Logged, Source, TrajectoryEvent, action};
 use crate::{Entity, Message, Observation, ToolOutput};
 
 /// Between an agent's name and what it gave (O-090).
@@ -19,7 +19,7 @@ pub(super) fn form(observation: &Observation, era: Era) -> Value {
 }
 
 /// The observation as an event; none for a custom one that no log knows.
-pub(super) fn event(observation: &Observation) -> Option<Event> {
+pub(super) fn event(observation: &Observation) -> Option<TrajectoryEvent> {
     let logged: Logged = match observation.clone() {
         Observation::Null => log::Null::default().into(),
         Observation::Command(CommandOutput { command_id, command, exit_code, content }) => {
@@ -39,9 +39,9 @@ pub(super) fn event(observation: &Observation) -> Option<Event> {
         Observation::Tool(ToolOutput { name, content, .. }) => log::Mcp { content, name, ..Default::default() }.into(),
         Observation::Success(content) => log::Success { content }.into(),
         Observation::Error(content) => log::Error { content, ..Default::default() }.into(),
-        Observation::Custom(_) => return Event::from_json(&raw_custom(observation)?).ok(),
+        Observation::Custom(_) => return TrajectoryEvent::from_json(&raw_custom(observation)?).ok(),
     };
-    Some(Event::from(logged))
+    Some(TrajectoryEvent::from(logged))
 }
 
 /// The contract's observation that a log's is.
@@ -79,7 +79,7 @@ pub(super) fn observation(logged: Logged) -> Observation {
 }
 
 /// What was said, called and answered.
-pub(super) fn events_of_message(message: Message) -> Vec<Event> {
+pub(super) fn events_of_message(message: Message) -> Vec<TrajectoryEvent> {
     let source = match message.sender {
         Entity::Llm => Source::Agent,
         Entity::User => Source::User,
@@ -100,7 +100,7 @@ pub(super) fn events_of_message(message: Message) -> Vec<Event> {
             false => log::Mcp { content: result.content, name: result.name, ..Default::default() }.into(),
         })
     }));
-    bodies.into_iter().map(|body| Event::new(body).from_source(source.clone())).collect()
+    bodies.into_iter().map(|body| TrajectoryEvent::new(body).from_source(source.clone())).collect()
 }
 
 /// O-090: `{Name} finishes task with k: v, k2: v2`.
@@ -123,7 +123,7 @@ fn raw_custom(observation: &Observation) -> Option<Value> {
 }
 
 fn custom(logged: &Logged) -> Observation {
-    let form = Event::from(logged.clone()).to_json(Era::V2025);
+    let form = TrajectoryEvent::from(logged.clone()).to_json(Era::V2025);
     let extras = form.get("extras").map_or_else(|| "{}".to_owned(), Value::to_string);
     Observation::Custom(CustomObservation { name: logged.kind().to_owned(), content: logged.content().to_owned(), extras })
 }

@@ -9,7 +9,7 @@ use conclave_core::journal::recovery::INTERRUPTED;
 use conclave_core::types::ids::RoomId;
 use conclave_runtime::config::Config;
 use conclave_runtime::journal::JsonLines;
-use conclave_runtime::native::{Plugin, Tool};
+use conclave_runtime::native::{NativeTool, Plugin};
 use conclave_runtime::{Host, HostOptions, Prepared, RunInput, RunOptions};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -41,7 +41,7 @@ impl World {
     fn plugin(self: &Arc<Self>, names: &[String]) -> Plugin {
         let tool = |name: &String| {
             let (world, of) = (Arc::clone(self), name.clone());
-            Tool::new(name, "Changes the world.", json!({ "type": "object" }), move |_| {
+            NativeTool::new(name, "Changes the world.", json!({ "type": "object" }), move |_| {
                 *world.executed.lock().unwrap_or_else(PoisonError::into_inner).entry(of.clone()).or_default() += 1;
                 world.begun.notify_one();
                 std::future::pending::<Result<String, conclave_runtime::native::Failure>>()
@@ -123,7 +123,7 @@ pub(super) async fn play(runner: &Runner, names: Vec<String>) -> Result<Value, S
     if !session.is_cut_off() {
         return Err("the journal holds nothing that was cut off".to_owned());
     }
-    let outcome = session.go_on().await.map_err(|error| error.to_string())?;
+    let outcome = session.resume().await.map_err(|error| error.to_string())?;
     let told = outcome.value.clone().or_else(|| serde_json::from_str(outcome.content.as_deref()?).ok()).unwrap_or_default();
     Ok(json!({ "errors_after_restart": interrupted(&told), "re_executed": after.executed(), "outcome": told }))
 }

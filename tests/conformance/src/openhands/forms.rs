@@ -1,6 +1,6 @@
 //! The ways in which cases write events, actions and what an agent answers.
 
-use conclave_core::trajectory::{Action, Era, Event};
+use conclave_core::trajectory::{Action, Era, TrajectoryEvent};
 use conclave_runtime::action::Action as Acted;
 use conclave_runtime::native::IntoTurn;
 use serde_json::{Map, Value, json};
@@ -60,9 +60,9 @@ fn action(entry: &Value) -> Result<Value, String> {
 }
 
 /// An event that a case may write without what its kind needs.
-pub(super) fn event(given: &Value) -> Result<Event, String> {
+pub(super) fn event(given: &Value) -> Result<TrajectoryEvent, String> {
     let form = completed(given);
-    Event::from_json_of(&form, Era::V2025).map_err(|error| format!("{form}: {error}"))
+    TrajectoryEvent::from_json_of(&form, Era::V2025).map_err(|error| format!("{form}: {error}"))
 }
 
 /// With the arguments that its kind needs, where it has none.

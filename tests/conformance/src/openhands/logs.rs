@@ -1,7 +1,7 @@
 //! Logs: what is found in them, how they are played again, and what `conclave trajectory show` says of one of the SDK: which of its events
 //! led to one of them, what is wrong with its tree, and which actions nothing answered.
 
-use conclave_core::trajectory::{self, Event, Filter, Loaded, Replay, Source, tree_of, unmatched_events};
+use conclave_core::trajectory::{self, Filter, Loaded, Replay, Source, TrajectoryEvent, tree_of, unmatched_events};
 use conclave_core::types::triggers;
 use serde_json::{Value, json};
 
@@ -65,9 +65,9 @@ pub(super) fn search(case: &Case<'_>) -> Result<Value, String> {
     let mut events = Vec::new();
     for (id, op) in (0..).zip(case.list("ops")?) {
         let given = op.get(1).unwrap_or(&Value::Null);
-        let read = Event::from_json_of(given, trajectory::Era::V2025).map_err(|error| format!("{given}: {error}"))?;
+        let read = TrajectoryEvent::from_json_of(given, trajectory::Era::V2025).map_err(|error| format!("{given}: {error}"))?;
         let read = read.from_source(Source::from(op.get(2).and_then(Value::as_str).unwrap_or("agent")));
-        events.push(Event { id: Some(id), ..read });
+        events.push(TrajectoryEvent { id: Some(id), ..read });
     }
     let words = |keys: &[&str]| -> Vec<String> {
         case.any(keys).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
@@ -89,7 +89,7 @@ pub(super) fn search(case: &Case<'_>) -> Result<Value, String> {
         limit: number(&["limit"]).and_then(|limit| usize::try_from(limit.max(-1).unsigned_abs()).ok()),
     };
     let found = trajectory::search(&events, &filter);
-    let content = |event: &&Event| event.observation().map(|observation| observation.content().to_owned());
+    let content = |event: &&TrajectoryEvent| event.observation().map(|observation| observation.content().to_owned());
     let ids: Vec<Option<i64>> = found.iter().map(|event| event.id).collect();
     Ok(json!({ "ids": ids, "contents": found.iter().map(content).collect::<Vec<_>>(), "count": found.len() }))
 }

@@ -8,7 +8,7 @@ use conclave_core::inspect::export;
 use conclave_core::trajectory::Era;
 use conclave_core::types::agent_state::AgentState;
 use conclave_runtime::Capability;
-use conclave_runtime::action::{Action, Past, Reply, Turn};
+use conclave_runtime::action::{Action, PastAction, Reply, Turn};
 use conclave_runtime::approval::{Approval, ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::approve::Approver;
 use conclave_runtime::channel::{Channels, HumanAnswer, Speech};
@@ -16,7 +16,7 @@ use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::config::Config;
 use conclave_runtime::event::{Event, Record};
 use conclave_runtime::ids::{ChannelId, TaskName};
-use conclave_runtime::native::{Failure, IntoTurn, Plugin, Step, Tool, finish};
+use conclave_runtime::native::{Failure, IntoTurn, NativeTool, Plugin, Step, finish};
 use conclave_runtime::notice::Notice;
 use conclave_runtime::outcome::Outcome;
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber, Subscribers};
@@ -101,7 +101,7 @@ pub(super) struct Seen {
     /// All records until then.
     pub(super) records: Vec<Record>,
     /// What the entry agent was told before each of its steps.
-    pub(super) since: Vec<Arc<Vec<Past>>>,
+    pub(super) since: Vec<Arc<Vec<PastAction>>>,
     /// The steps that it had taken before each of its steps.
     pub(super) iterations: Vec<u32>,
     /// The tools that ran, in the order of their beginnings.
@@ -160,7 +160,7 @@ struct Inner {
     state: AgentState,
     notices: Vec<Notice>,
     records: Vec<Record>,
-    since: Vec<Arc<Vec<Past>>>,
+    since: Vec<Arc<Vec<PastAction>>>,
     iterations: Vec<u32>,
     executed: Vec<String>,
     asked: Vec<ApprovalRequest>,
@@ -329,7 +329,7 @@ impl Stage {
         if !self.tools.is_empty() {
             let tool = |(name, _): &(String, Vec<Told>)| {
                 let (of, own) = (Arc::clone(shared), name.clone());
-                Tool::new(name, "Does what the case says.", json!({ "type": "object" }), move |_| std::future::ready(of.call(&own)))
+                NativeTool::new(name, "Does what the case says.", json!({ "type": "object" }), move |_| std::future::ready(of.call(&own)))
             };
             plugins.push(Plugin::tools("world", self.tools.iter().map(tool)));
         }

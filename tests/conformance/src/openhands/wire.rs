@@ -1,6 +1,6 @@
 //! Events in their wire forms, cut texts, and lines of files.
 
-use conclave_core::trajectory::{self, Event, MalformedKind};
+use conclave_core::trajectory::{self, MalformedKind, TrajectoryEvent};
 use serde_json::{Value, json};
 
 use super::Case;
@@ -9,7 +9,7 @@ use super::Case;
 const MESSAGE_CHARS: usize = 10_000;
 
 pub(super) fn codec(case: &Case<'_>) -> Result<Value, String> {
-    Ok(match Event::from_json_of(case.input, case.wire()) {
+    Ok(match TrajectoryEvent::from_json_of(case.input, case.wire()) {
         Ok(event) => json!({ "dict": event.to_json(case.wire()), "memory": event.memory_form(MESSAGE_CHARS) }),
         // The cases call it by the class of the reference.
         Err(malformed) if malformed.kind == MalformedKind::ValueError => json!({ "error": "ValueError" }),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use conclave_runtime::channel::{Channels, HumanAnswer, Speech};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::delivery::{Decision, EndedTask};
-use conclave_runtime::event::{Event, Opening};
+use conclave_runtime::event::{Event, RunOpening};
 use conclave_runtime::ids::{ChannelId, PluginName, RoomId, TaskName};
 use conclave_runtime::notice::Notice;
 use conclave_runtime::request::RoomRequest;
@@ -39,7 +39,7 @@ pub(super) struct Seen {
     pub(super) started: Vec<Started>,
     pub(super) ended: Vec<Ended>,
     /// How each room was opened.
-    pub(super) openings: BTreeMap<RoomId, Opening>,
+    pub(super) openings: BTreeMap<RoomId, RunOpening>,
     /// Results that were told, and by which strategy.
     pub(super) delivered: Vec<(String, PluginName)>,
     /// Results that were not, and why.

@@ -14,7 +14,7 @@ use conclave_runtime::delegation::{BackgroundRecord, Delegation};
 use conclave_runtime::ids::{ChannelId, RoomId, TaskName};
 use conclave_runtime::journal::{Journals, MemoryJournals};
 use conclave_runtime::limits::RunLimits;
-use conclave_runtime::native::{Check, Failure, NativeCall, Plugin, Tool};
+use conclave_runtime::native::{Check, Failure, NativeCall, NativeTool, Plugin};
 use conclave_runtime::request::{Refusal, RefusalCode};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
 use conclave_runtime::{Host, HostOptions, Hosted, Prepared, RoomHandle, RunInput, RunOptions, TaskHandle, WaitError};
@@ -219,7 +219,8 @@ impl Stage {
         });
         let others = self.tool.clone().map(|(name, answer)| {
             let schema = json!({ "type": "object" });
-            let tool = Tool::new(&name, "Answers as the case says.", schema, move |_: NativeCall| std::future::ready(Ok(answer.clone())));
+            let tool =
+                NativeTool::new(&name, "Answers as the case says.", schema, move |_: NativeCall| std::future::ready(Ok(answer.clone())));
             Plugin::tools("others", [tool])
         });
         agents.chain(gate).chain(others).collect()

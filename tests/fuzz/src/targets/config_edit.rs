@@ -1,7 +1,7 @@
 //! A config and edits of it. The input is a config, a line `=====`, and edits, one in a line: `grant PLUGIN TOML`, `revoke PLUGIN TOML`,
 //! `add NAME SOURCE`, `set PATH TOML`, `remove PATH`.
 
-use conclave_core::config::edit::{ConfigText, EditError, Fragment};
+use conclave_core::config::edit::{ConfigEditError, ConfigText, Fragment};
 use toml::Value;
 
 use super::config::stand_in;
@@ -13,7 +13,7 @@ pub(super) fn check(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let (before, edits) = text.split_once("\n=====\n").unwrap_or((&text, "grant a route = [\"user\"]"));
     match ConfigText::open("conclave.toml", "/srv/desk", before) {
-        Err(EditError::Unreadable(problems)) => {
+        Err(ConfigEditError::Unreadable(problems)) => {
             assert!(problems.has_errors(), "unreadable without a reason");
             stand_in(before, &problems);
         }
@@ -33,7 +33,7 @@ fn edit(opened: &ConfigText, before: &str, line: &str) {
     let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
     let (first, second) = rest.split_once(' ').unwrap_or((rest, ""));
     let path: Vec<&str> = first.split('.').collect();
-    let (outcome, about): (Result<(), EditError>, Vec<&str>) = match word {
+    let (outcome, about): (Result<(), ConfigEditError>, Vec<&str>) = match word {
         "grant" => match Fragment::parse(second) {
             Ok(fragment) => {
                 let outcome = edit.grant(first, &fragment);
@@ -80,8 +80,8 @@ fn edit(opened: &ConfigText, before: &str, line: &str) {
             assert_eq!(edited.changes.is_empty(), before.lines().eq(after.lines()), "changes are told");
             same_elsewhere(before, &after, &about);
         }
-        Err(EditError::Wrong(problems)) => stand_in(&after, &problems),
-        Err(EditError::Form(_)) => {}
+        Err(ConfigEditError::Wrong(problems)) => stand_in(&after, &problems),
+        Err(ConfigEditError::Form(_)) => {}
         Err(error) => panic!("finishing gives no other error: {error}"),
     }
 }

@@ -11,7 +11,7 @@ use conclave_core::inspect::audit;
 use conclave_core::inspect::timeline::Timeline;
 use conclave_core::journal::record::{fold, from_lines, retold, to_line};
 use conclave_core::journal::recovery::Unfinished;
-use conclave_core::protocol::event::{Event, Opening, RULES, Record};
+use conclave_core::protocol::event::{Event, RULES, Record, RunOpening};
 use conclave_core::room::Room;
 use conclave_core::setup::Setup;
 use conclave_core::types::ids::Millis;
@@ -181,9 +181,9 @@ fn sound_setup(setup: &Arc<Setup>, at: Millis) -> Arc<Setup> {
     Arc::clone(same.or_else(alike).unwrap_or(&SETUPS[chosen]))
 }
 
-fn sound_opening(opening: &Opening, setup: &Setup) -> Opening {
+fn sound_opening(opening: &RunOpening, setup: &Setup) -> RunOpening {
     let entry = if setup.tasks.contains_key(&opening.entry) { &opening.entry } else { &setup.entry };
-    Opening { entry: entry.clone(), ..opening.clone() }
+    RunOpening { entry: entry.clone(), ..opening.clone() }
 }
 
 #[cfg(test)]

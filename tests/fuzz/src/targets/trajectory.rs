@@ -1,6 +1,6 @@
 //! Logs of other systems and of this one.
 
-use conclave_core::trajectory::{Era, Event, Filter, Loaded, SdkEvent, load, search};
+use conclave_core::trajectory::{Era, Filter, Loaded, SdkEvent, TrajectoryEvent, load, search};
 use serde_json::Value;
 
 /// Events of one log that are looked at closely.
@@ -17,15 +17,15 @@ pub(super) fn check(input: &[u8]) {
 }
 
 /// Nothing of an event is lost where it is stored, and what an era writes is read again.
-fn event(event: &Event) {
+fn event(event: &TrajectoryEvent) {
     let stored = serde_json::to_string(event).expect("an event can be stored");
-    let read: Event = serde_json::from_str(&stored).unwrap_or_else(|error| panic!("a stored event is read: {error}: {stored}"));
+    let read: TrajectoryEvent = serde_json::from_str(&stored).unwrap_or_else(|error| panic!("a stored event is read: {error}: {stored}"));
     assert_eq!(&read, event, "a stored event is read as it was: {stored}");
     for era in [Era::V2024, Era::V2025] {
         let json = event.to_json(era);
         let text = event.to_json_text(era);
         assert_eq!(serde_json::from_str::<Value>(&text).ok().as_ref(), Some(&json), "both forms of an event are the same");
-        if let Ok(again) = Event::from_json_of(&json, era) {
+        if let Ok(again) = TrajectoryEvent::from_json_of(&json, era) {
             assert_eq!(again.to_json(era), json, "what an era wrote it writes again");
         }
         let _ = event.message(era);

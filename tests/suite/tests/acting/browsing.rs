@@ -1,7 +1,7 @@
 //! Pages, through the stock browser: read as text, and where there is none, an observation that says why.
 
 use conclave_core::types::outcome::Status;
-use conclave_models::test_server::{Answer, Server};
+use conclave_models::test_server::{Server, TestReply};
 use conclave_test_support::Rig;
 use serde_json::{Value, json};
 
@@ -17,9 +17,9 @@ fn browse(url: &str) -> Value {
 #[test]
 fn a_page_is_read_and_what_is_none_says_why() {
     let server = Server::answering(|request| match request.path.as_str() {
-        "/v1/light" => Answer::bytes(200, "text/html; charset=utf-8", PAGE),
-        "/v1/picture" => Answer::bytes(200, "image/png", [0x89, 0x50]),
-        _ => Answer::bytes(404, "text/html", "<h1>Not here</h1>"),
+        "/v1/light" => TestReply::bytes(200, "text/html; charset=utf-8", PAGE),
+        "/v1/picture" => TestReply::bytes(200, "image/png", [0x89, 0x50]),
+        _ => TestReply::bytes(404, "text/html", "<h1>Not here</h1>"),
     });
     let (light, missing, picture) = (server.url() + "/light", server.url() + "/none", server.url() + "/picture");
     let elsewhere = "https://elsewhere.example/x";

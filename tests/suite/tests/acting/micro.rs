@@ -2,7 +2,7 @@
 
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::outcome::Status;
-use conclave_models::test_server::Answer;
+use conclave_models::test_server::TestReply;
 use conclave_test_support::{Ran, Rig, refused};
 use serde_json::{Value, json};
 
@@ -52,7 +52,7 @@ fn a_text_file_is_an_agent() {
 #[test]
 fn an_end_that_lacks_an_output_is_none_and_the_model_reads_which() {
     let finish = json!({ "action": "finish", "args": { "outputs": { "verdict": "bad", "remarks": "a test" } } });
-    let (server, models) = model(vec![says(&json!({ "verdict": "bad" })), Answer::says("It is bad."), says(&finish)]);
+    let (server, models) = model(vec![says(&json!({ "verdict": "bad" })), TestReply::says("It is bad."), says(&finish)]);
     let ran = rig().run(&config(&models), "+let a = 1;");
     assert_eq!((ran.status(), given(&ran)), (Status::Done, json!({ "verdict": "bad", "remarks": "a test" })), "{}", ran.outcome.reason);
     let asked = prompts(&server);
@@ -112,7 +112,7 @@ fn a_trigger_in_a_users_message_puts_the_file_before_the_model() {
                 knowledge = [\"agents/git.md\"]\n";
     let rig = || Rig::new().with_file("agents/git.md", GIT);
     for (said, is_read) in [("Open a Pull Request, please.", true), ("Something digital.", false)] {
-        let (server, models) = model(vec![Answer::says("As you wish.")]);
+        let (server, models) = model(vec![TestReply::says("As you wish.")]);
         let ran = rig().run(&format!("entry = \"desk\"\n{models}\n{chat}"), said);
         assert_eq!(ran.status(), Status::Done, "{}", ran.outcome.reason);
         let asked = prompts(&server);

@@ -2,7 +2,7 @@
 
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::outcome::Status;
-use conclave_models::test_server::Answer;
+use conclave_models::test_server::TestReply;
 use conclave_test_support::{Ran, Rig};
 use serde_json::{Value, json};
 
@@ -92,7 +92,7 @@ fn a_planner_acts_for_its_tasks() {
 fn a_reply_that_makes_no_sense_goes_back_to_the_model() {
     let add = says(&json!({ "action": "add_task", "args": { "parent": "", "goal": "Light it" } }));
     let wrong = says(&json!({ "action": "dance", "args": {} }));
-    let (server, models) = model(vec![Answer::says("Well, let us see."), add, wrong, says(&finish("lit"))]);
+    let (server, models) = model(vec![TestReply::says("Well, let us see."), add, wrong, says(&finish("lit"))]);
     let ran = Rig::new().run(&config(&models, "", ""), "Light it.");
     assert_eq!((ran.status(), ran.content()), (Status::Done, "lit"), "{}", ran.outcome.reason);
     all_completed(&ran, 1);

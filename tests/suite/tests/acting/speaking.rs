@@ -2,7 +2,7 @@
 //! fence. Held against the requests that a model's server gets.
 
 use conclave_core::types::outcome::Status;
-use conclave_models::test_server::{Answer, Server};
+use conclave_models::test_server::{Server, TestReply};
 use conclave_test_support::{Rig, guest};
 use serde_json::{Value, json};
 
@@ -32,13 +32,13 @@ fn quoted(prompt: &[(String, String)], words: &str) -> usize {
 
 #[test]
 fn what_files_pages_and_memories_hold_is_no_word_of_the_user() {
-    let pages = Server::answering(|_| Answer::bytes(200, "text/plain", POISON));
+    let pages = Server::answering(|_| TestReply::bytes(200, "text/plain", POISON));
     let act = |action: &str, args: Value| says(&json!({ "action": action, "args": args }));
     let (server, models) = model(vec![
         act("add_task", json!({ "parent": "", "goal": "Learn what we know" })),
         act("read", json!({ "path": "/work/news.txt" })),
         act("browse", json!({ "url": pages.url() + "/news" })),
-        Answer::calls(&[("notes.remember", json!({ "text": POISON }))]),
+        TestReply::calls(&[("notes.remember", json!({ "text": POISON }))]),
         act("recall", json!({ "query": "keys" })),
         act("finish", json!({ "outputs": { "answer": "That is all." } })),
     ]);
@@ -74,9 +74,9 @@ fn a_strategys_words_to_an_agent_are_data() {
         let request = request.json();
         let begun = request["messages"].as_array().is_some_and(|messages| messages.iter().any(|message| message["role"] == "tool"));
         match (begun, is_told(&request)) {
-            (false, _) => Answer::calls(&[("delegate_task", json!({ "agent": "digest", "task": "Digest the news." }))]),
-            (true, false) => Answer::calls(&[("task_status", json!({}))]),
-            (true, true) => Answer::says("The digest is there."),
+            (false, _) => TestReply::calls(&[("delegate_task", json!({ "agent": "digest", "task": "Digest the news." }))]),
+            (true, false) => TestReply::calls(&[("task_status", json!({}))]),
+            (true, true) => TestReply::says("The digest is there."),
         }
     });
     let config = format!(

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::message::{Entity, Message, ToolCall};
-use conclave_runtime::completion::{Completion, Stop};
+use conclave_runtime::completion::{Completion, StopReason};
 use conclave_runtime::engine::EngineSettings;
 use conclave_test_support::{block_on, until_so as until};
 use serde_json::json;
@@ -26,7 +26,7 @@ fn worker() -> Arc<Scripted> {
 fn calling(nth: usize) -> Completion {
     let arguments = json!({ "text": format!("result {nth} {}", "of many words ".repeat(40)) });
     let tool_calls = vec![ToolCall { id: format!("call-{nth}"), ..ToolCall::new("echo.run", arguments) }];
-    Completion { content: None, tool_calls, stop: Stop::ToolCalls, ..says("") }
+    Completion { content: None, tool_calls, stop: StopReason::ToolCalls, ..says("") }
 }
 
 /// A chat agent that has a tool, and a condenser.

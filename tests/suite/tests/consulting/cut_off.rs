@@ -99,7 +99,7 @@ impl Cut {
         let journals = MemoryJournals::of(room.clone(), records);
         let prepared = self.world.prepare(&self.config).await;
         let mut session = prepared.reopen(&room, self.world.options(Arc::new(journals.clone()))).await.expect("it is kept");
-        let outcome = session.go_on().await.expect("a journal in memory does not fail");
+        let outcome = session.resume().await.expect("a journal in memory does not fail");
         (outcome, journals.records(&room))
     }
 }

@@ -12,7 +12,7 @@ use conclave_core::types::message::Message;
 use conclave_core::types::outcome::Outcome;
 use conclave_runtime::approve::Approver;
 use conclave_runtime::clock::BoxFuture;
-use conclave_runtime::completion::{Completion, Prompt, PromptPiece, Stop, Usage};
+use conclave_runtime::completion::{Completion, Prompt, PromptPiece, StopReason, TokenUsage};
 use conclave_runtime::engine::EngineSettings;
 use conclave_runtime::journal::{Journals, MemoryJournals};
 use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
@@ -87,8 +87,8 @@ fn entries(prompt: &Prompt) -> Vec<Message> {
 
 /// A completion that only says something.
 pub(super) fn says(text: &str) -> Completion {
-    let (id, model, usage) = ("1".to_owned(), "scripted".to_owned(), Usage::default());
-    Completion { id, content: Some(text.to_owned()), reasoning: None, tool_calls: Vec::new(), stop: Stop::End, usage, model }
+    let (id, model, usage) = ("1".to_owned(), "scripted".to_owned(), TokenUsage::default());
+    Completion { id, content: Some(text.to_owned()), reasoning: None, tool_calls: Vec::new(), stop: StopReason::End, usage, model }
 }
 
 /// Somebody who decides, and remembers what they were asked.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use conclave_runtime::channel::{Channels, HumanAnswer, Nobody, Speech};
+use conclave_runtime::channel::{Channels, HumanAnswer, Speech, UnattendedChannel};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::delegation::{BackgroundState, Delegation};
 use conclave_runtime::ids::{ChannelId, RoomId, TaskName};
@@ -57,7 +57,7 @@ impl Service {
 
 impl Channels for Service {
     fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<HumanAnswer>> {
-        Nobody.ask(channel, task, prompt)
+        UnattendedChannel.ask(channel, task, prompt)
     }
 
     fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::fault::FaultKind;
 use conclave_runtime::RunOptions;
-use conclave_runtime::channel::{Channels, HumanAnswer, Nobody, Speech};
+use conclave_runtime::channel::{Channels, HumanAnswer, Speech, UnattendedChannel};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::delegation::{BackgroundState, Delegation};
 use conclave_runtime::delivery::DeliveryState;
@@ -23,7 +23,7 @@ struct Loud(UnboundedSender<Speech>);
 
 impl Channels for Loud {
     fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<HumanAnswer>> {
-        Nobody.ask(channel, task, prompt)
+        UnattendedChannel.ask(channel, task, prompt)
     }
 
     fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {

@@ -1,6 +1,6 @@
 //! `conclave audit verify` and `conclave audit head`: whether all that is kept is what was written, and a hash to note elsewhere.
 
-use conclave_runtime::store::{Checked, StoreReader};
+use conclave_runtime::store::{StoreCheck, StoreReader};
 use serde_json::json;
 
 use crate::args::OutputArgs;
@@ -8,14 +8,14 @@ use crate::error::CliError;
 use crate::show::amounts::thousands;
 use crate::show::table::note;
 use crate::show::{BAD, FAINT, GOOD, one_line, paint};
-use crate::stores::{Stores, unusable};
+use crate::stores::{OpenStores, unusable};
 use crate::{exit, stdout};
 
 /// Problems of one store that are shown; a program reads all with `--json`.
 const PROBLEMS: usize = 20;
 
 /// Ends with 1 when something is not whole. A hash that was noted must be one of the chain of some store.
-pub(super) fn verify(stores: &Stores, noted: Option<&str>, output: OutputArgs) -> Result<u8, CliError> {
+pub(super) fn verify(stores: &OpenStores, noted: Option<&str>, output: OutputArgs) -> Result<u8, CliError> {
     if let Some(noted) = noted
         && !is_hash(noted)
     {
@@ -39,9 +39,9 @@ pub(super) fn verify(stores: &Stores, noted: Option<&str>, output: OutputArgs) -
 }
 
 /// The hash belongs to one store; the others are held against their own chains only.
-fn check_all<'a>(readers: &'a [StoreReader], noted: Option<&str>) -> Result<Vec<(&'a StoreReader, Checked)>, CliError> {
+fn check_all<'a>(readers: &'a [StoreReader], noted: Option<&str>) -> Result<Vec<(&'a StoreReader, StoreCheck)>, CliError> {
     let plain = |reader: &'a StoreReader| Ok((reader, reader.verify(None).map_err(|error| unusable(&error))?));
-    let mut checked: Vec<(&StoreReader, Checked)> = readers.iter().map(plain).collect::<Result<_, CliError>>()?;
+    let mut checked: Vec<(&StoreReader, StoreCheck)> = readers.iter().map(plain).collect::<Result<_, CliError>>()?;
     let Some(noted) = noted else { return Ok(checked) };
     let mut against = Vec::new();
     for reader in readers {
@@ -62,7 +62,7 @@ fn is_hash(text: &str) -> bool {
 }
 
 /// The newest hash of each store.
-pub(super) fn head(stores: &Stores, output: OutputArgs) -> Result<u8, CliError> {
+pub(super) fn head(stores: &OpenStores, output: OutputArgs) -> Result<u8, CliError> {
     for reader in stores.readers()? {
         let checked = reader.verify(None).map_err(|error| unusable(&error))?;
         let Some(head) = &checked.head else { continue };
@@ -77,7 +77,7 @@ pub(super) fn head(stores: &Stores, output: OutputArgs) -> Result<u8, CliError> 
 }
 
 /// What a check of a store found; also for `conclave store check`.
-pub(super) fn tell(word: &str, reader: &StoreReader, checked: &Checked, output: OutputArgs) -> Result<(), CliError> {
+pub(super) fn tell(word: &str, reader: &StoreReader, checked: &StoreCheck, output: OutputArgs) -> Result<(), CliError> {
     if output.json {
         let mut value = json!(checked);
         (value["type"], value["store"]) = (word.into(), json!(reader.folder()));

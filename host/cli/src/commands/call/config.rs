@@ -1,7 +1,7 @@
 //! The config of a single call: one plugin, what the command line grants it, and a task that does nothing, because a config has one.
 
-use conclave_core::config::edit::{ConfigText, EditError, Fragment, proposed_name};
-use conclave_core::config::{Config, Problem, check_name};
+use conclave_core::config::edit::{ConfigEditError, ConfigText, Fragment, proposed_name};
+use conclave_core::config::{Config, ConfigProblem, check_name};
 use conclave_core::permissions::manifest::Manifest;
 use conclave_core::types::wording::quoted;
 use conclave_runtime::{Host, HostOptions, native};
@@ -55,9 +55,11 @@ pub(super) fn config(place: &ComponentPlace, name: &str, grants: &[Fragment], ar
 }
 
 /// The text was made up here: what is wrong in it is told without its lines.
-fn refused(error: EditError) -> CliError {
-    let (EditError::Wrong(problems) | EditError::Unreadable(problems)) = &error else { return CliError::usage(error.to_string()) };
-    let line = |problem: &Problem| match &problem.remedy {
+fn refused(error: ConfigEditError) -> CliError {
+    let (ConfigEditError::Wrong(problems) | ConfigEditError::Unreadable(problems)) = &error else {
+        return CliError::usage(error.to_string());
+    };
+    let line = |problem: &ConfigProblem| match &problem.remedy {
         Some(remedy) => format!("{}\nhelp: {remedy}", problem.what),
         None => problem.what.clone(),
     };

@@ -18,14 +18,14 @@ use crate::show::{FAINT, paint};
 const ASKED: usize = 512;
 
 /// Prints it to stderr.
-pub(super) struct Refused {
+pub(super) struct RefusalPrinter {
     screen: Arc<Screen>,
     setup: Arc<Setup>,
     has_journal: bool,
     asked: Mutex<HashMap<(RoomId, CallId), ApprovalRequest>>,
 }
 
-impl Refused {
+impl RefusalPrinter {
     pub(super) fn new(screen: Arc<Screen>, setup: Arc<Setup>, has_journal: bool) -> Self {
         Self { screen, setup, has_journal, asked: Mutex::default() }
     }
@@ -45,7 +45,7 @@ impl Refused {
     }
 }
 
-impl Subscriber for Refused {
+impl Subscriber for RefusalPrinter {
     fn on(&self, happening: &Published) {
         let RunEvent::Told { told } = &happening.what else { return };
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);

@@ -18,7 +18,7 @@ use crate::error::CliError;
 use crate::screen::total_columns;
 use crate::show::amounts::took_for;
 use crate::show::entry::EntryText;
-use crate::show::tally::{Counts, Tally};
+use crate::show::tally::{Counts, RunTally};
 use crate::show::{BAD, FAINT, NAME, ODD, foreign, paint, plural, printable};
 use crate::stdout;
 
@@ -45,7 +45,7 @@ pub(super) struct EndContext<'a> {
     pub(super) code: u8,
     pub(super) output: OutputArgs,
     pub(super) took: Duration,
-    pub(super) tally: &'a Tally,
+    pub(super) tally: &'a RunTally,
     pub(super) journal: Option<&'a Path>,
     /// The config of the run.
     pub(super) file: &'a Path,
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn only_a_run_that_went_well_is_done() {
-        let (tally, interactive) = (Tally::default(), BTreeSet::new());
+        let (tally, interactive) = (RunTally::default(), BTreeSet::new());
         let context = EndContext {
             code: 0,
             output: OutputArgs { json: false, quiet: false, no_color: true },

@@ -27,8 +27,8 @@ use crate::journals::RunStorage;
 use crate::person::Person;
 use crate::screen::{Loudness, Screen};
 use crate::show::steps::Steps;
-use crate::show::tally::Tally;
-use crate::show::trace::Trace;
+use crate::show::tally::RunTally;
+use crate::show::trace::TracePrinter;
 use crate::show::{BAD, FAINT, paint, printable};
 use crate::stdout;
 use crate::terminal::Terminal;
@@ -46,9 +46,9 @@ pub(crate) struct Manner {
 pub(crate) struct Stage {
     pub(crate) screen: Arc<Screen>,
     person: Arc<Person>,
-    tally: Arc<Tally>,
+    tally: Arc<RunTally>,
     approver: Arc<AtTerminal>,
-    trace: Option<Arc<Trace>>,
+    trace: Option<Arc<TracePrinter>>,
     interrupts: Interrupts,
     manner: Manner,
     /// The config of the run.
@@ -74,7 +74,7 @@ impl Stage {
         let approver = AtTerminal::new(Arc::clone(&person), interrupts.clone(), RequestContext::new(prepared, file), approvals);
         let steps = trace.detail(output)?.map(|detail| Steps::of_run(Arc::clone(&screen), detail, prepared.setup()));
         let trace = (steps.is_some() || !(output.json || output.quiet)).then(|| {
-            Arc::new(Trace::of_run(Arc::clone(&screen), verbose, prepared.setup()).with_addresses(kept.is_kept()).with_steps(steps))
+            Arc::new(TracePrinter::of_run(Arc::clone(&screen), verbose, prepared.setup()).with_addresses(kept.is_kept()).with_steps(steps))
         });
         let interrupts = interrupts.clone();
         let tasks = prepared.setup().tasks.iter().filter(|(_, task)| task.interactive);
@@ -198,7 +198,7 @@ impl Stage {
             has_written: self.screen.has_written(),
         };
         finish(outcome, &context)?;
-        self.approver.tell_missing();
+        self.approver.report_missing();
         Ok(code)
     }
 }

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use crate::args::{OutputArgs, TrajectoryExport};
 use crate::error::CliError;
 use crate::show::{foreign, plural, printable};
-use crate::stores::{Stores, unusable};
+use crate::stores::{OpenStores, unusable};
 use crate::{exit, stdout};
 
 pub(super) fn export(args: &TrajectoryExport, output: OutputArgs) -> Result<u8, CliError> {
-    let found = Stores::of(args.store.as_deref()).find(&args.run)?;
+    let found = OpenStores::of(args.store.as_deref()).find(&args.run)?;
     let records = found.reader.records(&found.room).map_err(|error| unusable(&error))?;
     let events = export::log(records, args.era.into());
     if events.is_empty() {

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use conclave_core::trajectory::{Era, Event, Loaded, Problem, load, translate};
+use conclave_core::trajectory::{Era, Loaded, LogProblem, TrajectoryEvent, load, translate};
 
 use crate::error::CliError;
 use crate::show::{ODD, one_line, paint, plural};
@@ -43,7 +43,7 @@ pub(super) fn read(file: &Path) -> Result<Loaded, CliError> {
             Ok(bytes) => load(&String::from_utf8_lossy(&bytes)),
             // The rest is shown all the same.
             Err(error) => {
-                all.problems.push(Problem { at: name, text: format!("It could not be read: {error}."), raw: None });
+                all.problems.push(LogProblem { at: name, text: format!("It could not be read: {error}."), raw: None });
                 continue;
             }
         };
@@ -51,7 +51,7 @@ pub(super) fn read(file: &Path) -> Result<Loaded, CliError> {
         votes[1] += usize::from(loaded.era == Some(Era::V2025));
         own.extend(own_events(&loaded).iter().cloned());
         all.sdk.extend(loaded.sdk);
-        all.problems.extend(loaded.problems.into_iter().map(|problem| Problem { at: format!("{name}, {}", problem.at), ..problem }));
+        all.problems.extend(loaded.problems.into_iter().map(|problem| LogProblem { at: format!("{name}, {}", problem.at), ..problem }));
     }
     // What came of what stands in other files, so they are translated together.
     own.extend(translate(&all.sdk));
@@ -65,7 +65,7 @@ pub(super) fn read(file: &Path) -> Result<Loaded, CliError> {
 }
 
 /// The events of a log but for those that are the SDK's, which stand behind them, translated.
-pub(super) fn own_events(loaded: &Loaded) -> &[Event] {
+pub(super) fn own_events(loaded: &Loaded) -> &[TrajectoryEvent] {
     let translated = translate(&loaded.sdk).len();
     &loaded.events[..loaded.events.len().saturating_sub(translated)]
 }
@@ -90,7 +90,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// Prints the actions that nothing answered: what was under way when the log ended, or was lost.
-pub(super) fn tell_unanswered(places: &[i64]) {
+pub(super) fn report_unanswered(places: &[i64]) {
     if !places.is_empty() {
         let actions = plural(places.len() as u64, "action has", "actions have");
         let places = places.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
@@ -99,7 +99,7 @@ pub(super) fn tell_unanswered(places: &[i64]) {
 }
 
 /// Says on stderr what could not be read, and where it stood.
-pub(super) fn tell(problems: &[Problem]) {
+pub(super) fn tell(problems: &[LogProblem]) {
     for problem in problems {
         let _ = writeln!(
             crate::output::stderr(),

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
-use conclave_core::trajectory::{Event, Loaded, Replay};
+use conclave_core::trajectory::{Loaded, Replay, TrajectoryEvent};
 use conclave_core::types::action::Turn;
 use conclave_runtime::RunOptions;
 use conclave_runtime::ids::{Ids, RandomIds};
@@ -58,7 +58,7 @@ fn again(loaded: &Loaded, args: &TrajectoryReplay) -> Result<(String, Vec<Turn>)
         let what = format!("{file} has no message of its user, so there is no task to run");
         return Err(CliError::usage(what).hint("conclave trajectory show --source user shows what the user said"));
     };
-    let turns = actions.into_iter().filter_map(|action| Turn::from_event(&Event::from(action))).collect();
+    let turns = actions.into_iter().filter_map(|action| Turn::from_event(&TrajectoryEvent::from(action))).collect();
     Ok((task, turns))
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use anstyle::Style;
 use conclave_core::trajectory::{
-    Body, Era, Event, Filter, Loaded, Observation, Problem, SdkEvent, TreeError, search, tree_of, unmatched_events,
+    Body, Era, Filter, Loaded, LogProblem, Observation, SdkEvent, TrajectoryEvent, TreeError, search, tree_of, unmatched_events,
 };
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ pub(super) fn show(args: &TrajectoryShow, output: OutputArgs) -> Result<u8, CliE
         Some(leaf) => (Vec::new(), of_sdk(sdk, &filter, Some(&branch(sdk, leaf)?))),
         None => (numbered(events, &filter), of_sdk(sdk, &filter, None)),
     };
-    let problems: Vec<Problem> = loaded.problems.iter().cloned().chain(out_of_place(sdk)).collect();
+    let problems: Vec<LogProblem> = loaded.problems.iter().cloned().chain(out_of_place(sdk)).collect();
     let unanswered = unanswered(sdk);
     if output.json {
         for (number, event) in &found {
@@ -64,7 +64,7 @@ pub(super) fn show(args: &TrajectoryShow, output: OutputArgs) -> Result<u8, CliE
             stdout::styled(note("the log is empty"))?;
         }
         if !output.quiet {
-            log::tell_unanswered(&unanswered);
+            log::report_unanswered(&unanswered);
         }
         log::tell(&problems);
     }
@@ -110,9 +110,10 @@ fn is_date(text: &str) -> bool {
 }
 
 /// The events that are wanted, with their numbers: their ids, else their places.
-fn numbered<'a>(events: &'a [Event], filter: &Filter) -> Vec<(i64, &'a Event)> {
-    let places: HashMap<*const Event, usize> = events.iter().enumerate().map(|(place, event)| (std::ptr::from_ref(event), place)).collect();
-    let place = |event: &Event| places.get(&std::ptr::from_ref(event)).copied().unwrap_or_default();
+fn numbered<'a>(events: &'a [TrajectoryEvent], filter: &Filter) -> Vec<(i64, &'a TrajectoryEvent)> {
+    let places: HashMap<*const TrajectoryEvent, usize> =
+        events.iter().enumerate().map(|(place, event)| (std::ptr::from_ref(event), place)).collect();
+    let place = |event: &TrajectoryEvent| places.get(&std::ptr::from_ref(event)).copied().unwrap_or_default();
     search(events, filter).into_iter().map(|event| (event.id.unwrap_or_else(|| number(place(event))), event)).collect()
 }
 
@@ -130,8 +131,8 @@ fn branch(events: &[SdkEvent], leaf: &str) -> Result<Vec<usize>, CliError> {
 }
 
 /// Returns what is wrong with the tree of the SDK's events: ids that are there twice, parents that are not there.
-fn out_of_place(events: &[SdkEvent]) -> impl Iterator<Item = Problem> {
-    let of = |(at, error): (usize, TreeError)| Problem { at: format!("event {at}"), text: error.to_string(), raw: None };
+fn out_of_place(events: &[SdkEvent]) -> impl Iterator<Item = LogProblem> {
+    let of = |(at, error): (usize, TreeError)| LogProblem { at: format!("event {at}"), text: error.to_string(), raw: None };
     tree_of(events).1.into_iter().map(of)
 }
 
@@ -175,7 +176,7 @@ fn is_sdk_type(kind: &str, name: &str) -> bool {
     kind == name || (name == "action" && kind == "ActionEvent") || (name == "observation" && kind == "ObservationEvent")
 }
 
-fn row(number: i64, event: &Event, form: Era) -> Row {
+fn row(number: i64, event: &TrajectoryEvent, form: Era) -> Row {
     let (style, what) = match &event.body {
         Body::Action(_) => (NAME, event.kind().to_owned()),
         Body::Observation(observation) => {
@@ -193,7 +194,7 @@ fn row(number: i64, event: &Event, form: Era) -> Row {
 }
 
 /// The line for people, and what came of it where that says more.
-fn said(event: &Event, form: Era) -> String {
+fn said(event: &TrajectoryEvent, form: Era) -> String {
     let message = event.message(form);
     let content = event.observation().map(Observation::content).unwrap_or_default().trim();
     match (message.is_empty(), content.is_empty() || message.contains(content)) {
@@ -205,7 +206,7 @@ fn said(event: &Event, form: Era) -> String {
 }
 
 /// Of an event that no line for people is known of: what it holds.
-fn fields(event: &Event, form: Era) -> String {
+fn fields(event: &TrajectoryEvent, form: Era) -> String {
     let value = event.to_json(form);
     let held = value.get("args").or_else(|| value.get("extras")).and_then(Value::as_object);
     let is_said = |value: &&Value| !matches!(value, Value::Null | Value::Bool(false)) && value.as_str() != Some("");
@@ -378,7 +379,7 @@ mod tests {
 
     #[test]
     fn what_is_out_of_place_in_a_tree_is_a_problem() {
-        let problems: Vec<Problem> = out_of_place(&load(BRANCHES).sdk).collect();
+        let problems: Vec<LogProblem> = out_of_place(&load(BRANCHES).sdk).collect();
         assert!(matches!(problems.as_slice(), [one] if one.at == "event 3" && one.text.starts_with("duplicate-id")), "{problems:?}");
     }
 

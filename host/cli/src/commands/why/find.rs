@@ -10,7 +10,7 @@ use conclave_runtime::store::{RunFilter, RunRow, StoreReader};
 use super::folder::JournalFolder;
 use crate::error::CliError;
 use crate::state_folder::journals_folder;
-use crate::stores::{Stores, unusable};
+use crate::stores::{OpenStores, unusable};
 
 /// Runs that are named where several are meant.
 const SHOWN: usize = 5;
@@ -69,7 +69,7 @@ enum RunPlace {
 }
 
 /// A room's journal with what people were told.
-pub(super) struct Journal {
+pub(super) struct FoundJournal {
     pub(super) id: RoomId,
     pub(super) retold: Vec<Retold>,
 }
@@ -79,7 +79,7 @@ pub(super) fn run(args: RunPlaces<'_>, address: Option<&Address>) -> Result<Kept
     if let Some(folder) = args.journal {
         return in_folder(&JournalFolder(folder.to_owned()), address);
     }
-    let rows = Stores::of(args.store).runs(&RunFilter::default())?;
+    let rows = OpenStores::of(args.store).runs(&RunFilter::default())?;
     let name = match address {
         Some(address) => one(rows.iter().map(|row| serving_of(&row.run)), &address.run)?,
         None => rows.first().map(|row| serving_of(&row.run).to_owned()),
@@ -146,7 +146,7 @@ fn serving_of(run: &RoomId) -> &str {
 }
 
 /// The journal of one room of a run.
-pub(super) fn room(run: &KeptRun, child: &str) -> Result<Journal, CliError> {
+pub(super) fn room(run: &KeptRun, child: &str) -> Result<FoundJournal, CliError> {
     let name = format!("{}{}{child}", run.run, run.call);
     match &run.place {
         RunPlace::Folder(folder) => folder.room(&name).and_then(|records| journal(records, &name)),
@@ -159,7 +159,7 @@ pub(super) fn room(run: &KeptRun, child: &str) -> Result<Journal, CliError> {
 }
 
 /// The journals of all rooms of a run, its first one first.
-pub(super) fn rooms(run: &KeptRun) -> Result<Vec<Journal>, CliError> {
+pub(super) fn rooms(run: &KeptRun) -> Result<Vec<FoundJournal>, CliError> {
     match &run.place {
         RunPlace::Folder(folder) => folder.rooms(&format!("{}{}", run.run, run.call)),
         RunPlace::Store(rows) => {
@@ -179,18 +179,18 @@ fn open(row: &RunRow) -> Result<StoreReader, CliError> {
     StoreReader::open(&row.store).map_err(|error| unusable(&error))
 }
 
-fn read(row: &RunRow, room: &RoomId) -> Result<Journal, CliError> {
+fn read(row: &RunRow, room: &RoomId) -> Result<FoundJournal, CliError> {
     let records = open(row)?.records(room).map_err(|error| unusable(&error))?;
     journal(records, room.as_str())
 }
 
-pub(super) fn journal(records: Vec<Record>, name: &str) -> Result<Journal, CliError> {
+pub(super) fn journal(records: Vec<Record>, name: &str) -> Result<FoundJournal, CliError> {
     let id = records.iter().find_map(|record| match &record.event {
         Event::RoomOpened { opening, .. } => Some(opening.room.clone()),
         _ => None,
     });
     let id = id.ok_or_else(|| CliError::usage(format!("there is no journal of a room {name}")))?;
-    Ok(Journal { id, retold: retold(records) })
+    Ok(FoundJournal { id, retold: retold(records) })
 }
 
 #[cfg(test)]

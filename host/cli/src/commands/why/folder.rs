@@ -8,7 +8,7 @@ use std::{fs, io};
 use conclave_core::journal::record::from_lines;
 use conclave_core::protocol::event::Record;
 
-use super::find::{Journal, journal};
+use super::find::{FoundJournal, journal};
 use crate::error::CliError;
 
 /// The ending of a journal's file.
@@ -48,7 +48,7 @@ impl JournalFolder {
     }
 
     /// The journals of all rooms whose names begin so, the first one first.
-    pub(super) fn rooms(&self, name: &str) -> Result<Vec<Journal>, CliError> {
+    pub(super) fn rooms(&self, name: &str) -> Result<Vec<FoundJournal>, CliError> {
         let mut files = self.files().map_err(|error| CliError::usage(format!("{} could not be read: {error}", self.0.display())))?;
         let is_meant = |stem: &str| stem.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '.']));
         files.retain(|file| is_meant(&stem(file)));

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use conclave_runtime::store::Standing;
+use conclave_runtime::store::RunState;
 use sha2::{Digest as _, Sha256};
 
 use crate::show::printable;
@@ -37,12 +37,12 @@ pub(super) fn source_of(style: &str) -> String {
 }
 
 /// The class of a standing's color.
-pub(super) fn tag_of(standing: Standing) -> &'static str {
+pub(super) fn tag_of(standing: RunState) -> &'static str {
     match standing {
-        Standing::Running => "t-name",
-        Standing::CutOff => "t-odd",
-        Standing::Ended(status) if status.is_success() => "t-good",
-        Standing::Ended(_) => "t-bad",
+        RunState::Running => "t-name",
+        RunState::CutOff => "t-odd",
+        RunState::Ended(status) if status.is_success() => "t-good",
+        RunState::Ended(_) => "t-bad",
     }
 }
 

@@ -6,7 +6,7 @@ use conclave_core::inspect::timeline::{Effected, Given, RowSubject, TimelineRow}
 
 use super::html::{escape, span};
 use crate::show::amounts::{thousands, took};
-use crate::show::timeline::words::{Tone, Words, words};
+use crate::show::timeline::words::{RowText, Tone, words};
 use crate::show::{bytes, time};
 
 /// Deeper rows are shown at this depth.
@@ -14,7 +14,7 @@ const DEEPEST: u32 = 8;
 
 /// Kinds of rows that are shown and hidden together, and have a color.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Group {
+pub(super) enum RowGroup {
     Task,
     Step,
     Model,
@@ -26,7 +26,7 @@ pub(super) enum Group {
     Other,
 }
 
-impl Group {
+impl RowGroup {
     pub(super) const ALL: [Self; 9] =
         [Self::Task, Self::Step, Self::Model, Self::Tool, Self::Effect, Self::Approval, Self::Refusal, Self::Background, Self::Other];
 
@@ -69,25 +69,25 @@ impl Group {
     }
 }
 
-pub(super) fn group(what: &RowSubject) -> Group {
+pub(super) fn group(what: &RowSubject) -> RowGroup {
     match what {
-        RowSubject::Task { .. } => Group::Task,
-        RowSubject::Step { .. } => Group::Step,
-        RowSubject::Model { .. } => Group::Model,
-        RowSubject::Tool { .. } => Group::Tool,
-        RowSubject::SideEffect { .. } => Group::Effect,
-        RowSubject::Approval { .. } | RowSubject::TopUp { .. } | RowSubject::User { .. } => Group::Approval,
-        RowSubject::Denied { .. } => Group::Refusal,
+        RowSubject::Task { .. } => RowGroup::Task,
+        RowSubject::Step { .. } => RowGroup::Step,
+        RowSubject::Model { .. } => RowGroup::Model,
+        RowSubject::Tool { .. } => RowGroup::Tool,
+        RowSubject::SideEffect { .. } => RowGroup::Effect,
+        RowSubject::Approval { .. } | RowSubject::TopUp { .. } | RowSubject::User { .. } => RowGroup::Approval,
+        RowSubject::Denied { .. } => RowGroup::Refusal,
         RowSubject::Background { .. } | RowSubject::Strategy { .. } | RowSubject::Delivered { .. } | RowSubject::NotDelivered { .. } => {
-            Group::Background
+            RowGroup::Background
         }
-        _ => Group::Other,
+        _ => RowGroup::Other,
     }
 }
 
 /// A row in one text, for whoever points at it.
 pub(super) fn told(row: &TimelineRow) -> String {
-    let Words { name, text, amounts, .. } = words(row);
+    let RowText { name, text, amounts, .. } = words(row);
     let when = match row.end_ms {
         Some(end) if end > row.start_ms => format!("{} to {}", took(row.start_ms), took(end)),
         Some(_) => format!("at {}", took(row.start_ms)),
@@ -99,7 +99,7 @@ pub(super) fn told(row: &TimelineRow) -> String {
 
 /// Appends the row.
 pub(super) fn row(out: &mut String, row: &TimelineRow, whole: u64) {
-    let Words { name, text, amounts, tone } = words(row);
+    let RowText { name, text, amounts, tone } = words(row);
     let kind = group(&row.what).class();
     let stands = if row.what.stands_out() { " s" } else { "" };
     let out_class = if tone == Tone::Bad { " out" } else { "" };

@@ -1,11 +1,11 @@
 //! A page of hostile texts is still a page: every text is data, nothing on it runs or loads.
 
-use conclave_core::inspect::timeline::{Effected, Ended, Given, Lane, RowSubject, Sandbox, Timeline, TimelineRow, Totals};
-use conclave_core::types::completion::Usage;
+use conclave_core::inspect::timeline::{Effected, Given, Lane, RoomEnd, RowSubject, SandboxUsage, Timeline, TimelineRow, Totals};
+use conclave_core::types::completion::TokenUsage;
 use conclave_core::types::denial::Layer;
 use conclave_core::types::ids::{Millis, PluginName, RoomId, TaskName};
 use conclave_core::types::outcome::Status;
-use conclave_runtime::store::Standing;
+use conclave_runtime::store::RunState;
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn name<T: From<String>>(text: &str) -> T {
 /// Each kind of row that holds texts, with this one in every place.
 fn rows(text: &str) -> Vec<TimelineRow> {
     let some = || Some(text.to_owned());
-    let used = Some(Sandbox { wall_us: 1_200, cpu_ms: 10, memory: 943_719 });
+    let used = Some(SandboxUsage { wall_us: 1_200, cpu_ms: 10, memory: 943_719 });
     let (task, plugin): (TaskName, PluginName) = (name(text), name(text));
     let whats = vec![
         RowSubject::Task {
@@ -39,7 +39,7 @@ fn rows(text: &str) -> Vec<TimelineRow> {
             plugin: plugin.clone(),
             model: name(text),
             answered_by: some(),
-            usage: Usage { input_tokens: 1_200, cached_input_tokens: 100, output_tokens: 80, cost_micro_usd: Some(20_000) },
+            usage: TokenUsage { input_tokens: 1_200, cached_input_tokens: 100, output_tokens: 80, cost_micro_usd: Some(20_000) },
             error: some(),
         },
         RowSubject::Tool {
@@ -96,7 +96,7 @@ pub(crate) fn timeline(text: &str, rows: Vec<TimelineRow>) -> Timeline {
         took_ms,
         entry: name(text),
         message: text.into(),
-        ended: Some(Ended { status: Status::Done, reason: text.into(), answer: Some(text.into()) }),
+        ended: Some(RoomEnd { status: Status::Done, reason: text.into(), answer: Some(text.into()) }),
         totals: Totals { records: 3, steps: 2, input_tokens: 1_200, output_tokens: 80, cost_micro_usd: 20_000, ..Totals::default() },
         rooms: vec![lane],
         rows,
@@ -104,7 +104,7 @@ pub(crate) fn timeline(text: &str, rows: Vec<TimelineRow>) -> Timeline {
 }
 
 pub(crate) fn about(text: &str) -> RunFacts {
-    RunFacts { standing: Standing::Ended(Status::Done), config: Some(text.into()), command: text.into(), reason: None }
+    RunFacts { standing: RunState::Ended(Status::Done), config: Some(text.into()), command: text.into(), reason: None }
 }
 
 /// Tags that the page may have; all others would be a text that got out.
@@ -143,8 +143,8 @@ fn no_text_becomes_markup() {
 #[test]
 fn a_run_that_failed_says_why_in_its_box_and_a_refusal_how_to_learn_more() {
     let mut failed = timeline("x", rows("x"));
-    failed.ended = Some(Ended { status: Status::MaxTurns, reason: "too <many> turns".into(), answer: None });
-    let page = page(&failed, &RunFacts { standing: Standing::Ended(Status::MaxTurns), ..about("x") }, &[]);
+    failed.ended = Some(RoomEnd { status: Status::MaxTurns, reason: "too <many> turns".into(), answer: None });
+    let page = page(&failed, &RunFacts { standing: RunState::Ended(Status::MaxTurns), ..about("x") }, &[]);
     assert!(page.contains("<div class=\"answer bad\"><b>Ended as max-turns: too &lt;many&gt; turns</b>"), "{page}");
     assert!(page.contains("<dd>conclave why 3f2a91c0:"));
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use conclave_core::inspect::timeline::{RowSubject, Sandbox, TimelineRow};
+use conclave_core::inspect::timeline::{RowSubject, SandboxUsage, TimelineRow};
 
 use crate::show::amounts::{thousands, took};
 
@@ -31,14 +31,14 @@ pub(crate) fn fold(rows: &[TimelineRow], few: usize) -> Vec<ShownItem> {
         let all = (0..rows.len()).map(ShownItem::Row).collect();
         return if few == usize::MAX { all } else { together(rows, all) };
     }
-    let tree = Tree::of(rows);
+    let tree = TimelineTree::of(rows);
     let mut items = Vec::new();
     // Not by recursion: how deep it goes is up to the run.
-    let mut to_do = vec![Work::Level(0..rows.len())];
+    let mut to_do = vec![OpenWork::Level(0..rows.len())];
     while let Some(work) = to_do.pop() {
         match work {
-            Work::Item(item) => items.push(item),
-            Work::Level(range) => {
+            OpenWork::Item(item) => items.push(item),
+            OpenWork::Level(range) => {
                 let mut found = tree.level(range);
                 found.reverse();
                 to_do.append(&mut found);
@@ -100,13 +100,13 @@ pub(crate) fn as_one(rows: &[TimelineRow]) -> Option<(TimelineRow, String)> {
     if let RowSubject::Tool { arguments, answer, sandbox, .. } = &mut one.what {
         arguments.clear();
         answer.clear();
-        let mut used = Sandbox::default();
+        let mut used = SandboxUsage::default();
         for of in rows.iter().filter_map(|row| row.what.sandbox()) {
             used.wall_us = used.wall_us.saturating_add(of.wall_us);
             used.cpu_ms = used.cpu_ms.saturating_add(of.cpu_ms);
             used.memory = used.memory.max(of.memory);
         }
-        *sandbox = (used != Sandbox::default()).then_some(used);
+        *sandbox = (used != SandboxUsage::default()).then_some(used);
     }
     Some((one, format!("{} times", thousands(rows.len() as u64))))
 }
@@ -121,24 +121,24 @@ pub(crate) fn summary(rows: &[TimelineRow]) -> String {
     format!("{} more rows ({}) in {}", thousands(rows.len() as u64), kinds.join(", "), took(to.saturating_sub(from)))
 }
 
-enum Work {
+enum OpenWork {
     Item(ShownItem),
     Level(Range<usize>),
 }
 
 /// One row takes no more room than a line that says that it is left out.
-fn left_out(range: Range<usize>) -> Work {
-    Work::Item(if range.len() == 1 { ShownItem::Row(range.start) } else { ShownItem::More(range) })
+fn left_out(range: Range<usize>) -> OpenWork {
+    OpenWork::Item(if range.len() == 1 { ShownItem::Row(range.start) } else { ShownItem::More(range) })
 }
 
-struct Tree {
+struct TimelineTree {
     /// Where what is below each row ends.
     ends: Vec<usize>,
     /// It stands out, or something below it does.
     out: Vec<bool>,
 }
 
-impl Tree {
+impl TimelineTree {
     fn of(rows: &[TimelineRow]) -> Self {
         let mut ends = vec![rows.len(); rows.len()];
         let mut out: Vec<bool> = rows.iter().map(|row| row.what.stands_out()).collect();
@@ -156,7 +156,7 @@ impl Tree {
     }
 
     /// The rows of one level, those to be left out put together.
-    fn level(&self, range: Range<usize>) -> Vec<Work> {
+    fn level(&self, range: Range<usize>) -> Vec<OpenWork> {
         let mut children = Vec::new();
         let mut at = range.start;
         while at < range.end {
@@ -176,9 +176,9 @@ impl Tree {
             }
             left -= usize::from(!is_edge);
             work.extend(hidden.take().map(left_out));
-            work.push(Work::Item(ShownItem::Row(index)));
+            work.push(OpenWork::Item(ShownItem::Row(index)));
             if index + 1 < self.ends[index] {
-                work.push(Work::Level(index + 1..self.ends[index]));
+                work.push(OpenWork::Level(index + 1..self.ends[index]));
             }
         }
         work.extend(hidden.map(left_out));

@@ -11,7 +11,7 @@ fn plain(lines: &[String]) -> Vec<String> {
 }
 
 fn step(says: &str) -> RowSubject {
-    let sandbox = Some(conclave_core::inspect::timeline::Sandbox { wall_us: 1_200, cpu_ms: 0, memory: 943_719 });
+    let sandbox = Some(conclave_core::inspect::timeline::SandboxUsage { wall_us: 1_200, cpu_ms: 0, memory: 943_719 });
     RowSubject::Step { task: "answer".into(), agent: "librarian".into(), says: says.into(), fault: None, sandbox }
 }
 
@@ -61,7 +61,7 @@ fn a_burst_of_the_same_call_is_one_line_and_all_shows_each() {
         answer: "found".into(),
         is_error,
         fault: None,
-        sandbox: Some(conclave_core::inspect::timeline::Sandbox { wall_us: 700, cpu_ms: 0, memory: 943_719 }),
+        sandbox: Some(conclave_core::inspect::timeline::SandboxUsage { wall_us: 700, cpu_ms: 0, memory: 943_719 }),
     };
     let mut rows = vec![row(0, 0, Some(1_000), task())];
     rows.extend((0..40).map(|at| row(1, at, Some(at + 1), tool("search.read", at == 39))));

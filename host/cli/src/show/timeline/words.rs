@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use conclave_core::inspect::timeline::{Effected, Given, RowSubject, Sandbox, TimelineRow};
-use conclave_core::types::completion::Usage;
+use conclave_core::inspect::timeline::{Effected, Given, RowSubject, SandboxUsage, TimelineRow};
+use conclave_core::types::completion::TokenUsage;
 
 use crate::show::amounts::{money, thousands, took};
 use crate::show::{bytes, time};
@@ -21,7 +21,7 @@ pub(crate) enum Tone {
 
 /// A row: what it is, what is to say of it, and what it cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Words {
+pub(crate) struct RowText {
     pub(crate) name: String,
     pub(crate) text: String,
     pub(crate) amounts: String,
@@ -29,7 +29,7 @@ pub(crate) struct Words {
 }
 
 /// The words of a row.
-pub(crate) fn words(row: &TimelineRow) -> Words {
+pub(crate) fn words(row: &TimelineRow) -> RowText {
     let (name, mut text, tone) = of(&row.what);
     if let (RowSubject::User { task, .. }, None) = (&row.what, row.end_ms) {
         text = format!("{task} waits for what you say");
@@ -45,11 +45,11 @@ pub(crate) fn words(row: &TimelineRow) -> Words {
     if row.end_ms.is_none() {
         amounts.push("not over".to_owned());
     }
-    Words { name, text, amounts: amounts.join(" · "), tone }
+    RowText { name, text, amounts: amounts.join(" · "), tone }
 }
 
 /// `1 200 in, 80 out · $0.02`.
-fn told_usage(usage: &Usage) -> Option<String> {
+fn told_usage(usage: &TokenUsage) -> Option<String> {
     if usage.input_tokens == 0 && usage.output_tokens == 0 {
         return None;
     }
@@ -57,7 +57,7 @@ fn told_usage(usage: &Usage) -> Option<String> {
     Some(format!("{} in, {} out{cost}", thousands(usage.input_tokens), thousands(usage.output_tokens)))
 }
 
-fn told_sandbox(used: Sandbox) -> String {
+fn told_sandbox(used: SandboxUsage) -> String {
     let wall = time(Duration::from_micros(used.wall_us));
     let cpu = if used.cpu_ms > 0 { format!(" · {} cpu", took(used.cpu_ms)) } else { String::new() };
     if used.memory > 0 { format!("{wall}{cpu} · {}", bytes(used.memory)) } else { format!("{wall}{cpu}") }

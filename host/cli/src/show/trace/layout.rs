@@ -30,13 +30,13 @@ pub(super) enum TraceStyle {
 }
 
 /// The columns of a trace.
-pub(super) struct Layout {
+pub(super) struct TraceLayout {
     pub(super) style: TraceStyle,
     /// Columns of the name of a task.
     pub(super) who: usize,
 }
 
-impl Layout {
+impl TraceLayout {
     pub(super) fn new(style: TraceStyle, setup: &Setup) -> Self {
         Self { style, who: widest(setup) }
     }

@@ -4,7 +4,7 @@ use anstyle::Style;
 use conclave_core::policy::budget::Budget;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::action::Action;
-use conclave_core::types::completion::Stop;
+use conclave_core::types::completion::StopReason;
 use conclave_core::types::delivery::EndedTask;
 use conclave_core::types::denial::DenialRecord;
 use conclave_core::types::fault::FaultKind;
@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::calls::{TOGETHER, name_of};
 use super::layout::TraceStyle;
 use super::words::{cost, progress, refusal, told_answer, told_side_effect};
-use super::{PendingSpeech, Trace};
+use super::{PendingSpeech, TracePrinter};
 use crate::show::columns::wrap_styled;
 use crate::show::entry::EntryText;
 use crate::show::plan::summary;
@@ -27,7 +27,7 @@ use crate::show::{BAD, FAINT, GOOD, ODD, amounts, delegation, one_line, paint, p
 /// Columns of the name of a tool.
 const TOOL_COLUMNS: usize = 80;
 
-impl Trace {
+impl TracePrinter {
     /// Shows a notice of a room.
     pub(super) fn told(&self, room: &RoomId, seq: Option<u64>, notice: &Notice) {
         let is_parents = match notice {
@@ -109,7 +109,7 @@ impl Trace {
                 if let Some(text) = trouble.as_ref().map(|trouble| &trouble.text).or(error.as_ref()) {
                     self.state().troubled.insert((room.clone(), *call));
                     self.put("model", &EntryText::default().whole(BAD, text));
-                } else if *stop == Some(Stop::Length) {
+                } else if *stop == Some(StopReason::Length) {
                     self.put("model", &EntryText::new(FAINT, "the server cut the answer at its limit"));
                 } else if *is_empty {
                     self.put("model", &EntryText::new(ODD, "the model said nothing"));

@@ -11,7 +11,7 @@ use crate::config::confusables::pairs;
 use crate::config::{Compat, Config, Problems, TaskConfig, ToolEntry, ToolsEntry};
 use crate::permissions::grant::ToolPattern;
 use crate::setup::is_user;
-use crate::tool_calls::toolbox::{TaskTool, ToolTarget, Toolbox, Worker};
+use crate::tool_calls::toolbox::{DelegateTarget, TaskTool, ToolTarget, Toolbox};
 use crate::types::capability::Capability;
 use crate::types::delegation::{delegate_tool, worker_tool};
 use crate::types::host_tool::HostTool;
@@ -94,7 +94,7 @@ fn of_host(task: &TaskConfig, host: HostTool, agents: &[(&str, Option<&str>)]) -
         let ToolSummary { description, input_schema, .. } = delegate_tool(agents);
         (tool.summary.description, tool.summary.input_schema) = (description, input_schema);
         let waits = entry(host).is_some_and(|(_, entry)| entry.wait);
-        tool.worker = waits.then_some(Worker { agent: None, wait: true });
+        tool.worker = waits.then_some(DelegateTarget { agent: None, wait: true });
     }
     // An agent that must say whom its messages are for is asked when it forgot to (L-148).
     if matches!(host, HostTool::RecipientMessage | HostTool::AddRecipient)
@@ -129,7 +129,7 @@ fn worker_tools(config: &Config, task: &TaskConfig) -> Vec<Placed> {
         let mut tool = TaskTool::of_host(HostTool::DelegateTask);
         tool.summary = worker_tool(name, agent.as_str(), description, waits);
         apply(entry, &mut tool);
-        tool.worker = Some(Worker { agent: Some(agent), wait: entry.wait });
+        tool.worker = Some(DelegateTarget { agent: Some(agent), wait: entry.wait });
         Some((Some(index), tool))
     };
     task.tools.iter().flatten().enumerate().filter_map(tool).collect()

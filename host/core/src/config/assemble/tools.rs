@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::{Plugins, authors_problem};
 use crate::config::invisible_chars::{code_point, in_tool};
-use crate::config::{Config, NAME_MAX, Problem, Problems, TaskConfig, ToolsEntry};
+use crate::config::{Config, ConfigProblem, NAME_MAX, Problems, TaskConfig, ToolsEntry};
 use crate::permissions::grant::ToolPattern;
 use crate::setup::PluginFacts;
 use crate::types::ids::{PluginName, TaskName};
@@ -84,7 +84,13 @@ pub(super) fn check_patterns(config: &Config, plugins: &Plugins, problems: &mut 
     }
 }
 
-fn covers_nothing(config: &Config, plugins: &Plugins, admitted: &BTreeSet<String>, pattern: &ToolPattern, path: &str) -> Option<Problem> {
+fn covers_nothing(
+    config: &Config,
+    plugins: &Plugins,
+    admitted: &BTreeSet<String>,
+    pattern: &ToolPattern,
+    path: &str,
+) -> Option<ConfigProblem> {
     if admitted.iter().any(|tool| pattern.covers(tool)) || !is_loaded(config, plugins, pattern) {
         return None;
     }
@@ -116,7 +122,7 @@ fn not_granted(
     admitted: &BTreeSet<String>,
     pattern: &ToolPattern,
     path: &str,
-) -> Option<Problem> {
+) -> Option<ConfigProblem> {
     let granted = config.plugins.get(&task.agent).and_then(|agent| agent.grants.tools.as_ref());
     let is_granted = |tool: &str| granted.is_some_and(|grant| grant.names.iter().any(|pattern| pattern.covers(tool)));
     if admitted.iter().any(|tool| pattern.covers(tool) && is_granted(tool)) || !is_loaded(config, plugins, pattern) {

@@ -8,14 +8,14 @@ use ipnet::IpNet;
 use toml_edit::{Item, Value};
 
 use super::fragment::{BESIDE, GrantText, ListEntry, STORE, entry, list_key};
-use super::place::{Tree, brackets};
+use super::place::{TomlTree, brackets};
 use super::scan::{Splice, apply};
-use super::{ConfigText, EditError};
+use super::{ConfigEditError, ConfigText};
 use crate::config::names::default_place;
 use crate::permissions::grant::ToolPattern;
 
 /// Adds what a fragment grants.
-pub(super) fn grant(edit: &mut ConfigText, plugin: &str, grant: &GrantText) -> Result<(), EditError> {
+pub(super) fn grant(edit: &mut ConfigText, plugin: &str, grant: &GrantText) -> Result<(), ConfigEditError> {
     let path = ["plugins", plugin, "grants", grant.key];
     if !is_there(edit, &path) {
         return edit.set_after(&path, &grant.value, Some("source"));
@@ -31,7 +31,7 @@ pub(super) fn grant(edit: &mut ConfigText, plugin: &str, grant: &GrantText) -> R
 }
 
 /// Takes back what a fragment names; says whether any of it was granted.
-pub(super) fn revoke(edit: &mut ConfigText, plugin: &str, grant: &GrantText) -> Result<bool, EditError> {
+pub(super) fn revoke(edit: &mut ConfigText, plugin: &str, grant: &GrantText) -> Result<bool, ConfigEditError> {
     let path = ["plugins", plugin, "grants", grant.key];
     if !is_there(edit, &path) {
         return Ok(false);
@@ -40,7 +40,7 @@ pub(super) fn revoke(edit: &mut ConfigText, plugin: &str, grant: &GrantText) -> 
         return remove_grant(edit, plugin, &path).map(|()| true);
     }
     if let Some((name, _)) = grant.limits.iter().find(|(name, _)| !BESIDE.contains(&name.as_str())) {
-        return Err(EditError::Limit { grant: grant.key.to_owned(), key: name.clone() });
+        return Err(ConfigEditError::Limit { grant: grant.key.to_owned(), key: name.clone() });
     }
     let entries = entries(edit, &path, grant.key)?;
     let meant = Meant::new(grant);
@@ -60,9 +60,9 @@ pub(super) fn revoke(edit: &mut ConfigText, plugin: &str, grant: &GrantText) -> 
 }
 
 /// Takes private networks or headers back; the last one takes its list along. Returns whether any of them was granted.
-fn revoke_beside(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText, key: &str) -> Result<bool, EditError> {
+fn revoke_beside(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText, key: &str) -> Result<bool, ConfigEditError> {
     let Some((_, written)) = grant.limits.iter().find(|(name, _)| name == key) else { return Ok(false) };
-    let form = || EditError::Form(format!("{}.{key}", path.join(".")));
+    let form = || ConfigEditError::Form(format!("{}.{key}", path.join(".")));
     let meant: toml::Table = toml::from_str(&format!("{key} = {written}")).map_err(|_| form())?;
     let meant: Vec<&str> = meant[key].as_array().into_iter().flatten().filter_map(toml::Value::as_str).collect();
     let path = [path[0], path[1], path[2], path[3], key];
@@ -92,7 +92,7 @@ fn is_same_network(one: &str, other: &str) -> bool {
 }
 
 /// The grant, and what stood around nothing but it.
-fn remove_grant(edit: &mut ConfigText, plugin: &str, path: &[&str; 4]) -> Result<(), EditError> {
+fn remove_grant(edit: &mut ConfigText, plugin: &str, path: &[&str; 4]) -> Result<(), ConfigEditError> {
     edit.remove(path)?;
     let grants = ["plugins", plugin, "grants"];
     let is_empty = |item: &Item| item.as_inline_table().is_some_and(toml_edit::InlineTable::is_empty);
@@ -105,7 +105,7 @@ fn is_there(edit: &ConfigText, path: &[&str]) -> bool {
 }
 
 /// Where the list of a grant is: the grant itself, or a key of its table.
-fn list_path<'a>(tree: &Tree<'_>, path: &[&'a str], key: &str) -> Vec<&'a str> {
+fn list_path<'a>(tree: &TomlTree<'_>, path: &[&'a str], key: &str) -> Vec<&'a str> {
     let mut path = path.to_vec();
     if tree.find(&path).is_some_and(|item| item.is_table_like()) {
         path.extend(list_key(key));
@@ -114,7 +114,7 @@ fn list_path<'a>(tree: &Tree<'_>, path: &[&'a str], key: &str) -> Vec<&'a str> {
 }
 
 /// What is in the list now.
-fn entries(edit: &ConfigText, path: &[&str], key: &str) -> Result<Vec<ListEntry>, EditError> {
+fn entries(edit: &ConfigText, path: &[&str], key: &str) -> Result<Vec<ListEntry>, ConfigEditError> {
     let found = edit.tree().and_then(|tree| {
         let path = list_path(&tree, path, key);
         match tree.find(&path)? {
@@ -127,10 +127,10 @@ fn entries(edit: &ConfigText, path: &[&str], key: &str) -> Result<Vec<ListEntry>
             _ => None,
         }
     });
-    found.ok_or_else(|| EditError::Form(path.join(".")))
+    found.ok_or_else(|| ConfigEditError::Form(path.join(".")))
 }
 
-fn add_entries(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText) -> Result<(), EditError> {
+fn add_entries(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText) -> Result<(), ConfigEditError> {
     let old = entries(edit, path, grant.key)?;
     // What will be in the list, by the place at which no other can stand; those past the old ones are new.
     let mut all: Vec<&ListEntry> = old.iter().collect();
@@ -168,7 +168,7 @@ fn add_entries(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText) -> Re
     edit.replace(path, edited)
 }
 
-fn remove_entries(edit: &mut ConfigText, path: &[&str; 4], key: &str, indexes: &[usize]) -> Result<(), EditError> {
+fn remove_entries(edit: &mut ConfigText, path: &[&str; 4], key: &str, indexes: &[usize]) -> Result<(), ConfigEditError> {
     let edited = edit.tree().map(|tree| {
         let path = list_path(&tree, path, key);
         match tree.find(&path)? {
@@ -181,8 +181,8 @@ fn remove_entries(edit: &mut ConfigText, path: &[&str; 4], key: &str, indexes: &
 }
 
 /// Limits stand beside the list in the table form; a grant in the short form gets it.
-fn set_limits(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText) -> Result<(), EditError> {
-    let list = list_key(grant.key).ok_or_else(|| EditError::NoTableForm(grant.key.to_owned()))?;
+fn set_limits(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText) -> Result<(), ConfigEditError> {
+    let list = list_key(grant.key).ok_or_else(|| ConfigEditError::NoTableForm(grant.key.to_owned()))?;
     let short = edit.tree().and_then(|tree| {
         let array = tree.find(path)?.as_array()?;
         Some(format!("{{ {list} = {} }}", &edit.text()[array.span()?]))
@@ -293,7 +293,7 @@ fn is_meant_folder(wanted: &ListEntry, old: &ListEntry) -> bool {
 }
 
 /// A tool that an entry which stays would go on granting is not taken back.
-fn refuse_wider<'a>(grant: &GrantText, left: impl Iterator<Item = &'a ListEntry>) -> Result<(), EditError> {
+fn refuse_wider<'a>(grant: &GrantText, left: impl Iterator<Item = &'a ListEntry>) -> Result<(), ConfigEditError> {
     if grant.key != "tools" {
         return Ok(());
     }
@@ -301,7 +301,7 @@ fn refuse_wider<'a>(grant: &GrantText, left: impl Iterator<Item = &'a ListEntry>
     let patterns: Vec<ToolPattern> = patterns.into_iter().map(|name| ToolPattern(name.to_owned())).collect();
     for entry in grant.entries.iter().filter_map(|entry| entry.name.as_ref()) {
         if let Some(wider) = patterns.iter().find(|pattern| pattern.covers(entry)) {
-            return Err(EditError::Wider { entry: entry.clone(), wider: wider.0.clone() });
+            return Err(ConfigEditError::Wider { entry: entry.clone(), wider: wider.0.clone() });
         }
     }
     Ok(())

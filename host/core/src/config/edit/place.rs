@@ -6,16 +6,16 @@ use std::ops::Range;
 use toml_edit::{Array, Document, InlineTable, Item, Table, Value};
 
 use super::scan::{Splice, apply, comments, content, indent, line_end, line_start, newline};
-use super::sequence::Sequence;
+use super::sequence::TomlSequence;
 use crate::config::depth::too_deep;
 
 /// A text and its tree. The tree is of exactly this text, so its spans can be trusted.
-pub(super) struct Tree<'a> {
+pub(super) struct TomlTree<'a> {
     text: &'a str,
     document: Document<&'a str>,
 }
 
-impl<'a> Tree<'a> {
+impl<'a> TomlTree<'a> {
     /// None for what is no TOML, or nested so deep that walking its tree would cost the stack.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
         if too_deep(text).is_some() {
@@ -67,7 +67,7 @@ impl<'a> Tree<'a> {
         let index = sequence.entries.iter().position(|entry| Some(&entry.end) == ends.first())?;
         let edited = apply(self.text, sequence.remove(self.text, index));
         // Of a key with dots there may be more between the braces.
-        if ends.len() > 1 { Tree::parse(&edited)?.remove(path) } else { Some(edited) }
+        if ends.len() > 1 { TomlTree::parse(&edited)?.remove(path) } else { Some(edited) }
     }
 
     /// Takes tables of a list of tables away, their headers included.
@@ -154,12 +154,12 @@ fn first_header(item: &Item) -> Option<usize> {
 }
 
 /// The entries of a list.
-pub(super) fn brackets(array: &Array) -> Option<Sequence> {
-    Some(Sequence { span: array.span()?, entries: array.iter().map(Value::span).collect::<Option<_>>()? })
+pub(super) fn brackets(array: &Array) -> Option<TomlSequence> {
+    Some(TomlSequence { span: array.span()?, entries: array.iter().map(Value::span).collect::<Option<_>>()? })
 }
 
 /// The entries of a table between braces, keys included.
-fn braces(text: &str, table: &InlineTable) -> Option<Sequence> {
+fn braces(text: &str, table: &InlineTable) -> Option<TomlSequence> {
     let span = table.span()?;
     let mut ends = Vec::new();
     for (_, value) in table.iter() {
@@ -172,7 +172,7 @@ fn braces(text: &str, table: &InlineTable) -> Option<Sequence> {
         entries.push(start + content(&text[start..end])..end);
         start = end;
     }
-    Some(Sequence { span, entries })
+    Some(TomlSequence { span, entries })
 }
 
 /// Ends of the values that have a key of their own between the same braces.
@@ -220,5 +220,5 @@ fn collect_dotted(item: &Item, lines: &mut Vec<Range<usize>>) {
 }
 
 fn leads_somewhere(text: &str, path: &[&str]) -> bool {
-    Tree::parse(text).is_some_and(|tree| tree.find(path).is_some())
+    TomlTree::parse(text).is_some_and(|tree| tree.find(path).is_some())
 }

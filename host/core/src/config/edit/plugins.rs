@@ -2,7 +2,7 @@
 
 use toml_edit::{Item, Table};
 
-use super::place::Tree;
+use super::place::TomlTree;
 use super::scan::{Splice, apply, line_end, line_start, newline};
 use crate::types::wording::plain;
 use crate::types::wording::quoted;
@@ -13,7 +13,7 @@ pub(super) fn names(plugins: &Item) -> Vec<String> {
 }
 
 /// The text with one more plugin: behind the last one, else before the first header, else at the end.
-pub(super) fn add(tree: &Tree<'_>, name: &str, source: &str, comment: &[String]) -> Option<String> {
+pub(super) fn add(tree: &TomlTree<'_>, name: &str, source: &str, comment: &[String]) -> Option<String> {
     let text = tree.text();
     let newline = newline(text);
     let at = place(tree);
@@ -34,12 +34,12 @@ pub(super) fn add(tree: &Tree<'_>, name: &str, source: &str, comment: &[String])
     Some(apply(text, vec![Splice::insert(at, block)]))
 }
 
-fn place(tree: &Tree<'_>) -> usize {
+fn place(tree: &TomlTree<'_>) -> usize {
     let text = tree.text();
     let mut headers = Vec::new();
     collect_headers(tree.root(), &mut headers);
     let first_header = headers.iter().min().map(|start| before_comments(text, line_start(text, *start)));
-    let last_plugin = tree.find(&["plugins"]).and_then(Tree::last_byte);
+    let last_plugin = tree.find(&["plugins"]).and_then(TomlTree::last_byte);
     match (last_plugin, first_header) {
         // Plugins written with dots at the top: what follows them there must not fall under the new header.
         (Some(last), Some(first)) if last < first => first,

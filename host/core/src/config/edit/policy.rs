@@ -2,12 +2,12 @@
 
 use toml_edit::{ArrayOfTables, Item, Table};
 
-use super::place::Tree;
+use super::place::TomlTree;
 use super::plugins::before_comments;
 use super::scan::{Splice, apply, line_end, line_start, newline};
 
 /// The text with more rules, whole tables with their headers; none where the policy is written in brackets, or has no such rule.
-pub(super) fn add(tree: &Tree<'_>, before: Option<usize>, rules: &[String]) -> Option<String> {
+pub(super) fn add(tree: &TomlTree<'_>, before: Option<usize>, rules: &[String]) -> Option<String> {
     let text = tree.text();
     let newline = newline(text);
     let rules: Vec<String> = rules.iter().map(|rule| rule.trim_end().lines().collect::<Vec<_>>().join(newline)).collect();
@@ -32,12 +32,12 @@ pub(super) fn add(tree: &Tree<'_>, before: Option<usize>, rules: &[String]) -> O
 }
 
 fn end_of(tables: &ArrayOfTables) -> Option<usize> {
-    Tree::last_byte(&Item::ArrayOfTables(tables.clone()))
+    TomlTree::last_byte(&Item::ArrayOfTables(tables.clone()))
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::config::edit::{ConfigText, EditError};
+    use crate::config::edit::{ConfigEditError, ConfigText};
 
     const TOP: &str = "entry = \"t\"\n[plugins.p]\nsource = \"stock:chat\"\n[tasks.t]\nagent = \"p\"\n";
     const RULE: &str = "[[policy]]\ntool = \"p.b\"\ndecide = \"allow\"\n";
@@ -75,7 +75,7 @@ mod tests {
     fn a_policy_in_brackets_is_edited_by_hand() {
         let text = format!("policy = [{{ tool = \"p.*\", decide = \"ask\" }}]\n{TOP}");
         let mut edit = ConfigText::open("conclave.toml", "", &text).expect("it is TOML");
-        assert!(matches!(edit.add_rules(Some(0), &[RULE.to_owned()]), Err(EditError::Form(_))));
-        assert!(matches!(edit.add_rules(None, &[RULE.to_owned()]), Err(EditError::Form(_))));
+        assert!(matches!(edit.add_rules(Some(0), &[RULE.to_owned()]), Err(ConfigEditError::Form(_))));
+        assert!(matches!(edit.add_rules(None, &[RULE.to_owned()]), Err(ConfigEditError::Form(_))));
     }
 }

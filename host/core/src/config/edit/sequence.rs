@@ -7,14 +7,14 @@ use super::scan::{Splice, apply, comma, comments, indent, is_blank, line_end, li
 
 /// A list or a table with brackets.
 #[derive(Clone, Debug)]
-pub(super) struct Sequence {
+pub(super) struct TomlSequence {
     /// With its brackets.
     pub(super) span: Range<usize>,
     /// In order.
     pub(super) entries: Vec<Range<usize>>,
 }
 
-impl Sequence {
+impl TomlSequence {
     fn close(&self) -> usize {
         self.span.end - 1
     }
@@ -132,11 +132,11 @@ mod tests {
 
     use super::*;
 
-    fn list(text: &str) -> Sequence {
+    fn list(text: &str) -> TomlSequence {
         let document = Document::parse(text).expect("it is TOML");
         let array = document.as_table()["a"].as_array().expect("it is a list");
         let entries = array.iter().map(|entry| entry.span().expect("it was parsed")).collect();
-        Sequence { span: array.span().expect("it was parsed"), entries }
+        TomlSequence { span: array.span().expect("it was parsed"), entries }
     }
 
     fn added(text: &str) -> String {

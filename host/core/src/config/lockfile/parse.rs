@@ -36,7 +36,7 @@ struct LockTable {
 
 /// Only the format, for a file of a later one.
 #[derive(Deserialize)]
-struct Head {
+struct LockHeader {
     format: Spanned<u32>,
 }
 
@@ -91,7 +91,7 @@ impl Lockfile {
     /// The first thing that is wrong, with its place.
     pub fn parse(text: &str) -> Result<Self, LockError> {
         let reader = LockReader(text);
-        let head: Head = toml::from_str(text).map_err(|error| reader.toml(&error))?;
+        let head: LockHeader = toml::from_str(text).map_err(|error| reader.toml(&error))?;
         if *head.format.get_ref() != FORMAT {
             let what =
                 format!("the lock has format {}; this host reads format {FORMAT}. Use the host that wrote it.", head.format.get_ref());

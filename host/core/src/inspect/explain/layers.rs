@@ -6,7 +6,7 @@ use std::iter::once;
 use url::Host;
 
 use super::tasks::{self, tasks_of};
-use super::{AccessQuestion, LayerAnswer, Verdict};
+use super::{AccessQuestion, LayerAnswer, LayerVerdict};
 use crate::permissions::authorize::Refused;
 use crate::permissions::fetch::HostPattern;
 use crate::permissions::grant::{FileMode, Grants, Rights, SecretGrant};
@@ -129,17 +129,17 @@ pub(super) fn answers(setup: &Setup, question: &AccessQuestion, refused: Option<
         let Some((text, key)) = said(setup, question, layer) else {
             // A layer that says nothing on its own still refused.
             if let Some(record) = refused.filter(|record| record.layer == layer) {
-                answers.push(LayerAnswer { layer, verdict: Verdict::No, text: record.reason.clone(), key: None });
+                answers.push(LayerAnswer { layer, verdict: LayerVerdict::No, text: record.reason.clone(), key: None });
             }
             continue;
         };
         let (verdict, text) = match (refused, refused_at) {
-            (Some(record), Some(at)) if index == at => (Verdict::No, record.reason.clone()),
-            (Some(_), Some(at)) if index > at => (Verdict::NotReached, "not reached".to_owned()),
-            _ if layer == Layer::Policy && asks(setup, question) => (Verdict::Ask, text),
-            _ => (Verdict::Yes, text),
+            (Some(record), Some(at)) if index == at => (LayerVerdict::No, record.reason.clone()),
+            (Some(_), Some(at)) if index > at => (LayerVerdict::NotReached, "not reached".to_owned()),
+            _ if layer == Layer::Policy && asks(setup, question) => (LayerVerdict::Ask, text),
+            _ => (LayerVerdict::Yes, text),
         };
-        let key = key.filter(|_| verdict != Verdict::NotReached);
+        let key = key.filter(|_| verdict != LayerVerdict::NotReached);
         answers.push(LayerAnswer { layer, verdict, text, key });
     }
     answers
@@ -247,7 +247,9 @@ fn ruling(setup: &Setup, question: &AccessQuestion, tool: &str) -> (String, Opti
         Decide::Deny => "is refused",
     };
     match ruling.why {
-        decision::Why::Rule { index, rule } => (format!("{words}: the rule at {}", rule.source), Some(format!("policy[{index}]"))),
+        decision::DecisionSource::Rule { index, rule } => {
+            (format!("{words}: the rule at {}", rule.source), Some(format!("policy[{index}]")))
+        }
         why => (format!("{words}: no rule matches, and {why}"), None),
     }
 }

@@ -1,6 +1,6 @@
 //! Servers of tools that others wrote: what they do themselves passes no layer of this host. Only what they ask the host for would.
 
-use super::{AccessQuestion, Explanation, LayerAnswer, Verdict};
+use super::{AccessQuestion, Explanation, LayerAnswer, LayerVerdict};
 use crate::types::capability::Capability;
 use crate::types::denial::Layer;
 
@@ -16,8 +16,8 @@ pub(super) fn answer(question: &AccessQuestion) -> Explanation {
         plugin: question.plugin.clone(),
         capability: question.capability.as_str().to_owned(),
         target: question.target.clone().unwrap_or_default(),
-        verdict: Verdict::Yes,
-        layers: vec![LayerAnswer { layer: Layer::Host, verdict: Verdict::Yes, text, key }],
+        verdict: LayerVerdict::Yes,
+        layers: vec![LayerAnswer { layer: Layer::Host, verdict: LayerVerdict::Yes, text, key }],
         smallest: None,
         no_line: None,
     }

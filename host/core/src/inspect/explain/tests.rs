@@ -77,7 +77,7 @@ fn answer(question: &AccessQuestion) -> Explanation {
 }
 
 /// Layer and verdict of each.
-fn verdicts(explanation: &Explanation) -> Vec<(Layer, Verdict)> {
+fn verdicts(explanation: &Explanation) -> Vec<(Layer, LayerVerdict)> {
     explanation.layers.iter().map(|answer| (answer.layer, answer.verdict)).collect()
 }
 
@@ -95,8 +95,8 @@ fn what_is_granted_is_a_yes_of_every_layer() {
     ];
     for question in cases {
         let explanation = answer(&question);
-        assert_eq!((explanation.verdict, explanation.refused_by()), (Verdict::Yes, None), "{question:?}");
-        assert!(explanation.layers.iter().all(|answer| answer.verdict == Verdict::Yes), "{explanation:?}");
+        assert_eq!((explanation.verdict, explanation.refused_by()), (LayerVerdict::Yes, None), "{question:?}");
+        assert!(explanation.layers.iter().all(|answer| answer.verdict == LayerVerdict::Yes), "{explanation:?}");
         assert_eq!((explanation.smallest, explanation.no_line), (None, None));
     }
 }
@@ -104,7 +104,7 @@ fn what_is_granted_is_a_yes_of_every_layer() {
 #[test]
 fn each_layer_refuses_and_those_behind_it_are_not_reached() {
     use Layer::{Config, Manifest, Policy, Runtime, Task};
-    use Verdict::{No, NotReached, Yes};
+    use LayerVerdict::{No, NotReached, Yes};
     let explanation = answer(&ask("notes", Capability::Model, "default"));
     assert_eq!(verdicts(&explanation), [(Manifest, No), (Config, NotReached)]);
     assert!(explanation.no_line.unwrap().contains("only its author"));
@@ -147,7 +147,7 @@ fn one_task_is_asked_about_when_it_is_named() {
 fn a_tool_that_would_be_asked_about_is_neither_yes_nor_no() {
     // `notes` may write: without a rule each call of its tools is asked about.
     let explanation = answer(&ask("desk", Capability::Tools, "notes.list"));
-    assert_eq!((explanation.verdict, explanation.refused_by()), (Verdict::Ask, None));
+    assert_eq!((explanation.verdict, explanation.refused_by()), (LayerVerdict::Ask, None));
     let policy = explanation.layers.iter().find(|answer| answer.layer == Layer::Policy).unwrap();
     assert!(policy.text.contains("write out/"), "{policy:?}");
 }
@@ -161,7 +161,7 @@ fn no_line_is_offered_for_what_nobody_should_paste() {
     ];
     for (path, why) in cases {
         let explanation = answer(&ask("notes", Capability::Files, path));
-        assert_eq!((explanation.verdict, &explanation.smallest), (Verdict::No, &None), "{path}");
+        assert_eq!((explanation.verdict, &explanation.smallest), (LayerVerdict::No, &None), "{path}");
         assert!(explanation.no_line.as_ref().unwrap().starts_with(why), "{explanation:?}");
     }
 }
@@ -194,7 +194,7 @@ fn a_refusal_that_happened_is_explained_by_what_was_recorded() {
         DenialRecord { denial, layer: Layer::Runtime, reason: "desk has made the 5 calls".into(), suggestion: None, writes: false };
     let explanation = explain_denial(&setup, &"desk".into(), &record, None);
     let last = explanation.layers.last().unwrap();
-    assert_eq!((last.layer, last.verdict, last.text.as_str()), (Layer::Runtime, Verdict::No, "desk has made the 5 calls"));
+    assert_eq!((last.layer, last.verdict, last.text.as_str()), (Layer::Runtime, LayerVerdict::No, "desk has made the 5 calls"));
     assert_eq!(explanation.refused_by(), Some(Layer::Runtime));
     // A layer that has no say of its own, and a plugin that is not there: the refusal is shown all the same.
     for (plugin, layer) in [("desk", Layer::Host), ("gone", Layer::Config)] {
@@ -241,12 +241,12 @@ fn an_explanation_never_differs_from_its_decision() {
                 let question = AccessQuestion { target: target.map(str::to_owned), writes, ..AccessQuestion::new(plugin, capability) };
                 let decided = layers::decide(&setup, &question);
                 let explanation = explain(&setup, &question).unwrap();
-                assert_eq!(decided.is_err(), explanation.verdict == Verdict::No, "{question:?}");
+                assert_eq!(decided.is_err(), explanation.verdict == LayerVerdict::No, "{question:?}");
                 assert_eq!(explanation.refused_by(), decided.as_ref().err().map(|record| record.layer), "{question:?}");
-                let no = explanation.layers.iter().position(|answer| answer.verdict == Verdict::No);
+                let no = explanation.layers.iter().position(|answer| answer.verdict == LayerVerdict::No);
                 let behind = no.map(|no| &explanation.layers[no + 1..]).unwrap_or_default();
-                assert!(behind.iter().all(|answer| answer.verdict == Verdict::NotReached), "{explanation:?}");
-                let noes = explanation.layers.iter().filter(|answer| answer.verdict == Verdict::No).count();
+                assert!(behind.iter().all(|answer| answer.verdict == LayerVerdict::NotReached), "{explanation:?}");
+                let noes = explanation.layers.iter().filter(|answer| answer.verdict == LayerVerdict::No).count();
                 assert_eq!(noes, usize::from(decided.is_err()), "{explanation:?}");
             }
         }
@@ -285,11 +285,11 @@ fn a_task_that_narrows_a_capability_is_the_layer_that_refuses() {
             let layer = explanation.layers.iter().find(|answer| answer.layer == Layer::Task).unwrap();
             assert_eq!(layer.key.as_deref(), Some("tasks.desk.narrow"));
             assert!(layer.text.contains("tasks.desk.narrow"), "{layer:?}");
-            assert_eq!(explain(&setup, &of(capability, target, Some("digest"))).unwrap().verdict, Verdict::Yes);
+            assert_eq!(explain(&setup, &of(capability, target, Some("digest"))).unwrap().verdict, LayerVerdict::Yes);
             // Of several tasks the most generous one answers, and the other is named.
             let any = explain(&setup, &of(capability, target, None)).unwrap();
             let layer = any.layers.iter().find(|answer| answer.layer == Layer::Task).unwrap();
-            assert_eq!((any.verdict, layer.text.as_str()), (Verdict::Yes, "left by digest, not by desk"));
+            assert_eq!((any.verdict, layer.text.as_str()), (LayerVerdict::Yes, "left by digest, not by desk"));
         }
     }
 }
@@ -303,9 +303,9 @@ fn a_secret_goes_only_where_a_request_may_go() {
     let to =
         |host: &str| explain(&setup, &AccessQuestion { host: Some(host.to_owned()), ..ask("desk", Capability::Secrets, "tok") }).unwrap();
     let granted = to("a.example");
-    assert_eq!(granted.verdict, Verdict::Yes);
+    assert_eq!(granted.verdict, LayerVerdict::Yes);
     assert!(granted.layers.last().unwrap().text.contains("towards a.example, b.example, and only in header"), "{granted:?}");
-    let refused = |host: &str| to(host).layers.into_iter().find(|answer| answer.verdict == Verdict::No).unwrap().text;
+    let refused = |host: &str| to(host).layers.into_iter().find(|answer| answer.verdict == LayerVerdict::No).unwrap().text;
     assert!(refused("b.example").contains("no rule of plugins.desk.grants.fetch covers b.example"));
     assert!(refused("c.example").contains("binds it to a.example, b.example, not c.example"));
 }
@@ -318,10 +318,10 @@ fn what_a_server_of_others_does_itself_no_grant_holds_back() {
     setup.plugins.insert("notes".into(), Arc::new(notes));
     for (capability, target) in [(Capability::Files, "/etc/passwd"), (Capability::Fetch, "https://a.example/"), (Capability::Exec, "ls")] {
         let explanation = explain(&setup, &ask("notes", capability, target)).unwrap();
-        assert_eq!(explanation.verdict, Verdict::Yes, "{capability}");
+        assert_eq!(explanation.verdict, LayerVerdict::Yes, "{capability}");
         assert!(explanation.layers[0].text.contains("outside the sandbox, as you; no grant holds it back"));
     }
-    assert_eq!(explain(&setup, &ask("notes", Capability::Model, "default")).unwrap().verdict, Verdict::No);
+    assert_eq!(explain(&setup, &ask("notes", Capability::Model, "default")).unwrap().verdict, LayerVerdict::No);
 }
 
 #[test]

@@ -4,12 +4,12 @@ use crate::types::ids::Millis;
 
 /// Spans in which no host ran, as far as they are known.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Clock {
+pub(super) struct HostClock {
     /// From, to.
     down: Vec<(u64, u64)>,
 }
 
-impl Clock {
+impl HostClock {
     /// A room says that it went on at `at`, after so many milliseconds.
     pub(super) fn down(&mut self, at: Millis, down_ms: u64) {
         self.down.push((at.0.saturating_sub(down_ms), at.0));
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn time_in_which_no_host_ran_is_left_out_once() {
-        let mut clock = Clock::default();
+        let mut clock = HostClock::default();
         clock.down(Millis(10_500), 9_000);
         clock.down(Millis(10_700), 9_400);
         clock.settle();
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_jumps_back_loses_nothing_but_the_time() {
-        let mut clock = Clock::default();
+        let mut clock = HostClock::default();
         clock.down(Millis(5), u64::MAX);
         clock.settle();
         assert_eq!(clock.between(Millis(100), Millis(50)), 0);

@@ -6,11 +6,11 @@ mod words;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::clock::Clock;
-use super::row::{RowSubject, Sandbox, TimelineRow};
-use super::{Ended, Lane, Timeline, Totals, short, tree};
+use super::clock::HostClock;
+use super::row::{RowSubject, SandboxUsage, TimelineRow};
+use super::{Lane, RoomEnd, Timeline, Totals, short, tree};
 use crate::protocol::effect::Effect;
-use crate::protocol::event::{Event, Opening, Record};
+use crate::protocol::event::{Event, Record, RunOpening};
 use crate::protocol::notice::Notice;
 use crate::room::Room;
 use crate::types::fault::CallReport;
@@ -31,7 +31,7 @@ enum OpenRowKey {
 }
 
 /// A row with moments of the host's clock.
-struct Draft {
+struct DraftRow {
     room: RoomId,
     seq: u64,
     parent: Option<usize>,
@@ -56,11 +56,11 @@ struct RoomDraft {
 /// All rooms so far.
 #[derive(Default)]
 pub(super) struct Fold {
-    rows: Vec<Draft>,
+    rows: Vec<DraftRow>,
     rooms: Vec<RoomDraft>,
     /// The row of the background task that a room is the work of.
     lanes: BTreeMap<RoomId, usize>,
-    clock: Clock,
+    clock: HostClock,
     last: Millis,
     totals: Totals,
 }
@@ -112,7 +112,7 @@ impl Fold {
     pub(super) fn into_timeline(mut self) -> Option<Timeline> {
         let root = self.rooms.first()?;
         let (run, started, entry, message) = (root.room.clone(), root.start, root.entry.clone(), root.message.clone());
-        let ended = root.outcome.as_ref().map(|outcome| Ended {
+        let ended = root.outcome.as_ref().map(|outcome| RoomEnd {
             status: outcome.status,
             reason: short(&outcome.reason),
             // Of a conversation that would be the word with which its user ended it.
@@ -132,10 +132,10 @@ impl Fold {
         let rooms = self.rooms.iter().map(lane).collect();
         let took_ms = since(self.last);
         let parents: Vec<Option<usize>> = self.rows.iter().map(|row| row.parent).collect();
-        let mut drafts: Vec<Option<Draft>> = std::mem::take(&mut self.rows).into_iter().map(Some).collect();
+        let mut drafts: Vec<Option<DraftRow>> = std::mem::take(&mut self.rows).into_iter().map(Some).collect();
         let row = |(index, depth): (usize, u32)| {
             let draft = drafts[index].take()?;
-            let Draft { room, seq, start, end, abandoned, what, .. } = draft;
+            let DraftRow { room, seq, start, end, abandoned, what, .. } = draft;
             let start_ms = since(start);
             Some(TimelineRow { room, seq, depth, start_ms, end_ms: end.map(|end| since(end).max(start_ms)), abandoned, what })
         };
@@ -373,8 +373,16 @@ impl Now<'_> {
     }
 
     fn begin(&mut self, parent: Option<usize>, what: RowSubject) -> usize {
-        let draft =
-            Draft { room: self.room.clone(), seq: self.seq, parent, start: self.at, end: None, below: Millis(0), abandoned: false, what };
+        let draft = DraftRow {
+            room: self.room.clone(),
+            seq: self.seq,
+            parent,
+            start: self.at,
+            end: None,
+            below: Millis(0),
+            abandoned: false,
+            what,
+        };
         self.fold.rows.push(draft);
         self.fold.rows.len() - 1
     }
@@ -441,8 +449,8 @@ impl Now<'_> {
     }
 
     /// Counts what a call used up.
-    fn used(&mut self, report: &CallReport) -> Option<Sandbox> {
-        let sandbox = Sandbox::of(report)?;
+    fn used(&mut self, report: &CallReport) -> Option<SandboxUsage> {
+        let sandbox = SandboxUsage::of(report)?;
         let totals = &mut self.fold.totals;
         totals.sandboxes += 1;
         totals.memory = totals.memory.max(sandbox.memory);
@@ -451,6 +459,6 @@ impl Now<'_> {
     }
 }
 
-fn message_of(opening: &Opening) -> RowSubject {
+fn message_of(opening: &RunOpening) -> RowSubject {
     RowSubject::Message { task: opening.entry.clone(), text: short(opening.content.as_deref().unwrap_or_default()) }
 }

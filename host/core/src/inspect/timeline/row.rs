@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::setup::PluginKind;
-use crate::types::completion::Usage;
+use crate::types::completion::TokenUsage;
 use crate::types::denial::Layer;
 use crate::types::fault::CallReport;
 use crate::types::ids::{BackgroundId, ChannelId, ModelName, PluginName, RoomId, TaskName};
@@ -31,7 +31,7 @@ pub struct TimelineRow {
 
 /// What a call used up in its sandbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sandbox {
+pub struct SandboxUsage {
     pub wall_us: u64,
     /// Milliseconds of computing, counted in whole ticks of ten.
     pub cpu_ms: u64,
@@ -39,7 +39,7 @@ pub struct Sandbox {
     pub memory: u64,
 }
 
-impl Sandbox {
+impl SandboxUsage {
     /// None: no sandbox ran.
     pub(super) fn of(report: &CallReport) -> Option<Self> {
         let sandbox = Self { wall_us: report.wall_us, cpu_ms: report.cpu_ticks.saturating_mul(TICK_MS), memory: report.memory };
@@ -54,7 +54,7 @@ pub enum RowSubject {
     /// A task, from its first message to its result.
     Task { task: TaskName, agent: PluginName, caller: Option<TaskName>, status: Option<Status>, reason: String },
     /// An agent at work in its sandbox.
-    Step { task: TaskName, agent: PluginName, says: String, fault: Option<String>, sandbox: Option<Sandbox> },
+    Step { task: TaskName, agent: PluginName, says: String, fault: Option<String>, sandbox: Option<SandboxUsage> },
     /// A model was asked.
     Model {
         task: Option<TaskName>,
@@ -62,7 +62,7 @@ pub enum RowSubject {
         model: ModelName,
         /// In the provider's words.
         answered_by: Option<String>,
-        usage: Usage,
+        usage: TokenUsage,
         error: Option<String>,
     },
     /// A tool at work; or a call that was answered without starting one.
@@ -75,7 +75,7 @@ pub enum RowSubject {
         answer: String,
         is_error: bool,
         fault: Option<String>,
-        sandbox: Option<Sandbox>,
+        sandbox: Option<SandboxUsage>,
     },
     /// A plugin did something to the world.
     SideEffect { plugin: PluginName, verb: String, target: String, bytes: Option<u64>, came: Option<Effected> },
@@ -108,10 +108,10 @@ pub enum RowSubject {
         asks: String,
         says: String,
         fault: Option<String>,
-        sandbox: Option<Sandbox>,
+        sandbox: Option<SandboxUsage>,
     },
     /// A delivery strategy at work.
-    Strategy { strategy: PluginName, wake: String, decided: String, fault: Option<String>, sandbox: Option<Sandbox> },
+    Strategy { strategy: PluginName, wake: String, decided: String, fault: Option<String>, sandbox: Option<SandboxUsage> },
     /// A result was spoken on a channel.
     Delivered { id: BackgroundId, task: TaskName, strategy: PluginName, channel: ChannelId, text: String },
     /// It was not, and why.
@@ -208,7 +208,7 @@ impl RowSubject {
 
     /// What the call used up in its sandbox.
     #[must_use]
-    pub fn sandbox(&self) -> Option<Sandbox> {
+    pub fn sandbox(&self) -> Option<SandboxUsage> {
         match self {
             Self::Step { sandbox, .. } | Self::Tool { sandbox, .. } | Self::Strategy { sandbox, .. } | Self::Consult { sandbox, .. } => {
                 *sandbox

@@ -13,10 +13,10 @@ use crate::types::text::is_deceptive;
 /// A text that is no pattern, and why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct PatternError(pub String);
+pub struct UrlPatternError(pub String);
 
-fn wrong<T>(reason: &str) -> Result<T, PatternError> {
-    Err(PatternError(reason.to_owned()))
+fn wrong<T>(reason: &str) -> Result<T, UrlPatternError> {
+    Err(UrlPatternError(reason.to_owned()))
 }
 
 /// A host: exact, or all below a name (`*.example.org`, which is not `example.org` itself).
@@ -34,7 +34,7 @@ impl HostPattern {
     ///
     /// # Errors
     /// Why it is none: it has a port or a path, a `*` elsewhere than in front, a dot at its end, or is no host at all.
-    pub fn parse(text: &str) -> Result<Self, PatternError> {
+    pub fn parse(text: &str) -> Result<Self, UrlPatternError> {
         check_characters(text)?;
         let (is_below, name) = text.strip_prefix("*.").map_or((false, text), |name| (true, name));
         let name = canonical_host(name, is_below)?;
@@ -55,9 +55,9 @@ impl HostPattern {
 }
 
 impl TryFrom<String> for HostPattern {
-    type Error = PatternError;
+    type Error = UrlPatternError;
 
-    fn try_from(text: String) -> Result<Self, PatternError> {
+    fn try_from(text: String) -> Result<Self, UrlPatternError> {
         Self::parse(&text)
     }
 }
@@ -88,7 +88,7 @@ impl UrlPattern {
     /// # Errors
     /// Why it is none: another scheme than `http` and `https`, no host, a user name, a query, a fragment, a path that goes upwards, or a
     /// `*` elsewhere than before the host's first dot and at the end of the path.
-    pub fn parse(text: &str) -> Result<Self, PatternError> {
+    pub fn parse(text: &str) -> Result<Self, UrlPatternError> {
         check_characters(text)?;
         let is_scheme = |scheme: &str| ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
         // `url` reads `http:s://a.example` as the host `s`: the scheme is held to its letters before it sees the text.
@@ -106,7 +106,7 @@ impl UrlPattern {
         if rest.contains(['?', '#']) {
             return wrong("it has a query or a fragment: any query is covered, and fragments are never sent");
         }
-        let url = Url::parse(&format!("{scheme}://{rest}")).map_err(|error| PatternError(error.to_string()))?;
+        let url = Url::parse(&format!("{scheme}://{rest}")).map_err(|error| UrlPatternError(error.to_string()))?;
         check(&url, rest)?;
         let Some(host) = url.host_str() else { return wrong("it has no host") };
         canonical_host(host, is_below)?;
@@ -136,9 +136,9 @@ impl UrlPattern {
 }
 
 impl TryFrom<String> for UrlPattern {
-    type Error = PatternError;
+    type Error = UrlPatternError;
 
-    fn try_from(text: String) -> Result<Self, PatternError> {
+    fn try_from(text: String) -> Result<Self, UrlPatternError> {
         Self::parse(&text)
     }
 }
@@ -206,7 +206,7 @@ fn host_covers(pattern: &str, host: &str) -> bool {
 }
 
 /// `url` leaves out tabs and line ends without a word, and reads `\` as `/`.
-fn check_characters(text: &str) -> Result<(), PatternError> {
+fn check_characters(text: &str) -> Result<(), UrlPatternError> {
     if text.chars().any(|c| c.is_whitespace() || is_deceptive(c)) {
         return wrong("it has blanks or characters that cannot be seen");
     }
@@ -216,7 +216,7 @@ fn check_characters(text: &str) -> Result<(), PatternError> {
     Ok(())
 }
 
-fn check(url: &Url, written: &str) -> Result<(), PatternError> {
+fn check(url: &Url, written: &str) -> Result<(), UrlPatternError> {
     if !matches!(url.scheme(), "http" | "https") {
         return wrong("it must begin with https:// or http://");
     }
@@ -235,7 +235,7 @@ fn check(url: &Url, written: &str) -> Result<(), PatternError> {
 }
 
 /// A host without `*.`, as `url` writes it.
-fn canonical_host(name: &str, is_below: bool) -> Result<String, PatternError> {
+fn canonical_host(name: &str, is_below: bool) -> Result<String, UrlPatternError> {
     let bracketed = name.parse::<Ipv6Addr>().ok().map(|address| format!("[{address}]"));
     let name = bracketed.as_deref().unwrap_or(name);
     if name.contains(['/', '?', '#', '@', '*', '%']) {
@@ -244,7 +244,7 @@ fn canonical_host(name: &str, is_below: bool) -> Result<String, PatternError> {
     if !name.starts_with('[') && name.contains(':') {
         return wrong("a host has no port");
     }
-    let host = Host::parse(name).map_err(|error| PatternError(error.to_string()))?;
+    let host = Host::parse(name).map_err(|error| UrlPatternError(error.to_string()))?;
     match &host {
         Host::Domain(name) if name.ends_with('.') || name.split('.').any(str::is_empty) => wrong("its name has a part that is empty"),
         Host::Domain(name) => Ok(name.clone()),

@@ -61,7 +61,7 @@ impl ArgumentPlace {
 pub struct ArgumentRule {
     pub at: ArgumentPlace,
     /// One of them must match.
-    pub patterns: Vec<Pattern>,
+    pub patterns: Vec<ArgumentPattern>,
 }
 
 impl ArgumentRule {
@@ -76,9 +76,9 @@ impl ArgumentRule {
 /// whatever is there. Any other value: itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Pattern(pub Value);
+pub struct ArgumentPattern(pub Value);
 
-impl Pattern {
+impl ArgumentPattern {
     fn holds(&self, value: &Value) -> Holds {
         match (&self.0, value) {
             (Value::String(pattern), _) if pattern == "*" => Holds::Yes,
@@ -180,13 +180,13 @@ impl fmt::Write for Rest<'_> {
 }
 
 /// A value as a pattern that matches it alone; none where a config has no way to write it.
-pub(crate) fn exactly(value: &Value) -> Option<Pattern> {
+pub(crate) fn exactly(value: &Value) -> Option<ArgumentPattern> {
     match value {
         Value::String(text) => {
             let text = text.replace('\\', r"\\").replace('*', r"\*");
-            (text.chars().count() <= PATTERN_MAX).then_some(Pattern(text.into()))
+            (text.chars().count() <= PATTERN_MAX).then_some(ArgumentPattern(text.into()))
         }
-        other => is_writable(other).then(|| Pattern(other.clone())),
+        other => is_writable(other).then(|| ArgumentPattern(other.clone())),
     }
 }
 
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     fn holds(pattern: &str, value: &Value) -> Holds {
-        Pattern(pattern.into()).holds(value)
+        ArgumentPattern(pattern.into()).holds(value)
     }
 
     #[test]
@@ -253,18 +253,18 @@ mod tests {
     fn other_values_are_themselves_and_what_looks_like_them_is_held_back() {
         let values = [json!(5), json!(true), json!(["a", 1]), json!({ "id": 7 }), json!(0.5)];
         for value in &values {
-            assert_eq!(Pattern(value.clone()).holds(value), Holds::Yes, "{value}");
+            assert_eq!(ArgumentPattern(value.clone()).holds(value), Holds::Yes, "{value}");
             assert_eq!(holds("*", value), Holds::Yes);
-            assert_eq!(Pattern(value.clone()).holds(&json!(value.to_string())), Holds::Maybe, "{value}");
+            assert_eq!(ArgumentPattern(value.clone()).holds(&json!(value.to_string())), Holds::Maybe, "{value}");
             assert_eq!(holds(&value.to_string(), value), Holds::Maybe, "{value}");
         }
-        assert_eq!(Pattern(json!(100)).holds(&json!(100.0)), Holds::Maybe);
-        assert_eq!(Pattern(json!(100)).holds(&json!("1e2")), Holds::Maybe);
+        assert_eq!(ArgumentPattern(json!(100)).holds(&json!(100.0)), Holds::Maybe);
+        assert_eq!(ArgumentPattern(json!(100)).holds(&json!("1e2")), Holds::Maybe);
         for (pattern, value) in [("5", json!(50)), ("50", json!(5)), ("5*", json!(50)), ("a", json!(["a"])), ("", json!([]))] {
             assert_eq!(holds(pattern, &value), Holds::No, "{pattern}");
         }
-        assert_eq!(Pattern(json!(5)).holds(&json!(50)), Holds::No);
-        assert_eq!(Pattern(json!(5)).holds(&json!("five")), Holds::No);
+        assert_eq!(ArgumentPattern(json!(5)).holds(&json!(50)), Holds::No);
+        assert_eq!(ArgumentPattern(json!(5)).holds(&json!("five")), Holds::No);
     }
 
     #[test]
@@ -300,7 +300,8 @@ mod tests {
     #[test]
     fn an_argument_is_named_or_pointed_at() {
         let arguments = json!({ "path": "/a", "user": { "id": 7 }, "/odd": "x", "list": ["a", "b"] });
-        let rule = |at: &str, pattern: &str| ArgumentRule { at: ArgumentPlace(at.to_owned()), patterns: vec![Pattern(pattern.into())] };
+        let rule =
+            |at: &str, pattern: &str| ArgumentRule { at: ArgumentPlace(at.to_owned()), patterns: vec![ArgumentPattern(pattern.into())] };
         for (at, pattern) in [("path", "/a"), ("/path", "/a"), ("/~1odd", "x"), ("/list/1", "b")] {
             assert_eq!(rule(at, pattern).holds(&arguments), Holds::Yes, "{at}");
         }

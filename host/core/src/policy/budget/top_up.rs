@@ -16,7 +16,7 @@ const CALLER: &str = "(budget)";
 
 /// What an approver is asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TopUp {
+pub struct LimitIncrease {
     /// What is used up.
     pub budget: Budget,
     /// How much of it there was, in its smallest unit: milliseconds, millionths of a dollar.
@@ -45,7 +45,7 @@ pub struct NoAmount {
     example: String,
 }
 
-impl TopUp {
+impl LimitIncrease {
     /// What is used up, in one sentence for people.
     #[must_use]
     pub fn sentence(&self) -> String {
@@ -137,8 +137,8 @@ pub fn check_top_up_arguments(request: &ApprovalRequest, arguments: &Value) -> R
 mod tests {
     use super::*;
 
-    fn top_up(budget: Budget, proposed: u64) -> TopUp {
-        TopUp { budget, limit: 1_000, used: 900, set_aside: 0, needed: None, proposed, task: TaskName::from("desk"), problem: None }
+    fn top_up(budget: Budget, proposed: u64) -> LimitIncrease {
+        LimitIncrease { budget, limit: 1_000, used: 900, set_aside: 0, needed: None, proposed, task: TaskName::from("desk"), problem: None }
     }
 
     #[test]
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn the_sentence_says_how_much_of_what() {
         assert_eq!(top_up(Budget::Tokens, 1).sentence(), "limits.run.tokens is used up: 900 tokens of 1 000 tokens");
-        let short = TopUp { limit: 5_000, used: 4_200, needed: Some(899), ..top_up(Budget::Tokens, 1) };
+        let short = LimitIncrease { limit: 5_000, used: 4_200, needed: Some(899), ..top_up(Budget::Tokens, 1) };
         assert_eq!(short.sentence(), "limits.run.tokens: 800 tokens left of 5 000 tokens, the next request needs at least 899 tokens");
         assert_eq!(top_up(Budget::Wall, 1).sentence(), "the run took longer than limits.run.wall allows: 1 s");
     }

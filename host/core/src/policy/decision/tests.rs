@@ -1,5 +1,5 @@
 use crate::permissions::grant::ToolPattern;
-use crate::permissions::policy_rules::{ArgumentPlace, Pattern};
+use crate::permissions::policy_rules::{ArgumentPattern, ArgumentPlace};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -57,7 +57,7 @@ fn rule(tool: &str, caller: Option<&str>, decide: Decide) -> Rule {
 }
 
 fn path(tool: &str, pattern: &str, decide: Decide) -> Rule {
-    let argument = ArgumentRule { at: ArgumentPlace("path".to_owned()), patterns: vec![Pattern(pattern.into())] };
+    let argument = ArgumentRule { at: ArgumentPlace("path".to_owned()), patterns: vec![ArgumentPattern(pattern.into())] };
     Rule { arguments: vec![argument], ..rule(tool, None, decide) }
 }
 
@@ -196,7 +196,7 @@ fn a_leave_is_as_narrow_as_can_be_and_works() {
     assert_eq!(decided(&ruled, &["librarian", "other"], "notes.save", &request.arguments), Decide::Ask);
     let star = ApprovalRequest { arguments: json!({ "path": "/a\\*" }), ..request };
     let star = leave(&setup(Vec::new()), &star, true).expect("a star can be meant");
-    assert_eq!(star.rules[0].arguments[0].patterns, [Pattern(r"/a\\\*".into())]);
+    assert_eq!(star.rules[0].arguments[0].patterns, [ArgumentPattern(r"/a\\\*".into())]);
     let none = ApprovalRequest { arguments: json!({}), ..asks("notes.save") };
     let none = leave(&setup(Vec::new()), &none, true).expect("a call without arguments can be allowed alone");
     assert!(none.rules[0].only && none.rules[0].arguments.is_empty());
@@ -275,7 +275,7 @@ fn a_leave_lets_nothing_through_that_a_later_rule_denies() {
     assert_eq!(leave(&ruled, &save, false), None, "any arguments are those that are denied too");
     let exact = leave(&ruled, &save, true).expect("these are not denied");
     assert_eq!(exact.before, Some(0));
-    let other = ArgumentRule { at: ArgumentPlace("/user/id".into()), patterns: vec![Pattern("x".into())] };
+    let other = ArgumentRule { at: ArgumentPlace("/user/id".into()), patterns: vec![ArgumentPattern("x".into())] };
     let of_other = Rule { arguments: vec![other], ..deny.clone() };
     assert!(leave(&setup(vec![ask.clone(), of_other]), &save, true).is_some(), "a call with one more argument is none of these");
     let of_else = Rule { caller: Some("somebody".into()), ..deny.clone() };
@@ -348,7 +348,7 @@ fn is_open(pattern: &str) -> bool {
 proptest! {
     #[test]
     fn patterns_match_as_a_slow_glob_does_and_allow_nothing_odd(pattern in texts(), text in texts()) {
-        let held = ArgumentRule { at: ArgumentPlace("x".into()), patterns: vec![Pattern(pattern.clone().into())] }.holds(&json!({ "x": text }));
+        let held = ArgumentRule { at: ArgumentPlace("x".into()), patterns: vec![ArgumentPattern(pattern.clone().into())] }.holds(&json!({ "x": text }));
         let expected = slow(&pattern.chars().collect::<Vec<_>>(), &text.chars().collect::<Vec<_>>());
         if is_odd(&text) && pattern != "*" && is_open(&pattern) {
             prop_assert!(held < Holds::Yes);

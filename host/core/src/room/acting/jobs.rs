@@ -23,7 +23,7 @@ use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::trajectory::observation::MAX_COMMAND_OUTPUT;
 use crate::trajectory::truncate;
-use crate::types::action::{Observation, Past, exit_code};
+use crate::types::action::{Observation, PastAction, exit_code};
 use crate::types::fault::CallReport;
 use crate::types::ids::{CallId, FrameId, PluginName, TaskName};
 use crate::types::message::{Label, ToolCall};
@@ -237,11 +237,11 @@ impl Room {
         self.end_call(call, answer.is_ok(), report);
         self.drop_limit(call);
         match about {
-            JobCall::Kill { command_id } => self.tell_job(call, (&task, &plugin), KILL, command_id, answer, report),
+            JobCall::Kill { command_id } => self.report_job(call, (&task, &plugin), KILL, command_id, answer, report),
             JobCall::Poll { frame, command_id } => {
                 let is_news = answer.as_ref().map_or(true, |outcome| !said_by(outcome).is_empty() || exit_of(outcome).is_some());
                 if is_news {
-                    self.tell_job(call, (&task, &plugin), POLL, command_id, answer, report);
+                    self.report_job(call, (&task, &plugin), POLL, command_id, answer, report);
                 }
                 match answer {
                     Ok(outcome) => self.polled(frame, command_id, outcome),
@@ -327,7 +327,7 @@ impl Room {
 
     /// Tells the agent, about to step, what its background commands said (O-053, O-054). True: what is pending stands in the history
     /// already, before the news.
-    pub(in crate::room) fn tell_of_jobs(&mut self, id: FrameId) -> bool {
+    pub(in crate::room) fn report_of_jobs(&mut self, id: FrameId) -> bool {
         let Some(frame) = self.frames.get(&id).filter(|frame| !frame.acting.news.is_empty()) else { return false };
         let (task, pending) = (frame.task.clone(), frame.pending.as_ref().map(|pending| pending.seq));
         let memory = self.memory(&task);
@@ -341,7 +341,7 @@ impl Room {
             let mut message = Arc::unwrap_or_clone(self.host_message(id, words(command_id, &observation, goes_on)));
             message.labels.extend(untrusted.then_some(Label::Untrusted));
             message.labels.push(Label::Tool);
-            self.remember_unsolicited(id, Past { action: None, observation: Some(observation), seq: message.seq });
+            self.remember_unsolicited(id, PastAction { action: None, observation: Some(observation), seq: message.seq });
             self.write_history(id, &Arc::new(message));
         }
         is_written
@@ -406,7 +406,7 @@ impl Room {
     }
 
     /// For those who follow the run: a poll with nothing new is not worth telling, so both ends of the others are told at once.
-    fn tell_job(
+    fn report_job(
         &mut self,
         call: CallId,
         (task, plugin): (&TaskName, &PluginName),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::Room;
 use super::super::frame::CallOutcome;
-use super::super::termination::Ending;
+use super::super::termination::FrameEnd;
 use super::ending::EndRecipient;
 use super::opening::cut;
 use crate::protocol::effect::Effect;
@@ -33,7 +33,7 @@ impl Room {
         self.reply(request, Ok(RequestReply::Cancelled { cancelled }));
     }
 
-    pub(in crate::room) fn tell_on_request(&mut self, request: RequestId, task: &BackgroundId, text: String) {
+    pub(in crate::room) fn report_on_request(&mut self, request: RequestId, task: &BackgroundId, text: String) {
         let reply = self.tell_task(task, text).map(|()| RequestReply::Done);
         self.reply(request, reply);
     }
@@ -107,10 +107,10 @@ impl Room {
     }
 }
 
-fn cancelled(reason: &str) -> Ending {
+fn cancelled(reason: &str) -> FrameEnd {
     match reason.trim() {
-        "" | CANCELLED => Ending { cause: Some(EndCause::Cancelled), ..Ending::new(Status::Kill, CANCELLED) },
-        reason => Ending::new(Status::Kill, format!("{CANCELLED}: {reason}")),
+        "" | CANCELLED => FrameEnd { cause: Some(EndCause::Cancelled), ..FrameEnd::new(Status::Kill, CANCELLED) },
+        reason => FrameEnd::new(Status::Kill, format!("{CANCELLED}: {reason}")),
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::super::{Room, RoomPhase};
-use super::{Delegating, Origin};
+use super::{Delegating, TaskOrigin};
 use crate::types::capability::Capability;
 use crate::types::channel::Binding;
 use crate::types::delegation::{CHAIN_MAX, Delegation, Deliver};
@@ -16,7 +16,7 @@ use crate::types::ids::{ChannelId, FrameId, PluginName, TaskName};
 use crate::types::request::{Refusal, RefusalCode};
 
 /// What a delegation leads to, once nothing is wrong with it.
-pub(super) struct Checked {
+pub(super) struct CheckedDelegation {
     pub(super) task: TaskName,
     /// On whose behalf; none: the program's own.
     pub(super) by: Option<TaskName>,
@@ -53,7 +53,7 @@ impl Room {
     }
 
     /// All that can be said without looking at limits.
-    pub(super) fn check_delegation(&mut self, delegating: &Delegating) -> Result<Checked, Refusal> {
+    pub(super) fn check_delegation(&mut self, delegating: &Delegating) -> Result<CheckedDelegation, Refusal> {
         let delegation = &delegating.delegation;
         let (by, agent, depth) = self.on_whose_behalf(&delegating.origin)?;
         let context = checked_context(delegation)?;
@@ -82,20 +82,20 @@ impl Room {
             Deliver::Never => None,
             Deliver::By(strategy) => Some(strategy.clone()),
         };
-        Ok(Checked { task, by, agent, notify, strategy, shared, context, chain_depth })
+        Ok(CheckedDelegation { task, by, agent, notify, strategy, shared, context, chain_depth })
     }
 
     /// The task and the plugin that delegate, and how many automatic answers led there.
-    fn on_whose_behalf(&self, origin: &Origin) -> Result<(Option<TaskName>, Option<PluginName>, u32), Refusal> {
+    fn on_whose_behalf(&self, origin: &TaskOrigin) -> Result<(Option<TaskName>, Option<PluginName>, u32), Refusal> {
         match origin {
-            Origin::Slot { frame, .. } => {
+            TaskOrigin::Slot { frame, .. } => {
                 let over = || Refusal::new(RefusalCode::RoomClosed, "The task that wanted it is over.");
                 let (by, agent) = self.delegator(*frame).ok_or_else(over)?;
                 let depth = self.frames.get(frame).map_or(self.opening.chain_depth, |frame| frame.chain_depth);
                 Ok((Some(by), Some(agent), depth))
             }
-            Origin::Request { by: None, .. } => Ok((None, None, self.opening.chain_depth)),
-            Origin::Request { by: Some(by), .. } => {
+            TaskOrigin::Request { by: None, .. } => Ok((None, None, self.opening.chain_depth)),
+            TaskOrigin::Request { by: Some(by), .. } => {
                 let Some(task) = self.setup.tasks.get(by) else {
                     let message = format!("The config has no task {by} to delegate on behalf of.");
                     return Err(Refusal { allowed: self.all_tasks(), ..Refusal::new(RefusalCode::BadArguments, message) });
@@ -213,7 +213,7 @@ impl Room {
     }
 
     /// Depth, width, lifetime count and budgets (R-065 done right).
-    pub(super) fn check_limits(&mut self, checked: &Checked) -> Result<(), Refusal> {
+    pub(super) fn check_limits(&mut self, checked: &CheckedDelegation) -> Result<(), Refusal> {
         let Some(ReachedLimit { key, guidance }) = self.reached(checked.agent.as_ref(), &checked.task) else { return Ok(()) };
         let Some(agent) = &checked.agent else {
             return Err(Refusal::new(RefusalCode::LimitReached, format!("Not started: {key}. {guidance}")));

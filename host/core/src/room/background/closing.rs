@@ -1,7 +1,7 @@
 //! What becomes of background tasks when their parent is stopped or closed: each one's own `on_close` says (R-063 done right).
 
 use super::super::Room;
-use super::super::termination::Ending;
+use super::super::termination::FrameEnd;
 use super::ending::EndRecipient;
 use crate::types::delegation::OnClose;
 use crate::types::ids::BackgroundId;
@@ -14,20 +14,20 @@ impl Room {
         let ids: Vec<(BackgroundId, OnClose)> = running.map(|task| (task.id.clone(), task.on_close)).collect();
         for (id, on_close) in ids {
             match on_close {
-                OnClose::Cascade => drop(self.stop_task(&id, &Ending::new(Status::Kill, reason), &EndRecipient::Nobody("room_closed"))),
+                OnClose::Cascade => drop(self.stop_task(&id, &FrameEnd::new(Status::Kill, reason), &EndRecipient::Nobody("room_closed"))),
                 OnClose::Detach if self.has_begun(&id) => self.detach_task(&id, reason),
-                OnClose::Detach => drop(self.stop_task(&id, &Ending::new(Status::Kill, reason), &EndRecipient::Nobody("room_closed"))),
+                OnClose::Detach => drop(self.stop_task(&id, &FrameEnd::new(Status::Kill, reason), &EndRecipient::Nobody("room_closed"))),
                 OnClose::FinishSilently => {}
             }
         }
     }
 
     /// A task that was given channels tells its answer on those that may be told; what it was asked to do is told nobody (R-029 done right).
-    pub(in crate::room) fn tell_shared_channels(&mut self, outcome: &Outcome) {
+    pub(in crate::room) fn report_shared_channels(&mut self, outcome: &Outcome) {
         let is_shared = self.opening.depth > 0 && !self.opening.hold && self.opening.bindings.is_some();
         let answer = outcome.content.clone().filter(|answer| is_shared && outcome.status.is_success() && !answer.trim().is_empty());
         if let Some(answer) = answer {
-            self.tell_channels(&answer, None);
+            self.report_channels(&answer, None);
         }
     }
 
@@ -39,7 +39,7 @@ impl Room {
     }
 
     /// The run is stopped, and this task goes on: alone, or until its end.
-    pub(in crate::room) fn goes_on_after_stop(&mut self, id: &BackgroundId, reason: &str) -> bool {
+    pub(in crate::room) fn resumes_after_stop(&mut self, id: &BackgroundId, reason: &str) -> bool {
         let Some(task) = self.background.get(id).filter(|task| !task.is_stopped && task.waiter.is_none()) else { return false };
         match task.on_close {
             OnClose::Cascade => false,

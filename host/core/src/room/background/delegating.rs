@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use super::super::approvals::{Consent, Ruling};
 use super::super::confirming::RequestedAct;
-use super::super::frame::{CallOutcome, ToolRound, Wait};
-use super::super::gates::Passing;
+use super::super::frame::{CallOutcome, FrameWait, ToolRound};
+use super::super::gates::GatedAct;
 use super::super::{Invariant, Purpose, Room};
-use super::checks::Checked;
-use super::{BackgroundTask, Delegating, Origin, Waiter, Wish};
+use super::checks::CheckedDelegation;
+use super::{BackgroundTask, Delegating, TaskOrigin, Waiter, Wish};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::types::action::Action;
@@ -24,7 +24,7 @@ use crate::types::usage::Spent;
 
 impl Room {
     pub(in crate::room) fn delegate_on_request(&mut self, request: RequestId, delegation: Delegation, by: Option<TaskName>) {
-        self.delegate(Delegating { delegation, origin: Origin::Request { request, by }, wish: None });
+        self.delegate(Delegating { delegation, origin: TaskOrigin::Request { request, by }, wish: None });
     }
 
     /// A call of `delegate_task`; none: its slot waits.
@@ -76,7 +76,7 @@ impl Room {
             delegation.conversation = delegation.conversation.max(task.background.conversation);
         }
         let Waiter { frame, slot, seq } = waiter;
-        self.delegate(Delegating { delegation, origin: Origin::Slot { frame, slot, seq }, wish: Some(Box::new(wish)) });
+        self.delegate(Delegating { delegation, origin: TaskOrigin::Slot { frame, slot, seq }, wish: Some(Box::new(wish)) });
         self.take_answer(&waiter)
     }
 
@@ -88,7 +88,7 @@ impl Room {
                 // It is asked about, or approved, as the gates have left it: what was approved is what runs.
                 match delegating.wish.as_ref().map(|wish| wish.asked) {
                     Some(Consent::Assessed { .. } | Consent::Approved) => self.delegation_passed(delegating),
-                    None | Some(Consent::NotYet | Consent::Edited) => self.pass(Passing::Delegation { delegating: Box::new(delegating) }),
+                    None | Some(Consent::NotYet | Consent::Edited) => self.pass(GatedAct::Delegation { delegating: Box::new(delegating) }),
                 }
             }
             // It was answered with what was delegated before.
@@ -99,7 +99,7 @@ impl Room {
 
     /// No gate stands in the way, and the text may be another than before. The rules of consent are asked about that text.
     pub(in crate::room) fn delegation_passed(&mut self, delegating: Delegating) {
-        if let Origin::Slot { frame, slot, seq } = delegating.origin
+        if let TaskOrigin::Slot { frame, slot, seq } = delegating.origin
             && !self.waits(&Waiter { frame, slot, seq })
         {
             // Whoever wanted it is over.
@@ -120,7 +120,7 @@ impl Room {
 
     /// Holds a delegation against its task's rules of consent, in the words that gates have left of it.
     fn consent_to_delegation(&mut self, delegating: &Delegating) -> Ruling {
-        let (Some(wish), Origin::Slot { frame, slot, .. }) = (&delegating.wish, &delegating.origin) else { return Ruling::Runs };
+        let (Some(wish), TaskOrigin::Slot { frame, slot, .. }) = (&delegating.wish, &delegating.origin) else { return Ruling::Runs };
         let (frame, slot) = (*frame, *slot);
         let Wish { mut call, action, asked_by, asked } = Wish::clone(wish);
         let Delegation { task, brief, .. } = &delegating.delegation;
@@ -149,7 +149,8 @@ impl Room {
 
     /// Puts what gates have left of a delegation in the place of what its agent wrote: that is what is approved, and what runs then.
     fn rewrite_slot(&mut self, id: FrameId, slot: usize, call: &ToolCall, action: Option<&Action>) {
-        let Some(Wait::Tools(round)) = self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut()).map(|attempt| &mut attempt.wait)
+        let Some(FrameWait::Tools(round)) =
+            self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut()).map(|attempt| &mut attempt.wait)
         else {
             return self.violated(Invariant::RoundWaits, id);
         };
@@ -168,7 +169,7 @@ impl Room {
     }
 
     /// What it takes to start it; none: what was delegated before answers it.
-    fn may_start(&mut self, delegating: &Delegating) -> Result<Option<Checked>, Refusal> {
+    fn may_start(&mut self, delegating: &Delegating) -> Result<Option<CheckedDelegation>, Refusal> {
         let checked = self.check_delegation(delegating)?;
         let by = checked.by.as_ref();
         let cache_ms = by.and_then(|by| self.setup.tasks.get(by)).and_then(|task| task.background.cache_ms);
@@ -186,11 +187,11 @@ impl Room {
 
     fn answer_from_before(&mut self, delegating: &Delegating, record: &crate::types::delegation::BackgroundRecord) {
         match &delegating.origin {
-            Origin::Request { request, .. } => {
+            TaskOrigin::Request { request, .. } => {
                 let (task, room, agent) = (record.id.clone(), record.room.clone(), record.agent.clone());
                 self.reply(*request, Ok(RequestReply::Delegated { task, room, agent, from_cache: record.state.is_end() }));
             }
-            Origin::Slot { frame, slot, seq } => {
+            TaskOrigin::Slot { frame, slot, seq } => {
                 let status = if delegating.delegation.wait { record.state.as_str() } else { "delegated" };
                 let mut answer = json!({
                     "status": status, "task_id": record.id, "room_id": record.room, "agent": record.agent, "from_cache": true,
@@ -203,16 +204,16 @@ impl Room {
         }
     }
 
-    fn refuse_delegation(&mut self, origin: &Origin, refusal: Refusal) {
+    fn refuse_delegation(&mut self, origin: &TaskOrigin, refusal: Refusal) {
         match origin {
-            Origin::Request { request, .. } => self.reply(*request, Err(refusal)),
-            Origin::Slot { frame, slot, seq } => {
+            TaskOrigin::Request { request, .. } => self.reply(*request, Err(refusal)),
+            TaskOrigin::Slot { frame, slot, seq } => {
                 self.answer_waiter(&Waiter { frame: *frame, slot: *slot, seq: *seq }, &refusal.to_value(), true, false);
             }
         }
     }
 
-    fn start_background(&mut self, delegating: Delegating, checked: Checked) {
+    fn start_background(&mut self, delegating: Delegating, checked: CheckedDelegation) {
         let Delegating { delegation, origin, wish: _ } = delegating;
         // Counted before the child opens, so that it counts there too.
         if let Some(agent) = &checked.agent {
@@ -229,8 +230,8 @@ impl Room {
         let (room, task) = (opening.room.clone(), checked.task.clone());
         let call = self.next_call(Purpose::Background { id: id.clone() });
         let waiter = match origin {
-            Origin::Slot { frame, slot, seq } if delegation.wait => Some(Waiter { frame, slot, seq }),
-            Origin::Slot { .. } | Origin::Request { .. } => None,
+            TaskOrigin::Slot { frame, slot, seq } if delegation.wait => Some(Waiter { frame, slot, seq }),
+            TaskOrigin::Slot { .. } | TaskOrigin::Request { .. } => None,
         };
         let on_close = delegation.on_close.or_else(|| self.setup.tasks.get(&task).map(|task| task.on_close)).unwrap_or_default();
         let running = BackgroundTask {
@@ -266,15 +267,15 @@ impl Room {
         });
         self.effects.push_back(Effect::StartBackground { call, id: id.clone(), opening: Box::new(opening) });
         match origin {
-            Origin::Request { request, .. } => {
+            TaskOrigin::Request { request, .. } => {
                 self.reply(request, Ok(RequestReply::Delegated { task: id, room, agent: task, from_cache: false }));
             }
-            Origin::Slot { frame, slot, seq } if waiter.is_none() => {
+            TaskOrigin::Slot { frame, slot, seq } if waiter.is_none() => {
                 // it never carries the result.
                 let receipt = json!({ "status": "delegated", "task_id": id, "room_id": room, "agent": task });
                 self.answer_waiter(&Waiter { frame, slot, seq }, &receipt, false, false);
             }
-            Origin::Slot { .. } => {}
+            TaskOrigin::Slot { .. } => {}
         }
     }
 }

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::super::delivery::Undelivered as Delivering;
-use super::super::termination::Ending;
+use super::super::termination::FrameEnd;
 use super::super::{Invariant, Purpose, Room};
 use super::asking::CANCELLED;
 use super::structured::never_handed_in;
@@ -92,7 +92,7 @@ impl Room {
     }
 
     /// The end of a task that was stopped from here.
-    fn stopped(&self, task: &BackgroundTask, why: &Ending) -> EndedTask {
+    fn stopped(&self, task: &BackgroundTask, why: &FrameEnd) -> EndedTask {
         let is_late = why.cause == Some(EndCause::WallTime);
         let status = if is_late { BackgroundStatus::TimedOut } else { BackgroundStatus::Cancelled };
         let ended = EndedTask { status, cause: why.cause, ..EndedTask::interrupted(why.reason.clone()) };
@@ -106,7 +106,7 @@ impl Room {
         }
         self.tell(Notice::BackgroundEnded { ended: ended.clone() });
         if let Some(waiter) = &task.waiter {
-            let was_told = self.tell_waiter(waiter, task, &ended);
+            let was_told = self.report_waiter(waiter, task, &ended);
             let reason = if was_told { "it was the answer of the call that waited for it" } else { "whoever waited for it is over" };
             self.note_delivery(task, if was_told { DeliveryState::Told } else { DeliveryState::Blocked }, reason);
             return;
@@ -134,7 +134,7 @@ impl Room {
     }
 
     /// The result as the answer of the call that waited for it.
-    fn tell_waiter(&mut self, waiter: &Waiter, task: &BackgroundTask, ended: &EndedTask) -> bool {
+    fn report_waiter(&mut self, waiter: &Waiter, task: &BackgroundTask, ended: &EndedTask) -> bool {
         let room = self.tasks.get(&task.id).map(|record| record.room.clone());
         let mut answer = json!({ "status": ended.status.as_str(), "task_id": task.id, "room_id": room, "agent": task.task });
         if let Some(output) = &ended.output {
@@ -159,7 +159,7 @@ impl Room {
 
     /// Stops a background task while the run goes on; false: there is none that runs. What is set aside for it comes back once its room
     /// has said what it used, or else what is killed and started in turn would spend more than there is.
-    pub(super) fn stop_task(&mut self, id: &BackgroundId, why: &Ending, told: &EndRecipient<'_>) -> bool {
+    pub(super) fn stop_task(&mut self, id: &BackgroundId, why: &FrameEnd, told: &EndRecipient<'_>) -> bool {
         let Some(task) = self.background.get_mut(id).filter(|task| !task.is_stopped) else { return false };
         let call = task.call;
         if self.effects.iter().any(|effect| effect.starts() == Some(call)) {
@@ -184,7 +184,7 @@ impl Room {
 
     /// The operator stops it, by the name of its task.
     pub(in crate::room) fn kill_background(&mut self, id: &BackgroundId, reason: &str) {
-        self.stop_task(id, &Ending::new(Status::Kill, reason), &EndRecipient::Notified);
+        self.stop_task(id, &FrameEnd::new(Status::Kill, reason), &EndRecipient::Notified);
     }
 
     /// A frame is over, and with it its calls: nobody waits for results that were to answer them.
@@ -195,7 +195,7 @@ impl Room {
             if let Some(task) = self.background.get_mut(&id) {
                 task.waiter = None;
             }
-            let why = Ending::new(Status::Kill, "whoever waited for it is over");
+            let why = FrameEnd::new(Status::Kill, "whoever waited for it is over");
             self.stop_task(&id, &why, &EndRecipient::Nobody("whoever waited for it is over"));
         }
     }
@@ -213,7 +213,7 @@ impl Room {
     }
 
     /// The run is over before the background task is; its room is stopped with it.
-    pub(in crate::room) fn background_stopped(&mut self, id: &BackgroundId, why: &Ending) {
+    pub(in crate::room) fn background_stopped(&mut self, id: &BackgroundId, why: &FrameEnd) {
         let Some(task) = self.background.remove(id) else { return self.violated(Invariant::TaskKnown, None::<crate::types::ids::FrameId>) };
         // Nobody will say what it used. A room above would hand out again what this one does not report, so there all of it counts.
         let unknown = if self.opening.depth > 0 { task.reserved } else { Spent::default() };

@@ -5,9 +5,9 @@ use serde_json::{Map, Value, json};
 
 use super::super::Room;
 use super::super::confirming::brief_of;
-use super::Origin;
-use super::checks::Checked;
-use crate::protocol::event::Opening;
+use super::TaskOrigin;
+use super::checks::CheckedDelegation;
+use crate::protocol::event::RunOpening;
 use crate::trajectory::fence;
 use crate::types::approval::Delegator;
 use crate::types::delegation::{CONVERSATION_MAX, Delegation};
@@ -26,7 +26,7 @@ const PREVIOUS: &str = "previous_tasks";
 
 impl Room {
     /// The opening of the next child room, and the context as the worker gets it.
-    pub(super) fn child_opening(&self, id: &BackgroundId, delegation: &Delegation, checked: &Checked) -> (Opening, Value) {
+    pub(super) fn child_opening(&self, id: &BackgroundId, delegation: &Delegation, checked: &CheckedDelegation) -> (RunOpening, Value) {
         let mut context = checked.context.clone();
         let caches = checked.by.as_ref().and_then(|by| self.setup.tasks.get(by)).is_some_and(|by| by.background.cache_ms.is_some());
         if let Some(context) = context.as_object_mut().filter(|_| caches) {
@@ -38,7 +38,7 @@ impl Room {
         let worker = self.setup.tasks.get(&checked.task);
         let limit = [delegation.deadline_ms, worker.and_then(|worker| worker.deadline_ms)].into_iter().flatten().min();
         let deadline = self.deadline_in_background().into_iter().chain(limit.map(|limit| self.now.plus(limit))).min();
-        let opening = Opening {
+        let opening = RunOpening {
             room: RoomId::from(format!("{}/{}", self.opening.room, self.counters.background)),
             entry: checked.task.clone(),
             content: Some(self.first_words(delegation, &context, &checked.notify)),
@@ -53,16 +53,16 @@ impl Room {
             metadata: self.child_metadata(id, delegation, checked, &context),
             chain_depth: checked.chain_depth,
             used: self.used.clone(),
-            ..Opening::default()
+            ..RunOpening::default()
         };
         (opening, context)
     }
 
     /// Returns the delegations that lead to the child room, this one last.
-    pub(super) fn delegators_of_child(&self, origin: &Origin, delegation: &Delegation, checked: &Checked) -> Vec<Delegator> {
+    pub(super) fn delegators_of_child(&self, origin: &TaskOrigin, delegation: &Delegation, checked: &CheckedDelegation) -> Vec<Delegator> {
         let mut delegators = match origin {
-            Origin::Slot { frame, .. } => self.delegators(*frame),
-            Origin::Request { .. } => self.opening.delegators.clone(),
+            TaskOrigin::Slot { frame, .. } => self.delegators(*frame),
+            TaskOrigin::Request { .. } => self.opening.delegators.clone(),
         };
         if let (Some(task), Some(plugin)) = (&checked.by, &checked.agent) {
             let brief = brief_of(delegation.brief.as_ref().unwrap_or(&delegation.task));
@@ -96,7 +96,7 @@ impl Room {
     }
 
     /// what the parent hands down, and over it what is known of this task.
-    fn child_metadata(&self, id: &BackgroundId, delegation: &Delegation, checked: &Checked, context: &Value) -> Value {
+    fn child_metadata(&self, id: &BackgroundId, delegation: &Delegation, checked: &CheckedDelegation, context: &Value) -> Value {
         let handed_down = self.opening.metadata.get(ENVELOPE).and_then(Value::as_object);
         let mut metadata: Map<String, Value> = handed_down.cloned().unwrap_or_default();
         if let Some(envelope) = handed_down {

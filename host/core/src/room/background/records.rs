@@ -24,7 +24,7 @@ const PREVIOUS: usize = 3;
 /// Records of background tasks, ended ones included, and what was delegated before.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(in crate::room) struct Tasks {
+pub(in crate::room) struct TaskRecords {
     /// By their number, which grows.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     records: BTreeMap<u32, Arc<BackgroundRecord>>,
@@ -64,7 +64,7 @@ impl PartialEq for Changed {
     }
 }
 
-impl Tasks {
+impl TaskRecords {
     /// Nothing to write down.
     pub(in crate::room) fn is_new(&self) -> bool {
         *self == Self::default()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::super::frame::{CallOutcome, Slot, ToolRound, Wait};
+use super::super::frame::{CallOutcome, FrameWait, Slot, ToolRound};
 use super::super::{Invariant, Room};
 use super::Waiter;
 use crate::types::ids::FrameId;
@@ -26,10 +26,10 @@ impl Room {
             round.message.seq == waiter.seq && round.slots.get(waiter.slot).is_some_and(|slot: &Slot| slot.said.is_none())
         };
         match self.frames.get(&waiter.frame).map(|frame| frame.attempt.as_ref().map(|attempt| &attempt.wait)) {
-            Some(Some(Wait::Tools(round))) if is_open(round) => RoundState::Rests,
-            Some(None | Some(Wait::Next)) => RoundState::UnderWay,
+            Some(Some(FrameWait::Tools(round))) if is_open(round) => RoundState::Rests,
+            Some(None | Some(FrameWait::Next)) => RoundState::UnderWay,
             // A component that answers with calls: its own call is over, and the round not yet put in its place.
-            Some(Some(Wait::Call(call))) if !self.calls.contains_key(call) => RoundState::UnderWay,
+            Some(Some(FrameWait::Call(call))) if !self.calls.contains_key(call) => RoundState::UnderWay,
             Some(Some(_)) | None => RoundState::Gone,
         }
     }
@@ -52,7 +52,7 @@ impl Room {
                 let said = self.said_of_delegation(waiter.frame, answer, is_error, is_data);
                 let Some(mut round) = self.take_round(waiter.frame, waiter.slot) else { return false };
                 self.fill(waiter, &mut round, said, is_data);
-                self.go_on(waiter.frame, round);
+                self.resume(waiter.frame, round);
                 true
             }
         }
@@ -93,7 +93,7 @@ impl Room {
         slot.now.untrusted |= is_data;
         let call = slot.call.clone();
         if slot.action.is_none() {
-            self.tell_answer(waiter.frame, &call, &said);
+            self.report_answer(waiter.frame, &call, &said);
         }
         if let Some(slot) = round.slots.get_mut(waiter.slot) {
             slot.said = Some(said);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::super::Room;
 use super::super::frame::{CallOutcome, Frame, Responder};
-use super::super::termination::Ending;
+use super::super::termination::FrameEnd;
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{FrameId, TaskName};
 use crate::types::message::{Signal, ToolCall};
@@ -73,7 +73,7 @@ impl Room {
     }
 
     /// The entry task ends without having handed its result in: it is asked again, as often as it may be. None: it ends, so or otherwise.
-    pub(in crate::room) fn asks_again(&mut self, id: FrameId, ending: Ending) -> Option<Ending> {
+    pub(in crate::room) fn asks_again(&mut self, id: FrameId, ending: FrameEnd) -> Option<FrameEnd> {
         let Some(retries) = self.opening.structured else { return Some(ending) };
         let Some(frame) = self.frames.get(&id).filter(|frame| frame.caller.is_none()) else { return Some(ending) };
         if self.tasks.structured.result.is_some() || !ending.status.is_success() || self.closed().is_some() {
@@ -85,7 +85,7 @@ impl Room {
             let failed = self.failed_result(frame, &reason);
             self.tasks.structured.result = Some(failed);
             let cause = Some(EndCause::NoStructuredResult { attempts });
-            return Some(Ending { cause, ..Ending::new(Status::Error, reason) });
+            return Some(FrameEnd { cause, ..FrameEnd::new(Status::Error, reason) });
         }
         self.tasks.structured.asked_again += 1;
         let message = self.host_message(id, NUDGE.to_owned());

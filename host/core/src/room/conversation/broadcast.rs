@@ -11,7 +11,7 @@ use crate::types::request::Inbound;
 
 impl Room {
     /// All channels but the one it came from, where they may be told and it is for them.
-    pub(super) fn tell_other_channels(&mut self, index: u64, inbound: &Inbound) {
+    pub(super) fn report_other_channels(&mut self, index: u64, inbound: &Inbound) {
         let Some(source) = self.conversation.bindings.get(&inbound.channel) else { return };
         let is_target = |channel: &ChannelId, binding: &Binding| {
             *channel != inbound.channel && binding.can_be_told() && source.visibility.is_for(channel, binding.kind)
@@ -26,20 +26,20 @@ impl Room {
     }
 
     /// The answer of the task that was at work, or why there is none.
-    pub(in crate::room) fn tell_outcome(&mut self, outcome: &Outcome) {
+    pub(in crate::room) fn report_outcome(&mut self, outcome: &Outcome) {
         if matches!(outcome.status, Status::Kill | Status::UserQuit) {
             // Whoever stopped it knows.
             return;
         }
         match outcome.content.as_ref().filter(|content| !content.trim().is_empty()) {
-            Some(content) => self.tell_channels(&content.clone(), None),
+            Some(content) => self.report_channels(&content.clone(), None),
             None if outcome.status.is_success() => {}
-            None => self.tell_channels(&format!("There is no answer: {}.", outcome.reason), None),
+            None => self.report_channels(&format!("There is no answer: {}.", outcome.reason), None),
         }
     }
 
     /// Says it on all channels that may be told, one excepted.
-    pub(in crate::room) fn tell_channels(&mut self, text: &str, but: Option<&ChannelId>) {
+    pub(in crate::room) fn report_channels(&mut self, text: &str, but: Option<&ChannelId>) {
         let targets = self.channels_where(|channel, binding| but != Some(channel) && binding.can_be_told());
         if targets.is_empty() {
             return;

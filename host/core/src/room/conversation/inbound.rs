@@ -3,8 +3,8 @@
 
 use super::limits::Bucket;
 use crate::protocol::notice::Notice;
-use crate::room::gates::Passing;
-use crate::room::pausing::Words;
+use crate::room::gates::GatedAct;
+use crate::room::pausing::UserWords;
 use crate::room::{Room, RoomPhase};
 use crate::types::channel::Binding;
 use crate::types::ids::TaskName;
@@ -42,7 +42,7 @@ impl Room {
         if let Some(key) = &inbound.key {
             self.conversation.arriving.insert(key.clone(), Vec::new());
         }
-        self.pass(Passing::Inbound { request, inbound: Box::new(inbound) });
+        self.pass(GatedAct::Inbound { request, inbound: Box::new(inbound) });
     }
 
     /// The room takes it, its channel may say it, and it says something to somebody.
@@ -140,7 +140,7 @@ impl Room {
         self.tell(Notice::Inbound { index, channel, sender, text });
         self.reply(request, Ok(RequestReply::Accepted { index, duplicate: false }));
         others.into_iter().for_each(|other| self.reply(other, Ok(RequestReply::Accepted { index, duplicate: true })));
-        self.tell_other_channels(index, &inbound);
+        self.report_other_channels(index, &inbound);
         self.lead_to_agent(inbound);
     }
 
@@ -170,6 +170,6 @@ impl Room {
         if !binding.visibility.is_for_task(&task) {
             return;
         }
-        self.hear_or_begin(Words { task, text: inbound.text, attachments: inbound.attachments, chain_depth: inbound.chain_depth });
+        self.hear_or_begin(UserWords { task, text: inbound.text, attachments: inbound.attachments, chain_depth: inbound.chain_depth });
     }
 }

@@ -1,7 +1,7 @@
 //! What keeps a channel busy: what its client reports, and for the channel that the run is held on what the room itself knows.
 
 use super::Room;
-use crate::room::frame::Wait;
+use crate::room::frame::FrameWait;
 use crate::room::{Purpose, RoomPhase};
 use crate::types::channel::Activity;
 use crate::types::delivery::Wake;
@@ -28,8 +28,8 @@ impl Room {
         let mut next = self.frames.get(&root);
         while let Some(frame) = next {
             match frame.attempt.as_ref().map(|attempt| &attempt.wait) {
-                Some(Wait::Subtask(child)) => next = self.frames.get(child),
-                Some(Wait::Call(call)) => return !matches!(self.calls.get(call), Some(Purpose::User { .. })),
+                Some(FrameWait::Subtask(child)) => next = self.frames.get(child),
+                Some(FrameWait::Call(call)) => return !matches!(self.calls.get(call), Some(Purpose::User { .. })),
                 _ => return true,
             }
         }
@@ -53,7 +53,7 @@ impl Room {
     }
 
     /// After each event: strategies whose channel has become idle are woken.
-    pub(super) fn heed_channels(&mut self) {
+    pub(super) fn handle_channels(&mut self) {
         let waited = self.deliveries.couriers.values().filter_map(|courier| Some(courier.waits_for.as_ref()?.0.clone()));
         let waited: std::collections::BTreeSet<ChannelId> = waited.collect();
         waited.iter().for_each(|channel| self.channel_changed(channel));

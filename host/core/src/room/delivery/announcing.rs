@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ROOM_CLOSED, Room, Saying};
-use crate::room::gates::Passing;
+use super::{GatedSpeech, ROOM_CLOSED, Room};
+use crate::room::gates::GatedAct;
 use crate::types::delegation::CHAIN_MAX;
 use crate::types::delivery::{DeliveryRecord, DeliveryState, Speech, transport};
 use crate::types::ids::ChannelId;
@@ -15,7 +15,7 @@ const MAX_KEYS: usize = 1_000;
 
 /// An announcement with a key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Announced {
+pub(super) struct KeyedAnnouncement {
     /// In which order they came.
     number: u64,
     /// None: it is on its way.
@@ -49,7 +49,7 @@ impl Room {
         self.deliveries.announcements += 1;
         let Announcement { content, addressed_to, key, chain_depth, interrupt, .. } = announcement;
         if let Some(key) = &key {
-            self.deliveries.announced.insert(key.clone(), Announced { number, record: None, also: Vec::new() });
+            self.deliveries.announced.insert(key.clone(), KeyedAnnouncement { number, record: None, also: Vec::new() });
             self.forget_keys();
         }
         self.deliveries.asked.insert(request);
@@ -57,8 +57,8 @@ impl Room {
         let key = key.unwrap_or_else(|| format!("announcement-{number}"));
         let otherwise = relay.is_some().then(|| content.clone());
         let speech = Speech { channel, text: content, interrupt, key, tasks: Vec::new() };
-        let saying = Saying { speech, strategy: None, request: Some(request), relay, chain_depth, otherwise };
-        self.pass(Passing::Delivery { saying: Box::new(saying) });
+        let saying = GatedSpeech { speech, strategy: None, request: Some(request), relay, chain_depth, otherwise };
+        self.pass(GatedAct::Delivery { saying: Box::new(saying) });
     }
 
     /// The channel on which it is said.
@@ -108,7 +108,7 @@ impl Room {
     }
 
     /// A channel took it.
-    pub(super) fn announcement_heard(&mut self, saying: &Saying) {
+    pub(super) fn announcement_heard(&mut self, saying: &GatedSpeech) {
         let channel = Some(saying.speech.channel.clone());
         self.announcement_taken(
             saying,
@@ -116,11 +116,11 @@ impl Room {
         );
     }
 
-    pub(super) fn announcement_taken(&mut self, saying: &Saying, record: DeliveryRecord) {
+    pub(super) fn announcement_taken(&mut self, saying: &GatedSpeech, record: DeliveryRecord) {
         self.announcement_is(saying, Ok(record));
     }
 
-    pub(super) fn announcement_blocked(&mut self, saying: &Saying, reason: &str) {
+    pub(super) fn announcement_blocked(&mut self, saying: &GatedSpeech, reason: &str) {
         let came_of_it = if reason == ROOM_CLOSED {
             Err(Refusal::new(RefusalCode::RoomClosed, "the room was closed before it was said"))
         } else {
@@ -130,15 +130,15 @@ impl Room {
     }
 
     /// Whoever asked may try again.
-    pub(super) fn announcement_failed(&mut self, saying: &Saying, reason: &str) {
+    pub(super) fn announcement_failed(&mut self, saying: &GatedSpeech, reason: &str) {
         self.announcement_is(saying, Err(Refusal::new(RefusalCode::Busy, reason)));
     }
 
-    pub(super) fn announcement_interrupted(&mut self, saying: &Saying, reason: &str) {
+    pub(super) fn announcement_interrupted(&mut self, saying: &GatedSpeech, reason: &str) {
         self.announcement_is(saying, Err(Refusal::new(RefusalCode::RoomClosed, reason)));
     }
 
-    fn announcement_is(&mut self, saying: &Saying, came_of_it: Result<DeliveryRecord, Refusal>) {
+    fn announcement_is(&mut self, saying: &GatedSpeech, came_of_it: Result<DeliveryRecord, Refusal>) {
         let Some(request) = saying.request.filter(|request| self.deliveries.asked.remove(request)) else { return };
         let mut also = Vec::new();
         if let Some(known) = self.deliveries.announced.get_mut(&saying.speech.key) {

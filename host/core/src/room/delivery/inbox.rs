@@ -8,7 +8,7 @@ use serde_json::json;
 use super::super::Invariant;
 use super::{Room, texts};
 use crate::protocol::notice::Notice;
-use crate::types::action::{Observation, Past};
+use crate::types::action::{Observation, PastAction};
 use crate::types::delivery::{DeliveryState, EndedTask};
 use crate::types::ids::{BackgroundId, FrameId};
 use crate::types::message::{Entity, Label, Message};
@@ -58,7 +58,7 @@ impl Room {
         let place = self.memory(&task).push(&message);
         self.link(&message).place = Some((task, place));
         let observation = Observation::Custom { name: "background".to_owned(), content: text, extras: json!({ "tasks": ids }) };
-        self.remember_unsolicited(id, Past { action: None, observation: Some(observation), seq: message.seq });
+        self.remember_unsolicited(id, PastAction { action: None, observation: Some(observation), seq: message.seq });
         Some(message)
     }
 }

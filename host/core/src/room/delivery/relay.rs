@@ -5,11 +5,11 @@
 use std::sync::Arc;
 
 use super::super::Invariant;
-use super::{Room, Saying, texts};
+use super::{GatedSpeech, Room, texts};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
-use crate::room::frame::{Responder, Wait};
-use crate::room::gates::Passing;
+use crate::room::frame::{FrameWait, Responder};
+use crate::room::gates::GatedAct;
 use crate::room::{Purpose, RoomPhase};
 use crate::types::delegation::BackgroundState;
 use crate::types::delivery::{DeliveryRecord, DeliveryState};
@@ -39,7 +39,7 @@ impl Room {
         self.frames.values().find(|frame| frame.task == *task && frame.only.is_none()).map(|frame| frame.id)
     }
 
-    pub(super) fn heed_relays(&mut self) {
+    pub(super) fn handle_relays(&mut self) {
         let tasks: Vec<TaskName> = self.deliveries.relays.keys().cloned().collect();
         for task in tasks {
             match self.hearer(&task) {
@@ -79,7 +79,7 @@ impl Room {
             return Hearer::Later;
         }
         let wait = self.frames.get(&frame).and_then(|frame| frame.attempt.as_ref()).map(|attempt| &attempt.wait);
-        if let Some(Wait::Call(call)) = wait
+        if let Some(FrameWait::Call(call)) = wait
             && matches!(self.calls.get(call), Some(Purpose::User { .. }))
         {
             return Hearer::Asking(frame, *call);
@@ -131,7 +131,7 @@ impl Room {
     }
 
     /// The message, with the fence around what gates have left of the data.
-    fn as_read_in_turn(&self, saying: &Saying) -> String {
+    fn as_read_in_turn(&self, saying: &GatedSpeech) -> String {
         if saying.strategy.is_none() {
             return texts::announcement(&saying.speech.text);
         }
@@ -140,13 +140,13 @@ impl Room {
     }
 
     /// The task was over before its agent read it: people are told instead; a run that was stopped says nothing more.
-    fn found_nobody(&mut self, mut saying: Saying) {
+    fn found_nobody(&mut self, mut saying: GatedSpeech) {
         let was_stopped =
             self.tasks.stopped.is_some() || matches!(&self.phase, RoomPhase::Draining { outcome } if !outcome.status.is_success());
         match saying.otherwise.take().filter(|_| !was_stopped) {
             Some(text) => {
                 (saying.speech.text, saying.relay) = (text, None);
-                self.pass(Passing::Delivery { saying: Box::new(saying) });
+                self.pass(GatedAct::Delivery { saying: Box::new(saying) });
             }
             None => self.delivery_interrupted(saying, "the task was over before its agent took a turn about it"),
         }

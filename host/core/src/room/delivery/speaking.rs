@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{ROOM_CLOSED, Room, Saying, texts};
+use super::{GatedSpeech, ROOM_CLOSED, Room, texts};
 use crate::config::TERMINAL;
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::room::Purpose;
-use crate::room::gates::Passing;
+use crate::room::gates::GatedAct;
 use crate::room::messages::unknown_plugin;
 use crate::types::capability::Capability;
 use crate::types::channel::ChannelKind;
@@ -124,8 +124,8 @@ impl Room {
         self.used_by(strategy).speeches += 1;
         let key = ids.iter().map(BackgroundId::as_str).collect::<Vec<_>>().join("+");
         let speech = Speech { channel, text, interrupt, key, tasks: ids.to_vec() };
-        let saying = Saying { speech, strategy: Some(strategy.clone()), request: None, relay, chain_depth, otherwise };
-        self.pass(Passing::Delivery { saying: Box::new(saying) });
+        let saying = GatedSpeech { speech, strategy: Some(strategy.clone()), request: None, relay, chain_depth, otherwise };
+        self.pass(GatedAct::Delivery { saying: Box::new(saying) });
     }
 
     fn granted_channel(&mut self, strategy: &PluginName, wanted: Option<&str>) -> Result<ChannelId, NoChannel> {
@@ -177,7 +177,7 @@ impl Room {
         }
     }
 
-    pub(in crate::room) fn delivery_passed(&mut self, saying: Saying) {
+    pub(in crate::room) fn delivery_passed(&mut self, saying: GatedSpeech) {
         if self.conversation.closed.is_some() {
             self.delivery_blocked(saying, ROOM_CLOSED);
             return;
@@ -189,7 +189,7 @@ impl Room {
         }
     }
 
-    fn put_on_channel(&mut self, saying: Saying) {
+    fn put_on_channel(&mut self, saying: GatedSpeech) {
         if let Err(reason) = self.can_be_told(&saying.speech.channel) {
             self.not_said(saying, &format!("unavailable: {reason}"));
             return;
@@ -201,20 +201,20 @@ impl Room {
     }
 
     /// A gate, or a closed room, holds it back: nobody hears it, and it is not tried again.
-    pub(in crate::room) fn delivery_blocked(&mut self, saying: Saying, reason: &str) {
+    pub(in crate::room) fn delivery_blocked(&mut self, saying: GatedSpeech, reason: &str) {
         saying.speech.tasks.iter().for_each(|id| self.bring(id, DeliveryState::Blocked, None, Some(reason)));
         self.announcement_blocked(&saying, reason);
     }
 
     /// The run stopped while it was on its way: its results wait for the agent's next turn.
-    pub(in crate::room) fn delivery_interrupted(&mut self, saying: Saying, reason: &str) {
+    pub(in crate::room) fn delivery_interrupted(&mut self, saying: GatedSpeech, reason: &str) {
         saying.speech.tasks.iter().for_each(|id| self.bring(id, DeliveryState::Attached, None, Some(reason)));
         self.announcement_interrupted(&saying, reason);
     }
 
     pub(in crate::room) fn spoken(&mut self, call: CallId, failure: Option<String>) {
         let Some(Purpose::Speech { saying }) = self.calls.get(&call) else { return };
-        let saying = Saying::clone(saying);
+        let saying = GatedSpeech::clone(saying);
         self.calls.remove(&call);
         if let Some(speeches) = self.deliveries.speaking.get_mut(&saying.speech.channel) {
             *speeches = speeches.saturating_sub(1);
@@ -228,7 +228,7 @@ impl Room {
         }
     }
 
-    fn said(&mut self, saying: &Saying) {
+    fn said(&mut self, saying: &GatedSpeech) {
         let Speech { channel, text, tasks, .. } = &saying.speech;
         for id in tasks {
             let Some(agent) = self.deliveries.entry(id).map(|(_, entry)| entry.ended.agent.clone()) else { continue };
@@ -240,7 +240,7 @@ impl Room {
         self.announcement_heard(saying);
     }
 
-    fn not_said(&mut self, saying: Saying, reason: &str) {
+    fn not_said(&mut self, saying: GatedSpeech, reason: &str) {
         if let Some(strategy) = &saying.strategy {
             self.not_accepted(strategy, &saying.speech.tasks, reason);
         }

@@ -176,13 +176,13 @@ impl Room {
         }
         match left {
             0 => self.is_at_rest(&strategy),
-            left => self.go_on_waiting(&strategy, left < before),
+            left => self.resume_waiting(&strategy, left < before),
         }
     }
 
     /// Something still waits for it: it is woken with what happened meanwhile, with what it was not shown, or, where a speech failed and
     /// it said nothing about that, after a while.
-    fn go_on_waiting(&mut self, strategy: &PluginName, has_changed: bool) {
+    fn resume_waiting(&mut self, strategy: &PluginName, has_changed: bool) {
         let Some(courier) = self.deliveries.couriers.get_mut(strategy) else {
             return self.violated(Invariant::StrategyKnown, None::<crate::types::ids::FrameId>);
         };

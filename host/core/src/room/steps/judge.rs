@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::super::frame::{Attempt, Responder, Wait};
-use super::super::termination::Ending;
+use super::super::frame::{Attempt, FrameWait, Responder};
+use super::super::termination::FrameEnd;
 use super::super::{Invariant, Room};
 use super::{MAX_CALLS, MAX_IDLE, MAX_WEIGHT};
 use crate::protocol::notice::Notice;
@@ -74,7 +74,7 @@ impl Room {
                 self.post(id, responder, message, ends);
             }
             _ if ends => self.no_valid_answer(id, do_not_know, true),
-            _ => self.set_attempt(id, Attempt { responder, rest, wait: Wait::Next, do_not_know }),
+            _ => self.set_attempt(id, Attempt { responder, rest, wait: FrameWait::Next, do_not_know }),
         }
     }
 
@@ -194,7 +194,7 @@ impl Room {
         let question = frame.pending.as_ref().filter(|pending| !super::super::delivery::is_data(pending));
         let question = question.map(|pending| pending.text().to_owned()).unwrap_or_default();
         self.tell(Notice::QuestionUnanswered { task: task.clone(), question });
-        self.end_frame(id, Ending::unattended(&task));
+        self.end_frame(id, FrameEnd::unattended(&task));
     }
 
     /// After each step: has the task ended? (L-050e, L-080…L-086)
@@ -204,7 +204,7 @@ impl Room {
             frame.attempt = None;
         }
         self.remember_answer(id);
-        self.tell_step(id);
+        self.report_step(id);
         self.idle_steps += 1;
         if self.idle_steps >= MAX_IDLE {
             self.stop(Status::InfLoop, &format!("{MAX_IDLE} steps in a row in which nobody said anything new"));
@@ -218,7 +218,7 @@ impl Room {
         }
     }
 
-    pub(in crate::room) fn tell_step(&mut self, id: FrameId) {
+    pub(in crate::room) fn report_step(&mut self, id: FrameId) {
         let Some(frame) = self.frames.get(&id) else { return };
         let (task, by, message) = (frame.task.clone(), frame.pending_sender.label().to_owned(), frame.pending.clone());
         self.tell(Notice::StepEnded { task, by, message });

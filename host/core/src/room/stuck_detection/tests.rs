@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 
-const FINE: Verdict = Verdict::Fine;
+const FINE: StuckVerdict = StuckVerdict::Fine;
 
 fn act(what: u64, result: u64) -> Doing {
     Doing::act([what, 0], [result, 0], false)
@@ -17,14 +17,14 @@ fn said(what: u64) -> Doing {
 }
 
 /// What the last of them brings, and at which of them it was not fine for the first time.
-fn watched(doings: &[Doing], rules: &StuckRules) -> (Verdict, Option<usize>) {
-    let mut watch = Watch::default();
-    let verdicts: Vec<Verdict> = doings.iter().map(|doing| watch.saw(doing, rules)).collect();
+fn watched(doings: &[Doing], rules: &StuckRules) -> (StuckVerdict, Option<usize>) {
+    let mut watch = ActWatch::default();
+    let verdicts: Vec<StuckVerdict> = doings.iter().map(|doing| watch.saw(doing, rules)).collect();
     (verdicts.last().cloned().unwrap_or(FINE), verdicts.iter().position(|verdict| *verdict != FINE).map(|at| at + 1))
 }
 
-fn stuck(kind: StuckKind, repeats: u32) -> Verdict {
-    Verdict::Stuck { kind, repeats }
+fn stuck(kind: StuckKind, repeats: u32) -> StuckVerdict {
+    StuckVerdict::Stuck { kind, repeats }
 }
 
 #[test]
@@ -64,13 +64,13 @@ fn the_same_again_and_again_is_stuck_at_its_threshold() {
 fn errors_are_counted_whatever_they_say_and_the_agent_is_nudged_once() {
     let rules = StuckRules::default();
     let errors: Vec<Doing> = (0..4).map(|text| failed(1, text)).collect();
-    let mut watch = Watch::default();
-    let verdicts: Vec<Verdict> = errors.iter().map(|doing| watch.saw(doing, &rules)).collect();
+    let mut watch = ActWatch::default();
+    let verdicts: Vec<StuckVerdict> = errors.iter().map(|doing| watch.saw(doing, &rules)).collect();
     assert_eq!(verdicts[..2], [FINE, FINE]);
-    assert!(matches!(&verdicts[2], Verdict::Nudge { repeats: 3, text } if text.contains("3 times")), "{verdicts:?}");
+    assert!(matches!(&verdicts[2], StuckVerdict::Nudge { repeats: 3, text } if text.contains("3 times")), "{verdicts:?}");
     assert_eq!(verdicts[3], stuck(StuckKind::SameError, 4));
     // A message changes nothing and nudges nobody again; another action, or a good result, does.
-    let mut watch = Watch::default();
+    let mut watch = ActWatch::default();
     errors[..3].iter().for_each(|doing| drop(watch.saw(doing, &rules)));
     assert_eq!(watch.saw(&said(1), &rules), FINE);
     assert_eq!(watch.saw(&errors[3], &rules), stuck(StuckKind::SameError, 4));
@@ -85,7 +85,7 @@ fn thresholds_are_the_operators_and_zero_switches_one_off() {
     let a = act(1, 1);
     let rules = StuckRules { repeats: 2, errors: 3, messages: 0, alternations: 0, ..StuckRules::default() };
     assert_eq!(watched(&[a, a], &rules).0, stuck(StuckKind::SameResult, 2));
-    assert!(matches!(watched(&[failed(1, 1), failed(1, 2)], &rules).0, Verdict::Nudge { repeats: 2, .. }));
+    assert!(matches!(watched(&[failed(1, 1), failed(1, 2)], &rules).0, StuckVerdict::Nudge { repeats: 2, .. }));
     assert_eq!(watched(&[said(1); 50], &rules), (FINE, None));
     let turns: Vec<Doing> = (0..50).map(|step| act(step % 2, step % 2)).collect();
     assert_eq!(watched(&turns, &rules), (FINE, None));
@@ -97,11 +97,11 @@ fn thresholds_are_the_operators_and_zero_switches_one_off() {
 #[test]
 fn a_watch_is_stored_and_goes_on_where_it_was() {
     let rules = StuckRules::default();
-    let mut watch = Watch::default();
+    let mut watch = ActWatch::default();
     (0..3).for_each(|_| drop(watch.saw(&act(1, 1), &rules)));
     let stored = serde_json::to_string(&watch).unwrap();
     assert!(stored.len() < 400, "{stored}");
-    let mut again: Watch = serde_json::from_str(&stored).unwrap();
+    let mut again: ActWatch = serde_json::from_str(&stored).unwrap();
     assert_eq!(again.saw(&act(1, 1), &rules), stuck(StuckKind::SameResult, 4));
     let partial: StuckRules = serde_json::from_value(json!({ "errors": 7 })).unwrap();
     assert_eq!(partial, StuckRules { errors: 7, ..StuckRules::default() });

@@ -101,7 +101,7 @@ impl StuckKind {
 /// What the watch says of one thing that was done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum StuckVerdict {
     Fine,
     /// The agent should be told `text`, once for each streak (O-107).
     Nudge {
@@ -119,7 +119,7 @@ pub enum Verdict {
 /// after ten and after ten thousand.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Watch {
+pub struct ActWatch {
     /// The last action and the one before it.
     last: Option<Doing>,
     before: Option<Doing>,
@@ -134,9 +134,9 @@ pub struct Watch {
     condensations: u32,
 }
 
-impl Watch {
+impl ActWatch {
     /// Takes in one thing that was done. Messages do not end a streak of actions; actions end one of messages.
-    pub fn saw(&mut self, doing: &Doing, rules: &StuckRules) -> Verdict {
+    pub fn saw(&mut self, doing: &Doing, rules: &StuckRules) -> StuckVerdict {
         if doing.kind != DoingKind::Condensation {
             self.condensations = 0;
         }
@@ -161,12 +161,12 @@ impl Watch {
             }
         };
         match found {
-            _ if !rules.on => Verdict::Fine,
-            Some((kind, repeats)) => Verdict::Stuck { kind, repeats },
+            _ if !rules.on => StuckVerdict::Fine,
+            Some((kind, repeats)) => StuckVerdict::Stuck { kind, repeats },
             None if doing.kind == DoingKind::Act && self.is_to_be_nudged(rules) => {
-                Verdict::Nudge { repeats: self.failed, text: nudge(self.failed) }
+                StuckVerdict::Nudge { repeats: self.failed, text: nudge(self.failed) }
             }
-            None => Verdict::Fine,
+            None => StuckVerdict::Fine,
         }
     }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::super::approvals::Consent;
-use super::super::frame::{CallOutcome, Slot, ToolRound, Wait};
+use super::super::frame::{CallOutcome, FrameWait, Slot, ToolRound};
 use super::super::messages::text_form;
 use super::super::{Invariant, Purpose, Room};
 use super::{MAX_ROUND, ONE_CALL, TOO_MANY, host_tool_of};
@@ -62,8 +62,8 @@ impl Room {
             fault,
             report,
         });
-        self.go_on_after(id, &mut round, index, (said, then), (&plugin, call));
-        self.go_on(id, round);
+        self.resume_after(id, &mut round, index, (said, then), (&plugin, call));
+        self.resume(id, round);
     }
 
     /// What a tool's answer says, cut to what is allowed (L-120), and the calls that it asks for.
@@ -99,7 +99,7 @@ impl Room {
     }
 
     /// A tool's outcome: what it said, and what it asks for.
-    fn go_on_after(
+    fn resume_after(
         &mut self,
         id: FrameId,
         round: &mut ToolRound,
@@ -166,7 +166,7 @@ impl Room {
     }
 
     /// Goes on with a slot that waited for something else than its tool: `start` gives its result, or has started the tool.
-    pub(in crate::room) fn go_on_with(
+    pub(in crate::room) fn resume_with(
         &mut self,
         id: FrameId,
         slot: usize,
@@ -176,23 +176,23 @@ impl Room {
         let Some(mut call) = round.slots.get(slot).map(|slot| slot.now.clone()) else { return self.violated(Invariant::SlotExists, id) };
         let said = start(self, &mut call).map(|result| self.said_result(id, result));
         if let Some(said) = &said {
-            self.tell_answer(id, &call, said);
+            self.report_answer(id, &call, said);
         }
         if let Some(slot) = round.slots.get_mut(slot) {
             slot.now = call;
             slot.said = said;
         }
-        self.go_on(id, round);
+        self.resume(id, round);
     }
 
     /// Waits for the rest of the round, or goes on with the task.
-    pub(in crate::room) fn go_on(&mut self, id: FrameId, round: ToolRound) {
+    pub(in crate::room) fn resume(&mut self, id: FrameId, round: ToolRound) {
         let wait = self.settle(id, round);
         self.put_wait(id, wait);
     }
 
     /// A step goes on with this wait in the place of the one that was taken out or answered.
-    pub(in crate::room) fn put_wait(&mut self, id: FrameId, wait: Wait) {
+    pub(in crate::room) fn put_wait(&mut self, id: FrameId, wait: FrameWait) {
         let Some(attempt) = self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut()) else {
             return self.violated(Invariant::StepWaits, id);
         };
@@ -201,15 +201,15 @@ impl Room {
     }
 
     /// Waits for the rest of the round, or makes its answer (L-117).
-    pub(in crate::room) fn settle(&mut self, id: FrameId, mut round: ToolRound) -> Wait {
+    pub(in crate::room) fn settle(&mut self, id: FrameId, mut round: ToolRound) -> FrameWait {
         self.fill_answered(id, &mut round);
         if !round.is_complete() {
             round.weigh();
-            return Wait::Tools(round);
+            return FrameWait::Tools(round);
         }
         let Some((_, task)) = self.task_of(id) else {
             self.violated(Invariant::FrameExists, id);
-            return Wait::Ready(None);
+            return FrameWait::Ready(None);
         };
         let task = Arc::clone(task);
         let is_native = |slot: &Slot| round.message.tool_calls.iter().any(|call| call.id == slot.call.id);
@@ -238,12 +238,12 @@ impl Room {
             [only] => alone(only, native.first().copied().unwrap_or_default()),
             slots => self.together(id, slots, &native, &task),
         };
-        let Some(mut message) = message else { return Wait::Ready(None) };
+        let Some(mut message) = message else { return FrameWait::Ready(None) };
         if tainted && message.tools.is_empty() && !message.labels.contains(&Label::Untrusted) {
             // L-172: what came of text from outside is text from outside.
             message.labels.insert(0, Label::Untrusted);
         }
-        Wait::Ready(Some(Arc::new(message)))
+        FrameWait::Ready(Some(Arc::new(message)))
     }
 
     /// What the tool gives comes from outside: it belongs to a server that no sandbox holds.

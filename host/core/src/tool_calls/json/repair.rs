@@ -334,7 +334,7 @@ impl<'a> JsonRepairer<'a> {
                 && (self.quote_ends(next, closing, place)
                     || place == ValuePosition::Key
                         && self.text.get(start..self.at).is_some_and(|key| key.len() < LONGEST_KEY && !key.contains(closing))
-                        && !self.key_goes_on(next, closing))
+                        && !self.key_is_open(next, closing))
             {
                 self.at = next;
                 if doubled && text.ends_with(closing) {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 /// A part of a schema, with the whole that its references point into.
 #[derive(Clone, Copy)]
-pub(super) struct Shape<'a> {
+pub(super) struct SchemaPart<'a> {
     whole: Option<&'a Value>,
     part: Option<&'a Value>,
 }
@@ -22,7 +22,7 @@ pub(super) enum XmlKind {
 /// References and optional types within each other; more is a circle.
 const HOPS: usize = 16;
 
-impl<'a> Shape<'a> {
+impl<'a> SchemaPart<'a> {
     pub(super) fn of_root(schema: Option<&'a Value>) -> Self {
         Self { whole: schema, part: schema }.resolved()
     }
@@ -89,6 +89,6 @@ impl<'a> Shape<'a> {
 }
 
 /// The text of this top-level field is kept as it is (L-130). A field named `code` is, unless its schema says no.
-pub(super) fn is_verbatim(shape: Shape<'_>, name: &str) -> bool {
+pub(super) fn is_verbatim(shape: SchemaPart<'_>, name: &str) -> bool {
     shape.get("verbatim").and_then(Value::as_bool).unwrap_or(name == "code" && shape.part.is_some())
 }

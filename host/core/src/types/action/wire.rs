@@ -3,9 +3,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Action, Observation, Past, PlanState, Reply, Turn};
+use super::{Action, Observation, PastAction, PlanState, Reply, Turn};
 use crate::trajectory as wire;
-use crate::trajectory::{Body, Era, Event, Malformed};
+use crate::trajectory::{Body, Era, Malformed, TrajectoryEvent};
 use crate::types::delegation::Delegation;
 use crate::types::message::{ToolCall, ToolResult};
 
@@ -76,7 +76,7 @@ impl Action {
         }
         let mut args = if args.is_null() { json!({}) } else { args.clone() };
         let options = if kind == DELEGATE_TASK { DelegationOptions::take(&mut args) } else { DelegationOptions::default() };
-        match Event::from_json(&json!({ "action": kind, "args": args }))?.body {
+        match TrajectoryEvent::from_json(&json!({ "action": kind, "args": args }))?.body {
             Body::Action(action) => Ok(options.put(Self::from_wire(&action))),
             Body::Observation(_) => Ok(kept()),
         }
@@ -230,7 +230,7 @@ impl Turn {
         let event = |action: wire::Action| {
             // What the newer form cannot say is written in the older one, or it would be another action.
             let era = if newest(&action) == Era::V2024 { Era::V2024 } else { era };
-            Event::from(action).to_json(era)
+            TrajectoryEvent::from(action).to_json(era)
         };
         match &self.action {
             Action::Reply(reply) if !reply.tool_calls.is_empty() => {
@@ -260,7 +260,7 @@ impl Turn {
 
     /// The turn that an event of a log amounts to; none for an observation.
     #[must_use]
-    pub fn from_event(event: &Event) -> Option<Self> {
+    pub fn from_event(event: &TrajectoryEvent) -> Option<Self> {
         let action = event.action()?;
         let risk = action.security_risk().filter(|risk| *risk != wire::SecurityRisk::Unknown);
         Some(Self {
@@ -346,7 +346,7 @@ impl Observation {
             Self::Error { content } => wire::observation::Error { content, ..Default::default() }.into(),
             Self::Custom { name, content, extras } => {
                 let extras = if extras.is_object() { extras } else { json!({}) };
-                match Event::from_json(&json!({ "observation": name, "content": content, "extras": extras })).ok()?.body {
+                match TrajectoryEvent::from_json(&json!({ "observation": name, "content": content, "extras": extras })).ok()?.body {
                     Body::Observation(observation) => observation,
                     Body::Action(_) => return None,
                 }
@@ -392,7 +392,7 @@ impl Observation {
     #[must_use]
     pub fn to_json(&self, era: Era) -> Value {
         match (self.to_wire(), self) {
-            (Some(observation), _) => Event::from(observation).to_json(era),
+            (Some(observation), _) => TrajectoryEvent::from(observation).to_json(era),
             (None, Self::Custom { name, content, extras }) => json!({ "observation": name, "content": content, "extras": extras }),
             (None, other) => json!({ "observation": other.name(), "content": other.content(), "extras": {} }),
         }
@@ -409,7 +409,7 @@ impl Observation {
             let extras = value.get("extras").cloned().unwrap_or_else(|| json!({}));
             return Ok(Self::Custom { name: name.to_owned(), content: text, extras });
         }
-        match Event::from_json(value)?.body {
+        match TrajectoryEvent::from_json(value)?.body {
             Body::Observation(observation) => Ok(Self::from_wire(&observation)),
             Body::Action(_) => Err(Malformed {
                 kind: wire::MalformedKind::UnknownObservation,
@@ -419,7 +419,7 @@ impl Observation {
     }
 }
 
-impl Past {
+impl PastAction {
     /// The pair as a log of 2024-07 holds it; what is not there is of the kind `null` (O-054).
     #[must_use]
     pub fn to_pair(&self, era: Era) -> (Value, Value) {
@@ -460,7 +460,7 @@ fn custom_to_wire(name: &str, arguments: Value, thought: String) -> Option<wire:
     if !thought.is_empty() && has_thought.is_some_and(|(known, _)| known.contains(&"thought")) {
         args.insert("thought".to_owned(), Value::String(thought));
     }
-    match Event::from_json(&json!({ "action": name, "args": args })).ok()?.body {
+    match TrajectoryEvent::from_json(&json!({ "action": name, "args": args })).ok()?.body {
         Body::Action(action) => Some(action),
         Body::Observation(_) => None,
     }
@@ -468,7 +468,7 @@ fn custom_to_wire(name: &str, arguments: Value, thought: String) -> Option<wire:
 
 /// The arguments in the form of an era; a kind that it does not know has those of the other.
 fn args_of(action: wire::Action, form: Era) -> Map<String, Value> {
-    match Event::from(action).to_json(form).get_mut("args").map(Value::take) {
+    match TrajectoryEvent::from(action).to_json(form).get_mut("args").map(Value::take) {
         Some(Value::Object(args)) => args,
         _ => Map::new(),
     }

@@ -39,7 +39,7 @@ fn what_is_written_is_read_again_in_either_form() {
         for era in [Era::V2024, Era::V2025] {
             let turn = Turn { action: action.clone(), thought: String::new(), wait_for_response: false, extra: Vec::new() };
             let events = turn.to_events(era);
-            let event = Event::from_json(&events[0]).expect("the codec reads what it wrote");
+            let event = TrajectoryEvent::from_json(&events[0]).expect("the codec reads what it wrote");
             assert_eq!(Turn::from_event(&event), Some(turn), "{era:?} {events:?}");
         }
         assert_eq!(Action::from_args(action.name(), &action.args()).expect("they are its own"), action);
@@ -164,11 +164,11 @@ fn observations_are_read_as_they_were_written() {
 
 #[test]
 fn a_past_is_a_pair() {
-    let past = Past { action: None, observation: Some(Observation::Error { content: "no".to_owned() }), seq: 3 };
+    let past = PastAction { action: None, observation: Some(Observation::Error { content: "no".to_owned() }), seq: 3 };
     let (action, observation) = past.to_pair(Era::V2024);
     assert_eq!((&action["action"], &observation["observation"]), (&json!("null"), &json!("error")));
-    assert_eq!(Past::from_pair(&action, &observation, 3).expect("a pair"), past);
-    let past = Past { action: Some(Action::Kill { command_id: 1 }), observation: None, seq: 4 };
+    assert_eq!(PastAction::from_pair(&action, &observation, 3).expect("a pair"), past);
+    let past = PastAction { action: Some(Action::Kill { command_id: 1 }), observation: None, seq: 4 };
     let (action, observation) = past.to_pair(Era::V2025);
-    assert_eq!(Past::from_pair(&action, &observation, 4).expect("a pair"), past);
+    assert_eq!(PastAction::from_pair(&action, &observation, 4).expect("a pair"), past);
 }

@@ -16,12 +16,12 @@ pub const MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// How large a plan is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Size {
+pub(super) struct PlanSize {
     tasks: usize,
     bytes: usize,
 }
 
-impl Size {
+impl PlanSize {
     pub(super) fn tasks(&self) -> usize {
         self.tasks
     }

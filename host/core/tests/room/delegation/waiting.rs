@@ -6,7 +6,7 @@ use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::Event;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::setup::{GatePoint, GateRule, PluginKind, Setup};
-use conclave_core::tool_calls::toolbox::{TaskTool, Worker};
+use conclave_core::tool_calls::toolbox::{DelegateTarget, TaskTool};
 use conclave_core::types::action::{Action, Reply};
 use conclave_core::types::approval::{Approval, ApprovalAuthor};
 use conclave_core::types::confirm::{ConfirmPolicy, ConfirmRules};
@@ -79,7 +79,7 @@ fn what_a_waiting_model_reads_of_a_failure_is_made_of_the_hosts_cause_alone() {
 fn several_calls_wait_at_once_and_are_answered_in_their_order() {
     let worker = |name: &str| {
         let tool = TaskTool::of_host(HostTool::DelegateTask);
-        let worker = Worker { agent: Some("slow".into()), wait: name == "ask_slow" };
+        let worker = DelegateTarget { agent: Some("slow".into()), wait: name == "ask_slow" };
         let summary = conclave_core::types::delegation::worker_tool(name, "slow", None, worker.wait);
         TaskTool { summary, offered: true, handled: true, worker: Some(worker), ..tool }
     };

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::protocol::effect::Effect;
-use conclave_core::protocol::event::{Event, Opening};
+use conclave_core::protocol::event::{Event, RunOpening};
 use conclave_core::protocol::notice::Notice;
-use conclave_core::types::action::{Action, Observation, Past};
+use conclave_core::types::action::{Action, Observation, PastAction};
 use conclave_core::types::delegation::{Delegation, Deliver, HandBack};
 use conclave_core::types::delivery::{BackgroundStatus, Decision, DeliveryState};
 use conclave_core::types::fault::CallReport;
@@ -52,7 +52,7 @@ fn results_are_not_the_users_words() {
     let text = view.pending.as_ref().map(|message| message.text().to_owned()).unwrap_or_default();
     let inside = text.split_once("\n--- END ---").map(|(inside, _)| inside.to_owned()).unwrap_or_default();
     assert!(inside.ends_with("{\"says\":\"DONE\",\"strategy\":\"teller\"}"), "{text}");
-    let data = |past: &&Past| matches!(&past.observation, Some(Observation::Custom { name, .. }) if name == "background");
+    let data = |past: &&PastAction| matches!(&past.observation, Some(Observation::Custom { name, .. }) if name == "background");
     assert_eq!(view.since.iter().filter(data).count(), 1, "{:?}", view.since);
     // It has nothing to say, and its user is not shown what it read.
     desk.stepped(call, Action::Null);
@@ -113,7 +113,7 @@ fn the_inbox_is_read_once_right_before_the_next_step_also_in_a_later_run() {
     desk.decides(vec![Decision::Attach { tasks: vec!["task-1".to_owned()] }]);
     assert!(desk.room().outcome().is_some());
     let before = desk.history().len();
-    let opening = Opening { content: Some("again".to_owned()), entry: "desk".into(), room: "room".into(), ..Opening::default() };
+    let opening = RunOpening { content: Some("again".to_owned()), entry: "desk".into(), room: "room".into(), ..RunOpening::default() };
     desk.happened(Event::RunStarted { setup: None, opening });
     let history = desk.history();
     let told: Vec<_> = history.iter().filter(|(_, _, text)| text.contains("BACKGROUND TASK")).collect();

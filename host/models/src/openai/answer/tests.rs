@@ -2,11 +2,11 @@
 
 use std::sync::Mutex;
 
-use conclave_core::types::completion::{Completion, Stop, Usage};
+use conclave_core::types::completion::{Completion, StopReason, TokenUsage};
 use conclave_core::types::message::ToolCall;
 use serde_json::{Value, json};
 
-use super::Answer;
+use super::ServerReply;
 use crate::TextSink;
 use crate::openai::names::ToolNames;
 use crate::openai::quote::Quoter;
@@ -23,7 +23,7 @@ impl TextSink for Heard {
 
 fn read(chunks: &[Value]) -> Completion {
     let heard = Heard::default();
-    let mut answer = Answer::new(10_000, Quoter::default());
+    let mut answer = ServerReply::new(10_000, Quoter::default());
     for chunk in chunks {
         answer.handle_chunk(serde_json::from_value(chunk.clone()).unwrap(), &heard).unwrap();
     }
@@ -62,8 +62,8 @@ fn text_reasoning_and_usage_are_put_together() {
         finish("stop"),
         usage,
     ]);
-    let usage = Usage { input_tokens: 9, cached_input_tokens: 5, output_tokens: 4, cost_micro_usd: None };
-    assert_eq!((completion.id.as_str(), completion.model.as_str(), completion.stop), ("x", "m-1", Stop::End));
+    let usage = TokenUsage { input_tokens: 9, cached_input_tokens: 5, output_tokens: 4, cost_micro_usd: None };
+    assert_eq!((completion.id.as_str(), completion.model.as_str(), completion.stop), ("x", "m-1", StopReason::End));
     assert_eq!((completion.content.as_deref(), completion.reasoning.as_deref()), (Some("Hello"), Some("hm, yes")));
     assert_eq!(completion.usage, usage);
 }
@@ -130,9 +130,9 @@ fn a_server_that_says_stop_after_a_call_means_the_call() {
     let call = delta(json!({"content": "", "tool_calls": [{"id": "a", "function": {"name": "f"}}]}));
     for reason in ["stop", "tool_calls", "function_call"] {
         let completion = read(&[call.clone(), finish(reason)]);
-        assert_eq!((completion.stop, completion.content), (Stop::ToolCalls, None));
+        assert_eq!((completion.stop, completion.content), (StopReason::ToolCalls, None));
     }
-    assert_eq!(read(&[call, finish("length")]).stop, Stop::Length);
+    assert_eq!(read(&[call, finish("length")]).stop, StopReason::Length);
 }
 
 #[test]
@@ -140,17 +140,17 @@ fn reasons_to_stop_are_translated() {
     let stop = |reason: &str| read(&[finish(reason)]).stop;
     assert_eq!(
         [stop("stop"), stop("length"), stop("content_filter"), stop("eos")],
-        [Stop::End, Stop::Length, Stop::ContentFilter, Stop::Other]
+        [StopReason::End, StopReason::Length, StopReason::ContentFilter, StopReason::Other]
     );
 }
 
 #[test]
 fn a_refusal_is_content_that_was_filtered() {
     let heard = Heard::default();
-    let mut answer = Answer::new(100, Quoter::default());
+    let mut answer = ServerReply::new(100, Quoter::default());
     answer.handle_chunk(serde_json::from_value(delta(json!({"refusal": "I will not"}))).unwrap(), &heard).unwrap();
     let completion = answer.finish(&ToolNames::default(), "m", &heard);
-    assert_eq!((completion.content.as_deref(), completion.stop), (Some("I will not"), Stop::ContentFilter));
+    assert_eq!((completion.content.as_deref(), completion.stop), (Some("I will not"), StopReason::ContentFilter));
 }
 
 #[test]
@@ -175,14 +175,14 @@ fn nulls_and_other_choices_change_nothing() {
         json!({"choices": [{"delta": null, "finish_reason": null}]}),
     ]);
     assert_eq!((completion.id.as_str(), completion.model.as_str()), ("completion", "asked-for"));
-    assert_eq!((completion.content, completion.stop), (None, Stop::Other));
+    assert_eq!((completion.content, completion.stop), (None, StopReason::Other));
 }
 
 #[test]
 fn an_answer_without_end_is_too_long() {
     for piece in [json!({"content": "12345"}), json!({"reasoning": "12345"}), json!({"tool_calls": [{"function": {"arguments": "12345"}}]})]
     {
-        let mut answer = Answer::new(12, Quoter::default());
+        let mut answer = ServerReply::new(12, Quoter::default());
         let mut handle = || answer.handle_chunk(serde_json::from_value(delta(piece.clone())).unwrap(), &());
         assert!(handle().is_ok() && handle().is_ok() && handle().is_err(), "{piece}");
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use conclave_core::types::completion::{Draft, ModelError, Prompt, PromptPiece, ToolChoice, ToolFormat};
+use conclave_core::types::completion::{DraftMessage, ModelError, Prompt, PromptPiece, ToolChoice, ToolFormat};
 use conclave_core::types::history::History;
 use conclave_core::types::message::{Blob, Entity, Message, ToolCall, ToolResult};
 use conclave_core::types::tool::ToolSummary;
@@ -189,7 +189,7 @@ fn tools_that_are_called_in_text_are_not_offered_and_a_choice_becomes_a_sentence
         }
     }
     prompt.pieces = vec![PromptPiece::Draft {
-        draft: Draft { role: Entity::User, content: "go".to_owned(), tool_calls: Vec::new(), tool_results: Vec::new() },
+        draft: DraftMessage { role: Entity::User, content: "go".to_owned(), tool_calls: Vec::new(), tool_results: Vec::new() },
     }];
     assert_eq!(system(&prompt), said("Your next answer must call the tool `a.b`."));
     prompt.pieces.clear();

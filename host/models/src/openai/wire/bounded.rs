@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
 
-use super::{CALLS_MAX, CallPiece, Choice};
+use super::{CALLS_MAX, CallPiece, WireChoice};
 
 /// The choices of a chunk, of which one is used.
 #[derive(Debug, Default)]
@@ -13,7 +13,7 @@ pub(crate) struct Choices {
     /// There is one at all.
     pub any: bool,
     /// The first one with the index 0; a choice without an index has it.
-    pub first: Option<Choice>,
+    pub first: Option<WireChoice>,
 }
 
 /// Pieces of calls, at most [`CALLS_MAX`].
@@ -26,7 +26,7 @@ pub(crate) struct Content(pub String);
 
 /// Names in a list of models.
 #[derive(Debug, Default)]
-pub(crate) struct Names(pub Vec<String>);
+pub(crate) struct ModelNames(pub Vec<String>);
 
 /// A value that has no parts.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ macro_rules! visited {
 
 visited!(Choices, ChoicesVisitor);
 visited!(BoundedCalls, CallsVisitor);
-visited!(Names, NamesVisitor);
+visited!(ModelNames, NamesVisitor);
 visited!(Scalar, ScalarVisitor);
 
 impl<'de> Deserialize<'de> for Content {
@@ -76,7 +76,7 @@ impl<'de> Visitor<'de> for ChoicesVisitor {
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Choices, A::Error> {
         let mut choices = Choices::default();
         while choices.first.is_none() {
-            let Some(choice) = list.next_element::<Choice>()? else { return Ok(choices) };
+            let Some(choice) = list.next_element::<WireChoice>()? else { return Ok(choices) };
             choices.any = true;
             choices.first = Some(choice).filter(|choice| choice.index.unwrap_or_default() == 0);
         }
@@ -117,18 +117,18 @@ struct Named {
 }
 
 impl<'de> Visitor<'de> for NamesVisitor {
-    type Value = Names;
+    type Value = ModelNames;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("a list of models")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Names, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<ModelNames, A::Error> {
         let mut names = Vec::new();
         while let Some(entry) = list.next_element::<Named>()? {
             names.extend(entry.id.or(entry.name));
         }
-        Ok(Names(names))
+        Ok(ModelNames(names))
     }
 }
 

@@ -8,17 +8,17 @@ use tokio::sync::oneshot;
 
 /// Control messages that were handed to a room.
 #[derive(Debug, Default)]
-pub(crate) struct Controls(Mutex<Pending>);
+pub(crate) struct Controls(Mutex<PendingControl>);
 
 #[derive(Debug, Default)]
-struct Pending {
+struct PendingControl {
     /// A run goes on, or is about to.
     is_open: bool,
     by_id: HashMap<ControlId, oneshot::Sender<()>>,
 }
 
 impl Controls {
-    fn lock(&self) -> MutexGuard<'_, Pending> {
+    fn lock(&self) -> MutexGuard<'_, PendingControl> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -47,7 +47,7 @@ impl Requests {
     }
 
     /// An earlier host gave away the numbers before.
-    pub(crate) fn go_on_from(&self, next: u64) {
+    pub(crate) fn resume_from(&self, next: u64) {
         self.lock().next = next;
     }
 
@@ -112,7 +112,7 @@ mod tests {
         let asked = |id: u64| Event::Requested { request: RequestId(id), what: RoomRequest::Close { reason: String::new() } };
         let next = next_request(&[asked(3), Event::Unpaused, asked(7), asked(u64::MAX), asked(1)]);
         let requests = Requests::default();
-        requests.go_on_from(next);
+        requests.resume_from(next);
         requests.open();
         assert_eq!(requests.enter().unwrap().0, RequestId(8));
         assert_eq!(next_request(&[]), 0);

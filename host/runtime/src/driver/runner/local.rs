@@ -119,14 +119,14 @@ impl Registry {
 }
 
 /// Takes one task after the other.
-struct Worker {
+struct TaskWorker {
     registry: Arc<Registry>,
     /// What it has taken; when the worker is dropped, so is that.
     room: Option<RoomId>,
     is_done: bool,
 }
 
-impl Worker {
+impl TaskWorker {
     async fn work(mut self) {
         while let Some(submission) = self.registry.next() {
             let room = submission.room().clone();
@@ -141,7 +141,7 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for TaskWorker {
     fn drop(&mut self) {
         if !self.is_done {
             self.registry.lock().workers -= 1;
@@ -177,7 +177,7 @@ impl TaskRunner for LocalRunner {
         state.queue.push_back(room);
         if self.0.limit.is_none_or(|limit| state.workers < limit.get()) {
             state.workers += 1;
-            let worker = Worker { registry: Arc::clone(&self.0), room: None, is_done: false };
+            let worker = TaskWorker { registry: Arc::clone(&self.0), room: None, is_done: false };
             drop(state);
             tokio::spawn(worker.work());
         }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use conclave_core::protocol::event::{Event, Opening};
+use conclave_core::protocol::event::{Event, RunOpening};
 use conclave_core::types::delegation::BackgroundState;
 use conclave_core::types::delivery::{BackgroundStatus, EndedTask};
 use conclave_core::types::ids::{BackgroundId, ControlId, RoomId};
@@ -18,14 +18,14 @@ use crate::support::clock::BoxFuture;
 
 /// How a background task ended, and what it used up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Ended {
+pub struct TaskEnd {
     pub task: EndedTask,
     pub spent: Spent,
     pub used: UsedByPlugin,
 }
 
 /// Told of the end; called once.
-type Told = Box<dyn FnOnce(Ended) + Send>;
+type Told = Box<dyn FnOnce(TaskEnd) + Send>;
 
 /// Tells the end, with the fallback when nobody else has.
 pub(crate) struct EndReporter {
@@ -35,26 +35,26 @@ pub(crate) struct EndReporter {
 }
 
 impl EndReporter {
-    pub(crate) fn new(limits: Spent, tell: impl FnOnce(Ended) + Send + 'static) -> Self {
+    pub(crate) fn new(limits: Spent, tell: impl FnOnce(TaskEnd) + Send + 'static) -> Self {
         Self { tell: Some(Box::new(tell)), limits }
     }
 
-    pub(crate) fn finish(mut self, ended: Ended) {
+    pub(crate) fn finish(mut self, ended: TaskEnd) {
         if let Some(tell) = self.tell.take() {
             tell(ended);
         }
     }
 
-    fn tell_broken_off(&mut self, reason: String) {
+    fn report_broken_off(&mut self, reason: String) {
         if let Some(tell) = self.tell.take() {
-            tell(Ended { task: EndedTask::interrupted(reason), spent: self.limits, used: UsedByPlugin::new() });
+            tell(TaskEnd { task: EndedTask::interrupted(reason), spent: self.limits, used: UsedByPlugin::new() });
         }
     }
 }
 
 impl Drop for EndReporter {
     fn drop(&mut self) {
-        self.tell_broken_off("its loop broke off inside the host".to_owned());
+        self.report_broken_off("its loop broke off inside the host".to_owned());
     }
 }
 
@@ -143,7 +143,7 @@ impl fmt::Debug for Reins {
 pub(crate) struct Child {
     pub(crate) parent: RoomId,
     pub(crate) id: BackgroundId,
-    pub(crate) opening: Box<Opening>,
+    pub(crate) opening: Box<RunOpening>,
     pub(crate) events: UnboundedSender<Event>,
     pub(crate) progressing: Progressing,
 }
@@ -152,9 +152,9 @@ pub(crate) struct Child {
 pub struct Submission {
     parent: RoomId,
     id: BackgroundId,
-    opening: Box<Opening>,
+    opening: Box<RunOpening>,
     reins: Reins,
-    run: BoxFuture<'static, Ended>,
+    run: BoxFuture<'static, TaskEnd>,
     place: EndReporter,
 }
 
@@ -165,7 +165,7 @@ impl fmt::Debug for Submission {
 }
 
 impl Submission {
-    pub(crate) fn new(child: Child, run: BoxFuture<'static, Ended>, place: EndReporter) -> Self {
+    pub(crate) fn new(child: Child, run: BoxFuture<'static, TaskEnd>, place: EndReporter) -> Self {
         let Child { parent, id, opening, events, progressing } = child;
         Self { parent, id, opening, reins: Reins { events, progressing }, run, place }
     }
@@ -178,7 +178,7 @@ impl Submission {
 
     /// What the child room begins with, for a runner that has it opened elsewhere.
     #[must_use]
-    pub fn opening(&self) -> &Opening {
+    pub fn opening(&self) -> &RunOpening {
         &self.opening
     }
 
@@ -211,7 +211,7 @@ impl Submission {
     }
 
     /// It ran elsewhere.
-    pub fn finish(self, ended: Ended) {
+    pub fn finish(self, ended: TaskEnd) {
         let Self { run, place, .. } = self;
         // The child is over before its parent hears of it.
         drop(run);
@@ -222,7 +222,7 @@ impl Submission {
     pub fn stop(self, reason: &str) -> Arc<EndedTask> {
         let task = EndedTask { status: BackgroundStatus::Cancelled, ..EndedTask::interrupted(reason.to_owned()) };
         let told = Arc::new(task.clone());
-        self.finish(Ended { task, spent: Spent::default(), used: UsedByPlugin::new() });
+        self.finish(TaskEnd { task, spent: Spent::default(), used: UsedByPlugin::new() });
         told
     }
 }

@@ -70,14 +70,14 @@ pub(crate) fn link(linker: &mut Linker<CallState>, component: &Component) -> was
         let mut target = linker.instance(name)?;
         for (item_name, item) in instance.exports(&engine) {
             if let ComponentItem::ComponentFunc(function) = item.ty {
-                define(&mut target, Plan::new(name, item_name, &function, &own), item_name)?;
+                define(&mut target, NetworkStub::new(name, item_name, &function, &own), item_name)?;
             }
         }
     }
     Ok(())
 }
 
-fn define(target: &mut LinkerInstance<'_, CallState>, plan: Plan, name: &str) -> wasmtime::Result<()> {
+fn define(target: &mut LinkerInstance<'_, CallState>, plan: NetworkStub, name: &str) -> wasmtime::Result<()> {
     let plan = Arc::new(plan);
     target.func_new_async(name, move |mut store, _, params, results| {
         let plan = Arc::clone(&plan);
@@ -105,7 +105,7 @@ fn define(target: &mut LinkerInstance<'_, CallState>, plan: Plan, name: &str) ->
 }
 
 /// What a function of the network does.
-struct Plan {
+struct NetworkStub {
     /// `wasi:sockets/tcp.bind`.
     name: String,
     answer: NetworkReply,
@@ -121,7 +121,7 @@ enum NetworkReply {
     Trap,
 }
 
-impl Plan {
+impl NetworkStub {
     fn new(interface: &str, name: &str, function: &ComponentFunc, own: &[ResourceType]) -> Self {
         let answer = match function.results().next() {
             None => NetworkReply::Nothing,

@@ -20,22 +20,22 @@ pub(crate) type WorksOn = Option<(TaskName, Arc<TaskSetup>)>;
 
 /// Who asks.
 #[derive(Debug)]
-pub(crate) struct Grantee {
+pub(crate) struct PluginContext {
     pub(crate) name: PluginName,
     pub(crate) setup: Arc<PluginSetup>,
     /// Its settings as JSON text.
     pub(crate) config: String,
     pub(crate) folders: Vec<GrantedFolder>,
-    pub(crate) stores: Stores,
+    pub(crate) stores: PluginStores,
     /// The secrets of its config; what it may use of them is in its grants.
     pub(crate) vault: Arc<Vault>,
     #[cfg(feature = "fetch")]
-    pub(crate) outgoing: crate::imports::fetch::Outgoing,
+    pub(crate) outgoing: crate::imports::fetch::FetchClient,
 }
 
 /// Where the host keeps what plugins keep.
 #[derive(Clone)]
-pub(crate) struct Stores {
+pub(crate) struct PluginStores {
     pub(crate) kv: Arc<dyn KvStore>,
     pub(crate) blobs: Arc<dyn Blobs>,
     /// The config's folder, without links: configs elsewhere have other stores.
@@ -43,19 +43,19 @@ pub(crate) struct Stores {
 }
 
 /// Kept as long as the plugin is loaded.
-impl Default for Stores {
+impl Default for PluginStores {
     fn default() -> Self {
         Self { kv: Arc::new(MemoryKv::default()), blobs: Arc::new(MemoryBlobs::default()), home: Arc::from("") }
     }
 }
 
-impl std::fmt::Debug for Stores {
+impl std::fmt::Debug for PluginStores {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Stores").field("home", &self.home).finish_non_exhaustive()
     }
 }
 
-impl Grantee {
+impl PluginContext {
     /// Opens the granted folders; the only place where a host path turns into a handle.
     pub(crate) fn new(name: PluginName, setup: Arc<PluginSetup>) -> Result<Self, FolderError> {
         let folders = GrantedFolder::open_all(&name, &setup.grants.files)?;
@@ -66,13 +66,13 @@ impl Grantee {
     pub(crate) fn without_folders(name: PluginName, setup: Arc<PluginSetup>) -> Self {
         let config = setup.config.to_string();
         #[cfg(feature = "fetch")]
-        let outgoing = crate::imports::fetch::Outgoing::new(&setup.grants);
+        let outgoing = crate::imports::fetch::FetchClient::new(&setup.grants);
         Self {
             name,
             setup,
             config,
             folders: Vec::new(),
-            stores: Stores::default(),
+            stores: PluginStores::default(),
             vault: Vault::empty(),
             #[cfg(feature = "fetch")]
             outgoing,

@@ -17,7 +17,7 @@ use conclave_core::types::fault::{Fault, FaultKind};
 use conclave_core::types::ids::CallId;
 use tokio::sync::Notify;
 
-use super::plugin_context::Grantee;
+use super::plugin_context::PluginContext;
 use crate::calls::{CallStart, EffectPort, ModelPort};
 use crate::support::blobs::Blobs;
 use crate::support::clock::BoxFuture;
@@ -29,7 +29,7 @@ pub(crate) use reads::{Packed, Recalled};
 pub(crate) type Answer = Result<Completion, ModelError>;
 
 /// The past of one call, shared by its attempts.
-pub(crate) struct Past {
+pub(crate) struct CallReplay {
     blobs: Arc<dyn Blobs>,
     call: CallId,
     models: Arc<dyn ModelPort>,
@@ -67,8 +67,8 @@ struct ReplayState {
     forgetful: bool,
 }
 
-impl Past {
-    pub(crate) fn new(grantee: &Grantee, start: &CallStart) -> Arc<Self> {
+impl CallReplay {
+    pub(crate) fn new(grantee: &PluginContext, start: &CallStart) -> Arc<Self> {
         let trace = CallLog::clone(&start.trace);
         let known = ReplayState {
             told: 0,
@@ -150,8 +150,8 @@ impl Past {
 
     /// # Errors
     /// When the call must end.
-    pub(crate) fn check(&self) -> Result<(), Lost> {
-        if self.lost.get().is_some() { Err(Lost) } else { Ok(()) }
+    pub(crate) fn check(&self) -> Result<(), ReplayMismatch> {
+        if self.lost.get().is_some() { Err(ReplayMismatch) } else { Ok(()) }
     }
 
     /// Why it had to end, if it had.
@@ -163,10 +163,10 @@ impl Past {
 /// Stops a guest that does not run as it did.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the call does not run as it did")]
-pub(crate) struct Lost;
+pub(crate) struct ReplayMismatch;
 
 /// Something is under way.
-pub(crate) struct BusyGuard(Arc<Past>);
+pub(crate) struct BusyGuard(Arc<CallReplay>);
 
 impl Drop for BusyGuard {
     fn drop(&mut self) {
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     /// As things are: it is looked at once, and nothing is waited for.
-    async fn is_parked(past: &Past) -> bool {
+    async fn is_parked(past: &CallReplay) -> bool {
         tokio::select! {
             biased;
             () = past.may_park() => true,

@@ -17,8 +17,8 @@ use wasmtime_wasi::{WasiCtxView, WasiView};
 
 use super::log::{LogBook, harmless};
 use super::meter::Meter;
-use super::plugin_context::Grantee;
-use super::replay::Past;
+use super::plugin_context::PluginContext;
+use super::replay::CallReplay;
 use super::wasi::Wasi;
 use crate::calls::{CallStart, ToolStart};
 use crate::imports::bindings::conclave::plugin::types;
@@ -28,7 +28,7 @@ use crate::imports::interfaces::files::Listings;
 use crate::imports::interfaces::wasi_files::FileStreams;
 use crate::imports::secrets::scrub::{Scrubbed, scrubber};
 use crate::imports::secrets::vault::CallSecrets;
-use crate::support::suspension::Parking;
+use crate::support::suspension::Suspension;
 
 /// Refusals that are kept for the report: a guest that tries one thing ten thousand times is told of once.
 const DENIALS_KEPT: usize = 64;
@@ -38,7 +38,7 @@ const TARGET: usize = 256;
 const SUGGESTION: usize = 4 << 10;
 
 /// What the host lends to a call, read lazily by the resources of `capability`.
-pub(crate) enum Lent {
+pub(crate) enum CallInput {
     Nothing,
     Agent(AgentView),
     Tool(ToolStart),
@@ -47,9 +47,9 @@ pub(crate) enum Lent {
 
 /// A number that grows; clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tally(Arc<AtomicU64>);
+pub(crate) struct SharedCounter(Arc<AtomicU64>);
 
-impl Tally {
+impl SharedCounter {
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -62,14 +62,14 @@ impl Tally {
 
 /// The state of one call.
 pub(crate) struct CallState {
-    pub(crate) grantee: Arc<Grantee>,
+    pub(crate) grantee: Arc<PluginContext>,
     pub(crate) start: CallStart,
-    pub(crate) lent: Lent,
+    pub(crate) lent: CallInput,
     pub(crate) meter: Meter,
     /// What it was told, by the attempts before this one too.
-    pub(crate) past: Arc<Past>,
+    pub(crate) past: Arc<CallReplay>,
     /// None: it keeps its instance while it waits.
-    pub(crate) parking: Option<Parking>,
+    pub(crate) parking: Option<Suspension>,
     /// When this attempt began, and how long it has waited for the host since.
     pub(crate) began: Instant,
     pub(super) waited: Duration,
@@ -79,7 +79,7 @@ pub(crate) struct CallState {
     /// What it set; none when it set nothing.
     pub(crate) scratch: Option<Vec<u8>>,
     /// Bytes read from files.
-    pub(crate) read: Tally,
+    pub(crate) read: SharedCounter,
     /// What its streams over files share.
     pub(crate) streams: FileStreams,
     /// Directories that it is in the middle of listing.
@@ -103,7 +103,7 @@ pub(crate) struct CallState {
 }
 
 impl CallState {
-    pub(crate) fn new(grantee: Arc<Grantee>, mut start: CallStart, lent: Lent) -> Self {
+    pub(crate) fn new(grantee: Arc<PluginContext>, mut start: CallStart, lent: CallInput) -> Self {
         start.observer = Scrubbed::around(&start.observer, &grantee);
         let limits = grantee.limits();
         let mut table = ResourceTable::new();
@@ -111,7 +111,7 @@ impl CallState {
         let book = Arc::new(LogBook::new(start.call, Arc::clone(&start.observer), limits.log));
         Self {
             meter: Meter::new(limits),
-            past: Past::new(&grantee, &start),
+            past: CallReplay::new(&grantee, &start),
             parking: None,
             began: Instant::now(),
             waited: Duration::ZERO,
@@ -121,7 +121,7 @@ impl CallState {
             book,
             table,
             scratch: None,
-            read: Tally::default(),
+            read: SharedCounter::default(),
             streams: FileStreams::default(),
             listings: Listings::default(),
             requests: 0,
@@ -182,7 +182,7 @@ impl CallState {
     fn keep(&mut self, record: DenialRecord) {
         let of_this = |kept: &DenialRecord| kept.denial.capability == record.denial.capability;
         if self.denials.len() < DENIALS_KEPT || !self.denials.iter().any(of_this) {
-            self.tell_denied(record);
+            self.report_denied(record);
             return;
         }
         let (count, _) = self.more.entry(record.denial.capability).or_insert((0, record.layer));
@@ -190,16 +190,16 @@ impl CallState {
     }
 
     /// One record for the refusals of each capability that were only counted.
-    fn tell_of_more(&mut self) {
+    fn report_of_more(&mut self) {
         for (capability, (count, layer)) in std::mem::take(&mut self.more) {
             let reason = format!("{count} more refusals of `{capability}` in this call: only the first of a call are listed one by one");
             let denial = Denial { capability, target: format!("{count} more"), detail: "too many to list".to_owned() };
             let record = DenialRecord { denial, layer, reason, suggestion: None, writes: false };
-            self.tell_denied(record);
+            self.report_denied(record);
         }
     }
 
-    fn tell_denied(&mut self, record: DenialRecord) {
+    fn report_denied(&mut self, record: DenialRecord) {
         if !self.told.contains(&record) {
             self.start.observer.denied(self.start.call, &record);
         }
@@ -231,7 +231,7 @@ impl CallState {
         #[cfg(feature = "fetch")]
         self.refuse_late();
         self.refuse_streamed();
-        self.tell_of_more();
+        self.report_of_more();
         CallReport {
             wall_us: 0,
             cpu_ticks: self.meter.ticks(),

@@ -26,11 +26,11 @@ pub(crate) struct GuestStream(Arc<StreamState>);
 struct StreamState {
     book: Arc<LogBook>,
     level: Level,
-    text: Mutex<Text>,
+    text: Mutex<StreamText>,
 }
 
 #[derive(Default)]
-struct Text {
+struct StreamText {
     /// The newest bytes, at most `KEPT`.
     end: Vec<u8>,
     /// A line that has no end yet.

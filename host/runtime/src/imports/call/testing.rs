@@ -17,7 +17,7 @@ use conclave_core::types::usage::Spent;
 use conclave_core::types::view::{AgentView, Remaining};
 use serde_json::json;
 
-use super::{CallState, Grantee, Lent};
+use super::{CallInput, CallState, PluginContext};
 use crate::calls::{CallStart, EffectPort, ModelPort, Observer};
 use crate::observe::subscribe::Level;
 use crate::support::clock::BoxFuture;
@@ -31,7 +31,7 @@ pub(crate) fn setup() -> PluginSetup {
 /// A call of that plugin.
 pub(crate) fn state(setup: PluginSetup) -> CallState {
     let name = PluginName::from("subject");
-    let grantee = Grantee::new(name.clone(), Arc::new(setup)).unwrap();
+    let grantee = PluginContext::new(name.clone(), Arc::new(setup)).unwrap();
     let start = CallStart {
         room: RoomId::from("test"),
         secret: RoomSecret::new([7; RoomSecret::LENGTH]),
@@ -45,7 +45,7 @@ pub(crate) fn state(setup: PluginSetup) -> CallState {
         effects: Arc::new(Nobody),
         observer: Arc::new(Nobody),
     };
-    CallState::new(Arc::new(grantee), start, Lent::Nothing)
+    CallState::new(Arc::new(grantee), start, CallInput::Nothing)
 }
 
 /// A task of which nothing is known.

@@ -33,7 +33,7 @@ impl Wasi {
         let stdout = GuestStream::new(Arc::clone(book), Level::Info);
         let stderr = GuestStream::new(Arc::clone(book), Level::Warn);
         let seed = |stream| seed(&start.secret, &start.plugin, start.call, stream);
-        let insecure = seed(Stream::Insecure);
+        let insecure = seed(RandomStream::Insecure);
         let (low, _) = insecure.split_at(16);
         let mut builder = WasiCtx::builder();
         builder
@@ -41,7 +41,7 @@ impl Wasi {
             .stderr(stderr.clone())
             .wall_clock(Still(Duration::from_millis(start.now.0)))
             .monotonic_clock(Still(Duration::ZERO))
-            .secure_random(ChaCha20Rng::from_seed(seed(Stream::Secure)))
+            .secure_random(ChaCha20Rng::from_seed(seed(RandomStream::Secure)))
             .insecure_random(ChaCha20Rng::from_seed(insecure))
             .insecure_random_seed(u128::from_le_bytes(low.try_into().expect("half of 32 bytes")))
             .max_random_size(RANDOM_MAX);
@@ -51,12 +51,12 @@ impl Wasi {
 
 /// What randomness is for: a plugin may show what it was given of one, and nobody learns anything of the other.
 #[derive(Clone, Copy, Debug)]
-enum Stream {
+enum RandomStream {
     Secure,
     Insecure,
 }
 
-impl Stream {
+impl RandomStream {
     fn domain(self) -> &'static [u8] {
         match self {
             Self::Secure => b"conclave randomness 2, secure\0",
@@ -67,7 +67,7 @@ impl Stream {
 
 /// Returns the seed of a stream: the same when a call is run again from its journal, and not to be guessed by whoever lacks the
 /// room's secret. The plugin's name comes last, so that no two inputs are the same bytes.
-fn seed(secret: &RoomSecret, plugin: &PluginName, call: CallId, stream: Stream) -> [u8; 32] {
+fn seed(secret: &RoomSecret, plugin: &PluginName, call: CallId, stream: RandomStream) -> [u8; 32] {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("a MAC takes a key of any length");
     mac.update(stream.domain());
     mac.update(&call.0.to_le_bytes());
@@ -127,7 +127,7 @@ mod tests {
         for byte in 0..3 {
             for plugin in ["a", "ab", "b", ""] {
                 for call in [0, 1, u64::from(b'a')] {
-                    for stream in [Stream::Secure, Stream::Insecure] {
+                    for stream in [RandomStream::Secure, RandomStream::Insecure] {
                         let drawn = || bytes(seed(&secret(byte), &PluginName::from(plugin), CallId(call), stream));
                         assert_eq!(drawn(), drawn());
                         seen.insert(drawn());
@@ -163,7 +163,7 @@ mod tests {
         let seeded =
             |seed: [u8; 32]| (u64::from_le_bytes(seed[..8].try_into().unwrap()), u64::from_le_bytes(seed[8..16].try_into().unwrap()));
         assert_ne!(insecure_seed, seeded(guess));
-        assert_ne!(insecure_seed, seeded(seed(&state.start.secret, &state.start.plugin, state.start.call, Stream::Secure)));
+        assert_ne!(insecure_seed, seeded(seed(&state.start.secret, &state.start.plugin, state.start.call, RandomStream::Secure)));
         // Run again from its journal, the call is given the same.
         let mut again = Wasi::new(&state.start, &state.book);
         assert_eq!(again.context.random().get_random_bytes(32).unwrap(), secure);

@@ -3,7 +3,7 @@
 
 use conclave_core::setup::GatePoint;
 use conclave_core::setup::plugin_query::{
-    Condensation, CondenseReason, GateVerdict, Masked, PASSING_MAX, Passing, PluginReply, Span, Verdict,
+    Condensation, CondenseReason, EntrySpan, GateVerdict, Masked, PASSING_MAX, Passing, PluginReply, Verdict,
 };
 use conclave_core::types::fault::{Fault, FaultKind};
 use conclave_core::types::risk::Risk;
@@ -46,7 +46,7 @@ pub(crate) fn reason_out(reason: CondenseReason) -> condenser::Reason {
 pub(crate) fn condensation_in(condensation: condenser::Condensation) -> Condensation {
     let condenser::Condensation { forget, mask, summary } = condensation;
     Condensation {
-        forget: forget.into_iter().map(|span| Span { start: span.start, end: span.end }).collect(),
+        forget: forget.into_iter().map(|span| EntrySpan { start: span.start, end: span.end }).collect(),
         mask: mask.into_iter().map(|masked| Masked { index: masked.index, text: masked.text }).collect(),
         summary,
     }
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn what_is_longer_than_anybody_reads_is_a_bad_answer() {
-        let span = Span { start: 0, end: 1 };
+        let span = EntrySpan { start: 0, end: 1 };
         let masked = Masked { index: 0, text: String::new() };
         let gate = |verdict| PluginReply::Gate { verdict };
         let cases: [(PluginReply, &str); 6] = [
@@ -200,7 +200,7 @@ mod tests {
             summary: Some("s".to_owned()),
         };
         let ours = Condensation {
-            forget: vec![Span { start: 1, end: 3 }],
+            forget: vec![EntrySpan { start: 1, end: 3 }],
             mask: vec![Masked { index: 4, text: "…".to_owned() }],
             summary: Some("s".to_owned()),
         };

@@ -1,6 +1,8 @@
 //! Model requests, completions and errors.
 
-use conclave_core::types::completion::{Completion, Draft, ModelError, ModelRequest, PromptPart, Stop, ToolChoice, ToolFormat, Usage};
+use conclave_core::types::completion::{
+    Completion, DraftMessage, ModelError, ModelRequest, PromptPart, StopReason, TokenUsage, ToolChoice, ToolFormat,
+};
 use conclave_core::types::fault::Fault;
 
 use super::message::{entity_in, result_in, tool_call_in, tool_call_out};
@@ -32,8 +34,8 @@ fn part_in(part: model::Part) -> Result<PromptPart, Fault> {
     })
 }
 
-fn draft_in(draft: types::Draft) -> Result<Draft, Fault> {
-    Ok(Draft {
+fn draft_in(draft: types::Draft) -> Result<DraftMessage, Fault> {
+    Ok(DraftMessage {
         role: entity_in(draft.role),
         content: draft.content,
         tool_calls: draft.tool_calls.into_iter().map(tool_call_in).collect::<Result<_, _>>()?,
@@ -71,17 +73,17 @@ pub(crate) fn completion_out(completion: &Completion) -> model::Completion {
     }
 }
 
-fn stop_out(stop: Stop) -> model::Stop {
+fn stop_out(stop: StopReason) -> model::Stop {
     match stop {
-        Stop::End => model::Stop::End,
-        Stop::Length => model::Stop::Length,
-        Stop::ToolCalls => model::Stop::ToolCalls,
-        Stop::ContentFilter => model::Stop::ContentFilter,
-        Stop::Other => model::Stop::Other,
+        StopReason::End => model::Stop::End,
+        StopReason::Length => model::Stop::Length,
+        StopReason::ToolCalls => model::Stop::ToolCalls,
+        StopReason::ContentFilter => model::Stop::ContentFilter,
+        StopReason::Other => model::Stop::Other,
     }
 }
 
-fn usage_out(usage: Usage) -> types::Usage {
+fn usage_out(usage: TokenUsage) -> types::Usage {
     types::Usage {
         input_tokens: usage.input_tokens,
         cached_input_tokens: usage.cached_input_tokens,

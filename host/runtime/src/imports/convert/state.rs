@@ -1,6 +1,6 @@
 //! What an agent sees of its task.
 
-use conclave_core::types::action::{Observation, Past};
+use conclave_core::types::action::{Observation, PastAction};
 use conclave_core::types::tool::ToolSummary;
 use conclave_core::types::usage::Spent;
 use conclave_core::types::view::Remaining;
@@ -8,7 +8,7 @@ use conclave_core::types::view::Remaining;
 use super::action::action_out;
 use crate::imports::bindings::conclave::plugin::{actions, state};
 
-pub(crate) fn past_out(past: &Past) -> state::Past {
+pub(crate) fn past_out(past: &PastAction) -> state::Past {
     state::Past { action: past.action.as_ref().map(action_out), observation: past.observation.as_ref().map(observation_out), seq: past.seq }
 }
 

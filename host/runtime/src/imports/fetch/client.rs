@@ -46,7 +46,7 @@ pub(super) struct Raw {
 
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum ConnectionError {
     /// Interim answers, headers and body together are longer than they may be.
     TooLong,
     /// In words for people.
@@ -54,13 +54,13 @@ pub(super) enum Trouble {
     NoAnswer(&'static str),
 }
 
-const UNBUILT: Trouble = Trouble::NotSent("it could not be put together");
-const UNCONNECTED: Trouble = Trouble::NoAnswer("no connection could be made, or none that is secure");
-const CUT_OFF: Trouble = Trouble::NoAnswer("the connection ended before the answer did");
+const UNBUILT: ConnectionError = ConnectionError::NotSent("it could not be put together");
+const UNCONNECTED: ConnectionError = ConnectionError::NoAnswer("no connection could be made, or none that is secure");
+const CUT_OFF: ConnectionError = ConnectionError::NoAnswer("the connection ended before the answer did");
 
 /// Sends a request to one of these addresses. `limit` is for the bytes of interim answers, of the answer's headers and of its
 /// decompressed body together.
-pub(super) async fn send(parts: RequestParts, addresses: &[IpAddr], limit: u64) -> Result<Raw, Trouble> {
+pub(super) async fn send(parts: RequestParts, addresses: &[IpAddr], limit: u64) -> Result<Raw, ConnectionError> {
     let url = parts.url.clone();
     let interim = Arc::new(Interim::new(limit));
     let request = request(parts, &interim)?;
@@ -68,7 +68,7 @@ pub(super) async fn send(parts: RequestParts, addresses: &[IpAddr], limit: u64) 
     let address = stream.peer_addr().ok();
     // The library was told where to connect; should it ever know better, nothing is sent there.
     if !address.is_some_and(|address| addresses.contains(&address.ip())) {
-        return Err(Trouble::NoAnswer("the connection went elsewhere than it should"));
+        return Err(ConnectionError::NoAnswer("the connection went elsewhere than it should"));
     }
     let raw = match url.scheme() {
         "https" => exchange(secure(stream, &url).await?, request, &interim).await?,
@@ -78,7 +78,7 @@ pub(super) async fn send(parts: RequestParts, addresses: &[IpAddr], limit: u64) 
 }
 
 /// Knows no other addresses than those that were looked at, and tries them as browsers do.
-async fn connect(url: &Url, addresses: &[IpAddr]) -> Result<TcpStream, Trouble> {
+async fn connect(url: &Url, addresses: &[IpAddr]) -> Result<TcpStream, ConnectionError> {
     let known: Vec<SocketAddr> = addresses.iter().map(|address| SocketAddr::new(*address, 0)).collect();
     let resolver = service_fn(move |_: Name| ready(Ok::<_, io::Error>(known.clone().into_iter())));
     let mut connector = HttpConnector::new_with_resolver(resolver);
@@ -88,9 +88,9 @@ async fn connect(url: &Url, addresses: &[IpAddr]) -> Result<TcpStream, Trouble> 
     Ok(connector.oneshot(uri).await.map_err(|_| UNCONNECTED)?.into_inner())
 }
 
-async fn secure(stream: TcpStream, url: &Url) -> Result<TlsStream<TcpStream>, Trouble> {
+async fn secure(stream: TcpStream, url: &Url) -> Result<TlsStream<TcpStream>, ConnectionError> {
     let mut config =
-        shared_tls(true).map_err(|_| Trouble::NotSent("this machine has no certificates to check a secure connection with"))?;
+        shared_tls(true).map_err(|_| ConnectionError::NotSent("this machine has no certificates to check a secure connection with"))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     let name = match url.host() {
         Some(Host::Domain(name)) => ServerName::try_from(name.to_owned()).map_err(|_| UNCONNECTED)?,
@@ -101,16 +101,16 @@ async fn secure(stream: TcpStream, url: &Url) -> Result<TlsStream<TcpStream>, Tr
     TlsConnector::from(Arc::new(config)).connect(name, stream).await.map_err(|_| UNCONNECTED)
 }
 
-fn request(parts: RequestParts, interim: &Arc<Interim>) -> Result<Request<Full<Bytes>>, Trouble> {
-    let unsent = |_| Trouble::NotSent("a header cannot be sent");
+fn request(parts: RequestParts, interim: &Arc<Interim>) -> Result<Request<Full<Bytes>>, ConnectionError> {
+    let unsent = |_| ConnectionError::NotSent("a header cannot be sent");
     let mut request = Request::new(Full::new(Bytes::from(parts.body.unwrap_or_default())));
-    *request.method_mut() = parts.method.parse().map_err(|_| Trouble::NotSent("its method cannot be sent"))?;
+    *request.method_mut() = parts.method.parse().map_err(|_| ConnectionError::NotSent("its method cannot be sent"))?;
     *request.uri_mut() = parts.url[Position::BeforePath..Position::AfterQuery].parse().map_err(|_| UNBUILT)?;
     let host = &parts.url[Position::BeforeHost..Position::AfterPort];
     let headers = request.headers_mut();
     headers.insert(HOST, HeaderValue::from_str(host).map_err(unsent)?);
     for (name, value) in parts.headers {
-        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| Trouble::NotSent("a header cannot be sent"))?;
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| ConnectionError::NotSent("a header cannot be sent"))?;
         let mut value = HeaderValue::from_str(&value).map_err(unsent)?;
         value.set_sensitive(true);
         headers.append(name, value);
@@ -126,7 +126,7 @@ fn request(parts: RequestParts, interim: &Arc<Interim>) -> Result<Request<Full<B
 }
 
 /// Sends a request over a connection that was made for it alone.
-async fn exchange<S>(stream: S, request: Request<Full<Bytes>>, interim: &Arc<Interim>) -> Result<Raw, Trouble>
+async fn exchange<S>(stream: S, request: Request<Full<Bytes>>, interim: &Arc<Interim>) -> Result<Raw, ConnectionError>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin,
 {
@@ -141,7 +141,7 @@ where
     answer.await
 }
 
-async fn answer(mut sender: SendRequest<Full<Bytes>>, request: Request<Full<Bytes>>, interim: &Interim) -> Result<Raw, Trouble> {
+async fn answer(mut sender: SendRequest<Full<Bytes>>, request: Request<Full<Bytes>>, interim: &Interim) -> Result<Raw, ConnectionError> {
     let sending = service_fn(move |request| sender.send_request(request));
     let decompressed = Decompression::new(sending).gzip(true).br(true).deflate(true);
     let response = decompressed.oneshot(request).await.map_err(|_| interim.trouble().unwrap_or(CUT_OFF))?;
@@ -149,28 +149,28 @@ async fn answer(mut sender: SendRequest<Full<Bytes>>, request: Request<Full<Byte
     if let Some(trouble) = interim.trouble() {
         return Err(trouble);
     }
-    read(response, interim.left().ok_or(Trouble::TooLong)?).await
+    read(response, interim.left().ok_or(ConnectionError::TooLong)?).await
 }
 
-async fn read(response: Response<DecompressionBody<Incoming>>, limit: u64) -> Result<Raw, Trouble> {
+async fn read(response: Response<DecompressionBody<Incoming>>, limit: u64) -> Result<Raw, ConnectionError> {
     let (head, body) = response.into_parts();
     let text = |value: &HeaderValue| value.as_bytes().iter().map(|byte| char::from(*byte)).collect::<String>();
     let headers: Vec<_> = head.headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect();
     let length: u64 = headers.iter().map(|(name, value)| (name.len() + value.len()) as u64).sum();
-    let mut left = limit.checked_sub(length).ok_or(Trouble::TooLong)?;
+    let mut left = limit.checked_sub(length).ok_or(ConnectionError::TooLong)?;
     let mut whole = Vec::new();
     let mut body = pin!(body);
     while let Some(frame) = body.frame().await {
         // Trailers are left out.
         let Ok(chunk) = frame.map_err(|error| unread(&*error))?.into_data() else { continue };
-        left = left.checked_sub(chunk.len() as u64).ok_or(Trouble::TooLong)?;
+        left = left.checked_sub(chunk.len() as u64).ok_or(ConnectionError::TooLong)?;
         whole.extend_from_slice(&chunk);
     }
     Ok(Raw { status: head.status.as_u16(), headers, body: whole, address: None })
 }
 
 /// Why a body ended too early: the connection, or what it is compressed with.
-fn unread(error: &(dyn Error + Send + Sync + 'static)) -> Trouble {
+fn unread(error: &(dyn Error + Send + Sync + 'static)) -> ConnectionError {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = cause {
         if error.is::<hyper::Error>() {
@@ -178,7 +178,7 @@ fn unread(error: &(dyn Error + Send + Sync + 'static)) -> Trouble {
         }
         cause = error.source();
     }
-    Trouble::NoAnswer("the answer cannot be decompressed")
+    ConnectionError::NoAnswer("the answer cannot be decompressed")
 }
 
 #[cfg(test)]

@@ -17,9 +17,9 @@ use conclave_core::types::text::{show_duration, show_size};
 use tokio::time::Instant;
 use url::{Host, Url};
 
-use super::client::{Raw, Trouble, send};
+use super::client::{ConnectionError, Raw, send};
 use super::{Hold, Holding, ScrubbedResponse};
-use crate::imports::call::{CallState, EffectDecision, Grantee, Past, WorksOn};
+use crate::imports::call::{CallReplay, CallState, EffectDecision, PluginContext, WorksOn};
 use crate::imports::secrets::vault::CallSecrets;
 use crate::support::blobs::describe;
 
@@ -27,10 +27,10 @@ use crate::support::blobs::describe;
 const KEPT: usize = 256 << 10;
 
 /// Everything that sending needs of a call, so that it can go on beside the guest.
-pub(crate) struct Exchange {
-    grantee: Arc<Grantee>,
+pub(crate) struct FetchExchange {
+    grantee: Arc<PluginContext>,
     task: WorksOn,
-    past: Arc<Past>,
+    past: Arc<CallReplay>,
     room: RoomId,
     secrets: CallSecrets,
     holding: Holding,
@@ -61,7 +61,7 @@ struct Arrived {
     address: Option<SocketAddr>,
 }
 
-impl Exchange {
+impl FetchExchange {
     pub(crate) fn new(state: &CallState) -> Self {
         Self {
             grantee: Arc::clone(&state.grantee),
@@ -171,9 +171,9 @@ impl Exchange {
         }
         let limit = self.grant().response_bytes;
         let raw = send(leaving, &addresses, limit).await.map_err(|trouble| match trouble {
-            Trouble::TooLong => self.limit(&parts.url, "response_size", &show_size(limit)),
-            Trouble::NotSent(what) => ExchangeFailure::Other(what.into()),
-            Trouble::NoAnswer(what) => ExchangeFailure::Unavailable(what),
+            ConnectionError::TooLong => self.limit(&parts.url, "response_size", &show_size(limit)),
+            ConnectionError::NotSent(what) => ExchangeFailure::Other(what.into()),
+            ConnectionError::NoAnswer(what) => ExchangeFailure::Unavailable(what),
         })?;
         let address = raw.address;
         let location = location(&raw.headers);
@@ -300,7 +300,7 @@ impl Exchange {
         format!("the request is past plugins.{}.grants.fetch.{limit}", self.grantee.name)
     }
 
-    pub(super) fn past(&self) -> &Past {
+    pub(super) fn past(&self) -> &CallReplay {
         &self.past
     }
 

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::client::Trouble;
+use super::client::ConnectionError;
 
 /// Interim answers of one request.
 const ANSWERS: u32 = 16;
@@ -42,12 +42,12 @@ impl Interim {
     }
 
     /// Returns why nothing more is read; `None` while it may go on.
-    pub(super) fn trouble(&self) -> Option<Trouble> {
+    pub(super) fn trouble(&self) -> Option<ConnectionError> {
         if self.left().is_none() {
-            return Some(Trouble::TooLong);
+            return Some(ConnectionError::TooLong);
         }
         let is_past = self.count.load(Ordering::Relaxed) > ANSWERS;
-        is_past.then_some(Trouble::NoAnswer("the server sent more than 16 interim answers"))
+        is_past.then_some(ConnectionError::NoAnswer("the server sent more than 16 interim answers"))
     }
 }
 

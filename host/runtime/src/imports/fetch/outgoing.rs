@@ -14,13 +14,13 @@ const RUNS: usize = 256;
 
 /// A plugin's way out.
 #[derive(Debug)]
-pub(crate) struct Outgoing {
+pub(crate) struct FetchClient {
     at_once: Semaphore,
     names: Mutex<VecDeque<(RoomId, BTreeSet<String>)>>,
     pub(super) resolver: Arc<dyn Resolve>,
 }
 
-impl Outgoing {
+impl FetchClient {
     pub(crate) fn new(grants: &Grants) -> Self {
         Self::resolving(grants, Arc::new(System))
     }
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn names_are_counted_once_in_each_run() {
-        let outgoing = Outgoing::new(&Grants::default());
+        let outgoing = FetchClient::new(&Grants::default());
         let may = |run: &str, name: &str| outgoing.may_look_up(&RoomId::from(run), name, 2);
         assert!(may("a", "one") && may("a", "two") && may("a", "one"));
         assert!(!may("a", "three") && may("b", "three") && !may("a", "three"));

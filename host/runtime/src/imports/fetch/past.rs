@@ -8,7 +8,7 @@ use conclave_core::types::text::show_size;
 use url::Url;
 
 use super::ScrubbedResponse;
-use super::exchange::{Exchange, ExchangeFailure, location};
+use super::exchange::{ExchangeFailure, FetchExchange, location};
 
 impl ExchangeFailure {
     /// For a call that ends: nothing comes of it.
@@ -31,7 +31,7 @@ impl ExchangeFailure {
     }
 }
 
-impl Exchange {
+impl FetchExchange {
     /// The answer that a request got before, and where it leads.
     pub(super) fn told(
         &self,

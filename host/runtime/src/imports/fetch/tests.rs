@@ -16,7 +16,7 @@ use conclave_core::types::ids::CallId;
 use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
 
 use super::resolver::Resolve;
-use super::{Exchange, ExchangeFailure, Outgoing, ScrubbedResponse};
+use super::{ExchangeFailure, FetchClient, FetchExchange, ScrubbedResponse};
 use crate::calls::EffectPort;
 use crate::imports::call::CallState;
 use crate::imports::call::testing::{setup, state};
@@ -158,9 +158,9 @@ fn journalling(grant: FetchGrant, journal: Journal) -> Plugin {
     let (names, journal) = (Arc::new(Names::default()), Arc::new(journal));
     let mut state = state(setup);
     let grantee = Arc::get_mut(&mut state.grantee).unwrap();
-    grantee.outgoing = Outgoing::resolving(&grantee.setup.grants, Arc::clone(&names) as Arc<dyn Resolve>);
+    grantee.outgoing = FetchClient::resolving(&grantee.setup.grants, Arc::clone(&names) as Arc<dyn Resolve>);
     state.start.effects = Arc::clone(&journal) as Arc<dyn EffectPort>;
-    state.past = crate::imports::call::Past::new(&state.grantee, &state.start);
+    state.past = crate::imports::call::CallReplay::new(&state.grantee, &state.start);
     Plugin { state, names, journal }
 }
 
@@ -170,7 +170,7 @@ fn parts(method: &str, url: &str) -> RequestParts {
 
 impl Plugin {
     async fn send(&mut self, parts: RequestParts) -> Result<ScrubbedResponse, ExchangeFailure> {
-        let mut exchange = Exchange::new(&self.state);
+        let mut exchange = FetchExchange::new(&self.state);
         let answer = exchange.run(parts, None, true).await;
         self.state.effects = exchange.next_ordinal();
         answer

@@ -20,7 +20,7 @@ use wasmtime_wasi_http::p2::body::{HyperIncomingBody, HyperOutgoingBody};
 use wasmtime_wasi_http::p2::types::{HostFutureIncomingResponse, HostOutgoingRequest};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttp, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView};
 
-use super::{Exchange, ExchangeFailure, ScrubbedResponse, check_method, checked_headers};
+use super::{ExchangeFailure, FetchExchange, ScrubbedResponse, check_method, checked_headers};
 use crate::imports::call::CallState;
 
 /// Bytes of headers that a guest may hold in one piece, with what they cost in memory.
@@ -115,7 +115,7 @@ impl CallState {
             Ok(parts) => parts,
             Err(code) => return Ok(Err(code)),
         };
-        let exchange = Exchange::new(self);
+        let exchange = FetchExchange::new(self);
         // What can be said at once is said at once; the rest goes on beside the guest, which may still write its body.
         if let Err(failure) = exchange.decide(&parts) {
             return Ok(Err(self.http_error(failure)));
@@ -143,7 +143,7 @@ type Sent = wasmtime_wasi_http::Result<(http::Response<HyperIncomingBody>, Abort
 
 /// Waits for the guest's whole body, and sends.
 async fn sent(
-    mut exchange: Exchange,
+    mut exchange: FetchExchange,
     mut parts: RequestParts,
     body: Option<HyperOutgoingBody>,
     options: Option<RequestOptions>,

@@ -11,7 +11,7 @@ use conclave_core::types::tool::ToolOutcome;
 
 use crate::imports::bindings::conclave::plugin::blobs::{self, BlobError};
 use crate::imports::bindings::conclave::plugin::types;
-use crate::imports::call::{CallState, Lent};
+use crate::imports::call::{CallInput, CallState};
 use crate::imports::convert::blob_out;
 use crate::observe::subscribe::Level;
 use crate::support::blobs as store;
@@ -111,8 +111,8 @@ impl CallState {
 }
 
 /// Blobs in the messages that a call was lent.
-fn lent_blobs(lent: &Lent) -> HashMap<String, Blob> {
-    let Lent::Agent(view) = lent else { return HashMap::new() };
+fn lent_blobs(lent: &CallInput) -> HashMap<String, Blob> {
+    let CallInput::Agent(view) = lent else { return HashMap::new() };
     let messages = view.history.iter().chain(&view.pending).chain(&view.intent);
     let attached = messages.flat_map(|message: &std::sync::Arc<Message>| &message.attachments);
     attached.map(|blob| (blob.sha256.clone(), blob.clone())).collect()
@@ -160,7 +160,7 @@ mod tests {
         let message = Message { attachments: vec![lent.clone()], ..Message::new(1, Entity::User, "user") };
         let mut view = view();
         view.history.push(&Arc::new(message));
-        state.lent = Lent::Agent(view);
+        state.lent = CallInput::Agent(view);
         assert_eq!(state.read_blob(&lent.sha256, 1, 100).unwrap(), b"ent");
         assert_eq!(state.read_blob(&lent.sha256, 9, 100).unwrap(), b"");
         assert!(matches!(state.read_blob(&other.sha256, 0, 100), Err(BlobError::Unknown)));

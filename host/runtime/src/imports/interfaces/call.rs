@@ -8,7 +8,7 @@ use wasmtime::component::Resource;
 
 use crate::calls::ToolStart;
 use crate::imports::bindings::conclave::plugin::call;
-use crate::imports::call::{CallState, Lent};
+use crate::imports::call::{CallInput, CallState};
 
 /// The context that the host lends; there is one per call, so its handle carries nothing.
 pub struct ToolContext;
@@ -17,8 +17,8 @@ impl CallState {
     fn tool_start(&mut self) -> wasmtime::Result<&ToolStart> {
         self.enter()?;
         match &self.lent {
-            Lent::Tool(start) => Ok(start),
-            Lent::Nothing | Lent::Agent(_) | Lent::Delivery(_) => Err(wasmtime::Error::msg("this call was lent no context")),
+            CallInput::Tool(start) => Ok(start),
+            CallInput::Nothing | CallInput::Agent(_) | CallInput::Delivery(_) => Err(wasmtime::Error::msg("this call was lent no context")),
         }
     }
 }

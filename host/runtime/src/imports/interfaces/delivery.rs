@@ -4,7 +4,7 @@ use conclave_core::types::delivery::DeliveryView;
 use wasmtime::component::Resource;
 
 use crate::imports::bindings::conclave::plugin::delivery_context as context;
-use crate::imports::call::{CallState, Lent};
+use crate::imports::call::{CallInput, CallState};
 use crate::imports::convert::{channel_out, ended_out};
 
 /// The context that the host lends; there is one per call, so its handle carries nothing.
@@ -14,8 +14,8 @@ impl CallState {
     fn delivery_view(&mut self) -> wasmtime::Result<&DeliveryView> {
         self.enter()?;
         match &self.lent {
-            Lent::Delivery(view) => Ok(view),
-            Lent::Nothing | Lent::Agent(_) | Lent::Tool(_) => Err(wasmtime::Error::msg("this call was lent no context")),
+            CallInput::Delivery(view) => Ok(view),
+            CallInput::Nothing | CallInput::Agent(_) | CallInput::Tool(_) => Err(wasmtime::Error::msg("this call was lent no context")),
         }
     }
 }

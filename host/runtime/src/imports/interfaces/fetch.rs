@@ -28,7 +28,7 @@ mod sending {
     use super::Response;
     use crate::imports::bindings::conclave::plugin::fetch::{self, FetchError};
     use crate::imports::call::CallState;
-    use crate::imports::fetch::{Exchange, ExchangeFailure, ScrubbedResponse, check_method, checked_headers};
+    use crate::imports::fetch::{ExchangeFailure, FetchExchange, ScrubbedResponse, check_method, checked_headers};
 
     impl CallState {
         /// Sends a guest's request and follows where it leads.
@@ -40,7 +40,7 @@ mod sending {
                 Err(problem) => return Ok(Err(FetchError::InvalidRequest(problem))),
             };
             let began = Instant::now();
-            let mut exchange = Exchange::new(self);
+            let mut exchange = FetchExchange::new(self);
             let outcome = exchange.run(parts, timeout, true).await;
             self.effects = exchange.next_ordinal();
             self.note_wait_since(began);

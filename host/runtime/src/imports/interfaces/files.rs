@@ -10,11 +10,11 @@ use std::time::Instant;
 use conclave_core::types::denial::DenialRecord;
 use serde::{Deserialize, Serialize};
 
-use super::folder::{FolderEntry, Trouble, read_at};
+use super::folder::{FolderEntry, FolderFailure, read_at};
 use crate::imports::bindings::conclave::plugin::files;
 pub(crate) use crate::imports::bindings::conclave::plugin::files::FileError;
 use crate::imports::call::{CallState, Packed, Recalled};
-use listings::Begun;
+use listings::ListingStage;
 pub(crate) use listings::Listings;
 pub(crate) use told::FileFailure;
 
@@ -104,7 +104,7 @@ impl CallState {
     }
 
     /// What there is to tell of a trouble.
-    fn told(&self, path: &str, trouble: &Trouble) -> FileFailure {
+    fn told(&self, path: &str, trouble: &FolderFailure) -> FileFailure {
         FileFailure::of(trouble, path, &self.rights(), self.grantee.limits().read)
     }
 
@@ -135,7 +135,7 @@ impl CallState {
         Ok(bytes)
     }
 
-    async fn read_now(&mut self, place: &GrantedPath, offset: u64, length: u64) -> Result<Vec<u8>, Trouble> {
+    async fn read_now(&mut self, place: &GrantedPath, offset: u64, length: u64) -> Result<Vec<u8>, FolderFailure> {
         let file = self.grantee.folders[place.folder].open_file(&place.rest)?;
         let size = usize::try_from(length).unwrap_or(usize::MAX);
         if length <= INLINE {
@@ -144,7 +144,7 @@ impl CallState {
         let began = Instant::now();
         let read = tokio::task::spawn_blocking(move || read_at(&file, offset, size)).await;
         self.note_wait_since(began);
-        read.unwrap_or_else(|_| Err(Trouble::Other(std::io::ErrorKind::Other.into())))
+        read.unwrap_or_else(|_| Err(FolderFailure::Other(std::io::ErrorKind::Other.into())))
     }
 
     /// Lists what comes next. A directory is read when a listing of it begins, and each of its entries then counts as bytes read, once for
@@ -177,15 +177,15 @@ impl CallState {
     async fn list_now(&mut self, path: &str, place: GrantedPath, after: Option<String>, count: usize) -> LoggedListing {
         let left = self.grantee.limits().read.saturating_sub(self.read.get());
         let (begun, paid) = match self.listings.take(&place) {
-            Some(Begun::Read(listing)) => (Some(listing), 0),
-            Some(Begun::Before(paid)) if paid.leads_on(after.as_deref()) => (None, paid.seen),
-            Some(Begun::Before(_)) | None => (None, 0),
+            Some(ListingStage::Read(listing)) => (Some(listing), 0),
+            Some(ListingStage::Before(paid)) if paid.leads_on(after.as_deref()) => (None, paid.seen),
+            Some(ListingStage::Before(_)) | None => (None, 0),
         };
         let (grantee, there) = (Arc::clone(&self.grantee), place.clone());
         // How long a directory is shows only when it has been read.
         let most = (left / ENTRY).saturating_add(paid);
         let list = move || grantee.folders[there.folder].page(&there.rest, begun, after.as_deref(), count, most);
-        let page = self.off_loop(list).await.unwrap_or_else(|| Err(Trouble::Other(std::io::ErrorKind::Other.into())));
+        let page = self.off_loop(list).await.unwrap_or_else(|| Err(FolderFailure::Other(std::io::ErrorKind::Other.into())));
         match page {
             Ok(page) => {
                 if let Some(rest) = page.rest {
@@ -194,7 +194,7 @@ impl CallState {
                 LoggedListing { entries: Ok(page.entries), cost: page.seen.saturating_sub(paid) * ENTRY }
             }
             Err(trouble) => {
-                let cost = if matches!(trouble, Trouble::TooMany) { left } else { 0 };
+                let cost = if matches!(trouble, FolderFailure::TooMany) { left } else { 0 };
                 LoggedListing { entries: Err(self.told(path, &trouble)), cost }
             }
         }

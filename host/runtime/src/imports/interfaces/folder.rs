@@ -17,7 +17,7 @@ use conclave_core::permissions::grant::{FileGrant, FileMode};
 use conclave_core::types::ids::PluginName;
 use serde::{Deserialize, Serialize};
 
-use ledger::{Ledger, Usage};
+use ledger::{FolderSize, Ledger};
 
 /// A folder that was granted cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +54,7 @@ impl Identity {
 
 /// Why something below a folder cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Trouble {
+pub(crate) enum FolderFailure {
     #[error("there is no such file")]
     NotFound,
     #[error("it is no file")]
@@ -123,7 +123,7 @@ impl GrantedFolder {
             FileMode::Read => None,
             FileMode::ReadWrite => {
                 let path = std::fs::canonicalize(&grant.dir).map_err(failed)?;
-                Some(Ledger::open(&path, Usage { bytes: grant.bytes, entries: grant.files }))
+                Some(Ledger::open(&path, FolderSize { bytes: grant.bytes, entries: grant.files }))
             }
         };
         Ok(Self { at: grant.at.clone(), dir, ledger, kept: Vec::new() })
@@ -142,9 +142,9 @@ impl GrantedFolder {
     /// Opens a file for reading; `rest` is a path below the folder.
     ///
     /// Looks first, because opening a device can do something, and never waits for the other end of a pipe.
-    pub(crate) fn open_file(&self, rest: &str) -> Result<File, Trouble> {
+    pub(crate) fn open_file(&self, rest: &str) -> Result<File, FolderFailure> {
         if rest.is_empty() {
-            return Err(Trouble::NotAFile);
+            return Err(FolderFailure::NotAFile);
         }
         require_file(&self.dir.metadata(rest)?)?;
         let mut options = OpenOptions::new();
@@ -156,7 +156,7 @@ impl GrantedFolder {
     }
 
     /// What a path leads to; a link counts as what it leads to.
-    pub(crate) fn look(&self, rest: &str) -> Result<FolderEntry, Trouble> {
+    pub(crate) fn look(&self, rest: &str) -> Result<FolderEntry, FolderFailure> {
         let metadata = if rest.is_empty() { self.dir.dir_metadata()? } else { self.dir.metadata(rest)? };
         let is_directory = metadata.is_dir();
         if !is_directory {
@@ -168,7 +168,7 @@ impl GrantedFolder {
 }
 
 /// At most `length` bytes from `offset`; empty past the end.
-pub(crate) fn read_at(file: &File, offset: u64, length: usize) -> Result<Vec<u8>, Trouble> {
+pub(crate) fn read_at(file: &File, offset: u64, length: usize) -> Result<Vec<u8>, FolderFailure> {
     // A buffer no larger than the file: a guest may ask for four gigabytes of a small one.
     let left = file.metadata()?.len().saturating_sub(offset);
     let mut bytes = vec![0; length.min(usize::try_from(left).unwrap_or(usize::MAX))];
@@ -193,11 +193,11 @@ fn entry(dir: &Dir, name: &str) -> Option<FolderEntry> {
     (is_directory || metadata.is_file()).then(|| FolderEntry { name: name.to_owned(), is_directory, length })
 }
 
-fn require_file(metadata: &Metadata) -> Result<(), Trouble> {
-    if metadata.is_file() { Ok(()) } else { Err(Trouble::NotAFile) }
+fn require_file(metadata: &Metadata) -> Result<(), FolderFailure> {
+    if metadata.is_file() { Ok(()) } else { Err(FolderFailure::NotAFile) }
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for FolderFailure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::NotFound => Self::NotFound,

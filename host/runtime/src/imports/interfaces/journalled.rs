@@ -14,7 +14,7 @@ use crate::imports::convert::denial_out;
 pub(crate) const MOST: u32 = 10_000;
 
 /// What an import may do.
-pub(crate) enum Begun {
+pub(crate) enum EffectStart {
     /// Do it, under this number.
     Now(u32),
     /// It was done under this number before the call was run again, and this came of it.
@@ -23,7 +23,7 @@ pub(crate) enum Begun {
 
 impl CallState {
     /// Asks for leave.
-    pub(crate) async fn begin(&mut self, side_effect: SideEffect) -> Result<Begun, types::Denial> {
+    pub(crate) async fn begin(&mut self, side_effect: SideEffect) -> Result<EffectStart, types::Denial> {
         let ordinal = self.effects;
         if ordinal >= MOST {
             let reason = format!("one call may do {MOST} things to the world, and has done them");
@@ -37,8 +37,8 @@ impl CallState {
         self.note_wait_since(began);
         match leave {
             // The guest waits for it, so it waits for no model meanwhile.
-            EffectDecision::Go(_) => Ok(Begun::Now(ordinal)),
-            EffectDecision::Told(answer) => Ok(Begun::Before(ordinal, answer)),
+            EffectDecision::Go(_) => Ok(EffectStart::Now(ordinal)),
+            EffectDecision::Told(answer) => Ok(EffectStart::Before(ordinal, answer)),
             // Whoever refused has told the operator.
             EffectDecision::Refused(denial) => Err(denial_out(&denial)),
             EffectDecision::Lost => Err(types::Denial { capability: capability.as_str().to_owned(), target, detail: String::new() }),

@@ -9,7 +9,7 @@ use conclave_core::types::side_effect::{FailureCause, SideEffect, SideEffectAnsw
 
 use serde::{Deserialize, Serialize};
 
-use super::journalled::{Begun, digest};
+use super::journalled::{EffectStart, digest};
 use crate::imports::bindings::conclave::plugin::kv;
 use crate::imports::call::{CallState, Packed, Recalled};
 use crate::imports::convert::denial_out;
@@ -79,8 +79,8 @@ impl CallState {
         work: impl FnOnce(&dyn KvStore, &KvOwner) -> Work<()> + Send + 'static,
     ) -> Result<(), kv::KvError> {
         let ordinal = match self.begin(side_effect).await.map_err(kv::KvError::Denied)? {
-            Begun::Now(ordinal) => ordinal,
-            Begun::Before(_, answer) => return Self::key_changed_before(answer),
+            EffectStart::Now(ordinal) => ordinal,
+            EffectStart::Before(_, answer) => return Self::key_changed_before(answer),
         };
         let done = self.in_store(work).await;
         let answer = match &done {

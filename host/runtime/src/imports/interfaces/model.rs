@@ -16,7 +16,7 @@ use crate::imports::convert::{completion_out, model_error_out, request_in};
 type Answer = Result<Completion, ModelError>;
 
 /// A completion under way. Dropping it gives up waiting, which cancels the request.
-pub struct Pending {
+pub struct PendingCompletion {
     ordinal: u32,
     answer: Option<Arc<Answer>>,
     text_given: bool,
@@ -53,8 +53,8 @@ impl CallState {
     }
 
     /// The answer to a request that was started.
-    async fn pending_answer(&mut self, pending: &Resource<Pending>) -> wasmtime::Result<Arc<Answer>> {
-        let Pending { ordinal, answer, .. } = self.table.get(pending)?;
+    async fn pending_answer(&mut self, pending: &Resource<PendingCompletion>) -> wasmtime::Result<Arc<Answer>> {
+        let PendingCompletion { ordinal, answer, .. } = self.table.get(pending)?;
         if let Some(answer) = answer {
             return Ok(Arc::clone(answer));
         }
@@ -74,12 +74,12 @@ impl CallState {
 }
 
 impl model::Host for CallState {
-    fn start(&mut self, request: model::Request) -> wasmtime::Result<Result<Resource<Pending>, model::ModelError>> {
+    fn start(&mut self, request: model::Request) -> wasmtime::Result<Result<Resource<PendingCompletion>, model::ModelError>> {
         let ordinal = match self.ask(request)? {
             Ok(ordinal) => ordinal,
             Err(error) => return Ok(Err(error)),
         };
-        Ok(Ok(self.table.push(Pending { ordinal, answer: None, text_given: false })?))
+        Ok(Ok(self.table.push(PendingCompletion { ordinal, answer: None, text_given: false })?))
     }
 
     async fn complete(&mut self, request: model::Request) -> wasmtime::Result<Result<model::Completion, model::ModelError>> {
@@ -94,7 +94,7 @@ impl model::Host for CallState {
 
 impl model::HostPending for CallState {
     /// The whole text at once: clients do not give pieces yet.
-    async fn next_text(&mut self, pending: Resource<Pending>) -> wasmtime::Result<Result<Option<String>, model::ModelError>> {
+    async fn next_text(&mut self, pending: Resource<PendingCompletion>) -> wasmtime::Result<Result<Option<String>, model::ModelError>> {
         self.enter()?;
         let answer = self.pending_answer(&pending).await?;
         let first = !std::mem::replace(&mut self.table.get_mut(&pending)?.text_given, true);
@@ -102,13 +102,13 @@ impl model::HostPending for CallState {
         Ok(answer.as_ref().as_ref().map(text).map_err(model_error_out))
     }
 
-    async fn finish(&mut self, pending: Resource<Pending>) -> wasmtime::Result<Result<model::Completion, model::ModelError>> {
+    async fn finish(&mut self, pending: Resource<PendingCompletion>) -> wasmtime::Result<Result<model::Completion, model::ModelError>> {
         self.enter()?;
         let answer = self.pending_answer(&pending).await?;
         Ok(answer.as_ref().as_ref().map(completion_out).map_err(model_error_out))
     }
 
-    fn drop(&mut self, pending: Resource<Pending>) -> wasmtime::Result<()> {
+    fn drop(&mut self, pending: Resource<PendingCompletion>) -> wasmtime::Result<()> {
         let pending = self.table.delete(pending)?;
         self.past.give_up_model(pending.ordinal);
         Ok(())

@@ -5,7 +5,7 @@ use conclave_core::types::view::AgentView;
 use wasmtime::component::Resource;
 
 use crate::imports::bindings::conclave::plugin::{actions, state, types};
-use crate::imports::call::{CallState, Lent};
+use crate::imports::call::{CallInput, CallState};
 use crate::imports::convert::{message_out, metrics_out, past_out, remaining_out, summary_out};
 
 /// The view that the host lends; there is one per call, so its handle carries nothing.
@@ -22,8 +22,8 @@ impl CallState {
     fn agent_view(&mut self) -> wasmtime::Result<&AgentView> {
         self.enter()?;
         match &self.lent {
-            Lent::Agent(view) => Ok(view),
-            Lent::Nothing | Lent::Tool(_) | Lent::Delivery(_) => Err(wasmtime::Error::msg("this call was lent no view")),
+            CallInput::Agent(view) => Ok(view),
+            CallInput::Nothing | CallInput::Tool(_) | CallInput::Delivery(_) => Err(wasmtime::Error::msg("this call was lent no view")),
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::imports::call::CallState;
 use crate::imports::interfaces::folder::FolderEntry;
 use seen::{StatedPath, refused, told};
 pub(crate) use stream::FileStreams;
-use stream::{FileReader, Writer};
+use stream::{FileReader, FileWriter};
 
 /// Entries that are asked for at once.
 const PAGE: u32 = 1_000;
@@ -222,13 +222,13 @@ impl types::HostDescriptor for CallState {
 
     fn write_via_stream(&mut self, fd: Resource<Descriptor>, offset: u64) -> FsResult<Resource<DynOutputStream>> {
         self.enter().map_err(FsError::trap)?;
-        let writer = Writer::new(self.at(&fd, Some(offset), true)?);
+        let writer = FileWriter::new(self.at(&fd, Some(offset), true)?);
         Ok(self.table.push(Box::new(writer) as DynOutputStream)?)
     }
 
     fn append_via_stream(&mut self, fd: Resource<Descriptor>) -> FsResult<Resource<DynOutputStream>> {
         self.enter().map_err(FsError::trap)?;
-        let writer = Writer::new(self.at(&fd, None, true)?);
+        let writer = FileWriter::new(self.at(&fd, None, true)?);
         Ok(self.table.push(Box::new(writer) as DynOutputStream)?)
     }
 

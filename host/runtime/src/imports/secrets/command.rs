@@ -70,14 +70,14 @@ fn wait(words: &[String], folder: Option<PathBuf>, patience: Duration, given_up:
     let printed = child.stdout.take().map(Printed::read).ok_or("has no output")?;
     let said = child.stderr.take().map(read_error);
     let line = match watch(&mut child, patience, given_up, &printed.line)? {
-        Watched::Stopped(line) => line,
-        Watched::Ended(status, _) if !status.success() => {
+        CommandEnd::Stopped(line) => line,
+        CommandEnd::Ended(status, _) if !status.success() => {
             let (said, _) = said.and_then(|said| said.recv_timeout(AFTERWARDS).ok()).unzip();
             let (all, _) = printed.all.recv_timeout(AFTERWARDS).ok().unzip();
             return Err(format!("ended with {status}{}", shown(&said.unwrap_or_default(), all)));
         }
-        Watched::Ended(_, Some(line)) => line,
-        Watched::Ended(_, None) => {
+        CommandEnd::Ended(_, Some(line)) => line,
+        CommandEnd::Ended(_, None) => {
             let line = printed.line.recv_timeout(AFTERWARDS);
             line.map_err(|_| "ended, and something that it started holds its output".to_owned())?
         }
@@ -89,7 +89,7 @@ fn wait(words: &[String], folder: Option<PathBuf>, patience: Duration, given_up:
 type Line = Result<ApiKey, String>;
 
 /// How a program came to its end.
-enum Watched {
+enum CommandEnd {
     /// By itself; its first line may not have been read yet.
     Ended(ExitStatus, Option<Line>),
     /// It went on after its first line.
@@ -98,12 +98,12 @@ enum Watched {
 
 /// Waits for the end. A program that takes too long, or for which nobody waits, is stopped; so is one that goes on after its first line,
 /// which is no failure.
-fn watch(child: &mut Child, patience: Duration, given_up: &AtomicBool, lines: &Receiver<Line>) -> Result<Watched, String> {
+fn watch(child: &mut Child, patience: Duration, given_up: &AtomicBool, lines: &Receiver<Line>) -> Result<CommandEnd, String> {
     let mut deadline = Instant::now() + patience;
     let mut line = None;
     loop {
         if let Some(status) = child.try_wait().map_err(|error| format!("cannot be waited for: {error}"))? {
-            return Ok(Watched::Ended(status, line));
+            return Ok(CommandEnd::Ended(status, line));
         }
         if line.is_none()
             && let Ok(read) = lines.try_recv()
@@ -113,7 +113,7 @@ fn watch(child: &mut Child, patience: Duration, given_up: &AtomicBool, lines: &R
         }
         if given_up.load(Ordering::Relaxed) || Instant::now() >= deadline {
             stop(child);
-            return line.map(Watched::Stopped).ok_or_else(|| format!("took more than {} s, and was stopped", patience.as_secs()));
+            return line.map(CommandEnd::Stopped).ok_or_else(|| format!("took more than {} s, and was stopped", patience.as_secs()));
         }
         std::thread::sleep(TICK);
     }

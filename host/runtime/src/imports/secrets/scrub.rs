@@ -13,17 +13,17 @@ use serde_json::Value;
 
 use super::vault::Vault;
 use crate::calls::Observer;
-use crate::imports::call::Grantee;
+use crate::imports::call::PluginContext;
 use crate::observe::subscribe::Level;
 
 /// What there is to look for in what this plugin says; none when there is nothing.
-pub(crate) fn scrubber(grantee: &Grantee) -> Option<Arc<Scrubber>> {
+pub(crate) fn scrubber(grantee: &PluginContext) -> Option<Arc<Scrubber>> {
     let scrubber = if grantee.setup.grants.secrets.is_empty() { None } else { Some(grantee.vault.scrubber()) };
     scrubber.filter(|scrubber| !scrubber.is_empty())
 }
 
 /// The end of a call without any value.
-pub(crate) fn ended<T>(grantee: &Grantee, answer: Result<T, Fault>, report: CallReport) -> (Result<T, Fault>, CallReport)
+pub(crate) fn ended<T>(grantee: &PluginContext, answer: Result<T, Fault>, report: CallReport) -> (Result<T, Fault>, CallReport)
 where
     T: Serialize + DeserializeOwned,
 {
@@ -80,7 +80,7 @@ pub(crate) struct Scrubbed {
 
 impl Scrubbed {
     /// The observer itself, when this plugin was granted no secret.
-    pub(crate) fn around(observer: &Arc<dyn Observer>, grantee: &Grantee) -> Arc<dyn Observer> {
+    pub(crate) fn around(observer: &Arc<dyn Observer>, grantee: &PluginContext) -> Arc<dyn Observer> {
         if grantee.setup.grants.secrets.is_empty() {
             return Arc::clone(observer);
         }

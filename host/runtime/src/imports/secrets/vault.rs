@@ -25,7 +25,7 @@ use sha2::{Digest, Sha256};
 use url::Url;
 
 use super::{NoSecrets, SecretSource};
-use crate::imports::call::{Grantee, WorksOn};
+use crate::imports::call::{PluginContext, WorksOn};
 
 /// Bodies larger than this are looked through beside the executor.
 const SMALL: usize = 64 << 10;
@@ -105,14 +105,14 @@ impl Vault {
 /// The secrets as one call may use them.
 #[derive(Clone)]
 pub(crate) struct CallSecrets {
-    grantee: Arc<Grantee>,
+    grantee: Arc<PluginContext>,
     task: WorksOn,
     placeholders: Placeholders,
 }
 
 impl CallSecrets {
     /// Those of a call of this plugin.
-    pub(crate) fn new(grantee: Arc<Grantee>, task: WorksOn, room: &RoomId, call: CallId) -> Self {
+    pub(crate) fn new(grantee: Arc<PluginContext>, task: WorksOn, room: &RoomId, call: CallId) -> Self {
         let seed = Self::seed(&grantee, room, call);
         Self { grantee, task, placeholders: Placeholders::new(Seed(seed)) }
     }
@@ -123,7 +123,7 @@ impl CallSecrets {
     }
 
     /// What the placeholders of a call come from, as long as this vault is there.
-    pub(crate) fn seed(grantee: &Grantee, room: &RoomId, call: CallId) -> [u8; 32] {
+    pub(crate) fn seed(grantee: &PluginContext, room: &RoomId, call: CallId) -> [u8; 32] {
         let mut hash = Sha256::new();
         hash.update(b"conclave secrets 1\0");
         hash.update(grantee.vault.key);

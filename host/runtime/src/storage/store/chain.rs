@@ -7,12 +7,12 @@ use super::record::Hash;
 
 /// The newest line; number 0 and zeros before the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct ChainHead {
     pub(super) number: u64,
     pub(super) hash: Hash,
 }
 
-impl Head {
+impl ChainHead {
     /// The line after this one.
     #[must_use]
     pub(super) fn next(self, room: &str, seq: u64, at: u64, record: &Hash) -> Self {

@@ -36,18 +36,18 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// A message to the process that has a run under way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Mail {
+pub struct ControlMessage {
     /// Unique. The room journals it with the message, and lets no message take effect twice.
     pub id: ControlId,
     /// The recipient.
     pub room: RoomId,
-    pub word: Word,
+    pub word: ControlCommand,
 }
 
 /// What a message says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "word", rename_all = "kebab-case")]
-pub enum Word {
+pub enum ControlCommand {
     /// About a call that waits for an approval.
     Decide { call: CallId, approval: Approval },
     /// The run is to end.
@@ -67,7 +67,7 @@ pub enum Word {
     Ask { what: Box<RoomRequest> },
 }
 
-impl Word {
+impl ControlCommand {
     /// Returns the event that it is to the room.
     pub(crate) fn to_event(&self) -> Event {
         match self.clone() {
@@ -97,10 +97,10 @@ pub enum MailState {
     PutAside,
 }
 
-impl Mail {
+impl ControlMessage {
     /// Returns a message with an id of its own.
     #[must_use]
-    pub fn new(room: RoomId, word: Word) -> Self {
+    pub fn new(room: RoomId, word: ControlCommand) -> Self {
         Self { id: new_id(), room, word }
     }
 
@@ -172,7 +172,7 @@ impl Mail {
 /// A message that this process has, and whose file is there until [`delete`](Self::delete).
 #[derive(Debug)]
 pub(crate) struct ReceivedMail {
-    pub(crate) mail: Mail,
+    pub(crate) mail: ControlMessage,
     path: PathBuf,
 }
 
@@ -190,9 +190,9 @@ impl ReceivedMail {
 /// `is_received` is asked about those that were taken before: a room that ended right afterwards may have journalled them.
 pub(crate) fn receive(
     store: &Path,
-    is_meant: &dyn Fn(&Mail) -> bool,
+    is_meant: &dyn Fn(&ControlMessage) -> bool,
     is_over: &dyn Fn(&RoomId) -> bool,
-    is_received: &dyn Fn(&Mail) -> bool,
+    is_received: &dyn Fn(&ControlMessage) -> bool,
 ) -> Result<Vec<ReceivedMail>, StoreError> {
     let mut received = Vec::new();
     for path in files(store)? {
@@ -288,7 +288,7 @@ fn is_old(path: &Path) -> bool {
     said.is_some_and(|said| SystemClock.now().0.saturating_sub(said) > DAY_MS)
 }
 
-fn read(path: &Path) -> io::Result<Mail> {
+fn read(path: &Path) -> io::Result<ControlMessage> {
     if !fs::symlink_metadata(path)?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
@@ -318,20 +318,20 @@ fn put_aside(folder: &Path, path: &Path) {
 mod tests {
     use super::*;
 
-    fn stop(room: &str) -> Mail {
-        Mail::new(RoomId::from(room), Word::Stop { reason: "enough".to_owned() })
+    fn stop(room: &str) -> ControlMessage {
+        ControlMessage::new(RoomId::from(room), ControlCommand::Stop { reason: "enough".to_owned() })
     }
 
     /// A folder that a store could be in, and what was sent there.
-    fn sent(rooms: &[&str]) -> (tempfile::TempDir, Vec<Mail>) {
+    fn sent(rooms: &[&str]) -> (tempfile::TempDir, Vec<ControlMessage>) {
         let temp = tempfile::tempdir().unwrap();
         fs::write(schema::path(temp.path()), "").unwrap();
-        let sent: Vec<Mail> = rooms.iter().map(|room| stop(room)).collect();
+        let sent: Vec<ControlMessage> = rooms.iter().map(|room| stop(room)).collect();
         sent.iter().for_each(|mail| mail.send(temp.path()).unwrap());
         (temp, sent)
     }
 
-    fn all(store: &Path) -> Vec<Mail> {
+    fn all(store: &Path) -> Vec<ControlMessage> {
         receive(store, &|_| true, &|_| false, &|_| false).unwrap().into_iter().map(|received| received.mail).collect()
     }
 
@@ -342,8 +342,8 @@ mod tests {
         // As after a crash: nothing was deleted, so all is there again.
         assert_eq!(all(temp.path()), sent);
         assert!(sent.iter().all(|mail| mail.state(temp.path()) == MailState::Taken));
-        assert_eq!(Mail::take_back(temp.path(), |_| true).unwrap(), [], "nobody takes back what a room may have");
-        assert_eq!(Mail::pending(temp.path()).unwrap(), sent);
+        assert_eq!(ControlMessage::take_back(temp.path(), |_| true).unwrap(), [], "nobody takes back what a room may have");
+        assert_eq!(ControlMessage::pending(temp.path()).unwrap(), sent);
         let received = receive(temp.path(), &|mail| mail.room.as_str() == "a", &|_| false, &|_| false).unwrap();
         received.iter().for_each(ReceivedMail::delete);
         assert_eq!((sent[0].state(temp.path()), sent[1].state(temp.path())), (MailState::Gone, MailState::Taken));
@@ -379,7 +379,7 @@ mod tests {
             fs::rename(path, path.with_file_name(format!("{said:020}-{rest}.{ending}"))).unwrap();
         }
         assert_eq!(look(), 0);
-        let left: Vec<String> = Mail::pending(temp.path()).unwrap().iter().map(|mail| mail.room.to_string()).collect();
+        let left: Vec<String> = ControlMessage::pending(temp.path()).unwrap().iter().map(|mail| mail.room.to_string()).collect();
         assert_eq!(left, ["interrupted"], "one that was interrupted can be resumed");
     }
 }

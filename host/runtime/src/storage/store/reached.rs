@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OptionalExtension};
 
-use super::chain::{Head, hex};
+use super::chain::{ChainHead, hex};
 use super::{StoreError, schema};
 use crate::support::digest::sha256;
 
@@ -23,12 +23,12 @@ const MOST: u64 = 256;
 
 /// The file, held open by the process that writes the store; without one nothing is noted.
 #[derive(Default)]
-pub(super) struct Reached {
+pub(super) struct ReachedFile {
     file: Option<File>,
     noted: u64,
 }
 
-impl Reached {
+impl ReachedFile {
     pub(super) fn open(folder: &Path) -> Self {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
@@ -39,7 +39,7 @@ impl Reached {
     }
 
     /// Notes a line that an fsync has made durable.
-    pub(super) fn note(&mut self, head: &Head) {
+    pub(super) fn note(&mut self, head: &ChainHead) {
         let Some(file) = self.file.as_mut().filter(|_| head.number != self.noted) else { return };
         // One write of always the same length: the file does not grow, so a full disk does not stop it.
         if file.rewind().and_then(|()| file.write_all(line(head).as_bytes())).is_ok() {
@@ -59,31 +59,31 @@ fn path(folder: &Path) -> PathBuf {
     folder.join(NAME)
 }
 
-fn line(head: &Head) -> String {
+fn line(head: &ChainHead) -> String {
     let text = format!("{FORMAT} {:020} {}", head.number, hex(&head.hash));
     let sum = &sha256(text.as_bytes())[..16];
     format!("{text} {sum}\n")
 }
 
 /// Returns the line that was noted; `None` where there is no file, or no whole line in it.
-pub(super) fn read(folder: &Path) -> Option<Noted> {
+pub(super) fn read(folder: &Path) -> Option<ReachedLine> {
     let mut text = String::new();
     File::open(path(folder)).ok()?.take(MOST).read_to_string(&mut text).ok()?;
     let (line, sum) = text.trim_end().rsplit_once(' ')?;
     let mut parts = line.split(' ');
     let (format, number, hash) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()?.to_owned());
     let is_whole = format == FORMAT && number > 0 && sha256(line.as_bytes()).get(..16) == Some(sum);
-    is_whole.then_some(Noted { number, hash })
+    is_whole.then_some(ReachedLine { number, hash })
 }
 
 /// A line of the audit chain that the log must hold.
-pub(super) struct Noted {
+pub(super) struct ReachedLine {
     number: u64,
     /// Lower-case hexadecimal.
     hash: String,
 }
 
-impl Noted {
+impl ReachedLine {
     /// Returns the damage where the log does not hold this line.
     pub(super) fn lacking(&self, connection: &Connection) -> rusqlite::Result<Option<String>> {
         let number = self.number;

@@ -12,7 +12,7 @@ use rusqlite::Connection;
 use serde::Serialize;
 
 use super::rows::{RoomRow, RunRow, WaitRow};
-use super::writer::Checked;
+use super::writer::StoreCheck;
 use super::{StoreError, lock, reached, read, schema, wal};
 
 /// Which runs are meant; what is none does not matter.
@@ -141,17 +141,17 @@ impl StoreReader {
     }
 
     /// Holds the whole chain and every record against it, and against a hash that somebody noted earlier.
-    pub fn verify(&self, noted: Option<&str>) -> Result<Checked, StoreError> {
+    pub fn verify(&self, noted: Option<&str>) -> Result<StoreCheck, StoreError> {
         self.with_log(|connection| checks::verify(connection, noted))
     }
 
     /// Looks at every page of the file, every hash, and every reference.
-    pub fn check(&self) -> Result<Checked, StoreError> {
+    pub fn check(&self) -> Result<StoreCheck, StoreError> {
         self.with_log(checks::check)
     }
 
     /// A look at what SQLite reads, with what it does not read of its own log, where nobody writes to it, and what it should have read.
-    fn with_log(&self, look: impl FnOnce(&Connection) -> rusqlite::Result<Checked>) -> Result<Checked, StoreError> {
+    fn with_log(&self, look: impl FnOnce(&Connection) -> rusqlite::Result<StoreCheck>) -> Result<StoreCheck, StoreError> {
         // Noted before the look begins: a process that writes meanwhile only adds to what was there then.
         let reached = reached::read(&self.folder);
         let mut checked = self.of(look(&self.connection))?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use conclave_core::journal::record::RecordTooDeep;
-use conclave_core::protocol::event::{Event, Opening, Principal, Record};
+use conclave_core::protocol::event::{Event, Principal, Record, RunOpening};
 use conclave_core::setup::Setup;
 use conclave_core::types::json_depth::{JSON_DEPTH_MAX, JsonError, from_json, is_deeper_than, is_too_deep};
 use conclave_core::types::room_secret::RoomSecret;
@@ -98,13 +98,13 @@ impl Rows {
         &self,
         event: &str,
         setup: &Arc<Setup>,
-        opening: &Opening,
+        opening: &RunOpening,
         secret: Option<&RoomSecret>,
     ) -> Result<(String, BTreeMap<String, StoredBytes>), serde_json::Error> {
         #[derive(Serialize)]
         struct OpenedRow<'a> {
             event: &'a str,
-            opening: &'a Opening,
+            opening: &'a RunOpening,
             /// Events do not write it by themselves.
             #[serde(skip_serializing_if = "Option::is_none")]
             secret: Option<String>,
@@ -245,7 +245,7 @@ mod tests {
         };
         let opening = |levels: usize, text: &str| {
             let content = Some(text.to_owned());
-            Opening { content, inputs: nested(levels), ..Opening::default() }
+            RunOpening { content, inputs: nested(levels), ..RunOpening::default() }
         };
         let secret = RoomSecret::WITHHELD;
         let long = "x".repeat(LARGE);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use conclave_core::journal::pending_work::Wait;
+use conclave_core::journal::pending_work::PendingWork;
 use conclave_core::types::ids::{Millis, RoomId};
 use conclave_core::types::outcome::Status;
 use conclave_core::types::usage::Spent;
@@ -11,7 +11,7 @@ use serde::Serialize;
 /// Where a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "standing", content = "status", rename_all = "kebab-case")]
-pub enum Standing {
+pub enum RunState {
     /// A process has it under way.
     Running,
     /// The process that had it under way is gone; it can be gone on with.
@@ -27,7 +27,7 @@ pub struct RunRow {
     /// Of the newest record of any of its rooms.
     pub changed: Millis,
     pub ended: Option<Millis>,
-    pub standing: Standing,
+    pub standing: RunState,
     pub entry: String,
     /// Plugins that are agents of its tasks, in order.
     pub agents: Vec<String>,
@@ -54,7 +54,7 @@ pub struct RunRow {
 pub struct RoomRow {
     pub room: RoomId,
     pub parent: Option<RoomId>,
-    pub standing: Standing,
+    pub standing: RunState,
     pub started: Millis,
     pub ended: Option<Millis>,
     pub entry: String,
@@ -67,12 +67,12 @@ pub struct RoomRow {
 pub struct WaitRow {
     pub room: RoomId,
     pub since: Millis,
-    pub wait: Wait,
+    pub wait: PendingWork,
     /// A process has its run under way, and will hear what is said of it.
     pub is_live: bool,
 }
 
-impl Standing {
+impl RunState {
     /// The word by which a filter asks for it: `running`, `interrupted`, or the ending's, such as `max-turns`.
     #[must_use]
     pub fn word(self) -> String {

@@ -30,7 +30,7 @@ pub(super) fn damage(lost: u64) -> String {
 }
 
 fn lost(bytes: &[u8]) -> u64 {
-    let Some(log) = Log::of(bytes) else { return 0 };
+    let Some(log) = WalLog::of(bytes) else { return 0 };
     let (mut sum, mut is_whole, mut lost) = (log.sum, true, 0);
     for frame in bytes[HEADER..].chunks_exact(FRAME + log.page) {
         let (head, page) = frame.split_at(FRAME);
@@ -46,13 +46,13 @@ fn lost(bytes: &[u8]) -> u64 {
     if lost > 1 { lost } else { 0 }
 }
 
-struct Log {
+struct WalLog {
     page: usize,
     is_big_endian: bool,
     sum: (u32, u32),
 }
 
-impl Log {
+impl WalLog {
     fn of(bytes: &[u8]) -> Option<Self> {
         if bytes.len() < HEADER || !matches!(word(bytes, 0), 0x377f_0682 | 0x377f_0683) {
             return None;

@@ -29,8 +29,8 @@ use crate::storage::journal::Journals;
 use crate::support::blobs::Blobs;
 
 pub(super) use opening::{all, open_free};
-use queue::{Answer, Cause, Work};
-use reading::Reading;
+use queue::{Answer, Cause, WriterTask};
+use reading::ReaderThread;
 use thread::WriterState;
 
 /// What is kept of runs that have ended; the newest always win.
@@ -55,7 +55,7 @@ pub struct Collected {
 
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Checked {
+pub struct StoreCheck {
     pub rooms: u64,
     pub records: u64,
     pub blobs: u64,
@@ -66,24 +66,24 @@ pub struct Checked {
     pub problems: Vec<String>,
 }
 
-pub(super) struct Writer {
+pub(super) struct StoreWriter {
     folder: PathBuf,
     shared: Arc<WriterState>,
     rows: Rows,
     /// For what is read in the course of writing.
-    reading: Option<Reading>,
+    reading: Option<ReaderThread>,
     thread: Option<JoinHandle<()>>,
     /// Let go last.
     _lock: StoreLock,
 }
 
-impl Writer {
+impl StoreWriter {
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
 
     pub(super) fn collect(&self, keep: &Retention) -> Result<Collected, StoreError> {
-        self.ask(|answer| Work::Collect(keep.clone(), answer)).map_err(|cause| self.failed(&cause))
+        self.ask(|answer| WriterTask::Collect(keep.clone(), answer)).map_err(|cause| self.failed(&cause))
     }
 
     pub(super) fn written(&self) -> StoreTotals {
@@ -107,7 +107,7 @@ impl Writer {
     /// Hands something to the thread; the future is its answer. The thread waits for nobody.
     fn asked<T, W>(&self, work: W) -> impl Future<Output = Result<T, Cause>> + use<T, W>
     where
-        W: FnOnce(Answer<T>) -> Work,
+        W: FnOnce(Answer<T>) -> WriterTask,
     {
         let (answer, answered) = oneshot::channel();
         let pushed = self.shared.queue.push(work(answer));
@@ -118,14 +118,14 @@ impl Writer {
     }
 
     /// The same for a thread that may wait.
-    fn ask<T>(&self, work: impl FnOnce(Answer<T>) -> Work) -> Result<T, Cause> {
+    fn ask<T>(&self, work: impl FnOnce(Answer<T>) -> WriterTask) -> Result<T, Cause> {
         // Where it stands there may be a task of the executor, whose share of polls is used up; then nothing would wake it.
         futures_executor::block_on(tokio::task::unconstrained(self.asked(work)))
     }
 
     /// All that was handed over so far can be read.
     fn barrier(&self) -> impl Future<Output = Result<(), Cause>> + use<> {
-        self.asked(Work::Barrier)
+        self.asked(WriterTask::Barrier)
     }
 
     async fn read<T: Send + 'static>(&self, look: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static) -> rusqlite::Result<T> {
@@ -156,7 +156,7 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
+impl Drop for StoreWriter {
     fn drop(&mut self) {
         // The thread's connection is the last, so that it leaves one file behind.
         self.reading.take();
@@ -168,10 +168,10 @@ impl Drop for Writer {
     }
 }
 
-pub(super) fn journals(writer: &Arc<Writer>, durability: Durability, about: RunOrigin) -> Arc<dyn Journals> {
+pub(super) fn journals(writer: &Arc<StoreWriter>, durability: Durability, about: RunOrigin) -> Arc<dyn Journals> {
     Arc::new(journal::StoreJournals::new(writer, durability, about))
 }
 
-pub(super) fn blobs(writer: &Arc<Writer>) -> Arc<dyn Blobs> {
+pub(super) fn blobs(writer: &Arc<StoreWriter>) -> Arc<dyn Blobs> {
     Arc::new(attachments::StoreBlobs(Arc::clone(writer)))
 }

@@ -5,7 +5,7 @@ use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 use serde_json::json;
 
 use super::*;
-use crate::setup::plugin_query::{Masked, Span};
+use crate::setup::plugin_query::{EntrySpan, Masked};
 use crate::types::message::ToolResult;
 
 fn said(seq: u64, sender: Entity, text: &str) -> Message {
@@ -46,7 +46,7 @@ fn talk() -> History {
 }
 
 fn forgetting(spans: &[(u64, u64)]) -> Condensation {
-    Condensation { forget: spans.iter().map(|(start, end)| Span { start: *start, end: *end }).collect(), ..Condensation::default() }
+    Condensation { forget: spans.iter().map(|(start, end)| EntrySpan { start: *start, end: *end }).collect(), ..Condensation::default() }
 }
 
 fn forgotten(history: &History, spans: &[(u64, u64)], kept: RetainedEntries<'_>) -> Vec<usize> {
@@ -221,7 +221,7 @@ proptest! {
             open.clone_from(&last.tool_calls);
         }
         let wish = Condensation {
-            forget: spans.iter().map(|(start, end)| Span { start: *start, end: *end }).collect(),
+            forget: spans.iter().map(|(start, end)| EntrySpan { start: *start, end: *end }).collect(),
             mask: masks.iter().map(|(index, length)| Masked { index: *index, text: format!("{}…", &"a long result"[..(*length).min(8)]) }).collect(),
             summary: Some("s".to_owned()),
         };

@@ -18,7 +18,7 @@ impl JsonRepairer<'_> {
             | (ValuePosition::Member, Some('}'))
             | (ValuePosition::Item, Some(']' | '}' | ',' | ')')) => true,
             (ValuePosition::Member, Some(',' | ';')) => {
-                self.starts_member(next + 1) || self.ends_group(next + 1) || !self.text_goes_on(next + 1, closing)
+                self.starts_member(next + 1) || self.ends_group(next + 1) || !self.text_is_open(next + 1, closing)
             }
             // An opening quote inside a text is followed by its word at once.
             // One quote too many, of another kind
@@ -39,14 +39,14 @@ impl JsonRepairer<'_> {
     }
 
     /// Behind a comma that no member follows: another quote of the kind ends the text.
-    fn text_goes_on(&self, from: usize, closing: char) -> bool {
+    fn text_is_open(&self, from: usize, closing: char) -> bool {
         let rest = self.text.get(from..).unwrap_or_default();
         let end = rest.char_indices().take(LONGEST_ASIDE).find(|(_, c)| *c == closing);
         end.is_some_and(|(at, c)| self.ends_group(from + at + c.len_utf8()))
     }
 
     /// Another quote of the kind stands before the colon: the key has quotes in it.
-    pub(super) fn key_goes_on(&self, from: usize, closing: char) -> bool {
+    pub(super) fn key_is_open(&self, from: usize, closing: char) -> bool {
         let rest = self.text.get(from..).unwrap_or_default();
         let ahead = rest.char_indices().take(LONGEST_KEY).find(|(_, c)| matches!(c, ':' | ',' | '}' | '\n') || *c == closing);
         ahead.is_some_and(|(at, c)| {

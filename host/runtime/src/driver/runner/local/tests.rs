@@ -1,29 +1,29 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use conclave_core::protocol::event::{Event, Opening};
+use conclave_core::protocol::event::{Event, RunOpening};
 use conclave_core::types::delivery::BackgroundStatus;
 use conclave_core::types::ids::{BackgroundId, TaskName};
 use conclave_core::types::usage::{Spent, UsedByPlugin};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::super::{Child, EndReporter, Ended, Progressing};
+use super::super::{Child, EndReporter, Progressing, TaskEnd};
 use super::*;
 
 /// A task whose work is a future of a test, and the ends that its parent was told.
 struct Task {
     submission: Submission,
-    told: UnboundedReceiver<Ended>,
+    told: UnboundedReceiver<TaskEnd>,
 }
 
-fn ended(status: BackgroundStatus, why: &str) -> Ended {
+fn ended(status: BackgroundStatus, why: &str) -> TaskEnd {
     let task = EndedTask { status, ..EndedTask::interrupted(why.to_owned()) };
-    Ended { task, spent: Spent::default(), used: UsedByPlugin::new() }
+    TaskEnd { task, spent: Spent::default(), used: UsedByPlugin::new() }
 }
 
-fn task<F: Future<Output = Ended> + Send + 'static>(room: &str, work: impl FnOnce(UnboundedReceiver<Event>) -> F) -> Task {
+fn task<F: Future<Output = TaskEnd> + Send + 'static>(room: &str, work: impl FnOnce(UnboundedReceiver<Event>) -> F) -> Task {
     let (events, received) = unbounded_channel();
-    let (tell, told): (UnboundedSender<Ended>, _) = unbounded_channel();
-    let opening = Box::new(Opening { room: RoomId::from(room), entry: TaskName::from("worker"), ..Opening::default() });
+    let (tell, told): (UnboundedSender<TaskEnd>, _) = unbounded_channel();
+    let opening = Box::new(RunOpening { room: RoomId::from(room), entry: TaskName::from("worker"), ..RunOpening::default() });
     let (parent, id, progressing) = (RoomId::from("r"), BackgroundId::from(room), Progressing::default());
     let place = EndReporter::new(Spent { turns: 7, ..Spent::default() }, move |ended| drop(tell.send(ended)));
     let child = Child { parent, id, opening, events, progressing };
@@ -49,7 +49,7 @@ fn quick(room: &str) -> Task {
 
 impl Task {
     /// The one end that it was told.
-    async fn end(&mut self) -> Ended {
+    async fn end(&mut self) -> TaskEnd {
         let first = self.told.recv().await.expect("the parent is told");
         assert!(self.told.recv().await.is_none(), "and only once");
         first

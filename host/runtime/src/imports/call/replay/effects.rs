@@ -6,7 +6,7 @@ use conclave_core::protocol::call_log::{AskedSideEffect, Before};
 use conclave_core::types::denial::{Denial, DenialRecord, Layer};
 use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
 
-use super::{BusyGuard, Past};
+use super::{BusyGuard, CallReplay};
 
 /// What an import may do.
 pub(crate) enum EffectDecision {
@@ -26,7 +26,7 @@ enum LoggedEffect {
     Leave(EffectDecision),
 }
 
-impl Past {
+impl CallReplay {
     /// Whether what an import does to the disk must survive a power cut before its end is told.
     pub(crate) fn survives_power_cuts(&self) -> bool {
         self.effects.survives_power_cuts()

@@ -3,15 +3,15 @@
 use conclave_core::protocol::call_log::{AskedModel, Before};
 use conclave_core::types::completion::{ModelError, ModelRequest};
 
-use super::{Answer, Lost, Past};
+use super::{Answer, CallReplay, ReplayMismatch};
 use crate::support::suspension::Parked;
 
-impl Past {
+impl CallReplay {
     /// Hands a request over, unless it was before.
     ///
     /// # Errors
     /// When something else was asked for in its place.
-    pub(crate) fn ask_model(&self, ordinal: u32, request: ModelRequest) -> Result<(), Lost> {
+    pub(crate) fn ask_model(&self, ordinal: u32, request: ModelRequest) -> Result<(), ReplayMismatch> {
         self.check()?;
         let mut known = self.known();
         let known = &mut *known;
@@ -21,7 +21,7 @@ impl Past {
             Before::Open => drop(known.asked.insert(ordinal, self.models.ask(self.call, ordinal, request))),
             Before::Otherwise => {
                 self.lose(&format!("it asked for something else than before the host stopped: model request {ordinal}"));
-                return Err(Lost);
+                return Err(ReplayMismatch);
             }
             Before::New => {
                 self.keep_reads(known);

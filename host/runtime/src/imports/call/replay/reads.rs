@@ -6,7 +6,7 @@ use conclave_core::protocol::call_log::LoggedRead;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{Past, ReplayState};
+use super::{CallReplay, ReplayState};
 use crate::support::digest::sha256;
 
 /// Bytes of the largest piece that stands in the journal itself; a larger one is a blob.
@@ -39,7 +39,7 @@ pub(crate) enum Packed {
     Blob(String),
 }
 
-impl Past {
+impl CallReplay {
     /// What was read here before.
     pub(crate) fn recall<T: DeserializeOwned>(&self, import: &str, target: &str) -> Recalled<T> {
         if self.check().is_err() {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use wasmtime::component::ResourceTable;
 
-use super::{CallState, Tally};
+use super::{CallState, SharedCounter};
 use crate::imports::interfaces::blobs::Reach;
 use crate::imports::interfaces::files::Listings;
 use crate::imports::interfaces::wasi_files::FileStreams;
@@ -62,7 +62,7 @@ impl CallState {
         self.book = Arc::new(self.book.again());
         self.meter = self.meter.again();
         self.scratch = None;
-        (self.read, self.streams) = (Tally::default(), FileStreams::default());
+        (self.read, self.streams) = (SharedCounter::default(), FileStreams::default());
         (self.requests, self.effects) = (0, 0);
         self.authority = None;
         (self.began, self.waited) = (Instant::now(), Duration::ZERO);

@@ -50,7 +50,7 @@ impl AsyncWrite for Endless {
 }
 
 /// What came of a request to such a server, and how many bytes were taken from it.
-async fn taken(text: &'static str, limit: u64) -> (Option<Trouble>, u64) {
+async fn taken(text: &'static str, limit: u64) -> (Option<ConnectionError>, u64) {
     let sent = Arc::new(AtomicU64::new(0));
     let interim = Arc::new(Interim::new(limit));
     let url = Url::parse("http://a.example/").unwrap();
@@ -68,7 +68,7 @@ async fn endless_interim_answers_end_after_the_first_bytes() {
         ["HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 102 Processing\r\n\r\n", "HTTP/1.1 103 Early Hints\r\nlink: </style.css>\r\n\r\n"]
     {
         let (trouble, bytes) = taken(text, 4 << 20).await;
-        assert_eq!(trouble, Some(Trouble::NoAnswer("the server sent more than 16 interim answers")), "{text}");
+        assert_eq!(trouble, Some(ConnectionError::NoAnswer("the server sent more than 16 interim answers")), "{text}");
         assert!(bytes <= 16 << 10, "{bytes} bytes were read of {text:?}");
     }
 }
@@ -81,6 +81,6 @@ async fn bytes_of_interim_answers_count_against_the_limit() {
         "\r\n\r\n"
     );
     let (trouble, bytes) = taken(HINT, 1_000).await;
-    assert_eq!(trouble, Some(Trouble::TooLong));
+    assert_eq!(trouble, Some(ConnectionError::TooLong));
     assert!(bytes <= 16 << 10, "{bytes}");
 }

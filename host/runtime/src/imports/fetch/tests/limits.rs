@@ -74,7 +74,7 @@ async fn a_slow_body_is_not_waited_for() {
     assert!(matches!(plugin.get(&base).await, Err(ExchangeFailure::TimedOut(_))));
     assert!(plugin.journal()[1].contains("in time"), "{:?}", plugin.journal());
     let mut patient = limited(&base, |_| {});
-    let outcome = Exchange::new(&patient.state).run(parts("GET", &base), Some(300), true).await;
+    let outcome = FetchExchange::new(&patient.state).run(parts("GET", &base), Some(300), true).await;
     assert!(matches!(outcome, Err(ExchangeFailure::TimedOut(_))), "a guest may wait for less than the grant gives");
     patient.state.effects = 1;
 }

@@ -11,7 +11,7 @@ const BYTES: usize = 64 << 20;
 
 /// How far the listing of a directory is.
 #[derive(Debug)]
-pub(super) enum Begun {
+pub(super) enum ListingStage {
     /// The names that come next.
     Read(Listing),
     /// What an attempt before this one has listed and paid for. The directory is read again to go on, and paid for only where it has
@@ -34,7 +34,7 @@ impl PaidListing {
     }
 }
 
-impl Begun {
+impl ListingStage {
     fn bytes(&self) -> usize {
         match self {
             Self::Read(listing) => listing.bytes(),
@@ -45,34 +45,34 @@ impl Begun {
 
 /// The listings of a call, the one that was used last at the end.
 #[derive(Debug, Default)]
-pub(crate) struct Listings(Vec<(GrantedPath, Begun)>);
+pub(crate) struct Listings(Vec<(GrantedPath, ListingStage)>);
 
 impl Listings {
     /// The listing of a directory that was begun, if there is one; it is taken away.
-    pub(super) fn take(&mut self, place: &GrantedPath) -> Option<Begun> {
+    pub(super) fn take(&mut self, place: &GrantedPath) -> Option<ListingStage> {
         let index = self.0.iter().position(|(other, _)| other == place)?;
         Some(self.0.remove(index).1)
     }
 
     pub(super) fn keep(&mut self, place: GrantedPath, listing: Listing) {
-        self.add(place, Begun::Read(listing));
+        self.add(place, ListingStage::Read(listing));
     }
 
     /// Takes note of a page that an attempt before this one was given after `after`: its last name, none where it was empty or an error,
     /// and the entries that were paid for it.
     pub(super) fn recall(&mut self, place: GrantedPath, after: Option<&str>, last: Option<String>, seen: u64) {
         let before = match self.take(&place) {
-            Some(Begun::Before(paid)) if paid.leads_on(after) => paid.seen,
+            Some(ListingStage::Before(paid)) if paid.leads_on(after) => paid.seen,
             _ => 0,
         };
         if let Some(last) = last {
-            self.add(place, Begun::Before(PaidListing { last, seen: before.saturating_add(seen) }));
+            self.add(place, ListingStage::Before(PaidListing { last, seen: before.saturating_add(seen) }));
         }
     }
 
-    fn add(&mut self, place: GrantedPath, begun: Begun) {
+    fn add(&mut self, place: GrantedPath, begun: ListingStage) {
         self.0.push((place, begun));
-        let bytes = |listings: &[(GrantedPath, Begun)]| listings.iter().map(|(_, begun)| begun.bytes()).sum::<usize>();
+        let bytes = |listings: &[(GrantedPath, ListingStage)]| listings.iter().map(|(_, begun)| begun.bytes()).sum::<usize>();
         while self.0.len() > LISTINGS || (self.0.len() > 1 && bytes(&self.0) > BYTES) {
             self.0.remove(0);
         }

@@ -6,7 +6,7 @@ use conclave_core::types::denial::{DenialRecord, Layer};
 use conclave_core::types::side_effect::{FailureCause, SideEffectAnswer};
 use serde::{Deserialize, Serialize};
 
-use crate::imports::interfaces::folder::Trouble;
+use crate::imports::interfaces::folder::FolderFailure;
 
 /// Why a plugin got nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,22 +27,25 @@ impl FileFailure {
     }
 
     /// What a trouble with this path comes to. `read` is the call's allowance.
-    pub(crate) fn of(trouble: &Trouble, path: &str, rights: &Rights<'_>, read: u64) -> Self {
+    pub(crate) fn of(trouble: &FolderFailure, path: &str, rights: &Rights<'_>, read: u64) -> Self {
         match trouble {
-            Trouble::NotFound => Self::NotFound,
-            Trouble::NotAFile => Self::NotAFile,
-            Trouble::NotADirectory => Self::NotADirectory,
-            Trouble::TooMany => Self::Quota(read),
-            Trouble::Quota(limit) => Self::Quota(*limit),
-            Trouble::Other(_) => Self::Other(trouble.to_string()),
-            Trouble::LeadsOutside | Trouble::Forbidden | Trouble::ReadOnly | Trouble::Kept | Trouble::Link | Trouble::HardLink => {
-                Self::Denied(rights.refuse(Capability::Files, path, Layer::Runtime, &trouble.to_string(), None))
-            }
+            FolderFailure::NotFound => Self::NotFound,
+            FolderFailure::NotAFile => Self::NotAFile,
+            FolderFailure::NotADirectory => Self::NotADirectory,
+            FolderFailure::TooMany => Self::Quota(read),
+            FolderFailure::Quota(limit) => Self::Quota(*limit),
+            FolderFailure::Other(_) => Self::Other(trouble.to_string()),
+            FolderFailure::LeadsOutside
+            | FolderFailure::Forbidden
+            | FolderFailure::ReadOnly
+            | FolderFailure::Kept
+            | FolderFailure::Link
+            | FolderFailure::HardLink => Self::Denied(rights.refuse(Capability::Files, path, Layer::Runtime, &trouble.to_string(), None)),
         }
     }
 
     /// The journal's answer of a change that this came of; `trouble` gives the text for people.
-    pub(crate) fn answer(&self, trouble: &Trouble) -> SideEffectAnswer {
+    pub(crate) fn answer(&self, trouble: &FolderFailure) -> SideEffectAnswer {
         let cause = match self {
             Self::Denied(record) => return SideEffectAnswer::Denied { denial: record.denial.clone() },
             Self::NotFound => FailureCause::NotFound,
@@ -78,8 +81,15 @@ mod tests {
     #[test]
     fn an_answer_of_the_journal_means_the_same_whatever_its_message_says() {
         let state = state(setup());
-        let other = || Trouble::Other(std::io::ErrorKind::StorageFull.into());
-        for trouble in [Trouble::NotFound, Trouble::NotAFile, Trouble::NotADirectory, Trouble::TooMany, Trouble::Quota(4_200), other()] {
+        let other = || FolderFailure::Other(std::io::ErrorKind::StorageFull.into());
+        for trouble in [
+            FolderFailure::NotFound,
+            FolderFailure::NotAFile,
+            FolderFailure::NotADirectory,
+            FolderFailure::TooMany,
+            FolderFailure::Quota(4_200),
+            other(),
+        ] {
             let told = FileFailure::of(&trouble, "/f/a", &state.rights(), 7);
             let SideEffectAnswer::Failed { cause, .. } = told.answer(&trouble) else { panic!("{told:?} is no refusal") };
             let stored = serde_json::to_string(&cause).unwrap();
@@ -93,7 +103,7 @@ mod tests {
     #[test]
     fn a_host_without_descriptors_names_the_limit() {
         let state = state(setup());
-        let trouble = Trouble::from(std::io::Error::from_raw_os_error(rustix::io::Errno::MFILE.raw_os_error()));
+        let trouble = FolderFailure::from(std::io::Error::from_raw_os_error(rustix::io::Errno::MFILE.raw_os_error()));
         let FileFailure::Other(text) = FileFailure::of(&trouble, "/f/a", &state.rights(), 7) else { panic!("{trouble:?}") };
         assert!(text.contains("`ulimit -n`"), "{text}");
     }
@@ -101,7 +111,14 @@ mod tests {
     #[test]
     fn a_refusal_is_no_failure() {
         let state = state(setup());
-        for trouble in [Trouble::LeadsOutside, Trouble::Forbidden, Trouble::ReadOnly, Trouble::Kept, Trouble::Link, Trouble::HardLink] {
+        for trouble in [
+            FolderFailure::LeadsOutside,
+            FolderFailure::Forbidden,
+            FolderFailure::ReadOnly,
+            FolderFailure::Kept,
+            FolderFailure::Link,
+            FolderFailure::HardLink,
+        ] {
             let told = FileFailure::of(&trouble, "/f/a", &state.rights(), 7);
             assert!(matches!(told.answer(&trouble), SideEffectAnswer::Denied { .. }), "{told:?}");
         }

@@ -9,8 +9,8 @@ use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
 
 use super::{FileError, FileFailure, GrantedPath, SYNC};
 use crate::imports::call::{CallState, Recalled};
-use crate::imports::interfaces::folder::{FileChange, GrantedFolder, Trouble};
-use crate::imports::interfaces::journalled::{Begun, digest};
+use crate::imports::interfaces::folder::{FileChange, FolderFailure, GrantedFolder};
+use crate::imports::interfaces::journalled::{EffectStart, digest};
 use crate::imports::interfaces::path::GuestPath;
 
 impl CallState {
@@ -70,7 +70,7 @@ impl CallState {
             Recalled::Now => {
                 let grantee = Arc::clone(&self.grantee);
                 let synced = self.off_loop(move || grantee.folders[place.folder].sync(&place.rest)).await;
-                let synced = synced.unwrap_or_else(|| Err(Trouble::Other(std::io::ErrorKind::Other.into())));
+                let synced = synced.unwrap_or_else(|| Err(FolderFailure::Other(std::io::ErrorKind::Other.into())));
                 let synced = synced.map_err(|trouble| self.told(path, &trouble));
                 self.past.keep(SYNC, path, &synced, 0);
                 synced
@@ -84,15 +84,15 @@ impl CallState {
         path: &str,
         place: GrantedPath,
         side_effect: SideEffect,
-        change: impl FnOnce(&GrantedFolder, &str) -> Result<u64, Trouble> + Send + 'static,
+        change: impl FnOnce(&GrantedFolder, &str) -> Result<u64, FolderFailure> + Send + 'static,
     ) -> Result<u64, FileError> {
         let ordinal = match self.begin(side_effect).await.map_err(FileError::Denied)? {
-            Begun::Now(ordinal) => ordinal,
-            Begun::Before(ordinal, answer) => return self.file_changed_before(ordinal, answer),
+            EffectStart::Now(ordinal) => ordinal,
+            EffectStart::Before(ordinal, answer) => return self.file_changed_before(ordinal, answer),
         };
         let grantee = Arc::clone(&self.grantee);
         let done = self.off_loop(move || change(&grantee.folders[place.folder], &place.rest)).await;
-        let done = done.unwrap_or_else(|| Err(Trouble::Other(std::io::ErrorKind::Other.into())));
+        let done = done.unwrap_or_else(|| Err(FolderFailure::Other(std::io::ErrorKind::Other.into())));
         let (answer, told) = match done {
             Ok(length) => (SideEffectAnswer::Done { length }, Ok(length)),
             Err(trouble) => {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use cap_fs_ext::DirExt;
 use cap_std::fs::Dir;
 
-use super::Trouble;
+use super::FolderFailure;
 
 /// After this long the disk is looked at again: others may write there too.
 const FRESH: Duration = Duration::from_secs(2);
@@ -18,7 +18,7 @@ const DEPTH: usize = 64;
 
 /// What is below a folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Usage {
+pub(super) struct FolderSize {
     /// Of all files together; a file counts its whole length, holes too.
     pub(super) bytes: u64,
     /// Files, directories and whatever else has a name.
@@ -28,7 +28,7 @@ pub(super) struct Usage {
 /// What a folder may hold, and what it held when last seen.
 #[derive(Debug)]
 pub(super) struct Ledger {
-    pub(super) most: Usage,
+    pub(super) most: FolderSize,
     /// Its own, and those of every folder that overlaps; in one order everywhere, so that nobody waits in a circle.
     locks: Vec<Arc<FolderLocks>>,
     known: Mutex<Option<FolderUsage>>,
@@ -46,7 +46,7 @@ struct FolderLocks {
 struct FolderUsage {
     changes: u64,
     at: Instant,
-    usage: Usage,
+    usage: FolderSize,
 }
 
 /// Every folder for writing in this process: a directory is one thing, whichever host opened it.
@@ -58,7 +58,7 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Ledger {
     /// For the folder at this path, which leads through no link.
-    pub(super) fn open(path: &Path, most: Usage) -> Self {
+    pub(super) fn open(path: &Path, most: FolderSize) -> Self {
         let own = Arc::new(FolderLocks { path: path.to_owned(), changes: Mutex::default() });
         let mut all = held(&LOCKS);
         all.retain(|lock| lock.strong_count() > 0);
@@ -84,20 +84,20 @@ pub(super) struct FolderPermit<'a> {
 
 impl FolderPermit<'_> {
     /// What is there now.
-    pub(super) fn usage(&self, dir: &Dir) -> Result<Usage, Trouble> {
+    pub(super) fn usage(&self, dir: &Dir) -> Result<FolderSize, FolderFailure> {
         let changes = self.count();
         let known = *held(&self.ledger.known);
         if let Some(known) = known.filter(|known| known.changes == changes && known.at.elapsed() < FRESH) {
             return Ok(known.usage);
         }
-        let mut usage = Usage::default();
+        let mut usage = FolderSize::default();
         measure(dir, 0, self.ledger.most.entries, &mut usage)?;
         *held(&self.ledger.known) = Some(FolderUsage { changes, at: Instant::now(), usage });
         Ok(usage)
     }
 
     /// Something was changed; none: and nobody can say how much is there now.
-    pub(super) fn changed(mut self, usage: Option<Usage>) {
+    pub(super) fn changed(mut self, usage: Option<FolderSize>) {
         self.changes.iter_mut().for_each(|changes| **changes = changes.wrapping_add(1));
         let changes = self.count();
         let mut known = held(&self.ledger.known);
@@ -108,7 +108,7 @@ impl FolderPermit<'_> {
     pub(super) fn removed(self, bytes: u64) {
         let changes = self.count();
         let known = *held(&self.ledger.known);
-        let left = |usage: Usage| Usage { bytes: usage.bytes.saturating_sub(bytes), entries: usage.entries.saturating_sub(1) };
+        let left = |usage: FolderSize| FolderSize { bytes: usage.bytes.saturating_sub(bytes), entries: usage.entries.saturating_sub(1) };
         self.changed(known.filter(|known| known.changes == changes).map(|known| left(known.usage)));
     }
 
@@ -118,15 +118,15 @@ impl FolderPermit<'_> {
 }
 
 /// Adds up what is below a directory, and follows no link. Stops at one entry more than may be there.
-fn measure(dir: &Dir, depth: usize, most: u64, usage: &mut Usage) -> Result<(), Trouble> {
+fn measure(dir: &Dir, depth: usize, most: u64, usage: &mut FolderSize) -> Result<(), FolderFailure> {
     if depth > DEPTH {
-        return Err(Trouble::Quota(most));
+        return Err(FolderFailure::Quota(most));
     }
     for item in dir.entries()? {
         let item = item?;
         usage.entries += 1;
         if usage.entries > most {
-            return Err(Trouble::Quota(most));
+            return Err(FolderFailure::Quota(most));
         }
         // What went away meanwhile is not there.
         let Ok(metadata) = item.metadata() else { continue };
@@ -148,7 +148,7 @@ mod tests {
     fn ledger(path: &Path) -> (Ledger, Dir) {
         let path = path.canonicalize().unwrap();
         let dir = Dir::open_ambient_dir(&path, ambient_authority()).unwrap();
-        (Ledger::open(&path, Usage { bytes: 100, entries: 10 }), dir)
+        (Ledger::open(&path, FolderSize { bytes: 100, entries: 10 }), dir)
     }
 
     #[test]
@@ -158,15 +158,15 @@ mod tests {
         [&inner, &beside].iter().for_each(|path| std::fs::create_dir(path).unwrap());
         let ((outer, outer_dir), (within, within_dir)) = (ledger(temp.path()), ledger(&inner));
         let (other, other_dir) = ledger(&beside);
-        assert_eq!(outer.turn().usage(&outer_dir).unwrap(), Usage { bytes: 0, entries: 2 });
-        assert_eq!(other.turn().usage(&other_dir).unwrap(), Usage::default());
+        assert_eq!(outer.turn().usage(&outer_dir).unwrap(), FolderSize { bytes: 0, entries: 2 });
+        assert_eq!(other.turn().usage(&other_dir).unwrap(), FolderSize::default());
         // Each of these would be too fresh to look at again.
         let turn = within.turn();
         turn.usage(&within_dir).unwrap();
         std::fs::write(inner.join("a"), "12345").unwrap();
-        turn.changed(Some(Usage { bytes: 5, entries: 1 }));
-        assert_eq!(outer.turn().usage(&outer_dir).unwrap(), Usage { bytes: 5, entries: 3 });
-        assert_eq!(within.turn().usage(&within_dir).unwrap(), Usage { bytes: 5, entries: 1 });
+        turn.changed(Some(FolderSize { bytes: 5, entries: 1 }));
+        assert_eq!(outer.turn().usage(&outer_dir).unwrap(), FolderSize { bytes: 5, entries: 3 });
+        assert_eq!(within.turn().usage(&within_dir).unwrap(), FolderSize { bytes: 5, entries: 1 });
     }
 
     #[test]
@@ -186,9 +186,9 @@ mod tests {
         std::fs::create_dir_all(temp.path().join("a/b")).unwrap();
         std::fs::write(temp.path().join("a/b/c"), "123").unwrap();
         let dir = Dir::open_ambient_dir(temp.path(), ambient_authority()).unwrap();
-        let mut usage = Usage::default();
+        let mut usage = FolderSize::default();
         measure(&dir, 0, 3, &mut usage).unwrap();
-        assert_eq!(usage, Usage { bytes: 3, entries: 3 });
-        assert!(matches!(measure(&dir, 0, 2, &mut Usage::default()), Err(Trouble::Quota(2))));
+        assert_eq!(usage, FolderSize { bytes: 3, entries: 3 });
+        assert!(matches!(measure(&dir, 0, 2, &mut FolderSize::default()), Err(FolderFailure::Quota(2))));
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use cap_std::fs::Dir;
 
-use super::{FolderEntry, GrantedFolder, Trouble, entry};
+use super::{FolderEntry, FolderFailure, GrantedFolder, entry};
 use crate::imports::interfaces::path::UNFINISHED;
 
 /// Bytes of names that one listing keeps: 100 000 of the greatest length, far more of the usual one.
@@ -47,13 +47,13 @@ impl Listing {
     }
 
     /// Reads the names after `after`; gives how many entries there are.
-    fn read(dir: &Dir, after: Option<&str>, most: u64, kept: usize) -> Result<(Self, u64), Trouble> {
+    fn read(dir: &Dir, after: Option<&str>, most: u64, kept: usize) -> Result<(Self, u64), FolderFailure> {
         let mut listing = Self { last: after.map(str::to_owned), ..Self::default() };
         let mut seen = 0;
         for item in dir.entries()? {
             seen += 1;
             if seen > most {
-                return Err(Trouble::TooMany);
+                return Err(FolderFailure::TooMany);
             }
             // A name that is no text cannot be told to a plugin.
             let Ok(name) = item?.file_name().into_string() else { continue };
@@ -88,7 +88,14 @@ impl Listing {
 impl GrantedFolder {
     /// The next entries of a directory, `count` at most, in byte order of their names: those after `after`, from where `listing` stopped
     /// when it leads there. Looks at `most` entries at most.
-    pub(crate) fn page(&self, rest: &str, listing: Option<Listing>, after: Option<&str>, count: usize, most: u64) -> Result<Page, Trouble> {
+    pub(crate) fn page(
+        &self,
+        rest: &str,
+        listing: Option<Listing>,
+        after: Option<&str>,
+        count: usize,
+        most: u64,
+    ) -> Result<Page, FolderFailure> {
         self.page_of(rest, listing, after, (count, most, KEPT))
     }
 
@@ -98,10 +105,10 @@ impl GrantedFolder {
         listing: Option<Listing>,
         after: Option<&str>,
         (count, most, kept): (usize, u64, usize),
-    ) -> Result<Page, Trouble> {
+    ) -> Result<Page, FolderFailure> {
         let dir = match rest {
             "" => self.dir.try_clone()?,
-            rest if !self.dir.metadata(rest)?.is_dir() => return Err(Trouble::NotADirectory),
+            rest if !self.dir.metadata(rest)?.is_dir() => return Err(FolderFailure::NotADirectory),
             rest => self.dir.open_dir(rest)?,
         };
         let listing = listing.filter(|listing| after.is_some_and(|after| listing.leads_on(after)));

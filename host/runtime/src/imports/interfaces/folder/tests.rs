@@ -35,7 +35,7 @@ fn folder() -> (TempDir, GrantedFolder) {
     (temp, folder)
 }
 
-fn read(folder: &GrantedFolder, rest: &str) -> Result<Vec<u8>, Trouble> {
+fn read(folder: &GrantedFolder, rest: &str) -> Result<Vec<u8>, FolderFailure> {
     read_at(&folder.open_file(rest)?, 0, 100)
 }
 
@@ -54,9 +54,9 @@ fn links_are_followed_inside_and_refused_outside() {
     let (_temp, folder) = folder();
     assert_eq!(read(&folder, "to-b").unwrap(), b"0123456789");
     for rest in ["up", "absolute", "updir/key"] {
-        assert!(matches!(read(&folder, rest), Err(Trouble::LeadsOutside)), "{rest}: {:?}", read(&folder, rest));
+        assert!(matches!(read(&folder, rest), Err(FolderFailure::LeadsOutside)), "{rest}: {:?}", read(&folder, rest));
     }
-    assert!(matches!(read(&folder, "dangling"), Err(Trouble::NotFound)));
+    assert!(matches!(read(&folder, "dangling"), Err(FolderFailure::NotFound)));
     assert!(read(&folder, "loop").is_err());
 }
 
@@ -65,7 +65,7 @@ fn links_are_followed_inside_and_refused_outside() {
 fn climbing_is_refused_by_the_handle_too() {
     let (_temp, folder) = folder();
     for rest in ["../outside/key", "sub/../../outside/key", "/etc/passwd"] {
-        assert!(matches!(read(&folder, rest), Err(Trouble::LeadsOutside)), "{rest}: {:?}", read(&folder, rest));
+        assert!(matches!(read(&folder, rest), Err(FolderFailure::LeadsOutside)), "{rest}: {:?}", read(&folder, rest));
     }
 }
 
@@ -75,10 +75,10 @@ fn what_is_no_file_is_not_opened() {
     let fifo = temp.path().join("inside/pipe");
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     for rest in ["", "sub", "pipe"] {
-        assert!(matches!(read(&folder, rest), Err(Trouble::NotAFile)), "{rest}");
+        assert!(matches!(read(&folder, rest), Err(FolderFailure::NotAFile)), "{rest}");
     }
-    assert!(matches!(read(&folder, "b.txt/x"), Err(Trouble::NotADirectory)));
-    assert!(matches!(read(&folder, "missing"), Err(Trouble::NotFound)));
+    assert!(matches!(read(&folder, "b.txt/x"), Err(FolderFailure::NotADirectory)));
+    assert!(matches!(read(&folder, "missing"), Err(FolderFailure::NotFound)));
 }
 
 #[test]
@@ -93,8 +93,8 @@ fn entries_come_in_order_and_in_pages_without_what_leads_outside() {
     assert_eq!(names(Some("b.txt"), 1), ["sub"]);
     assert_eq!(names(Some("to-b"), 5), [""; 0]);
     assert_eq!(names(None, 0), [""; 0]);
-    assert!(matches!(folder.page("a.txt", None, None, 1, 100), Err(Trouble::NotADirectory)));
-    assert!(matches!(folder.page("updir", None, None, 1, 100), Err(Trouble::LeadsOutside)));
+    assert!(matches!(folder.page("a.txt", None, None, 1, 100), Err(FolderFailure::NotADirectory)));
+    assert!(matches!(folder.page("updir", None, None, 1, 100), Err(FolderFailure::LeadsOutside)));
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn every_entry_that_is_looked_at_counts() {
     let page = folder.page("", None, None, 1, 100).unwrap();
     assert_eq!((page.entries.len(), page.seen), (1, 9), "those that are not given, too");
     assert!(folder.page("", None, None, 1, 9).is_ok());
-    assert!(matches!(folder.page("", None, None, 1, 8), Err(Trouble::TooMany)));
+    assert!(matches!(folder.page("", None, None, 1, 8), Err(FolderFailure::TooMany)));
 }
 
 /// A folder of so many files, and all pages of its listing: their names, and the entries that were looked at for each.

@@ -6,8 +6,8 @@ use std::io;
 use cap_fs_ext::{DirExt, FollowSymlinks, MetadataExt, OpenOptionsFollowExt, OpenOptionsSyncExt};
 use cap_std::fs::{Dir, DirBuilder, File, Metadata, OpenOptions};
 
-use super::ledger::Usage;
-use super::{GrantedFolder, Identity, Trouble};
+use super::ledger::FolderSize;
+use super::{FolderFailure, GrantedFolder, Identity};
 use crate::imports::interfaces::path::UNFINISHED;
 
 /// A change of one file.
@@ -24,7 +24,7 @@ pub(crate) struct FileChange<'a> {
 }
 
 /// Where a path leads, as far as it exists.
-struct Reached<'a> {
+struct ResolvedParent<'a> {
     dir: Dir,
     /// Directories that are still to be made, and the file's own name.
     missing: Vec<&'a str>,
@@ -39,21 +39,21 @@ struct Existing {
 
 impl GrantedFolder {
     /// Writes, making the file and the directories on the way when they are absent; gives the file's new length.
-    pub(crate) fn write(&self, change: FileChange<'_>) -> Result<u64, Trouble> {
-        let ledger = self.ledger.as_ref().ok_or(Trouble::ReadOnly)?;
+    pub(crate) fn write(&self, change: FileChange<'_>) -> Result<u64, FolderFailure> {
+        let ledger = self.ledger.as_ref().ok_or(FolderFailure::ReadOnly)?;
         let turn = ledger.turn();
         let usage = turn.usage(&self.dir)?;
         let reached = self.reach(change.rest)?;
         let existing = if reached.missing.is_empty() { existing(&reached.dir, reached.leaf)? } else { None };
         let old = existing.as_ref().map_or(0, |existing| existing.metadata.len());
-        let new = change.new_length(old).ok_or(Trouble::Quota(ledger.most.bytes))?;
+        let new = change.new_length(old).ok_or(FolderFailure::Quota(ledger.most.bytes))?;
         let made = reached.missing.len() as u64 + u64::from(existing.is_none());
-        let after = Usage { bytes: (usage.bytes - old.min(usage.bytes)).saturating_add(new), entries: usage.entries + made };
+        let after = FolderSize { bytes: (usage.bytes - old.min(usage.bytes)).saturating_add(new), entries: usage.entries + made };
         if new > old && after.bytes > ledger.most.bytes {
-            return Err(Trouble::Quota(ledger.most.bytes));
+            return Err(FolderFailure::Quota(ledger.most.bytes));
         }
         if made > 0 && after.entries > ledger.most.entries {
-            return Err(Trouble::Quota(ledger.most.entries));
+            return Err(FolderFailure::Quota(ledger.most.entries));
         }
         let done = reached.make_directories(change.durable).and_then(|dir| perform(&dir, reached.leaf, existing, &change, new));
         turn.changed(done.is_ok().then_some(after));
@@ -62,12 +62,12 @@ impl GrantedFolder {
     }
 
     /// Removes a file; no error when it is absent. A `durable` removal is on the disk when it is reported as done.
-    pub(crate) fn remove(&self, rest: &str, durable: bool) -> Result<(), Trouble> {
-        let ledger = self.ledger.as_ref().ok_or(Trouble::ReadOnly)?;
+    pub(crate) fn remove(&self, rest: &str, durable: bool) -> Result<(), FolderFailure> {
+        let ledger = self.ledger.as_ref().ok_or(FolderFailure::ReadOnly)?;
         let turn = ledger.turn();
         let reached = match self.reach(rest) {
             Ok(reached) if reached.missing.is_empty() => reached,
-            Ok(_) | Err(Trouble::NotFound) => return Ok(()),
+            Ok(_) | Err(FolderFailure::NotFound) => return Ok(()),
             Err(trouble) => return Err(trouble),
         };
         // An absent file too: whoever removed it may have died before this.
@@ -89,7 +89,7 @@ impl GrantedFolder {
 
     /// Waits until a file or a directory, under its name, is on the disk; by way of a link, what it leads to inside the folder. What is
     /// gone, or was never for writing, needs nothing, and neither does what cannot be opened: nobody writes it through this folder.
-    pub(crate) fn sync(&self, rest: &str) -> Result<(), Trouble> {
+    pub(crate) fn sync(&self, rest: &str) -> Result<(), FolderFailure> {
         if self.ledger.is_none() {
             return Ok(());
         }
@@ -104,7 +104,7 @@ impl GrantedFolder {
         }
         let reached = match self.reach(rest) {
             Ok(reached) if reached.missing.is_empty() => reached,
-            Ok(_) | Err(Trouble::NotFound | Trouble::Link) => return Ok(()),
+            Ok(_) | Err(FolderFailure::NotFound | FolderFailure::Link) => return Ok(()),
             Err(trouble) => return Err(trouble),
         };
         match reached.dir.symlink_metadata(reached.leaf) {
@@ -118,31 +118,31 @@ impl GrantedFolder {
     }
 
     /// Walks down to the directory of a file.
-    fn reach<'a>(&self, rest: &'a str) -> Result<Reached<'a>, Trouble> {
+    fn reach<'a>(&self, rest: &'a str) -> Result<ResolvedParent<'a>, FolderFailure> {
         if rest.is_empty() {
-            return Err(Trouble::NotAFile);
+            return Err(FolderFailure::NotAFile);
         }
         let mut parts: Vec<&str> = rest.split('/').collect();
         if parts.iter().any(|part| ["", ".", ".."].contains(part)) {
-            return Err(Trouble::LeadsOutside);
+            return Err(FolderFailure::LeadsOutside);
         }
-        let leaf = parts.pop().ok_or(Trouble::NotAFile)?;
+        let leaf = parts.pop().ok_or(FolderFailure::NotAFile)?;
         let mut dir = self.dir.try_clone()?;
         for (index, part) in parts.iter().enumerate() {
             match dir.symlink_metadata(part) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    return Ok(Reached { dir, missing: parts.split_off(index), leaf });
+                    return Ok(ResolvedParent { dir, missing: parts.split_off(index), leaf });
                 }
                 Err(error) => return Err(error.into()),
-                Ok(metadata) if metadata.is_symlink() => return Err(Trouble::Link),
-                Ok(metadata) if !metadata.is_dir() => return Err(Trouble::NotADirectory),
+                Ok(metadata) if metadata.is_symlink() => return Err(FolderFailure::Link),
+                Ok(metadata) if !metadata.is_dir() => return Err(FolderFailure::NotADirectory),
                 Ok(_) => dir = dir.open_dir_nofollow(part).map_err(no_link)?,
             }
             if self.kept.contains(&Identity::of(&dir)?) {
-                return Err(Trouble::Kept);
+                return Err(FolderFailure::Kept);
             }
         }
-        Ok(Reached { dir, missing: Vec::new(), leaf })
+        Ok(ResolvedParent { dir, missing: Vec::new(), leaf })
     }
 }
 
@@ -160,8 +160,8 @@ impl FileChange<'_> {
     }
 }
 
-impl Reached<'_> {
-    fn make_directories(&self, durable: bool) -> Result<Dir, Trouble> {
+impl ResolvedParent<'_> {
+    fn make_directories(&self, durable: bool) -> Result<Dir, FolderFailure> {
         let mut dir = self.dir.try_clone()?;
         for part in &self.missing {
             match dir.create_dir_with(part, &builder()) {
@@ -176,7 +176,7 @@ impl Reached<'_> {
 }
 
 /// The file of a name, open for writing and not cut; none when there is none.
-fn existing(dir: &Dir, leaf: &str) -> Result<Option<Existing>, Trouble> {
+fn existing(dir: &Dir, leaf: &str) -> Result<Option<Existing>, FolderFailure> {
     match dir.symlink_metadata(leaf) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error.into()),
@@ -190,12 +190,12 @@ fn existing(dir: &Dir, leaf: &str) -> Result<Option<Existing>, Trouble> {
     let metadata = file.metadata()?;
     require_plain(&metadata)?;
     if metadata.nlink() > 1 {
-        return Err(Trouble::HardLink);
+        return Err(FolderFailure::HardLink);
     }
     Ok(Some(Existing { file, metadata }))
 }
 
-fn perform(dir: &Dir, leaf: &str, existing: Option<Existing>, change: &FileChange<'_>, new: u64) -> Result<(), Trouble> {
+fn perform(dir: &Dir, leaf: &str, existing: Option<Existing>, change: &FileChange<'_>, new: u64) -> Result<(), FolderFailure> {
     if change.offset == 0 && change.truncate {
         return replace(dir, leaf, existing.map(|existing| existing.metadata), change);
     }
@@ -224,7 +224,7 @@ fn perform(dir: &Dir, leaf: &str, existing: Option<Existing>, change: &FileChang
 }
 
 /// Puts a whole file in place: whoever reads meanwhile has the old one or the new one. A link that came in between is replaced, not followed.
-fn replace(dir: &Dir, leaf: &str, old: Option<Metadata>, change: &FileChange<'_>) -> Result<(), Trouble> {
+fn replace(dir: &Dir, leaf: &str, old: Option<Metadata>, change: &FileChange<'_>) -> Result<(), FolderFailure> {
     let name = unfinished()?;
     let file = dir.open_with(&name, &new_file())?;
     let written = write_at(&file, 0, change.bytes).and_then(|()| old.map_or(Ok(false), |old| not_executable(&file, &old)));
@@ -270,8 +270,8 @@ fn sync_directory(_: &Dir) -> io::Result<()> {
     Ok(())
 }
 
-fn unfinished() -> Result<String, Trouble> {
-    let number = getrandom::u64().map_err(|error| Trouble::Other(io::Error::other(error.to_string())))?;
+fn unfinished() -> Result<String, FolderFailure> {
+    let number = getrandom::u64().map_err(|error| FolderFailure::Other(io::Error::other(error.to_string())))?;
     Ok(format!("{UNFINISHED}{number:016x}"))
 }
 
@@ -330,19 +330,19 @@ fn not_executable(_: &File, _: &Metadata) -> io::Result<bool> {
 }
 
 /// A file, and nothing that only looks like one.
-fn require_plain(metadata: &Metadata) -> Result<(), Trouble> {
+fn require_plain(metadata: &Metadata) -> Result<(), FolderFailure> {
     match metadata.file_type() {
-        kind if kind.is_symlink() => Err(Trouble::Link),
+        kind if kind.is_symlink() => Err(FolderFailure::Link),
         kind if kind.is_file() => Ok(()),
-        _ => Err(Trouble::NotAFile),
+        _ => Err(FolderFailure::NotAFile),
     }
 }
 
 /// What opening without following says of a link.
-fn no_link(error: io::Error) -> Trouble {
+fn no_link(error: io::Error) -> FolderFailure {
     #[cfg(unix)]
     if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) {
-        return Trouble::Link;
+        return FolderFailure::Link;
     }
     error.into()
 }

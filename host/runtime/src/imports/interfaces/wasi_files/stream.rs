@@ -12,9 +12,9 @@ use wasmtime_wasi::async_trait;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, StreamResult};
 
-use crate::imports::call::{CallState, EffectDecision, Grantee, Packed, Past, Recalled, Tally, WorksOn};
+use crate::imports::call::{CallReplay, CallState, EffectDecision, Packed, PluginContext, Recalled, SharedCounter, WorksOn};
 use crate::imports::interfaces::files::{FileFailure, GrantedPath, LOOK, READ};
-use crate::imports::interfaces::folder::{FileChange, FolderEntry, Trouble, read_at};
+use crate::imports::interfaces::folder::{FileChange, FolderEntry, FolderFailure, read_at};
 use crate::imports::interfaces::journalled::{MOST, digest};
 use crate::support::clock::BoxFuture;
 
@@ -27,7 +27,7 @@ const FIRST: u64 = 1 << 31;
 #[derive(Clone, Default)]
 pub(crate) struct FileStreams {
     /// Writes so far, which number them.
-    writes: Tally,
+    writes: SharedCounter,
     /// A write has begun that nobody waits for yet.
     begun: Arc<AtomicBool>,
     /// Refusals that are not recorded yet.
@@ -51,10 +51,10 @@ impl FileStreams {
 
 /// A file, and what it takes to work there without the state of the call.
 struct StreamedFile {
-    grantee: Arc<Grantee>,
+    grantee: Arc<PluginContext>,
     task: WorksOn,
-    past: Arc<Past>,
-    read: Tally,
+    past: Arc<CallReplay>,
+    read: SharedCounter,
     streams: FileStreams,
     place: GrantedPath,
     path: String,
@@ -111,7 +111,7 @@ impl StreamedFile {
         self.grantee.rights_in(&self.task)
     }
 
-    fn told(&self, trouble: &Trouble) -> FileFailure {
+    fn told(&self, trouble: &FolderFailure) -> FileFailure {
         FileFailure::of(trouble, &self.path, &self.rights(), self.grantee.limits().read)
     }
 
@@ -182,7 +182,7 @@ impl StreamedFile {
             let change = FileChange { rest: &host.place.rest, offset, bytes: &bytes, truncate: false, durable };
             host.grantee.folders[host.place.folder].write(change)
         };
-        let done = tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(Trouble::Other(std::io::ErrorKind::Other.into())));
+        let done = tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(FolderFailure::Other(std::io::ErrorKind::Other.into())));
         let (answer, told) = match done {
             Ok(length) => (SideEffectAnswer::Done { length }, Ok(())),
             Err(trouble) => {
@@ -236,13 +236,13 @@ impl InputStream for FileReader {
 }
 
 /// Writes on from where it is, or at the end.
-pub(super) struct Writer {
+pub(super) struct FileWriter {
     at: At,
-    state: Writing,
+    state: WriteState,
 }
 
 /// What a [`Writer`] is at.
-enum Writing {
+enum WriteState {
     Idle,
     /// So many bytes are on their way. Whoever waits borrows the future, because a wait can be given up and the write cannot.
     UnderWay(u64, BoxFuture<'static, Result<(), ErrorCode>>),
@@ -251,18 +251,18 @@ enum Writing {
     Closed,
 }
 
-impl Writer {
+impl FileWriter {
     pub(super) fn new(at: At) -> Self {
-        Self { at, state: Writing::Idle }
+        Self { at, state: WriteState::Idle }
     }
 
     /// Tells a failure once; from then on the stream is closed.
     fn check(&mut self) -> StreamResult<()> {
         match self.state {
-            Writing::Idle | Writing::UnderWay(..) => Ok(()),
-            Writing::Closed => Err(StreamError::Closed),
-            Writing::Failed(code) => {
-                self.state = Writing::Closed;
+            WriteState::Idle | WriteState::UnderWay(..) => Ok(()),
+            WriteState::Closed => Err(StreamError::Closed),
+            WriteState::Failed(code) => {
+                self.state = WriteState::Closed;
                 Err(failed(code))
             }
         }
@@ -270,31 +270,31 @@ impl Writer {
 }
 
 #[async_trait]
-impl Pollable for Writer {
+impl Pollable for FileWriter {
     /// May be dropped at any point: what is under way stays in its field.
     async fn ready(&mut self) {
-        let Writing::UnderWay(length, work) = &mut self.state else { return };
+        let WriteState::UnderWay(length, work) = &mut self.state else { return };
         let length = *length;
         self.state = match work.await {
             Ok(()) => {
                 self.at.offset = self.at.offset.map(|offset| offset + length);
-                Writing::Idle
+                WriteState::Idle
             }
-            Err(code) => Writing::Failed(code),
+            Err(code) => WriteState::Failed(code),
         };
     }
 }
 
 #[async_trait]
-impl OutputStream for Writer {
+impl OutputStream for FileWriter {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
         self.check()?;
-        if matches!(self.state, Writing::UnderWay(..)) || bytes.len() > PIECE {
+        if matches!(self.state, WriteState::UnderWay(..)) || bytes.len() > PIECE {
             return Err(StreamError::trap("it writes more than it was permitted"));
         }
         if !bytes.is_empty() {
             let length = bytes.len() as u64;
-            self.state = self.at.begin(bytes).map_or_else(Writing::Failed, |work| Writing::UnderWay(length, work));
+            self.state = self.at.begin(bytes).map_or_else(WriteState::Failed, |work| WriteState::UnderWay(length, work));
         }
         Ok(())
     }
@@ -306,7 +306,7 @@ impl OutputStream for Writer {
 
     fn check_write(&mut self) -> StreamResult<usize> {
         self.check()?;
-        Ok(if matches!(self.state, Writing::UnderWay(..)) { 0 } else { PIECE })
+        Ok(if matches!(self.state, WriteState::UnderWay(..)) { 0 } else { PIECE })
     }
 
     /// The guest lets go of the stream: what it wrote is still written.

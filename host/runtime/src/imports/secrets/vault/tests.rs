@@ -31,7 +31,7 @@ impl SecretSource for Counting {
 }
 
 /// The value of a secret is the name of its variable here.
-fn grantee(source: &Arc<Counting>) -> Arc<Grantee> {
+fn grantee(source: &Arc<Counting>) -> Arc<PluginContext> {
     let mut setup = setup();
     setup.facts.manifest.asks.insert("secrets".to_owned(), CapabilityRequest::default());
     let from: BTreeMap<SecretName, KeyRef> = [("met", "value-of-met"), ("none", "NONE"), ("short", "abc")]
@@ -45,12 +45,12 @@ fn grantee(source: &Arc<Counting>) -> Arc<Grantee> {
             places: BTreeSet::from([SecretPlace::Header, SecretPlace::Query]),
         })
         .collect();
-    let mut grantee = Grantee::new(PluginName::from("subject"), Arc::new(setup)).unwrap();
+    let mut grantee = PluginContext::new(PluginName::from("subject"), Arc::new(setup)).unwrap();
     grantee.vault = Arc::new(Vault::new(Arc::clone(source) as Arc<dyn SecretSource>, from).unwrap());
     Arc::new(grantee)
 }
 
-fn call(grantee: &Arc<Grantee>, number: u64) -> CallSecrets {
+fn call(grantee: &Arc<PluginContext>, number: u64) -> CallSecrets {
     CallSecrets::new(Arc::clone(grantee), None, &RoomId::from("r"), CallId(number))
 }
 

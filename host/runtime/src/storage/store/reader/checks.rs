@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::storage::store::chain::{Head, hex};
+use crate::storage::store::chain::{ChainHead, hex};
 use crate::storage::store::read;
 use crate::storage::store::schema;
-use crate::storage::store::writer::Checked;
+use crate::storage::store::writer::StoreCheck;
 
 /// Problems that are told; the rest is counted.
 const TOLD: usize = 50;
@@ -33,18 +33,18 @@ impl ProblemList {
     }
 }
 
-pub(super) fn verify(connection: &Connection, noted: Option<&str>) -> rusqlite::Result<Checked> {
+pub(super) fn verify(connection: &Connection, noted: Option<&str>) -> rusqlite::Result<StoreCheck> {
     look(connection, noted, false)
 }
 
-pub(super) fn check(connection: &Connection) -> rusqlite::Result<Checked> {
+pub(super) fn check(connection: &Connection) -> rusqlite::Result<StoreCheck> {
     look(connection, None, true)
 }
 
 /// All of it as of one moment.
-fn look(connection: &Connection, noted: Option<&str>, all: bool) -> rusqlite::Result<Checked> {
+fn look(connection: &Connection, noted: Option<&str>, all: bool) -> rusqlite::Result<StoreCheck> {
     let transaction = connection.unchecked_transaction()?;
-    let (mut checked, mut problems) = (Checked::default(), ProblemList::default());
+    let (mut checked, mut problems) = (StoreCheck::default(), ProblemList::default());
     if all {
         let pages = schema::pages(&transaction, "integrity_check")?;
         pages.into_iter().for_each(|page| problems.add(|| format!("the file is damaged: {page}")));
@@ -59,15 +59,15 @@ fn look(connection: &Connection, noted: Option<&str>, all: bool) -> rusqlite::Re
 }
 
 /// Each line of the chain against the one before, and its record against it.
-fn lines(connection: &Connection, noted: Option<&str>, checked: &mut Checked, problems: &mut ProblemList) -> rusqlite::Result<()> {
+fn lines(connection: &Connection, noted: Option<&str>, checked: &mut StoreCheck, problems: &mut ProblemList) -> rusqlite::Result<()> {
     let noted = noted.map(|noted| noted.trim().to_lowercase());
-    let (mut head, mut is_in_chain) = (Head::default(), false);
+    let (mut head, mut is_in_chain) = (ChainHead::default(), false);
     let columns = read::COLUMNS;
     let mut query = connection.prepare(&format!(
         "SELECT audit.number, audit.room, audit.seq, audit.at, audit.record, audit.hash,
          events.number IS NOT NULL, events.room, events.kind, {columns} FROM audit LEFT JOIN events USING (number) ORDER BY audit.number"
     ))?;
-    let mut removed = Removed { connection, known: BTreeMap::new() };
+    let mut removed = RemovedRuns { connection, known: BTreeMap::new() };
     let mut rows = query.query([])?;
     while let Some(row) = rows.next()? {
         let number = row.get::<_, i64>(0)?.cast_unsigned();
@@ -82,7 +82,7 @@ fn lines(connection: &Connection, noted: Option<&str>, checked: &mut Checked, pr
                 problems.add(|| format!("line {number} of the audit chain was changed, or one before it"));
             }
         }
-        head = Head { number, hash: <[u8; 32]>::try_from(&hash[..]).unwrap_or_default() };
+        head = ChainHead { number, hash: <[u8; 32]>::try_from(&hash[..]).unwrap_or_default() };
         is_in_chain |= noted.as_deref().is_some_and(|noted| hex(&hash) == noted);
         if !row.get::<_, bool>(6)? {
             if !removed.is(&room, number)? {
@@ -105,12 +105,12 @@ fn lines(connection: &Connection, noted: Option<&str>, checked: &mut Checked, pr
 }
 
 /// Runs that retention removed, asked for once each.
-struct Removed<'a> {
+struct RemovedRuns<'a> {
     connection: &'a Connection,
     known: BTreeMap<String, i64>,
 }
 
-impl Removed<'_> {
+impl RemovedRuns<'_> {
     fn is(&mut self, room: &str, number: u64) -> rusqlite::Result<bool> {
         let run = room.split('/').next().unwrap_or(room);
         if !self.known.contains_key(run) {
@@ -142,7 +142,7 @@ fn loose(connection: &Connection, problems: &mut ProblemList) -> rusqlite::Resul
 }
 
 /// As many records as each room is noted to have, without a gap.
-fn rooms(connection: &Connection, checked: &mut Checked, problems: &mut ProblemList) -> rusqlite::Result<()> {
+fn rooms(connection: &Connection, checked: &mut StoreCheck, problems: &mut ProblemList) -> rusqlite::Result<()> {
     let mut query = connection.prepare(
         "SELECT rooms.room, rooms.records, count(events.seq), coalesce(max(events.seq) + 1, 0) FROM rooms LEFT JOIN events USING (room)
          GROUP BY rooms.room",
@@ -159,7 +159,7 @@ fn rooms(connection: &Connection, checked: &mut Checked, problems: &mut ProblemL
 }
 
 /// Each blob that an event refers to is there; and, when asked, each is what its digest says.
-fn blobs(connection: &Connection, checked: &mut Checked, problems: &mut ProblemList) -> rusqlite::Result<()> {
+fn blobs(connection: &Connection, checked: &mut StoreCheck, problems: &mut ProblemList) -> rusqlite::Result<()> {
     let mut named = connection.prepare(
         "SELECT DISTINCT events.room, events.seq, part.value FROM events, json_each(events.parts) AS part
          WHERE events.parts IS NOT NULL AND json_valid(events.parts) AND part.value NOT IN (SELECT sha256 FROM blobs)",

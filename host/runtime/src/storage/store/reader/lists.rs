@@ -1,6 +1,6 @@
 //! What a store lists: runs, rooms, what they wait for, lines of the audit chain.
 
-use conclave_core::journal::pending_work::{Wait, WaitKey};
+use conclave_core::journal::pending_work::{PendingWork, WaitKey};
 use conclave_core::types::ids::{ControlId, Millis, RoomId, TimerId};
 use conclave_core::types::outcome::Status;
 use conclave_core::types::usage::Spent;
@@ -8,7 +8,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{AuditRow, RunFilter, RunMatch, StoreReader};
-use crate::storage::store::rows::{RoomRow, RunRow, Standing, WaitRow};
+use crate::storage::store::rows::{RoomRow, RunRow, RunState, WaitRow};
 use crate::storage::store::{chain, read};
 
 /// Names that a beginning may stand for, as they are told to a person.
@@ -74,11 +74,11 @@ fn run(reader: &StoreReader, row: &Row<'_>, live: Option<i64>) -> rusqlite::Resu
     })
 }
 
-fn standing(row: &Row<'_>, status: usize, generation: usize, live: Option<i64>) -> rusqlite::Result<Standing> {
+fn standing(row: &Row<'_>, status: usize, generation: usize, live: Option<i64>) -> rusqlite::Result<RunState> {
     match row.get::<_, Option<String>>(status)? {
-        Some(word) => json::<Status>(&format!("{word:?}"), status).map(Standing::Ended),
-        None if live == Some(row.get(generation)?) => Ok(Standing::Running),
-        None => Ok(Standing::CutOff),
+        Some(word) => json::<Status>(&format!("{word:?}"), status).map(RunState::Ended),
+        None if live == Some(row.get(generation)?) => Ok(RunState::Running),
+        None => Ok(RunState::CutOff),
     }
 }
 
@@ -176,7 +176,7 @@ pub(super) fn waits(reader: &StoreReader, run: Option<&RoomId>) -> rusqlite::Res
         Ok(WaitRow {
             room: RoomId::from(row.get::<_, String>(0)?),
             since: Millis(row.get::<_, i64>(6)?.cast_unsigned()),
-            wait: Wait { key, kind: row.get(2)?, target: row.get(3)?, at, request },
+            wait: PendingWork { key, kind: row.get(2)?, target: row.get(3)?, at, request },
             is_live: live == Some(row.get(7)?),
         })
     })?;

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use super::Writer;
-use super::queue::Work;
+use super::StoreWriter;
+use super::queue::WriterTask;
 use crate::storage::store::{read, record};
 use crate::support::blobs::{Blob, BlobError, BlobSource, Blobs, describe};
 
 /// Bytes of one attachment.
 const MOST: usize = 16 << 20;
 
-pub(super) struct StoreBlobs(pub(super) Arc<Writer>);
+pub(super) struct StoreBlobs(pub(super) Arc<StoreWriter>);
 
 impl BlobSource for StoreBlobs {
     fn read(&self, sha256: &str) -> Option<Arc<[u8]>> {
@@ -29,7 +29,7 @@ impl Blobs for StoreBlobs {
         let blob = describe(bytes, media_type, name)?;
         let part = record::StoredBytes { sha256: blob.sha256.clone(), bytes: bytes.into() };
         self.0.shared.fresh().insert(part.sha256.clone(), Arc::clone(&part.bytes));
-        self.0.shared.queue.push_when_free(Work::Blob(part)).map_err(|cause| BlobError::Other(cause.text))?;
+        self.0.shared.queue.push_when_free(WriterTask::Blob(part)).map_err(|cause| BlobError::Other(cause.text))?;
         Ok(blob)
     }
 }

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use conclave_core::journal::pending_work::{Wait, WaitChange, WaitKey};
+use conclave_core::journal::pending_work::{PendingWork, WaitChange, WaitKey};
 use conclave_core::types::ids::RoomId;
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
 use super::queue::Write;
-use crate::storage::store::chain::Head;
-use crate::storage::store::reached::Reached;
+use crate::storage::store::chain::ChainHead;
+use crate::storage::store::reached::ReachedFile;
 use crate::storage::store::record::StoredBytes;
 use crate::support::fail_points::kill_point;
 
@@ -18,18 +18,18 @@ const KNOWN: usize = 4_096;
 /// What the thread knows of the file.
 #[derive(Default)]
 pub(super) struct DatabaseFile {
-    pub(super) head: Head,
+    pub(super) head: ChainHead,
     pub(super) generation: i64,
     pub(super) known: HashSet<String>,
     /// Something was committed without an fsync.
     pub(super) unsynced: bool,
     pub(super) is_full: Option<bool>,
-    pub(super) reached: Reached,
+    pub(super) reached: ReachedFile,
 }
 
 /// What goes into one commit.
 #[derive(Default)]
-pub(super) struct Group<'a> {
+pub(super) struct CommitGroup<'a> {
     pub(super) writes: Vec<&'a Write>,
     pub(super) blobs: &'a [StoredBytes],
     /// Rooms that this process has under way from now on, or no longer.
@@ -40,15 +40,15 @@ pub(super) struct Group<'a> {
 
 /// What a room waits for after a group, where it differs.
 #[derive(Default)]
-struct Waits {
+struct PendingWorkRows {
     all_over: bool,
     abandoned: Vec<u64>,
-    keys: BTreeMap<WaitKey, Option<(Wait, u64)>>,
+    keys: BTreeMap<WaitKey, Option<(PendingWork, u64)>>,
 }
 
 impl DatabaseFile {
     /// Writes a group; nothing of it when it fails.
-    pub(super) fn commit(&mut self, connection: &mut Connection, group: &Group<'_>) -> rusqlite::Result<()> {
+    pub(super) fn commit(&mut self, connection: &mut Connection, group: &CommitGroup<'_>) -> rusqlite::Result<()> {
         let durable = group.durable || group.writes.iter().any(|write| write.durable);
         if self.is_full != Some(durable) {
             connection.pragma_update(None, "synchronous", if durable { "FULL" } else { "NORMAL" })?;
@@ -62,7 +62,7 @@ impl DatabaseFile {
             keep_blob(&transaction, part)?;
             added.push(part.sha256.clone());
         }
-        let mut waits: BTreeMap<&RoomId, Waits> = BTreeMap::new();
+        let mut waits: BTreeMap<&RoomId, PendingWorkRows> = BTreeMap::new();
         for write in &group.writes {
             head = events(&transaction, write, head)?;
             waits.entry(&write.writing.room).or_default().take(write);
@@ -107,7 +107,7 @@ fn keep_blob(transaction: &Transaction<'_>, part: &StoredBytes) -> rusqlite::Res
     Ok(())
 }
 
-fn events(transaction: &Transaction<'_>, write: &Write, mut head: Head) -> rusqlite::Result<Head> {
+fn events(transaction: &Transaction<'_>, write: &Write, mut head: ChainHead) -> rusqlite::Result<ChainHead> {
     let room = write.writing.room.as_str();
     let mut event = transaction.prepare_cached(
         "INSERT INTO events (number, room, seq, at, kind, principal, rules, body, parts, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -194,7 +194,7 @@ fn room(transaction: &Transaction<'_>, write: &Write, generation: i64) -> rusqli
     Ok(())
 }
 
-impl Waits {
+impl PendingWorkRows {
     fn take(&mut self, write: &Write) {
         let since = write.rows.last().map_or(0, |row| row.at);
         for change in &write.waits {
@@ -236,7 +236,7 @@ impl Waits {
     }
 }
 
-fn begun(transaction: &Transaction<'_>, room: &str, wait: &Wait, since: u64) -> rusqlite::Result<()> {
+fn begun(transaction: &Transaction<'_>, room: &str, wait: &PendingWork, since: u64) -> rusqlite::Result<()> {
     let since = since.cast_signed();
     if let WaitKey::Timer(timer) = wait.key {
         let at = wait.at.unwrap_or_default().0.cast_signed();

@@ -9,16 +9,16 @@ use conclave_core::types::ids::RoomId;
 use conclave_core::types::outcome::{Outcome, Status};
 use conclave_core::types::usage::Spent;
 
-use super::Writer;
+use super::StoreWriter;
 use super::journal::StoreJournals;
-use super::queue::{Cause, Work};
+use super::queue::{Cause, WriterTask};
 use crate::storage::journal::{JournalBatch, Keeping};
 use crate::storage::store::{Durability, RunOrigin, StoreError};
 use crate::support::clock::{Clock, SystemClock};
 
-impl Writer {
+impl StoreWriter {
     pub(in crate::storage::store) fn give_up(self: &Arc<Self>, room: &RoomId, reason: &str) -> Result<(), StoreError> {
-        self.ask(Work::Barrier).map_err(|cause| self.failed(&cause))?;
+        self.ask(WriterTask::Barrier).map_err(|cause| self.failed(&cause))?;
         let run = room.as_str().split('/').next().unwrap_or_default().to_owned();
         let of_run = run.clone();
         let rooms = self.read_now(move |connection| {

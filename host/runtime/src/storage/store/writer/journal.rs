@@ -11,8 +11,8 @@ use conclave_core::types::ids::RoomId;
 use rusqlite::OptionalExtension;
 use tokio::sync::oneshot;
 
-use super::Writer;
-use super::queue::{Cause, Front, Noted, Work, Write, Writing};
+use super::StoreWriter;
+use super::queue::{Cause, Front, NewRoom, RoomWriting, Write, WriterTask};
 use crate::storage::journal::{Journal, JournalBatch, JournalFailure, Journals, Keeping, Opening, Reopened, Reopening};
 use crate::storage::store::{Durability, RunOrigin};
 use crate::support::clock::BoxFuture;
@@ -24,15 +24,15 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 #[derive(Clone)]
 pub(super) struct StoreJournals {
-    pub(super) writer: Arc<Writer>,
+    pub(super) writer: Arc<StoreWriter>,
     pub(super) durability: Durability,
-    pub(super) noted: Arc<Noted>,
+    pub(super) noted: Arc<NewRoom>,
 }
 
 impl StoreJournals {
-    pub(super) fn new(writer: &Arc<Writer>, durability: Durability, about: RunOrigin) -> Self {
+    pub(super) fn new(writer: &Arc<StoreWriter>, durability: Durability, about: RunOrigin) -> Self {
         let config = about.config.map(|config| config.to_string_lossy().into_owned());
-        let noted = Noted { durability: durability.as_str(), config, command: about.command, locked: about.locked };
+        let noted = NewRoom { durability: durability.as_str(), config, command: about.command, locked: about.locked };
         Self { writer: Arc::clone(writer), durability, noted: Arc::new(noted) }
     }
 
@@ -42,7 +42,7 @@ impl StoreJournals {
 
     fn journal(&self, room: &RoomId, next: u64) -> StoreJournal {
         StoreJournal {
-            writing: Writing::new(room.clone()),
+            writing: RoomWriting::new(room.clone()),
             writer: Arc::clone(&self.writer),
             durability: self.durability,
             noted: Arc::clone(&self.noted),
@@ -106,7 +106,7 @@ impl StoreJournals {
             return Err(Cause::new(std::io::ErrorKind::InvalidData, error.to_string()));
         }
         journal.next = last.seq + 1;
-        self.writer.shared.queue.push(Work::Claim(Arc::clone(&journal.writing)))?;
+        self.writer.shared.queue.push(WriterTask::Claim(Arc::clone(&journal.writing)))?;
         Ok(Some(Reopened { records, journal: Box::new(journal) }))
     }
 }
@@ -149,10 +149,10 @@ impl Journals for StoreJournals {
 }
 
 struct StoreJournal {
-    writing: Arc<Writing>,
-    writer: Arc<Writer>,
+    writing: Arc<RoomWriting>,
+    writer: Arc<StoreWriter>,
     durability: Durability,
-    noted: Arc<Noted>,
+    noted: Arc<NewRoom>,
     next: u64,
 }
 
@@ -207,7 +207,7 @@ impl Journal for StoreJournal {
         let (answer, answered) = oneshot::channel();
         write.answer = (self.durability != Durability::Exit).then_some(answer);
         self.writing.began();
-        if let Err(cause) = self.writer.shared.queue.push(Work::Write(Box::new(write))) {
+        if let Err(cause) = self.writer.shared.queue.push(WriterTask::Write(Box::new(write))) {
             self.writing.ended();
             return Err(self.failure(&cause));
         }
@@ -227,7 +227,7 @@ impl Journal for StoreJournal {
             return Box::pin(std::future::ready(Ok(())));
         }
         let (answer, answered) = oneshot::channel();
-        if let Err(cause) = self.writer.shared.queue.push(Work::Settle(answer)) {
+        if let Err(cause) = self.writer.shared.queue.push(WriterTask::Settle(answer)) {
             return Box::pin(std::future::ready(Err(self.failure(&cause))));
         }
         self.answered(answered)
@@ -255,7 +255,7 @@ impl StoreJournal {
 
 impl Drop for StoreJournal {
     fn drop(&mut self) {
-        if self.writer.shared.queue.push(Work::Release(Arc::clone(&self.writing))).is_err() {
+        if self.writer.shared.queue.push(WriterTask::Release(Arc::clone(&self.writing))).is_err() {
             self.writer.shared.release(&self.writing.room);
         }
     }

@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension};
 
-use super::Writer;
+use super::StoreWriter;
 use super::commit::DatabaseFile;
-use super::reading::Reading;
+use super::reading::ReaderThread;
 use super::thread::{Thread, WriterState};
-use crate::storage::store::chain::Head;
+use crate::storage::store::chain::ChainHead;
 use crate::storage::store::lock::{NotLocked, StoreLock};
-use crate::storage::store::reached::Reached;
+use crate::storage::store::reached::ReachedFile;
 use crate::storage::store::record::Rows;
-use crate::storage::store::{Options, Store, StoreError, reached, schema, wal};
+use crate::storage::store::{Store, StoreError, StoreOptions, reached, schema, wal};
 use crate::support::clock::{Clock, SystemClock};
 
 /// Stores of one user at most.
@@ -22,8 +22,8 @@ const STORES: usize = 64;
 /// After an end as it should be the pages are looked at only so often.
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
-impl Writer {
-    pub(in crate::storage::store) fn open(folder: &Path, options: &Options) -> Result<Self, StoreError> {
+impl StoreWriter {
+    pub(in crate::storage::store) fn open(folder: &Path, options: &StoreOptions) -> Result<Self, StoreError> {
         let other = |error: io::Error| StoreError::Other { folder: folder.to_owned(), what: error.to_string() };
         schema::make_folder(folder).map_err(other)?;
         let lock = StoreLock::take(folder).map_err(|not| match not {
@@ -46,7 +46,7 @@ impl Writer {
         schema::migrate(&mut connection, found).map_err(failed)?;
         limit(&connection, options).map_err(failed)?;
         let file = begin(folder, &connection).map_err(failed)?;
-        let reading = Reading::start(schema::look(folder).map_err(failed)?).map_err(other)?;
+        let reading = ReaderThread::start(schema::look(folder).map_err(failed)?).map_err(other)?;
         let shared = Arc::new(WriterState::default());
         let (blobs, kept, lost) = Default::default();
         let thread = Thread { connection, file, shared: Arc::clone(&shared), blobs, kept, lost };
@@ -71,7 +71,7 @@ fn check(folder: &Path, connection: &Connection) -> Result<(), StoreError> {
     }
 }
 
-fn limit(connection: &Connection, options: &Options) -> rusqlite::Result<()> {
+fn limit(connection: &Connection, options: &StoreOptions) -> rusqlite::Result<()> {
     let Some(most) = options.most_bytes else { return Ok(()) };
     let page: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
     let pages = (i64::try_from(most).unwrap_or(i64::MAX) / page.max(1)).max(1);
@@ -90,16 +90,16 @@ fn begin(folder: &Path, connection: &Connection) -> rusqlite::Result<DatabaseFil
         schema::set_meta(&transaction, "settled", 0)?;
     }
     transaction.commit()?;
-    let (head, mut reached) = (head(connection)?, Reached::open(folder));
+    let (head, mut reached) = (head(connection)?, ReachedFile::open(folder));
     // The commit above was synced, and all before it with it.
     reached.note(&head);
     Ok(DatabaseFile { head, generation, reached, ..DatabaseFile::default() })
 }
 
 /// The newest line of the audit chain.
-fn head(connection: &Connection) -> rusqlite::Result<Head> {
+fn head(connection: &Connection) -> rusqlite::Result<ChainHead> {
     let newest = connection.query_row("SELECT number, hash FROM audit ORDER BY number DESC LIMIT 1", [], |row| {
-        Ok(Head { number: row.get::<_, i64>(0)?.cast_unsigned(), hash: row.get(1)? })
+        Ok(ChainHead { number: row.get::<_, i64>(0)?.cast_unsigned(), hash: row.get(1)? })
     });
     Ok(newest.optional()?.unwrap_or_default())
 }

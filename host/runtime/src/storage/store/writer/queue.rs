@@ -59,7 +59,7 @@ pub(super) type Answer<T> = oneshot::Sender<Result<T, Cause>>;
 
 /// A room that is written: shared by its journal and the writer's thread.
 #[derive(Debug)]
-pub(super) struct Writing {
+pub(super) struct RoomWriting {
     pub(super) room: RoomId,
     state: Mutex<QueueState>,
 }
@@ -71,7 +71,7 @@ struct QueueState {
     failed: Option<Cause>,
 }
 
-impl Writing {
+impl RoomWriting {
     pub(super) fn new(room: RoomId) -> Arc<Self> {
         Arc::new(Self { room, state: Mutex::default() })
     }
@@ -113,7 +113,7 @@ pub(super) struct Front {
 
 /// What is noted of a room when its first record comes.
 #[derive(Clone, Debug)]
-pub(super) struct Noted {
+pub(super) struct NewRoom {
     pub(super) durability: &'static str,
     pub(super) config: Option<String>,
     pub(super) command: String,
@@ -122,11 +122,11 @@ pub(super) struct Noted {
 
 /// Records of one room.
 pub(super) struct Write {
-    pub(super) writing: Arc<Writing>,
+    pub(super) writing: Arc<RoomWriting>,
     pub(super) rows: Vec<EventRow>,
     pub(super) parts: Vec<StoredBytes>,
     pub(super) waits: Vec<WaitChange>,
-    pub(super) noted: Arc<Noted>,
+    pub(super) noted: Arc<NewRoom>,
     /// When these open the room.
     pub(super) front: Option<Front>,
     /// These begin another run in it.
@@ -139,13 +139,13 @@ pub(super) struct Write {
 }
 
 /// For the writer's thread, in this order.
-pub(super) enum Work {
+pub(super) enum WriterTask {
     Write(Box<Write>),
     Blob(StoredBytes),
     /// This process has the room under way.
-    Claim(Arc<Writing>),
+    Claim(Arc<RoomWriting>),
     /// Nobody has it under way any more.
-    Release(Arc<Writing>),
+    Release(Arc<RoomWriting>),
     /// All before it is safe from a loss of power.
     Settle(Answer<()>),
     /// All before it can be read.
@@ -153,7 +153,7 @@ pub(super) enum Work {
     Collect(Retention, Answer<Collected>),
 }
 
-impl Work {
+impl WriterTask {
     fn records(&self) -> usize {
         if let Self::Write(write) = self { write.rows.len() } else { 0 }
     }
@@ -173,7 +173,7 @@ impl Work {
 
 #[derive(Default)]
 struct PendingCommit {
-    work: VecDeque<Work>,
+    work: VecDeque<WriterTask>,
     records: usize,
     bytes: usize,
     /// Somebody waits for what is in it.
@@ -203,7 +203,7 @@ impl WriterQueue {
     ///
     /// # Errors
     /// When the store takes nothing any more.
-    pub(super) fn push(&self, work: Work) -> Result<(), Cause> {
+    pub(super) fn push(&self, work: WriterTask) -> Result<(), Cause> {
         self.put(self.lock(), work)
     }
 
@@ -211,7 +211,7 @@ impl WriterQueue {
     ///
     /// # Errors
     /// As [`push`](Self::push).
-    pub(super) fn push_when_free(&self, work: Work) -> Result<(), Cause> {
+    pub(super) fn push_when_free(&self, work: WriterTask) -> Result<(), Cause> {
         let mut waiting = self.lock();
         while waiting.is_full() {
             waiting.urgent = true;
@@ -221,7 +221,7 @@ impl WriterQueue {
         self.put(waiting, work)
     }
 
-    fn put(&self, mut waiting: MutexGuard<'_, PendingCommit>, work: Work) -> Result<(), Cause> {
+    fn put(&self, mut waiting: MutexGuard<'_, PendingCommit>, work: WriterTask) -> Result<(), Cause> {
         if let Some(broken) = &waiting.broken {
             return Err(broken.clone());
         }
@@ -282,7 +282,7 @@ impl WriterQueue {
     }
 
     /// The next to be done at once; waits for it. None when nothing more comes.
-    pub(super) fn next(&self) -> Option<Vec<Work>> {
+    pub(super) fn next(&self) -> Option<Vec<WriterTask>> {
         let mut waiting = self.lock();
         loop {
             let age = waiting.since.map(|since| since.elapsed());
@@ -311,11 +311,11 @@ impl PendingCommit {
     }
 
     /// From the front; what collects goes alone.
-    fn take(&mut self) -> Vec<Work> {
+    fn take(&mut self) -> Vec<WriterTask> {
         let mut taken = Vec::new();
         let mut records = 0;
         while let Some(work) = self.work.pop_front() {
-            let alone = matches!(work, Work::Collect(..));
+            let alone = matches!(work, WriterTask::Collect(..));
             if !taken.is_empty() && (alone || records + work.records() > MOST) {
                 self.work.push_front(work);
                 break;
@@ -339,8 +339,8 @@ impl PendingCommit {
 mod tests {
     use super::*;
 
-    fn blob(bytes: usize) -> Work {
-        Work::Blob(StoredBytes { sha256: String::new(), bytes: vec![0; bytes].into() })
+    fn blob(bytes: usize) -> WriterTask {
+        WriterTask::Blob(StoredBytes { sha256: String::new(), bytes: vec![0; bytes].into() })
     }
 
     #[tokio::test(flavor = "current_thread")]

@@ -10,12 +10,12 @@ use tokio::sync::oneshot;
 type Look = Box<dyn FnOnce(&Connection) + Send>;
 
 /// The thread; dropping this waits until it has ended, and its connection is closed.
-pub(super) struct Reading {
+pub(super) struct ReaderThread {
     looks: Option<mpsc::Sender<Look>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Reading {
+impl ReaderThread {
     pub(super) fn start(connection: Connection) -> std::io::Result<Self> {
         let (looks, received) = mpsc::channel::<Look>();
         let run = move || {
@@ -54,7 +54,7 @@ impl Reading {
     }
 }
 
-impl Drop for Reading {
+impl Drop for ReaderThread {
     fn drop(&mut self) {
         // The thread ends when nothing more can come.
         self.looks.take();

@@ -9,8 +9,8 @@ use conclave_core::types::ids::RoomId;
 use rusqlite::Connection;
 use tokio::sync::Notify;
 
-use super::commit::{DatabaseFile, Group};
-use super::queue::{Answer, Cause, WriterQueue, Work, Write, Writing};
+use super::commit::{CommitGroup, DatabaseFile};
+use super::queue::{Answer, Cause, RoomWriting, Write, WriterQueue, WriterTask};
 use super::retention;
 use crate::storage::store::record::StoredBytes;
 use crate::storage::store::schema;
@@ -62,7 +62,7 @@ pub(super) struct Thread {
 #[derive(Default)]
 struct Sorted {
     writes: Vec<Write>,
-    claims: Vec<(Arc<Writing>, bool)>,
+    claims: Vec<(Arc<RoomWriting>, bool)>,
     settle: Vec<Answer<()>>,
     barriers: Vec<Answer<()>>,
 }
@@ -95,7 +95,7 @@ impl Thread {
         if self.shared.queue.broken().is_some() {
             return;
         }
-        let last = Group { blobs: &self.blobs, durable: true, ..Group::default() };
+        let last = CommitGroup { blobs: &self.blobs, durable: true, ..CommitGroup::default() };
         let closed = self.file.commit(&mut self.connection, &last).and_then(|()| schema::set_meta(&self.connection, "open", 0));
         if closed.is_ok() {
             self.file.reached.sync();
@@ -104,21 +104,21 @@ impl Thread {
         }
     }
 
-    fn take(&mut self, work: Vec<Work>) {
+    fn take(&mut self, work: Vec<WriterTask>) {
         let mut sorted = Sorted::default();
         for work in work {
             match work {
-                Work::Write(write) => sorted.writes.extend(self.sound(*write)),
-                Work::Blob(part) => {
+                WriterTask::Write(write) => sorted.writes.extend(self.sound(*write)),
+                WriterTask::Blob(part) => {
                     self.lost.remove(&part.sha256);
                     self.kept.insert(part.sha256.clone());
                     self.blobs.push(part);
                 }
-                Work::Claim(writing) => sorted.claims.push((writing, true)),
-                Work::Release(writing) => sorted.claims.push((writing, false)),
-                Work::Settle(answer) => sorted.settle.push(answer),
-                Work::Barrier(answer) => sorted.barriers.push(answer),
-                Work::Collect(keep, answer) => {
+                WriterTask::Claim(writing) => sorted.claims.push((writing, true)),
+                WriterTask::Release(writing) => sorted.claims.push((writing, false)),
+                WriterTask::Settle(answer) => sorted.settle.push(answer),
+                WriterTask::Barrier(answer) => sorted.barriers.push(answer),
+                WriterTask::Collect(keep, answer) => {
                     let collected = match self.shared.queue.broken() {
                         Some(cause) => Err(cause),
                         None => retention::collect(self, &keep).map_err(|error| Cause::of_sqlite(&error)),
@@ -183,7 +183,7 @@ impl Thread {
     /// Commits attachments one by one, and lets go of those for which there is no room.
     fn blobs_alone(&mut self) {
         for part in std::mem::take(&mut self.blobs) {
-            let alone = Group { blobs: std::slice::from_ref(&part), ..Group::default() };
+            let alone = CommitGroup { blobs: std::slice::from_ref(&part), ..CommitGroup::default() };
             let done = self.file.commit(&mut self.connection, &alone);
             self.shared.fresh().remove(&part.sha256);
             if let Err(cause) = self.judge(done, &[]) {
@@ -193,12 +193,12 @@ impl Thread {
         }
     }
 
-    fn commit(&mut self, writes: &[Write], claims: &[(Arc<Writing>, bool)], durable: bool) -> rusqlite::Result<()> {
+    fn commit(&mut self, writes: &[Write], claims: &[(Arc<RoomWriting>, bool)], durable: bool) -> rusqlite::Result<()> {
         let writes: Vec<&Write> = writes.iter().collect();
         let claims = claims.iter().map(|(writing, claimed)| (&writing.room, *claimed)).collect();
         let records: usize = writes.iter().map(|write| write.rows.len()).sum();
         let synced = durable || writes.iter().any(|write| write.durable);
-        self.file.commit(&mut self.connection, &Group { writes, blobs: &self.blobs, claims, durable })?;
+        self.file.commit(&mut self.connection, &CommitGroup { writes, blobs: &self.blobs, claims, durable })?;
         let mut fresh = self.shared.fresh();
         self.blobs.drain(..).for_each(|part| drop(fresh.remove(&part.sha256)));
         self.shared.records.fetch_add(records as u64, Ordering::Relaxed);

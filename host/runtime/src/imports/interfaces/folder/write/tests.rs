@@ -39,11 +39,11 @@ impl Place {
         self.temp.path().join("outside").join(path)
     }
 
-    fn write(&self, rest: &str, offset: u64, bytes: &str, truncate: bool) -> Result<u64, Trouble> {
+    fn write(&self, rest: &str, offset: u64, bytes: &str, truncate: bool) -> Result<u64, FolderFailure> {
         self.folder.write(FileChange { rest, offset, bytes: bytes.as_bytes(), truncate, durable: true })
     }
 
-    fn put(&self, rest: &str, bytes: &str) -> Result<u64, Trouble> {
+    fn put(&self, rest: &str, bytes: &str) -> Result<u64, FolderFailure> {
         self.write(rest, 0, bytes, true)
     }
 
@@ -87,9 +87,12 @@ fn a_folder_for_reading_is_not_changed_in_any_way() {
     let folder = open(&place.temp, "inside", FileMode::Read, 1_000, 100).remove(0);
     let before = fs::metadata(place.inside("a.txt")).unwrap();
     for (rest, offset, truncate) in [("a.txt", 0, true), ("a.txt", 0, false), ("a.txt", 4, true), ("new", 0, true), ("new/x", 0, false)] {
-        assert!(matches!(folder.write(FileChange { rest, offset, bytes: b"", truncate, durable: true }), Err(Trouble::ReadOnly)), "{rest}");
+        assert!(
+            matches!(folder.write(FileChange { rest, offset, bytes: b"", truncate, durable: true }), Err(FolderFailure::ReadOnly)),
+            "{rest}"
+        );
     }
-    assert!(matches!(folder.remove("a.txt", true), Err(Trouble::ReadOnly)));
+    assert!(matches!(folder.remove("a.txt", true), Err(FolderFailure::ReadOnly)));
     let after = fs::metadata(place.inside("a.txt")).unwrap();
     assert_eq!((place.read("a.txt").as_str(), before.modified().unwrap()), ("as it was", after.modified().unwrap()));
     assert!(!place.inside("new").exists());
@@ -131,7 +134,7 @@ fn no_link_is_written_through_or_replaced() {
             assert!(written.is_err(), "{rest}: {written:?}");
         }
         if rest != "sub/../x" {
-            assert!(matches!(place.folder.remove(rest, true), Err(Trouble::Link)), "{rest}");
+            assert!(matches!(place.folder.remove(rest, true), Err(FolderFailure::Link)), "{rest}");
         }
     }
     assert_eq!(fs::read_to_string(place.outside("key")).unwrap(), "secret");
@@ -169,7 +172,7 @@ fn a_sync_depends_on_no_permission_to_write() {
         assert!(place.folder.sync(path).is_ok(), "{path}: {:?}", place.folder.sync(path));
     }
     assert_eq!(fs::read_to_string(place.outside("key")).unwrap(), "secret");
-    assert!(matches!(place.folder.sync("../outside/key"), Err(Trouble::LeadsOutside)));
+    assert!(matches!(place.folder.sync("../outside/key"), Err(FolderFailure::LeadsOutside)));
 }
 
 #[test]
@@ -189,7 +192,7 @@ fn a_file_with_a_second_name_is_not_written() {
     let place = Place::new();
     fs::hard_link(place.outside("key"), place.inside("hard")).unwrap();
     for truncate in [true, false] {
-        assert!(matches!(place.write("hard", 0, "overwritten", truncate), Err(Trouble::HardLink)));
+        assert!(matches!(place.write("hard", 0, "overwritten", truncate), Err(FolderFailure::HardLink)));
     }
     place.folder.remove("hard", true).unwrap();
     assert_eq!(fs::read_to_string(place.outside("key")).unwrap(), "secret", "one of its names is gone, not the file");
@@ -208,13 +211,13 @@ fn what_is_no_file_is_neither_written_nor_removed() {
         special.push("zero");
     }
     for rest in special {
-        assert!(matches!(place.put(rest, "x"), Err(Trouble::NotAFile)), "{rest}");
-        assert!(matches!(place.write(rest, 0, "x", false), Err(Trouble::NotAFile)), "{rest}");
-        assert!(matches!(place.folder.remove(rest, true), Err(Trouble::NotAFile)), "{rest}");
+        assert!(matches!(place.put(rest, "x"), Err(FolderFailure::NotAFile)), "{rest}");
+        assert!(matches!(place.write(rest, 0, "x", false), Err(FolderFailure::NotAFile)), "{rest}");
+        assert!(matches!(place.folder.remove(rest, true), Err(FolderFailure::NotAFile)), "{rest}");
         assert!(place.inside(rest).symlink_metadata().is_ok());
     }
     fs::write(place.inside("file"), "").unwrap();
-    assert!(matches!(place.put("file/below", "x"), Err(Trouble::NotADirectory)));
+    assert!(matches!(place.put("file/below", "x"), Err(FolderFailure::NotADirectory)));
 }
 
 #[test]
@@ -251,16 +254,16 @@ fn a_whole_file_is_put_in_place_at_once_and_nothing_is_left_over() {
 fn bytes_count_altogether_and_holes_count_too() {
     let place = Place::with_quota(100, 100);
     fs::write(place.inside("sub/there-before"), [0; 60]).unwrap();
-    assert!(matches!(place.put("a", &"x".repeat(41)), Err(Trouble::Quota(100))));
+    assert!(matches!(place.put("a", &"x".repeat(41)), Err(FolderFailure::Quota(100))));
     assert!(!place.inside("a").exists(), "nothing was written");
     place.put("a", &"x".repeat(40)).unwrap();
-    assert!(matches!(place.write("a", 40, "x", false), Err(Trouble::Quota(100))));
-    assert!(matches!(place.write("b", 50, "x", false), Err(Trouble::Quota(100))));
-    assert!(matches!(place.write("b", u64::MAX, "x", false), Err(Trouble::Quota(100))));
-    assert!(matches!(place.write("b", 1 << 40, "", true), Err(Trouble::Quota(100))), "a hole of a terabyte");
+    assert!(matches!(place.write("a", 40, "x", false), Err(FolderFailure::Quota(100))));
+    assert!(matches!(place.write("b", 50, "x", false), Err(FolderFailure::Quota(100))));
+    assert!(matches!(place.write("b", u64::MAX, "x", false), Err(FolderFailure::Quota(100))));
+    assert!(matches!(place.write("b", 1 << 40, "", true), Err(FolderFailure::Quota(100))), "a hole of a terabyte");
     place.put("a", "less").unwrap();
     place.write("b", 35, "x", false).unwrap();
-    assert!(matches!(place.put("c", "x"), Err(Trouble::Quota(100))));
+    assert!(matches!(place.put("c", "x"), Err(FolderFailure::Quota(100))));
     place.folder.remove("b", true).unwrap();
     place.put("c", "x").unwrap();
 }
@@ -269,16 +272,19 @@ fn bytes_count_altogether_and_holes_count_too() {
 fn files_and_directories_count_altogether() {
     let place = Place::with_quota(100, 4);
     place.put("a", "").unwrap();
-    assert!(matches!(place.put("x/y/z", ""), Err(Trouble::Quota(4))));
+    assert!(matches!(place.put("x/y/z", ""), Err(FolderFailure::Quota(4))));
     assert!(!place.inside("x").exists(), "no directory was made either");
     place.put("x/y", "").unwrap();
-    assert!(matches!(place.put("b", ""), Err(Trouble::Quota(4))));
+    assert!(matches!(place.put("b", ""), Err(FolderFailure::Quota(4))));
     place.put("a", "x").unwrap();
     place.folder.remove("a", true).unwrap();
     place.put("b", "").unwrap();
     fs::write(place.inside("from-outside"), "").unwrap();
     let again = open(&place.temp, "inside", FileMode::ReadWrite, 100, 4).remove(0);
-    assert!(matches!(again.write(FileChange { rest: "b", offset: 0, bytes: b"", truncate: true, durable: true }), Err(Trouble::Quota(4))));
+    assert!(matches!(
+        again.write(FileChange { rest: "b", offset: 0, bytes: b"", truncate: true, durable: true }),
+        Err(FolderFailure::Quota(4))
+    ));
     again.remove("from-outside", true).unwrap();
 }
 
@@ -311,10 +317,10 @@ fn a_directory_that_was_granted_for_reading_keeps_that_inside_a_wider_grant() {
     let folders = GrantedFolder::open_all(&PluginName::from("p"), &grants).unwrap();
     let write =
         |folder: usize, rest: &str| folders[folder].write(FileChange { rest, offset: 0, bytes: b"x", truncate: true, durable: true });
-    assert!(matches!(write(0, "sub/a"), Err(Trouble::Kept)));
-    assert!(matches!(write(0, "sub/deep/a"), Err(Trouble::Kept)));
-    assert!(matches!(folders[0].remove("sub/deep/a", true), Err(Trouble::Kept)));
-    assert!(matches!(write(1, "a"), Err(Trouble::ReadOnly)));
-    assert!(matches!(write(2, "a"), Err(Trouble::ReadOnly)));
+    assert!(matches!(write(0, "sub/a"), Err(FolderFailure::Kept)));
+    assert!(matches!(write(0, "sub/deep/a"), Err(FolderFailure::Kept)));
+    assert!(matches!(folders[0].remove("sub/deep/a", true), Err(FolderFailure::Kept)));
+    assert!(matches!(write(1, "a"), Err(FolderFailure::ReadOnly)));
+    assert!(matches!(write(2, "a"), Err(FolderFailure::ReadOnly)));
     assert_eq!(write(0, "a").unwrap(), 1, "the same directory, under the name that may write");
 }

@@ -55,13 +55,13 @@ impl World {
         setup.grants.files.push(FileGrant { dir, shown, at, mode: FileMode::ReadWrite, bytes: 100, files: 10 });
         let (mut state, room) = (state(setup), Arc::new(Room::default()));
         state.start.effects = Arc::clone(&room) as Arc<dyn EffectPort>;
-        state.past = Past::new(&state.grantee, &state.start);
+        state.past = CallReplay::new(&state.grantee, &state.start);
         Self { folder, state, room }
     }
 
-    fn writer(&self, offset: Option<u64>) -> Writer {
+    fn writer(&self, offset: Option<u64>) -> FileWriter {
         let place = GrantedPath { folder: 0, rest: "a".to_owned() };
-        Writer::new(At::new(&self.state, place, "/f/a".to_owned(), offset))
+        FileWriter::new(At::new(&self.state, place, "/f/a".to_owned(), offset))
     }
 
     fn text(&self) -> String {
@@ -74,7 +74,7 @@ impl World {
 }
 
 /// Looks once whether it is ready, and gives the wait up.
-fn look(writer: &mut Writer) -> bool {
+fn look(writer: &mut FileWriter) -> bool {
     let mut ready = writer.ready();
     matches!(ready.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(()))
 }
@@ -115,7 +115,7 @@ async fn a_stream_that_is_let_go_writes_what_it_took() {
 
 #[tokio::test]
 async fn a_failure_is_told_once_by_whatever_is_asked_next() {
-    type Asks = fn(&mut Writer) -> StreamResult<()>;
+    type Asks = fn(&mut FileWriter) -> StreamResult<()>;
     let asks: [Asks; 3] =
         [|writer| writer.check_write().map(drop), |writer| writer.flush(), |writer| writer.write(Bytes::from_static(b"x"))];
     for ask in asks {
