@@ -66,23 +66,25 @@ fn items(text: &str) -> Vec<String> {
             items.push(head);
             continue;
         }
-        let mut body = Vec::new();
+        let head = head.trim_end_matches('{').trim_end().to_owned();
+        let is_trait_impl = head.starts_with("impl") && head.contains(" for ");
+        let is_member = |line: &str| match head.split([' ', '<']).take(2).collect::<Vec<_>>()[..] {
+            ["pub", "enum"] => line.starts_with(char::is_uppercase),
+            ["pub", "trait"] => ["fn ", "async fn ", "type ", "const "].iter().any(|start| line.starts_with(start)),
+            ["pub", "struct"] => line.starts_with("pub ") && !line.starts_with("pub("),
+            ["impl", ..] => line.starts_with("pub ") && !is_trait_impl,
+            _ => false,
+        };
+        if !head.starts_with("impl") || is_trait_impl {
+            items.push(head.clone());
+        }
         while let Some(line) = lines.next_if(|line| !line.starts_with('}')) {
             // Four spaces: what is deeper belongs to a body, or to a line that was taken whole.
-            if line.strip_prefix("    ").is_some_and(|line| !line.starts_with([' ', '}', ')'])) {
-                body.push(whole(line.trim(), &mut lines));
+            if let Some(line) = line.strip_prefix("    ").filter(|line| is_member(line)) {
+                let member = whole(line, &mut lines);
+                items.push(format!("{head} | {}", member.trim_end_matches(['{', ' ', ','])));
             }
         }
-        let head = head.trim_end_matches('{').trim_end().to_owned();
-        let keeps_all = head.starts_with("pub enum ") || head.starts_with("pub trait ");
-        let is_trait_impl = head.starts_with("impl") && head.contains(" for ");
-        let has_members = head.starts_with("impl") || head.starts_with("pub struct ") || keeps_all;
-        let members = body.iter().filter(|line| has_members && !is_trait_impl && (keeps_all || line.starts_with("pub ")));
-        let members: Vec<String> = members.map(|line| format!("{head} | {}", line.trim_end_matches(['{', ' ', ',']))).collect();
-        if !head.starts_with("impl") || is_trait_impl {
-            items.push(head);
-        }
-        items.extend(members);
     }
     items
 }
