@@ -74,3 +74,24 @@ fn a_refusal_for_this_run_answers_every_further_question_of_its_kind() {
     let files = std::fs::read_dir(rig.folder().join("notes")).expect("the folder is there");
     assert_eq!(files.count(), 1, "nothing was written: {rows:#?}");
 }
+
+/// B16: what is edited reads as it is, also where it turns the reading direction or hides.
+#[test]
+fn arguments_are_edited_as_escapes() {
+    let call = write("/notes/\u{202e}txt.\u{200b}md", "a\u{7f}\u{a0}b");
+    let rig = rig(&json!([{ "text": "I save it.", "calls": [call] }, "None is saved."]));
+    let mut terminal = Terminal::start(&rig, &["run", "c.toml", "save it"], 120);
+    terminal.until_prompt_below("workspace.write wants to run", LETTERS);
+    terminal.until_heard();
+    terminal.types("e\r");
+    let shown = r#"{"content":"a\u007f\u00a0b","path":"/notes/\u202etxt.\u200bmd"}"#;
+    terminal.until_prompt_below("as JSON; Ctrl-C goes back", shown);
+    terminal.types("\u{3}");
+    terminal.until_prompt_below("workspace.write wants to run", LETTERS);
+    terminal.types("n\r");
+    terminal.until_prompt_below("why not?", ">");
+    terminal.types("\r");
+    let (_, rows) = terminal.ends();
+    let files = std::fs::read_dir(rig.folder().join("notes")).expect("the folder is there");
+    assert_eq!(files.count(), 1, "nothing was written: {rows:#?}");
+}
