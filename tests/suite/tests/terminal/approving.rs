@@ -78,6 +78,12 @@ fn is_own(row: &str, words: &str) -> bool {
     row.contains(words) && !row.contains(MARK)
 }
 
+/// The last row is this question.
+fn assert_asks(rows: &[String], question: &str) {
+    let last = rows.iter().rfind(|row| !row.is_empty());
+    assert!(last.is_some_and(|row| row.ends_with(question)), "{question}: {rows:#?}");
+}
+
 #[test]
 fn approve_shows_a_call_behind_marks_and_approves_that_one_alone() {
     for columns in WIDTHS {
@@ -112,18 +118,20 @@ fn approve_takes_a_yes_behind_the_last_page_alone() {
         let run = WaitingRun::start(&[write("/notes/todo.md", &content)]);
         let id = run.id("/notes/todo.md");
         let mut terminal = Terminal::start(&run.rig, &["approve", &id], columns);
-        terminal.until_prompt_below("page 1 of", MORE);
+        terminal.until_prompt_below("page 1 of", ">");
         assert_marked(&terminal.rows(), columns);
+        assert_asks(&terminal.rows(), MORE);
         terminal.types("y\n");
-        terminal.until_prompt_below("not all of it was shown yet", MORE);
+        terminal.until_prompt_below("not all of it was shown yet", ">");
         let pages = pages_of(&terminal.rows());
         assert!(pages > 2, "{columns}: {pages}");
         for page in 2..=pages {
             terminal.types("s\n");
             let end = if page == pages { MAY_IT_RUN } else { MORE };
-            terminal.until_prompt_below(&format!("page {page} of"), end);
+            terminal.until_prompt_below(&format!("page {page} of"), ">");
             let rows = terminal.rows();
             assert_marked(&rows, columns);
+            assert_asks(&rows, end);
             let asked = rows.iter().filter(|row| is_own(row, "May it run?")).count();
             assert_eq!(asked, usize::from(page == pages), "{columns}: {rows:#?}");
         }
@@ -140,7 +148,8 @@ fn approve_leaves_a_call_waiting_whose_pages_were_not_read() {
     let run = WaitingRun::start(&[write("/notes/todo.md", &long(80))]);
     let id = run.id("/notes/todo.md");
     let mut terminal = Terminal::start(&run.rig, &["approve", &id], 80);
-    terminal.until_prompt_below("page 1 of", MORE);
+    terminal.until_prompt_below("page 1 of", ">");
+    assert_asks(&terminal.rows(), MORE);
     terminal.types("\n");
     let (status, rows) = terminal.ends();
     assert_eq!(status.code(), Some(1), "{rows:#?}");
