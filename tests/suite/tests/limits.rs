@@ -252,14 +252,15 @@ fn calls_beyond_those_allowed_at_once_wait_for_their_turn() {
     assert!(ended[1] - ended[0] >= 290, "{ended:?}");
 }
 
-/// A config whose agent calls in one turn so many times for all of `data/large.txt`.
-fn reading_again_and_again(calls: usize, limits: &str) -> String {
+/// A config whose agent calls for all of `data/large.txt`: in each of so many turns 100 times, which
+/// is less than one message may hold.
+fn reading_again_and_again(turns: usize, limits: &str) -> String {
     let call = |id: usize| {
         let args = json!({ "path": "/data/large.txt" });
         json!({ "id": id.to_string(), "name": "reader.run", "args": args })
     };
-    let calls: Vec<_> = (0..calls).map(call).collect();
-    let replies = json!([{ "calls": calls }, { "text": "DONE" }]);
+    let turn = |turn: usize| json!({ "calls": (turn * 100..).take(100).map(call).collect::<Vec<_>>() });
+    let replies: Vec<_> = (0..turns).map(turn).chain([json!({ "text": "DONE" })]).collect();
     let script = json!({ "llm": { "kind": "seq", "replies": replies } });
     format!(
         "entry = \"lead\"\n[plugins.lead]\nsource = \"{}\"\ngrants.tools = [\"reader.run\"]\n\
@@ -274,7 +275,7 @@ fn reading_again_and_again(calls: usize, limits: &str) -> String {
 /// B10: each answer is within its own limit, and all of them are not.
 #[test]
 fn answers_that_fill_the_memory_of_a_room_end_its_run() {
-    let config = reading_again_and_again(100, "[limits.run]\nhistory = \"4 MiB\"\n");
+    let config = reading_again_and_again(1, "[limits.run]\nhistory = \"4 MiB\"\n");
     let ran = Rig::new().with_file("data/large.txt", "x".repeat(512 << 10)).run(&config, "go");
     assert_eq!(ran.status(), Status::MaxHistory, "{}", ran.outcome.reason);
     assert!(ran.outcome.reason.contains("limits.run.history"), "{}", ran.outcome.reason);
@@ -282,26 +283,26 @@ fn answers_that_fill_the_memory_of_a_room_end_its_run() {
     assert!((8..=16).contains(&answered), "it ended at the limit, and not after all of them: {answered}");
 }
 
-/// B10 as it was found: answers of nearly a mebibyte, hundreds in one turn, under the limits that
-/// hold by default. Without `limits.run.history` four times as many take nearly four times as much.
+/// B10 as it was found: hundreds of answers of nearly a mebibyte, under the limits that hold by
+/// default. Without `limits.run.history` four times as many take a multiple of the memory.
 #[cfg(target_os = "linux")]
 #[test]
-fn four_times_as_many_answers_of_a_turn_take_no_more_memory() {
-    let few = peak_while_reading(200);
-    let many = peak_while_reading(800);
+fn four_times_as_many_answers_take_no_more_memory() {
+    let few = peak_while_reading(2);
+    let many = peak_while_reading(8);
     assert!(many < 2 * few, "{many} KiB for 800 answers, {few} KiB for 200");
 }
 
-/// Returns the most KiB of memory that this process had in a run with so many large answers.
+/// Returns the most KiB of memory that this process had in a run with so many turns.
 #[cfg(target_os = "linux")]
-fn peak_while_reading(calls: usize) -> u64 {
+fn peak_while_reading(turns: usize) -> u64 {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     let peak = Arc::new(AtomicU64::new(0));
     let seen = Arc::clone(&peak);
     let rig = Rig::new().with_file("data/large.txt", "x".repeat(1000 << 10));
-    let ran = rig.run_with(&reading_again_and_again(calls, ""), "go", move |_| {
+    let ran = rig.run_with(&reading_again_and_again(turns, ""), "go", move |_| {
         seen.fetch_max(resident_kib(), Ordering::Relaxed);
     });
     assert_eq!(ran.status(), Status::MaxHistory, "{}", ran.outcome.reason);

@@ -104,6 +104,12 @@ fn what_a_changed_component_says_as_it_is_added_stands_behind_marks() {
         let rig = Rig::new().with_file("conclave.toml", bare).with_file("weather.wasm", changed);
         let mut terminal = Terminal::start(&rig, &["add", "weather.wasm"], columns);
         for question in ["Which addresses may it", "Which folder may it", "Which tools may it"] {
+            terminal.until(question, |rows| {
+                // A question with a stranger's sentence in it has another end.
+                let is_bare = |row: &&String| row.contains(FOREIGN) && !row.contains(MARK);
+                assert_eq!(rows.iter().find(is_bare), None, "{columns}: {rows:#?}");
+                !own(rows, question).is_empty() && rows.iter().any(|row| row.ends_with("none) >"))
+            });
             terminal.until_prompt_below(question, "none) >");
             let rows = terminal.rows();
             assert_marked(&rows, columns);
