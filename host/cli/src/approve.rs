@@ -4,6 +4,7 @@
 mod about;
 mod always;
 mod keys;
+mod pages;
 mod shown;
 mod top_up;
 mod waiting;
@@ -17,8 +18,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anstyle::Style;
 use conclave_core::permissions::policy_rules::Decide;
-use conclave_core::policy::budget::TopUp;
-use conclave_core::policy::decision::Why;
+use conclave_core::policy::decision::budget::TopUp;
+use conclave_core::policy::decision::decision::Why;
 use conclave_core::setup::Setup;
 use conclave_core::types::approval::{Approval, ApprovalAnswer, ApprovalAuthor, ApprovalCause, ApprovalRequest};
 use conclave_core::types::ids::PluginName;
@@ -30,16 +31,15 @@ use serde_json::Value;
 use crate::args::Approvals;
 use crate::interrupt::Interrupts;
 use crate::person::{Person, Question, Reply};
-use crate::screen::{Held, columns, size};
-use crate::show::columns::wrap_styled;
+use crate::screen::{Held, columns};
 use crate::show::entry::Entry;
 use crate::show::{FAINT, ODD, paint};
 
 pub(crate) use about::{About, plugin_of};
+pub(crate) use keys::{Choice, choice};
+pub(crate) use pages::{NOT_ALL_SHOWN, Pages};
 pub(crate) use shown::ApprovalView;
 pub(crate) use waiting::Waiting;
-
-use keys::Choice;
 
 /// How long a turn may take to stop.
 const GRACE: Duration = Duration::from_millis(500);
@@ -145,49 +145,6 @@ impl AnswerForRun {
             (_, Some(given), Some(asked)) => asked <= given,
             _ => false,
         }
-    }
-}
-
-/// Returns how many rows the choices and the input line take below a page.
-fn letter_rows(columns: usize) -> usize {
-    let letters = [&keys::letters(true, true, true), keys::PROMPT];
-    letters.iter().flat_map(|line| wrap_styled(line, columns)).count() + 1
-}
-
-/// A question as far as it was shown: it can be answered with yes once all of its pages were.
-struct Pages {
-    view: ApprovalView,
-    /// Rows that a page may have.
-    rows: usize,
-    page: usize,
-}
-
-impl Pages {
-    fn new(request: &ApprovalRequest, about: &About, until: Option<Instant>) -> Self {
-        let (columns, rows) = size();
-        Self {
-            view: ApprovalView::new(request, about.plugin_of(request).as_ref(), until, columns),
-            rows: rows.saturating_sub(letter_rows(columns)),
-            page: 0,
-        }
-    }
-
-    fn text(&self) -> String {
-        self.view.page(self.page, self.rows)
-    }
-
-    /// Returns the next page; behind the last one the first.
-    fn next(&mut self) -> String {
-        self.page += 1;
-        self.view.page((self.page) % self.view.pages(self.rows), self.rows)
-    }
-
-    fn is_read(&self) -> bool {
-        self.page + 1 >= self.view.pages(self.rows)
-    }
-
-    fn has_more(&self) -> bool {
-        self.view.pages(self.rows) > 1
     }
 }
 
@@ -313,7 +270,9 @@ impl Inner {
 
     async fn ask(&self, request: &ApprovalRequest, until: Option<Instant>) -> ApprovalAnswer {
         let can_always = request.problem.is_none() && self.about.can_write(request);
-        let mut pages = Pages::new(request, &self.about, until);
+        let performer = self.about.plugin_of(request);
+        let view = |columns| ApprovalView::new(request, performer.as_ref(), until, columns);
+        let mut pages = Pages::new(view, pages::letter_rows);
         let (mut above, mut is_sudden) = (pages.text(), true);
         loop {
             let letters = keys::letters(pages.is_read(), can_always, pages.has_more());
@@ -334,13 +293,20 @@ impl Inner {
                 }
                 Reply::Line(line) => line,
             };
-            let choice = keys::choice(&line).filter(|choice| *choice != Choice::Always || can_always);
+            let choice = choice(&line).filter(|choice| *choice != Choice::Always || can_always);
+            // What the person sees now may be broken without marks, so no answer to it counts.
+            let needs_pages = |choice: Choice| choice == Choice::ShowMore || choice.lets_run();
+            if choice.is_some_and(needs_pages) && pages.is_outdated() {
+                pages = Pages::new(view, pages::letter_rows);
+                above = pages.text_after_resize();
+                continue;
+            }
             if choice == Some(Choice::ShowMore) {
                 above = pages.next();
                 continue;
             }
             if choice.is_some_and(Choice::lets_run) && !pages.is_read() {
-                above = "      not all of it was shown yet: [s] shows the next page".to_owned();
+                above = NOT_ALL_SHOWN.to_owned();
                 continue;
             }
             match self.act(choice, request).await {
