@@ -4,6 +4,7 @@
 mod about;
 mod always;
 mod keys;
+mod pages;
 mod shown;
 mod top_up;
 mod waiting;
@@ -30,16 +31,15 @@ use serde_json::Value;
 use crate::args::Approvals;
 use crate::interrupt::Interrupts;
 use crate::person::{Person, UserQuestion, UserReply};
-use crate::screen::{ScreenHold, columns, size};
-use crate::show::columns::wrap_styled;
+use crate::screen::{ScreenHold, columns};
 use crate::show::entry::EntryText;
 use crate::show::{FAINT, ODD, paint};
 
 pub(crate) use about::{RequestContext, plugin_of};
+pub(crate) use keys::{KeyChoice, choice};
+pub(crate) use pages::{NOT_ALL_SHOWN, Pages};
 pub(crate) use shown::ApprovalView;
 pub(crate) use waiting::PendingLine;
-
-use keys::KeyChoice;
 
 /// How long a turn may take to stop.
 const GRACE: Duration = Duration::from_millis(500);
@@ -145,49 +145,6 @@ impl AnswerForRun {
             (_, Some(given), Some(asked)) => asked <= given,
             _ => false,
         }
-    }
-}
-
-/// Returns how many rows the choices and the input line take below a page.
-fn letter_rows(columns: usize) -> usize {
-    let letters = [&keys::letters(true, true, true), keys::PROMPT];
-    letters.iter().flat_map(|line| wrap_styled(line, columns)).count() + 1
-}
-
-/// A question as far as it was shown: it can be answered with yes once all of its pages were.
-struct Pages {
-    view: ApprovalView,
-    /// Rows that a page may have.
-    rows: usize,
-    page: usize,
-}
-
-impl Pages {
-    fn new(request: &ApprovalRequest, about: &RequestContext, until: Option<Instant>) -> Self {
-        let (columns, rows) = size();
-        Self {
-            view: ApprovalView::new(request, about.plugin_of(request).as_ref(), until, columns),
-            rows: rows.saturating_sub(letter_rows(columns)),
-            page: 0,
-        }
-    }
-
-    fn text(&self) -> String {
-        self.view.page(self.page, self.rows)
-    }
-
-    /// Returns the next page; behind the last one the first.
-    fn next(&mut self) -> String {
-        self.page += 1;
-        self.view.page((self.page) % self.view.pages(self.rows), self.rows)
-    }
-
-    fn is_read(&self) -> bool {
-        self.page + 1 >= self.view.pages(self.rows)
-    }
-
-    fn has_more(&self) -> bool {
-        self.view.pages(self.rows) > 1
     }
 }
 
@@ -313,7 +270,9 @@ impl ApproverState {
 
     async fn ask(&self, request: &ApprovalRequest, until: Option<Instant>) -> ApprovalAnswer {
         let can_always = request.problem.is_none() && self.about.can_write(request);
-        let mut pages = Pages::new(request, &self.about, until);
+        let performer = self.about.plugin_of(request);
+        let view = |columns| ApprovalView::new(request, performer.as_ref(), until, columns);
+        let mut pages = Pages::new(view, pages::letter_rows);
         let (mut above, mut is_sudden) = (pages.text(), true);
         loop {
             let letters = keys::letters(pages.is_read(), can_always, pages.has_more());
@@ -334,13 +293,20 @@ impl ApproverState {
                 }
                 UserReply::Line(line) => line,
             };
-            let choice = keys::choice(&line).filter(|choice| *choice != KeyChoice::Always || can_always);
+            let choice = choice(&line).filter(|choice| *choice != KeyChoice::Always || can_always);
+            // What the person sees now may be broken without marks, so no answer to it counts.
+            let needs_pages = |choice: KeyChoice| choice == KeyChoice::ShowMore || choice.lets_run();
+            if choice.is_some_and(needs_pages) && pages.is_outdated() {
+                pages = Pages::new(view, pages::letter_rows);
+                above = pages.text_after_resize();
+                continue;
+            }
             if choice == Some(KeyChoice::ShowMore) {
                 above = pages.next();
                 continue;
             }
             if choice.is_some_and(KeyChoice::lets_run) && !pages.is_read() {
-                above = "      not all of it was shown yet: [s] shows the next page".to_owned();
+                above = NOT_ALL_SHOWN.to_owned();
                 continue;
             }
             match self.act(choice, request).await {
@@ -420,7 +386,7 @@ impl ApproverState {
         }
     }
 
-    /// Why not, for the agent; none when the person thought better of it.
+    /// DecisionSource not, for the agent; none when the person thought better of it.
     async fn reason(&self) -> Option<String> {
         let question = UserQuestion::short("      why not? The agent reads it. Enter for no reason; Ctrl-C goes back", "      > ");
         let said = match self.person.ask(question).await {

@@ -2,7 +2,12 @@
 
 use std::io::{IsTerminal, Write};
 
+use crate::screen::columns;
+use crate::show::columns::wrap_styled;
 use crate::show::{FAINT, paint};
+
+/// Stands between a question and its answer.
+const PROMPT: &str = " > ";
 
 /// Somebody can read a question and answer it.
 pub(crate) fn is_somebody_there() -> bool {
@@ -21,7 +26,9 @@ pub(crate) fn line(question: &str) -> Option<String> {
         return None;
     }
     let mut err = crate::output::stderr();
-    let _ = write!(err, "{question} {} ", paint(FAINT, ">"));
+    // The terminal would break a long question in the middle of a word.
+    let rows = wrap_styled(question, columns().saturating_sub(PROMPT.len()));
+    let _ = write!(err, "{}{}", rows.join("\n"), paint(FAINT, PROMPT));
     let _ = err.flush();
     let mut line = String::new();
     match std::io::stdin().read_line(&mut line) {

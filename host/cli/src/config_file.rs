@@ -2,17 +2,22 @@
 //! edited is decided elsewhere.
 
 use std::fs;
-use std::io::{Error, ErrorKind, Write};
+use std::io::{Error, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use conclave_core::config::edit::{ConfigEditError, ConfigText, EditedConfig};
+use conclave_core::config::edit::{ConfigEditError, ConfigText, EditedConfig, LineChange};
 use conclave_runtime::durable_file::{self, FileAccess};
 use serde_json::{Value, json};
 
 use crate::args::OutputArgs;
 use crate::error::CliError;
+use crate::screen::columns;
+use crate::show::foreign::{self, MARK, MARK_COLUMNS};
 use crate::show::{BAD, GOOD, paint};
 use crate::stdout;
+
+/// Columns of a line in a pipe: more than a line has.
+const UNBROKEN: usize = 1 << 20;
 
 /// A file as it was read.
 #[derive(Debug)]
@@ -115,12 +120,27 @@ pub(crate) fn tell(file: &ConfigFile, edited: &EditedConfig, more: Value, output
         return Ok(());
     }
     let _ = writeln!(err, "{}", file.path().display());
-    for change in &edited.changes {
-        let line = change.to_string();
-        let style = if line.starts_with('-') { BAD } else { GOOD };
-        let _ = writeln!(err, "  {}", paint(style, line));
+    // Whoever reads a pipe takes a line as it is.
+    let columns = if std::io::stderr().is_terminal() { columns() } else { UNBROKEN };
+    for row in edited.changes.iter().flat_map(|change| rows(change, columns)) {
+        let _ = writeln!(err, "{row}");
     }
     Ok(())
+}
+
+/// Returns a line that differs, in rows of at most `columns` columns. A comment or a pattern in it
+/// may be what a plugin says, so each row has the mark in front.
+fn rows(change: &LineChange, columns: usize) -> Vec<String> {
+    let (style, sign, line, text) = match change {
+        LineChange::Removed { line, text } => (BAD, '-', line, text),
+        LineChange::Added { line, text } => (GOOD, '+', line, text),
+    };
+    let first = format!("  {sign} {line:>3} ");
+    let further = " ".repeat(first.len());
+    let rows = foreign::reading_rows(text, columns.saturating_sub(first.len() + MARK_COLUMNS));
+    let margins = std::iter::once(first).chain(std::iter::repeat(further));
+    let row = |(row, margin): (String, String)| paint(style, format_args!("{margin}{MARK}{row}").to_string().trim_end());
+    rows.into_iter().zip(margins).map(row).collect()
 }
 
 /// Makes a file that must not be there yet, unless `force` says otherwise.

@@ -66,8 +66,9 @@ mod sandbox {
     pub(crate) mod guest_calls;
     pub(crate) mod run;
 }
-pub mod native;
 pub mod plugin;
+
+pub mod native;
 /// Journals, and the stores that keep them.
 mod storage {
     pub mod history_file;
@@ -76,6 +77,7 @@ mod storage {
     pub mod store;
 }
 mod driver;
+
 mod host;
 
 pub use driver::{approve, channel, runner};

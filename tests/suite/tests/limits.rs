@@ -254,22 +254,68 @@ fn calls_beyond_those_allowed_at_once_wait_for_their_turn() {
     assert!(ended[1] - ended[0] >= 290, "{ended:?}");
 }
 
+/// A config whose agent calls for all of `data/large.txt`: in each of so many turns 100 times, which
+/// is less than one message may hold.
+fn reading_again_and_again(turns: usize, limits: &str) -> String {
+    let call = |id: usize| {
+        let args = json!({ "path": "/data/large.txt" });
+        json!({ "id": id.to_string(), "name": "reader.run", "args": args })
+    };
+    let turn = |turn: usize| json!({ "calls": (turn * 100..).take(100).map(call).collect::<Vec<_>>() });
+    let replies: Vec<_> = (0..turns).map(turn).chain([json!({ "text": "DONE" })]).collect();
+    let script = json!({ "llm": { "kind": "seq", "replies": replies } });
+    format!(
+        "entry = \"lead\"\n[plugins.lead]\nsource = \"{}\"\ngrants.tools = [\"reader.run\"]\n\
+         config = {{ script = '{script}' }}\n[plugins.reader]\nsource = \"{}\"\n\
+         grants.files = [{{ dir = \"data\", at = \"/data\", mode = \"read\" }}]\n\
+         [tasks.lead]\nagent = \"lead\"\n{limits}",
+        guest("script_agent").display(),
+        guest("files_read").display()
+    )
+}
+
 /// B10: each answer is within its own limit, and all of them are not.
 #[test]
 fn answers_that_fill_the_memory_of_a_room_end_its_run() {
-    let call = |id: usize| json!({ "id": id.to_string(), "name": "reader.run", "args": { "path": "/data/large.txt" } });
-    let calls: Vec<_> = (0..100).map(call).collect();
-    let script = json!({ "llm": { "kind": "seq", "replies": [{ "calls": calls }, { "text": "DONE" }] } });
-    let config = format!(
-        "entry = \"lead\"\n[plugins.lead]\nsource = \"{}\"\ngrants.tools = [\"reader.run\"]\nconfig = {{ script = '{script}' }}\n\
-         [plugins.reader]\nsource = \"{}\"\ngrants.files = [{{ dir = \"data\", at = \"/data\", mode = \"read\" }}]\n\
-         [tasks.lead]\nagent = \"lead\"\n[limits.run]\nhistory = \"4 MiB\"\n",
-        guest("script_agent").display(),
-        guest("files_read").display()
-    );
+    let config = reading_again_and_again(1, "[limits.run]\nhistory = \"4 MiB\"\n");
     let ran = Rig::new().with_file("data/large.txt", "x".repeat(512 << 10)).run(&config, "go");
     assert_eq!(ran.status(), Status::MaxHistory, "{}", ran.outcome.reason);
     assert!(ran.outcome.reason.contains("limits.run.history"), "{}", ran.outcome.reason);
     let answered = ran.events("test").iter().filter(|event| matches!(event, Event::ToolAnswered { .. })).count();
     assert!((8..=16).contains(&answered), "it ended at the limit, and not after all of them: {answered}");
+}
+
+/// B10 as it was found: answers of nearly a mebibyte, under the limits that hold by
+/// default. Without `limits.run.history` four times as many take a multiple of the memory.
+#[cfg(target_os = "linux")]
+#[test]
+fn four_times_as_many_answers_take_no_more_memory() {
+    let few = peak_while_reading(1);
+    let many = peak_while_reading(4);
+    // Without the limit it is nearly twice as much: a third of it is there before any answer.
+    assert!(2 * many < 3 * few, "{many} KiB for 400 answers, {few} KiB for 100");
+}
+
+/// Returns the most KiB of memory that this process had in a run with so many turns.
+#[cfg(target_os = "linux")]
+fn peak_while_reading(turns: usize) -> u64 {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    let peak = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&peak);
+    let rig = Rig::new().with_file("data/large.txt", "x".repeat(1000 << 10));
+    let ran = rig.run_with(&reading_again_and_again(turns, ""), "go", move |_| {
+        seen.fetch_max(resident_kib(), Ordering::Relaxed);
+    });
+    assert_eq!(ran.status(), Status::MaxHistory, "{}", ran.outcome.reason);
+    peak.load(Ordering::Relaxed)
+}
+
+#[cfg(target_os = "linux")]
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("it is always there");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = line.and_then(|line| line.split_whitespace().next()).expect("it has memory");
+    number.parse().expect("it is a number")
 }

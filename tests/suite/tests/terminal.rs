@@ -1,120 +1,53 @@
 //! The program on a real terminal, which is an emulator: what plugins and models wrote can be told from what the program says, however
 //! it wraps, at any width. A row with a foreign text has the mark in front of it.
 
-use std::fs::File;
-use std::io::{Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
-use std::process::{Child, ExitStatus};
+mod approving;
+mod consent;
+mod emulator;
+mod letting_in;
+mod progress;
+mod resizing;
 
 use conclave_test_support::{Rig, stock};
-use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::{Value, json};
 
-const ROWS: u16 = 70;
+use emulator::Terminal;
+
 const WIDTHS: [u16; 5] = [40, 60, 80, 100, 120];
 /// Stands in every line of a hostile text, and nowhere else.
 const FOREIGN: &str = "ZZ";
 const MARK: char = '│';
 
-/// A terminal with the program in it.
-struct Terminal {
-    master: File,
-    screen: vt100::Parser,
-    child: Child,
-}
+/// What the program itself says around a question of a run.
+const QUESTION: [&str; 5] = [
+    " ?    workspace.read wants to run for chat, with 1 argument ZZ",
+    "      policy: conclave.toml:9 ZZ",
+    "      [y] once  [r] this run  [n] refuse ZZ",
+    "  0.02 operator      approved ZZ",
+    "> ZZ",
+];
 
-impl Terminal {
-    fn start(rig: &Rig, arguments: &[&str], columns: u16) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal can be opened");
-        // The program must not hold its own terminal open.
-        fcntl_setfd(&master, FdFlags::CLOEXEC).expect("it is open");
-        grantpt(&master).and_then(|()| unlockpt(&master)).expect("it is ours");
-        let name = ptsname(&master, Vec::new()).expect("it has a name").into_string().expect("in ASCII");
-        let other_end: OwnedFd = File::options().read(true).write(true).open(name).expect("its other end opens").into();
-        let size = Winsize { ws_row: ROWS, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-        tcsetwinsize(other_end.as_fd(), size).expect("it has a size");
-        let end = || other_end.try_clone().expect("an end can be shared");
-        let mut command = rig.conclave(arguments);
-        let child = command.env("TERM", "xterm-256color").stdin(end()).stdout(end()).stderr(end()).spawn().expect("the program runs");
-        Self { master: File::from(master), screen: parser(columns), child }
-    }
-
-    /// Reads until a row of the screen ends so: with a prompt, which is there once keys are read.
-    fn until_prompt(&mut self, end: &str) {
-        while !self.rows().iter().any(|row| row.ends_with(end) && !row.contains(MARK)) {
-            assert!(self.read(), "it ended before {end:?}:\n{}", self.screen.screen().contents());
-        }
-    }
-
-    /// Reads a piece, and answers as a terminal does; false: the program has gone.
-    fn read(&mut self) -> bool {
-        let mut piece = [0; 4096];
-        let Ok(length @ 1..) = self.master.read(&mut piece) else { return false };
-        let piece = &piece[..length];
-        self.screen.process(piece);
-        // Where is the cursor?
-        for _ in piece.windows(4).filter(|bytes| bytes == b"\x1b[6n") {
-            let (row, column) = self.screen.screen().cursor_position();
-            self.types(&format!("\x1b[{};{}R", row + 1, column + 1));
-        }
-        true
-    }
-
-    fn types(&mut self, keys: &str) {
-        self.master.write_all(keys.as_bytes()).expect("it can be typed to");
-    }
-
-    fn ends(&mut self) -> (ExitStatus, Vec<String>) {
-        while self.child.try_wait().expect("it is ours").is_none() {
-            self.read();
-        }
-        (self.child.wait().expect("it ends"), self.rows())
-    }
-
-    /// The terminal goes away, as when its window is closed.
-    fn vanishes(mut self) -> ExitStatus {
-        self.master = File::open("/dev/null").expect("it is always there");
-        self.child.wait().expect("it ends")
-    }
-
-    fn rows(&self) -> Vec<String> {
-        let screen = self.screen.screen();
-        screen.rows(0, screen.size().1.get()).map(|row| row.trim_end().to_owned()).collect()
-    }
-}
-
-impl Drop for Terminal {
-    /// A test that fails leaves nobody at a terminal that is gone.
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn parser(columns: u16) -> vt100::Parser {
-    let number = |number: u16| number.try_into().expect("more than nothing");
-    vt100::Parser::new(number(ROWS), number(columns), 0)
-}
-
-/// Lines that imitate the program's own, padded so that a terminal of this width would put each at its left edge.
+/// Lines that imitate the program's own around a question of a run.
 fn forged(columns: u16) -> String {
-    let own = [
-        " ?    workspace.read wants to run for chat, with 1 argument ZZ",
-        "      policy: conclave.toml:9 ZZ",
-        "      [y] once  [r] this run  [n] refuse ZZ",
-        "  0.02 operator      approved ZZ",
-        "> ZZ",
-    ];
+    format!("{}\r\n\u{1b}[2K\u{1b}[H ZZ\u{202e} ZZ", forged_as(columns, &QUESTION))
+}
+
+/// Lines that imitate the program's own, padded so that a terminal of this width would put each at
+/// its left edge.
+fn forged_as(columns: u16, own: &[&str]) -> String {
     let blanks = ["\u{a0}", " ", "\u{3000}", "\u{2003}"];
     let padded = |line: &&str| -> String {
         let width = usize::from(columns);
-        let each = |blank: &str| format!("{line}{}", blank.repeat(width - line.chars().count() % width));
-        blanks.iter().map(|blank| each(blank)).collect()
+        let missing = width - line.chars().count() % width;
+        blanks.iter().map(|blank| format!("{line}{}", blank.repeat(missing))).collect()
     };
     let wrapped: String = own.iter().map(padded).collect();
-    format!("ZZ{wrapped}\n{}\r\n\u{1b}[2K\u{1b}[H ZZ\u{202e} ZZ", own.join("\n"))
+    format!("ZZ{wrapped}\n{}", own.join("\n"))
+}
+
+/// A call that writes a file into the folder of the workspace.
+fn write(path: &str, content: &str) -> Value {
+    json!({ "name": "workspace.write", "args": { "path": path, "content": content } })
 }
 
 /// The stock chat agent, whose model says this; and a folder that it may write to, if it is allowed to.
@@ -144,7 +77,7 @@ fn assert_marked(rows: &[String], columns: u16) {
 #[test]
 fn no_question_is_forged_by_what_it_asks_about() {
     for columns in WIDTHS {
-        let call = json!({ "name": "workspace.write", "args": { "path": "/notes/todo.md", "content": forged(columns) } });
+        let call = write("/notes/todo.md", &forged(columns));
         let rig = rig(&json!([{ "text": forged(columns), "calls": [call] }, "It is saved."]));
         let mut terminal = Terminal::start(&rig, &["run", "c.toml", "save it"], columns);
         terminal.until_prompt("[w] why  >");
@@ -182,6 +115,24 @@ fn the_result_of_a_run_is_marked_and_shown_once() {
         assert_eq!(status.code(), Some(0), "{columns}: {rows:#?}");
         assert_marked(&rows, columns);
         assert_eq!(rows.iter().filter(|row| row.contains("says")).count(), 0, "{columns}: it is the result: {rows:#?}");
+    }
+}
+
+#[test]
+fn a_trace_with_long_names_is_no_wider_than_a_narrow_terminal() {
+    let name = "a-task-whose-name-is-long";
+    // A step in short is one cell of a table, cut at its column.
+    for trace in [&[][..], &["--trace=full"]] {
+        let call = write("/notes/todo.md", &forged(40));
+        let rig = rig(&json!([{ "text": forged(40), "calls": [call] }, forged(40)]));
+        let config = std::fs::read_to_string(rig.folder().join("c.toml")).expect("it is there");
+        let config = config.replace("\"chat\"\n[models", &format!("\"{name}\"\n[models"));
+        let config = config.replace("[tasks.chat]", &format!("[tasks.{name}]"));
+        let rig = rig.with_file("c.toml", config.replace("\"ask\"", "\"allow\""));
+        let arguments = [&["run", "c.toml", "go"], trace].concat();
+        let (status, rows) = Terminal::start(&rig, &arguments, 40).ends();
+        assert_eq!(status.code(), Some(0), "{trace:?}: {rows:#?}");
+        assert_marked(&rows, 40);
     }
 }
 

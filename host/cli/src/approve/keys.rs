@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// What the person chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KeyChoice {
+pub(crate) enum KeyChoice {
     Once,
     ThisRun,
     Always,
@@ -59,7 +59,7 @@ pub(super) fn which_arguments(exact: bool, any: bool) -> (String, &'static str) 
 }
 
 /// The letter, when the line is one.
-pub(super) fn choice(line: &str) -> Option<KeyChoice> {
+pub(crate) fn choice(line: &str) -> Option<KeyChoice> {
     match line.trim().to_ascii_lowercase().as_str() {
         "y" | "yes" | "once" => Some(KeyChoice::Once),
         "r" | "run" => Some(KeyChoice::ThisRun),

@@ -16,10 +16,10 @@ use conclave_runtime::store::{ControlCommand, ControlMessage, WaitRow, is_in_use
 use serde_json::{Value, json};
 
 use crate::approval_id::{approval_id, parse_approval_id};
-use crate::approve::{ApprovalView, plugin_of};
+use crate::approve::{ApprovalView, KeyChoice, NOT_ALL_SHOWN, Pages, choice, plugin_of};
 use crate::args::{self, OutputArgs};
 use crate::error::CliError;
-use crate::screen::size;
+use crate::screen::columns;
 use crate::show::{FAINT, NAME, one_line, paint, printable};
 use crate::stores::{InStore, OpenStores, unusable};
 use crate::{ask, exit, stdout};
@@ -28,6 +28,12 @@ use crate::{ask, exit, stdout};
 const NO: &str = "the operator said no";
 /// Characters of a reason that reach the agent.
 const REASON: usize = 1_000;
+/// What stands below arguments that the approver wrote.
+const EDITED: &str = "these are your arguments, in the place of its own";
+/// Rows below a page: a note about edited arguments, and the question.
+const ROWS_BELOW: usize = 3;
+/// The question behind a page that is not the last.
+const NEXT_PAGE: &str = "      [s] shows the next page";
 /// What waits when a run has used up a limit.
 const TOP_UP: &str = "top-up";
 
@@ -40,16 +46,15 @@ pub(crate) fn approve(args: &args::Approve, output: OutputArgs) -> Result<u8, Cl
     if let Some(arguments) = &edited {
         waiting.check_arguments(arguments)?;
     }
-    let question = waiting.show(edited.as_ref())?;
-    if !args.yes {
-        if !ask::is_somebody_there() {
-            let told = format!("{}: nobody is there to say yes", waiting.id());
-            return Err(CliError::policy(told).hint("look at it, and say --yes"));
-        }
-        if !question.is_some_and(|question| ask::confirm(&question)) {
-            let _ = writeln!(crate::output::stderr(), "{}", paint(FAINT, "it waits as before"));
-            return Ok(exit::FAILED);
-        }
+    let is_asked = !args.yes && ask::is_somebody_there();
+    let is_approved = waiting.show(edited.as_ref(), is_asked)?;
+    if !args.yes && !is_asked {
+        let told = format!("{}: nobody is there to say yes", waiting.id());
+        return Err(CliError::policy(told).hint("look at it, and say --yes"));
+    }
+    if is_asked && !is_approved {
+        let _ = writeln!(crate::output::stderr(), "{}", paint(FAINT, "it waits as before"));
+        return Ok(exit::FAILED);
     }
     let approval = edited.map_or(Approval::Approved, |arguments| Approval::Edited { arguments });
     waiting.say(approval, args.instead, output)
@@ -161,17 +166,31 @@ impl PendingCall {
         Ok(exit::OK)
     }
 
-    /// All of it, since what is approved must have been seen; and the question.
-    /// None: the person did not want to see all of it.
-    fn show(&self, edited: Option<&Value>) -> Result<Option<String>, CliError> {
-        if !self.is_top_up {
-            let records = self.found.reader.records(&self.found.room).map_err(|error| unusable(&error))?;
-            return Ok(show(&self.request, edited, setup_of(records)).then(|| "May it run?".to_owned()));
+    /// Shows all of it, since what is approved must have been seen. Returns whether the person
+    /// approves it; false where nobody `is_asked`.
+    fn show(&self, edited: Option<&Value>, is_asked: bool) -> Result<bool, CliError> {
+        let mut err = crate::output::stderr();
+        if self.is_top_up {
+            let (run, arguments) = (self.found.run(), edited.unwrap_or(&self.request.arguments));
+            let more = more(&self.request.tool, arguments);
+            let told = paint(FAINT, format_args!("a yes gives run {run} {more} more"));
+            let _ = writeln!(err, "{}\n  {told}", printable(&self.request.source));
+            return Ok(is_asked && ask::confirm(&format!("Give run {run} {more} more?")));
         }
-        let (run, more) = (self.found.run(), more(&self.request.tool, edited.unwrap_or(&self.request.arguments)));
-        let _ = writeln!(crate::output::stderr(), "{}", printable(&self.request.source));
-        let _ = writeln!(crate::output::stderr(), "  {}", paint(FAINT, format_args!("a yes gives run {run} {more} more")));
-        Ok(Some(format!("Give run {run} {more} more?")))
+        let records = self.found.reader.records(&self.found.room);
+        let setup = setup_of(records.map_err(|error| unusable(&error))?);
+        let mut request = ApprovalRequest::clone(&self.request);
+        if let Some(edited) = edited {
+            request.arguments = edited.clone();
+        }
+        let performer = setup.and_then(|setup| plugin_of(&setup, &request));
+        let view = |columns| ApprovalView::new(&request, performer.as_ref(), None, columns);
+        let note = edited.map(|_| format!("\n      {}", paint(FAINT, EDITED))).unwrap_or_default();
+        if is_asked {
+            return Ok(is_let_run(view, &note));
+        }
+        let _ = writeln!(err, "{}{note}", view(columns()).page(0, usize::MAX));
+        Ok(false)
     }
 }
 
@@ -216,27 +235,26 @@ fn none(room: &RoomId, call: CallId, waits: &[WaitRow]) -> CliError {
     CliError::usage(what).hint(hint)
 }
 
-/// Shows the question, page by page where the screen is too small; false when the person does not go on to its end.
-fn show(request: &ApprovalRequest, edited: Option<&Value>, setup: Option<Arc<Setup>>) -> bool {
-    let mut request = request.clone();
-    if let Some(edited) = edited {
-        request.arguments = edited.clone();
-    }
-    let performer = setup.and_then(|setup| plugin_of(&setup, &request));
-    let (columns, rows) = size();
-    // Below stand the line about an edit and the question.
-    let (view, rows) = (ApprovalView::new(&request, performer.as_ref(), None, columns), rows.saturating_sub(3));
-    let mut err = crate::output::stderr();
-    let pages = if ask::is_somebody_there() { view.pages(rows) } else { 1 };
-    for page in 0..pages {
-        if page > 0 && !ask::confirm("      Show the next page?") {
-            return false;
+/// Shows the pages of a question, and returns whether the person lets the call run: only behind the
+/// last page, and only at the size that the pages were laid out for. `note` stands below that page.
+fn is_let_run(view: impl Fn(usize) -> ApprovalView, note: &str) -> bool {
+    let mut pages = Pages::new(&view, |_| ROWS_BELOW);
+    let mut above = pages.text();
+    loop {
+        let (note, question) = match pages.is_read() {
+            true => (note, format!("May it run? {}", paint(FAINT, "[y/N]"))),
+            false => ("", NEXT_PAGE.to_owned()),
+        };
+        let _ = writeln!(crate::output::stderr(), "{above}{note}");
+        match ask::line(&question).as_deref().and_then(choice) {
+            Some(KeyChoice::ShowMore | KeyChoice::Once) if pages.is_outdated() => {
+                pages = Pages::new(&view, |_| ROWS_BELOW);
+                above = pages.text_after_resize();
+            }
+            Some(KeyChoice::ShowMore) => above = pages.next(),
+            Some(KeyChoice::Once) if pages.is_read() => return true,
+            Some(KeyChoice::Once) => above = NOT_ALL_SHOWN.to_owned(),
+            _ => return false,
         }
-        let rows = if pages == 1 { usize::MAX } else { rows };
-        let _ = writeln!(err, "{}", view.page(page, rows));
     }
-    if edited.is_some() {
-        let _ = writeln!(err, "      {}", paint(FAINT, "these are your arguments, in the place of its own"));
-    }
-    true
 }

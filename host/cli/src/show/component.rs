@@ -16,6 +16,10 @@ const ASKS: usize = 40;
 const WORD: usize = 64;
 /// Columns of a capability and of whether it is required, with the blanks around.
 const BEFORE_REASON: usize = 24;
+/// Columns of a reason that stands beside its capability.
+const REASON_MIN: usize = 24;
+/// Columns in front of a reason that stands below its capability.
+const BELOW: usize = 4;
 
 /// Returns the line that names a component, and what it says of itself, in rows of at most `columns` columns.
 pub(crate) fn head(manifest: &Manifest, kinds: &BTreeSet<PluginKind>, columns: usize) -> Vec<String> {
@@ -54,9 +58,16 @@ fn ask(capability: &str, ask: &CapabilityRequest, columns: usize) -> Vec<String>
         (why, Some((style, note))) => EntryText::new(style, note).whole(Style::new(), why),
     };
     let first = format!("  {} {}  ", paint(NAME, format_args!("{:<10}", one_line(capability, 11))), paint(style, need));
-    let margins = std::iter::once(first).chain(std::iter::repeat(" ".repeat(BEFORE_REASON)));
-    let rows = entry.rows(columns.saturating_sub(BEFORE_REASON).max(20));
-    rows.into_iter().zip(margins).map(|(row, margin)| format!("{margin}{row}")).collect()
+    // On a narrow terminal the reason stands below. A row that is wider than the terminal would go
+    // on in one without a mark.
+    let is_beside = columns >= BEFORE_REASON + REASON_MIN;
+    let indent = if is_beside { BEFORE_REASON } else { BELOW };
+    let mut reasons = entry.rows(columns.saturating_sub(indent));
+    // Without words of the program's the first row of a long reason is empty.
+    let beside = if is_beside || reasons.first().is_some_and(String::is_empty) { reasons.remove(0) } else { String::new() };
+    let mut rows = vec![format!("{first}{beside}").trim_end().to_owned()];
+    rows.extend(reasons.iter().map(|row| format!("{:indent$}{row}", "")));
+    rows
 }
 
 #[cfg(test)]
@@ -73,6 +84,9 @@ mod tests {
             let rows: Vec<String> =
                 head(&manifest, &BTreeSet::from([PluginKind::Tools]), columns).into_iter().chain(super::asks(&manifest, columns)).collect();
             let rows: Vec<String> = rows.iter().map(|row| anstream::adapter::strip_str(row).to_string()).collect();
+            for row in &rows {
+                assert!(unicode_width::UnicodeWidthStr::width(row.as_str()) <= columns, "{columns}: {row}");
+            }
             for row in rows.iter().filter(|row| ["fine", "nothing", "Asks", "look"].iter().any(|word| row.contains(word))) {
                 let mark = row.find('│').unwrap_or_else(|| panic!("{row}"));
                 assert!(["fine", "nothing", "Asks", "look"].iter().all(|word| row.find(word).is_none_or(|at| at > mark)), "{row}");

@@ -404,6 +404,8 @@ mod tests {
             ("\u{251}dmin", "admin"),
             ("..\u{2215}..\u{2215}etc", "../../etc"),
             ("\u{2024}\u{2024}", ".."),
+            ("a\u{ff0f}b", "a/b"),
+            ("\u{fb01}le", "file"),
         ] {
             let (_, found) = look_alike(text).unwrap_or_else(|| panic!("{text}"));
             assert_eq!(found, seen, "{text}");

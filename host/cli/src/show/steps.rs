@@ -26,7 +26,7 @@ const STATUS: usize = 13;
 /// Deeper tasks are shown at this depth.
 const DEEPEST: usize = 8;
 /// Columns of what is pending at least.
-const LEAST: usize = 10;
+const LEAST: usize = 4;
 /// Columns of a task's name that stay where the name of who answered is long.
 const SHORT: usize = 6;
 /// Between a task and who answered in it.
@@ -172,7 +172,9 @@ impl Steps {
         let facts = StyledText::new(FAINT, pending::facts(message, task, by));
         let mut lines = self.head(layout, &number, self.whole_who(layout, room, task, depth, Some(by)), &way(message), &facts);
         let margin = format!("{}{}{} ", self.label(layout), " ".repeat(NUMBER + GAP), paint(FAINT, "│"));
-        let columns = layout.total().saturating_sub(layout.label + NUMBER + GAP + 2);
+        // A row that is wider than the terminal would go on in one without a mark.
+        let total = layout.total().min(total_columns());
+        let columns = total.saturating_sub(layout.label + NUMBER + GAP + 2);
         for block in pending::blocks(message, columns) {
             lines.extend(reading_rows(&block.text, columns).iter().map(|row| format!("{margin}{}", paint(block.style, row.trim_end()))));
         }

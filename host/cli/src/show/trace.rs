@@ -129,7 +129,7 @@ impl TracePrinter {
         if let Some(steps) = &self.steps {
             let rows = entry.rows(steps.width());
             let (first, more) = rows.split_first().map_or(("", &[][..]), |(first, more)| (first.as_str(), more));
-            steps.aside(&one_line(who, self.layout.who), first);
+            steps.aside(&one_line(who, self.layout.who()), first);
             more.iter().for_each(|row| steps.more(row));
             return;
         }

@@ -9,8 +9,9 @@ mod file;
 mod folded;
 mod names;
 
-use conclave_core::protocol::event::{Event, Record};
-use serde_json::json;
+use conclave_core::journal::record::from_lines;
+use conclave_core::protocol::event::{Event, RULES, Record};
+use serde_json::{Value, json};
 
 use crate::case::Case;
 use crate::cases;
@@ -58,13 +59,48 @@ fn rooms_with_nonsense_events_do_what_was_recorded() {
 #[test]
 fn rooms_whose_calls_are_answered_do_what_was_recorded() {
     let mut source = Source::open("answered");
-    // The file says which: seeds below 6000 whose rooms take 16 events or more. Most end sooner.
+    // The file says which: seeds below 6000 whose rooms take 16 events or more (most end sooner), without
+    // most of those with the largest messages, which take long to hash.
     for input in source.inputs() {
         let seed = input.strip_prefix("seed ").and_then(|seed| seed.parse().ok());
         let seed: u64 = seed.expect("an input is a seed");
         source.check(&input, &answered(&row(seed, 3_000), 40_000).records);
     }
     source.close();
+}
+
+#[test]
+fn journals_of_conformance_cases_do_what_was_recorded() {
+    compare_journals("conformance");
+}
+
+#[test]
+fn journals_of_test_suites_do_what_was_recorded() {
+    for start in ["cli", "embed", "mcp", "store", "suite"] {
+        compare_journals(start);
+    }
+}
+
+/// Compares the journals of the files whose names begin so.
+fn compare_journals(start: &'static str) {
+    let mut source = Source::open(start);
+    let journals = file::journals(start);
+    assert!(!journals.is_empty(), "no journal of {start} was recorded");
+    for (name, recorded) in journals {
+        source.check(&name, &records(&recorded, source.names()));
+    }
+    source.close();
+}
+
+/// The records of a recorded journal, whose names are those of the day on which it was recorded.
+fn records(recorded: &[Value], names: &Names) -> Vec<Record> {
+    let line = |recorded: &Value| {
+        let mut record = names.current(recorded);
+        // What other rules make of the same events is what the hashes are to show.
+        record["rules"] = json!(RULES);
+        format!("{record}\n")
+    };
+    from_lines(&recorded.iter().map(line).collect::<String>()).expect("it is a journal")
 }
 
 /// The numbers of a seed, at least 300 (a setup takes so many) and fewer than `most`. SplitMix64: the same on every machine, with

@@ -16,6 +16,9 @@ use crate::ask::{confirm, line, names};
 use crate::folders::{self, too_much};
 use crate::show::{FAINT, NAME, ODD, one_line, paint};
 
+/// Letters of a method; the longest that the config takes is `OPTIONS`.
+const METHOD: usize = 8;
+
 /// The grants that were confirmed.
 pub(super) fn ask_all(found: &Inspection, config: Option<&Config>, folder: &Path) -> Vec<Fragment> {
     let mut chosen = Vec::new();
@@ -87,7 +90,8 @@ fn tasks(text: &str, config: Option<&Config>, others: &[&str]) -> Option<String>
 /// The names that the manifest asks for; where it asks for none in particular, those that the config grants elsewhere.
 fn tools(ask: &CapabilityRequest, config: Option<&Config>) -> Option<String> {
     let asked = ask.detail.get("names").and_then(|names| names.as_array()).into_iter().flatten().filter_map(|name| name.as_str());
-    let asked: Vec<String> = asked.map(|name| one_line(name, 64)).collect();
+    // The config takes no others, and a question with a sentence of the plugin's in it could read as another question.
+    let asked: Vec<String> = asked.filter(|name| ToolPattern::is_well_formed(name)).map(|name| one_line(name, 64)).collect();
     if !asked.is_empty() {
         let allowed = asked.into_iter().filter(|name| confirm(&question(Capability::Tools, &format!("May it call {name}?"))));
         let allowed: Vec<String> = allowed.collect();
@@ -114,9 +118,11 @@ fn addresses(ask: &CapabilityRequest) -> Option<String> {
         let list = ask.detail.get(key).and_then(|list| list.as_array()).into_iter().flatten();
         list.filter_map(|text| text.as_str()).map(|text| one_line(text, 256)).collect()
     };
-    let (asked, methods) = (texts("urls"), texts("methods"));
+    let (mut asked, mut methods) = (texts("urls"), texts("methods"));
     let mut headers: Vec<String> = texts("headers").iter().map(|name| name.to_ascii_lowercase()).collect();
-    // The config takes no others.
+    // The config takes no others, and a question with a sentence of the plugin's in it could read as another question.
+    asked.retain(|url| UrlPattern::parse(url).is_ok());
+    methods.retain(|method| method.len() <= METHOD && method.chars().all(|c| c.is_ascii_uppercase()));
     headers.retain(|name| is_header_name(name) && !is_own_header(name) && !is_usual_header(name));
     headers.sort_unstable();
     headers.dedup();

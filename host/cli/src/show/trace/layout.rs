@@ -13,12 +13,15 @@ use crate::show::{FAINT, NAME, foreign, one_line, paint};
 
 /// Columns of a line at most: a longer one is hard to read.
 const COLUMNS_MAX: usize = 140;
-/// Columns of an entry at least, on however narrow a terminal.
+/// Columns of an entry that the names of tasks leave.
 const ENTRY_COLUMNS_MIN: usize = 20;
 /// Columns of the time of a run.
 const TIME: usize = 6;
 /// Columns of the name of a task: at least, and at most.
 const WHO: RangeInclusive<usize> = 11..=22;
+
+/// Columns of the name of a task on the narrowest terminal.
+const WHO_MIN: usize = 4;
 
 /// What a trace is of, which decides how its lines look.
 pub(super) enum TraceStyle {
@@ -32,34 +35,45 @@ pub(super) enum TraceStyle {
 /// The columns of a trace.
 pub(super) struct TraceLayout {
     pub(super) style: TraceStyle,
-    /// Columns of the name of a task.
-    pub(super) who: usize,
+    /// Columns that the names of all tasks need.
+    widest: usize,
 }
 
 impl TraceLayout {
     pub(super) fn new(style: TraceStyle, setup: &Setup) -> Self {
-        Self { style, who: widest(setup) }
+        Self { style, widest: widest(setup) }
     }
 
     pub(super) fn is_chat(&self) -> bool {
         matches!(self.style, TraceStyle::Chat { .. })
     }
 
+    /// Returns the columns of the name of a task: fewer on a narrow terminal, since a line that is
+    /// wider than the terminal would go on in a row without a mark.
+    pub(super) fn who(&self) -> usize {
+        let left = total_columns().saturating_sub(self.before_who() + 1 + ENTRY_COLUMNS_MIN);
+        self.widest.min(left.max(WHO_MIN))
+    }
+
+    fn before_who(&self) -> usize {
+        if self.is_chat() { 2 } else { TIME + 1 }
+    }
+
     /// Returns the columns in front of an entry.
     pub(super) fn margin(&self) -> usize {
-        let before = if self.is_chat() { 2 } else { TIME + 1 };
-        before + self.who + 1
+        self.before_who() + self.who() + 1
     }
 
     /// Returns the columns of an entry.
     pub(super) fn entry(&self) -> usize {
-        total_columns().min(COLUMNS_MAX).saturating_sub(self.margin()).max(ENTRY_COLUMNS_MIN)
+        total_columns().min(COLUMNS_MAX).saturating_sub(self.margin())
     }
 
     /// Returns the lines of an entry: when, who, what; further rows below what.
     pub(super) fn lines(&self, who: &str, entry: &EntryText) -> Vec<String> {
-        let who = one_line(who, self.who);
-        let blanks = " ".repeat(self.who.saturating_sub(foreign::width(&who)));
+        let columns = self.who();
+        let who = one_line(who, columns);
+        let blanks = " ".repeat(columns.saturating_sub(foreign::width(&who)));
         let first = match &self.style {
             TraceStyle::Run { started, .. } => {
                 let at = started.elapsed().as_secs_f64();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use conclave_core::protocol::event::Record;
+use serde_json::Value;
 
 use super::folded::Folded;
 use super::names::Names;
@@ -38,6 +39,52 @@ pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/corpus")
 }
 
+/// A recorded journal: its name, and its records as JSON of the names that they were recorded with.
+pub(crate) type Journal = (String, Vec<Value>);
+
+/// The recorded journals of the files whose names begin so, in order.
+pub(crate) fn journals(start: &str) -> Vec<Journal> {
+    let folder = folder().join("journals");
+    let files = std::fs::read_dir(&folder).expect("journals were recorded");
+    let names = files.map(|file| file.expect("it can be read").file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.filter(|name| name.starts_with(start)).collect();
+    names.sort();
+    let lines = |name: &str| -> Vec<Value> {
+        let text = std::fs::read_to_string(folder.join(name)).expect("a journal can be read");
+        text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
+    };
+    let mut shared: Vec<Value> = Vec::new();
+    for line in lines("shared.jsonl") {
+        let line = whole(line, &shared);
+        shared.push(line);
+    }
+    let mut journals: Vec<Journal> = Vec::new();
+    for name in &names {
+        for line in lines(name) {
+            if let Some(journal) = line.get("journal").and_then(Value::as_str) {
+                let family = name.trim_end_matches(".jsonl");
+                journals.push((format!("{family}: {journal}"), Vec::new()));
+            } else {
+                let (_, records) = journals.last_mut().expect("a journal begins with its name");
+                records.push(whole(line, &shared));
+            }
+        }
+    }
+    journals
+}
+
+/// Puts the shared values in the place of their numbers.
+fn whole(value: Value, shared: &[Value]) -> Value {
+    match value {
+        Value::Array(items) => items.into_iter().map(|item| whole(item, shared)).collect(),
+        Value::Object(fields) => match fields.get("$shared").and_then(Value::as_u64) {
+            Some(number) => shared[usize::try_from(number).expect("it counts lines")].clone(),
+            None => Value::Object(fields.into_iter().map(|(key, value)| (key, whole(value, shared))).collect()),
+        },
+        other => other,
+    }
+}
+
 impl Source {
     pub(crate) fn open(name: &'static str) -> Self {
         let mode = match std::env::var("CONCLAVE_CORPUS").as_deref() {
@@ -64,6 +111,10 @@ impl Source {
             lines: Vec::new(),
             differences: Vec::new(),
         }
+    }
+
+    pub(crate) fn names(&self) -> &Names {
+        &self.names
     }
 
     /// The inputs that were recorded, in the order of the file.

@@ -222,7 +222,7 @@ async fn a_granted_request_is_sent_and_answered() {
 fn a_proxy_of_the_environment_is_not_used() {
     let program = std::env::current_exe().unwrap();
     let mut again = std::process::Command::new(program);
-    again.args(["--exact", "fetch::tests::a_granted_request_is_sent_and_answered"]);
+    again.args(["--exact", "imports::fetch::tests::a_granted_request_is_sent_and_answered"]);
     for name in ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
         again.env(name, "http://127.0.0.1:1");
     }
