@@ -76,7 +76,7 @@ fn a_model_that_fails_costs_a_turn_and_not_the_conversation() {
     let output = chat(&with_model(&server), &["c.toml"], "1\n2\n3\n4\n5\n");
     assert_eq!(outcome(&output), (Some(0), "Here again.\n".to_owned()), "{}", text(&output.stderr));
     let stderr = text(&output.stderr);
-    assert_eq!(stderr.matches("401").count(), 4, "{stderr}");
+    assert_eq!(stderr.matches("answered 401").count(), 4, "{stderr}");
     assert!(!stderr.contains("step failed"), "told once, not again as a fault: {stderr}");
 }
 
