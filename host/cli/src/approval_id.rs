@@ -1,5 +1,5 @@
-//! How a call that waits for an approval is named on the command line: `3f2a91c0:c7`, and `3f2a91c0/1:c7` in a child room. Not which call
-//! that is; the store knows.
+//! How a call that waits for an approval is named on the command line: `3f2a91c0:c7`, and
+//! `3f2a91c0/1:c7` in a child room. Not which call that is; the store knows.
 
 use conclave_core::types::ids::{CallId, RoomId};
 
@@ -16,12 +16,16 @@ pub(crate) fn approval_id(room: &RoomId, call: CallId) -> String {
 /// When it does not have that form.
 pub(crate) fn parse_approval_id(text: &str) -> Result<(String, CallId), CliError> {
     let parsed = text.rsplit_once(':').and_then(|(room, call)| {
-        let digits = call.strip_prefix('c').filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
+        let digits = call
+            .strip_prefix('c')
+            .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
         Some((room, digits.parse().ok()?)).filter(|(room, _): &(&str, u64)| !room.is_empty())
     });
     let Some((room, call)) = parsed else {
         let wrong = format!("{text:?} is no approval's id");
-        return Err(CliError::usage(wrong).hint("write RUN:cNUMBER, such as 3f2a91c0:c7; `conclave approvals` lists those that wait"));
+        return Err(CliError::usage(wrong).hint(
+            "write RUN:cNUMBER, such as 3f2a91c0:c7; `conclave approvals` lists those that wait",
+        ));
     };
     Ok((room.to_owned(), CallId(call)))
 }
@@ -40,7 +44,18 @@ mod tests {
 
     #[test]
     fn anything_else_says_what_to_write() {
-        for text in ["", ":", "3f2a", "3f2a:7", "3f2a:c", "3f2a:c+7", "3f2a:c-1", ":c7", "3f2a:c99999999999999999999", "3f2a:c7x"] {
+        for text in [
+            "",
+            ":",
+            "3f2a",
+            "3f2a:7",
+            "3f2a:c",
+            "3f2a:c+7",
+            "3f2a:c-1",
+            ":c7",
+            "3f2a:c99999999999999999999",
+            "3f2a:c7x",
+        ] {
             let error = parse_approval_id(text).unwrap_err();
             assert_eq!(error.code(), crate::exit::USAGE);
             assert!(error.to_string().contains("RUN:cNUMBER"), "{text}: {error}");

@@ -1,5 +1,6 @@
-//! Approvals at the terminal: what wants to run, for whom, with what, and a letter that decides. One question at a time. Without a terminal
-//! everything that is asked about is refused, and the program says so with its exit code, and which rules would allow it.
+//! Approvals at the terminal: what wants to run, for whom, with what, and a letter that decides.
+//! One question at a time. Without a terminal everything that is asked about is refused, and the
+//! program says so with its exit code, and which rules would allow it.
 
 mod about;
 mod always;
@@ -21,7 +22,9 @@ use conclave_core::permissions::policy_rules::Decide;
 use conclave_core::policy::budget::LimitIncrease;
 use conclave_core::policy::decision::DecisionSource;
 use conclave_core::setup::Setup;
-use conclave_core::types::approval::{Approval, ApprovalAnswer, ApprovalAuthor, ApprovalCause, ApprovalRequest};
+use conclave_core::types::approval::{
+    Approval, ApprovalAnswer, ApprovalAuthor, ApprovalCause, ApprovalRequest,
+};
 use conclave_core::types::ids::PluginName;
 use conclave_core::types::risk::Risk;
 use conclave_runtime::approve::Approver;
@@ -98,7 +101,8 @@ impl Drop for Expiry<'_> {
     }
 }
 
-/// The questions that one answer for this run covers: the same tool or action, the same plugins, the same causes.
+/// The questions that one answer for this run covers: the same tool or action, the same plugins,
+/// the same causes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct QuestionKind {
     tool: String,
@@ -116,7 +120,11 @@ impl QuestionKind {
             executor: request.executor.clone(),
             caller: request.caller.clone(),
             asked_by: request.asked_by.clone(),
-            delegators: request.delegators.iter().map(|delegator| delegator.plugin.clone()).collect(),
+            delegators: request
+                .delegators
+                .iter()
+                .map(|delegator| delegator.plugin.clone())
+                .collect(),
             causes: request.causes.clone(),
         }
     }
@@ -134,11 +142,15 @@ struct AnswerForRun {
 impl AnswerForRun {
     fn new(answer: Approval, request: &ApprovalRequest) -> Self {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { answer, risk: request.risk, given_ms: u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX) }
+        Self {
+            answer,
+            risk: request.risk,
+            given_ms: u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX),
+        }
     }
 
-    /// Returns whether the answer covers a call of this risk. An approval covers no higher risk, and an unknown risk only if the
-    /// approved call's was unknown too. A refusal covers any risk.
+    /// Returns whether the answer covers a call of this risk. An approval covers no higher risk,
+    /// and an unknown risk only if the approved call's was unknown too. A refusal covers any risk.
     fn answers(&self, risk: Option<Risk>) -> bool {
         match (&self.answer, self.risk, risk) {
             (Approval::Refused { .. }, ..) | (_, None, None) => true,
@@ -158,10 +170,25 @@ enum ApprovalStep {
 }
 
 impl AtTerminal {
-    pub(crate) fn new(person: Arc<Person>, interrupts: Interrupts, about: RequestContext, approvals: Approvals) -> Arc<Self> {
+    pub(crate) fn new(
+        person: Arc<Person>,
+        interrupts: Interrupts,
+        about: RequestContext,
+        approvals: Approvals,
+    ) -> Arc<Self> {
         let (standing, missing) = (Mutex::default(), Mutex::default());
         let (nobody, floor, edited) = (AtomicBool::new(false), Arc::default(), Mutex::default());
-        Arc::new(Self(Arc::new(ApproverState { person, interrupts, about, approvals, standing, missing, nobody, floor, edited })))
+        Arc::new(Self(Arc::new(ApproverState {
+            person,
+            interrupts,
+            about,
+            approvals,
+            standing,
+            missing,
+            nobody,
+            floor,
+            edited,
+        })))
     }
 
     /// Something was refused because nobody could be asked.
@@ -169,7 +196,8 @@ impl AtTerminal {
         self.0.nobody.load(Ordering::SeqCst)
     }
 
-    /// Says on stderr which rules would have allowed what was refused because nobody could be asked.
+    /// Says on stderr which rules would have allowed what was refused because nobody could be
+    /// asked.
     pub(crate) fn report_missing(&self) {
         for missing in self.0.lock_missing().iter() {
             let _ = writeln!(crate::output::stderr(), "{} {missing}", paint(FAINT, "help:"));
@@ -194,7 +222,9 @@ impl ApproverState {
         let until = request.expires_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
         let nobody = match self.approvals {
             Approvals::Ask if self.person.is_there() => None,
-            Approvals::Ask => Some("nobody is there to approve it: stdin and stderr are no terminal"),
+            Approvals::Ask => {
+                Some("nobody is there to approve it: stdin and stderr are no terminal")
+            }
             Approvals::Refuse => Some("nobody is asked for approvals"),
             Approvals::Wait => None,
         };
@@ -246,14 +276,26 @@ impl ApproverState {
     fn take_edit(&self, request: &ApprovalRequest) -> Option<PendingEdit> {
         let mut edited = self.edited.lock().unwrap_or_else(PoisonError::into_inner);
         let is_this = |edit: &PendingEdit| {
-            let (tool, caller, asked_by) = (&edit.original.tool, &edit.original.caller, &edit.original.asked_by);
-            edit.arguments == request.arguments && (tool, caller, asked_by) == (&request.tool, &request.caller, &request.asked_by)
+            let (tool, caller, asked_by) =
+                (&edit.original.tool, &edit.original.caller, &edit.original.asked_by);
+            edit.arguments == request.arguments
+                && (tool, caller, asked_by) == (&request.tool, &request.caller, &request.asked_by)
         };
-        if request.problem.is_some() && edited.as_ref().is_some_and(is_this) { edited.take() } else { None }
+        if request.problem.is_some() && edited.as_ref().is_some_and(is_this) {
+            edited.take()
+        } else {
+            None
+        }
     }
 
-    /// Gives the edit to whoever looks whether it can run; others are asked about once that must have been found out.
-    fn edited(self: &Arc<Self>, original: ApprovalRequest, arguments: Value, talk: ApproverTurn) -> Approval {
+    /// Gives the edit to whoever looks whether it can run; others are asked about once that must
+    /// have been found out.
+    fn edited(
+        self: &Arc<Self>,
+        original: ApprovalRequest,
+        arguments: Value,
+        talk: ApproverTurn,
+    ) -> Approval {
         let edit = PendingEdit { original, arguments: arguments.clone(), talk };
         *self.edited.lock().unwrap_or_else(PoisonError::into_inner) = Some(edit);
         let inner = Arc::downgrade(self);
@@ -276,7 +318,11 @@ impl ApproverState {
         let (mut above, mut is_sudden) = (pages.text(), true);
         loop {
             let letters = keys::letters(pages.is_read(), can_always, pages.has_more());
-            let text = if above.is_empty() { letters } else { format!("{}\n{letters}", std::mem::take(&mut above)) };
+            let text = if above.is_empty() {
+                letters
+            } else {
+                format!("{}\n{letters}", std::mem::take(&mut above))
+            };
             let mut question = UserQuestion::short(text, keys::PROMPT);
             question.is_sudden = std::mem::take(&mut is_sudden);
             let line = match self.person.ask(question).await {
@@ -287,7 +333,8 @@ impl ApproverState {
                 }
                 UserReply::Interrupted => {
                     self.interrupts.raise();
-                    // What asked is stopped, and nobody waits for this any more, unless it asked in the background.
+                    // What asked is stopped, and nobody waits for this any more, unless it asked in
+                    // the background.
                     tokio::time::sleep(GRACE).await;
                     return by_person(refused("the person at the terminal stopped it"));
                 }
@@ -295,7 +342,8 @@ impl ApproverState {
             };
             let choice = choice(&line).filter(|choice| *choice != KeyChoice::Always || can_always);
             // What the person sees now may be broken without marks, so no answer to it counts.
-            let needs_pages = |choice: KeyChoice| choice == KeyChoice::ShowMore || choice.lets_run();
+            let needs_pages =
+                |choice: KeyChoice| choice == KeyChoice::ShowMore || choice.lets_run();
             if choice.is_some_and(needs_pages) && pages.is_outdated() {
                 pages = Pages::new(view, pages::letter_rows);
                 above = pages.text_after_resize();
@@ -313,7 +361,10 @@ impl ApproverState {
                 ApprovalStep::Answer(answer) => return by_person(answer),
                 ApprovalStep::ForThisRun(answer) => {
                     let standing = AnswerForRun::new(answer.clone(), request);
-                    self.standing.lock().unwrap_or_else(PoisonError::into_inner).insert(QuestionKind::of(request), standing);
+                    self.standing
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .insert(QuestionKind::of(request), standing);
                     return by_person(answer);
                 }
                 ApprovalStep::Again(said) => above = said,
@@ -323,13 +374,18 @@ impl ApproverState {
 
     async fn act(&self, choice: Option<KeyChoice>, request: &ApprovalRequest) -> ApprovalStep {
         if choice.is_some_and(KeyChoice::runs) && request.problem.is_some() {
-            return ApprovalStep::Again("      it cannot run with these arguments: edit them, or refuse".to_owned());
+            return ApprovalStep::Again(
+                "      it cannot run with these arguments: edit them, or refuse".to_owned(),
+            );
         }
         match choice {
             Some(KeyChoice::Once) => ApprovalStep::Answer(Approval::Approved),
             Some(KeyChoice::ThisRun) => ApprovalStep::ForThisRun(Approval::Approved),
             Some(KeyChoice::Always) => self.always(request).await,
-            Some(KeyChoice::Edit) => match self.edit(&request.arguments, "      as JSON; Ctrl-C goes back".to_owned()).await {
+            Some(KeyChoice::Edit) => match self
+                .edit(&request.arguments, "      as JSON; Ctrl-C goes back".to_owned())
+                .await
+            {
                 Some(arguments) => ApprovalStep::Answer(Approval::Edited { arguments }),
                 None => ApprovalStep::Again(String::new()),
             },
@@ -342,20 +398,26 @@ impl ApproverState {
                 None => ApprovalStep::Again(String::new()),
             },
             Some(KeyChoice::Why) => ApprovalStep::Again(why::text(request, &self.about)),
-            Some(KeyChoice::ShowMore) | None => ApprovalStep::Again("      type one of the letters below".to_owned()),
+            Some(KeyChoice::ShowMore) | None => {
+                ApprovalStep::Again("      type one of the letters below".to_owned())
+            }
         }
     }
 
     /// Writes the rule that allows it, once the person has said for which arguments.
     async fn always(&self, request: &ApprovalRequest) -> ApprovalStep {
         let can = |is_exact| self.about.leave(request, is_exact).is_some();
-        let Some(is_exact) = self.asks_whether_exact(can(true), can(false)).await else { return ApprovalStep::Again(String::new()) };
+        let Some(is_exact) = self.asks_whether_exact(can(true), can(false)).await else {
+            return ApprovalStep::Again(String::new());
+        };
         match self.about.write(request, is_exact) {
             Ok(told) => {
                 let _ = writeln!(crate::output::stderr(), "{told}");
                 ApprovalStep::Answer(Approval::Approved)
             }
-            Err(error) => ApprovalStep::Again(marked(&EntryText::new(ODD, "not written").whole(Style::new(), &error.to_string()))),
+            Err(error) => ApprovalStep::Again(marked(
+                &EntryText::new(ODD, "not written").whole(Style::new(), &error.to_string()),
+            )),
         }
     }
 
@@ -363,7 +425,10 @@ impl ApproverState {
     async fn asks_whether_exact(&self, exact: bool, any: bool) -> Option<bool> {
         let (mut above, prompt) = keys::which_arguments(exact, any);
         loop {
-            let UserReply::Line(line) = self.person.ask(UserQuestion::short(above, prompt)).await else { return None };
+            let UserReply::Line(line) = self.person.ask(UserQuestion::short(above, prompt)).await
+            else {
+                return None;
+            };
             match line.trim().to_ascii_lowercase().as_str() {
                 "t" | "these" if exact => return Some(true),
                 "y" | "any" if any => return Some(false),
@@ -377,7 +442,9 @@ impl ApproverState {
         let mut question = UserQuestion::short(above, "      > ");
         question.initial = keys::editable(arguments);
         loop {
-            let UserReply::Line(line) = self.person.ask(question.clone()).await else { return None };
+            let UserReply::Line(line) = self.person.ask(question.clone()).await else {
+                return None;
+            };
             match serde_json::from_str(&line) {
                 Ok(edited) => return Some(edited),
                 Err(error) => question.text = format!("      {} {error}", paint(ODD, "not JSON:")),
@@ -388,7 +455,10 @@ impl ApproverState {
 
     /// DecisionSource not, for the agent; none when the person thought better of it.
     async fn reason(&self) -> Option<String> {
-        let question = UserQuestion::short("      why not? The agent reads it. Enter for no reason; Ctrl-C goes back", "      > ");
+        let question = UserQuestion::short(
+            "      why not? The agent reads it. Enter for no reason; Ctrl-C goes back",
+            "      > ",
+        );
         let said = match self.person.ask(question).await {
             UserReply::Line(line) => line.trim().chars().take(REASON).collect::<String>(),
             UserReply::End => String::new(),
@@ -397,9 +467,15 @@ impl ApproverState {
         Some(if said.is_empty() { "the person at the terminal said no".to_owned() } else { said })
     }
 
-    /// Returns the answer that was given before: for this run, or by a rule that was written during it.
+    /// Returns the answer that was given before: for this run, or by a rule that was written during
+    /// it.
     fn answered(&self, request: &ApprovalRequest) -> Option<ApprovalAnswer> {
-        let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner).get(&QuestionKind::of(request)).cloned();
+        let standing = self
+            .standing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&QuestionKind::of(request))
+            .cloned();
         match standing.filter(|standing| standing.answers(request.risk)) {
             Some(AnswerForRun { answer, given_ms, .. }) => {
                 Some(answer.by(ApprovalAuthor::ForThisRun { at: TERMINAL.to_owned(), given_ms }))
@@ -413,12 +489,14 @@ impl ApproverState {
     }
 }
 
-/// Returns the answer of the rule that allows the call by now. A rule answers only what rules and grants ask; what `tasks.NAME.confirm` asks,
-/// a person answers (B1).
+/// Returns the answer of the rule that allows the call by now. A rule answers only what rules and
+/// grants ask; what `tasks.NAME.confirm` asks, a person answers (B1).
 fn answered_by_rule(setup: &Setup, request: &ApprovalRequest) -> Option<ApprovalAnswer> {
     let decision = request.decide(setup, &request.arguments);
     match decision.why {
-        DecisionSource::Rule { rule, .. } if request.is_for_rules() && decision.decide == Decide::Allow => {
+        DecisionSource::Rule { rule, .. }
+            if request.is_for_rules() && decision.decide == Decide::Allow =>
+        {
             Some(Approval::Approved.by(ApprovalAuthor::Rule { source: rule.source.clone() }))
         }
         _ => None,
@@ -466,9 +544,14 @@ mod tests {
         let own = request(json!({}));
         let follow_up = ApprovalRequest { asked_by: Some("sneaky".into()), ..own.clone() };
         let confirmed = ApprovalRequest { causes: vec![ApprovalCause::Confirm], ..own.clone() };
-        let both = ApprovalRequest { causes: vec![ApprovalCause::Rule(0), ApprovalCause::Confirm], ..own.clone() };
-        let action = ApprovalRequest { tool: "write".into(), executor: Some("notes".into()), ..own.clone() };
-        let delegator = Delegator { task: "main".into(), plugin: "driver".into(), brief: String::new() };
+        let both = ApprovalRequest {
+            causes: vec![ApprovalCause::Rule(0), ApprovalCause::Confirm],
+            ..own.clone()
+        };
+        let action =
+            ApprovalRequest { tool: "write".into(), executor: Some("notes".into()), ..own.clone() };
+        let delegator =
+            Delegator { task: "main".into(), plugin: "driver".into(), brief: String::new() };
         let delegated = ApprovalRequest { delegators: vec![delegator], ..own.clone() };
         for other in [follow_up, confirmed, both, action, delegated] {
             assert_ne!(QuestionKind::of(&own), QuestionKind::of(&other), "{other:?}");
@@ -480,7 +563,8 @@ mod tests {
     /// B1: the program said yes to what `confirm` asked about, because a rule allowed it.
     #[test]
     fn a_rule_does_not_answer_what_confirm_asks() {
-        let about = about::testing::about(Path::new("/nowhere"), Path::new("/nowhere/conclave.toml"));
+        let about =
+            about::testing::about(Path::new("/nowhere"), Path::new("/nowhere/conclave.toml"));
         let mut setup = Setup::clone(&about.setup());
         setup.policy = vec![Rule {
             tool: ToolPattern("notes.*".to_owned()),
@@ -494,8 +578,13 @@ mod tests {
         let by_rule = request(json!({}));
         let author = answered_by_rule(&setup, &by_rule).map(|answer| answer.author);
         assert_eq!(author, Some(ApprovalAuthor::Rule { source: "conclave.toml:3".to_owned() }));
-        for causes in [vec![ApprovalCause::Confirm], vec![ApprovalCause::Grants, ApprovalCause::Confirm]] {
-            assert_eq!(answered_by_rule(&setup, &ApprovalRequest { causes, ..by_rule.clone() }), None);
+        for causes in
+            [vec![ApprovalCause::Confirm], vec![ApprovalCause::Grants, ApprovalCause::Confirm]]
+        {
+            assert_eq!(
+                answered_by_rule(&setup, &ApprovalRequest { causes, ..by_rule.clone() }),
+                None
+            );
         }
         setup.policy.clear();
         assert_eq!(answered_by_rule(&setup, &by_rule), None, "grants answer nothing");
@@ -505,10 +594,15 @@ mod tests {
     fn a_leave_holds_for_no_higher_risk_and_a_refusal_for_any() {
         let standing = |answer: Approval, risk| AnswerForRun { answer, risk, given_ms: 0 };
         let medium = standing(Approval::Approved, Some(Risk::Medium));
-        let answered = [Some(Risk::Low), Some(Risk::Medium), Some(Risk::High), None].map(|risk| medium.answers(risk));
+        let answered = [Some(Risk::Low), Some(Risk::Medium), Some(Risk::High), None]
+            .map(|risk| medium.answers(risk));
         assert_eq!(answered, [true, true, false, false]);
         let unknown = standing(Approval::Approved, None);
-        assert!(unknown.answers(None) && !unknown.answers(Some(Risk::High)) && !unknown.answers(Some(Risk::Low)));
+        assert!(
+            unknown.answers(None)
+                && !unknown.answers(Some(Risk::High))
+                && !unknown.answers(Some(Risk::Low))
+        );
         assert!(standing(refused("no"), Some(Risk::Low)).answers(Some(Risk::High)));
     }
 }

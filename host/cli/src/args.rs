@@ -33,7 +33,8 @@ pub(crate) use target::TargetArgs;
 pub(crate) use trace::{Detail, TraceChoice};
 pub(crate) use trajectory::{Trajectory, TrajectoryExport, TrajectoryReplay, TrajectoryShow};
 
-/// Runs agents and tools you do not trust: every one is a WebAssembly component that can touch only what you granted.
+/// Runs agents and tools you do not trust: every one is a WebAssembly component that can touch only
+/// what you granted.
 #[derive(Debug, Parser)]
 #[command(name = "conclave", version, propagate_version = true, after_help = exit::TABLE)]
 pub(crate) struct Cli {
@@ -59,20 +60,24 @@ pub(crate) struct OutputArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run the entry task of a config on a message. The answer goes to stdout, everything else to stderr
+    /// Run the entry task of a config on a message. The answer goes to stdout, everything else to
+    /// stderr
     Run(RunArgs),
     /// Talk with the entry task of a config in the terminal
     Chat(Chat),
-    /// Run the entry task of a config on every line of a file. The results go to stdout, in the order of the lines
+    /// Run the entry task of a config on every line of a file. The results go to stdout, in the
+    /// order of the lines
     Batch(BatchArgs),
-    /// Resume runs that were interrupted by a crash, a kill or a power cut: what was answered is not asked again. A run that is paused in
-    /// another terminal goes on there
+    /// Resume runs that were interrupted by a crash, a kill or a power cut: what was answered is
+    /// not asked again. A run that is paused in another terminal goes on there
     Resume(Resume),
     /// End a run: one that runs in another terminal, or an interrupted one
     Stop(StopArgs),
-    /// Pause a run that goes on in another terminal: nothing new begins in it until `conclave resume RUN`
+    /// Pause a run that goes on in another terminal: nothing new begins in it until `conclave
+    /// resume RUN`
     Pause(Pause),
-    /// Say something to a run that is at work in another terminal: its agent reads it in its next step
+    /// Say something to a run that is at work in another terminal: its agent reads it in its next
+    /// step
     Tell(Tell),
     /// Let a call run that waits for an approval, from another terminal or after a restart
     Approve(Approve),
@@ -80,13 +85,16 @@ pub(crate) enum Command {
     Refuse(Refuse),
     /// List the runs that are kept, newest first
     Runs(Runs),
-    /// Show what happened in a run and when: steps, calls, tokens, cost, memory, refusals, approvals
+    /// Show what happened in a run and when: steps, calls, tokens, cost, memory, refusals,
+    /// approvals
     Show(Show),
-    /// List the background tasks of a run: how each stands, and whether its result was delivered; cancel one, or say something to it
+    /// List the background tasks of a run: how each stands, and whether its result was delivered;
+    /// cancel one, or say something to it
     Tasks(TasksArgs),
     /// List the calls that wait for an approval
     Approvals(ApprovalList),
-    /// Show what was allowed, refused, approved and sent out, over all runs that are kept; hold it against its chain of hashes
+    /// Show what was allowed, refused, approved and sent out, over all runs that are kept; hold it
+    /// against its chain of hashes
     Audit(Audit),
     /// Look after the place where runs are kept
     #[command(subcommand)]
@@ -111,7 +119,8 @@ pub(crate) enum Command {
     /// Show logs of agents in the forms of OpenHands, write one of a run, play one again
     #[command(subcommand)]
     Trajectory(Trajectory),
-    /// Serve the tools of a config to a client that speaks the Model Context Protocol, on stdin and stdout
+    /// Serve the tools of a config to a client that speaks the Model Context Protocol, on stdin and
+    /// stdout
     Mcp(Mcp),
     /// Look at what this machine can do, and whether the model servers of a config answer
     Doctor(Doctor),
@@ -132,7 +141,15 @@ pub(crate) enum Command {
 impl Command {
     /// It runs tasks, whose limits hold whether or not somebody reads what is shown of them.
     pub(crate) fn runs(&self) -> bool {
-        matches!(self, Self::Run(_) | Self::Chat(_) | Self::Batch(_) | Self::Resume(_) | Self::Mcp(_) | Self::Trajectory(_))
+        matches!(
+            self,
+            Self::Run(_)
+                | Self::Chat(_)
+                | Self::Batch(_)
+                | Self::Resume(_)
+                | Self::Mcp(_)
+                | Self::Trajectory(_)
+        )
     }
 }
 
@@ -147,7 +164,8 @@ pub(crate) struct RunArgs {
     /// An image or a text that goes with the message; may be given several times
     #[arg(long, value_name = "FILE")]
     pub(crate) attach: Vec<PathBuf>,
-    /// Take components that are built anew while the run goes on, and begin again when something has changed after it
+    /// Take components that are built anew while the run goes on, and begin again when something
+    /// has changed after it
     #[arg(long)]
     pub(crate) watch: bool,
     #[command(flatten)]

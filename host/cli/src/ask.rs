@@ -1,4 +1,5 @@
-//! Questions to the person at the terminal. Asked on stderr, answered on stdin; where nobody is, nothing is asked and nothing waits.
+//! Questions to the person at the terminal. Asked on stderr, answered on stdin; where nobody is,
+//! nothing is asked and nothing waits.
 
 use std::io::{IsTerminal, Write};
 

@@ -1,4 +1,5 @@
-//! Files that go with a message: images and texts, kept in the host's blobs. What a file is, its bytes say, not its name.
+//! Files that go with a message: images and texts, kept in the host's blobs. What a file is, its
+//! bytes say, not its name.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -37,7 +38,8 @@ pub(crate) fn attach(blobs: &dyn Blobs, path: &Path) -> Result<Blob, String> {
     if bytes.len() as u64 > BYTES {
         return Err(failed(format!("it has more than {}", show_size(BYTES))));
     }
-    let media_type = media_type(&bytes).ok_or_else(|| failed("it is neither an image nor a text".to_owned()))?;
+    let media_type =
+        media_type(&bytes).ok_or_else(|| failed("it is neither an image nor a text".to_owned()))?;
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
     blobs.keep(&bytes, media_type, name.as_deref()).map_err(|error| failed(error.to_string()))
 }
@@ -52,7 +54,10 @@ pub(crate) fn all(blobs: &dyn Blobs, paths: &[PathBuf]) -> Result<Vec<Blob>, Cli
 
 /// None for what no model reads.
 fn media_type(bytes: &[u8]) -> Option<&'static str> {
-    let image = IMAGES.iter().find(|(beginning, _)| bytes.starts_with(beginning)).map(|(_, media_type)| *media_type);
+    let image = IMAGES
+        .iter()
+        .find(|(beginning, _)| bytes.starts_with(beginning))
+        .map(|(_, media_type)| *media_type);
     let is_webp = bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP");
     let is_text = || std::str::from_utf8(bytes).is_ok_and(|text| !text.contains('\0'));
     image.or(is_webp.then_some("image/webp")).or_else(|| is_text().then_some("text/plain"))

@@ -1,6 +1,6 @@
-//! Hears what is said from other terminals to the runs that this process has under way: an approval, a refusal, a stop, a pause, a word
-//! for an agent. What is for a run
-//! that is not under way here stays where it is until somebody goes on with it.
+//! Hears what is said from other terminals to the runs that this process has under way: an
+//! approval, a refusal, a stop, a pause, a word for an agent. What is for a run that is not under
+//! way here stays where it is until somebody goes on with it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,9 +30,14 @@ impl Attending {
         Self::resume(ControlInbox::new(store, host), Arc::clone(screen))
     }
 
-    /// The same for a run that is resumed. What waits for it is handed over before this returns: else a question would be asked, and
-    /// refused where nobody is there, that was answered long ago.
-    pub(crate) async fn begin_resumed(store: &Store, host: &Arc<Host>, screen: &Arc<Screen>) -> Self {
+    /// The same for a run that is resumed. What waits for it is handed over before this returns:
+    /// else a question would be asked, and refused where nobody is there, that was answered long
+    /// ago.
+    pub(crate) async fn begin_resumed(
+        store: &Store,
+        host: &Arc<Host>,
+        screen: &Arc<Screen>,
+    ) -> Self {
         let inbox = ControlInbox::new(store, host);
         inbox.receive(|mail| show(screen, mail)).await;
         Self::resume(inbox, Arc::clone(screen))
@@ -59,23 +64,38 @@ impl Drop for Attending {
 fn show(screen: &Screen, ControlMessage { room, word, .. }: &ControlMessage) {
     let line = match word {
         ControlCommand::Decide { call, approval } => {
-            format!("{} was answered from another terminal: {}", approval_id(room, *call), said(approval))
+            format!(
+                "{} was answered from another terminal: {}",
+                approval_id(room, *call),
+                said(approval)
+            )
         }
         ControlCommand::Stop { .. } => format!("{room} was stopped from another terminal"),
         ControlCommand::Pause { reason } => {
-            format!("{room} was paused from another terminal: {}; conclave resume {room} lets it go on", printable(reason))
+            format!(
+                "{room} was paused from another terminal: {}; conclave resume {room} lets it go on",
+                printable(reason)
+            )
         }
         ControlCommand::Unpause => format!("{room} goes on, as another terminal says"),
-        ControlCommand::Tell { text, .. } => format!("{room} was told from another terminal: {}", one_line(text, SHOWN)),
-        ControlCommand::Ask { what } => format!("{room} was asked from another terminal: {}", asked(what)),
+        ControlCommand::Tell { text, .. } => {
+            format!("{room} was told from another terminal: {}", one_line(text, SHOWN))
+        }
+        ControlCommand::Ask { what } => {
+            format!("{room} was asked from another terminal: {}", asked(what))
+        }
     };
     screen.line(paint(FAINT, format_args!("      {line}")));
 }
 
 fn asked(what: &RoomRequest) -> String {
     match what {
-        RoomRequest::CancelTask { task, reason } => format!("to cancel {task}: {}", one_line(reason, SHOWN)),
-        RoomRequest::TellTask { task, text } => format!("to tell {task}: {}", one_line(text, SHOWN)),
+        RoomRequest::CancelTask { task, reason } => {
+            format!("to cancel {task}: {}", one_line(reason, SHOWN))
+        }
+        RoomRequest::TellTask { task, text } => {
+            format!("to tell {task}: {}", one_line(text, SHOWN))
+        }
         RoomRequest::Close { reason } => format!("to close: {}", one_line(reason, SHOWN)),
         _ => "something".to_owned(),
     }

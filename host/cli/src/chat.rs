@@ -1,4 +1,5 @@
-//! A conversation: what the person types becomes messages and commands, what the agent says is shown as it comes.
+//! A conversation: what the person types becomes messages and commands, what the agent says is
+//! shown as it comes.
 
 pub(crate) mod command;
 pub(crate) mod conversation;

@@ -1,5 +1,6 @@
-//! `conclave compile-component MEMORY SECONDS`: the child that compiles plugins for another process of this program. Not for people, so it
-//! is in no help text; it looks at nothing but its two numbers and its pipes.
+//! `conclave compile-component MEMORY SECONDS`: the child that compiles plugins for another process
+//! of this program. Not for people, so it is in no help text; it looks at nothing but its two
+//! numbers and its pipes.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -11,7 +12,8 @@ const NAME: &str = "compile-component";
 
 /// This program as the compiler of plugins that are not its own.
 pub(crate) fn compiler() -> Compiler {
-    // Where it cannot be found, no plugin is compiled; compiling here instead would drop the limits in silence.
+    // Where it cannot be found, no plugin is compiled; compiling here instead would drop the limits
+    // in silence.
     let program = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
     Compiler::Child { program, args: vec![NAME.into()] }
 }
@@ -21,8 +23,15 @@ pub(crate) fn asked(arguments: impl IntoIterator<Item = OsString>) -> Option<Exi
     let mut arguments = arguments.into_iter().skip(1);
     arguments.next().filter(|name| name == NAME)?;
     let mut number = || arguments.next()?.to_str()?.parse::<u64>().ok();
-    let (Some(memory), Some(seconds)) = (number(), number()) else { return Some(ExitCode::from(2)) };
-    Some(ExitCode::from(compile_component(memory, seconds, std::io::stdin().lock(), std::io::stdout().lock())))
+    let (Some(memory), Some(seconds)) = (number(), number()) else {
+        return Some(ExitCode::from(2));
+    };
+    Some(ExitCode::from(compile_component(
+        memory,
+        seconds,
+        std::io::stdin().lock(),
+        std::io::stdout().lock(),
+    )))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! A config on the disk that is edited: read once, written whole or not at all, and not when somebody else changed it meanwhile. What is
-//! edited is decided elsewhere.
+//! A config on the disk that is edited: read once, written whole or not at all, and not when
+//! somebody else changed it meanwhile. What is edited is decided elsewhere.
 
 use std::fs;
 use std::io::{Error, ErrorKind, IsTerminal, Write};
@@ -37,7 +37,9 @@ impl ConfigFile {
     pub(crate) fn open(path: &Path) -> Result<Self, CliError> {
         let unread = |error: &Error| {
             let hint = match error.kind() {
-                ErrorKind::NotFound => "write one with `conclave init`, or name it with `--file FILE`",
+                ErrorKind::NotFound => {
+                    "write one with `conclave init`, or name it with `--file FILE`"
+                }
                 _ => "name a config with `--file FILE`",
             };
             CliError::usage(format!("{} could not be read: {error}", path.display())).hint(hint)
@@ -52,7 +54,8 @@ impl ConfigFile {
         &self.path
     }
 
-    /// Where its paths start: the folder of the file as it was named, as for whoever runs it. A link's own folder, not its target's.
+    /// Where its paths start: the folder of the file as it was named, as for whoever runs it. A
+    /// link's own folder, not its target's.
     pub(crate) fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new(""))
     }
@@ -62,7 +65,12 @@ impl ConfigFile {
     /// # Errors
     /// When it is no TOML.
     pub(crate) fn edit(&self) -> Result<ConfigText, CliError> {
-        ConfigText::open(&self.path.display().to_string(), &self.folder().to_string_lossy(), &self.text).map_err(|error| refused(&error))
+        ConfigText::open(
+            &self.path.display().to_string(),
+            &self.folder().to_string_lossy(),
+            &self.text,
+        )
+        .map_err(|error| refused(&error))
     }
 
     /// Writes the text of an edit.
@@ -75,7 +83,10 @@ impl ConfigFile {
         }
         let now = fs::read_to_string(&self.target).unwrap_or_default();
         if now != self.text {
-            let what = format!("{} was changed by somebody else in the meantime; nothing was written", self.path.display());
+            let what = format!(
+                "{} was changed by somebody else in the meantime; nothing was written",
+                self.path.display()
+            );
             return Err(CliError::usage(what).hint("type the command again"));
         }
         replace(&self.target, &edited.text).map_err(|error| unwritten(&self.path, &error))
@@ -86,18 +97,28 @@ impl ConfigFile {
 pub(crate) fn refused(error: &ConfigEditError) -> CliError {
     match error {
         ConfigEditError::Wrong(problems) => {
-            let what = format!("with this change the config would be wrong; nothing was written\n\n{}", problems.to_string().trim_end());
+            let what = format!(
+                "with this change the config would be wrong; nothing was written\n\n{}",
+                problems.to_string().trim_end()
+            );
             CliError::usage(what).with_problems(problems)
         }
-        ConfigEditError::Unreadable(problems) => {
-            CliError::usage(format!("the config cannot be read\n\n{}", problems.to_string().trim_end())).with_problems(problems)
-        }
+        ConfigEditError::Unreadable(problems) => CliError::usage(format!(
+            "the config cannot be read\n\n{}",
+            problems.to_string().trim_end()
+        ))
+        .with_problems(problems),
         error => CliError::usage(error.to_string()),
     }
 }
 
 /// Tells what changed: for people on stderr, with `--json` as one object on stdout.
-pub(crate) fn tell(file: &ConfigFile, edited: &EditedConfig, more: Value, output: OutputArgs) -> Result<(), CliError> {
+pub(crate) fn tell(
+    file: &ConfigFile,
+    edited: &EditedConfig,
+    more: Value,
+    output: OutputArgs,
+) -> Result<(), CliError> {
     if output.json {
         let mut told = json!({
             "type": "config",
@@ -139,7 +160,9 @@ fn rows(change: &LineChange, columns: usize) -> Vec<String> {
     let further = " ".repeat(first.len());
     let rows = foreign::reading_rows(text, columns.saturating_sub(first.len() + MARK_COLUMNS));
     let margins = std::iter::once(first).chain(std::iter::repeat(further));
-    let row = |(row, margin): (String, String)| paint(style, format_args!("{margin}{MARK}{row}").to_string().trim_end());
+    let row = |(row, margin): (String, String)| {
+        paint(style, format_args!("{margin}{MARK}{row}").to_string().trim_end())
+    };
     rows.into_iter().zip(margins).map(row).collect()
 }
 
@@ -159,7 +182,8 @@ pub(crate) fn unwritten(path: &Path, error: &Error) -> CliError {
     CliError::internal(format!("{} could not be written: {error}", path.display()))
 }
 
-/// Written beside it and moved over it: a crash leaves the old file or the new one. Its permissions stay.
+/// Written beside it and moved over it: a crash leaves the old file or the new one. Its permissions
+/// stay.
 pub(crate) fn replace(target: &Path, text: &str) -> std::io::Result<()> {
     let permissions = fs::metadata(target)?.permissions();
     durable_file::replace(target, text.as_bytes(), &FileAccess::Like(permissions))
@@ -174,7 +198,8 @@ mod tests {
 
     use super::*;
 
-    const CONFIG: &str = "entry = \"t\"\n[plugins.p]\nsource = \"stock:chat\"\n[tasks.t]\nagent = \"p\"\n";
+    const CONFIG: &str =
+        "entry = \"t\"\n[plugins.p]\nsource = \"stock:chat\"\n[tasks.t]\nagent = \"p\"\n";
 
     fn edited(file: &ConfigFile) -> EditedConfig {
         let mut edit = file.edit().unwrap();

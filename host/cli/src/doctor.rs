@@ -1,5 +1,5 @@
-//! What this machine can do for the host, measured or read, each with what to do about it. Looks only; changes nothing but a file of
-//! its own that it removes again.
+//! What this machine can do for the host, measured or read, each with what to do about it. Looks
+//! only; changes nothing but a file of its own that it removes again.
 
 mod disk;
 mod kept;
@@ -39,11 +39,19 @@ impl Finding {
         Self { what, state: CheckResult::Good, found: found.into(), advice: None }
     }
 
-    pub(crate) fn fair(what: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+    pub(crate) fn fair(
+        what: &'static str,
+        found: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Self {
         Self { what, state: CheckResult::Fair, found: found.into(), advice: Some(advice.into()) }
     }
 
-    pub(crate) fn bad(what: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+    pub(crate) fn bad(
+        what: &'static str,
+        found: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Self {
         Self { what, state: CheckResult::Bad, found: found.into(), advice: Some(advice.into()) }
     }
 }

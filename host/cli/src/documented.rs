@@ -1,5 +1,5 @@
-//! Holds the documentation to the command line: every `conclave …` that a page shows is one that this
-//! program takes, and the pages that list the commands list exactly these.
+//! Holds the documentation to the command line: every `conclave …` that a page shows is one that
+//! this program takes, and the pages that list the commands list exactly these.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,9 +18,12 @@ fn root() -> PathBuf {
 
 fn pages() -> Vec<(String, String)> {
     let mut folders = vec![root().join("docs")];
-    let mut pages = vec![root().join("README.md"), root().join("CONTRIBUTING.md"), root().join("SECURITY.md")];
+    let mut pages =
+        vec![root().join("README.md"), root().join("CONTRIBUTING.md"), root().join("SECURITY.md")];
     while let Some(folder) = folders.pop() {
-        for path in fs::read_dir(folder).expect("it is a folder").flatten().map(|entry| entry.path()) {
+        for path in
+            fs::read_dir(folder).expect("it is a folder").flatten().map(|entry| entry.path())
+        {
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|ending| ending == "md") {
@@ -28,13 +31,18 @@ fn pages() -> Vec<(String, String)> {
             }
         }
     }
-    pages.iter().map(|page| (page.display().to_string(), fs::read_to_string(page).expect("a page is text"))).collect()
+    pages
+        .iter()
+        .map(|page| (page.display().to_string(), fs::read_to_string(page).expect("a page is text")))
+        .collect()
 }
 
 /// Returns the words of all commands that do something: `run`, `plugin inspect`, `audit verify`.
 fn commands() -> Vec<String> {
     fn walk(command: &Command, before: &str, found: &mut Vec<String>) {
-        for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
+        for sub in
+            command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help")
+        {
             let words = format!("{before}{}", sub.get_name());
             if !sub.is_subcommand_required_set() {
                 found.push(words.clone());
@@ -52,7 +60,8 @@ fn commands() -> Vec<String> {
 fn the_status_page_lists_the_commands_of_this_program() {
     let path = root().join("docs/status.md");
     let page = fs::read_to_string(&path).expect("the page is there");
-    let list = commands().iter().map(|command| format!("`{command}`")).collect::<Vec<_>>().join(", ");
+    let list =
+        commands().iter().map(|command| format!("`{command}`")).collect::<Vec<_>>().join(", ");
     let (before, rest) = page.split_once(ROW.0).expect("the page has the row");
     let (_, after) = rest.split_once(ROW.1).expect("the row has an end");
     let made = format!("{before}{}{list}{}{after}", ROW.0, ROW.1);
@@ -63,27 +72,45 @@ fn the_status_page_lists_the_commands_of_this_program() {
     assert_eq!(page, made, "run `UPDATE_DOCS=1 cargo test -p conclave-host documented`");
 }
 
-/// The first block of `docs/cli.md` has a line for each command; `approve ID, conclave refuse ID` and
-/// `gc | backup | check` are several.
+/// The first block of `docs/cli.md` has a line for each command; `approve ID, conclave refuse ID`
+/// and `gc | backup | check` are several.
 #[test]
 fn the_page_of_the_command_line_lists_the_commands_of_this_program() {
     let page = fs::read_to_string(root().join("docs/cli.md")).expect("the page is there");
     let block = page.split("```").nth(1).expect("the page has a block");
     let known: BTreeSet<String> = commands().into_iter().collect();
     let mut listed = BTreeSet::new();
-    for part in block.lines().flat_map(|line| line.split("conclave ").skip(1).map(str::to_owned).collect::<Vec<_>>()) {
+    for part in block
+        .lines()
+        .flat_map(|line| line.split("conclave ").skip(1).map(str::to_owned).collect::<Vec<_>>())
+    {
         let shown = part.split("  ").next().unwrap_or_default();
-        let words: Vec<&str> = shown.split([' ', '|', '[', ']', ',']).filter(|word| !word.is_empty()).collect();
+        let words: Vec<&str> =
+            shown.split([' ', '|', '[', ']', ',']).filter(|word| !word.is_empty()).collect();
         let is_command = |words: &[&str]| known.contains(&words.join(" "));
-        listed.extend(words.first().filter(|word| is_command(&[word])).map(|word| (*word).to_owned()));
-        listed.extend(words.iter().skip(1).map(|word| format!("{} {word}", words[0])).filter(|command| known.contains(command)));
+        listed.extend(
+            words.first().filter(|word| is_command(&[word])).map(|word| (*word).to_owned()),
+        );
+        listed.extend(
+            words
+                .iter()
+                .skip(1)
+                .map(|word| format!("{} {word}", words[0]))
+                .filter(|command| known.contains(command)),
+        );
     }
     // `trajectory export` and `replay` stand in words behind `show`.
-    listed.extend(["export", "replay"].iter().filter(|word| block.contains(**word)).map(|word| format!("trajectory {word}")));
+    listed.extend(
+        ["export", "replay"]
+            .iter()
+            .filter(|word| block.contains(**word))
+            .map(|word| format!("trajectory {word}")),
+    );
     assert_eq!(listed, known);
 }
 
-/// Every option and command word that a page shows in its text or in a block is known to the program.
+/// Every option and command word that a page shows in its text or in a block is known to the
+/// program.
 #[test]
 fn pages_show_commands_that_exist() {
     let mut shown = 0;
@@ -91,7 +118,9 @@ fn pages_show_commands_that_exist() {
     for (page, text) in pages() {
         for command in spans(&text) {
             shown += 1;
-            wrong.extend(unknown(&command).map(|what| format!("{page}: `conclave {command}`: {what}")));
+            wrong.extend(
+                unknown(&command).map(|what| format!("{page}: `conclave {command}`: {what}")),
+            );
         }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
@@ -103,7 +132,11 @@ fn a_command_that_does_not_exist_is_found() {
     for wrong in ["frobnicate", "run --flurb c.toml", "plugin enspect x.wasm", "audit --newest"] {
         assert!(unknown(wrong).is_some(), "{wrong}");
     }
-    for right in ["run conclave.toml \"hi\" --trace", "audit verify --head HASH", "plugin upgrade [NAME…] [--file FILE] [--yes]"] {
+    for right in [
+        "run conclave.toml \"hi\" --trace",
+        "audit verify --head HASH",
+        "plugin upgrade [NAME…] [--file FILE] [--yes]",
+    ] {
         assert_eq!(unknown(right), None, "{right}");
     }
 }
@@ -114,10 +147,15 @@ fn spans(text: &str) -> Vec<String> {
     for line in text.lines() {
         if let Some(command) = line.strip_prefix("$ ") {
             let command = command.split("  #").next().unwrap_or_default();
-            let parts = command.split([';', '|']).filter_map(|part| part.trim().strip_prefix("conclave "));
+            let parts =
+                command.split([';', '|']).filter_map(|part| part.trim().strip_prefix("conclave "));
             found.extend(parts.map(|part| part.trim_end_matches('\\').trim().to_owned()));
         } else {
-            let spans = line.split('`').skip(1).step_by(2).filter_map(|span| span.strip_prefix("conclave "));
+            let spans = line
+                .split('`')
+                .skip(1)
+                .step_by(2)
+                .filter_map(|span| span.strip_prefix("conclave "));
             found.extend(spans.map(|span| span.trim().to_owned()));
         }
     }
@@ -139,7 +177,9 @@ fn unknown(command: &str) -> Option<String> {
         }
         if let Some(option) = word.strip_prefix("--") {
             let option = option.split(['=', '\'', '"']).next().unwrap_or_default();
-            let is_known = options(at).contains(option) || globals.contains(option) || ["help", "version"].contains(&option);
+            let is_known = options(at).contains(option)
+                || globals.contains(option)
+                || ["help", "version"].contains(&option);
             if !is_known {
                 return Some(format!("there is no option --{option}"));
             }

@@ -1,11 +1,13 @@
-//! Exit codes. Part of the program's interface: documented in `conclave help exit-codes` and in docs/cli.md, never renumbered.
+//! Exit codes. Part of the program's interface: documented in `conclave help exit-codes` and in
+//! docs/cli.md, never renumbered.
 
 use conclave_core::types::completion::ModelDiagnosticKind;
 use conclave_core::types::outcome::{EndCause, Status};
 
 /// It went well.
 pub(crate) const OK: u8 = 0;
-/// The task ended without what was asked for: stalled, in a circle, rejected, not addressed, or an internal failure.
+/// The task ended without what was asked for: stalled, in a circle, rejected, not addressed, or an
+/// internal failure.
 pub(crate) const FAILED: u8 = 1;
 /// The command line or the config is wrong.
 pub(crate) const USAGE: u8 = 2;
@@ -66,16 +68,23 @@ pub(crate) fn of(status: Status, met: Met) -> u8 {
         _ if met.nobody_to_ask => POLICY,
         _ if met.cause == Some(EndCause::NobodyToAsk) => UNANSWERED,
         status if status.is_success() => OK,
-        _ => met.trouble.and_then(of_trouble).unwrap_or(if status == Status::Error { PLUGIN } else { FAILED }),
+        _ => met.trouble.and_then(of_trouble).unwrap_or(if status == Status::Error {
+            PLUGIN
+        } else {
+            FAILED
+        }),
     }
 }
 
-/// The code for trouble with a model that left a task without an answer; none when it has none of its own.
+/// The code for trouble with a model that left a task without an answer; none when it has none of
+/// its own.
 pub(crate) fn of_trouble(kind: ModelDiagnosticKind) -> Option<u8> {
     match kind {
         ModelDiagnosticKind::Key => Some(KEY),
         ModelDiagnosticKind::Unreachable => Some(UNREACHABLE),
-        ModelDiagnosticKind::Refused | ModelDiagnosticKind::Limit | ModelDiagnosticKind::Malformed => None,
+        ModelDiagnosticKind::Refused
+        | ModelDiagnosticKind::Limit
+        | ModelDiagnosticKind::Malformed => None,
     }
 }
 
@@ -91,11 +100,27 @@ mod tests {
         let key = Met { trouble: Some(ModelDiagnosticKind::Key), ..Met::default() };
         let down = Met { trouble: Some(ModelDiagnosticKind::Unreachable), ..Met::default() };
         let nobody = Met { nobody_to_ask: true, ..Met::default() };
-        assert_eq!([key, down, nobody, Met::default()].map(|met| of(Status::Error, met)), [3, 4, 6, 5]);
+        assert_eq!(
+            [key, down, nobody, Met::default()].map(|met| of(Status::Error, met)),
+            [3, 4, 6, 5]
+        );
         let unanswered = Met { cause: Some(EndCause::NobodyToAsk), ..Met::default() };
-        assert_eq!([Status::Stalled, Status::Kill, Status::InternalError].map(|status| of(status, unanswered)), [9, 130, 1]);
-        assert_eq!([key, down, nobody, Met::default()].map(|met| of(Status::InternalError, met)), [1; 4]);
-        assert_eq!([key, down, nobody, Met::default()].map(|met| of(Status::Done, met)), [0, 0, 6, 0]);
-        assert_eq!([key, down, nobody, Met::default()].map(|met| of(Status::Timeout, met)), [124; 4]);
+        assert_eq!(
+            [Status::Stalled, Status::Kill, Status::InternalError]
+                .map(|status| of(status, unanswered)),
+            [9, 130, 1]
+        );
+        assert_eq!(
+            [key, down, nobody, Met::default()].map(|met| of(Status::InternalError, met)),
+            [1; 4]
+        );
+        assert_eq!(
+            [key, down, nobody, Met::default()].map(|met| of(Status::Done, met)),
+            [0, 0, 6, 0]
+        );
+        assert_eq!(
+            [key, down, nobody, Met::default()].map(|met| of(Status::Timeout, met)),
+            [124; 4]
+        );
     }
 }

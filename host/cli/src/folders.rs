@@ -1,5 +1,6 @@
-//! Folders that a command is about to grant: whether they are there, and whether one holds more than anybody would mean to grant. The one
-//! guard for `init`, `add` and `grant`; what a config written by hand grants is its author's business.
+//! Folders that a command is about to grant: whether they are there, and whether one holds more
+//! than anybody would mean to grant. The one guard for `init`, `add` and `grant`; what a config
+//! written by hand grants is its author's business.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -15,10 +16,11 @@ const KEYS: [&str; 4] = [".ssh", ".gnupg", ".aws", ".kube"];
 /// What is the system's own, with passwords, keys and devices in it.
 const SYSTEM: [&str; 4] = ["/etc", "/proc", "/sys", "/dev"];
 /// What lets a folder be granted all the same.
-pub(crate) const ALL_THE_SAME: &str = "name a folder that holds nothing but what may be read; with --yes it is granted all the same";
+pub(crate) const ALL_THE_SAME: &str =
+    "name a folder that holds nothing but what may be read; with --yes it is granted all the same";
 
-/// Why a folder holds more than anybody would mean to grant; none when it does not. Both as `canonicalize` gives them; the other is the
-/// config's.
+/// Why a folder holds more than anybody would mean to grant; none when it does not. Both as
+/// `canonicalize` gives them; the other is the config's.
 pub(crate) fn too_much(whole: &Path, own: &Path) -> Option<&'static str> {
     if whole.parent().is_none() {
         return Some("is the whole disk");
@@ -29,7 +31,9 @@ pub(crate) fn too_much(whole: &Path, own: &Path) -> Option<&'static str> {
         Some(home) if home.starts_with(whole) => Some("holds your home folder"),
         _ if holds_keys(whole) => Some("holds keys"),
         _ if SYSTEM.iter().any(|system| whole.starts_with(system)) => Some("is the system's own"),
-        _ if whole != own && own.starts_with(whole) => Some("lies above the config's own folder, and holds all that is beside that"),
+        _ if whole != own && own.starts_with(whole) => {
+            Some("lies above the config's own folder, and holds all that is beside that")
+        }
         _ => None,
     }
 }
@@ -49,9 +53,16 @@ pub(crate) fn whole(folder: &Path) -> PathBuf {
 ///
 /// # Errors
 /// The problems that the edit brought, in the host's words.
-pub(crate) fn check_by_host(file: &Path, plugin: &str, before: Option<&Config>, edited: &EditedConfig) -> Result<(), CliError> {
+pub(crate) fn check_by_host(
+    file: &Path,
+    plugin: &str,
+    before: Option<&Config>,
+    edited: &EditedConfig,
+) -> Result<(), CliError> {
     let Some(config) = &edited.config else { return Ok(()) };
-    let files = |config: &Config| config.plugins.get(plugin).map(|plugin| plugin.grants.files.clone()).unwrap_or_default();
+    let files = |config: &Config| {
+        config.plugins.get(plugin).map(|plugin| plugin.grants.files.clone()).unwrap_or_default()
+    };
     if files(config).is_empty() || before.is_some_and(|before| files(before) == files(config)) {
         return Ok(());
     }
@@ -59,7 +70,11 @@ pub(crate) fn check_by_host(file: &Path, plugin: &str, before: Option<&Config>, 
     // Whatever others were granted before is not the question.
     let problems_of = |config: &Config| {
         let mut config = config.clone();
-        config.plugins.iter_mut().filter(|(name, _)| name.as_str() != plugin).for_each(|(_, other)| other.grants.files.clear());
+        config
+            .plugins
+            .iter_mut()
+            .filter(|(name, _)| name.as_str() != plugin)
+            .for_each(|(_, other)| other.grants.files.clear());
         host.folder_problems(&config)
     };
     let old = before.map(problems_of).unwrap_or_default();
@@ -68,7 +83,10 @@ pub(crate) fn check_by_host(file: &Path, plugin: &str, before: Option<&Config>, 
     if problems.is_empty() {
         return Ok(());
     }
-    let what = format!("a folder is not granted; nothing was written\n\n{}", problems.to_string().trim_end());
+    let what = format!(
+        "a folder is not granted; nothing was written\n\n{}",
+        problems.to_string().trim_end()
+    );
     Err(CliError::usage(what).with_problems(&problems))
 }
 
@@ -89,23 +107,38 @@ impl FolderGuard {
     /// Looks at the folders that an edit grants to a plugin and that were not granted before.
     ///
     /// # Errors
-    /// All that are not there, and, without `--yes`, all that hold too much; each with its line. Also when the config had problems before,
-    /// because then nobody can tell which folder is meant.
-    pub(crate) fn check(&self, plugin: &str, chosen: &[Fragment], before: Option<&Config>, edited: &EditedConfig) -> Result<(), CliError> {
+    /// All that are not there, and, without `--yes`, all that hold too much; each with its line.
+    /// Also when the config had problems before, because then nobody can tell which folder is
+    /// meant.
+    pub(crate) fn check(
+        &self,
+        plugin: &str,
+        chosen: &[Fragment],
+        before: Option<&Config>,
+        edited: &EditedConfig,
+    ) -> Result<(), CliError> {
         let Some(config) = &edited.config else { return unless_folders(chosen) };
-        let of = |config: &Config| config.plugins.get(plugin).map(|plugin| plugin.grants.files.clone()).unwrap_or_default();
+        let of = |config: &Config| {
+            config.plugins.get(plugin).map(|plugin| plugin.grants.files.clone()).unwrap_or_default()
+        };
         let old = before.map(of).unwrap_or_default();
         let mut problems = Problems::default();
-        for (index, grant) in of(config).iter().enumerate().filter(|(_, grant)| !old.contains(grant)) {
+        for (index, grant) in
+            of(config).iter().enumerate().filter(|(_, grant)| !old.contains(grant))
+        {
             if let Some((what, help)) = self.problem(grant) {
-                let problem: ConfigProblem = config.problem(&format!("plugins.{plugin}.grants.files[{index}]"), what);
+                let problem: ConfigProblem =
+                    config.problem(&format!("plugins.{plugin}.grants.files[{index}]"), what);
                 problems.push(problem.help(help));
             }
         }
         if problems.is_empty() {
             return Ok(());
         }
-        let what = format!("a folder is not granted; nothing was written\n\n{}", problems.to_string().trim_end());
+        let what = format!(
+            "a folder is not granted; nothing was written\n\n{}",
+            problems.to_string().trim_end()
+        );
         Err(CliError::usage(what).with_problems(&problems))
     }
 
@@ -145,7 +178,14 @@ mod tests {
         for fine in [own.clone(), own.join("docs"), root.join("beside")] {
             assert_eq!(too_much(&fine, &own), None, "{}", fine.display());
         }
-        let risky = [root.clone(), root.join("other"), root.join("other/.ssh/old"), "/".into(), "/etc".into(), "/etc/ssl".into()];
+        let risky = [
+            root.clone(),
+            root.join("other"),
+            root.join("other/.ssh/old"),
+            "/".into(),
+            "/etc".into(),
+            "/etc/ssl".into(),
+        ];
         for folder in risky {
             assert!(too_much(&folder, &own).is_some(), "{}", folder.display());
         }

@@ -1,5 +1,5 @@
-//! Ctrl-C, on a thread of its own: however busy everything else is, the program ends. A run is told and gets a moment; a conversation is
-//! told to stop its turn, and ends only when it does not.
+//! Ctrl-C, on a thread of its own: however busy everything else is, the program ends. A run is told
+//! and gets a moment; a conversation is told to stop its turn, and ends only when it does not.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -9,7 +9,8 @@ use tokio::sync::{Notify, watch};
 
 use crate::exit;
 
-/// How long a run may take to end after Ctrl-C: a spinning guest gives way at its next tick, and there is nothing else to wait for.
+/// How long a run may take to end after Ctrl-C: a spinning guest gives way at its next tick, and
+/// there is nothing else to wait for.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// What Ctrl-C means now.
@@ -21,11 +22,13 @@ const ENDS_RUN: u8 = 1;
 /// A conversation goes on: its turn is stopped.
 const STOPS_TURN: u8 = 2;
 
-/// Something of the run is to come to its own end, however long that takes: only a second Ctrl-C ends the program.
+/// Something of the run is to come to its own end, however long that takes: only a second Ctrl-C
+/// ends the program.
 static LINGERS: AtomicBool = AtomicBool::new(false);
 
 /// The turn that goes on, if one does.
-static TURN: InterruptibleTurn = InterruptibleTurn { goes_on: AtomicBool::new(false), was_told: AtomicBool::new(false) };
+static TURN: InterruptibleTurn =
+    InterruptibleTurn { goes_on: AtomicBool::new(false), was_told: AtomicBool::new(false) };
 
 /// What Ctrl-C needs to know of a turn.
 struct InterruptibleTurn {
@@ -54,8 +57,9 @@ impl InterruptibleTurn {
         self.was_told.store(false, Ordering::SeqCst);
     }
 
-    /// It was told to stop before, and still goes on. A key while no turn goes on answers a question and counts for nothing; a signal does
-    /// then, since it came to a prompt that cannot read keys.
+    /// It was told to stop before, and still goes on. A key while no turn goes on answers a
+    /// question and counts for nothing; a signal does then, since it came to a prompt that cannot
+    /// read keys.
     fn is_stuck(&self, pressed: Pressed) -> bool {
         let counts = pressed == Pressed::Signal || self.goes_on.load(Ordering::SeqCst);
         counts && self.was_told.swap(true, Ordering::SeqCst)
@@ -70,11 +74,14 @@ static RAISED: LazyLock<Notify> = LazyLock::new(Notify::new);
 pub(crate) struct Interrupts(watch::Receiver<u32>);
 
 impl Interrupts {
-    /// Starts to listen. Before a run has begun Ctrl-C ends the program at once; after that the run gets a moment to end.
+    /// Starts to listen. Before a run has begun Ctrl-C ends the program at once; after that the run
+    /// gets a moment to end.
     pub(crate) fn listen() -> Self {
         let (sender, receiver) = watch::channel(0);
         // Without this thread Ctrl-C does what it does anyway: it ends the program at once.
-        let _ = std::thread::Builder::new().name("conclave-interrupt".to_owned()).spawn(move || wait(&sender));
+        let _ = std::thread::Builder::new()
+            .name("conclave-interrupt".to_owned())
+            .spawn(move || wait(&sender));
         Self(receiver)
     }
 
@@ -118,7 +125,9 @@ impl Interrupts {
 }
 
 fn wait(sender: &watch::Sender<u32>) {
-    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+        return;
+    };
     runtime.block_on(async {
         loop {
             let Some(pressed) = next_press().await else { return };
@@ -162,8 +171,12 @@ mod tests {
 
     #[test]
     fn only_the_second_one_of_a_turn_ends_the_program() {
-        let turn = InterruptibleTurn { goes_on: AtomicBool::new(false), was_told: AtomicBool::new(false) };
-        assert!(!turn.is_stuck(Pressed::Key) && !turn.is_stuck(Pressed::Key), "nothing goes on that could be stuck");
+        let turn =
+            InterruptibleTurn { goes_on: AtomicBool::new(false), was_told: AtomicBool::new(false) };
+        assert!(
+            !turn.is_stuck(Pressed::Key) && !turn.is_stuck(Pressed::Key),
+            "nothing goes on that could be stuck"
+        );
         turn.begins();
         assert!(!turn.is_stuck(Pressed::Key), "the first of this turn");
         turn.is_over();
@@ -174,7 +187,8 @@ mod tests {
 
     #[test]
     fn a_signal_at_a_prompt_without_an_editor_comes_twice_to_end_the_program() {
-        let turn = InterruptibleTurn { goes_on: AtomicBool::new(false), was_told: AtomicBool::new(false) };
+        let turn =
+            InterruptibleTurn { goes_on: AtomicBool::new(false), was_told: AtomicBool::new(false) };
         assert!(!turn.is_stuck(Pressed::Signal) && turn.is_stuck(Pressed::Signal));
     }
 }

@@ -1,5 +1,6 @@
-//! Where a command keeps its runs: in a store of the user's state folder that no other process writes, in a store that was named, or as
-//! JSON lines in a folder. What is kept and how is the runtime's; who looks at it afterwards finds it through `stores`.
+//! Where a command keeps its runs: in a store of the user's state folder that no other process
+//! writes, in a store that was named, or as JSON lines in a folder. What is kept and how is the
+//! runtime's; who looks at it afterwards finds it through `stores`.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -48,13 +49,16 @@ enum JournalPlace {
 }
 
 impl RunStorage {
-    /// As the command line says. What cannot be kept in the state folder is told on stderr and is no reason not to run, unless each event
-    /// is to be safe.
+    /// As the command line says. What cannot be kept in the state folder is told on stderr and is
+    /// no reason not to run, unless each event is to be safe.
     ///
     /// # Errors
     /// When the config cannot be read, or when a store that must be there cannot be used.
     pub(crate) fn open(keep: &Keep, of: Of<'_>) -> Result<Self, CliError> {
-        let durability = keep.durability.map(Durability::from).or(setup::read_config(of.file, of.models)?.durability);
+        let durability = keep
+            .durability
+            .map(Durability::from)
+            .or(setup::read_config(of.file, of.models)?.durability);
         if let Some(folder) = &keep.journal {
             return Ok(Self(JournalPlace::Lines(folder.clone())));
         }
@@ -66,12 +70,17 @@ impl RunStorage {
             None => open_free(of.is_bulk),
         };
         match opened {
-            Ok(Some(store)) => Ok(Self::in_store(store, durability.unwrap_or_default(), of.about())),
+            Ok(Some(store)) => {
+                Ok(Self::in_store(store, durability.unwrap_or_default(), of.about()))
+            }
             Ok(None) if durability != Some(Durability::Sync) => Ok(Self(JournalPlace::Nowhere)),
-            Ok(None) => Err(CliError::internal("each event is to be kept, and nobody knows where").hint("set HOME or CONCLAVE_STATE")),
+            Ok(None) => Err(CliError::internal("each event is to be kept, and nobody knows where")
+                .hint("set HOME or CONCLAVE_STATE")),
             Err(error) if keep.store.is_some() => Err(unusable(&error)),
             Err(error) if durability == Some(Durability::Sync) => {
-                let what = format!("nothing can be kept, and with the durability `sync` nothing runs then: {error}");
+                let what = format!(
+                    "nothing can be kept, and with the durability `sync` nothing runs then: {error}"
+                );
                 Err(CliError::internal(what).hint("make the state folder usable, name a store with --store, or say --durability group"))
             }
             Err(error) => {
@@ -91,7 +100,9 @@ impl RunStorage {
         match &self.0 {
             JournalPlace::Nowhere => Arc::new(NoJournals),
             JournalPlace::Lines(folder) => Arc::new(JsonLines::in_folder(folder)),
-            JournalPlace::Store { store, durability, about } => store.journals(*durability, about.clone()),
+            JournalPlace::Store { store, durability, about } => {
+                store.journals(*durability, about.clone())
+            }
         }
     }
 
@@ -129,17 +140,28 @@ impl Of<'_> {
 
 /// A store of the state folder, with room in it; none when nobody knows where that is.
 fn open_free(is_bulk: bool) -> Result<Option<Store>, StoreError> {
-    let Some(folder) = (if is_bulk { bulk_folder() } else { stores_folder() }) else { return Ok(None) };
-    make_private(&folder).map_err(|error| StoreError::Other { folder: folder.clone(), what: error.to_string() })?;
+    let Some(folder) = (if is_bulk { bulk_folder() } else { stores_folder() }) else {
+        return Ok(None);
+    };
+    make_private(&folder)
+        .map_err(|error| StoreError::Other { folder: folder.clone(), what: error.to_string() })?;
     let store = Store::open_free(&folder)?;
     // What cannot be removed now stays; the next run tries again.
-    let _ = store.collect(&Retention { runs: Some(if is_bulk { BULK } else { RUNS }), ..Retention::default() });
+    let _ = store.collect(&Retention {
+        runs: Some(if is_bulk { BULK } else { RUNS }),
+        ..Retention::default()
+    });
     Ok(Some(store))
 }
 
 fn warn_unkept(error: &StoreError) {
     let what = "nothing is kept, so `conclave why` will know nothing of this run, and `conclave resume` cannot go on with it:";
-    let _ = writeln!(crate::output::stderr(), "{} {what} {}", paint(ODD, "warning:"), printable(&error.to_string()));
+    let _ = writeln!(
+        crate::output::stderr(),
+        "{} {what} {}",
+        paint(ODD, "warning:"),
+        printable(&error.to_string())
+    );
 }
 
 /// The calls of one client: runs of one serving, counted from 1.

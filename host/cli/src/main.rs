@@ -1,4 +1,5 @@
-//! The program `conclave`. The only crate that prints, exits, reads the environment and installs handlers; it decides nothing about tasks.
+//! The program `conclave`. The only crate that prints, exits, reads the environment and installs
+//! handlers; it decides nothing about tasks.
 
 mod approval_id;
 mod approve;
@@ -54,7 +55,12 @@ fn main() -> ExitCode {
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return report(cli.output, &CliError::internal(format!("the async runtime could not start: {error}"))),
+        Err(error) => {
+            return report(
+                cli.output,
+                &CliError::internal(format!("the async runtime could not start: {error}")),
+            );
+        }
     };
     let code = match runtime.block_on(dispatch(cli.command, cli.output, interrupts)) {
         Ok(code) => ExitCode::from(code),
@@ -67,7 +73,11 @@ fn main() -> ExitCode {
     code
 }
 
-async fn dispatch(command: Command, output: OutputArgs, interrupts: Interrupts) -> Result<u8, CliError> {
+async fn dispatch(
+    command: Command,
+    output: OutputArgs,
+    interrupts: Interrupts,
+) -> Result<u8, CliError> {
     match command {
         Command::Run(args) => commands::run::run(args, output, interrupts).await,
         Command::Chat(args) => commands::chat::chat(args, output, interrupts).await,
@@ -91,17 +101,25 @@ async fn dispatch(command: Command, output: OutputArgs, interrupts: Interrupts) 
         Command::Revoke(args) => commands::grant::revoke(&args, output),
         Command::Why(args) => commands::why::why(&args, output),
         Command::Can(args) => commands::can::can(&args, output).await,
-        Command::Trajectory(command) => commands::trajectory::trajectory(command, output, interrupts).await,
+        Command::Trajectory(command) => {
+            commands::trajectory::trajectory(command, output, interrupts).await
+        }
         Command::Mcp(args) => commands::mcp::mcp(args, output, interrupts).await,
         Command::Doctor(args) => commands::doctor::doctor(args, output).await,
         Command::Schema => commands::schema::schema(),
         Command::Completions { shell } => commands::manual::completions(shell),
         Command::Man { folder } => commands::manual::man(&folder, output),
         Command::Plugin(PluginCommand::Call(args)) => commands::call::call(&args, output).await,
-        Command::Plugin(PluginCommand::Inspect { source }) => commands::inspect::inspect(&source, output).await,
+        Command::Plugin(PluginCommand::Inspect { source }) => {
+            commands::inspect::inspect(&source, output).await
+        }
         Command::Plugin(PluginCommand::Lock(args)) => commands::lock::lock(&args, output).await,
-        Command::Plugin(PluginCommand::Upgrade(args)) => commands::upgrade::upgrade(&args, output).await,
-        Command::Plugin(PluginCommand::Embed { file, manifest }) => commands::embed::embed(&file, &manifest, output),
+        Command::Plugin(PluginCommand::Upgrade(args)) => {
+            commands::upgrade::upgrade(&args, output).await
+        }
+        Command::Plugin(PluginCommand::Embed { file, manifest }) => {
+            commands::embed::embed(&file, &manifest, output)
+        }
     }
 }
 
@@ -112,6 +130,11 @@ fn report(output: OutputArgs, error: &CliError) -> ExitCode {
         let _ = stdout::json(error.to_json());
     }
     // Names from a component can be part of it.
-    let _ = writeln!(output::stderr(), "{} {}", show::paint(show::BAD, "error:"), show::printable(&error.to_string()));
+    let _ = writeln!(
+        output::stderr(),
+        "{} {}",
+        show::paint(show::BAD, "error:"),
+        show::printable(&error.to_string())
+    );
     ExitCode::from(error.code())
 }

@@ -1,6 +1,7 @@
-//! Stdout and stderr while something else goes on. A thread writes what is queued, in order, so that a reader that takes its time, such
-//! as a paused terminal or a pipe that is not read, holds up nothing else. What is said is never dropped; of lines that show what happens
-//! a bounded number waits, and how many were left out is shown.
+//! Stdout and stderr while something else goes on. A thread writes what is queued, in order, so
+//! that a reader that takes its time, such as a paused terminal or a pipe that is not read, holds
+//! up nothing else. What is said is never dropped; of lines that show what happens a bounded number
+//! waits, and how many were left out is shown.
 
 use std::collections::VecDeque;
 use std::io::{IsTerminal, Write};
@@ -18,9 +19,11 @@ use crate::stdout;
 const MOST_LIVE: usize = 1_000;
 /// What else waits for stderr at most: more than a person is told in a run.
 const MOST_TOLD: usize = 20_000;
-/// Bytes that a pipe takes in one piece: after each, what waits for the queue knows that somebody reads.
+/// Bytes that a pipe takes in one piece: after each, what waits for the queue knows that somebody
+/// reads.
 const PIECE: usize = 4_096;
-/// How long the end of the program waits for a pipe whose reader takes nothing, once nothing is left but lines on stderr.
+/// How long the end of the program waits for a pipe whose reader takes nothing, once nothing is
+/// left but lines on stderr.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// What a text is, and so where it goes and whether it may be left out.
@@ -74,7 +77,8 @@ pub(crate) fn push(kind: OutputKind, text: String) {
     }
     let mut state = QUEUE.state();
     if !state.has_thread {
-        let begun = std::thread::Builder::new().name("conclave-output".to_owned()).spawn(|| QUEUE.write());
+        let begun =
+            std::thread::Builder::new().name("conclave-output".to_owned()).spawn(|| QUEUE.write());
         if begun.is_err() {
             drop(state);
             return write_all(kind, &text, || {});
@@ -86,8 +90,8 @@ pub(crate) fn push(kind: OutputKind, text: String) {
     QUEUE.changed.notify_all();
 }
 
-/// Returns lines for stderr broken at words where a terminal would break them anywhere. Nothing is changed for a pipe, nor in a line that
-/// moves the cursor.
+/// Returns lines for stderr broken at words where a terminal would break them anywhere. Nothing is
+/// changed for a pipe, nor in a line that moves the cursor.
 pub(crate) fn laid_out(text: String) -> String {
     static IS_TERMINAL: LazyLock<bool> = LazyLock::new(|| std::io::stderr().is_terminal());
     if !*IS_TERMINAL || text.contains('\r') {
@@ -101,7 +105,8 @@ pub(crate) fn laid_out(text: String) -> String {
     broken.collect()
 }
 
-/// Waits until everything is written. A pipe on stderr that is not read is given up after a moment; stdout and a terminal are not.
+/// Waits until everything is written. A pipe on stderr that is not read is given up after a moment;
+/// stdout and a terminal are not.
 pub(crate) fn drain() {
     QUEUE.drain();
 }
@@ -150,7 +155,8 @@ impl OutputQueue {
             if state.given_up == Some(before) && !state.must_wait() {
                 return;
             }
-            let (after, waited) = self.changed.wait_timeout(state, GRACE).unwrap_or_else(PoisonError::into_inner);
+            let (after, waited) =
+                self.changed.wait_timeout(state, GRACE).unwrap_or_else(PoisonError::into_inner);
             state = after;
             if waited.timed_out() && state.pieces == before && !is_terminal && !state.must_wait() {
                 state.given_up = Some(before);
@@ -189,7 +195,13 @@ impl OutputState {
         match std::mem::take(&mut self.left_out) {
             0 => {}
             1 => self.put(OutputKind::Told, format!("{}\n", paint(FAINT, "… 1 line not shown"))),
-            lines => self.put(OutputKind::Told, format!("{}\n", paint(FAINT, format_args!("… {} lines not shown", thousands(lines))))),
+            lines => self.put(
+                OutputKind::Told,
+                format!(
+                    "{}\n",
+                    paint(FAINT, format_args!("… {} lines not shown", thousands(lines)))
+                ),
+            ),
         }
     }
 
@@ -206,7 +218,8 @@ impl OutputState {
 
     /// Something for stdout is among it, and it is still read.
     fn must_wait(&self) -> bool {
-        (self.writing == Some(OutputKind::Said) || self.waiting[OutputKind::Said as usize] > 0) && !stdout::has_gone()
+        (self.writing == Some(OutputKind::Said) || self.waiting[OutputKind::Said as usize] > 0)
+            && !stdout::has_gone()
     }
 }
 
@@ -236,7 +249,10 @@ pub(crate) struct Stderr(Vec<u8>);
 impl Stderr {
     fn hand_over(&mut self) {
         if !self.0.is_empty() {
-            push(OutputKind::Told, String::from_utf8_lossy(&std::mem::take(&mut self.0)).into_owned());
+            push(
+                OutputKind::Told,
+                String::from_utf8_lossy(&std::mem::take(&mut self.0)).into_owned(),
+            );
         }
     }
 }
@@ -288,7 +304,10 @@ mod tests {
             state.take();
         }
         state.push(OutputKind::Live, "shown\n".to_owned());
-        assert_eq!(texts(&state)[state.items.len() - 4..], ["answer\n", "TIMEOUT\n", "… 1 235 lines not shown\n", "shown\n"]);
+        assert_eq!(
+            texts(&state)[state.items.len() - 4..],
+            ["answer\n", "TIMEOUT\n", "… 1 235 lines not shown\n", "shown\n"]
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! The person at the terminal. One thread reads what they type, one question at a time; a short question (an approval) may interrupt a
-//! message that is being typed, which is still there afterwards. It knows nothing of what is asked.
+//! The person at the terminal. One thread reads what they type, one question at a time; a short
+//! question (an approval) may interrupt a message that is being typed, which is still there
+//! afterwards. It knows nothing of what is asked.
 
 mod echo;
 mod editor;
@@ -24,7 +25,8 @@ use lines::LineReader;
 
 /// How long the line editor may take to give the terminal back.
 const GRACE: Duration = Duration::from_millis(500);
-/// Nobody reads a question faster: what is typed within this much of it was meant for something else.
+/// Nobody reads a question faster: what is typed within this much of it was meant for something
+/// else.
 const SEEN: Duration = Duration::from_millis(300);
 
 /// What the person is asked.
@@ -37,7 +39,8 @@ pub(crate) struct UserQuestion {
     /// There already, to be edited.
     pub(crate) initial: String,
     pub(crate) kind: AnswerKind,
-    /// It comes unasked, and much hangs on the answer: what is typed before anyone can have read it does not count.
+    /// It comes unasked, and much hangs on the answer: what is typed before anyone can have read it
+    /// does not count.
     pub(crate) is_sudden: bool,
 }
 
@@ -52,11 +55,23 @@ pub(crate) enum AnswerKind {
 
 impl UserQuestion {
     pub(crate) fn message(prompt: impl Into<String>) -> Self {
-        Self { text: String::new(), prompt: prompt.into(), initial: String::new(), kind: AnswerKind::Message, is_sudden: false }
+        Self {
+            text: String::new(),
+            prompt: prompt.into(),
+            initial: String::new(),
+            kind: AnswerKind::Message,
+            is_sudden: false,
+        }
     }
 
     pub(crate) fn short(text: impl Into<String>, prompt: impl Into<String>) -> Self {
-        Self { text: text.into(), prompt: prompt.into(), initial: String::new(), kind: AnswerKind::Short, is_sudden: false }
+        Self {
+            text: text.into(),
+            prompt: prompt.into(),
+            initial: String::new(),
+            kind: AnswerKind::Short,
+            is_sudden: false,
+        }
     }
 }
 
@@ -104,16 +119,28 @@ pub(crate) struct Person {
 }
 
 impl Person {
-    /// `history`: where messages are remembered; none: nowhere. `stops`: lines of a pipe are read as they come, and `/stop` is heard at
-    /// any time; none: a line is read once it is asked for.
-    pub(crate) fn new(screen: Arc<Screen>, history: Option<PathBuf>, stops: Option<Stops>) -> Arc<Self> {
+    /// `history`: where messages are remembered; none: nowhere. `stops`: lines of a pipe are read
+    /// as they come, and `/stop` is heard at any time; none: a line is read once it is asked for.
+    pub(crate) fn new(
+        screen: Arc<Screen>,
+        history: Option<PathBuf>,
+        stops: Option<Stops>,
+    ) -> Arc<Self> {
         let way = match (std::io::stdin().is_terminal(), std::io::stderr().is_terminal()) {
             _ if stops.is_some() => Way::Piped,
             (true, true) if screen.is_live() => Way::Editor,
             (true, true) => Way::Prompted,
             _ => Way::Piped,
         };
-        let person = Self { way, screen, history, stops, thread: Mutex::default(), leaving: Arc::default(), asked: Arc::default() };
+        let person = Self {
+            way,
+            screen,
+            history,
+            stops,
+            thread: Mutex::default(),
+            leaving: Arc::default(),
+            asked: Arc::default(),
+        };
         if person.stops.is_some() {
             // It is to be heard before anything is asked.
             drop(person.begin());
@@ -138,7 +165,8 @@ impl Person {
         if interrupts {
             wake.store(true, Ordering::SeqCst);
         }
-        // The thread finds out that nobody waits any more when it is woken after the receiver is gone, so the order matters.
+        // The thread finds out that nobody waits any more when it is woken after the receiver is
+        // gone, so the order matters.
         let mut asked = QuestionGuard { answer: Some(answer), wake };
         match asked.answer.as_mut() {
             Some(answer) => tokio::select! {
@@ -149,7 +177,8 @@ impl Person {
         }
     }
 
-    /// From now on what is typed is shown at prompts alone, until [`Person::leave`], or the guard is dropped.
+    /// From now on what is typed is shown at prompts alone, until [`Person::leave`], or the guard
+    /// is dropped.
     pub(crate) fn hush(&self) -> Hushed {
         if self.way == Way::Editor {
             echo::turn_off();
@@ -196,7 +225,11 @@ impl Person {
             if way == Way::Editor {
                 hang_up::watch();
             }
-            *thread = std::thread::Builder::new().name("conclave-person".to_owned()).spawn(serving).ok().map(|handle| (sender, handle));
+            *thread = std::thread::Builder::new()
+                .name("conclave-person".to_owned())
+                .spawn(serving)
+                .ok()
+                .map(|handle| (sender, handle));
         }
         thread
     }
@@ -244,14 +277,17 @@ fn drop_typed() {
     if hang_up::has_gone() {
         return;
     }
-    // What still waits would be written to a terminal that is raw for a moment, and its rows would not begin at the left.
+    // What still waits would be written to a terminal that is raw for a moment, and its rows would
+    // not begin at the left.
     crate::output::drain();
     let was_raw = crossterm::terminal::is_raw_mode_enabled().unwrap_or(false);
     // Otherwise a line without an end cannot be read.
     if crossterm::terminal::enable_raw_mode().is_err() {
         return;
     }
-    while crossterm::event::poll(Duration::ZERO).unwrap_or(false) && crossterm::event::read().is_ok() {}
+    while crossterm::event::poll(Duration::ZERO).unwrap_or(false)
+        && crossterm::event::read().is_ok()
+    {}
     if !was_raw {
         let _ = crossterm::terminal::disable_raw_mode();
     }
@@ -301,7 +337,8 @@ impl QuestionQueue<'_> {
             if self.leaving.load(Ordering::SeqCst) {
                 return None;
             }
-            let short = self.waiting.iter().position(|request| request.question.kind == AnswerKind::Short);
+            let short =
+                self.waiting.iter().position(|request| request.question.kind == AnswerKind::Short);
             if let Some(request) = self.waiting.remove(short.unwrap_or(0)) {
                 return Some(request);
             }
@@ -321,7 +358,9 @@ impl QuestionQueue<'_> {
     /// The question must make way: it was taken back, or something is more urgent.
     fn interrupts(&mut self, current: &QueuedQuestion) -> bool {
         self.collect();
-        let is_urgent = |request: &QueuedQuestion| request.question.kind == AnswerKind::Short && !request.reply.is_closed();
+        let is_urgent = |request: &QueuedQuestion| {
+            request.question.kind == AnswerKind::Short && !request.reply.is_closed()
+        };
         current.reply.is_closed()
             || self.leaving.load(Ordering::SeqCst)
             || (current.question.kind == AnswerKind::Message && self.waiting.iter().any(is_urgent))
@@ -337,7 +376,8 @@ enum AnswerReader {
 impl AnswerReader {
     fn serve(&mut self, requests: &Receiver<QueuedQuestion>, leaving: &AtomicBool) {
         let mut queue = QuestionQueue { requests, waiting: VecDeque::new(), leaving };
-        // A message that came when nobody waited for one any more: the agent had something to say of itself.
+        // A message that came when nobody waited for one any more: the agent had something to say
+        // of itself.
         let mut early: VecDeque<UserReply> = VecDeque::new();
         while let Some(mut request) = queue.next() {
             let is_message = request.question.kind == AnswerKind::Message;
@@ -348,7 +388,9 @@ impl AnswerReader {
                 continue;
             }
             let reply = match self {
-                Self::Editor(editor) => editor.read(&request.question, request.resumed, || queue.interrupts(&request)),
+                Self::Editor(editor) => {
+                    editor.read(&request.question, request.resumed, || queue.interrupts(&request))
+                }
                 Self::Lines(lines) => Some(lines.read(&request.question)),
             };
             match reply {

@@ -1,4 +1,5 @@
-//! Interrupted runs: which there are, what is said of them, and which of them are given up. `resume` resumes them.
+//! Interrupted runs: which there are, what is said of them, and which of them are given up.
+//! `resume` resumes them.
 
 use std::io::Write;
 use std::path::Path;
@@ -17,14 +18,20 @@ pub(crate) const CLIENT: &str = "mcp";
 /// What conversations are kept as.
 pub(crate) const CONVERSATION: &str = "chat";
 
-/// Returns the runs of this config that did not end and can be resumed, newest first; none where only results are wanted.
-pub(crate) fn left(store: Option<&Path>, (command, config): (&str, &Path), output: OutputArgs) -> Vec<RunRow> {
+/// Returns the runs of this config that did not end and can be resumed, newest first; none where
+/// only results are wanted.
+pub(crate) fn left(
+    store: Option<&Path>,
+    (command, config): (&str, &Path),
+    output: OutputArgs,
+) -> Vec<RunRow> {
     if output.quiet || output.json {
         return Vec::new();
     }
     let mut left = left_in(&OpenStores::of(store));
     let config = std::path::absolute(config).ok();
-    // Those of other projects, and conversations beside runs, are told of where they would be resumed.
+    // Those of other projects, and conversations beside runs, are told of where they would be
+    // resumed.
     left.retain(|run| run.config.is_some() && run.config == config && run.command == command);
     left
 }
@@ -47,7 +54,8 @@ pub(crate) fn report_left(left: &[RunRow]) {
     let _ = writeln!(crate::output::stderr(), "{}", paint(ODD, told));
 }
 
-/// Ends interrupted calls of clients: the client that asked has gone with the process. Before the first run of this process.
+/// Ends interrupted calls of clients: the client that asked has gone with the process. Before the
+/// first run of this process.
 pub(crate) fn give_up_calls(store: &Store) {
     let Ok(reader) = StoreReader::open(store.folder()) else { return };
     let runs = reader.runs(&RunFilter::default()).unwrap_or_default();
@@ -57,7 +65,8 @@ pub(crate) fn give_up_calls(store: &Store) {
     }
 }
 
-/// Ends interrupted child rooms whose run is over. The store is this process's, and nothing of that run is under way.
+/// Ends interrupted child rooms whose run is over. The store is this process's, and nothing of that
+/// run is under way.
 pub(crate) fn close_orphans(store: &Store, run: &RoomId) {
     let Ok(reader) = StoreReader::open(store.folder()) else { return };
     for room in reader.rooms(run).unwrap_or_default() {
@@ -69,7 +78,9 @@ pub(crate) fn close_orphans(store: &Store, run: &RoomId) {
 
 /// The room asks its user, and nothing else goes on before they answer.
 pub(crate) fn waits_for_person(store: &Store, room: &RoomId) -> bool {
-    let waits = StoreReader::open(store.folder()).and_then(|reader| reader.waits(Some(room))).unwrap_or_default();
+    let waits = StoreReader::open(store.folder())
+        .and_then(|reader| reader.waits(Some(room)))
+        .unwrap_or_default();
     waits.iter().any(|row| row.room == *room && row.wait.kind == "user")
 }
 
@@ -77,7 +88,10 @@ impl OpenStores {
     /// Returns the interrupted runs, newest first; a store that cannot be read is overlooked.
     pub(crate) fn cut_off(&self) -> Vec<RunRow> {
         let filter = RunFilter { status: Some("interrupted".to_owned()), ..RunFilter::default() };
-        let runs = self.folders().iter().filter_map(|folder| StoreReader::open(folder).ok()?.runs(&filter).ok());
+        let runs = self
+            .folders()
+            .iter()
+            .filter_map(|folder| StoreReader::open(folder).ok()?.runs(&filter).ok());
         let mut runs: Vec<RunRow> = runs.flatten().filter(is_cut_off).collect();
         runs.sort_by_key(|run| std::cmp::Reverse(run.started));
         runs

@@ -1,5 +1,6 @@
-//! The one place that writes to the terminal while a run goes on: whole lines, streamed text, the status line, and a prompt in between,
-//! so that none of them destroys another. It knows nothing of what is said.
+//! The one place that writes to the terminal while a run goes on: whole lines, streamed text, the
+//! status line, and a prompt in between, so that none of them destroys another. It knows nothing of
+//! what is said.
 
 use std::fmt::Display;
 use std::io::IsTerminal;
@@ -113,7 +114,13 @@ impl Drop for ScreenHold {
 impl Screen {
     pub(crate) fn new(loudness: Loudness) -> Arc<Self> {
         let live = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
-        Arc::new(Self { loudness, live, has_status: live, state: Mutex::default(), wake: Arc::default() })
+        Arc::new(Self {
+            loudness,
+            live,
+            has_status: live,
+            state: Mutex::default(),
+            wake: Arc::default(),
+        })
     }
 
     /// The same where nothing is streamed: a status line is shown also when stdout is no terminal.
@@ -133,7 +140,8 @@ impl Screen {
         self.has_status
     }
 
-    /// Writes whole lines to stdout where the status line was, which comes again when it is next shown.
+    /// Writes whole lines to stdout where the status line was, which comes again when it is next
+    /// shown.
     pub(crate) fn above_status<T>(&self, write: impl FnOnce() -> T) -> T {
         let mut state = self.state();
         erase_status(&mut state);
@@ -246,7 +254,8 @@ impl Screen {
         }
     }
 
-    /// Shows what is going on in one faint line that is erased again. Does nothing where text is being streamed or a line is typed.
+    /// Shows what is going on in one faint line that is erased again. Does nothing where text is
+    /// being streamed or a line is typed.
     pub(crate) fn status(&self, text: &str) {
         let mut state = self.state();
         let progress = state.progress.clone();
@@ -254,7 +263,8 @@ impl Screen {
         self.draw_status(&mut state, &format!("{text}{dot}{progress}"));
     }
 
-    /// Shows how far calls have come, and goes on showing it behind each status. Empty: there is nothing to show.
+    /// Shows how far calls have come, and goes on showing it behind each status. Empty: there is
+    /// nothing to show.
     pub(crate) fn set_progress(&self, progress: &str) {
         let mut state = self.state();
         if state.progress == progress {
@@ -271,7 +281,11 @@ impl Screen {
     fn draw_status(&self, state: &mut ScreenState, text: &str) {
         let has_no_place = state.editing || state.open || state.holds > 0;
         // The next one is newer: what nobody reads yet is not added to.
-        if !self.has_status || self.loudness != Loudness::Normal || has_no_place || output::is_behind() {
+        if !self.has_status
+            || self.loudness != Loudness::Normal
+            || has_no_place
+            || output::is_behind()
+        {
             return;
         }
         let text = foreign::one_row(text, columns().saturating_sub(1)).0;

@@ -1,4 +1,5 @@
-//! From a config file to a prepared run: reads the environment, finds folders, tells all problems at once.
+//! From a config file to a prepared run: reads the environment, finds folders, tells all problems
+//! at once.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
@@ -11,7 +12,9 @@ use conclave_core::types::ids::{ModelName, PluginName};
 use conclave_mcp::source::Servers;
 use conclave_runtime::kv::{KvStore, NoKv, Sqlite};
 use conclave_runtime::secrets::Sources;
-use conclave_runtime::{Follow, GuardedPath, Host, HostOptions, LoadStep, Pins, PrepareError, Prepared, lock_of};
+use conclave_runtime::{
+    Follow, GuardedPath, Host, HostOptions, LoadStep, Pins, PrepareError, Prepared, lock_of,
+};
 
 use crate::args::{self, OutputArgs};
 use crate::commands::add::shell;
@@ -20,7 +23,8 @@ use crate::error::CliError;
 use crate::journals::RunStorage;
 use crate::show::{FAINT, NAME, ODD, paint, plural, printable, time};
 
-/// A plugin that takes longer than this to compile is told of; one from the cache is not worth a line.
+/// A plugin that takes longer than this to compile is told of; one from the cache is not worth a
+/// line.
 const WORTH_A_LINE_MS: u128 = 300;
 /// Plugins without a lock that are named.
 const NAMED: usize = 3;
@@ -29,11 +33,25 @@ const NAMED: usize = 3;
 pub(crate) type Models = BTreeMap<ModelName, ModelConfig>;
 
 /// Reads the config, loads its plugins, and checks that they fit.
-pub(crate) async fn prepare(file: &Path, models: &Models, locked: bool, output: OutputArgs) -> Result<Prepared, CliError> {
-    prepare_and_warn(&open_host_in(file)?, file, models, locked, output, (Warnings::Whole, |_, _| true)).await
+pub(crate) async fn prepare(
+    file: &Path,
+    models: &Models,
+    locked: bool,
+    output: OutputArgs,
+) -> Result<Prepared, CliError> {
+    prepare_and_warn(
+        &open_host_in(file)?,
+        file,
+        models,
+        locked,
+        output,
+        (Warnings::Whole, |_, _| true),
+    )
+    .await
 }
 
-/// The same with a host whose attachments are needed later. The plugins are held to the lock beside the config.
+/// The same with a host whose attachments are needed later. The plugins are held to the lock beside
+/// the config.
 pub(crate) async fn prepare_with(
     host: &Host,
     file: &Path,
@@ -61,12 +79,17 @@ fn report_warnings(warnings: &[&ConfigProblem], file: &Path, told: Warnings) {
         }
     } else if !warnings.is_empty() {
         let count = plural(warnings.len() as u64, "warning", "warnings");
-        let check = if file == Path::new(args::CONFIG) { String::new() } else { format!(" {}", shell(&file.display().to_string())) };
+        let check = if file == Path::new(args::CONFIG) {
+            String::new()
+        } else {
+            format!(" {}", shell(&file.display().to_string()))
+        };
         let _ = writeln!(err, "{}: conclave check{check}", paint(ODD, count));
     }
 }
 
-/// The same with only the warnings that still hold for what is prepared, where it is put to another use than a run.
+/// The same with only the warnings that still hold for what is prepared, where it is put to another
+/// use than a run.
 pub(crate) async fn prepare_and_warn(
     host: &Host,
     file: &Path,
@@ -80,10 +103,16 @@ pub(crate) async fn prepare_and_warn(
     let pins = Pins { lock: LockFile::open(file)?.lock, locked };
     let prepared = host.prepare_pinned(&config, &pins, &follow(quiet)).await.map_err(unprepared)?;
     if !output.quiet {
-        // What was said of the config alone is said again, with a better remedy, once its plugins are loaded.
+        // What was said of the config alone is said again, with a better remedy, once its plugins
+        // are loaded.
         let known = &prepared.warnings().0;
-        let of_config = config.warnings.0.iter().filter(|warning| known.iter().all(|better| better.what != warning.what));
-        let all: Vec<&ConfigProblem> = of_config.chain(known).filter(|warning| holds(&prepared, warning)).collect();
+        let of_config = config
+            .warnings
+            .0
+            .iter()
+            .filter(|warning| known.iter().all(|better| better.what != warning.what));
+        let all: Vec<&ConfigProblem> =
+            of_config.chain(known).filter(|warning| holds(&prepared, warning)).collect();
         report_warnings(&all, file, told);
         if let Some(line) = unpinned(&prepared, file) {
             let _ = writeln!(crate::output::stderr(), "{}", paint(FAINT, line));
@@ -92,8 +121,8 @@ pub(crate) async fn prepare_and_warn(
     Ok(prepared)
 }
 
-/// Returns what to say where there is no lock and a plugin did not come with this program. A config that is called by another name, a
-/// link or a copy, has no lock either.
+/// Returns what to say where there is no lock and a plugin did not come with this program. A config
+/// that is called by another name, a link or a copy, has no lock either.
 fn unpinned(prepared: &Prepared, file: &Path) -> Option<String> {
     if prepared.is_pinned() {
         return None;
@@ -103,25 +132,45 @@ fn unpinned(prepared: &Prepared, file: &Path) -> Option<String> {
         !is_part_of_program && prepared.sources().get(name).is_some_and(|source| source != "stock")
     };
     let plugins = prepared.setup().plugins.iter();
-    let names: Vec<&str> = plugins.filter(|(name, plugin)| is_strange(name, plugin)).map(|(name, _)| name.as_str()).collect();
+    let names: Vec<&str> = plugins
+        .filter(|(name, plugin)| is_strange(name, plugin))
+        .map(|(name, _)| name.as_str())
+        .collect();
     let (first, are) = match names.as_slice() {
         [] => return None,
         [only] => ((*only).to_owned(), "is"),
         names => (names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", "), "are"),
     };
-    let more = names.len().checked_sub(NAMED + 1).map(|more| format!(" and {} more", more + 1)).unwrap_or_default();
+    let more = names
+        .len()
+        .checked_sub(NAMED + 1)
+        .map(|more| format!(" and {} more", more + 1))
+        .unwrap_or_default();
     let lock = lock_of(file);
     let lock = lock.file_name().unwrap_or_default().to_string_lossy();
-    let shown = if file == Path::new(args::CONFIG) { String::new() } else { format!(" {}", shell(&file.display().to_string())) };
-    Some(format!("{first}{more} {are} not pinned: there is no {}; `conclave plugin lock{shown}` pins what is there now", printable(&lock)))
+    let shown = if file == Path::new(args::CONFIG) {
+        String::new()
+    } else {
+        format!(" {}", shell(&file.display().to_string()))
+    };
+    Some(format!(
+        "{first}{more} {are} not pinned: there is no {}; `conclave plugin lock{shown}` pins what is there now",
+        printable(&lock)
+    ))
 }
 
 /// A config that cannot be run, as an error of the command line.
 pub(crate) fn unprepared(error: PrepareError) -> CliError {
     match error {
         PrepareError::Config(problems) => config_error(&problems),
-        PrepareError::Keys(problems) => CliError::key(with_heading("a key or a secret is not there", &problems)).with_problems(&problems),
-        PrepareError::Plugins(problems) => CliError::plugin(with_heading("a plugin cannot be used", &problems)).with_problems(&problems),
+        PrepareError::Keys(problems) => {
+            CliError::key(with_heading("a key or a secret is not there", &problems))
+                .with_problems(&problems)
+        }
+        PrepareError::Plugins(problems) => {
+            CliError::plugin(with_heading("a plugin cannot be used", &problems))
+                .with_problems(&problems)
+        }
     }
 }
 
@@ -129,7 +178,8 @@ pub(crate) fn unprepared(error: PrepareError) -> CliError {
 pub(crate) fn read_config(file: &Path, models: &Models) -> Result<Config, CliError> {
     let text = std::fs::read_to_string(file).map_err(|error| unread(file, &error))?;
     let folder = folder_of(file).to_string_lossy().into_owned();
-    Config::parse_with(&file.display().to_string(), &folder, &text, models).map_err(|problems| config_error(&problems))
+    Config::parse_with(&file.display().to_string(), &folder, &text, models)
+        .map_err(|problems| config_error(&problems))
 }
 
 /// A config that could not be read. One of the usual name is missing where none was written yet.
@@ -144,7 +194,11 @@ fn unread(file: &Path, error: &std::io::Error) -> CliError {
 
 fn config_error(problems: &Problems) -> CliError {
     let count = problems.0.len();
-    let what = if count == 1 { "the config has a problem".to_owned() } else { format!("the config has {count} problems") };
+    let what = if count == 1 {
+        "the config has a problem".to_owned()
+    } else {
+        format!("the config has {count} problems")
+    };
     CliError::usage(with_heading(&what, problems)).with_problems(problems)
 }
 
@@ -157,12 +211,14 @@ pub(crate) fn open_host() -> Result<Host, CliError> {
     open_host_with(host_options())
 }
 
-/// The same for a config: what its keys name by a path starts at its folder, and no plugin may be let into its own file.
+/// The same for a config: what its keys name by a path starts at its folder, and no plugin may be
+/// let into its own file.
 pub(crate) fn open_host_in(file: &Path) -> Result<Host, CliError> {
     open_host_with(options_in(file))
 }
 
-/// The same for runs that are kept: attachments are beside the journals, and no plugin writes there.
+/// The same for runs that are kept: attachments are beside the journals, and no plugin writes
+/// there.
 pub(crate) fn open_host_keeping(file: &Path, kept: &RunStorage) -> Result<Host, CliError> {
     let mut options = options_in(file);
     if let Some(blobs) = kept.blobs() {
@@ -170,7 +226,10 @@ pub(crate) fn open_host_keeping(file: &Path, kept: &RunStorage) -> Result<Host, 
     }
     // A store holds what was said in other runs; a folder of journals was named for this one.
     let secret = kept.store().is_some();
-    options.guarded.extend(kept.folder().map(|folder| GuardedPath { secret, ..guard("the journals of the run", folder, true) }));
+    options.guarded.extend(
+        kept.folder()
+            .map(|folder| GuardedPath { secret, ..guard("the journals of the run", folder, true) }),
+    );
     open_host_with(options)
 }
 
@@ -180,7 +239,11 @@ fn options_in(file: &Path) -> HostOptions {
     options.guarded.push(guard("the config", file, false));
     options.guarded.push(guard("the lock of the config", &lock_of(file), false));
     // Behind a link there may be a lock of its own.
-    options.guarded.extend(file.canonicalize().ok().map(|file| guard("the lock of the config", &lock_of(&file), false)));
+    options.guarded.extend(
+        file.canonicalize()
+            .ok()
+            .map(|file| guard("the lock of the config", &lock_of(&file), false)),
+    );
     options
 }
 
@@ -222,28 +285,44 @@ fn servers() -> Servers {
     Servers::new(|name| std::env::var(name).ok())
 }
 
-/// `kv.sqlite` in the state folder: what plugins keep from run to run. Nothing is made before one of them keeps something.
+/// `kv.sqlite` in the state folder: what plugins keep from run to run. Nothing is made before one
+/// of them keeps something.
 fn kv() -> Arc<dyn KvStore> {
     match crate::state_folder::state_folder() {
         Some(folder) => Arc::new(Sqlite::new(folder.join("kv.sqlite"))),
-        None => Arc::new(NoKv("nobody knows where to keep it: set HOME or CONCLAVE_STATE".to_owned())),
+        None => {
+            Arc::new(NoKv("nobody knows where to keep it: set HOME or CONCLAVE_STATE".to_owned()))
+        }
     }
 }
 
 /// The state folder is the host's own: what was said in other runs, what other plugins keep.
 fn state() -> Vec<GuardedPath> {
     let what = "the journals and stores of other runs".to_owned();
-    let kept = crate::state_folder::state_folder().map(|path| GuardedPath { what, path, secret: true, whole: true });
+    let kept = crate::state_folder::state_folder().map(|path| GuardedPath {
+        what,
+        path,
+        secret: true,
+        whole: true,
+    });
     // Programs are looked for there, also those that a config starts for a key or as a server.
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let programs = std::env::split_paths(&path).filter(|folder| folder.is_absolute() && folder.is_dir());
-    let programs = programs.map(|path| GuardedPath { what: "programs of the PATH".to_owned(), path, secret: false, whole: true });
+    let programs =
+        std::env::split_paths(&path).filter(|folder| folder.is_absolute() && folder.is_dir());
+    let programs = programs.map(|path| GuardedPath {
+        what: "programs of the PATH".to_owned(),
+        path,
+        secret: false,
+        whole: true,
+    });
     kept.into_iter().chain(programs).collect()
 }
 
-/// `$CONCLAVE_CACHE`, else `conclave` in the user's cache folder; none where there is neither, and then nothing is cached.
+/// `$CONCLAVE_CACHE`, else `conclave` in the user's cache folder; none where there is neither, and
+/// then nothing is cached.
 pub(crate) fn cache_folder() -> Option<PathBuf> {
-    let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let named =
+        |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     named("CONCLAVE_CACHE")
         .or_else(|| named("XDG_CACHE_HOME").map(|folder| folder.join("conclave")))
         .or_else(|| named("HOME").map(|home| home.join(".cache").join("conclave")))
@@ -258,18 +337,28 @@ fn tell(step: &LoadStep, quiet: bool) {
     let mut err = crate::output::stderr();
     match step {
         LoadStep::Downloading { plugin, from } if !quiet => {
-            let _ = writeln!(err, "{}", paint(FAINT, format_args!("downloading {plugin} from {from}")));
+            let _ =
+                writeln!(err, "{}", paint(FAINT, format_args!("downloading {plugin} from {from}")));
         }
         LoadStep::Compiling { plugin, bytes } if !quiet => {
             let size = crate::show::bytes(*bytes);
             let _ = writeln!(err, "{}", paint(FAINT, format_args!("compiling {plugin} ({size})")));
         }
-        LoadStep::Loaded { plugin, took, from_cache: false } if !quiet && took.as_millis() > WORTH_A_LINE_MS => {
-            let _ = writeln!(err, "{}", paint(FAINT, format_args!("compiled {plugin} in {}", time(*took))));
+        LoadStep::Loaded { plugin, took, from_cache: false }
+            if !quiet && took.as_millis() > WORTH_A_LINE_MS =>
+        {
+            let _ = writeln!(
+                err,
+                "{}",
+                paint(FAINT, format_args!("compiled {plugin} in {}", time(*took)))
+            );
         }
         LoadStep::Downloading { .. } | LoadStep::Compiling { .. } | LoadStep::Loaded { .. } => {}
         LoadStep::Warning { plugin, message } => {
-            let who = plugin.as_ref().map(|plugin| format!("{}: ", paint(NAME, plugin))).unwrap_or_default();
+            let who = plugin
+                .as_ref()
+                .map(|plugin| format!("{}: ", paint(NAME, plugin)))
+                .unwrap_or_default();
             let _ = writeln!(err, "{} {who}{message}", paint(ODD, "warning:"));
         }
     }

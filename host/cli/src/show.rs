@@ -1,4 +1,5 @@
-//! What people see: colors that switch off, columns, sizes and times in words. Everything goes to stderr; results go to stdout elsewhere.
+//! What people see: colors that switch off, columns, sizes and times in words. Everything goes to
+//! stderr; results go to stdout elsewhere.
 
 pub(crate) mod agents;
 pub(crate) mod amounts;
@@ -65,12 +66,14 @@ pub(crate) fn plural(count: u64, one: &str, several: &str) -> String {
     format!("{} {}", amounts::count(count), if count == 1 { one } else { several })
 }
 
-/// Returns the text in one line of at most so many columns, with blanks where its lines end; what could steer a terminal is escaped.
+/// Returns the text in one line of at most so many columns, with blanks where its lines end; what
+/// could steer a terminal is escaped.
 pub(crate) fn one_line(text: &str, most: usize) -> String {
     foreign::one_row(&text.split_whitespace().collect::<Vec<_>>().join(" "), most).0
 }
 
-/// Returns a text with everything escaped that could steer a terminal or deceive a reader; line ends and blanks stay.
+/// Returns a text with everything escaped that could steer a terminal or deceive a reader; line
+/// ends and blanks stay.
 pub(crate) fn printable(text: &str) -> String {
     foreign::readable(text)
 }
@@ -83,7 +86,10 @@ mod tests {
     #[test]
     fn a_plugin_cannot_steer_the_terminal() {
         assert_eq!(printable("a\u{1b}[2Jb\u{202e}c"), "a\\u{1b}[2Jb\\u{202e}c");
-        assert_eq!(printable("a\u{200d}b \u{1f469}\u{200d}\u{1f4bb}"), "a\\u{200d}b \u{1f469}\u{200d}\u{1f4bb}");
+        assert_eq!(
+            printable("a\u{200d}b \u{1f469}\u{200d}\u{1f4bb}"),
+            "a\\u{200d}b \u{1f469}\u{200d}\u{1f4bb}"
+        );
         assert_eq!(one_line("first\n  second\u{7}", 80), "first second\\u{7}");
     }
 
@@ -95,7 +101,13 @@ mod tests {
 
     #[test]
     fn amounts_are_in_words() {
-        assert_eq!((bytes(900), bytes(2048), bytes(943_719)), ("900 B".into(), "2 KiB".into(), "922 KiB".into()));
-        assert_eq!((time(Duration::from_micros(40)), time(Duration::from_millis(4200))), ("40 µs".into(), "4.2 s".into()));
+        assert_eq!(
+            (bytes(900), bytes(2048), bytes(943_719)),
+            ("900 B".into(), "2 KiB".into(), "922 KiB".into())
+        );
+        assert_eq!(
+            (time(Duration::from_micros(40)), time(Duration::from_millis(4200))),
+            ("40 µs".into(), "4.2 s".into())
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Where this program keeps what outlives a run: journals, plugins' own stores. One folder for its owner alone; who keeps what in it is
-//! others' business.
+//! Where this program keeps what outlives a run: journals, plugins' own stores. One folder for its
+//! owner alone; who keeps what in it is others' business.
 
 use std::ffi::OsString;
 use std::io;
@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use conclave_runtime::durable_file::make_folders;
 
-/// `$CONCLAVE_STATE`, else `conclave` in the user's state folder; none where there is neither, and then nothing is kept.
+/// `$CONCLAVE_STATE`, else `conclave` in the user's state folder; none where there is neither, and
+/// then nothing is kept.
 pub(crate) fn state_folder() -> Option<PathBuf> {
     state_folder_of(|name| std::env::var_os(name))
 }
@@ -25,8 +26,8 @@ pub(crate) fn journals_folder() -> Option<PathBuf> {
     state_folder().map(|folder| folder.join("journals"))
 }
 
-/// Makes a folder and what is missing above it, for its owner alone. One that is there stays as it is, but that others can no longer look
-/// into it.
+/// Makes a folder and what is missing above it, for its owner alone. One that is there stays as it
+/// is, but that others can no longer look into it.
 ///
 /// # Errors
 /// What the operating system says.
@@ -44,11 +45,19 @@ mod tests {
     #[test]
     fn the_folder_is_where_the_variables_say() {
         let of = |variables: &[(&str, &str)]| {
-            state_folder_of(|name| variables.iter().find(|(other, _)| *other == name).map(|(_, value)| OsString::from(value)))
+            state_folder_of(|name| {
+                variables
+                    .iter()
+                    .find(|(other, _)| *other == name)
+                    .map(|(_, value)| OsString::from(value))
+            })
         };
         assert_eq!(of(&[("HOME", "/h")]), Some("/h/.local/state/conclave".into()));
         assert_eq!(of(&[("HOME", "/h"), ("XDG_STATE_HOME", "/x")]), Some("/x/conclave".into()));
-        assert_eq!(of(&[("HOME", "/h"), ("XDG_STATE_HOME", "x")]), Some("/h/.local/state/conclave".into()));
+        assert_eq!(
+            of(&[("HOME", "/h"), ("XDG_STATE_HOME", "x")]),
+            Some("/h/.local/state/conclave".into())
+        );
         assert_eq!(of(&[("HOME", "/h"), ("CONCLAVE_STATE", "/s")]), Some("/s".into()));
         assert_eq!(of(&[("HOME", ""), ("CONCLAVE_STATE", "")]), None);
     }

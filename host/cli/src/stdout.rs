@@ -81,7 +81,12 @@ fn failed() -> Result<(), CliError> {
 /// When it could not be written and the reader is still there.
 pub(crate) fn write(text: &str) -> Result<(), CliError> {
     drain()?;
-    check(std::io::stdout().lock().write_all(text.as_bytes()).and_then(|()| std::io::stdout().flush()))
+    check(
+        std::io::stdout()
+            .lock()
+            .write_all(text.as_bytes())
+            .and_then(|()| std::io::stdout().flush()),
+    )
 }
 
 /// The same, with a line end.
@@ -121,7 +126,8 @@ pub(crate) fn hanging(indent: usize, text: impl std::fmt::Display) -> Result<(),
     unbroken(text)
 }
 
-/// Returns a plugin's text as it is for a pipe, and in rows with a mark for a terminal, which it could steer.
+/// Returns a plugin's text as it is for a pipe, and in rows with a mark for a terminal, which it
+/// could steer.
 pub(crate) fn safe(text: &str) -> String {
     if !std::io::stdout().is_terminal() {
         return text.to_owned();
@@ -142,7 +148,9 @@ pub(crate) fn unbroken(text: impl std::fmt::Display) -> Result<(), CliError> {
 /// What is left of a result of writing to stdout.
 pub(crate) fn check(written: std::io::Result<()>) -> Result<(), CliError> {
     match written {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(CliError::internal(format!("stdout could not be written: {error}"))),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(CliError::internal(format!("stdout could not be written: {error}")))
+        }
         Err(_) => {
             GONE.send_replace(true);
             Ok(())

@@ -1,12 +1,14 @@
-//! Where runs are kept: the stores of the state folder, and what a name that a person types means among all of them. It only looks; who
-//! writes is `journals`' business.
+//! Where runs are kept: the stores of the state folder, and what a name that a person types means
+//! among all of them. It only looks; who writes is `journals`' business.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use conclave_core::types::ids::RoomId;
-use conclave_runtime::store::{self, RunFilter, RunMatch, RunRow, RunState, StoreError, StoreReader};
+use conclave_runtime::store::{
+    self, RunFilter, RunMatch, RunRow, RunState, StoreError, StoreReader,
+};
 
 use crate::error::CliError;
 use crate::show::{ODD, paint, printable};
@@ -18,7 +20,8 @@ const PERSON: [&str; 3] = ["approval", "top-up", "user"];
 /// Names that are shown where several are meant.
 const SHOWN: usize = 5;
 
-/// Below it are the stores of runs and conversations: one for each process that ran at the same time as others. None where nothing is kept.
+/// Below it are the stores of runs and conversations: one for each process that ran at the same
+/// time as others. None where nothing is kept.
 pub(crate) fn stores_folder() -> Option<PathBuf> {
     state_folder().map(|folder| folder.join("stores"))
 }
@@ -48,7 +51,8 @@ impl OpenStores {
             return Self { folders: vec![folder.to_owned()], is_given: true };
         }
         let folders = [stores_folder(), bulk_folder()];
-        let folders = folders.into_iter().flatten().flat_map(|folder| store::all(&folder)).collect();
+        let folders =
+            folders.into_iter().flatten().flat_map(|folder| store::all(&folder)).collect();
         Self { folders, is_given: false }
     }
 
@@ -57,7 +61,8 @@ impl OpenStores {
         &self.folders
     }
 
-    /// Open, in order. One of the state folder that cannot be read is told of on stderr and left out.
+    /// Open, in order. One of the state folder that cannot be read is told of on stderr and left
+    /// out.
     ///
     /// # Errors
     /// When the one that was named cannot be read.
@@ -68,7 +73,12 @@ impl OpenStores {
                 Ok(reader) => readers.push(reader),
                 Err(error) if self.is_given => return Err(unusable(&error)),
                 Err(error) => {
-                    let _ = writeln!(crate::output::stderr(), "{} {}", paint(ODD, "warning:"), printable(&error.to_string()));
+                    let _ = writeln!(
+                        crate::output::stderr(),
+                        "{} {}",
+                        paint(ODD, "warning:"),
+                        printable(&error.to_string())
+                    );
                 }
             }
         }
@@ -96,7 +106,8 @@ impl OpenStores {
     pub(crate) fn newest(&self) -> Result<InStore, CliError> {
         let newest = self.runs(&RunFilter { most: Some(1), ..RunFilter::default() })?;
         let Some(row) = newest.first() else {
-            return Err(CliError::usage("no runs are kept yet").hint("`conclave run` and `conclave chat` keep theirs"));
+            return Err(CliError::usage("no runs are kept yet")
+                .hint("`conclave run` and `conclave chat` keep theirs"));
         };
         self.find(row.run.as_str())
     }
@@ -125,7 +136,10 @@ impl OpenStores {
         let mut all = BTreeMap::new();
         for reader in self.readers_quietly() {
             for run in runs.iter().filter(|run| run.store == reader.folder()) {
-                all.insert(run.run.clone(), reader.down_ms(&run.run).map_err(|error| unusable(&error))?);
+                all.insert(
+                    run.run.clone(),
+                    reader.down_ms(&run.run).map_err(|error| unusable(&error))?,
+                );
             }
         }
         Ok(all)
@@ -135,7 +149,9 @@ impl OpenStores {
     pub(crate) fn paused(&self, runs: &[RunRow]) -> BTreeMap<RoomId, String> {
         let mut all = BTreeMap::new();
         for reader in self.readers_quietly() {
-            let here = runs.iter().filter(|run| run.store == reader.folder() && !matches!(run.standing, RunState::Ended(_)));
+            let here = runs.iter().filter(|run| {
+                run.store == reader.folder() && !matches!(run.standing, RunState::Ended(_))
+            });
             all.extend(here.filter_map(|run| Some((run.run.clone(), paused(&reader, &run.run)?))));
         }
         all
@@ -168,24 +184,33 @@ impl OpenStores {
             (None, 0, true) => Err(self.none(name)),
             _ => {
                 several.extend(found.into_iter().map(|one| one.room));
-                let shown: Vec<String> = several.iter().take(SHOWN).map(ToString::to_string).collect();
-                let what = format!("{} runs begin with {}: {}", several.len(), printable(name), shown.join(", "));
+                let shown: Vec<String> =
+                    several.iter().take(SHOWN).map(ToString::to_string).collect();
+                let what = format!(
+                    "{} runs begin with {}: {}",
+                    several.len(),
+                    printable(name),
+                    shown.join(", ")
+                );
                 Err(CliError::usage(what).hint("write more of it"))
             }
         }
     }
 
     fn none(&self, name: &str) -> CliError {
-        let newest = self.runs(&RunFilter { most: Some(SHOWN), ..RunFilter::default() }).unwrap_or_default();
+        let newest =
+            self.runs(&RunFilter { most: Some(SHOWN), ..RunFilter::default() }).unwrap_or_default();
         let newest: Vec<String> = newest.iter().map(|run| run.run.to_string()).collect();
         let there = match newest.as_slice() {
             [] if state_folder().is_none() && self.folders.is_empty() => {
-                return CliError::usage("nobody knows where runs are kept").hint("set HOME or CONCLAVE_STATE");
+                return CliError::usage("nobody knows where runs are kept")
+                    .hint("set HOME or CONCLAVE_STATE");
             }
             [] => "no run is kept here".to_owned(),
             newest => format!("the newest are {}", newest.join(", ")),
         };
-        CliError::usage(format!("no run {} is kept; {there}", printable(name))).hint("`conclave runs` lists all that are kept")
+        CliError::usage(format!("no run {} is kept; {there}", printable(name)))
+            .hint("`conclave runs` lists all that are kept")
     }
 }
 
@@ -202,7 +227,9 @@ impl InStore {
     pub(crate) fn row(&self) -> Result<RunRow, CliError> {
         let run = self.run();
         let rows = self.reader.runs(&RunFilter::default()).map_err(|error| unusable(&error))?;
-        rows.into_iter().find(|row| row.run == run).ok_or_else(|| CliError::usage(format!("no run {run} is kept")))
+        rows.into_iter()
+            .find(|row| row.run == run)
+            .ok_or_else(|| CliError::usage(format!("no run {run} is kept")))
     }
 }
 
@@ -220,7 +247,9 @@ pub(crate) fn is_cut_off(run: &RunRow) -> bool {
 pub(crate) fn unusable(error: &StoreError) -> CliError {
     let told = CliError::internal(error.to_string());
     match error {
-        StoreError::InUse { .. } => told.hint("wait until that process has ended, or name another folder with --store"),
+        StoreError::InUse { .. } => {
+            told.hint("wait until that process has ended, or name another folder with --store")
+        }
         StoreError::Missing { .. } => told.hint("a run with --store FOLDER makes one"),
         StoreError::Newer { .. } => told.hint("use the conclave that wrote it, or a newer one"),
         StoreError::Damaged { .. } | StoreError::Other { .. } => told,

@@ -1,4 +1,5 @@
-//! The terminal as the channel of `run`: questions are asked on stderr and answered on stdin, speeches are printed on stderr.
+//! The terminal as the channel of `run`: questions are asked on stderr and answered on stdin,
+//! speeches are printed on stderr.
 
 use std::sync::Arc;
 
@@ -20,7 +21,12 @@ pub(crate) struct Terminal {
 }
 
 impl Channels for Terminal {
-    fn ask(&self, _: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<HumanAnswer>> {
+    fn ask(
+        &self,
+        _: ChannelId,
+        task: TaskName,
+        prompt: String,
+    ) -> BoxFuture<'static, Option<HumanAnswer>> {
         let (person, interrupts) = (Arc::clone(&self.person), self.interrupts.clone());
         Box::pin(async move {
             if !person.is_there() {

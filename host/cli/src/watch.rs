@@ -1,5 +1,5 @@
-//! `--watch`, for authors: a component that was built anew is taken at the next call, and a run that is over begins again when its config
-//! or one of its components has changed.
+//! `--watch`, for authors: a component that was built anew is taken at the next call, and a run
+//! that is over begins again when its config or one of its components has changed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +17,11 @@ use crate::show::{NAME, ODD, paint};
 const EVERY: Duration = Duration::from_millis(200);
 
 /// Goes on while the run does, or until it is dropped.
-pub(crate) fn rebuilt_components(prepared: &Prepared, run: Stopper, screen: Arc<Screen>) -> FileWatch {
+pub(crate) fn rebuilt_components(
+    prepared: &Prepared,
+    run: Stopper,
+    screen: Arc<Screen>,
+) -> FileWatch {
     prepared.reloader().watch(EVERY, move |reloaded| match reloaded {
         // The run tells it to everybody, its journal among them.
         Reloaded::Replaced { plugin, sha256, .. } => run.note_replaced(&plugin, &sha256),
@@ -31,10 +35,12 @@ pub(crate) fn rebuilt_components(prepared: &Prepared, run: Stopper, screen: Arc<
     })
 }
 
-/// Ends when the config or one of its components is another than it was when this began, and nobody writes to it any more.
+/// Ends when the config or one of its components is another than it was when this began, and nobody
+/// writes to it any more.
 pub(crate) async fn changes(config: &Path) {
     let files = files(config);
-    let stamps = || -> Vec<Option<FileVersion>> { files.iter().map(|file| FileVersion::of(file)).collect() };
+    let stamps =
+        || -> Vec<Option<FileVersion>> { files.iter().map(|file| FileVersion::of(file)).collect() };
     let first = stamps();
     let mut last = first.clone();
     loop {
@@ -53,7 +59,10 @@ fn files(config: &Path) -> Vec<PathBuf> {
     if let Ok(config) = setup::read_config(config, &setup::Models::new()) {
         files.extend(config.plugins.values().filter_map(|plugin| match &plugin.source {
             PluginSource::File(path) => Some(PathBuf::from(&path.path)),
-            PluginSource::Stock(_) | PluginSource::Native(_) | PluginSource::Url { .. } | PluginSource::Mcp(_) => None,
+            PluginSource::Stock(_)
+            | PluginSource::Native(_)
+            | PluginSource::Url { .. }
+            | PluginSource::Mcp(_) => None,
         }));
     }
     files

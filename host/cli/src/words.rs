@@ -1,12 +1,14 @@
-//! What is said to a run that another process has under way: put into the mail of its store, and journalled there or taken back. Nothing
-//! is left there that somebody would hear long afterwards.
+//! What is said to a run that another process has under way: put into the mail of its store, and
+//! journalled there or taken back. Nothing is left there that somebody would hear long afterwards.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use conclave_core::protocol::event::Event;
 use conclave_core::types::ids::RoomId;
-use conclave_runtime::store::{ControlCommand, ControlMessage, MailState, RunRow, RunState, StoreReader, is_in_use};
+use conclave_runtime::store::{
+    ControlCommand, ControlMessage, MailState, RunRow, RunState, StoreReader, is_in_use,
+};
 use serde_json::json;
 
 use crate::args::OutputArgs;
@@ -18,7 +20,8 @@ use crate::stores::{InStore, unusable};
 /// How often it is looked whether it was heard.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// The run as it is now, which must go on somewhere. `what` is what is to be done with it, such as `pause`.
+/// The run as it is now, which must go on somewhere. `what` is what is to be done with it, such as
+/// `pause`.
 ///
 /// # Errors
 /// When it has ended, or was interrupted.
@@ -26,19 +29,32 @@ pub(crate) fn under_way(found: &InStore, what: &str) -> Result<RunRow, CliError>
     let row = found.row()?;
     match row.standing {
         RunState::Running => Ok(row),
-        RunState::Ended(status) => {
-            Err(CliError::usage(format!("the run {} has ended ({}): there is nothing to {what}", row.run, status.as_str())))
-        }
-        RunState::CutOff => Err(CliError::usage(format!("the run {} was interrupted: there is nothing to {what}", row.run))
-            .hint(format!("conclave resume {} resumes it, conclave stop {} ends it", row.run, row.run))),
+        RunState::Ended(status) => Err(CliError::usage(format!(
+            "the run {} has ended ({}): there is nothing to {what}",
+            row.run,
+            status.as_str()
+        ))),
+        RunState::CutOff => Err(CliError::usage(format!(
+            "the run {} was interrupted: there is nothing to {what}",
+            row.run
+        ))
+        .hint(format!(
+            "conclave resume {} resumes it, conclave stop {} ends it",
+            row.run, row.run
+        ))),
     }
 }
 
 /// Sends a message, and waits until the run's journal holds it.
 ///
 /// # Errors
-/// When that did not happen in time, or the run ended before; then the message was taken back, unless its room has it already.
-pub(crate) async fn say(row: &RunRow, word: ControlCommand, most: Duration) -> Result<(), CliError> {
+/// When that did not happen in time, or the run ended before; then the message was taken back,
+/// unless its room has it already.
+pub(crate) async fn say(
+    row: &RunRow,
+    word: ControlCommand,
+    most: Duration,
+) -> Result<(), CliError> {
     let mail = ControlMessage::new(row.run.clone(), word);
     mail.send(&row.store).map_err(|error| unusable(&error))?;
     let until = Instant::now() + most;
@@ -48,16 +64,23 @@ pub(crate) async fn say(row: &RunRow, word: ControlCommand, most: Duration) -> R
             MailState::Gone => return Ok(()),
             MailState::PutAside => {
                 let what = format!("the process of {} could not read the message", row.run);
-                return Err(CliError::internal(what).hint("check whether that process is of another version of conclave"));
+                return Err(CliError::internal(what)
+                    .hint("check whether that process is of another version of conclave"));
             }
             _ if is_over(row) => return said_to_the_end(row, &mail),
-            // Should its receiver have taken it in between, it is no longer waiting at the next look.
+            // Should its receiver have taken it in between, it is no longer waiting at the next
+            // look.
             MailState::Waiting if is_late => {
-                let taken = ControlMessage::take_back(&row.store, |other| other.id == mail.id).map_err(|error| unusable(&error))?;
+                let taken = ControlMessage::take_back(&row.store, |other| other.id == mail.id)
+                    .map_err(|error| unusable(&error))?;
                 if !taken.is_empty() {
-                    let what =
-                        format!("the process of {} did not receive the message within {} s; it was taken back", row.run, most.as_secs());
-                    return Err(CliError::internal(what).hint("send it again with a longer --wait, or end that process"));
+                    let what = format!(
+                        "the process of {} did not receive the message within {} s; it was taken back",
+                        row.run,
+                        most.as_secs()
+                    );
+                    return Err(CliError::internal(what)
+                        .hint("send it again with a longer --wait, or end that process"));
                 }
             }
             MailState::Taken if is_late => {
@@ -66,7 +89,8 @@ pub(crate) async fn say(row: &RunRow, word: ControlCommand, most: Duration) -> R
                     row.run,
                     most.as_secs()
                 );
-                return Err(CliError::internal(what).hint(format!("conclave show {} shows the state of the run", row.run)));
+                return Err(CliError::internal(what)
+                    .hint(format!("conclave show {} shows the state of the run", row.run)));
             }
             MailState::Waiting | MailState::Taken => {}
         }
@@ -80,7 +104,8 @@ fn is_over(row: &RunRow) -> bool {
         return true;
     }
     // What cannot be read now is looked at again.
-    let rooms = StoreReader::open(&row.store).and_then(|reader| reader.rooms(&row.run)).unwrap_or_default();
+    let rooms =
+        StoreReader::open(&row.store).and_then(|reader| reader.rooms(&row.run)).unwrap_or_default();
     rooms.iter().any(|room| room.room == row.run && matches!(room.standing, RunState::Ended(_)))
 }
 
@@ -92,7 +117,10 @@ fn said_to_the_end(row: &RunRow, mail: &ControlMessage) -> Result<(), CliError> 
     if reader.has_received(&mail.room, &mail.id).map_err(|error| unusable(&error))? {
         return Ok(());
     }
-    let what = format!("the process of {} ended before it received the message, which was taken back", row.run);
+    let what = format!(
+        "the process of {} ended before it received the message, which was taken back",
+        row.run
+    );
     Err(CliError::usage(what).hint(format!("conclave show {} shows the state of the run", row.run)))
 }
 
@@ -105,7 +133,12 @@ pub(crate) async fn until(most: Duration, is_so: impl Fn() -> bool) {
 }
 
 /// Tells what came of it: with `--json` as an object of this type.
-pub(crate) fn tell(row: &RunRow, kind: &str, what: &str, output: OutputArgs) -> Result<(), CliError> {
+pub(crate) fn tell(
+    row: &RunRow,
+    kind: &str,
+    what: &str,
+    output: OutputArgs,
+) -> Result<(), CliError> {
     if output.json {
         return stdout::json(json!({ "type": kind, "run": row.run, "what": what }));
     }

@@ -1,5 +1,6 @@
-//! The operator's conclave.toml as a value. Strict and complete: every mistake of a file is reported at once, with line, column, reason
-//! and what to write instead; nothing is ignored. Reads no file: text and folder come in, paths go out joined but not looked at.
+//! The operator's conclave.toml as a value. Strict and complete: every mistake of a file is
+//! reported at once, with line, column, reason and what to write instead; nothing is ignored. Reads
+//! no file: text and folder come in, paths go out joined but not looked at.
 
 mod acting;
 mod address;
@@ -49,7 +50,8 @@ use crate::permissions::grant::{Grants, SecretPlace, ToolPattern};
 use crate::permissions::policy_rules::Rule;
 use crate::permissions::task_scope::Narrow;
 use crate::setup::{
-    AgentSeat, CondenseRules, GateRule, Knowledge, LoopRules, MicroAgent, ModelSetup, NoTool, ReturnType, TaskBudget, TextRules,
+    AgentSeat, CondenseRules, GateRule, Knowledge, LoopRules, MicroAgent, ModelSetup, NoTool,
+    ReturnType, TaskBudget, TextRules,
 };
 use crate::tool_calls::sequence::Sequence;
 use crate::types::channel::Binding;
@@ -67,7 +69,10 @@ use crate::types::task_options::Overflow;
 pub use keys::{ConfigKey, KEYS, ValueShape};
 pub use mcp::{MCP_CLIENT, McpReach, McpSource, YOU};
 pub use model::RESERVED_OPTIONS;
-pub use names::{NAME_MAX, NameError, ORCHESTRATION_TOOLS, SEATS, check_name, check_task_name, default_place, is_reserved_task};
+pub use names::{
+    NAME_MAX, NameError, ORCHESTRATION_TOOLS, SEATS, check_name, check_task_name, default_place,
+    is_reserved_task,
+};
 pub use prices::{Price, Prices};
 pub use problem::{ConfigProblem, Problems, Severity};
 
@@ -77,7 +82,8 @@ use reader::{ConfigReader, Table};
 use references::References;
 use spans::SourceSpans;
 
-/// Syntax errors that are reported at most. A file with more of them is no TOML at all, and one line of it may give hundreds.
+/// Syntax errors that are reported at most. A file with more of them is no TOML at all, and one
+/// line of it may give hundreds.
 const SYNTAX_ERRORS: usize = 20;
 
 /// The channel that every config has, written or not.
@@ -349,7 +355,8 @@ pub struct TaskConfig {
     /// The file of a micro-agent, and what was read in it.
     pub micro_file: Option<ConfigPath>,
     pub micro: Option<Arc<MicroAgent>>,
-    /// Files that its agent reads once a user says one of their triggers, and what was read in them.
+    /// Files that its agent reads once a user says one of their triggers, and what was read in
+    /// them.
     pub knowledge_files: Vec<ConfigPath>,
     pub knowledge: Vec<Arc<Knowledge>>,
     /// Tools that those files want; whether the task has them is known when its toolbox is.
@@ -368,7 +375,8 @@ pub struct WantedTool {
     pub missing: ConfigProblem,
 }
 
-/// A conclave.toml that is right in itself. Whether it fits its plugins is said by [`crate::config::assemble::assemble`].
+/// A conclave.toml that is right in itself. Whether it fits its plugins is said by
+/// [`crate::config::assemble::assemble`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     pub entry: TaskName,
@@ -405,19 +413,27 @@ pub struct Position {
 }
 
 impl Config {
-    /// Reads a config. `file_name` is shown in problems; `folder` is what its paths start at, empty for the current one.
+    /// Reads a config. `file_name` is shown in problems; `folder` is what its paths start at, empty
+    /// for the current one.
     ///
     /// # Errors
-    /// All problems of the file, in the order of its lines. After a syntax error, what only seems to be missing is not reported.
+    /// All problems of the file, in the order of its lines. After a syntax error, what only seems
+    /// to be missing is not reported.
     pub fn parse(file_name: &str, folder: &str, text: &str) -> Result<Self, Problems> {
         Self::parse_with(file_name, folder, text, &BTreeMap::new())
     }
 
-    /// The same, with models that whoever starts the host adds to those of the file, or puts in their place.
+    /// The same, with models that whoever starts the host adds to those of the file, or puts in
+    /// their place.
     ///
     /// # Errors
     /// As `parse`.
-    pub fn parse_with(file_name: &str, folder: &str, text: &str, models: &BTreeMap<ModelName, ModelConfig>) -> Result<Self, Problems> {
+    pub fn parse_with(
+        file_name: &str,
+        folder: &str,
+        text: &str,
+        models: &BTreeMap<ModelName, ModelConfig>,
+    ) -> Result<Self, Problems> {
         let source = SourceText::new(file_name, text);
         if let Some(span) = depth::too_deep(text) {
             let what = format!("keys and brackets can be nested {} deep at most", depth::DEPTH_MAX);
@@ -426,7 +442,10 @@ impl Config {
         let (root, errors) = DeTable::parse_recoverable(text);
         let mut syntax = Vec::new();
         for error in errors.iter().take(SYNTAX_ERRORS) {
-            let problem = source.problem(&error.span().unwrap_or(0..0), format!("not valid TOML: {}", error.message()));
+            let problem = source.problem(
+                &error.span().unwrap_or(0..0),
+                format!("not valid TOML: {}", error.message()),
+            );
             syntax.push(problem);
         }
         let mut reader = ConfigReader::new(source);
@@ -435,24 +454,29 @@ impl Config {
         finish(reader, draft, syntax)
     }
 
-    /// Where a key stands: `plugins.search.grants.files[0].dir`. What is not written is found at the nearest table above it, in the end at
-    /// the first line.
+    /// Where a key stands: `plugins.search.grants.files[0].dir`. What is not written is found at
+    /// the nearest table above it, in the end at the first line.
     #[must_use]
     pub fn locate(&self, path: &str) -> Position {
         let (line, column) = self.source.position(self.span(path).start);
         Position { line, column }
     }
 
-    /// A problem at the place of a key, found after the file was read, such as a plugin's file that is missing.
+    /// A problem at the place of a key, found after the file was read, such as a plugin's file that
+    /// is missing.
     #[must_use]
     pub fn problem(&self, path: &str, what: impl Into<String>) -> ConfigProblem {
         self.source.problem(&self.span(path), what)
     }
 
-    /// The label of each plugin's source, as [`crate::inspect::permission_summary::rights_table`] takes it.
+    /// The label of each plugin's source, as [`crate::inspect::permission_summary::rights_table`]
+    /// takes it.
     #[must_use]
     pub fn source_labels(&self) -> BTreeMap<PluginName, String> {
-        self.plugins.iter().map(|(name, plugin)| (name.clone(), plugin.source.label().to_owned())).collect()
+        self.plugins
+            .iter()
+            .map(|(name, plugin)| (name.clone(), plugin.source.label().to_owned()))
+            .collect()
     }
 
     /// The path is written in the file.
@@ -465,7 +489,8 @@ impl Config {
     }
 }
 
-/// Reads everything that can be read, also after a problem: no part depends on another before the references are checked.
+/// Reads everything that can be read, also after a problem: no part depends on another before the
+/// references are checked.
 fn read(
     reader: &mut ConfigReader,
     folder: &str,
@@ -484,7 +509,8 @@ fn read(
     let channels = channels::read_all(reader, &mut references, &root);
     let policy = policy::read_all(reader, &mut references, &root);
     let gates = gates::read_all(reader, &mut references, &root);
-    let durability = root.get("durability").and_then(|item| item.choice(reader)).and_then(Durability::of_word);
+    let durability =
+        root.get("durability").and_then(|item| item.choice(reader)).and_then(Durability::of_word);
     let limits = limits::read_run(reader, &root);
     let prices = root.get("prices").and_then(|item| plugin::path(reader, &item, folder));
     let entry = read_entry(reader, &mut references, &root, &tasks);
@@ -532,9 +558,14 @@ fn read_entry(
 }
 
 /// Ends with the config, or with all that is wrong.
-fn finish(mut reader: ConfigReader, mut config: Config, syntax: Vec<ConfigProblem>) -> Result<Config, Problems> {
+fn finish(
+    mut reader: ConfigReader,
+    mut config: Config,
+    syntax: Vec<ConfigProblem>,
+) -> Result<Config, Problems> {
     if !syntax.is_empty() {
-        // A line that is no TOML was read in part only: what that part seems to say is not worth a second problem.
+        // A line that is no TOML was read in part only: what that part seems to say is not worth a
+        // second problem.
         let broken: BTreeSet<usize> = syntax.iter().map(|problem| problem.line).collect();
         reader.problems.retain(|problem| !broken.contains(&problem.line));
         reader.problems.extend(syntax);

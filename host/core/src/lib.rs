@@ -1,11 +1,12 @@
-//! Conclave's decisions, without IO: the task loop, routing, grants, budgets, journal records and the
-//! operator's config as a value.
+//! Conclave's decisions, without IO: the task loop, routing, grants, budgets, journal records and
+//! the operator's config as a value.
 //!
-//! The unit is the [`room::Room`]: events go in, effects come out, and nothing else changes it. It knows
-//! no clock, no files, no randomness, no engine and no executor; `clippy.toml` fences them off.
+//! The unit is the [`room::Room`]: events go in, effects come out, and nothing else changes it. It
+//! knows no clock, no files, no randomness, no engine and no executor; `clippy.toml` fences them
+//! off.
 //!
-//! The folders stand here from the lowest to the highest. A folder imports only from those above it in
-//! this list; `cargo xtask test` checks it.
+//! The folders stand here from the lowest to the highest. A folder imports only from those above it
+//! in this list; `cargo xtask test` checks it.
 
 pub use conclave_trajectory as trajectory;
 

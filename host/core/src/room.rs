@@ -1,7 +1,9 @@
-//! The room: a state machine without IO, and the unit that is journalled. `handle` takes what happened, `poll_effect` gives what to do
-//! next, `agent_view` and `delivery_view` show what a plugin may see. Nothing else changes it, so a room is the fold of its events.
+//! The room: a state machine without IO, and the unit that is journalled. `handle` takes what
+//! happened, `poll_effect` gives what to do next, `agent_view` and `delivery_view` show what a
+//! plugin may see. Nothing else changes it, so a room is the fold of its events.
 //!
-//! A run is a tree of frames (a task and its sub-tasks) inside one room. Background tasks are rooms of their own.
+//! A run is a tree of frames (a task and its sub-tasks) inside one room. Background tasks are rooms
+//! of their own.
 
 mod acting;
 mod agent_states;
@@ -56,7 +58,10 @@ use crate::protocol::event::{Event, RunOpening};
 use crate::protocol::notice::Notice;
 use crate::setup::{Setup, TaskSetup};
 use crate::types::fault::CallReport;
-use crate::types::ids::{BackgroundId, CallId, ChannelId, ControlId, FrameId, Millis, ModelName, PluginName, RoomId, TaskName, TimerId};
+use crate::types::ids::{
+    BackgroundId, CallId, ChannelId, ControlId, FrameId, Millis, ModelName, PluginName, RoomId,
+    TaskName, TimerId,
+};
 use crate::types::limits::RunLimits;
 use crate::types::outcome::{Outcome, Status};
 use crate::types::room_secret::RoomSecret;
@@ -233,7 +238,11 @@ pub struct Room {
     setup: Arc<Setup>,
     opening: RunOpening,
     /// None before the room is opened.
-    #[serde(with = "crate::types::room_secret::in_state", default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        with = "crate::types::room_secret::in_state",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
     secret: Option<RoomSecret>,
     frames: BTreeMap<FrameId, Frame>,
     memories: Histories,
@@ -296,7 +305,8 @@ pub struct Room {
     /// What agents are doing, as it was told last.
     #[serde(default, skip_serializing_if = "AgentStates::is_empty")]
     agent_states: AgentStates,
-    /// Steps in a row in which nobody who was asked said anything: what only turns within the room must not turn for ever.
+    /// Steps in a row in which nobody who was asked said anything: what only turns within the room
+    /// must not turn for ever.
     #[serde(default)]
     idle_steps: u32,
     /// Pauses, and words that nobody has read yet.
@@ -388,7 +398,8 @@ impl Room {
         Self::default()
     }
 
-    /// Takes what happened. An event that answers nothing (an abandoned call, a second opening) changes nothing.
+    /// Takes what happened. An event that answers nothing (an abandoned call, a second opening)
+    /// changes nothing.
     pub fn handle(&mut self, event: Event, now: Millis) {
         self.now = self.now.max(now);
         self.calls.begin_event();
@@ -423,29 +434,51 @@ impl Room {
                     self.agent_responded(frame, call, answer);
                 }
             }
-            Event::ToolAnswered { call, answer, report } => self.tool_answered(call, answer, report),
+            Event::ToolAnswered { call, answer, report } => {
+                self.tool_answered(call, answer, report)
+            }
             Event::Consulted { call, answer, report } => self.consulted(call, answer, &report),
-            Event::UserAnswered { call, text, attachments, .. } => self.user_answered(call, text, attachments),
-            Event::ModelAsked { call, ordinal, request } => self.model_asked(call, ordinal, request),
-            Event::ModelAnswered { call, ordinal, answer, trouble } => self.model_answered(call, ordinal, answer, trouble),
-            Event::SideEffectAsked { call, ordinal, side_effect } => self.side_effect_asked(call, ordinal, side_effect),
-            Event::SideEffectEnded { call, ordinal, answer } => self.side_effect_ended(call, ordinal, answer),
-            Event::Refused { call, plugin, record } => self.tell(Notice::Denied { call: Some(call), plugin, record }),
+            Event::UserAnswered { call, text, attachments, .. } => {
+                self.user_answered(call, text, attachments)
+            }
+            Event::ModelAsked { call, ordinal, request } => {
+                self.model_asked(call, ordinal, request)
+            }
+            Event::ModelAnswered { call, ordinal, answer, trouble } => {
+                self.model_answered(call, ordinal, answer, trouble)
+            }
+            Event::SideEffectAsked { call, ordinal, side_effect } => {
+                self.side_effect_asked(call, ordinal, side_effect)
+            }
+            Event::SideEffectEnded { call, ordinal, answer } => {
+                self.side_effect_ended(call, ordinal, answer)
+            }
+            Event::Refused { call, plugin, record } => {
+                self.tell(Notice::Denied { call: Some(call), plugin, record })
+            }
             Event::Decided { call, approval, author } => self.decided(call, approval.by(author)),
-            Event::StrategyDecided { call, answer, report } => self.strategy_decided(call, answer, &report),
+            Event::StrategyDecided { call, answer, report } => {
+                self.strategy_decided(call, answer, &report)
+            }
             Event::Spoken { call, failure } => {
                 if !self.is_told(call, failure.as_deref()) {
                     self.spoken(call, failure);
                 }
             }
-            Event::BackgroundEnded { call, ended, spent, used } => self.background_ended(call, ended, spent, &used),
+            Event::BackgroundEnded { call, ended, spent, used } => {
+                self.background_ended(call, ended, spent, &used)
+            }
             Event::TimerFired { timer } => self.timer_fired(timer),
             Event::ReadsKept { .. } => {}
             Event::Resumed { down_ms } => self.resumed(down_ms),
-            Event::PluginReplaced { plugin, sha256 } => self.tell(Notice::PluginReplaced { plugin, sha256 }),
+            Event::PluginReplaced { plugin, sha256 } => {
+                self.tell(Notice::PluginReplaced { plugin, sha256 })
+            }
             Event::Paused { reason } => self.pause(&reason),
             Event::Unpaused => self.unpause(),
-            Event::UserSaid { task, text, attachments } => self.user_said_while_running(task.as_ref(), text, attachments),
+            Event::UserSaid { task, text, attachments } => {
+                self.user_said_while_running(task.as_ref(), text, attachments)
+            }
             Event::TurnStopped { reason } => self.stop_turn(&reason),
             Event::TaskKilled { task, reason } => self.kill_task(&task, &reason),
             Event::Cancelled { reason } => self.stop(Status::Kill, &reason),
@@ -493,13 +526,15 @@ impl Room {
         }
     }
 
-    /// Whether the control message took effect before; another delivery of it is not to be journalled.
+    /// Whether the control message took effect before; another delivery of it is not to be
+    /// journalled.
     #[must_use]
     pub fn has_received(&self, id: &ControlId) -> bool {
         self.controls.contains(id)
     }
 
-    /// What the event will do, asked before it is handled: what a control message carries, nothing where that message took effect before.
+    /// What the event will do, asked before it is handled: what a control message carries, nothing
+    /// where that message took effect before.
     #[must_use]
     pub fn effect_of<'e>(&self, event: &'e Event) -> Option<&'e Event> {
         match event {
@@ -543,7 +578,8 @@ impl Room {
         self.calls.keys().copied()
     }
 
-    /// Calls that the event that was taken last ended, in whatever way, in the order in which they ended.
+    /// Calls that the event that was taken last ended, in whatever way, in the order in which they
+    /// ended.
     #[must_use]
     pub fn ended_calls(&self) -> &[CallId] {
         self.calls.ended()
@@ -561,10 +597,13 @@ impl Room {
         self.calls.contains_key(&call)
     }
 
-    /// What the agent may see in this call of its `step` or `respond`; none when the call is not one, or is abandoned.
+    /// What the agent may see in this call of its `step` or `respond`; none when the call is not
+    /// one, or is abandoned.
     #[must_use]
     pub fn agent_view(&self, call: CallId) -> Option<AgentView> {
-        let (Purpose::Step { frame } | Purpose::Respond { frame } | Purpose::Consult { frame, .. }) = self.calls.get(&call)? else {
+        let (Purpose::Step { frame } | Purpose::Respond { frame } | Purpose::Consult { frame, .. }) =
+            self.calls.get(&call)?
+        else {
             return None;
         };
         let frame = self.frames.get(frame)?;
@@ -587,7 +626,8 @@ impl Room {
         })
     }
 
-    /// A plugin has answered its call: keeps what it left in its scratch, and waits for nothing more of it.
+    /// A plugin has answered its call: keeps what it left in its scratch, and waits for nothing
+    /// more of it.
     fn end_call(&mut self, call: CallId, ok: bool, report: &CallReport) {
         self.keep_scratch(call, ok, report);
         self.count_cpu(report.cpu_ticks);
@@ -625,7 +665,9 @@ impl Room {
 
     /// Delegations above a frame, in this room and the rooms above it.
     fn level_of(&self, frame: &Frame) -> u32 {
-        let above = std::iter::successors(frame.caller, |caller| self.frames.get(caller).and_then(|frame| frame.caller));
+        let above = std::iter::successors(frame.caller, |caller| {
+            self.frames.get(caller).and_then(|frame| frame.caller)
+        });
         self.opening.depth.saturating_add(u32::try_from(above.count()).unwrap_or(u32::MAX))
     }
 
@@ -633,7 +675,8 @@ impl Room {
         let call = CallId(self.counters.call);
         self.counters.call += 1;
         // Who may have nothing to say, and is asked for nothing, says it when the answer comes.
-        if !matches!(purpose, Purpose::User { .. } | Purpose::Respond { .. } | Purpose::Post { .. }) {
+        if !matches!(purpose, Purpose::User { .. } | Purpose::Respond { .. } | Purpose::Post { .. })
+        {
             self.idle_steps = 0;
         }
         self.calls.insert(call, purpose);
@@ -652,13 +695,19 @@ impl Room {
             return;
         }
         match self.timers.remove(&timer) {
-            Some(TimerPurpose::Wall) if self.asks_for_more() => self.ask_for_more(Short { budget: Budget::Wall, needed: 1, least: 1 }),
-            Some(TimerPurpose::Wall) => self.stop_work(termination::FrameEnd::out_of_time(self.opening.depth > 0)),
+            Some(TimerPurpose::Wall) if self.asks_for_more() => {
+                self.ask_for_more(Short { budget: Budget::Wall, needed: 1, least: 1 })
+            }
+            Some(TimerPurpose::Wall) => {
+                self.stop_work(termination::FrameEnd::out_of_time(self.opening.depth > 0))
+            }
             Some(TimerPurpose::Approval { call }) => self.approval_expired(call),
             Some(TimerPurpose::Pending { call, after_ms }) => self.pending_expired(call, after_ms),
             Some(TimerPurpose::Poll { frame, command_id }) => self.poll_due(frame, command_id),
             Some(TimerPurpose::Gate { call }) => self.gate_overdue(call),
-            Some(TimerPurpose::Delivery { strategy, .. }) => self.wake(&strategy, crate::types::delivery::Wake::Timer),
+            Some(TimerPurpose::Delivery { strategy, .. }) => {
+                self.wake(&strategy, crate::types::delivery::Wake::Timer)
+            }
             None => {}
         }
     }

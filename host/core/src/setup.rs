@@ -1,5 +1,6 @@
-//! What a room runs with, fixed when it opens: the operator's config and the admitted plugins, come together. Serialisable, so that
-//! a journal says what its run was allowed to do. Not where plugins come from or how they are loaded.
+//! What a room runs with, fixed when it opens: the operator's config and the admitted plugins, come
+//! together. Serialisable, so that a journal says what its run was allowed to do. Not where plugins
+//! come from or how they are loaded.
 
 pub mod plugin_query;
 
@@ -70,7 +71,8 @@ impl PluginKind {
     }
 }
 
-/// What the host found in a component before it ran any of it, and the tools that it listed with nothing granted.
+/// What the host found in a component before it ran any of it, and the tools that it listed with
+/// nothing granted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PluginFacts {
     pub manifest: Manifest,
@@ -78,7 +80,8 @@ pub struct PluginFacts {
     pub tools: Vec<ToolSpec>,
     /// Lower-case hexadecimal, of the component; empty when there is none.
     pub sha256: String,
-    /// Its tools are a server's that speaks the Model Context Protocol: outside any sandbox, and what they give is text from outside.
+    /// Its tools are a server's that speaks the Model Context Protocol: outside any sandbox, and
+    /// what they give is text from outside.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mcp: bool,
 }
@@ -156,13 +159,15 @@ impl Default for LoopRules {
     }
 }
 
-/// What the words of a message may do. In the reference all of it is on; here text is data, unless the operator says otherwise.
+/// What the words of a message may do. In the reference all of it is on; here text is data, unless
+/// the operator says otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TextRules {
     /// `DONE`, `__PASS__`, `__PASS__:name` and `__SEND__:name` mean what they say (L-066, L-152).
     pub signals: bool,
-    /// An agent's text may name its recipient: `TO[name]:`, or a JSON object with `recipient` (L-065).
+    /// An agent's text may name its recipient: `TO[name]:`, or a JSON object with `recipient`
+    /// (L-065).
     pub recipients: bool,
     /// The prefix that addresses somebody, such as `|@|`; empty: none does (L-067).
     pub prefix: String,
@@ -194,8 +199,8 @@ pub struct TaskSetup {
     pub system: Arc<str>,
     /// In the order in which they are tried.
     pub subtasks: Vec<TaskName>,
-    /// What the agent may call, and what this task carries out: its grant, narrowed by the task, among what was admitted, in order of
-    /// name; then the tools of the host.
+    /// What the agent may call, and what this task carries out: its grant, narrowed by the task,
+    /// among what was admitted, in order of name; then the tools of the host.
     pub toolbox: Arc<Toolbox>,
     /// What the task leaves of its agent's other grants.
     #[serde(default, skip_serializing_if = "is_unnarrowed")]
@@ -248,14 +253,17 @@ pub struct TaskSetup {
     /// What its result is to be; none: the message as it is.
     pub returns: Option<ReturnType>,
     pub overflow: Overflow,
-    /// Where this host does better than the reference, and somebody may depend on the old way, the old way (`compat = "langroid"`).
+    /// Where this host does better than the reference, and somebody may depend on the old way, the
+    /// old way (`compat = "langroid"`).
     pub as_langroid: bool,
     /// Bytes that are taken for a token where texts are measured; 4 when the config says nothing.
     pub bytes_per_token: u32,
-    /// Plugins whose tools carry out the agent's actions, in the order in which they are looked through (O-132).
+    /// Plugins whose tools carry out the agent's actions, in the order in which they are looked
+    /// through (O-132).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub executors: Vec<PluginName>,
-    /// Milliseconds that an action or a tool call may be pending; none: as long as the plugin's own limits allow.
+    /// Milliseconds that an action or a tool call may be pending; none: as long as the plugin's own
+    /// limits allow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action_timeout_ms: Option<u64>,
     /// The plugin that `recall` asks; none: the agent's own component where it exports `memory`.
@@ -276,8 +284,8 @@ pub struct TaskSetup {
     /// Texts that its agent reads once a user says one of their triggers (O-126).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub knowledge: Vec<Arc<Knowledge>>,
-    /// What speaking of its result means; none: a turn of the notified task where that is interactive and its
-    /// agent has a model, or the room is held; else the text as it is.
+    /// What speaking of its result means; none: a turn of the notified task where that is
+    /// interactive and its agent has a model, or the room is held; else the text as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hand_back: Option<HandBack>,
     /// Milliseconds that it may take in the background; none: what is left of the run's.
@@ -286,10 +294,12 @@ pub struct TaskSetup {
     /// What becomes of it in the background when its parent is stopped or closed.
     #[serde(default, skip_serializing_if = "is_default")]
     pub on_close: OnClose,
-    /// In the background it must hand its result in with `submit_result`, and is asked again so often.
+    /// In the background it must hand its result in with `submit_result`, and is asked again so
+    /// often.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<u32>,
-    /// Whom it may hand the conversation to (`user` among them); none: whomever its agent may address.
+    /// Whom it may hand the conversation to (`user` among them); none: whomever its agent may
+    /// address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handoff: Option<Vec<String>>,
     /// What it may use at most in the background; none: half of what is left of the run's.
@@ -300,7 +310,8 @@ pub struct TaskSetup {
     pub background: BackgroundRules,
 }
 
-/// What a task may use at most in the background, as far as its run has it. None: half of what is left there.
+/// What a task may use at most in the background, as far as its run has it. None: half of what is
+/// left there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TaskBudget {
@@ -363,7 +374,8 @@ impl GatePoint {
     }
 }
 
-/// A gate: a plugin that may let pass, change or block. One that fails, or takes too long, blocks, unless the operator says otherwise.
+/// A gate: a plugin that may let pass, change or block. One that fails, or takes too long, blocks,
+/// unless the operator says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateRule {
     pub on: GatePoint,
@@ -389,7 +401,8 @@ impl CondenseRules {
     pub const OVER: u64 = 100;
 }
 
-/// An agent that is a text: what it takes and what it gives. Its prompt is the task's system message (O-093).
+/// An agent that is a text: what it takes and what it gives. Its prompt is the task's system
+/// message (O-093).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MicroAgent {
     /// Names of its inputs, and what each is.
@@ -491,7 +504,8 @@ pub struct ModelSetup {
     /// Tokens of an answer at most; none: as the model has it, and 4096 are kept free for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u64>,
-    /// Tokens that are kept free for an answer when the context is short; 50 when there is no value.
+    /// Tokens that are kept free for an answer when the context is short; 50 when there is no
+    /// value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_output: Option<u64>,
 }
@@ -519,7 +533,12 @@ impl Setup {
     #[must_use]
     pub fn rights<'a>(&'a self, plugin: &'a PluginName) -> Option<Rights<'a>> {
         let setup = self.plugins.get(plugin)?;
-        Some(Rights { plugin: plugin.as_str(), manifest: &setup.facts.manifest, grants: &setup.grants, narrowed: None })
+        Some(Rights {
+            plugin: plugin.as_str(),
+            manifest: &setup.facts.manifest,
+            grants: &setup.grants,
+            narrowed: None,
+        })
     }
 
     /// The rights of an agent while it works on a task: what the task leaves of them.
@@ -530,13 +549,19 @@ impl Setup {
         Some(Rights { narrowed, ..self.rights(plugin)? })
     }
 
-    /// The tasks that a conversation with the entry task may come to: itself, and all that it may be handed to.
+    /// The tasks that a conversation with the entry task may come to: itself, and all that it may
+    /// be handed to.
     #[must_use]
     pub fn holders(&self) -> BTreeSet<TaskName> {
         let (mut holders, mut next) = (BTreeSet::new(), vec![self.entry.clone()]);
         while let Some(name) = next.pop() {
-            let Some(task) = self.tasks.get(&name).filter(|_| !holders.contains(&name)) else { continue };
-            let offers = task.toolbox.host_tool(HostTool::HandoffConversation).is_some_and(|tool| tool.offered);
+            let Some(task) = self.tasks.get(&name).filter(|_| !holders.contains(&name)) else {
+                continue;
+            };
+            let offers = task
+                .toolbox
+                .host_tool(HostTool::HandoffConversation)
+                .is_some_and(|tool| tool.offered);
             let others = if offers { self.handoff_targets(&name) } else { Vec::new() };
             next.extend(others.into_iter().filter(|name| !is_user(name)).map(TaskName::from));
             holders.insert(name);
@@ -544,14 +569,22 @@ impl Setup {
         holders
     }
 
-    /// Whom a task may hand the conversation to, as its agent may name them: the table of the task, as far as the agent may address it.
+    /// Whom a task may hand the conversation to, as its agent may name them: the table of the task,
+    /// as far as the agent may address it.
     #[must_use]
     pub fn handoff_targets(&self, from: &TaskName) -> Vec<String> {
         let Some(task) = self.tasks.get(from) else { return Vec::new() };
         let rights = self.rights_in(&task.agent, from);
-        let may_route = |to: &TaskName| rights.is_some_and(|rights| rights.may_route(to.as_str()).is_ok());
-        let others = self.tasks.keys().filter(|to| *to != from && task.may_hand_to(Some(to)) && may_route(to));
-        others.map(ToString::to_string).chain(task.may_hand_to(None).then(|| "user".to_owned())).collect()
+        let may_route =
+            |to: &TaskName| rights.is_some_and(|rights| rights.may_route(to.as_str()).is_ok());
+        let others = self
+            .tasks
+            .keys()
+            .filter(|to| *to != from && task.may_hand_to(Some(to)) && may_route(to));
+        others
+            .map(ToString::to_string)
+            .chain(task.may_hand_to(None).then(|| "user".to_owned()))
+            .collect()
     }
 
     /// The plugin and the tool behind a `plugin.tool`; none when nothing of that name was admitted.

@@ -1,5 +1,5 @@
-//! A decision that lets something through allocates nothing: it is made at every call of a tool and of an import. A test binary of its own,
-//! because it counts what its allocator is asked for.
+//! A decision that lets something through allocates nothing: it is made at every call of a tool and
+//! of an import. A test binary of its own, because it counts what its allocator is asked for.
 
 use std::hint::black_box;
 
@@ -95,10 +95,21 @@ fn a_call_that_is_allowed_allocates_nothing() {
     let (setup, callers) = (setup(), ["desk", "chat"].map(PluginName::from));
     let arguments = json!({ "text": "x".repeat(1_000), "url": "https://example.org/a" });
     let mut decided = Decide::Deny;
-    let counted = measure(|| decided = decide(black_box(&setup), black_box(&callers), "notes.save", black_box(&arguments)).decide);
+    let counted = measure(|| {
+        decided =
+            decide(black_box(&setup), black_box(&callers), "notes.save", black_box(&arguments))
+                .decide
+    });
     assert_eq!((decided, counted.count_total), (Decide::Allow, 0));
-    let counted = measure(|| decided = decide(black_box(&setup), black_box(&callers), "web.get", black_box(&arguments)).decide);
-    assert_eq!((decided, counted.count_total), (Decide::Ask, 0), "patterns of arguments are matched in place");
+    let counted = measure(|| {
+        decided =
+            decide(black_box(&setup), black_box(&callers), "web.get", black_box(&arguments)).decide
+    });
+    assert_eq!(
+        (decided, counted.count_total),
+        (Decide::Ask, 0),
+        "patterns of arguments are matched in place"
+    );
 }
 
 /// What it is called, the question, and what it says yes and no to.
@@ -106,11 +117,18 @@ type Decision<'a> = (&'a str, &'a dyn Fn(&str) -> bool, &'a str, &'a str);
 
 #[test]
 fn a_yes_of_every_capability_allocates_nothing() {
-    let config = Config::parse("c.toml", "", GRANTS).unwrap_or_else(|problems| panic!("{problems}"));
-    let asks = Capability::ALL.iter().map(|capability| (capability.as_str().to_owned(), CapabilityRequest::default())).collect();
+    let config =
+        Config::parse("c.toml", "", GRANTS).unwrap_or_else(|problems| panic!("{problems}"));
+    let asks = Capability::ALL
+        .iter()
+        .map(|capability| (capability.as_str().to_owned(), CapabilityRequest::default()))
+        .collect();
     let manifest = Manifest { asks, ..Manifest::default() };
     // The task leaves everything, folders by a list of their own.
-    let (task, narrow) = (TaskName::from("desk"), Narrow { files: Some(vec!["/docs".into(), "/out".into()]), ..Narrow::default() });
+    let (task, narrow) = (
+        TaskName::from("desk"),
+        Narrow { files: Some(vec!["/docs".into(), "/out".into()]), ..Narrow::default() },
+    );
     let rights = Rights {
         plugin: "all",
         manifest: &manifest,
@@ -128,11 +146,46 @@ fn a_yes_of_every_capability_allocates_nothing() {
         ("route", &|name| rights.may_route(name).is_ok(), "USER", "nobody"),
         ("delegate", &|name| rights.may_delegate(name, |_| true).is_ok(), "digest", "desk"),
         ("rooms", &|name| rights.may_speak(name, |_| true).is_ok(), "terminal", "radio"),
-        ("files, to read", &|path| rights.may_touch(path, false).is_ok(), "/docs/a/b.md", "/other/b.md"),
-        ("files, to write", &|path| rights.may_touch(path, true).is_ok(), "/out/a/b.md", "/docs/a.md"),
-        ("fetch", &|method| rights.may_fetch(method, &url, ["accept", "x-own"]).is_ok(), "GET", "POST"),
-        ("secrets", &|name| rights.require_secret(if name == "granted" { &granted } else { &other }, || None).is_ok(), "granted", "other"),
-        ("kv", &|plugin| if plugin == "all" { rights.may_keep("k").is_ok() } else { without.may_keep("k").is_ok() }, "all", "narrowed"),
+        (
+            "files, to read",
+            &|path| rights.may_touch(path, false).is_ok(),
+            "/docs/a/b.md",
+            "/other/b.md",
+        ),
+        (
+            "files, to write",
+            &|path| rights.may_touch(path, true).is_ok(),
+            "/out/a/b.md",
+            "/docs/a.md",
+        ),
+        (
+            "fetch",
+            &|method| rights.may_fetch(method, &url, ["accept", "x-own"]).is_ok(),
+            "GET",
+            "POST",
+        ),
+        (
+            "secrets",
+            &|name| {
+                rights
+                    .require_secret(if name == "granted" { &granted } else { &other }, || None)
+                    .is_ok()
+            },
+            "granted",
+            "other",
+        ),
+        (
+            "kv",
+            &|plugin| {
+                if plugin == "all" {
+                    rights.may_keep("k").is_ok()
+                } else {
+                    without.may_keep("k").is_ok()
+                }
+            },
+            "all",
+            "narrowed",
+        ),
     ];
     for (what, may, yes, no) in decisions {
         let mut answer = false;

@@ -1,4 +1,5 @@
-//! What an operator reads when conclave.toml is wrong, and what it means when it is right. Cases are data; the texts are snapshots.
+//! What an operator reads when conclave.toml is wrong, and what it means when it is right. Cases
+//! are data; the texts are snapshots.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,6 +1,6 @@
-//! The tools of a config, for a client that speaks the protocol: under the same grants, limits, policy and journal as any run, and with
-//! no tool that could change one of them. What a client says of itself is words for the journal; it decides about nothing but what its
-//! person is asked.
+//! The tools of a config, for a client that speaks the protocol: under the same grants, limits,
+//! policy and journal as any run, and with no tool that could change one of them. What a client
+//! says of itself is words for the journal; it decides about nothing but what its person is asked.
 
 mod approval;
 mod calling;
@@ -70,13 +70,15 @@ pub enum ServeError {
 /// # Errors
 /// `Offer` when nothing is left to serve, or two tools would have one name.
 pub fn names(prepared: &Prepared, selection: &Selection) -> Result<Vec<String>, OfferError> {
-    tools::offered(prepared, selection).map(|tools| tools.iter().map(|tool| tool.shown.name.to_string()).collect())
+    tools::offered(prepared, selection)
+        .map(|tools| tools.iter().map(|tool| tool.shown.name.to_string()).collect())
 }
 
 /// Serves one client until it goes.
 ///
 /// # Errors
-/// `Offer` as [`names`]; `Beginning` when the client's first message is another than the protocol has.
+/// `Offer` as [`names`]; `Beginning` when the client's first message is another than the protocol
+/// has.
 pub async fn serve(
     service: Service,
     from: impl AsyncRead + Send + Unpin + 'static,

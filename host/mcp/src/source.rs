@@ -1,6 +1,7 @@
-//! Servers of tools that others wrote, as plugins of a config: started as a program or reached at an address. A server is believed
-//! nothing: its names are made names here, its hints are not read, its questions are refused, what it says is short or cut off, and what
-//! it listed first is what counts.
+//! Servers of tools that others wrote, as plugins of a config: started as a program or reached at
+//! an address. A server is believed nothing: its names are made names here, its hints are not read,
+//! its questions are refused, what it says is short or cut off, and what it listed first is what
+//! counts.
 
 mod address;
 mod connection;
@@ -17,7 +18,8 @@ use conclave_runtime::servers::{ServerStart, ToolServers};
 
 use server::McpServer;
 
-/// Starts and reaches servers, for [`HostOptions::servers`](conclave_runtime::HostOptions::servers).
+/// Starts and reaches servers, for
+/// [`HostOptions::servers`](conclave_runtime::HostOptions::servers).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -43,7 +45,8 @@ impl Servers {
     }
 }
 
-/// Ends every program that this process started as a server, at once: for a process that ends without dropping what it has.
+/// Ends every program that this process started as a server, at once: for a process that ends
+/// without dropping what it has.
 pub fn stop_all() {
     program::stop_all();
 }

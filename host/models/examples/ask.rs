@@ -1,5 +1,5 @@
-//! Asks a model behind Chat Completions: `ask URL#MODEL MESSAGE [stream] [tools] [key=KEY] [models]`. For trying the client against servers
-//! that others wrote.
+//! Asks a model behind Chat Completions: `ask URL#MODEL MESSAGE [stream] [tools] [key=KEY]
+//! [models]`. For trying the client against servers that others wrote.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -24,22 +24,45 @@ impl TextSink for Terminal {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let (address, message) = arguments.next().zip(arguments.next()).ok_or("ask URL#MODEL MESSAGE [stream] [tools] [key=KEY] [models]")?;
+    let (address, message) = arguments
+        .next()
+        .zip(arguments.next())
+        .ok_or("ask URL#MODEL MESSAGE [stream] [tools] [key=KEY] [models]")?;
     let rest: Vec<String> = arguments.collect();
     let is_set = |name: &str| rest.iter().any(|word| word == name);
     let (url, model) = address.split_once('#').ok_or("the address is URL#MODEL")?;
-    let key = rest.iter().find_map(|word| word.strip_prefix("key=")).map(|key| Arc::new(ApiKey::new(key.to_owned())) as Arc<dyn KeySource>);
-    let client = OpenAi::new(OpenAiSettings { url: url.to_owned(), model: model.to_owned(), key, ..OpenAiSettings::default() })?;
+    let key = rest
+        .iter()
+        .find_map(|word| word.strip_prefix("key="))
+        .map(|key| Arc::new(ApiKey::new(key.to_owned())) as Arc<dyn KeySource>);
+    let client = OpenAi::new(OpenAiSettings {
+        url: url.to_owned(),
+        model: model.to_owned(),
+        key,
+        ..OpenAiSettings::default()
+    })?;
     if is_set("models") {
         println!("{:#?}", client.probe().await);
         return Ok(());
     }
-    let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
-    let weather =
-        ToolSummary { name: "weather.now".to_owned(), description: "The weather in a city, now.".to_owned(), input_schema: schema };
-    let draft = DraftMessage { role: Entity::User, content: message, tool_calls: Vec::new(), tool_results: Vec::new() };
+    let schema =
+        json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
+    let weather = ToolSummary {
+        name: "weather.now".to_owned(),
+        description: "The weather in a city, now.".to_owned(),
+        input_schema: schema,
+    };
+    let draft = DraftMessage {
+        role: Entity::User,
+        content: message,
+        tool_calls: Vec::new(),
+        tool_results: Vec::new(),
+    };
     let prompt = Prompt {
-        pieces: vec![PromptPiece::System { text: "You are brief.".into() }, PromptPiece::Draft { draft }],
+        pieces: vec![
+            PromptPiece::System { text: "You are brief.".into() },
+            PromptPiece::Draft { draft },
+        ],
         tools: if is_set("tools") { vec![weather] } else { Vec::new() },
         tool_format: ToolFormat::Native,
         tool_choice: ToolChoice::Auto,

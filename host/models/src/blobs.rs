@@ -1,10 +1,12 @@
-//! The bytes of attachments, for clients that can show them to a model. Where they are kept is the runtime's to know.
+//! The bytes of attachments, for clients that can show them to a model. Where they are kept is the
+//! runtime's to know.
 
 use std::sync::Arc;
 
 /// Finds attachments.
 pub trait BlobSource: Send + Sync + 'static {
-    /// The bytes with this digest, in lower-case hexadecimal; none when they are not kept (any more).
+    /// The bytes with this digest, in lower-case hexadecimal; none when they are not kept (any
+    /// more).
     fn read(&self, sha256: &str) -> Option<Arc<[u8]>>;
 }
 

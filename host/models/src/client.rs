@@ -9,7 +9,8 @@ use conclave_core::types::completion::{Completion, ModelDiagnostic, ModelError, 
 /// A future that can be sent to another thread.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Gets text while it is generated. Called in order; never after the completion was returned, nor after its future was dropped.
+/// Gets text while it is generated. Called in order; never after the completion was returned, nor
+/// after its future was dropped.
 pub trait TextSink: Send + Sync + 'static {
     /// The next piece; never empty.
     fn text(&self, piece: &str);
@@ -44,9 +45,15 @@ impl From<ModelError> for ModelFailure {
 
 /// Speaks to one model. Dropping the future cancels the request.
 pub trait ModelClient: Send + Sync + 'static {
-    /// A completion, whole. When `prompt.stream` is set, its text goes to `sink` as it is generated.
+    /// A completion, whole. When `prompt.stream` is set, its text goes to `sink` as it is
+    /// generated.
     ///
     /// # Errors
-    /// Inside the future: `unknown-model`, `context-too-long`, `unavailable`, `other`, as the model's server says.
-    fn complete(&self, prompt: Prompt, sink: Arc<dyn TextSink>) -> BoxFuture<'static, Result<Completion, ModelFailure>>;
+    /// Inside the future: `unknown-model`, `context-too-long`, `unavailable`, `other`, as the
+    /// model's server says.
+    fn complete(
+        &self,
+        prompt: Prompt,
+        sink: Arc<dyn TextSink>,
+    ) -> BoxFuture<'static, Result<Completion, ModelFailure>>;
 }

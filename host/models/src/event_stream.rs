@@ -1,5 +1,6 @@
-//! Server-sent events, read from bytes as they come. Pure: bytes go in, events come out, however the bytes were cut. Knows nothing of
-//! what the events hold. Reconnecting is not supported, so `id` and `retry` are skipped.
+//! Server-sent events, read from bytes as they come. Pure: bytes go in, events come out, however
+//! the bytes were cut. Knows nothing of what the events hold. Reconnecting is not supported, so
+//! `id` and `retry` are skipped.
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,14 +34,26 @@ pub(crate) struct EventStream {
 impl EventStream {
     /// A parser that keeps at most about `limit` bytes.
     pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, line: Vec::new(), kind: Vec::new(), data: Vec::new(), has_data: false, after_return: false, is_first_line: true }
+        Self {
+            limit,
+            line: Vec::new(),
+            kind: Vec::new(),
+            data: Vec::new(),
+            has_data: false,
+            after_return: false,
+            is_first_line: true,
+        }
     }
 
     /// Reads on; complete events go to `events`.
     ///
     /// # Errors
     /// When an event is too large; the parser is of no use then.
-    pub(crate) fn handle_bytes(&mut self, bytes: &[u8], events: &mut Vec<StreamEvent>) -> Result<(), EventTooLarge> {
+    pub(crate) fn handle_bytes(
+        &mut self,
+        bytes: &[u8],
+        events: &mut Vec<StreamEvent>,
+    ) -> Result<(), EventTooLarge> {
         let mut rest = bytes;
         while let Some(first) = rest.first() {
             if std::mem::take(&mut self.after_return) && *first == b'\n' {
@@ -58,7 +71,8 @@ impl EventStream {
         Ok(())
     }
 
-    /// The event that the stream ended in, if any. The standard drops it; some servers do not end their last one.
+    /// The event that the stream ended in, if any. The standard drops it; some servers do not end
+    /// their last one.
     pub(crate) fn finish(mut self) -> Option<StreamEvent> {
         if !self.line.is_empty() {
             self.end_line();
@@ -84,7 +98,11 @@ impl EventStream {
     }
 
     fn read_line(&mut self, line: &[u8]) -> Option<StreamEvent> {
-        let line = if std::mem::take(&mut self.is_first_line) { line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line) } else { line };
+        let line = if std::mem::take(&mut self.is_first_line) {
+            line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line)
+        } else {
+            line
+        };
         if line.is_empty() {
             return self.end_event();
         }
@@ -144,13 +162,19 @@ mod tests {
     #[test]
     fn line_ends_of_every_kind_are_read() {
         for end in ["\n", "\r", "\r\n"] {
-            assert_eq!(data(&["data: a", "data:b", "", "data: c", "", ""].join(end)), ["a\nb", "c"]);
+            assert_eq!(
+                data(&["data: a", "data:b", "", "data: c", "", ""].join(end)),
+                ["a\nb", "c"]
+            );
         }
     }
 
     #[test]
     fn comments_unknown_fields_and_events_without_data_give_nothing() {
-        assert_eq!(data(": alive\n\nid: 7\nretry: 3\nno colon\n\nevent: ping\n\ndata: a\n\n"), ["a"]);
+        assert_eq!(
+            data(": alive\n\nid: 7\nretry: 3\nno colon\n\nevent: ping\n\ndata: a\n\n"),
+            ["a"]
+        );
     }
 
     #[test]
@@ -160,8 +184,11 @@ mod tests {
 
     #[test]
     fn an_event_has_a_kind_and_it_does_not_stay() {
-        let event = |kind: &str, data: &str| StreamEvent { kind: kind.to_owned(), data: data.to_owned() };
-        let events = read([&b"event: ping\nevent: error\ndata: x\n\ndata: y\n\nevent: lost\n\ndata: z\n\n"[..]]);
+        let event =
+            |kind: &str, data: &str| StreamEvent { kind: kind.to_owned(), data: data.to_owned() };
+        let events = read([
+            &b"event: ping\nevent: error\ndata: x\n\ndata: y\n\nevent: lost\n\ndata: z\n\n"[..],
+        ]);
         assert_eq!(events, [event("error", "x"), event("", "y"), event("", "z")]);
     }
 
@@ -185,7 +212,10 @@ mod tests {
     fn a_large_event_is_refused_in_one_line_and_in_many() {
         for bytes in [b"data: 0123456789".repeat(2), b"data: 0123\n".repeat(20)] {
             let mut stream = EventStream::new(30);
-            assert_eq!(stream.handle_bytes(&bytes, &mut Vec::new()), Err(EventTooLarge { limit: 30 }));
+            assert_eq!(
+                stream.handle_bytes(&bytes, &mut Vec::new()),
+                Err(EventTooLarge { limit: 30 })
+            );
         }
         let mut stream = EventStream::new(30);
         let mut events = Vec::new();
@@ -195,7 +225,8 @@ mod tests {
 
     #[test]
     fn a_stream_cut_at_every_byte_gives_the_same() {
-        let text = "\u{feff}event: a\r\ndata: €\r\n\r\n: c\rdata: x\rdata:y\r\rdata: [DONE]\n\n".as_bytes();
+        let text = "\u{feff}event: a\r\ndata: €\r\n\r\n: c\rdata: x\rdata:y\r\rdata: [DONE]\n\n"
+            .as_bytes();
         let whole = read([text]);
         assert_eq!(whole.len(), 3);
         assert_eq!(read(text.chunks(1)), whole);

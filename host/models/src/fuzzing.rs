@@ -1,4 +1,5 @@
-//! The reader of replies as `tests/fuzz` drives it: bytes in any pieces go in, what was understood comes out. No network.
+//! The reader of replies as `tests/fuzz` drives it: bytes in any pieces go in, what was understood
+//! comes out. No network.
 
 use std::sync::Mutex;
 

@@ -1,5 +1,5 @@
-//! Keys of model servers. A key is written into the header of a request and nowhere else: it cannot be printed or serialised, and its
-//! memory is cleared when it is dropped.
+//! Keys of model servers. A key is written into the header of a request and nowhere else: it cannot
+//! be printed or serialised, and its memory is cleared when it is dropped.
 
 use std::fmt;
 
@@ -32,7 +32,8 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-/// Where a key comes from. Asked at the first request, and once more after the server refused the key, for it may have been replaced.
+/// Where a key comes from. Asked at the first request, and once more after the server refused the
+/// key, for it may have been replaced.
 pub trait KeySource: Send + Sync + 'static {
     /// The key as it is now.
     ///

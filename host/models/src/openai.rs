@@ -1,5 +1,6 @@
-//! Chat Completions over HTTP, for any server that speaks it. One [`OpenAi`] is one model on one server; it keeps connections and the
-//! key. It does not know what a call may cost or who may make it.
+//! Chat Completions over HTTP, for any server that speaks it. One [`OpenAi`] is one model on one
+//! server; it keeps connections and the key. It does not know what a call may cost or who may make
+//! it.
 
 mod answer;
 mod content;
@@ -42,7 +43,10 @@ pub struct OpenAi {
 
 impl fmt::Debug for OpenAi {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("OpenAi").field("server", &self.shared.server.shown).field("model", &self.shared.settings.model).finish()
+        out.debug_struct("OpenAi")
+            .field("server", &self.shared.server.shown)
+            .field("model", &self.shared.settings.model)
+            .finish()
     }
 }
 
@@ -63,7 +67,9 @@ impl OpenAi {
         if settings.model.is_empty() {
             return Err(OpenAiError::NoModel);
         }
-        if let Some(name) = settings.options.keys().find(|name| options::RESERVED.contains(&name.as_str())) {
+        if let Some(name) =
+            settings.options.keys().find(|name| options::RESERVED.contains(&name.as_str()))
+        {
             return Err(OpenAiError::Option { name: name.clone() });
         }
         let server = ServerAddress::new(&settings)?;
@@ -72,7 +78,8 @@ impl OpenAi {
         Ok(Self { shared: Arc::new(ClientState { settings, server, keys, quoter }) })
     }
 
-    /// Names of the server's models, in its order: whether it can be reached, and takes the key. Tried once, for five seconds.
+    /// Names of the server's models, in its order: whether it can be reached, and takes the key.
+    /// Tried once, for five seconds.
     ///
     /// # Errors
     /// What stands in the way.
@@ -82,7 +89,11 @@ impl OpenAi {
 }
 
 impl ModelClient for OpenAi {
-    fn complete(&self, prompt: Prompt, sink: Arc<dyn TextSink>) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
+    fn complete(
+        &self,
+        prompt: Prompt,
+        sink: Arc<dyn TextSink>,
+    ) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
         let shared = Arc::clone(&self.shared);
         Box::pin(async move { shared.complete(Arc::new(prompt), sink).await })
     }

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::{BoxFuture, ModelClient, ModelFailure, TextSink};
 
-/// Replies from a script. The first rule whose `when` occurs in the newest piece of the prompt answers; else the next of `replies`,
-/// in order; when they are used up, the last again.
+/// Replies from a script. The first rule whose `when` occurs in the newest piece of the prompt
+/// answers; else the next of `replies`, in order; when they are used up, the last again.
 #[derive(Debug)]
 pub struct Scripted {
     script: Script,
@@ -75,9 +75,14 @@ impl ScriptedReply {
         match written {
             Value::String(text) => Ok(Self { text: Some(text), calls: Vec::new() }),
             Value::Object(_) => {
-                let reply: Self = serde_json::from_value(written).map_err(|error| error.to_string())?;
+                let reply: Self =
+                    serde_json::from_value(written).map_err(|error| error.to_string())?;
                 let is_empty = reply.text.is_none() && reply.calls.is_empty();
-                if is_empty { Err("it has neither `text` nor `calls`".to_owned()) } else { Ok(reply) }
+                if is_empty {
+                    Err("it has neither `text` nor `calls`".to_owned())
+                } else {
+                    Ok(reply)
+                }
             }
             _ => Err("it is neither a text nor an object".to_owned()),
         }
@@ -111,31 +116,52 @@ impl Scripted {
     /// Reads a script.
     ///
     /// # Errors
-    /// `Malformed` when it is not JSON of the expected shape, `Reply` when an entry is none, `Empty` when it has nothing to answer with.
+    /// `Malformed` when it is not JSON of the expected shape, `Reply` when an entry is none,
+    /// `Empty` when it has nothing to answer with.
     pub fn parse(json: &str) -> Result<Self, ScriptError> {
         let ScriptFile { rules, replies, usage } = serde_json::from_str(json)?;
         if rules.is_empty() && replies.is_empty() {
             return Err(ScriptError::Empty);
         }
-        let read = |list, index: usize, reply| ScriptedReply::read(reply).map_err(|why| ScriptError::Reply { list, entry: index + 1, why });
-        let rules = rules.into_iter().enumerate().map(|(index, rule)| Ok((rule.when, read("rules", index, rule.reply)?)));
+        let read = |list, index: usize, reply| {
+            ScriptedReply::read(reply).map_err(|why| ScriptError::Reply {
+                list,
+                entry: index + 1,
+                why,
+            })
+        };
+        let rules = rules
+            .into_iter()
+            .enumerate()
+            .map(|(index, rule)| Ok((rule.when, read("rules", index, rule.reply)?)));
         let rules = rules.collect::<Result<_, ScriptError>>()?;
-        let replies = replies.into_iter().enumerate().map(|(index, reply)| read("replies", index, reply));
-        Ok(Self { script: Script { rules, replies: replies.collect::<Result<_, _>>()?, usage }, next: Mutex::new(0) })
+        let replies =
+            replies.into_iter().enumerate().map(|(index, reply)| read("replies", index, reply));
+        Ok(Self {
+            script: Script { rules, replies: replies.collect::<Result<_, _>>()?, usage },
+            next: Mutex::new(0),
+        })
     }
 
     fn answer(&self, prompt: &Prompt) -> Completion {
         let text = prompt.last_text();
-        let ruled = self.script.rules.iter().find(|(when, _)| text.contains(when)).map(|(_, reply)| reply);
+        let ruled =
+            self.script.rules.iter().find(|(when, _)| text.contains(when)).map(|(_, reply)| reply);
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let index = *next;
         *next += 1;
         let last = self.script.replies.len().saturating_sub(1);
         let reply = ruled.or_else(|| self.script.replies.get(index.min(last)));
-        let (content, calls) = reply.map(|reply| (reply.text.clone(), reply.calls.as_slice())).unwrap_or_default();
+        let (content, calls) =
+            reply.map(|reply| (reply.text.clone(), reply.calls.as_slice())).unwrap_or_default();
         let tool_calls: Vec<ToolCall> = calls
             .iter()
-            .map(|call| ToolCall { id: call.id.clone(), name: call.name.clone(), arguments: call.args.clone(), untrusted: false })
+            .map(|call| ToolCall {
+                id: call.id.clone(),
+                name: call.name.clone(),
+                arguments: call.args.clone(),
+                untrusted: false,
+            })
             .collect();
         let ScriptUsage { input_tokens, output_tokens } = self.script.usage;
         Completion {
@@ -144,19 +170,32 @@ impl Scripted {
             reasoning: None,
             stop: if tool_calls.is_empty() { StopReason::End } else { StopReason::ToolCalls },
             tool_calls,
-            usage: TokenUsage { input_tokens, cached_input_tokens: 0, output_tokens, cost_micro_usd: None },
+            usage: TokenUsage {
+                input_tokens,
+                cached_input_tokens: 0,
+                output_tokens,
+                cost_micro_usd: None,
+            },
             model: "scripted".to_owned(),
         }
     }
 }
 
 impl ModelClient for Scripted {
-    fn complete(&self, prompt: Prompt, sink: Arc<dyn TextSink>) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
+    fn complete(
+        &self,
+        prompt: Prompt,
+        sink: Arc<dyn TextSink>,
+    ) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
         let completion = self.answer(&prompt);
         Box::pin(async move {
             if prompt.stream {
                 // A word at a time, as a model would.
-                completion.content.iter().flat_map(|text| text.split_inclusive(char::is_whitespace)).for_each(|word| sink.text(word));
+                completion
+                    .content
+                    .iter()
+                    .flat_map(|text| text.split_inclusive(char::is_whitespace))
+                    .for_each(|word| sink.text(word));
             }
             Ok(completion)
         })
@@ -167,7 +206,9 @@ impl ModelClient for Scripted {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use conclave_core::types::completion::{Completion, Prompt, PromptPiece, StopReason, ToolChoice, ToolFormat};
+    use conclave_core::types::completion::{
+        Completion, Prompt, PromptPiece, StopReason, ToolChoice, ToolFormat,
+    };
 
     use super::{ScriptError, Scripted};
     use crate::{ModelClient, TextSink};
@@ -199,7 +240,8 @@ mod tests {
 
     #[tokio::test]
     async fn replies_come_in_order_and_the_last_stays() {
-        let model = Scripted::parse(r#"{"replies": ["one", {"calls": [{"name": "a.b"}]}]}"#).unwrap();
+        let model =
+            Scripted::parse(r#"{"replies": ["one", {"calls": [{"name": "a.b"}]}]}"#).unwrap();
         assert_eq!(ask(&model, "", false).await.0.content.as_deref(), Some("one"));
         for _ in 0..2 {
             let (completion, _) = ask(&model, "", false).await;
@@ -210,7 +252,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_rule_answers_before_the_replies() {
-        let model = Scripted::parse(r#"{"rules": [{"when": "sky", "reply": "blue"}], "replies": ["one"]}"#).unwrap();
+        let model =
+            Scripted::parse(r#"{"rules": [{"when": "sky", "reply": "blue"}], "replies": ["one"]}"#)
+                .unwrap();
         assert_eq!(ask(&model, "the sky?", false).await.0.content.as_deref(), Some("blue"));
     }
 
@@ -224,7 +268,10 @@ mod tests {
     #[tokio::test]
     async fn arguments_go_by_two_names() {
         for name in ["args", "arguments"] {
-            let model = Scripted::parse(&format!(r#"{{"replies": [{{"calls": [{{"name": "a.b", "{name}": {{"x": 1}}}}]}}]}}"#)).unwrap();
+            let model = Scripted::parse(&format!(
+                r#"{{"replies": [{{"calls": [{{"name": "a.b", "{name}": {{"x": 1}}}}]}}]}}"#
+            ))
+            .unwrap();
             assert_eq!(ask(&model, "", false).await.0.tool_calls[0].arguments["x"], 1, "{name}");
         }
     }
@@ -240,7 +287,13 @@ mod tests {
         ];
         for (script, part) in cases {
             let why = Scripted::parse(script).unwrap_err().to_string();
-            assert!(why.contains(part) && why.contains(r#"{"text": "…", "calls": [{"name": "plugin.tool", "args": {…}}]}"#), "{why}");
+            assert!(
+                why.contains(part)
+                    && why.contains(
+                        r#"{"text": "…", "calls": [{"name": "plugin.tool", "args": {…}}]}"#
+                    ),
+                "{why}"
+            );
         }
     }
 

@@ -1,5 +1,6 @@
-//! A server on loopback for tests: HTTP/1.1 with answers from a script, and every fault that a real one can have. Plain threads, so that
-//! tests with and without a runtime can use it. It knows Chat Completions only in [`Answer`]'s conveniences.
+//! A server on loopback for tests: HTTP/1.1 with answers from a script, and every fault that a real
+//! one can have. Plain threads, so that tests with and without a runtime can use it. It knows Chat
+//! Completions only in [`Answer`]'s conveniences.
 
 mod answer;
 mod connection;
@@ -56,8 +57,8 @@ struct ServerState {
 }
 
 impl Server {
-    /// Answers POST requests with these, in order; the last again when they are used up. A GET of `/models` is answered with one
-    /// model, `test-model`.
+    /// Answers POST requests with these, in order; the last again when they are used up. A GET of
+    /// `/models` is answered with one model, `test-model`.
     ///
     /// # Panics
     /// When loopback has no free port, or the script is empty.
@@ -67,7 +68,10 @@ impl Server {
         let next = Mutex::new(0);
         Self::answering(move |request| {
             if request.method == "GET" {
-                return TestReply::json(200, &json!({"object": "list", "data": [{"id": "test-model", "object": "model"}]}));
+                return TestReply::json(
+                    200,
+                    &json!({"object": "list", "data": [{"id": "test-model", "object": "model"}]}),
+                );
             }
             let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
             let index = *next;
@@ -122,18 +126,25 @@ impl Server {
         self.shared.state().connections
     }
 
-    /// Waits until so many requests have come. Blocks the thread; when they never come, it is for the tests' runner to end it.
+    /// Waits until so many requests have come. Blocks the thread; when they never come, it is for
+    /// the tests' runner to end it.
     pub fn wait_for_requests(&self, count: usize) {
         self.wait_until(|state| state.requests.len() >= count);
     }
 
-    /// Waits until so many clients went away before they had their answer. Blocks the thread likewise.
+    /// Waits until so many clients went away before they had their answer. Blocks the thread
+    /// likewise.
     pub fn wait_for_hang_ups(&self, count: usize) {
         self.wait_until(|state| state.hang_ups >= count);
     }
 
     fn wait_until(&self, is_met: impl Fn(&ServerState) -> bool) {
-        drop(self.shared.changed.wait_while(self.shared.state(), |state| !is_met(state)).unwrap_or_else(PoisonError::into_inner));
+        drop(
+            self.shared
+                .changed
+                .wait_while(self.shared.state(), |state| !is_met(state))
+                .unwrap_or_else(PoisonError::into_inner),
+        );
     }
 }
 
@@ -155,7 +166,8 @@ impl ServerShared {
         self.changed.notify_all();
     }
 
-    /// Requests of one connection, one after another. An error is the end of it: the client has gone.
+    /// Requests of one connection, one after another. An error is the end of it: the client has
+    /// gone.
     fn serve(&self, stream: &TcpStream) {
         // Pieces go out as they are written: tests look at how they are put together.
         drop(stream.set_nodelay(true));

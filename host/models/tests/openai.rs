@@ -1,4 +1,5 @@
-//! The client against a server of our own, over loopback: what is sent, what comes back, and everything that goes wrong between.
+//! The client against a server of our own, over loopback: what is sent, what comes back, and
+//! everything that goes wrong between.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

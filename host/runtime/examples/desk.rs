@@ -1,5 +1,5 @@
-//! A program that embeds the host: a tool of its own, an agent, an approver who asks at the terminal, and a line for everything that
-//! happens. `cargo run -p conclave-runtime --example desk`
+//! A program that embeds the host: a tool of its own, an agent, an approver who asks at the
+//! terminal, and a line for everything that happens. `cargo run -p conclave-runtime --example desk`
 
 use std::io::Write;
 use std::sync::Arc;
@@ -32,12 +32,17 @@ decide = "ask"
 /// When the water is high; a real one would look it up somewhere.
 fn tides() -> Plugin {
     let schema = json!({ "type": "object", "required": ["place"], "properties": { "place": { "type": "string" } } });
-    let high_water = NativeTool::new("high_water", "High water at a place today.", schema, |call: NativeCall| async move {
-        match call.arguments["place"].as_str() {
-            Some("Oban") => Ok("06:12 and 18:40"),
-            _ => Err(Failure::new("there is no table for that place")),
-        }
-    });
+    let high_water = NativeTool::new(
+        "high_water",
+        "High water at a place today.",
+        schema,
+        |call: NativeCall| async move {
+            match call.arguments["place"].as_str() {
+                Some("Oban") => Ok("06:12 and 18:40"),
+                _ => Err(Failure::new("there is no table for that place")),
+            }
+        },
+    );
     Plugin::tools("tides", [high_water])
 }
 
@@ -57,7 +62,9 @@ struct AtTheTerminal;
 impl Approver for AtTheTerminal {
     fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, ApprovalAnswer> {
         Box::pin(async move {
-            let asked = tokio::task::spawn_blocking(move || ask(&format!("{} {}? [y/n] ", request.tool, request.arguments)));
+            let asked = tokio::task::spawn_blocking(move || {
+                ask(&format!("{} {}? [y/n] ", request.tool, request.arguments))
+            });
             let approval = match asked.await {
                 Ok(Ok(true)) => Approval::Approved,
                 _ => Approval::Refused { reason: "nobody said yes".to_owned() },
@@ -80,7 +87,8 @@ struct Trace;
 
 impl Subscriber for Trace {
     fn on(&self, happening: &Published) {
-        if let RunEvent::Told { told: Notice::ToolAnswered { name, report, .. } } = &happening.what {
+        if let RunEvent::Told { told: Notice::ToolAnswered { name, report, .. } } = &happening.what
+        {
             println!("{name} took {} µs", report.wall_us);
         }
     }
@@ -91,8 +99,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let host = Host::new(HostOptions { native: vec![tides(), desk()], ..HostOptions::default() })?;
     let desk = host.load(&Config::parse("desk.toml", "", CONFIG)?).await?;
     let subscribers = Subscribers::new([Arc::new(Trace) as Arc<dyn Subscriber>]);
-    let options = RunOptions { approver: Arc::new(AtTheTerminal), subscribers, ..RunOptions::default() };
+    let options =
+        RunOptions { approver: Arc::new(AtTheTerminal), subscribers, ..RunOptions::default() };
     let outcome = desk.start(Some("Oban".to_owned()), options)?.outcome().await?;
-    println!("{}: {}", outcome.status.as_str(), outcome.content.as_deref().unwrap_or(&outcome.reason));
+    println!(
+        "{}: {}",
+        outcome.status.as_str(),
+        outcome.content.as_deref().unwrap_or(&outcome.reason)
+    );
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Calls into plugins, as the driver asks for them. Components are one source; tests and embedders can put in their own.
+//! Calls into plugins, as the driver asks for them. Components are one source; tests and embedders
+//! can put in their own.
 
 use std::sync::Arc;
 
@@ -32,7 +33,8 @@ pub struct CallStart {
     pub scratch: Arc<Vec<u8>>,
     /// What the call was told before the host stopped; empty when it is run for the first time.
     pub trace: Arc<CallLog>,
-    /// The task that an agent works on, which may leave less of its grants; none for tools and strategies.
+    /// The task that an agent works on, which may leave less of its grants; none for tools and
+    /// strategies.
     pub task: Option<(TaskName, Arc<TaskSetup>)>,
     pub models: Arc<dyn ModelPort>,
     pub effects: Arc<dyn EffectPort>,
@@ -51,25 +53,38 @@ pub struct ToolStart {
 
 /// Where a plugin's model requests go.
 pub trait ModelPort: Send + Sync + 'static {
-    /// `ordinal` counts the requests of one call from 0. Dropping the future gives up waiting. One that the call's trace holds without an
-    /// answer is only waited for.
-    fn ask(&self, call: CallId, ordinal: u32, request: ModelRequest) -> BoxFuture<'static, Result<Completion, ModelError>>;
+    /// `ordinal` counts the requests of one call from 0. Dropping the future gives up waiting. One
+    /// that the call's trace holds without an answer is only waited for.
+    fn ask(
+        &self,
+        call: CallId,
+        ordinal: u32,
+        request: ModelRequest,
+    ) -> BoxFuture<'static, Result<Completion, ModelError>>;
 }
 
 /// Where a plugin's side effects are kept before they happen and before it learns of them.
 pub trait EffectPort: Send + Sync + 'static {
-    /// Keeps what is about to be done, and asks the room; nothing may be done before it says yes. `ordinal` counts those of one call from 0.
-    fn ask(&self, call: CallId, ordinal: u32, side_effect: SideEffect) -> BoxFuture<'static, Result<(), Denial>>;
+    /// Keeps what is about to be done, and asks the room; nothing may be done before it says yes.
+    /// `ordinal` counts those of one call from 0.
+    fn ask(
+        &self,
+        call: CallId,
+        ordinal: u32,
+        side_effect: SideEffect,
+    ) -> BoxFuture<'static, Result<(), Denial>>;
     /// Keeps what a call has read, before anything that may have come of it is asked for.
     fn read(&self, call: CallId, reads: Vec<LoggedRead>) {
         let _ = (call, reads);
     }
-    /// Whether what is kept survives a power cut. Then what was done must survive it too before its end is kept.
+    /// Whether what is kept survives a power cut. Then what was done must survive it too before its
+    /// end is kept.
     fn survives_power_cuts(&self) -> bool {
         true
     }
     /// Keeps how it went; the plugin goes on after that.
-    fn ended(&self, call: CallId, ordinal: u32, answer: SideEffectAnswer) -> BoxFuture<'static, ()>;
+    fn ended(&self, call: CallId, ordinal: u32, answer: SideEffectAnswer)
+    -> BoxFuture<'static, ()>;
 }
 
 /// Nothing is kept, so nothing may be done.
@@ -77,7 +92,12 @@ pub trait EffectPort: Send + Sync + 'static {
 pub struct NoEffects;
 
 impl EffectPort for NoEffects {
-    fn ask(&self, _: CallId, _: u32, side_effect: SideEffect) -> BoxFuture<'static, Result<(), Denial>> {
+    fn ask(
+        &self,
+        _: CallId,
+        _: u32,
+        side_effect: SideEffect,
+    ) -> BoxFuture<'static, Result<(), Denial>> {
         let denial = Denial {
             capability: side_effect.capability().as_str().to_owned(),
             target: side_effect.target().chars().take(256).collect(),
@@ -98,11 +118,24 @@ pub trait Observer: Send + Sync + 'static {
     fn denied(&self, call: CallId, record: &DenialRecord);
 }
 
-/// The plugins of a run. Every call ends, within the plugin's limits, with an answer; dropping the future stops the guest.
+/// The plugins of a run. Every call ends, within the plugin's limits, with an answer; dropping the
+/// future stops the guest.
 pub trait Plugins: Send + Sync + 'static {
-    fn step(&self, start: CallStart, view: AgentView) -> BoxFuture<'static, (Result<Turn, Fault>, CallReport)>;
-    fn respond(&self, start: CallStart, view: AgentView) -> BoxFuture<'static, (Result<Option<Turn>, Fault>, CallReport)>;
-    fn call_tool(&self, start: CallStart, tool: ToolStart) -> BoxFuture<'static, (Result<ToolOutcome, ToolError>, CallReport)>;
+    fn step(
+        &self,
+        start: CallStart,
+        view: AgentView,
+    ) -> BoxFuture<'static, (Result<Turn, Fault>, CallReport)>;
+    fn respond(
+        &self,
+        start: CallStart,
+        view: AgentView,
+    ) -> BoxFuture<'static, (Result<Option<Turn>, Fault>, CallReport)>;
+    fn call_tool(
+        &self,
+        start: CallStart,
+        tool: ToolStart,
+    ) -> BoxFuture<'static, (Result<ToolOutcome, ToolError>, CallReport)>;
     /// Memories, a risk, what a history may forget. `view` is what the agent sees.
     fn consult(
         &self,
@@ -110,10 +143,20 @@ pub trait Plugins: Send + Sync + 'static {
         question: PluginQuery,
         view: Option<AgentView>,
     ) -> BoxFuture<'static, (Result<PluginReply, Fault>, CallReport)>;
-    fn decide(&self, start: CallStart, wake: Wake, view: DeliveryView) -> BoxFuture<'static, (Result<Vec<Decision>, Fault>, CallReport)>;
-    /// Whether a tool of the plugin could be called with these arguments; else why not, for the model. Nothing is started. Without a schema
-    /// to hold them against, every call could run.
-    fn check(&self, plugin: &PluginName, tool: &str, arguments: Value) -> BoxFuture<'static, Result<(), String>> {
+    fn decide(
+        &self,
+        start: CallStart,
+        wake: Wake,
+        view: DeliveryView,
+    ) -> BoxFuture<'static, (Result<Vec<Decision>, Fault>, CallReport)>;
+    /// Whether a tool of the plugin could be called with these arguments; else why not, for the
+    /// model. Nothing is started. Without a schema to hold them against, every call could run.
+    fn check(
+        &self,
+        plugin: &PluginName,
+        tool: &str,
+        arguments: Value,
+    ) -> BoxFuture<'static, Result<(), String>> {
         let _ = (plugin, tool, arguments);
         Box::pin(std::future::ready(Ok(())))
     }

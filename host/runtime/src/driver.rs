@@ -1,7 +1,9 @@
-//! The loop around a room: wait for events, append them to the journal, hand them to the core, perform the effects. No decisions.
+//! The loop around a room: wait for events, append them to the journal, hand them to the core,
+//! perform the effects. No decisions.
 //!
-//! One loop is the one writer of its room. Everything that takes time runs beside it and comes back as an event. A room that is over can be
-//! given another run: `begin`, then `run` again. One that was cut off goes on from its journal: `reopen`, then `run`.
+//! One loop is the one writer of its room. Everything that takes time runs beside it and comes back
+//! as an event. A room that is over can be given another run: `begin`, then `run` again. One that
+//! was cut off goes on from its journal: `reopen`, then `run`.
 
 pub mod approve;
 mod approving;
@@ -44,7 +46,9 @@ use crate::driver::room_handle::{RoomClients, RoomHandle};
 use crate::driver::runner::{Lease, Progressing, TaskRunner};
 use crate::models::ModelClient;
 use crate::observe::subscribe::{FollowGate, Publisher, RunEvent, Subscribers};
-use crate::storage::journal::{Journal, JournalBatch, JournalFailure, Journals, Keeping, Opening as JournalOpening};
+use crate::storage::journal::{
+    Journal, JournalBatch, JournalFailure, Journals, Keeping, Opening as JournalOpening,
+};
 use crate::support::clock::Clock;
 use crate::support::fail_points::kill_point;
 use held::{HeldOutput, OutputBuffer};
@@ -89,7 +93,8 @@ pub(crate) struct Driver {
     /// What calls say of themselves while what began them is not yet told.
     follow: Arc<FollowGate>,
     room: Room,
-    /// Milliseconds by which the room's time is ahead of the clock: its journal may end later than the clock says it is.
+    /// Milliseconds by which the room's time is ahead of the clock: its journal may end later than
+    /// the clock says it is.
     ahead_ms: u64,
     journal: RoomJournal,
     seq: u64,
@@ -121,7 +126,8 @@ pub(crate) struct Driver {
     timers: Timers,
     /// Model requests; stopped when the room ends.
     beside: JoinSet<()>,
-    /// Journals of child rooms that get the end which they had no time for; waited for when the room ends.
+    /// Journals of child rooms that get the end which they had no time for; waited for when the
+    /// room ends.
     ends: JoinSet<()>,
     /// Those of them that are model requests.
     asking: Vec<(CallId, AbortHandle)>,
@@ -137,7 +143,8 @@ enum UnderWay {
     Child { room: RoomId, events: UnboundedSender<Event> },
 }
 
-/// The journal of a room, which is opened where nobody waits for it: before the room's first event is taken.
+/// The journal of a room, which is opened where nobody waits for it: before the room's first event
+/// is taken.
 enum RoomJournal {
     Opening(JournalOpening),
     Open(Box<dyn Journal>),
@@ -145,7 +152,8 @@ enum RoomJournal {
     Failed,
 }
 
-/// Where a room's events come in. It is there before the room's journal is, so that the room can be spoken to meanwhile.
+/// Where a room's events come in. It is there before the room's journal is, so that the room can be
+/// spoken to meanwhile.
 struct Inlet {
     id: RoomId,
     sender: UnboundedSender<Event>,
@@ -156,7 +164,8 @@ struct Inlet {
 impl Inlet {
     fn new(shared: &RunContext, id: RoomId) -> Self {
         let (sender, events) = unbounded_channel();
-        let outside = Arc::new(RoomClients::new(Arc::clone(&shared.runner), Arc::clone(&shared.clock)));
+        let outside =
+            Arc::new(RoomClients::new(Arc::clone(&shared.runner), Arc::clone(&shared.clock)));
         shared.everything.add(&id, &sender, &outside);
         Self { id, sender, events, outside }
     }
@@ -167,20 +176,35 @@ impl Driver {
     ///
     /// # Errors
     /// When it cannot have a journal, or the machine gives no randomness for its secret.
-    pub(crate) fn new(shared: Arc<RunContext>, setup: Arc<Setup>, id: RoomId) -> Result<Self, JournalFailure> {
+    pub(crate) fn new(
+        shared: Arc<RunContext>,
+        setup: Arc<Setup>,
+        id: RoomId,
+    ) -> Result<Self, JournalFailure> {
         let inlet = Inlet::new(&shared, id);
         Self::opening(shared, setup, inlet)
     }
 
-    fn opening(shared: Arc<RunContext>, setup: Arc<Setup>, inlet: Inlet) -> Result<Self, JournalFailure> {
+    fn opening(
+        shared: Arc<RunContext>,
+        setup: Arc<Setup>,
+        inlet: Inlet,
+    ) -> Result<Self, JournalFailure> {
         let secret = draw_secret(&inlet.id)?;
         let journal = RoomJournal::Opening(shared.journals.open(&inlet.id)?);
         Ok(Self::with(shared, setup, inlet, secret, journal))
     }
 
-    fn with(shared: Arc<RunContext>, setup: Arc<Setup>, inlet: Inlet, secret: RoomSecret, journal: RoomJournal) -> Self {
+    fn with(
+        shared: Arc<RunContext>,
+        setup: Arc<Setup>,
+        inlet: Inlet,
+        secret: RoomSecret,
+        journal: RoomJournal,
+    ) -> Self {
         let Inlet { id, sender, events, outside } = inlet;
-        let teller = Publisher::new(shared.subscribers.clone(), id.clone(), Arc::clone(&shared.clock));
+        let teller =
+            Publisher::new(shared.subscribers.clone(), id.clone(), Arc::clone(&shared.clock));
         Self {
             shared,
             setup,
@@ -229,7 +253,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Returns the room's time. Never before the last record, so that nothing took less than no time.
+    /// Returns the room's time. Never before the last record, so that nothing took less than no
+    /// time.
     pub(crate) fn now(&self) -> Millis {
         self.shared.clock.now().plus(self.ahead_ms).max(self.room.now())
     }
@@ -239,14 +264,28 @@ impl Driver {
             RoomJournal::Open(journal) => Ok(&mut **journal),
             RoomJournal::Opening(_) | RoomJournal::Failed => {
                 let cause = std::io::Error::new(std::io::ErrorKind::NotConnected, "it is not open");
-                Err(JournalFailure { room: self.id.clone(), place: "its journal".to_owned(), cause })
+                Err(JournalFailure {
+                    room: self.id.clone(),
+                    place: "its journal".to_owned(),
+                    cause,
+                })
             }
         }
     }
 
     /// Later runs go on with these; between two runs.
-    pub(crate) fn reconfigure(&mut self, setup: Arc<Setup>, plugins: Arc<dyn Plugins>, models: Arc<Models>) {
-        self.shared = Arc::new(RunContext { plugins, models, admitted: Arc::clone(&setup), ..RunContext::clone(&self.shared) });
+    pub(crate) fn reconfigure(
+        &mut self,
+        setup: Arc<Setup>,
+        plugins: Arc<dyn Plugins>,
+        models: Arc<Models>,
+    ) {
+        self.shared = Arc::new(RunContext {
+            plugins,
+            models,
+            admitted: Arc::clone(&setup),
+            ..RunContext::clone(&self.shared)
+        });
         self.setup = setup;
     }
 
@@ -275,13 +314,15 @@ impl Driver {
         self.room.history(task)
     }
 
-    /// A run is to begin: the room's first, or another after the one before is over. Nothing happens before [`run`](Self::run).
+    /// A run is to begin: the room's first, or another after the one before is over. Nothing
+    /// happens before [`run`](Self::run).
     pub(crate) fn begin(&mut self, opening: RunOpening) {
         self.forget_stale();
         self.begin_with(opening);
     }
 
-    /// The same, with the events that came before: a child room is stopped, paused and spoken to while its journal is being opened.
+    /// The same, with the events that came before: a child room is stopped, paused and spoken to
+    /// while its journal is being opened.
     fn begin_with(&mut self, opening: RunOpening) {
         self.outside.open();
         let setup = Arc::clone(&self.setup);
@@ -290,11 +331,15 @@ impl Driver {
         }
         self.first = Some(match &self.opened {
             None => Event::RoomOpened { setup, opening, secret: self.secret.clone() },
-            Some(before) => Event::RunStarted { setup: (!Arc::ptr_eq(before, &setup)).then_some(setup), opening },
+            Some(before) => Event::RunStarted {
+                setup: (!Arc::ptr_eq(before, &setup)).then_some(setup),
+                opening,
+            },
         });
     }
 
-    /// Between two runs nobody waits for an answer, and there is nothing to stop; only what is for the journal is kept.
+    /// Between two runs nobody waits for an answer, and there is nothing to stop; only what is for
+    /// the journal is kept.
     fn forget_stale(&mut self) {
         let mut kept = Vec::new();
         while let Ok(event) = self.events.try_recv() {
@@ -322,7 +367,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Ends a run that nobody waits for any more: what it does is stopped now, and the journal says so.
+    /// Ends a run that nobody waits for any more: what it does is stopped now, and the journal says
+    /// so.
     ///
     /// # Errors
     /// When the journal fails.
@@ -334,7 +380,10 @@ impl Driver {
         }
         // Stopped also when the journal fails.
         let taken = match self.room.outcome() {
-            None => self.take_and_perform(&mut vec![Event::Cancelled { reason: reason.to_owned() }]).await,
+            None => {
+                self.take_and_perform(&mut vec![Event::Cancelled { reason: reason.to_owned() }])
+                    .await
+            }
             Some(_) => Ok(()),
         };
         self.stop_what_is_left();
@@ -365,7 +414,8 @@ impl Driver {
     /// # Errors
     /// When the journal fails: what it does not hold must not be performed.
     pub(crate) async fn run(&mut self) -> Result<Arc<Outcome>, JournalFailure> {
-        // Of a run that was given up: they were told to stop, and nothing of theirs belongs to this one.
+        // Of a run that was given up: they were told to stop, and nothing of theirs belongs to this
+        // one.
         self.children_over().await;
         let ended = self.run_on().await;
         self.outside.close();
@@ -423,7 +473,8 @@ impl Driver {
                     batch.extend(std::iter::from_fn(|| self.events.try_recv().ok()));
                     batch.extend(due.into_iter().map(|timer| Event::TimerFired { timer }));
                 }
-                // The loop holds a sender itself, so there is always one more event to wait for until the room has finished.
+                // The loop holds a sender itself, so there is always one more event to wait for
+                // until the room has finished.
                 _ = self.events.recv_many(&mut batch, BATCH) => {}
             }
         }
@@ -466,7 +517,8 @@ impl Driver {
         }
     }
 
-    /// Tells the sender of a control message that its record is kept, once it is safe from a kill and a loss of power too.
+    /// Tells the sender of a control message that its record is kept, once it is safe from a kill
+    /// and a loss of power too.
     fn confirm(&mut self, id: &ControlId) {
         let Some(waiting) = self.outside.controls.take(id) else { return };
         let Ok(journal) = self.journal() else { return };
@@ -488,8 +540,15 @@ impl Driver {
             && !self.room.is_in_flight(*call)
         {
             // The room has set something aside for it.
-            let given_up = ModelError::Other { message: "the request was given up before it was sent".to_owned() };
-            let _ = self.sender.send(Event::ModelAnswered { call: *call, ordinal: *ordinal, answer: Err(given_up), trouble: None });
+            let given_up = ModelError::Other {
+                message: "the request was given up before it was sent".to_owned(),
+            };
+            let _ = self.sender.send(Event::ModelAnswered {
+                call: *call,
+                ordinal: *ordinal,
+                answer: Err(given_up),
+                trouble: None,
+            });
             return false;
         }
         if let Effect::StartBackground { id, .. } = effect
@@ -501,15 +560,16 @@ impl Driver {
         effect.starts().is_none_or(|call| self.room.is_in_flight(call))
     }
 
-    /// The journal gets the records and what came of them; what may be done before they are kept is ready to be done then. True: nothing
-    /// may be done before all is kept.
+    /// The journal gets the records and what came of them; what may be done before they are kept is
+    /// ready to be done then. True: nothing may be done before all is kept.
     fn take(&mut self, batch: &mut Vec<Event>) -> Result<bool, JournalFailure> {
         let now = self.now();
         let (is_kept, is_followed) = (self.journal()?.keeps(), !self.shared.subscribers.is_empty());
         let was_over = self.room.outcome().is_some();
         let mut may_bind = false;
         let mut repeated = Vec::new();
-        let (mut records, mut waits, mut told, mut pauses) = (Vec::with_capacity(batch.len()), Vec::new(), Vec::new(), Vec::new());
+        let (mut records, mut waits, mut told, mut pauses) =
+            (Vec::with_capacity(batch.len()), Vec::new(), Vec::new(), Vec::new());
         for event in batch.drain(..) {
             if let Event::TimerFired { timer } = &event
                 && !self.room.waits_for(*timer)
@@ -517,7 +577,11 @@ impl Driver {
                 // Nobody waits for it any more.
                 continue;
             }
-            let control = if let Event::ControlReceived { id, .. } = &event { Some(id.clone()) } else { None };
+            let control = if let Event::ControlReceived { id, .. } = &event {
+                Some(id.clone())
+            } else {
+                None
+            };
             if let Some(id) = control.as_ref().filter(|id| self.room.has_received(id)) {
                 // It took effect before; its sender is told once that record is kept.
                 repeated.push(HeldOutput::Control(id.clone()));
@@ -536,11 +600,23 @@ impl Driver {
                 // Its loop was over before.
                 self.children.remove(call);
             }
-            may_bind |= matches!(event.effective(), Event::RoomOpened { .. } | Event::RunStarted { .. } | Event::Requested { .. });
+            may_bind |= matches!(
+                event.effective(),
+                Event::RoomOpened { .. } | Event::RunStarted { .. } | Event::Requested { .. }
+            );
             if is_kept || is_followed {
-                let record = Arc::new(Record { seq, at: now, principal: self.shared.principal.clone(), rules: RULES, event });
+                let record = Arc::new(Record {
+                    seq,
+                    at: now,
+                    principal: self.shared.principal.clone(),
+                    rules: RULES,
+                    event,
+                });
                 if is_followed {
-                    told.push(HeldOutput::What(Some(seq), RunEvent::Recorded { record: Arc::clone(&record).without_secret() }));
+                    told.push(HeldOutput::What(
+                        Some(seq),
+                        RunEvent::Recorded { record: Arc::clone(&record).without_secret() },
+                    ));
                 }
                 self.room.handle(record.event.clone(), now);
                 records.push(record);
@@ -583,7 +659,12 @@ impl Driver {
             return Ok(false);
         }
         let outcome = self.room.outcome().filter(|_| !was_over).map(Arc::clone);
-        let entry = JournalBatch { records: &records, waits: &waits, outcome: outcome.as_ref(), spent: self.room.spent() };
+        let entry = JournalBatch {
+            records: &records,
+            waits: &waits,
+            outcome: outcome.as_ref(),
+            spent: self.room.spent(),
+        };
         kill_point!("before-append");
         let keeping = self.journal()?.append(&entry)?;
         kill_point!("after-append");
@@ -615,7 +696,8 @@ impl Driver {
         }
     }
 
-    /// Children that were told to stop end by themselves; their journals are whole before the run is over.
+    /// Children that were told to stop end by themselves; their journals are whole before the run
+    /// is over.
     async fn children_over(&mut self) {
         // One at a time and in its place: dropping this future must not let go of any.
         while let Some(mut child) = self.children.first_entry() {
@@ -630,7 +712,9 @@ impl Driver {
         for (_, under_way) in self.under_way.drain() {
             match under_way {
                 UnderWay::Work(work) => work.abort(),
-                UnderWay::Child { room, .. } => drop(self.shared.runner.cancel(&room, "the run is over")),
+                UnderWay::Child { room, .. } => {
+                    drop(self.shared.runner.cancel(&room, "the run is over"))
+                }
             }
         }
         self.waiting.clear();
@@ -658,7 +742,8 @@ fn draw_secret(room: &RoomId) -> Result<RoomSecret, JournalFailure> {
     let mut bytes = [0; RoomSecret::LENGTH];
     getrandom::fill(&mut bytes).map_err(|error| JournalFailure {
         room: room.clone(),
-        place: "its first record, which holds a secret drawn from this machine's randomness".to_owned(),
+        place: "its first record, which holds a secret drawn from this machine's randomness"
+            .to_owned(),
         cause: std::io::Error::other(error.to_string()),
     })?;
     Ok(RoomSecret::new(bytes))

@@ -55,16 +55,20 @@ use crate::plugin::{Cache, CacheError, CodeOrigin, Compiler, LoadedPlugin, Loade
 use crate::sandbox::engine::{Engine, EngineError, EngineSettings};
 use crate::support::blobs::{BlobError, Blobs, MemoryBlobs};
 
-/// What a host is made of. The default: no plugins but those of files, no models but scripted ones, no keys, nothing kept on the disk.
+/// What a host is made of. The default: no plugins but those of files, no models but scripted ones,
+/// no keys, nothing kept on the disk.
 pub struct HostOptions {
     pub engine: EngineSettings,
-    /// Where compiled code is kept between runs; none: everything is compiled anew. Only this host may write there.
+    /// Where compiled code is kept between runs; none: everything is compiled anew. Only this host
+    /// may write there.
     pub cache: Option<PathBuf>,
-    /// Who compiles components from files and addresses, which others may have made; what is in `stock` is compiled here.
+    /// Who compiles components from files and addresses, which others may have made; what is in
+    /// `stock` is compiled here.
     pub compiler: Compiler,
     /// Components that configs can name as `stock:NAME`.
     pub stock: BTreeMap<String, Cow<'static, [u8]>>,
-    /// Plugins of the program's own, which configs can name as `native:NAME`; of two with one name the last.
+    /// Plugins of the program's own, which configs can name as `native:NAME`; of two with one name
+    /// the last.
     pub native: Vec<native::Plugin>,
     /// Clients for `[models.NAME]` with `kind = "native"`.
     pub models: BTreeMap<String, Arc<dyn ModelClient>>,
@@ -74,9 +78,11 @@ pub struct HostOptions {
     pub blobs: Arc<dyn Blobs>,
     /// Where plugins with `grants.kv` keep what they keep from run to run.
     pub kv: Arc<dyn KvStore>,
-    /// Speaks to servers of tools, for `source = { mcp = { … } }`; none: a config with one is refused.
+    /// Speaks to servers of tools, for `source = { mcp = { … } }`; none: a config with one is
+    /// refused.
     pub servers: Option<Arc<dyn ToolServers>>,
-    /// What no plugin may be let into besides what the config shows: the config's own file, where journals and stores are kept.
+    /// What no plugin may be let into besides what the config shows: the config's own file, where
+    /// journals and stores are kept.
     pub guarded: Vec<GuardedPath>,
 }
 
@@ -111,7 +117,8 @@ impl fmt::Debug for HostOptions {
     }
 }
 
-/// Loads plugins and starts runs. It has an engine of its own, and nothing that other hosts of the process could see.
+/// Loads plugins and starts runs. It has an engine of its own, and nothing that other hosts of the
+/// process could see.
 ///
 /// Two hosts in one process, each with a plugin of the same name:
 /// ```
@@ -159,7 +166,10 @@ pub struct Host {
 
 impl fmt::Debug for Host {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Host").field("loader", &self.loader).field("native", &self.natives.keys()).finish_non_exhaustive()
+        out.debug_struct("Host")
+            .field("loader", &self.loader)
+            .field("native", &self.natives.keys())
+            .finish_non_exhaustive()
     }
 }
 
@@ -207,12 +217,25 @@ pub enum PrepareError {
 }
 
 impl Host {
-    /// A host with an engine of its own. A cache that cannot be used is told of when plugins are loaded, and done without.
+    /// A host with an engine of its own. A cache that cannot be used is told of when plugins are
+    /// loaded, and done without.
     ///
     /// # Errors
     /// When the engine cannot be set up on this machine.
     pub fn new(options: HostOptions) -> Result<Self, EngineError> {
-        let HostOptions { engine, cache, compiler, stock, native, models, secrets, blobs, kv, servers, guarded } = options;
+        let HostOptions {
+            engine,
+            cache,
+            compiler,
+            stock,
+            native,
+            models,
+            secrets,
+            blobs,
+            kv,
+            servers,
+            guarded,
+        } = options;
         let engine = Engine::new(&engine)?;
         #[cfg(feature = "download")]
         let downloads = Downloads::new(cache.as_ref().map(|folder| folder.join("components")));
@@ -246,19 +269,22 @@ impl Host {
         self.loader.engine()
     }
 
-    /// Stops every run of this host, whoever started it, as [`Stopper::stop`](crate::Stopper::stop) stops one; gives how many were told.
+    /// Stops every run of this host, whoever started it, as [`Stopper::stop`](crate::Stopper::stop)
+    /// stops one; gives how many were told.
     pub fn stop_all(&self, reason: &str) -> usize {
         self.everything.stop(reason)
     }
 
-    /// A handle on a room that is under way in this host, be it a run's or a background task's; none when it is not.
+    /// A handle on a room that is under way in this host, be it a run's or a background task's;
+    /// none when it is not.
     #[must_use]
     pub fn stopper(&self, room: &RoomId) -> Option<Stopper> {
         self.everything.get(room).map(Stopper)
     }
 
-    /// Hands a control message to a room that is under way in this host. The receiver gets a confirmation once the room's record of the
-    /// message is durable, and fails when the room ends first. `None` if no run goes on in the room here.
+    /// Hands a control message to a room that is under way in this host. The receiver gets a
+    /// confirmation once the room's record of the message is durable, and fails when the room ends
+    /// first. `None` if no run goes on in the room here.
     #[cfg(feature = "sqlite")]
     pub(crate) fn deliver(
         &self,
@@ -269,15 +295,24 @@ impl Host {
         let (events, outside) = self.everything.get_with_outside(room)?;
         let confirmed = outside.controls.enter(id)?;
         crate::support::fail_points::kill_point!("before-control-delivered");
-        let received = conclave_core::protocol::event::Event::ControlReceived { id: id.clone(), message: Box::new(event) };
+        let received = conclave_core::protocol::event::Event::ControlReceived {
+            id: id.clone(),
+            message: Box::new(event),
+        };
         events.send(received).is_ok().then_some(confirmed)
     }
 
-    /// Keeps bytes that are to go with a message: what it gives is put into [`RunOptions::attachments`](crate::RunOptions::attachments).
+    /// Keeps bytes that are to go with a message: what it gives is put into
+    /// [`RunOptions::attachments`](crate::RunOptions::attachments).
     ///
     /// # Errors
     /// As [`Blobs::keep`].
-    pub fn keep_blob(&self, bytes: &[u8], media_type: &str, name: Option<&str>) -> Result<Blob, BlobError> {
+    pub fn keep_blob(
+        &self,
+        bytes: &[u8],
+        media_type: &str,
+        name: Option<&str>,
+    ) -> Result<Blob, BlobError> {
         self.blobs.keep(bytes, media_type, name)
     }
 
@@ -287,7 +322,8 @@ impl Host {
         &self.blobs
     }
 
-    /// What is wrong with the folders that a config grants: they are not there, or hold what no plugin may read or change. Loads nothing.
+    /// What is wrong with the folders that a config grants: they are not there, or hold what no
+    /// plugin may read or change. Loads nothing.
     #[must_use]
     pub fn folder_problems(&self, config: &Config) -> Problems {
         let mut problems = Problems::default();
@@ -303,20 +339,30 @@ impl Host {
         self.prepare(config, &(Arc::new(|_| {}) as Follow)).await
     }
 
-    /// Loads the plugins of a config and checks that everything fits. No key is read, and no model asked.
+    /// Loads the plugins of a config and checks that everything fits. No key is read, and no model
+    /// asked.
     ///
     /// # Errors
     /// `Plugins` when a plugin is refused, `Config` when anything else is wrong.
-    pub async fn prepare(&self, config: &Config, follow: &Follow) -> Result<Prepared, PrepareError> {
+    pub async fn prepare(
+        &self,
+        config: &Config,
+        follow: &Follow,
+    ) -> Result<Prepared, PrepareError> {
         self.prepare_pinned(config, &Pins::default(), follow).await
     }
 
-    /// [`prepare`](Self::prepare), with plugins held to what they were when they were let in: the models see the texts of the lock, and
-    /// no others.
+    /// [`prepare`](Self::prepare), with plugins held to what they were when they were let in: the
+    /// models see the texts of the lock, and no others.
     ///
     /// # Errors
     /// As `prepare`; `Plugins` also when one differs from the lock.
-    pub async fn prepare_pinned(&self, config: &Config, pins: &Pins, follow: &Follow) -> Result<Prepared, PrepareError> {
+    pub async fn prepare_pinned(
+        &self,
+        config: &Config,
+        pins: &Pins,
+        follow: &Follow,
+    ) -> Result<Prepared, PrepareError> {
         if let Some(failure) = &self.cache_failure {
             follow(LoadStep::Warning { plugin: None, message: failure.to_string() });
         }
@@ -330,11 +376,16 @@ impl Host {
         let (models, keyless) = self.clients(config, &mut problems);
         let (vault, missing) = self.vault(config, &mut problems);
         let components = loaded.iter().map(|(name, plugin)| (name, plugin.facts()));
-        refused |= pins.hold(config, components.chain(natives.iter().map(|(name, native)| (name, &native.facts))), &mut problems);
+        refused |= pins.hold(
+            config,
+            components.chain(natives.iter().map(|(name, native)| (name, &native.facts))),
+            &mut problems,
+        );
         folders::check(config, self.kept.as_deref(), &self.guarded, &mut problems);
         if problems.has_errors() {
             let problems = problems.in_order();
-            let errors = problems.0.iter().filter(|problem| problem.severity == Severity::Error).count();
+            let errors =
+                problems.0.iter().filter(|problem| problem.severity == Severity::Error).count();
             return Err(match refused {
                 true => PrepareError::Plugins(problems),
                 false if errors == keyless + missing => PrepareError::Keys(problems),
@@ -342,25 +393,38 @@ impl Host {
             });
         }
         let components = loaded.iter().map(|(name, plugin)| (name.clone(), plugin.facts().clone()));
-        let facts = components.chain(natives.iter().map(|(name, native)| (name.clone(), native.facts.clone()))).collect();
-        let Assembly { mut setup, mut warnings } = assemble(config, &facts).map_err(PrepareError::Config)?;
+        let facts = components
+            .chain(natives.iter().map(|(name, native)| (name.clone(), native.facts.clone())))
+            .collect();
+        let Assembly { mut setup, mut warnings } =
+            assemble(config, &facts).map_err(PrepareError::Config)?;
         warnings.0.append(&mut problems.0);
-        for (name, model) in config.models.iter().filter(|(_, model)| model.kind == ModelKind::Native) {
+        for (name, model) in
+            config.models.iter().filter(|(_, model)| model.kind == ModelKind::Native)
+        {
             let mut prices = model.prices.clone();
             prices.reached_at = Some(OWN_CLIENT.to_owned());
             setup.models.insert(name.clone(), prices);
         }
-        let setup_of = |name: &PluginName| Arc::clone(setup.plugins.get(name).expect("assemble keeps every plugin of the config"));
+        let setup_of = |name: &PluginName| {
+            Arc::clone(setup.plugins.get(name).expect("assemble keeps every plugin of the config"))
+        };
         let home = folders::home(config).to_string_lossy().into();
-        let stores = PluginStores { kv: Arc::clone(&self.kv), blobs: Arc::clone(&self.blobs), home };
+        let stores =
+            PluginStores { kv: Arc::clone(&self.kv), blobs: Arc::clone(&self.blobs), home };
         let mut sandboxes = Vec::with_capacity(loaded.len());
         let mut plugins = Vec::with_capacity(config.plugins.len());
         for (name, plugin) in loaded {
-            let (from_cache, size) = (plugin.origin() == CodeOrigin::Cache, plugin.inspection().size);
+            let (from_cache, size) =
+                (plugin.origin() == CodeOrigin::Cache, plugin.inspection().size);
             plugins.push(PluginInfo { name: name.clone(), from_cache, size, is_native: false });
             match Sandbox::new(Arc::new(plugin), name.clone(), setup_of(&name)) {
-                Ok(sandbox) => sandboxes.push(sandbox.with_stores(stores.clone()).with_secrets(&vault)),
-                Err(error) => problems.push(config.problem(&format!("plugins.{name}.grants.files"), error.to_string())),
+                Ok(sandbox) => {
+                    sandboxes.push(sandbox.with_stores(stores.clone()).with_secrets(&vault))
+                }
+                Err(error) => problems.push(
+                    config.problem(&format!("plugins.{name}.grants.files"), error.to_string()),
+                ),
             }
         }
         if problems.has_errors() {
@@ -368,18 +432,37 @@ impl Host {
         }
         let sandboxes = Sandboxes::new(sandboxes);
         let files = config.plugins.iter().filter_map(|(name, plugin)| match &plugin.source {
-            PluginSource::File(path) => {
-                Some((name.clone(), PluginFile { path: PathBuf::from(&path.path), named: plugin.source.clone(), setup: setup_of(name) }))
-            }
-            PluginSource::Stock(_) | PluginSource::Native(_) | PluginSource::Url { .. } | PluginSource::Mcp(_) => None,
+            PluginSource::File(path) => Some((
+                name.clone(),
+                PluginFile {
+                    path: PathBuf::from(&path.path),
+                    named: plugin.source.clone(),
+                    setup: setup_of(name),
+                },
+            )),
+            PluginSource::Stock(_)
+            | PluginSource::Native(_)
+            | PluginSource::Url { .. }
+            | PluginSource::Mcp(_) => None,
         });
-        let rebuilt =
-            Rebuilt { loader: self.loader.clone(), sandboxes: sandboxes.clone(), sources: files.collect(), pins: Arc::new(pins.clone()) };
+        let rebuilt = Rebuilt {
+            loader: self.loader.clone(),
+            sandboxes: sandboxes.clone(),
+            sources: files.collect(),
+            pins: Arc::new(pins.clone()),
+        };
         let mut calls: Arc<dyn Plugins> = Arc::new(sandboxes);
         if !natives.is_empty() {
-            plugins.extend(natives.keys().map(|name| PluginInfo { name: name.clone(), from_cache: false, size: 0, is_native: true }));
+            plugins.extend(natives.keys().map(|name| PluginInfo {
+                name: name.clone(),
+                from_cache: false,
+                size: 0,
+                is_native: true,
+            }));
             plugins.sort_by(|one, other| one.name.cmp(&other.name));
-            let ready = natives.into_iter().map(|(name, native)| native.given(name.clone(), setup_of(&name)));
+            let ready = natives
+                .into_iter()
+                .map(|(name, native)| native.given(name.clone(), setup_of(&name)));
             calls = Arc::new(Routes::new(ready, calls));
         }
         let (setup, models, sources) = (Arc::new(setup), Arc::new(models), config.source_labels());
@@ -397,15 +480,25 @@ impl Host {
     }
 
     /// The plugins that could be loaded, and whether one was refused.
-    async fn load_all(&self, config: &Config, follow: &Follow, problems: &mut Problems) -> (BTreeMap<PluginName, LoadedPlugin>, bool) {
+    async fn load_all(
+        &self,
+        config: &Config,
+        follow: &Follow,
+        problems: &mut Problems,
+    ) -> (BTreeMap<PluginName, LoadedPlugin>, bool) {
         let (mut loaded, mut refused) = (BTreeMap::new(), false);
-        for (name, plugin) in
-            config.plugins.iter().filter(|(_, plugin)| !matches!(plugin.source, PluginSource::Native(_) | PluginSource::Mcp(_)))
-        {
+        for (name, plugin) in config.plugins.iter().filter(|(_, plugin)| {
+            !matches!(plugin.source, PluginSource::Native(_) | PluginSource::Mcp(_))
+        }) {
             let key = format!("plugins.{name}.source");
             let (told, who) = (Arc::clone(follow), name.clone());
             let from = plugin.source.label().to_owned();
-            let bytes = match self.component(&plugin.source, move || told(LoadStep::Downloading { plugin: who, from })).await {
+            let bytes = match self
+                .component(&plugin.source, move || {
+                    told(LoadStep::Downloading { plugin: who, from })
+                })
+                .await
+            {
                 Ok(bytes) => bytes,
                 Err(missing) => {
                     refused |= missing.is_other;
@@ -415,19 +508,32 @@ impl Host {
             };
             let (told, who, size) = (Arc::clone(follow), name.clone(), bytes.len() as u64);
             let compiling = move || told(LoadStep::Compiling { plugin: who, bytes: size });
-            let loader = if matches!(plugin.source, PluginSource::Stock(_)) { self.loader.in_process() } else { self.loader.clone() };
+            let loader = if matches!(plugin.source, PluginSource::Stock(_)) {
+                self.loader.in_process()
+            } else {
+                self.loader.clone()
+            };
             match loader.load(bytes, &plugin.limits, &plugin.config, compiling).await {
                 Ok(plugin) => {
                     for note in plugin.notes() {
-                        follow(LoadStep::Warning { plugin: Some(name.clone()), message: note.clone() });
+                        follow(LoadStep::Warning {
+                            plugin: Some(name.clone()),
+                            message: note.clone(),
+                        });
                     }
                     let from_cache = plugin.origin() == CodeOrigin::Cache;
-                    follow(LoadStep::Loaded { plugin: name.clone(), took: plugin.took(), from_cache });
+                    follow(LoadStep::Loaded {
+                        plugin: name.clone(),
+                        took: plugin.took(),
+                        from_cache,
+                    });
                     loaded.insert(name.clone(), plugin);
                 }
                 Err(error) => {
                     refused = true;
-                    problems.push(config.problem(&key, format!("the plugin `{name}` is refused: {error}")));
+                    problems.push(
+                        config.problem(&key, format!("the plugin `{name}` is refused: {error}")),
+                    );
                 }
             }
         }

@@ -1,7 +1,9 @@
-//! Conclave's shell: loads plugins, calls them in fresh sandboxes, performs the core's effects, keeps the journal.
+//! Conclave's shell: loads plugins, calls them in fresh sandboxes, performs the core's effects,
+//! keeps the journal.
 //!
-//! A library: it prints nothing, reads no environment, installs no handler. The command line is one of its users. Start with [`Host`], and
-//! with `docs/embed.md`, whose examples are tests of this crate.
+//! A library: it prints nothing, reads no environment, installs no handler. The command line is one
+//! of its users. Start with [`Host`], and with `docs/embed.md`, whose examples are tests of this
+//! crate.
 //!
 //! ```
 //! use conclave_runtime::{Host, HostOptions, RunOptions, config::Config, native};
@@ -28,8 +30,8 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::exit)]
 
-// The folders stand here from the lowest to the highest; a folder imports only from those above it in
-// this list, which `cargo xtask test` checks.
+// The folders stand here from the lowest to the highest; a folder imports only from those above it
+// in this list, which `cargo xtask test` checks.
 /// Clocks, ids, digests, files that survive a power cut, and places for calls.
 mod support {
     pub(crate) mod admission;
@@ -99,10 +101,12 @@ pub use conclave_core::protocol::{event, notice};
 pub use conclave_core::setup::{self, plugin_query};
 pub use conclave_core::types::capability::Capability;
 pub use conclave_core::types::{
-    action, approval, channel as binding, completion, delegation, delivery, denial, durability, fault, history, limits, message, outcome,
-    request, risk, room_secret, side_effect, stuck_rules, task_options, tool, usage,
+    action, approval, channel as binding, completion, delegation, delivery, denial, durability,
+    fault, history, limits, message, outcome, request, risk, room_secret, side_effect, stuck_rules,
+    task_options, tool, usage,
 };
-/// What speaks to models. A client of the program's own, for `[models.NAME]` with `kind = "native"`:
+/// What speaks to models. A client of the program's own, for `[models.NAME]` with `kind =
+/// "native"`:
 /// ```
 /// use std::sync::Arc;
 ///
@@ -137,12 +141,20 @@ pub use driver::room_handle::{Accepted, Announced, RoomHandle, TaskHandle, WaitE
 pub use host::ControlInbox;
 #[cfg(feature = "openai")]
 pub use host::Probe;
-pub use host::prepared::{CallToolError, Caller, PluginInfo, Prepared, Run, RunOptions, Stopper, ToolCalling, ToolRun};
+pub use host::prepared::{
+    CallToolError, Caller, PluginInfo, Prepared, Run, RunOptions, Stopper, ToolCalling, ToolRun,
+};
 pub use host::session::{Hosted, ResumeError, RunInput, Session, SessionError};
 pub use host::{Follow, GuardedPath, Host, HostOptions, LoadStep, Pins, PrepareError, lock_of};
 
 /// The pages whose examples are tests.
-#[cfg(all(doctest, feature = "openai", feature = "schemars", feature = "sqlite", feature = "tracing"))]
+#[cfg(all(
+    doctest,
+    feature = "openai",
+    feature = "schemars",
+    feature = "sqlite",
+    feature = "tracing"
+))]
 mod pages {
     #[doc = include_str!("../../../docs/embed.md")]
     struct Embed;

@@ -1,4 +1,5 @@
-//! Plugins, from bytes to something that can be called. What they may do is not decided here: a loaded plugin has no grants yet.
+//! Plugins, from bytes to something that can be called. What they may do is not decided here: a
+//! loaded plugin has no grants yet.
 
 mod anatomy;
 mod arguments;
@@ -48,13 +49,19 @@ pub use source::read_component;
 pub enum LoadError {
     #[error("it has {size}; up to {limit} are taken (its limits.component)")]
     TooLarge { size: String, limit: String },
-    #[error("it is {found}, not a component. Build it for target wasm32-wasip2, or make a component of it.")]
+    #[error(
+        "it is {found}, not a component. Build it for target wasm32-wasip2, or make a component of it."
+    )]
     NotAComponent { found: &'static str },
     #[error("it is damaged: {0}")]
     Malformed(String),
-    #[error("it has no manifest (a custom section `conclave:manifest`). Build it with the SDK, or add one.")]
+    #[error(
+        "it has no manifest (a custom section `conclave:manifest`). Build it with the SDK, or add one."
+    )]
     NoManifest,
-    #[error("it has {count} manifests in {place}, so nobody can say which holds. Add one to the outermost component.")]
+    #[error(
+        "it has {count} manifests in {place}, so nobody can say which holds. Add one to the outermost component."
+    )]
     ManifestTwice { count: usize, place: &'static str },
     #[error(transparent)]
     Manifest(#[from] ManifestError),
@@ -62,7 +69,9 @@ pub enum LoadError {
     ForeignImport { import: String, needed: &'static str },
     #[error("it was built for another contract: {name}. Build it again with the SDK of this host.")]
     OtherContract { name: String },
-    #[error("it exports nothing of the contract: neither `agent` nor `responder`, `memory`, `tools` or `delivery-strategy`")]
+    #[error(
+        "it exports nothing of the contract: neither `agent` nor `responder`, `memory`, `tools` or `delivery-strategy`"
+    )]
     NothingExported,
     #[error("it cannot do without `{capability}`{why}, and {reason}")]
     Unoffered { capability: String, why: String, reason: &'static str },
@@ -143,7 +152,8 @@ impl LoadedPlugin {
         self.origin
     }
 
-    /// What the operator should know of the load, such as a cache entry that somebody changed. Empty when all went well.
+    /// What the operator should know of the load, such as a cache entry that somebody changed.
+    /// Empty when all went well.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
@@ -171,11 +181,17 @@ impl LoadedPlugin {
         self.facts.tools.iter().position(|tool| tool.name == name)
     }
 
-    /// Checks arguments of at most so many bytes against the schema of a tool, and gives them back with their JSON text.
+    /// Checks arguments of at most so many bytes against the schema of a tool, and gives them back
+    /// with their JSON text.
     ///
     /// # Errors
     /// What is wrong with them, for the model.
-    pub(crate) async fn check_arguments(&self, tool: usize, arguments: Value, most: u64) -> Result<(Value, String), String> {
+    pub(crate) async fn check_arguments(
+        &self,
+        tool: usize,
+        arguments: Value,
+        most: u64,
+    ) -> Result<(Value, String), String> {
         self.arguments.check(tool, arguments, most).await
     }
 }

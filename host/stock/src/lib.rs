@@ -1,17 +1,18 @@
-//! The stock plugins, which a config names as `stock:NAME`. This crate knows their bytes and nothing about them: a host reads and admits
-//! them like any other component.
+//! The stock plugins, which a config names as `stock:NAME`. This crate knows their bytes and
+//! nothing about them: a host reads and admits them like any other component.
 //!
-//! They are put in when this crate is built: `cargo xtask build` in the repository compiles the plugins first. A plain `cargo build`
-//! without that gives a crate with none, and a warning that says so. The variable `CONCLAVE_STOCK` names another folder of components,
-//! for programs that are built elsewhere.
+//! They are put in when this crate is built: `cargo xtask build` in the repository compiles the
+//! plugins first. A plain `cargo build` without that gives a crate with none, and a warning that
+//! says so. The variable `CONCLAVE_STOCK` names another folder of components, for programs that are
+//! built elsewhere.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 include!(concat!(env!("OUT_DIR"), "/stock.rs"));
 
-/// Name and component of each stock plugin, as `HostOptions::stock` of `conclave-runtime` takes them; empty when the crate was built
-/// without the plugins. Nothing is copied.
+/// Name and component of each stock plugin, as `HostOptions::stock` of `conclave-runtime` takes
+/// them; empty when the crate was built without the plugins. Nothing is copied.
 ///
 /// ```
 /// let stock = conclave_stock::stock();

@@ -1,5 +1,6 @@
-//! What an agent can do, of both eras and ours: one struct per kind with the union of its arguments, and the line that describes it.
-//! The order of the fields here is the order on the wire (O-011…O-026, O-041).
+//! What an agent can do, of both eras and ours: one struct per kind with the union of its
+//! arguments, and the line that describes it. The order of the fields here is the order on the wire
+//! (O-011…O-026, O-041).
 
 use serde_json::{Map, Value};
 
@@ -7,7 +8,9 @@ use crate::era::{Era, FieldSpec};
 use crate::field::{LooseId, kinds};
 use crate::json::Json;
 use crate::python;
-use crate::vocabulary::{Confirmation, DelegateOne, EditSource, ReadSource, RecallType, SecurityRisk};
+use crate::vocabulary::{
+    Confirmation, DelegateOne, EditSource, ReadSource, RecallType, SecurityRisk,
+};
 
 kinds! {
     /// Something an agent (or a user) does.
@@ -301,12 +304,18 @@ kinds! {
 }
 
 impl Action {
-    /// Whether the host must answer with an observation of substance; a bookkeeping action is paired with `null` (O-010).
+    /// Whether the host must answer with an observation of substance; a bookkeeping action is
+    /// paired with `null` (O-010).
     pub fn runnable(&self) -> bool {
         match self {
-            Action::Run(_) | Action::Kill(_) | Action::RunIpython(_) | Action::Browse(_) | Action::BrowseInteractive(_) => true,
+            Action::Run(_)
+            | Action::Kill(_)
+            | Action::RunIpython(_)
+            | Action::Browse(_)
+            | Action::BrowseInteractive(_) => true,
             Action::Read(_) | Action::Write(_) | Action::Edit(_) | Action::CallToolMcp(_) => true,
-            // 2024-07 looks memories up in the runtime; the recall of 2025-11 is bookkeeping, answered by memory.
+            // 2024-07 looks memories up in the runtime; the recall of 2025-11 is bookkeeping,
+            // answered by memory.
             Action::Recall(recall) => recall.recall_type.is_none(),
             _ => false,
         }
@@ -335,7 +344,11 @@ impl Action {
             Action::TaskTracking(it) => &it.thought,
             Action::DelegateTask(it) => &it.thought,
             Action::DelegateAll(it) => &it.thought,
-            Action::Null(_) | Action::Talk(_) | Action::Message(_) | Action::System(_) | Action::Condensation(_) => "",
+            Action::Null(_)
+            | Action::Talk(_)
+            | Action::Message(_)
+            | Action::System(_)
+            | Action::Condensation(_) => "",
             Action::CondensationRequest(_) | Action::LoopRecovery(_) => "",
         }
     }
@@ -371,28 +384,40 @@ impl Action {
             Action::RunIpython(it) => format!("Running Python code interactively: {}", it.code),
             Action::Browse(it) if old => format!("Browsing URL: {}", it.url),
             Action::Browse(it) => format!("I am browsing the URL: {}", it.url),
-            Action::BrowseInteractive(it) if old => format!("Executing browser actions: {}", it.browser_actions),
-            Action::BrowseInteractive(it) => format!("I am interacting with the browser:\n```\n{}\n```", it.browser_actions),
+            Action::BrowseInteractive(it) if old => {
+                format!("Executing browser actions: {}", it.browser_actions)
+            }
+            Action::BrowseInteractive(it) => {
+                format!("I am interacting with the browser:\n```\n{}\n```", it.browser_actions)
+            }
             Action::Read(it) => format!("Reading file: {}", it.path),
             Action::Write(it) => format!("Writing file: {}", it.path),
             Action::Edit(_) | Action::LoopRecovery(_) => String::new(),
             Action::Recall(it) if old => recall_of_2024(&it.query),
-            Action::Recall(it) => format!("Retrieving content for: {}", it.query.chars().take(50).collect::<String>()),
+            Action::Recall(it) => {
+                format!("Retrieving content for: {}", it.query.chars().take(50).collect::<String>())
+            }
             Action::AddTask(it) => format!("Added task: {}", it.goal),
             Action::ModifyTask(it) => format!("Set task {} to {}", it.task_id, it.state),
             Action::Think(it) => format!("I am thinking...: {}", it.thought),
             Action::Talk(it) => it.content.clone(),
-            Action::Finish(it) if it.thought.is_empty() => "All done! What's next on the agenda?".to_owned(),
+            Action::Finish(it) if it.thought.is_empty() => {
+                "All done! What's next on the agenda?".to_owned()
+            }
             Action::Finish(it) => it.thought.clone(),
             Action::Reject(it) => rejection(&it.outputs),
             Action::Delegate(it) => asking(&[&it.agent]),
             Action::DelegateTask(it) => asking(&[&it.agent]),
-            Action::DelegateAll(it) => asking(&it.delegates.iter().map(|one| one.agent.as_str()).collect::<Vec<_>>()),
+            Action::DelegateAll(it) => {
+                asking(&it.delegates.iter().map(|one| one.agent.as_str()).collect::<Vec<_>>())
+            }
             Action::Message(it) => it.content.clone(),
             Action::ChangeAgentState(it) => format!("Agent state changed to {}", it.agent_state),
             Action::System(it) => it.content.clone(),
             Action::Condensation(it) => it.message(),
-            Action::CondensationRequest(_) => "Requesting a condensation of the conversation history.".to_owned(),
+            Action::CondensationRequest(_) => {
+                "Requesting a condensation of the conversation history.".to_owned()
+            }
             Action::CallToolMcp(it) => format!(
                 "I am interacting with the MCP server with name:\n```\n{}\n```\nand arguments:\n```\n{}\n```",
                 it.name,
@@ -407,14 +432,19 @@ impl Action {
     }
 
     /// Reads the arguments of a kind; none when a reader of this form does not know the kind.
-    pub(crate) fn read(kind: &str, form: Option<Era>, args: &Map<String, Value>) -> Option<Result<Action, String>> {
+    pub(crate) fn read(
+        kind: &str,
+        form: Option<Era>,
+        args: &Map<String, Value>,
+    ) -> Option<Result<Action, String>> {
         Action::read_kind(kind, form, args)
     }
 
     /// The arguments in the order of the wire.
     pub(crate) fn args(&self, form: Option<Era>) -> Vec<(&'static str, Json)> {
         let mut args = self.write_fields(form);
-        // 2025-11 requires the type of a recall; a log of 2024 has none, and what it asked for was knowledge.
+        // 2025-11 requires the type of a recall; a log of 2024 has none, and what it asked for was
+        // knowledge.
         if form == Some(Era::V2025)
             && let Action::Recall(Recall { recall_type: None, .. }) = self
             && let Some(first) = args.first_mut()
@@ -426,7 +456,9 @@ impl Action {
 }
 
 fn recall_of_2024(query: &str) -> String {
-    format!("Let me dive into my memories to find what you're looking for! Searching for: '{query}'. This might take a moment.")
+    format!(
+        "Let me dive into my memories to find what you're looking for! Searching for: '{query}'. This might take a moment."
+    )
 }
 
 fn rejection(outputs: &Map<String, Value>) -> String {
@@ -475,7 +507,8 @@ impl Condensation {
         }
     }
 
-    /// Checks the two rules of O-042: one way of naming what is forgotten, and a summary together with its place.
+    /// Checks the two rules of O-042: one way of naming what is forgotten, and a summary together
+    /// with its place.
     pub fn check(&self) -> Result<(), String> {
         if self.forgotten().is_none() {
             return Err("`condensation` must name what is forgotten in exactly one way: either `forgotten_event_ids`, or both \
@@ -483,7 +516,10 @@ impl Condensation {
                 .to_owned());
         }
         if self.summary.is_some() != self.summary_offset.is_some() {
-            return Err("`condensation` must give `summary` and `summary_offset` together, or neither.".to_owned());
+            return Err(
+                "`condensation` must give `summary` and `summary_offset` together, or neither."
+                    .to_owned(),
+            );
         }
         Ok(())
     }
@@ -495,9 +531,15 @@ impl Condensation {
         // A range may be absurdly long; beyond this many the line only names its ends.
         const LISTED: i64 = 10_000;
         let ids = match self.forgotten() {
-            Some(Forgotten::Ids(ids)) => ids.iter().map(i64::to_string).collect::<Vec<_>>().join(", "),
-            Some(Forgotten::Range(start, end)) if end.saturating_sub(start) > LISTED => format!("{start}, …, {end}"),
-            Some(Forgotten::Range(start, end)) => (start..=end).map(|id| id.to_string()).collect::<Vec<_>>().join(", "),
+            Some(Forgotten::Ids(ids)) => {
+                ids.iter().map(i64::to_string).collect::<Vec<_>>().join(", ")
+            }
+            Some(Forgotten::Range(start, end)) if end.saturating_sub(start) > LISTED => {
+                format!("{start}, …, {end}")
+            }
+            Some(Forgotten::Range(start, end)) => {
+                (start..=end).map(|id| id.to_string()).collect::<Vec<_>>().join(", ")
+            }
             None => String::new(),
         };
         format!("Condenser is dropping the events: [{ids}].")

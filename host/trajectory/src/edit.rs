@@ -1,4 +1,5 @@
-//! The editor of 2025-11 over text: view, create, replace exactly one place, insert, undo. Pure: whoever calls it holds the files.
+//! The editor of 2025-11 over text: view, create, replace exactly one place, insert, undo. Pure:
+//! whoever calls it holds the files.
 
 use std::fmt;
 
@@ -108,7 +109,8 @@ pub struct EditedText {
     pub snippet: String,
 }
 
-/// The lines of a text with their numbers, all or from the first to the last of `range` (from 1, -1 for the end).
+/// The lines of a text with their numbers, all or from the first to the last of `range` (from 1, -1
+/// for the end).
 pub fn view(text: &str, range: Option<&[i64]>) -> Result<String, EditError> {
     let lines: Vec<&str> = text.lines().collect();
     let Some(range) = range else { return Ok(numbered(&lines, 0, lines.len())) };
@@ -141,12 +143,17 @@ pub fn str_replace(text: &str, old: &str, new: &str) -> Result<EditedText, EditE
     }
     let mut places = text.match_indices(old).map(|(at, _)| at);
     let Some(at) = places.next() else {
-        return Err(EditError::NoMatch { old: old.to_owned(), nearly: trimmed_lines(text).contains(&trimmed_lines(old)) });
+        return Err(EditError::NoMatch {
+            old: old.to_owned(),
+            nearly: trimmed_lines(text).contains(&trimmed_lines(old)),
+        });
     };
     let line_of = |at: usize| text[..at].matches('\n').count() + 1;
     let more: Vec<usize> = places.map(line_of).collect();
     if !more.is_empty() {
-        return Err(EditError::ManyMatches { lines: std::iter::once(line_of(at)).chain(more).collect() });
+        return Err(EditError::ManyMatches {
+            lines: std::iter::once(line_of(at)).chain(more).collect(),
+        });
     }
     let edited = [&text[..at], new, &text[at + old.len()..]].concat();
     let first = line_of(at) - 1;
@@ -179,7 +186,8 @@ pub fn undo(previous: Option<&str>) -> Result<EditedText, EditError> {
 
 /// Carries out an `edit` action: the observation to tell, and the text to write, if any.
 ///
-/// `existing` is the file's text, none when there is no file; `previous` its text before the last edit.
+/// `existing` is the file's text, none when there is no file; `previous` its text before the last
+/// edit.
 pub fn apply(
     action: &action::Edit,
     existing: Option<&str>,
@@ -198,7 +206,10 @@ pub fn apply(
         }
         "str_replace" => {
             let old = action.old_str.as_deref().ok_or_else(|| missing("str_replace", "old_str"))?;
-            ("is edited", str_replace(there()?, old, action.new_str.as_deref().unwrap_or_default())?)
+            (
+                "is edited",
+                str_replace(there()?, old, action.new_str.as_deref().unwrap_or_default())?,
+            )
         }
         "insert" => {
             let line = action.insert_line.ok_or_else(|| missing("insert", "insert_line"))?;
@@ -215,7 +226,12 @@ pub fn apply(
     Ok((told(action, existing, Some(&edited.text), content), Some(edited.text)))
 }
 
-fn told(action: &action::Edit, existing: Option<&str>, new: Option<&str>, content: String) -> observation::Edit {
+fn told(
+    action: &action::Edit,
+    existing: Option<&str>,
+    new: Option<&str>,
+    content: String,
+) -> observation::Edit {
     observation::Edit {
         content,
         path: action.path.clone(),

@@ -5,7 +5,8 @@
 pub enum Era {
     /// July 2024: background commands, `kill`, the plan's `add_task` and `modify_task`.
     V2024,
-    /// November 2025: security risk, confirmation, condensation, MCP; the kinds and arguments above are gone (O-039).
+    /// November 2025: security risk, confirmation, condensation, MCP; the kinds and arguments above
+    /// are gone (O-039).
     V2025,
 }
 
@@ -85,7 +86,9 @@ impl FieldSpec {
             Some(Era::V2025) => self.new,
             None => {
                 let required = match (kind.old, kind.new) {
-                    (true, true) => self.old == Presence::Required && self.new == Presence::Required,
+                    (true, true) => {
+                        self.old == Presence::Required && self.new == Presence::Required
+                    }
                     (true, false) => self.old == Presence::Required,
                     _ => self.new == Presence::Required,
                 };

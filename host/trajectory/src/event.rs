@@ -1,4 +1,5 @@
-//! One event of a log: what every event carries, and reading and writing it in the form of either era, or of both at once.
+//! One event of a log: what every event carries, and reading and writing it in the form of either
+//! era, or of both at once.
 
 use std::borrow::Cow;
 
@@ -161,17 +162,20 @@ impl TrajectoryEvent {
         }
     }
 
-    /// Reads the union of both eras and our own kinds: old logs and new ones alike, old spellings too.
+    /// Reads the union of both eras and our own kinds: old logs and new ones alike, old spellings
+    /// too.
     pub fn from_json(value: &Value) -> Result<TrajectoryEvent, Malformed> {
         read(value, None)
     }
 
-    /// Reads as that era alone did; 2025-11 refuses `kill`, `add_task`, `modify_task` and `background` (O-039).
+    /// Reads as that era alone did; 2025-11 refuses `kill`, `add_task`, `modify_task` and
+    /// `background` (O-039).
     pub fn from_json_of(value: &Value, era: Era) -> Result<TrajectoryEvent, Malformed> {
         read(value, Some(era))
     }
 
-    /// The event in the form of that era; a kind the era does not know is written in the form of the era that does.
+    /// The event in the form of that era; a kind the era does not know is written in the form of
+    /// the era that does.
     pub fn to_json(&self, era: Era) -> Value {
         Json::Object(self.fields(Some(era))).into_value()
     }
@@ -186,7 +190,8 @@ impl TrajectoryEvent {
         Json::Object(self.fields(Some(era))).to_spaced_text()
     }
 
-    /// What a model is shown in 2024-07: no envelope but the source, none of the browser's bulk, an observation's content cut (O-008).
+    /// What a model is shown in 2024-07: no envelope but the source, none of the browser's bulk, an
+    /// observation's content cut (O-008).
     pub fn memory_form(&self, max_chars: usize) -> Value {
         let Value::Object(mut map) = self.to_json(Era::V2024) else { return Value::Null };
         for key in ["id", "cause", "timestamp", "message"] {
@@ -201,15 +206,16 @@ impl TrajectoryEvent {
         Value::Object(map)
     }
 
-    /// The time as that era writes it. 2024-07 knows no finer time than a microsecond, and one form for each; whatever is no time stays as
-    /// it is, for no form of it could be read.
+    /// The time as that era writes it. 2024-07 knows no finer time than a microsecond, and one form
+    /// for each; whatever is no time stays as it is, for no form of it could be read.
     fn timestamp_in(&self, form: Option<Era>) -> Option<Cow<'_, str>> {
         let text = self.timestamp.as_deref()?;
         let normal = (form == Some(Era::V2024)).then(|| timestamp::normalised(text)).flatten();
         Some(normal.map_or(Cow::Borrowed(text), Cow::Owned))
     }
 
-    /// All fields in the order of O-002; without an era, everything both eras know and no derived line.
+    /// All fields in the order of O-002; without an era, everything both eras know and no derived
+    /// line.
     fn fields(&self, form: Option<Era>) -> Vec<(&'static str, Json)> {
         let new = form != Some(Era::V2024);
         let mut fields = Vec::new();
@@ -221,18 +227,27 @@ impl TrajectoryEvent {
         put("cause", self.cause.map(|cause| Json::Leaf(cause.into())));
         let family = if self.action().is_some() { "action" } else { "observation" };
         put(family, Some(Json::text(self.kind())));
-        put("tool_call_metadata", self.tool_call_metadata.as_ref().filter(|_| new).map(metrics::ordered_call));
+        put(
+            "tool_call_metadata",
+            self.tool_call_metadata.as_ref().filter(|_| new).map(metrics::ordered_call),
+        );
         put("llm_metrics", self.llm_metrics.as_ref().filter(|_| new).map(metrics::ordered_metrics));
         match &self.body {
             Body::Action(action) => {
                 put("args", Some(Json::Object(action.args(form))));
-                put("timeout", self.timeout.filter(|_| new).map(|seconds| Json::Leaf(seconds.into())));
+                put(
+                    "timeout",
+                    self.timeout.filter(|_| new).map(|seconds| Json::Leaf(seconds.into())),
+                );
             }
             Body::Observation(observation) => {
                 let (content, extras) = observation.content_and_extras(form);
                 put("content", Some(content));
                 put("extras", Some(Json::Object(extras)));
-                put("success", observation.success().filter(|_| new).map(|success| Json::Leaf(success.into())));
+                put(
+                    "success",
+                    observation.success().filter(|_| new).map(|success| Json::Leaf(success.into())),
+                );
             }
         }
         fields
@@ -256,7 +271,12 @@ impl<'de> Deserialize<'de> for TrajectoryEvent {
 /// Stored as `{"action": …, "args": …}` with everything both eras know.
 impl Serialize for Action {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Json::Object(vec![("action", Json::text(self.kind())), ("args", Json::Object(self.args(None)))]).into_value().serialize(serializer)
+        Json::Object(vec![
+            ("action", Json::text(self.kind())),
+            ("args", Json::Object(self.args(None))),
+        ])
+        .into_value()
+        .serialize(serializer)
     }
 }
 
@@ -264,7 +284,9 @@ impl<'de> Deserialize<'de> for Action {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Action, D::Error> {
         match TrajectoryEvent::deserialize(deserializer)?.body {
             Body::Action(action) => Ok(action),
-            Body::Observation(_) => Err(serde::de::Error::custom("expected an action, found an observation")),
+            Body::Observation(_) => {
+                Err(serde::de::Error::custom("expected an action, found an observation"))
+            }
         }
     }
 }
@@ -273,7 +295,11 @@ impl<'de> Deserialize<'de> for Action {
 impl Serialize for Observation {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (content, extras) = self.content_and_extras(None);
-        let fields = vec![("observation", Json::text(self.kind())), ("content", content), ("extras", Json::Object(extras))];
+        let fields = vec![
+            ("observation", Json::text(self.kind())),
+            ("content", content),
+            ("extras", Json::Object(extras)),
+        ];
         Json::Object(fields).into_value().serialize(serializer)
     }
 }
@@ -282,14 +308,19 @@ impl<'de> Deserialize<'de> for Observation {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Observation, D::Error> {
         match TrajectoryEvent::deserialize(deserializer)?.body {
             Body::Observation(observation) => Ok(observation),
-            Body::Action(_) => Err(serde::de::Error::custom("expected an observation, found an action")),
+            Body::Action(_) => {
+                Err(serde::de::Error::custom("expected an observation, found an action"))
+            }
         }
     }
 }
 
 fn read(value: &Value, form: Option<Era>) -> Result<TrajectoryEvent, Malformed> {
     let Value::Object(data) = value else {
-        return Err(Malformed::value(format!("An event must be an object with `action` or `observation`, and is {}.", short(value))));
+        return Err(Malformed::value(format!(
+            "An event must be an object with `action` or `observation`, and is {}.",
+            short(value)
+        )));
     };
     let (body, stamp) = if let Some(kind) = data.get("action") {
         read_action(kind, data, form)?
@@ -297,7 +328,10 @@ fn read(value: &Value, form: Option<Era>) -> Result<TrajectoryEvent, Malformed> 
         (read_observation(kind, data, form)?, None)
     } else {
         let keys: Vec<&str> = data.keys().map(String::as_str).collect();
-        return Err(Malformed::value(format!("An event must have `action` or `observation`; this one has: {}.", list(&keys))));
+        return Err(Malformed::value(format!(
+            "An event must have `action` or `observation`; this one has: {}.",
+            list(&keys)
+        )));
     };
     let mut event = TrajectoryEvent::new(body);
     event.id = read_id(data, "id")?.filter(|id| *id != -1);
@@ -311,22 +345,42 @@ fn read(value: &Value, form: Option<Era>) -> Result<TrajectoryEvent, Malformed> 
         Some(Value::Number(number)) if event.action().is_some() => number.as_f64(),
         None | Some(Value::Null) => None,
         Some(_) if event.action().is_none() => None,
-        Some(other) => return Err(Malformed::value(format!("`timeout` must be a number of seconds, and is {}.", short(other)))),
+        Some(other) => {
+            return Err(Malformed::value(format!(
+                "`timeout` must be a number of seconds, and is {}.",
+                short(other)
+            )));
+        }
     };
-    event.tool_call_metadata = data.get("tool_call_metadata").filter(|value| !value.is_null()).cloned();
-    event.llm_metrics = data.get("llm_metrics").filter(|value| !value.is_null()).map(metrics::normalised);
+    event.tool_call_metadata =
+        data.get("tool_call_metadata").filter(|value| !value.is_null()).cloned();
+    event.llm_metrics =
+        data.get("llm_metrics").filter(|value| !value.is_null()).map(metrics::normalised);
     Ok(event)
 }
 
-fn read_action(kind: &Value, data: &Map<String, Value>, form: Option<Era>) -> Result<(Body, Option<String>), Malformed> {
+fn read_action(
+    kind: &Value,
+    data: &Map<String, Value>,
+    form: Option<Era>,
+) -> Result<(Body, Option<String>), Malformed> {
     let refuse = |text: String| Malformed::new(MalformedKind::MalformedAction, text);
     let Value::String(kind) = kind else {
-        return Err(refuse(format!("`action` must be a string, and is {}. {}", short(kind), known(Action::KINDS, Action::kind_in, form))));
+        return Err(refuse(format!(
+            "`action` must be a string, and is {}. {}",
+            short(kind),
+            known(Action::KINDS, Action::kind_in, form)
+        )));
     };
     let mut args = match data.get("args") {
         None => Map::new(),
         Some(Value::Object(args)) => args.clone(),
-        Some(other) => return Err(refuse(format!("`args` of action `{kind}` must be an object, and is {}.", short(other)))),
+        Some(other) => {
+            return Err(refuse(format!(
+                "`args` of action `{kind}` must be an object, and is {}.",
+                short(other)
+            )));
+        }
     };
     let stamp = match form {
         Some(Era::V2024) => None,
@@ -335,19 +389,34 @@ fn read_action(kind: &Value, data: &Map<String, Value>, form: Option<Era>) -> Re
     let stamp = stamp.and_then(|stamp| stamp.as_str().map(str::to_owned));
     let action = match Action::read(kind, form, &args) {
         Some(read) => read.map_err(|text| refuse(format!("Action {text}")))?,
-        None => return Err(refuse(format!("Action `{kind}` does not exist. {}", known(Action::KINDS, Action::kind_in, form)))),
+        None => {
+            return Err(refuse(format!(
+                "Action `{kind}` does not exist. {}",
+                known(Action::KINDS, Action::kind_in, form)
+            )));
+        }
     };
     match &action {
-        Action::Condensation(condensation) => condensation.check().map_err(|text| Malformed::value(format!("Action {text}")))?,
-        Action::Recall(recall) if form.is_none() && recall.recall_type.is_none() && !args.contains_key("query") => {
-            return Err(refuse("Action `recall` needs `query` (2024-07) or `recall_type` (2025-11).".to_owned()));
+        Action::Condensation(condensation) => {
+            condensation.check().map_err(|text| Malformed::value(format!("Action {text}")))?
+        }
+        Action::Recall(recall)
+            if form.is_none() && recall.recall_type.is_none() && !args.contains_key("query") =>
+        {
+            return Err(refuse(
+                "Action `recall` needs `query` (2024-07) or `recall_type` (2025-11).".to_owned(),
+            ));
         }
         _ => {}
     }
     Ok((Body::Action(action), stamp))
 }
 
-fn read_observation(kind: &Value, data: &Map<String, Value>, form: Option<Era>) -> Result<Body, Malformed> {
+fn read_observation(
+    kind: &Value,
+    data: &Map<String, Value>,
+    form: Option<Era>,
+) -> Result<Body, Malformed> {
     let refuse = |text: String| Malformed::new(MalformedKind::BadObservationArgs, text);
     let unknown = |what: String| {
         let text = format!("{what} {}", known(Observation::KINDS, Observation::kind_in, form));
@@ -359,11 +428,20 @@ fn read_observation(kind: &Value, data: &Map<String, Value>, form: Option<Era>) 
     let mut extras = match data.get("extras") {
         None => Map::new(),
         Some(Value::Object(extras)) => extras.clone(),
-        Some(other) => return Err(refuse(format!("`extras` of observation `{kind}` must be an object, and is {}.", short(other)))),
+        Some(other) => {
+            return Err(refuse(format!(
+                "`extras` of observation `{kind}` must be an object, and is {}.",
+                short(other)
+            )));
+        }
     };
     if form != Some(Era::V2024) {
         // A log of 2024 that names the process and no exit code means 0, its default then.
-        if form.is_none() && kind == "run" && extras.contains_key("command_id") && !extras.contains_key("metadata") {
+        if form.is_none()
+            && kind == "run"
+            && extras.contains_key("command_id")
+            && !extras.contains_key("metadata")
+        {
             extras.entry("exit_code").or_insert(Value::from(0));
         }
         spelling::update_extras(&mut extras);
@@ -373,21 +451,32 @@ fn read_observation(kind: &Value, data: &Map<String, Value>, form: Option<Era>) 
         && !recall_type.is_null()
         && recall_type.as_str().and_then(crate::vocabulary::RecallType::parse).is_none()
     {
-        let text = format!("`recall_type` must be workspace_context or knowledge, and is {}.", short(recall_type));
+        let text = format!(
+            "`recall_type` must be workspace_context or knowledge, and is {}.",
+            short(recall_type)
+        );
         return Err(Malformed::value(text));
     }
     let observation = match Observation::read(kind, form, content, &extras) {
         Some(read) => read.map_err(|text| refuse(format!("Observation {text}")))?,
         None => return Err(unknown(format!("Observation `{kind}` does not exist."))),
     };
-    if form.is_none() && kind == "recall" && !extras.contains_key("memories") && !extras.contains_key("recall_type") {
-        return Err(refuse("Observation `recall` needs `memories` (2024-07) or `recall_type` (2025-11).".to_owned()));
+    if form.is_none()
+        && kind == "recall"
+        && !extras.contains_key("memories")
+        && !extras.contains_key("recall_type")
+    {
+        return Err(refuse(
+            "Observation `recall` needs `memories` (2024-07) or `recall_type` (2025-11)."
+                .to_owned(),
+        ));
     }
     Ok(Body::Observation(observation))
 }
 
 fn known(kinds: &[&'static str], kind_in: fn(&str, Era) -> bool, form: Option<Era>) -> String {
-    let known: Vec<&str> = kinds.iter().copied().filter(|kind| form.is_none_or(|era| kind_in(kind, era))).collect();
+    let known: Vec<&str> =
+        kinds.iter().copied().filter(|kind| form.is_none_or(|era| kind_in(kind, era))).collect();
     format!("Known are: {}.", list(&known))
 }
 
@@ -395,15 +484,28 @@ fn read_id(data: &Map<String, Value>, key: &str) -> Result<Option<i64>, Malforme
     match data.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Number(number)) if whole(number).is_some() => Ok(whole(number)),
-        Some(other) => Err(Malformed::value(format!("`{key}` must be a whole number, and is {}.", short(other)))),
+        Some(other) => Err(Malformed::value(format!(
+            "`{key}` must be a whole number, and is {}.",
+            short(other)
+        ))),
     }
 }
 
-fn read_timestamp(data: &Map<String, Value>, form: Option<Era>) -> Result<Option<String>, Malformed> {
-    let refuse = |value| Malformed::value(format!("`timestamp` must be an ISO-8601 date and time, and is {}.", short(value)));
+fn read_timestamp(
+    data: &Map<String, Value>,
+    form: Option<Era>,
+) -> Result<Option<String>, Malformed> {
+    let refuse = |value| {
+        Malformed::value(format!(
+            "`timestamp` must be an ISO-8601 date and time, and is {}.",
+            short(value)
+        ))
+    };
     match (data.get("timestamp"), form) {
         (None | Some(Value::Null), _) => Ok(None),
-        (Some(value), Some(Era::V2024)) => value.as_str().and_then(timestamp::normalised).map(Some).ok_or_else(|| refuse(value)),
+        (Some(value), Some(Era::V2024)) => {
+            value.as_str().and_then(timestamp::normalised).map(Some).ok_or_else(|| refuse(value))
+        }
         (Some(Value::String(text)), _) => Ok(Some(text.clone())),
         (Some(other), _) => Err(refuse(other)),
     }
@@ -415,7 +517,8 @@ fn read_source(data: &Map<String, Value>, form: Option<Era>) -> Result<Option<So
         Some(Era::V2025) => "agent, user or environment",
         None => "a string",
     };
-    let refuse = |value| Malformed::value(format!("`source` must be {known}, and is {}.", short(value)));
+    let refuse =
+        |value| Malformed::value(format!("`source` must be {known}, and is {}.", short(value)));
     match data.get("source") {
         None => Ok(None),
         Some(Value::Null) if form.is_none() => Ok(None),

@@ -1,4 +1,5 @@
-//! One argument of an action or one extra of an observation: how each Rust type is read from and written to JSON.
+//! One argument of an action or one extra of an observation: how each Rust type is read from and
+//! written to JSON.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -110,7 +111,9 @@ impl<T: Field> Field for BTreeMap<String, T> {
         value.as_object()?.iter().map(|(key, value)| Some((key.clone(), T::read(value)?))).collect()
     }
     fn write(&self) -> Json {
-        Json::Leaf(Value::Object(self.iter().map(|(key, value)| (key.clone(), value.write().into_value())).collect()))
+        Json::Leaf(Value::Object(
+            self.iter().map(|(key, value)| (key.clone(), value.write().into_value())).collect(),
+        ))
     }
 }
 
@@ -171,7 +174,8 @@ impl Field for LooseId {
     }
 }
 
-/// Reads the fields of one kind out of an object, having first looked for names that are unknown or missing.
+/// Reads the fields of one kind out of an object, having first looked for names that are unknown or
+/// missing.
 pub(crate) struct FieldReader<'a> {
     kind: &'static str,
     eras: Eras,
@@ -189,10 +193,23 @@ impl<'a> FieldReader<'a> {
         fields: &'a Map<String, Value>,
     ) -> Result<FieldReader<'a>, String> {
         let presence = |spec: &FieldSpec| spec.presence(eras, form);
-        let known: Vec<&str> = specs.iter().filter(|spec| presence(spec) != Presence::Absent).map(|spec| spec.name).collect();
-        let required: Vec<&str> = specs.iter().filter(|spec| presence(spec) == Presence::Required).map(|spec| spec.name).collect();
-        let unknown: Vec<&str> = fields.keys().map(String::as_str).filter(|name| !known.contains(name)).collect();
-        let missing: Vec<&str> = required.iter().copied().filter(|name| fields.get(*name).is_none_or(|value| value.is_null())).collect();
+        let known: Vec<&str> = specs
+            .iter()
+            .filter(|spec| presence(spec) != Presence::Absent)
+            .map(|spec| spec.name)
+            .collect();
+        let required: Vec<&str> = specs
+            .iter()
+            .filter(|spec| presence(spec) == Presence::Required)
+            .map(|spec| spec.name)
+            .collect();
+        let unknown: Vec<&str> =
+            fields.keys().map(String::as_str).filter(|name| !known.contains(name)).collect();
+        let missing: Vec<&str> = required
+            .iter()
+            .copied()
+            .filter(|name| fields.get(*name).is_none_or(|value| value.is_null()))
+            .collect();
         let mut faults = Vec::new();
         if !unknown.is_empty() {
             faults.push(format!("unknown: {}", list(&unknown)));
@@ -203,11 +220,21 @@ impl<'a> FieldReader<'a> {
         if faults.is_empty() {
             return Ok(FieldReader { kind, eras, form, fields });
         }
-        Err(format!("`{kind}` has wrong names ({}). Known are: {}; required are: {}.", faults.join("; "), list(&known), list(&required)))
+        Err(format!(
+            "`{kind}` has wrong names ({}). Known are: {}; required are: {}.",
+            faults.join("; "),
+            list(&known),
+            list(&required)
+        ))
     }
 
-    /// The field, or its default when it is absent, null where null means nothing, or unknown to this era.
-    pub(crate) fn take<T: Field>(&self, spec: &FieldSpec, default: impl FnOnce() -> T) -> Result<T, String> {
+    /// The field, or its default when it is absent, null where null means nothing, or unknown to
+    /// this era.
+    pub(crate) fn take<T: Field>(
+        &self,
+        spec: &FieldSpec,
+        default: impl FnOnce() -> T,
+    ) -> Result<T, String> {
         if spec.presence(self.eras, self.form) == Presence::Absent {
             return Ok(default());
         }
@@ -215,7 +242,13 @@ impl<'a> FieldReader<'a> {
         match T::read(value) {
             Some(read) => Ok(read),
             None if value.is_null() => Ok(default()),
-            None => Err(format!("`{}` of `{}` must be {}, and is {}.", spec.name, self.kind, T::EXPECTED, short(value))),
+            None => Err(format!(
+                "`{}` of `{}` must be {}, and is {}.",
+                spec.name,
+                self.kind,
+                T::EXPECTED,
+                short(value)
+            )),
         }
     }
 }
@@ -228,10 +261,15 @@ pub(crate) fn list(names: &[&str]) -> String {
 /// A value short enough for a message.
 pub(crate) fn short(value: &Value) -> String {
     let text = value.to_string();
-    if text.chars().count() <= 60 { text } else { format!("{}…", text.chars().take(60).collect::<String>()) }
+    if text.chars().count() <= 60 {
+        text
+    } else {
+        format!("{}…", text.chars().take(60).collect::<String>())
+    }
 }
 
-/// Declares the kinds of one family: a struct per kind, the enum over them, and the tables that reader and writer need.
+/// Declares the kinds of one family: a struct per kind, the enum over them, and the tables that
+/// reader and writer need.
 macro_rules! kinds {
     (@name $field:ident) => { stringify!($field) };
     (@name $field:ident $wire:literal) => { $wire };
@@ -314,7 +352,8 @@ macro_rules! kinds {
                 match kind { $( $kind => crate::era::$eras.has(Some(era)), )* _ => false }
             }
 
-            /// The names of all fields of a kind in that era, required ones first in `.1`; none for a kind the era does not know.
+            /// The names of all fields of a kind in that era, required ones first in `.1`; none for
+            /// a kind the era does not know.
             pub fn fields_of(kind: &str, era: Era) -> Option<(Vec<&'static str>, Vec<&'static str>)> {
                 let (specs, eras): (&[FieldSpec], crate::era::Eras) = match kind {
                     $( $kind => ($variant::SPECS, crate::era::$eras), )*

@@ -1,4 +1,5 @@
-//! A JSON tree that remembers the order of its keys, because the wire form fixes it (O-002) and `serde_json`'s map here sorts.
+//! A JSON tree that remembers the order of its keys, because the wire form fixes it (O-002) and
+//! `serde_json`'s map here sorts.
 
 use std::fmt::Write;
 
@@ -22,9 +23,12 @@ impl Json {
         match self {
             Json::Leaf(value) => value,
             Json::List(items) => Value::Array(items.into_iter().map(Json::into_value).collect()),
-            Json::Object(fields) => {
-                Value::Object(fields.into_iter().map(|(key, value)| (key.to_owned(), value.into_value())).collect::<Map<_, _>>())
-            }
+            Json::Object(fields) => Value::Object(
+                fields
+                    .into_iter()
+                    .map(|(key, value)| (key.to_owned(), value.into_value()))
+                    .collect::<Map<_, _>>(),
+            ),
         }
     }
 
@@ -45,7 +49,9 @@ impl Json {
     fn write(&self, out: &mut String, comma: &str, colon: &str) {
         match self {
             Json::Leaf(value) => write_value(value, out, comma, colon),
-            Json::List(items) => write_list(out, comma, items.iter(), |item, out| item.write(out, comma, colon)),
+            Json::List(items) => {
+                write_list(out, comma, items.iter(), |item, out| item.write(out, comma, colon))
+            }
             Json::Object(fields) => write_object(out, comma, fields.iter(), |(key, value), out| {
                 write_key(key, out, colon);
                 value.write(out, comma, colon);
@@ -56,12 +62,15 @@ impl Json {
 
 fn write_value(value: &Value, out: &mut String, comma: &str, colon: &str) {
     match value {
-        Value::Array(items) => write_list(out, comma, items.iter(), |item, out| write_value(item, out, comma, colon)),
+        Value::Array(items) => {
+            write_list(out, comma, items.iter(), |item, out| write_value(item, out, comma, colon))
+        }
         Value::Object(map) => write_object(out, comma, map.iter(), |(key, value), out| {
             write_key(key, out, colon);
             write_value(value, out, comma, colon);
         }),
-        // A `Value` that holds no container prints on one line without blanks; writing to a String cannot fail.
+        // A `Value` that holds no container prints on one line without blanks; writing to a String
+        // cannot fail.
         leaf => {
             let _ = write!(out, "{leaf}");
         }
@@ -73,19 +82,34 @@ fn write_key(key: &str, out: &mut String, colon: &str) {
     let _ = write!(out, "{}{colon}", Value::String(key.to_owned()));
 }
 
-fn write_list<T>(out: &mut String, comma: &str, items: impl Iterator<Item = T>, each: impl Fn(T, &mut String)) {
+fn write_list<T>(
+    out: &mut String,
+    comma: &str,
+    items: impl Iterator<Item = T>,
+    each: impl Fn(T, &mut String),
+) {
     out.push('[');
     write_items(out, comma, items, each);
     out.push(']');
 }
 
-fn write_object<T>(out: &mut String, comma: &str, items: impl Iterator<Item = T>, each: impl Fn(T, &mut String)) {
+fn write_object<T>(
+    out: &mut String,
+    comma: &str,
+    items: impl Iterator<Item = T>,
+    each: impl Fn(T, &mut String),
+) {
     out.push('{');
     write_items(out, comma, items, each);
     out.push('}');
 }
 
-fn write_items<T>(out: &mut String, comma: &str, items: impl Iterator<Item = T>, each: impl Fn(T, &mut String)) {
+fn write_items<T>(
+    out: &mut String,
+    comma: &str,
+    items: impl Iterator<Item = T>,
+    each: impl Fn(T, &mut String),
+) {
     for (index, item) in items.enumerate() {
         if index > 0 {
             out.push_str(comma);

@@ -1,14 +1,16 @@
-//! What agents do and what they are told, as a log holds it: actions and observations, their fixed JSON in the wire forms of both eras
-//! (2024-07 and 2025-11), and all that is done with a list of them. Used by the host and by plugins alike, so it knows neither: no
-//! files, no clock, no chance.
+//! What agents do and what they are told, as a log holds it: actions and observations, their fixed
+//! JSON in the wire forms of both eras (2024-07 and 2025-11), and all that is done with a list of
+//! them. Used by the host and by plugins alike, so it knows neither: no files, no clock, no chance.
 //!
-//! - An [`Event`] is an [`Action`] or an [`Observation`] with who, when, and why. [`Event::from_json`] reads logs of both eras and our own
-//!   kinds; [`Event::from_json_of`] reads as one era alone did; [`Event::to_json_text`] writes an era's form, keys in order. With serde,
+//! - An [`Event`] is an [`Action`] or an [`Observation`] with who, when, and why.
+//!   [`Event::from_json`] reads logs of both eras and our own kinds; [`Event::from_json_of`] reads
+//!   as one era alone did; [`Event::to_json_text`] writes an era's form, keys in order. With serde,
 //!   events are stored so that nothing of either era is lost.
-//! - [`load()`] reads a whole log whatever its shape. [`SdkEvent`] is an event of the SDK that came later;
-//!   [`translate()`] makes it one of 2025-11.
+//! - [`load()`] reads a whole log whatever its shape. [`SdkEvent`] is an event of the SDK that came
+//!   later; [`translate()`] makes it one of 2025-11.
 //! - On lists: [`search()`], [`Replay`], [`unmatched_events`], [`tree_of`].
-//! - On texts: [`read_lines`] and [`write_lines`] as `read` and `write` do, [`edit`] as the editor does, [`truncate`].
+//! - On texts: [`read_lines`] and [`write_lines`] as `read` and `write` do, [`edit`] as the editor
+//!   does, [`truncate`].
 //! - In prompts: [`fence`], the marks around data.
 //!
 //! ```
@@ -71,4 +73,7 @@ pub use text::truncate;
 pub use translate::translate;
 pub use tree::{EventTree, ROOT, TreeError};
 pub use unmatched::unmatched_events;
-pub use vocabulary::{CommandMetadata, Confirmation, DelegateOne, EditSource, ReadSource, RecallType, RecalledKnowledge, SecurityRisk};
+pub use vocabulary::{
+    CommandMetadata, Confirmation, DelegateOne, EditSource, ReadSource, RecallType,
+    RecalledKnowledge, SecurityRisk,
+};

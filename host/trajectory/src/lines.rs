@@ -1,8 +1,11 @@
-//! Reading and writing lines of a text as `read` and `write` of 2024-07 do, with their odd edges (O-136, O-137).
+//! Reading and writing lines of a text as `read` and `write` of 2024-07 do, with their odd edges
+//! (O-136, O-137).
 
-/// The lines from `start` (from 0, included) to `end` (not included, -1 for the end); out of range values are moved into it.
+/// The lines from `start` (from 0, included) to `end` (not included, -1 for the end); out of range
+/// values are moved into it.
 ///
-/// With an `end`, at least one line is returned, and a `start` past the last line but one is moved back to it.
+/// With an `end`, at least one line is returned, and a `start` past the last line but one is moved
+/// back to it.
 pub fn read_lines(text: &str, start: i64, end: i64) -> String {
     let lines = split(text);
     let count = lines.len() as i64;
@@ -16,10 +19,12 @@ pub fn read_lines(text: &str, start: i64, end: i64) -> String {
     lines.get(begin as usize..end as usize).unwrap_or_default().concat()
 }
 
-/// The text after writing `content` over the lines from `start` to `end` (not included, -1 for the end).
+/// The text after writing `content` over the lines from `start` to `end` (not included, -1 for the
+/// end).
 ///
-/// Content is split at newlines and each piece gets one, so content that ends with a newline gains an empty line. A new file takes the
-/// content whatever the range. Negative values other than -1 count from the end.
+/// Content is split at newlines and each piece gets one, so content that ends with a newline gains
+/// an empty line. A new file takes the content whatever the range. Negative values other than -1
+/// count from the end.
 pub fn write_lines(existing: Option<&str>, content: &str, start: i64, end: i64) -> String {
     let written: String = content.split('\n').flat_map(|piece| [piece, "\n"]).collect();
     let Some(existing) = existing else { return written };
@@ -34,7 +39,8 @@ fn split(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }
 
-/// An index as a place in a list of that length: a negative one counts from the end, one out of range is the nearest end.
+/// An index as a place in a list of that length: a negative one counts from the end, one out of
+/// range is the nearest end.
 fn place(index: i64, len: usize) -> usize {
     let len = len as i64;
     let place = if index < 0 { len.saturating_add(index) } else { index };
@@ -73,7 +79,11 @@ mod tests {
             (Some("a\n"), "x", i64::MIN, i64::MAX, "x\n"),
             (None, "x", 3, 4, "x\n"),
         ] {
-            assert_eq!(write_lines(existing, content, start, end), expected, "{existing:?} {start} {end}");
+            assert_eq!(
+                write_lines(existing, content, start, end),
+                expected,
+                "{existing:?} {start} {end}"
+            );
         }
     }
 }

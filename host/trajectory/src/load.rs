@@ -1,4 +1,5 @@
-//! Reading a whole log whatever its shape and era, going on after what cannot be read and saying what that was (O-190, O-191).
+//! Reading a whole log whatever its shape and era, going on after what cannot be read and saying
+//! what that was (O-190, O-191).
 
 use serde_json::Value;
 
@@ -37,8 +38,8 @@ pub struct LogProblem {
     pub raw: Option<Value>,
 }
 
-/// Reads a log: a JSON array of events or of (action, observation) pairs, an object that holds one as `history`, `trajectory` or `events`,
-/// one event alone, or one of these per line.
+/// Reads a log: a JSON array of events or of (action, observation) pairs, an object that holds one
+/// as `history`, `trajectory` or `events`, one event alone, or one of these per line.
 pub fn load(text: &str) -> Loaded {
     let mut loader = LogLoader::default();
     let text = text.trim_start_matches('\u{feff}');
@@ -58,10 +59,14 @@ struct LogLoader {
 
 impl LogLoader {
     fn lines(&mut self, text: &str, whole: &serde_json::Error) {
-        let lines: Vec<(usize, &str)> = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).collect();
-        let read: Vec<_> = lines.iter().map(|(at, line)| (at + 1, serde_json::from_str::<Value>(line))).collect();
+        let lines: Vec<(usize, &str)> =
+            text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).collect();
+        let read: Vec<_> =
+            lines.iter().map(|(at, line)| (at + 1, serde_json::from_str::<Value>(line))).collect();
         // One broken document is one problem, not one per line of its pretty print.
-        let is_lines = read.iter().any(|(_, line)| line.as_ref().is_ok_and(|value| value.is_object() || value.is_array()));
+        let is_lines = read.iter().any(|(_, line)| {
+            line.as_ref().is_ok_and(|value| value.is_object() || value.is_array())
+        });
         if !is_lines {
             let text = format!("This is neither JSON ({whole}) nor one JSON value per line.");
             self.problem("log".to_owned(), text, None);
@@ -70,7 +75,11 @@ impl LogLoader {
         for (at, line) in read {
             match line {
                 Ok(value) => self.take(&value, &format!("line {at}"), 0),
-                Err(error) => self.problem(format!("line {at}"), format!("This line is no JSON ({error})."), None),
+                Err(error) => self.problem(
+                    format!("line {at}"),
+                    format!("This line is no JSON ({error})."),
+                    None,
+                ),
             }
         }
     }
@@ -84,7 +93,9 @@ impl LogLoader {
                 };
                 for (index, item) in items.iter().enumerate() {
                     match item {
-                        Value::Array(pair) if is_pair(pair) => self.pair(pair, &place("pair", index)),
+                        Value::Array(pair) if is_pair(pair) => {
+                            self.pair(pair, &place("pair", index))
+                        }
                         _ => self.take(item, &place("event", index), depth + 1),
                     }
                 }
@@ -93,18 +104,27 @@ impl LogLoader {
                 let _ = map;
                 self.event(value, at);
             }
-            Value::Object(map) => match HOLDERS.iter().find_map(|name| map.get(*name).filter(|held| held.is_array())) {
-                Some(held) => self.take(held, at, depth + 1),
-                None => self.event(value, at),
-            },
-            other => self.problem(at.to_owned(), "An event must be an object.".to_owned(), Some(other.clone())),
+            Value::Object(map) => {
+                match HOLDERS.iter().find_map(|name| map.get(*name).filter(|held| held.is_array()))
+                {
+                    Some(held) => self.take(held, at, depth + 1),
+                    None => self.event(value, at),
+                }
+            }
+            other => self.problem(
+                at.to_owned(),
+                "An event must be an object.".to_owned(),
+                Some(other.clone()),
+            ),
         }
     }
 
-    /// An action and its observation, as the evaluations of 2024-07 keep them; a null action or observation only fills the pair.
+    /// An action and its observation, as the evaluations of 2024-07 keep them; a null action or
+    /// observation only fills the pair.
     fn pair(&mut self, pair: &[Value], at: &str) {
         for (value, family) in pair.iter().zip(["action", "observation"]) {
-            let filler = value.get(family).and_then(Value::as_str) == Some("null") && value.get("id").is_none();
+            let filler = value.get(family).and_then(Value::as_str) == Some("null")
+                && value.get("id").is_none();
             if !filler {
                 self.event(value, &format!("{at}, {family}"));
             }
@@ -124,14 +144,17 @@ impl LogLoader {
                 self.vote(value);
                 self.loaded.events.push(event);
             }
-            Err(malformed) => self.problem(at.to_owned(), malformed.to_string(), Some(value.clone())),
+            Err(malformed) => {
+                self.problem(at.to_owned(), malformed.to_string(), Some(value.clone()))
+            }
         }
     }
 
     fn vote(&mut self, value: &Value) {
         let old = TrajectoryEvent::from_json_of(value, Era::V2024).is_ok();
         // 2025-11 reads the old extras of a command by their old spelling, but never wrote them.
-        let old_spelling = value.get("extras").is_some_and(|extras| extras.get("command_id").is_some());
+        let old_spelling =
+            value.get("extras").is_some_and(|extras| extras.get("command_id").is_some());
         let new = TrajectoryEvent::from_json_of(value, Era::V2025).is_ok() && !old_spelling;
         self.only_old += usize::from(old && !new);
         self.only_new += usize::from(new && !old);
@@ -157,5 +180,7 @@ fn is_pair(items: &[Value]) -> bool {
 }
 
 fn is_event(value: &Value) -> bool {
-    value.get("action").is_some() || value.get("observation").is_some() || SdkEvent::looks_like(value)
+    value.get("action").is_some()
+        || value.get("observation").is_some()
+        || SdkEvent::looks_like(value)
 }

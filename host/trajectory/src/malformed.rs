@@ -11,12 +11,14 @@ pub enum MalformedKind {
     UnknownObservation,
     /// An observation with a missing, unknown or ill-typed extra.
     BadObservationArgs,
-    /// A value that has the right type and still cannot be: neither action nor observation, a bad source, a contradiction.
+    /// A value that has the right type and still cannot be: neither action nor observation, a bad
+    /// source, a contradiction.
     ValueError,
 }
 
 impl MalformedKind {
-    /// The kind as text: `malformed-action`, `unknown-observation`, `bad-observation-args` or `value-error`.
+    /// The kind as text: `malformed-action`, `unknown-observation`, `bad-observation-args` or
+    /// `value-error`.
     pub const fn name(self) -> &'static str {
         match self {
             MalformedKind::MalformedAction => "malformed-action",
@@ -27,7 +29,8 @@ impl MalformedKind {
     }
 }
 
-/// An event that could not be read: which rule it broke, and a sentence that says what, where, and what would be right.
+/// An event that could not be read: which rule it broke, and a sentence that says what, where, and
+/// what would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed {
     /// Which rule was broken.

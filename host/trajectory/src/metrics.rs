@@ -1,12 +1,18 @@
-//! What stands beside an event of 2025-11 about the model: what it cost, and which call the event belongs to, in their normal form
-//! and order.
+//! What stands beside an event of 2025-11 about the model: what it cost, and which call the event
+//! belongs to, in their normal form and order.
 
 use serde_json::{Map, Value, json};
 
 use crate::json::Json;
 
-const METRICS: [&str; 6] =
-    ["accumulated_cost", "max_budget_per_task", "accumulated_token_usage", "costs", "response_latencies", "token_usages"];
+const METRICS: [&str; 6] = [
+    "accumulated_cost",
+    "max_budget_per_task",
+    "accumulated_token_usage",
+    "costs",
+    "response_latencies",
+    "token_usages",
+];
 const USAGE: [&str; 8] = [
     "model",
     "prompt_tokens",
@@ -19,15 +25,21 @@ const USAGE: [&str; 8] = [
 ];
 const COST: [&str; 3] = ["model", "cost", "timestamp"];
 const LATENCY: [&str; 3] = ["model", "latency", "response_id"];
-const CALL: [&str; 4] = ["function_name", "tool_call_id", "model_response", "total_calls_in_response"];
+const CALL: [&str; 4] =
+    ["function_name", "tool_call_id", "model_response", "total_calls_in_response"];
 
-/// The normal form of stored metrics: every total and list present; what is no object is empty metrics.
+/// The normal form of stored metrics: every total and list present; what is no object is empty
+/// metrics.
 pub(crate) fn normalised(metrics: &Value) -> Value {
     let empty = Map::new();
     let given = metrics.as_object().unwrap_or(&empty);
     let take = |key: &str, default: Value| given.get(key).cloned().unwrap_or(default);
     let list = |key: &str, fill: fn(&Value) -> Value| -> Value {
-        given.get(key).and_then(Value::as_array).map(|items| items.iter().map(fill).collect()).unwrap_or_else(|| json!([]))
+        given
+            .get(key)
+            .and_then(Value::as_array)
+            .map(|items| items.iter().map(fill).collect())
+            .unwrap_or_else(|| json!([]))
     };
     json!({
         "accumulated_cost": take("accumulated_cost", json!(0.0)),
@@ -40,7 +52,8 @@ pub(crate) fn normalised(metrics: &Value) -> Value {
 }
 
 fn usage(given: &Value) -> Value {
-    let default = |key: &str| if matches!(key, "model" | "response_id") { json!("") } else { json!(0) };
+    let default =
+        |key: &str| if matches!(key, "model" | "response_id") { json!("") } else { json!(0) };
     let value = |key: &str| given.get(key).cloned().unwrap_or_else(|| default(key));
     Value::Object(USAGE.iter().map(|key| ((*key).to_owned(), value(key))).collect())
 }
@@ -67,7 +80,9 @@ fn leaf(_: &str, value: &Value) -> Json {
 
 fn each(items: &Value, keys: &[&'static str]) -> Json {
     match items {
-        Value::Array(items) => Json::List(items.iter().map(|item| ordered(item, keys, leaf)).collect()),
+        Value::Array(items) => {
+            Json::List(items.iter().map(|item| ordered(item, keys, leaf)).collect())
+        }
         other => Json::Leaf(other.clone()),
     }
 }
@@ -75,9 +90,11 @@ fn each(items: &Value, keys: &[&'static str]) -> Json {
 /// An object of exactly these names in this order; anything with other names stays as it is.
 fn ordered(value: &Value, keys: &[&'static str], field: impl Fn(&str, &Value) -> Json) -> Json {
     match value {
-        Value::Object(map) if map.keys().all(|key| keys.contains(&key.as_str())) => {
-            Json::Object(keys.iter().filter_map(|key| map.get(*key).map(|value| (*key, field(key, value)))).collect())
-        }
+        Value::Object(map) if map.keys().all(|key| keys.contains(&key.as_str())) => Json::Object(
+            keys.iter()
+                .filter_map(|key| map.get(*key).map(|value| (*key, field(key, value))))
+                .collect(),
+        ),
         other => Json::Leaf(other.clone()),
     }
 }

@@ -1,5 +1,6 @@
-//! What an agent is told, of both eras: one struct per kind with the union of its extras, and the line that describes it.
-//! The order of the fields here is the order on the wire (O-027…O-043); `content` stands at the top level, before the extras.
+//! What an agent is told, of both eras: one struct per kind with the union of its extras, and the
+//! line that describes it. The order of the fields here is the order on the wire (O-027…O-043);
+//! `content` stands at the top level, before the extras.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,8 @@ use crate::json::Json;
 use crate::text::truncate;
 use crate::vocabulary::{CommandMetadata, EditSource, ReadSource, RecallType, RecalledKnowledge};
 
-/// Above how many characters the output of a command is cut when a `run` observation is made (O-043).
+/// Above how many characters the output of a command is cut when a `run` observation is made
+/// (O-043).
 pub const MAX_COMMAND_OUTPUT: usize = 30_000;
 
 kinds! {
@@ -31,7 +33,8 @@ kinds! {
         content: String = String::new(), Optional Optional;
         /// The command.
         command: String = String::new(), Required Required;
-        /// Exit code, process, and more; 2024-07 writes the first two as `exit_code` and `command_id`.
+        /// Exit code, process, and more; 2024-07 writes the first two as `exit_code` and
+        /// `command_id`.
         metadata: CommandMetadata = CommandMetadata::default(), Absent Optional;
         /// Keep it out of history.
         hidden: bool = false, Absent Optional;
@@ -265,7 +268,8 @@ impl Observation {
         any!(self, it => &mut it.content)
     }
 
-    /// Whether it tells of a failure: an error, a command that did not end with 0, a page that failed (O-038).
+    /// Whether it tells of a failure: an error, a command that did not end with 0, a page that
+    /// failed (O-038).
     pub fn is_error(&self) -> bool {
         match self {
             Observation::Error(_) => true,
@@ -275,7 +279,8 @@ impl Observation {
         }
     }
 
-    /// The top-level `success` that 2025-11 writes for commands and cells (O-038); none for all other kinds.
+    /// The top-level `success` that 2025-11 writes for commands and cells (O-038); none for all
+    /// other kinds.
     pub fn success(&self) -> Option<bool> {
         match self {
             Observation::Run(run) => Some(run.metadata.exit_code == 0),
@@ -293,7 +298,10 @@ impl Observation {
     pub fn message(&self, era: Era) -> String {
         match self {
             Observation::Null(_) => "No observation".to_owned(),
-            Observation::Run(it) => format!("Command `{}` executed with exit code {}.", it.command, it.metadata.exit_code),
+            Observation::Run(it) => format!(
+                "Command `{}` executed with exit code {}.",
+                it.command, it.metadata.exit_code
+            ),
             Observation::RunIpython(_) => "Code executed in IPython cell.".to_owned(),
             Observation::Browse(it) => format!("Visited {}", it.url),
             Observation::Read(it) => format!("I read the file {}.", it.path),
@@ -301,28 +309,44 @@ impl Observation {
             Observation::Edit(it) => format!("I edited the file {}.", it.path),
             Observation::Recall(it) => match (era, it.recall_type) {
                 (Era::V2024, _) => "The agent recalled memories.".to_owned(),
-                (Era::V2025, Some(RecallType::WorkspaceContext)) => "Added workspace context".to_owned(),
+                (Era::V2025, Some(RecallType::WorkspaceContext)) => {
+                    "Added workspace context".to_owned()
+                }
                 (Era::V2025, _) => "Added microagent knowledge".to_owned(),
             },
-            Observation::Delegate(_) | Observation::AgentStateChanged(_) | Observation::LoopDetection(_) => String::new(),
-            Observation::Download(it) => format!("Downloaded the file at location: {}", it.file_path),
-            Observation::Success(_) | Observation::Error(_) | Observation::UserRejected(_) | Observation::Condense(_) => {
+            Observation::Delegate(_)
+            | Observation::AgentStateChanged(_)
+            | Observation::LoopDetection(_) => String::new(),
+            Observation::Download(it) => {
+                format!("Downloaded the file at location: {}", it.file_path)
+            }
+            Observation::Success(_)
+            | Observation::Error(_)
+            | Observation::UserRejected(_)
+            | Observation::Condense(_) => self.content().to_owned(),
+            Observation::Think(_) | Observation::Mcp(_) | Observation::TaskTracking(_) => {
                 self.content().to_owned()
             }
-            Observation::Think(_) | Observation::Mcp(_) | Observation::TaskTracking(_) => self.content().to_owned(),
         }
     }
 
     /// Reads content and extras of a kind; none when a reader of this form does not know the kind.
     ///
     /// `extras` must not have `content`; it is put among them here because every kind has it.
-    pub(crate) fn read(kind: &str, form: Option<Era>, content: Value, extras: &Map<String, Value>) -> Option<Result<Observation, String>> {
+    pub(crate) fn read(
+        kind: &str,
+        form: Option<Era>,
+        content: Value,
+        extras: &Map<String, Value>,
+    ) -> Option<Result<Observation, String>> {
         if kind == "run" && form == Some(Era::V2024) {
             return Some(Run::read_2024(content, extras).map(Observation::Run));
         }
         let mut fields = extras.clone();
         if fields.insert("content".to_owned(), content).is_some() {
-            return Some(Err(format!("`{kind}` has `content` among its extras; it belongs at the top level.")));
+            return Some(Err(format!(
+                "`{kind}` has `content` among its extras; it belongs at the top level."
+            )));
         }
         if kind == "run" {
             // 2025-11 took any extra of a command and forgot the unknown ones.
@@ -338,14 +362,18 @@ impl Observation {
     }
 
     /// Content and extras, the extras in the order of the wire.
-    pub(crate) fn content_and_extras(&self, form: Option<Era>) -> (Json, Vec<(&'static str, Json)>) {
+    pub(crate) fn content_and_extras(
+        &self,
+        form: Option<Era>,
+    ) -> (Json, Vec<(&'static str, Json)>) {
         let content = Json::text(self.content());
         if let (Observation::Run(run), Some(Era::V2024)) = (self, form) {
             return (content, run.extras_2024());
         }
         let mut extras = self.write_fields(form);
         extras.retain(|(name, _)| *name != "content");
-        if let (Observation::Recall(Recall { recall_type: None, .. }), Some(Era::V2025)) = (self, form)
+        if let (Observation::Recall(Recall { recall_type: None, .. }), Some(Era::V2025)) =
+            (self, form)
             && let Some(field) = extras.iter_mut().find(|(name, _)| *name == "recall_type")
         {
             field.1 = Json::text(RecallType::Knowledge.name());
@@ -353,7 +381,8 @@ impl Observation {
         (content, extras)
     }
 
-    /// Cuts the output of a command that is over [`MAX_COMMAND_OUTPUT`] characters, unless it is hidden (O-043).
+    /// Cuts the output of a command that is over [`MAX_COMMAND_OUTPUT`] characters, unless it is
+    /// hidden (O-043).
     pub fn cut_output(&mut self) {
         if let Observation::Run(run) = self
             && !run.hidden
@@ -385,17 +414,28 @@ impl Run {
     fn read_2024(content: Value, extras: &Map<String, Value>) -> Result<Run, String> {
         let mut fields = extras.clone();
         if fields.insert("content".to_owned(), content).is_some() {
-            return Err("`run` has `content` among its extras; it belongs at the top level.".to_owned());
+            return Err(
+                "`run` has `content` among its extras; it belongs at the top level.".to_owned()
+            );
         }
         let reader = FieldReader::new("run", BOTH, Some(Era::V2024), RUN_OF_2024, &fields)?;
         let pid = reader.take(&RUN_OF_2024[0], || -1)?;
         let command = reader.take(&RUN_OF_2024[1], String::new)?;
         let exit_code = reader.take(&RUN_OF_2024[2], || 0)?;
         let content = reader.take(&RUN_OF_2024[3], String::new)?;
-        Ok(Run { content, command, metadata: CommandMetadata { exit_code, pid, ..CommandMetadata::default() }, hidden: false })
+        Ok(Run {
+            content,
+            command,
+            metadata: CommandMetadata { exit_code, pid, ..CommandMetadata::default() },
+            hidden: false,
+        })
     }
 
     fn extras_2024(&self) -> Vec<(&'static str, Json)> {
-        vec![("command_id", self.metadata.pid.write()), ("command", self.command.write()), ("exit_code", self.metadata.exit_code.write())]
+        vec![
+            ("command_id", self.metadata.pid.write()),
+            ("command", self.command.write()),
+            ("exit_code", self.metadata.exit_code.write()),
+        ]
     }
 }

@@ -1,10 +1,12 @@
-//! The two places where the logs hold Python: values printed in derived lines, and a call of the editor stored as code (O-044).
+//! The two places where the logs hold Python: values printed in derived lines, and a call of the
+//! editor stored as code (O-044).
 
 use serde_json::{Map, Value};
 
 /// An object as Python prints a dictionary.
 pub(crate) fn repr_map(map: &Map<String, Value>) -> String {
-    let items: Vec<String> = map.iter().map(|(key, value)| format!("{}: {}", repr_text(key), repr(value))).collect();
+    let items: Vec<String> =
+        map.iter().map(|(key, value)| format!("{}: {}", repr_text(key), repr(value))).collect();
     format!("{{{}}}", items.join(", "))
 }
 
@@ -18,14 +20,17 @@ fn repr(value: &Value) -> String {
             _ => number.to_string(),
         },
         Value::String(text) => repr_text(text),
-        Value::Array(items) => format!("[{}]", items.iter().map(repr).collect::<Vec<_>>().join(", ")),
+        Value::Array(items) => {
+            format!("[{}]", items.iter().map(repr).collect::<Vec<_>>().join(", "))
+        }
         Value::Object(map) => repr_map(map),
     }
 }
 
 fn repr_float(float: f64) -> String {
     let text = format!("{float:?}");
-    // Rust and Python change to exponents at the same sizes, but Python writes the sign and two digits.
+    // Rust and Python change to exponents at the same sizes, but Python writes the sign and two
+    // digits.
     match text.split_once('e') {
         None => text,
         Some((digits, exponent)) => match exponent.strip_prefix('-') {
@@ -133,18 +138,19 @@ impl Literal<'_> {
     }
 
     fn word(&mut self) -> Option<Value> {
-        let end = self.rest.find(|char: char| !(char.is_ascii_alphanumeric() || "+-._".contains(char))).unwrap_or(self.rest.len());
+        let end = self
+            .rest
+            .find(|char: char| !(char.is_ascii_alphanumeric() || "+-._".contains(char)))
+            .unwrap_or(self.rest.len());
         let (word, rest) = self.rest.split_at(end);
         self.rest = rest;
         match word {
             "None" => Some(Value::Null),
             "True" => Some(Value::Bool(true)),
             "False" => Some(Value::Bool(false)),
-            _ => word
-                .parse::<i64>()
-                .map(Value::from)
-                .ok()
-                .or_else(|| word.parse::<f64>().ok().filter(|float| float.is_finite()).map(Value::from)),
+            _ => word.parse::<i64>().map(Value::from).ok().or_else(|| {
+                word.parse::<f64>().ok().filter(|float| float.is_finite()).map(Value::from)
+            }),
         }
     }
 
@@ -161,7 +167,8 @@ impl Literal<'_> {
     }
 
     fn string(&mut self) -> Option<String> {
-        let quote = ["'''", "\"\"\"", "'", "\""].into_iter().find(|quote| self.rest.starts_with(quote))?;
+        let quote =
+            ["'''", "\"\"\"", "'", "\""].into_iter().find(|quote| self.rest.starts_with(quote))?;
         self.rest = &self.rest[quote.len()..];
         let mut text = String::new();
         loop {
@@ -201,7 +208,8 @@ impl Literal<'_> {
             'u' => text.push(self.code(4, 16)?),
             'U' => text.push(self.code(8, 16)?),
             '0'..='7' => {
-                let more = self.rest.chars().take(2).take_while(|char| ('0'..='7').contains(char)).count();
+                let more =
+                    self.rest.chars().take(2).take_while(|char| ('0'..='7').contains(char)).count();
                 let digits = format!("{char}{}", &self.rest[..more]);
                 self.rest = &self.rest[more..];
                 text.push(char::from_u32(u32::from_str_radix(&digits, 8).ok()?)?);
@@ -225,21 +233,38 @@ mod tests {
 
     #[test]
     fn a_dictionary_is_printed_as_python_does() {
-        let map = json!({"a": 1, "b": [true, null, 1.5, 1e20, 1e-7], "c": "it's", "d": "a\"b'\n\u{1}"});
+        let map =
+            json!({"a": 1, "b": [true, null, 1.5, 1e20, 1e-7], "c": "it's", "d": "a\"b'\n\u{1}"});
         let printed = repr_map(map.as_object().expect("an object"));
-        assert_eq!(printed, r#"{'a': 1, 'b': [True, None, 1.5, 1e+20, 1e-07], 'c': "it's", 'd': 'a"b\'\n\x01'}"#);
+        assert_eq!(
+            printed,
+            r#"{'a': 1, 'b': [True, None, 1.5, 1e+20, 1e-07], 'c': "it's", 'd': 'a"b\'\n\x01'}"#
+        );
     }
 
     #[test]
     fn a_literal_is_read() {
-        let read = read_dictionary(r#"{'a': 'x\n\'y\'', "b": [1, -2.5, (None,)], 'c': True, 'd': '''q'r''' 's', 'e': "\u00e9\x41\101",}"#);
-        let expected = json!({"a": "x\n'y'", "b": [1, -2.5, [null]], "c": true, "d": "q'rs", "e": "éAA"});
+        let read = read_dictionary(
+            r#"{'a': 'x\n\'y\'', "b": [1, -2.5, (None,)], 'c': True, 'd': '''q'r''' 's', 'e': "\u00e9\x41\101",}"#,
+        );
+        let expected =
+            json!({"a": "x\n'y'", "b": [1, -2.5, [null]], "c": true, "d": "q'rs", "e": "éAA"});
         assert_eq!(read.map(Value::Object), Some(expected));
     }
 
     #[test]
     fn what_is_no_literal_is_refused() {
-        for source in ["", "{", "{'a'}", "{'a': f()}", "[1]", "{'a': 1} + 1", "{'a': 'b", "{'a': '\\x4'}", &"{'a':[".repeat(500)] {
+        for source in [
+            "",
+            "{",
+            "{'a'}",
+            "{'a': f()}",
+            "[1]",
+            "{'a': 1} + 1",
+            "{'a': 'b",
+            "{'a': '\\x4'}",
+            &"{'a':[".repeat(500),
+        ] {
             assert_eq!(read_dictionary(source), None, "{source}");
         }
     }

@@ -9,7 +9,8 @@ use crate::observation::Observation;
 pub struct Replay {
     /// The first message of the user; none when there is none.
     pub task: Option<String>,
-    /// The actions after it, from agent and user, to be executed anew; a message waits for an answer only when it is the last event.
+    /// The actions after it, from agent and user, to be executed anew; a message waits for an
+    /// answer only when it is the last event.
     pub actions: Vec<Action>,
 }
 
@@ -21,7 +22,9 @@ impl Replay {
             .filter(|event| event.source != Some(Source::Environment))
             .filter(|event| !matches!(event.observation(), Some(Observation::Null(_))))
             .collect();
-        let is_task = |event: &&TrajectoryEvent| event.source == Some(Source::User) && matches!(event.action(), Some(Action::Message(_)));
+        let is_task = |event: &&TrajectoryEvent| {
+            event.source == Some(Source::User) && matches!(event.action(), Some(Action::Message(_)))
+        };
         let task = issued.iter().position(is_task).map(|at| issued.remove(at));
         let last = issued.len().saturating_sub(1);
         let actions = issued

@@ -1,5 +1,5 @@
-//! Events of the SDK that came after 2025-11: tagged by `kind`, with text ids and a parent, unknown fields refused (O-046…O-049).
-//! The payloads of tools belong to the tools and stay as they are.
+//! Events of the SDK that came after 2025-11: tagged by `kind`, with text ids and a parent, unknown
+//! fields refused (O-046…O-049). The payloads of tools belong to the tools and stay as they are.
 
 use std::fmt;
 
@@ -33,31 +33,75 @@ const HOOK: Option<SdkSource> = Some(SdkSource::Hook);
 
 const SHAPES: &[KindFields] = &[
     shape("SystemPromptEvent", AGENT, &["system_prompt", "tools"], &["dynamic_context"]),
-    shape("MessageEvent", None, &["llm_message"], &["llm_response_id", "activated_skills", "extended_content", "sender", "critic_result"]),
+    shape(
+        "MessageEvent",
+        None,
+        &["llm_message"],
+        &["llm_response_id", "activated_skills", "extended_content", "sender", "critic_result"],
+    ),
     shape(
         "ActionEvent",
         AGENT,
         &["thought", "tool_name", "tool_call_id", "tool_call", "llm_response_id"],
-        &["reasoning_content", "thinking_blocks", "responses_reasoning_item", "action", "security_risk", "critic_result", "summary"],
+        &[
+            "reasoning_content",
+            "thinking_blocks",
+            "responses_reasoning_item",
+            "action",
+            "security_risk",
+            "critic_result",
+            "summary",
+        ],
     ),
-    shape("ObservationEvent", ENVIRONMENT, &["observation", "action_id", "tool_name", "tool_call_id"], &["extended_content"]),
-    shape("UserRejectObservation", ENVIRONMENT, &["action_id", "tool_name", "tool_call_id"], &["rejection_reason", "rejection_source"]),
+    shape(
+        "ObservationEvent",
+        ENVIRONMENT,
+        &["observation", "action_id", "tool_name", "tool_call_id"],
+        &["extended_content"],
+    ),
+    shape(
+        "UserRejectObservation",
+        ENVIRONMENT,
+        &["action_id", "tool_name", "tool_call_id"],
+        &["rejection_reason", "rejection_source"],
+    ),
     shape("AgentErrorEvent", AGENT, &["error", "tool_name", "tool_call_id"], &["classification"]),
-    shape("Condensation", ENVIRONMENT, &["llm_response_id"], &["forgotten_event_ids", "summary", "summary_offset"]),
+    shape(
+        "Condensation",
+        ENVIRONMENT,
+        &["llm_response_id"],
+        &["forgotten_event_ids", "summary", "summary_offset"],
+    ),
     shape("CondensationRequest", ENVIRONMENT, &[], &[]),
     shape("CondensationSummaryEvent", ENVIRONMENT, &["summary"], &[]),
     shape("PauseEvent", USER, &[], &[]),
     shape("InterruptEvent", USER, &[], &[]),
     shape("ConversationErrorEvent", None, &["code", "detail"], &["classification"]),
     shape("ConversationStateUpdateEvent", ENVIRONMENT, &[], &["key", "value"]),
-    shape("LLMCompletionLogEvent", ENVIRONMENT, &["filename", "log_data"], &["model_name", "usage_id"]),
+    shape(
+        "LLMCompletionLogEvent",
+        ENVIRONMENT,
+        &["filename", "log_data"],
+        &["model_name", "usage_id"],
+    ),
     shape("StreamingDeltaEvent", AGENT, &[], &["content", "reasoning_content"]),
     shape("TokenEvent", None, &["prompt_token_ids", "response_token_ids"], &[]),
     shape(
         "HookExecutionEvent",
         HOOK,
         &["hook_event_type", "hook_command", "success", "exit_code"],
-        &["tool_name", "blocked", "stdout", "stderr", "reason", "additional_context", "error", "action_id", "message_id", "hook_input"],
+        &[
+            "tool_name",
+            "blocked",
+            "stdout",
+            "stderr",
+            "reason",
+            "additional_context",
+            "error",
+            "action_id",
+            "message_id",
+            "hook_input",
+        ],
     ),
     shape(
         "ACPToolCallEvent",
@@ -93,7 +137,9 @@ impl SdkSource {
 
     /// Reads the name on the wire.
     pub fn parse(name: &str) -> Option<SdkSource> {
-        [SdkSource::Agent, SdkSource::User, SdkSource::Environment, SdkSource::Hook].into_iter().find(|source| source.name() == name)
+        [SdkSource::Agent, SdkSource::User, SdkSource::Environment, SdkSource::Hook]
+            .into_iter()
+            .find(|source| source.name() == name)
     }
 }
 
@@ -135,23 +181,39 @@ impl SdkEvent {
     /// Whether an encoded event looks like one of the SDK rather than of an earlier era.
     pub fn looks_like(value: &Value) -> bool {
         let earlier = |key: &str| value.get(key).is_some_and(Value::is_string);
-        value.get("kind").is_some_and(Value::is_string) && !earlier("action") && !earlier("observation")
+        value.get("kind").is_some_and(Value::is_string)
+            && !earlier("action")
+            && !earlier("observation")
     }
 
     /// Reads an event; an unknown kind, and unknown and missing fields are refused, all at once.
     pub fn from_json(value: &Value) -> Result<SdkEvent, SdkError> {
         let refuse = |text: String| Err(SdkError(text));
-        let Value::Object(map) = value else { return refuse("An event must be an object with `kind`.".to_owned()) };
+        let Value::Object(map) = value else {
+            return refuse("An event must be an object with `kind`.".to_owned());
+        };
         let Some(kind) = map.get("kind").and_then(Value::as_str) else {
             return refuse("An event must have a `kind`, the name of its type.".to_owned());
         };
         let Some(shape) = SHAPES.iter().find(|shape| shape.kind == kind) else {
             let known: Vec<&str> = SdkEvent::kinds().collect();
-            return refuse(format!("Kind `{kind}` does not exist. Known are: {}.", known.join(", ")));
+            return refuse(format!(
+                "Kind `{kind}` does not exist. Known are: {}.",
+                known.join(", ")
+            ));
         };
-        let known = |key: &str| ENVELOPE.contains(&key) || shape.required.contains(&key) || shape.optional.contains(&key);
+        let known = |key: &str| {
+            ENVELOPE.contains(&key)
+                || shape.required.contains(&key)
+                || shape.optional.contains(&key)
+        };
         let unknown: Vec<&str> = map.keys().map(String::as_str).filter(|key| !known(key)).collect();
-        let missing: Vec<&str> = shape.required.iter().copied().filter(|key| map.get(*key).is_none_or(Value::is_null)).collect();
+        let missing: Vec<&str> = shape
+            .required
+            .iter()
+            .copied()
+            .filter(|key| map.get(*key).is_none_or(Value::is_null))
+            .collect();
         if !unknown.is_empty() || !missing.is_empty() {
             return refuse(format!(
                 "`{kind}` has wrong fields (unknown: {}; missing: {}). Known besides {} are: {}.",
@@ -164,7 +226,10 @@ impl SdkEvent {
         let text = |key: &str| match map.get(key) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.clone())),
-            Some(other) => Err(SdkError(format!("`{key}` of `{kind}` must be a string, and is {}.", crate::field::short(other)))),
+            Some(other) => Err(SdkError(format!(
+                "`{key}` of `{kind}` must be a string, and is {}.",
+                crate::field::short(other)
+            ))),
         };
         let id = text("id")?;
         if id.as_deref() == Some(ROOT) {
@@ -183,7 +248,14 @@ impl SdkEvent {
             .filter(|(key, value)| !ENVELOPE.contains(&key.as_str()) && !value.is_null())
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect();
-        Ok(SdkEvent { kind: shape.kind, id, timestamp: text("timestamp")?, source, parent_id: text("parent_id")?, payload })
+        Ok(SdkEvent {
+            kind: shape.kind,
+            id,
+            timestamp: text("timestamp")?,
+            source,
+            parent_id: text("parent_id")?,
+            payload,
+        })
     }
 
     /// The event as it is stored: nulls left out, at any depth.
@@ -191,7 +263,9 @@ impl SdkEvent {
         let mut map = self.payload.clone();
         map.insert("kind".to_owned(), self.kind.into());
         map.insert("source".to_owned(), self.source.name().into());
-        for (key, text) in [("id", &self.id), ("timestamp", &self.timestamp), ("parent_id", &self.parent_id)] {
+        for (key, text) in
+            [("id", &self.id), ("timestamp", &self.timestamp), ("parent_id", &self.parent_id)]
+        {
             map.insert(key.to_owned(), text.clone().into());
         }
         let mut value = Value::Object(map);
@@ -223,8 +297,9 @@ pub fn parse_file_name(name: &str) -> Option<(usize, &str)> {
     if digits && hex { Some((index.parse().ok()?, id)) } else { None }
 }
 
-/// Returns the tree of a log, and what is wrong with it: the place of each event whose id or parent cannot be, and why. Such
-/// an event is in the tree all the same. Events without an id stand for themselves by their place.
+/// Returns the tree of a log, and what is wrong with it: the place of each event whose id or parent
+/// cannot be, and why. Such an event is in the tree all the same. Events without an id stand for
+/// themselves by their place.
 pub fn tree_of(events: &[SdkEvent]) -> (EventTree, Vec<(usize, TreeError)>) {
     let (mut tree, mut wrong) = (EventTree::default(), Vec::new());
     for (at, event) in events.iter().enumerate() {

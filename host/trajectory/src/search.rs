@@ -59,8 +59,8 @@ const OBSERVATION_CLASSES: &[(&str, &str)] = &[
 
 /// Which events to find; the default finds all.
 ///
-/// A type is named `run-action`, `run-observation`, `run` (either), `action` or `observation` (any kind), or by its class, `CmdRunAction`.
-/// A name that is none of these finds nothing.
+/// A type is named `run-action`, `run-observation`, `run` (either), `action` or `observation` (any
+/// kind), or by its class, `CmdRunAction`. A name that is none of these finds nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Only these types; empty for all.
@@ -101,7 +101,8 @@ impl Filter {
         }
         let given = |date: &Option<String>| date.clone().filter(|date| !date.is_empty());
         if let Some(at) = &event.timestamp
-            && (given(&self.start_date).is_some_and(|start| *at < start) || given(&self.end_date).is_some_and(|end| *at > end))
+            && (given(&self.start_date).is_some_and(|start| *at < start)
+                || given(&self.end_date).is_some_and(|end| *at > end))
         {
             return false;
         }
@@ -109,25 +110,40 @@ impl Filter {
             return false;
         }
         match self.query.as_deref().filter(|query| !query.is_empty()) {
-            Some(query) => event.to_stored_text(Era::V2025).to_lowercase().contains(&query.to_lowercase()),
+            Some(query) => {
+                event.to_stored_text(Era::V2025).to_lowercase().contains(&query.to_lowercase())
+            }
             None => true,
         }
     }
 
     /// The type names that name nothing, to tell whoever asked.
     pub fn unknown_types(&self) -> Vec<&str> {
-        self.include_types.iter().chain(&self.exclude_types).map(String::as_str).filter(|name| !is_known(name)).collect()
+        self.include_types
+            .iter()
+            .chain(&self.exclude_types)
+            .map(String::as_str)
+            .filter(|name| !is_known(name))
+            .collect()
     }
 }
 
-/// The events that the filter finds, in the order it asks for; an event without id counts by its place in the list.
+/// The events that the filter finds, in the order it asks for; an event without id counts by its
+/// place in the list.
 pub fn search<'a>(events: &'a [TrajectoryEvent], filter: &Filter) -> Vec<&'a TrajectoryEvent> {
     let id = |(index, event): &(usize, &TrajectoryEvent)| event.id.unwrap_or(*index as i64);
-    let inside = |at: i64| filter.start_id.is_none_or(|start| at >= start) && filter.end_id.is_none_or(|end| at <= end);
-    let candidates = events.iter().enumerate().filter(|pair| inside(id(pair))).map(|(_, event)| event);
+    let inside = |at: i64| {
+        filter.start_id.is_none_or(|start| at >= start) && filter.end_id.is_none_or(|end| at <= end)
+    };
+    let candidates =
+        events.iter().enumerate().filter(|pair| inside(id(pair))).map(|(_, event)| event);
     let limit = filter.limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
     let wanted = |event: &&TrajectoryEvent| filter.includes(event);
-    if filter.reverse { candidates.rev().filter(wanted).take(limit).collect() } else { candidates.filter(wanted).take(limit).collect() }
+    if filter.reverse {
+        candidates.rev().filter(wanted).take(limit).collect()
+    } else {
+        candidates.filter(wanted).take(limit).collect()
+    }
 }
 
 fn is_type(event: &TrajectoryEvent, name: &str) -> bool {
@@ -147,13 +163,16 @@ fn is_type(event: &TrajectoryEvent, name: &str) -> bool {
 
 fn is_known(name: &str) -> bool {
     use crate::{Action, Observation};
-    let class = || ACTION_CLASSES.iter().chain(OBSERVATION_CLASSES).any(|(class, _)| *class == name);
+    let class =
+        || ACTION_CLASSES.iter().chain(OBSERVATION_CLASSES).any(|(class, _)| *class == name);
     match name.rsplit_once('-') {
         Some((kind, "action")) => Action::KINDS.contains(&kind),
         Some((kind, "observation")) => Observation::KINDS.contains(&kind),
         Some(_) => false,
         None => {
-            let family = ["action", "observation", "event"].iter().any(|family| name.eq_ignore_ascii_case(family));
+            let family = ["action", "observation", "event"]
+                .iter()
+                .any(|family| name.eq_ignore_ascii_case(family));
             family || Action::KINDS.contains(&name) || Observation::KINDS.contains(&name) || class()
         }
     }

@@ -1,4 +1,5 @@
-//! Old spellings that 2025-11 still reads (O-044): names that changed, names that went, a call of the editor stored as code.
+//! Old spellings that 2025-11 still reads (O-044): names that changed, names that went, a call of
+//! the editor stored as code.
 
 use serde_json::{Map, Value};
 
@@ -14,7 +15,10 @@ pub(crate) fn update_args(args: &mut Map<String, Value>) -> Option<Value> {
     match args.remove("is_confirmed") {
         None | Some(Value::Null) => {}
         Some(Value::Bool(flag)) => {
-            args.insert("confirmation_state".to_owned(), if flag { "confirmed" } else { "awaiting_confirmation" }.into());
+            args.insert(
+                "confirmation_state".to_owned(),
+                if flag { "confirmed" } else { "awaiting_confirmation" }.into(),
+            );
         }
         Some(state) => {
             args.insert("confirmation_state".to_owned(), state);
@@ -29,7 +33,9 @@ pub(crate) fn update_args(args: &mut Map<String, Value>) -> Option<Value> {
     args.remove("keep_prompt");
     args.remove("task_completed");
     if let Some(code) = args.remove("translated_ipython_code") {
-        let literal = code.as_str().and_then(|code| code.strip_prefix(EDITOR_CALL.0)?.strip_suffix(EDITOR_CALL.1));
+        let literal = code
+            .as_str()
+            .and_then(|code| code.strip_prefix(EDITOR_CALL.0)?.strip_suffix(EDITOR_CALL.1));
         if let Some(call) = literal.and_then(python::read_dictionary) {
             args.extend(call);
         }

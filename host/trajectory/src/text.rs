@@ -18,7 +18,8 @@ const BULK: [&str; 9] = [
     "extra_element_properties",
 ];
 
-/// Cuts the middle out of a text of more than `max` characters, leaving ⌊max/2⌋ at each end and a line that says so (O-009).
+/// Cuts the middle out of a text of more than `max` characters, leaving ⌊max/2⌋ at each end and a
+/// line that says so (O-009).
 pub fn truncate(text: &str, max: usize) -> String {
     // Bytes are never fewer than characters, so a short text need not be counted.
     if text.len() <= max {

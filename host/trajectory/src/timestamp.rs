@@ -1,4 +1,5 @@
-//! The normal form of a time stamp of 2024-07: a date and time of day, maybe with microseconds and a zone (O-005).
+//! The normal form of a time stamp of 2024-07: a date and time of day, maybe with microseconds and
+//! a zone (O-005).
 
 /// Reads an ISO-8601 date and time and writes it as 2024-07 stored it; none when it is not one.
 pub(crate) fn normalised(text: &str) -> Option<String> {
@@ -24,7 +25,8 @@ fn split_at(text: &str, at: usize) -> Option<(&str, &str)> {
 
 /// `count` digits as a number.
 fn digits(text: &str, count: usize) -> Option<u32> {
-    (text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit())).then(|| text.parse().ok())?
+    (text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit()))
+        .then(|| text.parse().ok())?
 }
 
 fn check_date(date: &str) -> Option<()> {
@@ -50,8 +52,10 @@ fn normal_time(time: &str) -> Option<String> {
     };
     let mut parts = clock.split(':');
     let hour = digits(parts.next()?, 2).filter(|hour| *hour < 24)?;
-    let minute = parts.next().map_or(Some(0), |text| digits(text, 2)).filter(|minute| *minute < 60)?;
-    let second = parts.next().map_or(Some(0), |text| digits(text, 2)).filter(|second| *second < 60)?;
+    let minute =
+        parts.next().map_or(Some(0), |text| digits(text, 2)).filter(|minute| *minute < 60)?;
+    let second =
+        parts.next().map_or(Some(0), |text| digits(text, 2)).filter(|second| *second < 60)?;
     let whole = fraction.bytes().all(|byte| byte.is_ascii_digit()) && !fraction.is_empty();
     if parts.next().is_some() || !whole {
         return None;
@@ -96,7 +100,16 @@ mod tests {
 
     #[test]
     fn what_is_no_time_is_refused() {
-        for given in ["", "now", "2021-13-01", "2023-02-29", "2021-08-01T25:00", "2021-08-01T12:00:00.", "2021-08-01T1:2", "2021-08-0é"] {
+        for given in [
+            "",
+            "now",
+            "2021-13-01",
+            "2023-02-29",
+            "2021-08-01T25:00",
+            "2021-08-01T12:00:00.",
+            "2021-08-01T1:2",
+            "2021-08-0é",
+        ] {
             assert_eq!(normalised(given), None, "{given}");
         }
     }

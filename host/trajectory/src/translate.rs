@@ -1,4 +1,5 @@
-//! Events of the SDK as events of 2025-11, so that one log after the other can be searched, viewed and replayed alike.
+//! Events of the SDK as events of 2025-11, so that one log after the other can be searched, viewed
+//! and replayed alike.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +14,16 @@ use crate::vocabulary::{CommandMetadata, SecurityRisk};
 
 /// The events of a log of the SDK as events of 2025-11, in order.
 ///
-/// An event's id is its place in the log. Left out is what only tells of the run: state updates, hooks, deltas, tokens, pauses.
+/// An event's id is its place in the log. Left out is what only tells of the run: state updates,
+/// hooks, deltas, tokens, pauses.
 pub fn translate(events: &[SdkEvent]) -> Vec<TrajectoryEvent> {
-    let places: BTreeMap<&str, i64> = events.iter().zip(0..).filter_map(|(event, at)| Some((event.id.as_deref()?, at))).collect();
-    let calls: BTreeMap<&str, &SdkEvent> =
-        events.iter().filter(|event| event.kind == "ActionEvent").filter_map(|event| Some((event.id.as_deref()?, event))).collect();
+    let places: BTreeMap<&str, i64> =
+        events.iter().zip(0..).filter_map(|(event, at)| Some((event.id.as_deref()?, at))).collect();
+    let calls: BTreeMap<&str, &SdkEvent> = events
+        .iter()
+        .filter(|event| event.kind == "ActionEvent")
+        .filter_map(|event| Some((event.id.as_deref()?, event)))
+        .collect();
     let by_call: BTreeMap<&str, i64> = events
         .iter()
         .zip(0..)
@@ -34,7 +40,9 @@ pub fn translate(events: &[SdkEvent]) -> Vec<TrajectoryEvent> {
             SdkSource::Environment | SdkSource::Hook => Source::Environment,
         });
         translated.cause = match event.kind {
-            "AgentErrorEvent" => event.text("tool_call_id").and_then(|call| by_call.get(call).copied()),
+            "AgentErrorEvent" => {
+                event.text("tool_call_id").and_then(|call| by_call.get(call).copied())
+            }
             _ => event.text("action_id").and_then(|id| places.get(id).copied()),
         };
         Some(translated)
@@ -42,7 +50,11 @@ pub fn translate(events: &[SdkEvent]) -> Vec<TrajectoryEvent> {
     translated.collect()
 }
 
-fn body(event: &SdkEvent, calls: &BTreeMap<&str, &SdkEvent>, places: &BTreeMap<&str, i64>) -> Option<Body> {
+fn body(
+    event: &SdkEvent,
+    calls: &BTreeMap<&str, &SdkEvent>,
+    places: &BTreeMap<&str, i64>,
+) -> Option<Body> {
     let text = |key: &str| event.text(key).unwrap_or_default().to_owned();
     let told = |observation: Observation| Some(Body::Observation(observation));
     let done = |action: Action| Some(Body::Action(action));
@@ -53,29 +65,55 @@ fn body(event: &SdkEvent, calls: &BTreeMap<&str, &SdkEvent>, places: &BTreeMap<&
             done(action::System { content, tools, ..action::System::default() }.into())
         }
         "MessageEvent" => {
-            let content = event.payload.get("llm_message").and_then(|message| message.get("content")).map(joined).unwrap_or_default();
+            let content = event
+                .payload
+                .get("llm_message")
+                .and_then(|message| message.get("content"))
+                .map(joined)
+                .unwrap_or_default();
             done(action::Message { content, ..action::Message::default() }.into())
         }
         "ActionEvent" => done(called(event)),
         "ObservationEvent" => told(answered(event, calls)),
-        "UserRejectObservation" => told(observation::UserRejected { content: text("rejection_reason") }.into()),
-        "AgentErrorEvent" => told(observation::Error { content: text("error"), error_id: String::new() }.into()),
-        "ConversationErrorEvent" => told(observation::Error { content: text("detail"), error_id: text("code") }.into()),
+        "UserRejectObservation" => {
+            told(observation::UserRejected { content: text("rejection_reason") }.into())
+        }
+        "AgentErrorEvent" => {
+            told(observation::Error { content: text("error"), error_id: String::new() }.into())
+        }
+        "ConversationErrorEvent" => {
+            told(observation::Error { content: text("detail"), error_id: text("code") }.into())
+        }
         "Condensation" => {
             let forgotten = event.payload.get("forgotten_event_ids").and_then(Value::as_array);
-            let ids: Vec<i64> = forgotten.into_iter().flatten().filter_map(|id| places.get(id.as_str()?).copied()).collect();
+            let ids: Vec<i64> = forgotten
+                .into_iter()
+                .flatten()
+                .filter_map(|id| places.get(id.as_str()?).copied())
+                .collect();
             let offset = event.payload.get("summary_offset").and_then(Value::as_i64);
             let summary = event.text("summary").map(str::to_owned).zip(offset);
             let (summary, summary_offset) = summary.unzip();
-            done(action::Condensation { forgotten_event_ids: Some(ids), summary, summary_offset, ..Default::default() }.into())
+            done(
+                action::Condensation {
+                    forgotten_event_ids: Some(ids),
+                    summary,
+                    summary_offset,
+                    ..Default::default()
+                }
+                .into(),
+            )
         }
         "CondensationRequest" => done(action::CondensationRequest {}.into()),
-        "CondensationSummaryEvent" => told(observation::Condense { content: text("summary") }.into()),
+        "CondensationSummaryEvent" => {
+            told(observation::Condense { content: text("summary") }.into())
+        }
         _ => None,
     }
 }
 
-/// A call: the tools that have a kind of their own in 2025-11 get it, all others are calls of a tool by name.
+/// A call: the tools that have a kind of their own in 2025-11 get it, all others are calls of a
+/// tool by name.
 fn called(event: &SdkEvent) -> Action {
     let empty = Map::new();
     let args = event.payload.get("action").and_then(Value::as_object).unwrap_or(&empty);
@@ -93,12 +131,27 @@ fn called(event: &SdkEvent) -> Action {
         _ if args.is_empty() => {}
         "terminal" | "execute_bash" => {
             let is_input = args.get("is_input") == Some(&Value::Bool(true));
-            return action::Run { command: some("command"), is_input, thought, security_risk, ..Default::default() }.into();
+            return action::Run {
+                command: some("command"),
+                is_input,
+                thought,
+                security_risk,
+                ..Default::default()
+            }
+            .into();
         }
         "file_editor" | "str_replace_editor" if text("command").as_deref() == Some("view") => {
             let view_range = args.get("view_range").and_then(Vec::<i64>::read);
             let impl_source = crate::vocabulary::ReadSource::OhAci;
-            return action::Read { path: some("path"), thought, security_risk, impl_source, view_range, ..Default::default() }.into();
+            return action::Read {
+                path: some("path"),
+                thought,
+                security_risk,
+                impl_source,
+                view_range,
+                ..Default::default()
+            }
+            .into();
         }
         "file_editor" | "str_replace_editor" => {
             return action::Edit {
@@ -114,16 +167,25 @@ fn called(event: &SdkEvent) -> Action {
             }
             .into();
         }
-        "finish" => return action::Finish { final_thought: some("message"), thought, ..Default::default() }.into(),
+        "finish" => {
+            return action::Finish {
+                final_thought: some("message"),
+                thought,
+                ..Default::default()
+            }
+            .into();
+        }
         "think" => return action::Think { thought: some("thought") }.into(),
         "task_tracker" => {
-            let task_list = args.get("task_list").and_then(Value::as_array).cloned().unwrap_or_default();
+            let task_list =
+                args.get("task_list").and_then(Value::as_array).cloned().unwrap_or_default();
             return action::TaskTracking { command: some("command"), task_list, thought }.into();
         }
         _ => {}
     }
     // Arguments that were not understood are still in the model's own words.
-    let raw = || serde_json::from_str(event.payload.get("tool_call")?.get("arguments")?.as_str()?).ok();
+    let raw =
+        || serde_json::from_str(event.payload.get("tool_call")?.get("arguments")?.as_str()?).ok();
     let mut arguments = if args.is_empty() { raw().unwrap_or_default() } else { args.clone() };
     arguments.remove("kind");
     action::CallToolMcp { name: tool.to_owned(), arguments, thought, security_risk }.into()
@@ -153,7 +215,8 @@ fn answered(event: &SdkEvent, calls: &BTreeMap<&str, &SdkEvent>) -> Observation 
 
 /// The text of a text, of an object with `text`, or of a list of these.
 fn joined(content: &Value) -> String {
-    let part = |part: &Value| part.as_str().or_else(|| part.get("text")?.as_str()).map(str::to_owned);
+    let part =
+        |part: &Value| part.as_str().or_else(|| part.get("text")?.as_str()).map(str::to_owned);
     match content {
         Value::Array(parts) => parts.iter().filter_map(part).collect::<Vec<_>>().join("\n"),
         one => part(one).unwrap_or_default(),

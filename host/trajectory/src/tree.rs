@@ -1,4 +1,5 @@
-//! The tree that the events of an SDK conversation form, so that one can go back and take another branch (O-120).
+//! The tree that the events of an SDK conversation form, so that one can go back and take another
+//! branch (O-120).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -34,10 +35,16 @@ impl TreeError {
 impl fmt::Display for TreeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TreeError::DuplicateId(id) => write!(f, "duplicate-id: another event of the log has the id `{id}` already"),
-            TreeError::UnknownParent(id) => write!(f, "unknown-parent: its parent `{id}` does not come before it in the log"),
+            TreeError::DuplicateId(id) => {
+                write!(f, "duplicate-id: another event of the log has the id `{id}` already")
+            }
+            TreeError::UnknownParent(id) => {
+                write!(f, "unknown-parent: its parent `{id}` does not come before it in the log")
+            }
             TreeError::UnknownId(id) => write!(f, "unknown-id: no event `{id}` is in the log"),
-            TreeError::Cycle(id) => write!(f, "cycle: the parents of event `{id}` lead back to it; the log is damaged"),
+            TreeError::Cycle(id) => {
+                write!(f, "cycle: the parents of event `{id}` lead back to it; the log is damaged")
+            }
         }
     }
 }
@@ -52,7 +59,8 @@ pub struct EventTree {
 }
 
 impl EventTree {
-    /// Appends an event as the log states it: without a parent it hangs on the one before it, with [`ROOT`] on none.
+    /// Appends an event as the log states it: without a parent it hangs on the one before it, with
+    /// [`ROOT`] on none.
     pub(crate) fn append(&mut self, id: &str, parent: Option<&str>) -> Result<(), TreeError> {
         if self.places.contains_key(id) {
             return Err(TreeError::DuplicateId(id.to_owned()));
@@ -66,17 +74,20 @@ impl EventTree {
         Ok(())
     }
 
-    /// Takes an event without looking whether its parent is there, for logs written by others; the first of two equal ids stays.
+    /// Takes an event without looking whether its parent is there, for logs written by others; the
+    /// first of two equal ids stays.
     pub(crate) fn insert(&mut self, id: &str, parent: Option<&str>) {
         let place = self.entries.len();
         self.entries.push((id.to_owned(), parent.map(str::to_owned)));
         self.places.entry(id.to_owned()).or_insert(place);
     }
 
-    /// Returns the places of the events from the root to this one; nothing for `None`, the root itself.
+    /// Returns the places of the events from the root to this one; nothing for `None`, the root
+    /// itself.
     ///
     /// # Errors
-    /// `UnknownId` when the event or one of its parents is not in the log, `Cycle` when its parents lead back to it.
+    /// `UnknownId` when the event or one of its parents is not in the log, `Cycle` when its parents
+    /// lead back to it.
     pub fn path_to_root(&self, leaf: Option<&str>) -> Result<Vec<usize>, TreeError> {
         let mut path = Vec::new();
         let mut seen = BTreeSet::new();
@@ -93,7 +104,8 @@ impl EventTree {
         Ok(path)
     }
 
-    /// The parent that counts: the stated one, none for a root, and the one before for logs older than the tree.
+    /// The parent that counts: the stated one, none for a root, and the one before for logs older
+    /// than the tree.
     fn parent_at(&self, place: usize) -> Option<&str> {
         match self.entries[place].1.as_deref() {
             Some(ROOT) => None,

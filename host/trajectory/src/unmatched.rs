@@ -1,4 +1,5 @@
-//! Which calls of a log have no result yet, so that they are pending, or lost when the host died (O-112).
+//! Which calls of a log have no result yet, so that they are pending, or lost when the host died
+//! (O-112).
 
 use std::collections::BTreeSet;
 
@@ -40,14 +41,17 @@ impl<'a> PairingStep<'a> {
                 call: text("tool_call_id"),
                 executable: event.payload.contains_key("action"),
             },
-            "ObservationEvent" | "UserRejectObservation" => PairingStep::Answer { action: text("action_id") },
+            "ObservationEvent" | "UserRejectObservation" => {
+                PairingStep::Answer { action: text("action_id") }
+            }
             "AgentErrorEvent" => PairingStep::Error { call: text("tool_call_id") },
             _ => PairingStep::Other,
         }
     }
 }
 
-/// The places of the calls without a later answer by action id or error by call id, in log order; a call not understood is never pending.
+/// The places of the calls without a later answer by action id or error by call id, in log order; a
+/// call not understood is never pending.
 fn unmatched(steps: &[PairingStep<'_>]) -> Vec<usize> {
     let mut answered = BTreeSet::new();
     let mut failed = BTreeSet::new();
@@ -60,7 +64,9 @@ fn unmatched(steps: &[PairingStep<'_>]) -> Vec<usize> {
             PairingStep::Error { call } => {
                 failed.insert(*call);
             }
-            PairingStep::Action { id, call, executable } if *executable && !answered.contains(id) && !failed.contains(call) => {
+            PairingStep::Action { id, call, executable }
+                if *executable && !answered.contains(id) && !failed.contains(call) =>
+            {
                 pending.push(at)
             }
             PairingStep::Action { .. } | PairingStep::Other => {}

@@ -137,7 +137,10 @@ impl Field for DelegateOne {
         known.then_some(DelegateOne { agent: map.get("agent")?.as_str()?.to_owned(), inputs })
     }
     fn write(&self) -> Json {
-        Json::Object(vec![("agent", Json::text(&self.agent)), ("inputs", Json::Leaf(Value::Object(self.inputs.clone())))])
+        Json::Object(vec![
+            ("agent", Json::text(&self.agent)),
+            ("inputs", Json::Leaf(Value::Object(self.inputs.clone()))),
+        ])
     }
 }
 
@@ -158,10 +161,18 @@ impl Field for RecalledKnowledge {
         let map = value.as_object()?;
         let text = |key: &str| map.get(key)?.as_str().map(str::to_owned);
         (map.len() == 3).then_some(())?;
-        Some(RecalledKnowledge { name: text("name")?, trigger: text("trigger")?, content: text("content")? })
+        Some(RecalledKnowledge {
+            name: text("name")?,
+            trigger: text("trigger")?,
+            content: text("content")?,
+        })
     }
     fn write(&self) -> Json {
-        Json::Object(vec![("name", Json::text(&self.name)), ("trigger", Json::text(&self.trigger)), ("content", Json::text(&self.content))])
+        Json::Object(vec![
+            ("name", Json::text(&self.name)),
+            ("trigger", Json::text(&self.trigger)),
+            ("content", Json::text(&self.content)),
+        ])
     }
 }
 
@@ -202,7 +213,8 @@ impl Default for CommandMetadata {
 }
 
 impl Field for CommandMetadata {
-    const EXPECTED: &'static str = "an object with whole numbers `exit_code` and `pid`, and strings";
+    const EXPECTED: &'static str =
+        "an object with whole numbers `exit_code` and `pid`, and strings";
     fn read(value: &Value) -> Option<Self> {
         // Names beyond these are ignored, as the shells that write this add some.
         let map = value.as_object()?;

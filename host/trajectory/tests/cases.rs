@@ -1,11 +1,15 @@
-//! Plays the cases of the behaviour reference that are about lists of events and texts, through the public functions.
+//! Plays the cases of the behaviour reference that are about lists of events and texts, through the
+//! public functions.
 
 use std::collections::BTreeMap;
 
-use conclave_trajectory::{Action, Era, Filter, Replay, Source, TrajectoryEvent, read_lines, search, truncate, write_lines};
+use conclave_trajectory::{
+    Action, Era, Filter, Replay, Source, TrajectoryEvent, read_lines, search, truncate, write_lines,
+};
 use serde_json::{Value, json};
 
-const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/conformance/openhands.jsonl");
+const CASES: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/conformance/openhands.jsonl");
 
 /// Plays the input of a case in an era.
 type Play = fn(&Value, &str) -> Value;
@@ -28,11 +32,16 @@ fn the_reference_cases_hold() {
     let mut wrong = Vec::new();
     for line in text.lines() {
         let case: Value = serde_json::from_str(line).expect("each line is JSON");
-        let Some((kind, play, _)) = KINDS.iter().find(|(kind, ..)| case["kind"] == **kind) else { continue };
+        let Some((kind, play, _)) = KINDS.iter().find(|(kind, ..)| case["kind"] == **kind) else {
+            continue;
+        };
         *played.entry(kind).or_default() += 1;
         let got = play(&case["in"], case["era"].as_str().unwrap_or_default());
         if got != case["expect"] {
-            wrong.push(format!("{}: {}\n  got      {got}\n  expected {}", case["id"], case["in"], case["expect"]));
+            wrong.push(format!(
+                "{}: {}\n  got      {got}\n  expected {}",
+                case["id"], case["in"], case["expect"]
+            ));
         }
     }
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
@@ -57,8 +66,14 @@ fn codec(input: &Value, era: &str) -> Value {
     let era = Era::parse(era).expect("a known era");
     let event = TrajectoryEvent::from_json_of(input, era).expect("it decodes");
     // Whatever an era reads, the union reads, and its encoding is the same.
-    assert_eq!(TrajectoryEvent::from_json(input).map(|union| union.to_json(era)), Ok(event.to_json(era)));
-    assert_eq!(serde_json::from_str::<Value>(&event.to_json_text(era)).ok(), Some(event.to_json(era)));
+    assert_eq!(
+        TrajectoryEvent::from_json(input).map(|union| union.to_json(era)),
+        Ok(event.to_json(era))
+    );
+    assert_eq!(
+        serde_json::from_str::<Value>(&event.to_json_text(era)).ok(),
+        Some(event.to_json(era))
+    );
     let mut got = json!({"dict": event.to_json(era)});
     if era == Era::V2024 {
         got["memory"] = event.memory_form(10_000);
@@ -97,7 +112,9 @@ fn filled(input: &Value) -> Vec<TrajectoryEvent> {
         .zip(added)
         .map(|(id, op)| TrajectoryEvent {
             id: Some(id),
-            ..TrajectoryEvent::from_json(&op[1]).expect("it decodes").from_source(Source::from(text(&op[2])))
+            ..TrajectoryEvent::from_json(&op[1])
+                .expect("it decodes")
+                .from_source(Source::from(text(&op[2])))
         })
         .collect()
 }
@@ -115,23 +132,34 @@ fn searched(input: &Value, _: &str) -> Value {
         ..Filter::default()
     };
     let found = search(&events, &filter);
-    if input.get("query").is_some() || input.get("types").is_some() || input.get("source").is_some() {
+    if input.get("query").is_some() || input.get("types").is_some() || input.get("source").is_some()
+    {
         return json!({"ids": found.iter().map(|event| event.id).collect::<Vec<_>>()});
     }
     json!({"contents": found.iter().filter_map(|event| event.observation()).map(|it| it.content()).collect::<Vec<_>>()})
 }
 
 fn replayed(input: &Value, _: &str) -> Value {
-    let events: Vec<TrajectoryEvent> = list(&input["trajectory"]).iter().enumerate().map(|(at, sketch)| sketched(at, sketch)).collect();
+    let events: Vec<TrajectoryEvent> = list(&input["trajectory"])
+        .iter()
+        .enumerate()
+        .map(|(at, sketch)| sketched(at, sketch))
+        .collect();
     let replay = Replay::of(&events);
     let waits: Vec<usize> = replay
         .actions
         .iter()
         .enumerate()
-        .filter(|(_, action)| matches!(action, Action::Message(message) if message.wait_for_response))
+        .filter(
+            |(_, action)| matches!(action, Action::Message(message) if message.wait_for_response),
+        )
         .map(|(at, _)| at)
         .collect();
-    let task = if replay.task.as_deref() == Some("message 0") { "first message" } else { "another message" };
+    let task = if replay.task.as_deref() == Some("message 0") {
+        "first message"
+    } else {
+        "another message"
+    };
     json!({"task": task, "replayed": replay.actions.iter().map(Action::kind).collect::<Vec<_>>(), "waits": waits})
 }
 
@@ -140,7 +168,9 @@ fn sketched(at: usize, sketch: &Value) -> TrajectoryEvent {
     let mut event = sketch.clone();
     let wait = event["wait_for_response"] == json!(true);
     match (text(&sketch["action"]), text(&sketch["observation"])) {
-        ("message", _) => event["args"] = json!({"content": format!("message {at}"), "wait_for_response": wait}),
+        ("message", _) => {
+            event["args"] = json!({"content": format!("message {at}"), "wait_for_response": wait})
+        }
         ("run", _) => event["args"] = json!({"command": "ls"}),
         (_, "run") => event["extras"] = json!({"command": "ls"}),
         (_, "agent_state_changed") => event["extras"] = json!({"agent_state": "running"}),

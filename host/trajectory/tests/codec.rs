@@ -1,7 +1,9 @@
-//! The codec beyond the reference: every kind and era keeps its meaning when written and read again, logs of both eras load, and
-//! refusals say what would be right.
+//! The codec beyond the reference: every kind and era keeps its meaning when written and read
+//! again, logs of both eras load, and refusals say what would be right.
 
-use conclave_trajectory::{Action, Era, Malformed, MalformedKind, Observation, TrajectoryEvent, action, observation};
+use conclave_trajectory::{
+    Action, Era, Malformed, MalformedKind, Observation, TrajectoryEvent, action, observation,
+};
 use serde_json::{Map, Value, json};
 
 const ERAS: [Era; 2] = [Era::V2024, Era::V2025];
@@ -41,14 +43,22 @@ impl Numbers {
             "share_channels" if flag => json!([self.text()]),
             "share_channels" => json!([]),
             "context" => json!({ "a": number }),
-            "start" | "end" | "option" | "active_page_index" | "status_code" | "exit_code" | "security_risk" => json!(number),
+            "start" | "end" | "option" | "active_page_index" | "status_code" | "exit_code"
+            | "security_risk" => json!(number),
             "command_id" if kind == "kill" && flag => json!(number.to_string()),
             "task_id" if flag => json!(self.text()),
             "command_id" | "task_id" => json!(number),
-            "confirmation_state" => json!(["confirmed", "rejected", "awaiting_confirmation"][self.below(3) as usize]),
+            "confirmation_state" => {
+                json!(["confirmed", "rejected", "awaiting_confirmation"][self.below(3) as usize])
+            }
             "recall_type" => json!(if flag { "knowledge" } else { "workspace_context" }),
             "impl_source" => json!("oh_aci"),
-            "outputs" | "inputs" | "arguments" | "dom_object" | "axtree_object" | "extra_element_properties" => {
+            "outputs"
+            | "inputs"
+            | "arguments"
+            | "dom_object"
+            | "axtree_object"
+            | "extra_element_properties" => {
                 json!({self.text(): self.text(), "n": [number, null, {"deep": 1.5}]})
             }
             "subtasks" | "task_list" => json!([{"goal": self.text()}]),
@@ -62,7 +72,9 @@ impl Numbers {
             "metadata" => json!({"exit_code": number, "pid": 3, "working_dir": self.text()}),
             "runtime_hosts" => json!({"h": number}),
             "custom_secrets_descriptions" => json!({"S": self.text()}),
-            "microagent_knowledge" => json!([{"name": "n", "trigger": self.text(), "content": "c"}]),
+            "microagent_knowledge" => {
+                json!([{"name": "n", "trigger": self.text(), "content": "c"}])
+            }
             "cwd" | "file_text" | "old_str" | "new_str" | "screenshot_path" if flag => Value::Null,
             _ => json!(self.text()),
         }
@@ -84,7 +96,10 @@ impl Numbers {
         let mut event = json!({family: kind, "id": self.below(99), "source": "agent", "timestamp": "2025-01-01T00:00:00"});
         let mut object = self.object(kind, &known, &required);
         if kind == "condensation" {
-            object = json!({"forgotten_event_ids": [1, 2], "summary": "s", "summary_offset": 1}).as_object().cloned().unwrap_or_default();
+            object = json!({"forgotten_event_ids": [1, 2], "summary": "s", "summary_offset": 1})
+                .as_object()
+                .cloned()
+                .unwrap_or_default();
         }
         event[if family == "action" { "args" } else { "extras" }] = Value::Object(object);
         if family == "observation" {
@@ -101,12 +116,15 @@ fn every_kind(era: Era) -> Vec<Value> {
     let mut events = Vec::new();
     for _ in 0..40 {
         for kind in Action::KINDS {
-            events.extend(Action::fields_of(kind, era).map(|fields| numbers.event("action", kind, fields)));
+            events.extend(
+                Action::fields_of(kind, era).map(|fields| numbers.event("action", kind, fields)),
+            );
         }
         for kind in Observation::KINDS {
             events.extend(Observation::fields_of(kind, era).map(|mut fields| {
                 if *kind == "run" && era == Era::V2024 {
-                    fields = (vec!["command_id", "command", "exit_code"], vec!["command_id", "command"]);
+                    fields =
+                        (vec!["command_id", "command", "exit_code"], vec!["command_id", "command"]);
                 }
                 numbers.event("observation", kind, fields)
             }));
@@ -119,11 +137,24 @@ fn every_kind(era: Era) -> Vec<Value> {
 fn writing_and_reading_again_changes_nothing() {
     for era in ERAS {
         for value in every_kind(era) {
-            let event = TrajectoryEvent::from_json_of(&value, era).unwrap_or_else(|error| panic!("{value}: {error}"));
+            let event = TrajectoryEvent::from_json_of(&value, era)
+                .unwrap_or_else(|error| panic!("{value}: {error}"));
             let written = event.to_json(era);
-            assert_eq!(TrajectoryEvent::from_json_of(&written, era).map(|event| event.to_json(era)), Ok(written.clone()), "{value}");
-            assert_eq!(serde_json::from_str::<Value>(&event.to_json_text(era)).ok(), Some(written.clone()), "{value}");
-            assert_eq!(serde_json::from_str::<Value>(&event.to_stored_text(era)).ok(), Some(written), "{value}");
+            assert_eq!(
+                TrajectoryEvent::from_json_of(&written, era).map(|event| event.to_json(era)),
+                Ok(written.clone()),
+                "{value}"
+            );
+            assert_eq!(
+                serde_json::from_str::<Value>(&event.to_json_text(era)).ok(),
+                Some(written.clone()),
+                "{value}"
+            );
+            assert_eq!(
+                serde_json::from_str::<Value>(&event.to_stored_text(era)).ok(),
+                Some(written),
+                "{value}"
+            );
         }
     }
 }
@@ -132,9 +163,14 @@ fn writing_and_reading_again_changes_nothing() {
 fn stored_events_lose_nothing_of_either_era() {
     for era in ERAS {
         for value in every_kind(era) {
-            let event = TrajectoryEvent::from_json(&value).unwrap_or_else(|error| panic!("{value}: {error}"));
+            let event = TrajectoryEvent::from_json(&value)
+                .unwrap_or_else(|error| panic!("{value}: {error}"));
             let stored = serde_json::to_string(&event).expect("it is JSON");
-            assert_eq!(serde_json::from_str::<TrajectoryEvent>(&stored).ok(), Some(event), "{value}");
+            assert_eq!(
+                serde_json::from_str::<TrajectoryEvent>(&stored).ok(),
+                Some(event),
+                "{value}"
+            );
         }
     }
 }
@@ -173,7 +209,10 @@ fn the_union_reads_what_each_era_alone_refuses() {
         (json!({"action": "run", "args": {"command": "a", "security_risk": 1}}), Era::V2024),
         (json!({"action": "think", "args": {"thought": "t"}}), Era::V2024),
         (json!({"observation": "mcp", "content": "m"}), Era::V2024),
-        (json!({"observation": "run", "content": "m", "extras": {"command": "ls", "metadata": {"exit_code": 0}}}), Era::V2024),
+        (
+            json!({"observation": "run", "content": "m", "extras": {"command": "ls", "metadata": {"exit_code": 0}}}),
+            Era::V2024,
+        ),
         (json!({"action": "null", "source": "environment"}), Era::V2024),
         (json!({"action": "null", "source": "hook"}), Era::V2025),
     ] {
@@ -186,8 +225,12 @@ fn the_union_reads_what_each_era_alone_refuses() {
 fn the_exit_code_a_log_of_2024_leaves_out_is_zero_and_unknown_in_2025() {
     let run = |extras: Value, form: Option<Era>| -> i64 {
         let value = json!({"observation": "run", "extras": extras});
-        let read =
-            form.map_or_else(|| TrajectoryEvent::from_json(&value), |era| TrajectoryEvent::from_json_of(&value, era)).expect("it decodes");
+        let read = form
+            .map_or_else(
+                || TrajectoryEvent::from_json(&value),
+                |era| TrajectoryEvent::from_json_of(&value, era),
+            )
+            .expect("it decodes");
         match read.observation() {
             Some(Observation::Run(run)) => run.metadata.exit_code,
             _ => panic!("it is a run"),
@@ -204,9 +247,14 @@ fn long_output_is_cut_when_a_run_is_made_but_not_when_a_log_is_loaded() {
     let long = "é".repeat(observation::MAX_COMMAND_OUTPUT + 1);
     let made = observation::Run::new("cat", &long, 0);
     assert!(made.content.contains("[... Observation truncated due to length ...]"));
-    assert_eq!(made.content.chars().filter(|char| *char == 'é').count(), observation::MAX_COMMAND_OUTPUT);
+    assert_eq!(
+        made.content.chars().filter(|char| *char == 'é').count(),
+        observation::MAX_COMMAND_OUTPUT
+    );
     let value = json!({"observation": "run", "content": long, "extras": {"command": "cat"}});
-    let content = |event: Result<TrajectoryEvent, Malformed>| event.ok().and_then(|event| Some(event.observation()?.content().to_owned()));
+    let content = |event: Result<TrajectoryEvent, Malformed>| {
+        event.ok().and_then(|event| Some(event.observation()?.content().to_owned()))
+    };
     assert_eq!(content(TrajectoryEvent::from_json(&value)), Some(long.clone()));
     assert_eq!(content(TrajectoryEvent::from_json_of(&value, Era::V2025)), Some(made.content));
     let hidden = json!({"observation": "run", "content": long, "extras": {"command": "cat", "hidden": true}});
@@ -216,27 +264,83 @@ fn long_output_is_cut_when_a_run_is_made_but_not_when_a_log_is_loaded() {
 #[test]
 fn refusals_tell_the_model_what_is_wrong_and_what_is_right() {
     for (value, kind, says) in [
-        (json!({"action": "run", "args": {"cmd": "ls"}}), MalformedKind::MalformedAction, "unknown: cmd; missing: command"),
+        (
+            json!({"action": "run", "args": {"cmd": "ls"}}),
+            MalformedKind::MalformedAction,
+            "unknown: cmd; missing: command",
+        ),
         (
             json!({"action": "run", "args": {"command": 1}}),
             MalformedKind::MalformedAction,
             "`command` of `run` must be a string, and is 1.",
         ),
-        (json!({"action": "run", "args": {"command": null}}), MalformedKind::MalformedAction, "missing: command"),
-        (json!({"action": "runn"}), MalformedKind::MalformedAction, "Action `runn` does not exist. Known are: null, run, kill"),
+        (
+            json!({"action": "run", "args": {"command": null}}),
+            MalformedKind::MalformedAction,
+            "missing: command",
+        ),
+        (
+            json!({"action": "runn"}),
+            MalformedKind::MalformedAction,
+            "Action `runn` does not exist. Known are: null, run, kill",
+        ),
         (json!({"action": {}}), MalformedKind::MalformedAction, "`action` must be a string"),
-        (json!({"action": "run", "args": 3}), MalformedKind::MalformedAction, "`args` of action `run` must be an object"),
-        (json!({"action": "recall"}), MalformedKind::MalformedAction, "`query` (2024-07) or `recall_type` (2025-11)"),
-        (json!({"observation": "chat"}), MalformedKind::UnknownObservation, "Observation `chat` does not exist. Known are: null, run"),
-        (json!({"observation": "recall"}), MalformedKind::BadObservationArgs, "`memories` (2024-07) or `recall_type`"),
-        (json!({"observation": "error", "content": 3}), MalformedKind::BadObservationArgs, "`content` of `error` must be a string"),
-        (json!({"observation": "error", "extras": {"content": "x"}}), MalformedKind::BadObservationArgs, "belongs at the top level"),
-        (json!({"id": 1, "kind": "x"}), MalformedKind::ValueError, "must have `action` or `observation`; this one has: id, kind."),
+        (
+            json!({"action": "run", "args": 3}),
+            MalformedKind::MalformedAction,
+            "`args` of action `run` must be an object",
+        ),
+        (
+            json!({"action": "recall"}),
+            MalformedKind::MalformedAction,
+            "`query` (2024-07) or `recall_type` (2025-11)",
+        ),
+        (
+            json!({"observation": "chat"}),
+            MalformedKind::UnknownObservation,
+            "Observation `chat` does not exist. Known are: null, run",
+        ),
+        (
+            json!({"observation": "recall"}),
+            MalformedKind::BadObservationArgs,
+            "`memories` (2024-07) or `recall_type`",
+        ),
+        (
+            json!({"observation": "error", "content": 3}),
+            MalformedKind::BadObservationArgs,
+            "`content` of `error` must be a string",
+        ),
+        (
+            json!({"observation": "error", "extras": {"content": "x"}}),
+            MalformedKind::BadObservationArgs,
+            "belongs at the top level",
+        ),
+        (
+            json!({"id": 1, "kind": "x"}),
+            MalformedKind::ValueError,
+            "must have `action` or `observation`; this one has: id, kind.",
+        ),
         (json!([]), MalformedKind::ValueError, "must be an object"),
-        (json!({"action": "null", "id": "x"}), MalformedKind::ValueError, "`id` must be a whole number"),
-        (json!({"action": "null", "timeout": "x"}), MalformedKind::ValueError, "`timeout` must be a number"),
-        (json!({"action": "null", "timestamp": 1}), MalformedKind::ValueError, "`timestamp` must be"),
-        (json!({"action": "condensation", "args": {}}), MalformedKind::ValueError, "in exactly one way"),
+        (
+            json!({"action": "null", "id": "x"}),
+            MalformedKind::ValueError,
+            "`id` must be a whole number",
+        ),
+        (
+            json!({"action": "null", "timeout": "x"}),
+            MalformedKind::ValueError,
+            "`timeout` must be a number",
+        ),
+        (
+            json!({"action": "null", "timestamp": 1}),
+            MalformedKind::ValueError,
+            "`timestamp` must be",
+        ),
+        (
+            json!({"action": "condensation", "args": {}}),
+            MalformedKind::ValueError,
+            "in exactly one way",
+        ),
     ] {
         let refused = TrajectoryEvent::from_json(&value).expect_err("it is refused");
         assert_eq!(refused.kind, kind, "{value}");
@@ -280,9 +384,15 @@ fn runnable_is_what_the_host_must_answer() {
         .filter(Action::runnable)
         .map(|action| action.kind())
         .collect();
-    let expected = ["run", "kill", "run_ipython", "browse", "browse_interactive", "read", "write", "recall"];
+    let expected =
+        ["run", "kill", "run_ipython", "browse", "browse_interactive", "read", "write", "recall"];
     assert!(expected.iter().all(|kind| runnable.contains(kind)), "{runnable:?}");
-    assert!(!runnable.contains(&"message") && !runnable.contains(&"add_task") && !runnable.contains(&"finish"), "{runnable:?}");
+    assert!(
+        !runnable.contains(&"message")
+            && !runnable.contains(&"add_task")
+            && !runnable.contains(&"finish"),
+        "{runnable:?}"
+    );
 }
 
 #[test]
@@ -333,7 +443,11 @@ fn use_it(value: &Value) -> usize {
             assert!(!event.to_json_text(era).is_empty());
         }
         assert!(event.memory_form(3).is_object());
-        assert!(serde_json::to_value(event).is_ok_and(|stored| TrajectoryEvent::from_json(&stored).as_ref() == Ok(event)), "{value}");
+        assert!(
+            serde_json::to_value(event)
+                .is_ok_and(|stored| TrajectoryEvent::from_json(&stored).as_ref() == Ok(event)),
+            "{value}"
+        );
     }
     read.iter().flatten().count()
 }

@@ -18,9 +18,16 @@ fn a_view_numbers_lines() {
     assert_eq!(view("a\nb", None).as_deref(), Ok("     1\ta\n     2\tb\n"));
     assert_eq!(view(TEXT, Some(&[2, 3])).as_deref(), Ok("     2\ttwo\n     3\tthree\n"));
     assert_eq!(view(TEXT, Some(&[4, -1])).as_deref(), Ok("     4\ttwo and a half\n"));
-    assert_eq!(view(TEXT, Some(&[4, 99])).as_deref(), Ok("     4\ttwo and a half\n"), "models guess the end");
+    assert_eq!(
+        view(TEXT, Some(&[4, 99])).as_deref(),
+        Ok("     4\ttwo and a half\n"),
+        "models guess the end"
+    );
     for range in [&[0, 1][..], &[5, 6], &[3, 2], &[1], &[1, 2, 3], &[i64::MIN, i64::MAX]] {
-        assert_eq!(view(TEXT, Some(range)), Err(EditError::BadRange { range: range.to_vec(), lines: 4 }));
+        assert_eq!(
+            view(TEXT, Some(range)),
+            Err(EditError::BadRange { range: range.to_vec(), lines: 4 })
+        );
     }
 }
 
@@ -29,8 +36,14 @@ fn exactly_one_place_is_replaced() {
     assert_eq!(replaced(TEXT, "three", "3").as_deref(), Ok("one\ntwo\n3\ntwo and a half\n"));
     assert_eq!(replaced(TEXT, "two\nthree\n", "").as_deref(), Ok("one\ntwo and a half\n"));
     assert_eq!(replaced(TEXT, "two", "2"), Err(EditError::ManyMatches { lines: vec![2, 4] }));
-    assert_eq!(replaced(TEXT, "four", "4"), Err(EditError::NoMatch { old: "four".to_owned(), nearly: false }));
-    assert_eq!(replaced(TEXT, "two  \nthree", "x"), Err(EditError::NoMatch { old: "two  \nthree".to_owned(), nearly: true }));
+    assert_eq!(
+        replaced(TEXT, "four", "4"),
+        Err(EditError::NoMatch { old: "four".to_owned(), nearly: false })
+    );
+    assert_eq!(
+        replaced(TEXT, "two  \nthree", "x"),
+        Err(EditError::NoMatch { old: "two  \nthree".to_owned(), nearly: true })
+    );
     assert_eq!(replaced(TEXT, "", "x"), Err(EditError::EmptyText));
     assert_eq!(replaced(TEXT, "one", "one"), Err(EditError::SameText));
 }
@@ -89,16 +102,24 @@ fn an_action_is_carried_out_with_the_observation_to_tell() {
         ("undo_edit", Some("one\n"), Some("before\n")),
         ("view", Some("one\n"), None),
     ] {
-        let (told, text) = apply(&action(command), existing, Some("before\n")).unwrap_or_else(|error| panic!("{command}: {error}"));
+        let (told, text) = apply(&action(command), existing, Some("before\n"))
+            .unwrap_or_else(|error| panic!("{command}: {error}"));
         assert_eq!(text.as_deref(), written, "{command}");
-        assert_eq!((told.prev_exist, told.old_content.as_deref(), told.new_content.as_deref()), (existing.is_some(), existing, written));
+        assert_eq!(
+            (told.prev_exist, told.old_content.as_deref(), told.new_content.as_deref()),
+            (existing.is_some(), existing, written)
+        );
         assert!(!told.content.is_empty());
     }
 }
 
 #[test]
 fn an_action_that_lacks_something_says_what() {
-    let bare = |command: &str| Edit { path: "f".to_owned(), command: Some(command.to_owned()), ..Edit::default() };
+    let bare = |command: &str| Edit {
+        path: "f".to_owned(),
+        command: Some(command.to_owned()),
+        ..Edit::default()
+    };
     for (command, existing, says) in [
         ("create", None, "`create` needs `file_text`"),
         ("str_replace", Some("x"), "`str_replace` needs `old_str`"),
@@ -111,6 +132,7 @@ fn an_action_that_lacks_something_says_what() {
         let error = apply(&bare(command), existing, None).expect_err("it is refused").to_string();
         assert!(error.contains(says), "{command}: {error}");
     }
-    let error = apply(&action("str_replace"), None, None).expect_err("there is no file").to_string();
+    let error =
+        apply(&action("str_replace"), None, None).expect_err("there is no file").to_string();
     assert!(error.contains("Use `create`"), "{error}");
 }

@@ -4,7 +4,12 @@ use conclave_trajectory::{Action, Era, Filter, Replay, TrajectoryEvent, load, se
 use serde_json::{Value, json};
 
 fn events(values: &[Value]) -> Vec<TrajectoryEvent> {
-    values.iter().map(|value| TrajectoryEvent::from_json(value).unwrap_or_else(|error| panic!("{value}: {error}"))).collect()
+    values
+        .iter()
+        .map(|value| {
+            TrajectoryEvent::from_json(value).unwrap_or_else(|error| panic!("{value}: {error}"))
+        })
+        .collect()
 }
 
 fn log() -> Vec<TrajectoryEvent> {
@@ -24,8 +29,14 @@ fn a_filter_narrows_by_each_of_its_parts() {
     for (filter, expected) in [
         (all(), vec![0, 1, 2, 4]),
         (Filter { include_types: strings(&["run"]), ..all() }, vec![1, 2]),
-        (Filter { include_types: strings(&["run-observation", "finish-action"]), ..all() }, vec![2, 4]),
-        (Filter { include_types: strings(&["CmdRunAction", "MessageAction"]), ..all() }, vec![0, 1]),
+        (
+            Filter { include_types: strings(&["run-observation", "finish-action"]), ..all() },
+            vec![2, 4],
+        ),
+        (
+            Filter { include_types: strings(&["CmdRunAction", "MessageAction"]), ..all() },
+            vec![0, 1],
+        ),
         (Filter { include_types: strings(&["observation"]), ..all() }, vec![2]),
         (Filter { include_types: strings(&["nonsense"]), ..all() }, vec![]),
         (Filter { exclude_types: strings(&["action"]), ..all() }, vec![2]),
@@ -51,25 +62,36 @@ fn a_filter_narrows_by_each_of_its_parts() {
 
 #[test]
 fn a_replay_waits_only_on_its_last_event() {
-    let message =
-        |source: &str, wait: bool| json!({"action": "message", "source": source, "args": {"content": source, "wait_for_response": wait}});
+    let message = |source: &str, wait: bool| json!({"action": "message", "source": source, "args": {"content": source, "wait_for_response": wait}});
     let waits = |log: &[Value]| -> Vec<bool> {
         let waits = |action: &Action| matches!(action, Action::Message(message) if message.wait_for_response);
         Replay::of(&events(log)).actions.iter().map(waits).collect()
     };
-    assert_eq!(waits(&[message("user", false), message("agent", true), message("agent", true)]), [false, true]);
-    let answered = [message("user", false), message("agent", true), json!({"observation": "success", "source": "agent"})];
+    assert_eq!(
+        waits(&[message("user", false), message("agent", true), message("agent", true)]),
+        [false, true]
+    );
+    let answered = [
+        message("user", false),
+        message("agent", true),
+        json!({"observation": "success", "source": "agent"}),
+    ];
     assert_eq!(waits(&answered), [false], "an observation after it is its answer");
     let empty = [message("user", false), message("agent", true), json!({"observation": "null"})];
     assert_eq!(waits(&empty), [true], "an empty observation is none");
-    let replay = Replay::of(&events(&[message("agent", false), message("environment", false), json!({"action": "null"})]));
+    let replay = Replay::of(&events(&[
+        message("agent", false),
+        message("environment", false),
+        json!({"action": "null"}),
+    ]));
     assert_eq!((replay.task, replay.actions.len()), (None, 1));
     assert_eq!(Replay::of(&[]), Replay::default());
 }
 
 #[test]
 fn logs_of_every_shape_load() {
-    let old = json!({"action": "run", "args": {"command": "a", "background": false, "thought": ""}});
+    let old =
+        json!({"action": "run", "args": {"command": "a", "background": false, "thought": ""}});
     let told = json!({"observation": "run", "content": "x", "extras": {"command": "a", "command_id": -1, "exit_code": 0}});
     let new = json!({"action": "think", "args": {"thought": "t"}});
     let empty = json!({"observation": "null", "content": "", "extras": {}});
@@ -82,11 +104,24 @@ fn logs_of_every_shape_load() {
         (json!({"events": [empty]}).to_string(), 1, None),
         (old.to_string(), 1, Some(Era::V2024)),
         (format!("\u{feff}{old}\n\n{told}\n{sdk}\n"), 2, Some(Era::V2024)),
-        (format!("{}\n{}\n", json!({"id": "a", "history": [[old, told]]}), json!({"history": [[old, empty]]})), 3, Some(Era::V2024)),
+        (
+            format!(
+                "{}\n{}\n",
+                json!({"id": "a", "history": [[old, told]]}),
+                json!({"history": [[old, empty]]})
+            ),
+            3,
+            Some(Era::V2024),
+        ),
         ("[]".to_owned(), 0, None),
     ] {
         let loaded = load(&text);
-        assert_eq!((loaded.events.len(), loaded.era, loaded.problems.len()), (count, era, 0), "{text}\n{:?}", loaded.problems);
+        assert_eq!(
+            (loaded.events.len(), loaded.era, loaded.problems.len()),
+            (count, era, 0),
+            "{text}\n{:?}",
+            loaded.problems
+        );
     }
     let loaded = load(&json!([sdk]).to_string());
     assert_eq!((loaded.sdk.len(), loaded.events.len()), (1, 0), "a pause only tells of the run");
@@ -95,14 +130,21 @@ fn logs_of_every_shape_load() {
 #[test]
 fn loading_goes_on_after_what_cannot_be_read_and_says_what_it_was() {
     let good = json!({"action": "null"});
-    let text = format!("{good}\n{{\"action\": \"ru\n{}\n3\n{good}", json!({"action": "initialize"}));
+    let text =
+        format!("{good}\n{{\"action\": \"ru\n{}\n3\n{good}", json!({"action": "initialize"}));
     let loaded = load(&text);
     assert_eq!(loaded.events.len(), 2);
-    let problems: Vec<(&str, bool)> = loaded.problems.iter().map(|problem| (problem.at.as_str(), problem.raw.is_some())).collect();
+    let problems: Vec<(&str, bool)> = loaded
+        .problems
+        .iter()
+        .map(|problem| (problem.at.as_str(), problem.raw.is_some()))
+        .collect();
     assert_eq!(problems, [("line 2", false), ("line 3", true), ("line 4", true)]);
     assert!(loaded.problems[1].text.contains("Action `initialize` does not exist"));
 
-    let loaded = load(&json!([good, {"kind": "Nope"}, [good, {"observation": "nope"}], 4, {"x": []}]).to_string());
+    let loaded = load(
+        &json!([good, {"kind": "Nope"}, [good, {"observation": "nope"}], 4, {"x": []}]).to_string(),
+    );
     let places: Vec<&str> = loaded.problems.iter().map(|problem| problem.at.as_str()).collect();
     assert_eq!(places, ["event 1", "pair 2, observation", "event 3", "event 4"]);
 

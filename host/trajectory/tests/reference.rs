@@ -1,5 +1,5 @@
-//! Compares the codec with values obtained by running the reference's own codec on inputs of ours: text with the order of keys,
-//! memory form, errors.
+//! Compares the codec with values obtained by running the reference's own codec on inputs of ours:
+//! text with the order of keys, memory form, errors.
 
 use conclave_trajectory::{Era, TrajectoryEvent};
 use serde_json::Value;
@@ -14,20 +14,28 @@ fn the_codec_agrees_with_the_reference() {
         let era = run["era"].as_str().and_then(Era::parse).expect("a known era");
         let read = TrajectoryEvent::from_json_of(&run["in"], era);
         let mut differ = |what: &str, got: String, expected: &Value| {
-            wrong.push(format!("{} {}\n  {what}: {got}\n  expected {expected}", era.name(), run["in"]));
+            wrong.push(format!(
+                "{} {}\n  {what}: {got}\n  expected {expected}",
+                era.name(),
+                run["in"]
+            ));
         };
         match (&read, run.get("err")) {
             (Ok(event), None) => {
                 if run["text"] != event.to_json_text(era) {
                     differ("text", event.to_json_text(era), &run["text"]);
                 }
-                if let Some(memory) = run.get("memory").filter(|memory| **memory != event.memory_form(10_000)) {
+                if let Some(memory) =
+                    run.get("memory").filter(|memory| **memory != event.memory_form(10_000))
+                {
                     differ("memory", event.memory_form(10_000).to_string(), memory);
                 }
             }
             (Ok(event), Some(error)) => differ("read", event.to_json(era).to_string(), error),
             (Err(malformed), Some(error)) if malformed.kind.name() == error => {}
-            (Err(malformed), expected) => differ("refused", malformed.to_string(), expected.unwrap_or(&run["text"])),
+            (Err(malformed), expected) => {
+                differ("refused", malformed.to_string(), expected.unwrap_or(&run["text"]))
+            }
         }
     }
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));

@@ -1,6 +1,9 @@
 //! Events of the SDK, the tree they form, and which of their calls have no result.
 
-use conclave_trajectory::{Era, SdkEvent, SdkSource, TrajectoryEvent, file_name, parse_file_name, translate, tree_of, unmatched_events};
+use conclave_trajectory::{
+    Era, SdkEvent, SdkSource, TrajectoryEvent, file_name, parse_file_name, translate, tree_of,
+    unmatched_events,
+};
 use serde_json::{Value, json};
 
 fn action(id: &str, call: &str) -> Value {
@@ -18,7 +21,10 @@ fn read(value: &Value) -> SdkEvent {
 #[test]
 fn events_are_read_and_stored_without_nulls() {
     let event = read(&action("a1", "c1"));
-    assert_eq!((event.kind, event.id.as_deref(), event.source), ("ActionEvent", Some("a1"), SdkSource::Agent));
+    assert_eq!(
+        (event.kind, event.id.as_deref(), event.source),
+        ("ActionEvent", Some("a1"), SdkSource::Agent)
+    );
     let stored = event.to_json();
     assert_eq!(stored["action"], json!({"kind": "TerminalAction", "command": "ls"}));
     assert!(stored.get("parent_id").is_none());
@@ -42,7 +48,8 @@ fn a_time_is_written_as_the_era_reads_it() {
         for (era, expected) in [(Era::V2024, in_2024), (Era::V2025, given)] {
             let written = event.to_json(era);
             assert_eq!(written["timestamp"], expected);
-            let again = TrajectoryEvent::from_json_of(&written, era).unwrap_or_else(|error| panic!("{written}: {error}"));
+            let again = TrajectoryEvent::from_json_of(&written, era)
+                .unwrap_or_else(|error| panic!("{written}: {error}"));
             assert_eq!(again.to_json(era), written, "it is written as it was");
         }
         let stored = serde_json::to_value(&event).expect("it is stored");
@@ -52,7 +59,9 @@ fn a_time_is_written_as_the_era_reads_it() {
 
 #[test]
 fn a_source_not_given_is_that_of_the_kind() {
-    for (kind, source) in [("PauseEvent", SdkSource::User), ("CondensationRequest", SdkSource::Environment)] {
+    for (kind, source) in
+        [("PauseEvent", SdkSource::User), ("CondensationRequest", SdkSource::Environment)]
+    {
         assert_eq!(read(&json!({"kind": kind})).source, source);
     }
     let hook = json!({"kind": "HookExecutionEvent", "hook_event_type": "Stop", "hook_command": "c", "success": true, "exit_code": 0});
@@ -72,10 +81,16 @@ fn what_is_wrong_is_refused_with_the_right_names() {
         (json!({"id": "a"}), "must have a `kind`"),
         (json!(3), "must be an object"),
         (json!({"kind": "PauseEvent", "id": "__root__"}), "names the root"),
-        (json!({"kind": "PauseEvent", "source": "robot"}), "must be agent, user, environment or hook, and is `robot`"),
+        (
+            json!({"kind": "PauseEvent", "source": "robot"}),
+            "must be agent, user, environment or hook, and is `robot`",
+        ),
         (json!({"kind": "PauseEvent", "id": 3}), "`id` of `PauseEvent` must be a string"),
         (json!({"kind": "ConversationErrorEvent", "code": "c", "detail": "d"}), "needs a `source`"),
-        (json!({"kind": "Condensation", "llm_response_id": "r", "summary_offset": -1}), "must not be negative"),
+        (
+            json!({"kind": "Condensation", "llm_response_id": "r", "summary_offset": -1}),
+            "must not be negative",
+        ),
     ] {
         let error = SdkEvent::from_json(&value).expect_err("it is refused");
         assert!(error.to_string().contains(says), "{value}: {error}");
@@ -94,9 +109,14 @@ fn file_names_hold_place_and_id() {
     assert_eq!(file_name(7, "0a1b2c3d"), "event-00007-0a1b2c3d.json");
     assert_eq!(parse_file_name("event-00007-0a1b-2c3d.json"), Some((7, "0a1b-2c3d")));
     assert_eq!(parse_file_name(&file_name(1_234_567, "0a1b2c3d")), Some((1_234_567, "0a1b2c3d")));
-    for name in
-        ["event-0007-0a1b2c3d.json", "event-00007-0a1b.json", "event-00007-0a1b2c3g.json", "event-00007.json", "x", ".eventlog.lock"]
-    {
+    for name in [
+        "event-0007-0a1b2c3d.json",
+        "event-00007-0a1b.json",
+        "event-00007-0a1b2c3g.json",
+        "event-00007.json",
+        "x",
+        ".eventlog.lock",
+    ] {
         assert_eq!(parse_file_name(name), None, "{name}");
     }
 }
@@ -109,7 +129,8 @@ fn calls_are_pending_until_answered_refused_or_failed() {
         })
     };
     let refusal = json!({"kind": "UserRejectObservation", "action_id": "a2", "tool_name": "t", "tool_call_id": "c2"});
-    let error = json!({"kind": "AgentErrorEvent", "error": "e", "tool_name": "t", "tool_call_id": "c3"});
+    let error =
+        json!({"kind": "AgentErrorEvent", "error": "e", "tool_name": "t", "tool_call_id": "c3"});
     let mut not_understood = action("a5", "c5");
     not_understood["action"] = Value::Null;
     let log = [
@@ -123,7 +144,8 @@ fn calls_are_pending_until_answered_refused_or_failed() {
         error,
     ];
     let events: Vec<SdkEvent> = log.iter().map(read).collect();
-    let pending: Vec<_> = unmatched_events(&events).iter().filter_map(|event| event.id.as_deref()).collect();
+    let pending: Vec<_> =
+        unmatched_events(&events).iter().filter_map(|event| event.id.as_deref()).collect();
     assert_eq!(pending, ["a4"]);
 
     let early: Vec<SdkEvent> = [answer("a1", "c1"), action("a1", "c1")].iter().map(read).collect();
@@ -137,10 +159,18 @@ fn event(id: &str, parent: Option<&str>) -> SdkEvent {
 
 #[test]
 fn a_path_goes_along_one_branch() {
-    let events = [event("a", None), event("b", None), event("c", Some("a")), event("d", Some("__root__")), event("e", None)];
+    let events = [
+        event("a", None),
+        event("b", None),
+        event("c", Some("a")),
+        event("d", Some("__root__")),
+        event("e", None),
+    ];
     let (tree, wrong) = tree_of(&events);
     assert_eq!(wrong, []);
-    for (leaf, path) in [("a", &[0][..]), ("b", &[0, 1]), ("c", &[0, 2]), ("d", &[3]), ("e", &[3, 4])] {
+    for (leaf, path) in
+        [("a", &[0][..]), ("b", &[0, 1]), ("c", &[0, 2]), ("d", &[3]), ("e", &[3, 4])]
+    {
         assert_eq!(tree.path_to_root(Some(leaf)).as_deref(), Ok(path), "{leaf}");
     }
     assert_eq!(tree.path_to_root(None), Ok(vec![]));
@@ -148,11 +178,20 @@ fn a_path_goes_along_one_branch() {
 
 #[test]
 fn what_is_wrong_with_a_tree_is_named_with_its_place() {
-    let (tree, wrong) = tree_of(&[event("a", None), event("a", None), event("b", Some("z")), event("x", Some("y")), event("y", Some("x"))]);
+    let (tree, wrong) = tree_of(&[
+        event("a", None),
+        event("a", None),
+        event("b", Some("z")),
+        event("x", Some("y")),
+        event("y", Some("x")),
+    ]);
     let named: Vec<(usize, &str)> = wrong.iter().map(|(at, error)| (*at, error.name())).collect();
     assert_eq!(named, [(1, "duplicate-id"), (2, "unknown-parent"), (3, "unknown-parent")]);
     let refused = |leaf| tree.path_to_root(Some(leaf)).map_err(|error| error.name());
-    assert_eq!([refused("y"), refused("b"), refused("no")], [Err("cycle"), Err("unknown-id"), Err("unknown-id")]);
+    assert_eq!(
+        [refused("y"), refused("b"), refused("no")],
+        [Err("cycle"), Err("unknown-id"), Err("unknown-id")]
+    );
 }
 
 #[test]
@@ -184,8 +223,10 @@ fn a_log_of_the_sdk_is_translated_to_events_of_2025() {
         }),
     ];
     let events = translate(&log.iter().map(read).collect::<Vec<_>>());
-    let seen: Vec<(i64, Option<i64>, String)> =
-        events.iter().filter_map(|event| Some((event.id?, event.cause, event.message(Era::V2025)))).collect();
+    let seen: Vec<(i64, Option<i64>, String)> = events
+        .iter()
+        .filter_map(|event| Some((event.id?, event.cause, event.message(Era::V2025))))
+        .collect();
     let call = "I am interacting with the MCP server with name:\n```\nbrowser\n```\nand arguments:\n```\n{'url': 'u'}\n```";
     assert_eq!(
         seen,
@@ -207,7 +248,11 @@ fn each_tool_that_has_a_kind_of_its_own_gets_it() {
         ("file_editor", json!({"command": "create", "path": "f", "file_text": "x"}), "edit"),
         ("finish", json!({"message": "m"}), "finish"),
         ("think", json!({"thought": "t"}), "think"),
-        ("task_tracker", json!({"command": "plan", "task_list": [{"title": "t"}]}), "task_tracking"),
+        (
+            "task_tracker",
+            json!({"command": "plan", "task_list": [{"title": "t"}]}),
+            "task_tracking",
+        ),
         ("grep", json!({"pattern": "p"}), "call_tool_mcp"),
     ] {
         let mut event = action("a1", "c1");
@@ -216,6 +261,10 @@ fn each_tool_that_has_a_kind_of_its_own_gets_it() {
         let translated = translate(&[read(&event)]);
         assert_eq!(translated.iter().map(|event| event.kind()).collect::<Vec<_>>(), [kind]);
         let stored = translated[0].to_json(Era::V2025);
-        assert_eq!(TrajectoryEvent::from_json_of(&stored, Era::V2025).as_ref(), Ok(&translated[0]), "{stored}");
+        assert_eq!(
+            TrajectoryEvent::from_json_of(&stored, Era::V2025).as_ref(),
+            Ok(&translated[0]),
+            "{stored}"
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! `cargo xtask attacks`: the table of docs/security.md in one run. Every test that a row names is run, and the rows are counted: what
-//! plugins, servers and clients that mean harm try, and that it is stopped.
+//! `cargo xtask attacks`: the table of docs/security.md in one run. Every test that a row names is
+//! run, and the rows are counted: what plugins, servers and clients that mean harm try, and that it
+//! is stopped.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -22,10 +23,16 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     let verbose = match arguments {
         [] => false,
         [word] if word == "--verbose" || word == "-v" => true,
-        other => return Err(XtaskFailure::usage(format!("cargo xtask attacks takes only --verbose, not `{}`", other.join(" ")))),
+        other => {
+            return Err(XtaskFailure::usage(format!(
+                "cargo xtask attacks takes only --verbose, not `{}`",
+                other.join(" ")
+            )));
+        }
     };
     let attacks = attacks(&place.read(PAGE)?);
-    let tests: BTreeSet<&str> = attacks.iter().flat_map(|attack| &attack.tests).map(String::as_str).collect();
+    let tests: BTreeSet<&str> =
+        attacks.iter().flat_map(|attack| &attack.tests).map(String::as_str).collect();
     let mut phases = Phases::new(&place, 5, verbose);
     test::prepare(&place, &mut phases)?;
     let mut command = test::runner_of(&place, &tests)?;
@@ -35,7 +42,11 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
         eprintln!("an attack was not stopped, or could not be tried: see above");
         return Ok(ExitCode::FAILURE);
     }
-    println!("{} attacks tried by {} tests: each was stopped as {PAGE} says", attacks.len(), tests.len());
+    println!(
+        "{} attacks tried by {} tests: each was stopped as {PAGE} says",
+        attacks.len(),
+        tests.len()
+    );
     Ok(ExitCode::SUCCESS)
 }
 
@@ -59,6 +70,12 @@ mod tests {
     fn rows_that_name_tests_are_attacks() {
         let page = "| a plugin tries to … | what happens | test |\n|---|---|---|\n| climb with `..` | refused | `one`, `two` |\n| link | read | – |\n";
         let attacks = attacks(page);
-        assert_eq!(attacks, [Attack { what: "climb with `..`".to_owned(), tests: vec!["one".to_owned(), "two".to_owned()] }]);
+        assert_eq!(
+            attacks,
+            [Attack {
+                what: "climb with `..`".to_owned(),
+                tests: vec!["one".to_owned(), "two".to_owned()]
+            }]
+        );
     }
 }

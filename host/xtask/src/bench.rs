@@ -14,7 +14,10 @@ const PROFILE: &str = "bench-host";
 
 pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     let verbose = arguments.iter().any(|word| word == "--verbose" || word == "-v");
-    let passed: Vec<&String> = arguments.iter().filter(|word| !matches!(word.as_str(), "--verbose" | "-v" | "--")).collect();
+    let passed: Vec<&String> = arguments
+        .iter()
+        .filter(|word| !matches!(word.as_str(), "--verbose" | "-v" | "--"))
+        .collect();
     needs::check(&place)?;
     let program = place.program(PROFILE, "conclave-bench");
     if !program.is_file() {
@@ -23,7 +26,11 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     let mut phases = Phases::new(&place, 3, verbose);
     components::build_stock(&place, &mut phases)?;
     components::build_guests(&place, &mut phases)?;
-    phases.run("building the measurements", "bench", place.cargo(["build", "--profile", PROFILE, "-p", "conclave-bench"]))?;
+    phases.run(
+        "building the measurements",
+        "bench",
+        place.cargo(["build", "--profile", PROFILE, "-p", "conclave-bench"]),
+    )?;
     let mut command = Command::new(program);
     command.arg("--guests").arg(place.guests()).arg("--stock").arg(place.stock());
     command.arg("--json").arg(place.bench_json()).args(passed).current_dir(&place.root);

@@ -1,4 +1,5 @@
-//! Building components, the stock plugins and the guests of the tests, and putting them where host, tests and configs look for them.
+//! Building components, the stock plugins and the guests of the tests, and putting them where host,
+//! tests and configs look for them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,7 +22,9 @@ pub(crate) fn run_build(place: Checkout, arguments: &[String]) -> Result<ExitCod
             "--verbose" | "-v" => verbose = true,
             "--release" => release = true,
             other => {
-                return Err(XtaskFailure::usage(format!("cargo xtask build does not know `{other}`: it takes --release and --verbose")));
+                return Err(XtaskFailure::usage(format!(
+                    "cargo xtask build does not know `{other}`: it takes --release and --verbose"
+                )));
             }
         }
     }
@@ -39,7 +42,12 @@ pub(crate) fn run_guests(place: Checkout, arguments: &[String]) -> Result<ExitCo
     let verbose = match arguments {
         [] => false,
         [word] if word == "--verbose" || word == "-v" => true,
-        other => return Err(XtaskFailure::usage(format!("cargo xtask guests takes only --verbose, not `{}`", other.join(" ")))),
+        other => {
+            return Err(XtaskFailure::usage(format!(
+                "cargo xtask guests takes only --verbose, not `{}`",
+                other.join(" ")
+            )));
+        }
     };
     needs::check(&place)?;
     build_guests(&place, &mut Phases::new(&place, 1, verbose))?;
@@ -56,12 +64,17 @@ pub(crate) fn build_stock(place: &Checkout, phases: &mut Phases) -> Result<(), X
     }
     phases.run(&format!("building {} stock plugins", plugins.len()), "stock", command)?;
     let built = place.target.join(PLUGIN_TARGET).join("plugin");
-    let components = plugins.iter().map(|plugin| (built.join(&plugin.file), plugin.name().to_owned()));
+    let components =
+        plugins.iter().map(|plugin| (built.join(&plugin.file), plugin.name().to_owned()));
     publish_all(components, &place.stock())
 }
 
 /// One phase: the program with the stock plugins inside.
-pub(crate) fn build_conclave(place: &Checkout, phases: &mut Phases, release: bool) -> Result<(), XtaskFailure> {
+pub(crate) fn build_conclave(
+    place: &Checkout,
+    phases: &mut Phases,
+    release: bool,
+) -> Result<(), XtaskFailure> {
     let mut command = place.cargo(["build", "-p", "conclave-host"]);
     if release {
         command.arg("--release");
@@ -72,21 +85,44 @@ pub(crate) fn build_conclave(place: &Checkout, phases: &mut Phases, release: boo
 /// One phase: the guests of the tests, into `target/conclave/guests`.
 pub(crate) fn build_guests(place: &Checkout, phases: &mut Phases) -> Result<(), XtaskFailure> {
     let guests = guests(place)?;
-    let command = place.cargo(["build", "-p", "conclave-guests", "--examples", "--profile", "plugin", "--target", PLUGIN_TARGET]);
+    let command = place.cargo([
+        "build",
+        "-p",
+        "conclave-guests",
+        "--examples",
+        "--profile",
+        "plugin",
+        "--target",
+        PLUGIN_TARGET,
+    ]);
     phases.run(&format!("building {} test guests", guests.len()), "guests", command)?;
     publish_all(guests.into_iter().map(|name| (built_guest(place, &name), name)), &place.guests())
 }
 
 /// One phase: only these guests; the others stay as they are.
-pub(crate) fn build_some_guests(place: &Checkout, phases: &mut Phases, names: &[&str]) -> Result<(), XtaskFailure> {
-    let mut command = place.cargo(["build", "-p", "conclave-guests", "--profile", "plugin", "--target", PLUGIN_TARGET]);
+pub(crate) fn build_some_guests(
+    place: &Checkout,
+    phases: &mut Phases,
+    names: &[&str],
+) -> Result<(), XtaskFailure> {
+    let mut command = place.cargo([
+        "build",
+        "-p",
+        "conclave-guests",
+        "--profile",
+        "plugin",
+        "--target",
+        PLUGIN_TARGET,
+    ]);
     for name in names {
         command.args(["--example", name]);
     }
     phases.run(&format!("building the plugins {}", names.join(", ")), "guests", command)?;
     let folder = place.guests();
     fs::create_dir_all(&folder).map_err(|error| XtaskFailure::io("make", &folder, &error))?;
-    names.iter().try_for_each(|name| publish(&built_guest(place, name), &folder.join(format!("{name}.wasm"))))
+    names.iter().try_for_each(|name| {
+        publish(&built_guest(place, name), &folder.join(format!("{name}.wasm")))
+    })
 }
 
 /// The guests by name, as tests/guests/Cargo.toml lists them.
@@ -95,7 +131,11 @@ pub(crate) fn guests(place: &Checkout) -> Result<Vec<String>, XtaskFailure> {
 }
 
 fn built_guest(place: &Checkout, name: &str) -> PathBuf {
-    place.target.join(PLUGIN_TARGET).join("plugin/examples").join(format!("{}.wasm", name.replace('-', "_")))
+    place
+        .target
+        .join(PLUGIN_TARGET)
+        .join("plugin/examples")
+        .join(format!("{}.wasm", name.replace('-', "_")))
 }
 
 struct ComponentCrate {
@@ -116,24 +156,42 @@ fn stock_plugins(place: &Checkout) -> Result<Vec<ComponentCrate>, XtaskFailure> 
     for kind in folders(&place.root.join("plugins")) {
         for folder in folders(&kind) {
             let Ok(text) = fs::read_to_string(folder.join("Cargo.toml")) else { continue };
-            let Some(package) = toml::string(&text, "[package]", "name").filter(|name| name.starts_with(STOCK_PREFIX)) else { continue };
-            let library = toml::string(&text, "[lib]", "name").unwrap_or_else(|| package.replace('-', "_"));
+            let Some(package) = toml::string(&text, "[package]", "name")
+                .filter(|name| name.starts_with(STOCK_PREFIX))
+            else {
+                continue;
+            };
+            let library =
+                toml::string(&text, "[lib]", "name").unwrap_or_else(|| package.replace('-', "_"));
             plugins.push(ComponentCrate { package, file: format!("{library}.wasm") });
         }
     }
     if plugins.is_empty() {
-        return Err(XtaskFailure::new(format!("no package named {STOCK_PREFIX}… below {}", place.root.join("plugins").display())));
+        return Err(XtaskFailure::new(format!(
+            "no package named {STOCK_PREFIX}… below {}",
+            place.root.join("plugins").display()
+        )));
     }
     plugins.sort_by(|a, b| a.package.cmp(&b.package));
     Ok(plugins)
 }
 
 fn folders(folder: &Path) -> Vec<PathBuf> {
-    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
+    fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir())
+        .collect()
 }
 
-/// Makes `folder` hold exactly these components. What has not changed is not touched: its age decides what is built anew.
-fn publish_all(components: impl Iterator<Item = (PathBuf, String)>, folder: &Path) -> Result<(), XtaskFailure> {
+/// Makes `folder` hold exactly these components. What has not changed is not touched: its age
+/// decides what is built anew.
+fn publish_all(
+    components: impl Iterator<Item = (PathBuf, String)>,
+    folder: &Path,
+) -> Result<(), XtaskFailure> {
     fs::create_dir_all(folder).map_err(|error| XtaskFailure::io("make", folder, &error))?;
     let mut kept = BTreeSet::new();
     for (built, name) in components {
@@ -150,8 +208,10 @@ fn publish_all(components: impl Iterator<Item = (PathBuf, String)>, folder: &Pat
 }
 
 fn publish(built: &Path, file: &Path) -> Result<(), XtaskFailure> {
-    let bytes = fs::read(built).map_err(|error| XtaskFailure::io("read the component", built, &error))?;
-    // The fifth to eighth byte: version 13 of the binary format in layer 1 is a component, anything else a bare core module.
+    let bytes =
+        fs::read(built).map_err(|error| XtaskFailure::io("read the component", built, &error))?;
+    // The fifth to eighth byte: version 13 of the binary format in layer 1 is a component, anything
+    // else a bare core module.
     if bytes.get(..8) != Some(b"\0asm\x0d\0\x01\0") {
         return Err(XtaskFailure::new(format!(
             "{} is no component: its [lib] or [[example]] needs crate-type = [\"cdylib\"]",

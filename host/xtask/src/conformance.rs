@@ -1,4 +1,5 @@
-//! `cargo xtask conformance`: builds the guests that scenarios need and the program that plays them, then becomes that program.
+//! `cargo xtask conformance`: builds the guests that scenarios need and the program that plays
+//! them, then becomes that program.
 
 use std::process::{Command, ExitCode};
 
@@ -9,8 +10,17 @@ use crate::needs;
 use crate::phase::Phases;
 use crate::place::Checkout;
 
-/// The components that play agents, tools and a strategy that breaks; beside them the stock workspace and strategies.
-const GUESTS: [&str; 7] = ["script_agent", "script_tools", "acting_agent", "stub_terminal", "spin", "hostile_analyzer", "strategy_spin"];
+/// The components that play agents, tools and a strategy that breaks; beside them the stock
+/// workspace and strategies.
+const GUESTS: [&str; 7] = [
+    "script_agent",
+    "script_tools",
+    "acting_agent",
+    "stub_terminal",
+    "spin",
+    "hostile_analyzer",
+    "strategy_spin",
+];
 const PROGRAM: &str = "conclave-conformance";
 
 /// Words are passed on as they are; files among them are looked for from where this was started.
@@ -20,7 +30,11 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     let mut phases = Phases::new(&place, 3, verbose);
     components::build_stock(&place, &mut phases)?;
     components::build_some_guests(&place, &mut phases, &GUESTS)?;
-    phases.run("building the program that plays scenarios", "conformance", place.cargo(["build", "-p", PROGRAM]))?;
+    phases.run(
+        "building the program that plays scenarios",
+        "conformance",
+        place.cargo(["build", "-p", PROGRAM]),
+    )?;
     let mut command = Command::new(place.program("debug", PROGRAM));
     command.arg("--guests").arg(place.guests()).arg("--cache").arg(place.compiled());
     command.args(arguments.iter().filter(|word| *word != "--"));

@@ -1,4 +1,5 @@
-//! `cargo xtask demo`: builds, then runs `conclave run` on an example config, which is all that the demo is, and says what to type next.
+//! `cargo xtask demo`: builds, then runs `conclave run` on an example config, which is all that the
+//! demo is, and says what to type next.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,7 +45,10 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     command.arg("run").arg(place.shown(&config)).arg(options.question()).current_dir(&place.root);
     eprintln!("\nThe config: {}", place.shown(&config));
     eprintln!("$ {} {}\n", place.shown(&place.conclave()), phase::arguments(&command));
-    let status = command.env_remove("CARGO_MANIFEST_DIR").status().map_err(|error| phase::not_started(&command, &error))?;
+    let status = command
+        .env_remove("CARGO_MANIFEST_DIR")
+        .status()
+        .map_err(|error| phase::not_started(&command, &error))?;
     if status.success() {
         eprintln!("\n{}", next(&place.shown(&place.conclave())));
     }
@@ -55,7 +59,10 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
 fn next(program: &str) -> String {
     let commands = [
         (format!("{program} why"), "what was refused, by which layer, and what would allow it"),
-        ("cargo xtask install".to_owned(), "the program; then `conclave init` in a folder of yours"),
+        (
+            "cargo xtask install".to_owned(),
+            "the program; then `conclave init` in a folder of yours",
+        ),
     ];
     let width = commands.iter().map(|(command, _)| command.len()).max().unwrap_or_default();
     commands.map(|(command, what)| format!("$ {command:<width$}   # {what}")).join("\n")
@@ -67,23 +74,37 @@ impl DemoOptions {
         let mut words = arguments.iter();
         while let Some(word) = words.next() {
             match word.as_str() {
-                // cargo's own separator, which people type out of habit: `cargo xtask demo -- "question"`.
+                // cargo's own separator, which people type out of habit: `cargo xtask demo --
+                // "question"`.
                 "--" => {}
                 "--hostile" => options.hostile = true,
                 "--verbose" | "-v" => options.verbose = true,
-                "--folder" => options.folder = Some(folder(words.next().map(String::as_str).unwrap_or_default())?),
-                option if option.starts_with("--folder=") => options.folder = Some(folder(&option["--folder=".len()..])?),
-                option if option.starts_with('-') => {
-                    return Err(XtaskFailure::usage(format!("cargo xtask demo does not know `{option}`; --help lists what it takes")));
+                "--folder" => {
+                    options.folder =
+                        Some(folder(words.next().map(String::as_str).unwrap_or_default())?)
                 }
-                question if options.question.is_none() => options.question = Some(question.to_owned()),
+                option if option.starts_with("--folder=") => {
+                    options.folder = Some(folder(&option["--folder=".len()..])?)
+                }
+                option if option.starts_with('-') => {
+                    return Err(XtaskFailure::usage(format!(
+                        "cargo xtask demo does not know `{option}`; --help lists what it takes"
+                    )));
+                }
+                question if options.question.is_none() => {
+                    options.question = Some(question.to_owned())
+                }
                 more => {
-                    return Err(XtaskFailure::usage(format!("one question at a time: put it in quotes (`{more}` came after the first)")));
+                    return Err(XtaskFailure::usage(format!(
+                        "one question at a time: put it in quotes (`{more}` came after the first)"
+                    )));
                 }
             }
         }
         if options.hostile && options.folder.is_some() {
-            return Err(XtaskFailure::usage("--hostile grants no folder to anyone, so it does not go with --folder"));
+            return Err(XtaskFailure::usage(
+                "--hostile grants no folder to anyone, so it does not go with --folder",
+            ));
         }
         Ok(options)
     }
@@ -101,7 +122,8 @@ impl DemoOptions {
         if self.hostile { &HOSTILE_GUESTS } else { &STRANGER_GUESTS }
     }
 
-    /// The example itself, or a copy of it in the target folder: where it reads another folder, and where cargo builds elsewhere.
+    /// The example itself, or a copy of it in the target folder: where it reads another folder, and
+    /// where cargo builds elsewhere.
     fn config(&self, place: &Checkout) -> Result<PathBuf, XtaskFailure> {
         let examples = place.root.join(EXAMPLES);
         let name = if self.hostile { "hostile.toml" } else { "stranger.toml" };
@@ -109,11 +131,14 @@ impl DemoOptions {
         if self.folder.is_none() && place.builds_at_home() {
             return Ok(example);
         }
-        let text = fs::read_to_string(&example).map_err(|error| XtaskFailure::io("read", &example, &error))?;
+        let text = fs::read_to_string(&example)
+            .map_err(|error| XtaskFailure::io("read", &example, &error))?;
         let copy = place.own().join(name);
-        fs::create_dir_all(place.own()).map_err(|error| XtaskFailure::io("make", &place.own(), &error))?;
+        fs::create_dir_all(place.own())
+            .map_err(|error| XtaskFailure::io("make", &place.own(), &error))?;
         let text = text.replace(GUESTS, &format!("{}/", place.guests().display()));
-        fs::write(&copy, moved(&text, &examples, self.folder.as_deref())).map_err(|error| XtaskFailure::io("write", &copy, &error))?;
+        fs::write(&copy, moved(&text, &examples, self.folder.as_deref()))
+            .map_err(|error| XtaskFailure::io("write", &copy, &error))?;
         Ok(copy)
     }
 }
@@ -122,18 +147,26 @@ fn folder(path: &str) -> Result<PathBuf, XtaskFailure> {
     if path.is_empty() {
         return Err(XtaskFailure::usage("--folder needs a path"));
     }
-    let folder = fs::canonicalize(path).map_err(|error| XtaskFailure::usage(format!("--folder {path}: {error}")))?;
-    if folder.is_dir() { Ok(folder) } else { Err(XtaskFailure::usage(format!("--folder {path} is a file; name the folder it is in"))) }
+    let folder = fs::canonicalize(path)
+        .map_err(|error| XtaskFailure::usage(format!("--folder {path}: {error}")))?;
+    if folder.is_dir() {
+        Ok(folder)
+    } else {
+        Err(XtaskFailure::usage(format!("--folder {path} is a file; name the folder it is in")))
+    }
 }
 
-/// The config for another place: the folder that its first `dir` names is replaced wherever it is granted, and other relative paths,
-/// which start at the config's own folder, become absolute.
+/// The config for another place: the folder that its first `dir` names is replaced wherever it is
+/// granted, and other relative paths, which start at the config's own folder, become absolute.
 fn moved(text: &str, examples: &Path, folder: Option<&Path>) -> String {
     let granted = text.lines().find_map(dir).map(str::to_owned);
-    let mut moved = String::from("# Written by `cargo xtask demo --folder`; overwritten the next time.\n");
+    let mut moved =
+        String::from("# Written by `cargo xtask demo --folder`; overwritten the next time.\n");
     for line in text.lines() {
         let mut line = line.to_owned();
-        if let Some((old, folder)) = dir(&line).map(str::to_owned).filter(|old| Some(old) == granted.as_ref()).zip(folder) {
+        if let Some((old, folder)) =
+            dir(&line).map(str::to_owned).filter(|old| Some(old) == granted.as_ref()).zip(folder)
+        {
             line = line.replace(&format!("dir = \"{old}\""), &format!("dir = {}", quoted(folder)));
             line = line.replace("at = \"/docs\"", &format!("at = \"/{}\"", name(folder)));
         } else if !line.trim_start().starts_with('#') {
@@ -145,10 +178,13 @@ fn moved(text: &str, examples: &Path, folder: Option<&Path>) -> String {
     moved
 }
 
-/// What the folder is called in answers: its own name, as far as it can stand in a path of the contract.
+/// What the folder is called in answers: its own name, as far as it can stand in a path of the
+/// contract.
 fn name(folder: &Path) -> String {
-    let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let plain: String = name.chars().filter(|c| c.is_alphanumeric() || "-_. ".contains(*c)).collect();
+    let name =
+        folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let plain: String =
+        name.chars().filter(|c| c.is_alphanumeric() || "-_. ".contains(*c)).collect();
     if plain.trim_matches('.').is_empty() { "folder".to_owned() } else { plain }
 }
 
@@ -164,7 +200,9 @@ fn absolute(line: &str, start: &Path) -> String {
     let mut result = String::new();
     for (number, part) in parts.iter().enumerate() {
         match number % 2 {
-            1 if part.starts_with("./") || part.starts_with("../") => result.push_str(&quoted(&plain(&start.join(part)))),
+            1 if part.starts_with("./") || part.starts_with("../") => {
+                result.push_str(&quoted(&plain(&start.join(part))))
+            }
             1 => result.push_str(&format!("\"{part}\"")),
             _ => result.push_str(part),
         }
@@ -209,7 +247,8 @@ mod tests {
     #[test]
     fn a_copy_reads_the_other_folder_and_nothing_else_changes() {
         let text = "# dir = \"../..\" is the repository\na = [{ dir = \"../..\", at = \"/docs\" }]\nsource = \"../../target/x.wasm\"\n[b]\nc = [{ dir = \"../..\" }]\nd = [{ dir = \"./notes\" }] # ok\n";
-        let moved = moved(text, Path::new("/r/docs/examples"), Some(Path::new("/home/me/my \"notes\"")));
+        let moved =
+            moved(text, Path::new("/r/docs/examples"), Some(Path::new("/home/me/my \"notes\"")));
         let lines: Vec<&str> = moved.lines().skip(1).collect();
         assert_eq!(
             lines,

@@ -1,5 +1,6 @@
-//! `cargo xtask fuzz`: builds the targets of `tests/fuzz` and runs them. With a C++ compiler libFuzzer chooses what to change by the code
-//! that was reached: the counters that it needs are flags of stable rustc. Without one, or with `--plain`, the driver in conclave-fuzz.
+//! `cargo xtask fuzz`: builds the targets of `tests/fuzz` and runs them. With a C++ compiler
+//! libFuzzer chooses what to change by the code that was reached: the counters that it needs are
+//! flags of stable rustc. Without one, or with `--plain`, the driver in conclave-fuzz.
 
 mod keep;
 mod watch;
@@ -30,7 +31,8 @@ What each reads and what must hold: docs/internals/fuzzing.md";
 
 const INSTALL: &str = "Debian, Ubuntu: `apt install g++`. Fedora: `dnf install gcc-c++`. macOS: `xcode-select --install`.";
 
-/// What cargo-fuzz passes too, less the sanitizer, which only a nightly compiler has and which finds nothing in code without `unsafe`.
+/// What cargo-fuzz passes too, less the sanitizer, which only a nightly compiler has and which
+/// finds nothing in code without `unsafe`.
 const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares";
 
@@ -89,7 +91,8 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Says what follows from an outcome: a finding and how to have it again, and what was taken into the corpus.
+/// Says what follows from an outcome: a finding and how to have it again, and what was taken into
+/// the corpus.
 fn report(place: &Checkout, name: &str, outcome: &FuzzOutcome) {
     if let Some(reason) = &outcome.reason {
         println!("  reason:  {}", reason.replace('\n', "\n           "));
@@ -98,9 +101,13 @@ fn report(place: &Checkout, name: &str, outcome: &FuzzOutcome) {
     match (&outcome.finding, outcome.failed) {
         (Some(finding), _) => {
             let finding = place.shown(finding);
-            println!("  finding: {finding}\n  replay:  cargo xtask fuzz {name} --replay {finding}\n  log:     {log}");
+            println!(
+                "  finding: {finding}\n  replay:  cargo xtask fuzz {name} --replay {finding}\n  log:     {log}"
+            );
         }
-        (None, true) => println!("  the program ended with an error, and no input is to blame; log: {log}"),
+        (None, true) => {
+            println!("  the program ended with an error, and no input is to blame; log: {log}")
+        }
         (None, false) => {}
     }
     if outcome.kept > 0 {
@@ -111,7 +118,8 @@ fn report(place: &Checkout, name: &str, outcome: &FuzzOutcome) {
 /// The targets are the folders of the corpus; a test of conclave-fuzz says so.
 fn names(place: &Checkout) -> Vec<String> {
     let entries = fs::read_dir(corpus_of(place, "")).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let mut names: Vec<String> =
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();
     names
 }
@@ -125,15 +133,23 @@ fn read(arguments: &[String], known: &[String]) -> Result<FuzzOptions, XtaskFail
             "--plain" => wanted.plain = true,
             "--keep" => wanted.keep = true,
             "--replay" => {
-                let file = words.next().ok_or_else(|| XtaskFailure::usage("--replay takes a file".to_owned()))?;
+                let file = words
+                    .next()
+                    .ok_or_else(|| XtaskFailure::usage("--replay takes a file".to_owned()))?;
                 wanted.replay = Some(PathBuf::from(file));
             }
             "all" => wanted.names.extend(known.iter().cloned()),
             name if known.iter().any(|known| known == name) => wanted.names.push(name.to_owned()),
             word => match word.parse::<u64>() {
-                Ok(0) => return Err(XtaskFailure::usage("A target runs for 1 s at least, not for 0.".to_owned())),
+                Ok(0) => {
+                    return Err(XtaskFailure::usage(
+                        "A target runs for 1 s at least, not for 0.".to_owned(),
+                    ));
+                }
                 Ok(_) if wanted.names.is_empty() => {
-                    return Err(XtaskFailure::usage(format!("`{word}` seconds of which target? cargo xtask fuzz NAME {word}")));
+                    return Err(XtaskFailure::usage(format!(
+                        "`{word}` seconds of which target? cargo xtask fuzz NAME {word}"
+                    )));
                 }
                 Ok(seconds) => wanted.seconds = Some(seconds),
                 Err(_) => return Err(unknown(word, known)),
@@ -141,10 +157,15 @@ fn read(arguments: &[String], known: &[String]) -> Result<FuzzOptions, XtaskFail
         }
     }
     if wanted.replay.is_some() && wanted.names.len() != 1 {
-        return Err(XtaskFailure::usage("--replay needs the name of one target: cargo xtask fuzz NAME --replay FILE".to_owned()));
+        return Err(XtaskFailure::usage(
+            "--replay needs the name of one target: cargo xtask fuzz NAME --replay FILE".to_owned(),
+        ));
     }
     if wanted.keep && wanted.plain {
-        return Err(XtaskFailure::usage("--keep needs libFuzzer, which knows what reached new code; leave out --plain.".to_owned()));
+        return Err(XtaskFailure::usage(
+            "--keep needs libFuzzer, which knows what reached new code; leave out --plain."
+                .to_owned(),
+        ));
     }
     Ok(wanted)
 }
@@ -192,7 +213,11 @@ fn replay(place: &Checkout, wanted: &FuzzOptions, file: &Path) -> Result<ExitCod
 /// The program of the dev profile, which needs nothing but Rust.
 fn plain_program(place: &Checkout, wanted: &FuzzOptions) -> Result<PathBuf, XtaskFailure> {
     let mut phases = Phases::new(place, 1, wanted.verbose);
-    phases.run("building the targets", "fuzz-build", place.cargo(["build", "-p", PACKAGE, "--bins"]))?;
+    phases.run(
+        "building the targets",
+        "fuzz-build",
+        place.cargo(["build", "-p", PACKAGE, "--bins"]),
+    )?;
     Ok(place.program("debug", PACKAGE))
 }
 
@@ -212,12 +237,29 @@ impl FuzzEngine {
         }
         let host = needs::host_triple()?;
         let folder = place.target.join("fuzz");
-        let mut command = place.cargo(["build", "--release", "--locked", "--features", "component", "--target", &host]);
-        // With `--target` the flags do not reach build scripts and macros, which have no libFuzzer to link with.
+        let mut command = place.cargo([
+            "build",
+            "--release",
+            "--locked",
+            "--features",
+            "component",
+            "--target",
+            &host,
+        ]);
+        // With `--target` the flags do not reach build scripts and macros, which have no libFuzzer
+        // to link with.
         command.arg("--manifest-path").arg(place.root.join("tests/fuzz/libfuzzer/Cargo.toml"));
-        command.arg("--target-dir").arg(&folder).env("RUSTFLAGS", COVERAGE).env_remove("CARGO_ENCODED_RUSTFLAGS");
+        command
+            .arg("--target-dir")
+            .arg(&folder)
+            .env("RUSTFLAGS", COVERAGE)
+            .env_remove("CARGO_ENCODED_RUSTFLAGS");
         let mut phases = Phases::new(place, 1, wanted.verbose);
-        phases.run("building the targets with coverage, minutes at first", "fuzz-build", command)?;
+        phases.run(
+            "building the targets with coverage, minutes at first",
+            "fuzz-build",
+            command,
+        )?;
         Ok(Self::LibFuzzer(folder.join(host).join("release").join(PROGRAM)))
     }
 }
@@ -229,7 +271,11 @@ fn compiler() -> String {
 }
 
 fn has_compiler() -> bool {
-    let ran = Command::new(compiler()).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let ran = Command::new(compiler())
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
     ran.is_ok_and(|status| status.success())
 }
 
@@ -237,8 +283,9 @@ fn has_compiler() -> bool {
 fn without_compiler(wanted: &FuzzOptions) -> Result<String, XtaskFailure> {
     let compiler = compiler();
     if wanted.keep {
-        let text =
-            format!("--keep needs libFuzzer, which knows what reached new code, and it needs a C++ compiler: `{compiler}` does not run.");
+        let text = format!(
+            "--keep needs libFuzzer, which knows what reached new code, and it needs a C++ compiler: `{compiler}` does not run."
+        );
         return Err(XtaskFailure::new(text));
     }
     Ok(format!(
@@ -255,7 +302,12 @@ fn log_of(place: &Checkout, name: &str) -> PathBuf {
     place.own().join(format!("fuzz-{name}.log"))
 }
 
-fn fuzz(place: &Checkout, engine: &FuzzEngine, name: &str, wanted: &FuzzOptions) -> Result<FuzzOutcome, XtaskFailure> {
+fn fuzz(
+    place: &Checkout,
+    engine: &FuzzEngine,
+    name: &str,
+    wanted: &FuzzOptions,
+) -> Result<FuzzOutcome, XtaskFailure> {
     let own = place.own().join("fuzz").join(name);
     let (grown, findings) = (own.join("corpus"), own.join("findings"));
     for folder in [&grown, &findings] {
@@ -266,13 +318,24 @@ fn fuzz(place: &Checkout, engine: &FuzzEngine, name: &str, wanted: &FuzzOptions)
     let mut command = match engine {
         FuzzEngine::LibFuzzer(program) => {
             let mut command = Command::new(program);
-            command.env(TARGET, name).args(LIMITS).arg(format!("-max_total_time={seconds}")).arg(LONGEST);
-            command.arg(format!("-artifact_prefix={}/", findings.display())).args([&grown, &corpus_of(place, name)]);
+            command
+                .env(TARGET, name)
+                .args(LIMITS)
+                .arg(format!("-max_total_time={seconds}"))
+                .arg(LONGEST);
+            command
+                .arg(format!("-artifact_prefix={}/", findings.display()))
+                .args([&grown, &corpus_of(place, name)]);
             command
         }
         FuzzEngine::Plain(program) => {
             let mut command = Command::new(program);
-            command.arg(name).arg("--corpus").arg(corpus_of(place, name)).arg("--findings").arg(&findings);
+            command
+                .arg(name)
+                .arg("--corpus")
+                .arg(corpus_of(place, name))
+                .arg("--findings")
+                .arg(&findings);
             command.args(["--seconds", &seconds.to_string()]);
             command
         }
@@ -282,10 +345,14 @@ fn fuzz(place: &Checkout, engine: &FuzzEngine, name: &str, wanted: &FuzzOptions)
     let took = began.elapsed().as_secs();
     // What it found before it names again, and does not write anew.
     let named = seen.finding.take().filter(|path| path.is_file());
-    let new = || files(&findings).into_iter().find(|path| !before.contains(path)).map(kept_apart).transpose();
+    let new = || {
+        files(&findings).into_iter().find(|path| !before.contains(path)).map(kept_apart).transpose()
+    };
     let finding = if named.is_some() { named } else { new()? };
     let mut kept = 0;
-    if let (FuzzEngine::LibFuzzer(program), true) = (engine, wanted.keep && seen.is_success && finding.is_none()) {
+    if let (FuzzEngine::LibFuzzer(program), true) =
+        (engine, wanted.keep && seen.is_success && finding.is_none())
+    {
         kept = keep::keep(&corpus_of(place, name), &own, || {
             let mut command = Command::new(program);
             command.env(TARGET, name).arg(LONGEST);
@@ -294,7 +361,16 @@ fn fuzz(place: &Checkout, engine: &FuzzEngine, name: &str, wanted: &FuzzOptions)
     }
     let corpus = files(&corpus_of(place, name)).len() + files(&grown).len();
     let watch::DriverReport { executions, new, reason, is_success, .. } = seen;
-    Ok(FuzzOutcome { executions, seconds: took, corpus, new, finding, failed: !is_success, reason, kept })
+    Ok(FuzzOutcome {
+        executions,
+        seconds: took,
+        corpus,
+        new,
+        finding,
+        failed: !is_success,
+        reason,
+        kept,
+    })
 }
 
 /// The plain driver leaves the input of an abort as `current`, which the next run would write over.
@@ -302,7 +378,9 @@ fn kept_apart(path: PathBuf) -> Result<PathBuf, XtaskFailure> {
     if path.file_name() != Some(OsStr::new("current")) {
         return Ok(path);
     }
-    let number = (1..).find(|number| !path.with_file_name(format!("finding-{number}")).exists()).unwrap_or(0_u32);
+    let number = (1..)
+        .find(|number| !path.with_file_name(format!("finding-{number}")).exists())
+        .unwrap_or(0_u32);
     let apart = path.with_file_name(format!("finding-{number}"));
     fs::rename(&path, &apart).map_err(|error| XtaskFailure::io("rename", &path, &error))?;
     Ok(apart)
@@ -310,7 +388,8 @@ fn kept_apart(path: PathBuf) -> Result<PathBuf, XtaskFailure> {
 
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_file()).collect();
+    let mut files: Vec<PathBuf> =
+        entries.map(|entry| entry.path()).filter(|path| path.is_file()).collect();
     files.sort();
     files
 }
@@ -327,7 +406,10 @@ mod tests {
     #[test]
     fn names_and_seconds_are_told_apart() {
         let wanted = asked("urls 20 --keep").expect("it is right");
-        assert_eq!((wanted.names, wanted.seconds, wanted.keep), (vec!["urls".to_owned()], Some(20), true));
+        assert_eq!(
+            (wanted.names, wanted.seconds, wanted.keep),
+            (vec!["urls".to_owned()], Some(20), true)
+        );
         assert_eq!(asked("all 5").expect("it is right").names, ["sse", "urls"]);
         assert!(asked("").expect("it is right").names.is_empty());
     }
@@ -350,7 +432,13 @@ mod tests {
 
     #[test]
     fn a_row_fits_a_terminal() {
-        let outcome = FuzzOutcome { executions: 123_456_789, seconds: 3_600, corpus: 12_345, new: 12_345, ..FuzzOutcome::default() };
+        let outcome = FuzzOutcome {
+            executions: 123_456_789,
+            seconds: 3_600,
+            corpus: 12_345,
+            new: 12_345,
+            ..FuzzOutcome::default()
+        };
         assert!(row("config-edit", &outcome).len() <= 80, "{}", row("config-edit", &outcome));
     }
 }

@@ -1,4 +1,5 @@
-//! Checks on the repository's text that no compiler makes: every rule that code cites is written down, every guest has a test.
+//! Checks on the repository's text that no compiler makes: every rule that code cites is written
+//! down, every guest has a test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,9 +11,11 @@ use crate::phase;
 use crate::place::{Checkout, files_below};
 
 /// Where rules are cited.
-const CITING: [(&str, &str); 4] = [("host", ".rs"), ("sdk", ".rs"), ("plugins", ".rs"), ("wit", ".wit")];
+const CITING: [(&str, &str); 4] =
+    [("host", ".rs"), ("sdk", ".rs"), ("plugins", ".rs"), ("wit", ".wit")];
 
-/// Fails with the rules (`L-081`, `O-060`, `R-044`) that are cited and that no page of docs/rules names.
+/// Fails with the rules (`L-081`, `O-060`, `R-044`) that are cited and that no page of docs/rules
+/// names.
 pub(crate) fn cited_rules_resolve(place: &Checkout) -> Result<(), XtaskFailure> {
     let pages = files_below(&place.root.join("docs/rules"), ".md");
     let mut written = BTreeSet::new();
@@ -22,10 +25,16 @@ pub(crate) fn cited_rules_resolve(place: &Checkout) -> Result<(), XtaskFailure> 
     let mut unknown: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (folder, ending) in CITING {
         // xtask's own tests hold numbers that nobody wrote.
-        for file in files_below(&place.root.join(folder), ending).iter().filter(|file| !file.starts_with(place.root.join("host/xtask"))) {
+        for file in files_below(&place.root.join(folder), ending)
+            .iter()
+            .filter(|file| !file.starts_with(place.root.join("host/xtask")))
+        {
             for (rule, line) in rules_in(&text_of(file)?) {
                 if !written.contains(rule) {
-                    unknown.entry(rule.to_owned()).or_default().push(format!("{}:{line}", place.shown(file)));
+                    unknown
+                        .entry(rule.to_owned())
+                        .or_default()
+                        .push(format!("{}:{line}", place.shown(file)));
                 }
             }
         }
@@ -33,18 +42,26 @@ pub(crate) fn cited_rules_resolve(place: &Checkout) -> Result<(), XtaskFailure> 
     if unknown.is_empty() {
         return Ok(());
     }
-    let list: String = unknown.iter().map(|(rule, places)| format!("    {rule}  {}\n", places.join(", "))).collect();
+    let list: String = unknown
+        .iter()
+        .map(|(rule, places)| format!("    {rule}  {}\n", places.join(", ")))
+        .collect();
     let why = if pages.is_empty() {
         "docs/rules does not hold any page yet."
     } else {
         "Write them down in docs/rules, in own words, or correct the number."
     };
-    Err(XtaskFailure::new(format!("\n{list}\nCited, but not written down: {} of the rules. {why}", unknown.len())))
+    Err(XtaskFailure::new(format!(
+        "\n{list}\nCited, but not written down: {} of the rules. {why}",
+        unknown.len()
+    )))
 }
 
 /// Fails with the guests that no test runs by name.
 pub(crate) fn guests_are_tested(place: &Checkout) -> Result<(), XtaskFailure> {
-    let tests = sources(place, "tests/support")? + &sources(place, "tests/suite")? + &sources(place, "tests/conformance")?;
+    let tests = sources(place, "tests/support")?
+        + &sources(place, "tests/suite")?
+        + &sources(place, "tests/conformance")?;
     let mut runners: Vec<&str> = runners(&tests).collect();
     let guests = components::guests(place)?;
     let untested = untested(&guests, &runners, &tests);
@@ -63,13 +80,23 @@ pub(crate) fn guests_are_tested(place: &Checkout) -> Result<(), XtaskFailure> {
     )))
 }
 
-/// Fails when the fuzzer's own lock file, which is not the workspace's, does not fit the dependencies any more: `cargo xtask fuzz` would not
-/// build. Where cargo has no index of the registry, it cannot say, and that is no failure.
+/// Fails when the fuzzer's own lock file, which is not the workspace's, does not fit the
+/// dependencies any more: `cargo xtask fuzz` would not build. Where cargo has no index of the
+/// registry, it cannot say, and that is no failure.
 pub(crate) fn fuzzer_is_locked(place: &Checkout) -> Result<(), XtaskFailure> {
     let manifest = "tests/fuzz/libfuzzer/Cargo.toml";
-    let mut command = place.cargo(["update", "--workspace", "--locked", "--offline", "--manifest-path", manifest]);
+    let mut command = place.cargo([
+        "update",
+        "--workspace",
+        "--locked",
+        "--offline",
+        "--manifest-path",
+        manifest,
+    ]);
     let output = command.output().map_err(|error| phase::not_started(&command, &error))?;
-    if output.status.success() || !String::from_utf8_lossy(&output.stderr).contains("cannot update the lock file") {
+    if output.status.success()
+        || !String::from_utf8_lossy(&output.stderr).contains("cannot update the lock file")
+    {
         return Ok(());
     }
     Err(XtaskFailure::new(format!(
@@ -78,8 +105,8 @@ pub(crate) fn fuzzer_is_locked(place: &Checkout) -> Result<(), XtaskFailure> {
     )))
 }
 
-/// What no test does: wait for time to pass, give up after some, or look how long something took. Machines are slow, and busy. Also as the
-/// end of a longer name, such as `recv_timeout(`.
+/// What no test does: wait for time to pass, give up after some, or look how long something took.
+/// Machines are slow, and busy. Also as the end of a longer name, such as `recv_timeout(`.
 const TIMED: [&str; 9] = [
     "sleep(",
     "sleep_until(",
@@ -95,7 +122,8 @@ const TIMED: [&str; 9] = [
 /// Where tests are.
 const TESTS: [&str; 4] = ["host", "sdk", "plugins", "tests"];
 
-/// Where there are none all the same: components that tests run, benchmarks, and this file, which says what it looks for.
+/// Where there are none all the same: components that tests run, benchmarks, and this file, which
+/// says what it looks for.
 const NO_TESTS: [&str; 3] = ["tests/guests/", "tests/bench/", "host/xtask/src/gates.rs"];
 
 /// Files of tests that may, how often, and why no machine is too slow for it.
@@ -105,7 +133,11 @@ const TIMED_ALL_THE_SAME: [(&str, usize, &str); 13] = [
         4,
         "the one place that looks again until something is there, and gives up after what is no machine's speed",
     ),
-    ("tests/conformance/src/roomkit/stage.rs", 1, "looks again until a record is settled, however long it takes"),
+    (
+        "tests/conformance/src/roomkit/stage.rs",
+        1,
+        "looks again until a record is settled, however long it takes",
+    ),
     (
         "tests/conformance/src/pure.rs",
         1,
@@ -117,9 +149,17 @@ const TIMED_ALL_THE_SAME: [(&str, usize, &str); 13] = [
         "how often a process is looked after decides nothing; the last resort is for a scenario that waits for ever, and processor time limits \
          the others",
     ),
-    ("tests/fuzz/src/drive.rs", 2, "`cargo xtask fuzz` runs for a time that was typed; the tests run a number of executions"),
+    (
+        "tests/fuzz/src/drive.rs",
+        2,
+        "`cargo xtask fuzz` runs for a time that was typed; the tests run a number of executions",
+    ),
     ("tests/fuzz/src/main.rs", 1, "`cargo xtask fuzz` ends an input that hangs; no test starts it"),
-    ("tests/soak/src/fuse.rs", 1, "the kernel has no word for `mounted`: the device is asked again until it is"),
+    (
+        "tests/soak/src/fuse.rs",
+        1,
+        "the kernel has no word for `mounted`: the device is asked again until it is",
+    ),
     (
         "tests/soak/src/lives.rs",
         2,
@@ -133,13 +173,19 @@ const TIMED_ALL_THE_SAME: [(&str, usize, &str); 13] = [
         "the moment that a run is dated by is compared with another: a slow machine puts them further apart",
     ),
     ("host/runtime/tests/embed/one_tool.rs", 1, "ignored: it measures, for whoever asks for it"),
-    ("host/models/tests/openai/patience.rs", 1, "the least that a wait may take: a slow machine makes it longer"),
+    (
+        "host/models/tests/openai/patience.rs",
+        1,
+        "the least that a wait may take: a slow machine makes it longer",
+    ),
 ];
 
 /// Fails with the tests that sleep or measure time, but for those that say why they may.
 pub(crate) fn tests_wait_for_facts(place: &Checkout) -> Result<(), XtaskFailure> {
     let files = TESTS.iter().flat_map(|folder| files_below(&place.root.join(folder), ".rs"));
-    let files = files.map(|file| Ok((place.shown(&file), text_of(&file)?))).collect::<Result<Vec<_>, XtaskFailure>>()?;
+    let files = files
+        .map(|file| Ok((place.shown(&file), text_of(&file)?)))
+        .collect::<Result<Vec<_>, XtaskFailure>>()?;
     let problems = timed_problems(&timed_files(&files), &TIMED_ALL_THE_SAME);
     if problems.is_empty() {
         return Ok(());
@@ -152,10 +198,17 @@ pub(crate) fn tests_wait_for_facts(place: &Checkout) -> Result<(), XtaskFailure>
 
 /// Of these files with their texts, those in which tests do what they should not, with the lines.
 fn timed_files(files: &[(String, String)]) -> BTreeMap<String, Vec<usize>> {
-    let modules: Vec<String> = files.iter().flat_map(|(file, text)| test_modules(file, text)).collect();
-    let of_module = |file: &str| modules.iter().any(|module| file.strip_prefix(module).is_some_and(|rest| rest.starts_with(['.', '/'])));
-    let tests = files.iter().filter(|(file, _)| !NO_TESTS.iter().any(|none| file.starts_with(none)));
-    let found = tests.map(|(file, text)| (file.clone(), timed(text, is_test(file) || of_module(file))));
+    let modules: Vec<String> =
+        files.iter().flat_map(|(file, text)| test_modules(file, text)).collect();
+    let of_module = |file: &str| {
+        modules.iter().any(|module| {
+            file.strip_prefix(module).is_some_and(|rest| rest.starts_with(['.', '/']))
+        })
+    };
+    let tests =
+        files.iter().filter(|(file, _)| !NO_TESTS.iter().any(|none| file.starts_with(none)));
+    let found =
+        tests.map(|(file, text)| (file.clone(), timed(text, is_test(file) || of_module(file))));
     found.filter(|(_, lines)| !lines.is_empty()).collect()
 }
 
@@ -180,7 +233,8 @@ fn test_modules(file: &str, text: &str) -> Vec<String> {
     let mut is_next = false;
     let mut modules = Vec::new();
     for line in text.lines().map(code_of).map(str::trim) {
-        let module = line.strip_suffix(';').and_then(|item| item.rsplit_once("mod ")).map(|(_, name)| name);
+        let module =
+            line.strip_suffix(';').and_then(|item| item.rsplit_once("mod ")).map(|(_, name)| name);
         match module {
             _ if is_for_tests(line) => is_next = true,
             _ if line.is_empty() || line.starts_with("#[") => {}
@@ -194,18 +248,25 @@ fn test_modules(file: &str, text: &str) -> Vec<String> {
     modules
 }
 
-/// The lines, from 1, in which tests do what they should not; where the whole file is no test, those of items that are compiled for tests.
+/// The lines, from 1, in which tests do what they should not; where the whole file is no test,
+/// those of items that are compiled for tests.
 fn timed(text: &str, is_test: bool) -> Vec<usize> {
     let (mut tested, mut paused): (Option<Item>, Option<Item>) = (None, None);
     let mut lines = Vec::new();
     for (line, number) in text.lines().map(code_of).zip(1..) {
         if tested.is_none() && is_for_tests(line) {
             tested = Some(Item::below(line));
-        } else if paused.is_none() && line.trim_start().starts_with("#[") && line.contains("start_paused = true") {
+        } else if paused.is_none()
+            && line.trim_start().starts_with("#[")
+            && line.contains("start_paused = true")
+        {
             // Its clock is the test's own: no time passes while it waits.
             paused = Some(Item::below(line));
         }
-        if (is_test || tested.is_some()) && paused.is_none() && TIMED.iter().any(|word| calls(line, word)) {
+        if (is_test || tested.is_some())
+            && paused.is_none()
+            && TIMED.iter().any(|word| calls(line, word))
+        {
             lines.push(number);
         }
         tested = tested.filter(|item| !item.ends_with(line));
@@ -231,7 +292,9 @@ impl Item {
 
     fn ends_with(&self, line: &str) -> bool {
         let code = line.trim();
-        self.indent == Some(indent(line)) && !code.starts_with("#[") && (code.starts_with('}') || code.ends_with([';', ',', '}']))
+        self.indent == Some(indent(line))
+            && !code.starts_with("#[")
+            && (code.starts_with('}') || code.ends_with([';', ',', '}']))
     }
 }
 
@@ -249,7 +312,9 @@ fn is_for_tests(line: &str) -> bool {
     let Some(condition) = line.trim().strip_prefix("#[cfg(") else { return false };
     condition.match_indices("test").any(|(at, word)| {
         let (before, after) = (&condition[..at], &condition[at + word.len()..]);
-        !before.ends_with("not(") && (before.is_empty() || before.ends_with(['(', ' '])) && after.starts_with([')', ','])
+        !before.ends_with("not(")
+            && (before.is_empty() || before.ends_with(['(', ' ']))
+            && after.starts_with([')', ','])
     })
 }
 
@@ -263,14 +328,19 @@ fn calls(code: &str, word: &str) -> bool {
 }
 
 fn timed_problems(found: &BTreeMap<String, Vec<usize>>, allowed: &[(&str, usize, &str)]) -> String {
-    let may = |file: &str| allowed.iter().find(|(path, ..)| *path == file).map_or(0, |(_, times, _)| *times);
+    let may = |file: &str| {
+        allowed.iter().find(|(path, ..)| *path == file).map_or(0, |(_, times, _)| *times)
+    };
     let too_many = found.iter().filter(|(file, lines)| lines.len() > may(file));
     let list = too_many.map(|(file, lines)| {
         let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
         format!("    {file}:{}  {} where {} may be\n", lines.join(", "), lines.len(), may(file))
     });
-    let stale = allowed.iter().filter(|(file, times, _)| found.get(*file).map_or(0, Vec::len) < *times);
-    let stale = stale.map(|(file, times, _)| format!("    {file}  is let off {times} times in gates.rs, and needs fewer\n"));
+    let stale =
+        allowed.iter().filter(|(file, times, _)| found.get(*file).map_or(0, Vec::len) < *times);
+    let stale = stale.map(|(file, times, _)| {
+        format!("    {file}  is let off {times} times in gates.rs, and needs fewer\n")
+    });
     list.chain(stale).collect()
 }
 
@@ -279,22 +349,28 @@ fn runners(text: &str) -> impl Iterator<Item = &str> {
     text.split("fn ").skip(1).filter_map(|function| {
         let (name, parameters) = function.split_once('(')?;
         let first = parameters.trim_start();
-        let takes_guest = name.contains("guest") || first.starts_with("guest:") || first.starts_with("guest_name:");
+        let takes_guest = name.contains("guest")
+            || first.starts_with("guest:")
+            || first.starts_with("guest_name:");
         (takes_guest && name.chars().all(is_word)).then_some(name)
     })
 }
 
 fn untested<'a>(guests: &'a [String], runners: &[&str], tests: &str) -> Vec<&'a str> {
-    let runs = |name: &str| tests.match_indices(&format!("\"{name}\"")).any(|(at, _)| is_run(&tests[..at], runners));
+    let runs = |name: &str| {
+        tests.match_indices(&format!("\"{name}\"")).any(|(at, _)| is_run(&tests[..at], runners))
+    };
     guests.iter().map(String::as_str).filter(|name| !runs(name)).collect()
 }
 
-/// Whether a name that stands behind this text is given to a runner, or is of a list that `for guest in` goes through.
+/// Whether a name that stands behind this text is given to a runner, or is of a list that `for
+/// guest in` goes through.
 fn is_run(before: &str, runners: &[&str]) -> bool {
     let caller = before.trim_end().strip_suffix('(').unwrap_or_default();
     let looped = before.rsplit("for ").next().unwrap_or_default();
     runners.contains(&caller.rsplit(|letter| !is_word(letter)).next().unwrap_or_default())
-        || ["guest in [", "(guest,"].iter().any(|start| looped.starts_with(start)) && !looped.contains('{')
+        || ["guest in [", "(guest,"].iter().any(|start| looped.starts_with(start))
+            && !looped.contains('{')
 }
 
 fn sources(place: &Checkout, folder: &str) -> Result<String, XtaskFailure> {
@@ -303,7 +379,9 @@ fn sources(place: &Checkout, folder: &str) -> Result<String, XtaskFailure> {
 
 /// Every rule number in a text with the line it stands in, from 1.
 fn rules_in(text: &str) -> impl Iterator<Item = (&str, usize)> {
-    text.lines().zip(1..).flat_map(|(line, number)| rules_in_line(line).map(move |rule| (rule, number)))
+    text.lines()
+        .zip(1..)
+        .flat_map(|(line, number)| rules_in_line(line).map(move |rule| (rule, number)))
 }
 
 /// `[LOR]-\d+[a-z]?` as a word of its own.
@@ -339,7 +417,10 @@ mod tests {
     #[test]
     fn rule_numbers_are_words_of_their_own() {
         assert_eq!(rules("/// Rewinds (L-081, O-060) and `R-044a`."), ["L-081", "O-060", "R-044a"]);
-        assert_eq!(rules("L-052..L-055 and XL-1, L-1x2, CR-7, L-, R-12"), ["L-052", "L-055", "R-12"]);
+        assert_eq!(
+            rules("L-052..L-055 and XL-1, L-1x2, CR-7, L-, R-12"),
+            ["L-052", "L-055", "R-12"]
+        );
         assert_eq!(rules("é-3 O-3é L-9"), ["L-9"]);
     }
 
@@ -361,8 +442,12 @@ mod tests {
         assert_eq!(timed(text, true), [1, 4, 6]);
         let found = [("a.rs".to_owned(), vec![4, 6]), ("b.rs".to_owned(), vec![1])].into();
         assert_eq!(timed_problems(&found, &[("a.rs", 2, "why"), ("b.rs", 1, "why")]), "");
-        assert_eq!(timed_problems(&found, &[("a.rs", 1, "why"), ("b.rs", 1, "why")]), "    a.rs:4, 6  2 where 1 may be\n");
-        let stale = timed_problems(&found, &[("a.rs", 2, "why"), ("b.rs", 1, "why"), ("c.rs", 1, "why")]);
+        assert_eq!(
+            timed_problems(&found, &[("a.rs", 1, "why"), ("b.rs", 1, "why")]),
+            "    a.rs:4, 6  2 where 1 may be\n"
+        );
+        let stale =
+            timed_problems(&found, &[("a.rs", 2, "why"), ("b.rs", 1, "why"), ("c.rs", 1, "why")]);
         assert_eq!(stale, "    c.rs  is let off 1 times in gates.rs, and needs fewer\n");
     }
 
@@ -381,7 +466,12 @@ mod tests {
         ] {
             assert_eq!(timed(call, true), [1], "{call}");
         }
-        for other in ["fn sleep_until(&self, at: Millis) {", "fn a_turn_in_an_interval() {", "let timeout = 3;", "// timeout(x, y)"] {
+        for other in [
+            "fn sleep_until(&self, at: Millis) {",
+            "fn a_turn_in_an_interval() {",
+            "let timeout = 3;",
+            "// timeout(x, y)",
+        ] {
             assert_eq!(timed(other, true), [0_usize; 0], "{other}");
         }
     }
@@ -394,15 +484,21 @@ mod tests {
 
     #[test]
     fn what_is_compiled_for_tests_is_looked_at_and_nothing_else() {
-        for condition in ["test", "all(test, unix)", "any(test, feature = \"x\")", "all(unix, test)"] {
-            let text = format!("#[cfg({condition})]\n#[expect(dead_code)]\nfn a() {{\n    sleep(x);\n}}\n\nfn b() {{\n    sleep(x);\n}}\n");
+        for condition in
+            ["test", "all(test, unix)", "any(test, feature = \"x\")", "all(unix, test)"]
+        {
+            let text = format!(
+                "#[cfg({condition})]\n#[expect(dead_code)]\nfn a() {{\n    sleep(x);\n}}\n\nfn b() {{\n    sleep(x);\n}}\n"
+            );
             assert_eq!(timed(&text, false), [4], "{condition}");
         }
-        for condition in ["not(test)", "feature = \"test-server\"", "doctest", "all(doctest, unix)"] {
+        for condition in ["not(test)", "feature = \"test-server\"", "doctest", "all(doctest, unix)"]
+        {
             let text = format!("#[cfg({condition})]\nfn a() {{\n    sleep(x);\n}}\n");
             assert_eq!(timed(&text, false), [0_usize; 0], "{condition}");
         }
-        let field = "struct A {\n    #[cfg(test)]\n    visited: u64,\n}\nfn b() {\n    sleep(x);\n}\n";
+        let field =
+            "struct A {\n    #[cfg(test)]\n    visited: u64,\n}\nfn b() {\n    sleep(x);\n}\n";
         assert_eq!(timed(field, false), [0_usize; 0]);
     }
 
@@ -411,7 +507,10 @@ mod tests {
         let file = |name: &str, text: &str| (name.to_owned(), text.to_owned());
         let sleeps = "fn a() {\n    sleep(x);\n}\n";
         let files = [
-            file("host/a/src/lib.rs", "mod real;\n#[cfg(any(test, feature = \"testing\"))]\npub mod fake;\n"),
+            file(
+                "host/a/src/lib.rs",
+                "mod real;\n#[cfg(any(test, feature = \"testing\"))]\npub mod fake;\n",
+            ),
             file("host/a/src/real.rs", "#[cfg(test)]\nmod told;\nfn a() {\n    sleep(x);\n}\n"),
             file("host/a/src/real/told.rs", sleeps),
             file("host/a/src/fake.rs", sleeps),

@@ -1,5 +1,5 @@
-//! Imports between the folders of a crate: they point down. The order of the folders is the order in
-//! which the crate's root lists them, the lowest first.
+//! Imports between the folders of a crate: they point down. The order of the folders is the order
+//! in which the crate's root lists them, the lowest first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -40,7 +40,8 @@ pub(crate) fn imports_point_down(place: &Checkout) -> Result<(), XtaskFailure> {
 }
 
 fn text_of(path: &Path) -> Result<String, XtaskFailure> {
-    fs::read_to_string(path).map_err(|error| XtaskFailure::new(format!("{}: {error}", path.display())))
+    fs::read_to_string(path)
+        .map_err(|error| XtaskFailure::new(format!("{}: {error}", path.display())))
 }
 
 /// Returns the top-level modules that a crate's root declares, with their place in the list.
@@ -55,7 +56,8 @@ fn modules(root: &str) -> BTreeMap<String, usize> {
 
 /// Returns the top-level module that a file belongs to.
 fn top_of(inside: &Path) -> String {
-    let first = inside.components().next().map(|part| part.as_os_str().to_string_lossy().into_owned());
+    let first =
+        inside.components().next().map(|part| part.as_os_str().to_string_lossy().into_owned());
     first.unwrap_or_default().trim_end_matches(".rs").to_owned()
 }
 
@@ -91,7 +93,9 @@ fn targets(line: &str) -> BTreeSet<String> {
         let rest = &line[at + "crate::".len()..];
         let group = rest.strip_prefix('{').map(|group| group.split('}').next().unwrap_or(group));
         let paths: Vec<&str> = group.map_or_else(|| vec![rest], |group| group.split(',').collect());
-        names.extend(paths.into_iter().map(|path| first_name(path.trim())).filter(|name| !name.is_empty()));
+        names.extend(
+            paths.into_iter().map(|path| first_name(path.trim())).filter(|name| !name.is_empty()),
+        );
     }
     names
 }
@@ -107,7 +111,10 @@ mod tests {
     const ROOT: &str = "//! Docs.\npub use other as trajectory;\n\npub mod types {\n    pub mod ids;\n}\npub mod setup;\nmod room;\n";
 
     fn names(text: &str, own: &str) -> Vec<String> {
-        upward(&modules(ROOT), own, text).into_iter().map(|(line, name)| format!("{line} {name}")).collect()
+        upward(&modules(ROOT), own, text)
+            .into_iter()
+            .map(|(line, name)| format!("{line} {name}"))
+            .collect()
     }
 
     #[test]
@@ -119,7 +126,10 @@ mod tests {
 
     #[test]
     fn what_points_up_is_found_with_its_line() {
-        assert_eq!(names("use crate::types::ids::A;\n\nuse crate::room::Room;\n", "setup"), ["3 room"]);
+        assert_eq!(
+            names("use crate::types::ids::A;\n\nuse crate::room::Room;\n", "setup"),
+            ["3 room"]
+        );
         assert_eq!(names("let it = crate::setup::Setup::default();\n", "types"), ["1 setup"]);
         assert_eq!(names("use crate::{types::ids, room};\n", "setup"), ["1 room"]);
     }
@@ -128,6 +138,12 @@ mod tests {
     fn what_points_down_or_stays_or_is_only_said_is_fine() {
         assert!(names("use crate::types::ids::A;\nuse crate::room::frame;\n", "room").is_empty());
         assert!(names("// see crate::room\n", "types").is_empty());
-        assert!(names("fn a() {}\n\n#[cfg(test)]\nmod tests {\n    use crate::room::Room;\n}\n", "types").is_empty());
+        assert!(
+            names(
+                "fn a() {}\n\n#[cfg(test)]\nmod tests {\n    use crate::room::Room;\n}\n",
+                "types"
+            )
+            .is_empty()
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! `cargo xtask install` and `cargo xtask dist`: the program where a shell finds it, or in one archive for another machine. What goes
-//! with it (man pages, completions, the schema) is written by the program itself.
+//! `cargo xtask install` and `cargo xtask dist`: the program where a shell finds it, or in one
+//! archive for another machine. What goes with it (man pages, completions, the schema) is written
+//! by the program itself.
 
 use std::env;
 use std::fs;
@@ -19,7 +20,8 @@ const QUICK: &str = "program";
 const WHOLE: &str = "dist";
 const PROGRAM: &str = "conclave";
 /// Each with the name that its shell looks for.
-const COMPLETIONS: [(&str, &str); 3] = [("bash", "conclave.bash"), ("zsh", "_conclave"), ("fish", "conclave.fish")];
+const COMPLETIONS: [(&str, &str); 3] =
+    [("bash", "conclave.bash"), ("zsh", "_conclave"), ("fish", "conclave.fish")];
 /// What people get besides the program.
 const PAPERS: [&str; 3] = ["LICENSE", "README.md", "CHANGELOG.md"];
 
@@ -31,7 +33,13 @@ pub(crate) fn run_install(place: Checkout, arguments: &[String]) -> Result<ExitC
         match word.as_str() {
             "--verbose" | "-v" => verbose = true,
             "--release" => profile = WHOLE,
-            "--root" => root = Some(PathBuf::from(words.next().ok_or_else(|| XtaskFailure::usage("--root needs a folder".to_owned()))?)),
+            "--root" => {
+                root = Some(PathBuf::from(
+                    words
+                        .next()
+                        .ok_or_else(|| XtaskFailure::usage("--root needs a folder".to_owned()))?,
+                ))
+            }
             other => {
                 return Err(XtaskFailure::usage(format!(
                     "cargo xtask install does not know `{other}`: it takes --root FOLDER, --release and --verbose"
@@ -40,7 +48,9 @@ pub(crate) fn run_install(place: Checkout, arguments: &[String]) -> Result<ExitC
         }
     }
     let root = match root {
-        Some(root) => std::path::absolute(&root).map_err(|error| XtaskFailure::io("find", &root, &error))?,
+        Some(root) => {
+            std::path::absolute(&root).map_err(|error| XtaskFailure::io("find", &root, &error))?
+        }
         None => default_root()?,
     };
     needs::check(&place)?;
@@ -51,10 +61,17 @@ pub(crate) fn run_install(place: Checkout, arguments: &[String]) -> Result<ExitC
     write_manual(&program, &manual)?;
     eprintln!("{}", program.display());
     let folder = root.join("bin");
-    if !env::var_os("PATH").is_some_and(|path| env::split_paths(&path).any(|known| known == folder)) {
-        eprintln!("{} is not in your PATH. Type:\n\n    export PATH=\"{}:$PATH\"\n", folder.display(), folder.display());
+    if !env::var_os("PATH").is_some_and(|path| env::split_paths(&path).any(|known| known == folder))
+    {
+        eprintln!(
+            "{} is not in your PATH. Type:\n\n    export PATH=\"{}:$PATH\"\n",
+            folder.display(),
+            folder.display()
+        );
     }
-    eprintln!("next: `conclave init`, `conclave doctor`; completions: `conclave completions --help`");
+    eprintln!(
+        "next: `conclave init`, `conclave doctor`; completions: `conclave completions --help`"
+    );
     Ok(ExitCode::SUCCESS)
 }
 
@@ -65,13 +82,18 @@ pub(crate) fn run_dist(place: Checkout, arguments: &[String]) -> Result<ExitCode
         match word.as_str() {
             "--verbose" | "-v" => verbose = true,
             "--quick" => profile = QUICK,
-            other => return Err(XtaskFailure::usage(format!("cargo xtask dist does not know `{other}`: it takes --quick and --verbose"))),
+            other => {
+                return Err(XtaskFailure::usage(format!(
+                    "cargo xtask dist does not know `{other}`: it takes --quick and --verbose"
+                )));
+            }
         }
     }
     needs::check(&place)?;
     let mut phases = Phases::new(&place, 3, verbose);
     let built = build(&place, &mut phases, profile)?;
-    let version = toml::string(&place.read("Cargo.toml")?, "[workspace.package]", "version").unwrap_or_default();
+    let version = toml::string(&place.read("Cargo.toml")?, "[workspace.package]", "version")
+        .unwrap_or_default();
     let name = format!("conclave-host-{version}-{}", needs::host_triple()?);
     let folder = place.target.join("conclave/dist");
     let staged = folder.join(&name);
@@ -81,7 +103,8 @@ pub(crate) fn run_dist(place: Checkout, arguments: &[String]) -> Result<ExitCode
     copy_program(&built, &staged.join("bin").join(file_name()))?;
     furnish(&place, &staged)?;
     let archive = format!("{name}.tar.gz");
-    // In order of name and with one date, so that the same files give the same archive; other tars than GNU's do not know how.
+    // In order of name and with one date, so that the same files give the same archive; other tars
+    // than GNU's do not know how.
     let mut tar = Command::new("tar");
     tar.current_dir(&folder);
     if is_gnu_tar() {
@@ -91,7 +114,8 @@ pub(crate) fn run_dist(place: Checkout, arguments: &[String]) -> Result<ExitCode
     phases.run("packing the archive", "tar", tar)?;
     let sum = checksum(&folder, &archive)?;
     let file = folder.join(format!("{archive}.sha256"));
-    fs::write(&file, format!("{sum}  {archive}\n")).map_err(|error| XtaskFailure::io("write", &file, &error))?;
+    fs::write(&file, format!("{sum}  {archive}\n"))
+        .map_err(|error| XtaskFailure::io("write", &file, &error))?;
     println!("{}", folder.join(&archive).display());
     eprintln!("sha256 {sum}\nunpack: `tar -xzf {archive}`; check: `sha256sum -c {archive}.sha256`");
     Ok(ExitCode::SUCCESS)
@@ -124,14 +148,19 @@ fn furnish(place: &Checkout, staged: &Path) -> Result<(), XtaskFailure> {
     let program = staged.join("bin").join(file_name());
     write_manual(&program, &staged.join("share/man/man1"))?;
     let completions = staged.join("share/completions");
-    fs::create_dir_all(&completions).map_err(|error| XtaskFailure::io("make", &completions, &error))?;
+    fs::create_dir_all(&completions)
+        .map_err(|error| XtaskFailure::io("make", &completions, &error))?;
     for (shell, file) in COMPLETIONS {
-        write(&completions.join(file), &said_by(Command::new(&program).args(["completions", shell]))?)?;
+        write(
+            &completions.join(file),
+            &said_by(Command::new(&program).args(["completions", shell]))?,
+        )?;
     }
     write(&staged.join("conclave.schema.json"), &said_by(Command::new(&program).arg("schema"))?)?;
     for paper in PAPERS {
         let copy = staged.join(paper);
-        fs::copy(place.root.join(paper), &copy).map_err(|error| XtaskFailure::io("write", &copy, &error))?;
+        fs::copy(place.root.join(paper), &copy)
+            .map_err(|error| XtaskFailure::io("write", &copy, &error))?;
     }
     Ok(())
 }
@@ -142,32 +171,48 @@ fn write(file: &Path, bytes: &[u8]) -> Result<(), XtaskFailure> {
 
 /// What a program says on stdout; its failure is told in its own words.
 fn said_by(command: &mut Command) -> Result<Vec<u8>, XtaskFailure> {
-    let output = command.output().map_err(|error| XtaskFailure::new(format!("{} could not be started: {error}", shown(command))))?;
+    let output = command.output().map_err(|error| {
+        XtaskFailure::new(format!("{} could not be started: {error}", shown(command)))
+    })?;
     if output.status.success() {
         return Ok(output.stdout);
     }
-    Err(XtaskFailure::new(format!("{} failed: {}", shown(command), String::from_utf8_lossy(&output.stderr).trim())))
+    Err(XtaskFailure::new(format!(
+        "{} failed: {}",
+        shown(command),
+        String::from_utf8_lossy(&output.stderr).trim()
+    )))
 }
 
 fn shown(command: &Command) -> String {
-    let words = command.get_args().map(|word| format!(" {}", word.to_string_lossy())).collect::<String>();
+    let words =
+        command.get_args().map(|word| format!(" {}", word.to_string_lossy())).collect::<String>();
     format!("{}{words}", command.get_program().to_string_lossy())
 }
 
 fn is_gnu_tar() -> bool {
-    Command::new("tar").arg("--version").output().is_ok_and(|answer| String::from_utf8_lossy(&answer.stdout).contains("GNU"))
+    Command::new("tar")
+        .arg("--version")
+        .output()
+        .is_ok_and(|answer| String::from_utf8_lossy(&answer.stdout).contains("GNU"))
 }
 
 fn checksum(folder: &Path, archive: &str) -> Result<String, XtaskFailure> {
     let tools: [(&str, &[&str]); 2] = [("sha256sum", &[]), ("shasum", &["-a", "256"])];
     for (tool, words) in tools {
-        let Ok(answer) = Command::new(tool).args(words).arg(archive).current_dir(folder).output() else { continue };
+        let Ok(answer) = Command::new(tool).args(words).arg(archive).current_dir(folder).output()
+        else {
+            continue;
+        };
         let text = String::from_utf8_lossy(&answer.stdout).into_owned();
         if let Some(sum) = text.split_whitespace().next().filter(|sum| sum.len() == 64) {
             return Ok(sum.to_owned());
         }
     }
-    Err(XtaskFailure::new("neither `sha256sum` nor `shasum` is here: the archive is made, its checksum is not".to_owned()))
+    Err(XtaskFailure::new(
+        "neither `sha256sum` nor `shasum` is here: the archive is made, its checksum is not"
+            .to_owned(),
+    ))
 }
 
 /// Where cargo installs programs.

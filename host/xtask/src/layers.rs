@@ -1,5 +1,6 @@
-//! What is tested, in layers: each can be run alone, and each is timed. The packages are the workspace's own, so a new one is tested without
-//! a word said here; it is of the layer `runtime` until it is named.
+//! What is tested, in layers: each can be run alone, and each is timed. The packages are the
+//! workspace's own, so a new one is tested without a word said here; it is of the layer `runtime`
+//! until it is named.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,13 +9,20 @@ use crate::failure::XtaskFailure;
 use crate::place::Checkout;
 use crate::toml;
 
-/// The package whose tests run real components through the whole host, or start the program. Its modules are of several layers.
+/// The package whose tests run real components through the whole host, or start the program. Its
+/// modules are of several layers.
 pub(crate) const SUITE: &str = "conclave-suite";
 
 /// Members of the workspace without tests of their own, and why.
 const UNTESTED: [(&str, &str); 2] = [
-    ("conclave-guests", "components for wasm only; the gate `guests_are_tested` looks that the suite runs each"),
-    ("conclave-libfuzzer", "the entry point of conclave-fuzz under libFuzzer, outside of the workspace; `cargo xtask fuzz` builds it"),
+    (
+        "conclave-guests",
+        "components for wasm only; the gate `guests_are_tested` looks that the suite runs each",
+    ),
+    (
+        "conclave-libfuzzer",
+        "the entry point of conclave-fuzz under libFuzzer, outside of the workspace; `cargo xtask fuzz` builds it",
+    ),
 ];
 
 /// What a layer's tests need beside their own binaries.
@@ -143,8 +151,8 @@ pub(crate) fn tested(place: &Checkout) -> Result<Vec<Package>, XtaskFailure> {
     for member in &members {
         for folder in matching(place, member) {
             let Ok(text) = fs::read_to_string(folder.join("Cargo.toml")) else { continue };
-            let name =
-                toml::string(&text, "[package]", "name").ok_or_else(|| XtaskFailure::new(format!("{} has no name", folder.display())))?;
+            let name = toml::string(&text, "[package]", "name")
+                .ok_or_else(|| XtaskFailure::new(format!("{} has no name", folder.display())))?;
             packages.push(Package { name });
         }
     }
@@ -170,7 +178,10 @@ impl TestLayer {
 
     /// The packages of which all tests are of this layer.
     pub(crate) fn packages<'a>(&self, tested: &'a [Package]) -> Vec<&'a str> {
-        let own = tested.iter().map(|package| package.name.as_str()).filter(|name| layer_of(name) == Some(self.name));
+        let own = tested
+            .iter()
+            .map(|package| package.name.as_str())
+            .filter(|name| layer_of(name) == Some(self.name));
         own.collect()
     }
 
@@ -181,17 +192,26 @@ impl TestLayer {
 
     /// A test of the suite is of it.
     pub(crate) fn has_test(&self, name: &str) -> bool {
-        let is_in = |module: &str| name.strip_prefix(module).is_some_and(|rest| rest.starts_with("::"));
-        if self.name == THE_SUITE { !elsewhere().any(is_in) } else { self.modules.iter().any(|module| is_in(module)) }
+        let is_in =
+            |module: &str| name.strip_prefix(module).is_some_and(|rest| rest.starts_with("::"));
+        if self.name == THE_SUITE {
+            !elsewhere().any(is_in)
+        } else {
+            self.modules.iter().any(|module| is_in(module))
+        }
     }
 
     /// Its tests as a filter of nextest.
     pub(crate) fn expression(&self, tested: &[Package]) -> String {
-        let mut parts: Vec<String> = self.packages(tested).iter().map(|name| format!("package(={name})")).collect();
+        let mut parts: Vec<String> =
+            self.packages(tested).iter().map(|name| format!("package(={name})")).collect();
         if self.name == THE_SUITE {
             parts.push(format!("(package(={SUITE}) - {})", of_modules(elsewhere())));
         } else if !self.modules.is_empty() {
-            parts.push(format!("(package(={SUITE}) & {})", of_modules(self.modules.iter().copied())));
+            parts.push(format!(
+                "(package(={SUITE}) & {})",
+                of_modules(self.modules.iter().copied())
+            ));
         }
         parts.join(" + ")
     }
@@ -211,8 +231,15 @@ fn layer_of(package: &str) -> Option<&'static str> {
     if package == SUITE {
         return None;
     }
-    let names = |pattern: &str| pattern.strip_suffix('*').map_or(pattern == package, |start| package.starts_with(start));
-    Some(LAYERS.iter().find(|layer| layer.packages.iter().any(|pattern| names(pattern))).map_or(RUNTIME, |layer| layer.name))
+    let names = |pattern: &str| {
+        pattern.strip_suffix('*').map_or(pattern == package, |start| package.starts_with(start))
+    };
+    Some(
+        LAYERS
+            .iter()
+            .find(|layer| layer.packages.iter().any(|pattern| names(pattern)))
+            .map_or(RUNTIME, |layer| layer.name),
+    )
 }
 
 #[cfg(test)]
@@ -228,7 +255,8 @@ mod tests {
         tested(&here()).unwrap_or_else(|failure| panic!("{}", failure.text))
     }
 
-    /// Whoever adds a crate to the workspace has it tested; the folders are looked up here in another way.
+    /// Whoever adds a crate to the workspace has it tested; the folders are looked up here in
+    /// another way.
     #[test]
     fn every_crate_of_the_repository_is_tested_or_says_why_not() {
         let place = here();
@@ -246,9 +274,16 @@ mod tests {
     #[test]
     fn a_crate_that_nobody_has_heard_of_is_of_a_layer() {
         assert_eq!(layer_of("conclave-brand-new"), Some("runtime"));
-        assert_eq!((layer_of("conclave-plugin-new"), layer_of("conclave-core")), (Some("guests"), Some("core")));
+        assert_eq!(
+            (layer_of("conclave-plugin-new"), layer_of("conclave-core")),
+            (Some("guests"), Some("core"))
+        );
         let new = [Package { name: "conclave-brand-new".to_owned() }];
-        let of: Vec<&str> = LAYERS.iter().filter(|layer| !layer.packages(&new).is_empty()).map(|layer| layer.name).collect();
+        let of: Vec<&str> = LAYERS
+            .iter()
+            .filter(|layer| !layer.packages(&new).is_empty())
+            .map(|layer| layer.name)
+            .collect();
         assert_eq!(of, ["runtime"]);
     }
 
@@ -256,17 +291,28 @@ mod tests {
     fn every_test_is_of_one_layer_and_what_layers_name_is_there() {
         let tested = packages();
         for package in &tested {
-            let of = LAYERS.iter().filter(|layer| layer.packages(&tested).contains(&package.name.as_str())).count();
+            let of = LAYERS
+                .iter()
+                .filter(|layer| layer.packages(&tested).contains(&package.name.as_str()))
+                .count();
             assert_eq!(of, usize::from(package.name != SUITE), "{}", package.name);
         }
         for pattern in LAYERS.iter().flat_map(|layer| layer.packages) {
             let start = pattern.trim_end_matches('*');
-            assert!(tested.iter().any(|package| package.name.starts_with(start)), "there is no package {pattern}");
+            assert!(
+                tested.iter().any(|package| package.name.starts_with(start)),
+                "there is no package {pattern}"
+            );
         }
-        let suite = here().read("tests/suite/tests/suite.rs").unwrap_or_else(|failure| panic!("{}", failure.text));
+        let suite = here()
+            .read("tests/suite/tests/suite.rs")
+            .unwrap_or_else(|failure| panic!("{}", failure.text));
         let mut named: Vec<&str> = elsewhere().collect();
         for module in &named {
-            assert!(suite.lines().any(|line| line == format!("mod {module};")), "the suite has no module {module}");
+            assert!(
+                suite.lines().any(|line| line == format!("mod {module};")),
+                "the suite has no module {module}"
+            );
         }
         let count = named.len();
         named.sort_unstable();
@@ -276,7 +322,13 @@ mod tests {
 
     #[test]
     fn a_test_of_the_suite_is_of_the_layer_of_its_module_wherever_its_name_occurs() {
-        let of = |name: &str| LAYERS.iter().filter(|layer| layer.has_test(name)).map(|layer| layer.name).collect::<Vec<_>>();
+        let of = |name: &str| {
+            LAYERS
+                .iter()
+                .filter(|layer| layer.has_test(name))
+                .map(|layer| layer.name)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(of("kv::a_quota"), ["guests"]);
         assert_eq!(of("chat::kv::a_quota"), ["cli"]);
         assert_eq!(of("kvs::a_quota"), ["suite"]);
@@ -287,7 +339,9 @@ mod tests {
     fn a_layer_is_a_filter() {
         let docs = TestLayer::named("docs").map(|layer| layer.expression(&packages()));
         assert_eq!(docs.as_deref(), Some("(package(=conclave-suite) & test(/^(docs)::/))"));
-        let suite = TestLayer::named("suite").map(|layer| layer.expression(&packages())).unwrap_or_default();
+        let suite = TestLayer::named("suite")
+            .map(|layer| layer.expression(&packages()))
+            .unwrap_or_default();
         assert!(
             suite.starts_with(
                 "package(=conclave-conformance) + package(=conclave-soak) + (package(=conclave-suite) - test(/^(any_component|"

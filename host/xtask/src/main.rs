@@ -1,7 +1,8 @@
 //! `cargo xtask`: the chores of this repository behind one word each.
 //!
-//! It starts other programs (cargo, rustup, `conclave`) and moves files within the target folder. It knows nothing of the host's
-//! own code, so it builds in seconds and works while the rest does not compile.
+//! It starts other programs (cargo, rustup, `conclave`) and moves files within the target folder.
+//! It knows nothing of the host's own code, so it builds in seconds and works while the rest does
+//! not compile.
 
 mod attacks;
 mod bench;
@@ -90,7 +91,9 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     };
     // Behind `--` everything belongs to the program that the command runs.
     let own = rest.iter().take_while(|word| *word != "--");
-    if matches!(command.as_str(), "--help" | "-h" | "help") || own.clone().any(|word| word == "--help" || word == "-h") {
+    if matches!(command.as_str(), "--help" | "-h" | "help")
+        || own.clone().any(|word| word == "--help" || word == "-h")
+    {
         print!("{USAGE}");
         return Ok(ExitCode::SUCCESS);
     }
@@ -107,6 +110,8 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
         "fuzz" => fuzz::run(Checkout::find()?, rest),
         "soak" => soak::run(Checkout::find()?, rest),
         "picture" => picture::run(Checkout::find()?, rest),
-        unknown => Err(XtaskFailure::usage(format!("`{unknown}` is no command of cargo xtask.\n\n{USAGE}"))),
+        unknown => Err(XtaskFailure::usage(format!(
+            "`{unknown}` is no command of cargo xtask.\n\n{USAGE}"
+        ))),
     }
 }

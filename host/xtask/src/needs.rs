@@ -1,4 +1,5 @@
-//! What a machine must have before anything can be built, found out before a compiler says it in its own words.
+//! What a machine must have before anything can be built, found out before a compiler says it in
+//! its own words.
 
 use std::env;
 use std::ffi::OsString;
@@ -15,7 +16,8 @@ const RUSTUP: &str = "rustup";
 /// What every command needs: a compiler that is new enough, and the plugins' target.
 pub(crate) fn check(place: &Checkout) -> Result<(), XtaskFailure> {
     let compiler = TargetCompiler::find()?;
-    let wanted = toml::string(&place.read("Cargo.toml")?, "[workspace.package]", "rust-version").unwrap_or_default();
+    let wanted = toml::string(&place.read("Cargo.toml")?, "[workspace.package]", "rust-version")
+        .unwrap_or_default();
     if numbers(&compiler.release) < numbers(&wanted) {
         return Err(too_old(&compiler.release, &wanted));
     }
@@ -31,14 +33,22 @@ pub(crate) fn check_companions(place: &Checkout) -> Result<(), XtaskFailure> {
         if answers(&mut place.cargo([word, "--version"])) {
             continue;
         }
-        let by_hand = format!("`cargo {word}` is missing. Type:\n\n    rustup component add {component}\n");
+        let by_hand =
+            format!("`cargo {word}` is missing. Type:\n\n    rustup component add {component}\n");
         if !has_rustup() {
-            return Err(XtaskFailure::new(format!("{by_hand}\nThere is no rustup here: install {component} the way Rust was installed.")));
+            return Err(XtaskFailure::new(format!(
+                "{by_hand}\nThere is no rustup here: install {component} the way Rust was installed."
+            )));
         }
         let mut command = Command::new("rustup");
         command.args(["component", "add", component]);
-        phase::beforehand(place, &format!("installing {component}"), &format!("rustup-{component}"), command)
-            .map_err(|failure| XtaskFailure::new(format!("{}\n\n{by_hand}", failure.text)))?;
+        phase::beforehand(
+            place,
+            &format!("installing {component}"),
+            &format!("rustup-{component}"),
+            command,
+        )
+        .map_err(|failure| XtaskFailure::new(format!("{}\n\n{by_hand}", failure.text)))?;
     }
     Ok(())
 }
@@ -62,7 +72,9 @@ struct TargetCompiler {
 impl TargetCompiler {
     fn find() -> Result<Self, XtaskFailure> {
         let rustc = env::var_os("RUSTC").unwrap_or_else(|| OsString::from("rustc"));
-        let ask = |words: &[&str]| Command::new(&rustc).args(words).output().ok().filter(|answer| answer.status.success());
+        let ask = |words: &[&str]| {
+            Command::new(&rustc).args(words).output().ok().filter(|answer| answer.status.success())
+        };
         let missing = || {
             XtaskFailure::new(format!(
                 "There is no working Rust compiler: `{} --version` did not answer.\nInstall it with {RUSTUP}, open a new terminal and try again.",
@@ -72,7 +84,9 @@ impl TargetCompiler {
         let version = ask(&["--version", "--verbose"]).ok_or_else(missing)?;
         let sysroot = ask(&["--print", "sysroot"]).ok_or_else(missing)?;
         let version = String::from_utf8_lossy(&version.stdout).into_owned();
-        let line = |name: &str| version.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().to_owned();
+        let line = |name: &str| {
+            version.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().to_owned()
+        };
         Ok(Self {
             release: line("release: "),
             host: line("host: "),
@@ -109,8 +123,13 @@ fn add_target(place: &Checkout, compiler: &TargetCompiler) -> Result<(), XtaskFa
         "Plugins are built for {PLUGIN_TARGET}, and its standard library could not be added. It is downloaded once, by\n\
          rustup (behind a proxy: set https_proxy). Type:\n\n    rustup target add {PLUGIN_TARGET}\n"
     );
-    phase::beforehand(place, &format!("installing the target {PLUGIN_TARGET}"), "rustup-target", command)
-        .map_err(|failure| XtaskFailure::new(format!("{}\n\n{by_hand}", failure.text)))?;
+    phase::beforehand(
+        place,
+        &format!("installing the target {PLUGIN_TARGET}"),
+        "rustup-target",
+        command,
+    )
+    .map_err(|failure| XtaskFailure::new(format!("{}\n\n{by_hand}", failure.text)))?;
     if compiler.has_target(PLUGIN_TARGET) {
         return Ok(());
     }

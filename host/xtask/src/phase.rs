@@ -1,5 +1,5 @@
-//! A long piece of work as people see it: one line on stderr with the time it took, cargo's own words in a log, and the part of
-//! the log that matters when it fails.
+//! A long piece of work as people see it: one line on stderr with the time it took, cargo's own
+//! words in a log, and the part of the log that matters when it fails.
 
 use std::env;
 use std::fs::{self, File};
@@ -13,12 +13,16 @@ use std::time::{Duration, Instant};
 use crate::failure::XtaskFailure;
 use crate::place::Checkout;
 
-/// At most so many lines of a log are shown; the first error and its context fit, a page of errors stays in the file.
+/// At most so many lines of a log are shown; the first error and its context fit, a page of errors
+/// stays in the file.
 const SHOWN_LINES: usize = 60;
 
 /// What is known from a log about the cause, and what to do about it.
 const REMEDIES: [(&str, &str); 6] = [
-    ("No space left on device", "The disk is full. `cargo clean` frees what earlier builds left; a build needs about 4 GB."),
+    (
+        "No space left on device",
+        "The disk is full. `cargo clean` frees what earlier builds left; a build needs about 4 GB.",
+    ),
     (
         "linker `cc` not found",
         "There is no C linker. Debian, Ubuntu: `apt install gcc`. Fedora: `dnf install gcc`. macOS: `xcode-select --install`.",
@@ -55,24 +59,43 @@ impl Phases {
         Self { place: place.clone(), screen: StderrScreen::find(), verbose, total, begun: 0 }
     }
 
-    /// Runs a program to its end. Its output goes to `target/xtask/LOG.log`; with `--verbose` to the terminal instead.
-    pub(crate) fn run(&mut self, what: &str, log: &str, command: Command) -> Result<(), XtaskFailure> {
+    /// Runs a program to its end. Its output goes to `target/xtask/LOG.log`; with `--verbose` to
+    /// the terminal instead.
+    pub(crate) fn run(
+        &mut self,
+        what: &str,
+        log: &str,
+        command: Command,
+    ) -> Result<(), XtaskFailure> {
         self.run_or(what, log, command, None)
     }
 
     /// As `run`; when it fails, the report ends with what to do about it.
-    pub(crate) fn run_or(&mut self, what: &str, log: &str, mut command: Command, remedy: Option<&str>) -> Result<(), XtaskFailure> {
+    pub(crate) fn run_or(
+        &mut self,
+        what: &str,
+        log: &str,
+        mut command: Command,
+        remedy: Option<&str>,
+    ) -> Result<(), XtaskFailure> {
         let label = self.label(what);
         if self.verbose {
             return self.screen.aloud(&label, || run_aloud(&mut command));
         }
         let log = self.place.own().join(format!("{log}.log"));
         let shown = self.place.shown(&log);
-        self.screen.quietly(&label, || run_to_log(&mut command, &log).map_err(|failure| explained(&failure.text, &log, &shown, remedy)))
+        self.screen.quietly(&label, || {
+            run_to_log(&mut command, &log)
+                .map_err(|failure| explained(&failure.text, &log, &shown, remedy))
+        })
     }
 
     /// Does something within this process.
-    pub(crate) fn check(&mut self, what: &str, work: impl FnOnce() -> Result<(), XtaskFailure>) -> Result<(), XtaskFailure> {
+    pub(crate) fn check(
+        &mut self,
+        what: &str,
+        work: impl FnOnce() -> Result<(), XtaskFailure>,
+    ) -> Result<(), XtaskFailure> {
         let label = self.label(what);
         self.screen.quietly(&label, work)
     }
@@ -91,10 +114,18 @@ impl Phases {
 }
 
 /// A phase before the numbered ones, such as getting something that is missing.
-pub(crate) fn beforehand(place: &Checkout, what: &str, log: &str, mut command: Command) -> Result<(), XtaskFailure> {
+pub(crate) fn beforehand(
+    place: &Checkout,
+    what: &str,
+    log: &str,
+    mut command: Command,
+) -> Result<(), XtaskFailure> {
     let log = place.own().join(format!("{log}.log"));
     let shown = place.shown(&log);
-    StderrScreen::find().quietly(what, || run_to_log(&mut command, &log).map_err(|failure| explained(&failure.text, &log, &shown, None)))
+    StderrScreen::find().quietly(what, || {
+        run_to_log(&mut command, &log)
+            .map_err(|failure| explained(&failure.text, &log, &shown, None))
+    })
 }
 
 /// What stderr can do.
@@ -107,7 +138,8 @@ struct StderrScreen {
 
 impl StderrScreen {
     fn find() -> Self {
-        let live = io::stderr().is_terminal() && env::var_os("TERM").is_none_or(|kind| kind != "dumb");
+        let live =
+            io::stderr().is_terminal() && env::var_os("TERM").is_none_or(|kind| kind != "dumb");
         Self { live, colours: live && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) }
     }
 
@@ -120,7 +152,11 @@ impl StderrScreen {
     }
 
     /// One line for the whole phase; on a terminal the seconds count up.
-    fn quietly(self, label: &str, work: impl FnOnce() -> Result<(), XtaskFailure>) -> Result<(), XtaskFailure> {
+    fn quietly(
+        self,
+        label: &str,
+        work: impl FnOnce() -> Result<(), XtaskFailure>,
+    ) -> Result<(), XtaskFailure> {
         let began = Instant::now();
         eprint!("{label} …");
         let _ = io::stderr().flush();
@@ -135,7 +171,11 @@ impl StderrScreen {
     }
 
     /// A line before and one after, because the work writes in between.
-    fn aloud(self, label: &str, work: impl FnOnce() -> Result<(), XtaskFailure>) -> Result<(), XtaskFailure> {
+    fn aloud(
+        self,
+        label: &str,
+        work: impl FnOnce() -> Result<(), XtaskFailure>,
+    ) -> Result<(), XtaskFailure> {
         let began = Instant::now();
         eprintln!("{label} …");
         let outcome = work();
@@ -145,11 +185,17 @@ impl StderrScreen {
     }
 }
 
-fn ticking(label: &str, began: Instant, work: impl FnOnce() -> Result<(), XtaskFailure>) -> Result<(), XtaskFailure> {
+fn ticking(
+    label: &str,
+    began: Instant,
+    work: impl FnOnce() -> Result<(), XtaskFailure>,
+) -> Result<(), XtaskFailure> {
     let (ended, ending) = mpsc::channel::<()>();
     thread::scope(|scope| {
         scope.spawn(move || {
-            while ending.recv_timeout(Duration::from_secs(1)) == Err(mpsc::RecvTimeoutError::Timeout) {
+            while ending.recv_timeout(Duration::from_secs(1))
+                == Err(mpsc::RecvTimeoutError::Timeout)
+            {
                 // What stood there may have been longer: `9.0 s` is, than `10 s`.
                 eprint!("\r{label} …  ({})\x1b[K", spelled(began.elapsed()));
                 let _ = io::stderr().flush();
@@ -171,8 +217,13 @@ pub(crate) fn spelled(time: Duration) -> String {
 }
 
 fn run_aloud(command: &mut Command) -> Result<(), XtaskFailure> {
-    let status = command.stdin(Stdio::null()).status().map_err(|error| not_started(command, &error))?;
-    if status.success() { Ok(()) } else { Err(XtaskFailure::new(format!("{} ended with {status}", typed(command)))) }
+    let status =
+        command.stdin(Stdio::null()).status().map_err(|error| not_started(command, &error))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(XtaskFailure::new(format!("{} ended with {status}", typed(command))))
+    }
 }
 
 fn run_to_log(command: &mut Command, log: &Path) -> Result<(), XtaskFailure> {
@@ -180,7 +231,11 @@ fn run_to_log(command: &mut Command, log: &Path) -> Result<(), XtaskFailure> {
     let _ = writeln!(out, "$ {}", typed(command));
     command.env("CARGO_TERM_COLOR", "never").stdin(Stdio::null()).stdout(out).stderr(err);
     let status = command.status().map_err(|error| not_started(command, &error))?;
-    if status.success() { Ok(()) } else { Err(XtaskFailure::new(format!("{} ended with {status}", typed(command)))) }
+    if status.success() {
+        Ok(())
+    } else {
+        Err(XtaskFailure::new(format!("{} ended with {status}", typed(command))))
+    }
 }
 
 fn open_log(log: &Path) -> io::Result<(File, File)> {
@@ -190,7 +245,10 @@ fn open_log(log: &Path) -> io::Result<(File, File)> {
 }
 
 pub(crate) fn not_started(command: &Command, error: &io::Error) -> XtaskFailure {
-    XtaskFailure::new(format!("cannot start {}: {error}", Path::new(command.get_program()).display()))
+    XtaskFailure::new(format!(
+        "cannot start {}: {error}",
+        Path::new(command.get_program()).display()
+    ))
 }
 
 /// The command as one could type it.
@@ -201,8 +259,13 @@ fn typed(command: &Command) -> String {
 
 /// The command's arguments, in quotes where a shell needs them.
 pub(crate) fn arguments(command: &Command) -> String {
-    let quoted =
-        |word: &str| if word.is_empty() || word.contains([' ', '"', '\'', '$', '*', '?']) { format!("{word:?}") } else { word.to_owned() };
+    let quoted = |word: &str| {
+        if word.is_empty() || word.contains([' ', '"', '\'', '$', '*', '?']) {
+            format!("{word:?}")
+        } else {
+            word.to_owned()
+        }
+    };
     command.get_args().map(|word| quoted(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
 }
 

@@ -1,4 +1,5 @@
-//! `cargo xtask picture`: the pictures of the README and of docs/trace.md, drawn from what `conclave` really prints.
+//! `cargo xtask picture`: the pictures of the README and of docs/trace.md, drawn from what
+//! `conclave` really prints.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -48,7 +49,9 @@ const LINE: f64 = 18.0;
 
 pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     if let Some(word) = arguments.first() {
-        return Err(XtaskFailure::usage(format!("cargo xtask picture takes nothing, and `{word}` came")));
+        return Err(XtaskFailure::usage(format!(
+            "cargo xtask picture takes nothing, and `{word}` came"
+        )));
     }
     needs::check(&place)?;
     let mut phases = Phases::new(&place, 3, false);
@@ -60,7 +63,8 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
         output(&place, picture)?;
         let output = output(&place, picture)?;
         let path = place.root.join(picture.file);
-        fs::write(&path, draw(&output, picture.title, picture.columns)).map_err(|error| XtaskFailure::io("write", &path, &error))?;
+        fs::write(&path, draw(&output, picture.title, picture.columns))
+            .map_err(|error| XtaskFailure::io("write", &path, &error))?;
         eprintln!("{}", picture.file);
     }
     Ok(ExitCode::SUCCESS)
@@ -69,7 +73,12 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
 /// What a person at a terminal would see, colors included.
 fn output(place: &Checkout, picture: &Picture) -> Result<String, XtaskFailure> {
     let mut command = Command::new(place.conclave());
-    command.arg("run").args(picture.options).args([picture.config, picture.question]).current_dir(&place.root).stdin(Stdio::null());
+    command
+        .arg("run")
+        .args(picture.options)
+        .args([picture.config, picture.question])
+        .current_dir(&place.root)
+        .stdin(Stdio::null());
     command.env("CLICOLOR_FORCE", "1").env("COLUMNS", picture.columns.to_string());
     let output = command.output().map_err(|error| phase::not_started(&command, &error))?;
     let options: String = picture.options.iter().map(|option| format!("{option} ")).collect();
@@ -78,7 +87,11 @@ fn output(place: &Checkout, picture: &Picture) -> Result<String, XtaskFailure> {
     let is_speech = |line: &str| picture.is_without_speech && line.starts_with("      \u{1b}[2m│");
     told.lines().filter(|line| !is_speech(line)).for_each(|line| seen.extend([line, "\n"]));
     // On a terminal the answer stands before the line that sums up.
-    let answer = if picture.is_without_speech { String::new() } else { String::from_utf8_lossy(&output.stdout).into_owned() };
+    let answer = if picture.is_without_speech {
+        String::new()
+    } else {
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
     if let Some(at) = seen.trim_end().rfind("\n\n") {
         seen.insert_str(at + 1, &answer);
     }
@@ -97,7 +110,11 @@ fn draw(output: &str, title: &str, columns: usize) -> String {
         let y = 28.0 + number as f64 * LINE;
         let _ = write!(svg, "<text x=\"16\" y=\"{y:.0}\" xml:space=\"preserve\">");
         for (style, text) in spans(line, columns) {
-            let _ = write!(svg, "<tspan {style}>{}</tspan>", text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;"));
+            let _ = write!(
+                svg,
+                "<tspan {style}>{}</tspan>",
+                text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+            );
         }
         svg.push_str("</text>\n");
     }
@@ -167,12 +184,21 @@ mod tests {
 
     #[test]
     fn colors_become_looks_and_long_lines_are_cut() {
-        let looks: Vec<_> =
-            spans("a\u{1b}[1m\u{1b}[31mDENIED\u{1b}[0m b", 80).into_iter().map(|(style, text)| (style.contains("ff6b68"), text)).collect();
-        assert_eq!(looks, [(false, "a".to_owned()), (true, "DENIED".to_owned()), (false, " b".to_owned())]);
-        let text = |line: &str| spans(line, 80).into_iter().map(|(_, text)| text).collect::<String>();
+        let looks: Vec<_> = spans("a\u{1b}[1m\u{1b}[31mDENIED\u{1b}[0m b", 80)
+            .into_iter()
+            .map(|(style, text)| (style.contains("ff6b68"), text))
+            .collect();
+        assert_eq!(
+            looks,
+            [(false, "a".to_owned()), (true, "DENIED".to_owned()), (false, " b".to_owned())]
+        );
+        let text =
+            |line: &str| spans(line, 80).into_iter().map(|(_, text)| text).collect::<String>();
         assert_eq!(text(&"x".repeat(80)), "x".repeat(80));
-        assert_eq!(text(&format!("{}\u{1b}[31m{}", "x".repeat(79), "y".repeat(500))), format!("{}…", "x".repeat(79)));
+        assert_eq!(
+            text(&format!("{}\u{1b}[31m{}", "x".repeat(79), "y".repeat(500))),
+            format!("{}…", "x".repeat(79))
+        );
     }
 
     #[test]

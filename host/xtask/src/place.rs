@@ -1,4 +1,5 @@
-//! Where things are: the repository, cargo's target folder and what xtask keeps in it; and how to start cargo so that it agrees.
+//! Where things are: the repository, cargo's target folder and what xtask keeps in it; and how to
+//! start cargo so that it agrees.
 
 use std::env;
 use std::ffi::OsString;
@@ -24,20 +25,29 @@ pub(crate) struct Checkout {
 
 impl Checkout {
     pub(crate) fn find() -> Result<Self, XtaskFailure> {
-        // At run time first: with a target folder shared by two checkouts the program may have been compiled in the other one.
-        let manifest = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| OsString::from(env!("CARGO_MANIFEST_DIR")));
-        let root = Path::new(&manifest).ancestors().nth(2).map(Path::to_path_buf).unwrap_or_default();
+        // At run time first: with a target folder shared by two checkouts the program may have been
+        // compiled in the other one.
+        let manifest = env::var_os("CARGO_MANIFEST_DIR")
+            .unwrap_or_else(|| OsString::from(env!("CARGO_MANIFEST_DIR")));
+        let root =
+            Path::new(&manifest).ancestors().nth(2).map(Path::to_path_buf).unwrap_or_default();
         if !root.join("Cargo.toml").is_file() {
-            return Err(XtaskFailure::new(format!("{} is not Conclave's folder: start this with `cargo xtask` inside it", root.display())));
+            return Err(XtaskFailure::new(format!(
+                "{} is not Conclave's folder: start this with `cargo xtask` inside it",
+                root.display()
+            )));
         }
-        let program = env::current_exe().map_err(|error| XtaskFailure::new(format!("cannot find out where xtask itself lies: {error}")))?;
+        let program = env::current_exe().map_err(|error| {
+            XtaskFailure::new(format!("cannot find out where xtask itself lies: {error}"))
+        })?;
         let programs = program.parent().map(Path::to_path_buf).unwrap_or_default();
         Ok(Self { target: target_of(&programs), root, programs })
     }
 
     /// Whether the target folder is `target` in the repository, by whatever name.
     pub(crate) fn builds_at_home(&self) -> bool {
-        fs::canonicalize(self.root.join("target")).is_ok_and(|home| fs::canonicalize(&self.target).is_ok_and(|target| target == home))
+        fs::canonicalize(self.root.join("target"))
+            .is_ok_and(|home| fs::canonicalize(&self.target).is_ok_and(|target| target == home))
     }
 
     /// Components of the stock plugins, `NAME.wasm`.
@@ -76,25 +86,33 @@ impl Checkout {
 
     /// `cargo WORDS`, in the repository and with the same target folder as this process.
     pub(crate) fn cargo<const N: usize>(&self, words: [&str; N]) -> Command {
-        let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
+        let mut command =
+            Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
         command.args(words).current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
         self.report_where(&mut command);
-        // `cargo run` describes xtask's own package to this process. A build script that watches one of these would otherwise
-        // run again, and everything behind it be built again, at every change between `cargo build` and `cargo xtask build`.
+        // `cargo run` describes xtask's own package to this process. A build script that watches
+        // one of these would otherwise run again, and everything behind it be built again, at every
+        // change between `cargo build` and `cargo xtask build`.
         for (name, _) in env::vars_os() {
-            if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
+            if name.to_str().is_some_and(|name| {
+                name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+            }) {
                 command.env_remove(name);
             }
         }
         command
     }
 
-    /// Says to tests and build scripts where the components are, where they could not find them by themselves.
+    /// Says to tests and build scripts where the components are, where they could not find them by
+    /// themselves.
     fn report_where(&self, command: &mut Command) {
         command.env("CONCLAVE_GUESTS", self.guests()).env("CONCLAVE_BIN", self.conclave());
-        // host/stock/build.rs finds the folder through cargo's CACHEDIR.TAG. Setting the variable all the same would build the
-        // program anew whenever `cargo build` and `cargo xtask build` take turns.
-        if !self.target.join("CACHEDIR.TAG").is_file() || env::var_os("CARGO_BUILD_BUILD_DIR").is_some() {
+        // host/stock/build.rs finds the folder through cargo's CACHEDIR.TAG. Setting the variable
+        // all the same would build the program anew whenever `cargo build` and `cargo xtask build`
+        // take turns.
+        if !self.target.join("CACHEDIR.TAG").is_file()
+            || env::var_os("CARGO_BUILD_BUILD_DIR").is_some()
+        {
             command.env("CONCLAVE_STOCK", self.stock());
         }
     }
@@ -110,9 +128,11 @@ impl Checkout {
     }
 }
 
-/// The target folder above the folder of programs: the one that cargo marked, or else the parent (cargo marks only what it made).
+/// The target folder above the folder of programs: the one that cargo marked, or else the parent
+/// (cargo marks only what it made).
 fn target_of(programs: &Path) -> PathBuf {
-    let marked = programs.ancestors().skip(1).take(3).find(|folder| folder.join("CACHEDIR.TAG").is_file());
+    let marked =
+        programs.ancestors().skip(1).take(3).find(|folder| folder.join("CACHEDIR.TAG").is_file());
     marked.or(programs.parent()).unwrap_or(programs).to_path_buf()
 }
 

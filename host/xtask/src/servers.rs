@@ -1,5 +1,5 @@
-//! Programs that others wrote, for the tests that talk to them: LiteLLM and the MCP SDK from pip, each in a virtual environment below the
-//! target folder.
+//! Programs that others wrote, for the tests that talk to them: LiteLLM and the MCP SDK from pip,
+//! each in a virtual environment below the target folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,11 +24,19 @@ const LITELLM: PipPackage = PipPackage {
     program: "bin/litellm",
     label: "getting LiteLLM, a model server that others wrote",
 };
-const MCP: PipPackage =
-    PipPackage { folder: "mcp", package: "mcp==2.3.0", program: "bin/python", label: "getting the MCP SDK for Python, which others wrote" };
+const MCP: PipPackage = PipPackage {
+    folder: "mcp",
+    package: "mcp==2.3.0",
+    program: "bin/python",
+    label: "getting the MCP SDK for Python, which others wrote",
+};
 
-/// One phase. The program of the server; none, after saying why, where there is no Python, no pip or no way to the package.
-pub(crate) fn litellm(place: &Checkout, phases: &mut Phases) -> Result<Option<PathBuf>, XtaskFailure> {
+/// One phase. The program of the server; none, after saying why, where there is no Python, no pip
+/// or no way to the package.
+pub(crate) fn litellm(
+    place: &Checkout,
+    phases: &mut Phases,
+) -> Result<Option<PathBuf>, XtaskFailure> {
     foreign(&LITELLM, place, phases)
 }
 
@@ -37,10 +45,15 @@ pub(crate) fn mcp(place: &Checkout, phases: &mut Phases) -> Result<Option<PathBu
     foreign(&MCP, place, phases)
 }
 
-fn foreign(foreign: &PipPackage, place: &Checkout, phases: &mut Phases) -> Result<Option<PathBuf>, XtaskFailure> {
+fn foreign(
+    foreign: &PipPackage,
+    place: &Checkout,
+    phases: &mut Phases,
+) -> Result<Option<PathBuf>, XtaskFailure> {
     let folder = place.own().join(foreign.folder);
     let (program, installed) = (folder.join(foreign.program), folder.join("installed"));
-    let has_it = fs::read_to_string(&installed).is_ok_and(|found| found == foreign.package) && program.is_file();
+    let has_it = fs::read_to_string(&installed).is_ok_and(|found| found == foreign.package)
+        && program.is_file();
     let mut why_not = None;
     phases.check(foreign.label, || {
         if !has_it {
@@ -52,13 +65,15 @@ fn foreign(foreign: &PipPackage, place: &Checkout, phases: &mut Phases) -> Resul
         eprintln!("      skipped, and with it the tests that talk to it: {reason}");
         return Ok(None);
     }
-    fs::write(&installed, foreign.package).map_err(|error| XtaskFailure::io("write", &installed, &error))?;
+    fs::write(&installed, foreign.package)
+        .map_err(|error| XtaskFailure::io("write", &installed, &error))?;
     Ok(Some(program))
 }
 
 fn install(folder: &Path, package: &str) -> Result<(), String> {
     let _ = fs::remove_dir_all(folder);
-    succeeds(Command::new("python3").args(["-m", "venv"]).arg(folder)).map_err(|reason| format!("python3 -m venv: {reason}"))?;
+    succeeds(Command::new("python3").args(["-m", "venv"]).arg(folder))
+        .map_err(|reason| format!("python3 -m venv: {reason}"))?;
     let mut pip = Command::new(folder.join("bin/pip"));
     pip.args(["install", "--quiet", "--disable-pip-version-check", package]);
     succeeds(&mut pip).map_err(|reason| format!("pip install {package}: {reason}"))
@@ -67,7 +82,11 @@ fn install(folder: &Path, package: &str) -> Result<(), String> {
 fn succeeds(command: &mut Command) -> Result<(), String> {
     match command.output() {
         Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => Err(String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or("it says nothing").to_owned()),
+        Ok(output) => Err(String::from_utf8_lossy(&output.stderr)
+            .lines()
+            .last()
+            .unwrap_or("it says nothing")
+            .to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }

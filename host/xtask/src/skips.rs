@@ -1,5 +1,6 @@
-//! Tests that this machine cannot do. A test that finds that something is missing returns, and its runner counts it as passed; so it also
-//! writes the reason into a file, and from there the reasons reach whoever runs the tests.
+//! Tests that this machine cannot do. A test that finds that something is missing returns, and its
+//! runner counts it as passed; so it also writes the reason into a file, and from there the reasons
+//! reach whoever runs the tests.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +18,9 @@ pub(crate) struct Skips(PathBuf);
 impl Skips {
     pub(crate) fn new(place: &Checkout) -> Result<Self, XtaskFailure> {
         let file = place.own().join("skipped");
-        fs::create_dir_all(place.own()).and_then(|()| fs::write(&file, "")).map_err(|error| XtaskFailure::io("write", &file, &error))?;
+        fs::create_dir_all(place.own())
+            .and_then(|()| fs::write(&file, ""))
+            .map_err(|error| XtaskFailure::io("write", &file, &error))?;
         Ok(Self(file))
     }
 
@@ -45,7 +48,9 @@ fn explained(text: &str) -> String {
     for reason in text.lines() {
         *reasons.entry(reason).or_default() += 1;
     }
-    let line = |(reason, count): (&str, u64)| format!("      skipped, {count} {}: {reason}\n", if count == 1 { "test" } else { "tests" });
+    let line = |(reason, count): (&str, u64)| {
+        format!("      skipped, {count} {}: {reason}\n", if count == 1 { "test" } else { "tests" })
+    };
     reasons.into_iter().map(line).collect()
 }
 
@@ -56,13 +61,18 @@ mod tests {
     #[test]
     fn each_reason_is_told_once_with_its_tests() {
         assert_eq!(explained(""), "");
-        assert_eq!(explained("no disk\nno net\nno disk\n"), "      skipped, 2 tests: no disk\n      skipped, 1 test: no net\n");
+        assert_eq!(
+            explained("no disk\nno net\nno disk\n"),
+            "      skipped, 2 tests: no disk\n      skipped, 1 test: no net\n"
+        );
     }
 
     #[test]
     fn tests_know_the_file_by_the_same_variable() {
         let place = Checkout::find().unwrap_or_else(|failure| panic!("{}", failure.text));
-        let source = place.read("tests/soak/src/skip.rs").unwrap_or_else(|failure| panic!("{}", failure.text));
+        let source = place
+            .read("tests/soak/src/skip.rs")
+            .unwrap_or_else(|failure| panic!("{}", failure.text));
         assert!(source.contains(&format!("\"{VARIABLE}\"")), "the tests look for another name");
     }
 }

@@ -1,4 +1,5 @@
-//! `cargo xtask soak`: builds the guests that a busy host runs and the program that kills it, then becomes that program.
+//! `cargo xtask soak`: builds the guests that a busy host runs and the program that kills it, then
+//! becomes that program.
 
 use std::process::{Command, ExitCode};
 
@@ -15,14 +16,21 @@ const PROGRAM: &str = "conclave-soak";
 
 pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     let verbose = arguments.iter().any(|word| word == "--verbose" || word == "-v");
-    let passed = arguments.iter().filter(|word| !matches!(word.as_str(), "--verbose" | "-v" | "--"));
+    let passed =
+        arguments.iter().filter(|word| !matches!(word.as_str(), "--verbose" | "-v" | "--"));
     needs::check(&place)?;
     let mut phases = Phases::new(&place, 3, verbose);
     components::build_stock(&place, &mut phases)?;
     components::build_some_guests(&place, &mut phases, &GUESTS)?;
     phases.run("building the program that kills", "soak", place.cargo(["build", "-p", PROGRAM]))?;
     let mut command = Command::new(place.program("debug", PROGRAM));
-    command.arg("--guests").arg(place.guests()).arg("--stock").arg(place.stock()).arg("--cache").arg(place.compiled());
+    command
+        .arg("--guests")
+        .arg(place.guests())
+        .arg("--stock")
+        .arg(place.stock())
+        .arg("--cache")
+        .arg(place.compiled());
     command.args(passed).current_dir(&place.root);
     demo::become_program(command)
 }

@@ -1,4 +1,5 @@
-//! `cargo xtask test`: everything that CI checks, the cheap things first, then the tests in layers, and the sum of them last.
+//! `cargo xtask test`: everything that CI checks, the cheap things first, then the tests in layers,
+//! and the sum of them last.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
@@ -40,7 +41,11 @@ impl TestOptions {
                 "--crowded" => asked.is_crowded = true,
                 "--busy" => {
                     let count = words.next().and_then(|count| count.parse().ok());
-                    asked.busy = count.ok_or_else(|| XtaskFailure::usage("cargo xtask test --busy needs a number, such as `--busy 8`"))?;
+                    asked.busy = count.ok_or_else(|| {
+                        XtaskFailure::usage(
+                            "cargo xtask test --busy needs a number, such as `--busy 8`",
+                        )
+                    })?;
                 }
                 option if option.starts_with('-') => {
                     return Err(XtaskFailure::usage(format!(
@@ -65,7 +70,12 @@ pub(crate) fn run(place: Checkout, arguments: &[String]) -> Result<ExitCode, Xta
     needs::check(&place)?;
     let tested = layers::tested(&place)?;
     let surroundings = Surroundings::of(&place, &asked)?;
-    let tests = Tests { place: &place, tested: &tested, surroundings: &surroundings, filters: &asked.filters };
+    let tests = Tests {
+        place: &place,
+        tested: &tested,
+        surroundings: &surroundings,
+        filters: &asked.filters,
+    };
     if !asked.layers.is_empty() {
         return some_layers(&tests, &asked);
     }
@@ -119,10 +129,12 @@ fn some_layers(tests: &Tests<'_>, asked: &TestOptions) -> Result<ExitCode, Xtask
     };
     let own: usize = asked.layers.iter().map(|layer| phases_of(layer)).sum();
     let mut phases = Phases::new(tests.place, prepared + own, asked.verbose);
-    // Cargo chooses features by what is built together. Where the host is needed, all that is ever tested is built together, so that nothing
-    // is built twice with other features.
+    // Cargo chooses features by what is built together. Where the host is needed, all that is ever
+    // tested is built together, so that nothing is built twice with other features.
     let binaries: Vec<&str> = match most {
-        Needs::Nothing => asked.layers.iter().flat_map(|layer| layer.packages(tests.tested)).collect(),
+        Needs::Nothing => {
+            asked.layers.iter().flat_map(|layer| layer.packages(tests.tested)).collect()
+        }
         Needs::Stock | Needs::All => names(tests.tested),
     };
     match most {
@@ -186,7 +198,9 @@ fn told(rows: &[LayerRow], skips: &Skips) -> ExitCode {
         sum.failed += failed;
     }
     let is_broken = rows.iter().any(|row| row.is_broken);
-    let is_empty = sum == Count::default() && rows.iter().all(|row| row.skipped == 0) && rows.iter().any(|row| row.count.is_some());
+    let is_empty = sum == Count::default()
+        && rows.iter().all(|row| row.skipped == 0)
+        && rows.iter().any(|row| row.count.is_some());
     if is_empty {
         eprintln!("\nno test has such a name");
     }
@@ -208,8 +222,19 @@ struct Tests<'a> {
 
 impl Tests<'_> {
     /// Runs a layer, from binaries that were built with these packages.
-    fn layer(&self, layer: &'static TestLayer, phases: &mut Phases, built: &[&str]) -> Result<LayerRow, XtaskFailure> {
-        let mut row = LayerRow { name: layer.name, count: Some(Count::default()), skipped: 0, took: Duration::ZERO, is_broken: false };
+    fn layer(
+        &self,
+        layer: &'static TestLayer,
+        phases: &mut Phases,
+        built: &[&str],
+    ) -> Result<LayerRow, XtaskFailure> {
+        let mut row = LayerRow {
+            name: layer.name,
+            count: Some(Count::default()),
+            skipped: 0,
+            took: Duration::ZERO,
+            is_broken: false,
+        };
         let commands = match layer.name {
             FOREIGN => self.foreign(phases)?,
             _ => self.commands(layer, built)?,
@@ -226,7 +251,8 @@ impl Tests<'_> {
         for mut command in commands {
             self.quietly(&mut command);
             if needs::has_nextest(self.place) {
-                // A filter may be meant for another of the layers; that none has such a test is seen at the end.
+                // A filter may be meant for another of the layers; that none has such a test is
+                // seen at the end.
                 command.args(["--no-tests", "pass"]);
             }
             let (count, is_well) = counted_run(&mut command)?;
@@ -244,7 +270,8 @@ impl Tests<'_> {
         self.surroundings.put_around(&mut command);
         let log = "doc-tests";
         let outcome = phases.run("testing the examples in the documentation", log, command);
-        let text = fs::read_to_string(self.place.own().join(format!("{log}.log"))).unwrap_or_default();
+        let text =
+            fs::read_to_string(self.place.own().join(format!("{log}.log"))).unwrap_or_default();
         let count = text.lines().filter_map(counted).fold(Count::default(), Count::plus);
         if let Err(failure) = &outcome {
             eprintln!("{}", failure.text.trim_end());
@@ -253,7 +280,8 @@ impl Tests<'_> {
         Ok(())
     }
 
-    /// One command with nextest; without it one for packages and one for tests of the suite, and the same tests.
+    /// One command with nextest; without it one for packages and one for tests of the suite, and
+    /// the same tests.
     fn commands(&self, layer: &TestLayer, built: &[&str]) -> Result<Vec<Command>, XtaskFailure> {
         if needs::has_nextest(self.place) {
             let mut command = self.runner(built);
@@ -271,30 +299,59 @@ impl Tests<'_> {
         Ok(commands)
     }
 
-    /// Without nextest: runs these tests of the suite, as far as the filters let them through; `None` if there are none. They are given by
-    /// their whole names, because `cargo test` takes whatever stands behind `--` as parts of names, any of which is enough.
-    fn exactly(&self, wanted: impl Fn(&str) -> bool, is_ignored: bool) -> Result<Option<Command>, XtaskFailure> {
+    /// Without nextest: runs these tests of the suite, as far as the filters let them through;
+    /// `None` if there are none. They are given by their whole names, because `cargo test` takes
+    /// whatever stands behind `--` as parts of names, any of which is enough.
+    fn exactly(
+        &self,
+        wanted: impl Fn(&str) -> bool,
+        is_ignored: bool,
+    ) -> Result<Option<Command>, XtaskFailure> {
         let mut list = self.runner(&[SUITE]);
         list.args(["--", "--list", "--format", "terse"]).args(is_ignored.then_some("--ignored"));
-        let listed = list.stderr(Stdio::inherit()).output().map_err(|error| phase::not_started(&list, &error))?;
+        let listed = list
+            .stderr(Stdio::inherit())
+            .output()
+            .map_err(|error| phase::not_started(&list, &error))?;
         if !listed.status.success() {
-            return Err(XtaskFailure::new(format!("the tests of {SUITE} cannot be listed: cargo ended with {}", listed.status)));
+            return Err(XtaskFailure::new(format!(
+                "the tests of {SUITE} cannot be listed: cargo ended with {}",
+                listed.status
+            )));
         }
         let listed = String::from_utf8_lossy(&listed.stdout);
-        let names: Vec<&str> = names_of_tests(&listed, self.filters).filter(|name| wanted(name)).collect();
+        let names: Vec<&str> =
+            names_of_tests(&listed, self.filters).filter(|name| wanted(name)).collect();
         let mut command = self.runner(&[SUITE]);
-        command.args(["--no-fail-fast", "--", EXACT]).args(is_ignored.then_some("--ignored")).args(&names);
+        command
+            .args(["--no-fail-fast", "--", EXACT])
+            .args(is_ignored.then_some("--ignored"))
+            .args(&names);
         Ok((!names.is_empty()).then_some(command))
     }
 
-    /// Two phases: what is talked to. The tests that talk to a program that others wrote; the others leave them out.
+    /// Two phases: what is talked to. The tests that talk to a program that others wrote; the
+    /// others leave them out.
     fn foreign(&self, phases: &mut Phases) -> Result<Vec<Command>, XtaskFailure> {
-        let (litellm, mcp) = (servers::litellm(self.place, phases)?, servers::mcp(self.place, phases)?);
-        let command = |filter: &str, name: &str, value: &std::path::Path| -> Result<Option<Command>, XtaskFailure> {
+        let (litellm, mcp) =
+            (servers::litellm(self.place, phases)?, servers::mcp(self.place, phases)?);
+        let command = |filter: &str,
+                       name: &str,
+                       value: &std::path::Path|
+         -> Result<Option<Command>, XtaskFailure> {
             let command = if needs::has_nextest(self.place) {
-                let mut command =
-                    self.place.cargo(["nextest", "run", "--cargo-quiet", "--run-ignored", "only", "--all-features", "--tests"]);
-                command.args(packages(&names(self.tested))).args(["-E", &format!("package(={SUITE}) & test(/^{filter}::/)")]);
+                let mut command = self.place.cargo([
+                    "nextest",
+                    "run",
+                    "--cargo-quiet",
+                    "--run-ignored",
+                    "only",
+                    "--all-features",
+                    "--tests",
+                ]);
+                command
+                    .args(packages(&names(self.tested)))
+                    .args(["-E", &format!("package(={SUITE}) & test(/^{filter}::/)")]);
                 self.configured(&mut command);
                 self.surroundings.put_around(&mut command);
                 Some(command)
@@ -306,7 +363,8 @@ impl Tests<'_> {
                 command
             }))
         };
-        let servers = litellm.map(|program| command("servers", "CONCLAVE_LITELLM", &program)).transpose()?;
+        let servers =
+            litellm.map(|program| command("servers", "CONCLAVE_LITELLM", &program)).transpose()?;
         let peers = mcp.map(|python| command("mcp", "CONCLAVE_MCP_PYTHON", &python)).transpose()?;
         Ok(servers.flatten().into_iter().chain(peers.flatten()).collect())
     }
@@ -338,7 +396,14 @@ impl Tests<'_> {
 const EXACT: &str = "--exact";
 
 /// For nextest.
-const QUIET: [&str; 6] = ["--no-fail-fast", "--status-level", "fail", "--final-status-level", "fail", "--hide-progress-bar"];
+const QUIET: [&str; 6] = [
+    "--no-fail-fast",
+    "--status-level",
+    "fail",
+    "--final-status-level",
+    "fail",
+    "--hide-progress-bar",
+];
 
 impl LayerRow {
     fn add(&mut self, count: Count, is_broken: bool) {
@@ -361,16 +426,19 @@ impl Count {
     }
 }
 
-/// Runs a command, passes on what it says, and counts what it says of tests; and whether it was content.
+/// Runs a command, passes on what it says, and counts what it says of tests; and whether it was
+/// content.
 fn counted_run(command: &mut Command) -> Result<(Count, bool), XtaskFailure> {
     if io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) {
         command.env("CARGO_TERM_COLOR", "always");
     }
-    let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let started =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = started.map_err(|error| phase::not_started(command, &error))?;
     let (out, err) = (child.stdout.take(), child.stderr.take());
     let count = thread::scope(|scope| {
-        let out = scope.spawn(move || out.map_or_else(Count::default, |out| passed_on(out, io::stdout())));
+        let out = scope
+            .spawn(move || out.map_or_else(Count::default, |out| passed_on(out, io::stdout())));
         let err = err.map_or_else(Count::default, |err| passed_on(err, io::stderr()));
         err.plus(out.join().unwrap_or_default())
     });
@@ -417,10 +485,13 @@ fn counted(line: &str) -> Option<Count> {
     Some(Count { passed, failed: run.saturating_sub(passed) })
 }
 
-/// The names in a list of libtest's that hold one of the filters, or all names where there is no filter.
+/// The names in a list of libtest's that hold one of the filters, or all names where there is no
+/// filter.
 fn names_of_tests<'a>(listed: &'a str, filters: &[String]) -> impl Iterator<Item = &'a str> {
     let names = listed.lines().filter_map(|line| line.strip_suffix(": test"));
-    names.filter(|name| filters.is_empty() || filters.iter().any(|filter| name.contains(filter.as_str())))
+    names.filter(|name| {
+        filters.is_empty() || filters.iter().any(|filter| name.contains(filter.as_str()))
+    })
 }
 
 /// What the tests find on the machine.
@@ -463,7 +534,8 @@ impl Surroundings {
     }
 }
 
-/// A home with stores, locks, keys and configs in it, of which none can be read, and a folder for temporary files below it.
+/// A home with stores, locks, keys and configs in it, of which none can be read, and a folder for
+/// temporary files below it.
 fn crowded(place: &Checkout) -> Result<Vec<(&'static str, std::ffi::OsString)>, XtaskFailure> {
     let home = place.own().join("crowded/home");
     let state = home.join(".local/state/conclave");
@@ -481,11 +553,15 @@ fn crowded(place: &Checkout) -> Result<Vec<(&'static str, std::ffi::OsString)>, 
     ];
     for (file, text) in files {
         let folder = file.parent().unwrap_or(&home);
-        fs::create_dir_all(folder).and_then(|()| fs::write(&file, text)).map_err(|error| XtaskFailure::io("write", &file, &error))?;
+        fs::create_dir_all(folder)
+            .and_then(|()| fs::write(&file, text))
+            .map_err(|error| XtaskFailure::io("write", &file, &error))?;
     }
     // Cargo and rustup keep theirs where they are.
     let own = |name: &str, folder: &str| {
-        env::var_os(name).unwrap_or_else(|| std::path::PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(folder).into())
+        env::var_os(name).unwrap_or_else(|| {
+            std::path::PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(folder).into()
+        })
     };
     Ok(vec![
         ("CARGO_HOME", own("CARGO_HOME", ".cargo")),
@@ -516,21 +592,38 @@ fn build_components(place: &Checkout, phases: &mut Phases) -> Result<(), XtaskFa
 }
 
 /// Two phases. The program is built for the tests that start it, whichever package they are in.
-fn build_tests(place: &Checkout, phases: &mut Phases, packages: &[&str]) -> Result<(), XtaskFailure> {
+fn build_tests(
+    place: &Checkout,
+    phases: &mut Phases,
+    packages: &[&str],
+) -> Result<(), XtaskFailure> {
     components::build_conclave(place, phases, false)?;
     build_binaries(place, phases, packages)
 }
 
-fn build_binaries(place: &Checkout, phases: &mut Phases, packages: &[&str]) -> Result<(), XtaskFailure> {
+fn build_binaries(
+    place: &Checkout,
+    phases: &mut Phases,
+    packages: &[&str],
+) -> Result<(), XtaskFailure> {
     let mut command = runner(place, packages);
     command.arg("--no-run");
     phases.run("building the tests", "tests", command)
 }
 
-/// `cargo nextest run`, or `cargo test` where nextest is not installed, without the examples in the documentation.
+/// `cargo nextest run`, or `cargo test` where nextest is not installed, without the examples in the
+/// documentation.
 fn runner(place: &Checkout, names: &[&str]) -> Command {
     let mut command = if needs::has_nextest(place) {
-        let mut command = place.cargo(["nextest", "run", "--lib", "--bins", "--tests", "--all-features", "--cargo-quiet"]);
+        let mut command = place.cargo([
+            "nextest",
+            "run",
+            "--lib",
+            "--bins",
+            "--tests",
+            "--all-features",
+            "--cargo-quiet",
+        ]);
         configured(place, &mut command);
         command
     } else {
@@ -542,11 +635,16 @@ fn runner(place: &Checkout, names: &[&str]) -> Command {
 
 /// With the time after which nextest ends a test that hangs.
 fn configured(place: &Checkout, command: &mut Command) {
-    command.arg("--tool-config-file").arg(format!("conclave:{}", place.root.join("host/xtask/nextest.toml").display()));
+    command
+        .arg("--tool-config-file")
+        .arg(format!("conclave:{}", place.root.join("host/xtask/nextest.toml").display()));
 }
 
 /// The runner for tests of exactly these names, in whatever module they are.
-pub(crate) fn runner_of(place: &Checkout, wanted: &BTreeSet<&str>) -> Result<Command, XtaskFailure> {
+pub(crate) fn runner_of(
+    place: &Checkout,
+    wanted: &BTreeSet<&str>,
+) -> Result<Command, XtaskFailure> {
     let mut command = runner(place, &names(&layers::tested(place)?));
     if needs::has_nextest(place) {
         let any: Vec<String> = wanted.iter().map(|name| format!("test(/(^|::){name}$/)")).collect();
@@ -575,9 +673,18 @@ mod tests {
 
     #[test]
     fn a_word_is_a_layer_or_part_of_a_name() {
-        let Ok(asked) = asked(&["core", "budget", "--busy", "8", "cli", "core", "--crowded"]) else { panic!("it is understood") };
-        assert_eq!(asked.layers.iter().map(|layer| layer.name).collect::<Vec<_>>(), ["core", "cli"]);
-        assert_eq!((asked.filters, asked.busy, asked.is_crowded), (vec!["budget".to_owned()], 8, true));
+        let Ok(asked) = asked(&["core", "budget", "--busy", "8", "cli", "core", "--crowded"])
+        else {
+            panic!("it is understood")
+        };
+        assert_eq!(
+            asked.layers.iter().map(|layer| layer.name).collect::<Vec<_>>(),
+            ["core", "cli"]
+        );
+        assert_eq!(
+            (asked.filters, asked.busy, asked.is_crowded),
+            (vec!["budget".to_owned()], 8, true)
+        );
         for words in [&["--busy"][..], &["--busy", "much"], &["--fast"]] {
             assert!(self::asked(words).is_err(), "{words:?}");
         }
@@ -589,7 +696,10 @@ mod tests {
         let guests = TestLayer::named("guests").unwrap_or_else(|| panic!("it is a layer"));
         let of = |filters: &[&str]| {
             let filters: Vec<String> = filters.iter().map(|filter| (*filter).to_owned()).collect();
-            names_of_tests(listed, &filters).filter(|name| guests.has_test(name)).map(str::to_owned).collect::<Vec<_>>()
+            names_of_tests(listed, &filters)
+                .filter(|name| guests.has_test(name))
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
         };
         assert_eq!(of(&[]), ["kv::a_quota", "kv::a_budget"]);
         assert_eq!(of(&["budget"]), ["kv::a_budget"]);
@@ -598,8 +708,13 @@ mod tests {
 
     #[test]
     fn a_skipped_test_has_not_passed() {
-        let mut row =
-            LayerRow { name: "suite", count: Some(Count { passed: 5, failed: 1 }), skipped: 0, took: Duration::ZERO, is_broken: true };
+        let mut row = LayerRow {
+            name: "suite",
+            count: Some(Count { passed: 5, failed: 1 }),
+            skipped: 0,
+            took: Duration::ZERO,
+            is_broken: true,
+        };
         row.skip(2);
         assert_eq!((row.count, row.skipped), (Some(Count { passed: 3, failed: 1 }), 2));
     }
@@ -607,17 +722,32 @@ mod tests {
     #[test]
     fn what_a_runner_says_at_its_end_is_counted() {
         let count = |passed, failed| Some(Count { passed, failed });
-        assert_eq!(counted("     Summary [  79.244s] 3 tests run: 3 passed (1 slow), 2070 skipped\n"), count(3, 0));
-        assert_eq!(counted("     Summary [   0.1s] 1 test run: 0 passed, 1 failed, 2070 skipped"), count(0, 1));
-        assert_eq!(counted("     Summary [   9.0s] 4/12 tests run: 2 passed, 1 failed, 1 timed out, 0 skipped"), count(2, 2));
         assert_eq!(
-            counted("test result: FAILED. 12 passed; 1 failed; 3 ignored; 0 measured; 0 filtered out; finished in 0.1s"),
+            counted("     Summary [  79.244s] 3 tests run: 3 passed (1 slow), 2070 skipped\n"),
+            count(3, 0)
+        );
+        assert_eq!(
+            counted("     Summary [   0.1s] 1 test run: 0 passed, 1 failed, 2070 skipped"),
+            count(0, 1)
+        );
+        assert_eq!(
+            counted(
+                "     Summary [   9.0s] 4/12 tests run: 2 passed, 1 failed, 1 timed out, 0 skipped"
+            ),
+            count(2, 2)
+        );
+        assert_eq!(
+            counted(
+                "test result: FAILED. 12 passed; 1 failed; 3 ignored; 0 measured; 0 filtered out; finished in 0.1s"
+            ),
             count(12, 1)
         );
         assert_eq!(counted("test result: whatever"), None);
         assert_eq!(counted("tests::a_test_that_prints 3 passed"), None);
         assert_eq!(
-            counted("    test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 24 filtered out"),
+            counted(
+                "    test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 24 filtered out"
+            ),
             None,
             "a test printed it"
         );

@@ -1,4 +1,5 @@
-//! The little of TOML that xtask reads: string values in the repository's own Cargo.toml files, one to a line.
+//! The little of TOML that xtask reads: string values in the repository's own Cargo.toml files, one
+//! to a line.
 //!
 //! A real parser would cost more build time than the rest of xtask.
 
@@ -20,20 +21,27 @@ pub(crate) fn string(text: &str, header: &str, key: &str) -> Option<String> {
     strings(text, header, key).into_iter().next()
 }
 
-/// The strings of a list, which may go over several lines; without comments and without brackets in them.
+/// The strings of a list, which may go over several lines; without comments and without brackets in
+/// them.
 pub(crate) fn list(text: &str, header: &str, key: &str) -> Vec<String> {
     let section = text.split_once(&format!("{header}\n")).map_or("", |(_, section)| section);
-    let Some(at) = section.lines().position(|line| line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='))) else {
+    let Some(at) = section.lines().position(|line| {
+        line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='))
+    }) else {
         return Vec::new();
     };
     let lines: Vec<&str> = section.lines().skip(at).collect();
     let list = lines.join("\n");
-    let inside = list.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or("", |(inside, _)| inside);
+    let inside = list
+        .split_once('[')
+        .and_then(|(_, rest)| rest.split_once(']'))
+        .map_or("", |(inside, _)| inside);
     inside.split('"').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
 fn string_at(line: &str, key: &str) -> Option<String> {
-    let value = line.strip_prefix(key)?.trim_start().strip_prefix('=')?.trim_start().strip_prefix('"')?;
+    let value =
+        line.strip_prefix(key)?.trim_start().strip_prefix('=')?.trim_start().strip_prefix('"')?;
     value.split_once('"').map(|(value, _)| value.to_owned())
 }
 
@@ -41,8 +49,7 @@ fn string_at(line: &str, key: &str) -> Option<String> {
 mod tests {
     use super::{list, string, strings};
 
-    const TEXT: &str =
-        "[package]\nname = \"a\"\n[[example]]\nname = \"b\"\nname2 = \"x\"\n\n[[example]] \n name=\"c\" # why\n[lib]\nname = \"d\"\n";
+    const TEXT: &str = "[package]\nname = \"a\"\n[[example]]\nname = \"b\"\nname2 = \"x\"\n\n[[example]] \n name=\"c\" # why\n[lib]\nname = \"d\"\n";
 
     #[test]
     fn a_key_is_read_only_in_its_section() {
@@ -58,8 +65,7 @@ mod tests {
 
     #[test]
     fn a_list_may_go_over_lines() {
-        let text =
-            "[a]\nmembers = [\"x\"]\n[workspace]\nresolver = \"3\"\nmembers = [\n  \"a/b\", \"c/*\",\n  \"d\",\n]\nother = [\"e\"]\n";
+        let text = "[a]\nmembers = [\"x\"]\n[workspace]\nresolver = \"3\"\nmembers = [\n  \"a/b\", \"c/*\",\n  \"d\",\n]\nother = [\"e\"]\n";
         assert_eq!(list(text, "[workspace]", "members"), ["a/b", "c/*", "d"]);
         assert!(list(text, "[workspace]", "missing").is_empty());
     }

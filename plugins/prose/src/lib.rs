@@ -1,5 +1,6 @@
-//! What the stock plugins know about text: words, light English stems, and the sentences of a file with their lines. Pure; it
-//! knows neither files nor the contract, so that the stock plugins share it and its tests need no host.
+//! What the stock plugins know about text: words, light English stems, and the sentences of a file
+//! with their lines. Pure; it knows neither files nor the contract, so that the stock plugins share
+//! it and its tests need no host.
 
 mod passages;
 mod phrases;

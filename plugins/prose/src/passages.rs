@@ -1,5 +1,6 @@
-//! The sentences of a text, each with the line that it begins in. Markdown's blocks end sentences, and its markers are left out;
-//! source code has no sentences, so a few of its lines stand together.
+//! The sentences of a text, each with the line that it begins in. Markdown's blocks end sentences,
+//! and its markers are left out; source code has no sentences, so a few of its lines stand
+//! together.
 
 /// How a file is cut into passages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,14 +33,15 @@ pub struct Passage {
     pub is_heading: bool,
 }
 
-/// In bytes. A larger file is data more often than text, and reading it would fill a plugin's memory.
+/// In bytes. A larger file is data more often than text, and reading it would fill a plugin's
+/// memory.
 pub const LARGEST_TEXT: u64 = 1024 * 1024;
 /// More lines than this are no longer one thought.
 const SOURCE_LINES: usize = 6;
 /// After these a full stop does not end a sentence.
 const ABBREVIATIONS: [&str; 22] = [
-    "al", "approx", "ca", "cf", "co", "dr", "e.g", "etc", "fig", "i.e", "inc", "jr", "lt", "mr", "mrs", "ms", "no", "p", "prof", "sr",
-    "st", "vs",
+    "al", "approx", "ca", "cf", "co", "dr", "e.g", "etc", "fig", "i.e", "inc", "jr", "lt", "mr",
+    "mrs", "ms", "no", "p", "prof", "sr", "st", "vs",
 ];
 
 /// All passages of a text, in order.
@@ -114,14 +116,16 @@ impl Reader {
         let mut words = line.split_whitespace().peekable();
         while let Some(word) = words.next() {
             self.add_unmarked(word, number);
-            // What begins the next line is not known here; a sentence that ends with its line nearly always ends there.
+            // What begins the next line is not known here; a sentence that ends with its line
+            // nearly always ends there.
             if ends_sentence(word, words.peek().copied()) {
                 self.end_block();
             }
         }
     }
 
-    /// Without the markers of strong text. Most words have none, and copying each would be most of the work.
+    /// Without the markers of strong text. Most words have none, and copying each would be most of
+    /// the work.
     fn add_unmarked(&mut self, word: &str, number: u32) {
         if word.contains("**") || word.contains("__") {
             self.add(&word.replace("**", "").replace("__", ""), number);
@@ -155,11 +159,13 @@ fn joined(text: &str) -> String {
 fn heading(line: &str) -> Option<&str> {
     let rest = line.trim_start_matches('#');
     let level = line.len() - rest.len();
-    ((1..=6).contains(&level) && rest.starts_with(' ')).then(|| rest.trim().trim_end_matches('#').trim_end())
+    ((1..=6).contains(&level) && rest.starts_with(' '))
+        .then(|| rest.trim().trim_end_matches('#').trim_end())
 }
 
 fn is_rule(line: &str) -> bool {
-    line.len() >= 3 && line.bytes().all(|byte| matches!(byte, b'-' | b'=' | b'*' | b'_' | b'|' | b':' | b' '))
+    line.len() >= 3
+        && line.bytes().all(|byte| matches!(byte, b'-' | b'=' | b'*' | b'_' | b'|' | b':' | b' '))
 }
 
 /// Without what makes it an item of a list or a quotation.
@@ -183,7 +189,9 @@ fn ends_sentence(word: &str, next: Option<&str>) -> bool {
     if bare.ends_with('.') && is_abbreviation(body) {
         return false;
     }
-    next.is_none_or(|next| !next.chars().find(|c| c.is_alphanumeric()).is_some_and(char::is_lowercase))
+    next.is_none_or(|next| {
+        !next.chars().find(|c| c.is_alphanumeric()).is_some_and(char::is_lowercase)
+    })
 }
 
 fn is_abbreviation(body: &str) -> bool {
@@ -211,44 +219,87 @@ mod tests {
     #[test]
     fn a_sentence_has_the_line_it_begins_in() {
         let text = "Skerryvore was first\nlit in 1844. It stands\non a reef.\n\nAnother.";
-        let sentences = [(1, "Skerryvore was first lit in 1844."), (2, "It stands on a reef."), (5, "Another.")];
+        let sentences = [
+            (1, "Skerryvore was first lit in 1844."),
+            (2, "It stands on a reef."),
+            (5, "Another."),
+        ];
         assert_eq!(prose(text), expected(&sentences));
     }
 
     #[test]
     fn markdown_markers_end_sentences_and_are_left_out() {
-        let text =
-            "# The **light** #\ntext without a stop\n- one\n- two\n  goes on\n> said\n1. first\n\n---\n| a | b |\n|---|---|\n| c | d |";
+        let text = "# The **light** #\ntext without a stop\n- one\n- two\n  goes on\n> said\n1. first\n\n---\n| a | b |\n|---|---|\n| c | d |";
         let blocks = passages(text, Format::Prose);
         let texts: Vec<_> = blocks.iter().map(|passage| passage.text.as_str()).collect();
-        assert_eq!(texts, ["The **light**", "text without a stop", "one", "two goes on", "said", "first", "| a | b |", "| c | d |"]);
+        assert_eq!(
+            texts,
+            [
+                "The **light**",
+                "text without a stop",
+                "one",
+                "two goes on",
+                "said",
+                "first",
+                "| a | b |",
+                "| c | d |"
+            ]
+        );
         assert!(blocks[0].is_heading && !blocks[1].is_heading);
     }
 
     #[test]
     fn a_row_of_a_table_stays_whole() {
         let text = "Before\n| `wall` | It stops. Then it ends. | 30 s |\nAfter";
-        assert_eq!(prose(text), expected(&[(1, "Before"), (2, "| `wall` | It stops. Then it ends. | 30 s |"), (3, "After")]));
+        assert_eq!(
+            prose(text),
+            expected(&[
+                (1, "Before"),
+                (2, "| `wall` | It stops. Then it ends. | 30 s |"),
+                (3, "After")
+            ])
+        );
     }
 
     #[test]
     fn abbreviations_and_initials_end_no_sentence() {
-        let text = "Mr. A. Stevenson, e.g. Alan, built No. 3 at 4.5 m. He left! \"Why?\" Nobody knows";
-        let sentences = ["Mr. A. Stevenson, e.g. Alan, built No. 3 at 4.5 m.", "He left!", "\"Why?\"", "Nobody knows"];
+        let text =
+            "Mr. A. Stevenson, e.g. Alan, built No. 3 at 4.5 m. He left! \"Why?\" Nobody knows";
+        let sentences = [
+            "Mr. A. Stevenson, e.g. Alan, built No. 3 at 4.5 m.",
+            "He left!",
+            "\"Why?\"",
+            "Nobody knows",
+        ];
         assert_eq!(prose(text).into_iter().map(|(_, text)| text).collect::<Vec<_>>(), sentences);
     }
 
     #[test]
     fn a_year_at_the_start_of_a_line_is_no_list_item() {
-        assert_eq!(prose("It was lit in\n1844. It burns."), expected(&[(1, "It was lit in 1844."), (2, "It burns.")]));
+        assert_eq!(
+            prose("It was lit in\n1844. It burns."),
+            expected(&[(1, "It was lit in 1844."), (2, "It burns.")])
+        );
     }
 
     #[test]
     fn code_keeps_a_few_lines_together() {
         let text = "fn a() {\n    b();\n}\n\nfn c() {}\n";
-        assert_eq!(found(text, Format::Source), expected(&[(1, "fn a() { b(); }"), (5, "fn c() {}")]));
-        assert_eq!(found(&"x\n".repeat(13), Format::Source).iter().map(|(line, _)| *line).collect::<Vec<_>>(), [1, 7, 13]);
-        assert_eq!(prose("See. Here:\n```sh\nrun this\n```\nDone."), expected(&[(1, "See."), (1, "Here:"), (3, "run this"), (5, "Done.")]));
+        assert_eq!(
+            found(text, Format::Source),
+            expected(&[(1, "fn a() { b(); }"), (5, "fn c() {}")])
+        );
+        assert_eq!(
+            found(&"x\n".repeat(13), Format::Source)
+                .iter()
+                .map(|(line, _)| *line)
+                .collect::<Vec<_>>(),
+            [1, 7, 13]
+        );
+        assert_eq!(
+            prose("See. Here:\n```sh\nrun this\n```\nDone."),
+            expected(&[(1, "See."), (1, "Here:"), (3, "run this"), (5, "Done.")])
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! How plugins write counts and paths for people and models. It knows nothing of what the files hold.
+//! How plugins write counts and paths for people and models. It knows nothing of what the files
+//! hold.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -8,8 +9,8 @@ pub fn files(count: usize) -> String {
     format!("{count} {}", if count == 1 { "file" } else { "files" })
 }
 
-/// The text on one line, control characters escaped: the name of a file may hold a newline, and what follows it would read like
-/// a line of the plugin's own, such as a citation.
+/// The text on one line, control characters escaped: the name of a file may hold a newline, and
+/// what follows it would read like a line of the plugin's own, such as a citation.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     if !text.contains(breaks_a_line) {
         return Cow::Borrowed(text);
@@ -42,7 +43,10 @@ mod tests {
 
     #[test]
     fn a_name_cannot_begin_a_line() {
-        assert_eq!(one_line("/f/a.md\n/f/b.md:1: Forged.\r\x1b[2J"), "/f/a.md\\n/f/b.md:1: Forged.\\r\\u{1b}[2J");
+        assert_eq!(
+            one_line("/f/a.md\n/f/b.md:1: Forged.\r\x1b[2J"),
+            "/f/a.md\\n/f/b.md:1: Forged.\\r\\u{1b}[2J"
+        );
         assert_eq!(one_line("/f/a\u{2028}b"), "/f/a\\u{2028}b");
         assert_eq!(one_line("/f/ærø 灯.md"), "/f/ærø 灯.md");
     }

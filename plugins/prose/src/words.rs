@@ -1,22 +1,28 @@
-//! Words and their stems. Light on purpose: a stem need not be a word, it only has to be the same for forms of one word, and
-//! different for different words more often than not. Scripts without spaces between words are cut into pairs of letters.
+//! Words and their stems. Light on purpose: a stem need not be a word, it only has to be the same
+//! for forms of one word, and different for different words more often than not. Scripts without
+//! spaces between words are cut into pairs of letters.
 
 use std::collections::BTreeSet;
 
-/// Words that say nothing about what a text is about. Question words are among them: they ask, they do not name.
+/// Words that say nothing about what a text is about. Question words are among them: they ask, they
+/// do not name.
 const COMMON: [&str; 132] = [
-    "a", "about", "after", "all", "also", "am", "an", "and", "any", "are", "as", "at", "be", "been", "before", "being", "between", "both",
-    "but", "by", "can", "could", "did", "do", "does", "down", "each", "even", "ever", "every", "few", "first", "for", "from", "had", "has",
-    "have", "he", "her", "here", "him", "his", "how", "however", "i", "if", "in", "into", "is", "it", "its", "just", "like", "made",
-    "make", "many", "may", "me", "might", "more", "most", "much", "must", "my", "new", "no", "nor", "not", "now", "of", "on", "one",
-    "only", "or", "other", "our", "out", "over", "own", "please", "same", "shall", "she", "should", "since", "so", "some", "still", "such",
-    "tell", "than", "that", "the", "their", "them", "then", "there", "these", "they", "this", "those", "through", "to", "too", "two",
-    "under", "until", "up", "us", "use", "used", "using", "very", "was", "we", "well", "were", "what", "when", "where", "which", "while",
-    "who", "whom", "whose", "why", "will", "with", "within", "without", "would", "you",
+    "a", "about", "after", "all", "also", "am", "an", "and", "any", "are", "as", "at", "be",
+    "been", "before", "being", "between", "both", "but", "by", "can", "could", "did", "do", "does",
+    "down", "each", "even", "ever", "every", "few", "first", "for", "from", "had", "has", "have",
+    "he", "her", "here", "him", "his", "how", "however", "i", "if", "in", "into", "is", "it",
+    "its", "just", "like", "made", "make", "many", "may", "me", "might", "more", "most", "much",
+    "must", "my", "new", "no", "nor", "not", "now", "of", "on", "one", "only", "or", "other",
+    "our", "out", "over", "own", "please", "same", "shall", "she", "should", "since", "so", "some",
+    "still", "such", "tell", "than", "that", "the", "their", "them", "then", "there", "these",
+    "they", "this", "those", "through", "to", "too", "two", "under", "until", "up", "us", "use",
+    "used", "using", "very", "was", "we", "well", "were", "what", "when", "where", "which",
+    "while", "who", "whom", "whose", "why", "will", "with", "within", "without", "would", "you",
 ];
 
-/// The words of a text as they are written, in order: runs of letters and digits, with an apostrophe inside. Chinese, Japanese
-/// and Korean give overlapping pairs of letters instead, and a letter that stands alone in its script gives itself.
+/// The words of a text as they are written, in order: runs of letters and digits, with an
+/// apostrophe inside. Chinese, Japanese and Korean give overlapping pairs of letters instead, and a
+/// letter that stands alone in its script gives itself.
 pub fn spellings(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '\'' && c != '’')
         .flat_map(pieces)
@@ -31,13 +37,16 @@ pub fn words(text: &str) -> impl Iterator<Item = String> + '_ {
 
 /// The stems of those words that say something, in order. All of the words' stems when none does.
 pub fn terms(text: &str) -> Vec<String> {
-    let telling: Vec<String> = words(text).filter(|word| !is_common(word)).map(|word| stem(&word)).collect();
+    let telling: Vec<String> =
+        words(text).filter(|word| !is_common(word)).map(|word| stem(&word)).collect();
     if telling.is_empty() { words(text).map(|word| stem(&word)).collect() } else { telling }
 }
 
-/// The word says nothing about what a text is about. What is all Hiragana joins and inflects more often than it names.
+/// The word says nothing about what a text is about. What is all Hiragana joins and inflects more
+/// often than it names.
 pub fn is_common(word: &str) -> bool {
-    COMMON.binary_search(&word).is_ok() || (!word.is_empty() && word.chars().all(|letter| Script::of(letter) == Script::Hiragana))
+    COMMON.binary_search(&word).is_ok()
+        || (!word.is_empty() && word.chars().all(|letter| Script::of(letter) == Script::Hiragana))
 }
 
 /// Where words must be cut without spaces: a change of script is mostly the end of a word.
@@ -54,12 +63,19 @@ enum Script {
 impl Script {
     fn of(letter: char) -> Self {
         match letter {
-            '々' | '〇' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}' => {
-                Self::Han
-            }
+            '々'
+            | '〇'
+            | '\u{3400}'..='\u{4dbf}'
+            | '\u{4e00}'..='\u{9fff}'
+            | '\u{f900}'..='\u{faff}'
+            | '\u{20000}'..='\u{3ffff}' => Self::Han,
             '\u{3041}'..='\u{309f}' => Self::Hiragana,
-            '\u{30a0}'..='\u{30ff}' | '\u{31f0}'..='\u{31ff}' | '\u{ff66}'..='\u{ff9f}' => Self::Katakana,
-            '\u{1100}'..='\u{11ff}' | '\u{3130}'..='\u{318f}' | '\u{ac00}'..='\u{d7af}' => Self::Hangul,
+            '\u{30a0}'..='\u{30ff}' | '\u{31f0}'..='\u{31ff}' | '\u{ff66}'..='\u{ff9f}' => {
+                Self::Katakana
+            }
+            '\u{1100}'..='\u{11ff}' | '\u{3130}'..='\u{318f}' | '\u{ac00}'..='\u{d7af}' => {
+                Self::Hangul
+            }
             _ => Self::Spaced,
         }
     }
@@ -79,13 +95,19 @@ fn pieces(run: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The first word or pair, and where the next begins. The last letter of a run is in the pair before, so it gives none of its own.
+/// The first word or pair, and where the next begins. The last letter of a run is in the pair
+/// before, so it gives none of its own.
 fn first_piece(run: &str) -> (&str, &str) {
     let script = run.chars().next().map_or(Script::Spaced, Script::of);
     if script == Script::Spaced {
-        return run.split_at(run.find(|letter| Script::of(letter) != Script::Spaced).unwrap_or(run.len()));
+        return run.split_at(
+            run.find(|letter| Script::of(letter) != Script::Spaced).unwrap_or(run.len()),
+        );
     }
-    let mut ends = run.char_indices().take_while(|(_, letter)| Script::of(*letter) == script).map(|(at, letter)| at + letter.len_utf8());
+    let mut ends = run
+        .char_indices()
+        .take_while(|(_, letter)| Script::of(*letter) == script)
+        .map(|(at, letter)| at + letter.len_utf8());
     let one = ends.next().unwrap_or(run.len());
     match (ends.next(), ends.next()) {
         (None, _) => run.split_at(one),
@@ -102,7 +124,8 @@ pub fn overlap(one: &[String], other: &[String]) -> f64 {
     if smaller == 0 { 0.0 } else { one.intersection(&other).count() as f64 / smaller as f64 }
 }
 
-/// The stem of a word in lower case: without `'s`, plural, `ing`, `ed` and final `e`. Words with digits or other scripts stay.
+/// The stem of a word in lower case: without `'s`, plural, `ing`, `ed` and final `e`. Words with
+/// digits or other scripts stay.
 pub fn stem(word: &str) -> String {
     let word = word.strip_suffix("'s").or_else(|| word.strip_suffix("’s")).unwrap_or(word);
     if word.len() < 4 || !word.bytes().all(|byte| byte.is_ascii_lowercase()) {
@@ -129,7 +152,9 @@ fn singular(word: &str) -> String {
 
 fn without_ending(word: &str) -> &str {
     for ending in ["ing", "ed"] {
-        if let Some(rest) = word.strip_suffix(ending).filter(|rest| rest.len() >= 3 && rest.contains(is_vowel)) {
+        if let Some(rest) =
+            word.strip_suffix(ending).filter(|rest| rest.len() >= 3 && rest.contains(is_vowel))
+        {
             return without_doubled_end(rest);
         }
     }
@@ -140,7 +165,9 @@ fn without_ending(word: &str) -> &str {
 fn without_doubled_end(word: &str) -> &str {
     let bytes = word.as_bytes();
     let last = bytes[bytes.len() - 1];
-    let doubled = bytes[bytes.len() - 2] == last && !matches!(last, b'l' | b's' | b'z') && !is_vowel(char::from(last));
+    let doubled = bytes[bytes.len() - 2] == last
+        && !matches!(last, b'l' | b's' | b'z')
+        && !is_vowel(char::from(last));
     if doubled { &word[..word.len() - 1] } else { word }
 }
 
@@ -174,24 +201,40 @@ mod tests {
 
     #[test]
     fn different_words_keep_different_stems() {
-        for (one, other) in [("glass", "gla"), ("bus", "bu"), ("bring", "br"), ("red", "r"), ("1844s", "1844"), ("this", "thi")] {
+        for (one, other) in [
+            ("glass", "gla"),
+            ("bus", "bu"),
+            ("bring", "br"),
+            ("red", "r"),
+            ("1844s", "1844"),
+            ("this", "thi"),
+        ] {
             assert_ne!(stem(one), other);
         }
     }
 
     #[test]
     fn words_are_found_in_any_script() {
-        assert_eq!(words("It's Ærø's light—built 1844.").collect::<Vec<_>>(), ["it's", "ærø's", "light", "built", "1844"]);
+        assert_eq!(
+            words("It's Ærø's light—built 1844.").collect::<Vec<_>>(),
+            ["it's", "ærø's", "light", "built", "1844"]
+        );
     }
 
     #[test]
     fn scripts_without_spaces_are_cut_into_pairs() {
         assert_eq!(words("東京湾の灯台").collect::<Vec<_>>(), ["東京", "京湾", "の", "灯台"]);
-        assert_eq!(words("1869年 LED灯 スカイ 등대는").collect::<Vec<_>>(), ["1869", "年", "led", "灯", "スカ", "カイ", "등대", "대는"]);
+        assert_eq!(
+            words("1869年 LED灯 スカイ 등대는").collect::<Vec<_>>(),
+            ["1869", "年", "led", "灯", "スカ", "カイ", "등대", "대는"]
+        );
         assert_eq!(terms("東京湾の灯台"), ["東京", "京湾", "灯台"]);
         assert_eq!(terms("どこ"), ["どこ"]);
         let text = terms("横浜の人は東京湾の灯台を1869年に建てた。");
-        assert!(terms("東京湾の灯台はどこですか？").iter().all(|term| text.contains(term)), "{text:?}");
+        assert!(
+            terms("東京湾の灯台はどこですか？").iter().all(|term| text.contains(term)),
+            "{text:?}"
+        );
     }
 
     #[test]
@@ -202,7 +245,10 @@ mod tests {
 
     #[test]
     fn overlap_is_measured_on_the_shorter_list() {
-        assert!((overlap(&terms("the old tower"), &terms("an old stone tower")) - 1.0).abs() < f64::EPSILON);
+        assert!(
+            (overlap(&terms("the old tower"), &terms("an old stone tower")) - 1.0).abs()
+                < f64::EPSILON
+        );
         assert!(overlap(&terms("tower"), &terms("boat")).abs() < f64::EPSILON);
     }
 

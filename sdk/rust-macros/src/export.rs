@@ -1,5 +1,6 @@
-//! `export!`: joins an author's items to the contract and embeds the manifest. What the calls do stands in the SDK's `export`
-//! module; here are only the impls that must live in the author's crate.
+//! `export!`: joins an author's items to the contract and embeds the manifest. What the calls do
+//! stands in the SDK's `export` module; here are only the impls that must live in the author's
+//! crate.
 
 use std::path::PathBuf;
 
@@ -81,12 +82,23 @@ impl Exports {
     fn check(&self) -> Result<()> {
         // A manifest alone is for a component whose exports are written by hand.
         let has_manifest = self.manifest.is_some() || self.asks.is_some();
-        let kinds = [&self.toolset, &self.agent, &self.delivery, &self.memory, &self.analyzer, &self.condenser, &self.gate];
+        let kinds = [
+            &self.toolset,
+            &self.agent,
+            &self.delivery,
+            &self.memory,
+            &self.analyzer,
+            &self.condenser,
+            &self.gate,
+        ];
         if !has_manifest && self.tools.is_empty() && kinds.iter().all(|kind| kind.is_none()) {
             return Err(Error::new(Span::call_site(), format!("nothing is exported: {USAGE}")));
         }
         if let (Some(toolset), false) = (&self.toolset, self.tools.is_empty()) {
-            return Err(Error::new_spanned(toolset, "give `tools` or `toolset`, not both: either of them is the whole list"));
+            return Err(Error::new_spanned(
+                toolset,
+                "give `tools` or `toolset`, not both: either of them is the whole list",
+            ));
         }
         Ok(())
     }
@@ -112,7 +124,8 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
     Ok(quote! {
         const _: () = {
             struct Plugin;
-            // Elsewhere nothing is exported, because native linkers do not accept the names; what is exported is used all the same.
+            // Elsewhere nothing is exported, because native linkers do not accept the names; what
+            // is exported is used all the same.
             const _: ::core::marker::PhantomData<Plugin> = ::core::marker::PhantomData;
             #tools
             #toolset
@@ -130,7 +143,8 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
 fn export_tools(tools: &[Path]) -> Result<TokenStream> {
     let mut names: Vec<String> = Vec::new();
     for tool in tools {
-        let name = tool.segments.last().map(|segment| segment.ident.to_string()).unwrap_or_default();
+        let name =
+            tool.segments.last().map(|segment| segment.ident.to_string()).unwrap_or_default();
         if names.contains(&name) {
             return Err(Error::new_spanned(tool, format!("two tools are named `{name}`")));
         }
@@ -297,11 +311,16 @@ fn export_gate(gate: &Path) -> TokenStream {
     }
 }
 
-/// The custom section, on wasm only: elsewhere the name of a section has other rules. `include_str!` makes cargo build again when
-/// the file changes.
+/// The custom section, on wasm only: elsewhere the name of a section has other rules.
+/// `include_str!` makes cargo build again when the file changes.
 fn embedded_manifest(exports: &Exports) -> Result<TokenStream> {
     let (json, watch) = match (&exports.asks, &exports.manifest) {
-        (Some(_), Some(file)) => return Err(Error::new(file.span(), "give `manifest` or `asks`, not both: the file says what is asked")),
+        (Some(_), Some(file)) => {
+            return Err(Error::new(
+                file.span(),
+                "give `manifest` or `asks`, not both: the file says what is asked",
+            ));
+        }
         (Some(asks), None) => (inline_manifest(asks)?, None),
         (None, file) => {
             let (json, path) = manifest_of_file(file.as_ref())?;

@@ -1,5 +1,6 @@
-//! `conclave-plugin.toml`, checked and turned into the JSON that the component carries. Every problem of the file is reported at
-//! once, with line, column and what would be right. It does not know what a capability's own keys mean: the host checks those.
+//! `conclave-plugin.toml`, checked and turned into the JSON that the component carries. Every
+//! problem of the file is reported at once, with line, column and what would be right. It does not
+//! know what a capability's own keys mean: the host checks those.
 
 mod problems;
 
@@ -14,8 +15,8 @@ const FORMAT: u32 = 1;
 /// The contract that this SDK is built against.
 const CONTRACT: &str = "0.1";
 const CAPABILITIES: [&str; 15] = [
-    "model", "tools", "delegate", "route", "files", "fetch", "kv", "secrets", "config", "scratch", "blobs", "log", "progress", "rooms",
-    "exec",
+    "model", "tools", "delegate", "route", "files", "fetch", "kv", "secrets", "config", "scratch",
+    "blobs", "log", "progress", "rooms", "exec",
 ];
 const CONFIG_TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "array", "object"];
 
@@ -38,10 +39,16 @@ pub(crate) fn to_json(file: &str, text: &str) -> Result<String, String> {
 
 /// A manifest that only asks: capabilities, and whether each is optional.
 pub(crate) fn inline(name: &str, version: &str, asks: &[(String, bool)]) -> Result<String, String> {
-    if let Some((unknown, _)) = asks.iter().find(|(name, _)| !CAPABILITIES.contains(&name.as_str())) {
-        return Err(format!("unknown capability `{unknown}`; there are {}", CAPABILITIES.join(", ")));
+    if let Some((unknown, _)) = asks.iter().find(|(name, _)| !CAPABILITIES.contains(&name.as_str()))
+    {
+        return Err(format!(
+            "unknown capability `{unknown}`; there are {}",
+            CAPABILITIES.join(", ")
+        ));
     }
-    let ask = |(name, optional): &(String, bool)| (name.clone(), json!({ "why": "A test needs it.", "optional": optional }));
+    let ask = |(name, optional): &(String, bool)| {
+        (name.clone(), json!({ "why": "A test needs it.", "optional": optional }))
+    };
     let asks: Map<_, _> = asks.iter().map(ask).collect();
     let manifest = json!({
         "format": FORMAT, "name": name.replace('_', "-"), "version": version, "contract": CONTRACT,
@@ -53,17 +60,28 @@ pub(crate) fn inline(name: &str, version: &str, asks: &[(String, bool)]) -> Resu
 fn manifest(problems: &mut Problems, table: &Table) -> Value {
     problems.check_keys("the file", table, &["plugin", "asks", "config"]);
     let Some(plugin) = table.get("plugin") else {
-        problems.add(None, "the table [plugin] is missing: add it, with `name` and `version`".to_owned());
+        problems.add(
+            None,
+            "the table [plugin] is missing: add it, with `name` and `version`".to_owned(),
+        );
         return Value::Null;
     };
     let Some(plugin_table) = problems.table("plugin", plugin) else { return Value::Null };
-    problems.check_keys("[plugin]", plugin_table, &["name", "version", "contract", "description", "license"]);
+    problems.check_keys(
+        "[plugin]",
+        plugin_table,
+        &["name", "version", "contract", "description", "license"],
+    );
     let name = required(problems, plugin, plugin_table, "name", "weather", is_name);
     let version = required(problems, plugin, plugin_table, "version", "0.1.0", is_version);
-    let contract = optional_text(problems, plugin_table, "contract").unwrap_or_else(|| CONTRACT.to_owned());
+    let contract =
+        optional_text(problems, plugin_table, "contract").unwrap_or_else(|| CONTRACT.to_owned());
     if contract != CONTRACT {
         let span = plugin_table.get("contract").map(Spanned::span);
-        problems.add(span, format!("`contract` is \"{contract}\", but this SDK is built against \"{CONTRACT}\""));
+        problems.add(
+            span,
+            format!("`contract` is \"{contract}\", but this SDK is built against \"{CONTRACT}\""),
+        );
     }
     json!({
         "format": FORMAT,
@@ -84,15 +102,28 @@ fn each(
     key: &str,
     read: fn(&mut Problems, &Spanned<toml::de::DeString>, &Entry) -> Value,
 ) -> Value {
-    let Some(entries) = table.get(key).and_then(|value| problems.table(key, value)) else { return json!({}) };
-    entries.iter().map(|(name, value)| (name.get_ref().to_string(), read(problems, name, value))).collect::<Map<_, _>>().into()
+    let Some(entries) = table.get(key).and_then(|value| problems.table(key, value)) else {
+        return json!({});
+    };
+    entries
+        .iter()
+        .map(|(name, value)| (name.get_ref().to_string(), read(problems, name, value)))
+        .collect::<Map<_, _>>()
+        .into()
 }
 
 /// `secrets` asks for each secret by name, or for any; all other capabilities once.
-fn ask_or_secrets(problems: &mut Problems, name: &Spanned<toml::de::DeString>, value: &Entry) -> Value {
+fn ask_or_secrets(
+    problems: &mut Problems,
+    name: &Spanned<toml::de::DeString>,
+    value: &Entry,
+) -> Value {
     let capability = name.get_ref().as_ref();
     if !CAPABILITIES.contains(&capability) {
-        problems.add(Some(name.span()), format!("unknown capability `{capability}`; there are {}", CAPABILITIES.join(", ")));
+        problems.add(
+            Some(name.span()),
+            format!("unknown capability `{capability}`; there are {}", CAPABILITIES.join(", ")),
+        );
     }
     let path = format!("asks.{capability}");
     let Some(table) = problems.table(&path, value) else { return Value::Null };
@@ -111,14 +142,20 @@ fn ask_or_secrets(problems: &mut Problems, name: &Spanned<toml::de::DeString>, v
 fn ask(problems: &mut Problems, path: &str, value: &Entry, table: &Table) -> Value {
     match table.get("why").map(|why| (why, why.get_ref().as_str())) {
         Some((_, Some(text))) if !text.trim().is_empty() => {}
-        Some((why, _)) => {
-            problems.add(Some(why.span()), format!("[{path}] `why` must be a sentence: the operator reads it before granting"))
-        }
-        None => problems.add(Some(value.span()), format!("[{path}] has no `why`: add a sentence that tells the operator what it is for")),
+        Some((why, _)) => problems.add(
+            Some(why.span()),
+            format!("[{path}] `why` must be a sentence: the operator reads it before granting"),
+        ),
+        None => problems.add(
+            Some(value.span()),
+            format!("[{path}] has no `why`: add a sentence that tells the operator what it is for"),
+        ),
     }
     let mut json = object(table);
     match table.get("optional").map(|optional| (optional.span(), optional.get_ref().as_bool())) {
-        Some((span, None)) => problems.add(Some(span), format!("[{path}] `optional` must be true or false")),
+        Some((span, None)) => {
+            problems.add(Some(span), format!("[{path}] `optional` must be true or false"))
+        }
         Some(_) => {}
         None => drop(json.insert("optional".into(), json!(false))),
     }
@@ -137,7 +174,9 @@ fn setting(problems: &mut Problems, name: &Spanned<toml::de::DeString>, value: &
     let kind_name = kind.get_ref().as_str().unwrap_or_default();
     if !CONFIG_TYPES.contains(&kind_name) {
         problems.add(Some(kind.span()), format!("[{path}] `type` must be one of {known}"));
-    } else if let Some(default) = table.get("default").filter(|default| !has_type(default.get_ref(), kind_name)) {
+    } else if let Some(default) =
+        table.get("default").filter(|default| !has_type(default.get_ref(), kind_name))
+    {
         problems.add(Some(default.span()), format!("[{path}] `default` is no {kind_name}"));
     }
     object(table).into()
@@ -154,14 +193,27 @@ fn has_type(value: &DeValue, kind: &str) -> bool {
     }
 }
 
-fn required(problems: &mut Problems, plugin: &Entry, table: &Table, key: &str, example: &str, is_valid: fn(&str) -> bool) -> String {
+fn required(
+    problems: &mut Problems,
+    plugin: &Entry,
+    table: &Table,
+    key: &str,
+    example: &str,
+    is_valid: fn(&str) -> bool,
+) -> String {
     if !table.contains_key(key) {
-        problems.add(Some(plugin.span()), format!("[plugin] has no `{key}`: add one, such as \"{example}\""));
+        problems.add(
+            Some(plugin.span()),
+            format!("[plugin] has no `{key}`: add one, such as \"{example}\""),
+        );
         return String::new();
     }
     let text = optional_text(problems, table, key);
     if let Some(text) = text.as_ref().filter(|text| !is_valid(text)) {
-        problems.add(table.get(key).map(Spanned::span), format!("`{key}` is \"{text}\"; it must look like \"{example}\""));
+        problems.add(
+            table.get(key).map(Spanned::span),
+            format!("`{key}` is \"{text}\"; it must look like \"{example}\""),
+        );
     }
     text.unwrap_or_default()
 }
@@ -176,7 +228,9 @@ fn optional_text(problems: &mut Problems, table: &Table, key: &str) -> Option<St
 }
 
 fn is_name(name: &str) -> bool {
-    let plain = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_');
+    let plain = name.bytes().all(|byte| {
+        byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_'
+    });
     plain && name.starts_with(|first: char| first.is_ascii_lowercase())
 }
 
@@ -187,16 +241,20 @@ fn is_version(version: &str) -> bool {
 }
 
 fn object(table: &Table) -> Map<String, Value> {
-    table.iter().map(|(key, value)| (key.get_ref().to_string(), to_value(value.get_ref()))).collect()
+    table
+        .iter()
+        .map(|(key, value)| (key.get_ref().to_string(), to_value(value.get_ref())))
+        .collect()
 }
 
 fn to_value(value: &DeValue) -> Value {
     match value {
         DeValue::String(text) => json!(text),
-        DeValue::Integer(number) => {
-            i64::from_str_radix(number.as_str(), number.radix()).map_or_else(|_| json!(number.as_str()), Value::from)
+        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
+            .map_or_else(|_| json!(number.as_str()), Value::from),
+        DeValue::Float(number) => {
+            number.as_str().parse::<f64>().map_or_else(|_| json!(number.as_str()), Value::from)
         }
-        DeValue::Float(number) => number.as_str().parse::<f64>().map_or_else(|_| json!(number.as_str()), Value::from),
         DeValue::Boolean(truth) => json!(truth),
         DeValue::Datetime(time) => json!(time.to_string()),
         DeValue::Array(values) => values.iter().map(|value| to_value(value.get_ref())).collect(),

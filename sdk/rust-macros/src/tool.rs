@@ -1,9 +1,12 @@
-//! `#[tool]`: from a function to the type beside it that describes and calls it. Everything that the model reads comes from here.
+//! `#[tool]`: from a function to the type beside it that describes and calls it. Everything that
+//! the model reads comes from here.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::ext::IdentExt;
-use syn::{Attribute, Error, Expr, ExprLit, FnArg, Ident, ItemFn, Lit, Meta, Pat, PatType, Result, Type};
+use syn::{
+    Attribute, Error, Expr, ExprLit, FnArg, Ident, ItemFn, Lit, Meta, Pat, PatType, Result, Type,
+};
 
 /// A parameter, as the function's call needs it.
 enum Parameter {
@@ -40,7 +43,11 @@ fn is_idempotent(attribute: TokenStream) -> Result<bool> {
         return Ok(false);
     }
     let word: Ident = syn::parse2(attribute)?;
-    if word == "idempotent" { Ok(true) } else { Err(Error::new(word.span(), "write `#[tool]` or `#[tool(idempotent)]`")) }
+    if word == "idempotent" {
+        Ok(true)
+    } else {
+        Err(Error::new(word.span(), "write `#[tool]` or `#[tool(idempotent)]`"))
+    }
 }
 
 fn check_signature(function: &ItemFn) -> Result<()> {
@@ -52,10 +59,14 @@ fn check_signature(function: &ItemFn) -> Result<()> {
         ));
     }
     if !signature.generics.params.is_empty() {
-        return Err(Error::new_spanned(&signature.generics, "a tool has no generic parameters: the model could not choose them"));
+        return Err(Error::new_spanned(
+            &signature.generics,
+            "a tool has no generic parameters: the model could not choose them",
+        ));
     }
     let name = signature.ident.unraw().to_string();
-    let plain = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+    let plain =
+        name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
     if !plain || name.split('_').any(str::is_empty) {
         return Err(Error::new_spanned(
             &signature.ident,
@@ -74,15 +85,20 @@ fn description(function: &ItemFn) -> Result<String> {
     Ok(text)
 }
 
-/// The doc comment as one text. A line break inside a paragraph is the source's, not the author's: it becomes a space.
+/// The doc comment as one text. A line break inside a paragraph is the source's, not the author's:
+/// it becomes a space.
 fn documentation(attributes: &[Attribute]) -> String {
     let mut lines: Vec<String> = Vec::new();
     let mut in_code = false;
     for line in attributes.iter().filter_map(doc_line) {
         let line = line.strip_prefix(' ').unwrap_or(&line).trim_end();
         let is_fence = line.starts_with("```");
-        let begins = in_code || is_fence || line.is_empty() || line.starts_with(['-', '*', '|', '#', ' ']);
-        match lines.last_mut().filter(|last| !begins && !last.is_empty() && !last.starts_with("```")) {
+        let begins =
+            in_code || is_fence || line.is_empty() || line.starts_with(['-', '*', '|', '#', ' ']);
+        match lines
+            .last_mut()
+            .filter(|last| !begins && !last.is_empty() && !last.starts_with("```"))
+        {
             Some(last) => *last = format!("{last} {line}"),
             None => lines.push(line.to_owned()),
         }
@@ -94,7 +110,9 @@ fn documentation(attributes: &[Attribute]) -> String {
 fn doc_line(attribute: &Attribute) -> Option<String> {
     let Meta::NameValue(pair) = &attribute.meta else { return None };
     match &pair.value {
-        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) if pair.path.is_ident("doc") => Some(text.value()),
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) if pair.path.is_ident("doc") => {
+            Some(text.value())
+        }
         _ => None,
     }
 }
@@ -102,7 +120,10 @@ fn doc_line(attribute: &Attribute) -> Option<String> {
 /// Takes the attributes off: rustc accepts neither docs nor `schemars` on a parameter.
 fn parameter(input: &mut FnArg) -> Result<Parameter> {
     let FnArg::Typed(typed) = input else {
-        return Err(Error::new_spanned(input, "a tool is a function, not a method: it has no `self`"));
+        return Err(Error::new_spanned(
+            input,
+            "a tool is a function, not a method: it has no `self`",
+        ));
     };
     if is_call(&typed.ty) {
         return Ok(Parameter::Call);
@@ -130,13 +151,21 @@ fn is_call(kind: &Type) -> bool {
 fn argument_name(typed: &PatType) -> Result<Ident> {
     match &*typed.pat {
         Pat::Ident(pattern) if pattern.by_ref.is_none() => Ok(pattern.ident.clone()),
-        other => Err(Error::new_spanned(other, "a tool's parameter needs a plain name: the model reads it")),
+        other => Err(Error::new_spanned(
+            other,
+            "a tool's parameter needs a plain name: the model reads it",
+        )),
     }
 }
 
-/// The schema is read off a struct that has the parameters as its fields; the struct is never made, because taking the arguments
-/// one by one lets an error name the one that is wrong.
-fn implementation(function: &Ident, description: &str, idempotent: bool, parameters: &[Parameter]) -> TokenStream {
+/// The schema is read off a struct that has the parameters as its fields; the struct is never made,
+/// because taking the arguments one by one lets an error name the one that is wrong.
+fn implementation(
+    function: &Ident,
+    description: &str,
+    idempotent: bool,
+    parameters: &[Parameter],
+) -> TokenStream {
     let tool_name = function.unraw().to_string();
     let mut fields = Vec::new();
     let mut takes = Vec::new();

@@ -1,5 +1,6 @@
-//! The verbs of an agent that acts: one function for each action of the fixed list. What an agent says, calls, asks and ends with stands
-//! at the crate's root. Some kinds have no type in the contract yet; they travel in its `custom` case, in the fixed JSON form.
+//! The verbs of an agent that acts: one function for each action of the fixed list. What an agent
+//! says, calls, asks and ends with stands at the crate's root. Some kinds have no type in the
+//! contract yet; they travel in its `custom` case, in the fixed JSON form.
 //!
 //! ```
 //! use conclave_sdk::act;
@@ -14,7 +15,8 @@ use serde_json::{Map, Value, json};
 
 use crate::Turn;
 use crate::bindings::agent::conclave::plugin::actions::{
-    Action, AddTask, CustomAction, Delegate, ModifyTask, PlanState, ReadFile, RunCell, RunCommand, WriteFile,
+    Action, AddTask, CustomAction, Delegate, ModifyTask, PlanState, ReadFile, RunCell, RunCommand,
+    WriteFile,
 };
 
 /// Does nothing in this turn.
@@ -27,7 +29,8 @@ pub fn run(command: impl Into<String>) -> Turn {
     Action::Run(RunCommand { command: command.into(), background: false }).into()
 }
 
-/// Starts a command that goes on beside the agent: its output comes as it is printed, and its end is told.
+/// Starts a command that goes on beside the agent: its output comes as it is printed, and its end
+/// is told.
 pub fn run_in_background(command: impl Into<String>) -> Turn {
     Action::Run(RunCommand { command: command.into(), background: true }).into()
 }
@@ -58,7 +61,12 @@ pub fn write(path: impl Into<String>, content: impl Into<String>) -> Turn {
 }
 
 /// Replaces lines of a file: `start` from 0, `end` not included and -1 for the end of the file.
-pub fn write_lines(path: impl Into<String>, content: impl Into<String>, start: i64, end: i64) -> Turn {
+pub fn write_lines(
+    path: impl Into<String>,
+    content: impl Into<String>,
+    start: i64,
+    end: i64,
+) -> Turn {
     Action::Write(WriteFile { path: path.into(), content: content.into(), start, end }).into()
 }
 
@@ -83,8 +91,17 @@ pub fn add_task(parent: impl Into<String>, goal: impl Into<String>) -> Turn {
 }
 
 /// Adds a task with tasks below it: a list of `{"goal": …, "subtasks": […]}`, as deep as needed.
-pub fn add_tasks(parent: impl Into<String>, goal: impl Into<String>, subtasks: impl Into<Value>) -> Turn {
-    Action::AddTask(AddTask { parent: parent.into(), goal: goal.into(), subtasks: subtasks.into().to_string() }).into()
+pub fn add_tasks(
+    parent: impl Into<String>,
+    goal: impl Into<String>,
+    subtasks: impl Into<Value>,
+) -> Turn {
+    Action::AddTask(AddTask {
+        parent: parent.into(),
+        goal: goal.into(),
+        subtasks: subtasks.into().to_string(),
+    })
+    .into()
 }
 
 /// Changes the state of a task of the plan.
@@ -107,14 +124,18 @@ pub fn ask(question: impl Into<String>) -> Turn {
     talk(question).and_wait_for_user()
 }
 
-/// Hands work to a task of the operator's config and waits for its outputs. `inputs` is an object; its `task` says in words what to do.
+/// Hands work to a task of the operator's config and waits for its outputs. `inputs` is an object;
+/// its `task` says in words what to do.
 pub fn delegate(agent: impl Into<String>, inputs: impl Into<Value>) -> Turn {
     Action::Delegate(Delegate { agent: agent.into(), inputs: inputs.into().to_string() }).into()
 }
 
 /// Hands work to several tasks at once, and waits for all of them.
 pub fn delegate_all<A: Into<String>>(delegates: impl IntoIterator<Item = (A, Value)>) -> Turn {
-    let delegates: Vec<_> = delegates.into_iter().map(|(agent, inputs)| json!({ "agent": agent.into(), "inputs": inputs })).collect();
+    let delegates: Vec<_> = delegates
+        .into_iter()
+        .map(|(agent, inputs)| json!({ "agent": agent.into(), "inputs": inputs }))
+        .collect();
     custom("delegate_all", json!({ "delegates": delegates }))
 }
 
@@ -123,9 +144,13 @@ pub fn view_tasks() -> Turn {
     custom("task_tracking", json!({ "command": "view", "task_list": [] }))
 }
 
-/// Replaces the flat list of tasks: each is `{"title": …, "status": "todo" | "in_progress" | "done", "notes": …}`.
+/// Replaces the flat list of tasks: each is `{"title": …, "status": "todo" | "in_progress" |
+/// "done", "notes": …}`.
 pub fn track_tasks(tasks: impl IntoIterator<Item = Value>) -> Turn {
-    custom("task_tracking", json!({ "command": "plan", "task_list": tasks.into_iter().collect::<Vec<_>>() }))
+    custom(
+        "task_tracking",
+        json!({ "command": "plan", "task_list": tasks.into_iter().collect::<Vec<_>>() }),
+    )
 }
 
 /// Asks the host to shorten this agent's history.
@@ -133,15 +158,18 @@ pub fn request_condensation() -> Turn {
     custom("condensation_request", json!({}))
 }
 
-/// A tool of an MCP server by the name that the server gives it, or `server.tool` where two have the same. It is a tool like any other,
-/// so this is [`call`](crate::call) for agents that came with that action.
+/// A tool of an MCP server by the name that the server gives it, or `server.tool` where two have
+/// the same. It is a tool like any other, so this is [`call`](crate::call) for agents that came
+/// with that action.
 pub fn call_mcp(tool: impl Into<String>, arguments: impl Into<Value>) -> Turn {
     crate::call(tool, arguments)
 }
 
-/// An action that has no verb here, in the fixed JSON form: its discriminator, and its arguments as an object.
+/// An action that has no verb here, in the fixed JSON form: its discriminator, and its arguments as
+/// an object.
 pub fn custom(name: impl Into<String>, arguments: impl Into<Value>) -> Turn {
-    Action::Custom(CustomAction { name: name.into(), arguments: arguments.into().to_string() }).into()
+    Action::Custom(CustomAction { name: name.into(), arguments: arguments.into().to_string() })
+        .into()
 }
 
 /// Begins an edit of a file, which one of [`Edit`]'s verbs completes.
@@ -169,7 +197,10 @@ impl Edit {
     /// Shows lines of the file, from 1 and both included; -1 as the last is the end of the file.
     pub fn view_lines(self, first: i64, last: i64) -> Turn {
         // The fixed form of an edit has no range: the `read` of the same era has it.
-        custom("read", json!({ "path": self.path, "impl_source": "oh_aci", "view_range": [first, last] }))
+        custom(
+            "read",
+            json!({ "path": self.path, "impl_source": "oh_aci", "view_range": [first, last] }),
+        )
     }
 
     /// Makes the file, which must not be there.
@@ -193,7 +224,8 @@ impl Edit {
     }
 
     fn with<const N: usize>(self, command: &str, rest: [(&str, Value); N]) -> Turn {
-        let mut arguments: Map<String, Value> = rest.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        let mut arguments: Map<String, Value> =
+            rest.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
         arguments.insert("path".into(), self.path.into());
         arguments.insert("command".into(), command.into());
         custom("edit", arguments)
@@ -206,27 +238,46 @@ const FORMS: [(&str, &str, &str); 15] = [
     ("run_ipython", r#""code": "1 + 1""#, "runs a Python cell"),
     ("read", r#""path": "/folder/a.md""#, "reads a file"),
     ("write", r#""path": "/folder/a.md", "content": "text""#, "writes a file"),
-    ("edit", r#""path": "/folder/a.md", "command": "str_replace", "old_str": "a", "new_str": "b""#, "replaces what stands there once"),
+    (
+        "edit",
+        r#""path": "/folder/a.md", "command": "str_replace", "old_str": "a", "new_str": "b""#,
+        "replaces what stands there once",
+    ),
     ("browse", r#""url": "https://example.org""#, "opens a page"),
     ("recall", r#""query": "words""#, "searches your memory"),
     ("call_tool_mcp", r#""name": "plugin.tool", "arguments": {}"#, "calls a tool"),
-    ("delegate", r#""agent": "task", "inputs": {"task": "what to do"}"#, "hands work to another agent and waits"),
+    (
+        "delegate",
+        r#""agent": "task", "inputs": {"task": "what to do"}"#,
+        "hands work to another agent and waits",
+    ),
     (
         "add_task",
         r#""parent": "", "goal": "what", "subtasks": [{"goal": "first part"}]"#,
         "adds to the plan; parent is an id, empty at the top",
     ),
-    ("modify_task", r#""task_id": "0", "state": "completed""#, "open, in_progress, completed, verified or abandoned"),
+    (
+        "modify_task",
+        r#""task_id": "0", "state": "completed""#,
+        "open, in_progress, completed, verified or abandoned",
+    ),
     ("think", r#""thought": "why""#, "notes a thought"),
-    ("message", r#""content": "text", "wait_for_response": true"#, "says something to the user, and waits or does not"),
+    (
+        "message",
+        r#""content": "text", "wait_for_response": true"#,
+        "says something to the user, and waits or does not",
+    ),
     ("finish", r#""outputs": {"answer": "text"}"#, "is done, and gives what came of it"),
     ("reject", r#""outputs": {"reason": "text"}"#, "gives up, and says why"),
 ];
 
-/// How these actions are written, for a model's prompt: one line each. All that are known here when none is named.
+/// How these actions are written, for a model's prompt: one line each. All that are known here when
+/// none is named.
 pub fn form(names: &[&str]) -> String {
     let wanted = FORMS.iter().filter(|(name, ..)| names.is_empty() || names.contains(name));
-    let lines = wanted.map(|(name, arguments, meaning)| format!(r#"{{"action": "{name}", "args": {{{arguments}}}}}  {meaning}"#));
+    let lines = wanted.map(|(name, arguments, meaning)| {
+        format!(r#"{{"action": "{name}", "args": {{{arguments}}}}}  {meaning}"#)
+    });
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -244,7 +295,10 @@ mod tests {
         for line in form.lines() {
             assert!(Turn::from_json(line).is_ok(), "{line}");
         }
-        assert_eq!(act::form(&["recall"]), r#"{"action": "recall", "args": {"query": "words"}}  searches your memory"#);
+        assert_eq!(
+            act::form(&["recall"]),
+            r#"{"action": "recall", "args": {"query": "words"}}  searches your memory"#
+        );
     }
 
     fn arguments(turn: &Turn) -> (String, Value) {
@@ -264,7 +318,9 @@ mod tests {
     fn whole_files_are_lines_from_the_first_to_the_end() {
         let Action::Read(read) = act::read("/a").action().clone() else { panic!("no read") };
         assert_eq!((read.start, read.end), (0, -1));
-        let Action::Write(write) = act::write_lines("/a", "x", 2, 3).action().clone() else { panic!("no write") };
+        let Action::Write(write) = act::write_lines("/a", "x", 2, 3).action().clone() else {
+            panic!("no write")
+        };
         assert_eq!((write.content.as_str(), write.start, write.end), ("x", 2, 3));
     }
 
@@ -272,9 +328,18 @@ mod tests {
     fn edits_are_in_the_fixed_form() {
         let cases = [
             (act::edit("/a").view(), json!({ "path": "/a", "command": "view" })),
-            (act::edit("/a").create("x"), json!({ "path": "/a", "command": "create", "file_text": "x" })),
-            (act::edit("/a").replace("x", "y"), json!({ "path": "/a", "command": "str_replace", "old_str": "x", "new_str": "y" })),
-            (act::edit("/a").insert_after(3, "y"), json!({ "path": "/a", "command": "insert", "insert_line": 3, "new_str": "y" })),
+            (
+                act::edit("/a").create("x"),
+                json!({ "path": "/a", "command": "create", "file_text": "x" }),
+            ),
+            (
+                act::edit("/a").replace("x", "y"),
+                json!({ "path": "/a", "command": "str_replace", "old_str": "x", "new_str": "y" }),
+            ),
+            (
+                act::edit("/a").insert_after(3, "y"),
+                json!({ "path": "/a", "command": "insert", "insert_line": 3, "new_str": "y" }),
+            ),
             (act::edit("/a").undo(), json!({ "path": "/a", "command": "undo_edit" })),
         ];
         for (turn, expected) in cases {
@@ -286,6 +351,9 @@ mod tests {
     fn several_delegates_are_one_action() {
         let turn = act::delegate_all([("study", json!({})), ("verify", json!({ "n": 1 }))]);
         let delegates = json!([{ "agent": "study", "inputs": {} }, { "agent": "verify", "inputs": { "n": 1 } }]);
-        assert_eq!(arguments(&turn), ("delegate_all".to_owned(), json!({ "delegates": delegates })));
+        assert_eq!(
+            arguments(&turn),
+            ("delegate_all".to_owned(), json!({ "delegates": delegates }))
+        );
     }
 }

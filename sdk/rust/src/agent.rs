@@ -1,9 +1,12 @@
-//! An agent: one function that looks at the task and answers with a turn. [`View`] is what it looks at.
+//! An agent: one function that looks at the task and answers with a turn. [`View`] is what it looks
+//! at.
 
 use serde::de::DeserializeOwned;
 
 use crate::bindings::agent::conclave::plugin::actions::{CommandOutput, Observation, ToolOutput};
-use crate::bindings::agent::conclave::plugin::state::{self, Metrics, Past, Peer, Remaining, ToolSummary};
+use crate::bindings::agent::conclave::plugin::state::{
+    self, Metrics, Past, Peer, Remaining, ToolSummary,
+};
 use crate::bindings::imports::conclave::plugin::types::{Message, ToolResult};
 use crate::trajectory::TrajectoryEvent;
 use crate::{History, Result, Turn, wire};
@@ -24,8 +27,9 @@ use crate::{History, Result, Turn, wire};
 /// # assert!(true);
 /// ```
 pub trait Agent {
-    /// One turn. Each call is a fresh instance: what an agent must remember is in the history, in [`scratch`](crate::scratch) or
-    /// in [`kv`](crate::kv). An error becomes an observation, and the agent may try again.
+    /// One turn. Each call is a fresh instance: what an agent must remember is in the history, in
+    /// [`scratch`](crate::scratch) or in [`kv`](crate::kv). An error becomes an observation, and
+    /// the agent may try again.
     fn step(view: &View) -> Result<Turn>;
 }
 
@@ -101,8 +105,8 @@ impl<'a> View<'a> {
         self.observations().into_iter().filter_map(command).collect()
     }
 
-    /// The whole history as events of a log, oldest first; `.rev()` for the newest first. Only what is looked at is read. Events of one
-    /// message share its number as their id.
+    /// The whole history as events of a log, oldest first; `.rev()` for the newest first. Only what
+    /// is looked at is read. Events of one message share its number as their id.
     pub fn events(&self) -> impl DoubleEndedIterator<Item = TrajectoryEvent> + use<'a> {
         self.history().flat_map(wire::events_of_message)
     }
@@ -112,13 +116,16 @@ impl<'a> View<'a> {
         self.since_last_step().into_iter().flat_map(wire::events_of).collect()
     }
 
-    /// What the tools answered that the previous step called, in the order of the calls; empty when it called none.
+    /// What the tools answered that the previous step called, in the order of the calls; empty when
+    /// it called none.
     pub fn tool_outputs(&self) -> Vec<ToolOutput> {
         let observed: Vec<_> = self.since_last_step().into_iter().filter_map(tool_output).collect();
         if !observed.is_empty() {
             return observed;
         }
-        self.pending().map_or_else(Vec::new, |message| message.tool_results.into_iter().map(without_value).collect())
+        self.pending().map_or_else(Vec::new, |message| {
+            message.tool_results.into_iter().map(without_value).collect()
+        })
     }
 
     /// The latest thing that the user asked for; none before the user said anything.
@@ -151,7 +158,8 @@ impl<'a> View<'a> {
         self.0.tools()
     }
 
-    /// The tool of that name in whichever plugin offers it: `find` is `search.find`. The first, when several do.
+    /// The tool of that name in whichever plugin offers it: `find` is `search.find`. The first,
+    /// when several do.
     pub fn tool(&self, name: &str) -> Option<ToolSummary> {
         self.tools().into_iter().find(|tool| last_part(&tool.name) == name)
     }
@@ -214,10 +222,25 @@ mod tests {
 
     #[test]
     fn a_failed_tool_is_an_error_and_a_failed_command_is_not() {
-        let tool = |is_error| ToolOutput { call_id: "1".into(), name: "a.b".into(), content: "x".into(), value: None, is_error };
-        let command = crate::actions::CommandOutput { command_id: -1, command: "ls".into(), exit_code: 1, content: "y".into() };
-        let observations =
-            [Observation::Tool(tool(true)), Observation::Tool(tool(false)), Observation::Error("z".into()), Observation::Command(command)];
+        let tool = |is_error| ToolOutput {
+            call_id: "1".into(),
+            name: "a.b".into(),
+            content: "x".into(),
+            value: None,
+            is_error,
+        };
+        let command = crate::actions::CommandOutput {
+            command_id: -1,
+            command: "ls".into(),
+            exit_code: 1,
+            content: "y".into(),
+        };
+        let observations = [
+            Observation::Tool(tool(true)),
+            Observation::Tool(tool(false)),
+            Observation::Error("z".into()),
+            Observation::Command(command),
+        ];
         assert_eq!(observations.into_iter().filter_map(error).collect::<Vec<_>>(), ["x", "z"]);
     }
 

@@ -1,5 +1,6 @@
-//! A security analyzer: it says how risky an action is before the host carries it out. It decides nothing: the operator's rules say
-//! at which risk a person is asked. An analyzer that traps, refuses or is too slow counts as [`Risk::High`].
+//! A security analyzer: it says how risky an action is before the host carries it out. It decides
+//! nothing: the operator's rules say at which risk a person is asked. An analyzer that traps,
+//! refuses or is too slow counts as [`Risk::High`].
 
 use crate::actions::Action;
 use crate::bindings::analyzer::exports::conclave::plugin::security_analyzer as contract;
@@ -29,7 +30,8 @@ pub use contract::{Risk, Verdict};
 /// # assert!(true);
 /// ```
 pub trait SecurityAnalyzer {
-    /// How risky is it? A tool call comes as a reply with that one call. `view` is what the agent sees. An error counts as high.
+    /// How risky is it? A tool call comes as a reply with that one call. `view` is what the agent
+    /// sees. An error counts as high.
     fn assess(action: &Action, thought: &str, view: &View) -> Result<Verdict>;
 }
 

@@ -1,5 +1,6 @@
-//! What wit-bindgen makes of `wit/`: one module per kind of plugin, so that one component may export several kinds, and one
-//! module for all that they share, so that an author meets one set of types. Authors use the crate's own modules instead.
+//! What wit-bindgen makes of `wit/`: one module per kind of plugin, so that one component may
+//! export several kinds, and one module for all that they share, so that an author meets one set of
+//! types. Authors use the crate's own modules instead.
 
 /// The imports, and the types that every kind uses.
 pub mod imports {
@@ -13,8 +14,8 @@ pub mod imports {
     });
 }
 
-/// One kind: its world, the name that keeps its section apart from the others', its module, the macro that exports it, and what it
-/// shares with other modules beside the imports.
+/// One kind: its world, the name that keeps its section apart from the others', its module, the
+/// macro that exports it, and what it shares with other modules beside the imports.
 macro_rules! kind {
     ($world:literal, $suffix:literal, $module:literal, $export:literal, { $($interface:literal: $shared:path),* }) => {
         wit_bindgen::generate!({

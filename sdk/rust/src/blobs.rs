@@ -1,4 +1,5 @@
-//! Attachments. A call can read those of the messages that it was lent, and those that it kept itself; a digest alone opens nothing.
+//! Attachments. A call can read those of the messages that it was lent, and those that it kept
+//! itself; a digest alone opens nothing.
 //!
 //! ```no_run
 //! use conclave_sdk::{Outcome, blobs};
@@ -33,7 +34,12 @@ pub fn read_all(blob: &Blob) -> Result<Vec<u8>, BlobError> {
     }
 }
 
-/// Keeps bytes, and gives what refers to them: to be put into an outcome or a reply. Keeping the same bytes again gives the same blob.
-pub fn keep(bytes: impl AsRef<[u8]>, media_type: &str, name: Option<&str>) -> Result<Blob, BlobError> {
+/// Keeps bytes, and gives what refers to them: to be put into an outcome or a reply. Keeping the
+/// same bytes again gives the same blob.
+pub fn keep(
+    bytes: impl AsRef<[u8]>,
+    media_type: &str,
+    name: Option<&str>,
+) -> Result<Blob, BlobError> {
     import::keep(bytes.as_ref(), media_type, name)
 }

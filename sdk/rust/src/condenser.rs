@@ -1,5 +1,6 @@
-//! A condenser: it says what of an agent's history may be left out of the next prompts. It forgets nothing itself: the log keeps
-//! everything, and the host never leaves out a call without its result.
+//! A condenser: it says what of an agent's history may be left out of the next prompts. It forgets
+//! nothing itself: the log keeps everything, and the host never leaves out a call without its
+//! result.
 
 use std::ops::Range;
 
@@ -30,7 +31,8 @@ pub const LEFT_OUT: &str = "[left out]";
 /// # assert!(true);
 /// ```
 pub trait Condenser {
-    /// What may be left out? Indices are those of [`View::history`]. None: nothing, and an error is the same as none.
+    /// What may be left out? Indices are those of [`View::history`]. None: nothing, and an error is
+    /// the same as none.
     fn condense(why: Reason, view: &View) -> Result<Option<Condensation>>;
 }
 
@@ -57,8 +59,8 @@ impl Condensation {
         self
     }
 
-    /// Leaves of an entry's text its own beginning and end, either of which may be empty, with an `…` between. The host refuses a
-    /// condensation with other words.
+    /// Leaves of an entry's text its own beginning and end, either of which may be empty, with an
+    /// `…` between. The host refuses a condensation with other words.
     #[must_use]
     pub fn cut(mut self, index: u64, beginning: &str, end: &str) -> Self {
         self.mask.push(Masked { index, text: format!("{beginning}…{end}") });
@@ -79,10 +81,15 @@ mod tests {
 
     #[test]
     fn an_empty_range_forgets_nothing() {
-        let condensation =
-            Condensation::nothing().forget(3..3).forget(1..4).leave_out(9).cut(8, "Dear", "").with_summary("three greetings");
+        let condensation = Condensation::nothing()
+            .forget(3..3)
+            .forget(1..4)
+            .leave_out(9)
+            .cut(8, "Dear", "")
+            .with_summary("three greetings");
         assert_eq!(condensation.forget, [Span { start: 1, end: 4 }]);
-        let mask: Vec<_> = condensation.mask.iter().map(|mask| (mask.index, mask.text.as_str())).collect();
+        let mask: Vec<_> =
+            condensation.mask.iter().map(|mask| (mask.index, mask.text.as_str())).collect();
         assert_eq!(mask, [(9, "[left out]"), (8, "Dear…")]);
         assert_eq!(condensation.summary.as_deref(), Some("three greetings"));
     }

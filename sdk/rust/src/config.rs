@@ -1,4 +1,5 @@
-//! The plugin's own settings: its `config` table in the operator's file. In a native unit test it is empty, but for what a harness sets.
+//! The plugin's own settings: its `config` table in the operator's file. In a native unit test it
+//! is empty, but for what a harness sets.
 
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
@@ -31,11 +32,12 @@ pub fn get<T: DeserializeOwned>() -> Result<T> {
     let text = import::get();
     #[cfg(not(target_family = "wasm"))]
     let text = crate::native::config();
-    serde_json::from_str(&text).map_err(|error| Error::Other(format!("the plugin's config: {error}")))
+    serde_json::from_str(&text)
+        .map_err(|error| Error::Other(format!("the plugin's config: {error}")))
 }
 
-/// A length of time in a setting, as the operator writes all of them: `"15 s"`, `"500 ms"`, `"2 min"`, `"1 h"`. A number without a unit
-/// is refused, but for 0.
+/// A length of time in a setting, as the operator writes all of them: `"15 s"`, `"500 ms"`, `"2
+/// min"`, `"1 h"`. A number without a unit is refused, but for 0.
 ///
 /// ```
 /// use conclave_sdk::config::Span;
@@ -83,7 +85,11 @@ impl Span {
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let wanted = || D::Error::custom(format!("{text:?} is no time: write a whole number and ms, s, min, h or d, such as \"15 s\""));
+        let wanted = || {
+            D::Error::custom(format!(
+                "{text:?} is no time: write a whole number and ms, s, min, h or d, such as \"15 s\""
+            ))
+        };
         Self::parse(&text).ok_or_else(wanted)
     }
 }
@@ -95,8 +101,14 @@ mod tests {
     #[test]
     fn a_span_has_a_unit() {
         let read = |text: &str| Span::parse(text).map(Span::ms);
-        assert_eq!(["0", "0 s", "500 ms", "15s", " 2 min ", "1 h"].map(read), [0, 0, 500, 15_000, 120_000, 3_600_000].map(Some));
-        assert_eq!(["", "15", "s", "-1 s", "1.5 s", "1 week", "99999999999999999 h"].map(read), [None; 7]);
+        assert_eq!(
+            ["0", "0 s", "500 ms", "15s", " 2 min ", "1 h"].map(read),
+            [0, 0, 500, 15_000, 120_000, 3_600_000].map(Some)
+        );
+        assert_eq!(
+            ["", "15", "s", "-1 s", "1.5 s", "1 week", "99999999999999999 h"].map(read),
+            [None; 7]
+        );
         let error = serde_json::from_str::<Span>("\"15\"").expect_err("it has no unit").to_string();
         assert!(error.contains("such as \"15 s\""), "{error}");
     }

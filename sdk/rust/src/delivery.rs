@@ -1,5 +1,6 @@
-//! A delivery strategy: it decides when, where and how results of background tasks are told. It decides only; the host speaks,
-//! waits and makes sure that nothing is told twice. [`harness`] runs one against scripts, natively, and says what it breaks.
+//! A delivery strategy: it decides when, where and how results of background tasks are told. It
+//! decides only; the host speaks, waits and makes sure that nothing is told twice. [`harness`] runs
+//! one against scripts, natively, and says what it breaks.
 
 mod context;
 mod due;
@@ -10,7 +11,9 @@ mod waited;
 use crate::Result;
 use crate::bindings::delivery::exports::conclave::plugin::delivery_strategy as contract;
 
-pub use crate::bindings::delivery::conclave::plugin::delivery_context::{Activity, Channel, ChannelKind, EndedTask, TaskStatus};
+pub use crate::bindings::delivery::conclave::plugin::delivery_context::{
+    Activity, Channel, ChannelKind, EndedTask, TaskStatus,
+};
 pub use context::{Context, Snapshot};
 pub use contract::{Decision, Pause, Speech, Wake};
 pub use due::{Due, MOST_ATTEMPTS, backoff, due};
@@ -34,8 +37,8 @@ pub use waited::Waited;
 /// # assert!(true);
 /// ```
 pub trait DeliveryStrategy {
-    /// What to do now, in this order. Nothing: everything waits until the next wake. An error is recorded, and what waits is left in
-    /// the inbox.
+    /// What to do now, in this order. Nothing: everything waits until the next wake. An error is
+    /// recorded, and what waits is left in the inbox.
     fn decide(wake: Wake, context: &Context) -> Result<Vec<Decision>>;
 }
 
@@ -45,23 +48,42 @@ pub fn speak<T: Into<String>>(tasks: impl IntoIterator<Item = T>) -> Decision {
 }
 
 /// Speaks about these tasks on that channel, in the host's words.
-pub fn speak_on<T: Into<String>>(channel: impl Into<String>, tasks: impl IntoIterator<Item = T>) -> Decision {
+pub fn speak_on<T: Into<String>>(
+    channel: impl Into<String>,
+    tasks: impl IntoIterator<Item = T>,
+) -> Decision {
     said(Some(channel.into()), tasks, false)
 }
 
-/// The same, and stops what the channel is saying. Ask [`Channel::activity`] first: nobody wants to be interrupted while they speak.
-pub fn interrupt<T: Into<String>>(channel: impl Into<String>, tasks: impl IntoIterator<Item = T>) -> Decision {
+/// The same, and stops what the channel is saying. Ask [`Channel::activity`] first: nobody wants to
+/// be interrupted while they speak.
+pub fn interrupt<T: Into<String>>(
+    channel: impl Into<String>,
+    tasks: impl IntoIterator<Item = T>,
+) -> Decision {
     said(Some(channel.into()), tasks, true)
 }
 
-fn said<T: Into<String>>(channel: Option<String>, tasks: impl IntoIterator<Item = T>, interrupt: bool) -> Decision {
-    Decision::Speak(Speech { tasks: tasks.into_iter().map(Into::into).collect(), channel, prompt: None, interrupt })
+fn said<T: Into<String>>(
+    channel: Option<String>,
+    tasks: impl IntoIterator<Item = T>,
+    interrupt: bool,
+) -> Decision {
+    Decision::Speak(Speech {
+        tasks: tasks.into_iter().map(Into::into).collect(),
+        channel,
+        prompt: None,
+        interrupt,
+    })
 }
 
-/// The same decisions, with these words in every speech that has none of its own; empty: the host's words for the status (R-106).
+/// The same decisions, with these words in every speech that has none of its own; empty: the host's
+/// words for the status (R-106).
 pub fn worded(decisions: Vec<Decision>, prompt: &str) -> Vec<Decision> {
     let word = |decision| match decision {
-        Decision::Speak(Speech { prompt: None, tasks, channel, interrupt }) if !prompt.is_empty() => {
+        Decision::Speak(Speech { prompt: None, tasks, channel, interrupt })
+            if !prompt.is_empty() =>
+        {
             Decision::Speak(Speech { prompt: Some(prompt.to_owned()), tasks, channel, interrupt })
         }
         other => other,
@@ -74,8 +96,8 @@ pub fn attach<T: Into<String>>(tasks: impl IntoIterator<Item = T>) -> Decision {
     Decision::Attach(tasks.into_iter().map(Into::into).collect())
 }
 
-/// Asks again after so many milliseconds. Of several waits of one answer the earliest holds, and it takes the place of those before; an
-/// answer without any leaves them as they are.
+/// Asks again after so many milliseconds. Of several waits of one answer the earliest holds, and it
+/// takes the place of those before; an answer without any leaves them as they are.
 pub fn wait(at_most_ms: u64) -> Decision {
     Decision::Wait(Pause { channel: None, at_most_ms })
 }
@@ -106,9 +128,18 @@ mod tests {
 
     #[test]
     fn words_stand_in_speeches_that_have_none() {
-        let own = || Decision::Speak(Speech { tasks: vec!["b".into()], channel: None, prompt: Some("mine".into()), interrupt: false });
+        let own = || {
+            Decision::Speak(Speech {
+                tasks: vec!["b".into()],
+                channel: None,
+                prompt: Some("mine".into()),
+                interrupt: false,
+            })
+        };
         let told = worded(vec![speak(["a"]), own(), wait(1)], "ready");
-        assert!(matches!(&told[0], Decision::Speak(speech) if speech.prompt.as_deref() == Some("ready") && speech.tasks == ["a"]));
+        assert!(
+            matches!(&told[0], Decision::Speak(speech) if speech.prompt.as_deref() == Some("ready") && speech.tasks == ["a"])
+        );
         assert_eq!(told[1..], [own(), wait(1)]);
         assert_eq!(worded(vec![speak(["a"])], ""), [speak(["a"])], "the host's words");
     }

@@ -1,6 +1,6 @@
-//! The one error of the SDK. It sorts what went wrong by who can do something about it: the operator (`Denied`), the caller
-//! (`InvalidArguments`), time (`Unavailable`), or nobody but the author (`Other`). It does not keep a chain of causes: an error
-//! leaves the sandbox as text.
+//! The one error of the SDK. It sorts what went wrong by who can do something about it: the
+//! operator (`Denied`), the caller (`InvalidArguments`), time (`Unavailable`), or nobody but the
+//! author (`Other`). It does not keep a chain of causes: an error leaves the sandbox as text.
 
 use std::any::Any;
 use std::fmt;
@@ -19,9 +19,9 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 
 /// Why a plugin could not do what it was asked.
 ///
-/// `?` turns every error type into it: a refusal by the host becomes `Denied`, a provider that is down `Unavailable`, and
-/// whatever else implements [`std::error::Error`] becomes `Other`. It does not implement that trait itself, because then no
-/// such blanket conversion could exist.
+/// `?` turns every error type into it: a refusal by the host becomes `Denied`, a provider that is
+/// down `Unavailable`, and whatever else implements [`std::error::Error`] becomes `Other`. It does
+/// not implement that trait itself, because then no such blanket conversion could exist.
 ///
 /// ```
 /// use conclave_sdk::{Error, Result};
@@ -38,10 +38,11 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub enum Error {
-    /// A capability that the plugin cannot do without was refused. Passing it on is the right thing to do: the operator is told
-    /// what would grant it.
+    /// A capability that the plugin cannot do without was refused. Passing it on is the right thing
+    /// to do: the operator is told what would grant it.
     Denied(types::Denial),
-    /// What was asked makes no sense; the text goes back to the model so that it can correct itself. Names the argument.
+    /// What was asked makes no sense; the text goes back to the model so that it can correct
+    /// itself. Names the argument.
     InvalidArguments(String),
     /// Something outside is down; may be tried again.
     Unavailable {
@@ -67,16 +68,23 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Denied(denial) => write!(formatter, "{} was refused: {}: {}", denial.capability, denial.target, denial.detail),
+            Self::Denied(denial) => write!(
+                formatter,
+                "{} was refused: {}: {}",
+                denial.capability, denial.target, denial.detail
+            ),
             Self::InvalidArguments(text) | Self::Other(text) => formatter.write_str(text),
-            Self::Unavailable { retry_after_ms: Some(ms) } => write!(formatter, "not available now; try again in {ms} ms"),
+            Self::Unavailable { retry_after_ms: Some(ms) } => {
+                write!(formatter, "not available now; try again in {ms} ms")
+            }
             Self::Unavailable { retry_after_ms: None } => formatter.write_str("not available now"),
         }
     }
 }
 
-/// One conversion for every error type. The errors of the imports are errors in the sense of `std` too, so they can only be told
-/// apart here, by their type; a second `From` for them would overlap with this one.
+/// One conversion for every error type. The errors of the imports are errors in the sense of `std`
+/// too, so they can only be told apart here, by their type; a second `From` for them would overlap
+/// with this one.
 impl<E: std::error::Error + 'static> From<E> for Error {
     fn from(error: E) -> Self {
         let any: &dyn Any = &error;
@@ -109,7 +117,9 @@ fn from_files(error: &files::FileError) -> Error {
         Case::NotAFile => Error::other("it is a directory, not a file"),
         Case::NotADirectory => Error::other("it is a file, not a directory"),
         Case::Denied(denial) => Error::Denied(denial.clone()),
-        Case::QuotaExceeded(limit) => Error::Other(format!("files: the limit of {limit} is reached")),
+        Case::QuotaExceeded(limit) => {
+            Error::Other(format!("files: the limit of {limit} is reached"))
+        }
         Case::Other(text) => Error::Other(text.clone()),
     }
 }
@@ -120,7 +130,9 @@ fn from_model(error: &model::ModelError) -> Error {
         Case::Denied(denial) => Error::Denied(denial.clone()),
         Case::BudgetExhausted(limit) => Error::Other(format!("model: {limit} is used up")),
         Case::UnknownModel(name) => Error::Other(format!("model: there is no model named {name}")),
-        Case::ContextTooLong(tokens) => Error::Other(format!("model: the prompt does not fit in {tokens} tokens")),
+        Case::ContextTooLong(tokens) => {
+            Error::Other(format!("model: the prompt does not fit in {tokens} tokens"))
+        }
         Case::Unavailable(retry_after_ms) => Error::Unavailable { retry_after_ms: *retry_after_ms },
         Case::Other(text) => Error::Other(text.clone()),
     }
@@ -129,7 +141,9 @@ fn from_model(error: &model::ModelError) -> Error {
 fn from_kv(error: &kv::KvError) -> Error {
     use kv::KvError as Case;
     match error {
-        Case::QuotaExceeded(limit) => Error::Other(format!("kv: the limit of {limit} bytes is reached")),
+        Case::QuotaExceeded(limit) => {
+            Error::Other(format!("kv: the limit of {limit} bytes is reached"))
+        }
         Case::Denied(denial) => Error::Denied(denial.clone()),
         Case::Other(text) => Error::Other(text.clone()),
     }
@@ -151,7 +165,9 @@ fn from_blobs(error: &blobs::BlobError) -> Error {
     use blobs::BlobError as Case;
     match error {
         Case::Unknown => Error::other("blobs: there is no such blob in reach"),
-        Case::TooLarge(limit) => Error::Other(format!("blobs: larger than the limit of {limit} bytes")),
+        Case::TooLarge(limit) => {
+            Error::Other(format!("blobs: larger than the limit of {limit} bytes"))
+        }
         Case::Denied(denial) => Error::Denied(denial.clone()),
         Case::Other(text) => Error::Other(text.clone()),
     }
@@ -160,7 +176,9 @@ fn from_blobs(error: &blobs::BlobError) -> Error {
 fn from_scratch(error: &scratch::ScratchError) -> Error {
     use scratch::ScratchError as Case;
     match error {
-        Case::TooLarge(limit) => Error::Other(format!("scratch: larger than the limit of {limit} bytes")),
+        Case::TooLarge(limit) => {
+            Error::Other(format!("scratch: larger than the limit of {limit} bytes"))
+        }
         Case::Other(text) => Error::Other(text.clone()),
     }
 }
@@ -176,7 +194,8 @@ impl From<Error> for ToolError {
     }
 }
 
-/// In an agent, `InvalidArguments` means that the model's reply made no sense, so it becomes `malformed`.
+/// In an agent, `InvalidArguments` means that the model's reply made no sense, so it becomes
+/// `malformed`.
 impl From<Error> for AgentError {
     fn from(error: Error) -> Self {
         match error {
@@ -207,7 +226,11 @@ mod tests {
     use super::{Error, files, model, types};
 
     fn denial() -> types::Denial {
-        types::Denial { capability: "files".into(), target: "/etc".into(), detail: "outside every folder".into() }
+        types::Denial {
+            capability: "files".into(),
+            target: "/etc".into(),
+            detail: "outside every folder".into(),
+        }
     }
 
     #[test]

@@ -1,14 +1,22 @@
-//! What `export!` puts between the contract and an author's code: one function per kind, so that the macro writes little and the
-//! rest is ordinary Rust. Not for authors.
+//! What `export!` puts between the contract and an author's code: one function per kind, so that
+//! the macro writes little and the rest is ordinary Rust. Not for authors.
 
 use crate::analyzer::SecurityAnalyzer;
 use crate::bindings::agent::conclave::plugin::{actions, state};
 use crate::bindings::agent::exports::conclave::plugin::agent::AgentError;
-use crate::bindings::analyzer::exports::conclave::plugin::security_analyzer::{AnalyzerError, Verdict};
-use crate::bindings::condenser::exports::conclave::plugin::condenser::{Condensation, CondenserError, Reason};
+use crate::bindings::analyzer::exports::conclave::plugin::security_analyzer::{
+    AnalyzerError, Verdict,
+};
+use crate::bindings::condenser::exports::conclave::plugin::condenser::{
+    Condensation, CondenserError, Reason,
+};
 use crate::bindings::delivery::conclave::plugin::delivery_context;
-use crate::bindings::delivery::exports::conclave::plugin::delivery_strategy::{Decision, StrategyError, Wake};
-use crate::bindings::gate::exports::conclave::plugin::gate::{GateError, Passing, Verdict as GateVerdict};
+use crate::bindings::delivery::exports::conclave::plugin::delivery_strategy::{
+    Decision, StrategyError, Wake,
+};
+use crate::bindings::gate::exports::conclave::plugin::gate::{
+    GateError, Passing, Verdict as GateVerdict,
+};
 use crate::bindings::memory::exports::conclave::plugin::memory::MemoryError;
 use crate::bindings::tool::conclave::plugin::call::Context;
 use crate::bindings::tool::exports::conclave::plugin::tools::{Outcome, ToolError, ToolSpec};
@@ -35,8 +43,13 @@ pub fn list_toolset<T: Toolset>() -> Result<Vec<ToolSpec>, ToolError> {
 }
 
 /// Runs a tool of `T`.
-pub fn call_toolset<T: Toolset>(name: &str, arguments: &str, context: &Context) -> Result<Outcome, ToolError> {
-    let arguments = serde_json::from_str(arguments).map_err(|error| ToolError::InvalidArguments(error.to_string()))?;
+pub fn call_toolset<T: Toolset>(
+    name: &str,
+    arguments: &str,
+    context: &Context,
+) -> Result<Outcome, ToolError> {
+    let arguments = serde_json::from_str(arguments)
+        .map_err(|error| ToolError::InvalidArguments(error.to_string()))?;
     Ok(T::call(name, arguments, &Call::read(context))?)
 }
 
@@ -46,7 +59,10 @@ pub fn step<A: Agent>(state: &state::View) -> Result<actions::Turn, AgentError> 
 }
 
 /// Asks the strategy `S`.
-pub fn decide<S: DeliveryStrategy>(wake: Wake, context: &delivery_context::Context) -> Result<Vec<Decision>, StrategyError> {
+pub fn decide<S: DeliveryStrategy>(
+    wake: Wake,
+    context: &delivery_context::Context,
+) -> Result<Vec<Decision>, StrategyError> {
     Ok(S::decide(wake, &delivery::Context::new(context))?)
 }
 
@@ -56,7 +72,11 @@ pub fn search<M: Memory>(query: &str, limit: u32) -> Result<Vec<String>, MemoryE
 }
 
 /// Asks the analyzer `S`.
-pub fn assess<S: SecurityAnalyzer>(action: &actions::Action, thought: &str, state: &state::View) -> Result<Verdict, AnalyzerError> {
+pub fn assess<S: SecurityAnalyzer>(
+    action: &actions::Action,
+    thought: &str,
+    state: &state::View,
+) -> Result<Verdict, AnalyzerError> {
     Ok(S::assess(action, thought, &View::new(state))?)
 }
 
@@ -66,6 +86,9 @@ pub fn check<G: Gate>(what: &Passing) -> Result<GateVerdict, GateError> {
 }
 
 /// Asks the condenser `C`.
-pub fn condense<C: Condenser>(why: Reason, state: &state::View) -> Result<Option<Condensation>, CondenserError> {
+pub fn condense<C: Condenser>(
+    why: Reason,
+    state: &state::View,
+) -> Result<Option<Condensation>, CondenserError> {
     Ok(C::condense(why, &View::new(state))?)
 }

@@ -1,5 +1,6 @@
-//! HTTP requests to the addresses that the operator granted. Nothing is sent before [`Request::send`]; redirects are followed by the host,
-//! which decides on each. A secret is named, never held: the host puts its value in on the way out.
+//! HTTP requests to the addresses that the operator granted. Nothing is sent before
+//! [`Request::send`]; redirects are followed by the host, which decides on each. A secret is named,
+//! never held: the host puts its value in on the way out.
 
 use std::fmt::Write;
 
@@ -48,7 +49,14 @@ pub fn post(url: impl Into<String>) -> Request {
 
 /// A request with any method, in upper case.
 pub fn request(method: impl Into<String>, url: impl Into<String>) -> Request {
-    Request { method: method.into(), url: url.into(), query: Vec::new(), headers: Vec::new(), body: Ok(None), timeout_ms: None }
+    Request {
+        method: method.into(),
+        url: url.into(),
+        query: Vec::new(),
+        headers: Vec::new(),
+        body: Ok(None),
+        timeout_ms: None,
+    }
 }
 
 /// A request that was not sent yet.
@@ -83,15 +91,21 @@ impl Value {
     }
 }
 
-/// The text that stands for a secret: the host replaces it in headers, query and body, as the operator granted it.
+/// The text that stands for a secret: the host replaces it in headers, query and body, as the
+/// operator granted it.
 pub fn secret(name: &str) -> Result<String> {
     secrets::placeholder(name).map_err(Error::Denied)
 }
 
 impl Request {
     /// Adds to the query, encoded.
-    pub fn query<K: Into<String>, V: ToString>(mut self, pairs: impl IntoIterator<Item = (K, V)>) -> Self {
-        self.query.extend(pairs.into_iter().map(|(key, value)| (key.into(), Value::Text(value.to_string()))));
+    pub fn query<K: Into<String>, V: ToString>(
+        mut self,
+        pairs: impl IntoIterator<Item = (K, V)>,
+    ) -> Self {
+        self.query.extend(
+            pairs.into_iter().map(|(key, value)| (key.into(), Value::Text(value.to_string()))),
+        );
         self
     }
 
@@ -115,7 +129,10 @@ impl Request {
 
     /// `authorization: Bearer` and a secret.
     pub fn bearer_secret(mut self, name: impl Into<String>) -> Self {
-        self.headers.push(("authorization".to_owned(), Value::Secret { before: "Bearer ", name: name.into() }));
+        self.headers.push((
+            "authorization".to_owned(),
+            Value::Secret { before: "Bearer ", name: name.into() },
+        ));
         self
     }
 
@@ -137,13 +154,24 @@ impl Request {
         self
     }
 
-    /// Sends it and waits for the whole answer. A status such as 404 is an answer; see [`Response::json`].
+    /// Sends it and waits for the whole answer. A status such as 404 is an answer; see
+    /// [`Response::json`].
     pub fn send(self) -> Result<Response> {
         let url = self.address()?;
-        let headers = self.headers.iter().map(|(name, value)| Ok(Header { name: name.clone(), value: value.text()? }));
+        let headers = self
+            .headers
+            .iter()
+            .map(|(name, value)| Ok(Header { name: name.clone(), value: value.text()? }));
         let headers = headers.collect::<Result<_>>()?;
         let body = self.body.map_err(Error::Other)?;
-        let request = import::Request { method: self.method, url, headers, body, timeout_ms: self.timeout_ms, extra: Vec::new() };
+        let request = import::Request {
+            method: self.method,
+            url,
+            headers,
+            body,
+            timeout_ms: self.timeout_ms,
+            extra: Vec::new(),
+        };
         Ok(Response(import::send(&request)?))
     }
 
@@ -181,7 +209,11 @@ impl Response {
 
     /// The first header of this name.
     pub fn header(&self, name: &str) -> Option<String> {
-        self.0.headers().into_iter().find(|header| header.name.eq_ignore_ascii_case(name)).map(|header| header.value)
+        self.0
+            .headers()
+            .into_iter()
+            .find(|header| header.name.eq_ignore_ascii_case(name))
+            .map(|header| header.value)
     }
 
     /// The address that answered, after redirects.
@@ -208,12 +240,17 @@ impl Response {
 
     /// The body as text. Fails when the status is no success, or the body is no UTF-8.
     pub fn text(&self) -> Result<String> {
-        String::from_utf8(self.success()?).map_err(|_| Error::Other(format!("{} answered with bytes that are no text", self.url())))
+        String::from_utf8(self.success()?).map_err(|_| {
+            Error::Other(format!("{} answered with bytes that are no text", self.url()))
+        })
     }
 
-    /// The body as JSON. Fails when the status is no success, or the body is no such JSON. 429 and 503 become [`Error::Unavailable`].
+    /// The body as JSON. Fails when the status is no success, or the body is no such JSON. 429 and
+    /// 503 become [`Error::Unavailable`].
     pub fn json<T: DeserializeOwned>(&self) -> Result<T> {
-        serde_json::from_slice(&self.success()?).map_err(|error| Error::Other(format!("{} answered with other JSON: {error}", self.url())))
+        serde_json::from_slice(&self.success()?).map_err(|error| {
+            Error::Other(format!("{} answered with other JSON: {error}", self.url()))
+        })
     }
 
     fn success(&self) -> Result<Vec<u8>> {
@@ -222,10 +259,14 @@ impl Response {
             return Ok(self.bytes());
         }
         if matches!(status, 429 | 503) {
-            let seconds = self.header("retry-after").and_then(|value| value.trim().parse::<u64>().ok());
-            return Err(Error::Unavailable { retry_after_ms: seconds.map(|seconds| seconds.saturating_mul(1_000)) });
+            let seconds =
+                self.header("retry-after").and_then(|value| value.trim().parse::<u64>().ok());
+            return Err(Error::Unavailable {
+                retry_after_ms: seconds.map(|seconds| seconds.saturating_mul(1_000)),
+            });
         }
-        let body = String::from_utf8_lossy(&self.0.read(0, PAGE)).chars().take(SHOWN).collect::<String>();
+        let body =
+            String::from_utf8_lossy(&self.0.read(0, PAGE)).chars().take(SHOWN).collect::<String>();
         Err(Error::Other(format!("{} answered with {status}: {body}", self.url())))
     }
 }
@@ -249,7 +290,13 @@ mod tests {
     #[test]
     fn a_query_is_encoded() {
         let request = get("https://a.example/x?y=1").query([("a b", "c&d=é")]).query([("n", 1.5)]);
-        assert_eq!(request.address().unwrap(), "https://a.example/x?y=1&a%20b=c%26d%3D%C3%A9&n=1.5");
-        assert_eq!(get("https://a.example").query([("q", "")]).address().unwrap(), "https://a.example?q=");
+        assert_eq!(
+            request.address().unwrap(),
+            "https://a.example/x?y=1&a%20b=c%26d%3D%C3%A9&n=1.5"
+        );
+        assert_eq!(
+            get("https://a.example").query([("q", "")]).address().unwrap(),
+            "https://a.example?q="
+        );
     }
 }

@@ -1,12 +1,14 @@
-//! Files of the folders that the operator granted. A path starts with a folder's name: `/folder/notes/a.txt`. Pages are hidden;
-//! errors stay typed, so that a plugin can tell an absent file from a refused one.
+//! Files of the folders that the operator granted. A path starts with a folder's name:
+//! `/folder/notes/a.txt`. Pages are hidden; errors stay typed, so that a plugin can tell an absent
+//! file from a refused one.
 
 use crate::bindings::imports::conclave::plugin::files as import;
 use crate::{Error, Result};
 
 pub use import::{Entry, FileError, Kind, Root, remove, roots};
 
-/// Bytes and entries per call to the host: large enough that the calls do not show, small enough for a plugin of 1 MiB.
+/// Bytes and entries per call to the host: large enough that the calls do not show, small enough
+/// for a plugin of 1 MiB.
 const PAGE_BYTES: u32 = 128 * 1024;
 const PAGE_ENTRIES: u32 = 256;
 
@@ -55,13 +57,14 @@ pub fn write(path: &str, bytes: impl AsRef<[u8]>) -> Result<(), FileError> {
     write_at(path, 0, bytes.as_ref(), true).map(drop)
 }
 
-/// Writes at `offset` and returns the file's new length. `truncate` cuts it after the last byte written.
+/// Writes at `offset` and returns the file's new length. `truncate` cuts it after the last byte
+/// written.
 pub fn write_at(path: &str, offset: u64, bytes: &[u8], truncate: bool) -> Result<u64, FileError> {
     import::write(path, offset, bytes, truncate)
 }
 
-/// Every entry below a folder, parents before children, in byte order of the names. A folder that cannot be listed is one error,
-/// and the walk goes on beside it.
+/// Every entry below a folder, parents before children, in byte order of the names. A folder that
+/// cannot be listed is one error, and the walk goes on beside it.
 ///
 /// ```no_run
 /// use conclave_sdk::files;
@@ -109,7 +112,9 @@ impl Iterator for Walk {
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(folder) = self.enter.take() {
             match list(&folder) {
-                Ok(entries) => self.found.extend(entries.into_iter().rev().map(|entry| below(&folder, entry))),
+                Ok(entries) => {
+                    self.found.extend(entries.into_iter().rev().map(|entry| below(&folder, entry)))
+                }
                 Err(error) => return Some(Err(error)),
             }
         }

@@ -1,6 +1,6 @@
-//! A gate: it is asked before something counts, and lets it pass, changes its text or blocks it. The operator says where it is asked:
-//! what comes in on channels, what background tasks are told to do, what is said of their results. A gate that traps, fails, refuses or is
-//! too slow blocks.
+//! A gate: it is asked before something counts, and lets it pass, changes its text or blocks it.
+//! The operator says where it is asked: what comes in on channels, what background tasks are told
+//! to do, what is said of their results. A gate that traps, fails, refuses or is too slow blocks.
 
 use crate::Result;
 use crate::bindings::gate::exports::conclave::plugin::gate as contract;

@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 
 use crate::bindings::imports::conclave::plugin::types::Message;
 
-/// Messages per call to the host: enough that the call's own cost does not show, few enough that looking at the last message
-/// does not copy a whole conversation.
+/// Messages per call to the host: enough that the call's own cost does not show, few enough that
+/// looking at the last message does not copy a whole conversation.
 const PAGE: u32 = 16;
 
-/// Iterates over a history from either end. Reading ten messages costs ten, however long the history is.
+/// Iterates over a history from either end. Reading ten messages costs ten, however long the
+/// history is.
 ///
 /// Made by [`View::history`](crate::View::history).
 pub struct History<'a> {
@@ -21,7 +22,12 @@ pub struct History<'a> {
 
 impl<'a> History<'a> {
     pub(crate) fn new(length: u64, fetch: impl Fn(u64, u32) -> Vec<Message> + 'a) -> Self {
-        Self { fetch: Box::new(fetch), rest: 0..length, front: VecDeque::new(), back: VecDeque::new() }
+        Self {
+            fetch: Box::new(fetch),
+            rest: 0..length,
+            front: VecDeque::new(),
+            back: VecDeque::new(),
+        }
     }
 
     /// Skips what lies before index `start`, without reading it.
@@ -35,7 +41,11 @@ impl<'a> History<'a> {
         let count = self.page();
         let messages = (self.fetch)(self.rest.start, count);
         // An empty page before the end would repeat for ever: the host has nothing more.
-        self.rest.start = if messages.is_empty() { self.rest.end } else { self.rest.start + messages.len() as u64 };
+        self.rest.start = if messages.is_empty() {
+            self.rest.end
+        } else {
+            self.rest.start + messages.len() as u64
+        };
         self.front.extend(messages);
     }
 
@@ -72,7 +82,10 @@ impl Iterator for History<'_> {
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         let buffered = self.front.len() + self.back.len();
-        (buffered, usize::try_from(self.rest.end - self.rest.start).ok().map(|rest| rest + buffered))
+        (
+            buffered,
+            usize::try_from(self.rest.end - self.rest.start).ok().map(|rest| rest + buffered),
+        )
     }
 }
 
@@ -122,7 +135,10 @@ mod tests {
         for length in [0, 1, 16, 17, 53] {
             let forward: Vec<_> = (0..length).collect();
             assert_eq!(seqs(History::new(length, stingy)), forward);
-            assert_eq!(seqs(History::new(length, stingy).rev()), forward.into_iter().rev().collect::<Vec<_>>());
+            assert_eq!(
+                seqs(History::new(length, stingy).rev()),
+                forward.into_iter().rev().collect::<Vec<_>>()
+            );
         }
     }
 

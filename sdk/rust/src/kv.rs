@@ -1,4 +1,5 @@
-//! A private store of keys and values, kept from run to run. The operator grants it with a quota; what is kept there is this plugin's alone.
+//! A private store of keys and values, kept from run to run. The operator grants it with a quota;
+//! what is kept there is this plugin's alone.
 //!
 //! ```no_run
 //! use conclave_sdk::kv;
@@ -29,7 +30,8 @@ pub fn set(key: &str, value: impl AsRef<[u8]>) -> Result<(), KvError> {
     import::set(key, value.as_ref())
 }
 
-/// At most `count` keys that start with `prefix`, in byte order, those after `after`; maybe fewer, empty only at the end.
+/// At most `count` keys that start with `prefix`, in byte order, those after `after`; maybe fewer,
+/// empty only at the end.
 pub fn keys(prefix: &str, after: Option<&str>, count: u32) -> Result<Vec<String>, KvError> {
     import::keys(prefix, after, count)
 }
@@ -46,7 +48,8 @@ pub fn all_keys(prefix: &str) -> Result<Vec<String>, KvError> {
     }
 }
 
-/// The value of a key as a `T`; none when it is absent. Fails when it does not have the shape of `T`, such as after an update of the plugin.
+/// The value of a key as a `T`; none when it is absent. Fails when it does not have the shape of
+/// `T`, such as after an update of the plugin.
 pub fn get_json<T: DeserializeOwned>(key: &str) -> Result<Option<T>> {
     match get(key)? {
         Some(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),

@@ -1,5 +1,6 @@
-//! Write Conclave plugins in Rust. A tool is a function, an agent or a delivery strategy is one impl, and one line exports them;
-//! a plugin needs no other dependency than this crate and, for its own types, `serde` and `serde_json`.
+//! Write Conclave plugins in Rust. A tool is a function, an agent or a delivery strategy is one
+//! impl, and one line exports them; a plugin needs no other dependency than this crate and, for its
+//! own types, `serde` and `serde_json`.
 //!
 //! # A tool
 //!
@@ -27,7 +28,8 @@
 //! assert_eq!(words("a fresh sandbox per call".into(), Some(2)).unwrap(), 4);
 //! ```
 //!
-//! The model reads the doc comments: the function's, and each parameter's. An `Option` may be left out.
+//! The model reads the doc comments: the function's, and each parameter's. An `Option` may be left
+//! out.
 //!
 //! # An agent
 //!
@@ -50,27 +52,30 @@
 //! # assert!(true);
 //! ```
 //!
-//! An agent that acts answers with the verbs of [`act`]: `act::run("ls")`, `act::delegate("study", inputs)`. One whose model writes
-//! actions as JSON reads them with [`Turn::from_json`], or asks with [`model::act`]; what came of them stands in [`View::observations`].
+//! An agent that acts answers with the verbs of [`act`]: `act::run("ls")`, `act::delegate("study",
+//! inputs)`. One whose model writes actions as JSON reads them with [`Turn::from_json`], or asks
+//! with [`model::act`]; what came of them stands in [`View::observations`].
 //!
 //! # The other kinds
 //!
-//! [`memory`] answers what agents recall, [`analyzer`] says how risky an action is, [`condenser`] what of a history may be left out,
-//! [`delivery`] when a background result is told, and [`gate`] what may pass into a room, to its workers and out of it. Each is one
-//! trait; `export!(memory: X, tools: [keep])` joins several in one component.
+//! [`memory`] answers what agents recall, [`analyzer`] says how risky an action is, [`condenser`]
+//! what of a history may be left out, [`delivery`] when a background result is told, and [`gate`]
+//! what may pass into a room, to its workers and out of it. Each is one trait; `export!(memory: X,
+//! tools: [keep])` joins several in one component.
 //!
 //! # What a plugin asks for
 //!
-//! `conclave-plugin.toml` beside `Cargo.toml` says what the plugin is and what it may at most touch. `export!` checks it and puts
-//! it into the component. It is a ceiling: what the plugin really gets is up to whoever runs it, and every import answers a
-//! refusal as [`Error::Denied`].
+//! `conclave-plugin.toml` beside `Cargo.toml` says what the plugin is and what it may at most
+//! touch. `export!` checks it and puts it into the component. It is a ceiling: what the plugin
+//! really gets is up to whoever runs it, and every import answers a refusal as [`Error::Denied`].
 //!
 //! # Build and test
 //!
-//! `cargo build --target wasm32-wasip2 --release`, with `crate-type = ["cdylib"]`. Tests run natively, without a host: there
-//! [`log`] writes to stderr, [`progress`] does nothing, [`config`] is empty and [`scratch`] is a memory of the test's thread; the other
-//! imports panic, so keep what is worth testing in functions that take what was read. A delivery strategy is tested whole, by the
-//! harness in [`delivery::harness`].
+//! `cargo build --target wasm32-wasip2 --release`, with `crate-type = ["cdylib"]`. Tests run
+//! natively, without a host: there [`log`] writes to stderr, [`progress`] does nothing, [`config`]
+//! is empty and [`scratch`] is a memory of the test's thread; the other imports panic, so keep what
+//! is worth testing in functions that take what was read. A delivery strategy is tested whole, by
+//! the harness in [`delivery::harness`].
 
 // The generated code and the macros name this crate by its full path.
 extern crate self as conclave_sdk;
@@ -109,7 +114,9 @@ pub use agent::{Agent, View};
 pub use bindings::agent::conclave::plugin::actions;
 pub use bindings::agent::conclave::plugin::actions::{Observation, PlanState, ToolOutput};
 pub use bindings::agent::conclave::plugin::state::{Metrics, Past, Peer, Remaining, ToolSummary};
-pub use bindings::imports::conclave::plugin::types::{Blob, Denial, Draft, Entity, Extra, Message, ToolCall, ToolResult, Usage};
+pub use bindings::imports::conclave::plugin::types::{
+    Blob, Denial, Draft, Entity, Extra, Message, ToolCall, ToolResult, Usage,
+};
 pub use bindings::tool::exports::conclave::plugin::tools::{Outcome, ToolSpec};
 pub use conclave_sdk_macros::{export, tool};
 /// Actions, observations and logs in their fixed JSON, as the host reads and writes them.
@@ -130,7 +137,8 @@ pub mod __private {
     pub use wit_bindgen;
 }
 
-/// The value at a JSON pointer, such as `/properties/timeseries/0`, as a `T`. Fails when nothing is there or it is no `T`.
+/// The value at a JSON pointer, such as `/properties/timeseries/0`, as a `T`. Fails when nothing is
+/// there or it is no `T`.
 ///
 /// ```
 /// let report = serde_json::json!({ "air": { "temperature": 4.5 } });
@@ -139,6 +147,9 @@ pub mod __private {
 /// # Ok::<(), conclave_sdk::Error>(())
 /// ```
 pub fn pick<T: serde::de::DeserializeOwned>(value: &serde_json::Value, pointer: &str) -> Result<T> {
-    let found = value.pointer(pointer).ok_or_else(|| Error::Other(format!("there is nothing at {pointer}")))?;
-    serde_json::from_value(found.clone()).map_err(|error| Error::Other(format!("{pointer}: {error}")))
+    let found = value
+        .pointer(pointer)
+        .ok_or_else(|| Error::Other(format!("there is nothing at {pointer}")))?;
+    serde_json::from_value(found.clone())
+        .map_err(|error| Error::Other(format!("{pointer}: {error}")))
 }

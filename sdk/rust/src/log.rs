@@ -1,4 +1,5 @@
-//! Log lines, written like `println!`. They go to the plugin's log, beside the record. In a native unit test they go to stderr.
+//! Log lines, written like `println!`. They go to the plugin's log, beside the record. In a native
+//! unit test they go to stderr.
 //!
 //! ```
 //! use conclave_sdk::log;
@@ -9,7 +10,9 @@
 
 use crate::bindings::imports::conclave::plugin::log as import;
 
-pub use crate::{__debug as debug, __error as error, __info as info, __trace as trace, __warn as warn};
+pub use crate::{
+    __debug as debug, __error as error, __info as info, __trace as trace, __warn as warn,
+};
 pub use import::Level;
 
 /// Writes one line. Past the plugin's volume limit lines are dropped.

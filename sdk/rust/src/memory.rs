@@ -1,5 +1,5 @@
-//! Long-term memory: what the recall action of an agent asks. How memories are kept is the component's own business, mostly
-//! [`kv`](crate::kv) and a tool that writes there.
+//! Long-term memory: what the recall action of an agent asks. How memories are kept is the
+//! component's own business, mostly [`kv`](crate::kv) and a tool that writes there.
 
 use crate::Result;
 

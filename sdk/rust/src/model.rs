@@ -1,4 +1,5 @@
-//! Completions from the models that the operator granted. A prompt names pieces of the history instead of copying them.
+//! Completions from the models that the operator granted. A prompt names pieces of the history
+//! instead of copying them.
 
 use crate::Result;
 use crate::bindings::imports::conclave::plugin::model as import;
@@ -9,9 +10,13 @@ use crate::{Draft, Entity, Error, Turn};
 /// How much of a reply that made no sense is shown to its model again, in characters.
 const SHOWN: usize = 500;
 
-pub use import::{Audience, Completion, ModelError, Part, Pending, Range, Request, Stop, ToolChoice, ToolFormat, complete, start};
+pub use import::{
+    Audience, Completion, ModelError, Part, Pending, Range, Request, Stop, ToolChoice, ToolFormat,
+    complete, start,
+};
 
-/// The task's system text and its whole history, to the default model, with every tool that the agent may call.
+/// The task's system text and its whole history, to the default model, with every tool that the
+/// agent may call.
 impl Default for Request {
     fn default() -> Self {
         Self {
@@ -44,8 +49,9 @@ pub fn answer() -> Result<Completion, ModelError> {
     complete(&Request::default())
 }
 
-/// Asks a model what to do next: tools that it calls are called, and its text is read as an action in the fixed JSON form. A text that is
-/// none is an error, which becomes the contract's `malformed`: the model reads what was wrong with it and tries again.
+/// Asks a model what to do next: tools that it calls are called, and its text is read as an action
+/// in the fixed JSON form. A text that is none is an error, which becomes the contract's
+/// `malformed`: the model reads what was wrong with it and tries again.
 pub fn act(request: &Request) -> Result<Turn> {
     act_by(request, Turn::from_json)
 }
@@ -62,20 +68,33 @@ pub fn act_by(request: &Request, read: impl Fn(&str) -> Result<Turn>) -> Result<
 /// The reply itself is in no history, so the error has to show it.
 fn read_text(text: &str, read: impl Fn(&str) -> Result<Turn>) -> Result<Turn> {
     read(text).map_err(|error| match error {
-        Error::InvalidArguments(problem) => Error::InvalidArguments(format!("{problem}\nYou wrote: {}", truncate(text, SHOWN))),
+        Error::InvalidArguments(problem) => {
+            Error::InvalidArguments(format!("{problem}\nYou wrote: {}", truncate(text, SHOWN)))
+        }
         other => other,
     })
 }
 
-/// A message of the plugin's own making, as if the user had said it: for a prompt, and nowhere else. What others said goes in with
-/// [`quoted`] around it.
+/// A message of the plugin's own making, as if the user had said it: for a prompt, and nowhere
+/// else. What others said goes in with [`quoted`] around it.
 pub fn note(text: impl Into<String>) -> Part {
     let (content, role) = (text.into(), Entity::User);
-    Part::Draft(Draft { role, content, tool_calls: Vec::new(), tool_results: Vec::new(), attachments: Vec::new() })
+    Part::Draft(Draft {
+        role,
+        content,
+        tool_calls: Vec::new(),
+        tool_results: Vec::new(),
+        attachments: Vec::new(),
+    })
 }
 
-/// Returns a fence around data, for a note: what tools, files and other agents said is no word of the agent's own.
-pub fn quoted(title: &str, origin: &str, data: impl IntoIterator<Item = serde_json::Value>) -> String {
+/// Returns a fence around data, for a note: what tools, files and other agents said is no word of
+/// the agent's own.
+pub fn quoted(
+    title: &str,
+    origin: &str,
+    data: impl IntoIterator<Item = serde_json::Value>,
+) -> String {
     fence::fenced(title, origin, data.into_iter().map(|value| fence::line(&value, is_hidden)))
 }
 
@@ -97,8 +116,17 @@ mod tests {
 
     #[test]
     fn a_model_sees_what_it_wrote_and_what_was_wrong() {
-        assert_eq!(read_text(r#"{"action":"run","args":{"command":"ls"}}"#, Turn::from_json).unwrap(), act::run("ls"));
-        let Err(Error::InvalidArguments(text)) = read_text("Well, let us see.", Turn::from_json) else { panic!("it was read") };
-        assert!(text.contains("no JSON object") && text.ends_with("You wrote: Well, let us see."), "{text}");
+        assert_eq!(
+            read_text(r#"{"action":"run","args":{"command":"ls"}}"#, Turn::from_json).unwrap(),
+            act::run("ls")
+        );
+        let Err(Error::InvalidArguments(text)) = read_text("Well, let us see.", Turn::from_json)
+        else {
+            panic!("it was read")
+        };
+        assert!(
+            text.contains("no JSON object") && text.ends_with("You wrote: Well, let us see."),
+            "{text}"
+        );
     }
 }

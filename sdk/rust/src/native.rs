@@ -1,5 +1,5 @@
-//! What stands for the host's stores in a native test: the scratch and the settings of this thread. The harness of strategies fills and
-//! reads them; in a component none of this is compiled.
+//! What stands for the host's stores in a native test: the scratch and the settings of this thread.
+//! The harness of strategies fills and reads them; in a component none of this is compiled.
 
 use std::cell::RefCell;
 

@@ -6,8 +6,8 @@ use crate::{Error, Result};
 
 /// A value that a `#[tool]` function may return, alone or in a `Result`.
 ///
-/// Text, numbers and booleans become the content. [`Json`] becomes content and structured value. `()` is no result at all, and
-/// so is `None`. An [`Outcome`] is taken as it is.
+/// Text, numbers and booleans become the content. [`Json`] becomes content and structured value.
+/// `()` is no result at all, and so is `None`. An [`Outcome`] is taken as it is.
 pub trait IntoOutcome {
     /// Fails when the value cannot be written as JSON, or when it is an error already.
     fn into_outcome(self) -> Result<Outcome>;
@@ -36,7 +36,8 @@ impl Outcome {
         Self { content: None, value: None, attachments: Vec::new(), then: Vec::new() }
     }
 
-    /// Adds the structured result. Fails when it cannot be written as JSON, such as a map whose keys are no text.
+    /// Adds the structured result. Fails when it cannot be written as JSON, such as a map whose
+    /// keys are no text.
     pub fn with_value(mut self, value: &impl serde::Serialize) -> Result<Self> {
         self.value = Some(serde_json::to_string(value)?);
         Ok(self)
@@ -49,9 +50,14 @@ impl Outcome {
         self
     }
 
-    /// Adds a call that is run next, as a call of the calling agent. Orchestration tools, such as `done`, need the `route` grant.
+    /// Adds a call that is run next, as a call of the calling agent. Orchestration tools, such as
+    /// `done`, need the `route` grant.
     #[must_use]
-    pub fn then(mut self, tool: impl Into<String>, arguments: impl Into<serde_json::Value>) -> Self {
+    pub fn then(
+        mut self,
+        tool: impl Into<String>,
+        arguments: impl Into<serde_json::Value>,
+    ) -> Self {
         let arguments = arguments.into().to_string();
         self.then.push(ToolCall { id: String::new(), name: tool.into(), arguments });
         self
@@ -98,4 +104,7 @@ macro_rules! text_outcome {
         }
     )+};
 }
-text_outcome!(String, &str, char, bool, i8, i16, i32, i64, i128, isize, u8, u16, u32, u64, u128, usize, f32, f64);
+text_outcome!(
+    String, &str, char, bool, i8, i16, i32, i64, i128, isize, u8, u16, u32, u64, u128, usize, f32,
+    f64
+);

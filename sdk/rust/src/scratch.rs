@@ -1,5 +1,6 @@
-//! A small private memory: per task for agents and tools, per room for strategies. What is set is kept with the call's answer, or
-//! not at all when the call fails. In a native unit test it is a memory of the test's thread, empty at first.
+//! A small private memory: per task for agents and tools, per room for strategies. What is set is
+//! kept with the call's answer, or not at all when the call fails. In a native unit test it is a
+//! memory of the test's thread, empty at first.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -12,7 +13,8 @@ pub use import::ScratchError;
 #[cfg(not(target_family = "wasm"))]
 const NATIVE_LIMIT: usize = 64 * 1024;
 
-/// What was set last; none at first. Fails when it does not have the shape of `T`, such as after an update of the plugin.
+/// What was set last; none at first. Fails when it does not have the shape of `T`, such as after an
+/// update of the plugin.
 pub fn get<T: DeserializeOwned>() -> Result<Option<T>> {
     let bytes = bytes();
     if bytes.is_empty() {
@@ -40,7 +42,8 @@ pub fn set_bytes(value: &[u8]) -> Result<(), ScratchError> {
     return import::set(value);
     #[cfg(not(target_family = "wasm"))]
     {
-        // As much as a host gives that was not told otherwise: what does not fit there shall not fit here.
+        // As much as a host gives that was not told otherwise: what does not fit there shall not
+        // fit here.
         if value.len() > NATIVE_LIMIT {
             return Err(ScratchError::TooLarge(NATIVE_LIMIT as u64));
         }

@@ -1,4 +1,5 @@
-//! What `#[tool]` makes of a function, and the facts about a call. The macro writes the impls; authors only read `Call`.
+//! What `#[tool]` makes of a function, and the facts about a call. The macro writes the impls;
+//! authors only read `Call`.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -15,7 +16,8 @@ pub trait Tool {
     /// What the host asks for at admission.
     fn spec() -> ToolSpec;
 
-    /// Runs it. `call` is asked only if the function takes a `&Call`, because each fact costs a call to the host.
+    /// Runs it. `call` is asked only if the function takes a `&Call`, because each fact costs a
+    /// call to the host.
     fn call(arguments: &str, call: &dyn Fn() -> Call) -> Result<Outcome>;
 }
 
@@ -42,7 +44,8 @@ pub trait Tool {
 /// # assert!(Phrases::list().unwrap().is_empty());
 /// ```
 pub trait Toolset {
-    /// What the host asks for when the plugin is admitted: the plugin's settings can be read, and nothing is granted.
+    /// What the host asks for when the plugin is admitted: the plugin's settings can be read, and
+    /// nothing is granted.
     fn list() -> Result<Vec<ToolSpec>>;
 
     /// Runs one of them.
@@ -52,7 +55,8 @@ pub trait Toolset {
 impl ToolSpec {
     /// A tool without anything optional; `input_schema` is JSON Schema of an object.
     ///
-    /// `extra` takes `title`, `result-tokens`, `retained-tokens` and `examples`, each with a value in JSON; `#[tool]` cannot set them yet.
+    /// `extra` takes `title`, `result-tokens`, `retained-tokens` and `examples`, each with a value
+    /// in JSON; `#[tool]` cannot set them yet.
     ///
     /// ```
     /// use conclave_sdk::{Extra, ToolSpec};
@@ -62,7 +66,11 @@ impl ToolSpec {
     /// find.extra.push(Extra { key: "title".into(), value: r#""Find""#.into() });
     /// assert_eq!(find.extra.len(), 2);
     /// ```
-    pub fn new(name: impl Into<String>, description: impl Into<String>, input_schema: impl Into<String>) -> Self {
+    pub fn new(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        input_schema: impl Into<String>,
+    ) -> Self {
         Self {
             name: name.into(),
             description: description.into(),
@@ -74,8 +82,8 @@ impl ToolSpec {
     }
 }
 
-/// Facts about the call that a tool serves, stamped by the host. A tool gets them by taking a `&Call`, which is no argument that
-/// the model sees.
+/// Facts about the call that a tool serves, stamped by the host. A tool gets them by taking a
+/// `&Call`, which is no argument that the model sees.
 ///
 /// ```
 /// use conclave_sdk::{Call, tool};
@@ -128,27 +136,35 @@ pub struct Arguments(Map<String, Value>);
 impl Arguments {
     /// Fails when the text is no JSON object.
     pub fn parse(text: &str) -> Result<Self> {
-        serde_json::from_str(text).map(Self).map_err(|error| Error::InvalidArguments(format!("the arguments are no JSON object: {error}")))
+        serde_json::from_str(text).map(Self).map_err(|error| {
+            Error::InvalidArguments(format!("the arguments are no JSON object: {error}"))
+        })
     }
 
-    /// An absent argument reads as null, so that an `Option` is none; whatever cannot be null is then missing.
+    /// An absent argument reads as null, so that an `Option` is none; whatever cannot be null is
+    /// then missing.
     pub fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<T> {
         match self.0.remove(name) {
-            Some(value) => serde_json::from_value(value).map_err(|error| Error::InvalidArguments(format!("{name}: {error}"))),
-            None => serde_json::from_value(Value::Null).map_err(|_| Error::InvalidArguments(format!("{name}: is missing"))),
+            Some(value) => serde_json::from_value(value)
+                .map_err(|error| Error::InvalidArguments(format!("{name}: {error}"))),
+            None => serde_json::from_value(Value::Null)
+                .map_err(|_| Error::InvalidArguments(format!("{name}: is missing"))),
         }
     }
 
     /// Fails when something was passed that no parameter took.
     pub fn finish(self) -> Result<()> {
         match self.0.keys().next() {
-            Some(name) => Err(Error::InvalidArguments(format!("{name}: there is no such argument"))),
+            Some(name) => {
+                Err(Error::InvalidArguments(format!("{name}: there is no such argument")))
+            }
             None => Ok(()),
         }
     }
 }
 
-/// The JSON Schema of a tool's arguments: one object without `$ref`, because not every model provider resolves them.
+/// The JSON Schema of a tool's arguments: one object without `$ref`, because not every model
+/// provider resolves them.
 #[doc(hidden)]
 pub fn input_schema<T: JsonSchema>() -> String {
     let mut settings = SchemaSettings::draft2020_12();

@@ -1,5 +1,6 @@
-//! What a step answers with, and the verbs of an agent that talks. Those of one that acts stand in [`crate::act`]; whatever neither covers
-//! is built from [`crate::actions`] and turned into a [`Turn`].
+//! What a step answers with, and the verbs of an agent that talks. Those of one that acts stand in
+//! [`crate::act`]; whatever neither covers is built from [`crate::actions`] and turned into a
+//! [`Turn`].
 
 use serde_json::Value;
 
@@ -44,8 +45,8 @@ pub fn reject(reason: impl Into<Value>) -> Turn {
     Turn::from(Action::Reject(reason.into().to_string()))
 }
 
-/// Starts a task of the operator's config in a room of its own and goes on at once. Needs the `delegate` grant; the next step
-/// sees whether it started. `task` says in words what to do.
+/// Starts a task of the operator's config in a room of its own and goes on at once. Needs the
+/// `delegate` grant; the next step sees whether it started. `task` says in words what to do.
 pub fn delegate_in_background(agent: impl Into<String>, task: impl Into<String>) -> Turn {
     Turn::from(Action::DelegateTask(Background {
         agent: agent.into(),
@@ -65,7 +66,11 @@ impl Turn {
     /// # Panics
     /// When the turn is no reply: an action of its own has no place for tool calls.
     pub fn and_call(mut self, tool: impl Into<String>, arguments: impl Into<Value>) -> Self {
-        let call = ToolCall { id: String::new(), name: tool.into(), arguments: arguments.into().to_string() };
+        let call = ToolCall {
+            id: String::new(),
+            name: tool.into(),
+            arguments: arguments.into().to_string(),
+        };
         self.reply("and_call").tool_calls.push(call);
         self
     }
@@ -123,7 +128,12 @@ impl Turn {
 /// Whatever the verbs do not cover.
 impl From<Action> for Turn {
     fn from(action: Action) -> Self {
-        Self(actions::Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() })
+        Self(actions::Turn {
+            action,
+            thought: String::new(),
+            wait_for_response: false,
+            extra: Vec::new(),
+        })
     }
 }
 
@@ -133,7 +143,8 @@ impl From<Reply> for Turn {
     }
 }
 
-/// Says what a model said: its text, its tool calls, and the completion's id, so that the host keeps the rest.
+/// Says what a model said: its text, its tool calls, and the completion's id, so that the host
+/// keeps the rest.
 impl From<Completion> for Turn {
     fn from(completion: Completion) -> Self {
         let Completion { id, content, tool_calls, .. } = completion;
@@ -148,7 +159,13 @@ impl From<Turn> for actions::Turn {
 }
 
 fn silent() -> Reply {
-    Reply { completion: None, content: None, tool_calls: Vec::new(), recipient: None, attachments: Vec::new() }
+    Reply {
+        completion: None,
+        content: None,
+        tool_calls: Vec::new(),
+        recipient: None,
+        attachments: Vec::new(),
+    }
 }
 
 #[cfg(test)]
@@ -174,7 +191,11 @@ mod tests {
     #[test]
     fn calls_keep_their_order_and_say_nothing() {
         let turn = call("search.find", json!({ "query": "x" })).and_call("search.list", json!({}));
-        let calls: Vec<_> = reply(&turn).tool_calls.iter().map(|call| (call.name.as_str(), call.arguments.as_str())).collect();
+        let calls: Vec<_> = reply(&turn)
+            .tool_calls
+            .iter()
+            .map(|call| (call.name.as_str(), call.arguments.as_str()))
+            .collect();
         assert_eq!(calls, [("search.find", r#"{"query":"x"}"#), ("search.list", "{}")]);
         assert_eq!(reply(&turn).content, None);
     }
@@ -190,7 +211,10 @@ mod tests {
     fn background_work_shares_no_channel() {
         let turn = delegate_in_background("digest", "Digest the folder.");
         let Action::DelegateTask(background) = turn.action() else { panic!("{turn:?}") };
-        assert_eq!((background.agent.as_str(), background.task.as_str()), ("digest", "Digest the folder."));
+        assert_eq!(
+            (background.agent.as_str(), background.task.as_str()),
+            ("digest", "Digest the folder.")
+        );
         assert!(background.share_channels.is_empty());
     }
 

@@ -1,5 +1,6 @@
-//! Turns and observations in the fixed JSON of both eras (O-001 and after), for agents whose model writes actions as JSON, and for logs.
-//! The form itself is the business of [`conclave_trajectory`], which the host uses too; here it is joined to the contract's types.
+//! Turns and observations in the fixed JSON of both eras (O-001 and after), for agents whose model
+//! writes actions as JSON, and for logs. The form itself is the business of
+//! [`conclave_trajectory`], which the host uses too; here it is joined to the contract's types.
 
 mod actions;
 mod observations;
@@ -9,13 +10,15 @@ use serde_json::Value;
 use crate::trajectory::{Body, Era, Malformed, TrajectoryEvent};
 use crate::{Error, Message, Observation, Past, Result, Turn};
 
-/// What is malformed goes back to the model: a step that passes it on ends as the contract's `malformed`.
+/// What is malformed goes back to the model: a step that passes it on ends as the contract's
+/// `malformed`.
 pub(crate) fn refused(malformed: &Malformed) -> Error {
     Error::InvalidArguments(malformed.text.clone())
 }
 
 impl Turn {
-    /// The turn in the form of that era. A reply that calls tools is several actions, so it is an array where it is more than one.
+    /// The turn in the form of that era. A reply that calls tools is several actions, so it is an
+    /// array where it is more than one.
     ///
     /// ```
     /// use conclave_sdk::act;
@@ -30,8 +33,9 @@ impl Turn {
         if forms.len() == 1 { forms.remove(0) } else { Value::Array(forms) }
     }
 
-    /// Reads an action that a model wrote: JSON of either era, alone, in a code block or with words around it. An array of calls is a
-    /// reply that makes them all. The error says what is wrong and what would be right, in words for the model.
+    /// Reads an action that a model wrote: JSON of either era, alone, in a code block or with words
+    /// around it. An array of calls is a reply that makes them all. The error says what is wrong
+    /// and what would be right, in words for the model.
     ///
     /// ```
     /// use conclave_sdk::{Error, Turn, act};
@@ -51,9 +55,14 @@ impl Turn {
     pub fn from_value(value: &Value) -> Result<Self> {
         match value {
             Value::Array(forms) => actions::reply_of(forms),
-            form => match TrajectoryEvent::from_json(form).map_err(|malformed| refused(&malformed))?.body {
+            form => match TrajectoryEvent::from_json(form)
+                .map_err(|malformed| refused(&malformed))?
+                .body
+            {
                 Body::Action(action) => actions::turn(action),
-                Body::Observation(_) => Err(Error::invalid_arguments("an observation was written where an action is wanted")),
+                Body::Observation(_) => Err(Error::invalid_arguments(
+                    "an observation was written where an action is wanted",
+                )),
             },
         }
     }
@@ -69,12 +78,15 @@ impl Observation {
     pub fn from_json(value: &Value) -> Result<Self> {
         match TrajectoryEvent::from_json(value).map_err(|malformed| refused(&malformed))?.body {
             Body::Observation(observation) => Ok(observations::observation(observation)),
-            Body::Action(_) => Err(Error::invalid_arguments("an action was written where an observation is wanted")),
+            Body::Action(_) => Err(Error::invalid_arguments(
+                "an action was written where an observation is wanted",
+            )),
         }
     }
 }
 
-/// The first JSON object or array in a text: models put words and code blocks around it. What is left after it is not looked at.
+/// The first JSON object or array in a text: models put words and code blocks around it. What is
+/// left after it is not looked at.
 pub fn value_in(text: &str) -> Result<Value> {
     let mut first_error = None;
     for (start, _) in text.match_indices(['{', '[']).take(32) {
@@ -85,8 +97,12 @@ pub fn value_in(text: &str) -> Result<Value> {
         }
     }
     Err(match first_error {
-        Some(error) => Error::InvalidArguments(format!("what was written is no JSON: {error}. Write one JSON object and nothing else.")),
-        None => Error::invalid_arguments("there is no JSON object in what was written. Write one JSON object and nothing else."),
+        Some(error) => Error::InvalidArguments(format!(
+            "what was written is no JSON: {error}. Write one JSON object and nothing else."
+        )),
+        None => Error::invalid_arguments(
+            "there is no JSON object in what was written. Write one JSON object and nothing else.",
+        ),
     })
 }
 

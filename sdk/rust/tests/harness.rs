@@ -1,11 +1,13 @@
-//! The harness finds what is wrong: for each guarantee a strategy that breaks it, and nothing else; and one that keeps them all.
+//! The harness finds what is wrong: for each guarantee a strategy that breaks it, and nothing else;
+//! and one that keeps them all.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::cell::Cell;
 
 use conclave_sdk::delivery::harness::{Guarantee, Harness, Script};
 use conclave_sdk::delivery::{
-    Activity, ChannelKind, Context, Decision, Speech, TaskStatus, Wake, attach, due, give_up, interrupt, speak, speak_on, wait, wait_for,
+    Activity, ChannelKind, Context, Decision, Speech, TaskStatus, Wake, attach, due, give_up,
+    interrupt, speak, speak_on, wait, wait_for,
 };
 use conclave_sdk::{Error, Result, scratch};
 
@@ -24,7 +26,8 @@ fn polite(wake: Wake, context: &Context) -> Result<Vec<Decision>> {
     Ok(told.into_iter().chain(due.rest).collect())
 }
 
-/// A phone, a user who speaks for a while, two results of which one is a failure, and a phone that takes nothing for a moment.
+/// A phone, a user who speaks for a while, two results of which one is a failure, and a phone that
+/// takes nothing for a moment.
 fn phone<F: Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>>(decide: F) -> Harness<F> {
     Harness::new(decide)
         .voice("phone", 2_000)
@@ -46,23 +49,42 @@ fn a_good_strategy_breaks_nothing() {
     let report = phone(polite).run();
     report.check().unwrap();
     let told: Vec<_> = report.told.iter().map(|told| (told.at, told.tasks.join("+"))).collect();
-    assert_eq!(told, [(0, "a".to_owned()), (2_000, "b".to_owned()), (12_000, "c".to_owned())], "two refusals: one second, then two");
+    assert_eq!(
+        told,
+        [(0, "a".to_owned()), (2_000, "b".to_owned()), (12_000, "c".to_owned())],
+        "two refusals: one second, then two"
+    );
     assert!(report.kept.is_empty() && report.waiting.is_empty());
     phone(polite).at(9_000).crashes(60_000).run().check().unwrap();
     phone(polite).at(100).leaves("phone").run().check().unwrap();
     phone(polite).at(100).mutes("phone").at(8_000).unmutes("phone").run().check().unwrap();
-    Harness::new(polite).channel("terminal", ChannelKind::Text).at(5).burst("task", 300).run().check().unwrap();
+    Harness::new(polite)
+        .channel("terminal", ChannelKind::Text)
+        .at(5)
+        .burst("task", 300)
+        .run()
+        .check()
+        .unwrap();
 }
 
 /// As on the host: a strategy is not woken by a channel that it does not wait for.
 #[test]
 fn a_channel_wakes_only_whoever_waits_for_it() {
     let hopeful = |_: Wake, context: &Context| {
-        let is_idle = context.transport_channel().is_some_and(|channel| channel.activity == Activity::Idle);
+        let is_idle =
+            context.transport_channel().is_some_and(|channel| channel.activity == Activity::Idle);
         Ok(if is_idle { vec![speak(ids(context))] } else { Vec::new() })
     };
-    let busy = |decide| Harness::new(decide).channel("phone", ChannelKind::Voice).activity("phone", Activity::Speaking).completes("a", "");
-    let report = busy(hopeful as fn(Wake, &Context<'_>) -> Result<Vec<Decision>>).at(500).activity("phone", Activity::Idle).run();
+    let busy = |decide| {
+        Harness::new(decide)
+            .channel("phone", ChannelKind::Voice)
+            .activity("phone", Activity::Speaking)
+            .completes("a", "")
+    };
+    let report = busy(hopeful as fn(Wake, &Context<'_>) -> Result<Vec<Decision>>)
+        .at(500)
+        .activity("phone", Activity::Idle)
+        .run();
     assert!(report.check().unwrap_err().is(Guarantee::NothingLost) && report.waiting == ["a"]);
     let report = busy(polite).at(500).activity("phone", Activity::Idle).run();
     report.check().unwrap();
@@ -82,7 +104,13 @@ fn the_newest_wait_holds() {
         }
     };
     let kept_at = |three: [&'static [u64]; 3]| {
-        let report = Harness::new(pauses(three)).completes("a", "").at(10).completes("b", "").at(20).completes("c", "").run();
+        let report = Harness::new(pauses(three))
+            .completes("a", "")
+            .at(10)
+            .completes("b", "")
+            .at(20)
+            .completes("c", "")
+            .run();
         report.kept["a"].at
     };
     assert_eq!(kept_at([&[100], &[], &[]]), 100);
@@ -91,7 +119,10 @@ fn the_newest_wait_holds() {
 }
 
 #[track_caller]
-fn breaks_only(guarantee: Guarantee, decide: impl Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>) -> String {
+fn breaks_only(
+    guarantee: Guarantee,
+    decide: impl Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>,
+) -> String {
     let report = phone(decide).run();
     let broken = report.check().unwrap_err();
     assert!(broken.is(guarantee), "{broken}");
@@ -102,7 +133,10 @@ fn breaks_only(guarantee: Guarantee, decide: impl Fn(Wake, &Context<'_>) -> Resu
 #[test]
 fn silence_loses_results() {
     let said = breaks_only(Guarantee::NothingLost, |_, _| Ok(Vec::new()));
-    assert!(said.contains("a (and 2 more) still waits, and nothing will wake the strategy again"), "{said}");
+    assert!(
+        said.contains("a (and 2 more) still waits, and nothing will wake the strategy again"),
+        "{said}"
+    );
     let said = breaks_only(Guarantee::NothingLost, |_, _| Ok(vec![wait(60_000)]));
     assert!(said.contains("still waits, though the script is long over"), "{said}");
 }
@@ -118,25 +152,39 @@ fn errors_and_panics_leave_all_in_the_inbox() {
 
 #[test]
 fn a_result_is_told_once() {
-    let said = breaks_only(Guarantee::ToldOnce, |_, context| Ok(vec![attach(ids(context)), attach(["a"])]));
+    let said = breaks_only(Guarantee::ToldOnce, |_, context| {
+        Ok(vec![attach(ids(context)), attach(["a"])])
+    });
     assert!(said.contains("it decides about a a second time"), "{said}");
 }
 
 #[test]
 fn there_must_be_such_a_task() {
-    let said = breaks_only(Guarantee::OnlyWhatWaits, |_, context| Ok(vec![attach(ids(context)), attach(["z"])]));
+    let said = breaks_only(Guarantee::OnlyWhatWaits, |_, context| {
+        Ok(vec![attach(ids(context)), attach(["z"])])
+    });
     assert!(said.contains("\"z\", and there is no such task"), "{said}");
 }
 
 #[test]
 fn a_foreign_channel_is_not_spoken_on() {
-    let said = breaks_only(Guarantee::OnlyItsChannels, |_, context| Ok(vec![speak_on("vault", ids(context))]));
+    let said = breaks_only(Guarantee::OnlyItsChannels, |_, context| {
+        Ok(vec![speak_on("vault", ids(context))])
+    });
     assert!(said.contains("\"vault\", which is muted or was not offered"), "{said}");
     // As on the host, that is a refusal, and what was to be told is in the inbox.
-    let report = Harness::new(|_, context| Ok(vec![speak(ids(context))])).at(0).completes("a", "48 m").run();
-    assert!(report.check().unwrap_err().is(Guarantee::OnlyItsChannels) && report.kept.contains_key("a"));
+    let report =
+        Harness::new(|_, context| Ok(vec![speak(ids(context))])).at(0).completes("a", "48 m").run();
+    assert!(
+        report.check().unwrap_err().is(Guarantee::OnlyItsChannels) && report.kept.contains_key("a")
+    );
     let muted = |_, context: &Context| Ok(vec![speak_on("phone", ids(context))]);
-    let report = Harness::new(muted).channel("phone", ChannelKind::Voice).at(0).mutes("phone").completes("a", "48 m").run();
+    let report = Harness::new(muted)
+        .channel("phone", ChannelKind::Voice)
+        .at(0)
+        .mutes("phone")
+        .completes("a", "48 m")
+        .run();
     assert!(report.check().unwrap_err().is(Guarantee::OnlyItsChannels));
 }
 
@@ -160,7 +208,11 @@ fn nobody_speaks_over_a_user() {
 fn a_failed_speech_is_not_said_again_at_once() {
     breaks_only(Guarantee::BacksOff, |_, context| {
         let channel = context.transport_channel().map(|channel| channel.activity);
-        Ok(if channel == Some(Activity::Idle) { vec![speak(ids(context))] } else { vec![wait_for("phone", 10_000)] })
+        Ok(if channel == Some(Activity::Idle) {
+            vec![speak(ids(context))]
+        } else {
+            vec![wait_for("phone", 10_000)]
+        })
     });
 }
 
@@ -168,7 +220,10 @@ fn a_failed_speech_is_not_said_again_at_once() {
 fn waiting_for_a_moment_again_and_again_is_a_loop() {
     let decide = |wake: Wake, context: &Context| {
         let decided = polite(wake, context)?;
-        Ok(decided.into_iter().map(|decision| if matches!(decision, Decision::Wait(_)) { wait(10) } else { decision }).collect())
+        Ok(decided
+            .into_iter()
+            .map(|decision| if matches!(decision, Decision::Wait(_)) { wait(10) } else { decision })
+            .collect())
     };
     breaks_only(Guarantee::NotBusy, decide);
     let report = Harness::new(|_, _| Ok(vec![wait(0)])).at(0).completes("a", "").run();
@@ -183,17 +238,24 @@ fn a_failure_is_not_told_in_the_words_of_a_success() {
             let mut decided = polite(wake, context)?;
             for decision in &mut decided {
                 if let Decision::Speak(Speech { tasks, prompt, .. }) = decision {
-                    let told = waiting.iter().filter(|ended| tasks.contains(&ended.task_id)).map(of);
+                    let told =
+                        waiting.iter().filter(|ended| tasks.contains(&ended.task_id)).map(of);
                     *prompt = Some(told.collect::<Vec<_>>().join("\n"));
                 }
             }
             Ok(decided)
         }
     };
-    let said = breaks_only(Guarantee::TellsFailures, words(|ended| format!("{} is done.", ended.agent)));
+    let said =
+        breaks_only(Guarantee::TellsFailures, words(|ended| format!("{} is done.", ended.agent)));
     assert!(said.contains("what it says about b would be the same"), "{said}");
     phone(words(|ended| format!("{}: {:?}", ended.agent, ended.status))).run().check().unwrap();
-    phone(words(|ended| ended.output.clone().unwrap_or_else(|| format!("{} failed.", ended.agent)))).run().check().unwrap();
+    phone(words(|ended| {
+        ended.output.clone().unwrap_or_else(|| format!("{} failed.", ended.agent))
+    }))
+    .run()
+    .check()
+    .unwrap();
 }
 
 #[test]
@@ -201,7 +263,11 @@ fn the_same_room_is_decided_the_same() {
     let calls = Cell::new(0_u64);
     let said = breaks_only(Guarantee::Deterministic, move |_, context| {
         calls.set(calls.get() + 1);
-        Ok(if calls.get().is_multiple_of(2) { vec![attach(ids(context))] } else { vec![give_up("later")] })
+        Ok(if calls.get().is_multiple_of(2) {
+            vec![attach(ids(context))]
+        } else {
+            vec![give_up("later")]
+        })
     });
     assert!(said.contains("asked twice"), "{said}");
 }
@@ -238,9 +304,21 @@ fn a_script_is_data() {
         );
         Script::from_json(&text).unwrap()
     };
-    Harness::new(polite).script(script(r#"{"told": [[0, ["a"]], [2000, ["b"]]], "kept": []}"#)).run().check().unwrap();
-    let broken = Harness::new(polite).script(script(r#"{"told": [[0, ["a", "b"]]]}"#)).run().check().unwrap_err();
-    assert!(broken.is(Guarantee::AsExpected) && broken.to_string().contains("told should be"), "{broken}");
-    let broken = Harness::new(polite).script(script(r#"{"kept": ["b"]}"#)).run().check().unwrap_err();
+    Harness::new(polite)
+        .script(script(r#"{"told": [[0, ["a"]], [2000, ["b"]]], "kept": []}"#))
+        .run()
+        .check()
+        .unwrap();
+    let broken = Harness::new(polite)
+        .script(script(r#"{"told": [[0, ["a", "b"]]]}"#))
+        .run()
+        .check()
+        .unwrap_err();
+    assert!(
+        broken.is(Guarantee::AsExpected) && broken.to_string().contains("told should be"),
+        "{broken}"
+    );
+    let broken =
+        Harness::new(polite).script(script(r#"{"kept": ["b"]}"#)).run().check().unwrap_err();
     assert!(broken.is(Guarantee::AsExpected), "{broken}");
 }

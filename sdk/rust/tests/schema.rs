@@ -1,4 +1,5 @@
-//! What a model gets to read of a `#[tool]` function, and how its arguments come back. Everything here is native.
+//! What a model gets to read of a `#[tool]` function, and how its arguments come back. Everything
+//! here is native.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use conclave_sdk::__private::{Tool, ToolSpec};
@@ -75,14 +76,20 @@ fn schema(spec: &ToolSpec) -> Value {
 fn the_name_and_the_doc_comment_describe_the_tool() {
     let spec = temperature::spec();
     assert_eq!(spec.name, "temperature");
-    assert_eq!(spec.description, "Temperature now at a place.\n\nUse it when the user asks about weather.");
+    assert_eq!(
+        spec.description,
+        "Temperature now at a place.\n\nUse it when the user asks about weather."
+    );
     assert!(spec.idempotent);
     assert!(!nothing::spec().idempotent);
 }
 
 #[test]
 fn paragraphs_are_joined_and_blocks_are_kept() {
-    assert_eq!(nothing::spec().description, "Nothing to say.\n\n- one\n- two\n  lines\n\n```\na\nb\n```\nThe end.");
+    assert_eq!(
+        nothing::spec().description,
+        "Nothing to say.\n\n- one\n- two\n  lines\n\n```\na\nb\n```\nThe end."
+    );
 }
 
 #[test]
@@ -112,7 +119,10 @@ fn the_parameters_make_a_closed_object_without_references() {
 
 #[test]
 fn a_tool_without_parameters_accepts_nothing_else() {
-    assert_eq!(schema(&nothing::spec()), json!({ "type": "object", "properties": {}, "additionalProperties": false }));
+    assert_eq!(
+        schema(&nothing::spec()),
+        json!({ "type": "object", "properties": {}, "additionalProperties": false })
+    );
 }
 
 #[test]
@@ -139,9 +149,18 @@ fn wrong_arguments_are_named() {
         other => panic!("{other:?}"),
     };
     assert_eq!(problem(json!({})), "place: is missing");
-    assert!(problem(json!({ "place": { "latitude": "north" } })).starts_with("place: invalid type: string"));
-    assert!(problem(json!({ "place": { "latitude": 1 }, "unit": "kelvin" })).starts_with("unit: unknown variant"));
-    assert_eq!(problem(json!({ "place": { "latitude": 1 }, "color": 1 })), "color: there is no such argument");
+    assert!(
+        problem(json!({ "place": { "latitude": "north" } }))
+            .starts_with("place: invalid type: string")
+    );
+    assert!(
+        problem(json!({ "place": { "latitude": 1 }, "unit": "kelvin" }))
+            .starts_with("unit: unknown variant")
+    );
+    assert_eq!(
+        problem(json!({ "place": { "latitude": 1 }, "color": 1 })),
+        "color: there is no such argument"
+    );
     assert!(problem(json!([])).starts_with("the arguments are no JSON object"));
 }
 
@@ -156,7 +175,10 @@ fn the_call_is_passed_and_is_no_argument() {
 fn return_types_become_outcomes() {
     assert_eq!(run::<nothing>(json!({})).unwrap(), Outcome::nothing());
     let outcome = run::<table>(json!({ "rows": [1, 2] })).unwrap();
-    assert_eq!((outcome.content.as_deref(), outcome.value.as_deref()), (Some("[2,1]"), Some("[2,1]")));
+    assert_eq!(
+        (outcome.content.as_deref(), outcome.value.as_deref()),
+        (Some("[2,1]"), Some("[2,1]"))
+    );
     assert_eq!(run::<fail>(json!({})), Err(Error::Unavailable { retry_after_ms: Some(5) }));
 }
 

@@ -1,4 +1,5 @@
-//! docs/writing-a-strategy.md: what a reader copies from the page compiles, its tests pass, and the page shows what the harness says.
+//! docs/writing-a-strategy.md: what a reader copies from the page compiles, its tests pass, and the
+//! page shows what the harness says.
 
 #[path = "writing_a_strategy/first.rs"]
 mod first;
@@ -20,7 +21,10 @@ fn the_page_has_the_files_as_they_are() {
         include_str!("writing_a_strategy/second/tests.rs"),
     ];
     for file in files {
-        assert!(PAGE.contains(&format!("```rust\n{file}```")), "docs/writing-a-strategy.md does not have this file as it is:\n{file}");
+        assert!(
+            PAGE.contains(&format!("```rust\n{file}```")),
+            "docs/writing-a-strategy.md does not have this file as it is:\n{file}"
+        );
     }
 }
 
@@ -39,13 +43,23 @@ fn the_page_shows_what_the_harness_says_of_the_first_try() {
         .activity("phone", Activity::Idle)
         .run();
     let broken = report.check().expect_err("it is not polite yet").to_string();
-    let shown = PAGE.split("```text\n").nth(1).and_then(|rest| rest.split_once("…\n```")).expect("the page shows it").0;
+    let shown = PAGE
+        .split("```text\n")
+        .nth(1)
+        .and_then(|rest| rest.split_once("…\n```"))
+        .expect("the page shows it")
+        .0;
     assert!(broken.starts_with(shown), "the page shows:\n{shown}\nand it says:\n{broken}");
 }
 
 #[test]
 fn the_page_has_a_script_that_the_second_try_passes() {
-    let script = PAGE.split("```json\n").nth(1).and_then(|rest| rest.split_once("```")).expect("the page has one").0;
+    let script = PAGE
+        .split("```json\n")
+        .nth(1)
+        .and_then(|rest| rest.split_once("```"))
+        .expect("the page has one")
+        .0;
     let script = Script::from_json(script).unwrap_or_else(|error| panic!("{error}"));
     let report = Harness::new(files::second::Polite::decide).script(script).run();
     report.check().unwrap_or_else(|broken| panic!("{broken}"));

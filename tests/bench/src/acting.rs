@@ -1,5 +1,5 @@
-//! An agent that acts: each step is an action, an executor carries it out, and the answer goes back. In one run, so that whatever grows
-//! with the history is seen.
+//! An agent that acts: each step is an action, an executor carries it out, and the answer goes
+//! back. In one run, so that whatever grows with the history is seen.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,15 +41,26 @@ cpu = "1 h"
 wall = "1 h"
 "#;
 
-/// How long each of so many steps of one run took, the executor's answer to the one before included.
-pub(crate) async fn steps(host: &Host, guests: &Path, steps: usize) -> Result<Vec<Duration>, BenchError> {
-    let folder = std::path::absolute(guests).map_err(|cause| BenchError::Component { path: guests.to_owned(), cause })?;
+/// How long each of so many steps of one run took, the executor's answer to the one before
+/// included.
+pub(crate) async fn steps(
+    host: &Host,
+    guests: &Path,
+    steps: usize,
+) -> Result<Vec<Duration>, BenchError> {
+    let folder = std::path::absolute(guests)
+        .map_err(|cause| BenchError::Component { path: guests.to_owned(), cause })?;
     let config = Config::parse("acting.toml", &folder.to_string_lossy(), CONFIG);
     let config = config.map_err(|problems| BenchError::Conclave(problems.to_string()))?;
-    let prepared = host.load(&config).await.map_err(|error| BenchError::Conclave(error.to_string()))?;
+    let prepared =
+        host.load(&config).await.map_err(|error| BenchError::Conclave(error.to_string()))?;
     let ends = Arc::new(Ends { at: Mutex::default(), wanted: steps + 1, all: Notify::new() });
-    let options = RunOptions { subscribers: Subscribers::new([Arc::clone(&ends) as Arc<dyn Subscriber>]), ..RunOptions::default() };
-    let mut session = prepared.session(options).map_err(|error| BenchError::Conclave(error.to_string()))?;
+    let options = RunOptions {
+        subscribers: Subscribers::new([Arc::clone(&ends) as Arc<dyn Subscriber>]),
+        ..RunOptions::default()
+    };
+    let mut session =
+        prepared.session(options).map_err(|error| BenchError::Conclave(error.to_string()))?;
     // It never ends by itself.
     tokio::select! {
         ended = session.run(RunInput::from("go")) => return Err(BenchError::Answer(format!("{ended:?}"))),
@@ -86,7 +97,8 @@ pub(crate) fn plan(tasks: usize) -> Result<Plan, BenchError> {
     let mut left = tasks;
     while left > 0 {
         let below = (left - 1).min(99);
-        let subtasks: Vec<Value> = (0..below).map(|at| json!({ "goal": format!("light lamp {at}") })).collect();
+        let subtasks: Vec<Value> =
+            (0..below).map(|at| json!({ "goal": format!("light lamp {at}") })).collect();
         let added = plan.add("", "light the lamps", &json!(subtasks));
         added.map_err(|error| BenchError::Answer(error.to_string()))?;
         left -= below + 1;

@@ -1,10 +1,14 @@
-//! The baseline: a tool component on wasmtime with nothing of Conclave around it, but with the engine settings that Conclave uses
-//! (host/runtime/src/sandbox/engine.rs) and the limits that any host needs. Imports that the tool does not call are traps.
+//! The baseline: a tool component on wasmtime with nothing of Conclave around it, but with the
+//! engine settings that Conclave uses (host/runtime/src/sandbox/engine.rs) and the limits that any
+//! host needs. Imports that the tool does not call are traps.
 
 use std::time::Duration;
 
 use wasmtime::component::{Component, HasSelf, Linker, Resource, ResourceTable};
-use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store, StoreLimits, StoreLimitsBuilder};
+use wasmtime::{
+    Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store,
+    StoreLimits, StoreLimitsBuilder,
+};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
 use crate::BenchError;
@@ -125,12 +129,18 @@ impl Tool {
         wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
         call::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)?;
         linker.define_unknown_imports_as_traps(&component)?;
-        Ok(Self { engine: engine.clone(), linked: ToolPluginPre::new(linker.instantiate_pre(&component)?)? })
+        Ok(Self {
+            engine: engine.clone(),
+            linked: ToolPluginPre::new(linker.instantiate_pre(&component)?)?,
+        })
     }
 
     /// A store with limits, and an instance in it.
     pub(crate) async fn instantiate(&self) -> Result<Instance, BenchError> {
-        let mut store = Store::new(&self.engine, State { table: ResourceTable::new(), limits: limits(), wasi: None });
+        let mut store = Store::new(
+            &self.engine,
+            State { table: ResourceTable::new(), limits: limits(), wasi: None },
+        );
         store.limiter(|state| &mut state.limits);
         bound(&mut store);
         let plugin = self.linked.instantiate_async(&mut store).await?;

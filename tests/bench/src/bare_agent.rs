@@ -1,5 +1,5 @@
-//! The baseline of an agent's step: the component on wasmtime alone, with the engine and limits of `bare`. The view answers from what
-//! is at hand and checks nothing.
+//! The baseline of an agent's step: the component on wasmtime alone, with the engine and limits of
+//! `bare`. The view answers from what is at hand and checks nothing.
 
 use wasmtime::component::{Component, HasSelf, Linker, Resource, ResourceTable};
 use wasmtime::{Engine, Store, StoreLimits};
@@ -48,12 +48,18 @@ impl Agent {
         actions::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)?;
         state::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)?;
         linker.define_unknown_imports_as_traps(&component)?;
-        Ok(Self { engine: engine.clone(), linked: AgentPluginPre::new(linker.instantiate_pre(&component)?)? })
+        Ok(Self {
+            engine: engine.clone(),
+            linked: AgentPluginPre::new(linker.instantiate_pre(&component)?)?,
+        })
     }
 
     /// Instantiate, step, drop: what the agent says.
     pub(crate) async fn step(&self, history: u64) -> Result<String, BenchError> {
-        let mut store = Store::new(&self.engine, State { table: ResourceTable::new(), limits: bare::limits(), history, wasi: None });
+        let mut store = Store::new(
+            &self.engine,
+            State { table: ResourceTable::new(), limits: bare::limits(), history, wasi: None },
+        );
         store.limiter(|state| &mut state.limits);
         bare::bound(&mut store);
         let plugin = self.linked.instantiate_async(&mut store).await?;
@@ -112,7 +118,12 @@ impl state::HostView for State {
         Ok(self.history)
     }
 
-    fn history(&mut self, _: Resource<View>, start: u64, count: u32) -> wasmtime::Result<Vec<Message>> {
+    fn history(
+        &mut self,
+        _: Resource<View>,
+        start: u64,
+        count: u32,
+    ) -> wasmtime::Result<Vec<Message>> {
         Ok((start..self.history).take(count as usize).map(message).collect())
     }
 
@@ -137,7 +148,14 @@ impl state::HostView for State {
     }
 
     fn remaining(&mut self, _: Resource<View>) -> wasmtime::Result<Remaining> {
-        Ok(Remaining { turns: None, tokens: None, cost_micro_usd: None, wall_ms: None, model_calls: None, tool_calls: None })
+        Ok(Remaining {
+            turns: None,
+            tokens: None,
+            cost_micro_usd: None,
+            wall_ms: None,
+            model_calls: None,
+            tool_calls: None,
+        })
     }
 
     fn current_task(&mut self, _: Resource<View>) -> wasmtime::Result<Option<String>> {

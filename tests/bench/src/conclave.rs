@@ -1,4 +1,5 @@
-//! The subject: the same component behind Conclave's public surface, with admission, grants, limits and the call's report.
+//! The subject: the same component behind Conclave's public surface, with admission, grants, limits
+//! and the call's report.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +10,9 @@ use std::time::{Duration, Instant};
 use conclave_core::config::Config;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::action::Action;
-use conclave_core::types::completion::{Completion, ModelError, ModelRequest, StopReason, TokenUsage};
+use conclave_core::types::completion::{
+    Completion, ModelError, ModelRequest, StopReason, TokenUsage,
+};
 use conclave_core::types::denial::DenialRecord;
 use conclave_core::types::history::History;
 use conclave_core::types::ids::{CallId, Millis, PluginName, RoomId, TaskName};
@@ -49,15 +52,21 @@ struct Parts {
 
 impl Hosted {
     pub(crate) async fn prepare(guests: &Path, arguments: &Value) -> Result<Self, BenchError> {
-        let folder = std::path::absolute(guests).map_err(|cause| BenchError::Component { path: guests.to_owned(), cause })?;
+        let folder = std::path::absolute(guests)
+            .map_err(|cause| BenchError::Component { path: guests.to_owned(), cause })?;
         let replies = folder.join("bench-replies.json");
-        fs::write(&replies, "{ \"replies\": [\"x\"] }").map_err(|cause| BenchError::Write { path: replies.clone(), cause })?;
+        fs::write(&replies, "{ \"replies\": [\"x\"] }")
+            .map_err(|cause| BenchError::Write { path: replies.clone(), cause })?;
         let text = config(arguments);
-        let config =
-            Config::parse("bench.toml", &folder.to_string_lossy(), &text).map_err(|problems| BenchError::Conclave(problems.to_string()))?;
-        let host = Host::new(HostOptions::default()).map_err(|error| BenchError::Conclave(error.to_string()))?;
+        let config = Config::parse("bench.toml", &folder.to_string_lossy(), &text)
+            .map_err(|problems| BenchError::Conclave(problems.to_string()))?;
+        let host = Host::new(HostOptions::default())
+            .map_err(|error| BenchError::Conclave(error.to_string()))?;
         let follow: Follow = Arc::new(|_| {});
-        let prepared = host.prepare(&config, &follow).await.map_err(|error| BenchError::Conclave(error.to_string()))?;
+        let prepared = host
+            .prepare(&config, &follow)
+            .await
+            .map_err(|error| BenchError::Conclave(error.to_string()))?;
         let start = Parts {
             room: RoomId::from("bench"),
             plugin: PluginName::from("echo"),
@@ -94,8 +103,13 @@ impl Hosted {
         }
     }
 
-    /// One step of an agent in a sandbox of its own, with a history of so many messages: what it says.
-    pub(crate) async fn step(&self, agent: &'static str, view: AgentView) -> Result<String, BenchError> {
+    /// One step of an agent in a sandbox of its own, with a history of so many messages: what it
+    /// says.
+    pub(crate) async fn step(
+        &self,
+        agent: &'static str,
+        view: AgentView,
+    ) -> Result<String, BenchError> {
         match self.prepared.calls().step(self.start(&PluginName::from(agent)), view).await.0 {
             Ok(turn) => match turn.action {
                 Action::Finish { outputs } => Ok(outputs.to_string()),
@@ -122,18 +136,27 @@ impl Hosted {
         }
     }
 
-    /// A whole task: the agent steps, the tool runs, the agent steps and finishes. Three sandboxes, nothing durable.
+    /// A whole task: the agent steps, the tool runs, the agent steps and finishes. Three sandboxes,
+    /// nothing durable.
     pub(crate) async fn run_task(&self) -> Result<(), BenchError> {
-        let run =
-            self.prepared.start(Some("go".to_owned()), RunOptions::default()).map_err(|error| BenchError::Conclave(error.to_string()))?;
-        let outcome = run.outcome().await.map_err(|error| BenchError::Conclave(error.to_string()))?;
-        if outcome.status == Status::Done { Ok(()) } else { Err(BenchError::Answer(format!("{outcome:?}"))) }
+        let run = self
+            .prepared
+            .start(Some("go".to_owned()), RunOptions::default())
+            .map_err(|error| BenchError::Conclave(error.to_string()))?;
+        let outcome =
+            run.outcome().await.map_err(|error| BenchError::Conclave(error.to_string()))?;
+        if outcome.status == Status::Done {
+            Ok(())
+        } else {
+            Err(BenchError::Answer(format!("{outcome:?}")))
+        }
     }
 
     /// The same task so many times, four at once.
     pub(crate) async fn run_batch(&self, tasks: u32) -> Result<(), BenchError> {
         let batch = Batch { concurrency: 4, ..Batch::default() };
-        let done = self.prepared.batch((0..tasks).map(|_| "go"), RunOptions::default(), &batch).await;
+        let done =
+            self.prepared.batch((0..tasks).map(|_| "go"), RunOptions::default(), &batch).await;
         let is_done = |item: &ItemEnd<_, _>| matches!(item, ItemEnd::Value(_));
         match done.items.iter().find(|item| !is_done(item)) {
             None if done.items.len() == tasks as usize => Ok(()),
@@ -141,13 +164,21 @@ impl Hosted {
         }
     }
 
-    /// How long each two of the 10 000 steps of one run took: an agent's, and the host's answer to it.
+    /// How long each two of the 10 000 steps of one run took: an agent's, and the host's answer to
+    /// it.
     pub(crate) async fn run_steps(&self) -> Result<Vec<Duration>, BenchError> {
         let ends = Arc::new(Ends::default());
-        let options = RunOptions { subscribers: Subscribers::new([Arc::clone(&ends) as Arc<dyn Subscriber>]), ..RunOptions::default() };
-        let mut session = self.prepared.session(options).map_err(|error| BenchError::Conclave(error.to_string()))?;
+        let options = RunOptions {
+            subscribers: Subscribers::new([Arc::clone(&ends) as Arc<dyn Subscriber>]),
+            ..RunOptions::default()
+        };
+        let mut session = self
+            .prepared
+            .session(options)
+            .map_err(|error| BenchError::Conclave(error.to_string()))?;
         let ask = RunInput { entry: Some(TaskName::from("talk")), ..RunInput::from("go") };
-        let outcome = session.run(ask).await.map_err(|error| BenchError::Conclave(error.to_string()))?;
+        let outcome =
+            session.run(ask).await.map_err(|error| BenchError::Conclave(error.to_string()))?;
         if outcome.status != Status::FixedTurns {
             return Err(BenchError::Answer(format!("{outcome:?}")));
         }
@@ -234,12 +265,16 @@ pub(crate) fn view(messages: u64) -> AgentView {
 }
 
 fn message(seq: u64) -> Message {
-    Message { content: Some(crate::rows::QUESTION.to_owned()), ..Message::new(seq, Entity::User, "terminal") }
+    Message {
+        content: Some(crate::rows::QUESTION.to_owned()),
+        ..Message::new(seq, Entity::User, "terminal")
+    }
 }
 
 /// Loads the component of the guest `echo` as a run does: hash, manifest, code, list of tools.
 pub(crate) async fn load(loader: &Loader, wasm: &[u8]) -> Result<(), BenchError> {
-    let loaded = loader.load(wasm.to_vec(), &PluginLimits::default(), &serde_json::json!({}), || {}).await;
+    let loaded =
+        loader.load(wasm.to_vec(), &PluginLimits::default(), &serde_json::json!({}), || {}).await;
     loaded.map(drop).map_err(|error| BenchError::Conclave(error.to_string()))
 }
 
@@ -247,7 +282,12 @@ pub(crate) async fn load(loader: &Loader, wasm: &[u8]) -> Result<(), BenchError>
 struct Nobody;
 
 impl ModelPort for Nobody {
-    fn ask(&self, _: CallId, _: u32, _: ModelRequest) -> BoxFuture<'static, Result<Completion, ModelError>> {
+    fn ask(
+        &self,
+        _: CallId,
+        _: u32,
+        _: ModelRequest,
+    ) -> BoxFuture<'static, Result<Completion, ModelError>> {
         let completion = Completion {
             id: "1".to_owned(),
             content: Some(crate::rows::QUESTION.to_owned()),

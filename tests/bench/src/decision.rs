@@ -1,4 +1,5 @@
-//! What is decided at every call of a tool: the rules, and whether a capability was asked for and granted.
+//! What is decided at every call of a tool: the rules, and whether a capability was asked for and
+//! granted.
 
 use std::hint::black_box;
 
@@ -33,10 +34,13 @@ impl Decisions {
             [tasks.desk]\nagent = \"chat\"\n"
             .to_owned();
         for number in 0..RULES {
-            text += &format!("[[policy]]\ntool = \"notes.save\"\narguments = {{ path = \"/folder{number}/*\" }}\ndecide = \"deny\"\n");
+            text += &format!(
+                "[[policy]]\ntool = \"notes.save\"\narguments = {{ path = \"/folder{number}/*\" }}\ndecide = \"deny\"\n"
+            );
         }
         text += "[[policy]]\ntool = \"notes.*\"\ndecide = \"allow\"\n";
-        let config = Config::parse("bench.toml", "", &text).map_err(|problems| BenchError::Conclave(problems.to_string()))?;
+        let config = Config::parse("bench.toml", "", &text)
+            .map_err(|problems| BenchError::Conclave(problems.to_string()))?;
         let setup = Setup {
             entry: "desk".into(),
             tasks: [].into(),
@@ -48,7 +52,12 @@ impl Decisions {
             limits: RunLimits::default(),
         };
         let asks = [(Capability::Model.as_str().to_owned(), CapabilityRequest::default())].into();
-        let model = ModelGrant { names: vec![ModelName::from("default")], tokens: None, cost_micro_usd: None, calls: None };
+        let model = ModelGrant {
+            names: vec![ModelName::from("default")],
+            tokens: None,
+            cost_micro_usd: None,
+            calls: None,
+        };
         let decisions = Self {
             setup,
             callers: [PluginName::from("chat")],
@@ -56,18 +65,35 @@ impl Decisions {
             manifest: Manifest { asks, ..Manifest::default() },
             grants: Grants { model: Some(model), ..Grants::default() },
         };
-        if decisions.decide() && decisions.require() { Ok(decisions) } else { Err(BenchError::Answer("it was not allowed".to_owned())) }
+        if decisions.decide() && decisions.require() {
+            Ok(decisions)
+        } else {
+            Err(BenchError::Answer("it was not allowed".to_owned()))
+        }
     }
 
     /// One decision over all rules: allowed.
     pub(crate) fn decide(&self) -> bool {
-        decide(black_box(&self.setup), black_box(&self.callers), black_box("notes.save"), black_box(&self.arguments)).decide
+        decide(
+            black_box(&self.setup),
+            black_box(&self.callers),
+            black_box("notes.save"),
+            black_box(&self.arguments),
+        )
+        .decide
             == Decide::Allow
     }
 
     /// One question whether a capability was granted: it was.
     pub(crate) fn require(&self) -> bool {
-        let rights = Rights { plugin: "chat", manifest: &self.manifest, grants: &self.grants, narrowed: None };
-        black_box(rights).require(black_box(Capability::Model), black_box("default"), || None).is_ok()
+        let rights = Rights {
+            plugin: "chat",
+            manifest: &self.manifest,
+            grants: &self.grants,
+            narrowed: None,
+        };
+        black_box(rights)
+            .require(black_box(Capability::Model), black_box("default"), || None)
+            .is_ok()
     }
 }

@@ -1,5 +1,6 @@
-//! A room that stays open: a task is delegated, works in a child room, and its result is delivered in a turn of the agent that has the
-//! conversation, whose answer reaches the channel. What RoomKit calls one cycle.
+//! A room that stays open: a task is delegated, works in a child room, and its result is delivered
+//! in a turn of the agent that has the conversation, whose answer reaches the channel. What RoomKit
+//! calls one cycle.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -55,13 +56,19 @@ pub(crate) struct Cycles {
 
 impl Cycles {
     pub(crate) async fn open(host: &Host, guests: &Path) -> Result<Self, BenchError> {
-        let folder = std::path::absolute(guests).map_err(|cause| BenchError::Component { path: guests.to_owned(), cause })?;
+        let folder = std::path::absolute(guests)
+            .map_err(|cause| BenchError::Component { path: guests.to_owned(), cause })?;
         let config = Config::parse("delivery.toml", &folder.to_string_lossy(), CONFIG);
         let config = config.map_err(|problems| BenchError::Conclave(problems.to_string()))?;
-        let prepared = host.load(&config).await.map_err(|error| BenchError::Conclave(error.to_string()))?;
+        let prepared =
+            host.load(&config).await.map_err(|error| BenchError::Conclave(error.to_string()))?;
         let said = Arc::new(Said(Semaphore::new(0)));
-        let options = RunOptions { channels: Arc::clone(&said) as Arc<dyn Channels>, ..RunOptions::default() };
-        let (room, hosted) = prepared.open_room(options).map_err(|error| BenchError::Conclave(error.to_string()))?;
+        let options = RunOptions {
+            channels: Arc::clone(&said) as Arc<dyn Channels>,
+            ..RunOptions::default()
+        };
+        let (room, hosted) =
+            prepared.open_room(options).map_err(|error| BenchError::Conclave(error.to_string()))?;
         Ok(Self { room, _hosted: hosted, said })
     }
 
@@ -71,7 +78,8 @@ impl Cycles {
         self.said.next().await
     }
 
-    /// How long each of so many took on average that were asked for at once, until all were delivered.
+    /// How long each of so many took on average that were asked for at once, until all were
+    /// delivered.
     pub(crate) async fn at_once(&self, tasks: u32) -> Result<Duration, BenchError> {
         let before = self.delivered();
         let began = Instant::now();
@@ -87,13 +95,21 @@ impl Cycles {
     }
 
     async fn delegate(&self) -> Result<(), BenchError> {
-        let delegation = Delegation { agent: "worker".to_owned(), task: crate::rows::QUESTION.to_owned(), ..Delegation::default() };
+        let delegation = Delegation {
+            agent: "worker".to_owned(),
+            task: crate::rows::QUESTION.to_owned(),
+            ..Delegation::default()
+        };
         let asked = self.room.delegate(delegation).await;
         asked.map(drop).map_err(|refusal| BenchError::Answer(refusal.message))
     }
 
     fn delivered(&self) -> usize {
-        self.room.tasks().iter().filter(|task| task.delivery.state == DeliveryState::Delivered).count()
+        self.room
+            .tasks()
+            .iter()
+            .filter(|task| task.delivery.state == DeliveryState::Delivered)
+            .count()
     }
 }
 

@@ -1,4 +1,5 @@
-//! What is kept: tasks whose events go to a store beside the same without, what reading them back costs, and tasks that wait.
+//! What is kept: tasks whose events go to a store beside the same without, what reading them back
+//! costs, and tasks that wait.
 
 use std::fs;
 use std::io::Write;
@@ -32,7 +33,8 @@ pub(crate) struct Folder(PathBuf);
 impl Folder {
     pub(crate) fn make(beside: &Path, name: &str) -> Result<Self, BenchError> {
         let path = beside.with_file_name(format!("bench-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).map_err(|cause| BenchError::Write { path: path.clone(), cause })?;
+        fs::create_dir_all(&path)
+            .map_err(|cause| BenchError::Write { path: path.clone(), cause })?;
         Ok(Self(path))
     }
 }
@@ -52,13 +54,20 @@ pub(crate) struct Durable {
 impl Durable {
     pub(crate) fn open(guests: &Path) -> Result<Self, BenchError> {
         let folder = Folder::make(guests, "store")?;
-        let store = Store::open(&folder.0.join("store")).map_err(|error| BenchError::Conclave(error.to_string()))?;
+        let store = Store::open(&folder.0.join("store"))
+            .map_err(|error| BenchError::Conclave(error.to_string()))?;
         Ok(Self { folder, store })
     }
 
-    /// The time of all without journals and one fsync for each group that the other side committed, and the time of all with.
-    pub(crate) async fn rounds(&self, hosted: &Hosted, rounds: u32) -> Result<(Times, Times), BenchError> {
-        let (mut without, mut with, mut syncs, mut groups) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    /// The time of all without journals and one fsync for each group that the other side committed,
+    /// and the time of all with.
+    pub(crate) async fn rounds(
+        &self,
+        hosted: &Hosted,
+        rounds: u32,
+    ) -> Result<(Times, Times), BenchError> {
+        let (mut without, mut with, mut syncs, mut groups) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for _ in 0..=rounds {
             let began = Instant::now();
             hosted.run_at_once(TASKS, &(Arc::new(NoJournals) as Arc<dyn Journals>)).await?;
@@ -72,7 +81,10 @@ impl Durable {
             syncs.push(self.sync()?);
         }
         let sync = Times::of(syncs).median_ns;
-        let baseline = without.iter().zip(&groups).map(|(without, groups)| *without + Duration::from_nanos(sync) * *groups);
+        let baseline = without
+            .iter()
+            .zip(&groups)
+            .map(|(without, groups)| *without + Duration::from_nanos(sync) * *groups);
         // The first round fills caches.
         Ok((Times::of(baseline.skip(1).collect()), Times::of(with.split_off(1))))
     }
@@ -81,7 +93,8 @@ impl Durable {
     fn sync(&self) -> Result<Duration, BenchError> {
         let path = self.folder.0.join("sync");
         let failed = |cause| BenchError::Write { path: path.clone(), cause };
-        let mut file = fs::OpenOptions::new().create(true).append(true).open(&path).map_err(failed)?;
+        let mut file =
+            fs::OpenOptions::new().create(true).append(true).open(&path).map_err(failed)?;
         let began = Instant::now();
         for _ in 0..8 {
             file.write_all(&[0; 16 * 1024]).and_then(|()| file.sync_data()).map_err(failed)?;
@@ -89,8 +102,13 @@ impl Durable {
         Ok(began.elapsed() / 8)
     }
 
-    /// One run of 10 000 steps is kept; then its records are folded, and read and folded. Times are of one event.
-    pub(crate) async fn replay(&self, hosted: &Hosted, times: u32) -> Result<(Times, Times), BenchError> {
+    /// One run of 10 000 steps is kept; then its records are folded, and read and folded. Times are
+    /// of one event.
+    pub(crate) async fn replay(
+        &self,
+        hosted: &Hosted,
+        times: u32,
+    ) -> Result<(Times, Times), BenchError> {
         let failed = |error: &dyn std::fmt::Display| BenchError::Conclave(error.to_string());
         let room = RoomId::from("long");
         hosted.run_long(&room, self.store.journals(Durability::Exit, RunOrigin::default())).await?;
@@ -132,11 +150,14 @@ impl Waiting {
     pub(crate) async fn measure(guests: &Path, tasks: u32) -> Result<Self, BenchError> {
         let silent = Arc::new(Silent::default());
         let models = [("default".to_owned(), Arc::clone(&silent) as Arc<dyn ModelClient>)].into();
-        let host = Host::new(HostOptions { models, ..HostOptions::default() }).map_err(|error| BenchError::Conclave(error.to_string()))?;
-        let folder = std::path::absolute(guests).map_err(|cause| BenchError::Component { path: guests.to_owned(), cause })?;
+        let host = Host::new(HostOptions { models, ..HostOptions::default() })
+            .map_err(|error| BenchError::Conclave(error.to_string()))?;
+        let folder = std::path::absolute(guests)
+            .map_err(|cause| BenchError::Component { path: guests.to_owned(), cause })?;
         let config = Config::parse("waiting.toml", &folder.to_string_lossy(), WAITING)
             .map_err(|problems| BenchError::Conclave(problems.to_string()))?;
-        let prepared = host.load(&config).await.map_err(|error| BenchError::Conclave(error.to_string()))?;
+        let prepared =
+            host.load(&config).await.map_err(|error| BenchError::Conclave(error.to_string()))?;
         let before = resident();
         let (mut running, mut times) = (JoinSet::new(), Vec::new());
         for number in 1..=u64::from(tasks) {
@@ -179,7 +200,9 @@ wall = "1 h"
 "#;
 
 fn start(prepared: &Prepared) -> Result<impl Future<Output = ()> + Send + use<>, BenchError> {
-    let run = prepared.start(Some("go".to_owned()), RunOptions::default()).map_err(|error| BenchError::Conclave(error.to_string()))?;
+    let run = prepared
+        .start(Some("go".to_owned()), RunOptions::default())
+        .map_err(|error| BenchError::Conclave(error.to_string()))?;
     Ok(async move { drop(run.outcome().await) })
 }
 
@@ -188,7 +211,11 @@ fn start(prepared: &Prepared) -> Result<impl Future<Output = ()> + Send + use<>,
 struct Silent(AtomicU64);
 
 impl ModelClient for Silent {
-    fn complete(&self, _: Prompt, _: Arc<dyn TextSink>) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
+    fn complete(
+        &self,
+        _: Prompt,
+        _: Arc<dyn TextSink>,
+    ) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
         self.0.fetch_add(1, Ordering::Relaxed);
         Box::pin(std::future::pending())
     }
@@ -198,16 +225,25 @@ impl ModelClient for Silent {
 fn resident() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    line.and_then(|line| line.split_whitespace().next()).and_then(|kib| kib.parse().ok()).unwrap_or_default()
+    line.and_then(|line| line.split_whitespace().next())
+        .and_then(|kib| kib.parse().ok())
+        .unwrap_or_default()
 }
 
 impl Hosted {
     /// So many tasks at once, each in a run of its own, until all have ended.
-    async fn run_at_once(&self, tasks: u32, journals: &Arc<dyn Journals>) -> Result<(), BenchError> {
+    async fn run_at_once(
+        &self,
+        tasks: u32,
+        journals: &Arc<dyn Journals>,
+    ) -> Result<(), BenchError> {
         let mut running = JoinSet::new();
         for _ in 0..tasks {
             let options = RunOptions { journals: Arc::clone(journals), ..RunOptions::default() };
-            let run = self.prepared().start(Some("go".to_owned()), options).map_err(|error| BenchError::Conclave(error.to_string()))?;
+            let run = self
+                .prepared()
+                .start(Some("go".to_owned()), options)
+                .map_err(|error| BenchError::Conclave(error.to_string()))?;
             running.spawn(run.outcome());
         }
         while let Some(ended) = running.join_next().await {
@@ -223,7 +259,10 @@ impl Hosted {
     /// A run of 10 000 steps, kept under this name.
     async fn run_long(&self, room: &RoomId, journals: Arc<dyn Journals>) -> Result<(), BenchError> {
         let options = RunOptions { ids: Arc::new(room.clone()), journals, ..RunOptions::default() };
-        let mut session = self.prepared().session(options).map_err(|error| BenchError::Conclave(error.to_string()))?;
+        let mut session = self
+            .prepared()
+            .session(options)
+            .map_err(|error| BenchError::Conclave(error.to_string()))?;
         let ask = RunInput { entry: Some("talk".into()), ..RunInput::from("go") };
         session.run(ask).await.map(drop).map_err(|error| BenchError::Conclave(error.to_string()))
     }

@@ -1,5 +1,6 @@
-//! Measures Conclave beside its baselines, both in this process and by turns, so that the machine's noise meets both. Ratios are what
-//! counts; absolute times are for orientation. Nothing here passes or fails: a target that is missed is shown as missed.
+//! Measures Conclave beside its baselines, both in this process and by turns, so that the machine's
+//! noise meets both. Ratios are what counts; absolute times are for orientation. Nothing here
+//! passes or fails: a target that is missed is shown as missed.
 
 mod acting;
 mod bare;
@@ -62,7 +63,9 @@ fn main() -> ExitCode {
 /// What keeps a row from being measured.
 #[derive(Debug, thiserror::Error)]
 enum BenchError {
-    #[error("{path} cannot be read: {cause}. `cargo xtask bench` builds it first; `cargo xtask guests` alone does too.")]
+    #[error(
+        "{path} cannot be read: {cause}. `cargo xtask bench` builds it first; `cargo xtask guests` alone does too."
+    )]
     Component { path: PathBuf, cause: std::io::Error },
     #[error("{path} cannot be written: {cause}")]
     Write { path: PathBuf, cause: std::io::Error },
@@ -78,7 +81,11 @@ enum BenchError {
 
 fn measured(options: &Options, effort: Effort) -> Result<Report, BenchError> {
     // One thread: what is measured is the length of one call, not how many fit on the machine.
-    let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(BenchError::Executor)?;
-    let wanted = |name: &str| options.filter.as_ref().is_none_or(|filter| name.contains(filter.as_str()));
+    let executor = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(BenchError::Executor)?;
+    let wanted =
+        |name: &str| options.filter.as_ref().is_none_or(|filter| name.contains(filter.as_str()));
     executor.block_on(rows::all(&options.guests, effort, &wanted))
 }

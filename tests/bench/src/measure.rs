@@ -1,4 +1,5 @@
-//! Taking times: a baseline and a subject by turns, in short blocks, after a warm-up. It knows nothing of what it measures.
+//! Taking times: a baseline and a subject by turns, in short blocks, after a warm-up. It knows
+//! nothing of what it measures.
 
 use std::time::{Duration, Instant};
 
@@ -21,8 +22,8 @@ pub(crate) struct Plan {
     samples: usize,
 }
 
-/// So many in a row before it is the other side's turn: long enough for the processor's caches to be the side's own, short enough
-/// that a disturbance of a few milliseconds meets both.
+/// So many in a row before it is the other side's turn: long enough for the processor's caches to
+/// be the side's own, short enough that a disturbance of a few milliseconds meets both.
 const BLOCK: usize = 25;
 
 impl Plan {
@@ -58,14 +59,19 @@ impl Times {
         let at = |share: f64| {
             // The smallest time that at least this share of all times does not exceed.
             let rank = (share * times.len() as f64).ceil() as usize;
-            times.get(rank.max(1) - 1).map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+            times
+                .get(rank.max(1) - 1)
+                .map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
         };
         Self { samples: times.len(), min_ns: at(0.0), median_ns: at(0.5), p99_ns: at(0.99) }
     }
 }
 
 /// Times of one thing alone.
-pub(crate) async fn alone(plan: Plan, mut subject: impl AsyncFnMut() -> Result<(), BenchError>) -> Result<Times, BenchError> {
+pub(crate) async fn alone(
+    plan: Plan,
+    mut subject: impl AsyncFnMut() -> Result<(), BenchError>,
+) -> Result<Times, BenchError> {
     for _ in 0..plan.warm_up {
         subject().await?;
     }
@@ -84,7 +90,8 @@ pub(crate) async fn by_turns(
         baseline().await?;
         subject().await?;
     }
-    let (mut of_baseline, mut of_subject) = (Vec::with_capacity(plan.samples), Vec::with_capacity(plan.samples));
+    let (mut of_baseline, mut of_subject) =
+        (Vec::with_capacity(plan.samples), Vec::with_capacity(plan.samples));
     let mut baseline_first = true;
     while of_subject.len() < plan.samples {
         let block = BLOCK.min(plan.samples - of_subject.len());
@@ -100,7 +107,11 @@ pub(crate) async fn by_turns(
     Ok((Times::of(of_baseline), Times::of(of_subject)))
 }
 
-async fn take(times: &mut Vec<Duration>, count: usize, work: &mut impl AsyncFnMut() -> Result<(), BenchError>) -> Result<(), BenchError> {
+async fn take(
+    times: &mut Vec<Duration>,
+    count: usize,
+    work: &mut impl AsyncFnMut() -> Result<(), BenchError>,
+) -> Result<(), BenchError> {
     for _ in 0..count {
         let began = Instant::now();
         work().await?;
@@ -137,9 +148,14 @@ mod tests {
             Ok(())
         };
         let plan = Plan { warm_up: 1, samples: 60 };
-        let (baseline, subject) = executor.block_on(by_turns(plan, async || side('b').await, async || side('s').await)).unwrap();
+        let (baseline, subject) = executor
+            .block_on(by_turns(plan, async || side('b').await, async || side('s').await))
+            .unwrap();
         assert_eq!((baseline.samples, subject.samples), (60, 60));
         let (b, s) = ("b".repeat(25), "s".repeat(25));
-        assert_eq!(order.into_inner(), format!("bs{b}{s}{s}{b}{}{}", "b".repeat(10), "s".repeat(10)));
+        assert_eq!(
+            order.into_inner(),
+            format!("bs{b}{s}{s}{b}{}{}", "b".repeat(10), "s".repeat(10))
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The noise for the row of the noisy neighbour: a guest that computes until its limit stops it, again and again, in a thread of its own.
+//! The noise for the row of the noisy neighbour: a guest that computes until its limit stops it,
+//! again and again, in a thread of its own.
 
 use std::fs;
 use std::path::Path;
@@ -31,12 +32,15 @@ agent = "caller"
 "#;
 
 impl Noise {
-    /// Loads the noisy plugin into the host of the quiet one, so that they share engine, pool and clock, and lets it begin.
+    /// Loads the noisy plugin into the host of the quiet one, so that they share engine, pool and
+    /// clock, and lets it begin.
     pub(crate) async fn start(host: &Host, guests: &Path) -> Result<Self, BenchError> {
-        let folder = fs::canonicalize(guests).map_err(|cause| BenchError::Component { path: guests.to_owned(), cause })?;
+        let folder = fs::canonicalize(guests)
+            .map_err(|cause| BenchError::Component { path: guests.to_owned(), cause })?;
         let config = Config::parse("noise.toml", &folder.to_string_lossy(), CONFIG);
         let config = config.map_err(|problems| BenchError::Conclave(problems.to_string()))?;
-        let noisy = host.load(&config).await.map_err(|error| BenchError::Conclave(error.to_string()))?;
+        let noisy =
+            host.load(&config).await.map_err(|error| BenchError::Conclave(error.to_string()))?;
         let stop = Arc::new(AtomicBool::new(false));
         let until = Arc::clone(&stop);
         let thread = std::thread::spawn(move || make(&noisy, &until));
@@ -46,7 +50,9 @@ impl Noise {
 
 /// A run that fails to start makes no noise, which the row then shows.
 fn make(noisy: &Prepared, until: &AtomicBool) {
-    let Ok(executor) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+    let Ok(executor) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+        return;
+    };
     executor.block_on(async {
         while !until.load(Ordering::Relaxed) {
             let Ok(run) = noisy.start(Some("go".to_owned()), RunOptions::default()) else { return };

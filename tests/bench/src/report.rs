@@ -41,7 +41,8 @@ pub(crate) enum Reach {
     AboutMicros(f64),
     /// So many in a second, at least, by the subject's median.
     PerSecond(f64),
-    /// The subject takes at most so many times as long as the baseline, and each takes at most so many KiB of the process; no sandbox is held.
+    /// The subject takes at most so many times as long as the baseline, and each takes at most so
+    /// many KiB of the process; no sandbox is held.
     Waiting {
         most: f64,
         kib: f64,
@@ -63,7 +64,12 @@ pub(crate) struct Report {
 impl Report {
     pub(crate) fn new(quick: bool, rows: Vec<Row>) -> Self {
         let processors = std::thread::available_parallelism().map_or(0, usize::from);
-        Self { quick, processors, system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH), rows }
+        Self {
+            quick,
+            processors,
+            system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+            rows,
+        }
     }
 
     /// Writes it, making the folder when it is missing.
@@ -82,42 +88,71 @@ impl Row {
     /// Subject to baseline.
     fn ratio(&self) -> Option<f64> {
         let baseline = self.baseline.as_ref()?;
-        let compared = |times: Times| if matches!(self.reach, Reach::P99AtMost(_)) { times.p99_ns } else { times.median_ns };
+        let compared = |times: Times| {
+            if matches!(self.reach, Reach::P99AtMost(_)) { times.p99_ns } else { times.median_ns }
+        };
         Some(compared(self.subject.times) as f64 / compared(baseline.times).max(1) as f64)
     }
 
     fn cells(&self) -> [String; 9] {
         let none = || ["–".to_owned(), String::new(), String::new()];
-        let side = |side: &Side| [side.does.to_owned(), spelled(side.times.median_ns), spelled(side.times.p99_ns)];
+        let side = |side: &Side| {
+            [side.does.to_owned(), spelled(side.times.median_ns), spelled(side.times.p99_ns)]
+        };
         let [base, base_median, base_p99] = self.baseline.as_ref().map_or_else(none, side);
         let [subject, median, p99] = side(&self.subject);
         let (ratio, reach, verdict) = self.judged();
-        [self.what.to_owned(), base, base_median, base_p99, subject, median, p99, ratio, format!("{reach}{verdict}")]
+        [
+            self.what.to_owned(),
+            base,
+            base_median,
+            base_p99,
+            subject,
+            median,
+            p99,
+            ratio,
+            format!("{reach}{verdict}"),
+        ]
     }
 
     fn judged(&self) -> (String, String, &'static str) {
-        let times = |ratio: Option<f64>| ratio.map_or_else(String::new, |ratio| format!("{} ×", rounded(ratio)));
+        let times = |ratio: Option<f64>| {
+            ratio.map_or_else(String::new, |ratio| format!("{} ×", rounded(ratio)))
+        };
         let verdict = |met: bool| if met { "" } else { "  missed" };
         match (self.reach, self.ratio()) {
-            (Reach::AtMost(most), ratio) => {
-                (times(ratio), format!("≤ {} ×", rounded(most)), verdict(ratio.is_some_and(|ratio| ratio <= most)))
-            }
-            (Reach::P99AtMost(most), ratio) => {
-                (times(ratio), format!("p99 ≤ {} ×", rounded(most)), verdict(ratio.is_some_and(|ratio| ratio <= most)))
-            }
+            (Reach::AtMost(most), ratio) => (
+                times(ratio),
+                format!("≤ {} ×", rounded(most)),
+                verdict(ratio.is_some_and(|ratio| ratio <= most)),
+            ),
+            (Reach::P99AtMost(most), ratio) => (
+                times(ratio),
+                format!("p99 ≤ {} ×", rounded(most)),
+                verdict(ratio.is_some_and(|ratio| ratio <= most)),
+            ),
             (Reach::Faster(least), ratio) => {
                 let faster = ratio.map(|ratio| 1.0 / ratio.max(f64::MIN_POSITIVE));
                 let met = faster.is_some_and(|faster| faster >= least);
-                (format!("{} faster", times(faster)), format!("≥ {} × faster", rounded(least)), verdict(met))
+                (
+                    format!("{} faster", times(faster)),
+                    format!("≥ {} × faster", rounded(least)),
+                    verdict(met),
+                )
             }
-            (Reach::AboutMicros(micros), ratio) => (times(ratio), format!("about {} µs", rounded(micros)), ""),
+            (Reach::AboutMicros(micros), ratio) => {
+                (times(ratio), format!("about {} µs", rounded(micros)), "")
+            }
             (Reach::PerSecond(least), _) => {
                 let each = 1e9 / self.subject.times.median_ns.max(1) as f64;
                 (format!("{each:.0}/s"), format!("≥ {least:.0}/s"), verdict(each >= least))
             }
             (Reach::Waiting { most, kib, measured_kib, instances }, ratio) => {
-                let met = ratio.is_some_and(|ratio| ratio <= most) && measured_kib <= kib && instances == 0;
-                let measured = format!("{}, {measured_kib:.1} KiB each, {instances} sandboxes", times(ratio));
+                let met = ratio.is_some_and(|ratio| ratio <= most)
+                    && measured_kib <= kib
+                    && instances == 0;
+                let measured =
+                    format!("{}, {measured_kib:.1} KiB each, {instances} sandboxes", times(ratio));
                 (measured, format!("≤ {} ×, ≤ {kib:.0} KiB, none", rounded(most)), verdict(met))
             }
             (Reach::Nothing, ratio) => (times(ratio), String::new(), ""),
@@ -127,20 +162,33 @@ impl Row {
 
 impl Display for Report {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        let head = ["what", "baseline", "median", "p99", "subject", "median", "p99", "ratio", "reach"].map(str::to_owned);
-        let lines: Vec<[String; 9]> = std::iter::once(head).chain(self.rows.iter().map(Row::cells)).collect();
-        let widths: [usize; 9] = std::array::from_fn(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0));
+        let head =
+            ["what", "baseline", "median", "p99", "subject", "median", "p99", "ratio", "reach"]
+                .map(str::to_owned);
+        let lines: Vec<[String; 9]> =
+            std::iter::once(head).chain(self.rows.iter().map(Row::cells)).collect();
+        let widths: [usize; 9] = std::array::from_fn(|column| {
+            lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0)
+        });
         for line in &lines {
             let mut text = String::new();
             for (column, (cell, width)) in line.iter().zip(widths).enumerate() {
                 let space = " ".repeat(width - cell.chars().count());
                 // Words to the left, numbers to the right.
-                text += &if matches!(column, 0 | 1 | 4 | 8) { format!("{cell}{space}  ") } else { format!("{space}{cell}  ") };
+                text += &if matches!(column, 0 | 1 | 4 | 8) {
+                    format!("{cell}{space}  ")
+                } else {
+                    format!("{space}{cell}  ")
+                };
             }
             writeln!(out, "{}", text.trim_end())?;
         }
         let quick = if self.quick { "; --quick: figures are rough" } else { "" };
-        writeln!(out, "\n{} processors, {}{quick}. Compare ratios, not times, between machines.", self.processors, self.system)
+        writeln!(
+            out,
+            "\n{} processors, {}{quick}. Compare ratios, not times, between machines.",
+            self.processors, self.system
+        )
     }
 }
 
@@ -168,20 +216,39 @@ mod tests {
     use super::*;
 
     fn side(does: &'static str, median_ns: u64) -> Side {
-        Side { does, times: Times { samples: 1, min_ns: median_ns, median_ns, p99_ns: 2 * median_ns } }
+        Side {
+            does,
+            times: Times { samples: 1, min_ns: median_ns, median_ns, p99_ns: 2 * median_ns },
+        }
     }
 
     fn table(rows: Vec<Row>) -> String {
-        let report = Report { quick: false, processors: 2, system: "linux x86_64".to_owned(), rows };
+        let report =
+            Report { quick: false, processors: 2, system: "linux x86_64".to_owned(), rows };
         report.to_string()
     }
 
     #[test]
     fn columns_are_aligned() {
         let text = table(vec![
-            Row { what: "tool call", baseline: Some(side("bare", 14_800)), subject: side("conclave", 20_000), reach: Reach::AtMost(1.5) },
-            Row { what: "load", baseline: Some(side("compile", 45_000_000)), subject: side("cache", 130_000), reach: Reach::Faster(50.0) },
-            Row { what: "alone", baseline: None, subject: side("bare", 900), reach: Reach::Nothing },
+            Row {
+                what: "tool call",
+                baseline: Some(side("bare", 14_800)),
+                subject: side("conclave", 20_000),
+                reach: Reach::AtMost(1.5),
+            },
+            Row {
+                what: "load",
+                baseline: Some(side("compile", 45_000_000)),
+                subject: side("cache", 130_000),
+                reach: Reach::Faster(50.0),
+            },
+            Row {
+                what: "alone",
+                baseline: None,
+                subject: side("bare", 900),
+                reach: Reach::Nothing,
+            },
         ]);
         let lines: Vec<&str> = text.lines().take(4).collect();
         assert_eq!(
@@ -197,7 +264,12 @@ mod tests {
 
     #[test]
     fn a_missed_target_says_so() {
-        let row = |subject| Row { what: "w", baseline: Some(side("b", 100)), subject: side("s", subject), reach: Reach::AtMost(1.5) };
+        let row = |subject| Row {
+            what: "w",
+            baseline: Some(side("b", 100)),
+            subject: side("s", subject),
+            reach: Reach::AtMost(1.5),
+        };
         assert!(table(vec![row(151)]).contains("missed"));
         assert!(!table(vec![row(150)]).contains("missed"));
     }

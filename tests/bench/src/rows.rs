@@ -55,7 +55,11 @@ const WAITING: &str = "tasks that wait for a model: the start of one";
 const NEIGHBOUR: &str = "tool call in a fresh sandbox, 1 KB, beside a noisy plugin";
 
 /// Measures the rows that are `wanted`, one after the other.
-pub(crate) async fn all(guests: &Path, effort: Effort, wanted: &dyn Fn(&str) -> bool) -> Result<Report, BenchError> {
+pub(crate) async fn all(
+    guests: &Path,
+    effort: Effort,
+    wanted: &dyn Fn(&str) -> bool,
+) -> Result<Report, BenchError> {
     let bench = Bench::prepare(guests, effort).await?;
     let mut rows = Vec::new();
     let mut keep = |row: Row| {
@@ -140,7 +144,8 @@ impl Bench {
     async fn fresh_call(&self) -> Result<Row, BenchError> {
         let baseline = async || self.call_fresh(&self.tool).await;
         let subject = async || self.hosted.call_fresh().await.map(drop);
-        let (baseline, subject) = measure::by_turns(Plan::short(self.effort), baseline, subject).await?;
+        let (baseline, subject) =
+            measure::by_turns(Plan::short(self.effort), baseline, subject).await?;
         Ok(Row {
             what: FRESH,
             baseline: Some(side("bare wasmtime", baseline)),
@@ -161,7 +166,8 @@ impl Bench {
         }
         let baseline = async || agent.step(10).await.map(drop);
         let subject = async || self.hosted.step("agent", view.clone()).await.map(drop);
-        let (baseline, subject) = measure::by_turns(Plan::short(self.effort), baseline, subject).await?;
+        let (baseline, subject) =
+            measure::by_turns(Plan::short(self.effort), baseline, subject).await?;
         Ok(Row {
             what: STEP,
             baseline: Some(side("bare wasmtime", baseline)),
@@ -174,7 +180,8 @@ impl Bench {
         let (short, long) = (conclave::view(10), conclave::view(10_000));
         let baseline = async || self.hosted.step("chat", short.clone()).await.map(drop);
         let subject = async || self.hosted.step("chat", long.clone()).await.map(drop);
-        let (baseline, subject) = measure::by_turns(Plan::short(self.effort), baseline, subject).await?;
+        let (baseline, subject) =
+            measure::by_turns(Plan::short(self.effort), baseline, subject).await?;
         Ok(Row {
             what: LONG,
             baseline: Some(side("history of 10", baseline)),
@@ -183,13 +190,21 @@ impl Bench {
         })
     }
 
-    /// Its baseline, the same task in Langroid, takes 27 ms and runs elsewhere; a two-hundredth of that is wanted.
+    /// Its baseline, the same task in Langroid, takes 27 ms and runs elsewhere; a two-hundredth of
+    /// that is wanted.
     async fn task(&self) -> Result<Row, BenchError> {
-        let times = measure::alone(Plan::short(self.effort), async || self.hosted.run_task().await).await?;
-        Ok(Row { what: TASK, baseline: None, subject: side("Conclave", times), reach: Reach::AboutMicros(135.0) })
+        let times =
+            measure::alone(Plan::short(self.effort), async || self.hosted.run_task().await).await?;
+        Ok(Row {
+            what: TASK,
+            baseline: None,
+            subject: side("Conclave", times),
+            reach: Reach::AboutMicros(135.0),
+        })
     }
 
-    /// Of one run: messages, lineage and loop detection grow with it, and what a step costs must not.
+    /// Of one run: messages, lineage and loop detection grow with it, and what a step costs must
+    /// not.
     async fn long_run(&self) -> Result<Row, BenchError> {
         let steps = self.hosted.run_steps().await?;
         let of = |from: usize| Times::of(steps.iter().skip(from / 2).take(500).copied().collect());
@@ -202,7 +217,8 @@ impl Bench {
         })
     }
 
-    /// Of one run: each step adds an action and an observation to what it has done, of which it sees the last.
+    /// Of one run: each step adds an action and an observation to what it has done, of which it
+    /// sees the last.
     async fn acting(&self, guests: &Path) -> Result<Row, BenchError> {
         const STEPS: usize = 10_000;
         let steps = acting::steps(self.hosted.host(), guests, STEPS).await?;
@@ -222,15 +238,27 @@ impl Bench {
         let with = AgentView { plan: Arc::new(acting::plan(1_000)?), ..without.clone() };
         let baseline = async || self.hosted.step("chat", without.clone()).await.map(drop);
         let subject = async || self.hosted.step("chat", with.clone()).await.map(drop);
-        let (baseline, subject) = measure::by_turns(Plan::short(self.effort), baseline, subject).await?;
-        Ok(Row { what: PLAN, baseline: Some(side("no plan", baseline)), subject: side("1 000 tasks", subject), reach: Reach::AtMost(1.2) })
+        let (baseline, subject) =
+            measure::by_turns(Plan::short(self.effort), baseline, subject).await?;
+        Ok(Row {
+            what: PLAN,
+            baseline: Some(side("no plan", baseline)),
+            subject: side("1 000 tasks", subject),
+            reach: Reach::AtMost(1.2),
+        })
     }
 
-    /// Its baseline, the same in RoomKit 0.6.13, takes 0.9 ms and runs elsewhere; a tenth of that is wanted.
+    /// Its baseline, the same in RoomKit 0.6.13, takes 0.9 ms and runs elsewhere; a tenth of that
+    /// is wanted.
     async fn cycle(&self, guests: &Path) -> Result<Row, BenchError> {
         let cycles = Cycles::open(self.hosted.host(), guests).await?;
         let times = measure::alone(Plan::short(self.effort), async || cycles.one().await).await?;
-        Ok(Row { what: CYCLE, baseline: None, subject: side("Conclave", times), reach: Reach::AboutMicros(90.0) })
+        Ok(Row {
+            what: CYCLE,
+            baseline: None,
+            subject: side("Conclave", times),
+            reach: Reach::AboutMicros(90.0),
+        })
     }
 
     /// RoomKit delivers 324 a second; ten times as many are wanted.
@@ -240,7 +268,12 @@ impl Bench {
             // A room of its own: it keeps no more than the newest thousand records of tasks.
             each.push(Cycles::open(self.hosted.host(), guests).await?.at_once(1_000).await?);
         }
-        Ok(Row { what: AT_ONCE, baseline: None, subject: side("Conclave", Times::of(each)), reach: Reach::AboutMicros(309.0) })
+        Ok(Row {
+            what: AT_ONCE,
+            baseline: None,
+            subject: side("Conclave", Times::of(each)),
+            reach: Reach::AboutMicros(309.0),
+        })
     }
 
     async fn batch(&self) -> Result<Row, BenchError> {
@@ -268,7 +301,8 @@ impl Bench {
         let on_demand = Tool::compile(&bare::engine(Allocator::OnDemand)?, &self.wasm)?;
         let baseline = async || self.call_fresh(&on_demand).await;
         let subject = async || self.call_fresh(&self.tool).await;
-        let (baseline, subject) = measure::by_turns(Plan::short(self.effort), baseline, subject).await?;
+        let (baseline, subject) =
+            measure::by_turns(Plan::short(self.effort), baseline, subject).await?;
         Ok(Row {
             what: ALLOCATOR,
             baseline: Some(side("on-demand memory", baseline)),
@@ -281,7 +315,8 @@ impl Bench {
         let mut kept = self.tool.instantiate().await?;
         let baseline = async || kept.call(&self.request).await.map(drop);
         let subject = async || self.call_fresh(&self.tool).await;
-        let (baseline, subject) = measure::by_turns(Plan::short(self.effort), baseline, subject).await?;
+        let (baseline, subject) =
+            measure::by_turns(Plan::short(self.effort), baseline, subject).await?;
         Ok(Row {
             what: WARM,
             baseline: Some(side("instance kept", baseline)),
@@ -290,16 +325,20 @@ impl Bench {
         })
     }
 
-    /// Both sides are Conclave's: hash, manifest, code, list of tools. The baseline is slower here than in a release build, by about
-    /// two: the profile builds the compiler in a hurry.
+    /// Both sides are Conclave's: hash, manifest, code, list of tools. The baseline is slower here
+    /// than in a release build, by about two: the profile builds the compiler in a hurry.
     async fn load(&self, guests: &Path) -> Result<Row, BenchError> {
-        let engine = Engine::new(&EngineSettings::default()).map_err(|error| BenchError::Conclave(error.to_string()))?;
-        let cache = Cache::open(&guests.with_file_name("bench-cache")).map_err(|error| BenchError::Conclave(error.to_string()))?;
-        let (compiling, caching) = (Loader::new(engine.clone(), None), Loader::new(engine, Some(cache)));
+        let engine = Engine::new(&EngineSettings::default())
+            .map_err(|error| BenchError::Conclave(error.to_string()))?;
+        let cache = Cache::open(&guests.with_file_name("bench-cache"))
+            .map_err(|error| BenchError::Conclave(error.to_string()))?;
+        let (compiling, caching) =
+            (Loader::new(engine.clone(), None), Loader::new(engine, Some(cache)));
         conclave::load(&caching, &self.wasm).await?;
         let baseline = async || conclave::load(&compiling, &self.wasm).await;
         let subject = async || conclave::load(&caching, &self.wasm).await;
-        let (baseline, subject) = measure::by_turns(Plan::long(self.effort), baseline, subject).await?;
+        let (baseline, subject) =
+            measure::by_turns(Plan::long(self.effort), baseline, subject).await?;
         Ok(Row {
             what: LOAD,
             baseline: Some(side("compile", baseline)),
@@ -331,7 +370,8 @@ impl Bench {
         })
     }
 
-    /// The noise computes in a thread of its own without end; the calls are the same before and beside it.
+    /// The noise computes in a thread of its own without end; the calls are the same before and
+    /// beside it.
     async fn neighbour(&self, guests: &Path) -> Result<Row, BenchError> {
         let plan = Plan::short(self.effort);
         let quiet = async || self.hosted.call_fresh().await.map(drop);
@@ -347,7 +387,8 @@ impl Bench {
         })
     }
 
-    /// Every event is kept in groups; the baseline keeps none, and pays one fsync in the same folder for each group.
+    /// Every event is kept in groups; the baseline keeps none, and pays one fsync in the same
+    /// folder for each group.
     async fn durable(&self, guests: &Path) -> Result<Row, BenchError> {
         let rounds = if self.effort == Effort::Quick { 10 } else { 100 };
         let (baseline, subject) = Durable::open(guests)?.rounds(&self.hosted, rounds).await?;

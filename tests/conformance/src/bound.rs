@@ -1,5 +1,5 @@
-//! What ends a scenario that does not end by itself: how much happens in it, never how long it takes. A machine that is busy with other things
-//! plays the same scenario as one that is idle.
+//! What ends a scenario that does not end by itself: how much happens in it, never how long it
+//! takes. A machine that is busy with other things plays the same scenario as one that is idle.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 use tokio::sync::Notify;
 
-/// Events that the journals of one scenario may hold together, where nobody says otherwise. The largest of ours holds a tenth of it.
+/// Events that the journals of one scenario may hold together, where nobody says otherwise. The
+/// largest of ours holds a tenth of it.
 pub const EVENTS: u64 = 200_000;
 
 tokio::task_local! {
@@ -24,7 +25,9 @@ struct Count {
 
 impl Subscriber for Count {
     fn on(&self, happening: &Published) {
-        if matches!(happening.what, RunEvent::Recorded { .. }) && self.events.fetch_add(1, Ordering::Relaxed) == self.most {
+        if matches!(happening.what, RunEvent::Recorded { .. })
+            && self.events.fetch_add(1, Ordering::Relaxed) == self.most
+        {
             self.is_full.notify_one();
         }
     }

@@ -1,5 +1,5 @@
-//! Whether what was shown is what was expected: texts that a framework writes are replaced by tokens on both sides, numbers are compared
-//! by their value.
+//! Whether what was shown is what was expected: texts that a framework writes are replaced by
+//! tokens on both sides, numbers are compared by their value.
 
 use conclave_runtime::message::Entity;
 use serde_json::Value;
@@ -12,17 +12,26 @@ pub fn is_same(expected: &Value, got: &Value) -> bool {
     match (expected, got) {
         (Value::Object(expected), Value::Object(got)) => {
             expected.len() == got.len()
-                && expected.iter().all(|(key, value)| got.get(key).is_some_and(|other| is_same_at(key, value, other)))
+                && expected.iter().all(|(key, value)| {
+                    got.get(key).is_some_and(|other| is_same_at(key, value, other))
+                })
         }
         (Value::Array(expected), Value::Array(got)) => {
-            expected.len() == got.len() && expected.iter().zip(got).all(|(expected, got)| is_same(expected, got))
+            expected.len() == got.len()
+                && expected.iter().zip(got).all(|(expected, got)| is_same(expected, got))
         }
-        (Value::Number(expected), Value::Number(got)) => expected == got || expected.as_f64() == got.as_f64(),
+        (Value::Number(expected), Value::Number(got)) => {
+            expected == got || expected.as_f64() == got.as_f64()
+        }
         (Value::String(expected), Value::String(got)) => {
-            expected == got || tokens(expected) == tokens(got) || json_of(expected).is_some_and(|expected| json_of(got) == Some(expected))
+            expected == got
+                || tokens(expected) == tokens(got)
+                || json_of(expected).is_some_and(|expected| json_of(got) == Some(expected))
         }
         // Some expectations hold a list or an object as text, as the reference's functions give it.
-        (Value::String(expected), Value::Object(_) | Value::Array(_)) => json_of(expected).is_some_and(|expected| is_same(&expected, got)),
+        (Value::String(expected), Value::Object(_) | Value::Array(_)) => {
+            json_of(expected).is_some_and(|expected| is_same(&expected, got))
+        }
         _ => expected == got,
     }
 }
@@ -57,7 +66,8 @@ fn collect(expected: &Value, got: &Value, path: &str, found: &mut Vec<String>) {
             let null = Value::Null;
             let more = got.keys().filter(|key| !expected.contains_key(*key));
             for key in expected.keys().chain(more) {
-                let (expected, got) = (expected.get(key).unwrap_or(&null), got.get(key).unwrap_or(&null));
+                let (expected, got) =
+                    (expected.get(key).unwrap_or(&null), got.get(key).unwrap_or(&null));
                 if !is_same_at(key, expected, got) {
                     collect(expected, got, &format!("{path}/{key}"), found);
                 }
@@ -69,9 +79,18 @@ fn collect(expected: &Value, got: &Value, path: &str, found: &mut Vec<String>) {
             }
         }
         (Value::Array(expected), Value::Array(got)) => {
-            let same = expected.iter().zip(got).take_while(|(expected, got)| is_same(expected, got)).count();
-            let (from, other) = (expected.get(same).unwrap_or(&Value::Null), got.get(same).unwrap_or(&Value::Null));
-            found.push(format!("{path}/{same}: {from} ≠ {other} ({} ≠ {} entries)", expected.len(), got.len()));
+            let same = expected
+                .iter()
+                .zip(got)
+                .take_while(|(expected, got)| is_same(expected, got))
+                .count();
+            let (from, other) =
+                (expected.get(same).unwrap_or(&Value::Null), got.get(same).unwrap_or(&Value::Null));
+            found.push(format!(
+                "{path}/{same}: {from} ≠ {other} ({} ≠ {} entries)",
+                expected.len(),
+                got.len()
+            ));
         }
         _ if is_same(expected, got) => {}
         _ => found.push(format!("{path}: {expected} ≠ {got}")),
@@ -87,7 +106,8 @@ mod tests {
     #[test]
     fn a_missing_key_and_a_longer_list_are_told() {
         assert!(is_same(&json!({ "a": [1, 2.0] }), &json!({ "a": [1.0, 2] })));
-        let differences = differences(&json!({ "a": [1, 2], "b": 1 }), &json!({ "a": [1], "c": 1 }));
+        let differences =
+            differences(&json!({ "a": [1, 2], "b": 1 }), &json!({ "a": [1], "c": 1 }));
         assert_eq!(differences, ["/a/1: 2 ≠ null (2 ≠ 1 entries)", "/b: 1 ≠ null", "/c: null ≠ 1"]);
     }
 }

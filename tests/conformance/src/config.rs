@@ -1,5 +1,6 @@
-//! From a scenario to a `conclave.toml`: what its agents, tools and tasks are to an operator. Scripts go into the settings of the two guests;
-//! everything else is a key of the config that anybody could write.
+//! From a scenario to a `conclave.toml`: what its agents, tools and tasks are to an operator.
+//! Scripts go into the settings of the two guests; everything else is a key of the config that
+//! anybody could write.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -39,7 +40,8 @@ pub fn plugin_of(scenario: &Scenario, agent: &str) -> Option<String> {
     Some(format!("a{index}"))
 }
 
-/// The task that stands for an agent where it is asked by itself: its first, or one that is made for it.
+/// The task that stands for an agent where it is asked by itself: its first, or one that is made
+/// for it.
 #[must_use]
 pub fn task_of(scenario: &Scenario, agent: &str) -> Option<String> {
     let own = scenario.tasks.iter().find(|task| task.agent == agent).map(|task| task.name.clone());
@@ -66,17 +68,31 @@ pub fn text(scenario: &Scenario, guests: &Guests) -> Result<String, String> {
         .filter(|agent| !scenario.tasks.iter().any(|task| task.agent == agent.name))
         .filter_map(|agent| {
             let name = spare_task(scenario, &agent.name)?;
-            Some(Task { name, agent: agent.name.clone(), options: Map::new(), subtasks: Vec::new() })
+            Some(Task {
+                name,
+                agent: agent.name.clone(),
+                options: Map::new(),
+                subtasks: Vec::new(),
+            })
         })
         .collect();
     let tasks: Vec<&Task> = scenario.tasks.iter().chain(&spares).collect();
     let entry = tasks.last().ok_or("the scenario has no agent")?;
     let catalog = Catalog::of(scenario);
     let mut out = format!("entry = {}\ncompat = \"langroid\"\n", string(&entry.name));
-    let routes: Vec<&str> = tasks.iter().map(|task| task.name.as_str()).chain(["user"]).chain(ORCHESTRATION_TOOLS).collect();
+    let routes: Vec<&str> = tasks
+        .iter()
+        .map(|task| task.name.as_str())
+        .chain(["user"])
+        .chain(ORCHESTRATION_TOOLS)
+        .collect();
     let routes = format!("grants.route = {}\n", list(&routes));
     for (agent, index) in scenario.agents.iter().zip(0..) {
-        let settings = AgentSettings { llm: agent.llm.clone(), native: agent.native.clone(), no_tool: no_tool(agent)?.1 };
+        let settings = AgentSettings {
+            llm: agent.llm.clone(),
+            native: agent.native.clone(),
+            no_tool: no_tool(agent)?.1,
+        };
         plugin(&mut out, &format!("a{index}"), &guests.agent, &json!(settings), &routes);
         if !catalog.tools.is_empty() {
             out.push_str("grants.tools = [\"t.*\"]\n");
@@ -86,8 +102,11 @@ pub fn text(scenario: &Scenario, guests: &Guests) -> Result<String, String> {
         plugin(&mut out, TOOLS, &guests.tools, &json!(catalog.settings()?), &routes);
     }
     for task in tasks {
-        let agent = scenario.agent(&task.agent).ok_or_else(|| format!("there is no agent {}", task.agent))?;
-        let table = self::task(scenario, task, agent, &catalog).map_err(|problem| format!("task {}: {problem}", task.name))?;
+        let agent = scenario
+            .agent(&task.agent)
+            .ok_or_else(|| format!("there is no agent {}", task.agent))?;
+        let table = self::task(scenario, task, agent, &catalog)
+            .map_err(|problem| format!("task {}: {problem}", task.name))?;
         out.push_str(&table);
     }
     Ok(out)
@@ -95,14 +114,17 @@ pub fn text(scenario: &Scenario, guests: &Guests) -> Result<String, String> {
 
 fn plugin(out: &mut String, name: &str, source: &Path, settings: &Value, routes: &str) {
     let (source, script) = (string(&source.to_string_lossy()), string(&settings.to_string()));
-    out.push_str(&format!("\n[plugins.{name}]\nsource = {source}\nconfig = {{ script = {script} }}\n{routes}"));
+    out.push_str(&format!(
+        "\n[plugins.{name}]\nsource = {source}\nconfig = {{ script = {script} }}\n{routes}"
+    ));
 }
 
 fn list(items: &[impl AsRef<str>]) -> String {
     format!("[{}]", items.iter().map(|item| string(item.as_ref())).collect::<Vec<_>>().join(", "))
 }
 
-/// The tools of all agents, each once: those of one name are one tool, unless they are defined anew.
+/// The tools of all agents, each once: those of one name are one tool, unless they are defined
+/// anew.
 struct Catalog<'a> {
     tools: Vec<Shared<'a>>,
 }
@@ -130,7 +152,10 @@ impl<'a> Catalog<'a> {
 
     /// What the plugin calls it.
     fn name(&self, tool: &Tool) -> Option<String> {
-        self.tools.iter().position(|known| known.tool.is_same(tool)).map(|index| format!("t{index}"))
+        self.tools
+            .iter()
+            .position(|known| known.tool.is_same(tool))
+            .map(|index| format!("t{index}"))
     }
 
     fn settings(&self) -> Result<ToolsSettings, String> {
@@ -203,14 +228,20 @@ impl Keys {
             }
         }
         let line = |(key, given): (&String, &Value)| {
-            let given = value(given).ok_or_else(|| format!("null within {key} has no form in a config"))?;
+            let given =
+                value(given).ok_or_else(|| format!("null within {key} has no form in a config"))?;
             Ok(format!("{key} = {given}\n"))
         };
         self.own.iter().map(line).collect()
     }
 }
 
-fn task(scenario: &Scenario, task: &Task, agent: &Agent, catalog: &Catalog<'_>) -> Result<String, String> {
+fn task(
+    scenario: &Scenario,
+    task: &Task,
+    agent: &Agent,
+    catalog: &Catalog<'_>,
+) -> Result<String, String> {
     let mut keys = Keys::default();
     let settings = &agent.config;
     let written = |text: &Option<String>| json!(text.as_deref().filter(|text| !text.is_empty()));
@@ -245,18 +276,26 @@ fn task(scenario: &Scenario, task: &Task, agent: &Agent, catalog: &Catalog<'_>) 
     Ok(format!("\n[tasks.{}]\n{}", string(&task.name), keys.text()?))
 }
 
-/// Those that can be met. One that waits for a tool that the agent does not know never is, and the config refuses it as a mistake.
+/// Those that can be met. One that waits for a tool that the agent does not know never is, and the
+/// config refuses it as a mistake.
 fn sequences(agent: &Agent, given: &Value) -> Value {
     let is_known = |name: &str| {
         let own = |tool: &Tool| tool.name == name || tool.class_name.as_deref() == Some(name);
-        agent.tools.iter().any(own) || HostTool::ALL.into_iter().any(|tool| tool.langroid_name() == name)
+        agent.tools.iter().any(own)
+            || HostTool::ALL.into_iter().any(|tool| tool.langroid_name() == name)
     };
     let can_be_met = |text: &str| {
         let parsed = Sequence::parse(text);
         // What cannot be read is for the config to refuse.
-        parsed.map_or(true, |parsed| parsed.events().iter().all(|event| !matches!(event, Expected::SpecificTool(name) if !is_known(name))))
+        parsed.map_or(true, |parsed| {
+            parsed
+                .events()
+                .iter()
+                .all(|event| !matches!(event, Expected::SpecificTool(name) if !is_known(name)))
+        })
     };
-    let kept = given.as_array().into_iter().flatten().filter(|text| text.as_str().is_none_or(can_be_met));
+    let kept =
+        given.as_array().into_iter().flatten().filter(|text| text.as_str().is_none_or(can_be_met));
     kept.cloned().collect()
 }
 
@@ -281,7 +320,9 @@ fn tools(agent: &Agent, catalog: &Catalog<'_>) -> Value {
         if tool.is_final {
             put("final", json!(true));
         }
-        for (key, given) in [("title", json!(tool.class_name)), ("result_tokens", json!(tool.max_result_tokens))] {
+        for (key, given) in
+            [("title", json!(tool.class_name)), ("result_tokens", json!(tool.max_result_tokens))]
+        {
             put(key, given);
         }
         put("retained_tokens", json!(tool.max_retained_tokens));
@@ -291,21 +332,27 @@ fn tools(agent: &Agent, catalog: &Catalog<'_>) -> Value {
     agent.tools.iter().map(entry).collect()
 }
 
-/// `handle_llm_no_tool` as the config has it, and the effect that the component carries out where the config has no form for it.
+/// `handle_llm_no_tool` as the config has it, and the effect that the component carries out where
+/// the config has no form for it.
 fn no_tool(agent: &Agent) -> Result<(Value, Value), String> {
     let given = &agent.config.handle_llm_no_tool;
     match given {
         Value::Null => return Ok((json!("nothing"), Value::Null)),
-        Value::String(word) if word == "user" || word == "done" => return Ok((json!(word), Value::Null)),
+        Value::String(word) if word == "user" || word == "done" => {
+            return Ok((json!(word), Value::Null));
+        }
         _ => {}
     }
-    let effect: Effect = serde_json::from_value(given.clone()).map_err(|error| format!("handle_llm_no_tool of {}: {error}", agent.name))?;
+    let effect: Effect = serde_json::from_value(given.clone())
+        .map_err(|error| format!("handle_llm_no_tool of {}: {error}", agent.name))?;
     let by_component = Ok((json!("nothing"), given.clone()));
     if has_template(given) {
         return by_component;
     }
     match effect.run(&Scope::default()) {
-        Answer::Text(text) if !text.trim().is_empty() => Ok((json!({ "nudge": text }), Value::Null)),
+        Answer::Text(text) if !text.trim().is_empty() => {
+            Ok((json!({ "nudge": text }), Value::Null))
+        }
         Answer::Call { name, arguments } if value(&arguments).is_some() => {
             Ok((json!({ "tool": name, "arguments": arguments }), Value::Null))
         }

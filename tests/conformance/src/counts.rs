@@ -78,9 +78,10 @@ impl fmt::Display for Counts {
         }
         let passed = self.sum(|played| played.on_host + played.by_function);
         write!(out, "{passed} passed, {} failed, {} skipped", self.failed, self.skipped)?;
-        for (what, count) in
-            [("differ as documented", self.sum(|played| played.otherwise)), ("not played", self.sum(|played| played.not_played))]
-        {
+        for (what, count) in [
+            ("differ as documented", self.sum(|played| played.otherwise)),
+            ("not played", self.sum(|played| played.not_played)),
+        ] {
             if count > 0 {
                 write!(out, ", {count} {what}")?;
             }

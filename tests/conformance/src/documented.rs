@@ -62,25 +62,34 @@ pub(crate) struct Documented {
 }
 
 impl Documented {
-    pub(crate) fn new(row: &'static str, keys: impl IntoIterator<Item = (&'static str, Host)>) -> Self {
+    pub(crate) fn new(
+        row: &'static str,
+        keys: impl IntoIterator<Item = (&'static str, Host)>,
+    ) -> Self {
         Self { row, keys: keys.into_iter().collect() }
     }
 
-    /// Whether this row explains the difference: it names the key, and the host reports what it says.
+    /// Whether this row explains the difference: it names the key, and the host reports what it
+    /// says.
     fn explains(&self, difference: &Difference, got: &Value) -> bool {
         let path = difference.key();
         self.keys.iter().any(|(key, host)| {
             let (is_there, value) = match key.split_once("**") {
-                Some((above, below)) => (path.starts_with(above) && path.ends_with(below), difference.got.as_ref()),
+                Some((above, below)) => {
+                    (path.starts_with(above) && path.ends_with(below), difference.got.as_ref())
+                }
                 None => (
-                    path == *key || path.strip_prefix(key).is_some_and(|rest| rest.starts_with('.')),
+                    path == *key
+                        || path.strip_prefix(key).is_some_and(|rest| rest.starts_with('.')),
                     key.split('.').try_fold(got, |value, part| value.get(part)),
                 ),
             };
             is_there
                 && match host {
                     Host::Is(wanted) => value.unwrap_or(&Value::Null) == wanted,
-                    Host::Without(sentence) => difference.expected.as_ref().is_some_and(|expected| expected == sentence),
+                    Host::Without(sentence) => {
+                        difference.expected.as_ref().is_some_and(|expected| expected == sentence)
+                    }
                     Host::Any => true,
                 }
         })
@@ -89,7 +98,12 @@ impl Documented {
 
 /// Returns how a case ended. It differs as documented only when each difference is one that a row
 /// explains; a single one that none explains is a failure.
-pub(crate) fn end(expected: &Value, got: Value, differences: &[Difference], rows: &[Documented]) -> End {
+pub(crate) fn end(
+    expected: &Value,
+    got: Value,
+    differences: &[Difference],
+    rows: &[Documented],
+) -> End {
     if differences.is_empty() {
         return End::Passed;
     }
@@ -115,7 +129,10 @@ mod tests {
     use super::*;
 
     fn row() -> Documented {
-        Documented::new("O-000", [("a.b", Host::Is(json!(1))), ("tree**state", Host::Is(json!("open")))])
+        Documented::new(
+            "O-000",
+            [("a.b", Host::Is(json!(1))), ("tree**state", Host::Is(json!("open")))],
+        )
     }
 
     fn ended(differences: &[Difference], got: Value, rows: &[Documented]) -> &'static str {
@@ -136,9 +153,17 @@ mod tests {
         let named = difference(".a.b", json!(1));
         assert_eq!(ended(std::slice::from_ref(&named), got.clone(), &[row()]), "otherwise");
         assert_eq!(ended(&[], got.clone(), &[row()]), "passed", "a case that agrees passes");
-        assert_eq!(ended(std::slice::from_ref(&named), got.clone(), &[]), "failed", "no row applies");
+        assert_eq!(
+            ended(std::slice::from_ref(&named), got.clone(), &[]),
+            "failed",
+            "no row applies"
+        );
         let another = difference(".c", json!(2));
-        assert_eq!(ended(&[named.clone(), another], got, &[row()]), "failed", "another key differs, too");
+        assert_eq!(
+            ended(&[named.clone(), another], got, &[row()]),
+            "failed",
+            "another key differs, too"
+        );
         let wrong = json!({ "a": { "b": 3 } });
         assert_eq!(ended(&[named], wrong, &[row()]), "failed", "the host reports something else");
     }
@@ -146,19 +171,31 @@ mod tests {
     #[test]
     fn a_row_names_a_key_everything_below_it_or_one_name_in_a_tree() {
         let any = Documented::new("O-000", [("list", Host::Any)]);
-        assert_eq!(ended(&[difference(".list[0].x[1]", json!(1))], json!({}), std::slice::from_ref(&any)), "otherwise");
+        assert_eq!(
+            ended(&[difference(".list[0].x[1]", json!(1))], json!({}), std::slice::from_ref(&any)),
+            "otherwise"
+        );
         assert_eq!(ended(&[difference(".lists", json!(1))], json!({}), &[any]), "failed");
         let state = |value: &str| difference(".tree.subtasks[0].state", json!(value));
         assert_eq!(ended(&[state("open")], json!({}), &[row()]), "otherwise");
         assert_eq!(ended(&[state("completed")], json!({}), &[row()]), "failed");
-        assert_eq!(ended(&[difference(".tree.goal", json!("open"))], json!({}), &[row()]), "failed");
+        assert_eq!(
+            ended(&[difference(".tree.goal", json!("open"))], json!({}), &[row()]),
+            "failed"
+        );
     }
 
     #[test]
     fn a_sentence_that_the_host_has_not_is_one_sentence() {
         let rows = [Documented::new("R-000", [("text_contains", Host::Without("x"))])];
-        assert_eq!(ended(&[difference(".text_contains[0]", json!("y"))], json!({}), &rows), "otherwise");
-        let other = Difference { expected: Some(json!("z")), ..difference(".text_contains[0]", json!("y")) };
+        assert_eq!(
+            ended(&[difference(".text_contains[0]", json!("y"))], json!({}), &rows),
+            "otherwise"
+        );
+        let other = Difference {
+            expected: Some(json!("z")),
+            ..difference(".text_contains[0]", json!("y"))
+        };
         assert_eq!(ended(&[other], json!({}), &rows), "failed");
     }
 }

@@ -1,4 +1,5 @@
-//! The fields of a tool as JSON Schema: `int str float bool any`, `{type, default}`, `{object: fields}`.
+//! The fields of a tool as JSON Schema: `int str float bool any`, `{type, default}`, `{object:
+//! fields}`.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +11,8 @@ pub fn schema(fields: &Map<String, Value>) -> Result<Value, String> {
     let mut properties = Map::new();
     let mut required = Vec::new();
     for (name, field) in fields {
-        let (property, is_required) = property(field).ok_or_else(|| format!("the field {name} has no type that is known: {field}"))?;
+        let (property, is_required) = property(field)
+            .ok_or_else(|| format!("the field {name} has no type that is known: {field}"))?;
         properties.insert(name.clone(), property);
         if is_required {
             required.push(name.clone());
@@ -61,7 +63,8 @@ mod tests {
             },
             "required": ["o", "x"],
         });
-        let mut got = schema(fields.as_object().expect("it is an object")).expect("all types are known");
+        let mut got =
+            schema(fields.as_object().expect("it is an object")).expect("all types are known");
         if let Some(required) = got["required"].as_array_mut() {
             required.sort_by_key(ToString::to_string);
         }

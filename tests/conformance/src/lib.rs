@@ -1,5 +1,6 @@
-//! Conformance: scenarios, one JSON object a line, each played through the whole host with real components. What is compared, and how a
-//! scenario becomes a config, is told in `docs/conformance.md`.
+//! Conformance: scenarios, one JSON object a line, each played through the whole host with real
+//! components. What is compared, and how a scenario becomes a config, is told in
+//! `docs/conformance.md`.
 
 pub mod bound;
 mod compare;
@@ -31,7 +32,8 @@ use config::Guests;
 use scenario::Scenario;
 use schema::{LANGROID, undocumented};
 
-/// The pack whose scenarios are played by a host that has a session for each; the others are `openhands` and `roomkit`.
+/// The pack whose scenarios are played by a host that has a session for each; the others are
+/// `openhands` and `roomkit`.
 const PACK: &str = "langroid";
 
 /// What came of one scenario.
@@ -53,7 +55,8 @@ pub enum End {
         /// Where they differ.
         differences: Vec<String>,
     },
-    /// It states what Conclave does otherwise on purpose, and docs/differences.md says what is right.
+    /// It states what Conclave does otherwise on purpose, and docs/differences.md says what is
+    /// right.
     Otherwise {
         differences: Vec<String>,
     },
@@ -70,8 +73,12 @@ impl Verdict {
     #[must_use]
     pub fn failed(line: &str, reason: &str) -> Self {
         let value: Value = serde_json::from_str(line).unwrap_or_default();
-        let expected = value.get("expect").or_else(|| value.get("then")).cloned().unwrap_or_default();
-        Self { id: id_of(&value), end: End::Failed { expected, got: json!(reason), differences: vec![reason.to_owned()] } }
+        let expected =
+            value.get("expect").or_else(|| value.get("then")).cloned().unwrap_or_default();
+        Self {
+            id: id_of(&value),
+            end: End::Failed { expected, got: json!(reason), differences: vec![reason.to_owned()] },
+        }
     }
 }
 
@@ -88,13 +95,21 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// A runner with the components in `guests`, and with a cache of what was compiled, so that each is compiled once.
+    /// A runner with the components in `guests`, and with a cache of what was compiled, so that
+    /// each is compiled once.
     ///
     /// # Errors
     /// When the engine cannot be set up.
     pub fn new(guests: &Path, cache: Option<PathBuf>) -> Result<Self, String> {
-        let host = Host::new(HostOptions { cache: cache.clone(), ..HostOptions::default() }).map_err(|error| error.to_string())?;
-        Ok(Self { host, guests: Guests::of_folder(guests), folder: guests.to_owned(), cache, events: bound::EVENTS })
+        let host = Host::new(HostOptions { cache: cache.clone(), ..HostOptions::default() })
+            .map_err(|error| error.to_string())?;
+        Ok(Self {
+            host,
+            guests: Guests::of_folder(guests),
+            folder: guests.to_owned(),
+            cache,
+            events: bound::EVENTS,
+        })
     }
 
     /// A scenario that records more events than these does not end.
@@ -112,7 +127,8 @@ impl Runner {
             "id": "", "agents": [{ "name": "A", "tools": [{ "name": "a" }] }],
             "calls": [{ "op": "known_tools", "agent": "A", "message": "" }],
         });
-        let scenario: Scenario = serde_json::from_value(scenario).map_err(|error| error.to_string())?;
+        let scenario: Scenario =
+            serde_json::from_value(scenario).map_err(|error| error.to_string())?;
         play::play(&self.host, &self.guests, &scenario).await.map(drop)
     }
 
@@ -154,27 +170,38 @@ impl Runner {
         }
         let mut scenario: Scenario = match serde_json::from_value(value) {
             Ok(scenario) => scenario,
-            Err(error) => return Verdict::failed(line, &format!("the scenario cannot be read: {error}")),
+            Err(error) => {
+                return Verdict::failed(line, &format!("the scenario cannot be read: {error}"));
+            }
         };
         // What plays it does not see what is expected.
         let expected = Value::Array(std::mem::take(&mut scenario.expect));
-        match bound::bounded(self.events, play::play(&self.host, &self.guests, &scenario)).await.and_then(|played| played) {
+        match bound::bounded(self.events, play::play(&self.host, &self.guests, &scenario))
+            .await
+            .and_then(|played| played)
+        {
             Err(reason) => Verdict::failed(line, &reason),
             Ok(shown) => {
                 let got = Value::Array(shown);
                 let differences = compare::differences(&expected, &got);
-                let end = if differences.is_empty() { End::Passed } else { End::Failed { expected, got, differences } };
+                let end = if differences.is_empty() {
+                    End::Passed
+                } else {
+                    End::Failed { expected, got, differences }
+                };
                 Verdict { id, end }
             }
         }
     }
 }
 
-/// Whether a scenario is one of those that are played with the guests which every one of its pack needs.
+/// Whether a scenario is one of those that are played with the guests which every one of its pack
+/// needs.
 #[must_use]
 pub fn needs_guests(line: &str) -> bool {
-    serde_json::from_str::<Value>(line)
-        .is_ok_and(|value| value.get("pack").is_none_or(|pack| pack == PACK) && !openhands::is_of_pack(&value))
+    serde_json::from_str::<Value>(line).is_ok_and(|value| {
+        value.get("pack").is_none_or(|pack| pack == PACK) && !openhands::is_of_pack(&value)
+    })
 }
 
 /// Whether a line is a case that is played as a conversation of the whole host.
@@ -226,10 +253,18 @@ pub(crate) fn is_function(line: &Value) -> bool {
     match pack_of(line) {
         PACK => {
             let mut calls = line.get("calls").and_then(Value::as_array).into_iter().flatten();
-            calls.all(|call| call.get("op").and_then(Value::as_str).is_some_and(|op| pure::is_pure(op) || op == "known_tools"))
+            calls.all(|call| {
+                call.get("op")
+                    .and_then(Value::as_str)
+                    .is_some_and(|op| pure::is_pure(op) || op == "known_tools")
+            })
         }
-        openhands::PACK => line.get("kind").and_then(Value::as_str).is_some_and(openhands::is_function),
-        roomkit::PACK => line.pointer("/when/op").and_then(Value::as_str).is_some_and(roomkit::is_function),
+        openhands::PACK => {
+            line.get("kind").and_then(Value::as_str).is_some_and(openhands::is_function)
+        }
+        roomkit::PACK => {
+            line.pointer("/when/op").and_then(Value::as_str).is_some_and(roomkit::is_function)
+        }
         _ => false,
     }
 }
@@ -243,6 +278,11 @@ fn id_of(line: &Value) -> String {
 /// # Errors
 /// When it cannot be read.
 pub fn lines(file: &Path) -> Result<Vec<(usize, String)>, String> {
-    let text = std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-    Ok((1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()).map(|(number, line)| (number, line.to_owned())).collect())
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    Ok((1..)
+        .zip(text.lines())
+        .filter(|(_, line)| !line.trim().is_empty())
+        .map(|(number, line)| (number, line.to_owned()))
+        .collect())
 }

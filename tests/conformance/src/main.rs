@@ -1,5 +1,5 @@
-//! `conclave-conformance`: plays the scenarios of files and prints one JSON line for each that fails, then the counts. `cargo xtask
-//! conformance` builds what it needs and starts it.
+//! `conclave-conformance`: plays the scenarios of files and prints one JSON line for each that
+//! fails, then the counts. `cargo xtask conformance` builds what it needs and starts it.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -10,7 +10,9 @@ use conclave_conformance::config::{self, Guests};
 use conclave_conformance::counts::Counts;
 use conclave_conformance::scenario::Scenario;
 use conclave_conformance::workers::answer_all;
-use conclave_conformance::{End, Runner, Verdict, is_conversation, lines, needs_guests, needs_strategies, problem};
+use conclave_conformance::{
+    End, Runner, Verdict, is_conversation, lines, needs_guests, needs_strategies, problem,
+};
 use serde_json::json;
 
 const USAGE: &str =
@@ -48,17 +50,26 @@ fn main() -> ExitCode {
 fn read(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
     let mut options = Options::default();
     while let Some(word) = words.next() {
-        let mut next = || words.next().ok_or_else(|| format!("{word} needs a word behind it\n{USAGE}"));
+        let mut next =
+            || words.next().ok_or_else(|| format!("{word} needs a word behind it\n{USAGE}"));
         match word.as_str() {
             "--guests" => options.guests = next()?.into(),
             "--cache" => options.cache = Some(next()?.into()),
             "--only" => options.only.extend(next()?.split(',').map(str::to_owned)),
-            "--jobs" => options.jobs = Some(next()?.parse().map_err(|_| format!("--jobs needs a number\n{USAGE}"))?),
-            "--events" => options.events = Some(next()?.parse().map_err(|_| format!("--events needs a number\n{USAGE}"))?),
+            "--jobs" => {
+                options.jobs =
+                    Some(next()?.parse().map_err(|_| format!("--jobs needs a number\n{USAGE}"))?)
+            }
+            "--events" => {
+                options.events =
+                    Some(next()?.parse().map_err(|_| format!("--events needs a number\n{USAGE}"))?)
+            }
             "--verbose" | "-v" => options.verbose = true,
             "--config" => options.config = true,
             "--worker" => options.worker = true,
-            other if other.starts_with('-') => return Err(format!("{other} is not known\n{USAGE}")),
+            other if other.starts_with('-') => {
+                return Err(format!("{other} is not known\n{USAGE}"));
+            }
             file => options.files.push(file.into()),
         }
     }
@@ -66,13 +77,18 @@ fn read(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
 }
 
 fn run(options: &Options) -> Result<ExitCode, String> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(|error| error.to_string())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| error.to_string())?;
     if options.worker {
         return runtime.block_on(work(options));
     }
     let (mut wanted, mut unreadable) = (Vec::new(), 0);
     for file in &options.files {
-        for (number, line) in lines(file)?.into_iter().filter(|(_, line)| is_wanted(options, line)) {
+        for (number, line) in lines(file)?.into_iter().filter(|(_, line)| is_wanted(options, line))
+        {
             match problem(&line) {
                 Some(problem) => {
                     unreadable += 1;
@@ -93,7 +109,9 @@ fn run(options: &Options) -> Result<ExitCode, String> {
         runtime.block_on(Runner::new(&options.guests, options.cache.clone())?.warm_up())?;
     }
     if wanted.iter().any(|line| is_conversation(line)) {
-        runtime.block_on(Runner::new(&options.guests, options.cache.clone())?.warm_up_conversations())?;
+        runtime.block_on(
+            Runner::new(&options.guests, options.cache.clone())?.warm_up_conversations(),
+        )?;
     }
     if wanted.iter().any(|line| needs_strategies(line)) {
         runtime.block_on(Runner::new(&options.guests, options.cache.clone())?.warm_up_rooms())?;
@@ -103,13 +121,16 @@ fn run(options: &Options) -> Result<ExitCode, String> {
         let mut command = Command::new(&program);
         command.arg("--events").arg(options.events.unwrap_or(bound::EVENTS).to_string());
         command.arg("--worker").arg("--guests").arg(&options.guests);
-        command.args(options.cache.iter().flat_map(|cache| ["--cache".as_ref(), cache.as_os_str()]));
+        command
+            .args(options.cache.iter().flat_map(|cache| ["--cache".as_ref(), cache.as_os_str()]));
         command
     };
     let mut counts = Counts::with_unreadable(unreadable);
     let told = |line: &str, answer: Result<String, String>| {
-        let read = |answer: String| serde_json::from_str(&answer).map_err(|error| error.to_string());
-        let Verdict { id, end } = answer.and_then(read).unwrap_or_else(|reason| Verdict::failed(line, &reason));
+        let read =
+            |answer: String| serde_json::from_str(&answer).map_err(|error| error.to_string());
+        let Verdict { id, end } =
+            answer.and_then(read).unwrap_or_else(|reason| Verdict::failed(line, &reason));
         counts.add(line, &end);
         match end {
             End::Passed => {
@@ -134,18 +155,22 @@ fn run(options: &Options) -> Result<ExitCode, String> {
             }
         }
     };
-    answer_all(&wanted, options.jobs.unwrap_or(2).max(1), command, told).map_err(|error| error.to_string())?;
+    answer_all(&wanted, options.jobs.unwrap_or(2).max(1), command, told)
+        .map_err(|error| error.to_string())?;
     print!("{counts}");
     Ok(ExitCode::from(u8::from(counts.failed > 0)))
 }
 
 async fn work(options: &Options) -> Result<ExitCode, String> {
-    let runner = Runner::new(&options.guests, options.cache.clone())?.with_events(options.events.unwrap_or(bound::EVENTS));
+    let runner = Runner::new(&options.guests, options.cache.clone())?
+        .with_events(options.events.unwrap_or(bound::EVENTS));
     for line in std::io::stdin().lines().map_while(Result::ok) {
         let verdict = runner.judge(&line).await;
         let answer = serde_json::to_string(&verdict).map_err(|error| error.to_string())?;
         let mut stdout = std::io::stdout().lock();
-        writeln!(stdout, "{answer}").and_then(|()| stdout.flush()).map_err(|error| error.to_string())?;
+        writeln!(stdout, "{answer}")
+            .and_then(|()| stdout.flush())
+            .map_err(|error| error.to_string())?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -153,8 +178,11 @@ async fn work(options: &Options) -> Result<ExitCode, String> {
 fn is_wanted(options: &Options, line: &str) -> bool {
     let Ok(value) = serde_json::from_str::<serde_json::Value>(line) else { return true };
     let id = value.get("id").and_then(|id| id.as_str()).map(str::to_owned);
-    let is_meant = |only: &String, id: &str| only.strip_suffix('*').map_or_else(|| only == id, |start| id.starts_with(start));
-    options.only.is_empty() || id.is_some_and(|id| options.only.iter().any(|only| is_meant(only, &id)))
+    let is_meant = |only: &String, id: &str| {
+        only.strip_suffix('*').map_or_else(|| only == id, |start| id.starts_with(start))
+    };
+    options.only.is_empty()
+        || id.is_some_and(|id| options.only.iter().any(|only| is_meant(only, &id)))
 }
 
 /// For whoever wants to see what a scenario becomes.

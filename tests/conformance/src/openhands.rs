@@ -1,6 +1,7 @@
-//! The cases of the OpenHands pack: each is played by the whole host, or, where it is about a text, a log or a plan, with the function
-//! that the host calls. What has no counterpart is dropped with a reason. `docs/internals/conformance-openhands.md` says what each kind
-//! gives, and under which keys its facts are reported.
+//! The cases of the OpenHands pack: each is played by the whole host, or, where it is about a text,
+//! a log or a plan, with the function that the host calls. What has no counterpart is dropped with
+//! a reason. `docs/internals/conformance-openhands.md` says what each kind gives, and under which
+//! keys its facts are reported.
 
 mod compare;
 mod confirm;
@@ -60,7 +61,8 @@ const KINDS: [&str; 28] = [
     "write_lines",
 ];
 
-/// What a case gives. What it expects is not here: nothing that plays a case, or says what is known of it, can read that.
+/// What a case gives. What it expects is not here: nothing that plays a case, or says what is known
+/// of it, can read that.
 pub(crate) struct Case<'a> {
     pub(crate) kind: &'a str,
     pub(crate) era: &'a str,
@@ -73,14 +75,31 @@ impl<'a> Case<'a> {
     /// # Errors
     /// What is wrong with the line.
     fn read(line: &'a Value) -> Result<(Self, &'a Value), String> {
-        let word = |key: &str| line.get(key).and_then(Value::as_str).ok_or_else(|| format!("the case has no {key}, which is a text"));
-        let value = |key: &str| line.get(key).filter(|value| value.is_object()).ok_or_else(|| format!("the case has no {key}, an object"));
+        let word = |key: &str| {
+            line.get(key)
+                .and_then(Value::as_str)
+                .ok_or_else(|| format!("the case has no {key}, which is a text"))
+        };
+        let value = |key: &str| {
+            line.get(key)
+                .filter(|value| value.is_object())
+                .ok_or_else(|| format!("the case has no {key}, an object"))
+        };
         word("id")?;
-        let (case, expect) = (Self { kind: word("kind")?, era: word("era")?, input: value("in")? }, value("expect")?);
+        let (case, expect) = (
+            Self { kind: word("kind")?, era: word("era")?, input: value("in")? },
+            value("expect")?,
+        );
         if !KINDS.contains(&case.kind) {
-            return Err(format!("there is no kind {:?} of case; there are {}", case.kind, KINDS.join(", ")));
+            return Err(format!(
+                "there is no kind {:?} of case; there are {}",
+                case.kind,
+                KINDS.join(", ")
+            ));
         }
-        match undocumented(OPENHANDS, case.kind, expect, compare::asked_of).filter(|_| known::dropped(&case).is_none()) {
+        match undocumented(OPENHANDS, case.kind, expect, compare::asked_of)
+            .filter(|_| known::dropped(&case).is_none())
+        {
             Some(problem) => Err(problem),
             None => Ok((case, expect)),
         }
@@ -103,17 +122,24 @@ impl<'a> Case<'a> {
 
     /// A field that is a text.
     pub(crate) fn text(&self, key: &str) -> Result<&'a str, String> {
-        self.get(key).and_then(Value::as_str).ok_or_else(|| format!("`in` has no {key}, which is a text"))
+        self.get(key)
+            .and_then(Value::as_str)
+            .ok_or_else(|| format!("`in` has no {key}, which is a text"))
     }
 
     /// A field that is a list.
     pub(crate) fn list(&self, key: &str) -> Result<&'a [Value], String> {
-        self.get(key).and_then(Value::as_array).map(Vec::as_slice).ok_or_else(|| format!("`in` has no {key}, which is a list"))
+        self.get(key)
+            .and_then(Value::as_array)
+            .map(Vec::as_slice)
+            .ok_or_else(|| format!("`in` has no {key}, which is a list"))
     }
 
     /// A field that is a whole number.
     pub(crate) fn number(&self, key: &str) -> Result<i64, String> {
-        self.get(key).and_then(Value::as_i64).ok_or_else(|| format!("`in` has no {key}, which is a whole number"))
+        self.get(key)
+            .and_then(Value::as_i64)
+            .ok_or_else(|| format!("`in` has no {key}, which is a whole number"))
     }
 
     /// A field that is true or false; false when there is none.
@@ -122,11 +148,23 @@ impl<'a> Case<'a> {
     }
 }
 
-/// Whether cases of a kind are about a text, a log or a plan, and so are played with the one function that the host calls for it.
-/// `docs/internals/conformance-openhands.md` says where it calls it.
+/// Whether cases of a kind are about a text, a log or a plan, and so are played with the one
+/// function that the host calls for it. `docs/internals/conformance-openhands.md` says where it
+/// calls it.
 pub(crate) fn is_function(kind: &str) -> bool {
-    const FUNCTIONS: [&str; 11] =
-        ["codec", "codec_error", "event_tree", "micro", "plan", "read_lines", "replay", "search", "truncate", "unmatched", "write_lines"];
+    const FUNCTIONS: [&str; 11] = [
+        "codec",
+        "codec_error",
+        "event_tree",
+        "micro",
+        "plan",
+        "read_lines",
+        "replay",
+        "search",
+        "truncate",
+        "unmatched",
+        "write_lines",
+    ];
     FUNCTIONS.contains(&kind)
 }
 
@@ -171,7 +209,10 @@ pub(crate) async fn judge(runner: &Runner, id: String, line: &Value) -> Verdict 
             }
             let got = with_names(OPENHANDS_NAMES, case.kind, &got);
             let differences = compare::differences(case.kind, expect, &got);
-            Verdict { id, end: documented::end(expect, got, &differences, &known::otherwise(&case)) }
+            Verdict {
+                id,
+                end: documented::end(expect, got, &differences, &known::otherwise(&case)),
+            }
         }
     }
 }

@@ -41,7 +41,12 @@ impl People {
 }
 
 impl Channels for People {
-    fn ask(&self, _: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<HumanAnswer>> {
+    fn ask(
+        &self,
+        _: ChannelId,
+        task: TaskName,
+        prompt: String,
+    ) -> BoxFuture<'static, Option<HumanAnswer>> {
         let answer = self.answer(&task, &prompt);
         Box::pin(std::future::ready(answer.map(HumanAnswer::from)))
     }

@@ -1,4 +1,5 @@
-//! Plays a scenario: its config through the whole host, one session for all of its calls, and what each call showed.
+//! Plays a scenario: its config through the whole host, one session for all of its calls, and what
+//! each call showed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -70,7 +71,8 @@ struct Stage<'a> {
 
 async fn prepare(host: &Host, guests: &Guests, scenario: &Scenario) -> Result<Prepared, String> {
     let text = config::text(scenario, guests)?;
-    let config = Config::parse("conclave.toml", "/", &text).map_err(|problems| format!("the config is refused:\n{problems}"))?;
+    let config = Config::parse("conclave.toml", "/", &text)
+        .map_err(|problems| format!("the config is refused:\n{problems}"))?;
     host.load(&config).await.map_err(|error| format!("the config does not fit:\n{error}"))
 }
 
@@ -81,11 +83,19 @@ impl<'a> Stage<'a> {
         let options = RunOptions {
             channels: Arc::clone(&people) as Arc<_>,
             clock: Arc::new(Ticking::default()),
-            subscribers: Subscribers::new([Arc::clone(&watcher) as Arc<dyn Subscriber>, crate::bound::counter()]),
+            subscribers: Subscribers::new([
+                Arc::clone(&watcher) as Arc<dyn Subscriber>,
+                crate::bound::counter(),
+            ]),
             ..RunOptions::default()
         };
         let session = prepared.session(options).map_err(|error| error.to_string())?;
-        let shown = scenario.agents.iter().filter(|agent| !agent.llm.is_null()).map(|agent| agent.name.clone()).collect();
+        let shown = scenario
+            .agents
+            .iter()
+            .filter(|agent| !agent.llm.is_null())
+            .map(|agent| agent.name.clone())
+            .collect();
         let stage = Self { host, guests, scenario, prepared, session, people, watcher, shown };
         stage.seat_people()?;
         Ok(stage)
@@ -94,13 +104,19 @@ impl<'a> Stage<'a> {
     fn seat_people(&self) -> Result<(), String> {
         let mut scripts = BTreeMap::new();
         for agent in self.scenario.agents.iter().filter(|agent| !agent.user.is_null()) {
-            let script: Script =
-                serde_json::from_value(agent.user.clone()).map_err(|error| format!("the user of {}: {error}", agent.name))?;
+            let script: Script = serde_json::from_value(agent.user.clone())
+                .map_err(|error| format!("the user of {}: {error}", agent.name))?;
             scripts.insert(agent.name.clone(), script);
         }
-        let spares = self.scenario.agents.iter().filter_map(|agent| Some((task_of(&self.scenario, &agent.name)?, agent.name.clone())));
+        let spares =
+            self.scenario.agents.iter().filter_map(|agent| {
+                Some((task_of(&self.scenario, &agent.name)?, agent.name.clone()))
+            });
         let own = self.scenario.tasks.iter().map(|task| (task.name.clone(), task.agent.clone()));
-        self.people.set(spares.chain(own).map(|(task, agent)| (TaskName::from(task), agent)).collect(), scripts);
+        self.people.set(
+            spares.chain(own).map(|(task, agent)| (TaskName::from(task), agent)).collect(),
+            scripts,
+        );
         Ok(())
     }
 
@@ -121,12 +137,18 @@ impl<'a> Stage<'a> {
             "clone" => self.clone_task(call).await,
             "clear_history" => {
                 let start = entry_index(call, "start").unwrap_or_default();
-                self.change_history(call, |messages| HistoryChange::Clear { start: messages(start) }).await?;
+                self.change_history(call, |messages| HistoryChange::Clear {
+                    start: messages(start),
+                })
+                .await?;
                 Ok(json!({}))
             }
             "prune" => {
                 let start = entry_index(call, "index").ok_or("it has no index")?;
-                self.change_history(call, |messages| HistoryChange::Prune { start: messages(start) }).await?;
+                self.change_history(call, |messages| HistoryChange::Prune {
+                    start: messages(start),
+                })
+                .await?;
                 Ok(json!({ "history": self.histories() }))
             }
             "preset_history" => {
@@ -142,17 +164,33 @@ impl<'a> Stage<'a> {
         let task = TaskName::from(word(call, "task")?);
         let returns = call.get("return_type").and_then(Value::as_str).map(return_type);
         let is_typed = returns.is_some();
-        let turns = call.get("turns").and_then(Value::as_i64).and_then(|turns| u32::try_from(turns).ok());
-        let ask = RunInput { entry: Some(task), turns, returns, limits: Some(limits(call)?), ..input(call)? };
-        let kill_after = call.get("kill_after_step").and_then(Value::as_u64).and_then(|steps| u32::try_from(steps).ok());
+        let turns =
+            call.get("turns").and_then(Value::as_i64).and_then(|turns| u32::try_from(turns).ok());
+        let ask = RunInput {
+            entry: Some(task),
+            turns,
+            returns,
+            limits: Some(limits(call)?),
+            ..input(call)?
+        };
+        let kill_after = call
+            .get("kill_after_step")
+            .and_then(Value::as_u64)
+            .and_then(|steps| u32::try_from(steps).ok());
         let ask = RunInput { kill_after, ..ask };
         let (outcome, seen) = self.follow(ask, None).await?;
         Ok(self.with_agents(shown::run(&outcome, &seen.steps, is_typed), &seen))
     }
 
     async fn steps(&mut self, call: &Call) -> Result<Value, String> {
-        let turns = call.get("n").and_then(Value::as_u64).and_then(|turns| u32::try_from(turns).ok());
-        let ask = RunInput { entry: Some(word(call, "task")?.into()), turns, limits: Some(limits(call)?), ..input(call)? };
+        let turns =
+            call.get("n").and_then(Value::as_u64).and_then(|turns| u32::try_from(turns).ok());
+        let ask = RunInput {
+            entry: Some(word(call, "task")?.into()),
+            turns,
+            limits: Some(limits(call)?),
+            ..input(call)?
+        };
         let (outcome, seen) = self.follow(ask, None).await?;
         Ok(self.with_agents(shown::pending(&outcome, &seen.steps), &seen))
     }
@@ -161,18 +199,34 @@ impl<'a> Stage<'a> {
     async fn ask_seat(&mut self, op: &str, call: &Call) -> Result<Value, String> {
         let entry = self.task(call)?;
         let seat = if op == "llm_respond" { Entity::Llm } else { Entity::Agent };
-        let chain = call.get("chain").and_then(Value::as_u64).and_then(|times| u32::try_from(times).ok());
-        let mut ask = RunInput { entry: Some(entry.clone()), limits: Some(limits(call)?), ..RunInput::default() };
+        let chain =
+            call.get("chain").and_then(Value::as_u64).and_then(|times| u32::try_from(times).ok());
+        let mut ask = RunInput {
+            entry: Some(entry.clone()),
+            limits: Some(limits(call)?),
+            ..RunInput::default()
+        };
         let said = call.get(if op == "handle_text" { "text" } else { "message" });
-        let mut of_seat = SeatCall { seat, sender: Entity::User, untrusted: false, from_agent: true, times: chain.unwrap_or(1) };
+        let mut of_seat = SeatCall {
+            seat,
+            sender: Entity::User,
+            untrusted: false,
+            from_agent: true,
+            times: chain.unwrap_or(1),
+        };
         match said {
             // L-171: bare text is not looked at for where it comes from.
             Some(Value::String(text)) => ask.content = Some(text.clone()),
             Some(Value::Object(message)) => {
                 ask.content = message.get("content").and_then(Value::as_str).map(str::to_owned);
                 ask.recipient = recipient(message);
-                of_seat.sender = message.get("sender").and_then(Value::as_str).and_then(Entity::named).unwrap_or(Entity::User);
-                let flag = |key: &str| message.get(key).and_then(Value::as_bool).unwrap_or_default();
+                of_seat.sender = message
+                    .get("sender")
+                    .and_then(Value::as_str)
+                    .and_then(Entity::named)
+                    .unwrap_or(Entity::User);
+                let flag =
+                    |key: &str| message.get(key).and_then(Value::as_bool).unwrap_or_default();
                 of_seat.untrusted = flag("tainted");
                 of_seat.from_agent = flag("tools_from_agent") || of_seat.sender == Entity::Llm;
             }
@@ -184,7 +238,8 @@ impl<'a> Stage<'a> {
         }
         ask.seat = Some(of_seat);
         let (_, seen) = self.follow(ask, None).await?;
-        let mut answers: Vec<Value> = seen.steps.iter().map(|step| shown::answer(step.message.as_deref())).collect();
+        let mut answers: Vec<Value> =
+            seen.steps.iter().map(|step| shown::answer(step.message.as_deref())).collect();
         let mut shown = Map::new();
         if let Some(times) = chain {
             answers.resize(usize::try_from(times).unwrap_or(usize::MAX), Value::Null);
@@ -206,7 +261,12 @@ impl<'a> Stage<'a> {
 
     /// The tool does its work whether or not the agent has it: it gets it for this one time.
     async fn apply_tool(&mut self, call: &Call) -> Result<Value, String> {
-        let name = call.get("tool").and_then(|tool| tool.get("name")).and_then(Value::as_str).ok_or("it has no tool")?.to_owned();
+        let name = call
+            .get("tool")
+            .and_then(|tool| tool.get("name"))
+            .and_then(Value::as_str)
+            .ok_or("it has no tool")?
+            .to_owned();
         let before = self.scenario.clone();
         let tools = &mut self.agent_mut(call)?.tools;
         match tools.iter_mut().find(|tool| tool.name == name) {
@@ -232,7 +292,10 @@ impl<'a> Stage<'a> {
             Value::String(text) => (text.as_str(), Entity::User),
             message => {
                 let sender = message.get("sender").and_then(Value::as_str).and_then(Entity::named);
-                (message.get("content").and_then(Value::as_str).unwrap_or_default(), sender.unwrap_or(Entity::User))
+                (
+                    message.get("content").and_then(Value::as_str).unwrap_or_default(),
+                    sender.unwrap_or(Entity::User),
+                )
             }
         };
         let mut message = Message::new(0, sender, "");
@@ -240,12 +303,24 @@ impl<'a> Stage<'a> {
         if said.get("tainted").and_then(Value::as_bool) == Some(true) {
             message.labels.push(Label::Untrusted);
         }
-        let reader = CallParser { toolbox: &setup.toolbox, text: true, name: None, for_handlers: true, after_model: false };
-        let names: Vec<Value> = reader.read(&message).all.iter().map(|call| json!(shown::tool_name(&call.name))).collect();
+        let reader = CallParser {
+            toolbox: &setup.toolbox,
+            text: true,
+            name: None,
+            for_handlers: true,
+            after_model: false,
+        };
+        let names: Vec<Value> = reader
+            .read(&message)
+            .all
+            .iter()
+            .map(|call| json!(shown::tool_name(&call.name)))
+            .collect();
         Ok(json!({ "value": names }))
     }
 
-    /// Another tool of a known name makes a config that is refused; then everything stays as it was.
+    /// Another tool of a known name makes a config that is refused; then everything stays as it
+    /// was.
     async fn enable(&mut self, call: &Call) -> Result<Value, String> {
         let tool = call.get("tool").cloned().ok_or("it has no tool")?;
         let tool: Tool = serde_json::from_value(tool).map_err(|error| error.to_string())?;
@@ -290,13 +365,23 @@ impl<'a> Stage<'a> {
     async fn clone_task(&mut self, call: &Call) -> Result<Value, String> {
         let name = word(call, "task")?;
         let number = call.get("i").map(ToString::to_string).ok_or("it has no i")?;
-        let task = self.scenario.tasks.iter().find(|task| task.name == name).ok_or("there is no such task")?;
+        let task = self
+            .scenario
+            .tasks
+            .iter()
+            .find(|task| task.name == name)
+            .ok_or("there is no such task")?;
         let agent = self.scenario.agent(&task.agent).ok_or("the task has no agent")?;
         let mut agent = agent.clone();
         agent.name = format!("{}-{number}", agent.name);
         let mut options = task.options.clone();
         options.remove("only_user_quits_root");
-        let task = Task { name: format!("{name}-{number}"), agent: agent.name.clone(), options, subtasks: Vec::new() };
+        let task = Task {
+            name: format!("{name}-{number}"),
+            agent: agent.name.clone(),
+            options,
+            subtasks: Vec::new(),
+        };
         self.scenario.agents.push(agent);
         self.scenario.tasks.push(task);
         self.seat_people()?;
@@ -311,14 +396,22 @@ impl<'a> Stage<'a> {
     }
 
     /// `change` is given what turns the number of an entry into that of a message.
-    async fn change_history(&mut self, call: &Call, change: impl FnOnce(&dyn Fn(usize) -> usize) -> HistoryChange) -> Result<(), String> {
+    async fn change_history(
+        &mut self,
+        call: &Call,
+        change: impl FnOnce(&dyn Fn(usize) -> usize) -> HistoryChange,
+    ) -> Result<(), String> {
         let task = self.task(call)?;
         let history = self.session.history(&task);
         let change = change(&|entry| shown::messages_of(&history, entry));
         self.session.change_history(&task, change).await.map_err(|error| error.to_string())
     }
 
-    async fn follow(&mut self, ask: RunInput, kill: Option<Kill>) -> Result<(Arc<Outcome>, Seen), String> {
+    async fn follow(
+        &mut self,
+        ask: RunInput,
+        kill: Option<Kill>,
+    ) -> Result<(Arc<Outcome>, Seen), String> {
         drop(self.watcher.take());
         self.watcher.set_kill(kill);
         let outcome = self.session.run(ask).await.map_err(|error| error.to_string());
@@ -329,17 +422,29 @@ impl<'a> Stage<'a> {
     fn with_agents(&self, mut entry: Map<String, Value>, seen: &Seen) -> Value {
         let replies = |agent: &String| {
             let plugin = plugin_of(&self.scenario, agent).map(PluginName::from);
-            (agent.clone(), json!(plugin.and_then(|plugin| seen.replies.get(&plugin)).copied().unwrap_or_default()))
+            (
+                agent.clone(),
+                json!(
+                    plugin
+                        .and_then(|plugin| seen.replies.get(&plugin))
+                        .copied()
+                        .unwrap_or_default()
+                ),
+            )
         };
         entry.insert("history".to_owned(), self.histories());
-        entry.insert("llm_calls".to_owned(), Value::Object(self.shown.iter().map(replies).collect()));
+        entry.insert(
+            "llm_calls".to_owned(),
+            Value::Object(self.shown.iter().map(replies).collect()),
+        );
         Value::Object(entry)
     }
 
     fn histories(&self) -> Value {
         let of_agent = |agent: &String| {
             let task = task_of(&self.scenario, agent).map(TaskName::from);
-            let entries = task.map(|task| shown::history(&self.session.history(&task))).unwrap_or_default();
+            let entries =
+                task.map(|task| shown::history(&self.session.history(&task))).unwrap_or_default();
             (agent.clone(), Value::Array(entries))
         };
         Value::Object(self.shown.iter().map(of_agent).collect())
@@ -347,12 +452,18 @@ impl<'a> Stage<'a> {
 
     fn task(&self, call: &Call) -> Result<TaskName, String> {
         let agent = word(call, "agent")?;
-        task_of(&self.scenario, agent).map(TaskName::from).ok_or_else(|| format!("there is no agent {agent}"))
+        task_of(&self.scenario, agent)
+            .map(TaskName::from)
+            .ok_or_else(|| format!("there is no agent {agent}"))
     }
 
     fn agent_mut(&mut self, call: &Call) -> Result<&mut crate::scenario::Agent, String> {
         let name = word(call, "agent")?;
-        self.scenario.agents.iter_mut().find(|agent| agent.name == name).ok_or_else(|| format!("there is no agent {name}"))
+        self.scenario
+            .agents
+            .iter_mut()
+            .find(|agent| agent.name == name)
+            .ok_or_else(|| format!("there is no agent {name}"))
     }
 }
 
@@ -381,11 +492,18 @@ fn input(call: &Call) -> Result<RunInput, String> {
 }
 
 fn recipient(message: &Call) -> Option<String> {
-    message.get("recipient").and_then(Value::as_str).filter(|name| !name.is_empty()).map(str::to_owned)
+    message
+        .get("recipient")
+        .and_then(Value::as_str)
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
 }
 
 fn tool_call(tool: Option<&Value>) -> Result<ToolCall, String> {
-    let name = tool.and_then(|tool| tool.get("name")).and_then(Value::as_str).ok_or("the tool has no name")?;
+    let name = tool
+        .and_then(|tool| tool.get("name"))
+        .and_then(Value::as_str)
+        .ok_or("the tool has no name")?;
     let arguments = tool.and_then(|tool| tool.get("args")).cloned().unwrap_or_else(|| json!({}));
     Ok(ToolCall::new(if name == "final_result" { "final_result_tool" } else { name }, arguments))
 }
@@ -395,7 +513,9 @@ fn limits(call: &Call) -> Result<RunLimits, String> {
     let amount = |key: &str, unit: f64| match call.get(key).map(Value::as_f64) {
         None => Ok(None),
         // Zero is no limit, in scenarios as in Langroid.
-        Some(Some(amount)) if amount >= 0.0 => Ok(Some((amount * unit).ceil()).filter(|amount| *amount > 0.0)),
+        Some(Some(amount)) if amount >= 0.0 => {
+            Ok(Some((amount * unit).ceil()).filter(|amount| *amount > 0.0))
+        }
         Some(_) => Err(format!("{key} is no amount")),
     };
     #[expect(

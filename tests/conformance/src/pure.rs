@@ -1,5 +1,5 @@
-//! Calls that need no agent: functions that the host itself calls (docs/internals/conformance.md says where), and batches of jobs that
-//! are not runs.
+//! Calls that need no agent: functions that the host itself calls (docs/internals/conformance.md
+//! says where), and batches of jobs that are not runs.
 
 use std::time::Duration;
 
@@ -13,7 +13,15 @@ use serde_json::{Map, Value, json as value};
 type Call = Map<String, Value>;
 
 /// The ops that [`answer`] knows.
-const OPS: [&str; 7] = ["parse_done_sequence", "parse_address", "extract_json", "json_field", "find_xml", "batch", "fit_history"];
+const OPS: [&str; 7] = [
+    "parse_done_sequence",
+    "parse_address",
+    "extract_json",
+    "json_field",
+    "find_xml",
+    "batch",
+    "fit_history",
+];
 
 /// Whether an op is one function of the host.
 pub(crate) fn is_pure(op: &str) -> bool {
@@ -23,17 +31,24 @@ pub(crate) fn is_pure(op: &str) -> bool {
 /// What the call gives; none when it needs an agent.
 pub async fn answer(op: &str, call: &Call) -> Option<Result<Value, String>> {
     Some(match op {
-        "parse_done_sequence" => each(call, "patterns", |pattern| sequence(pattern.as_str().unwrap_or_default())),
+        "parse_done_sequence" => {
+            each(call, "patterns", |pattern| sequence(pattern.as_str().unwrap_or_default()))
+        }
         "parse_address" => each(call, "cases", |case| {
             let (text, prefix) = pair(case);
-            routing::addressed(text, prefix).map_or_else(|| value!([null, text]), |(name, rest)| value!([name, rest]))
+            routing::addressed(text, prefix)
+                .map_or_else(|| value!([null, text]), |(name, rest)| value!([name, rest]))
         }),
-        "extract_json" => each(call, "texts", |text| value!(json::first_objects(text.as_str().unwrap_or_default(), usize::MAX))),
+        "extract_json" => each(call, "texts", |text| {
+            value!(json::first_objects(text.as_str().unwrap_or_default(), usize::MAX))
+        }),
         "json_field" => each(call, "cases", |case| {
             let (text, name) = pair(case);
             json::field(text, name).unwrap_or_else(|| value!(""))
         }),
-        "find_xml" => each(call, "texts", |text| value!(xml::candidates(text.as_str().unwrap_or_default()))),
+        "find_xml" => {
+            each(call, "texts", |text| value!(xml::candidates(text.as_str().unwrap_or_default())))
+        }
         "batch" => batch(call).await,
         "fit_history" => fit_history(call),
         _ => return None,
@@ -41,7 +56,8 @@ pub async fn answer(op: &str, call: &Call) -> Option<Result<Value, String>> {
 }
 
 fn each(call: &Call, key: &str, answer: impl Fn(&Value) -> Value) -> Result<Value, String> {
-    let cases = call.get(key).and_then(Value::as_array).ok_or_else(|| format!("it has no {key}"))?;
+    let cases =
+        call.get(key).and_then(Value::as_array).ok_or_else(|| format!("it has no {key}"))?;
     Ok(cases.iter().map(answer).collect())
 }
 
@@ -59,21 +75,27 @@ fn sequence(text: &str) -> Value {
         Expected::LlmResponse => value!(["llm_response", null]),
         Expected::UserResponse => value!(["user_response", null]),
         Expected::NoResponse => value!(["no_response", null]),
-        Expected::ContentMatch(pattern) => value!(["content_match", pattern.as_ref().map(SequencePattern::as_str)]),
+        Expected::ContentMatch(pattern) => {
+            value!(["content_match", pattern.as_ref().map(SequencePattern::as_str)])
+        }
     };
     sequence.events().iter().map(event).collect()
 }
 
 /// Sizes are characters. What the last message is compared with is not in the list of what was cut.
 fn fit_history(call: &Call) -> Result<Value, String> {
-    let size = |key: &str| call.get(key).and_then(Value::as_u64).ok_or_else(|| format!("it has no {key}"));
+    let size =
+        |key: &str| call.get(key).and_then(Value::as_u64).ok_or_else(|| format!("it has no {key}"));
     let limits = Limits::new(size("context")?, size("max_output")?, size("min_output")?, 1);
     let strategy = match call.get("strategy").and_then(Value::as_str) {
         Some("drop_turns") => Overflow::DropTurns,
         _ => Overflow::Truncate,
     };
     let rows = call.get("history").and_then(Value::as_array).ok_or("it has no history")?;
-    let message = call.get("message").filter(|message| !message.is_null()).map(|message| value!(["user", message, 0]));
+    let message = call
+        .get("message")
+        .filter(|message| !message.is_null())
+        .map(|message| value!(["user", message, 0]));
     let rows: Vec<&Value> = rows.iter().chain(&message).collect();
     let entry = |row: &&Value| {
         let padding = row.get(2).and_then(Value::as_u64).unwrap_or_default();
@@ -83,7 +105,11 @@ fn fit_history(call: &Call) -> Result<Value, String> {
             "tool" => Role::Tool,
             _ => Role::User,
         };
-        HistoryEntry { role, text: padding.saturating_add(pair(row).1.chars().count() as u64), rest: 0 }
+        HistoryEntry {
+            role,
+            text: padding.saturating_add(pair(row).1.chars().count() as u64),
+            rest: 0,
+        }
     };
     let entries: Vec<HistoryEntry> = rows.iter().map(entry).collect();
     let Ok(plan) = fit(&entries, &limits, strategy) else { return Ok(value!("error")) };
@@ -96,7 +122,8 @@ fn fit_history(call: &Call) -> Result<Value, String> {
         })
         .collect();
     let words = |(index, _): &(usize, bool)| rows.get(*index).map_or(("", ""), |row| pair(row));
-    let cut: Vec<bool> = kept.iter().take(kept.len().saturating_sub(1)).map(|(_, cut)| *cut).collect();
+    let cut: Vec<bool> =
+        kept.iter().take(kept.len().saturating_sub(1)).map(|(_, cut)| *cut).collect();
     Ok(value!({
         "roles": kept.iter().map(|entry| words(entry).0).collect::<Vec<_>>(),
         "cut": cut,
@@ -116,10 +143,17 @@ async fn batch(call: &Call) -> Result<Value, String> {
         Some(other) => return Err(format!("there is no policy {other}")),
     };
     let concurrency = if flag("sequential").unwrap_or(true) { 1 } else { jobs.len() };
-    let batch = Batch { concurrency, on_error, stop_on_first: flag("stop_on_first").unwrap_or_default(), ..Batch::default() };
+    let batch = Batch {
+        concurrency,
+        on_error,
+        stop_on_first: flag("stop_on_first").unwrap_or_default(),
+        ..Batch::default()
+    };
     let jobs = jobs.into_iter().map(|job| move || run(job)).collect();
     let ended = run_all(jobs, &batch, |_| ()).await;
-    if on_error == OnError::Stop && ended.items.iter().any(|item| matches!(item, ItemEnd::Failed(()))) {
+    if on_error == OnError::Stop
+        && ended.items.iter().any(|item| matches!(item, ItemEnd::Failed(())))
+    {
         return Ok(value!("raised"));
     }
     let shown = |item: ItemEnd<Value, ()>| match item {

@@ -1,5 +1,6 @@
-//! The cases of the RoomKit pack: each is played by the host that everybody uses, in a room that is held open, with native agents that do
-//! what the case's script says. What a case gives and expects, and how names are matched, is told in `docs/conformance.md`.
+//! The cases of the RoomKit pack: each is played by the host that everybody uses, in a room that is
+//! held open, with native agents that do what the case's script says. What a case gives and
+//! expects, and how names are matched, is told in `docs/conformance.md`.
 
 mod agents;
 mod compare;
@@ -25,11 +26,18 @@ pub(crate) const PACK: &str = "roomkit";
 
 /// Kinds that no host could play, and why.
 const NOT_PLAYED: [(&str, &str); 2] = [
-    ("result_new", "a result has no defaults here: the host writes each field of it when a task ends"),
-    ("handle_new", "there is no handle here before a task is delegated: the host makes both at once"),
+    (
+        "result_new",
+        "a result has no defaults here: the host writes each field of it when a task ends",
+    ),
+    (
+        "handle_new",
+        "there is no handle here before a task is delegated: the host makes both at once",
+    ),
 ];
 
-/// What a case gives. What it expects is not here: nothing that plays a case, or says what is known of it, can read that.
+/// What a case gives. What it expects is not here: nothing that plays a case, or says what is known
+/// of it, can read that.
 pub(super) struct Case<'a> {
     /// The documented kind that its op is one of.
     pub(super) kind: &'static str,
@@ -46,24 +54,41 @@ impl<'a> Case<'a> {
     /// # Errors
     /// What is wrong with the line.
     fn read(line: &'a Value) -> Result<(Self, &'a Value), String> {
-        let word = |key: &str| line.get(key).and_then(Value::as_str).ok_or_else(|| format!("the case has no {key}, which is a text"));
-        let value = |key: &str| line.get(key).filter(|value| value.is_object()).ok_or_else(|| format!("the case has no {key}, an object"));
+        let word = |key: &str| {
+            line.get(key)
+                .and_then(Value::as_str)
+                .ok_or_else(|| format!("the case has no {key}, which is a text"))
+        };
+        let value = |key: &str| {
+            line.get(key)
+                .filter(|value| value.is_object())
+                .ok_or_else(|| format!("the case has no {key}, an object"))
+        };
         let when = value("when")?;
-        let op = when.get("op").and_then(Value::as_str).ok_or("`when` has no op, which is a text")?;
+        let op =
+            when.get("op").and_then(Value::as_str).ok_or("`when` has no op, which is a text")?;
         let kind = kind(op, word("area")?, when).ok_or_else(|| {
             let known = kinds(ROOMKIT).join(", ");
             format!("there is no op {op:?} of cases about {:?}; those of docs/internals/conformance.md are: {known}", line["area"])
         })?;
         word("id")?;
         let then = value("then")?;
-        let asked = then.as_object().into_iter().flatten().map(|(key, _)| compare::asked_of(key).unwrap_or(key)).collect();
+        let asked = then
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(key, _)| compare::asked_of(key).unwrap_or(key))
+            .collect();
         let case = Self { kind, op, given: value("given")?, when, asked };
         let expected = if GATE_MODES.iter().any(|mode| then.get(mode).is_some()) {
             then.as_object().into_iter().flatten().map(|(_, of_mode)| of_mode).collect()
         } else {
             vec![then]
         };
-        match expected.into_iter().find_map(|expected| undocumented(ROOMKIT, kind, expected, compare::asked_of)) {
+        match expected
+            .into_iter()
+            .find_map(|expected| undocumented(ROOMKIT, kind, expected, compare::asked_of))
+        {
             Some(problem) => Err(problem),
             None => Ok((case, then)),
         }
@@ -128,7 +153,9 @@ fn kind(op: &str, area: &str, when: &Value) -> Option<&'static str> {
         _ if any(&["concurrent", "parallel", "serial"]) => "handle_concurrent",
         _ if any(&["wire", "wiring", "setup", "attach"]) => "wire",
         _ if has("tool") || area == "tool" => "delegate_tool",
-        _ if op.starts_with("delegate") && has("close") && !has("after") => "delegate_then_close_parent",
+        _ if op.starts_with("delegate") && has("close") && !has("after") => {
+            "delegate_then_close_parent"
+        }
         _ if op.starts_with("delegate") && has("inline") => "delegate_inline",
         _ if op.starts_with("delegate") => "delegate",
         _ if any(&["wait", "set_result"]) => "wait",
@@ -155,7 +182,8 @@ pub(crate) fn needs_components(line: &Value) -> bool {
     let op = line.pointer("/when/op").and_then(Value::as_str).unwrap_or_default();
     let is_named = |place: &str| line.pointer(place).is_some_and(|named| !named.is_null());
     let names_one = is_named("/given/kit/delivery_strategy") || is_named("/when/delivery_strategy");
-    let delivers = ["deliver", "backend", "close", "strategy"].iter().any(|word| op.contains(word)) && !op.starts_with("deliver_to");
+    let delivers = ["deliver", "backend", "close", "strategy"].iter().any(|word| op.contains(word))
+        && !op.starts_with("deliver_to");
     is_of_pack(line) && (names_one || delivers)
 }
 
@@ -183,7 +211,10 @@ pub(crate) async fn judge(runner: &Runner, id: String, line: &Value) -> Verdict 
         Err(reason) => return Verdict::failed(&line.to_string(), &reason),
     };
     if let Some(problem) = undocumented(ROOMKIT, case.kind, &got, |_| None) {
-        return Verdict::failed(&line.to_string(), &format!("the runner reports what no page documents: {problem}"));
+        return Verdict::failed(
+            &line.to_string(),
+            &format!("the runner reports what no page documents: {problem}"),
+        );
     }
     let got = with_names(ROOMKIT_NAMES, case.kind, &got);
     let differences: Vec<Difference> = compare::differences(&ids::in_our_ids(then), &got);
@@ -193,32 +224,50 @@ pub(crate) async fn judge(runner: &Runner, id: String, line: &Value) -> Verdict 
 /// Levels of delegation that follow from one another without a person's word, at most.
 const LEVELS: u64 = 5;
 
-/// The rows of docs/differences.md that apply to a case, each with the keys that may differ and what the host reports there.
+/// The rows of docs/differences.md that apply to a case, each with the keys that may differ and
+/// what the host reports there.
 fn otherwise(case: &Case<'_>) -> Vec<Documented> {
     let mut rows = Vec::new();
     if case.kind == "delegate_nested" {
         let levels = case.number("levels").unwrap_or(2);
         let shape = if levels > 1 { "<parent>/<number> repeated" } else { "<parent>/<number>" };
-        rows.push(Documented::new("R-024: ids are counted", [("child_id_shape", Host::Is(shape.into()))]));
+        rows.push(Documented::new(
+            "R-024: ids are counted",
+            [("child_id_shape", Host::Is(shape.into()))],
+        ));
         if levels > LEVELS {
-            rows.push(Documented::new("R-065: delegations that lead to delegations end", [("all_completed", Host::Is(false.into()))]));
+            rows.push(Documented::new(
+                "R-065: delegations that lead to delegations end",
+                [("all_completed", Host::Is(false.into()))],
+            ));
         }
     }
-    let strategy = case.given.pointer("/kit/delivery_strategy").or_else(|| case.get("delivery_strategy"));
+    let strategy =
+        case.given.pointer("/kit/delivery_strategy").or_else(|| case.get("delivery_strategy"));
     if strategy.is_some_and(|strategy| !strategy.is_null()) {
         let sentence = ("notify_prompt_contains", Host::Without("delivered in a follow-up"));
-        rows.push(Documented::new("R-052…R-055: a result is never held back from its agent", [sentence]));
+        rows.push(Documented::new(
+            "R-052…R-055: a result is never held back from its agent",
+            [sentence],
+        ));
     }
     rows
 }
 
 async fn play(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     match case.kind {
-        kind if kind.starts_with("delegate") && kind != "delegate_tool" => delegate::play(runner, case).await,
-        "wait" | "cancel" | "cancel_handle" | "submit" | "submit_then_cancel" | "submit_two_then_close" => {
-            handles::play(runner, case).await
+        kind if kind.starts_with("delegate") && kind != "delegate_tool" => {
+            delegate::play(runner, case).await
         }
-        "find_transport" | "resolve_strategy" | "deliver" | "deliver_several" | "deliver_to" => deliver::play(runner, case).await,
+        "wait"
+        | "cancel"
+        | "cancel_handle"
+        | "submit"
+        | "submit_then_cancel"
+        | "submit_two_then_close" => handles::play(runner, case).await,
+        "find_transport" | "resolve_strategy" | "deliver" | "deliver_several" | "deliver_to" => {
+            deliver::play(runner, case).await
+        }
         "backend_close" | "backend_nack" => queue::play(runner, case).await,
         "result_round_trip" => model::play(case),
         _ => tool::play(runner, case).await,

@@ -1,4 +1,5 @@
-//! Scenarios as they stand in a file: one JSON object a line. What is not needed to know their shape stays JSON.
+//! Scenarios as they stand in a file: one JSON object a line. What is not needed to know their
+//! shape stays JSON.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};

@@ -1,6 +1,6 @@
-//! The keys that the runner reports of a case, and thus those that a case can expect: one for each fact.
-//! `docs/internals/conformance.md` says what each means, and a test holds the page against this table.
-//! Does not say how values are compared.
+//! The keys that the runner reports of a case, and thus those that a case can expect: one for each
+//! fact. `docs/internals/conformance.md` says what each means, and a test holds the page against
+//! this table. Does not say how values are compared.
 
 use serde_json::Value;
 
@@ -8,14 +8,24 @@ use serde_json::Value;
 pub struct Facts {
     /// Of cases of Langroid the `op` of a call; of RoomKit that of `when`.
     pub kinds: &'static [&'static str],
-    /// Dotted where a value has documented keys of its own; a value of which no key is listed is free.
+    /// Dotted where a value has documented keys of its own; a value of which no key is listed is
+    /// free.
     pub keys: &'static [&'static str],
 }
 
 const RUNS: &[&str] = &["run", "steps"];
 const SEATS: &[&str] = &["agent_respond", "handle_text", "apply_tool", "llm_respond"];
-const FUNCTIONS: &[&str] = &["parse_done_sequence", "parse_address", "extract_json", "json_field", "find_xml", "batch", "known_tools"];
-const CHANGES: &[&str] = &["clear_history", "preset_history", "set_llm", "clone", "disable_handling"];
+const FUNCTIONS: &[&str] = &[
+    "parse_done_sequence",
+    "parse_address",
+    "extract_json",
+    "json_field",
+    "find_xml",
+    "batch",
+    "known_tools",
+];
+const CHANGES: &[&str] =
+    &["clear_history", "preset_history", "set_llm", "clone", "disable_handling"];
 
 /// Of the packs `langroid` and `probes`.
 pub const LANGROID: &[Facts] = &[
@@ -42,12 +52,23 @@ pub const LANGROID: &[Facts] = &[
     Facts { kinds: &["run"], keys: &["result.status", "result.value", "end", "error", "typed"] },
     Facts {
         kinds: SEATS,
-        keys: &["value", "value.content", "value.sender", "value.recipient", "value.tools", "value.tainted", "value.results"],
+        keys: &[
+            "value",
+            "value.content",
+            "value.sender",
+            "value.recipient",
+            "value.tools",
+            "value.tainted",
+            "value.results",
+        ],
     },
     Facts { kinds: &["llm_respond"], keys: &["value.position", "history"] },
     Facts { kinds: &["prune"], keys: &["history"] },
     Facts { kinds: &["enable"], keys: &["error"] },
-    Facts { kinds: &["fit_history"], keys: &["value", "value.roles", "value.cut", "value.count", "value.first", "value.last"] },
+    Facts {
+        kinds: &["fit_history"],
+        keys: &["value", "value.roles", "value.cut", "value.count", "value.first", "value.last"],
+    },
     Facts { kinds: FUNCTIONS, keys: &["value"] },
     Facts { kinds: CHANGES, keys: &[] },
 ];
@@ -59,17 +80,41 @@ pub const OPENHANDS: &[Facts] = &[
     Facts { kinds: &["stuck_sdk"], keys: &["stuck", "status", "nudges", "corrective_nudges"] },
     Facts {
         kinds: &["controller"],
-        keys: &["agent_steps", "iteration", "state", "states", "published", "history", "observation", "error", "outputs"],
+        keys: &[
+            "agent_steps",
+            "iteration",
+            "state",
+            "states",
+            "published",
+            "history",
+            "observation",
+            "error",
+            "outputs",
+        ],
     },
     Facts { kinds: &["limit"], keys: &["results", "current", "max"] },
     Facts {
         kinds: &["delegate"],
-        keys: &["parent_state", "parent_iteration_after", "child_state", "child_local_step_at_finish", "observation", "content", "outputs"],
+        keys: &[
+            "parent_state",
+            "parent_iteration_after",
+            "child_state",
+            "child_local_step_at_finish",
+            "observation",
+            "content",
+            "outputs",
+        ],
     },
     Facts { kinds: &["confirm_policy"], keys: &["confirm", "error"] },
     Facts { kinds: &["confirm_batch"], keys: &["wait"] },
-    Facts { kinds: &["confirm_v0"], keys: &["state", "states", "observation", "republished", "state_after_observation"] },
-    Facts { kinds: &["parallel"], keys: &["events", "executed", "discarded", "serialised", "parallel"] },
+    Facts {
+        kinds: &["confirm_v0"],
+        keys: &["state", "states", "observation", "republished", "state_after_observation"],
+    },
+    Facts {
+        kinds: &["parallel"],
+        keys: &["events", "executed", "discarded", "serialised", "parallel"],
+    },
     Facts { kinds: &["runtime"], keys: &["observation", "ran", "content", "exit_code"] },
     Facts {
         kinds: &["beat"],
@@ -146,7 +191,8 @@ pub fn with_names(names: &[Name], kind: &str, got: &Value) -> Value {
 }
 
 /// One background task, from its delegation to what came of its result.
-const TASKS: &[&str] = &["delegate", "delegate_inline", "delegate_then_close_parent", "submit", "submit_then_cancel"];
+const TASKS: &[&str] =
+    &["delegate", "delegate_inline", "delegate_then_close_parent", "submit", "submit_then_cancel"];
 
 /// Of the pack `roomkit`.
 pub const ROOMKIT: &[Facts] = &[
@@ -200,16 +246,32 @@ pub const ROOMKIT: &[Facts] = &[
     },
     Facts { kinds: &["delegate_inline"], keys: &["turns", "payload", "tool_removed_after"] },
     Facts { kinds: &["delegate_then_close_parent"], keys: &["parent_events_added"] },
-    Facts { kinds: &["submit_then_cancel"], keys: &["child_metadata", "result_error", "returns", "second"] },
+    Facts {
+        kinds: &["submit_then_cancel"],
+        keys: &["child_metadata", "result_error", "returns", "second"],
+    },
     Facts { kinds: &["delegate_all"], keys: &["outputs", "statuses", "child_rooms_distinct"] },
     Facts { kinds: &["delegate_many"], keys: &["all_completed", "completed", "elapsed_ms"] },
     Facts { kinds: &["delegate_nested"], keys: &["all_completed", "child_id_shape"] },
     Facts { kinds: &["submit_two_then_close"], keys: &["statuses"] },
     Facts { kinds: &["cancel"], keys: &["returns"] },
     Facts { kinds: &["cancel_handle"], keys: &["status", "result"] },
-    Facts { kinds: &["wait"], keys: &["status", "error", "status_after", "later_status", "waiters_equal", "returns_at_once"] },
+    Facts {
+        kinds: &["wait"],
+        keys: &[
+            "status",
+            "error",
+            "status_after",
+            "later_status",
+            "waiters_equal",
+            "returns_at_once",
+        ],
+    },
     Facts { kinds: &["result_round_trip"], keys: &["equal", "result"] },
-    Facts { kinds: &["result_new", "handle_new"], keys: &["status", "output", "error", "duration_ms", "metadata", "result"] },
+    Facts {
+        kinds: &["result_new", "handle_new"],
+        keys: &["status", "output", "error", "duration_ms", "metadata", "result"],
+    },
     Facts { kinds: &["find_transport"], keys: &["channel_id"] },
     Facts { kinds: &["resolve_strategy"], keys: &["strategy", "error"] },
     Facts {
@@ -231,11 +293,28 @@ pub const ROOMKIT: &[Facts] = &[
     Facts { kinds: &["deliver_several"], keys: &["bodies"] },
     Facts {
         kinds: &["deliver_to"],
-        keys: &["inbound_calls", "inject_calls", "outcome", "reason", "duplicate", "body", "channel_id", "block", "modify", "throw"],
+        keys: &[
+            "inbound_calls",
+            "inject_calls",
+            "outcome",
+            "reason",
+            "duplicate",
+            "body",
+            "channel_id",
+            "block",
+            "modify",
+            "throw",
+        ],
     },
     Facts { kinds: &["backend_close"], keys: &["queue_depth"] },
-    Facts { kinds: &["backend_nack"], keys: &["dead_letter", "queue_depth", "attempts", "delays_ms", "inbound_calls", "outcome"] },
-    Facts { kinds: &["delegate_tool"], keys: &["name", "properties", "required", "enum", "description_lines", "is_generic"] },
+    Facts {
+        kinds: &["backend_nack"],
+        keys: &["dead_letter", "queue_depth", "attempts", "delays_ms", "inbound_calls", "outcome"],
+    },
+    Facts {
+        kinds: &["delegate_tool"],
+        keys: &["name", "properties", "required", "enum", "description_lines", "is_generic"],
+    },
     Facts {
         kinds: &["handle"],
         keys: &[
@@ -254,7 +333,10 @@ pub const ROOMKIT: &[Facts] = &[
             "max_entries",
         ],
     },
-    Facts { kinds: &["handle_concurrent"], keys: &["max_concurrent_delegate_calls", "delegate_calls"] },
+    Facts {
+        kinds: &["handle_concurrent"],
+        keys: &["max_concurrent_delegate_calls", "delegate_calls"],
+    },
     Facts { kinds: &["call_tool"], keys: &["payload"] },
     Facts { kinds: &["wire", "wire_twice"], keys: &["tool_names", "error"] },
 ];
@@ -276,20 +358,33 @@ pub fn keys(pack: &[Facts], kind: &str) -> Vec<&'static str> {
     keys
 }
 
-/// Says which key of a value is not documented for the kind, and which are. `base` takes the ending off
-/// a key that asks something of another one; `None` if it has none.
-pub fn undocumented(pack: &[Facts], kind: &str, value: &Value, base: fn(&str) -> Option<&str>) -> Option<String> {
+/// Says which key of a value is not documented for the kind, and which are. `base` takes the ending
+/// off a key that asks something of another one; `None` if it has none.
+pub fn undocumented(
+    pack: &[Facts],
+    kind: &str,
+    value: &Value,
+    base: fn(&str) -> Option<&str>,
+) -> Option<String> {
     let keys = keys(pack, kind);
     let key = first_unknown(&keys, "", value, base)?;
     let known: Vec<&str> = keys.iter().filter(|key| !key.contains('.')).copied().collect();
     let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-    Some(format!("{key:?} is no key of {kind:?} cases; those of docs/internals/conformance.md are: {known}"))
+    Some(format!(
+        "{key:?} is no key of {kind:?} cases; those of docs/internals/conformance.md are: {known}"
+    ))
 }
 
-fn first_unknown(keys: &[&str], path: &str, value: &Value, base: fn(&str) -> Option<&str>) -> Option<String> {
+fn first_unknown(
+    keys: &[&str],
+    path: &str,
+    value: &Value,
+    base: fn(&str) -> Option<&str>,
+) -> Option<String> {
     match value {
         Value::Object(fields) => fields.iter().find_map(|(key, value)| {
-            let full = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+            let full =
+                |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
             let named = full(key);
             if keys.contains(&named.as_str()) {
                 return below(keys, &named, value, base);
@@ -297,13 +392,21 @@ fn first_unknown(keys: &[&str], path: &str, value: &Value, base: fn(&str) -> Opt
             let asked = base(key).map(full).filter(|asked| keys.contains(&asked.as_str()));
             if asked.is_some() { None } else { Some(named) }
         }),
-        Value::Array(items) => items.iter().find_map(|item| if item.is_object() { first_unknown(keys, path, item, base) } else { None }),
+        Value::Array(items) => items.iter().find_map(|item| {
+            if item.is_object() { first_unknown(keys, path, item, base) } else { None }
+        }),
         _ => None,
     }
 }
 
 /// A value of which the table lists no key may hold anything.
-fn below(keys: &[&str], path: &str, value: &Value, base: fn(&str) -> Option<&str>) -> Option<String> {
-    let has_keys = keys.iter().any(|key| key.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')));
+fn below(
+    keys: &[&str],
+    path: &str,
+    value: &Value,
+    base: fn(&str) -> Option<&str>,
+) -> Option<String> {
+    let has_keys =
+        keys.iter().any(|key| key.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')));
     if has_keys { first_unknown(keys, path, value, base) } else { None }
 }

@@ -1,4 +1,5 @@
-//! What was seen, in the form that scenarios expect it in. Contents are trimmed; the nameless final result tool is `final_result`.
+//! What was seen, in the form that scenarios expect it in. Contents are trimmed; the nameless final
+//! result tool is `final_result`.
 
 use conclave_runtime::history::History;
 use conclave_runtime::message::{Entity, Label, Message, ToolCall};
@@ -10,7 +11,8 @@ use crate::watch::Step;
 /// What the config calls the nameless final result tool.
 const FINAL_RESULT: &str = "final_result_tool";
 
-/// `run`: result, end, error, typed, steps, trace; histories and calls of models are put in by whoever knows the agents.
+/// `run`: result, end, error, typed, steps, trace; histories and calls of models are put in by
+/// whoever knows the agents.
 #[must_use]
 pub fn run(outcome: &Outcome, steps: &[Step], is_typed: bool) -> Map<String, Value> {
     let mut entry = Map::new();
@@ -32,7 +34,10 @@ pub fn run(outcome: &Outcome, steps: &[Step], is_typed: bool) -> Map<String, Val
 pub fn pending(outcome: &Outcome, steps: &[Step]) -> Map<String, Value> {
     let mut entry = Map::new();
     let message = steps.last().and_then(|step| step.message.as_ref()).or(outcome.message.as_ref());
-    entry.insert("result".to_owned(), message.map_or(Value::Null, |message| Value::Object(spoken(message))));
+    entry.insert(
+        "result".to_owned(),
+        message.map_or(Value::Null, |message| Value::Object(spoken(message))),
+    );
     put_steps(&mut entry, steps);
     entry
 }
@@ -49,7 +54,11 @@ pub fn answer(message: Option<&Message>) -> Value {
     let mut entry = spoken(message);
     entry.insert("tainted".to_owned(), json!(message.labels.contains(&Label::Untrusted)));
     if message.tool_results.len() > 1 {
-        let results: Map<_, _> = message.tool_results.iter().map(|result| (result.call_id.clone(), json!(result.content.trim()))).collect();
+        let results: Map<_, _> = message
+            .tool_results
+            .iter()
+            .map(|result| (result.call_id.clone(), json!(result.content.trim())))
+            .collect();
         entry.insert("results".to_owned(), Value::Object(results));
     }
     Value::Object(entry)
@@ -86,12 +95,16 @@ fn entries(message: &Message) -> Vec<Value> {
     if message.tool_calls.is_empty() || message.sender != Entity::Llm {
         return vec![json!([role, content])];
     }
-    let call = |call: &ToolCall| json!({ "id": call.id, "name": call.name, "args": call.arguments });
-    vec![json!([role, content, { "calls": message.tool_calls.iter().map(call).collect::<Vec<_>>() }])]
+    let call =
+        |call: &ToolCall| json!({ "id": call.id, "name": call.name, "args": call.arguments });
+    vec![
+        json!([role, content, { "calls": message.tool_calls.iter().map(call).collect::<Vec<_>>() }]),
+    ]
 }
 
 fn result(outcome: &Outcome) -> Value {
-    let is_nothing = outcome.content.is_none() && outcome.tools.is_empty() && outcome.value.is_none();
+    let is_nothing =
+        outcome.content.is_none() && outcome.tools.is_empty() && outcome.value.is_none();
     if is_nothing && outcome.message.is_none() {
         return Value::Null;
     }
@@ -103,7 +116,11 @@ fn result(outcome: &Outcome) -> Value {
     put("tools", tools(&outcome.tools));
     // L-088: whoever called takes the result for its user's word.
     put("sender", json!("User"));
-    if let Some(value) = outcome.value.as_ref().filter(|value| value.is_number() || value.is_array() || value.is_object()) {
+    if let Some(value) = outcome
+        .value
+        .as_ref()
+        .filter(|value| value.is_number() || value.is_array() || value.is_object())
+    {
         put("value", value.clone());
     }
     Value::Object(entry)
@@ -121,7 +138,9 @@ fn spoken(message: &Message) -> Map<String, Value> {
 }
 
 fn row(step: &Step) -> Value {
-    let names = |message: &Message| message.tools.iter().map(|call| json!(tool_name(&call.name))).collect::<Vec<_>>();
+    let names = |message: &Message| {
+        message.tools.iter().map(|call| json!(tool_name(&call.name))).collect::<Vec<_>>()
+    };
     let message = step.message.as_deref();
     json!({
         "task": step.task,
@@ -156,7 +175,10 @@ pub fn tool_name(name: &str) -> &str {
 }
 
 fn tools(calls: &[ToolCall]) -> Value {
-    calls.iter().map(|call| json!({ "name": tool_name(&call.name), "args": call.arguments })).collect()
+    calls
+        .iter()
+        .map(|call| json!({ "name": tool_name(&call.name), "args": call.arguments }))
+        .collect()
 }
 
 /// A call has its name as scenarios have it; everything else is as it is.

@@ -1,5 +1,5 @@
-//! A clock that goes on by a millisecond each time somebody looks at it, and whose timers never end: a run is over time at the end of a
-//! step and never within one, on any machine.
+//! A clock that goes on by a millisecond each time somebody looks at it, and whose timers never
+//! end: a run is over time at the end of a step and never within one, on any machine.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

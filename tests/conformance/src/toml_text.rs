@@ -1,4 +1,5 @@
-//! JSON values as TOML on one line. Null has no form in TOML; a value that holds it has none either.
+//! JSON values as TOML on one line. Null has no form in TOML; a value that holds it has none
+//! either.
 
 use serde_json::{Map, Value};
 
@@ -29,13 +30,16 @@ pub fn value(value: &Value) -> Option<String> {
         Value::Null => return None,
         Value::Bool(_) | Value::Number(_) => value.to_string(),
         Value::String(text) => string(text),
-        Value::Array(items) => format!("[{}]", items.iter().map(self::value).collect::<Option<Vec<_>>>()?.join(", ")),
+        Value::Array(items) => {
+            format!("[{}]", items.iter().map(self::value).collect::<Option<Vec<_>>>()?.join(", "))
+        }
         Value::Object(fields) => table(fields)?,
     })
 }
 
 fn table(fields: &Map<String, Value>) -> Option<String> {
-    let field = |(name, field): (&String, &Value)| Some(format!("{} = {}", string(name), value(field)?));
+    let field =
+        |(name, field): (&String, &Value)| Some(format!("{} = {}", string(name), value(field)?));
     Some(format!("{{ {} }}", fields.iter().map(field).collect::<Option<Vec<_>>>()?.join(", ")))
 }
 
@@ -47,7 +51,10 @@ mod tests {
 
     #[test]
     fn values_are_toml() {
-        assert_eq!(value(&json!({ "a": ["x\"\n\u{7f}", 1, true] })).as_deref(), Some("{ \"a\" = [\"x\\\"\\n\\U0000007F\", 1, true] }"));
+        assert_eq!(
+            value(&json!({ "a": ["x\"\n\u{7f}", 1, true] })).as_deref(),
+            Some("{ \"a\" = [\"x\\\"\\n\\U0000007F\", 1, true] }")
+        );
         assert_eq!(value(&json!([1, null])), None);
     }
 }

@@ -1,4 +1,5 @@
-//! What is seen of a run from outside: the steps that ended, who was asked, and whether it is to be stopped.
+//! What is seen of a run from outside: the steps that ended, who was asked, and whether it is to be
+//! stopped.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -74,7 +75,11 @@ impl Subscriber for Watcher {
     fn on(&self, happening: &Published) {
         match &happening.what {
             RunEvent::Told { told: Notice::StepEnded { task, by, message } } => {
-                self.step_ended(Step { task: task.clone(), by: by.clone(), message: message.clone() });
+                self.step_ended(Step {
+                    task: task.clone(),
+                    by: by.clone(),
+                    message: message.clone(),
+                });
             }
             RunEvent::Told { told: Notice::StepStarted { call, agent, .. } } => {
                 lock(&self.seen).calls.insert(*call, agent.clone());

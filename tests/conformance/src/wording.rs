@@ -1,5 +1,5 @@
-//! Texts that a framework writes: the host's own, and those of the reference that expectations still hold. Both become the tokens of the
-//! scenario format.
+//! Texts that a framework writes: the host's own, and those of the reference that expectations
+//! still hold. Both become the tokens of the scenario format.
 
 use std::sync::LazyLock;
 
@@ -41,11 +41,16 @@ const WORDINGS: [(&str, &str); 21] = [
     (r"Error parsing XML:[^\n]*", "«bad-xml»"),
 ];
 
-static COMPILED: LazyLock<Vec<(Regex, &'static str)>> =
-    LazyLock::new(|| WORDINGS.into_iter().filter_map(|(pattern, token)| Some((Regex::new(pattern).ok()?, token))).collect());
+static COMPILED: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
+    WORDINGS
+        .into_iter()
+        .filter_map(|(pattern, token)| Some((Regex::new(pattern).ok()?, token)))
+        .collect()
+});
 
 /// A call that the host writes into a text.
-static WRITTEN_CALL: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(?m)(^| )([\w.-]+)\((\{.*\})\)$").ok());
+static WRITTEN_CALL: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"(?m)(^| )([\w.-]+)\((\{.*\})\)$").ok());
 
 /// The text with each text of a framework replaced by its token.
 #[must_use]
@@ -54,7 +59,9 @@ pub fn tokens(text: &str) -> String {
     for (pattern, token) in COMPILED.iter() {
         let filled = |found: &Captures<'_>| {
             let group = |number: usize| found.get(number).map_or("", |group| group.as_str());
-            (1..=3).fold((*token).to_owned(), |token, number| token.replace(&format!("${number}"), group(number)))
+            (1..=3).fold((*token).to_owned(), |token, number| {
+                token.replace(&format!("${number}"), group(number))
+            })
         };
         text = pattern.replace_all(&text, filled).into_owned();
     }
@@ -76,7 +83,8 @@ fn explanations(text: &str) -> String {
     out
 }
 
-/// Native calls that stand in the text of a message for another agent: `OAI-TOOL: {"name", "arguments"}` and `name({…})`.
+/// Native calls that stand in the text of a message for another agent: `OAI-TOOL: {"name",
+/// "arguments"}` and `name({…})`.
 fn calls(text: &str) -> String {
     let written = |name: &str, arguments: &Value| {
         let mut arguments = arguments.clone();
@@ -120,11 +128,20 @@ mod tests {
         let retained = "he\n\n      The result of the my_tool tool were too large,\n   and has been truncated to 2 tokens.\n   To obtain the full result, the tool needs to be re-used.";
         let cases = [
             (retained, "he«retained my_tool 2»"),
-            ("he\n[Of this result 2 tokens were kept; for all of it call my_tool again.]", "he«retained my_tool 2»"),
+            (
+                "he\n[Of this result 2 tokens were kept; for all of it call my_tool again.]",
+                "he«retained my_tool 2»",
+            ),
             ("Result from a: Invalid recipient: Z", "Result from a: «invalid-recipient Z»"),
-            ("Result from b: b failed: no\n\nResult from c: ok", "Result from b: «tool-failed b: no»\n\nResult from c: ok"),
+            (
+                "Result from b: b failed: no\n\nResult from c: ok",
+                "Result from b: «tool-failed b: no»\n\nResult from c: ok",
+            ),
             ("There is no tool \"x\". You may call: a, b.c.", "«unknown-tool x»"),
-            ("OAI-TOOL: {\n \"name\": \"w\",\n \"arguments\": {\"x\": 6, \"request\": \"w\"}\n}", "«call w {\"x\":6}»"),
+            (
+                "OAI-TOOL: {\n \"name\": \"w\",\n \"arguments\": {\"x\": 6, \"request\": \"w\"}\n}",
+                "«call w {\"x\":6}»",
+            ),
             ("w({\"x\":6})", "«call w {\"x\":6}»"),
             ("plain", "plain"),
         ];

@@ -1,5 +1,5 @@
-//! Processes that play scenarios for this one. A host that goes round in circles without ever waiting cannot be stopped from within its
-//! own process; a process can be.
+//! Processes that play scenarios for this one. A host that goes round in circles without ever
+//! waiting cannot be stopped from within its own process; a process can be.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
@@ -9,10 +9,11 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// No scenario takes a second of a processor, compiling apart; a process that takes this much goes round in circles. It counts nothing while
-/// the machine is busy with others.
+/// No scenario takes a second of a processor, compiling apart; a process that takes this much goes
+/// round in circles. It counts nothing while the machine is busy with others.
 const PROCESSOR: Duration = Duration::from_secs(120);
-/// The last resort, for a scenario that waits for what never comes and for systems that do not tell what a process takes.
+/// The last resort, for a scenario that waits for what never comes and for systems that do not tell
+/// what a process takes.
 const LAST_RESORT: Duration = Duration::from_secs(600);
 /// How often it is looked after.
 const LOOK: Duration = Duration::from_millis(50);
@@ -42,7 +43,12 @@ impl Worker {
         let stdin = child.stdin.take().ok_or_else(broken)?;
         let stdout = child.stdout.take().ok_or_else(broken)?;
         let (sender, answers) = channel();
-        std::thread::spawn(move || BufReader::new(stdout).lines().map_while(Result::ok).all(|line| sender.send(line).is_ok()));
+        std::thread::spawn(move || {
+            BufReader::new(stdout)
+                .lines()
+                .map_while(Result::ok)
+                .all(|line| sender.send(line).is_ok())
+        });
         Ok(Self { child, stdin, answers })
     }
 
@@ -54,9 +60,17 @@ impl Worker {
             match self.answers.recv_timeout(LOOK) {
                 Ok(answer) => return Ok(answer),
                 Err(RecvTimeoutError::Disconnected) => return Err(Lost::Died),
-                Err(RecvTimeoutError::Timeout) if processor(self.child.id()).saturating_sub(took) > PROCESSOR => return Err(Lost::Turning),
-                Err(RecvTimeoutError::Timeout) if began.elapsed() > LAST_RESORT => return Err(Lost::Waiting),
-                Err(RecvTimeoutError::Timeout) if resident(self.child.id()) > MEMORY => return Err(Lost::TooLarge),
+                Err(RecvTimeoutError::Timeout)
+                    if processor(self.child.id()).saturating_sub(took) > PROCESSOR =>
+                {
+                    return Err(Lost::Turning);
+                }
+                Err(RecvTimeoutError::Timeout) if began.elapsed() > LAST_RESORT => {
+                    return Err(Lost::Waiting);
+                }
+                Err(RecvTimeoutError::Timeout) if resident(self.child.id()) > MEMORY => {
+                    return Err(Lost::TooLarge);
+                }
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }
@@ -70,12 +84,17 @@ impl Drop for Worker {
     }
 }
 
-/// What a process took of processors, where the system tells; else nothing. Linux counts in hundredths of a second for everybody.
+/// What a process took of processors, where the system tells; else nothing. Linux counts in
+/// hundredths of a second for everybody.
 fn processor(process: u32) -> Duration {
-    let stat = std::fs::read_to_string(Path::new("/proc").join(process.to_string()).join("stat")).unwrap_or_default();
+    let stat = std::fs::read_to_string(Path::new("/proc").join(process.to_string()).join("stat"))
+        .unwrap_or_default();
     // Behind the program's name, which may hold anything.
-    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace().skip(11).take(2);
-    Duration::from_millis(fields.filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>().saturating_mul(10))
+    let fields =
+        stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace().skip(11).take(2);
+    Duration::from_millis(
+        fields.filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>().saturating_mul(10),
+    )
 }
 
 /// Bytes that a process holds in memory, where the system tells; else none.
@@ -85,7 +104,8 @@ fn resident(process: u32) -> u64 {
     pages.unwrap_or_default().saturating_mul(4096)
 }
 
-/// Has each line answered by one of `count` processes, and tells the answers in the order of the lines; an error says why there is none.
+/// Has each line answered by one of `count` processes, and tells the answers in the order of the
+/// lines; an error says why there is none.
 ///
 /// # Errors
 /// When no process can be started.
@@ -114,9 +134,15 @@ pub fn answer_all(
                             Ok(answer)
                         }
                         Err(Lost::Died) => Err("the host's process died".to_owned()),
-                        Err(Lost::Turning) => Err(format!("the host does not end within {PROCESSOR:?} of a processor")),
-                        Err(Lost::Waiting) => Err(format!("the host waits for what did not come in {LAST_RESORT:?}")),
-                        Err(Lost::TooLarge) => Err(format!("the host takes more than {} MiB of memory", MEMORY >> 20)),
+                        Err(Lost::Turning) => Err(format!(
+                            "the host does not end within {PROCESSOR:?} of a processor"
+                        )),
+                        Err(Lost::Waiting) => {
+                            Err(format!("the host waits for what did not come in {LAST_RESORT:?}"))
+                        }
+                        Err(Lost::TooLarge) => {
+                            Err(format!("the host takes more than {} MiB of memory", MEMORY >> 20))
+                        }
                     });
                     if sender.send((index, answer)).is_err() {
                         return;

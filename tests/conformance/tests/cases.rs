@@ -9,7 +9,11 @@ use conclave_test_support::{guest, stock};
 fn files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/conformance");
     let entries = std::fs::read_dir(folder).expect("the folder of scenarios is there");
-    entries.flatten().map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|extension| extension == "jsonl")).collect()
+    entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
+        .collect()
 }
 
 #[test]
@@ -21,19 +25,37 @@ fn scenarios_show_what_they_should() {
     for name in ["acting_agent", "stub_terminal", "spin", "hostile_analyzer", "strategy_spin"] {
         assert_eq!(guest(name).parent(), Some(guests));
     }
-    for name in ["workspace", "immediate", "wait-for-idle", "context-only", "queued", "digest-delivery"] {
-        assert!(stock().join(format!("{name}.wasm")).exists(), "run `cargo xtask test`, which builds the stock plugins");
+    for name in
+        ["workspace", "immediate", "wait-for-idle", "context-only", "queued", "digest-delivery"]
+    {
+        assert!(
+            stock().join(format!("{name}.wasm")).exists(),
+            "run `cargo xtask test`, which builds the stock plugins"
+        );
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_conclave-conformance"));
     let cache = guests.with_file_name("test-cache");
     command.arg("--guests").arg(guests).arg("--cache").arg(cache).arg("--verbose").args(files());
     let output = command.output().expect("the program starts");
-    let (shown, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    let failed: String = told.lines().filter(|line| !line.ends_with(" passed")).map(|line| format!("{line}\n")).collect();
+    let (shown, told) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let failed: String = told
+        .lines()
+        .filter(|line| !line.ends_with(" passed"))
+        .map(|line| format!("{line}\n"))
+        .collect();
     assert!(output.status.success(), "{}\n{failed}", shown.lines().last().unwrap_or_default());
     // A case that is played no more, or in another way, changes a count.
-    assert_eq!(packs(&shown), packs(counted(&page("internals/conformance.md"))), "what was played, and what the page says");
-    assert_eq!(rules_of_differing(&told), documented_rules(&page("conformance.md")), "what differs by which rule, and what the page says");
+    assert_eq!(
+        packs(&shown),
+        packs(counted(&page("internals/conformance.md"))),
+        "what was played, and what the page says"
+    );
+    assert_eq!(
+        rules_of_differing(&told),
+        documented_rules(&page("conformance.md")),
+        "what differs by which rule, and what the page says"
+    );
 }
 
 fn page(name: &str) -> String {
@@ -43,13 +65,19 @@ fn page(name: &str) -> String {
 
 /// The block of the page that shows the counts.
 fn counted(page: &str) -> &str {
-    let section = page.split("\n## ").find(|section| section.starts_with("How cases are counted")).expect("the page has the section");
+    let section = page
+        .split("\n## ")
+        .find(|section| section.starts_with("How cases are counted"))
+        .expect("the page has the section");
     section.split("```").nth(1).expect("the section shows the counts")
 }
 
 /// One line for each pack, and the sum.
 fn packs(shown: &str) -> Vec<&str> {
-    shown.lines().filter(|line| line.contains(": played on the host: ") || line.contains(" passed, ")).collect()
+    shown
+        .lines()
+        .filter(|line| line.contains(": played on the host: ") || line.contains(" passed, "))
+        .collect()
 }
 
 /// Each case that differs as documented, with the rules whose rows explain it.
@@ -60,7 +88,10 @@ fn rules_of_differing(told: &str) -> BTreeMap<String, BTreeSet<String>> {
         match line.strip_prefix("    ") {
             None => last = line.split_once(" differs, as documented").map(|(id, _)| id.to_owned()),
             Some(row) => {
-                let rule = row.split_once(": ").map(|(rule, _)| rule).filter(|rule| !rule.starts_with('.'));
+                let rule = row
+                    .split_once(": ")
+                    .map(|(rule, _)| rule)
+                    .filter(|rule| !rule.starts_with('.'));
                 if let (Some(id), Some(rule)) = (&last, rule) {
                     differing.entry(id.clone()).or_default().insert(rule.to_owned());
                 }
@@ -73,12 +104,19 @@ fn rules_of_differing(told: &str) -> BTreeMap<String, BTreeSet<String>> {
 /// The tables of what differs: cases, then rules, each of which is a rule of docs/differences.md.
 fn documented_rules(page_of_cases: &str) -> BTreeMap<String, BTreeSet<String>> {
     let differences = page("differences.md");
-    let rules: Vec<&str> = differences.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next()).collect();
+    let rules: Vec<&str> = differences
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split(" | ").next())
+        .collect();
     let mut documented: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for section in page_of_cases.split("\n### ").filter(|section| section.starts_with("Differ as documented")) {
+    for section in
+        page_of_cases.split("\n### ").filter(|section| section.starts_with("Differ as documented"))
+    {
         for row in section.lines().filter_map(|line| line.strip_prefix("| ")) {
             let cells: Vec<&str> = row.split(" | ").collect();
-            for id in cells[0].split(", ").filter(|id| id.chars().any(|letter| letter.is_ascii_digit())) {
+            for id in
+                cells[0].split(", ").filter(|id| id.chars().any(|letter| letter.is_ascii_digit()))
+            {
                 for rule in cells[1].split(", ") {
                     assert!(
                         rules.iter().any(|cell| cell.split(", ").any(|known| known == rule)),
@@ -95,7 +133,8 @@ fn documented_rules(page_of_cases: &str) -> BTreeMap<String, BTreeSet<String>> {
 #[test]
 fn what_should_not_be_shown_is_told() {
     let agent = guest("script_agent");
-    let file = std::env::temp_dir().join(format!("conclave-conformance-{}.jsonl", std::process::id()));
+    let file =
+        std::env::temp_dir().join(format!("conclave-conformance-{}.jsonl", std::process::id()));
     let scenario = serde_json::json!({
         "pack": "langroid", "id": "wrong", "agents": [{ "name": "A", "llm": { "kind": "const", "reply": "DONE yes" }, "tools": [] }],
         "tasks": [{ "name": "A", "agent": "A" }], "calls": [{ "task": "A", "input": "go" }],
@@ -105,17 +144,31 @@ fn what_should_not_be_shown_is_told() {
     std::fs::write(&file, format!("{scenario}\n{other}\n")).expect("a test can write a file");
     let mut command = Command::new(env!("CARGO_BIN_EXE_conclave-conformance"));
     let guests = agent.parent().expect("a guest is in a folder");
-    command.arg("--guests").arg(guests).arg("--cache").arg(guests.with_file_name("test-cache")).arg(&file);
+    command
+        .arg("--guests")
+        .arg(guests)
+        .arg("--cache")
+        .arg(guests.with_file_name("test-cache"))
+        .arg(&file);
     let output = command.output().expect("the program starts");
     std::fs::remove_file(&file).expect("the file is there");
     let shown = String::from_utf8_lossy(&output.stdout);
     let lines: Vec<&str> = shown.lines().collect();
     assert_eq!(output.status.code(), Some(1));
-    assert!(lines.len() == 3 && lines[0].contains("\"id\":\"wrong\"") && lines[0].contains("\"content\":\"yes\""), "{shown}");
-    assert_eq!(lines[1..], ["langroid: played on the host: 0, failed: 1", "0 passed, 1 failed, 1 skipped"]);
+    assert!(
+        lines.len() == 3
+            && lines[0].contains("\"id\":\"wrong\"")
+            && lines[0].contains("\"content\":\"yes\""),
+        "{shown}"
+    );
+    assert_eq!(
+        lines[1..],
+        ["langroid: played on the host: 0, failed: 1", "0 passed, 1 failed, 1 skipped"]
+    );
 }
 
-/// Its model says the same for ever, and nothing limits it. What ends it is how much it records, on a fast machine and a slow one.
+/// Its model says the same for ever, and nothing limits it. What ends it is how much it records, on
+/// a fast machine and a slow one.
 #[test]
 fn a_scenario_that_does_not_end_is_ended_by_what_it_records() {
     let agent = guest("script_agent");
@@ -130,13 +183,20 @@ fn a_scenario_that_does_not_end_is_ended_by_what_it_records() {
     std::fs::write(&file, format!("{scenario}\n")).expect("a test can write a file");
     let mut command = Command::new(env!("CARGO_BIN_EXE_conclave-conformance"));
     let guests = agent.parent().expect("a guest is in a folder");
-    command.arg("--guests").arg(guests).arg("--cache").arg(guests.with_file_name("test-cache")).args(["--events", "300"]).arg(&file);
+    command
+        .arg("--guests")
+        .arg(guests)
+        .arg("--cache")
+        .arg(guests.with_file_name("test-cache"))
+        .args(["--events", "300"])
+        .arg(&file);
     let output = command.output().expect("the program starts");
     std::fs::remove_file(&file).expect("the file is there");
     let shown = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        shown.contains("it does not end: it records more than 300 events") && shown.ends_with("0 passed, 1 failed, 0 skipped\n"),
+        shown.contains("it does not end: it records more than 300 events")
+            && shown.ends_with("0 passed, 1 failed, 0 skipped\n"),
         "{shown}"
     );
 }

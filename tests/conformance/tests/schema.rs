@@ -1,11 +1,15 @@
-//! The keys of cases: what is not documented is refused, and the page holds what the runner can report.
+//! The keys of cases: what is not documented is refused, and the page holds what the runner can
+//! report.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use conclave_conformance::End;
 use conclave_conformance::counts::Counts;
-use conclave_conformance::schema::{LANGROID, OPENHANDS, OPENHANDS_NAMES, ROOMKIT, ROOMKIT_NAMES, keys, kinds, undocumented, with_names};
+use conclave_conformance::schema::{
+    LANGROID, OPENHANDS, OPENHANDS_NAMES, ROOMKIT, ROOMKIT_NAMES, keys, kinds, undocumented,
+    with_names,
+};
 use serde_json::json;
 
 fn none(_: &str) -> Option<&str> {
@@ -14,12 +18,22 @@ fn none(_: &str) -> Option<&str> {
 
 #[test]
 fn a_key_that_is_not_documented_is_named_with_those_that_are() {
-    let said = undocumented(ROOMKIT, "cancel", &json!({ "returns": true, "cancelled": true }), none).expect("it is unknown");
-    assert!(said.starts_with("\"cancelled\" is no key of \"cancel\" cases") && said.ends_with("are: returns"), "{said}");
+    let said =
+        undocumented(ROOMKIT, "cancel", &json!({ "returns": true, "cancelled": true }), none)
+            .expect("it is unknown");
+    assert!(
+        said.starts_with("\"cancelled\" is no key of \"cancel\" cases")
+            && said.ends_with("are: returns"),
+        "{said}"
+    );
     let nested = json!({ "trace": [{ "task": "A" }, { "who": "A" }] });
     let said = undocumented(LANGROID, "run", &nested, none).expect("it is unknown");
     assert!(said.starts_with("\"trace.who\""), "{said}");
-    assert_eq!(undocumented(LANGROID, "run", &json!({ "history": { "Ann": [] }, "result": null }), none), None, "names are free");
+    assert_eq!(
+        undocumented(LANGROID, "run", &json!({ "history": { "Ann": [] }, "result": null }), none),
+        None,
+        "names are free"
+    );
     let asks = json!({ "returns_lacks": 1 });
     assert_eq!(undocumented(ROOMKIT, "cancel", &asks, |key| key.strip_suffix("_lacks")), None);
 }
@@ -29,7 +43,11 @@ fn a_key_that_is_not_documented_is_named_with_those_that_are() {
 fn no_kind_has_a_key_twice() {
     for pack in [LANGROID, OPENHANDS, ROOMKIT] {
         for kind in kinds(pack) {
-            let all = pack.iter().filter(|facts| facts.kinds.contains(&kind)).map(|facts| facts.keys.len()).sum::<usize>();
+            let all = pack
+                .iter()
+                .filter(|facts| facts.kinds.contains(&kind))
+                .map(|facts| facts.keys.len())
+                .sum::<usize>();
             assert_eq!(all, keys(pack, kind).len(), "{kind}");
         }
     }
@@ -43,7 +61,10 @@ fn each_pack_says_what_was_played_on_the_host() {
     counts.add(r#"{"pack":"langroid","calls":[{"op":"parse_address"}]}"#, &End::Passed);
     counts.add(delegate, &End::Passed);
     counts.add(delegate, &End::Otherwise { differences: Vec::new() });
-    counts.add(r#"{"pack":"roomkit","when":{"op":"result_new"}}"#, &End::NotPlayed { reason: "none".to_owned() });
+    counts.add(
+        r#"{"pack":"roomkit","when":{"op":"result_new"}}"#,
+        &End::NotPlayed { reason: "none".to_owned() },
+    );
     counts.add(r#"{"pack":"roomkit","when":{"op":"delegate_tool"}}"#, &End::Passed);
     counts.add(r#"{"pack":"another"}"#, &End::Skipped);
     let shown = "langroid: played on the host: 1, by one function of the host: 1\n\
@@ -54,17 +75,27 @@ fn each_pack_says_what_was_played_on_the_host() {
 
 /// `langroid` and `roomkit`: each kind with each of its keys, as the tables of the page have them.
 fn of_page(page: &str, heading: &str) -> BTreeSet<(String, String)> {
-    let section = page.split("\n## ").find(|section| section.starts_with(heading)).unwrap_or_else(|| panic!("no section {heading}"));
-    let words = |cell: &str| -> Vec<String> { cell.split('`').skip(1).step_by(2).map(str::to_owned).collect() };
+    let section = page
+        .split("\n## ")
+        .find(|section| section.starts_with(heading))
+        .unwrap_or_else(|| panic!("no section {heading}"));
+    let words = |cell: &str| -> Vec<String> {
+        cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    };
     let rows = section.lines().filter(|line| line.starts_with("| `"));
     let mut keys = BTreeSet::new();
     for row in rows {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-        let [_, kinds, of_row, meaning, _] = cells[..] else { panic!("a row has kinds, keys and a meaning: {row}") };
+        let [_, kinds, of_row, meaning, _] = cells[..] else {
+            panic!("a row has kinds, keys and a meaning: {row}")
+        };
         assert!(!meaning.is_empty(), "{row}");
         for kind in words(kinds) {
             for key in words(of_row) {
-                assert!(keys.insert((kind.clone(), key.clone())), "{kind} {key} stands there twice");
+                assert!(
+                    keys.insert((kind.clone(), key.clone())),
+                    "{kind} {key} stands there twice"
+                );
             }
         }
     }
@@ -74,15 +105,27 @@ fn of_page(page: &str, heading: &str) -> BTreeSet<(String, String)> {
 #[test]
 fn the_page_has_every_key_that_the_runner_can_report_and_no_other() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals");
-    for (page, heading, pack) in
-        [("conformance.md", "langroid", LANGROID), ("conformance.md", "roomkit", ROOMKIT), ("conformance-openhands.md", "Keys", OPENHANDS)]
-    {
+    for (page, heading, pack) in [
+        ("conformance.md", "langroid", LANGROID),
+        ("conformance.md", "roomkit", ROOMKIT),
+        ("conformance-openhands.md", "Keys", OPENHANDS),
+    ] {
         let page = std::fs::read_to_string(folder.join(page)).expect("the page is there");
-        let of_kind = |kind: &'static str| keys(pack, kind).into_iter().map(move |key| (kind.to_owned(), key.to_owned()));
+        let of_kind = |kind: &'static str| {
+            keys(pack, kind).into_iter().map(move |key| (kind.to_owned(), key.to_owned()))
+        };
         let reported: BTreeSet<_> = kinds(pack).into_iter().flat_map(of_kind).collect();
         let told = of_page(&page, heading);
-        assert_eq!(told.difference(&reported).collect::<Vec<_>>(), Vec::<&(String, String)>::new(), "told and never reported");
-        assert_eq!(reported.difference(&told).collect::<Vec<_>>(), Vec::<&(String, String)>::new(), "reported and not told");
+        assert_eq!(
+            told.difference(&reported).collect::<Vec<_>>(),
+            Vec::<&(String, String)>::new(),
+            "told and never reported"
+        );
+        assert_eq!(
+            reported.difference(&told).collect::<Vec<_>>(),
+            Vec::<&(String, String)>::new(),
+            "reported and not told"
+        );
     }
 }
 
@@ -92,25 +135,44 @@ fn a_fact_by_another_name_is_a_documented_key_of_its_kind() {
         for name in names {
             let keys = keys(pack, name.kind);
             let fact = name.of.split('.').next().unwrap_or_default();
-            assert!(keys.contains(&name.name) && keys.contains(&fact), "{}: {} is {}", name.kind, name.name, name.of);
+            assert!(
+                keys.contains(&name.name) && keys.contains(&fact),
+                "{}: {} is {}",
+                name.kind,
+                name.name,
+                name.of
+            );
         }
     }
     let got = with_names(OPENHANDS_NAMES, "runtime", &json!({ "observation": { "content": "c" } }));
-    assert_eq!(got, json!({ "observation": { "content": "c" }, "content": "c" }), "what is not there has no other name either");
+    assert_eq!(
+        got,
+        json!({ "observation": { "content": "c" }, "content": "c" }),
+        "what is not there has no other name either"
+    );
 }
 
-/// The functions that cases call alone are those of the product: each place that the page cites holds the call.
+/// The functions that cases call alone are those of the product: each place that the page cites
+/// holds the call.
 #[test]
 fn functions_that_are_played_alone_are_called_by_the_product() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let page = std::fs::read_to_string(root.join("docs/internals/conformance.md")).expect("the page is there");
-    let rows = page.lines().filter_map(|line| line.strip_prefix("- `")).filter(|line| line.contains("`host/"));
+    let page = std::fs::read_to_string(root.join("docs/internals/conformance.md"))
+        .expect("the page is there");
+    let rows = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("- `"))
+        .filter(|line| line.contains("`host/"));
     let mut looked_at = 0;
     for row in rows {
         // What is between backticks stands at the even places: the first one was taken off.
         let words: Vec<&str> = row.split('`').step_by(2).collect();
-        let file = words.iter().find(|word| word.starts_with("host/")).unwrap_or_else(|| panic!("no file: {row}"));
-        let text = std::fs::read_to_string(root.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+        let file = words
+            .iter()
+            .find(|word| word.starts_with("host/"))
+            .unwrap_or_else(|| panic!("no file: {row}"));
+        let text = std::fs::read_to_string(root.join(file))
+            .unwrap_or_else(|error| panic!("{file}: {error}"));
         assert!(text.contains(words[0]), "{file} does not call {}", words[0]);
         looked_at += 1;
     }

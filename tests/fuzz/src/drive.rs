@@ -1,5 +1,5 @@
-//! A driver for stable Rust without coverage: changes inputs of the corpus, and keeps those that cost what no other did. libFuzzer finds
-//! more; this one needs nothing, and runs in the tests.
+//! A driver for stable Rust without coverage: changes inputs of the corpus, and keeps those that
+//! cost what no other did. libFuzzer finds more; this one needs nothing, and runs in the tests.
 
 use std::collections::HashSet;
 use std::fs;
@@ -37,7 +37,9 @@ pub struct Report {
 /// When one of them cannot be read.
 pub fn inputs(folder: &Path) -> io::Result<Vec<Vec<u8>>> {
     let mut paths = match fs::read_dir(folder) {
-        Ok(entries) => entries.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<PathBuf>>>()?,
+        Ok(entries) => entries
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<io::Result<Vec<PathBuf>>>()?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(error),
     };
@@ -49,7 +51,13 @@ pub fn inputs(folder: &Path) -> io::Result<Vec<Vec<u8>>> {
 ///
 /// # Panics
 /// With the panic of the target: `before` saw the input.
-pub fn drive(target: &Target, corpus: Vec<Vec<u8>>, seed: u64, end: End, mut before: impl FnMut(&[u8])) -> Report {
+pub fn drive(
+    target: &Target,
+    corpus: Vec<Vec<u8>>,
+    seed: u64,
+    end: End,
+    mut before: impl FnMut(&[u8]),
+) -> Report {
     let began = Instant::now();
     let mut random = Random::new(seed);
     let mut costs = HashSet::new();
@@ -83,7 +91,13 @@ pub fn drive(target: &Target, corpus: Vec<Vec<u8>>, seed: u64, end: End, mut bef
 ///
 /// # Panics
 /// With the panic of the target.
-pub fn drive_saving(target: &Target, corpus: Vec<Vec<u8>>, seed: u64, end: End, findings: &Path) -> Report {
+pub fn drive_saving(
+    target: &Target,
+    corpus: Vec<Vec<u8>>,
+    seed: u64,
+    end: End,
+    findings: &Path,
+) -> Report {
     let mut current = Vec::new();
     let driven = catch_unwind(AssertUnwindSafe(|| {
         drive(target, corpus, seed, end, |input| {
@@ -96,7 +110,9 @@ pub fn drive_saving(target: &Target, corpus: Vec<Vec<u8>>, seed: u64, end: End, 
         let saved = fs::create_dir_all(findings).and_then(|()| fs::write(&path, &current));
         match saved {
             Ok(()) => eprintln!("{}", replay_command(target, &path)),
-            Err(error) => eprintln!("the input could not be written to {}: {error}", path.display()),
+            Err(error) => {
+                eprintln!("the input could not be written to {}: {error}", path.display())
+            }
         }
         resume_unwind(panic)
     })
@@ -111,5 +127,7 @@ pub fn replay_command(target: &Target, finding: &Path) -> String {
 /// FNV-1a: a name for an input.
 #[must_use]
 pub fn hash(input: &[u8]) -> u64 {
-    input.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    input.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }

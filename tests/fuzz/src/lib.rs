@@ -1,5 +1,6 @@
-//! What is fuzzed, and what must hold for it. A [`Target`] takes any bytes and panics when a property is broken; the drivers (libFuzzer in
-//! `libfuzzer/`, [`drive`] here) only think of bytes. A panic, an abort, a stack overflow, a hang and work out of proportion are findings.
+//! What is fuzzed, and what must hold for it. A [`Target`] takes any bytes and panics when a
+//! property is broken; the drivers (libFuzzer in `libfuzzer/`, [`drive`] here) only think of bytes.
+//! A panic, an abort, a stack overflow, a hang and work out of proportion are findings.
 
 use std::alloc::System;
 
@@ -16,7 +17,8 @@ pub use random::Random;
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Bytes that an execution may allocate whatever it is given: tables that are made once, and the comparisons of the properties.
+/// Bytes that an execution may allocate whatever it is given: tables that are made once, and the
+/// comparisons of the properties.
 const ALLOCATED_ANYWAY: usize = 4 << 20;
 
 /// One thing that reads what strangers wrote.
@@ -45,13 +47,19 @@ impl Target {
         let region = Region::new(ALLOCATOR);
         (self.check)(input);
         let change = region.change();
-        let (cost, most) = (change.bytes_allocated, ALLOCATED_ANYWAY + self.allocated_per_byte * input.len());
-        assert!(cost <= most, "{cost} bytes were allocated for an input of {}, and {most} may be", input.len());
+        let (cost, most) =
+            (change.bytes_allocated, ALLOCATED_ANYWAY + self.allocated_per_byte * input.len());
+        assert!(
+            cost <= most,
+            "{cost} bytes were allocated for an input of {}, and {most} may be",
+            input.len()
+        );
         Cost { allocations: change.allocations, bytes: cost }
     }
 }
 
-/// What an execution allocated: the same for the same input, so it tells apart what took another way through the code.
+/// What an execution allocated: the same for the same input, so it tells apart what took another
+/// way through the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cost {
     pub allocations: usize,

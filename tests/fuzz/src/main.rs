@@ -1,4 +1,5 @@
-//! `conclave-fuzz`: fuzzes one target without coverage, or plays an input again. `cargo xtask fuzz` starts it.
+//! `conclave-fuzz`: fuzzes one target without coverage, or plays an input again. `cargo xtask fuzz`
+//! starts it.
 
 use std::env;
 use std::fs;
@@ -12,7 +13,8 @@ use std::time::Duration;
 use conclave_fuzz::drive::{self, End};
 use conclave_fuzz::{Target, target_named, targets};
 
-const USAGE: &str = "usage: conclave-fuzz TARGET --corpus FOLDER --findings FOLDER [--seconds N] [--seed N]
+const USAGE: &str =
+    "usage: conclave-fuzz TARGET --corpus FOLDER --findings FOLDER [--seconds N] [--seed N]
        conclave-fuzz TARGET --replay FILE
        conclave-fuzz --list";
 
@@ -36,7 +38,8 @@ fn run(words: &[String]) -> Result<(), String> {
         return Ok(());
     }
     let target = words.first().and_then(|name| target_named(name)).ok_or(USAGE)?;
-    let option = |name: &str| words.iter().position(|word| word == name).and_then(|at| words.get(at + 1));
+    let option =
+        |name: &str| words.iter().position(|word| word == name).and_then(|at| words.get(at + 1));
     let number = |name: &str, otherwise: u64| match option(name) {
         None => Ok(otherwise),
         Some(word) => word.parse().map_err(|_| format!("{name} takes a number, not `{word}`")),
@@ -45,30 +48,52 @@ fn run(words: &[String]) -> Result<(), String> {
         let input = fs::read(file).map_err(|error| format!("{file} cannot be read: {error}"))?;
         watch(&Arc::new(AtomicU64::new(0)));
         let cost = target.run(&input);
-        println!("{} holds: {} bytes, {} allocations of {} bytes", target.name, input.len(), cost.allocations, cost.bytes);
+        println!(
+            "{} holds: {} bytes, {} allocations of {} bytes",
+            target.name,
+            input.len(),
+            cost.allocations,
+            cost.bytes
+        );
         return Ok(());
     }
     let folder = |name: &str| option(name).map(PathBuf::from).ok_or(USAGE);
-    fuzz(target, &folder("--corpus")?, &folder("--findings")?, number("--seconds", 60)?, number("--seed", 1)?)
+    fuzz(
+        target,
+        &folder("--corpus")?,
+        &folder("--findings")?,
+        number("--seconds", 60)?,
+        number("--seed", 1)?,
+    )
 }
 
-/// Every input is written down before it is run, because an abort or an exhausted stack ends the process.
-fn fuzz(target: &Target, corpus: &Path, findings: &Path, seconds: u64, seed: u64) -> Result<(), String> {
-    let inputs = drive::inputs(corpus).map_err(|error| format!("the corpus cannot be read: {error}"))?;
-    fs::create_dir_all(findings).map_err(|error| format!("{} cannot be made: {error}", findings.display()))?;
+/// Every input is written down before it is run, because an abort or an exhausted stack ends the
+/// process.
+fn fuzz(
+    target: &Target,
+    corpus: &Path,
+    findings: &Path,
+    seconds: u64,
+    seed: u64,
+) -> Result<(), String> {
+    let inputs =
+        drive::inputs(corpus).map_err(|error| format!("the corpus cannot be read: {error}"))?;
+    fs::create_dir_all(findings)
+        .map_err(|error| format!("{} cannot be made: {error}", findings.display()))?;
     let current = findings.join("current");
     let executions = Arc::new(AtomicU64::new(0));
     watch(&executions);
-    let report = drive::drive(target, inputs, seed, End::After(Duration::from_secs(seconds)), |input| {
-        let number = executions.fetch_add(1, Ordering::Relaxed) + 1;
-        // In the words of libFuzzer, so that they are read in one way.
-        if number.is_power_of_two() {
-            eprintln!("#{number}\tpulse");
-        }
-        if let Err(error) = fs::write(&current, input) {
-            eprintln!("{} cannot be written: {error}", current.display());
-        }
-    });
+    let report =
+        drive::drive(target, inputs, seed, End::After(Duration::from_secs(seconds)), |input| {
+            let number = executions.fetch_add(1, Ordering::Relaxed) + 1;
+            // In the words of libFuzzer, so that they are read in one way.
+            if number.is_power_of_two() {
+                eprintln!("#{number}\tpulse");
+            }
+            if let Err(error) = fs::write(&current, input) {
+                eprintln!("{} cannot be written: {error}", current.display());
+            }
+        });
     let _ = fs::remove_file(&current);
     eprintln!("stat::number_of_executed_units: {}", report.executions);
     eprintln!("stat::new_units_added: {}", report.kept);

@@ -1,4 +1,5 @@
-//! Changes of an input: bytes, words of the target, lines, and nodes of JSON. What comes out follows from the input and a seed.
+//! Changes of an input: bytes, words of the target, lines, and nodes of JSON. What comes out
+//! follows from the input and a seed.
 
 use serde_json::Value;
 
@@ -138,20 +139,34 @@ fn change(node: &mut Value, donor: Value, random: &mut Random, target: &Target) 
             }
         }
         (1, Value::Object(fields)) => drop(fields.insert(word, donor)),
-        (0, Value::Array(items)) if !items.is_empty() => drop(items.remove(random.below(items.len()))),
+        (0, Value::Array(items)) if !items.is_empty() => {
+            drop(items.remove(random.below(items.len())))
+        }
         (1, Value::Array(items)) => items.insert(random.below(items.len() + 1), donor),
         (2, node) => *node = donor,
         (3, node) => *node = Value::String(word),
-        (4, node) => *node = serde_json::from_str(random.pick(&NUMBERS).copied().unwrap_or("0")).unwrap_or_default(),
+        (4, node) => {
+            *node = serde_json::from_str(random.pick(&NUMBERS).copied().unwrap_or("0"))
+                .unwrap_or_default()
+        }
         (5, node) => {
             let levels = if random.once_in(8) { 400 } else { 1 };
             for _ in 0..levels {
                 *node = Value::Array(vec![std::mem::take(node)]);
             }
         }
-        (6, node) => *node = random.pick(&[Value::Null, Value::Bool(true), Value::Bool(false)]).cloned().unwrap_or_default(),
-        (_, Value::Number(number)) => *number = number.as_i64().map_or(0, |number| number ^ (1 << random.below(16))).into(),
-        (_, Value::String(text)) => *text = String::from_utf8_lossy(&bytes(text.clone().into_bytes(), random)).into_owned(),
+        (6, node) => {
+            *node = random
+                .pick(&[Value::Null, Value::Bool(true), Value::Bool(false)])
+                .cloned()
+                .unwrap_or_default()
+        }
+        (_, Value::Number(number)) => {
+            *number = number.as_i64().map_or(0, |number| number ^ (1 << random.below(16))).into()
+        }
+        (_, Value::String(text)) => {
+            *text = String::from_utf8_lossy(&bytes(text.clone().into_bytes(), random)).into_owned()
+        }
         (_, node) => *node = donor,
     }
 }

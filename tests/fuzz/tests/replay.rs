@@ -1,5 +1,5 @@
-//! Each target holds for its corpus, and for a fixed number of inputs made from it. What is changed follows from a seed, so these are
-//! ordinary tests; `cargo xtask fuzz` goes on where they stop.
+//! Each target holds for its corpus, and for a fixed number of inputs made from it. What is changed
+//! follows from a seed, so these are ordinary tests; `cargo xtask fuzz` goes on where they stop.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -90,8 +90,10 @@ fn logs_are_read_and_written_also_torn() {
 
 #[test]
 fn every_target_has_a_corpus_and_every_corpus_a_target() {
-    let folders: BTreeSet<String> =
-        fs::read_dir(corpus()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let folders: BTreeSet<String> = fs::read_dir(corpus())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     let names: BTreeSet<String> = targets().iter().map(|target| target.name.to_owned()).collect();
     assert_eq!(folders, names);
 }
@@ -99,7 +101,8 @@ fn every_target_has_a_corpus_and_every_corpus_a_target() {
 /// The corpus is a part of every clone.
 #[test]
 fn the_corpus_is_small() {
-    let folders = targets().iter().flat_map(|target| fs::read_dir(corpus().join(target.name)).unwrap());
+    let folders =
+        targets().iter().flat_map(|target| fs::read_dir(corpus().join(target.name)).unwrap());
     let bytes: u64 = folders.map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
     assert!(bytes < 1 << 20, "{bytes} bytes");
 }

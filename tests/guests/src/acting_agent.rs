@@ -1,11 +1,14 @@
-//! An agent that plays a script of actions, one in each step, and finishes with what it was told in between.
+//! An agent that plays a script of actions, one in each step, and finishes with what it was told in
+//! between.
 //!
-//! A line of the script is an action in its fixed JSON, `{"action": "read", "args": {"path": "a"}}`, and may also hold `thought` and
-//! `wait` (for the user), or it is `{"call": "plugin.tool", "arguments": {}}`, `{"calls": [[tool, arguments], …]}`, `{"say": text}`,
-//! `{"error": text}`, `{"malformed": text}`, `{"panic": text}`, `{"spin": true}`.
+//! A line of the script is an action in its fixed JSON, `{"action": "read", "args": {"path":
+//! "a"}}`, and may also hold `thought` and `wait` (for the user), or it is `{"call": "plugin.tool",
+//! "arguments": {}}`, `{"calls": [[tool, arguments], …]}`, `{"say": text}`, `{"error": text}`,
+//! `{"malformed": text}`, `{"panic": text}`, `{"spin": true}`.
 
 use conclave_sdk::actions::{
-    Action, AddTask, Background, CustomAction, Delegate, ModifyTask, Observation, PlanState, ReadFile, RunCell, RunCommand, WriteFile,
+    Action, AddTask, Background, CustomAction, Delegate, ModifyTask, Observation, PlanState,
+    ReadFile, RunCell, RunCommand, WriteFile,
 };
 use conclave_sdk::{Agent, Error, Past, Result, Turn, View, call, config, finish, say, scratch};
 use serde::Deserialize;
@@ -38,7 +41,11 @@ impl Agent for Acting {
             scratch::set(&told)?;
         }
         let step = view.iteration() as usize;
-        let line = if settings.repeat { settings.script.get(step % settings.script.len().max(1)) } else { settings.script.get(step) };
+        let line = if settings.repeat {
+            settings.script.get(step % settings.script.len().max(1))
+        } else {
+            settings.script.get(step)
+        };
         line.map_or_else(|| Ok(finish(json!({ "steps": told }))), turn)
     }
 }
@@ -94,15 +101,23 @@ fn observation(observation: &Observation) -> Value {
             json!({ "command": output.command, "id": output.command_id, "exit_code": output.exit_code, "content": output.content })
         }
         Observation::Cell((code, output)) => json!({ "code": code, "content": output }),
-        Observation::Browsed(page) => json!({ "url": page.url, "status": page.status, "error": page.error, "content": page.content }),
+        Observation::Browsed(page) => {
+            json!({ "url": page.url, "status": page.status, "error": page.error, "content": page.content })
+        }
         Observation::File((path, content)) => json!({ "path": path, "content": content }),
         Observation::Written(path) => json!({ "written": path }),
         Observation::Recalled(memories) => json!({ "memories": memories }),
-        Observation::Delegated((task, outputs)) => json!({ "delegate": task, "outputs": value(outputs) }),
-        Observation::Tool(output) => json!({ "tool": output.name, "content": output.content, "is_error": output.is_error }),
+        Observation::Delegated((task, outputs)) => {
+            json!({ "delegate": task, "outputs": value(outputs) })
+        }
+        Observation::Tool(output) => {
+            json!({ "tool": output.name, "content": output.content, "is_error": output.is_error })
+        }
         Observation::Success(text) => json!({ "success": text }),
         Observation::Error(text) => json!({ "error": text }),
-        Observation::Custom(custom) => json!({ "custom": custom.name, "content": custom.content, "extras": value(&custom.extras) }),
+        Observation::Custom(custom) => {
+            json!({ "custom": custom.name, "content": custom.content, "extras": value(&custom.extras) })
+        }
     }
 }
 
@@ -117,8 +132,12 @@ fn turn(line: &Value) -> Result<Turn> {
     } else if let Some(tool) = text("call") {
         call(tool, line.get("arguments").cloned().unwrap_or_else(|| json!({})))
     } else if let Some(calls) = line.get("calls").and_then(Value::as_array) {
-        let add = |turn: Turn, made: &Value| turn.and_call(made[0].as_str().unwrap_or_default(), made[1].clone());
-        let Some((first, rest)) = calls.split_first() else { return Err(Error::other("the script calls nothing")) };
+        let add = |turn: Turn, made: &Value| {
+            turn.and_call(made[0].as_str().unwrap_or_default(), made[1].clone())
+        };
+        let Some((first, rest)) = calls.split_first() else {
+            return Err(Error::other("the script calls nothing"));
+        };
         rest.iter().fold(call(first[0].as_str().unwrap_or_default(), first[1].clone()), add)
     } else if let Some(said) = text("say") {
         say(said)
@@ -142,24 +161,41 @@ fn turn(line: &Value) -> Result<Turn> {
 /// The typed action where the contract has one; else the kind travels as it is.
 fn action(kind: &str, args: &Value) -> Result<Action> {
     let text = |key: &str| args.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let number = |key: &str, otherwise: i64| args.get(key).and_then(Value::as_i64).unwrap_or(otherwise);
+    let number =
+        |key: &str, otherwise: i64| args.get(key).and_then(Value::as_i64).unwrap_or(otherwise);
     let json = |key: &str| args.get(key).cloned().unwrap_or_else(|| json!({})).to_string();
     Ok(match kind {
         "null" => Action::Null,
-        "run" => Action::Run(RunCommand { command: text("command"), background: args.get("background") == Some(&json!(true)) }),
+        "run" => Action::Run(RunCommand {
+            command: text("command"),
+            background: args.get("background") == Some(&json!(true)),
+        }),
         "kill" => Action::Kill(number("command_id", -1)),
-        "run_ipython" => Action::RunCell(RunCell { code: text("code"), kernel_init_code: text("kernel_init_code") }),
+        "run_ipython" => Action::RunCell(RunCell {
+            code: text("code"),
+            kernel_init_code: text("kernel_init_code"),
+        }),
         "browse" => Action::Browse(text("url")),
-        "read" => Action::Read(ReadFile { path: text("path"), start: number("start", 0), end: number("end", -1) }),
-        "write" => {
-            Action::Write(WriteFile { path: text("path"), content: text("content"), start: number("start", 0), end: number("end", -1) })
-        }
+        "read" => Action::Read(ReadFile {
+            path: text("path"),
+            start: number("start", 0),
+            end: number("end", -1),
+        }),
+        "write" => Action::Write(WriteFile {
+            path: text("path"),
+            content: text("content"),
+            start: number("start", 0),
+            end: number("end", -1),
+        }),
         "recall" => Action::Recall(text("query")),
         "add_task" => {
             let subtasks = args.get("subtasks").cloned().unwrap_or_else(|| json!([])).to_string();
             Action::AddTask(AddTask { parent: text("parent"), goal: text("goal"), subtasks })
         }
-        "modify_task" => Action::ModifyTask(ModifyTask { task_id: text("task_id"), state: plan_state(&text("state"))? }),
+        "modify_task" => Action::ModifyTask(ModifyTask {
+            task_id: text("task_id"),
+            state: plan_state(&text("state"))?,
+        }),
         "delegate" => Action::Delegate(Delegate { agent: text("agent"), inputs: json("inputs") }),
         "delegate_task" => Action::DelegateTask(Background {
             agent: text("agent"),
@@ -175,7 +211,9 @@ fn action(kind: &str, args: &Value) -> Result<Action> {
         "talk" => Action::Talk(text("content")),
         "finish" => Action::Finish(json("outputs")),
         "reject" => Action::Reject(json("outputs")),
-        other => Action::Custom(CustomAction { name: other.to_owned(), arguments: args.to_string() }),
+        other => {
+            Action::Custom(CustomAction { name: other.to_owned(), arguments: args.to_string() })
+        }
     })
 }
 

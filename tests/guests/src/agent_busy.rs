@@ -1,8 +1,12 @@
-//! An agent for the kill tests: asks models, sends a request, writes, counts, calls tools of every kind, starts a background task, and finishes with what it was told of each.
+//! An agent for the kill tests: asks models, sends a request, writes, counts, calls tools of every
+//! kind, starts a background task, and finishes with what it was told of each.
 
 use std::collections::BTreeMap;
 
-use conclave_sdk::{Agent, Error, Result, Turn, View, call, delegate_in_background, fetch, files, finish, kv, model, scratch};
+use conclave_sdk::{
+    Agent, Error, Result, Turn, View, call, delegate_in_background, fetch, files, finish, kv,
+    model, scratch,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -22,10 +26,12 @@ struct Busy;
 
 impl Agent for Busy {
     fn step(view: &View) -> Result<Turn> {
-        let work: Work = serde_json::from_str(&view.intent().unwrap_or_default()).map_err(|error| Error::other(error.to_string()))?;
+        let work: Work = serde_json::from_str(&view.intent().unwrap_or_default())
+            .map_err(|error| Error::other(error.to_string()))?;
         let mut notes: BTreeMap<String, String> = scratch::get()?.unwrap_or_default();
         if let Some(told) = view.tool_outputs().first() {
-            let tool = CALLS.get(view.iteration().saturating_sub(1) as usize).copied().unwrap_or("other");
+            let tool =
+                CALLS.get(view.iteration().saturating_sub(1) as usize).copied().unwrap_or("other");
             notes.insert(tool.to_owned(), told.content.clone());
         }
         let turn = step(view.iteration() as usize, &work, &mut notes);
@@ -42,10 +48,16 @@ fn step(number: usize, work: &Work, notes: &mut BTreeMap<String, String>) -> Tur
     if number == 0 {
         notes.insert("model-0".to_owned(), asked(model::Audience::Room));
         notes.insert("fetch".to_owned(), sent(&format!("{url}/effect/{id}/fetch")));
-        notes.insert("file".to_owned(), came(files::write(&format!("/data/{}.txt", id.replace('/', "-")), id.as_bytes())));
+        notes.insert(
+            "file".to_owned(),
+            came(files::write(&format!("/data/{}.txt", id.replace('/', "-")), id.as_bytes())),
+        );
         let name = id.replace('/', "-");
         let deep = format!("/data/{name}/deep/a.txt");
-        notes.insert("deep".to_owned(), came(files::write(&deep, id.as_bytes()).and_then(|()| files::remove(&deep))));
+        notes.insert(
+            "deep".to_owned(),
+            came(files::write(&deep, id.as_bytes()).and_then(|()| files::remove(&deep))),
+        );
         notes.insert("again".to_owned(), came(files::write(&deep, b"again")));
         notes.insert("std".to_owned(), came(lines(&format!("/data/{name}.log"), id)));
         notes.insert("kv".to_owned(), came(kv::set(id, id.as_bytes())));
@@ -54,7 +66,9 @@ fn step(number: usize, work: &Work, notes: &mut BTreeMap<String, String>) -> Tur
     }
     match CALLS.get(number) {
         _ if *short => finish(json!(notes)),
-        Some(tool @ &"probe.run") => call(*tool, json!({ "method": "POST", "url": format!("{url}/effect/{id}/probe") })),
+        Some(tool @ &"probe.run") => {
+            call(*tool, json!({ "method": "POST", "url": format!("{url}/effect/{id}/probe") }))
+        }
         Some(tool @ &"counter.count") => call(*tool, json!({})),
         Some(tool) => call(*tool, json!({ "id": format!("{id}/{tool}") })),
         None if number == CALLS.len() => {

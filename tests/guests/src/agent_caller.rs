@@ -1,4 +1,5 @@
-//! An agent that calls the tool named in its config and finishes with the result: it drives any tool.
+//! An agent that calls the tool named in its config and finishes with the result: it drives any
+//! tool.
 
 use conclave_sdk::{Agent, Result, Turn, View, call, config, finish};
 use serde::Deserialize;
@@ -20,7 +21,9 @@ impl Agent for Caller {
             return Ok(finish(output.content));
         }
         if view.iteration() > 0 {
-            return Ok(finish(view.pending().map_or_else(|| "no result".into(), |message| message.content)));
+            return Ok(finish(
+                view.pending().map_or_else(|| "no result".into(), |message| message.content),
+            ));
         }
         let settings: Settings = config::get()?;
         Ok(call(settings.tool, settings.arguments))

@@ -10,7 +10,11 @@ impl Agent for Reader {
         let mut backward: Vec<u64> = view.history().rev().map(|message| message.seq).collect();
         backward.reverse();
         let same = if forward == backward { "the same" } else { "DIFFERENT" };
-        Ok(finish(format!("{} of {} messages, backwards {same}", forward.len(), view.history_length())))
+        Ok(finish(format!(
+            "{} of {} messages, backwards {same}",
+            forward.len(),
+            view.history_length()
+        )))
     }
 }
 

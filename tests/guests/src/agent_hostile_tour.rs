@@ -1,4 +1,5 @@
-//! An agent for the demo: lets `weather` misbehave in every way, one call per step, and still answers.
+//! An agent for the demo: lets `weather` misbehave in every way, one call per step, and still
+//! answers.
 
 use conclave_sdk::{Agent, Result, ToolOutput, Turn, View, call, finish, pick};
 use serde_json::{Value, json};
@@ -24,7 +25,8 @@ impl Agent for Tour {
 }
 
 fn answer(output: &ToolOutput) -> String {
-    let report: Value = serde_json::from_str(output.value.as_ref().unwrap_or(&output.content)).unwrap_or_default();
+    let report: Value =
+        serde_json::from_str(output.value.as_ref().unwrap_or(&output.content)).unwrap_or_default();
     match (pick::<String>(&report, "/place"), pick::<f64>(&report, "/celsius")) {
         (Ok(place), Ok(celsius)) => format!("{place}: {celsius:.1} °C"),
         _ => output.content.clone(),

@@ -1,4 +1,5 @@
-//! An agent that never finishes: it says something different each time, so that no repetition gives it away.
+//! An agent that never finishes: it says something different each time, so that no repetition gives
+//! it away.
 
 use conclave_sdk::{Agent, Result, Turn, View, say};
 

@@ -1,4 +1,5 @@
-//! An agent that reaches for everything that it may have been granted, by the contract and past it, and finishes with what came of each.
+//! An agent that reaches for everything that it may have been granted, by the contract and past it,
+//! and finishes with what came of each.
 
 use conclave_sdk::{Agent, Result, Turn, View, fetch, files, finish, kv, secrets};
 use serde_json::json;

@@ -1,4 +1,5 @@
-//! An agent that starts a background task that it may not start, and finishes with what comes of it.
+//! An agent that starts a background task that it may not start, and finishes with what comes of
+//! it.
 
 use conclave_sdk::{Agent, Result, Turn, View, delegate_in_background, finish};
 
@@ -11,7 +12,9 @@ impl Agent for Delegator {
         }
         let outputs = view.tool_outputs();
         let observed = outputs.first().map(|output| output.content.clone());
-        Ok(finish(observed.or_else(|| view.pending().map(|message| message.content)).unwrap_or_default()))
+        Ok(finish(
+            observed.or_else(|| view.pending().map(|message| message.content)).unwrap_or_default(),
+        ))
     }
 }
 

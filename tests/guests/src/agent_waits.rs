@@ -1,4 +1,5 @@
-//! Asks a model as often as its settings say, computes a little before each question, and finishes with the answers.
+//! Asks a model as often as its settings say, computes a little before each question, and finishes
+//! with the answers.
 
 use conclave_sdk::bindings::imports::conclave::plugin::types::Draft;
 use conclave_sdk::model::{Audience, Part, Request};
@@ -17,8 +18,13 @@ struct Settings {
 }
 
 fn asking(text: &str) -> Request {
-    let draft =
-        Draft { role: Entity::User.into(), content: text.to_owned(), tool_calls: vec![], tool_results: vec![], attachments: vec![] };
+    let draft = Draft {
+        role: Entity::User.into(),
+        content: text.to_owned(),
+        tool_calls: vec![],
+        tool_results: vec![],
+        attachments: vec![],
+    };
     Request { prompt: vec![Part::Draft(draft)], stream_to: Audience::Hidden, ..Request::default() }
 }
 
@@ -31,15 +37,23 @@ impl Agent for Waits {
         let mut answers = Vec::new();
         let failed = |error| Error::from(error);
         if at_once {
-            let asked: std::result::Result<Vec<_>, _> = (0..asks).map(|index| model::start(&asking(&index.to_string()))).collect();
+            let asked: std::result::Result<Vec<_>, _> =
+                (0..asks).map(|index| model::start(&asking(&index.to_string()))).collect();
             for pending in asked.map_err(failed)?.iter().rev() {
                 answers.push(pending.finish().map_err(failed)?.content.unwrap_or_default());
             }
         } else {
             for index in 0..asks {
-                let mixed = (0..rounds).fold(1_u64, |mixed, round| mixed.wrapping_mul(6_364_136_223_846_793_005).rotate_left(7) ^ round);
+                let mixed = (0..rounds).fold(1_u64, |mixed, round| {
+                    mixed.wrapping_mul(6_364_136_223_846_793_005).rotate_left(7) ^ round
+                });
                 log::info!("asks {index} after {mixed}");
-                answers.push(model::complete(&asking(&index.to_string())).map_err(failed)?.content.unwrap_or_default());
+                answers.push(
+                    model::complete(&asking(&index.to_string()))
+                        .map_err(failed)?
+                        .content
+                        .unwrap_or_default(),
+                );
             }
         }
         Ok(finish(answers.join(" ")))

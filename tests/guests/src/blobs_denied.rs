@@ -8,7 +8,10 @@ const KNOWN: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b785
 /// Keeps and reads; each entry is what came of it.
 #[tool]
 fn run() -> Json<[String; 2]> {
-    Json([format!("{:?}", blobs::keep(b"bytes", "text/plain", None)), format!("{:?}", blobs::read(KNOWN, 0, 16))])
+    Json([
+        format!("{:?}", blobs::keep(b"bytes", "text/plain", None)),
+        format!("{:?}", blobs::read(KNOWN, 0, 16)),
+    ])
 }
 
 conclave_sdk::export!(tools: [run], asks: [blobs?]);

@@ -1,12 +1,15 @@
-//! Does everything that a call can do between its start and its answer, as a tool and as an agent: reads keys, files, the clock and the
-//! dice, asks models, sends requests, writes files and keys. Its answer is all that it was told.
+//! Does everything that a call can do between its start and its answer, as a tool and as an agent:
+//! reads keys, files, the clock and the dice, asks models, sends requests, writes files and keys.
+//! Its answer is all that it was told.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use conclave_sdk::bindings::imports::conclave::plugin::types::Draft;
 use conclave_sdk::model::{Audience, Completion, ModelError, Part, Request};
-use conclave_sdk::{Agent, Entity, Result, Turn, View, config, fetch, files, finish, kv, log, model, scratch, tool};
+use conclave_sdk::{
+    Agent, Entity, Result, Turn, View, config, fetch, files, finish, kv, log, model, scratch, tool,
+};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -19,18 +22,31 @@ struct Settings {
 }
 
 fn asking(text: &str) -> Request {
-    let draft =
-        Draft { role: Entity::User.into(), content: text.to_owned(), tool_calls: vec![], tool_results: vec![], attachments: vec![] };
+    let draft = Draft {
+        role: Entity::User.into(),
+        content: text.to_owned(),
+        tool_calls: vec![],
+        tool_results: vec![],
+        attachments: vec![],
+    };
     Request { prompt: vec![Part::Draft(draft)], stream_to: Audience::Hidden, ..Request::default() }
 }
 
 fn said(answer: std::result::Result<Completion, ModelError>) -> String {
-    answer.map_or_else(|error| format!("{error:?}"), |completion| completion.content.unwrap_or_default())
+    answer.map_or_else(
+        |error| format!("{error:?}"),
+        |completion| completion.content.unwrap_or_default(),
+    )
 }
 
 fn sent(request: fetch::Request) -> String {
     match request.send() {
-        Ok(response) => format!("{} {} {}", response.status(), response.url(), response.text().unwrap_or_default()),
+        Ok(response) => format!(
+            "{} {} {}",
+            response.status(),
+            response.url(),
+            response.text().unwrap_or_default()
+        ),
         Err(error) => error.to_string(),
     }
 }
@@ -46,21 +62,47 @@ fn work() -> Result<String> {
     tell("dice", RandomState::new().hash_one(1_u8).to_string());
     tell(
         "mixed",
-        (0..settings.rounds).fold(1_u64, |mixed, round| mixed.wrapping_mul(6_364_136_223_846_793_005).rotate_left(7) ^ round).to_string(),
+        (0..settings.rounds)
+            .fold(1_u64, |mixed, round| {
+                mixed.wrapping_mul(6_364_136_223_846_793_005).rotate_left(7) ^ round
+            })
+            .to_string(),
     );
     let before = kv::get_json::<u32>("count")?.unwrap_or(0);
     tell("count", before.to_string());
-    tell("file", format!("{:?}", files::read("/box/in.txt").map(|bytes| String::from_utf8_lossy(&bytes).into_owned())));
+    tell(
+        "file",
+        format!(
+            "{:?}",
+            files::read("/box/in.txt").map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        ),
+    );
     tell("no file", format!("{:?}", files::read("/box/none.txt").map(|bytes| bytes.len())));
     scratch::set(&before)?;
     tell("model", said(model::complete(&asking(&format!("after {before}")))));
     tell("set", format!("{:?}", kv::set_json("count", &(before + 1))));
     tell("count", format!("{:?}", kv::get_json::<u32>("count")?));
     let (one, other) = (model::start(&asking("one")), model::start(&asking("other")));
-    tell("write", format!("{:?}", files::write("/box/out.txt", format!("{before} {}", RandomState::new().hash_one(2_u8)))));
+    tell(
+        "write",
+        format!(
+            "{:?}",
+            files::write("/box/out.txt", format!("{before} {}", RandomState::new().hash_one(2_u8)))
+        ),
+    );
     // Read past the contract, as a standard library does.
-    tell("std", format!("{:?}", std::fs::read_to_string("/box/out.txt").map_err(|error| error.kind())));
-    tell("listed", format!("{:?}", files::list("/box").map(|entries| entries.into_iter().map(|entry| entry.name).collect::<Vec<_>>())));
+    tell(
+        "std",
+        format!("{:?}", std::fs::read_to_string("/box/out.txt").map_err(|error| error.kind())),
+    );
+    tell(
+        "listed",
+        format!(
+            "{:?}",
+            files::list("/box")
+                .map(|entries| entries.into_iter().map(|entry| entry.name).collect::<Vec<_>>())
+        ),
+    );
     tell("other", said(other.and_then(|pending| pending.finish())));
     tell("fetch", sent(fetch::get(format!("{}/one", settings.url))));
     tell("one", said(one.and_then(|pending| pending.finish())));

@@ -12,8 +12,13 @@ struct Found {
 /// Looks around.
 #[tool]
 fn run() -> Json<Found> {
-    let directory = std::env::current_dir().map_or_else(|error| error.to_string(), |path| path.display().to_string());
-    Json(Found { variables: std::env::vars_os().count(), arguments: std::env::args_os().count(), directory })
+    let directory = std::env::current_dir()
+        .map_or_else(|error| error.to_string(), |path| path.display().to_string());
+    Json(Found {
+        variables: std::env::vars_os().count(),
+        arguments: std::env::args_os().count(),
+        directory,
+    })
 }
 
 conclave_sdk::export!(tools: [run], asks: []);

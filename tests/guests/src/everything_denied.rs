@@ -27,8 +27,17 @@ fn run() -> Json<Vec<(&'static str, String)>> {
     };
     Json(vec![
         ("model.complete", format!("{:?}", model::complete(&asked()).map(|_| "DONE"))),
-        ("model.start", format!("{:?}", model::start(&asked()).and_then(|pending| pending.finish()).map(|_| "DONE"))),
-        ("files.list-entries", format!("{:?}", files::list_entries("/folder", None, 10).map(|_| "DONE"))),
+        (
+            "model.start",
+            format!(
+                "{:?}",
+                model::start(&asked()).and_then(|pending| pending.finish()).map(|_| "DONE")
+            ),
+        ),
+        (
+            "files.list-entries",
+            format!("{:?}", files::list_entries("/folder", None, 10).map(|_| "DONE")),
+        ),
         ("files.read", format!("{:?}", files::read(path, 0, 10).map(|_| "DONE"))),
         ("files.write", format!("{:?}", files::write(path, 0, b"x", true).map(|_| "DONE"))),
         ("files.remove", format!("{:?}", files::remove(path).map(|()| "DONE"))),

@@ -8,14 +8,17 @@ use serde_json::{Value, json};
 fn probe(request: fetch::Request) -> Value {
     match request.send() {
         Ok(response) => {
-            let headers: Vec<[String; 2]> = response.headers().into_iter().map(|header| [header.name, header.value]).collect();
+            let headers: Vec<[String; 2]> =
+                response.headers().into_iter().map(|header| [header.name, header.value]).collect();
             let body = response.bytes();
             json!({
                 "status": response.status(), "url": response.url(), "headers": headers, "length": response.length(),
                 "body": String::from_utf8_lossy(&body[..body.len().min(2_000)]),
             })
         }
-        Err(Error::Denied(denial)) => json!({ "denied": denial.capability, "target": denial.target, "detail": denial.detail }),
+        Err(Error::Denied(denial)) => {
+            json!({ "denied": denial.capability, "target": denial.target, "detail": denial.detail })
+        }
         Err(error) => json!({ "error": format!("{error:?}") }),
     }
 }
@@ -55,7 +58,9 @@ fn hoard(url: String, count: u32) -> Json<Value> {
     for _ in 0..count {
         match fetch::get(&url).send() {
             Ok(response) => kept.push(response),
-            Err(error) => return Json(json!({ "kept": kept.len(), "error": format!("{error:?}") })),
+            Err(error) => {
+                return Json(json!({ "kept": kept.len(), "error": format!("{error:?}") }));
+            }
         }
     }
     Json(json!({ "kept": kept.len() }))

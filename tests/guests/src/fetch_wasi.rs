@@ -1,18 +1,39 @@
-//! Sends a request through `wasi:http`, as the libraries of many languages do. Asks for `fetch`, which stands behind it.
+//! Sends a request through `wasi:http`, as the libraries of many languages do. Asks for `fetch`,
+//! which stands behind it.
 
 use conclave_sdk::{Json, tool};
 use serde_json::{Value, json};
 use wasip2::http::outgoing_handler::handle;
-use wasip2::http::types::{Fields, IncomingBody, IncomingResponse, Method, OutgoingBody, OutgoingRequest, Scheme};
+use wasip2::http::types::{
+    Fields, IncomingBody, IncomingResponse, Method, OutgoingBody, OutgoingRequest, Scheme,
+};
 use wasip2::io::streams::StreamError;
 
-/// Sends a request with a body of so many bytes; says what came of it. `header` is one of the guest's own.
+/// Sends a request with a body of so many bytes; says what came of it. `header` is one of the
+/// guest's own.
 #[tool]
-fn run(method: String, scheme: String, authority: String, path: String, body: Option<usize>, header: Option<String>) -> Json<Value> {
-    Json(send(&method, &scheme, &authority, &path, body, header).unwrap_or_else(|error| json!({ "error": error })))
+fn run(
+    method: String,
+    scheme: String,
+    authority: String,
+    path: String,
+    body: Option<usize>,
+    header: Option<String>,
+) -> Json<Value> {
+    Json(
+        send(&method, &scheme, &authority, &path, body, header)
+            .unwrap_or_else(|error| json!({ "error": error })),
+    )
 }
 
-fn send(method: &str, scheme: &str, authority: &str, path: &str, body: Option<usize>, header: Option<String>) -> Result<Value, String> {
+fn send(
+    method: &str,
+    scheme: &str,
+    authority: &str,
+    path: &str,
+    body: Option<usize>,
+    header: Option<String>,
+) -> Result<Value, String> {
     let fields = Fields::new();
     if let Some(header) = header {
         fields.append("x-own", header.as_bytes()).map_err(|error| format!("header: {error:?}"))?;
@@ -34,7 +55,11 @@ fn send(method: &str, scheme: &str, authority: &str, path: &str, body: Option<us
     write(outgoing, body.unwrap_or_default())?;
     let pollable = future.subscribe();
     pollable.block();
-    let response = future.get().ok_or("not ready")?.map_err(|()| "taken")?.map_err(|error| format!("later: {error:?}"))?;
+    let response = future
+        .get()
+        .ok_or("not ready")?
+        .map_err(|()| "taken")?
+        .map_err(|error| format!("later: {error:?}"))?;
     read(&response)
 }
 
@@ -52,8 +77,12 @@ fn write(body: OutgoingBody, count: usize) -> Result<(), String> {
 }
 
 fn read(response: &IncomingResponse) -> Result<Value, String> {
-    let headers: Vec<[String; 2]> =
-        response.headers().entries().into_iter().map(|(name, value)| [name, String::from_utf8_lossy(&value).into_owned()]).collect();
+    let headers: Vec<[String; 2]> = response
+        .headers()
+        .entries()
+        .into_iter()
+        .map(|(name, value)| [name, String::from_utf8_lossy(&value).into_owned()])
+        .collect();
     let body: IncomingBody = response.consume().map_err(|()| "consume")?;
     let stream = body.stream().map_err(|()| "stream")?;
     let mut bytes = Vec::new();

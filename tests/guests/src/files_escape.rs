@@ -26,9 +26,12 @@ const PATHS: [&str; 20] = [
 ];
 
 fn attempt(path: &str) -> (String, String) {
-    let read = files::read_at(path, 0, 64)
-        .map_or_else(|error| format!("{error:?}"), |bytes| format!("READ {:?}", String::from_utf8_lossy(&bytes)));
-    let listed = files::list(path).map_or_else(|error| format!("{error:?}"), |entries| format!("LISTED {}", entries.len()));
+    let read = files::read_at(path, 0, 64).map_or_else(
+        |error| format!("{error:?}"),
+        |bytes| format!("READ {:?}", String::from_utf8_lossy(&bytes)),
+    );
+    let listed = files::list(path)
+        .map_or_else(|error| format!("{error:?}"), |entries| format!("LISTED {}", entries.len()));
     // The longest path would fill the answer.
     (path.chars().take(64).collect(), format!("{read}; {listed}"))
 }

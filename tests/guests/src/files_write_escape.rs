@@ -1,8 +1,10 @@
-//! Tries to change what is not in its folder, or is no file there, through the `files` import: spellings, links, devices, pipes, names that deceive.
+//! Tries to change what is not in its folder, or is no file there, through the `files` import:
+//! spellings, links, devices, pipes, names that deceive.
 
 use conclave_sdk::{Json, files, tool};
 
-/// The test puts the traps in place: links that lead up, out, in a circle and nowhere, a second name of a file outside, a pipe, a socket.
+/// The test puts the traps in place: links that lead up, out, in a circle and nowhere, a second
+/// name of a file outside, a pipe, a socket.
 const PATHS: [&str; 44] = [
     "/etc/conclave-test",
     "/tmp/conclave-test",
@@ -49,15 +51,25 @@ const PATHS: [&str; 44] = [
     "/folder/a\u{1b}[2J.txt",
     "/folder/.conclave-unfinished-0000000000000000",
 ];
-const DECEIVING: [&str; 6] = ["/folder/exe.\u{202e}txt", "/folder/a\u{200b}", "/folder/a\n", "/folder/NUL", "/folder/a ", "/folder/a."];
+const DECEIVING: [&str; 6] = [
+    "/folder/exe.\u{202e}txt",
+    "/folder/a\u{200b}",
+    "/folder/a\n",
+    "/folder/NUL",
+    "/folder/a ",
+    "/folder/a.",
+];
 
 fn attempt(path: &str) -> (String, String) {
-    let said = |what: &str, done: Result<(), files::FileError>| done.map_or_else(|error| format!("{error:?}"), |()| what.to_owned());
+    let said = |what: &str, done: Result<(), files::FileError>| {
+        done.map_or_else(|error| format!("{error:?}"), |()| what.to_owned())
+    };
     let replaced = said("WROTE", files::write(path, "overwritten"));
     let patched = said("PATCHED", files::write_at(path, 0, b"overwritten", false).map(drop));
     let made = said("MADE", files::write_at(path, 3, b"", true).map(drop));
     // A second name may go, and what is not there is gone already.
-    let removed = if path.ends_with("/hard") { String::new() } else { said("REMOVED", files::remove(path)) };
+    let removed =
+        if path.ends_with("/hard") { String::new() } else { said("REMOVED", files::remove(path)) };
     (path.chars().take(64).collect(), format!("{replaced}; {patched}; {made}; {removed}"))
 }
 

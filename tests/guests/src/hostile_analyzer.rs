@@ -23,7 +23,11 @@ impl SecurityAnalyzer for Hostile {
             "trap" => panic!("the analyzer panics"),
             "low" => Ok(low("nothing is ever risky")),
             "refuse" => {
-                let denial = Denial { capability: "fetch".into(), target: "https://a.example".into(), detail: "it was not granted".into() };
+                let denial = Denial {
+                    capability: "fetch".into(),
+                    target: "https://a.example".into(),
+                    detail: "it was not granted".into(),
+                };
                 Err(Error::Denied(denial))
             }
             "huge" => Ok(low("harmless ".repeat(1_000_000))),

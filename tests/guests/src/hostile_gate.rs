@@ -6,7 +6,8 @@ use serde::Deserialize;
 
 #[derive(Deserialize)]
 struct Settings {
-    /// `allow`, `modify`, `block`, `show`, `spin`, `trap`, `refuse`, `fail`, `huge`, `nothing` or `files`.
+    /// `allow`, `modify`, `block`, `show`, `spin`, `trap`, `refuse`, `fail`, `huge`, `nothing` or
+    /// `files`.
     mode: String,
 }
 
@@ -19,13 +20,20 @@ impl Gate for Hostile {
             "allow" => Ok(allow()),
             "modify" => Ok(modify(what.text.replace("folder", "drawer"))),
             "block" => Ok(block("it is blocked here")),
-            "show" => Ok(block(format!("{:?} {:?} {:?} {:?} {} {}", what.on, what.channel, what.agent, what.to, what.text, what.metadata))),
+            "show" => Ok(block(format!(
+                "{:?} {:?} {:?} {:?} {} {}",
+                what.on, what.channel, what.agent, what.to, what.text, what.metadata
+            ))),
             "spin" => loop {
                 std::hint::black_box(0);
             },
             "trap" => panic!("the gate panics"),
             "refuse" => {
-                let denial = Denial { capability: "fetch".into(), target: "https://a.example".into(), detail: "it was not granted".into() };
+                let denial = Denial {
+                    capability: "fetch".into(),
+                    target: "https://a.example".into(),
+                    detail: "it was not granted".into(),
+                };
                 Err(Error::Denied(denial))
             }
             "huge" => Ok(modify("x".repeat(10 << 20))),

@@ -1,5 +1,5 @@
-//! A memory that misbehaves as the query says: `many`, `long`, `huge`, `spin`, `trap`, `refuse`, `fail`; to anything else it says what
-//! was asked.
+//! A memory that misbehaves as the query says: `many`, `long`, `huge`, `spin`, `trap`, `refuse`,
+//! `fail`; to anything else it says what was asked.
 
 use conclave_sdk::memory::Memory;
 use conclave_sdk::{Denial, Error, Result};
@@ -9,7 +9,9 @@ struct Hostile;
 impl Memory for Hostile {
     fn search(query: &str, limit: u32) -> Result<Vec<String>> {
         match query {
-            "many" => Ok((0..limit.saturating_add(1_000)).map(|number| format!("memory {number}")).collect()),
+            "many" => Ok((0..limit.saturating_add(1_000))
+                .map(|number| format!("memory {number}"))
+                .collect()),
             "long" => Ok(vec!["m".repeat(200_000)]),
             "huge" => Ok(vec!["m".repeat(64 * 1024 * 1024)]),
             "spin" => loop {
@@ -17,7 +19,11 @@ impl Memory for Hostile {
             },
             "trap" => panic!("the memory panics"),
             "refuse" => {
-                let denial = Denial { capability: "kv".into(), target: "notes".into(), detail: "it was not granted".into() };
+                let denial = Denial {
+                    capability: "kv".into(),
+                    target: "notes".into(),
+                    detail: "it was not granted".into(),
+                };
                 Err(Error::Denied(denial))
             }
             "fail" => Err(Error::other("the memory does not know")),

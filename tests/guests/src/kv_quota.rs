@@ -6,7 +6,9 @@ use conclave_sdk::{Json, kv, tool};
 #[tool]
 fn run() -> Json<Vec<String>> {
     let fill = |value: &[u8]| {
-        let refused = (0..5_000).find_map(|index| kv::set(&format!("{index}"), value).err().map(|error| format!("{index}: {error:?}")));
+        let refused = (0..5_000).find_map(|index| {
+            kv::set(&format!("{index}"), value).err().map(|error| format!("{index}: {error:?}"))
+        });
         kv::all_keys("").unwrap_or_default().iter().for_each(|key| drop(kv::delete(key)));
         refused.unwrap_or_else(|| "NEVER REFUSED".to_owned())
     };

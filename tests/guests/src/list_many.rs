@@ -13,7 +13,9 @@ fn summed(names: impl Iterator<Item = String>) -> String {
 #[tool]
 fn by_std(path: String) -> String {
     match std::fs::read_dir(&path).and_then(Iterator::collect::<std::io::Result<Vec<_>>>) {
-        Ok(entries) => summed(entries.into_iter().map(|entry| entry.file_name().to_string_lossy().into_owned())),
+        Ok(entries) => summed(
+            entries.into_iter().map(|entry| entry.file_name().to_string_lossy().into_owned()),
+        ),
         Err(error) => format!("refused: {error}"),
     }
 }
@@ -21,10 +23,14 @@ fn by_std(path: String) -> String {
 /// Through the contract.
 #[tool]
 fn by_files(path: String) -> String {
-    files::list(&path).map_or_else(|error| format!("refused: {error:?}"), |entries| summed(entries.into_iter().map(|entry| entry.name)))
+    files::list(&path).map_or_else(
+        |error| format!("refused: {error:?}"),
+        |entries| summed(entries.into_iter().map(|entry| entry.name)),
+    )
 }
 
-/// Asks for one entry again and again: the first, or the one after a name that it goes back to. Says how often it got one.
+/// Asks for one entry again and again: the first, or the one after a name that it goes back to.
+/// Says how often it got one.
 #[tool]
 fn flood(path: String, after: Option<String>) -> String {
     for times in 0..10_000 {
@@ -41,7 +47,9 @@ fn reopen(path: String) -> String {
     for times in 0..10_000 {
         match std::fs::read_dir(&path).map(|mut entries| entries.next()) {
             Ok(Some(Ok(_))) => {}
-            Ok(Some(Err(error))) | Err(error) => return format!("{times} times, then {:?}", error.kind()),
+            Ok(Some(Err(error))) | Err(error) => {
+                return format!("{times} times, then {:?}", error.kind());
+            }
             Ok(None) => return "EMPTY".to_owned(),
         }
     }

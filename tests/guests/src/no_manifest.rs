@@ -17,7 +17,8 @@ impl Guest for Anonymous {
     }
 }
 
-// `export!` would do both; natively the names cannot be linked, so there the type is only mentioned.
+// `export!` would do both; natively the names cannot be linked, so there the type is only
+// mentioned.
 const _: std::marker::PhantomData<Anonymous> = std::marker::PhantomData;
 #[cfg(target_family = "wasm")]
 conclave_sdk::bindings::tool::export_tools!(Anonymous with_types_in conclave_sdk::bindings::tool);

@@ -1,5 +1,6 @@
-//! Writes files as the runtime of a language does that polls: through streams of `wasi:io` that do not block, several at once. A tool, and
-//! an agent that asks a model in between. Its answer is all that it was told.
+//! Writes files as the runtime of a language does that polls: through streams of `wasi:io` that do
+//! not block, several at once. A tool, and an agent that asks a model in between. Its answer is all
+//! that it was told.
 
 use conclave_sdk::bindings::imports::conclave::plugin::types::Draft;
 use conclave_sdk::model::{Audience, Part, Request};
@@ -14,9 +15,12 @@ type Told = std::result::Result<String, String>;
 
 /// A file of `/box`, made when it is absent.
 fn open(name: &str) -> std::result::Result<Descriptor, String> {
-    let (folder, _) = get_directories().into_iter().find(|(_, at)| at == "/box").ok_or("no /box")?;
+    let (folder, _) =
+        get_directories().into_iter().find(|(_, at)| at == "/box").ok_or("no /box")?;
     let flags = DescriptorFlags::READ | DescriptorFlags::WRITE;
-    folder.open_at(PathFlags::empty(), name, OpenFlags::CREATE, flags).map_err(|error| format!("{name}: {error:?}"))
+    folder
+        .open_at(PathFlags::empty(), name, OpenFlags::CREATE, flags)
+        .map_err(|error| format!("{name}: {error:?}"))
 }
 
 fn stream(name: &str) -> std::result::Result<OutputStream, String> {
@@ -68,7 +72,8 @@ fn blocked(name: &str) -> Told {
     Ok(format!("may write {}", word(stream.check_write())?))
 }
 
-/// Writes to whichever of these is ready, one of them at the end of a file, beside a timer; says which were ready.
+/// Writes to whichever of these is ready, one of them at the end of a file, beside a timer; says
+/// which were ready.
 fn several(names: &[String; 3]) -> Told {
     let [one, other, end] = names;
     let appends = open(end)?.append_via_stream().map_err(|error| format!("{end}: {error:?}"))?;
@@ -79,8 +84,10 @@ fn several(names: &[String; 3]) -> Told {
     let mut written = [0; 3];
     let mut told = Vec::new();
     while written.iter().zip(lengths).any(|(written, lengths)| *written < lengths.len()) {
-        let open: Vec<usize> = (0..3).filter(|index| written[*index] < lengths[*index].len()).collect();
-        let waits: Vec<&Pollable> = open.iter().map(|index| &pollables[*index]).chain([&timer]).collect();
+        let open: Vec<usize> =
+            (0..3).filter(|index| written[*index] < lengths[*index].len()).collect();
+        let waits: Vec<&Pollable> =
+            open.iter().map(|index| &pollables[*index]).chain([&timer]).collect();
         let ready = poll(&waits);
         told.push(format!("{ready:?}"));
         for index in ready.into_iter().filter_map(|ready| open.get(ready as usize).copied()) {
@@ -129,14 +136,22 @@ fn moved(zeroes: &str, spliced: &str) -> Told {
 fn work(name: &str) -> Vec<String> {
     let of = |file: &str| format!("{name}-{file}");
     let names = ["left", "right", "end"].map(of);
-    let done =
-        [asked(&of("asked")), blocked(&of("blocked")), several(&names), dropped(&of("dropped")), moved(&of("zeroes"), &of("spliced"))];
+    let done = [
+        asked(&of("asked")),
+        blocked(&of("blocked")),
+        several(&names),
+        dropped(&of("dropped")),
+        moved(&of("zeroes"), &of("spliced")),
+    ];
     let files = ["asked", "blocked", "left", "right", "end", "dropped", "zeroes", "spliced"];
     let lengths = files.map(|file| {
         let length = std::fs::read(format!("/box/{}", of(file))).map(|bytes| bytes.len());
         format!("{file} {length:?}")
     });
-    done.into_iter().map(|told| told.unwrap_or_else(|error| format!("ERROR {error}"))).chain(lengths).collect()
+    done.into_iter()
+        .map(|told| told.unwrap_or_else(|error| format!("ERROR {error}")))
+        .chain(lengths)
+        .collect()
 }
 
 /// Does it all.
@@ -178,7 +193,11 @@ impl Agent for Polls {
             tool_results: vec![],
             attachments: vec![],
         };
-        let request = Request { prompt: vec![Part::Draft(draft)], stream_to: Audience::Hidden, ..Request::default() };
+        let request = Request {
+            prompt: vec![Part::Draft(draft)],
+            stream_to: Audience::Hidden,
+            ..Request::default()
+        };
         told.push(model::complete(&request).map_err(Error::from)?.content.unwrap_or_default());
         told.extend(work("second"));
         Ok(finish(told.join("\n")))

@@ -1,4 +1,5 @@
-//! Lists a tool whose schema has hundreds of patterns: checking arguments against it would keep the host busy outside the sandbox.
+//! Lists a tool whose schema has hundreds of patterns: checking arguments against it would keep the
+//! host busy outside the sandbox.
 
 use std::borrow::Cow;
 
@@ -19,7 +20,9 @@ impl JsonSchema for Bomb {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let patterns: Vec<Value> = (0..300).map(|index| json!({ "pattern": format!("^[01]*1[01]{{{}}}$", 400 + index) })).collect();
+        let patterns: Vec<Value> = (0..300)
+            .map(|index| json!({ "pattern": format!("^[01]*1[01]{{{}}}$", 400 + index) }))
+            .collect();
         json!({ "allOf": patterns }).try_into().unwrap_or_default()
     }
 }

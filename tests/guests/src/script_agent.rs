@@ -3,7 +3,9 @@
 use conclave_script::{AgentSettings, Answer, Effect, Scope, Script, json_text};
 use conclave_sdk::actions::Reply;
 use conclave_sdk::bindings::agent::conclave::plugin::{actions, state};
-use conclave_sdk::{Entity, Error, Message, Result, ToolCall, Turn, View, call, config, say, scratch};
+use conclave_sdk::{
+    Entity, Error, Message, Result, ToolCall, Turn, View, call, config, say, scratch,
+};
 use contract::exports::conclave::plugin::{agent, responder};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -19,14 +21,25 @@ struct Scripted;
 
 impl Scripted {
     fn step(view: &View) -> Result<Turn> {
-        let script: Script = part(settings()?.llm)?.ok_or_else(|| Error::other("this agent has no model"))?;
+        let script: Script =
+            part(settings()?.llm)?.ok_or_else(|| Error::other("this agent has no model"))?;
         let index = scratch::get::<u64>()?.unwrap_or_default();
         scratch::set(&(index + 1))?;
         let heard = view.history().next_back().map(newest).unwrap_or_default();
         let said = script.reply(&heard, index);
-        let call = |call: conclave_script::Call| ToolCall { id: call.id, name: call.name, arguments: call.arguments.to_string() };
+        let call = |call: conclave_script::Call| ToolCall {
+            id: call.id,
+            name: call.name,
+            arguments: call.arguments.to_string(),
+        };
         let tool_calls = said.calls.into_iter().map(call).collect();
-        Ok(Turn::from(Reply { completion: None, content: said.text, tool_calls, recipient: None, attachments: Vec::new() }))
+        Ok(Turn::from(Reply {
+            completion: None,
+            content: said.text,
+            tool_calls,
+            recipient: None,
+            attachments: Vec::new(),
+        }))
     }
 
     fn respond(view: &View) -> Result<Option<Turn>> {
@@ -104,7 +117,9 @@ impl agent::Guest for Scripted {
 }
 
 impl responder::Guest for Scripted {
-    fn respond(state: &state::View) -> std::result::Result<Option<actions::Turn>, agent::AgentError> {
+    fn respond(
+        state: &state::View,
+    ) -> std::result::Result<Option<actions::Turn>, agent::AgentError> {
         Self::respond(&View::new(state)).map(|turn| turn.map(Into::into)).map_err(failed)
     }
 }

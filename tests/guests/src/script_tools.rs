@@ -16,7 +16,9 @@ struct Scripted;
 impl Toolset for Scripted {
     fn list() -> Result<Vec<ToolSpec>> {
         let listed = settings()?.tools.into_iter();
-        Ok(listed.map(|tool| ToolSpec::new(tool.name, tool.description, tool.input_schema.to_string())).collect())
+        Ok(listed
+            .map(|tool| ToolSpec::new(tool.name, tool.description, tool.input_schema.to_string()))
+            .collect())
     }
 
     fn call(name: &str, arguments: Value, call: &Call) -> Result<Outcome> {

@@ -1,4 +1,5 @@
-//! Tries to get a secret's value to where it must not go: other hosts, other places of a request, spellings that nobody looks at.
+//! Tries to get a secret's value to where it must not go: other hosts, other places of a request,
+//! spellings that nobody looks at.
 
 use conclave_sdk::bindings::imports::conclave::plugin::fetch::{Header, Request, send};
 use conclave_sdk::{Error, Json, Result, secrets, tool};
@@ -25,9 +26,19 @@ fn run(bound: String, elsewhere: String, secret: String) -> Result<Json<Vec<(Str
         ("body", bound.clone(), vec![], Some(it.clone())),
         ("made up", bound.clone(), header(&made_up), None),
         ("made up, in the body", bound.clone(), vec![], Some(made_up)),
-        ("beside a header of its own", bound.clone(), vec![("x-a".to_owned(), it.clone()), ("content-type".to_owned(), it.clone())], None),
+        (
+            "beside a header of its own",
+            bound.clone(),
+            vec![("x-a".to_owned(), it.clone()), ("content-type".to_owned(), it.clone())],
+            None,
+        ),
     ];
-    Ok(Json(tries.into_iter().map(|(what, url, headers, body)| (what.to_owned(), attempt(url, headers, body))).collect()))
+    Ok(Json(
+        tries
+            .into_iter()
+            .map(|(what, url, headers, body)| (what.to_owned(), attempt(url, headers, body)))
+            .collect(),
+    ))
 }
 
 /// Asks for these secrets; each entry is the name and what came of it.
@@ -45,7 +56,8 @@ fn attempt(url: String, headers: Vec<(String, String)>, body: Option<String>) ->
         timeout_ms: None,
         extra: Vec::new(),
     };
-    send(&request).map_or_else(|error| format!("{error:?}"), |response| format!("SENT {}", response.status()))
+    send(&request)
+        .map_or_else(|error| format!("{error:?}"), |response| format!("SENT {}", response.status()))
 }
 
 conclave_sdk::export!(tools: [run, ask], asks: [secrets?, fetch?]);

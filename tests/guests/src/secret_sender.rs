@@ -1,4 +1,5 @@
-//! Sends a request with the placeholder of a secret where its argument says `<SECRET>`, and tells everything that came back.
+//! Sends a request with the placeholder of a secret where its argument says `<SECRET>`, and tells
+//! everything that came back.
 
 use conclave_sdk::bindings::imports::conclave::plugin::fetch::{Header, Request, send};
 use conclave_sdk::{Error, Result, scratch, secrets, tool};
@@ -30,7 +31,10 @@ fn sent(request: &str) -> String {
     let request: Value = serde_json::from_str(request).unwrap_or_default();
     let text = |key: &str| request[key].as_str().map(str::to_owned);
     let headers = request["headers"].as_object().into_iter().flatten();
-    let headers = headers.map(|(name, value)| Header { name: name.clone(), value: value.as_str().unwrap_or_default().to_owned() });
+    let headers = headers.map(|(name, value)| Header {
+        name: name.clone(),
+        value: value.as_str().unwrap_or_default().to_owned(),
+    });
     let request = Request {
         method: text("method").unwrap_or_else(|| "GET".to_owned()),
         url: text("url").unwrap_or_default(),

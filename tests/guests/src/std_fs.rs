@@ -8,12 +8,29 @@ use conclave_sdk::{Json, tool};
 #[tool]
 fn run() -> Json<Vec<(String, String)>> {
     let read = |path: &str| {
-        (format!("read {path}"), fs::read(path).map_or_else(|error| error.to_string(), |bytes| format!("READ {} bytes", bytes.len())))
+        (
+            format!("read {path}"),
+            fs::read(path).map_or_else(
+                |error| error.to_string(),
+                |bytes| format!("READ {} bytes", bytes.len()),
+            ),
+        )
     };
-    let mut tried: Vec<_> = ["/etc/passwd", "../etc/passwd", "../../../../etc/passwd", "Cargo.toml", "/folder/a.txt"].map(read).into();
-    tried.push(("write x".into(), fs::write("x", "x").map_or_else(|error| error.to_string(), |()| "WROTE".into())));
-    tried
-        .push(("list /".into(), fs::read_dir("/").map_or_else(|error| error.to_string(), |entries| format!("LISTED {}", entries.count()))));
+    let mut tried: Vec<_> =
+        ["/etc/passwd", "../etc/passwd", "../../../../etc/passwd", "Cargo.toml", "/folder/a.txt"]
+            .map(read)
+            .into();
+    tried.push((
+        "write x".into(),
+        fs::write("x", "x").map_or_else(|error| error.to_string(), |()| "WROTE".into()),
+    ));
+    tried.push((
+        "list /".into(),
+        fs::read_dir("/").map_or_else(
+            |error| error.to_string(),
+            |entries| format!("LISTED {}", entries.count()),
+        ),
+    ));
     Json(tried)
 }
 

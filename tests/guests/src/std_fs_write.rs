@@ -1,4 +1,5 @@
-//! Uses its folders through `std`, as a program would: reads, writes, lists, removes; and tries what the host gives nobody.
+//! Uses its folders through `std`, as a program would: reads, writes, lists, removes; and tries
+//! what the host gives nobody.
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -6,7 +7,10 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use conclave_sdk::{Json, tool};
 
 fn told<T: std::fmt::Debug>(what: &str, done: std::io::Result<T>) -> (String, String) {
-    (what.to_owned(), done.map_or_else(|error| format!("refused: {error}"), |done| format!("DONE {done:?}")))
+    (
+        what.to_owned(),
+        done.map_or_else(|error| format!("refused: {error}"), |done| format!("DONE {done:?}")),
+    )
 }
 
 /// An honest program's use of `/folder`; each entry is what was tried and what came of it.
@@ -26,8 +30,9 @@ fn run() -> Json<Vec<(String, String)>> {
         fs::read_to_string("/folder/sub/new.txt")
     };
     let listed = || {
-        let mut names: Vec<String> =
-            fs::read_dir("/folder")?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect::<std::io::Result<_>>()?;
+        let mut names: Vec<String> = fs::read_dir("/folder")?
+            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+            .collect::<std::io::Result<_>>()?;
         names.sort();
         Ok(names)
     };
@@ -47,14 +52,22 @@ fn run() -> Json<Vec<(String, String)>> {
 #[tool]
 fn escape() -> Json<Vec<(String, String)>> {
     let mut tried = Vec::new();
-    for path in
-        ["/folder/../secret", "/folder/link-up", "/folder/link-dir/secret", "/etc/passwd", "/folder/sub/../../secret", "/folder/pipe"]
-    {
+    for path in [
+        "/folder/../secret",
+        "/folder/link-up",
+        "/folder/link-dir/secret",
+        "/etc/passwd",
+        "/folder/sub/../../secret",
+        "/folder/pipe",
+    ] {
         tried.push(told(&format!("read {path}"), fs::read(path)));
         tried.push(told(&format!("write {path}"), fs::write(path, "overwritten")));
         tried.push(told(
             &format!("append {path}"),
-            fs::OpenOptions::new().append(true).open(path).and_then(|mut file| file.write_all(b"x")),
+            fs::OpenOptions::new()
+                .append(true)
+                .open(path)
+                .and_then(|mut file| file.write_all(b"x")),
         ));
         tried.push(told(&format!("remove {path}"), fs::remove_file(path)));
     }
@@ -62,11 +75,24 @@ fn escape() -> Json<Vec<(String, String)>> {
     tried.push(told("link", fs::hard_link("/folder/a.txt", "/folder/b.txt")));
     tried.push(told("rename", fs::rename("/folder/a.txt", "/folder/b.txt")));
     tried.push(told("rename over", fs::rename("/folder/a.txt", "/folder/../secret")));
-    tried.push(told("times", fs::File::open("/folder/a.txt").and_then(|file| file.set_modified(std::time::SystemTime::UNIX_EPOCH))));
-    tried.push(told("grow", fs::OpenOptions::new().write(true).open("/folder/a.txt").and_then(|file| file.set_len(1 << 40))));
+    tried.push(told(
+        "times",
+        fs::File::open("/folder/a.txt")
+            .and_then(|file| file.set_modified(std::time::SystemTime::UNIX_EPOCH)),
+    ));
+    tried.push(told(
+        "grow",
+        fs::OpenOptions::new()
+            .write(true)
+            .open("/folder/a.txt")
+            .and_then(|file| file.set_len(1 << 40)),
+    ));
     tried.push(told("remove directory", fs::remove_dir("/folder/sub")));
     tried.push(told("read-only write", fs::write("/reading/a.txt", "overwritten")));
-    tried.push(told("read-only truncate", fs::OpenOptions::new().write(true).truncate(true).open("/reading/a.txt").map(drop)));
+    tried.push(told(
+        "read-only truncate",
+        fs::OpenOptions::new().write(true).truncate(true).open("/reading/a.txt").map(drop),
+    ));
     tried.push(told("read-only create", fs::File::create_new("/reading/new.txt").map(drop)));
     tried.push(told("read-only remove", fs::remove_file("/reading/a.txt")));
     tried.push(told("read-only directory", fs::create_dir("/reading/new")));

@@ -8,7 +8,12 @@ struct ForeignChannel;
 impl DeliveryStrategy for ForeignChannel {
     fn decide(_wake: Wake, context: &Context) -> Result<Vec<Decision>> {
         let tasks = context.waiting().into_iter().map(|ended| ended.task_id).collect();
-        Ok(vec![Decision::Speak(Speech { tasks, channel: Some("vault".into()), prompt: Some("psst".into()), interrupt: true })])
+        Ok(vec![Decision::Speak(Speech {
+            tasks,
+            channel: Some("vault".into()),
+            prompt: Some("psst".into()),
+            interrupt: true,
+        })])
     }
 }
 

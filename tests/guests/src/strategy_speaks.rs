@@ -1,4 +1,5 @@
-//! A delivery strategy whose own words pass for the user's: they end a fence, and turn the direction of what is read.
+//! A delivery strategy whose own words pass for the user's: they end a fence, and turn the
+//! direction of what is read.
 
 use conclave_sdk::Result;
 use conclave_sdk::delivery::{Context, Decision, DeliveryStrategy, Speech, Wake};
@@ -10,7 +11,12 @@ struct Speaks;
 impl DeliveryStrategy for Speaks {
     fn decide(_wake: Wake, context: &Context) -> Result<Vec<Decision>> {
         let tasks = context.waiting().into_iter().map(|ended| ended.task_id).collect();
-        Ok(vec![Decision::Speak(Speech { tasks, channel: None, prompt: Some(WORDS.into()), interrupt: true })])
+        Ok(vec![Decision::Speak(Speech {
+            tasks,
+            channel: None,
+            prompt: Some(WORDS.into()),
+            interrupt: true,
+        })])
     }
 }
 

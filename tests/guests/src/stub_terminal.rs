@@ -1,8 +1,10 @@
-//! A pretend shell over its scratch, for tests of `run`, `kill` and `run_ipython`: no process ever runs, and time passes at once.
+//! A pretend shell over its scratch, for tests of `run`, `kill` and `run_ipython`: no process ever
+//! runs, and time passes at once.
 //!
-//! It knows `echo`, `true`, `false`, `exit N`, `sleep N`, `cd`, `pwd`, `tick`, which counts, and `srv`, which never ends. `sleep` and `srv` are over at once,
-//! or time out when they would take longer than `timeout_s`. Lines run one after another until one fails. In the background each poll
-//! runs the next line.
+//! It knows `echo`, `true`, `false`, `exit N`, `sleep N`, `cd`, `pwd`, `tick`, which counts, and
+//! `srv`, which never ends. `sleep` and `srv` are over at once, or time out when they would take
+//! longer than `timeout_s`. Lines run one after another until one fails. In the background each
+//! poll runs the next line.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +58,8 @@ enum Ran {
     GoesOn(Option<u64>),
 }
 
-/// Runs a command in a shell that remembers where it is. Lines run one after another and stop at the first that fails.
+/// Runs a command in a shell that remembers where it is. Lines run one after another and stop at
+/// the first that fails.
 #[tool]
 #[expect(clippy::too_many_arguments, reason = "all that the action has in its fixed JSON")]
 fn run(
@@ -75,18 +78,22 @@ fn run(
     confirmation_state: Option<Value>,
     security_risk: Option<Value>,
 ) -> Result<Outcome> {
-    let _ = (thought, is_input, blocking, is_static, cwd, hidden, confirmation_state, security_risk);
+    let _ =
+        (thought, is_input, blocking, is_static, cwd, hidden, confirmation_state, security_risk);
     let settings: Settings = config::get()?;
     let mut shell: Shell = scratch::get()?.unwrap_or_default();
     if background == Some(true) {
         let id = settings.first_id + shell.started;
         shell.started += 1;
-        shell.jobs.insert(id, Job { rest: lines(&command), command: command.clone(), exit_code: None });
+        shell
+            .jobs
+            .insert(id, Job { rest: lines(&command), command: command.clone(), exit_code: None });
         scratch::set(&shell)?;
         // O-094
-        let content = format!("Background command started. To stop it, send a `kill` action with command_id {id}");
-        let value =
-            json!({ "background": { "command_id": id, "poll_ms": settings.poll_ms }, "observation": observed(id, &command, 0, &content) });
+        let content = format!(
+            "Background command started. To stop it, send a `kill` action with command_id {id}"
+        );
+        let value = json!({ "background": { "command_id": id, "poll_ms": settings.poll_ms }, "observation": observed(id, &command, 0, &content) });
         return Outcome::text(content).with_value(&value);
     }
     let (output, exit_code, ran) = shell.run_all(&command, timeout_s.unwrap_or(settings.timeout_s));
@@ -156,7 +163,8 @@ fn run_ipython(
     let _ = (thought, kernel_init_code, include_extra, confirmation_state, security_risk);
     // O-138: an error is text, never a failed status.
     let content = code.lines().filter_map(cell).collect::<Vec<_>>().join("\n");
-    let observation = json!({ "observation": "run_ipython", "content": content, "extras": { "code": code } });
+    let observation =
+        json!({ "observation": "run_ipython", "content": content, "extras": { "code": code } });
     Outcome::text(content).with_value(&json!({ "observation": observation }))
 }
 
@@ -168,13 +176,15 @@ fn cell(line: &str) -> Option<String> {
     if let Some(raised) = line.strip_prefix("raise ") {
         return Some(format!("Traceback (most recent call last):\n{raised}"));
     }
-    let numbers: Option<Vec<i64>> = line.split('+').map(|number| number.trim().parse().ok()).collect();
+    let numbers: Option<Vec<i64>> =
+        line.split('+').map(|number| number.trim().parse().ok()).collect();
     numbers.map(|numbers| numbers.into_iter().fold(0_i64, i64::wrapping_add).to_string())
 }
 
 fn unknown(id: i64) -> Result<Outcome> {
     let content = format!("There is no background command with id {id}.");
-    let value = json!({ "observation": { "observation": "error", "content": content, "extras": {} } });
+    let value =
+        json!({ "observation": { "observation": "error", "content": content, "extras": {} } });
     Outcome::text(content).with_value(&value)
 }
 
@@ -209,7 +219,9 @@ impl Shell {
             ran.push(line.clone());
             match came {
                 Ran::GoesOn(seconds) if seconds.is_none_or(|seconds| seconds >= timeout_s) => {
-                    said.push(format!("Command: \"{line}\" timed out. Sent SIGINT to the process: "));
+                    said.push(format!(
+                        "Command: \"{line}\" timed out. Sent SIGINT to the process: "
+                    ));
                     return (said.join("\n"), -1, ran);
                 }
                 Ran::GoesOn(_) => {}
@@ -225,15 +237,20 @@ impl Shell {
     }
 
     fn run_line(&mut self, line: &str) -> Ran {
-        let (program, rest) = line.trim().split_once(char::is_whitespace).unwrap_or((line.trim(), ""));
+        let (program, rest) =
+            line.trim().split_once(char::is_whitespace).unwrap_or((line.trim(), ""));
         let rest = rest.trim();
-        let ended = |output: &str, exit_code: i32| Ran::Ended { output: output.to_owned(), exit_code };
+        let ended =
+            |output: &str, exit_code: i32| Ran::Ended { output: output.to_owned(), exit_code };
         match program {
             "echo" => ended(rest.trim_matches(['"', '\'']), 0),
             "true" => ended("", 0),
             "false" => ended("", 1),
             "exit" => ended("", rest.parse().unwrap_or(0)),
-            "sleep" => rest.parse().map_or_else(|_| ended("sleep: invalid time interval", 1), |seconds| Ran::GoesOn(Some(seconds))),
+            "sleep" => rest.parse().map_or_else(
+                |_| ended("sleep: invalid time interval", 1),
+                |seconds| Ran::GoesOn(Some(seconds)),
+            ),
             "srv" => Ran::GoesOn(None),
             "tick" => {
                 self.ticks += 1;

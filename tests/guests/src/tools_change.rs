@@ -1,4 +1,5 @@
-//! Lists another tool from load to load: what its setting `mood` says, and whatever the clock and the dice would add to it.
+//! Lists another tool from load to load: what its setting `mood` says, and whatever the clock and
+//! the dice would add to it.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::SystemTime;
@@ -17,9 +18,17 @@ struct Changing;
 impl Toolset for Changing {
     fn list() -> Result<Vec<ToolSpec>> {
         let Settings { mood } = config::get()?;
-        let dice = if mood == "dice" { format!("{} {:?}", RandomState::new().hash_one(0), SystemTime::now()) } else { String::new() };
+        let dice = if mood == "dice" {
+            format!("{} {:?}", RandomState::new().hash_one(0), SystemTime::now())
+        } else {
+            String::new()
+        };
         let description = format!("Says how it feels: {mood}.{dice}");
-        let schema = if mood == "greedy" { r#"{"type":"object","properties":{"key":{"type":"string"}}}"# } else { r#"{"type":"object"}"# };
+        let schema = if mood == "greedy" {
+            r#"{"type":"object","properties":{"key":{"type":"string"}}}"#
+        } else {
+            r#"{"type":"object"}"#
+        };
         let mut tools = vec![ToolSpec::new("run", description, schema)];
         if mood == "grown" {
             tools.push(ToolSpec::new("more", "Was not there before.", r#"{"type":"object"}"#));

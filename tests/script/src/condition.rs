@@ -31,9 +31,14 @@ impl Condition {
         let value = scope.get(self.arg.as_deref().unwrap_or("content")).unwrap_or(&Value::Null);
         let number = integer_of(value);
         self.eq.as_ref().is_none_or(|eq| text_of(eq) == text_of(value))
-            && self.contains.as_ref().is_none_or(|part| text_of(value).to_lowercase().contains(&part.to_lowercase()))
+            && self
+                .contains
+                .as_ref()
+                .is_none_or(|part| text_of(value).to_lowercase().contains(&part.to_lowercase()))
             && self.int.is_none_or(|int| int == number.is_some())
-            && self.modulo.is_none_or(|(divisor, rest)| number.is_some_and(|number| floor_mod(number, divisor.into()) == Some(rest.into())))
+            && self.modulo.is_none_or(|(divisor, rest)| {
+                number.is_some_and(|number| floor_mod(number, divisor.into()) == Some(rest.into()))
+            })
             && self.gt.is_none_or(|least| number.is_some_and(|number| number > i128::from(least)))
     }
 }
@@ -67,8 +72,13 @@ mod tests {
             (json!({ "arg": "y", "eq": 1 }), "1", false),
         ];
         for (condition, content, expected) in cases {
-            let read: Condition = serde_json::from_value(condition.clone()).expect("it is a condition");
-            assert_eq!(read.holds(&Scope::of_content(content)), expected, "{condition} {content:?}");
+            let read: Condition =
+                serde_json::from_value(condition.clone()).expect("it is a condition");
+            assert_eq!(
+                read.holds(&Scope::of_content(content)),
+                expected,
+                "{condition} {content:?}"
+            );
         }
     }
 }

@@ -128,13 +128,20 @@ impl Effect {
                 }
                 call("agent_done_tool", Value::Object(arguments))
             }
-            Self::Result { fields } => call("result_tool", Value::Object(scope.fill_fields(fields))),
-            Self::FinalResult { fields } => call("final_result_tool", Value::Object(scope.fill_fields(fields))),
+            Self::Result { fields } => {
+                call("result_tool", Value::Object(scope.fill_fields(fields)))
+            }
+            Self::FinalResult { fields } => {
+                call("final_result_tool", Value::Object(scope.fill_fields(fields)))
+            }
             Self::Call { tool } => call(&tool.name, Value::Object(scope.fill_fields(&tool.args))),
             Self::Pass => call("pass_tool", json!({})),
             Self::DonePass => call("done_pass_tool", json!({})),
             Self::Forward { to } => call("forward_tool", json!({ "agent": scope.fill_text(to) })),
-            Self::Send { to, content } => call("send_tool", json!({ "to": scope.fill_text(to), "content": text(scope, content) })),
+            Self::Send { to, content } => call(
+                "send_tool",
+                json!({ "to": scope.fill_text(to), "content": text(scope, content) }),
+            ),
             Self::AgentSend { to, content, tools } => call(
                 "agent_send_tool",
                 json!({ "to": scope.fill_text(to), "content": text(scope, content), "tools": attached(scope, tools) }),
@@ -176,14 +183,29 @@ mod tests {
             (json!({ "do": "empty" }), Answer::Text(String::new())),
             (json!({ "do": "nothing" }), Answer::Nothing),
             (json!({ "do": "value", "value": ["{x}"] }), Answer::Value(json!([4]))),
-            (json!({ "do": "done", "content": "{x}" }), call("done_tool", json!({ "content": "4" }))),
-            (json!({ "do": "agent_done", "content": "{x}" }), call("agent_done_tool", json!({ "content": 4 }))),
+            (
+                json!({ "do": "done", "content": "{x}" }),
+                call("done_tool", json!({ "content": "4" })),
+            ),
+            (
+                json!({ "do": "agent_done", "content": "{x}" }),
+                call("agent_done_tool", json!({ "content": 4 })),
+            ),
             (
                 json!({ "do": "agent_done", "tools": [{ "name": "b", "args": { "y": "{x+1}" } }] }),
-                call("agent_done_tool", json!({ "tools": [{ "id": "", "name": "b", "arguments": { "y": 5 } }] })),
+                call(
+                    "agent_done_tool",
+                    json!({ "tools": [{ "id": "", "name": "b", "arguments": { "y": 5 } }] }),
+                ),
             ),
-            (json!({ "do": "final_result", "fields": { "a": "{x}" } }), call("final_result_tool", json!({ "a": 4 }))),
-            (json!({ "do": "call", "tool": { "name": "b", "args": { "y": "{x}" } } }), call("b", json!({ "y": 4 }))),
+            (
+                json!({ "do": "final_result", "fields": { "a": "{x}" } }),
+                call("final_result_tool", json!({ "a": 4 })),
+            ),
+            (
+                json!({ "do": "call", "tool": { "name": "b", "args": { "y": "{x}" } } }),
+                call("b", json!({ "y": 4 })),
+            ),
             (json!({ "do": "forward", "to": "C" }), call("forward_tool", json!({ "agent": "C" }))),
             (json!({ "do": "error", "text": "no {x}" }), Answer::Error("no 4".to_owned())),
             (

@@ -88,7 +88,11 @@ impl Script {
             Self::Seq { replies, cycle } => {
                 let last = replies.len().saturating_sub(1);
                 let index = usize::try_from(index).unwrap_or(usize::MAX);
-                let index = if *cycle && last < index { index % replies.len().max(1) } else { index.min(last) };
+                let index = if *cycle && last < index {
+                    index % replies.len().max(1)
+                } else {
+                    index.min(last)
+                };
                 replies.get(index).map_or_else(|| said(String::new()), |reply| read(reply, text))
             }
             Self::Map { map, default } => read(map.get(text).unwrap_or(default), text),
@@ -98,8 +102,12 @@ impl Script {
                 read(rule.map_or(default, |rule| &rule.reply), text)
             }
             Self::Echo { prefix, suffix } => said(format!("{prefix}{text}{suffix}")),
-            Self::Inc { by } => said(integer(text).map_or_else(String::new, |number| number.saturating_add(i128::from(*by)).to_string())),
-            Self::Counter { start } => said(i128::from(*start).saturating_add(i128::from(index)).to_string()),
+            Self::Inc { by } => said(integer(text).map_or_else(String::new, |number| {
+                number.saturating_add(i128::from(*by)).to_string()
+            })),
+            Self::Counter { start } => {
+                said(i128::from(*start).saturating_add(i128::from(index)).to_string())
+            }
             Self::Loop { lead, cycle } => said(match index < *lead {
                 true => (u128::from(index) * 1000 + 100).to_string(),
                 false => index.checked_rem(*cycle).unwrap_or_default().to_string(),
@@ -116,13 +124,19 @@ fn said(text: String) -> Reply {
 fn read(reply: &Value, content: &str) -> Reply {
     let scope = Scope::of_content(content);
     let Value::Object(fields) = reply else { return said(scope.fill_text(&text_of(reply))) };
-    let word = |call: &Value, key: &str| call.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let word = |call: &Value, key: &str| {
+        call.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
     let call = |call: &Value| Call {
         id: word(call, "id"),
         name: word(call, "name"),
-        arguments: call.get("args").and_then(Value::as_object).map_or_else(|| json!({}), |args: &Map<_, _>| scope.fill_fields(args).into()),
+        arguments: call
+            .get("args")
+            .and_then(Value::as_object)
+            .map_or_else(|| json!({}), |args: &Map<_, _>| scope.fill_fields(args).into()),
     };
-    let calls = fields.get("calls").and_then(Value::as_array).into_iter().flatten().map(call).collect();
+    let calls =
+        fields.get("calls").and_then(Value::as_array).into_iter().flatten().map(call).collect();
     Reply { text: fields.get("text").map(|text| scope.fill_text(&text_of(text))), calls }
 }
 
@@ -132,7 +146,11 @@ mod tests {
 
     fn replies(script: Value, texts: &[&str]) -> Vec<String> {
         let script: Script = serde_json::from_value(script).expect("it is a script");
-        texts.iter().zip(0..).map(|(text, index)| script.reply(text, index).text.unwrap_or_default()).collect()
+        texts
+            .iter()
+            .zip(0..)
+            .map(|(text, index)| script.reply(text, index).text.unwrap_or_default())
+            .collect()
     }
 
     #[test]
@@ -143,8 +161,14 @@ mod tests {
             (json!({ "kind": "seq", "replies": ["a", "b"], "cycle": true }), ["a", "b", "a"]),
             (json!({ "kind": "seq", "replies": [] }), ["", "", ""]),
             (json!({ "kind": "map", "map": { "x": "y" } }), ["", "y", ""]),
-            (json!({ "kind": "rules", "rules": [{ "when": { "int": true }, "reply": "{n+1}" }], "default": "zz" }), ["2", "zz", "2"]),
-            (json!({ "kind": "echo", "prefix": "<", "suffix": "{n}" }), ["<1{n}", "<x{n}", "<1{n}"]),
+            (
+                json!({ "kind": "rules", "rules": [{ "when": { "int": true }, "reply": "{n+1}" }], "default": "zz" }),
+                ["2", "zz", "2"],
+            ),
+            (
+                json!({ "kind": "echo", "prefix": "<", "suffix": "{n}" }),
+                ["<1{n}", "<x{n}", "<1{n}"],
+            ),
             (json!({ "kind": "inc", "by": 2 }), ["3", "", "3"]),
             (json!({ "kind": "counter", "start": 5 }), ["5", "6", "7"]),
             (json!({ "kind": "loop", "lead": 1, "cycle": 2 }), ["100", "1", "0"]),
@@ -158,7 +182,11 @@ mod tests {
     fn native_calls_have_filled_arguments_and_text_only_when_given() {
         let script = json!({ "kind": "const", "reply": { "calls": [{ "id": "c1", "name": "sum", "args": { "x": "{n}" } }] } });
         let script: Script = serde_json::from_value(script).expect("it is a script");
-        let calls = vec![Call { id: "c1".to_owned(), name: "sum".to_owned(), arguments: json!({ "x": 3 }) }];
+        let calls = vec![Call {
+            id: "c1".to_owned(),
+            name: "sum".to_owned(),
+            arguments: json!({ "x": 3 }),
+        }];
         assert_eq!(script.reply("3", 0), Reply { text: None, calls });
     }
 }

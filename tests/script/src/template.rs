@@ -1,4 +1,5 @@
-//! Templates: `{name}` and `{name op name-or-integer}` without blanks. Unknown names stay as they are, and so do the braces of JSON.
+//! Templates: `{name}` and `{name op name-or-integer}` without blanks. Unknown names stay as they
+//! are, and so do the braces of JSON.
 
 use serde_json::{Map, Number, Value};
 
@@ -35,7 +36,8 @@ impl Scope {
     /// A template's value: that of its placeholder when it is nothing but one, else text.
     #[must_use]
     pub fn fill(&self, template: &str) -> Value {
-        if let Some((value, rest)) = template.strip_prefix('{').and_then(|inner| self.placeholder(inner))
+        if let Some((value, rest)) =
+            template.strip_prefix('{').and_then(|inner| self.placeholder(inner))
             && rest.is_empty()
         {
             return value;
@@ -83,7 +85,8 @@ impl Scope {
         fields.iter().map(|(name, value)| (name.clone(), self.fill_value(value))).collect()
     }
 
-    /// What stands behind an opening brace, and the text behind the closing one; none when it is no placeholder.
+    /// What stands behind an opening brace, and the text behind the closing one; none when it is no
+    /// placeholder.
     fn placeholder<'t>(&self, inner: &'t str) -> Option<(Value, &'t str)> {
         let (expression, rest) = inner.split_once('}')?;
         let name_end = expression.find(|c: char| !is_word(c)).unwrap_or(expression.len());
@@ -98,7 +101,8 @@ impl Scope {
             '-' => left.checked_sub(right),
             '*' => left.checked_mul(right),
             '/' => floor_div(left, right),
-            '%' => floor_div(left, right).and_then(|quotient| left.checked_sub(quotient.checked_mul(right)?)),
+            '%' => floor_div(left, right)
+                .and_then(|quotient| left.checked_sub(quotient.checked_mul(right)?)),
             _ => None,
         };
         Some((number(result?)?, rest))
@@ -118,7 +122,8 @@ fn is_word(c: char) -> bool {
 }
 
 fn number(value: i128) -> Option<Value> {
-    let number = i64::try_from(value).map(Number::from).or_else(|_| u64::try_from(value).map(Number::from));
+    let number =
+        i64::try_from(value).map(Number::from).or_else(|_| u64::try_from(value).map(Number::from));
     number.ok().map(Value::Number)
 }
 
@@ -169,7 +174,10 @@ mod tests {
     fn values_keep_their_types() {
         let arguments = json!({ "x": 4, "list": [1], "s": "5" });
         let scope = Scope::of_arguments(arguments.as_object().cloned().unwrap_or_default());
-        assert_eq!(scope.fill_value(&json!({ "a": "{x}", "b": ["{x+1}", 2], "c": "{list}" })), json!({ "a": 4, "b": [5, 2], "c": [1] }));
+        assert_eq!(
+            scope.fill_value(&json!({ "a": "{x}", "b": ["{x+1}", 2], "c": "{list}" })),
+            json!({ "a": 4, "b": [5, 2], "c": [1] })
+        );
         assert_eq!(scope.fill("{s+1}"), json!(6));
         assert_eq!(scope.fill("got {list}"), json!("got [1]"));
     }

@@ -1,5 +1,5 @@
-//! Values as text, the way the reference writes them: text as it is, null as nothing, everything else as JSON with blanks behind `,` and
-//! `:` (L-031).
+//! Values as text, the way the reference writes them: text as it is, null as nothing, everything
+//! else as JSON with blanks behind `,` and `:` (L-031).
 
 use std::io;
 
@@ -42,7 +42,9 @@ pub(crate) fn integer(text: &str) -> Option<i128> {
 /// The integer that a value is, or that its text is.
 pub(crate) fn integer_of(value: &Value) -> Option<i128> {
     match value {
-        Value::Number(number) => number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from)),
+        Value::Number(number) => {
+            number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
+        }
         Value::String(text) => integer(text),
         _ => None,
     }
@@ -51,11 +53,19 @@ pub(crate) fn integer_of(value: &Value) -> Option<i128> {
 struct Spaced;
 
 impl Formatter for Spaced {
-    fn begin_array_value<W: ?Sized + io::Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+    fn begin_array_value<W: ?Sized + io::Write>(
+        &mut self,
+        out: &mut W,
+        first: bool,
+    ) -> io::Result<()> {
         if first { Ok(()) } else { out.write_all(b", ") }
     }
 
-    fn begin_object_key<W: ?Sized + io::Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+    fn begin_object_key<W: ?Sized + io::Write>(
+        &mut self,
+        out: &mut W,
+        first: bool,
+    ) -> io::Result<()> {
         if first { Ok(()) } else { out.write_all(b", ") }
     }
 

@@ -35,7 +35,10 @@ impl Known {
     pub(crate) fn look(&mut self, kept: &Kept, counts: &Counts) -> Vec<String> {
         let mut problems = kept.problems.clone();
         for ((room, seq), digest_told) in &self.acknowledged {
-            let record = kept.rooms.get(room).and_then(|records| records.get(usize::try_from(*seq).unwrap_or(usize::MAX)));
+            let record = kept
+                .rooms
+                .get(room)
+                .and_then(|records| records.get(usize::try_from(*seq).unwrap_or(usize::MAX)));
             match record {
                 Some(record) if digest(record) == *digest_told => {}
                 Some(_) => problems.push(format!("{room}:{seq} is not what was acknowledged")),
@@ -46,7 +49,9 @@ impl Known {
             }
         }
         for (room, records) in &kept.rooms {
-            if let Some(gap) = records.iter().enumerate().find(|(index, record)| record.seq != *index as u64) {
+            if let Some(gap) =
+                records.iter().enumerate().find(|(index, record)| record.seq != *index as u64)
+            {
                 problems.push(format!("{room} has a gap before {}", gap.0));
             }
         }
@@ -72,25 +77,44 @@ impl Known {
         let twice = |(id, count): &(&String, &u64)| **count > 1 && !id.ends_with("many.do");
         let twice: Vec<_> = counts.effects.iter().filter(twice).collect();
         self.totals.duplicates = twice.len() as u64;
-        twice.into_iter().map(|(id, count)| format!("the effect {id} happened {count} times")).collect()
+        twice
+            .into_iter()
+            .map(|(id, count)| format!("the effect {id} happened {count} times"))
+            .collect()
     }
 
     /// When all is over.
-    pub(crate) fn judge(&mut self, kept: &Kept, counts: &Counts, runs: u32, clockwork: Clockwork) -> Vec<String> {
+    pub(crate) fn judge(
+        &mut self,
+        kept: &Kept,
+        counts: &Counts,
+        runs: u32,
+        clockwork: Clockwork,
+    ) -> Vec<String> {
         let mut problems = self.look(kept, counts);
         let totals = &mut self.totals;
         totals.runs += u64::from(runs);
         totals.effects += counts.effects.values().sum::<u64>();
-        totals.bought_again += counts.bought.values().map(|count| count.saturating_sub(1)).sum::<u64>();
-        totals.said_again += counts.spoken.values().map(|count| count.saturating_sub(1)).sum::<u64>();
+        totals.bought_again +=
+            counts.bought.values().map(|count| count.saturating_sub(1)).sum::<u64>();
+        totals.said_again +=
+            counts.spoken.values().map(|count| count.saturating_sub(1)).sum::<u64>();
         totals.acknowledged += self.acknowledged.len() as u64;
         for records in kept.rooms.values() {
             totals.records += records.len() as u64;
-            totals.resumed += records.iter().filter(|record| matches!(record.event, Event::Resumed { .. })).count() as u64;
-            totals.interrupted += records.iter().filter(|record| is_interrupted(&record.event)).count() as u64;
+            totals.resumed += records
+                .iter()
+                .filter(|record| matches!(record.event, Event::Resumed { .. }))
+                .count() as u64;
+            totals.interrupted +=
+                records.iter().filter(|record| is_interrupted(&record.event)).count() as u64;
         }
         for (room, records) in &kept.rooms {
-            problems.extend(judge_room(room, records, counts, clockwork).into_iter().map(|problem| format!("{room}: {problem}")));
+            problems.extend(
+                judge_room(room, records, counts, clockwork)
+                    .into_iter()
+                    .map(|problem| format!("{room}: {problem}")),
+            );
         }
         let roots = kept.rooms.keys().filter(|room| !room.as_str().contains('/')).count();
         if roots != runs as usize {
@@ -103,7 +127,9 @@ impl Known {
 /// The keys of all journalled replies.
 fn replies(kept: &Kept) -> BTreeSet<String> {
     let key = |record: &Record| match &record.event {
-        Event::ModelAnswered { answer: Ok(completion), .. } => completion.id.split('#').next().map(str::to_owned),
+        Event::ModelAnswered { answer: Ok(completion), .. } => {
+            completion.id.split('#').next().map(str::to_owned)
+        }
         _ => None,
     };
     kept.rooms.values().flatten().filter_map(key).collect()
@@ -111,13 +137,22 @@ fn replies(kept: &Kept) -> BTreeSet<String> {
 
 fn is_interrupted(event: &Event) -> bool {
     match event {
-        Event::ToolAnswered { answer: Err(ToolError::Fault { fault }), .. } => fault.kind == FaultKind::Interrupted,
-        Event::SideEffectEnded { answer: SideEffectAnswer::Failed { cause, .. }, .. } => *cause == FailureCause::Interrupted,
+        Event::ToolAnswered { answer: Err(ToolError::Fault { fault }), .. } => {
+            fault.kind == FaultKind::Interrupted
+        }
+        Event::SideEffectEnded { answer: SideEffectAnswer::Failed { cause, .. }, .. } => {
+            *cause == FailureCause::Interrupted
+        }
         _ => false,
     }
 }
 
-fn judge_room(room: &RoomId, records: &[Record], counts: &Counts, clockwork: Clockwork) -> Vec<String> {
+fn judge_room(
+    room: &RoomId,
+    records: &[Record],
+    counts: &Counts,
+    clockwork: Clockwork,
+) -> Vec<String> {
     let mut problems = Vec::new();
     let folded = fold(records.iter().cloned());
     let Some(outcome) = folded.outcome() else { return vec!["it has not ended".to_owned()] };
@@ -128,23 +163,45 @@ fn judge_room(room: &RoomId, records: &[Record], counts: &Counts, clockwork: Clo
         (Status::Timeout | Status::Kill, Clockwork::Forward) => return problems,
         (status, _) => return vec![format!("it ended as {status:?}: {}", outcome.reason)],
     }
-    let notes = outcome.content.as_deref().and_then(|content| serde_json::from_str::<Value>(content).ok()).unwrap_or_default();
-    let Some(notes) = notes.as_object() else { return vec![format!("its result is no list of notes: {:?}", outcome.content)] };
-    let id = if is_child { format!("{}/child", room.as_str().split('/').next().unwrap_or_default()) } else { room.to_string() };
-    let effect = |name: &str| counts.effects.get(&format!("{id}/{name}")).copied().unwrap_or_default();
-    let done = [("fetch", "fetch"), ("once.do", "once.do"), ("probe.run", "probe"), ("many.do", "many.do"), ("pay.do", "pay.do")];
+    let notes = outcome
+        .content
+        .as_deref()
+        .and_then(|content| serde_json::from_str::<Value>(content).ok())
+        .unwrap_or_default();
+    let Some(notes) = notes.as_object() else {
+        return vec![format!("its result is no list of notes: {:?}", outcome.content)];
+    };
+    let id = if is_child {
+        format!("{}/child", room.as_str().split('/').next().unwrap_or_default())
+    } else {
+        room.to_string()
+    };
+    let effect =
+        |name: &str| counts.effects.get(&format!("{id}/{name}")).copied().unwrap_or_default();
+    let done = [
+        ("fetch", "fetch"),
+        ("once.do", "once.do"),
+        ("probe.run", "probe"),
+        ("many.do", "many.do"),
+        ("pay.do", "pay.do"),
+    ];
     for (note, name) in done.into_iter().take(if is_child { 1 } else { 5 }) {
         let said = notes.get(note).and_then(Value::as_str).unwrap_or_default();
-        let is_ok = said.starts_with("ok") || said.contains("\"status\":200") || said.contains("\"status\": 200");
+        let is_ok = said.starts_with("ok")
+            || said.contains("\"status\":200")
+            || said.contains("\"status\": 200");
         match (is_ok, said.contains("interrupted"), effect(name)) {
             (true, false, count) if count >= 1 => {}
             // It may have happened, or not.
             (false, true, _) if note != "many.do" => {}
-            (_, _, count) => problems.push(format!("`{note}` was told {said:?}, and happened {count} times")),
+            (_, _, count) => {
+                problems.push(format!("`{note}` was told {said:?}, and happened {count} times"))
+            }
         }
     }
     for note in ["model-0", "model-1"] {
-        if !notes.get(note).and_then(Value::as_str).is_some_and(|said| said.starts_with("ok said")) {
+        if !notes.get(note).and_then(Value::as_str).is_some_and(|said| said.starts_with("ok said"))
+        {
             problems.push(format!("`{note}` was told {:?}", notes.get(note)));
         }
     }
@@ -165,10 +222,13 @@ fn results(records: &[Record]) -> Vec<String> {
     twice.map(|(call, count)| format!("the result of {call:?} came {count} times")).collect()
 }
 
-/// What the outcome says was spent is what its answers, its children and the attempts that were lost on the way cost.
+/// What the outcome says was spent is what its answers, its children and the attempts that were
+/// lost on the way cost.
 fn spent(records: &[Record], tokens: u64) -> Option<String> {
     let cost = |record: &Record| match &record.event {
-        Event::ModelAnswered { answer: Ok(completion), .. } => completion.usage.input_tokens + completion.usage.output_tokens,
+        Event::ModelAnswered { answer: Ok(completion), .. } => {
+            completion.usage.input_tokens + completion.usage.output_tokens
+        }
         Event::BackgroundEnded { spent, .. } => spent.tokens,
         _ => 0,
     };

@@ -1,4 +1,5 @@
-//! The child: a host with several runs at once, which goes on with whatever is there, and says what it has been told of.
+//! The child: a host with several runs at once, which goes on with whatever is there, and says what
+//! it has been told of.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -17,7 +18,9 @@ use conclave_runtime::kv::Sqlite;
 use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
 use conclave_runtime::native::{Failure, NativeCall, NativeTool, Plugin};
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber, Subscribers};
-use conclave_runtime::{Host, HostOptions, Prepared, ResumeError, RunInput, RunOptions, fail_points};
+use conclave_runtime::{
+    Host, HostOptions, Prepared, ResumeError, RunInput, RunOptions, fail_points,
+};
 use serde_json::json;
 
 use crate::kept::{Keep, digest};
@@ -57,7 +60,19 @@ impl Child {
     pub fn words(&self) -> String {
         let Self { folder, guests, stock, cache, port, runs, keep, clockwork, kill } = self;
         let kill = kill.clone().unwrap_or_default();
-        json!([folder, guests, stock, cache, port, runs, keep.word(), format!("{clockwork:?}"), kill.0, kill.1]).to_string()
+        json!([
+            folder,
+            guests,
+            stock,
+            cache,
+            port,
+            runs,
+            keep.word(),
+            format!("{clockwork:?}"),
+            kill.0,
+            kill.1
+        ])
+        .to_string()
     }
 
     /// The other way; none when they are no such words.
@@ -81,7 +96,17 @@ impl Child {
             _ => Clockwork::Steady,
         };
         let kill = (!name.is_empty()).then_some((name, nth));
-        Some(Self { folder, guests, stock, cache, port, runs, keep: Keep::of_word(&keep)?, clockwork, kill })
+        Some(Self {
+            folder,
+            guests,
+            stock,
+            cache,
+            port,
+            runs,
+            keep: Keep::of_word(&keep)?,
+            clockwork,
+            kill,
+        })
     }
 
     /// Lives until all runs have ended, or until it is killed.
@@ -94,7 +119,8 @@ impl Child {
         if let Some((name, nth)) = &self.kill {
             fail_points::arm(name, *nth);
         }
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         runtime.map_err(|error| error.to_string())?.block_on(self.go_on())
     }
 
@@ -105,14 +131,20 @@ impl Child {
         std::fs::create_dir_all(self.folder.join("files")).map_err(|error| error.to_string())?;
         let host = Host::new(HostOptions {
             cache: Some(self.cache.clone()),
-            native: vec![tool("once", self.port, false), tool("many", self.port, true), tool("pay", self.port, false)],
-            models: [("default".to_owned(), Arc::new(Seller(self.port)) as Arc<dyn ModelClient>)].into(),
+            native: vec![
+                tool("once", self.port, false),
+                tool("many", self.port, true),
+                tool("pay", self.port, false),
+            ],
+            models: [("default".to_owned(), Arc::new(Seller(self.port)) as Arc<dyn ModelClient>)]
+                .into(),
             blobs,
             kv: Arc::new(Sqlite::new(self.folder.join("kv.sqlite"))),
             ..HostOptions::default()
         });
         let host = host.map_err(|error| error.to_string())?;
-        let config = Config::parse("soak.toml", &self.folder.to_string_lossy(), &self.config()).map_err(|problems| problems.to_string())?;
+        let config = Config::parse("soak.toml", &self.folder.to_string_lossy(), &self.config())
+            .map_err(|problems| problems.to_string())?;
         let prepared = Arc::new(host.load(&config).await.map_err(|error| error.to_string())?);
         say("ready");
         let clock = Arc::new(Jumping { began: Instant::now(), clockwork: self.clockwork });
@@ -128,7 +160,9 @@ impl Child {
                 clock: Arc::clone(&clock) as Arc<dyn Clock>,
                 ..RunOptions::default()
             };
-            let message = json!({ "url": format!("http://127.0.0.1:{}", self.port), "id": room.as_str() }).to_string();
+            let message =
+                json!({ "url": format!("http://127.0.0.1:{}", self.port), "id": room.as_str() })
+                    .to_string();
             let has_begun = begun.get(&room).is_some_and(|records| !records.is_empty());
             running.spawn(one(Arc::clone(&prepared), room, options, message, has_begun));
         }
@@ -141,7 +175,10 @@ impl Child {
     }
 
     fn config(&self) -> String {
-        let world = format!("urls = [\"http://127.0.0.1:{}/*\"], methods = [\"POST\"], private = [\"127.0.0.1\"]", self.port);
+        let world = format!(
+            "urls = [\"http://127.0.0.1:{}/*\"], methods = [\"POST\"], private = [\"127.0.0.1\"]",
+            self.port
+        );
         let guest = |name: &str| self.guests.join(format!("{name}.wasm")).display().to_string();
         let mut text = format!(
             r#"
@@ -187,16 +224,29 @@ tool_calls = 1_000_000
 }
 
 /// A run from its beginning, or from where it was.
-async fn one(prepared: Arc<Prepared>, room: RoomId, options: RunOptions, message: String, has_begun: bool) -> Result<(), String> {
+async fn one(
+    prepared: Arc<Prepared>,
+    room: RoomId,
+    options: RunOptions,
+    message: String,
+    has_begun: bool,
+) -> Result<(), String> {
     let outcome = if has_begun {
         let session = prepared.reopen(&room, options).await;
-        session.map_err(|error: ResumeError| error.to_string())?.resume().await.map_err(|error| error.to_string())?
+        session
+            .map_err(|error: ResumeError| error.to_string())?
+            .resume()
+            .await
+            .map_err(|error| error.to_string())?
     } else {
         match prepared.reopen(&room, options.clone()).await {
             // Its journal was made, and nothing was in it.
-            Ok(mut session) => session.run(RunInput::from(message)).await.map_err(|error| error.to_string())?,
+            Ok(mut session) => {
+                session.run(RunInput::from(message)).await.map_err(|error| error.to_string())?
+            }
             Err(ResumeError::Unknown { .. }) => {
-                let run = prepared.start(Some(message), options).map_err(|error| error.to_string())?;
+                let run =
+                    prepared.start(Some(message), options).map_err(|error| error.to_string())?;
                 run.outcome().await.map_err(|error| error.to_string())?
             }
             Err(error) => return Err(error.to_string()),
@@ -225,11 +275,16 @@ impl Subscriber for Acknowledges {
 /// A tool of the program's own, which does something to the world.
 fn tool(name: &'static str, port: u16, is_idempotent: bool) -> Plugin {
     let schema = json!({ "type": "object", "required": ["id"], "properties": { "id": { "type": "string" } } });
-    let tool = NativeTool::new("do", "Does something to the world.", schema, move |call: NativeCall| async move {
-        let id = call.arguments["id"].as_str().unwrap_or_default().to_owned();
-        let answer = talk::post(port, &format!("/effect/{id}"), "").await;
-        answer.map(|_| "ok".to_owned()).map_err(|error| Failure::new(error.to_string()))
-    });
+    let tool = NativeTool::new(
+        "do",
+        "Does something to the world.",
+        schema,
+        move |call: NativeCall| async move {
+            let id = call.arguments["id"].as_str().unwrap_or_default().to_owned();
+            let answer = talk::post(port, &format!("/effect/{id}"), "").await;
+            answer.map(|_| "ok".to_owned()).map_err(|error| Failure::new(error.to_string()))
+        },
+    );
     Plugin::tools(name, [if is_idempotent { tool.idempotent() } else { tool }])
 }
 
@@ -237,15 +292,29 @@ fn tool(name: &'static str, port: u16, is_idempotent: bool) -> Plugin {
 struct Seller(u16);
 
 impl ModelClient for Seller {
-    fn complete(&self, prompt: Prompt, sink: Arc<dyn TextSink>) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
+    fn complete(
+        &self,
+        prompt: Prompt,
+        sink: Arc<dyn TextSink>,
+    ) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
         let port = self.0;
         Box::pin(async move {
             let key = Path::new("/model").join(key(&prompt)).display().to_string();
-            let id = talk::post(port, &key, "").await.map_err(|error| ModelError::Other { message: error.to_string() })?;
+            let id = talk::post(port, &key, "")
+                .await
+                .map_err(|error| ModelError::Other { message: error.to_string() })?;
             sink.text("said");
             let usage = TokenUsage { input_tokens: 7, output_tokens: 3, ..TokenUsage::default() };
             let (content, model) = (Some(format!("said {id}")), "soak".to_owned());
-            Ok(Completion { id, content, reasoning: None, tool_calls: Vec::new(), stop: StopReason::End, usage, model })
+            Ok(Completion {
+                id,
+                content,
+                reasoning: None,
+                tool_calls: Vec::new(),
+                stop: StopReason::End,
+                usage,
+                model,
+            })
         })
     }
 }
@@ -265,10 +334,12 @@ impl Approver for People {
     fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, ApprovalAnswer> {
         let port = self.0;
         Box::pin(async move {
-            ApprovalAnswer::from(match talk::post(port, "/approve/", &format!("{request:?}")).await {
-                Ok(_) => Approval::Approved,
-                Err(error) => Approval::Refused { reason: error.to_string() },
-            })
+            ApprovalAnswer::from(
+                match talk::post(port, "/approve/", &format!("{request:?}")).await {
+                    Ok(_) => Approval::Approved,
+                    Err(error) => Approval::Refused { reason: error.to_string() },
+                },
+            )
         })
     }
 }
@@ -281,7 +352,9 @@ impl Channels for People {
     fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
         let text = speech.text;
         let port = self.0;
-        Box::pin(async move { talk::post(port, "/speak/", &text).await.map(drop).map_err(|error| error.to_string()) })
+        Box::pin(async move {
+            talk::post(port, "/speak/", &text).await.map(drop).map_err(|error| error.to_string())
+        })
     }
 }
 
@@ -298,7 +371,9 @@ impl Clock for Jumping {
     fn now(&self) -> Millis {
         let now = SystemClock.now();
         match self.clockwork {
-            Clockwork::Back if self.began.elapsed() > JUMP => Millis(now.0.saturating_sub(3_600_000)),
+            Clockwork::Back if self.began.elapsed() > JUMP => {
+                Millis(now.0.saturating_sub(3_600_000))
+            }
             Clockwork::Forward if self.began.elapsed() > JUMP => now.plus(86_400_000),
             _ => now,
         }

@@ -1,6 +1,7 @@
-//! A disk as a program sees it, and as a power cut leaves it. Pure: operations go in, the state after a cut comes out. Bytes of a file
-//! are durable after a sync of that file, names after a sync of their folder; of everything else a cut keeps what its seed says. Knows
-//! neither the kernel nor a real disk.
+//! A disk as a program sees it, and as a power cut leaves it. Pure: operations go in, the state
+//! after a cut comes out. Bytes of a file are durable after a sync of that file, names after a sync
+//! of their folder; of everything else a cut keeps what its seed says. Knows neither the kernel nor
+//! a real disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -74,7 +75,8 @@ pub(crate) enum Survival {
 
 impl Survival {
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 5] = [Self::Nothing, Self::Everything, Self::NamesOnly, Self::BytesOnly, Self::Some];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Nothing, Self::Everything, Self::NamesOnly, Self::BytesOnly, Self::Some];
 
     /// The harsh ones more often.
     pub(crate) fn drawn(random: &mut Random) -> Self {
@@ -91,7 +93,8 @@ impl Survival {
 /// How names reach the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// Only a sync of a folder makes its names durable, and those of two folders in any order: all that POSIX promises.
+    /// Only a sync of a folder makes its names durable, and those of two folders in any order: all
+    /// that POSIX promises.
     #[default]
     Strict,
     /// One journal for all names, which every sync commits: as ext4 does.
@@ -178,13 +181,19 @@ impl Disk {
         let node = self.node(ino)?;
         let links = self.names.values().filter(|named| **named == ino).count();
         let links = if node.is_folder { 2 } else { u32::try_from(links).unwrap_or(u32::MAX) };
-        Ok(Status { is_folder: node.is_folder, length: node.bytes.len() as u64, mode: node.mode, links })
+        Ok(Status {
+            is_folder: node.is_folder,
+            length: node.bytes.len() as u64,
+            mode: node.mode,
+            links,
+        })
     }
 
     /// The names of a folder, in order.
     pub(crate) fn list(&self, folder: Ino) -> Done<Vec<(String, Ino, bool)>> {
         self.require_folder(folder)?;
-        let below = self.names.range((folder, String::new())..).take_while(|((of, _), _)| *of == folder);
+        let below =
+            self.names.range((folder, String::new())..).take_while(|((of, _), _)| *of == folder);
         Ok(below.map(|((_, name), ino)| (name.clone(), *ino, self.nodes[ino].is_folder)).collect())
     }
 
@@ -198,7 +207,13 @@ impl Disk {
     }
 
     /// Makes an empty file or folder.
-    pub(crate) fn make(&mut self, folder: Ino, name: &str, is_folder: bool, mode: u32) -> Done<Ino> {
+    pub(crate) fn make(
+        &mut self,
+        folder: Ino,
+        name: &str,
+        is_folder: bool,
+        mode: u32,
+    ) -> Done<Ino> {
         self.require_folder(folder)?;
         if self.look_up(folder, name).is_ok() {
             return Err(Refusal::Exists);
@@ -311,7 +326,8 @@ impl Disk {
             self.sync_all_names();
             return Ok(());
         }
-        // A change carries along the earlier ones of its names: a file cannot be replaced by one that came before it.
+        // A change carries along the earlier ones of its names: a file cannot be replaced by one
+        // that came before it.
         let mut wanted: BTreeSet<Key> = BTreeSet::new();
         let mut taken = vec![false; self.pending_names.len()];
         for (index, change) in self.pending_names.iter().enumerate().rev() {
@@ -321,7 +337,9 @@ impl Disk {
             }
         }
         let mut taken = taken.into_iter();
-        let (done, left) = std::mem::take(&mut self.pending_names).into_iter().partition::<Vec<_>, _>(|_| taken.next().unwrap_or(false));
+        let (done, left) = std::mem::take(&mut self.pending_names)
+            .into_iter()
+            .partition::<Vec<_>, _>(|_| taken.next().unwrap_or(false));
         done.iter().for_each(|change| apply_names(&mut self.durable_names, change));
         self.pending_names = left;
         let node = self.nodes.get_mut(&folder).ok_or(Refusal::NotFound)?;
@@ -347,7 +365,8 @@ impl Disk {
         for change in std::mem::take(&mut self.pending_names) {
             let by_chance = survival == Survival::Some && random.below(2) == 0;
             let follows = change.iter().any(|(key, _)| refused.contains(key));
-            // A journal's end is torn off; without one, what does not depend on a lost change may survive it.
+            // A journal's end is torn off; without one, what does not depend on a lost change may
+            // survive it.
             let is_cut_off = self.order == Order::Journalled && !refused.is_empty();
             if (names_survive || by_chance) && !follows && !is_cut_off {
                 apply_names(&mut self.durable_names, &change);
@@ -370,7 +389,10 @@ impl Disk {
     fn reached(&self) -> BTreeSet<Ino> {
         let (mut reached, mut open) = (BTreeSet::from([ROOT]), vec![ROOT]);
         while let Some(folder) = open.pop() {
-            let below = self.names.range((folder, String::new())..).take_while(|((of, _), _)| *of == folder);
+            let below = self
+                .names
+                .range((folder, String::new())..)
+                .take_while(|((of, _), _)| *of == folder);
             open.extend(below.map(|(_, ino)| *ino).filter(|ino| reached.insert(*ino)));
         }
         reached
@@ -393,12 +415,15 @@ impl Node {
     }
 }
 
-/// A sector holds what it held at some moment; each at a moment of its own. A length that did not change ends all that came after it.
+/// A sector holds what it held at some moment; each at a moment of its own. A length that did not
+/// change ends all that came after it.
 fn survive_some(durable: &mut Vec<u8>, pending: Vec<ByteChange>, random: &mut Random) {
     let mut stopped: BTreeSet<u64> = BTreeSet::new();
     for change in pending {
         match change {
-            ByteChange::Length(length) if random.below(2) == 0 => ByteChange::Length(length).apply(durable),
+            ByteChange::Length(length) if random.below(2) == 0 => {
+                ByteChange::Length(length).apply(durable)
+            }
             ByteChange::Length(_) => return,
             ByteChange::Write { at, bytes } => {
                 let end = at + bytes.len() as u64;

@@ -1,8 +1,10 @@
-//! A [`Disk`] as a mounted folder: the kernel's FUSE protocol, as far as a program's files, SQLite and its shared memory need it. The
-//! programs `mount` and `umount` do what needs rights. No crate for it: the one there is turns on a feature of `libc`, with which
-//! everything below the host would be built a second time.
+//! A [`Disk`] as a mounted folder: the kernel's FUSE protocol, as far as a program's files, SQLite
+//! and its shared memory need it. The programs `mount` and `umount` do what needs rights. No crate
+//! for it: the one there is turns on a feature of `libc`, with which everything below the host
+//! would be built a second time.
 //!
-//! When the power goes, no change and no sync is answered any more: a program never learns of anything that was done later.
+//! When the power goes, no change and no sync is answered any more: a program never learns of
+//! anything that was done later.
 
 mod wire;
 
@@ -60,7 +62,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// What keeps a disk from being mounted here, in one line.
 pub(crate) fn check() -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let mount = Mount::new(folder.path(), &Arc::new(Mutex::new(Disk::new(crate::disk::Order::Strict))))?;
+    let mount =
+        Mount::new(folder.path(), &Arc::new(Mutex::new(Disk::new(crate::disk::Order::Strict))))?;
     mount.end()
 }
 
@@ -71,17 +74,36 @@ impl Mount {
     /// In one line, what is missing and how to get it.
     pub(crate) fn new(folder: &Path, disk: &Arc<Mutex<Disk>>) -> Result<Self, String> {
         let missing = |what: &str| format!("{HELP}; here {what}");
-        let device = File::options().read(true).write(true).open(DEVICE).map_err(|error| missing(&format!("{DEVICE} fails: {error}")))?;
+        let device = File::options()
+            .read(true)
+            .write(true)
+            .open(DEVICE)
+            .map_err(|error| missing(&format!("{DEVICE} fails: {error}")))?;
         let inherited = device.try_clone().map_err(|error| error.to_string())?;
         // The kernel wants the number that the device has in the mounting program: 0.
         let mut command = Command::new("mount");
-        command.args(["-i", "-t", "fuse", "-o", "fd=0,rootmode=40000,user_id=0,group_id=0,default_permissions", "conclave-soak"]);
-        command.arg(folder).stdin(Stdio::from(inherited)).stdout(Stdio::null()).stderr(Stdio::piped());
-        let child = command.spawn().map_err(|error| missing(&format!("`mount` cannot be started: {error}")))?;
+        command.args([
+            "-i",
+            "-t",
+            "fuse",
+            "-o",
+            "fd=0,rootmode=40000,user_id=0,group_id=0,default_permissions",
+            "conclave-soak",
+        ]);
+        command
+            .arg(folder)
+            .stdin(Stdio::from(inherited))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let child = command
+            .spawn()
+            .map_err(|error| missing(&format!("`mount` cannot be started: {error}")))?;
         let shared = Arc::new(Shared { device, disk: Arc::clone(disk), state: Mutex::default() });
         let server = Arc::clone(&shared);
-        // Some versions of `mount` look at what they have mounted before they end, and must be answered.
-        let serving = std::thread::Builder::new().name("disk".to_owned()).spawn(move || server.serve());
+        // Some versions of `mount` look at what they have mounted before they end, and must be
+        // answered.
+        let serving =
+            std::thread::Builder::new().name("disk".to_owned()).spawn(move || server.serve());
         let serving = serving.map_err(|error| error.to_string())?;
         let done = child.wait_with_output().map_err(|error| error.to_string())?;
         lock(&shared.state).is_mounted = Some(done.status.success());
@@ -128,7 +150,11 @@ impl Mount {
         let Some(serving) = self.serving.take() else { return Ok(()) };
         self.release();
         // `-l`: out of sight at once; it ends when the last file is closed.
-        let done = Command::new("umount").arg("-l").arg(&self.folder).output().map_err(|error| error.to_string())?;
+        let done = Command::new("umount")
+            .arg("-l")
+            .arg(&self.folder)
+            .output()
+            .map_err(|error| error.to_string())?;
         if !done.status.success() {
             return Err(format!("umount: {}", String::from_utf8_lossy(&done.stderr).trim()));
         }
@@ -154,7 +180,9 @@ impl Shared {
                     // Interrupted, or a request that was given up.
                     Some(4 | 2 | 11) => {}
                     // Not mounted yet.
-                    Some(1) if lock(&self.state).is_mounted.is_none() => std::thread::sleep(Duration::from_millis(1)),
+                    Some(1) if lock(&self.state).is_mounted.is_none() => {
+                        std::thread::sleep(Duration::from_millis(1))
+                    }
                     _ => return,
                 },
             }
@@ -175,7 +203,9 @@ impl Shared {
         let on_out = {
             let mut state = lock(&self.state);
             match answer {
-                Answer::Refused(error) if error == Refusal::Out as i32 && !state.is_released => state.held.push(header.unique),
+                Answer::Refused(error) if error == Refusal::Out as i32 && !state.is_released => {
+                    state.held.push(header.unique)
+                }
                 answer => self.answer(header.unique, answer),
             }
             went_out.then(|| state.on_out.take()).flatten()

@@ -9,7 +9,10 @@ use conclave_core::journal::record::from_lines;
 use conclave_core::protocol::event::Record;
 use conclave_core::types::ids::RoomId;
 use conclave_runtime::blobs::{BlobError, Blobs, describe};
-use conclave_runtime::journal::{Journal, JournalBatch, JournalFailure, Journals, JsonLines, Keeping, Opening, Reopened, Reopening};
+use conclave_runtime::journal::{
+    Journal, JournalBatch, JournalFailure, Journals, JsonLines, Keeping, Opening, Reopened,
+    Reopening,
+};
 use conclave_runtime::message::Blob;
 use conclave_runtime::models::BlobSource;
 use conclave_runtime::store::{Durability, RunFilter, RunOrigin, Store, StoreReader};
@@ -19,9 +22,11 @@ use conclave_runtime::store::{Durability, RunFilter, RunOrigin, Store, StoreRead
 pub enum Keep {
     Lines,
     Store(Durability),
-    /// Wrong on purpose: it says that records are kept, and writes them when the next ones come. The parent must find it out.
+    /// Wrong on purpose: it says that records are kept, and writes them when the next ones come.
+    /// The parent must find it out.
     Late,
-    /// Wrong on purpose: a store whose journal is durable, while nothing that plugins change is synced. Power cuts must find it out.
+    /// Wrong on purpose: a store whose journal is durable, while nothing that plugins change is
+    /// synced. Power cuts must find it out.
     Unsynced,
 }
 
@@ -74,15 +79,21 @@ impl Keep {
                 let blobs = folder.join("blobs");
                 std::fs::create_dir_all(&blobs).map_err(|error| error.to_string())?;
                 let lines = JsonLines::in_folder(folder);
-                let journals: Arc<dyn Journals> = if self == Self::Late { Arc::new(LateJournals(lines)) } else { Arc::new(lines) };
+                let journals: Arc<dyn Journals> = if self == Self::Late {
+                    Arc::new(LateJournals(lines))
+                } else {
+                    Arc::new(lines)
+                };
                 Ok((journals, Arc::new(BlobFiles(blobs))))
             }
             Self::Store(_) | Self::Unsynced => {
                 let store = Store::open(folder).map_err(|error| error.to_string())?;
                 let about = RunOrigin { command: "soak".to_owned(), ..RunOrigin::default() };
-                let durability = if let Self::Store(durability) = self { durability } else { Durability::Group };
+                let durability =
+                    if let Self::Store(durability) = self { durability } else { Durability::Group };
                 let journals = store.journals(durability, about);
-                let journals = if self == Self::Unsynced { Arc::new(Unsynced(journals)) } else { journals };
+                let journals =
+                    if self == Self::Unsynced { Arc::new(Unsynced(journals)) } else { journals };
                 Ok((journals, store.blobs()))
             }
         }
@@ -116,7 +127,11 @@ pub(crate) fn digest(record: &Record) -> u64 {
 fn read_lines(folder: &Path) -> Result<Kept, String> {
     let mut kept = Kept::default();
     let Ok(files) = std::fs::read_dir(folder) else { return Ok(kept) };
-    for path in files.flatten().map(|file| file.path()).filter(|path| path.extension().is_some_and(|kind| kind == "jsonl")) {
+    for path in files
+        .flatten()
+        .map(|file| file.path())
+        .filter(|path| path.extension().is_some_and(|kind| kind == "jsonl"))
+    {
         let text = std::fs::read_to_string(&path).map_err(|error| error.to_string())?;
         let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
         let records = from_lines(whole).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -163,7 +178,8 @@ impl Blobs for BlobFiles {
         let blob = describe(bytes, media_type, name)?;
         // Whole or not at all; a failure is found when it is read.
         let made = self.0.join(format!("{}.{}", blob.sha256, std::process::id()));
-        let _ = std::fs::write(&made, bytes).and_then(|()| std::fs::rename(&made, self.0.join(&blob.sha256)));
+        let _ = std::fs::write(&made, bytes)
+            .and_then(|()| std::fs::rename(&made, self.0.join(&blob.sha256)));
         Ok(blob)
     }
 }
@@ -201,7 +217,11 @@ impl Journals for LateJournals {
 
     fn reopen(&self, room: &RoomId) -> Reopening {
         let reopened = self.0.reopen(room);
-        Box::pin(async { Ok(reopened.await?.map(|Reopened { records, journal }| Reopened { records, journal: late(journal) })) })
+        Box::pin(async {
+            Ok(reopened
+                .await?
+                .map(|Reopened { records, journal }| Reopened { records, journal: late(journal) }))
+        })
     }
 }
 
@@ -212,7 +232,11 @@ fn late(inner: Box<dyn Journal>) -> Box<dyn Journal> {
 impl Journal for LateJournal {
     fn append(&mut self, entry: &JournalBatch<'_>) -> Result<Keeping, JournalFailure> {
         let late = std::mem::replace(&mut self.late, entry.records.to_vec());
-        let records: &[Arc<Record>] = if entry.outcome.is_some() { &[late, std::mem::take(&mut self.late)].concat() } else { &late };
+        let records: &[Arc<Record>] = if entry.outcome.is_some() {
+            &[late, std::mem::take(&mut self.late)].concat()
+        } else {
+            &late
+        };
         self.inner.append(&JournalBatch { records, ..*entry })
     }
 }

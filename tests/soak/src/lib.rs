@@ -1,7 +1,9 @@
-//! Kill tests. A parent holds the outside world, which outlives everything: servers that count what reaches them, a folder for files. A
-//! child runs a busy host and is killed with SIGKILL, at named points and at any time, and started again until all its work has ended.
-//! After each kill the parent looks at what is kept; at the end, at what became of everything. On Linux the child's disk can be one of the
-//! parent's own making, which loses what was not synced: then most kills are power cuts.
+//! Kill tests. A parent holds the outside world, which outlives everything: servers that count what
+//! reaches them, a folder for files. A child runs a busy host and is killed with SIGKILL, at named
+//! points and at any time, and started again until all its work has ended. After each kill the
+//! parent looks at what is kept; at the end, at what became of everything. On Linux the child's
+//! disk can be one of the parent's own making, which loses what was not synced: then most kills are
+//! power cuts.
 //!
 //! Not the runtime's own tests of the store's file: those cut and flip its bytes.
 

@@ -1,4 +1,5 @@
-//! Rounds: a new world, a child that is killed some times, a last life that may end its work, and a judgement.
+//! Rounds: a new world, a child that is killed some times, a last life that may end its work, and a
+//! judgement.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -54,7 +55,8 @@ pub struct Plan {
     pub power: bool,
 }
 
-/// Kills children until there were enough. `command` starts one: it gets [`Child::words`] by whatever way it likes.
+/// Kills children until there were enough. `command` starts one: it gets [`Child::words`] by
+/// whatever way it likes.
 ///
 /// # Errors
 /// In words, what kept it from being done at all; what it found is among the totals.
@@ -98,10 +100,16 @@ pub fn soak(
 const PROBLEMS: usize = 20;
 
 fn is_enough(totals: &Totals, plan: &Plan) -> bool {
-    (if plan.power { totals.power_cuts() } else { totals.killed() }) >= plan.kills || totals.problems.len() >= PROBLEMS
+    (if plan.power { totals.power_cuts() } else { totals.killed() }) >= plan.kills
+        || totals.problems.len() >= PROBLEMS
 }
 
-fn round(place: &Place, plan: &Plan, seed: u64, command: &(dyn Fn(&Child) -> Command + Sync)) -> Result<Totals, String> {
+fn round(
+    place: &Place,
+    plan: &Plan,
+    seed: u64,
+    command: &(dyn Fn(&Child) -> Command + Sync),
+) -> Result<Totals, String> {
     let text = |error: std::io::Error| error.to_string();
     let mut random = Random::new(seed);
     let folder = tempfile::tempdir().map_err(text)?;
@@ -113,7 +121,11 @@ fn round(place: &Place, plan: &Plan, seed: u64, command: &(dyn Fn(&Child) -> Com
     };
     let disk = folder.path().join("disk");
     let mut power = match plan.power {
-        true => Some(Power::on(&disk, if random.below(4) == 0 { Order::Journalled } else { Order::Strict }, "files")?),
+        true => Some(Power::on(
+            &disk,
+            if random.below(4) == 0 { Order::Journalled } else { Order::Strict },
+            "files",
+        )?),
         false => None,
     };
     let home = if plan.power { disk } else { folder.path().to_owned() };
@@ -148,8 +160,9 @@ fn round(place: &Place, plan: &Plan, seed: u64, command: &(dyn Fn(&Child) -> Com
         let mut left = home.clone();
         let mut stays_on = false;
         if let Some(power) = &mut power {
-            // Without a cut the next life begins on what this one wrote and did not sync; a later cut may take it away. Never where the power
-            // went by itself, nor when all work has ended: what was told must be there. About one kill in three, as half are not asked.
+            // Without a cut the next life begins on what this one wrote and did not sync; a later
+            // cut may take it away. Never where the power went by itself, nor when all work has
+            // ended: what was told must be there. About one kill in three, as half are not asked.
             stays_on = life.was_killed && !is_last && !power.is_out() && random.below(3) != 0;
             if stays_on {
                 known.totals.uncut += 1;
@@ -194,7 +207,8 @@ fn round(place: &Place, plan: &Plan, seed: u64, command: &(dyn Fn(&Child) -> Com
     if !problems.is_empty() && !plan.keep.is_wrong() {
         keep_for_a_look(&home, seed);
     }
-    known.totals.problems = problems.into_iter().map(|problem| format!("seed {seed}: {problem}")).collect();
+    known.totals.problems =
+        problems.into_iter().map(|problem| format!("seed {seed}: {problem}")).collect();
     Ok(known.totals)
 }
 
@@ -251,7 +265,12 @@ impl Death {
             Some(name) => {
                 let often = matches!(
                     *name,
-                    "before-append" | "after-append" | "before-perform" | "after-perform" | "before-commit" | "after-commit"
+                    "before-append"
+                        | "after-append"
+                        | "before-perform"
+                        | "after-perform"
+                        | "before-commit"
+                        | "after-commit"
                 );
                 Self::Point(name, 1 + random.below(if often { 25 } else { 3 }))
             }
@@ -301,14 +320,18 @@ fn live(mut command: Command, death: &Death, power: Option<&Power>) -> std::io::
         let sender = sender.clone();
         power.cut_at(*nth, move || drop(sender.send(Heard::PowerIsOut)));
     }
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let errors = child
-        .stderr
-        .take()
-        .map(|errors| std::thread::spawn(move || BufReader::new(errors).lines().map_while(Result::ok).collect::<Vec<_>>().join(" | ")));
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let errors = child.stderr.take().map(|errors| {
+        std::thread::spawn(move || {
+            BufReader::new(errors).lines().map_while(Result::ok).collect::<Vec<_>>().join(" | ")
+        })
+    });
     let output = child.stdout.take();
     let reading = std::thread::spawn(move || {
-        let lines = output.into_iter().flat_map(|output| BufReader::new(output).lines().map_while(Result::ok));
+        let lines = output
+            .into_iter()
+            .flat_map(|output| BufReader::new(output).lines().map_while(Result::ok));
         lines.for_each(|line| drop(sender.send(Heard::Line(line))));
         // Not by the end of all senders: the disk may hold one.
         drop(sender.send(Heard::End));
@@ -351,7 +374,11 @@ fn live(mut command: Command, death: &Death, power: Option<&Power>) -> std::io::
     let errors = errors.and_then(|errors| errors.join().ok()).unwrap_or_default();
     life.was_killed = is_killed(status) && life.said.is_empty();
     if !errors.is_empty() {
-        life.said = format!("{} {}", life.said, errors.chars().rev().take(600).collect::<String>().chars().rev().collect::<String>());
+        life.said = format!(
+            "{} {}",
+            life.said,
+            errors.chars().rev().take(600).collect::<String>().chars().rev().collect::<String>()
+        );
     }
     Ok(life)
 }

@@ -16,7 +16,8 @@ struct Options {
     /// How often a host is killed, at least; 500 when --power-cuts is not given either
     #[arg(long)]
     kills: Option<u64>,
-    /// How often the power of a host's machine is cut, at least; 200 when --kills is not given either
+    /// How often the power of a host's machine is cut, at least; 200 when --kills is not given
+    /// either
     #[arg(long)]
     power_cuts: Option<u64>,
     /// Where the numbers begin; a failure names its own
@@ -55,7 +56,9 @@ enum Only {
 fn main() -> ExitCode {
     let options = Options::parse();
     let done = match &options.only {
-        Some(Only::Child { words }) => Child::of_words(words).ok_or_else(|| "these words are no child's".to_owned()).and_then(Child::live),
+        Some(Only::Child { words }) => Child::of_words(words)
+            .ok_or_else(|| "these words are no child's".to_owned())
+            .and_then(Child::live),
         None => run(&options),
     };
     match done {
@@ -69,10 +72,15 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> Result<(), String> {
     let absolute = |path: &PathBuf| std::path::absolute(path).map_err(|error| error.to_string());
-    let place = Place { guests: absolute(&options.guests)?, stock: absolute(&options.stock)?, cache: absolute(&options.cache)? };
+    let place = Place {
+        guests: absolute(&options.guests)?,
+        stock: absolute(&options.stock)?,
+        cache: absolute(&options.cache)?,
+    };
     // A hasher's own seed is random enough; shorter, because people type it again.
     let seed = options.seed.unwrap_or_else(|| RandomState::new().hash_one(0) >> 20);
-    let keep = Keep::of_word(&options.keep).ok_or_else(|| format!("`{}` is none of sync, group, exit, lines", options.keep))?;
+    let keep = Keep::of_word(&options.keep)
+        .ok_or_else(|| format!("`{}` is none of sync, group, exit, lines", options.keep))?;
     let Options { runs, each, at_once, slowest, .. } = *options;
     let (kills, power_cuts) = match (options.kills, options.power_cuts) {
         (None, None) => (500, 200),
@@ -85,7 +93,10 @@ fn run(options: &Options) -> Result<(), String> {
     }
     if power_cuts > 0 {
         match may_cut(keep) {
-            Ok(()) => problems += phase(&place, &Plan { kills: power_cuts, power: true, ..plan }, &options.keep)?,
+            Ok(()) => {
+                problems +=
+                    phase(&place, &Plan { kills: power_cuts, power: true, ..plan }, &options.keep)?
+            }
             Err(why) if options.power_cuts.is_some() => return Err(why),
             Err(why) => eprintln!("no power was cut: {why}"),
         }
@@ -95,7 +106,10 @@ fn run(options: &Options) -> Result<(), String> {
 
 fn may_cut(keep: Keep) -> Result<(), String> {
     if !keep.survives_power_cuts() {
-        return Err(format!("with --keep {} a power cut may lose what was told; use sync or group", keep.word()));
+        return Err(format!(
+            "with --keep {} a power cut may lose what was told; use sync or group",
+            keep.word()
+        ));
     }
     can_cut_power()
 }
@@ -111,7 +125,12 @@ fn phase(place: &Place, plan: &Plan, keep: &str) -> Result<usize, String> {
     let what = if plan.power { "power cuts" } else { "kills" };
     let follow = |totals: &Totals| {
         let done = if plan.power { totals.power_cuts() } else { totals.killed() };
-        eprintln!("{done:>5} of {} {what}, {} problems, {:.0} s", plan.kills, totals.problems.len(), totals.took.as_secs_f64());
+        eprintln!(
+            "{done:>5} of {} {what}, {} problems, {:.0} s",
+            plan.kills,
+            totals.problems.len(),
+            totals.took.as_secs_f64()
+        );
     };
     let totals = soak(place, plan, &command, &follow)?;
     println!("{what}: seed {}, {keep} durability\n{totals}", plan.seed);

@@ -1,4 +1,5 @@
-//! The power of a child's machine: a disk under its store, its keys and its folders, which loses what was not synced when the power goes.
+//! The power of a child's machine: a disk under its store, its keys and its folders, which loses
+//! what was not synced when the power goes.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -50,8 +51,9 @@ impl Power {
         self.mount.as_ref().map_or(0, Mount::held)
     }
 
-    /// Writes what the disk shows into a new folder elsewhere. Whoever serves the disk looks at this copy: a program that maps a file of a
-    /// disk into memory which it serves itself can come to wait for itself, and looking changes nothing.
+    /// Writes what the disk shows into a new folder elsewhere. Whoever serves the disk looks at
+    /// this copy: a program that maps a file of a disk into memory which it serves itself can come
+    /// to wait for itself, and looking changes nothing.
     pub(crate) fn copy_to(&self, folder: &Path) -> Result<(), String> {
         copy_below(&self.disk(), ROOT, folder).map_err(|error| error.to_string())
     }

@@ -1,5 +1,6 @@
-//! What the journal says is done must be on the disk: files and keys, by their digests. An attempt whose end the journal does not have
-//! may have happened or not, and nothing is asked of what it touched.
+//! What the journal says is done must be on the disk: files and keys, by their digests. An attempt
+//! whose end the journal does not have may have happened or not, and nothing is asked of what it
+//! touched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -48,12 +49,20 @@ pub(crate) fn check(kept: &Kept, folder: &Path) -> Found {
         for record in records {
             match &record.event {
                 Event::SideEffectAsked { call, ordinal, side_effect } => {
-                    let Some(promises) = of_kind(side_effect, &mut files, &mut keys) else { continue };
+                    let Some(promises) = of_kind(side_effect, &mut files, &mut keys) else {
+                        continue;
+                    };
                     let before = promises.asked(room.as_str(), side_effect);
                     open.insert((*call, *ordinal), (side_effect, before));
                 }
-                Event::SideEffectEnded { call, ordinal, answer: SideEffectAnswer::Done { length } } => {
-                    let Some((side_effect, before)) = open.remove(&(*call, *ordinal)) else { continue };
+                Event::SideEffectEnded {
+                    call,
+                    ordinal,
+                    answer: SideEffectAnswer::Done { length },
+                } => {
+                    let Some((side_effect, before)) = open.remove(&(*call, *ordinal)) else {
+                        continue;
+                    };
                     if let Some(promises) = of_kind(side_effect, &mut files, &mut keys) {
                         promises.done(side_effect, before, *length);
                     }
@@ -71,7 +80,11 @@ pub(crate) fn check(kept: &Kept, folder: &Path) -> Found {
     found
 }
 
-fn of_kind<'a>(side_effect: &SideEffect, files: &'a mut Promises, keys: &'a mut Promises) -> Option<&'a mut Promises> {
+fn of_kind<'a>(
+    side_effect: &SideEffect,
+    files: &'a mut Promises,
+    keys: &'a mut Promises,
+) -> Option<&'a mut Promises> {
     match side_effect {
         SideEffect::WriteFile { .. } | SideEffect::RemoveFile { .. } => Some(files),
         SideEffect::SetKey { .. } | SideEffect::DeleteKey { .. } => Some(keys),
@@ -85,7 +98,9 @@ impl Promises {
         let target = side_effect.target().to_owned();
         let (rooms, may_be) = self.writers.entry(target.clone()).or_default();
         rooms.insert(room.to_owned());
-        if let SideEffect::WriteFile { bytes, .. } | SideEffect::SetKey { value: bytes, .. } = side_effect {
+        if let SideEffect::WriteFile { bytes, .. } | SideEffect::SetKey { value: bytes, .. } =
+            side_effect
+        {
             may_be.push(bytes.clone());
         }
         self.content.insert(target, Content::Unknown).unwrap_or_default()
@@ -94,14 +109,18 @@ impl Promises {
     fn done(&mut self, side_effect: &SideEffect, before: Content, length: u64) {
         let content = match side_effect {
             SideEffect::RemoveFile { .. } | SideEffect::DeleteKey { .. } => Content::Absent,
-            SideEffect::SetKey { value, .. } => Content::Bytes { pieces: vec![(0, value.clone())], length: value.length },
+            SideEffect::SetKey { value, .. } => {
+                Content::Bytes { pieces: vec![(0, value.clone())], length: value.length }
+            }
             SideEffect::WriteFile { offset, truncate, bytes, .. } => {
                 let end = offset + bytes.length;
                 let mut pieces = match before {
                     Content::Bytes { pieces, .. } => pieces,
                     Content::Unknown | Content::Absent => Vec::new(),
                 };
-                pieces.retain(|(at, piece)| at + piece.length <= *offset || (*at >= end && !truncate));
+                pieces.retain(|(at, piece)| {
+                    at + piece.length <= *offset || (*at >= end && !truncate)
+                });
                 pieces.push((*offset, bytes.clone()));
                 Content::Bytes { pieces, length }
             }
@@ -137,12 +156,18 @@ fn values(file: &Path) -> rusqlite::Result<BTreeMap<String, Vec<u8>>> {
         return Ok(BTreeMap::new());
     }
     let connection = rusqlite::Connection::open(file)?;
-    let is_made: bool = connection.query_row("SELECT count(*) FROM sqlite_master WHERE name = 'kv'", [], |row| row.get(0))?;
+    let is_made: bool = connection.query_row(
+        "SELECT count(*) FROM sqlite_master WHERE name = 'kv'",
+        [],
+        |row| row.get(0),
+    )?;
     if !is_made {
         return Ok(BTreeMap::new());
     }
     let mut query = connection.prepare("SELECT key, value FROM kv")?;
-    let rows = query.query_map([], |row| Ok((String::from_utf8_lossy(&row.get::<_, Vec<u8>>(0)?).into_owned(), row.get(1)?)))?;
+    let rows = query.query_map([], |row| {
+        Ok((String::from_utf8_lossy(&row.get::<_, Vec<u8>>(0)?).into_owned(), row.get(1)?))
+    })?;
     rows.collect()
 }
 
@@ -161,15 +186,21 @@ impl Found {
             (Content::Bytes { length, .. }, Some(there)) if there.len() as u64 != *length => {
                 Some(format!("was written with {length} bytes and has {}", there.len()))
             }
-            (Content::Bytes { pieces, .. }, Some(there)) => pieces.iter().find_map(|(at, digest)| {
-                let from = usize::try_from(*at).unwrap_or(usize::MAX);
-                let piece = there.get(from..).unwrap_or_default();
-                let piece = &piece[..piece.len().min(usize::try_from(digest.length).unwrap_or(usize::MAX))];
-                (!is_same(piece, digest)).then(|| format!("has other bytes from {at} than were written"))
-            }),
+            (Content::Bytes { pieces, .. }, Some(there)) => {
+                pieces.iter().find_map(|(at, digest)| {
+                    let from = usize::try_from(*at).unwrap_or(usize::MAX);
+                    let piece = there.get(from..).unwrap_or_default();
+                    let piece = &piece
+                        [..piece.len().min(usize::try_from(digest.length).unwrap_or(usize::MAX))];
+                    (!is_same(piece, digest))
+                        .then(|| format!("has other bytes from {at} than were written"))
+                })
+            }
         };
         match problem {
-            Some(problem) => self.problems.push(format!("{what}: the journal says done, but it {problem}")),
+            Some(problem) => {
+                self.problems.push(format!("{what}: the journal says done, but it {problem}"))
+            }
             None => self.checked += 1,
         }
     }

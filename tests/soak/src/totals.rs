@@ -27,7 +27,8 @@ pub struct Totals {
     pub effects: u64,
     pub duplicates: u64,
     pub lost: u64,
-    /// Files and keys that the journal says are done, looked at after each kill, and those of them that are not as they must be.
+    /// Files and keys that the journal says are done, looked at after each kill, and those of them
+    /// that are not as they must be.
     pub promises: u64,
     pub broken: u64,
     /// Results that were said again because nobody knew whether they had been heard.
@@ -51,11 +52,26 @@ impl Totals {
     }
 
     pub(crate) fn add(&mut self, more: Self) {
-        let Self { rounds, lives, kills, runs, records, acknowledged, resumed, interrupted, bought_again, .. } = &more;
+        let Self {
+            rounds,
+            lives,
+            kills,
+            runs,
+            records,
+            acknowledged,
+            resumed,
+            interrupted,
+            bought_again,
+            ..
+        } = &more;
         self.rounds += rounds;
         self.lives += lives;
-        kills.iter().for_each(|(point, count)| *self.kills.entry(point.clone()).or_default() += count);
-        more.cuts.iter().for_each(|(kind, count)| *self.cuts.entry(kind.clone()).or_default() += count);
+        kills
+            .iter()
+            .for_each(|(point, count)| *self.kills.entry(point.clone()).or_default() += count);
+        more.cuts
+            .iter()
+            .for_each(|(kind, count)| *self.cuts.entry(kind.clone()).or_default() += count);
         self.uncut += more.uncut;
         self.runs += runs;
         self.records += records;

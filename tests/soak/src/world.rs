@@ -38,7 +38,8 @@ impl World {
     pub(crate) fn open(seed: u64, slowest_ms: u64) -> std::io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let port = listener.local_addr()?.port();
-        let (counts, random, is_over) = (Mutex::default(), Mutex::new(Random::new(seed)), AtomicBool::new(false));
+        let (counts, random, is_over) =
+            (Mutex::default(), Mutex::new(Random::new(seed)), AtomicBool::new(false));
         let inner = Arc::new(Inner { counts, random, slowest_ms, is_over });
         let serving = Arc::clone(&inner);
         std::thread::spawn(move || {
@@ -47,7 +48,8 @@ impl World {
                     return;
                 }
                 let serving = Arc::clone(&serving);
-                // A child that is killed in the middle of a request hears nothing; what reached the world has happened.
+                // A child that is killed in the middle of a request hears nothing; what reached the
+                // world has happened.
                 std::thread::spawn(move || drop(serving.serve(stream)));
             }
         });
@@ -93,7 +95,10 @@ impl Inner {
         let answer = self.take(&path, String::from_utf8_lossy(&body).into_owned());
         let wait = lock(&self.random).below(self.slowest_ms + 1);
         std::thread::sleep(Duration::from_millis(wait));
-        let head = format!("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", answer.len());
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+            answer.len()
+        );
         reader.get_mut().write_all((head + &answer).as_bytes())
     }
 

@@ -1,5 +1,5 @@
-//! Agents that act, through real components: their actions and what comes of them, plans, delegates, micro-agents, and what is done about
-//! those that go astray.
+//! Agents that act, through real components: their actions and what comes of them, plans,
+//! delegates, micro-agents, and what is done about those that go astray.
 
 mod astray;
 mod browsing;
@@ -17,8 +17,8 @@ use conclave_models::test_server::{Server, TestReply};
 use conclave_test_support::{Ran, guest, toml_inline};
 use serde_json::{Value, json};
 
-/// An agent that plays these actions, one in each step, and finishes with what it saw. `agent` are further lines of its plugin, `task` of
-/// its task, and `rest` is everything else.
+/// An agent that plays these actions, one in each step, and finishes with what it saw. `agent` are
+/// further lines of its plugin, `task` of its task, and `rest` is everything else.
 fn acting(script: &Value, agent: &str, task: &str, rest: &str) -> String {
     format!(
         "entry = \"main\"\n[plugins.agent]\nsource = \"{}\"\nconfig = {}\n{agent}\n[tasks.main]\nagent = \"agent\"\n{task}\n{rest}\n",
@@ -29,7 +29,11 @@ fn acting(script: &Value, agent: &str, task: &str, rest: &str) -> String {
 
 /// A guest that carries actions out, and may.
 fn executor(guest: &str, name: &str, lines: &str) -> String {
-    format!("[plugins.{name}]\nsource = \"{}\"\n{lines}\n{}", conclave_test_support::guest(guest).display(), allowed(&format!("{name}.*")))
+    format!(
+        "[plugins.{name}]\nsource = \"{}\"\n{lines}\n{}",
+        conclave_test_support::guest(guest).display(),
+        allowed(&format!("{name}.*"))
+    )
 }
 
 /// Nobody is asked about these tools, whatever their plugins are granted.
@@ -39,21 +43,42 @@ fn allowed(tools: &str) -> String {
 
 /// What the agent saw in each of its steps.
 fn steps(ran: &Ran) -> Vec<Value> {
-    let value = ran.outcome.value.clone().or_else(|| serde_json::from_str(ran.content()).ok()).unwrap_or_default();
+    let value = ran
+        .outcome
+        .value
+        .clone()
+        .or_else(|| serde_json::from_str(ran.content()).ok())
+        .unwrap_or_default();
     let steps = value["steps"].as_array().cloned();
-    steps.unwrap_or_else(|| panic!("it tells of no steps: {:?}: {}: {}", ran.status(), ran.outcome.reason, ran.content()))
+    steps.unwrap_or_else(|| {
+        panic!(
+            "it tells of no steps: {:?}: {}: {}",
+            ran.status(),
+            ran.outcome.reason,
+            ran.content()
+        )
+    })
 }
 
 /// What came of its actions, in order.
 fn observations(ran: &Ran) -> Vec<Value> {
-    let since = steps(ran).into_iter().flat_map(|step| step["since"].as_array().cloned().unwrap_or_default());
-    since.map(|past| past["observation"].clone()).filter(|observation| !observation.is_null()).collect()
+    let since = steps(ran)
+        .into_iter()
+        .flat_map(|step| step["since"].as_array().cloned().unwrap_or_default());
+    since
+        .map(|past| past["observation"].clone())
+        .filter(|observation| !observation.is_null())
+        .collect()
 }
 
-/// A model on a server that gives these answers, one after the other, and remembers what it was asked.
+/// A model on a server that gives these answers, one after the other, and remembers what it was
+/// asked.
 fn model(answers: Vec<TestReply>) -> (Server, String) {
     let server = Server::start(answers);
-    let lines = format!("[models.default]\nkind = \"openai\"\nurl = \"{}\"\nmodel = \"test-model\"\nretries = 0\n", server.url());
+    let lines = format!(
+        "[models.default]\nkind = \"openai\"\nurl = \"{}\"\nmodel = \"test-model\"\nretries = 0\n",
+        server.url()
+    );
     (server, lines)
 }
 
@@ -62,7 +87,11 @@ fn prompts(server: &Server) -> Vec<Vec<(String, String)>> {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let told = |message: &Value| (text(&message["role"]), text(&message["content"]));
     let asked = server.requests().into_iter().filter(|request| request.method == "POST");
-    asked.map(|request| request.json()["messages"].as_array().into_iter().flatten().map(told).collect()).collect()
+    asked
+        .map(|request| {
+            request.json()["messages"].as_array().into_iter().flatten().map(told).collect()
+        })
+        .collect()
 }
 
 /// An action in the fixed JSON, as a model writes it.

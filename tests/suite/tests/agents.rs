@@ -34,13 +34,19 @@ fn a_plain_answer_ends_a_task_without_subtasks() {
 
 #[test]
 fn an_agent_that_never_finishes_ends_at_its_turns() {
-    let ran = Rig::new().run(&stepping("agent_loop", "", "turns = 5\nhandle_llm_no_tool = { nudge = \"go on\" }"), "hello");
+    let ran = Rig::new().run(
+        &stepping("agent_loop", "", "turns = 5\nhandle_llm_no_tool = { nudge = \"go on\" }"),
+        "hello",
+    );
     assert_eq!(ran.status(), Status::FixedTurns, "{}", ran.outcome.reason);
 }
 
 #[test]
 fn nobody_to_talk_to_is_said_and_the_task_ends_as_stalled() {
-    let ran = Rig::new().run(&stepping("agent_loop", "", "handle_llm_no_tool = \"nothing\"\nmax_stalled_steps = 2"), "hello");
+    let ran = Rig::new().run(
+        &stepping("agent_loop", "", "handle_llm_no_tool = \"nothing\"\nmax_stalled_steps = 2"),
+        "hello",
+    );
     assert_eq!((ran.status(), ran.outcome.content.clone()), (Status::Stalled, None));
     assert!(ran.outcome.reason.contains("valid answer"), "{}", ran.outcome.reason);
 }
@@ -54,12 +60,18 @@ fn an_unknown_recipient_comes_back_to_the_agent() {
 #[test]
 fn a_background_task_that_was_not_granted_is_refused() {
     let config = stepping("agent_ungranted_delegate", "", "")
-        + &format!("[plugins.vault]\nsource = \"{}\"\n[tasks.vault]\nagent = \"vault\"\n", guest("agent_echo").display());
+        + &format!(
+            "[plugins.vault]\nsource = \"{}\"\n[tasks.vault]\nagent = \"vault\"\n",
+            guest("agent_echo").display()
+        );
     let ran = Rig::new().run(&config, "hello");
     assert!(ran.content().contains("Refused: delegate vault"), "{}", ran.content());
     let record = ran.denials().into_iter().next().expect("a refusal");
     assert_eq!(record.layer, Layer::Config);
-    assert_eq!(record.suggestion.as_deref(), Some("[plugins.subject] grants.delegate = [\"vault\"]"));
+    assert_eq!(
+        record.suggestion.as_deref(),
+        Some("[plugins.subject] grants.delegate = [\"vault\"]")
+    );
     assert_eq!(ran.rooms().len(), 1, "no room was opened");
 }
 
@@ -72,7 +84,11 @@ fn a_history_is_read_lazily_from_both_ends() {
 #[test]
 fn an_unknown_tool_is_answered_with_those_that_there_are() {
     let ran = Rig::new().run(&calling("echo", "no_such_tool", &json!({}), ""), "go");
-    assert!(ran.content().contains("There is no tool") && ran.content().contains("subject.run"), "{}", ran.content());
+    assert!(
+        ran.content().contains("There is no tool") && ran.content().contains("subject.run"),
+        "{}",
+        ran.content()
+    );
 }
 
 #[test]
@@ -92,6 +108,8 @@ fn one_component_serves_as_an_agent_and_as_tools() {
 
 #[test]
 fn a_person_is_asked_in_an_interactive_task_and_ends_it() {
-    let ran = Rig::new().with_answers(&["go on", "quit"]).run(&stepping("agent_loop", "", "interactive = true"), "hello");
+    let ran = Rig::new()
+        .with_answers(&["go on", "quit"])
+        .run(&stepping("agent_loop", "", "interactive = true"), "hello");
     assert_eq!(ran.status(), Status::UserQuit, "{}", ran.outcome.reason);
 }

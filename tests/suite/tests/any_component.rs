@@ -1,11 +1,13 @@
-//! No bytes make the host panic that reads a component: real ones with anything else in their midst, cut, or put together anew.
+//! No bytes make the host panic that reads a component: real ones with anything else in their
+//! midst, cut, or put together anew.
 
 use conclave_runtime::plugin::{embed, inspect};
 use conclave_test_support::guest;
 use proptest::prelude::*;
 
 fn component() -> &'static [u8] {
-    static BYTES: std::sync::LazyLock<Vec<u8>> = std::sync::LazyLock::new(|| std::fs::read(guest("echo")).expect("the guest can be read"));
+    static BYTES: std::sync::LazyLock<Vec<u8>> =
+        std::sync::LazyLock::new(|| std::fs::read(guest("echo")).expect("the guest can be read"));
     &BYTES
 }
 
@@ -15,7 +17,12 @@ fn check(bytes: &[u8]) {
         Ok(found) => assert_eq!(found.size, bytes.len() as u64),
         Err(error) => {
             let shown = error.to_string();
-            assert!(!shown.is_empty() && shown.len() < 64 << 10 && !shown.chars().any(|c| c == '\u{1b}'), "{shown:?}");
+            assert!(
+                !shown.is_empty()
+                    && shown.len() < 64 << 10
+                    && !shown.chars().any(|c| c == '\u{1b}'),
+                "{shown:?}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! That nothing passes a check by, that every refusal has an address in the journal, and what `conclave why` and `conclave can` say of it.
+//! That nothing passes a check by, that every refusal has an address in the journal, and what
+//! `conclave why` and `conclave can` say of it.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -43,7 +44,9 @@ fn imports() -> Vec<String> {
 }
 
 fn everything(lines: &str) -> Ran {
-    Rig::new().with_file("folder/a.txt", "inside").run(&calling("everything_denied", "run", &json!({}), lines), "go")
+    Rig::new()
+        .with_file("folder/a.txt", "inside")
+        .run(&calling("everything_denied", "run", &json!({}), lines), "go")
 }
 
 /// A list of pairs as the guest gives it.
@@ -60,14 +63,23 @@ fn every_import_that_needs_a_grant_is_refused_without_one() {
     for import in &imports {
         let is_free = FREE.iter().any(|(free, _)| free == import);
         let came = tried.iter().find(|(name, _)| name == import).map(|(_, came)| came);
-        assert!(is_free || came.is_some(), "{import} is new: the guest must try it, or this test say why it needs no grant");
+        assert!(
+            is_free || came.is_some(),
+            "{import} is new: the guest must try it, or this test say why it needs no grant"
+        );
     }
     for (name, came) in &tried {
         assert!(!came.contains("DONE"), "{name} passed the check by: {came}");
-        assert!(came.to_ascii_lowercase().contains("denied") || came.contains("Denial") || name == "files.roots", "{name}: {came}");
+        assert!(
+            came.to_ascii_lowercase().contains("denied")
+                || came.contains("Denial")
+                || name == "files.roots",
+            "{name}: {came}"
+        );
     }
     // The operator is told of each capability that was tried.
-    let denied: Vec<String> = ran.denials().into_iter().map(|record| record.denial.capability).collect();
+    let denied: Vec<String> =
+        ran.denials().into_iter().map(|record| record.denial.capability).collect();
     for capability in ["model", "files", "kv", "secrets", "fetch"] {
         assert!(denied.iter().any(|known| known == capability), "{capability}: {denied:?}");
     }
@@ -79,8 +91,13 @@ fn a_grant_of_one_thing_is_no_grant_of_another() {
     for (name, came) in tried(&ran).iter().filter(|(name, _)| !name.starts_with("kv.")) {
         assert!(!came.contains("DONE"), "{name}: {came}");
     }
-    let ran = everything("grants.files = [{ dir = \"folder\", at = \"/folder\", mode = \"read\" }]");
-    let done: Vec<String> = tried(&ran).into_iter().filter(|(_, came)| came.contains("DONE")).map(|(name, _)| name).collect();
+    let ran =
+        everything("grants.files = [{ dir = \"folder\", at = \"/folder\", mode = \"read\" }]");
+    let done: Vec<String> = tried(&ran)
+        .into_iter()
+        .filter(|(_, came)| came.contains("DONE"))
+        .map(|(name, _)| name)
+        .collect();
     assert_eq!(done, ["files.list-entries", "files.read", "files.roots"], "read-only is read-only");
 }
 
@@ -88,13 +105,22 @@ fn a_grant_of_one_thing_is_no_grant_of_another() {
 fn what_was_granted_decided_and_refused_is_in_the_journal() {
     let ran = everything("");
     let events = ran.events("test");
-    let Some(Event::RoomOpened { setup, .. }) = events.first() else { panic!("a journal begins with every grant") };
-    assert!(setup.plugins["caller"].grants.tools.is_some() && setup.plugins["subject"].grants.files.is_empty());
+    let Some(Event::RoomOpened { setup, .. }) = events.first() else {
+        panic!("a journal begins with every grant")
+    };
+    assert!(
+        setup.plugins["caller"].grants.tools.is_some()
+            && setup.plugins["subject"].grants.files.is_empty()
+    );
     let refused = events.iter().filter(|event| matches!(event, Event::Refused { .. })).count();
     assert!(refused >= 4, "what an import refuses is recorded when it happens: {refused}");
     // Each refusal that people are told of has the number of a record.
-    let told = ran.happenings.iter().filter(|happening| serde_json::to_string(happening).unwrap_or_default().contains("\"denied\""));
-    for happening in told.filter(|happening| matches!(happening.what, conclave_runtime::subscribe::RunEvent::Told { .. })) {
+    let told = ran.happenings.iter().filter(|happening| {
+        serde_json::to_string(happening).unwrap_or_default().contains("\"denied\"")
+    });
+    for happening in told.filter(|happening| {
+        matches!(happening.what, conclave_runtime::subscribe::RunEvent::Told { .. })
+    }) {
         let seq = happening.seq.expect("what is told follows from a record");
         assert!((seq as usize) < events.len());
     }
@@ -106,19 +132,31 @@ fn run(rig: &Rig, state: &Path, arguments: &[&str]) -> Output {
 
 /// A run in which a key file is tried, and where its journals are.
 fn denied() -> (Rig, PathBuf, String) {
-    let config = calling("files_read", "run", &json!({ "path": "/folder/../root/.ssh/id_ed25519" }), "grants.files = [\"data\"]");
+    let config = calling(
+        "files_read",
+        "run",
+        &json!({ "path": "/folder/../root/.ssh/id_ed25519" }),
+        "grants.files = [\"data\"]",
+    );
     let rig = Rig::new().with_file("data/a.txt", "inside").with_file("conclave.toml", config);
     let state = rig.folder().join("state");
     let output = run(&rig, &state, &["run", "conclave.toml", "go"]);
     let stderr = text(&output.stderr);
-    let address = stderr.split("conclave why ").nth(1).and_then(|rest| rest.split_whitespace().next());
-    let address = address.unwrap_or_else(|| panic!("a refusal says where to look: {stderr}")).to_owned();
+    let address =
+        stderr.split("conclave why ").nth(1).and_then(|rest| rest.split_whitespace().next());
+    let address =
+        address.unwrap_or_else(|| panic!("a refusal says where to look: {stderr}")).to_owned();
     (rig, state, address)
 }
 
 #[test]
 fn json_holds_no_character_that_steers_a_terminal() {
-    let config = calling("files_read", "run", &json!({ "path": "/data/a.txt" }), "grants.files = [\"data\"]");
+    let config = calling(
+        "files_read",
+        "run",
+        &json!({ "path": "/data/a.txt" }),
+        "grants.files = [\"data\"]",
+    );
     let rig = Rig::new().with_file("data/a.txt", "inside").with_file("conclave.toml", config);
     let state = rig.folder().join("state");
     let message = "a\u{9b}2J\u{9d}0;x\u{9c}\u{202e}b\u{7f}";
@@ -141,16 +179,24 @@ fn a_refusal_says_where_to_look_and_why_says_what_each_layer_said() {
     let output = run(&rig, &state, &["why", &address]);
     let shown = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    for part in
-        ["DENIED", "files: /folder/../root/.ssh/id_ed25519", "✓ manifest", "✓ config", "✗ grant", "no grant is suggested", "conclave.toml:"]
-    {
+    for part in [
+        "DENIED",
+        "files: /folder/../root/.ssh/id_ed25519",
+        "✓ manifest",
+        "✓ config",
+        "✗ grant",
+        "no grant is suggested",
+        "conclave.toml:",
+    ] {
         assert!(shown.contains(part), "{part} is missing:\n{shown}");
     }
     let head = shown.lines().next().unwrap_or_default();
     assert!(head.contains("subject was refused files /folder/../root/.ssh/id_ed25519"), "{head}");
     assert!(!shown.contains("conclave grant"), "no ready-made line for a key file:\n{shown}");
     assert!(
-        shown.contains("asked by subject") && shown.contains("for the task main") && shown.contains("on behalf of operator"),
+        shown.contains("asked by subject")
+            && shown.contains("for the task main")
+            && shown.contains("on behalf of operator"),
         "{shown}"
     );
 
@@ -162,7 +208,10 @@ fn a_refusal_says_where_to_look_and_why_says_what_each_layer_said() {
     assert!(list.contains(&address) && list.contains("DENIED"), "{list}");
     let line = text(&run(&rig, &state, &["why", &address, "--json"]).stdout);
     let value: Value = serde_json::from_str(&line).expect("one line of JSON");
-    assert_eq!((&value["type"], &value["explanations"][0]["refused_by"]), (&json!("why"), &json!("runtime")));
+    assert_eq!(
+        (&value["type"], &value["explanations"][0]["refused_by"]),
+        (&json!("why"), &json!("runtime"))
+    );
 
     for wrong in ["ffffffffff:1", &format!("{name}:9999"), "../x:1"] {
         assert_eq!(run(&rig, &state, &["why", wrong]).status.code(), Some(2), "{wrong}");
@@ -173,7 +222,11 @@ fn a_refusal_says_where_to_look_and_why_says_what_each_layer_said() {
 fn what_is_not_kept_has_no_address() {
     let (rig, state, _) = denied();
     let output = run(&rig, &state, &["run", "conclave.toml", "go", "--no-journal"]);
-    assert!(!text(&output.stderr).contains("conclave why"), "there is nothing to look at: {}", text(&output.stderr));
+    assert!(
+        !text(&output.stderr).contains("conclave why"),
+        "there is nothing to look at: {}",
+        text(&output.stderr)
+    );
 }
 
 #[test]
@@ -187,14 +240,25 @@ fn can_answers_as_a_run_would() {
         (output.status.code(), text(&output.stdout) + &text(&output.stderr))
     };
     let (code, shown) = can(&["subject", "files", "/data/a.txt"]);
-    assert!(code == Some(0) && shown.contains("subject may read /data/a.txt") && shown.contains("conclave.toml:"), "{shown}");
+    assert!(
+        code == Some(0)
+            && shown.contains("subject may read /data/a.txt")
+            && shown.contains("conclave.toml:"),
+        "{shown}"
+    );
     let (code, shown) = can(&["subject", "files", "/data/a.txt", "--write"]);
     assert!(
-        code == Some(1) && shown.contains("✗ config") && shown.contains("conclave grant subject") && shown.contains("read-write"),
+        code == Some(1)
+            && shown.contains("✗ config")
+            && shown.contains("conclave grant subject")
+            && shown.contains("read-write"),
         "{shown}"
     );
     let (code, shown) = can(&["subject", "model", "default"]);
-    assert!(code == Some(1) && shown.contains("✗ manifest") && shown.contains("only its author"), "{shown}");
+    assert!(
+        code == Some(1) && shown.contains("✗ manifest") && shown.contains("only its author"),
+        "{shown}"
+    );
     let (code, shown) = can(&["caller", "tools", "subject.run", "--task", "main"]);
     assert!(code == Some(0) && shown.contains("runs without asking"), "{shown}");
     let (code, shown) = can(&["caller", "tools", "subject.none"]);

@@ -1,4 +1,5 @@
-//! Components that no compiler makes: many memories, large tables, many instances, long lists. The template is `tests/data/guests/tool.wat`.
+//! Components that no compiler makes: many memories, large tables, many instances, long lists. The
+//! template is `tests/data/guests/tool.wat`.
 
 use conclave_core::permissions::manifest::Manifest;
 use conclave_core::types::fault::FaultKind;
@@ -17,7 +18,13 @@ pub(crate) struct More<'a> {
 
 pub(crate) fn tool(more: More<'_>) -> Vec<u8> {
     let mut text = include_str!("../../data/guests/tool.wat").to_owned();
-    let parts = [("IMPORT", more.import), ("WITH", more.with), ("MODULE", more.module), ("COMPONENT", more.component), ("CALL", more.call)];
+    let parts = [
+        ("IMPORT", more.import),
+        ("WITH", more.with),
+        ("MODULE", more.module),
+        ("COMPONENT", more.component),
+        ("CALL", more.call),
+    ];
     for (place, part) in parts {
         text = text.replace(&format!(";; {place}\n"), &format!("{part}\n"));
     }
@@ -68,7 +75,8 @@ fn memory_is_counted_over_all_memories_together() {
 
 #[test]
 fn more_memories_than_the_host_gives_are_refused_at_load() {
-    let instances: String = (0..6).map(|index| format!("(core instance $more{index} (instantiate $other))")).collect();
+    let instances: String =
+        (0..6).map(|index| format!("(core instance $more{index} (instantiate $other))")).collect();
     let component = format!("(core module $other (memory 1)) {instances}");
     let told = problems(tool(More { component: &component, ..More::default() }));
     assert!(told.contains("`subject` is refused") && told.contains("memories"), "{told}");
@@ -78,7 +86,9 @@ fn more_memories_than_the_host_gives_are_refused_at_load() {
 fn a_table_that_is_too_large_is_refused_at_load() {
     let told = problems(tool(More { module: "(table 30000 funcref)", ..More::default() }));
     assert!(
-        told.contains("`subject` is refused") && told.contains("more than 20000 elements") && told.contains("limits.table_elements"),
+        told.contains("`subject` is refused")
+            && told.contains("more than 20000 elements")
+            && told.contains("limits.table_elements"),
         "{told}"
     );
 }
@@ -86,7 +96,9 @@ fn a_table_that_is_too_large_is_refused_at_load() {
 #[test]
 fn a_table_grows_up_to_the_bound_and_no_further() {
     let grow = |by: u32, limits: &str| {
-        let call = format!("(if (i32.eq (table.grow $t (ref.null func) (i32.const {by})) (i32.const -1)) (then (unreachable)))");
+        let call = format!(
+            "(if (i32.eq (table.grow $t (ref.null func) (i32.const {by})) (i32.const -1)) (then (unreachable)))"
+        );
         run(tool(More { module: "(table $t 0 funcref)", call: &call, ..More::default() }), limits)
     };
     assert!(!grow(10_000, "").answer().is_error);
@@ -94,7 +106,11 @@ fn a_table_grows_up_to_the_bound_and_no_further() {
     for (ran, most) in [(grow(30_000, ""), "20000"), (grow(200, "table_elements = 100"), "100")] {
         let fault = ran.fault();
         assert_eq!(fault.kind, FaultKind::Tables);
-        assert!(fault.message.contains(most) && fault.message.contains("limits.table_elements"), "{}", fault.message);
+        assert!(
+            fault.message.contains(most) && fault.message.contains("limits.table_elements"),
+            "{}",
+            fault.message
+        );
     }
 }
 
@@ -110,21 +126,29 @@ fn a_list_that_is_too_long_is_refused() {
     for (ran, most) in [(then(101, "list = 100"), "100"), (then(10_001, ""), "10000")] {
         let fault = ran.fault();
         assert_eq!(fault.kind, FaultKind::List, "{}", fault.message);
-        assert!(fault.message.contains(most) && fault.message.contains("limits.list"), "{}", fault.message);
+        assert!(
+            fault.message.contains(most) && fault.message.contains("limits.list"),
+            "{}",
+            fault.message
+        );
     }
     assert!(then(100, "list = 100").answer().fault.is_none(), "as many as it may");
 }
 
 #[test]
 fn more_instances_than_the_host_gives_are_refused_at_load() {
-    let instances: String = (0..80).map(|index| format!("(core instance $more{index} (instantiate $empty))")).collect();
+    let instances: String =
+        (0..80).map(|index| format!("(core instance $more{index} (instantiate $empty))")).collect();
     let component = format!("(core module $empty) {instances}");
     let told = problems(tool(More { component: &component, ..More::default() }));
     assert!(
-        told.contains("`subject` is refused") && told.contains("more than 60 core instances") && told.contains("limits.instances"),
+        told.contains("`subject` is refused")
+            && told.contains("more than 60 core instances")
+            && told.contains("limits.instances"),
         "{told}"
     );
-    let loads = Rig::new().with_file("subject.wasm", tool(More { component: &component, ..More::default() }));
+    let loads = Rig::new()
+        .with_file("subject.wasm", tool(More { component: &component, ..More::default() }));
     assert!(loads.prepare(&config("instances = 120")).is_ok());
     let told = refused(&loads, &config("instances = 10"));
     assert!(told.contains("more than 10 core instances"), "{told}");

@@ -1,5 +1,5 @@
-//! `conclave chat` through pipes: a line in is a message, what the agent says goes to stdout, everything else to stderr. How it looks on
-//! a terminal is checked by eye (docs/chat.md).
+//! `conclave chat` through pipes: a line in is a message, what the agent says goes to stdout,
+//! everything else to stderr. How it looks on a terminal is checked by eye (docs/chat.md).
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Output, Stdio};
@@ -13,7 +13,12 @@ use crate::cli::{stalling, text};
 fn start(rig: &Rig, arguments: &[&str]) -> Child {
     let mut command = rig.conclave(&[&["chat"], arguments].concat());
     command.env_remove("CONCLAVE_STATE").env("XDG_STATE_HOME", rig.folder());
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs")
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs")
 }
 
 /// A whole conversation: these lines, and then nobody is there.
@@ -43,20 +48,39 @@ fn with_model(server: &Server) -> Rig {
 fn a_conversation_is_one_run_with_one_history() {
     let rig = Rig::new().with_file("c.toml", stepping("agent_history", "", ""));
     let output = chat(&rig, &["c.toml", "--journal", "kept"], "one\n\ntwo\nthree");
-    let said = ["1 of 1", "3 of 3", "5 of 5"].map(|count| format!("{count} messages, backwards the same\n")).concat();
+    let said = ["1 of 1", "3 of 3", "5 of 5"]
+        .map(|count| format!("{count} messages, backwards the same\n"))
+        .concat();
     assert_eq!(outcome(&output), (Some(0), said), "{}", text(&output.stderr));
     assert!(!text(&output.stderr).contains('\u{1b}'), "{}", text(&output.stderr));
-    assert_eq!(std::fs::read_dir(rig.folder().join("kept")).expect("the folder is there").count(), 1);
-    assert!(!rig.folder().join("conclave/chat-history").exists(), "what a pipe says is nobody's history");
+    assert_eq!(
+        std::fs::read_dir(rig.folder().join("kept")).expect("the folder is there").count(),
+        1
+    );
+    assert!(
+        !rig.folder().join("conclave/chat-history").exists(),
+        "what a pipe says is nobody's history"
+    );
 }
 
 #[test]
 fn streamed_text_is_printed_once_and_summed_up() {
-    let server = Server::start(vec![TestReply::streams(&["Hello", " you", ".\n"]), TestReply::says("Not streamed.")]);
+    let server = Server::start(vec![
+        TestReply::streams(&["Hello", " you", ".\n"]),
+        TestReply::says("Not streamed."),
+    ]);
     let output = chat(&with_model(&server), &["c.toml", "first"], "second\n");
-    assert_eq!(outcome(&output), (Some(0), "Hello you.\nNot streamed.\n".to_owned()), "{}", text(&output.stderr));
+    assert_eq!(
+        outcome(&output),
+        (Some(0), "Hello you.\nNot streamed.\n".to_owned()),
+        "{}",
+        text(&output.stderr)
+    );
     let stderr = text(&output.stderr);
-    assert!(stderr.contains("10 tokens · $0.000013 · ") && stderr.contains("all: 20 tokens"), "{stderr}");
+    assert!(
+        stderr.contains("10 tokens · $0.000013 · ") && stderr.contains("all: 20 tokens"),
+        "{stderr}"
+    );
     let sent = server.requests()[1].json();
     assert_eq!(sent["messages"].as_array().map(Vec::len), Some(3), "{sent}");
 }
@@ -65,14 +89,25 @@ fn streamed_text_is_printed_once_and_summed_up() {
 fn an_agent_reads_what_its_tools_answer_before_the_person_speaks() {
     let config = calling("echo", "run", &json!({ "text": "from the tool" }), "");
     let output = chat(&Rig::new().with_file("c.toml", config), &["c.toml"], "go\n");
-    assert_eq!(outcome(&output), (Some(0), "from the tool\n".to_owned()), "{}", text(&output.stderr));
+    assert_eq!(
+        outcome(&output),
+        (Some(0), "from the tool\n".to_owned()),
+        "{}",
+        text(&output.stderr)
+    );
     assert!(text(&output.stderr).contains("calls #1 subject.run │"), "{}", text(&output.stderr));
 }
 
 #[test]
 fn a_model_that_fails_costs_a_turn_and_not_the_conversation() {
     let down = TestReply::error(401, "Incorrect key");
-    let server = Server::start(vec![down.clone(), down.clone(), down.clone(), down, TestReply::says("Here again.")]);
+    let server = Server::start(vec![
+        down.clone(),
+        down.clone(),
+        down.clone(),
+        down,
+        TestReply::says("Here again."),
+    ]);
     let output = chat(&with_model(&server), &["c.toml"], "1\n2\n3\n4\n5\n");
     assert_eq!(outcome(&output), (Some(0), "Here again.\n".to_owned()), "{}", text(&output.stderr));
     let stderr = text(&output.stderr);
@@ -82,12 +117,22 @@ fn a_model_that_fails_costs_a_turn_and_not_the_conversation() {
 
 #[test]
 fn a_pipe_whose_last_message_had_no_answer_is_told_why() {
-    let server = Server::start(vec![TestReply::says("fine"), TestReply::error(401, "Incorrect key")]);
+    let server =
+        Server::start(vec![TestReply::says("fine"), TestReply::error(401, "Incorrect key")]);
     let output = chat(&with_model(&server), &["c.toml"], "1\n2\n");
     assert_eq!(outcome(&output), (Some(3), "fine\n".to_owned()), "{}", text(&output.stderr));
-    let output = chat(&Rig::new().with_file("c.toml", stepping("agent_panic", "", "")), &["c.toml"], "1\n2\n3\n4\n");
+    let output = chat(
+        &Rig::new().with_file("c.toml", stepping("agent_panic", "", "")),
+        &["c.toml"],
+        "1\n2\n3\n4\n",
+    );
     assert_eq!(outcome(&output), (Some(5), String::new()));
-    assert_eq!(text(&output.stderr).matches("step failed │ it panicked").count(), 4, "{}", text(&output.stderr));
+    assert_eq!(
+        text(&output.stderr).matches("step failed │ it panicked").count(),
+        4,
+        "{}",
+        text(&output.stderr)
+    );
 }
 
 #[test]
@@ -100,22 +145,45 @@ fn a_background_result_comes_in_between_and_the_end_of_the_input_waits_for_it() 
         guest("agent_echo").display()
     );
     let output = chat(&Rig::new().with_file("c.toml", config), &["c.toml"], "hello\n");
-    assert_eq!(outcome(&output), (Some(0), "answer: hello\n".to_owned()), "{}", text(&output.stderr));
+    assert_eq!(
+        outcome(&output),
+        (Some(0), "answer: hello\n".to_owned()),
+        "{}",
+        text(&output.stderr)
+    );
     assert!(text(&output.stderr).contains("│ Digest the folder."), "{}", text(&output.stderr));
 }
 
 #[test]
 fn commands_are_carried_out_and_not_said() {
-    let rig = Rig::new().with_file("c.toml", stepping("agent_echo", "", "")).with_file("taken.md", "mine");
-    let lines =
-        "hello\n//etc\n/save page.md\n/save taken.md\n/attach c.toml\n/attach none\n/status\n/nonsense\nlast\\\nline\n/quit\nnever\n";
+    let rig = Rig::new()
+        .with_file("c.toml", stepping("agent_echo", "", ""))
+        .with_file("taken.md", "mine");
+    let lines = "hello\n//etc\n/save page.md\n/save taken.md\n/attach c.toml\n/attach none\n/status\n/nonsense\nlast\\\nline\n/quit\nnever\n";
     let output = chat(&rig, &["c.toml", "--quiet"], lines);
-    assert_eq!(outcome(&output), (Some(0), "hello\n/etc\nlast\nline\n".to_owned()), "{}", text(&output.stderr));
+    assert_eq!(
+        outcome(&output),
+        (Some(0), "hello\n/etc\nlast\nline\n".to_owned()),
+        "{}",
+        text(&output.stderr)
+    );
     let page = std::fs::read_to_string(rig.folder().join("page.md")).expect("it was saved");
-    assert_eq!(page, "# Conversation\n\n## You\n\nhello\n\n## main\n\nhello\n\n## You\n\n/etc\n\n## main\n\n/etc\n");
-    assert_eq!(std::fs::read_to_string(rig.folder().join("taken.md")).expect("it is there"), "mine");
+    assert_eq!(
+        page,
+        "# Conversation\n\n## You\n\nhello\n\n## main\n\nhello\n\n## You\n\n/etc\n\n## main\n\n/etc\n"
+    );
+    assert_eq!(
+        std::fs::read_to_string(rig.folder().join("taken.md")).expect("it is there"),
+        "mine"
+    );
     let stderr = text(&output.stderr);
-    for told in ["not overwritten", "c.toml (text/plain", "none cannot be attached", "used so far", "no command /nonsense"] {
+    for told in [
+        "not overwritten",
+        "c.toml (text/plain",
+        "none cannot be attached",
+        "used so far",
+        "no command /nonsense",
+    ] {
         assert!(stderr.contains(told), "{told}: {stderr}");
     }
 }
@@ -124,13 +192,26 @@ fn commands_are_carried_out_and_not_said() {
 fn json_has_the_stream_and_says_whose_turn_it_is() {
     let server = Server::start(vec![TestReply::streams(&["Hel", "lo"])]);
     let output = chat(&with_model(&server), &["c.toml", "--json"], "hi\n/status\n");
-    let lines: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
-    let of = |kind: &str| lines.iter().filter(|line| line["type"] == kind).cloned().collect::<Vec<_>>();
-    assert_eq!(of("streamed").iter().map(|line| line["text"].clone()).collect::<Vec<_>>(), ["Hel", "lo"]);
-    assert_eq!(of("asked").iter().map(|line| line["prompt"].clone()).collect::<Vec<_>>(), ["Hello"]);
+    let lines: Vec<Value> = text(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a line of JSON"))
+        .collect();
+    let of =
+        |kind: &str| lines.iter().filter(|line| line["type"] == kind).cloned().collect::<Vec<_>>();
+    assert_eq!(
+        of("streamed").iter().map(|line| line["text"].clone()).collect::<Vec<_>>(),
+        ["Hel", "lo"]
+    );
+    assert_eq!(
+        of("asked").iter().map(|line| line["prompt"].clone()).collect::<Vec<_>>(),
+        ["Hello"]
+    );
     assert_eq!(of("note").len(), 1, "{lines:?}");
     let last = lines.last().expect("there is a last line");
-    assert_eq!((&last["type"], &last["exit_code"], &last["outcome"]["status"]), (&json!("result"), &json!(0), &json!("USER_QUIT")));
+    assert_eq!(
+        (&last["type"], &last["exit_code"], &last["outcome"]["status"]),
+        (&json!("result"), &json!(0), &json!("USER_QUIT"))
+    );
 }
 
 #[test]
@@ -169,20 +250,30 @@ fn with_limits(server: &Server, limits: &str) -> Rig {
 
 #[test]
 fn quiet_is_the_result_and_errors() {
-    let server = Server::start(vec![TestReply::says("fine"), TestReply::error(401, "Incorrect key")]);
+    let server =
+        Server::start(vec![TestReply::says("fine"), TestReply::error(401, "Incorrect key")]);
     let output = chat(&with_model(&server), &["c.toml", "--quiet"], "1\n2\n");
     assert_eq!(outcome(&output), (Some(3), "fine\n".to_owned()));
     let stderr = text(&output.stderr);
-    assert_eq!((stderr.matches("Incorrect key").count(), stderr.matches("no answer\n│ http://").count()), (1, 1), "{stderr}");
+    assert_eq!(
+        (stderr.matches("Incorrect key").count(), stderr.matches("no answer\n│ http://").count()),
+        (1, 1),
+        "{stderr}"
+    );
 }
 
 #[test]
 fn a_failure_is_told_once() {
-    let server = Server::start(vec![TestReply::error(401, "Incorrect key"), TestReply::says("Here again.")]);
+    let server =
+        Server::start(vec![TestReply::error(401, "Incorrect key"), TestReply::says("Here again.")]);
     let output = chat(&with_model(&server), &["c.toml"], "1\n2\n");
     assert_eq!(outcome(&output), (Some(0), "Here again.\n".to_owned()));
     let stderr = text(&output.stderr);
-    assert_eq!((stderr.matches("Incorrect key").count(), stderr.contains("nobody had a valid answer")), (1, false), "{stderr}");
+    assert_eq!(
+        (stderr.matches("Incorrect key").count(), stderr.contains("nobody had a valid answer")),
+        (1, false),
+        "{stderr}"
+    );
 }
 
 #[test]
@@ -191,7 +282,10 @@ fn an_empty_answer_is_told_as_one() {
     let output = chat(&with_model(&server), &["c.toml"], "1\n2\n");
     assert_eq!(outcome(&output), (Some(0), "Here.\n".to_owned()), "{}", text(&output.stderr));
     let stderr = text(&output.stderr);
-    assert!(stderr.contains("the model said nothing") && !stderr.contains("nobody had a valid answer"), "{stderr}");
+    assert!(
+        stderr.contains("the model said nothing") && !stderr.contains("nobody had a valid answer"),
+        "{stderr}"
+    );
 }
 
 #[test]
@@ -203,7 +297,11 @@ fn an_answer_that_the_server_cut_says_so() {
     let server = Server::start(vec![TestReply::json(200, &cut)]);
     let output = chat(&with_model(&server), &["c.toml"], "1\n");
     assert_eq!(outcome(&output), (Some(0), "Once upon\n".to_owned()), "{}", text(&output.stderr));
-    assert!(text(&output.stderr).contains("the server cut the answer at its limit"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("the server cut the answer at its limit"),
+        "{}",
+        text(&output.stderr)
+    );
 }
 
 #[test]
@@ -212,7 +310,10 @@ fn a_limit_that_ends_the_conversation_says_how_to_raise_it() {
     let output = chat(&with_limits(&server, "tokens = 15"), &["c.toml"], "1\n2\n3\n");
     assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
     let stderr = text(&output.stderr);
-    assert!(stderr.contains("MAX_TOKENS") && stderr.contains("`tokens` under [limits.run]"), "{stderr}");
+    assert!(
+        stderr.contains("MAX_TOKENS") && stderr.contains("`tokens` under [limits.run]"),
+        "{stderr}"
+    );
 }
 
 #[test]
@@ -220,8 +321,16 @@ fn an_end_that_is_no_goodbye_says_what_it_is() {
     let rig = Rig::new().with_file("c.toml", stepping("agent_echo", "", "turns = 3"));
     let output = chat(&rig, &["c.toml", "--quiet"], "1\n2\n3\n4\n");
     assert_eq!(output.status.code(), Some(0));
-    assert!(text(&output.stderr).contains("FIXED_TURNS │ main made the 3 steps"), "{}", text(&output.stderr));
-    let output = chat(&Rig::new().with_file("c.toml", stepping("agent_echo", "", "")), &["c.toml", "--quiet"], "1\nquit\n");
+    assert!(
+        text(&output.stderr).contains("FIXED_TURNS │ main made the 3 steps"),
+        "{}",
+        text(&output.stderr)
+    );
+    let output = chat(
+        &Rig::new().with_file("c.toml", stepping("agent_echo", "", "")),
+        &["c.toml", "--quiet"],
+        "1\nquit\n",
+    );
     assert_eq!(text(&output.stderr), "", "the user said goodbye");
 }
 
@@ -234,7 +343,8 @@ fn a_word_of_farewell_is_no_turn_and_a_letter_is_none() {
     assert!(stderr.contains("x alone would end the task, so it is not sent: /quit"), "{stderr}");
     assert_eq!(stderr.matches("1 sandbox\n").count(), 2, "a summary for each turn: {stderr}");
     assert!(!stderr.contains("0 sandboxes"), "{stderr}");
-    let langroid = Rig::new().with_file("c.toml", stepping("agent_echo", "", "compat = \"langroid\""));
+    let langroid =
+        Rig::new().with_file("c.toml", stepping("agent_echo", "", "compat = \"langroid\""));
     let output = chat(&langroid, &["c.toml"], "one\nx\ntwo\n");
     assert_eq!(outcome(&output), (Some(0), "one\n".to_owned()), "{}", text(&output.stderr));
 }
@@ -242,8 +352,10 @@ fn a_word_of_farewell_is_no_turn_and_a_letter_is_none() {
 #[test]
 fn the_end_of_a_background_task_stands_in_its_column() {
     let told = text(&chat(&stalling(), &["c.toml"], "hello\n").stderr);
-    let lines: Vec<&str> = told.lines().filter(|line| line.starts_with("  digest (task-1) ")).collect();
-    let lines: Vec<&str> = lines.into_iter().filter(|line| !line.contains("valid answer (")).collect();
+    let lines: Vec<&str> =
+        told.lines().filter(|line| line.starts_with("  digest (task-1) ")).collect();
+    let lines: Vec<&str> =
+        lines.into_iter().filter(|line| !line.contains("valid answer (")).collect();
     let ended = "  digest (task-1) STALLED │ nobody in digest had a valid answer";
     assert!(lines.len() == 1 && lines[0].starts_with(ended), "{told}");
 }
@@ -253,7 +365,11 @@ fn a_turn_that_takes_too_long_is_stopped_and_the_conversation_goes_on() {
     let server = Server::start(vec![TestReply::silence(), TestReply::says("Here.")]);
     let output = chat(&with_limits(&server, "wall = \"10 s\""), &["c.toml"], "1\n2\n");
     assert_eq!(outcome(&output), (Some(0), "Here.\n".to_owned()), "{}", text(&output.stderr));
-    assert!(text(&output.stderr).contains("the turn took longer than limits.run.wall"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("the turn took longer than limits.run.wall"),
+        "{}",
+        text(&output.stderr)
+    );
 }
 
 #[test]
@@ -283,7 +399,8 @@ fn a_program_stops_the_turn_with_a_line() {
     let rig = with_model(&server);
     let mut child = start(&rig, &["c.toml", "--json", "one"]);
     let mut stdin = child.stdin.take().expect("it is piped");
-    let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
+    let mut lines =
+        BufReader::new(child.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
     // The first event of the journal: whatever had to be compiled is.
     assert!(lines.next().is_some_and(|line| line.contains("room-opened")));
     server.wait_for_requests(1);
@@ -293,7 +410,11 @@ fn a_program_stops_the_turn_with_a_line() {
     drop(stdin);
     let told: Vec<String> = lines.collect();
     assert_eq!(child.wait().expect("it ends").code(), Some(0), "{told:#?}");
-    assert!(told.iter().any(|line| line.contains("\"turn-stopped\"")) && told.iter().any(|line| line.contains("Here.")), "{told:#?}");
+    assert!(
+        told.iter().any(|line| line.contains("\"turn-stopped\""))
+            && told.iter().any(|line| line.contains("Here.")),
+        "{told:#?}"
+    );
 }
 
 #[cfg(unix)]
@@ -303,7 +424,8 @@ fn ctrl_c_stops_the_turn_and_the_next_message_is_answered() {
     let rig = with_model(&server);
     let mut child = start(&rig, &["c.toml"]);
     let mut stdin = child.stdin.take().expect("it is piped");
-    let mut stderr = BufReader::new(child.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
+    let mut stderr =
+        BufReader::new(child.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
     // Its plugins may have to be compiled first.
     assert!(stderr.any(|line| line.contains("data can leave")));
     stdin.write_all(b"one\n").expect("it reads");
@@ -321,6 +443,7 @@ fn ctrl_c_stops_the_turn_and_the_next_message_is_answered() {
 
 #[cfg(unix)]
 fn interrupt(child: &Child) {
-    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
+    let killed =
+        Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
     assert!(killed.success());
 }

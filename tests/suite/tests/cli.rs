@@ -1,4 +1,5 @@
-//! The program: what goes to stdout and to stderr, exit codes, `--json`. Few tests; they prove the wiring.
+//! The program: what goes to stdout and to stderr, exit codes, `--json`. Few tests; they prove the
+//! wiring.
 
 use std::process::{Command, Output, Stdio};
 
@@ -19,7 +20,10 @@ fn the_answer_goes_to_stdout_and_everything_else_to_stderr() {
     let output = conclave(&rig, &["run", "c.toml", "hello"]);
     assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(0), "hello\n"));
     let stderr = text(&output.stderr);
-    assert!(stderr.contains("data can leave to: nowhere") && stderr.contains("done in"), "{stderr}");
+    assert!(
+        stderr.contains("data can leave to: nowhere") && stderr.contains("done in"),
+        "{stderr}"
+    );
     assert!(!stderr.contains('\u{1b}'), "no colors where stderr is no terminal: {stderr}");
 }
 
@@ -34,23 +38,35 @@ fn quiet_says_nothing_but_the_answer() {
 fn json_is_one_object_a_line_and_ends_with_the_result() {
     let rig = Rig::new().with_file("c.toml", calling("echo", "run", &json!({ "text": "hi" }), ""));
     let output = conclave(&rig, &["run", "--json", "c.toml", "go"]);
-    let lines: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
-    let types: Vec<&str> = lines.iter().map(|line| line["type"].as_str().expect("each has a type")).collect();
+    let lines: Vec<Value> = text(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a line of JSON"))
+        .collect();
+    let types: Vec<&str> =
+        lines.iter().map(|line| line["type"].as_str().expect("each has a type")).collect();
     assert!(types.contains(&"recorded") && types.contains(&"told"), "{types:?}");
     let last = lines.last().expect("there is a last line");
-    assert_eq!((&last["type"], &last["exit_code"], &last["outcome"]["content"]), (&json!("result"), &json!(0), &json!("hi")));
+    assert_eq!(
+        (&last["type"], &last["exit_code"], &last["outcome"]["content"]),
+        (&json!("result"), &json!(0), &json!("hi"))
+    );
 }
 
 #[test]
 fn exit_codes_say_how_it_ended() {
     let spin = stepping("agent_spin", "limits = { cpu = \"20 ms\" }", "");
-    let turns = stepping("agent_loop", "", "handle_llm_no_tool = { nudge = \"go on\" }") + "[limits.run]\nturns = 2\n";
+    let turns = stepping("agent_loop", "", "handle_llm_no_tool = { nudge = \"go on\" }")
+        + "[limits.run]\nturns = 2\n";
     let stalled = stepping("agent_loop", "", "handle_llm_no_tool = \"nothing\"");
-    let wall = calling("sleepy", "run", &json!({}), "limits = { wall = \"1 h\" }") + "[limits.run]\nwall = \"100 ms\"\n";
+    let wall = calling("sleepy", "run", &json!({}), "limits = { wall = \"1 h\" }")
+        + "[limits.run]\nwall = \"100 ms\"\n";
     let broken = "entry = 5\n".to_owned();
-    let missing = "entry = \"t\"\n[plugins.p]\nsource = \"none.wasm\"\n[tasks.t]\nagent = \"p\"\n".to_owned();
+    let missing =
+        "entry = \"t\"\n[plugins.p]\nsource = \"none.wasm\"\n[tasks.t]\nagent = \"p\"\n".to_owned();
     let refused = stepping("no_manifest", "", "");
-    for (config, code) in [(spin, 5), (turns, 7), (stalled, 1), (wall, 124), (broken, 2), (missing, 2), (refused, 5)] {
+    for (config, code) in
+        [(spin, 5), (turns, 7), (stalled, 1), (wall, 124), (broken, 2), (missing, 2), (refused, 5)]
+    {
         let rig = Rig::new().with_file("c.toml", &config);
         let output = conclave(&rig, &["run", "c.toml", "go"]);
         assert_eq!(output.status.code(), Some(code), "{config}\n{}", text(&output.stderr));
@@ -60,33 +76,60 @@ fn exit_codes_say_how_it_ended() {
 
 #[test]
 fn every_ending_says_why() {
-    let turns = stepping("agent_loop", "", "handle_llm_no_tool = { nudge = \"go on\" }") + "[limits.run]\nturns = 2\n";
+    let turns = stepping("agent_loop", "", "handle_llm_no_tool = { nudge = \"go on\" }")
+        + "[limits.run]\nturns = 2\n";
     let stalled = stepping("agent_loop", "", "handle_llm_no_tool = \"nothing\"");
-    let circle = stepping("agent_loop", "", "handle_llm_no_tool = \"nothing\"\nmax_stalled_steps = 1000\nallow_null_result = true");
-    let wall = calling("sleepy", "run", &json!({}), "limits = { wall = \"1 h\" }") + "[limits.run]\nwall = \"100 ms\"\n";
+    let circle = stepping(
+        "agent_loop",
+        "",
+        "handle_llm_no_tool = \"nothing\"\nmax_stalled_steps = 1000\nallow_null_result = true",
+    );
+    let wall = calling("sleepy", "run", &json!({}), "limits = { wall = \"1 h\" }")
+        + "[limits.run]\nwall = \"100 ms\"\n";
     let failed = stepping("agent_error", "", "");
     let empty = calling("echo", "run", &json!({ "text": "" }), "");
-    let endings = [(turns, "MAX_TURNS"), (stalled, "STALLED"), (circle, "INF_LOOP"), (wall, "TIMEOUT"), (failed, "ERROR"), (empty, "DONE")];
+    let endings = [
+        (turns, "MAX_TURNS"),
+        (stalled, "STALLED"),
+        (circle, "INF_LOOP"),
+        (wall, "TIMEOUT"),
+        (failed, "ERROR"),
+        (empty, "DONE"),
+    ];
     for (config, status) in endings {
         let rig = Rig::new().with_file("c.toml", &config);
         let output = conclave(&rig, &["run", "--quiet", "c.toml", "go"]);
         let told = text(&output.stderr);
-        let reason = told.lines().find_map(|line| line.strip_prefix(status)?.strip_prefix(" │ ")).unwrap_or_default().to_owned();
+        let reason = told
+            .lines()
+            .find_map(|line| line.strip_prefix(status)?.strip_prefix(" │ "))
+            .unwrap_or_default()
+            .to_owned();
         assert!(reason.len() > 5 && output.stdout.is_empty(), "{status}: {told}");
         let output = conclave(&rig, &["run", "--json", "c.toml", "go"]);
-        let last = text(&output.stdout).lines().next_back().map(str::to_owned).expect("there is a result");
+        let last =
+            text(&output.stdout).lines().next_back().map(str::to_owned).expect("there is a result");
         let outcome = &serde_json::from_str::<Value>(&last).expect("a line of JSON")["outcome"];
-        assert_eq!((&outcome["status"], &outcome["reason"]), (&json!(status), &json!(reason)), "{config}");
+        assert_eq!(
+            (&outcome["status"], &outcome["reason"]),
+            (&json!(status), &json!(reason)),
+            "{config}"
+        );
     }
 }
 
 #[test]
 fn a_hint_names_the_limit_that_ended_the_run() {
     for key in ["turns", "task_turns"] {
-        let config = stepping("agent_loop", "", "handle_llm_no_tool = { nudge = \"go on\" }") + &format!("[limits.run]\n{key} = 2\n");
+        let config = stepping("agent_loop", "", "handle_llm_no_tool = { nudge = \"go on\" }")
+            + &format!("[limits.run]\n{key} = 2\n");
         let output = conclave(&Rig::new().with_file("c.toml", config), &["run", "c.toml", "go"]);
         let told = text(&output.stderr);
-        assert!(told.contains(&format!("limits.run.{key} allows")) && told.contains(&format!("a larger `{key}` under")), "{told}");
+        assert!(
+            told.contains(&format!("limits.run.{key} allows"))
+                && told.contains(&format!("a larger `{key}` under")),
+            "{told}"
+        );
     }
 }
 
@@ -96,7 +139,10 @@ fn a_task_that_asks_where_nobody_answers_says_what_to_do() {
     let output = conclave(&rig, &["run", "c.toml", "Which lighthouse?"]);
     let told = text(&output.stderr);
     assert_eq!(output.status.code(), Some(9), "{told}");
-    assert!(told.ends_with("\n") && told.contains("\nmain asks:\n│ Which lighthouse?\nhelp: "), "{told}");
+    assert!(
+        told.ends_with("\n") && told.contains("\nmain asks:\n│ Which lighthouse?\nhelp: "),
+        "{told}"
+    );
     let help = "write `interactive = false` in [tasks.main], or talk with it: conclave chat c.toml";
     assert!(told.contains(help), "{told}");
     assert!(!told.contains("\n\n\n"), "nothing was shown between the head and the end: {told}");
@@ -104,16 +150,28 @@ fn a_task_that_asks_where_nobody_answers_says_what_to_do() {
     assert!(!told.contains("valid answer"), "it is asked once: {told}");
     let helped = std::fs::read_to_string(rig.folder().join("c.toml")).expect("it was written");
     let helped = helped.replace("interactive = true", "interactive = false");
-    let helped = conclave(&Rig::new().with_file("c.toml", helped), &["run", "c.toml", "Which lighthouse?"]);
+    let helped =
+        conclave(&Rig::new().with_file("c.toml", helped), &["run", "c.toml", "Which lighthouse?"]);
     assert_eq!(text(&helped.stdout), "Which lighthouse?\n", "what the help says helps");
     let output = conclave(&rig, &["run", "--json", "c.toml", "Which lighthouse?"]);
-    let lines: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
-    let questions: Vec<&Value> = lines.iter().filter(|line| line["told"]["notice"] == "question-unanswered").collect();
-    assert_eq!(questions.iter().map(|told| &told["told"]["question"]).collect::<Vec<_>>(), ["Which lighthouse?"]);
+    let lines: Vec<Value> = text(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a line of JSON"))
+        .collect();
+    let questions: Vec<&Value> =
+        lines.iter().filter(|line| line["told"]["notice"] == "question-unanswered").collect();
+    assert_eq!(
+        questions.iter().map(|told| &told["told"]["question"]).collect::<Vec<_>>(),
+        ["Which lighthouse?"]
+    );
     let last = lines.last().expect("there is a result");
-    assert_eq!((&last["exit_code"], &last["outcome"]["cause"]["code"]), (&json!(9), &json!("nobody-to-ask")));
+    assert_eq!(
+        (&last["exit_code"], &last["outcome"]["cause"]["code"]),
+        (&json!(9), &json!("nobody-to-ask"))
+    );
     let stalled = stepping("agent_loop", "", "handle_llm_no_tool = \"nothing\"");
-    let told = text(&conclave(&Rig::new().with_file("c.toml", stalled), &["run", "c.toml", "go"]).stderr);
+    let told =
+        text(&conclave(&Rig::new().with_file("c.toml", stalled), &["run", "c.toml", "go"]).stderr);
     assert!(told.contains("STALLED") && !told.contains("conclave chat"), "{told}");
 }
 
@@ -152,7 +210,8 @@ fn the_end_of_a_background_task_is_one_line_with_its_status_and_one_of_its_deliv
 
 #[test]
 fn work_that_is_waited_for_names_who_does_it_and_what_it_gave() {
-    let example = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/supervisor.toml");
+    let example = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs/examples/supervisor.toml");
     let example = example.to_str().expect("in UTF-8");
     let rig = Rig::new();
     let told = text(&conclave(&rig, &["run", example, "About the light."]).stderr);
@@ -174,7 +233,8 @@ tools = [{ tool = "delegate_task", as = "ask_study", agent = "study", wait = tru
 [tasks.study]
 agent = "chat"
 "#;
-    let call = json!({ "text": "", "calls": [{ "name": "ask_study", "args": { "task": "When?" } }] });
+    let call =
+        json!({ "text": "", "calls": [{ "name": "ask_study", "args": { "task": "When?" } }] });
     let replies = json!({ "replies": [call, "In 1844.", "It was lit in 1844."] });
     let rig = rig.with_file("conclave.toml", config).with_file("replies.json", replies.to_string());
     let told = text(&conclave(&rig, &["run", "Go."]).stderr);
@@ -200,7 +260,9 @@ agent = "chat"
 text = { recipients = true }
 "#;
     let replies = json!({ "replies": ["TO[user]: The lines come to 30.5, the total says 31.\nWhich is right?"] });
-    let rig = Rig::new().with_file("conclave.toml", config).with_file("replies.json", replies.to_string());
+    let rig = Rig::new()
+        .with_file("conclave.toml", config)
+        .with_file("replies.json", replies.to_string());
     for options in [&["run", "Check it."][..], &["run", "--quiet", "Check it."]] {
         let output = conclave(&rig, options);
         let told = text(&output.stderr);
@@ -214,32 +276,59 @@ text = { recipients = true }
 fn a_run_and_a_conversation_without_a_config_take_the_usual_one() {
     let rig = Rig::new().with_file("conclave.toml", stepping("agent_echo", "", ""));
     let output = conclave(&rig, &["run", "hello there"]);
-    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(0), "hello there\n"), "{}", text(&output.stderr));
+    assert_eq!(
+        (output.status.code(), text(&output.stdout).as_str()),
+        (Some(0), "hello there\n"),
+        "{}",
+        text(&output.stderr)
+    );
     let output = conclave(&rig, &["chat", "--quiet", "hello there"]);
     assert!(text(&output.stdout).contains("hello there"), "{}", text(&output.stderr));
     let output = conclave(&rig, &["run", "configs/desk"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("there is no config configs/desk\nhelp: "), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("there is no config configs/desk\nhelp: "),
+        "{}",
+        text(&output.stderr)
+    );
     let output = conclave(&rig, &["run", "desk.toml"]);
-    assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(2), true), "{}", text(&output.stderr));
+    assert_eq!(
+        (output.status.code(), output.stdout.is_empty()),
+        (Some(2), true),
+        "{}",
+        text(&output.stderr)
+    );
 }
 
 #[test]
 fn a_config_is_no_file_of_inputs() {
     let rig = Rig::new().with_file("conclave.toml", stepping("agent_echo", "", ""));
-    std::fs::copy(rig.folder().join("conclave.toml"), rig.folder().join("inputs.txt")).expect("it can be copied");
+    std::fs::copy(rig.folder().join("conclave.toml"), rig.folder().join("inputs.txt"))
+        .expect("it can be copied");
     for file in ["conclave.toml", "inputs.txt"] {
         let output = conclave(&rig, &["batch", file]);
         let told = text(&output.stderr);
         assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(2), true), "{told}");
-        assert!(told.contains("is a config") && told.contains(&format!("conclave batch INPUTS --config {file}")), "{told}");
+        assert!(
+            told.contains("is a config")
+                && told.contains(&format!("conclave batch INPUTS --config {file}")),
+            "{told}"
+        );
     }
 }
 
 #[test]
 fn help_lists_the_commands_in_groups() {
     let help = text(&conclave(&Rig::new(), &["--help"]).stdout);
-    let headings = ["\nRun:\n", "\nLook:\n", "\nAllow:\n", "\nAuthor:\n", "\nMaintain:\n", "\nOptions:\n", "\nExit codes:\n"];
+    let headings = [
+        "\nRun:\n",
+        "\nLook:\n",
+        "\nAllow:\n",
+        "\nAuthor:\n",
+        "\nMaintain:\n",
+        "\nOptions:\n",
+        "\nExit codes:\n",
+    ];
     let places: Vec<Option<usize>> = headings.iter().map(|heading| help.find(heading)).collect();
     assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{help}");
 }
@@ -257,7 +346,8 @@ fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
 
 #[cfg(target_os = "linux")]
 fn too_long() -> Rig {
-    let config = calling("sleepy", "run", &json!({}), "limits = { wall = \"1 h\" }") + "[limits.run]\nwall = \"100 ms\"\n";
+    let config = calling("sleepy", "run", &json!({}), "limits = { wall = \"1 h\" }")
+        + "[limits.run]\nwall = \"100 ms\"\n";
     Rig::new().with_file("c.toml", config)
 }
 
@@ -267,7 +357,12 @@ fn a_run_whose_output_nobody_reads_ends_by_its_limits() {
     let rig = too_long();
     let (unread, full) = full_pipe();
     let both = full.try_clone().expect("a pipe has as many ends as one likes");
-    let mut run = rig.conclave(&["run", "--verbose", "c.toml", "go"]).stdout(both).stderr(full).spawn().expect("the program runs");
+    let mut run = rig
+        .conclave(&["run", "--verbose", "c.toml", "go"])
+        .stdout(both)
+        .stderr(full)
+        .spawn()
+        .expect("the program runs");
     let ended = run.wait().expect("it ends");
     drop(unread);
     assert_eq!(ended.code(), Some(124));
@@ -280,8 +375,11 @@ fn records_that_nobody_reads_wait_and_the_run_ends_all_the_same() {
 
     let rig = too_long();
     let (mut unread, full) = full_pipe();
-    // The command holds an end of the pipe, and must be gone before the rest can be read to its end.
-    let run = { rig.conclave(&["run", "--json", "c.toml", "go"]).stdout(full).stderr(Stdio::null()).spawn() };
+    // The command holds an end of the pipe, and must be gone before the rest can be read to its
+    // end.
+    let run = {
+        rig.conclave(&["run", "--json", "c.toml", "go"]).stdout(full).stderr(Stdio::null()).spawn()
+    };
     let mut run = run.expect("the program runs");
     until("the run has ended, as another terminal sees it", || {
         let runs = text(&conclave(&rig, &["runs", "--json"]).stdout).to_lowercase();
@@ -290,9 +388,15 @@ fn records_that_nobody_reads_wait_and_the_run_ends_all_the_same() {
     let mut read = String::new();
     unread.read_to_string(&mut read).expect("it is text");
     assert_eq!(run.wait().expect("it ends").code(), Some(124));
-    let lines: Vec<Value> =
-        read.lines().filter(|line| !line.is_empty()).map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
-    let records = lines.iter().filter(|line| line["type"] == "recorded").map(|line| line["record"]["seq"].as_u64().expect("a number"));
+    let lines: Vec<Value> = read
+        .lines()
+        .filter(|line| !line.is_empty())
+        .map(|line| serde_json::from_str(line).expect("a line of JSON"))
+        .collect();
+    let records = lines
+        .iter()
+        .filter(|line| line["type"] == "recorded")
+        .map(|line| line["record"]["seq"].as_u64().expect("a number"));
     assert!(records.clone().eq(0..records.count() as u64), "none is lost: {read}");
     let last = lines.last().expect("there is a result");
     assert_eq!((&last["type"], &last["exit_code"]), (&json!("result"), &json!(124)));
@@ -303,7 +407,11 @@ fn a_run_without_a_message_says_how_to_give_one() {
     let rig = Rig::new().with_file("c.toml", stepping("agent_echo", "", ""));
     let output = conclave(&rig, &["run", "c.toml"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("conclave run [CONFIG] \"TEXT\""), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("conclave run [CONFIG] \"TEXT\""),
+        "{}",
+        text(&output.stderr)
+    );
 }
 
 #[cfg(target_os = "linux")]
@@ -311,17 +419,28 @@ fn a_run_without_a_message_says_how_to_give_one() {
 fn an_answer_that_cannot_be_written_is_no_success() {
     let rig = Rig::new().with_file("c.toml", stepping("agent_echo", "", ""));
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("linux has it");
-    let output = rig.conclave(&["run", "-q", "c.toml", "hello"]).stdout(full).output().expect("the program runs");
+    let output = rig
+        .conclave(&["run", "-q", "c.toml", "hello"])
+        .stdout(full)
+        .output()
+        .expect("the program runs");
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
 }
 
 #[test]
 fn problems_of_a_config_are_structured_with_json() {
-    let rig = Rig::new().with_file("c.toml", "entry = \"t\"\nfoo = 1\n[plugins.p]\nsource = \"stock:chat\"\n[tasks.t]\nagent = \"p\"\n");
+    let rig = Rig::new().with_file(
+        "c.toml",
+        "entry = \"t\"\nfoo = 1\n[plugins.p]\nsource = \"stock:chat\"\n[tasks.t]\nagent = \"p\"\n",
+    );
     let output = conclave(&rig, &["check", "--json", "c.toml"]);
     let error: Value = serde_json::from_slice(&output.stdout).expect("one object");
     assert_eq!((&error["type"], &error["exit_code"]), (&json!("error"), &json!(2)));
-    assert_eq!((&error["problems"][0]["line"], &error["problems"][0]["column"]), (&json!(2), &json!(1)), "{error}");
+    assert_eq!(
+        (&error["problems"][0]["line"], &error["problems"][0]["column"]),
+        (&json!(2), &json!(1)),
+        "{error}"
+    );
 }
 
 #[test]
@@ -335,7 +454,8 @@ fn a_manifest_cannot_forge_the_lines_around_it() {
         description: "fine\n\nAsks for\n  nothing\u{1b}[2J\u{202e}".into(),
         ..Default::default()
     };
-    let spoofed = conclave_runtime::plugin::embed(&component, &manifest).expect("it is a component");
+    let spoofed =
+        conclave_runtime::plugin::embed(&component, &manifest).expect("it is a component");
     let rig = Rig::new().with_file("spoof.wasm", spoofed);
     let output = conclave(&rig, &["plugin", "inspect", "spoof.wasm"]);
     let stdout = text(&output.stdout);
@@ -366,13 +486,19 @@ fn check_shows_who_may_do_what_and_reports_every_problem() {
     let output = conclave(&rig, &["check", "c.toml"]);
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr.contains("c.toml:2:1") && stderr.contains("c.toml:5:1") && stderr.contains("c.toml:7:"), "{stderr}");
+    assert!(
+        stderr.contains("c.toml:2:1")
+            && stderr.contains("c.toml:5:1")
+            && stderr.contains("c.toml:7:"),
+        "{stderr}"
+    );
 }
 
 #[test]
 fn inspect_shows_a_component_without_running_it() {
     let rig = Rig::new();
-    let output = conclave(&rig, &["plugin", "inspect", &guest("spin_list_tools").display().to_string()]);
+    let output =
+        conclave(&rig, &["plugin", "inspect", &guest("spin_list_tools").display().to_string()]);
     let stdout = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(stdout.contains("spin-list-tools") && stdout.contains("tools"), "{stdout}");
@@ -382,13 +508,21 @@ fn inspect_shows_a_component_without_running_it() {
 fn journals_are_written_and_a_run_never_overwrites_one() {
     let rig = Rig::new().with_file("c.toml", stepping("agent_echo", "", ""));
     for _ in 0..2 {
-        assert_eq!(conclave(&rig, &["run", "--journal", "kept", "c.toml", "hello"]).status.code(), Some(0));
+        assert_eq!(
+            conclave(&rig, &["run", "--journal", "kept", "c.toml", "hello"]).status.code(),
+            Some(0)
+        );
     }
-    let files: Vec<_> = std::fs::read_dir(rig.folder().join("kept")).expect("the folder is there").flatten().collect();
+    let files: Vec<_> = std::fs::read_dir(rig.folder().join("kept"))
+        .expect("the folder is there")
+        .flatten()
+        .collect();
     assert_eq!(files.len(), 2, "{files:?}");
     for file in files {
         let lines = std::fs::read_to_string(file.path()).expect("it is text");
-        let room = conclave_core::journal::record::fold(conclave_core::journal::record::from_lines(&lines).expect("it is a journal"));
+        let room = conclave_core::journal::record::fold(
+            conclave_core::journal::record::from_lines(&lines).expect("it is a journal"),
+        );
         assert_eq!(room.outcome().and_then(|outcome| outcome.content.as_deref()), Some("hello"));
     }
 }
@@ -397,13 +531,20 @@ fn journals_are_written_and_a_run_never_overwrites_one() {
 #[test]
 fn ctrl_c_ends_at_once_although_a_guest_spins() {
     use std::io::{BufRead, BufReader};
-    let rig = Rig::new().with_file("c.toml", calling("spin", "run", &json!({}), "limits = { cpu = \"1 h\", wall = \"1 h\" }"));
+    let rig = Rig::new().with_file(
+        "c.toml",
+        calling("spin", "run", &json!({}), "limits = { cpu = \"1 h\", wall = \"1 h\" }"),
+    );
     let mut command = rig.conclave(&["run", "c.toml", "go"]);
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program runs");
+    let mut child =
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program runs");
     let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
     // The guest spins from here on.
-    assert!(lines.by_ref().any(|line| line.is_ok_and(|line| line.contains("calls #1 subject.run"))));
-    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
+    assert!(
+        lines.by_ref().any(|line| line.is_ok_and(|line| line.contains("calls #1 subject.run")))
+    );
+    let killed =
+        Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
     assert!(killed.success());
     // It ends by itself; nextest stops a test that hangs.
     assert_eq!(child.wait().expect("it ends").code(), Some(130));

@@ -1,4 +1,5 @@
-//! `conclave batch`: results in the order of the inputs, exit codes, what is refused before anything runs.
+//! `conclave batch`: results in the order of the inputs, exit codes, what is refused before
+//! anything runs.
 
 use conclave_test_support::{Rig, guest, stepping};
 use serde_json::{Value, json};
@@ -32,16 +33,23 @@ fn statuses(lines: &str) -> Vec<String> {
 fn a_file_of_results_is_its_owners_alone() {
     use std::os::unix::fs::PermissionsExt;
 
-    let rig = Rig::new().with_file("conclave.toml", stepping("agent_echo", "", "")).with_file("in.txt", "one\n");
+    let rig = Rig::new()
+        .with_file("conclave.toml", stepping("agent_echo", "", ""))
+        .with_file("in.txt", "one\n");
     let output = conclave(&rig, &["batch", "in.txt", "--output", "out.jsonl"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let mode = std::fs::metadata(rig.folder().join("out.jsonl")).expect("it was written").permissions().mode();
+    let mode = std::fs::metadata(rig.folder().join("out.jsonl"))
+        .expect("it was written")
+        .permissions()
+        .mode();
     assert_eq!(mode & 0o777, 0o600);
 }
 
 #[test]
 fn results_come_in_the_order_of_the_inputs() {
-    let inputs: String = (0..40).map(|index| format!("{{\"input\": \"{index}\", \"id\": {}}}\n", 100 + index)).collect();
+    let inputs: String = (0..40)
+        .map(|index| format!("{{\"input\": \"{index}\", \"id\": {}}}\n", 100 + index))
+        .collect();
     let rig = echo().with_file("in", inputs);
     let (code, stdout, stderr) = batch(&rig, &["--json", "--concurrency", "8"]);
     let expected: Vec<Value> = (0..40)
@@ -58,16 +66,20 @@ fn people_read_a_line_for_each_input() {
     assert!(stderr.contains("2 of 2 inputs in"), "{stderr}");
     let (code, stdout, stderr) = batch(&rig, &["--quiet", "--output", "out.jsonl"]);
     assert_eq!((code, stdout.as_str(), stderr.as_str()), (0, "", ""));
-    assert_eq!(statuses(&std::fs::read_to_string(rig.folder().join("out.jsonl")).expect("it was written")), ["DONE", "DONE"]);
+    assert_eq!(
+        statuses(&std::fs::read_to_string(rig.folder().join("out.jsonl")).expect("it was written")),
+        ["DONE", "DONE"]
+    );
 }
 
 #[test]
 fn a_result_that_is_more_than_text_is_in_its_row() {
-    let rig = Rig::new().with_file("c.toml", stepping("agent_echo", "", "returns = \"int\"")).with_file("in", "42\n");
+    let rig = Rig::new()
+        .with_file("c.toml", stepping("agent_echo", "", "returns = \"int\""))
+        .with_file("in", "42\n");
     let (code, stdout, stderr) = batch(&rig, &["--json"]);
     assert_eq!((code, &rows(&stdout)[0]["typed"]), (0, &json!(42)), "{stderr}");
-    let script =
-        json!({ "llm": { "kind": "seq", "replies": [{ "calls": [{ "id": "1", "name": "subject.run", "args": { "text": "x" } }] }] } });
+    let script = json!({ "llm": { "kind": "seq", "replies": [{ "calls": [{ "id": "1", "name": "subject.run", "args": { "text": "x" } }] }] } });
     let config = format!(
         "entry = \"main\"\n[plugins.agent]\nsource = \"{}\"\ngrants.tools = [\"subject.run\"]\nconfig = {{ script = '{script}' }}\n\
          [plugins.subject]\nsource = \"{}\"\n[tasks.main]\nagent = \"agent\"\ntools = [{{ tool = \"subject.run\", final = true }}]\n",
@@ -85,10 +97,16 @@ fn a_result_that_is_more_than_text_is_in_its_row() {
 
 #[test]
 fn lines_that_cannot_be_used_are_told_at_once_before_anything_runs() {
-    let rig = echo().with_file("in", "fine\n{broken\n{\"input\": 5}\n{\"input\": \"a\", \"id\": []}\n");
+    let rig =
+        echo().with_file("in", "fine\n{broken\n{\"input\": 5}\n{\"input\": \"a\", \"id\": []}\n");
     let (code, stdout, stderr) = batch(&rig, &["--journal", "kept", "--output", "out.jsonl"]);
     assert_eq!((code, stdout.as_str()), (2, ""), "{stderr}");
-    assert!(["in:2: ", "in:3: its `input` is a number", "in:4: ", "nothing was run"].iter().all(|part| stderr.contains(part)), "{stderr}");
+    assert!(
+        ["in:2: ", "in:3: its `input` is a number", "in:4: ", "nothing was run"]
+            .iter()
+            .all(|part| stderr.contains(part)),
+        "{stderr}"
+    );
     assert!(!rig.folder().join("kept").exists() && !rig.folder().join("out.jsonl").exists());
 }
 
@@ -112,21 +130,38 @@ fn the_policy_decides_what_a_failure_is_worth() {
         ("null", 0, ["ERROR", "ERROR", "ERROR"]),
         ("stop", 5, ["ERROR", "CANCELLED", "CANCELLED"]),
     ] {
-        let (ended, stdout, stderr) = batch(&rig, &["--json", "--concurrency", "1", "--on-error", policy]);
-        assert_eq!((ended, statuses(&stdout)), (code, expected.map(str::to_owned).to_vec()), "{policy}\n{stderr}");
+        let (ended, stdout, stderr) =
+            batch(&rig, &["--json", "--concurrency", "1", "--on-error", policy]);
+        assert_eq!(
+            (ended, statuses(&stdout)),
+            (code, expected.map(str::to_owned).to_vec()),
+            "{policy}\n{stderr}"
+        );
         assert_eq!(stderr.contains("· 1 failed · 2 cancelled · "), policy == "stop", "{stderr}");
         for row in rows(&stdout).iter().filter(|row| row["status"] == "CANCELLED") {
             assert_eq!(row["error"], "#1 failed, which ended the batch");
         }
-        assert!(rows(&stdout)[0]["error"].as_str().is_some_and(|error| error.contains("this agent cannot work")), "{stdout}");
+        assert!(
+            rows(&stdout)[0]["error"]
+                .as_str()
+                .is_some_and(|error| error.contains("this agent cannot work")),
+            "{stdout}"
+        );
     }
     // A run that stalls has no result, which is no failure and ends nothing.
     let stalled = stepping("agent_loop", "", "handle_llm_no_tool = \"nothing\"");
     let rig = Rig::new().with_file("c.toml", stalled).with_file("in", "a\nb\n");
     for (policy, code) in [("report", 1), ("null", 0), ("stop", 1)] {
         let (ended, stdout, stderr) = batch(&rig, &["--json", "--on-error", policy]);
-        assert_eq!((ended, statuses(&stdout)), (code, vec!["STALLED".to_owned(); 2]), "{policy}\n{stderr}");
-        assert!(stderr.contains("2 of 2 inputs in ") && stderr.contains(" · 2 without a result · "), "{stderr}");
+        assert_eq!(
+            (ended, statuses(&stdout)),
+            (code, vec!["STALLED".to_owned(); 2]),
+            "{policy}\n{stderr}"
+        );
+        assert!(
+            stderr.contains("2 of 2 inputs in ") && stderr.contains(" · 2 without a result · "),
+            "{stderr}"
+        );
     }
 }
 
@@ -134,14 +169,25 @@ fn the_policy_decides_what_a_failure_is_worth() {
 fn the_first_result_is_enough_where_that_is_asked_for() {
     let rig = echo().with_file("in", "a\nb\nc\n");
     let (code, stdout, stderr) = batch(&rig, &["--json", "--concurrency", "1", "--stop-on-first"]);
-    assert_eq!((code, statuses(&stdout)), (0, ["DONE", "CANCELLED", "CANCELLED"].map(str::to_owned).to_vec()), "{stderr}");
-    let (code, stdout, stderr) = batch(&failing(), &["--json", "--concurrency", "1", "--stop-on-first"]);
-    assert_eq!((code, statuses(&stdout)), (5, ["ERROR", "CANCELLED", "CANCELLED"].map(str::to_owned).to_vec()), "{stderr}");
+    assert_eq!(
+        (code, statuses(&stdout)),
+        (0, ["DONE", "CANCELLED", "CANCELLED"].map(str::to_owned).to_vec()),
+        "{stderr}"
+    );
+    let (code, stdout, stderr) =
+        batch(&failing(), &["--json", "--concurrency", "1", "--stop-on-first"]);
+    assert_eq!(
+        (code, statuses(&stdout)),
+        (5, ["ERROR", "CANCELLED", "CANCELLED"].map(str::to_owned).to_vec()),
+        "{stderr}"
+    );
 }
 
 #[test]
 fn nobody_is_asked_anything() {
-    let rig = Rig::new().with_file("c.toml", stepping("agent_echo", "", "interactive = true")).with_file("in", "a\n");
+    let rig = Rig::new()
+        .with_file("c.toml", stepping("agent_echo", "", "interactive = true"))
+        .with_file("in", "a\n");
     let (code, stdout, stderr) = batch(&rig, &[]);
     assert!(code == 2 && stdout.is_empty() && stderr.contains("interactive = false"), "{stderr}");
 }

@@ -1,4 +1,5 @@
-//! `--trace`: columns that line up, nothing that steers a terminal, colors that switch off. What a line holds is tested in the program.
+//! `--trace`: columns that line up, nothing that steers a terminal, colors that switch off. What a
+//! line holds is tested in the program.
 
 use std::process::Output;
 
@@ -17,7 +18,10 @@ fn conclave(rig: &Rig, columns: usize, variables: &[(&str, &str)], arguments: &[
 /// The lines from the legend to the end of the task.
 fn traced(output: &Output) -> Vec<String> {
     let stderr = text(&output.stderr);
-    let lines = stderr.lines().skip_while(|line| !line.starts_with("step")).take_while(|line| !line.is_empty());
+    let lines = stderr
+        .lines()
+        .skip_while(|line| !line.starts_with("step"))
+        .take_while(|line| !line.is_empty());
     lines.map(str::to_owned).collect()
 }
 
@@ -79,12 +83,24 @@ fn lines_end_where_the_terminal_does() {
         let lines = trace(&rig, columns, "--trace");
         assert_eq!(lines.len(), 5, "{lines:#?}");
         // Each of these signs takes two columns.
-        let width = |line: &str| line.chars().map(|c| if ('\u{4e00}'..'\u{a000}').contains(&c) { 2 } else { 1 }).sum::<usize>();
+        let width = |line: &str| {
+            line.chars()
+                .map(|c| if ('\u{4e00}'..'\u{a000}').contains(&c) { 2 } else { 1 })
+                .sum::<usize>()
+        };
         assert!(lines.iter().all(|line| width(line) <= columns), "{lines:#?}");
-        assert!(lines[1..4].iter().all(|line| line.ends_with('…') && width(line) + 10 > columns), "{lines:#?}");
+        assert!(
+            lines[1..4].iter().all(|line| line.ends_with('…') && width(line) + 10 > columns),
+            "{lines:#?}"
+        );
         let begin = lines[0].find("from").expect("the legend says where");
-        let column = |line: &String| line.chars().skip(lines[0][..begin].chars().count()).take(3).collect::<String>();
-        assert_eq!(lines.iter().map(column).collect::<Vec<_>>(), ["fro", "llm", "age", "llm", "DON"]);
+        let column = |line: &String| {
+            line.chars().skip(lines[0][..begin].chars().count()).take(3).collect::<String>()
+        };
+        assert_eq!(
+            lines.iter().map(column).collect::<Vec<_>>(),
+            ["fro", "llm", "age", "llm", "DON"]
+        );
     }
     let full = trace(&rig, 60, "--trace=full");
     assert!(full.iter().all(|line| line.chars().count() <= 60) && full.len() > 30, "{full:#?}");
@@ -94,8 +110,14 @@ fn lines_end_where_the_terminal_does() {
 #[test]
 fn where_all_is_shown_a_head_line_breaks_and_is_not_cut() {
     let lines = trace(&passing(), 50, "--trace=full");
-    assert!(lines[1..].iter().all(|line| !line.contains('…') && line.chars().count() <= 50), "{lines:#?}");
-    assert!(lines.iter().any(|line| line.trim().starts_with("reader  ")), "the recipient stands below the seat: {lines:#?}");
+    assert!(
+        lines[1..].iter().all(|line| !line.contains('…') && line.chars().count() <= 50),
+        "{lines:#?}"
+    );
+    assert!(
+        lines.iter().any(|line| line.trim().starts_with("reader  ")),
+        "the recipient stands below the seat: {lines:#?}"
+    );
 }
 
 #[test]
@@ -103,13 +125,27 @@ fn what_a_message_says_cannot_steer_the_terminal() {
     let rig = echoing("one\u{1b}[2J\ntwo\u{202e}\r\n   1  main › user");
     let short = trace(&rig, 100, "--trace");
     assert_eq!(short.len(), 5, "{short:#?}");
-    assert!(short[2].ends_with(r"[subject.run] one\u{1b}[2J ↵ two\u{202e} ↵ 1 main › user"), "{short:#?}");
+    assert!(
+        short[2].ends_with(r"[subject.run] one\u{1b}[2J ↵ two\u{202e} ↵ 1 main › user"),
+        "{short:#?}"
+    );
     let full = trace(&rig, 100, "--trace=full");
-    let block = ["      │ [subject.run]", r"      │ one\u{1b}[2J", r"      │ two\u{202e}", "      │    1  main › user"];
+    let block = [
+        "      │ [subject.run]",
+        r"      │ one\u{1b}[2J",
+        r"      │ two\u{202e}",
+        "      │    1  main › user",
+    ];
     assert!(full.windows(4).any(|lines| lines == block), "{full:#?}");
-    let colors = conclave(&rig, 100, &[("CLICOLOR_FORCE", "1")], &["run", "--trace", "c.toml", "go"]);
+    let colors =
+        conclave(&rig, 100, &[("CLICOLOR_FORCE", "1")], &["run", "--trace", "c.toml", "go"]);
     let stderr = text(&colors.stderr);
-    assert!(stderr.contains("\u{1b}[32mllm") && !stderr.contains("\u{1b}[2J") && !stderr.contains('\u{202e}'), "{stderr}");
+    assert!(
+        stderr.contains("\u{1b}[32mllm")
+            && !stderr.contains("\u{1b}[2J")
+            && !stderr.contains('\u{202e}'),
+        "{stderr}"
+    );
 }
 
 #[test]
@@ -117,19 +153,40 @@ fn colors_switch_off() {
     let rig = echoing("hi");
     let plain = trace(&rig, 100, "--trace");
     let forced = ("CLICOLOR_FORCE", "1");
-    for (variables, more) in [(vec![forced, ("NO_COLOR", "1")], vec![]), (vec![forced], vec!["--no-color"])] {
-        let output = conclave(&rig, 100, &variables, &[vec!["run", "--trace", "c.toml", "go"], more].concat());
+    for (variables, more) in
+        [(vec![forced, ("NO_COLOR", "1")], vec![]), (vec![forced], vec!["--no-color"])]
+    {
+        let output = conclave(
+            &rig,
+            100,
+            &variables,
+            &[vec!["run", "--trace", "c.toml", "go"], more].concat(),
+        );
         assert_eq!(traced(&output), plain);
     }
 }
 
 #[test]
 fn steps_without_an_answer_are_marked() {
-    let rig = Rig::new().with_file("c.toml", stepping("agent_loop", "", "handle_llm_no_tool = \"nothing\"\nmax_stalled_steps = 2"));
+    let rig = Rig::new().with_file(
+        "c.toml",
+        stepping("agent_loop", "", "handle_llm_no_tool = \"nothing\"\nmax_stalled_steps = 2"),
+    );
     let lines = trace(&rig, 120, "--trace");
-    let told: Vec<String> = lines[2..].iter().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
-    let stalled = |step: u32, count: u32| format!("{step} main stalled no valid answer ({count} of 2)");
-    assert_eq!(told, [stalled(2, 1), stalled(3, 2), "main STALLED nobody in main had a valid answer, 2 steps in a row".to_owned()]);
+    let told: Vec<String> = lines[2..]
+        .iter()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    let stalled =
+        |step: u32, count: u32| format!("{step} main stalled no valid answer ({count} of 2)");
+    assert_eq!(
+        told,
+        [
+            stalled(2, 1),
+            stalled(3, 2),
+            "main STALLED nobody in main had a valid answer, 2 steps in a row".to_owned()
+        ]
+    );
 }
 
 #[test]
@@ -138,14 +195,26 @@ fn the_trace_takes_the_place_of_the_usual_lines_and_of_nothing_else() {
     let output = conclave(&rig, 100, &[], &["run", "--trace", "c.toml", "go"]);
     assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(0), "hi\n"));
     let stderr = text(&output.stderr);
-    assert!(stderr.contains("data can leave to: nowhere") && stderr.contains("done in"), "{stderr}");
+    assert!(
+        stderr.contains("data can leave to: nowhere") && stderr.contains("done in"),
+        "{stderr}"
+    );
     assert!(!stderr.contains("calls #1"), "{stderr}");
     let output = conclave(&rig, 100, &[], &["run", "--trace", "--json", "c.toml", "go"]);
     assert!(text(&output.stdout).lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
-    assert_eq!(traced(&output), traced(&conclave(&rig, 100, &[], &["run", "--trace", "c.toml", "go"])));
+    assert_eq!(
+        traced(&output),
+        traced(&conclave(&rig, 100, &[], &["run", "--trace", "c.toml", "go"]))
+    );
     let output = conclave(&rig, 100, &[], &["run", "--trace", "--quiet", "c.toml", "go"]);
-    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{}", text(&output.stderr));
-    let denied = Rig::new().with_file("c.toml", calling("files_read", "run", &json!({ "path": "/data/a" }), ""));
+    assert_eq!(
+        (output.status.code(), output.stdout.len()),
+        (Some(2), 0),
+        "{}",
+        text(&output.stderr)
+    );
+    let denied = Rig::new()
+        .with_file("c.toml", calling("files_read", "run", &json!({ "path": "/data/a" }), ""));
     let lines = trace(&denied, 100, "--trace");
     assert!(lines.iter().any(|line| line.contains("DENIED files │ /data/a")), "{lines:#?}");
 }
@@ -154,11 +223,24 @@ fn the_trace_takes_the_place_of_the_usual_lines_and_of_nothing_else() {
 fn a_conversation_and_a_batch_have_traces_too() {
     let rig = echoing("hi").with_file("in.jsonl", "{\"input\": \"go\", \"id\": \"first\"}\ngo\n");
     let lines = traced(&conclave(&rig, 100, &[], &["chat", "--trace", "c.toml", "go"]));
-    assert!(lines[1].starts_with("   1  main › llm     llm  ") && lines[1].contains("[subject.run] {\"text\""), "{lines:#?}");
-    let output = conclave(&rig, 100, &[], &["batch", "in.jsonl", "--config", "c.toml", "--trace", "--concurrency", "1"]);
+    assert!(
+        lines[1].starts_with("   1  main › llm     llm  ")
+            && lines[1].contains("[subject.run] {\"text\""),
+        "{lines:#?}"
+    );
+    let output = conclave(
+        &rig,
+        100,
+        &[],
+        &["batch", "in.jsonl", "--config", "c.toml", "--trace", "--concurrency", "1"],
+    );
     assert_eq!(text(&output.stdout), "first  hi\n  #2  hi\n");
     let stderr = text(&output.stderr);
-    let lines: Vec<&str> = stderr.lines().skip_while(|line| !line.starts_with("item ")).take_while(|line| !line.is_empty()).collect();
+    let lines: Vec<&str> = stderr
+        .lines()
+        .skip_while(|line| !line.starts_with("item "))
+        .take_while(|line| !line.is_empty())
+        .collect();
     assert_eq!(lines.len(), 9, "{stderr}");
     assert_eq!(
         (lines[0], lines[2]),

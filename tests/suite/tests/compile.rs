@@ -1,4 +1,5 @@
-//! Components of others are compiled by a child of the program, within limits: what comes of it, and of a component that takes too much.
+//! Components of others are compiled by a child of the program, within limits: what comes of it,
+//! and of a component that takes too much.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -21,11 +22,15 @@ fn child() -> Compiler {
 /// Loads a config with a compiler, and a cache of its own.
 fn prepare(rig: &Rig, compiler: Compiler, cache: &str, config: &str) -> Result<Prepared, String> {
     let folder = rig.folder().to_string_lossy().into_owned();
-    let config = Config::parse("conclave.toml", &folder, config).map_err(|problems| problems.to_string())?;
+    let config =
+        Config::parse("conclave.toml", &folder, config).map_err(|problems| problems.to_string())?;
     let cache = Some(rig.folder().join(cache));
-    let host = Host::new(HostOptions { compiler, cache, ..HostOptions::default() }).expect("the engine starts");
+    let host = Host::new(HostOptions { compiler, cache, ..HostOptions::default() })
+        .expect("the engine starts");
     block_on(host.prepare(&config, &(Arc::new(|_| {}) as Follow))).map_err(|error| match error {
-        PrepareError::Config(problems) | PrepareError::Keys(problems) | PrepareError::Plugins(problems) => problems.to_string(),
+        PrepareError::Config(problems)
+        | PrepareError::Keys(problems)
+        | PrepareError::Plugins(problems) => problems.to_string(),
     })
 }
 
@@ -40,7 +45,11 @@ fn slow() -> Vec<u8> {
     for number in 0..500 {
         let _ = write!(functions, "(func (param i32) (result i32) (local.get 0)");
         for step in 0..60 {
-            let _ = write!(functions, "(i32.const {}) (i32.mul) (local.tee 0) (local.get 0) (i32.xor)", number * 60 + step);
+            let _ = write!(
+                functions,
+                "(i32.const {}) (i32.mul) (local.tee 0) (local.get 0) (i32.xor)",
+                number * 60 + step
+            );
         }
         functions.push(')');
     }
@@ -54,7 +63,10 @@ fn kept(folder: &Path) -> Vec<(String, Vec<u8>)> {
         .flatten()
         .filter(|entry| entry.path().extension().is_some_and(|extension| extension == "cwasm"))
         .map(|entry| {
-            (entry.file_name().to_string_lossy().into_owned(), std::fs::read(entry.path()).expect("it can be read")[48..].to_vec())
+            (
+                entry.file_name().to_string_lossy().into_owned(),
+                std::fs::read(entry.path()).expect("it can be read")[48..].to_vec(),
+            )
         })
         .collect();
     entries.sort();
@@ -68,7 +80,11 @@ fn children() -> Vec<String> {
     let stats = std::fs::read_dir("/proc").expect("it is there").flatten();
     let stats = stats.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
     // After the name in brackets come the state and the parent.
-    stats.filter(|stat| stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)) == Some(&own)).collect()
+    stats
+        .filter(|stat| {
+            stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)) == Some(&own)
+        })
+        .collect()
 }
 
 #[test]
@@ -86,7 +102,11 @@ fn a_child_makes_the_same_code_and_it_runs() {
     assert!(
         by_child == here,
         "the code differs: {:?}",
-        by_child.iter().zip(&here).map(|(one, other)| (&one.0, one.1.len(), other.1.len())).collect::<Vec<_>>()
+        by_child
+            .iter()
+            .zip(&here)
+            .map(|(one, other)| (&one.0, one.1.len(), other.1.len()))
+            .collect::<Vec<_>>()
     );
     // What a child made is found again by a host that compiles by itself.
     let again = prepare(&rig, Compiler::InProcess, "by-child", &config).expect("it loads");
@@ -100,7 +120,11 @@ fn a_component_that_takes_long_to_compile_is_given_up() {
         let told = refused(&rig, compiler, &config(r#"compile_time = "10 ms""#));
         assert!(told.contains("`subject` is refused: compiling it took longer than 10 ms (its limits.compile_time)"), "{told}");
         #[cfg(target_os = "linux")]
-        assert_eq!(children(), [] as [String; 0], "a child that is given up is ended, and waited for");
+        assert_eq!(
+            children(),
+            [] as [String; 0],
+            "a child that is given up is ended, and waited for"
+        );
     }
 }
 
@@ -110,7 +134,9 @@ fn a_component_that_takes_much_memory_to_compile_is_given_up() {
     let rig = Rig::new().with_file("subject.wasm", slow());
     for memory in ["1 MiB", "8 MiB"] {
         let told = refused(&rig, child(), &config(&format!("compile_memory = \"{memory}\"")));
-        let reason = format!("`subject` is refused: compiling it took more than {memory} of memory (its limits.compile_memory)");
+        let reason = format!(
+            "`subject` is refused: compiling it took more than {memory} of memory (its limits.compile_memory)"
+        );
         assert!(told.contains(&reason), "{told}");
         assert_eq!(children(), [] as [String; 0]);
     }
@@ -118,15 +144,25 @@ fn a_component_that_takes_much_memory_to_compile_is_given_up() {
 
 #[test]
 fn a_component_that_does_not_compile_is_refused_with_the_reason() {
-    let rig = Rig::new().with_file("subject.wasm", tool(More { module: "(func (result i32) (i64.const 1))", ..More::default() }));
+    let rig = Rig::new().with_file(
+        "subject.wasm",
+        tool(More { module: "(func (result i32) (i64.const 1))", ..More::default() }),
+    );
     let told = refused(&rig, child(), &config(""));
-    assert!(told.contains("`subject` is refused: it cannot be compiled") && told.contains("type mismatch"), "{told}");
+    assert!(
+        told.contains("`subject` is refused: it cannot be compiled")
+            && told.contains("type mismatch"),
+        "{told}"
+    );
 }
 
 #[test]
 fn a_compiler_that_is_none_is_no_way_around() {
     let rig = Rig::new().with_file("subject.wasm", tool(More::default()));
-    for (program, said) in [("/nonexistent/conclave", "could not be started"), ("/bin/false", "ended without an answer")] {
+    for (program, said) in [
+        ("/nonexistent/conclave", "could not be started"),
+        ("/bin/false", "ended without an answer"),
+    ] {
         let compiler = Compiler::Child { program: program.into(), args: Vec::new() };
         let told = refused(&rig, compiler, &config(""));
         assert!(told.contains("cannot be compiled") && told.contains(said), "{told}");
@@ -135,16 +171,26 @@ fn a_compiler_that_is_none_is_no_way_around() {
 
 #[test]
 fn a_component_that_is_too_large_is_refused() {
-    let told = refused(&Rig::new().with_file("subject.wasm", slow()), child(), &config(r#"component = "64 KiB""#));
+    let told = refused(
+        &Rig::new().with_file("subject.wasm", slow()),
+        child(),
+        &config(r#"component = "64 KiB""#),
+    );
     assert!(told.contains("up to 64 KiB are taken (its limits.component)"), "{told}");
 }
 
-/// The program compiles what is in files in a child of its own, and says of a limit what it says of every plugin that is refused.
+/// The program compiles what is in files in a child of its own, and says of a limit what it says of
+/// every plugin that is refused.
 #[test]
 fn the_program_refuses_what_takes_too_long_to_compile() {
-    let rig = Rig::new().with_file("subject.wasm", slow()).with_file("c.toml", config(r#"compile_time = "10 ms""#));
-    let output =
-        rig.conclave(&["run", "c.toml", "go"]).env("CONCLAVE_CACHE", rig.folder().join("cache")).output().expect("the program runs");
+    let rig = Rig::new()
+        .with_file("subject.wasm", slow())
+        .with_file("c.toml", config(r#"compile_time = "10 ms""#));
+    let output = rig
+        .conclave(&["run", "c.toml", "go"])
+        .env("CONCLAVE_CACHE", rig.folder().join("cache"))
+        .output()
+        .expect("the program runs");
     assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("limits.compile_time"), "{}", text(&output.stderr));
 }
@@ -157,7 +203,12 @@ fn the_child_answers_nothing_but_a_component() {
         command.output().expect("the program runs")
     };
     let output = answer(&["1000000000", "10"]);
-    assert_eq!((output.status.code(), output.stderr.len()), (Some(3), 0), "{}", text(&output.stdout));
+    assert_eq!(
+        (output.status.code(), output.stderr.len()),
+        (Some(3), 0),
+        "{}",
+        text(&output.stdout)
+    );
     assert_eq!(answer(&["much", "10"]).status.code(), Some(2));
     assert_eq!(answer(&[]).status.code(), Some(2));
 }

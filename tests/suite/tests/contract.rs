@@ -1,4 +1,5 @@
-//! The contract serves each kind from Rust; Python and JavaScript components load as well (made by hand, see docs/contract.md).
+//! The contract serves each kind from Rust; Python and JavaScript components load as well (made by
+//! hand, see docs/contract.md).
 
 use conclave_core::setup::PluginKind;
 use conclave_core::types::outcome::Status;
@@ -32,7 +33,11 @@ fn a_rust_component_imports_only_what_it_uses() {
     let bytes = std::fs::read(guest("agent_echo")).expect("it is built");
     let imports = inspect(&bytes).expect("it is a plugin").imports;
     assert!(imports.iter().any(|import| import.contains("conclave:plugin/state")), "{imports:?}");
-    assert!(!imports.iter().any(|import| import.contains("conclave:plugin/files") || import.contains("conclave:plugin/kv")), "{imports:?}");
+    assert!(
+        !imports.iter().any(|import| import.contains("conclave:plugin/files")
+            || import.contains("conclave:plugin/kv")),
+        "{imports:?}"
+    );
 }
 
 /// Every function of the contract is documented.
@@ -45,12 +50,17 @@ fn every_function_of_the_contract_is_documented() {
             continue;
         }
         let text = std::fs::read_to_string(file.path()).expect("it is text");
-        // A line about one function covers the lines directly below it, as in a resource with short methods.
+        // A line about one function covers the lines directly below it, as in a resource with short
+        // methods.
         let mut documented = false;
         for line in text.lines().map(str::trim) {
             if line.contains(": func(") {
                 functions += 1;
-                assert!(documented || line.ends_with("-> string;"), "{}: {line}", file.path().display());
+                assert!(
+                    documented || line.ends_with("-> string;"),
+                    "{}: {line}",
+                    file.path().display()
+                );
             }
             documented = line.starts_with("///");
         }
@@ -60,7 +70,9 @@ fn every_function_of_the_contract_is_documented() {
 
 #[test]
 fn the_outcome_of_a_contract_tool_reaches_the_agent() {
-    let ran = conclave_test_support::Rig::new()
-        .run(&conclave_test_support::calling("echo", "run", &serde_json::json!({ "text": "hi" }), ""), "go");
+    let ran = conclave_test_support::Rig::new().run(
+        &conclave_test_support::calling("echo", "run", &serde_json::json!({ "text": "hi" }), ""),
+        "go",
+    );
     assert_eq!((ran.status(), ran.content()), (Status::Done, "hi"));
 }

@@ -5,7 +5,8 @@ use conclave_core::types::fault::FaultKind;
 use conclave_core::types::outcome::Status;
 use conclave_test_support::{Ran, Rig, guest};
 
-/// A coordinator that has a background task done and a question answered; the strategy is the subject.
+/// A coordinator that has a background task done and a question answered; the strategy is the
+/// subject.
 fn config(strategy: &str, grants: &str) -> String {
     format!(
         r#"
@@ -38,7 +39,9 @@ fn with_guest(name: &str, grants: &str) -> String {
 
 fn not_delivered(ran: &Ran) -> Vec<String> {
     let reason = |notice: &Notice| match notice {
-        Notice::NotDelivered { reason, .. } | Notice::DeadLetter { reason, .. } => Some(reason.clone()),
+        Notice::NotDelivered { reason, .. } | Notice::DeadLetter { reason, .. } => {
+            Some(reason.clone())
+        }
         _ => None,
     };
     ran.notices().filter_map(reason).collect()
@@ -50,7 +53,8 @@ const TERMINAL: &str = r#"grants.rooms = ["terminal"]"#;
 fn immediate_brings_a_background_result_to_the_terminal_once() {
     let ran = Rig::new().run(&config("stock:immediate", TERMINAL), "hello");
     assert_eq!((ran.status(), ran.content()), (Status::Done, "hello"));
-    let heard: Vec<(&str, &str)> = ran.heard.iter().map(|(channel, text)| (channel.as_str(), text.as_str())).collect();
+    let heard: Vec<(&str, &str)> =
+        ran.heard.iter().map(|(channel, text)| (channel.as_str(), text.as_str())).collect();
     assert_eq!(heard, [("terminal", "Digest the folder.")]);
     assert_eq!(ran.rooms().iter().map(ToString::to_string).collect::<Vec<_>>(), ["test", "test/1"]);
 }
@@ -58,7 +62,10 @@ fn immediate_brings_a_background_result_to_the_terminal_once() {
 #[test]
 fn a_strategy_that_cannot_do_without_its_grant_is_refused_at_load() {
     let problems = conclave_test_support::refused(&Rig::new(), &config("stock:immediate", ""));
-    assert!(problems.contains("plugins.strategy") && problems.contains("grants.rooms"), "{problems}");
+    assert!(
+        problems.contains("plugins.strategy") && problems.contains("grants.rooms"),
+        "{problems}"
+    );
 }
 
 #[test]
@@ -71,7 +78,10 @@ fn a_channel_that_takes_nothing_is_tried_again_and_then_given_up() {
 
 #[test]
 fn a_strategy_that_spins_is_stopped_and_the_result_stays_in_the_inbox() {
-    let ran = Rig::new().run(&with_guest("strategy_spin", "limits = { cpu = \"50 ms\" }\ngrants.rooms = [\"terminal\"]"), "hello");
+    let ran = Rig::new().run(
+        &with_guest("strategy_spin", "limits = { cpu = \"50 ms\" }\ngrants.rooms = [\"terminal\"]"),
+        "hello",
+    );
     assert_eq!((ran.status(), ran.plugin_faults()), (Status::Done, vec![FaultKind::Cpu]));
     assert!(not_delivered(&ran)[0].contains("strategy failed"), "{:?}", not_delivered(&ran));
 }
@@ -88,7 +98,12 @@ fn a_strategy_cannot_speak_on_another_channel() {
     let ran = Rig::new().run(&with_guest("strategy_foreign_channel", TERMINAL), "hello");
     assert!(ran.heard.is_empty());
     let denials = ran.denials();
-    assert!(denials.iter().any(|record| record.denial.capability == "rooms" && record.denial.target == "vault"), "{denials:?}");
+    assert!(
+        denials
+            .iter()
+            .any(|record| record.denial.capability == "rooms" && record.denial.target == "vault"),
+        "{denials:?}"
+    );
 }
 
 #[test]

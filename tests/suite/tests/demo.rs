@@ -1,11 +1,13 @@
-//! The demo: five components on real input, without a model. Each run is rebuilt from its journal by the rig.
+//! The demo: five components on real input, without a model. Each run is rebuilt from its journal
+//! by the rig.
 
 use conclave_core::types::outcome::Status;
 use conclave_test_support::{Ran, Rig};
 
 /// The config that people run, on the test's folder.
 fn demo() -> String {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/demo.toml");
+    let path =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/demo.toml");
     let text = std::fs::read_to_string(path).expect("the example is there");
     assert!(text.contains(r#"dir = "../../docs""#), "the example names its folder");
     text.replace(r#"dir = "../../docs""#, r#"dir = "folder""#)
@@ -29,14 +31,23 @@ fn ask(question: &str) -> Ran {
 fn a_question_is_answered_with_the_sentence_and_its_line() {
     let ran = ask("When was Skerryvore first lit?");
     assert_eq!(ran.status(), Status::Done);
-    assert!(ran.content().contains("Skerryvore was first lit in 1844.") && ran.content().contains("lights.txt:1"), "{}", ran.content());
+    assert!(
+        ran.content().contains("Skerryvore was first lit in 1844.")
+            && ran.content().contains("lights.txt:1"),
+        "{}",
+        ran.content()
+    );
     assert!(!ran.content().contains("1999"), "hidden folders are not searched: {}", ran.content());
 }
 
 #[test]
 fn another_question_gets_another_line() {
     let ran = ask("Who built the lighthouse?");
-    assert!(ran.content().contains("Alan Stevenson") && ran.content().contains("sub/keepers.md:3"), "{}", ran.content());
+    assert!(
+        ran.content().contains("Alan Stevenson") && ran.content().contains("sub/keepers.md:3"),
+        "{}",
+        ran.content()
+    );
 }
 
 #[test]
@@ -70,41 +81,60 @@ fn what_a_word_means_is_answered_by_what_explains_it() {
 /// What `cargo xtask demo` runs.
 #[test]
 fn a_stranger_is_stopped_three_ways_and_the_question_is_answered() {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/stranger.toml");
+    let path =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/stranger.toml");
     let text = std::fs::read_to_string(path).expect("the example is there");
     let finder = conclave_test_support::guest("finder").display().to_string();
-    let config = text.replace("../../target/conclave/guests/finder.wasm", &finder).replace(r#"dir = "../../docs""#, r#"dir = "folder""#);
+    let config = text
+        .replace("../../target/conclave/guests/finder.wasm", &finder)
+        .replace(r#"dir = "../../docs""#, r#"dir = "folder""#);
     let ran = lights().run(&config, "When was Skerryvore first lit?");
     assert_eq!(ran.content(), "Skerryvore was first lit in 1844.  (docs/lights.txt:1)");
-    let denied: Vec<String> = ran.denials().iter().map(|denial| denial.denial.target.clone()).collect();
+    let denied: Vec<String> =
+        ran.denials().iter().map(|denial| denial.denial.target.clone()).collect();
     assert_eq!(denied.len(), 3, "{denied:?}");
     for target in ["/root/.ssh/id_ed25519", "collect.example.net", "/docs/finder.md"] {
         assert!(denied.iter().any(|denied| denied.contains(target)), "{denied:?}");
     }
-    assert!(ran.answers().iter().all(|answer| !answer.content.contains("STOLEN")), "{:?}", ran.answers());
+    assert!(
+        ran.answers().iter().all(|answer| !answer.content.contains("STOLEN")),
+        "{:?}",
+        ran.answers()
+    );
     assert_eq!(ran.heard.len(), 1, "the digest is delivered: {:?}", ran.heard);
 }
 
 #[test]
 fn the_hostile_tour_is_stopped_six_ways_and_the_task_answers() {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/hostile.toml");
+    let path =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/hostile.toml");
     let text = std::fs::read_to_string(path).expect("the example is there");
     let config = text
         .replace(
             "../../target/conclave/guests/agent_hostile_tour.wasm",
             &conclave_test_support::guest("agent_hostile_tour").display().to_string(),
         )
-        .replace("../../target/conclave/guests/weather.wasm", &conclave_test_support::guest("weather").display().to_string());
-    let ran =
-        Rig::new().with_file("data/report.txt", "fine").run(&config.replace(r#"dir = ".""#, r#"dir = "data""#), "How warm is it in Oslo?");
+        .replace(
+            "../../target/conclave/guests/weather.wasm",
+            &conclave_test_support::guest("weather").display().to_string(),
+        );
+    let ran = Rig::new()
+        .with_file("data/report.txt", "fine")
+        .run(&config.replace(r#"dir = ".""#, r#"dir = "data""#), "How warm is it in Oslo?");
     assert_eq!((ran.status(), ran.content()), (Status::Done, "Oslo: 4.0 °C"));
     let answers = ran.answers();
     assert_eq!(answers.len(), 7, "{answers:?}");
     for answer in &answers[..6] {
         assert!(answer.is_error, "{answer:?}");
-        assert!(!answer.content.contains("STOLEN") && !answer.content.contains("CALLED HOME"), "{answer:?}");
+        assert!(
+            !answer.content.contains("STOLEN") && !answer.content.contains("CALLED HOME"),
+            "{answer:?}"
+        );
     }
-    let kinds: Vec<_> = answers.iter().map(|answer| answer.fault.as_ref().map(|fault| fault.kind.as_str())).collect();
+    let kinds: Vec<_> = answers
+        .iter()
+        .map(|answer| answer.fault.as_ref().map(|fault| fault.kind.as_str()))
+        .collect();
     assert_eq!(kinds, [None, None, None, Some("memory"), Some("cpu"), Some("stack"), None]);
     assert!(ran.denials().len() >= 3, "{:?}", ran.denials());
 }

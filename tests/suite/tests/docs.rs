@@ -1,5 +1,5 @@
-//! What the documents say is true: links lead somewhere, tables name tests that are there, examples load, and the page of config keys is
-//! made from the keys themselves.
+//! What the documents say is true: links lead somewhere, tables name tests that are there, examples
+//! load, and the page of config keys is made from the keys themselves.
 
 mod blocks;
 mod commands;
@@ -14,14 +14,25 @@ use conclave_core::types::outcome::Status;
 use conclave_test_support::Rig;
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository is there")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .expect("the repository is there")
 }
 
 fn pages() -> Vec<PathBuf> {
     let mut pages = Vec::new();
     let mut folders = vec![root().join("docs")];
-    pages
-        .extend(["README.md", "ARCHITECTURE.md", "SECURITY.md", "CONTRIBUTING.md", "tests/guests/README.md"].map(|page| root().join(page)));
+    pages.extend(
+        [
+            "README.md",
+            "ARCHITECTURE.md",
+            "SECURITY.md",
+            "CONTRIBUTING.md",
+            "tests/guests/README.md",
+        ]
+        .map(|page| root().join(page)),
+    );
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).expect("it is a folder").flatten() {
             let path = entry.path();
@@ -66,11 +77,16 @@ fn the_tests_that_tables_name_are_there() {
         }
     }
     let mut named = 0;
-    for line in read(&root().join("docs/security.md")).lines().filter(|line| line.starts_with("| ")).skip(1) {
+    for line in
+        read(&root().join("docs/security.md")).lines().filter(|line| line.starts_with("| ")).skip(1)
+    {
         let tests = line.rsplit('|').nth(1).expect("a row has columns");
         for test in tests.split('`').skip(1).step_by(2) {
             named += 1;
-            assert!(sources.contains(&format!("fn {test}(")), "docs/security.md names {test}, which is not there");
+            assert!(
+                sources.contains(&format!("fn {test}(")),
+                "docs/security.md names {test}, which is not there"
+            );
         }
     }
     assert!(named > 60, "{named}");
@@ -93,17 +109,31 @@ fn sources_below(folder: &Path) -> Vec<PathBuf> {
 #[test]
 fn rules_live_in_the_files_that_their_pages_name() {
     let mut named = 0;
-    for page in pages().iter().filter(|page| page.parent().is_some_and(|folder| folder.ends_with("docs/rules"))) {
+    for page in pages()
+        .iter()
+        .filter(|page| page.parent().is_some_and(|folder| folder.ends_with("docs/rules")))
+    {
         let text = read(page);
         for entry in text.split("\n- **").skip(1) {
             let entry = entry.split("\n\n").next().unwrap_or_default();
             let (rule, rest) = entry.split_once("**").expect("an entry begins with its number");
-            let Some(files) = rest.trim_end().strip_suffix("`)").and_then(|rest| rest.rsplit_once("(`")) else { continue };
+            let Some(files) =
+                rest.trim_end().strip_suffix("`)").and_then(|rest| rest.rsplit_once("(`"))
+            else {
+                continue;
+            };
             for file in files.1.split(['`', ',', ' ', '\n']).filter(|file| !file.is_empty()) {
                 named += 1;
-                let of_core = !["host/", "tests/", "wit/"].iter().any(|folder| file.starts_with(folder));
-                let path = root().join(if of_core { format!("host/core/src/{file}") } else { file.to_owned() });
-                let is_cited = read(&path).split(|c: char| !c.is_alphanumeric() && c != '-').any(|word| word == rule);
+                let of_core =
+                    !["host/", "tests/", "wit/"].iter().any(|folder| file.starts_with(folder));
+                let path = root().join(if of_core {
+                    format!("host/core/src/{file}")
+                } else {
+                    file.to_owned()
+                });
+                let is_cited = read(&path)
+                    .split(|c: char| !c.is_alphanumeric() && c != '-')
+                    .any(|word| word == rule);
                 assert!(is_cited, "{}: {file} does not cite {rule}", page.display());
             }
         }
@@ -114,9 +144,16 @@ fn rules_live_in_the_files_that_their_pages_name() {
 /// An example with the repository's documents, wherever it is put.
 fn example(name: &str) -> (Rig, String) {
     let folder = root().join("docs/examples");
-    let config = read(&folder.join(name)).replace("\"../../docs\"", &format!("{:?}", root().join("docs").display().to_string()));
-    let replies = ["chat", "acting", "supervisor", "pipeline", "voice", "digest", "handoff"].map(|name| format!("{name}-replies.json"));
-    (replies.iter().fold(Rig::new(), |rig, replies| rig.with_file(replies, read(&folder.join(replies)))), config)
+    let config = read(&folder.join(name))
+        .replace("\"../../docs\"", &format!("{:?}", root().join("docs").display().to_string()));
+    let replies = ["chat", "acting", "supervisor", "pipeline", "voice", "digest", "handoff"]
+        .map(|name| format!("{name}-replies.json"));
+    (
+        replies
+            .iter()
+            .fold(Rig::new(), |rig, replies| rig.with_file(replies, read(&folder.join(replies)))),
+        config,
+    )
 }
 
 #[test]
@@ -141,17 +178,24 @@ fn the_example_of_a_supervisor_revises_until_it_is_approved() {
     let (rig, config) = example("supervisor.toml");
     let ran = rig.run(&config, "Write a sentence about the Skerryvore light.");
     assert_eq!(ran.status(), Status::Done, "{}", ran.outcome.reason);
-    assert_eq!(ran.content(), "First lit in 1844, the Skerryvore light stands 48 metres tall on a reef south of Tiree.");
+    assert_eq!(
+        ran.content(),
+        "First lit in 1844, the Skerryvore light stands 48 metres tall on a reef south of Tiree."
+    );
 }
 
-/// What a reviewer says that never approves, or says nothing that can be read, is no approval.
+/// What a reviewer says that never approves, or says nothing that can be read, is no approval
+///
 #[test]
 fn a_supervisor_whose_reviewer_does_not_approve_says_so() {
     for never in ["{\"approved\": false, \"feedback\": \"too short\"}", "Looks good to me!"] {
         let (rig, config) = example("supervisor.toml");
         let replies = serde_json::json!({ "rules": [{ "when": "Review what was done", "reply": never }], "replies": ["A light."] });
         let rig = rig.with_file("supervisor-replies.json", replies.to_string());
-        let ran = rig.run(&config.replace("revisions = 3", "revisions = 1"), "Write a sentence about the Skerryvore light.");
+        let ran = rig.run(
+            &config.replace("revisions = 3", "revisions = 1"),
+            "Write a sentence about the Skerryvore light.",
+        );
         assert_eq!(ran.status(), Status::Rejected, "{}", ran.content());
         let said = format!("{} {}", ran.outcome.reason, ran.content());
         assert!(said.contains("revised once and is not approved"), "{said}");
@@ -164,13 +208,23 @@ fn a_supervisor_names_the_worker_that_failed_and_keeps_what_others_gave() {
         let (rig, config) = example("supervisor.toml");
         let rig = rig.with_file("supervisor-replies.json", "{\"replies\": [\"A light.\"]}");
         let config = config
-            .replace("workers = [\"research\", \"write\"], mode = \"sequential\"", &format!("workers = {workers}, mode = \"parallel\""))
-            .replace("[\"research\", \"write\", \"review\"]", "{ tasks = [\"nobody\", \"write\"], at_once = 2 }")
+            .replace(
+                "workers = [\"research\", \"write\"], mode = \"sequential\"",
+                &format!("workers = {workers}, mode = \"parallel\""),
+            )
+            .replace(
+                "[\"research\", \"write\", \"review\"]",
+                "{ tasks = [\"nobody\", \"write\"], at_once = 2 }",
+            )
             + "[plugins.pipeline]\nsource = \"stock:pipeline\"\ngrants.delegate = [\"write\"]\n[tasks.nobody]\nagent = \"pipeline\"\n";
         let ran = rig.run(&config, "Write a sentence about the Skerryvore light.");
         assert_eq!(ran.status(), Status::Rejected, "{}", ran.content());
         let said = format!("{} {}", ran.outcome.reason, ran.content());
-        assert!(said.contains("nobody failed: I have no stages") && said.contains("## write\n\nA light."), "{workers}: {said}");
+        assert!(
+            said.contains("nobody failed: I have no stages")
+                && said.contains("## write\n\nA light."),
+            "{workers}: {said}"
+        );
     }
 }
 
@@ -178,7 +232,10 @@ fn a_supervisor_names_the_worker_that_failed_and_keeps_what_others_gave() {
 fn the_example_of_a_pipeline_goes_through_its_stages() {
     let (rig, config) = example("pipeline.toml");
     let ran = rig.run(&config, "Write a sentence about the Skerryvore light.");
-    assert_eq!((ran.status(), ran.content()), (Status::Done, "Skerryvore, lit in 1844, stands on a reef south of Tiree."));
+    assert_eq!(
+        (ran.status(), ran.content()),
+        (Status::Done, "Skerryvore, lit in 1844, stands on a reef south of Tiree.")
+    );
 }
 
 #[test]
@@ -186,18 +243,35 @@ fn the_example_of_a_voice_tells_each_result_on_the_phone() {
     let (rig, config) = example("voice.toml");
     let ran = rig.run(&config, "How tall is the Skerryvore light, and who built it?");
     assert_eq!(ran.status(), Status::Done, "{}", ran.outcome.reason);
-    let on_phone: Vec<&str> = ran.heard.iter().filter(|(channel, _)| channel.as_str() == "phone").map(|(_, text)| text.as_str()).collect();
+    let on_phone: Vec<&str> = ran
+        .heard
+        .iter()
+        .filter(|(channel, _)| channel.as_str() == "phone")
+        .map(|(_, text)| text.as_str())
+        .collect();
     let all = on_phone.join("\n");
-    assert!(all.matches("48 metres").count() == 1 && all.matches("Alan Stevenson").count() == 1, "{:?}", ran.heard);
+    assert!(
+        all.matches("48 metres").count() == 1 && all.matches("Alan Stevenson").count() == 1,
+        "{:?}",
+        ran.heard
+    );
 }
 
 #[test]
 fn the_example_of_a_digest_tells_three_results_in_one_turn() {
     let (rig, config) = example("digest.toml");
     let ran = rig.run(&config, "Look after the lights of Skerryvore, Bell Rock and Muckle Flugga.");
-    let together: Vec<&str> = ran.heard.iter().map(|(_, text)| text.as_str()).filter(|text| text.contains("Skerryvore is lit.")).collect();
+    let together: Vec<&str> = ran
+        .heard
+        .iter()
+        .map(|(_, text)| text.as_str())
+        .filter(|text| text.contains("Skerryvore is lit."))
+        .collect();
     assert_eq!(together.len(), 1, "{:?}", ran.heard);
-    assert!(together[0].contains("Bell Rock is lit.") && together[0].contains("Muckle Flugga is dark"), "{together:?}");
+    assert!(
+        together[0].contains("Bell Rock is lit.") && together[0].contains("Muckle Flugga is dark"),
+        "{together:?}"
+    );
 }
 
 #[test]
@@ -205,11 +279,17 @@ fn the_example_of_a_handoff_ends_with_the_answer_of_the_task_that_got_the_conver
     let (rig, config) = example("handoff.toml");
     let ran = rig.run(&config, "I was charged twice for May.");
     assert_eq!(ran.status(), Status::Done, "{}", ran.outcome.reason);
-    assert!(ran.content().starts_with("The second charge for May was a mistake."), "{}", ran.content());
+    assert!(
+        ran.content().starts_with("The second charge for May was a mistake."),
+        "{}",
+        ran.content()
+    );
     let moved: Vec<(&str, Option<&str>, &str)> = ran
         .notices()
         .filter_map(|notice| match notice {
-            Notice::HandedOff { from, to, phase, .. } => Some((from.as_str(), to.as_ref().map(|to| to.as_str()), phase.as_str())),
+            Notice::HandedOff { from, to, phase, .. } => {
+                Some((from.as_str(), to.as_ref().map(|to| to.as_str()), phase.as_str()))
+            }
             _ => None,
         })
         .collect();
@@ -219,12 +299,23 @@ fn the_example_of_a_handoff_ends_with_the_answer_of_the_task_that_got_the_conver
 #[test]
 fn the_examples_load() {
     let folder = root().join("docs/examples");
-    for name in ["demo.toml", "chat.toml", "acting.toml", "supervisor.toml", "pipeline.toml", "voice.toml", "digest.toml", "handoff.toml"] {
+    for name in [
+        "demo.toml",
+        "chat.toml",
+        "acting.toml",
+        "supervisor.toml",
+        "pipeline.toml",
+        "voice.toml",
+        "digest.toml",
+        "handoff.toml",
+    ] {
         let (rig, config) = example(name);
         rig.prepare(&config).map(drop).unwrap_or_else(|problems| panic!("{name}:\n{problems}"));
     }
     let hostile = read(&folder.join("hostile.toml"));
-    Config::parse("hostile.toml", "", &hostile).map(drop).unwrap_or_else(|problems| panic!("{problems}"));
+    Config::parse("hostile.toml", "", &hostile)
+        .map(drop)
+        .unwrap_or_else(|problems| panic!("{problems}"));
 }
 
 /// `UPDATE_DOCS=1 cargo xtask test config_keys` writes the page.
@@ -237,12 +328,17 @@ fn the_page_of_config_keys_is_made_from_the_keys() {
     let mut table = None;
     for key in KEYS.iter().filter(|key| key.available) {
         if table != Some(key.table) {
-            let title = if key.table.is_empty() { "Top of the file".to_owned() } else { format!("`[{}]`", key.table) };
+            let title = if key.table.is_empty() {
+                "Top of the file".to_owned()
+            } else {
+                format!("`[{}]`", key.table)
+            };
             let _ = write!(page, "\n## {title}\n\n| key | such as | what |\n|---|---|---|\n");
             table = Some(key.table);
         }
         let cell = |text: &str| text.replace('|', "\\|");
-        let example = if key.example.is_empty() { String::new() } else { format!("`{}`", cell(key.example)) };
+        let example =
+            if key.example.is_empty() { String::new() } else { format!("`{}`", cell(key.example)) };
         let _ = writeln!(page, "| `{}` | {example} | {} |", key.name, cell(key.doc));
     }
     let path = root().join("docs/config.md");

@@ -1,4 +1,5 @@
-//! Requests of real guests, through both faces: the `fetch` import and `wasi:http`. The finer attacks are in the runtime's own tests.
+//! Requests of real guests, through both faces: the `fetch` import and `wasi:http`. The finer
+//! attacks are in the runtime's own tests.
 
 use std::io::{Read, Write};
 
@@ -11,9 +12,15 @@ use serde_json::{Value, json};
 
 fn server() -> Server {
     Server::answering(|request| match request.path.as_str() {
-        "/v1/away" => TestReply::bytes(302, "text/plain", "").header("location", "http://10.0.0.1/"),
+        "/v1/away" => {
+            TestReply::bytes(302, "text/plain", "").header("location", "http://10.0.0.1/")
+        }
         "/v1/long" => TestReply::bytes(200, "text/plain", vec![b'x'; 200_000]),
-        path => TestReply::bytes(200, "text/plain", format!("{} {path} {}", request.method, request.body.len())),
+        path => TestReply::bytes(
+            200,
+            "text/plain",
+            format!("{} {path} {}", request.method, request.body.len()),
+        ),
     })
 }
 
@@ -23,7 +30,10 @@ fn granted(server: &Server, more: &str) -> String {
 }
 
 fn without_header(server: &Server, more: &str) -> String {
-    format!("grants.fetch = {{ urls = [\"{}/*\"], methods = [\"GET\", \"POST\"], private = [\"127.0.0.1\"]{more} }}", server.url())
+    format!(
+        "grants.fetch = {{ urls = [\"{}/*\"], methods = [\"GET\", \"POST\"], private = [\"127.0.0.1\"]{more} }}",
+        server.url()
+    )
 }
 
 fn probe(arguments: &Value, lines: &str) -> (Ran, Value) {
@@ -32,7 +42,8 @@ fn probe(arguments: &Value, lines: &str) -> (Ran, Value) {
 
 fn run(guest: &str, tool: &str, arguments: &Value, lines: &str) -> (Ran, Value) {
     let ran = Rig::new().run(&calling(guest, tool, arguments, lines), "go");
-    let answer = serde_json::from_str(ran.content()).unwrap_or_else(|error| panic!("{error}: {}", ran.content()));
+    let answer = serde_json::from_str(ran.content())
+        .unwrap_or_else(|error| panic!("{error}: {}", ran.content()));
     (ran, answer)
 }
 
@@ -50,9 +61,14 @@ fn wasi(server: &Server, method: &str, path: &str, body: usize, lines: &str) -> 
 fn a_granted_request_of_a_guest_is_sent_and_journalled() {
     let server = server();
     let url = format!("{}/light", server.url());
-    let arguments = json!({ "method": "POST", "url": url, "headers": { "X-Own": "1" }, "body": "1844" });
+    let arguments =
+        json!({ "method": "POST", "url": url, "headers": { "X-Own": "1" }, "body": "1844" });
     let (ran, answer) = probe(&arguments, &granted(&server, ""));
-    assert_eq!((&answer["status"], &answer["body"], &answer["url"]), (&json!(200), &json!("POST /v1/light 4"), &json!(url)), "{answer}");
+    assert_eq!(
+        (&answer["status"], &answer["body"], &answer["url"]),
+        (&json!(200), &json!("POST /v1/light 4"), &json!(url)),
+        "{answer}"
+    );
     assert_eq!(server.requests()[0].headers["x-own"], "1");
     let order: Vec<&str> = ran
         .events("test")
@@ -70,15 +86,23 @@ fn a_granted_request_of_a_guest_is_sent_and_journalled() {
 #[test]
 fn a_guest_without_a_grant_is_denied_and_the_operator_learns_which() {
     let server = server();
-    let (ran, answer) = probe(&json!({ "method": "GET", "url": "https://api.example.org/v1/x?key=1" }), "");
+    let (ran, answer) =
+        probe(&json!({ "method": "GET", "url": "https://api.example.org/v1/x?key=1" }), "");
     assert_eq!(answer["denied"], json!("fetch"), "{answer}");
-    assert!(!answer.to_string().contains("grants"), "the plugin is not told what to grant: {answer}");
+    assert!(
+        !answer.to_string().contains("grants"),
+        "the plugin is not told what to grant: {answer}"
+    );
     let record = ran.denials().remove(0);
     assert_eq!(record.layer, Layer::Config);
     let line = r#"[plugins.subject] grants.fetch = [{ url = "https://api.example.org/v1/x", methods = ["GET"] }]"#;
     assert_eq!(record.suggestion.as_deref(), Some(line));
     let (ran, _) = probe(&json!({ "method": "GET", "url": server.url() }), "");
-    assert_eq!(ran.denials()[0].suggestion, None, "an address of this machine gets no ready-made grant");
+    assert_eq!(
+        ran.denials()[0].suggestion,
+        None,
+        "an address of this machine gets no ready-made grant"
+    );
     assert_eq!(server.connections(), 0);
 }
 
@@ -99,7 +123,11 @@ fn a_guest_reaches_nothing_that_no_rule_covers() {
     ]);
     let (_, answers) = run("fetch_probe", "each", &json!({ "urls": urls }), &granted(&server, ""));
     for answer in answers.as_array().expect("a list") {
-        assert!(answer.get("denied").is_some() || answer["error"].as_str().is_some_and(|error| error.contains("the address")), "{answer}");
+        assert!(
+            answer.get("denied").is_some()
+                || answer["error"].as_str().is_some_and(|error| error.contains("the address")),
+            "{answer}"
+        );
     }
     assert_eq!(server.connections(), 0);
 }
@@ -107,8 +135,12 @@ fn a_guest_reaches_nothing_that_no_rule_covers() {
 #[test]
 fn a_redirect_to_an_inner_address_is_not_followed() {
     let server = server();
-    let lines = format!("grants.fetch = {{ urls = [\"{}/*\", \"http://10.0.0.1/*\"], private = [\"127.0.0.1\"] }}", server.url());
-    let (ran, answer) = probe(&json!({ "method": "GET", "url": format!("{}/away", server.url()) }), &lines);
+    let lines = format!(
+        "grants.fetch = {{ urls = [\"{}/*\", \"http://10.0.0.1/*\"], private = [\"127.0.0.1\"] }}",
+        server.url()
+    );
+    let (ran, answer) =
+        probe(&json!({ "method": "GET", "url": format!("{}/away", server.url()) }), &lines);
     assert_eq!(answer["denied"], json!("fetch"), "{answer}");
     assert!(!answer.to_string().contains("private"), "{answer}");
     assert!(ran.denials()[0].reason.contains("private address, 10.0.0.1"), "{:?}", ran.denials());
@@ -118,8 +150,14 @@ fn a_redirect_to_an_inner_address_is_not_followed() {
 fn headers_that_frame_a_request_are_not_the_guests() {
     let server = server();
     for name in ["Host", "Content-Length", "Transfer-Encoding", "Connection", "x\r\ny"] {
-        let (_, answer) = probe(&json!({ "method": "GET", "url": server.url(), "headers": { name: "1" } }), &granted(&server, ""));
-        assert!(answer["error"].as_str().is_some_and(|error| error.contains("header")), "{name}: {answer}");
+        let (_, answer) = probe(
+            &json!({ "method": "GET", "url": server.url(), "headers": { name: "1" } }),
+            &granted(&server, ""),
+        );
+        assert!(
+            answer["error"].as_str().is_some_and(|error| error.contains("header")),
+            "{name}: {answer}"
+        );
     }
     assert_eq!(server.connections(), 0);
 }
@@ -129,25 +167,50 @@ fn headers_that_frame_a_request_are_not_the_guests() {
 fn a_header_that_a_server_may_act_on_needs_a_grant_of_its_own() {
     let server = server();
     let (plain, url) = (without_header(&server, ""), format!("{}/light", server.url()));
-    for name in ["X-Original-URL", "X-HTTP-Method-Override", "X-Forwarded-For", "Forwarded", "Metadata-Flavor", "X_Original_URL"] {
-        let (ran, answer) = probe(&json!({ "method": "GET", "url": url, "headers": { name: "/admin", "Accept": "*/*" } }), &plain);
+    for name in [
+        "X-Original-URL",
+        "X-HTTP-Method-Override",
+        "X-Forwarded-For",
+        "Forwarded",
+        "Metadata-Flavor",
+        "X_Original_URL",
+    ] {
+        let (ran, answer) = probe(
+            &json!({ "method": "GET", "url": url, "headers": { name: "/admin", "Accept": "*/*" } }),
+            &plain,
+        );
         let lower = name.to_ascii_lowercase();
         assert_eq!(answer["denied"], json!("fetch"), "{name}: {answer}");
         let record = ran.denials().remove(0);
-        assert!(record.layer == Layer::Config && record.reason.contains(&format!("does not name the header `{lower}`")), "{record:?}");
-        assert!(record.denial.detail.ends_with(&format!("with the header `{lower}`")), "{record:?}");
+        assert!(
+            record.layer == Layer::Config
+                && record.reason.contains(&format!("does not name the header `{lower}`")),
+            "{record:?}"
+        );
+        assert!(
+            record.denial.detail.ends_with(&format!("with the header `{lower}`")),
+            "{record:?}"
+        );
         let line = record.suggestion.unwrap_or_default();
         assert!(line.contains(&format!("headers = [\"{lower}\"]")), "{line}");
         // The line that is proposed is what allows it.
         let (_, grants) = line.split_once("] ").expect("a table and a key");
-        let (_, answer) = probe(&json!({ "method": "GET", "url": url, "headers": { name: "/admin" } }), grants);
+        let (_, answer) =
+            probe(&json!({ "method": "GET", "url": url, "headers": { name: "/admin" } }), grants);
         assert_eq!(answer["status"], json!(200), "{name}: {answer}");
         assert_eq!(server.requests().last().expect("one was sent").headers[&lower], "/admin");
     }
     let sent = server.connections();
     let (ran, answer) = wasi(&server, "GET", "/v1/light", 0, &plain);
-    assert!(answer["error"].as_str().is_some_and(|error| error.contains("HttpRequestDenied")), "{answer}");
-    assert!(ran.denials()[0].reason.contains("does not name the header `x-own`"), "{:?}", ran.denials());
+    assert!(
+        answer["error"].as_str().is_some_and(|error| error.contains("HttpRequestDenied")),
+        "{answer}"
+    );
+    assert!(
+        ran.denials()[0].reason.contains("does not name the header `x-own`"),
+        "{:?}",
+        ran.denials()
+    );
     assert_eq!(server.connections(), sent);
 }
 
@@ -157,10 +220,17 @@ fn a_get_with_a_body_is_no_request() {
     let server = server();
     let url = format!("{}/light", server.url());
     let body = "GET /v1/admin HTTP/1.1\r\n\r\n";
-    let (ran, answer) = probe(&json!({ "method": "GET", "url": url, "body": body }), &granted(&server, ""));
-    assert!(answer["error"].as_str().is_some_and(|error| error.contains("GET request has no body")), "{answer}");
+    let (ran, answer) =
+        probe(&json!({ "method": "GET", "url": url, "body": body }), &granted(&server, ""));
+    assert!(
+        answer["error"].as_str().is_some_and(|error| error.contains("GET request has no body")),
+        "{answer}"
+    );
     let (_, answer) = wasi(&server, "GET", "/v1/light", 26, &granted(&server, ""));
-    assert!(answer["error"].as_str().is_some_and(|error| error.contains("GET request has no body")), "{answer}");
+    assert!(
+        answer["error"].as_str().is_some_and(|error| error.contains("GET request has no body")),
+        "{answer}"
+    );
     assert!(server.connections() == 0 && ran.denials().is_empty(), "{:?}", ran.denials());
 }
 
@@ -195,8 +265,14 @@ fn endless_interim_answers_end_the_request_and_hold_up_nobody() {
 fn requests_of_the_whole_run_are_counted() {
     let server = server();
     let urls: Vec<String> = (0..5).map(|number| format!("{}/{number}", server.url())).collect();
-    let (ran, answers) = run("fetch_probe", "each", &json!({ "urls": urls }), &granted(&server, ", requests = 3"));
-    let sent = answers.as_array().expect("a list").iter().filter(|answer| answer["status"] == json!(200)).count();
+    let (ran, answers) =
+        run("fetch_probe", "each", &json!({ "urls": urls }), &granted(&server, ", requests = 3"));
+    let sent = answers
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter(|answer| answer["status"] == json!(200))
+        .count();
     assert_eq!((sent, server.requests().len()), (3, 3), "{answers}");
     assert!(ran.denials()[0].reason.contains("has sent the 3 requests"), "{:?}", ran.denials());
 }
@@ -205,18 +281,27 @@ fn requests_of_the_whole_run_are_counted() {
 fn answers_are_limited_one_by_one_and_together() {
     let server = server();
     let arguments = json!({ "url": format!("{}/long", server.url()), "count": 10 });
-    let (_, answer) = run("fetch_probe", "hoard", &arguments, &granted(&server, ", response_size = \"100 KiB\""));
+    let (_, answer) =
+        run("fetch_probe", "hoard", &arguments, &granted(&server, ", response_size = \"100 KiB\""));
     assert_eq!(answer["kept"], json!(0), "{answer}");
-    let (_, answer) = run("fetch_probe", "hoard", &arguments, &granted(&server, ", response_size = \"200 KiB\""));
+    let (_, answer) =
+        run("fetch_probe", "hoard", &arguments, &granted(&server, ", response_size = \"200 KiB\""));
     assert_eq!(answer["kept"], json!(4), "{answer}");
-    assert!(answer["error"].as_str().is_some_and(|error| error.contains("response_size")), "{answer}");
+    assert!(
+        answer["error"].as_str().is_some_and(|error| error.contains("response_size")),
+        "{answer}"
+    );
 }
 
 #[test]
 fn wasi_http_is_the_same_under_the_same_grant() {
     let server = server();
     let (ran, answer) = wasi(&server, "POST", "/v1/light", 10_000, &granted(&server, ""));
-    assert_eq!((&answer["status"], &answer["body"]), (&json!(200), &json!("POST /v1/light 10000")), "{answer}");
+    assert_eq!(
+        (&answer["status"], &answer["body"]),
+        (&json!(200), &json!("POST /v1/light 10000")),
+        "{answer}"
+    );
     assert_eq!(server.requests()[0].headers["x-own"], "1");
     assert!(ran.events("test").iter().any(|event| matches!(event, Event::SideEffectEnded { .. })));
 }
@@ -231,11 +316,22 @@ fn wasi_http_reaches_nothing_that_no_rule_covers() {
         ("GET", "/v1/../v2", granted(&server, "")),
         ("DELETE", "/v1/light", granted(&server, "")),
         ("CONNECT", "/v1/light", granted(&server, "")),
-        ("GET", "/v1/light", format!("grants.fetch = {{ urls = [\"{}/*\"], headers = [\"x-own\"] }}", server.url())),
+        (
+            "GET",
+            "/v1/light",
+            format!("grants.fetch = {{ urls = [\"{}/*\"], headers = [\"x-own\"] }}", server.url()),
+        ),
     ] {
         let (ran, answer) = wasi(&server, method, path, 0, &lines);
-        assert!(answer["error"].as_str().is_some_and(|error| error.contains("HttpRequestDenied")), "{method} {path}: {answer}");
-        assert!(ran.denials().iter().any(|record| record.denial.capability == "fetch"), "{method} {path}: {:?}", ran.denials());
+        assert!(
+            answer["error"].as_str().is_some_and(|error| error.contains("HttpRequestDenied")),
+            "{method} {path}: {answer}"
+        );
+        assert!(
+            ran.denials().iter().any(|record| record.denial.capability == "fetch"),
+            "{method} {path}: {:?}",
+            ran.denials()
+        );
     }
     assert_eq!(server.connections(), 0);
 }
@@ -243,11 +339,19 @@ fn wasi_http_reaches_nothing_that_no_rule_covers() {
 #[test]
 fn wasi_http_has_the_same_limits() {
     let server = server();
-    let (_, answer) = wasi(&server, "POST", "/v1/x", 200_000, &granted(&server, ", request_size = \"100 KiB\""));
-    assert!(answer["error"].as_str().is_some_and(|error| error.contains("request_size")), "{answer}");
+    let (_, answer) =
+        wasi(&server, "POST", "/v1/x", 200_000, &granted(&server, ", request_size = \"100 KiB\""));
+    assert!(
+        answer["error"].as_str().is_some_and(|error| error.contains("request_size")),
+        "{answer}"
+    );
     assert_eq!(server.connections(), 0);
-    let (_, answer) = wasi(&server, "GET", "/v1/long", 0, &granted(&server, ", response_size = \"100 KiB\""));
-    assert!(answer["error"].as_str().is_some_and(|error| error.contains("response_size")), "{answer}");
+    let (_, answer) =
+        wasi(&server, "GET", "/v1/long", 0, &granted(&server, ", response_size = \"100 KiB\""));
+    assert!(
+        answer["error"].as_str().is_some_and(|error| error.contains("response_size")),
+        "{answer}"
+    );
     let (_, answer) = wasi(&server, "GET", "/v1/long", 0, &granted(&server, ""));
     assert_eq!(answer["length"], json!(200_000), "{answer}");
 }

@@ -1,5 +1,5 @@
-//! Gates with real components: what passes, what is changed, what is blocked; and that a gate that misbehaves blocks, and holds up nothing
-//! for longer than its deadline (R-009, R-118).
+//! Gates with real components: what passes, what is changed, what is blocked; and that a gate that
+//! misbehaves blocks, and holds up nothing for longer than its deadline (R-009, R-118).
 
 use conclave_core::protocol::notice::Notice;
 use conclave_core::setup::GatePoint;
@@ -7,7 +7,8 @@ use conclave_core::types::fault::FaultKind;
 use conclave_core::types::outcome::Status;
 use conclave_test_support::{Ran, Rig, guest, refused};
 
-/// A coordinator that has a background task done beside a question; `gates` are tables, `limits` lines of the gate's plugin.
+/// A coordinator that has a background task done beside a question; `gates` are tables, `limits`
+/// lines of the gate's plugin.
 fn config(mode: &str, gates: &str, limits: &str) -> String {
     format!(
         r#"
@@ -72,7 +73,11 @@ fn a_gate_changes_what_a_worker_is_told_and_what_is_said() {
     for gates in [DELEGATE, DELIVER] {
         let ran = Rig::new().run(&config("modify", gates, ""), "hello");
         assert_eq!(heard(&ran), ["Digest the drawer."], "{gates}");
-        assert_eq!(ran.notices().filter(|notice| matches!(notice, Notice::GateModified { .. })).count(), 1, "{gates}");
+        assert_eq!(
+            ran.notices().filter(|notice| matches!(notice, Notice::GateModified { .. })).count(),
+            1,
+            "{gates}"
+        );
     }
 }
 
@@ -80,7 +85,10 @@ fn a_gate_changes_what_a_worker_is_told_and_what_is_said() {
 fn a_gate_that_blocks_a_delegation_starts_nothing_and_the_rest_goes_on() {
     let ran = Rig::new().run(&config("block", DELEGATE, ""), "hello");
     assert_eq!((ran.status(), ran.content(), begun(&ran)), (Status::Done, "hello", 0));
-    assert_eq!(blocked(&ran), [(GatePoint::Delegate, "gate guard blocked it: it is blocked here".to_owned())]);
+    assert_eq!(
+        blocked(&ran),
+        [(GatePoint::Delegate, "gate guard blocked it: it is blocked here".to_owned())]
+    );
 }
 
 #[test]
@@ -88,14 +96,24 @@ fn a_gate_that_blocks_a_delivery_leaves_nothing_said() {
     let ran = Rig::new().run(&config("block", DELIVER, ""), "hello");
     assert_eq!((ran.status(), ran.content(), begun(&ran)), (Status::Done, "hello", 1));
     assert!(heard(&ran).is_empty(), "{:?}", ran.heard);
-    assert!(blocked(&ran).iter().all(|(point, _)| *point == GatePoint::Deliver) && !blocked(&ran).is_empty());
+    assert!(
+        blocked(&ran).iter().all(|(point, _)| *point == GatePoint::Deliver)
+            && !blocked(&ran).is_empty()
+    );
 }
 
 #[test]
 fn a_gate_sees_who_asks_whom_for_what() {
     let ran = Rig::new().run(&config("show", DELEGATE, ""), "hello");
     let [(_, reason)] = &blocked(&ran)[..] else { panic!("{:?}", blocked(&ran)) };
-    for part in ["Point::Delegate", "None", "Some(\"desk\")", "Some(\"digest\")", "Digest the folder.", "\"share_channels\":[]"] {
+    for part in [
+        "Point::Delegate",
+        "None",
+        "Some(\"desk\")",
+        "Some(\"digest\")",
+        "Digest the folder.",
+        "\"share_channels\":[]",
+    ] {
         assert!(reason.contains(part), "{part}: {reason}");
     }
 }
@@ -111,9 +129,20 @@ fn a_gate_that_misbehaves_blocks_and_nothing_else_stops() {
         ("nothing", "", FaultKind::BadAnswer, "changed the text to nothing"),
     ] {
         let ran = Rig::new().run(&config(mode, DELEGATE, limits), "hello");
-        assert_eq!((ran.status(), ran.content(), begun(&ran)), (Status::Done, "hello", 0), "{mode}");
-        let [(GatePoint::Delegate, reason)] = &blocked(&ran)[..] else { panic!("{mode}: {:?}", blocked(&ran)) };
-        assert!(reason.starts_with("gate guard failed: ") && reason.contains(expected) && reason.len() < 5_000, "{mode}: {reason}");
+        assert_eq!(
+            (ran.status(), ran.content(), begun(&ran)),
+            (Status::Done, "hello", 0),
+            "{mode}"
+        );
+        let [(GatePoint::Delegate, reason)] = &blocked(&ran)[..] else {
+            panic!("{mode}: {:?}", blocked(&ran))
+        };
+        assert!(
+            reason.starts_with("gate guard failed: ")
+                && reason.contains(expected)
+                && reason.len() < 5_000,
+            "{mode}: {reason}"
+        );
         assert_eq!(ran.plugin_faults(), [kind], "{mode}");
     }
 }
@@ -122,9 +151,16 @@ fn a_gate_that_misbehaves_blocks_and_nothing_else_stops() {
 fn a_gate_that_spins_is_cut_off_at_its_deadline() {
     let gates = "[[gates]]\non = \"delegate\"\nplugin = \"guard\"\ndeadline = \"30 ms\"\n";
     // Nothing but the deadline would stop it in time.
-    let ran = Rig::new().run(&config("spin", gates, "limits = { cpu = \"5 min\", wall = \"5 min\" }"), "hello");
+    let ran = Rig::new()
+        .run(&config("spin", gates, "limits = { cpu = \"5 min\", wall = \"5 min\" }"), "hello");
     assert_eq!((ran.status(), ran.content(), begun(&ran)), (Status::Done, "hello", 0));
-    assert_eq!(blocked(&ran), [(GatePoint::Delegate, "gate guard failed: it gave no answer within 30 ms (gates: `deadline`)".to_owned())]);
+    assert_eq!(
+        blocked(&ran),
+        [(
+            GatePoint::Delegate,
+            "gate guard failed: it gave no answer within 30 ms (gates: `deadline`)".to_owned()
+        )]
+    );
     assert_eq!(ran.plugin_faults(), [FaultKind::Wall]);
 }
 
@@ -142,5 +178,8 @@ fn a_gate_opens_no_file_that_it_was_not_granted() {
 fn a_plugin_that_is_no_gate_is_refused_before_anything_runs() {
     let text = config("allow", "[[gates]]\non = \"delegate\"\nplugin = \"echo\"\n", "");
     let problems = refused(&Rig::new(), &text);
-    assert!(problems.contains("the plugin `echo` exports no `gate`") && problems.contains("`guard`"), "{problems}");
+    assert!(
+        problems.contains("the plugin `echo` exports no `gate`") && problems.contains("`guard`"),
+        "{problems}"
+    );
 }

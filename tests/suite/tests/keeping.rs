@@ -26,7 +26,12 @@ fn two_processes_at_once_have_a_store_each() {
     until("the first store", || stores(&state).contains(&"1".to_owned()).then_some(()));
     let output = until("a second store", || {
         let output = conclave(&rig, &["run", "c.toml", "hello"]);
-        assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(0), "hello\n"), "{}", text(&output.stderr));
+        assert_eq!(
+            (output.status.code(), text(&output.stdout).as_str()),
+            (Some(0), "hello\n"),
+            "{}",
+            text(&output.stderr)
+        );
         (stores(&state) == ["1", "2"]).then_some(output)
     });
     assert!(!text(&output.stderr).contains("warning"), "{}", text(&output.stderr));
@@ -48,7 +53,10 @@ fn a_store_that_is_named_is_taken_and_no_other() {
     assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), ""), "{stderr}");
     assert!(stderr.contains("is in use by") && stderr.contains("help:"), "{stderr}");
     kill(child);
-    assert_eq!(conclave(&rig, &["run", "c.toml", "hello", "--store", "mine"]).status.code(), Some(0));
+    assert_eq!(
+        conclave(&rig, &["run", "c.toml", "hello", "--store", "mine"]).status.code(),
+        Some(0)
+    );
     assert!(stores(&rig.folder().join("state")).is_empty());
     let shown = conclave(&rig, &["why", "--store", "mine"]);
     assert_eq!(shown.status.code(), Some(0), "{}", text(&shown.stderr));
@@ -77,14 +85,22 @@ fn where_nothing_can_be_kept_it_runs_with_a_warning_unless_each_event_must_be() 
     assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(0), "hello\n"));
     assert!(text(&output.stderr).contains("nothing is kept"), "{}", text(&output.stderr));
     let output = conclave(&rig, &["run", "c.toml", "hello", "--durability", "sync"]);
-    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), ""), "{}", text(&output.stderr));
+    assert_eq!(
+        (output.status.code(), text(&output.stdout).as_str()),
+        (Some(1), ""),
+        "{}",
+        text(&output.stderr)
+    );
     let config = format!("durability = \"sync\"\n{}", stepping("agent_echo", "", ""));
     let rig = rig.with_file("sync.toml", config);
     let output = conclave(&rig, &["run", "sync.toml", "hello"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("help:"), "{}", text(&output.stderr));
     // Who wants nothing kept gets that.
-    assert_eq!(conclave(&rig, &["run", "sync.toml", "hello", "--no-journal"]).status.code(), Some(0));
+    assert_eq!(
+        conclave(&rig, &["run", "sync.toml", "hello", "--no-journal"]).status.code(),
+        Some(0)
+    );
 }
 
 #[test]
@@ -92,12 +108,24 @@ fn every_durability_runs_and_a_wrong_one_is_a_problem_of_the_config() {
     let rig = echo();
     for durability in ["sync", "group", "exit"] {
         let output = conclave(&rig, &["run", "c.toml", "hello", "--durability", durability]);
-        assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(0), "hello\n"), "{}", text(&output.stderr));
+        assert_eq!(
+            (output.status.code(), text(&output.stdout).as_str()),
+            (Some(0), "hello\n"),
+            "{}",
+            text(&output.stderr)
+        );
     }
-    let rig = rig.with_file("wrong.toml", format!("durability = \"never\"\n{}", stepping("agent_echo", "", "")));
+    let rig = rig.with_file(
+        "wrong.toml",
+        format!("durability = \"never\"\n{}", stepping("agent_echo", "", "")),
+    );
     let output = conclave(&rig, &["run", "wrong.toml", "hello"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("wrong.toml:1") && text(&output.stderr).contains("group"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("wrong.toml:1") && text(&output.stderr).contains("group"),
+        "{}",
+        text(&output.stderr)
+    );
 }
 
 #[test]
@@ -107,7 +135,9 @@ fn a_store_is_its_owners_alone() {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        let mode = |path: &Path| std::fs::metadata(path).expect("it is there").permissions().mode() & 0o077;
+        let mode = |path: &Path| {
+            std::fs::metadata(path).expect("it is there").permissions().mode() & 0o077
+        };
         let folder = rig.folder().join("state/stores");
         assert_eq!((mode(&folder), mode(&folder.join("1"))), (0, 0));
         for file in std::fs::read_dir(folder.join("1")).expect("it is there").flatten() {
@@ -117,8 +147,14 @@ fn a_store_is_its_owners_alone() {
     let before = stores(&rig.folder().join("state"));
     let kept = conclave(&rig, &["why"]);
     assert_eq!(conclave(&rig, &["run", "c.toml", "hello", "--no-journal"]).status.code(), Some(0));
-    assert_eq!(conclave(&rig, &["run", "c.toml", "hello", "--journal", "lines"]).status.code(), Some(0));
-    assert_eq!((stores(&rig.folder().join("state")), conclave(&rig, &["why"]).stderr), (before, kept.stderr));
+    assert_eq!(
+        conclave(&rig, &["run", "c.toml", "hello", "--journal", "lines"]).status.code(),
+        Some(0)
+    );
+    assert_eq!(
+        (stores(&rig.folder().join("state")), conclave(&rig, &["why"]).stderr),
+        (before, kept.stderr)
+    );
 }
 
 #[test]
@@ -137,8 +173,12 @@ fn journals_of_earlier_versions_are_still_read() {
     let rig = echo();
     let old = rig.folder().join("state/journals");
     let old_text = old.display().to_string();
-    assert_eq!(conclave(&rig, &["run", "c.toml", "hello", "--journal", &old_text]).status.code(), Some(0));
-    let file = std::fs::read_dir(&old).expect("it is there").flatten().next().expect("a journal").path();
+    assert_eq!(
+        conclave(&rig, &["run", "c.toml", "hello", "--journal", &old_text]).status.code(),
+        Some(0)
+    );
+    let file =
+        std::fs::read_dir(&old).expect("it is there").flatten().next().expect("a journal").path();
     let run = file.file_stem().expect("a name").to_string_lossy().into_owned();
     assert_eq!(conclave(&rig, &["run", "c.toml", "hello"]).status.code(), Some(0));
     let shown = conclave(&rig, &["why", &format!("{run}:0")]);

@@ -1,5 +1,6 @@
-//! A busy host is killed with SIGKILL, at named points and at any time, and started again: nothing that was acknowledged is lost, nothing
-//! is done twice, all work ends. `cargo xtask soak` does the same ten times as often.
+//! A busy host is killed with SIGKILL, at named points and at any time, and started again: nothing
+//! that was acknowledged is lost, nothing is done twice, all work ends. `cargo xtask soak` does the
+//! same ten times as often.
 
 use std::process::Command;
 
@@ -25,12 +26,17 @@ fn killed(kills: u64, seed: u64, keep: Keep) -> Totals {
 fn ended(kills: u64, seed: u64, keep: Keep, power: bool) -> Totals {
     // The agent at the heart of it; the child finds it by its name.
     assert!(std::path::Path::new(&guest("agent_busy")).is_file());
-    let place =
-        Place { guests: conclave_test_support::guests(), stock: conclave_test_support::stock(), cache: conclave_test_support::cache() };
+    let place = Place {
+        guests: conclave_test_support::guests(),
+        stock: conclave_test_support::stock(),
+        cache: conclave_test_support::cache(),
+    };
     let plan = Plan { kills, seed, runs: 3, each: 14, keep, at_once: 2, slowest_ms: 12, power };
     let command = |child: &Child| {
         let mut command = Command::new(std::env::current_exe().expect("a test runs from a file"));
-        command.args(["kill::the_child", "--exact", "--nocapture", "--test-threads=1"]).env(WORDS, child.words());
+        command
+            .args(["kill::the_child", "--exact", "--nocapture", "--test-threads=1"])
+            .env(WORDS, child.words());
         command
     };
     let totals = soak(&place, &plan, &command, &|_| {}).expect("the kills can be done");
@@ -41,7 +47,13 @@ fn ended(kills: u64, seed: u64, keep: Keep, power: bool) -> Totals {
 fn all_is_well(kills: u64, seed: u64, keep: Keep) {
     let totals = killed(kills, seed, keep);
     assert!(totals.problems.is_empty(), "{totals}");
-    assert!(totals.killed() >= kills && totals.resumed > 0 && totals.duplicates == 0 && totals.lost == 0, "{totals}");
+    assert!(
+        totals.killed() >= kills
+            && totals.resumed > 0
+            && totals.duplicates == 0
+            && totals.lost == 0,
+        "{totals}"
+    );
 }
 
 #[test]
@@ -68,7 +80,10 @@ fn power_cuts_lose_nothing_that_was_told() {
         return;
     }
     let totals = ended(5, 0x5eed, Keep::Store(Durability::Group), true);
-    assert!(totals.problems.is_empty() && totals.power_cuts() >= 5 && totals.promises > 0, "{totals}");
+    assert!(
+        totals.problems.is_empty() && totals.power_cuts() >= 5 && totals.promises > 0,
+        "{totals}"
+    );
 }
 
 /// That one can fail.

@@ -20,7 +20,9 @@ fn what_was_kept_is_there_in_the_next_run_and_journalled_by_digest() {
         let side_effects = ran
             .events("test")
             .iter()
-            .filter(|event| matches!(event, Event::SideEffectAsked { .. } | Event::SideEffectEnded { .. }))
+            .filter(|event| {
+                matches!(event, Event::SideEffectAsked { .. } | Event::SideEffectEnded { .. })
+            })
             .count();
         assert_eq!(side_effects, 2, "a read is none");
     }
@@ -29,7 +31,8 @@ fn what_was_kept_is_there_in_the_next_run_and_journalled_by_digest() {
 #[test]
 fn a_quota_holds_for_keys_and_bytes() {
     let ran = run("kv_quota", &Rig::new(), "run", "grants.kv = { bytes = \"2 kB\", keys = 30 }");
-    let tried: Vec<String> = serde_json::from_str(ran.content()).unwrap_or_else(|error| panic!("{error}: {}", ran.content()));
+    let tried: Vec<String> = serde_json::from_str(ran.content())
+        .unwrap_or_else(|error| panic!("{error}: {}", ran.content()));
     // Keys of one or two digits, each with a hundred bytes: nineteen fit into two thousand.
     assert!(tried[0].starts_with("30: ") && tried[0].contains("QuotaExceeded(2000)"), "{tried:?}");
     assert!(tried[1].starts_with("19: ") && tried[1].contains("QuotaExceeded(2000)"), "{tried:?}");
@@ -39,10 +42,14 @@ fn a_quota_holds_for_keys_and_bytes() {
 #[test]
 fn a_store_without_a_grant_is_denied_and_the_operator_learns_which_grant() {
     let ran = run("kv_denied", &Rig::new(), "run", "");
-    let tried: Vec<String> = serde_json::from_str(ran.content()).unwrap_or_else(|error| panic!("{error}: {}", ran.content()));
+    let tried: Vec<String> = serde_json::from_str(ran.content())
+        .unwrap_or_else(|error| panic!("{error}: {}", ran.content()));
     assert!(tried.iter().all(|result| result.contains("Denied")), "{tried:?}");
     let record = ran.denials().into_iter().next().expect("a refusal");
-    assert_eq!((record.layer, record.suggestion.as_deref()), (Layer::Config, Some("[plugins.subject] grants.kv = true")));
+    assert_eq!(
+        (record.layer, record.suggestion.as_deref()),
+        (Layer::Config, Some("[plugins.subject] grants.kv = true"))
+    );
 }
 
 #[test]
@@ -82,5 +89,9 @@ fn another_component_in_the_place_of_a_plugin_finds_nothing_and_takes_nothing_aw
     assert_eq!(run("kv_quota", &rig, "count", "grants.kv = true").content(), "1");
     assert_eq!(run("kv_other", &rig, "run", "grants.kv = true").content(), "[]");
     assert_eq!(run("kv_quota", &rig, "count", "grants.kv = true").content(), "2");
-    assert_eq!(run("kv_quota", &Rig::new(), "count", "grants.kv = true").content(), "1", "another config, another store");
+    assert_eq!(
+        run("kv_quota", &Rig::new(), "count", "grants.kv = true").content(),
+        "1",
+        "another config, another store"
+    );
 }

@@ -1,4 +1,5 @@
-//! Each limit that the config accepts, and a guest that exceeds it. A fault is an observation: the task answers all the same.
+//! Each limit that the config accepts, and a guest that exceeds it. A fault is an observation: the
+//! task answers all the same.
 
 use std::net::TcpListener;
 
@@ -11,10 +12,16 @@ use serde_json::json;
 
 /// Calls a guest's tool under limits; the agent must get the fault as an observation and finish.
 fn exceeds(guest_name: &str, limits: &str) -> (Fault, Ran) {
-    let ran = Rig::new().run(&calling(guest_name, "run", &json!({}), &format!("limits = {{ {limits} }}")), "go");
+    let ran = Rig::new()
+        .run(&calling(guest_name, "run", &json!({}), &format!("limits = {{ {limits} }}")), "go");
     assert_eq!(ran.status(), Status::Done, "{}", ran.outcome.reason);
     let fault = ran.fault();
-    assert!(ran.content().contains(&fault.message), "the agent can read {:?} in {:?}", fault.message, ran.content());
+    assert!(
+        ran.content().contains(&fault.message),
+        "the agent can read {:?} in {:?}",
+        fault.message,
+        ran.content()
+    );
     (fault, ran)
 }
 
@@ -22,7 +29,11 @@ fn exceeds(guest_name: &str, limits: &str) -> (Fault, Ran) {
 fn a_spinning_tool_is_stopped_at_its_cpu_limit() {
     let (fault, ran) = exceeds("spin", r#"cpu = "100 ms""#);
     assert_eq!(fault.kind, FaultKind::Cpu);
-    assert!(fault.message.contains("100 ms") && fault.message.contains("limits.cpu"), "{}", fault.message);
+    assert!(
+        fault.message.contains("100 ms") && fault.message.contains("limits.cpu"),
+        "{}",
+        fault.message
+    );
     assert!(ran.answer().report.cpu_ticks >= 9, "{:?}", ran.answer().report);
 }
 
@@ -39,7 +50,11 @@ fn a_tool_that_waits_is_stopped_at_its_wall_limit_and_used_no_cpu() {
 fn endless_allocation_is_stopped_at_the_memory_limit() {
     let (fault, ran) = exceeds("allocate", r#"memory = "8 MiB""#);
     assert_eq!(fault.kind, FaultKind::Memory);
-    assert!(fault.message.contains("8 MiB") && fault.message.contains("limits.memory"), "{}", fault.message);
+    assert!(
+        fault.message.contains("8 MiB") && fault.message.contains("limits.memory"),
+        "{}",
+        fault.message
+    );
     assert!(ran.answer().report.memory <= 8 << 20, "{:?}", ran.answer().report);
 }
 
@@ -53,7 +68,11 @@ fn deep_recursion_is_stopped() {
 fn a_panic_becomes_an_observation_with_its_place() {
     let (fault, ran) = exceeds("panic", r#"cpu = "5 s""#);
     assert_eq!(fault.kind, FaultKind::Panic);
-    assert!(fault.message.contains("panic.rs:"), "file and line reach the author: {}", fault.message);
+    assert!(
+        fault.message.contains("panic.rs:"),
+        "file and line reach the author: {}",
+        fault.message
+    );
     assert!(ran.logs().iter().any(|line| line.contains("panicked")), "{:?}", ran.logs());
 }
 
@@ -85,8 +104,15 @@ fn garbage_for_a_value_is_a_bad_answer() {
 
 #[test]
 fn a_flood_of_log_lines_is_cut_and_counted_and_the_tool_goes_on() {
-    let ran = Rig::new()
-        .run(&calling("log_flood", "run", &json!({}), r#"limits = { log = "2 KiB", cpu = "10 s", host_calls = 10_000_000 }"#), "go");
+    let ran = Rig::new().run(
+        &calling(
+            "log_flood",
+            "run",
+            &json!({}),
+            r#"limits = { log = "2 KiB", cpu = "10 s", host_calls = 10_000_000 }"#,
+        ),
+        "go",
+    );
     let answer = ran.answer();
     assert!(!answer.is_error, "{answer:?}");
     assert!(answer.report.log_dropped > 900_000, "{:?}", answer.report);
@@ -99,7 +125,8 @@ fn reading_more_files_than_allowed_is_refused_with_the_quota() {
     let rig = Rig::new().with_file("data/big.txt", vec![b'x'; 64 * 1024]);
     let lines = r#"grants.files = [{ dir = "data", at = "/folder", mode = "read" }]
 limits = { read = "256 KiB", cpu = "5 s" }"#;
-    let ran = rig.run(&calling("files_bomb", "run", &json!({ "path": "/folder/big.txt" }), lines), "go");
+    let ran =
+        rig.run(&calling("files_bomb", "run", &json!({ "path": "/folder/big.txt" }), lines), "go");
     assert!(ran.content().contains("262144"), "{}", ran.content());
 }
 
@@ -116,8 +143,20 @@ fn a_scratch_that_is_too_large_is_refused() {
     );
     let fault_or_text = ran.content();
     // 100 MiB do not even cross to the host: the output limit comes first.
-    assert_eq!(ran.answer().fault.map(|fault| fault.kind), Some(FaultKind::Output), "{fault_or_text}");
-    let ran = Rig::new().run(&calling("scratch_large", "some", &json!({ "bytes": 2000 }), r#"limits = { scratch = "1 KiB" }"#), "go");
+    assert_eq!(
+        ran.answer().fault.map(|fault| fault.kind),
+        Some(FaultKind::Output),
+        "{fault_or_text}"
+    );
+    let ran = Rig::new().run(
+        &calling(
+            "scratch_large",
+            "some",
+            &json!({ "bytes": 2000 }),
+            r#"limits = { scratch = "1 KiB" }"#,
+        ),
+        "go",
+    );
     assert!(ran.content().contains("1024"), "{}", ran.content());
 }
 
@@ -131,28 +170,52 @@ fn a_spinning_agent_is_stopped_and_its_task_ends_with_the_reason() {
 
 #[test]
 fn an_agent_that_says_too_much_is_refused() {
-    let ran = Rig::new().run(&stepping("agent_big_turn", r#"limits = { memory = "256 MiB", output = "64 KiB", cpu = "5 s" }"#, ""), "go");
+    let ran = Rig::new().run(
+        &stepping(
+            "agent_big_turn",
+            r#"limits = { memory = "256 MiB", output = "64 KiB", cpu = "5 s" }"#,
+            "",
+        ),
+        "go",
+    );
     assert_eq!(ran.plugin_faults().first(), Some(&FaultKind::Output));
 }
 
 #[test]
 fn arguments_that_are_too_large_are_refused() {
-    let call = |limits: &str| Rig::new().run(&calling("echo", "run", &json!({ "text": "x".repeat(2_000) }), limits), "go");
+    let call = |limits: &str| {
+        Rig::new().run(&calling("echo", "run", &json!({ "text": "x".repeat(2_000) }), limits), "go")
+    };
     let ran = call(r#"limits = { arguments = "1 KiB" }"#);
     assert!(ran.answer().is_error);
-    assert!(ran.content().contains("up to 1 KiB are taken (limits.arguments of the plugin)"), "{}", ran.content());
+    assert!(
+        ran.content().contains("up to 1 KiB are taken (limits.arguments of the plugin)"),
+        "{}",
+        ran.content()
+    );
     assert!(!call(r#"limits = { arguments = "4 KiB" }"#).answer().is_error);
 }
 
-/// Nobody accepts, so the guest waits inside of the host; there the engine's own clock cannot reach it.
+/// Nobody accepts, so the guest waits inside of the host; there the engine's own clock cannot reach
+/// it.
 #[test]
 fn a_tool_whose_model_never_answers_is_stopped_at_its_wall_limit() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("http://{}/v1", silent.local_addr().expect("it has one"));
-    let config = calling("model_denied", "wait", &json!({}), "grants.model = [\"default\"]\nlimits = { wall = \"500 ms\" }")
-        + &format!("[models.default]\nkind = \"openai\"\nurl = \"{url}\"\nmodel = \"m\"\n");
+    let config =
+        calling(
+            "model_denied",
+            "wait",
+            &json!({}),
+            "grants.model = [\"default\"]\nlimits = { wall = \"500 ms\" }",
+        ) + &format!("[models.default]\nkind = \"openai\"\nurl = \"{url}\"\nmodel = \"m\"\n");
     let ran = Rig::new().run(&config, "go");
-    assert_eq!((ran.status(), ran.fault().kind), (Status::Done, FaultKind::Wall), "{}", ran.content());
+    assert_eq!(
+        (ran.status(), ran.fault().kind),
+        (Status::Done, FaultKind::Wall),
+        "{}",
+        ran.content()
+    );
 }
 
 /// Each key of `limits`, and the test here, in `by_hand`, `compile` or `blobs` that exceeds it.
@@ -180,14 +243,24 @@ const EXCEEDED: [(&str, &str); 18] = [
 /// A limit that a config takes and nothing holds to is worse than none.
 #[test]
 fn every_limit_has_a_test_that_exceeds_it_and_a_row_in_the_manual() {
-    let tests = [include_str!("limits.rs"), include_str!("by_hand.rs"), include_str!("compile.rs"), include_str!("blobs.rs")].join("\n");
+    let tests = [
+        include_str!("limits.rs"),
+        include_str!("by_hand.rs"),
+        include_str!("compile.rs"),
+        include_str!("blobs.rs"),
+    ]
+    .join("\n");
     let manual = include_str!("../../../docs/capabilities.md");
-    let keys: Vec<&str> = KEYS.iter().filter(|key| key.table == "plugins.NAME.limits").map(|key| key.name).collect();
+    let keys: Vec<&str> =
+        KEYS.iter().filter(|key| key.table == "plugins.NAME.limits").map(|key| key.name).collect();
     assert_eq!(keys, EXCEEDED.map(|(key, _)| key));
     for (key, test) in EXCEEDED {
         let is_test = |attribute: &str| tests.contains(&format!("{attribute}\nfn {test}() {{"));
         assert!(is_test("#[test]"), "there is no test {test}");
-        assert!(manual.contains(&format!("\n| `{key}` | ")), "docs/capabilities.md has no row for {key}");
+        assert!(
+            manual.contains(&format!("\n| `{key}` | ")),
+            "docs/capabilities.md has no row for {key}"
+        );
     }
 }
 
@@ -205,7 +278,8 @@ fn a_run_ends_at_its_turns() {
 
 #[test]
 fn a_run_ends_at_its_wall_time_although_a_guest_waits() {
-    let config = calling("sleepy", "run", &json!({}), r#"limits = { wall = "1 h" }"#) + "[limits.run]\nwall = \"300 ms\"\n";
+    let config = calling("sleepy", "run", &json!({}), r#"limits = { wall = "1 h" }"#)
+        + "[limits.run]\nwall = \"300 ms\"\n";
     let ran = Rig::new().run(&config, "go");
     assert_eq!(ran.status(), Status::Timeout);
 }
@@ -214,8 +288,9 @@ fn a_run_ends_at_its_wall_time_although_a_guest_waits() {
 fn stopping_a_run_stops_a_spinning_guest() {
     let config = calling("spin", "run", &json!({}), r#"limits = { cpu = "1 h", wall = "1 h" }"#);
     let ran = Rig::new().run_with(&config, "go", |follow| {
-        if let conclave_runtime::subscribe::RunEvent::Told { told: conclave_core::protocol::notice::Notice::ToolCalled { .. } } =
-            &follow.happening.what
+        if let conclave_runtime::subscribe::RunEvent::Told {
+            told: conclave_core::protocol::notice::Notice::ToolCalled { .. },
+        } = &follow.happening.what
         {
             follow.stop.expect("the run has started").stop("the test says so");
         }
@@ -225,8 +300,10 @@ fn stopping_a_run_stops_a_spinning_guest() {
 
 #[test]
 fn a_spin_in_list_tools_is_stopped_at_load() {
-    let problems =
-        conclave_test_support::refused(&Rig::new(), &calling("spin_list_tools", "run", &json!({}), r#"limits = { cpu = "100 ms" }"#));
+    let problems = conclave_test_support::refused(
+        &Rig::new(),
+        &calling("spin_list_tools", "run", &json!({}), r#"limits = { cpu = "100 ms" }"#),
+    );
     assert!(problems.contains("list-tools") || problems.contains("computed"), "{problems}");
 }
 
@@ -239,29 +316,38 @@ fn calls_beyond_those_allowed_at_once_wait_for_their_turn() {
         guest("sleepy").display()
     );
     let calls = json!({ "calls": [{ "name": "subject.run" }, { "name": "subject.run" }] });
-    let ran = Rig::new().with_file("replies.json", json!({ "replies": [calls, "end"] }).to_string()).run(&config, "go");
+    let ran = Rig::new()
+        .with_file("replies.json", json!({ "replies": [calls, "end"] }).to_string())
+        .run(&config, "go");
     assert_eq!(ran.answers().iter().filter(|answer| answer.is_error).count(), 2);
     let ended: Vec<u64> = ran
         .happenings
         .iter()
         .filter(|happening| {
             use conclave_runtime::subscribe::RunEvent;
-            matches!(&happening.what, RunEvent::Told { told: conclave_core::protocol::notice::Notice::ToolAnswered { .. } })
+            matches!(
+                &happening.what,
+                RunEvent::Told {
+                    told: conclave_core::protocol::notice::Notice::ToolAnswered { .. }
+                }
+            )
         })
         .map(|happening| happening.at.0)
         .collect();
-    // Each sleeps until its wall limit; side by side both would end at the same time, however slow the machine is.
+    // Each sleeps until its wall limit; side by side both would end at the same time, however slow
+    // the machine is.
     assert!(ended[1] - ended[0] >= 290, "{ended:?}");
 }
 
-/// A config whose agent calls for all of `data/large.txt`: in each of so many turns 100 times, which
-/// is less than one message may hold.
+/// A config whose agent calls for all of `data/large.txt`: in each of so many turns 100 times,
+/// which is less than one message may hold.
 fn reading_again_and_again(turns: usize, limits: &str) -> String {
     let call = |id: usize| {
         let args = json!({ "path": "/data/large.txt" });
         json!({ "id": id.to_string(), "name": "reader.run", "args": args })
     };
-    let turn = |turn: usize| json!({ "calls": (turn * 100..).take(100).map(call).collect::<Vec<_>>() });
+    let turn =
+        |turn: usize| json!({ "calls": (turn * 100..).take(100).map(call).collect::<Vec<_>>() });
     let replies: Vec<_> = (0..turns).map(turn).chain([json!({ "text": "DONE" })]).collect();
     let script = json!({ "llm": { "kind": "seq", "replies": replies } });
     format!(
@@ -281,8 +367,15 @@ fn answers_that_fill_the_memory_of_a_room_end_its_run() {
     let ran = Rig::new().with_file("data/large.txt", "x".repeat(512 << 10)).run(&config, "go");
     assert_eq!(ran.status(), Status::MaxHistory, "{}", ran.outcome.reason);
     assert!(ran.outcome.reason.contains("limits.run.history"), "{}", ran.outcome.reason);
-    let answered = ran.events("test").iter().filter(|event| matches!(event, Event::ToolAnswered { .. })).count();
-    assert!((8..=16).contains(&answered), "it ended at the limit, and not after all of them: {answered}");
+    let answered = ran
+        .events("test")
+        .iter()
+        .filter(|event| matches!(event, Event::ToolAnswered { .. }))
+        .count();
+    assert!(
+        (8..=16).contains(&answered),
+        "it ended at the limit, and not after all of them: {answered}"
+    );
 }
 
 /// B10 as it was found: answers of nearly a mebibyte, under the limits that hold by

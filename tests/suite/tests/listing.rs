@@ -1,5 +1,6 @@
-//! Large folders: a listing is made once and paid once for each entry, by way of the standard library and of the contract; whoever makes
-//! one again and again is stopped by the same limit as before.
+//! Large folders: a listing is made once and paid once for each entry, by way of the standard
+//! library and of the contract; whoever makes one again and again is stopped by the same limit as
+//! before.
 
 use std::path::Path;
 
@@ -18,7 +19,9 @@ fn fill(folder: &Path, count: usize) {
 fn run(rig: &Rig, tool: &str, arguments: &Value, read: &str) -> Ran {
     // The other limits are the default ones; a busy machine computes for longer.
     let limits = format!("limits = {{ cpu = \"60 s\", wall = \"110 s\"{read} }}");
-    let lines = format!("grants.files = [{{ dir = \"data\", at = \"/folder\", mode = \"read\" }}]\n{limits}");
+    let lines = format!(
+        "grants.files = [{{ dir = \"data\", at = \"/folder\", mode = \"read\" }}]\n{limits}"
+    );
     rig.run(&calling("list_many", tool, arguments, &lines), "go")
 }
 
@@ -26,12 +29,18 @@ fn run(rig: &Rig, tool: &str, arguments: &Value, read: &str) -> Ran {
 fn a_folder_of_a_hundred_thousand_files_is_listed_and_each_entry_is_paid_once() {
     let rig = Rig::new();
     fill(&rig.folder().join("data"), MANY);
-    // At 256 bytes an entry, this is enough for 12 more than there are: what looks at one of them twice is refused.
+    // At 256 bytes an entry, this is enough for 12 more than there are: what looks at one of them
+    // twice is refused.
     let once = ", read = \"25003 KiB\"";
     for tool in ["by_std", "by_files"] {
         for read in ["", once] {
             let ran = run(&rig, tool, &json!({ "path": "/folder" }), read);
-            assert_eq!(ran.content(), format!("{MANY} entries, {} bytes", MANY * 7), "{tool}{read}: {:?}", ran.outcome);
+            assert_eq!(
+                ran.content(),
+                format!("{MANY} entries, {} bytes", MANY * 7),
+                "{tool}{read}: {:?}",
+                ran.outcome
+            );
         }
     }
     let ran = run(&rig, "by_files", &json!({ "path": "/folder" }), ", read = \"24900 KiB\"");
@@ -49,6 +58,10 @@ fn a_folder_is_not_listed_again_and_again_past_the_limit() {
     ] {
         // 4 096 entries.
         let ran = run(&rig, tool, &arguments, ", read = \"1 MiB\"");
-        assert!(ran.content().starts_with("4 times, then "), "{tool} {arguments}: {}", ran.content());
+        assert!(
+            ran.content().starts_with("4 times, then "),
+            "{tool} {arguments}: {}",
+            ran.content()
+        );
     }
 }

@@ -23,7 +23,10 @@ fn a_required_capability_of_a_later_version_is_refused_at_load() {
 #[test]
 fn a_required_capability_without_a_grant_is_refused_with_the_line_to_write() {
     let problems = refused(&Rig::new(), &calling("files_escape", "run", &json!({}), ""));
-    assert!(problems.contains("[plugins.subject]") && problems.contains("grants.files = ["), "{problems}");
+    assert!(
+        problems.contains("[plugins.subject]") && problems.contains("grants.files = ["),
+        "{problems}"
+    );
 }
 
 #[test]
@@ -34,9 +37,12 @@ fn a_schema_that_would_keep_the_host_busy_is_refused_at_load() {
 
 #[test]
 fn a_file_that_is_no_component_is_refused() {
-    for (content, what) in
-        [(&b"not wasm"[..], "text"), (b"\0asm\x01\0\0\0", "a core module"), (b"\0asm\x0d\0\x01\0", "an empty component"), (b"", "nothing")]
-    {
+    for (content, what) in [
+        (&b"not wasm"[..], "text"),
+        (b"\0asm\x01\0\0\0", "a core module"),
+        (b"\0asm\x0d\0\x01\0", "an empty component"),
+        (b"", "nothing"),
+    ] {
         let rig = Rig::new().with_file("x.wasm", content);
         let config = "entry = \"t\"\n[plugins.p]\nsource = \"x.wasm\"\n[tasks.t]\nagent = \"p\"\n";
         let problems = refused(&rig, config);
@@ -82,14 +88,20 @@ fn an_agent_that_is_none_is_refused() {
 fn a_tampered_cache_entry_is_refused_and_compiled_anew() {
     let rig = Rig::new();
     let cache = rig.folder().join("cache");
-    let config = Config::parse("conclave.toml", "", &stepping("agent_echo", "", "")).expect("the config is right");
+    let config = Config::parse("conclave.toml", "", &stepping("agent_echo", "", ""))
+        .expect("the config is right");
     let load = || {
-        let host = Host::new(HostOptions { cache: Some(cache.clone()), ..HostOptions::default() }).expect("the engine starts");
+        let host = Host::new(HostOptions { cache: Some(cache.clone()), ..HostOptions::default() })
+            .expect("the engine starts");
         let steps = Arc::new(Mutex::new((None, Vec::new())));
         let told = Arc::clone(&steps);
         let follow: Follow = Arc::new(move |step| match step {
-            LoadStep::Loaded { from_cache, .. } => told.lock().expect("nobody panics").0 = Some(from_cache),
-            LoadStep::Warning { message, .. } => told.lock().expect("nobody panics").1.push(message),
+            LoadStep::Loaded { from_cache, .. } => {
+                told.lock().expect("nobody panics").0 = Some(from_cache)
+            }
+            LoadStep::Warning { message, .. } => {
+                told.lock().expect("nobody panics").1.push(message)
+            }
             LoadStep::Downloading { .. } | LoadStep::Compiling { .. } => {}
         });
         let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");

@@ -1,4 +1,5 @@
-//! What people look at afterwards: the program runs, then `runs`, `show`, `audit`, `approvals` and `store` say what happened.
+//! What people look at afterwards: the program runs, then `runs`, `show`, `audit`, `approvals` and
+//! `store` say what happened.
 
 use std::fs;
 
@@ -20,19 +21,30 @@ fn asking() -> Rig {
 
 /// Milliseconds of the clock that runs are dated by.
 fn now() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("it is later than that");
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .expect("it is later than that");
     u64::try_from(since.as_millis()).expect("it fits for long")
 }
 
 /// What a command says that must go well.
 fn said(rig: &Rig, arguments: &[&str]) -> String {
     let output = conclave(rig, arguments);
-    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}{}", text(&output.stdout), text(&output.stderr));
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{arguments:?}: {}{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
     text(&output.stdout)
 }
 
 fn lines(rig: &Rig, arguments: &[&str]) -> Vec<Value> {
-    said(rig, &[arguments, &["--json"]].concat()).lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+    said(rig, &[arguments, &["--json"]].concat())
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a line of JSON"))
+        .collect()
 }
 
 #[test]
@@ -41,9 +53,15 @@ fn a_run_is_listed_shown_and_whole() {
     said(&rig, &["run", "c.toml", "hello"]);
     let runs = lines(&rig, &["runs"]);
     let run = runs[0]["run"].as_str().expect("a name").to_owned();
-    assert_eq!((runs.len(), &runs[0]["standing"], &runs[0]["text"]), (1, &json!("done"), &json!("hello")));
+    assert_eq!(
+        (runs.len(), &runs[0]["standing"], &runs[0]["text"]),
+        (1, &json!("done"), &json!("hello"))
+    );
     let shown = &lines(&rig, &["show", &run])[0];
-    assert_eq!((&shown["type"], &shown["took_ms"], &shown["ended"]["answer"]), (&json!("timeline"), &runs[0]["took_ms"], &json!("hello")));
+    assert_eq!(
+        (&shown["type"], &shown["took_ms"], &shown["ended"]["answer"]),
+        (&json!("timeline"), &runs[0]["took_ms"], &json!("hello"))
+    );
     assert!(said(&rig, &["show", &run[..6]]).contains("task main agent subject"));
     assert!(said(&rig, &["show", "--html=-"]).starts_with("<!doctype html>"));
     let audit = lines(&rig, &["audit"]);
@@ -77,7 +95,11 @@ fn a_run_that_waits_for_a_person_says_so_and_its_time_goes_on() {
     let waits = until("a run that waits", || lines(&rig, &["runs", "--status", "waiting"]).pop());
     assert_eq!((&waits["standing"], &waits["waits"]), (&json!("running"), &json!(["approval"])));
     let listed = said(&rig, &["runs"]);
-    assert!(listed.contains("running, waits") && listed.contains("1 question waits for you: `conclave approvals`"), "{listed}");
+    assert!(
+        listed.contains("running, waits")
+            && listed.contains("1 question waits for you: `conclave approvals`"),
+        "{listed}"
+    );
     let took = || lines(&rig, &["show"])[0]["took_ms"].as_u64().expect("a number");
     let before = took();
     until("time that goes on", || (took() > before).then_some(()));
@@ -98,11 +120,19 @@ fn a_run_that_waits_for_a_person_says_so_and_its_time_goes_on() {
     let idle = until("another moment", || now().checked_sub(cut).filter(|idle| *idle > 0));
     said(&rig, &["resume", "--approvals", "wait"]);
     let (run, shown) = (lines(&rig, &["runs"]).remove(0), lines(&rig, &["show"]).remove(0));
-    assert_eq!((&run["took_ms"], &shown["totals"]["approvals"], &run["waits"]), (&shown["took_ms"], &json!(1), &json!([])));
-    let passed = run["changed"].as_u64().expect("a moment") - run["started"].as_u64().expect("a moment");
+    assert_eq!(
+        (&run["took_ms"], &shown["totals"]["approvals"], &run["waits"]),
+        (&shown["took_ms"], &json!(1), &json!([]))
+    );
+    let passed =
+        run["changed"].as_u64().expect("a moment") - run["started"].as_u64().expect("a moment");
     assert!(run["took_ms"].as_u64().expect("a number") + idle <= passed, "{run}");
     let rows = shown["rows"].as_array().expect("rows");
-    let at = |is: &str| rows.iter().position(|row| row["is"] == is).unwrap_or_else(|| panic!("{is} is a row: {rows:?}"));
+    let at = |is: &str| {
+        rows.iter()
+            .position(|row| row["is"] == is)
+            .unwrap_or_else(|| panic!("{is} is a row: {rows:?}"))
+    };
     assert!(at("approval") < at("resumed") && at("resumed") < at("tool"), "{rows:?}");
 }
 
@@ -115,7 +145,8 @@ fn an_audit_is_in_the_order_of_time_over_all_runs() {
     said(&rig, &["approve", approval["id"].as_str().expect("an id"), "--yes"]);
     child.wait_with_output().expect("it ends");
     let audit = lines(&rig, &["audit"]);
-    let times: Vec<u64> = audit.iter().map(|entry| entry["at"].as_u64().expect("a moment")).collect();
+    let times: Vec<u64> =
+        audit.iter().map(|entry| entry["at"].as_u64().expect("a moment")).collect();
     assert!(times.is_sorted(), "{audit:#?}");
     assert_eq!(audit.last().expect("entries")["kind"], "decided");
 }
@@ -129,9 +160,15 @@ fn a_store_that_is_damaged_is_told_and_the_others_are_listed() {
     for part in ["log.db-wal", "log.db-shm"] {
         let _ = fs::remove_file(folder.join(part));
     }
-    fs::write(folder.join("log.db"), "this is no database, and never was one ".repeat(400)).expect("it is written");
+    fs::write(folder.join("log.db"), "this is no database, and never was one ".repeat(400))
+        .expect("it is written");
     let output = conclave(&rig, &["runs", "--json"]);
-    assert_eq!((output.status.code(), text(&output.stdout).lines().count()), (Some(0), 1), "{}", text(&output.stderr));
+    assert_eq!(
+        (output.status.code(), text(&output.stdout).lines().count()),
+        (Some(0), 1),
+        "{}",
+        text(&output.stderr)
+    );
     assert_eq!(text(&output.stderr).matches("warning:").count(), 1, "{}", text(&output.stderr));
 }
 
@@ -142,7 +179,10 @@ fn a_folder_of_lines_is_no_store_and_says_so() {
     let output = conclave(&rig, &["show", "--store", "j"]);
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
-    assert!(stderr.contains("lines of JSON") && stderr.contains("conclave why --journal"), "{stderr}");
+    assert!(
+        stderr.contains("lines of JSON") && stderr.contains("conclave why --journal"),
+        "{stderr}"
+    );
 }
 
 #[test]
@@ -150,10 +190,16 @@ fn the_secret_of_a_room_is_in_its_store_and_in_nothing_that_the_program_writes()
     let rig = echo();
     let followed = said(&rig, &["run", "c.toml", "hello", "--json"]);
     let run = lines(&rig, &["runs"])[0]["run"].as_str().expect("a name").to_owned();
-    let stores: Vec<_> = fs::read_dir(rig.folder().join("state/stores")).expect("a folder").flatten().map(|entry| entry.path()).collect();
+    let stores: Vec<_> = fs::read_dir(rig.folder().join("state/stores"))
+        .expect("a folder")
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
     assert_eq!(stores.len(), 1, "{stores:?}");
-    let store = conclave_runtime::store::StoreReader::open(&stores[0]).expect("the store of the run");
-    let records = store.records(&conclave_core::types::ids::RoomId::from(run.as_str())).expect("it is whole");
+    let store =
+        conclave_runtime::store::StoreReader::open(&stores[0]).expect("the store of the run");
+    let records =
+        store.records(&conclave_core::types::ids::RoomId::from(run.as_str())).expect("it is whole");
     let secret = records.iter().find_map(|record| match &record.event {
         conclave_core::protocol::event::Event::RoomOpened { secret, .. } => Some(secret.to_hex()),
         _ => None,

@@ -1,5 +1,6 @@
-//! `conclave mcp` and servers as a source of tools, with clients and servers that others wrote: the SDK for Python, which `cargo xtask test`
-//! installs. What breaks the rules is tested in `conclave-mcp`.
+//! `conclave mcp` and servers as a source of tools, with clients and servers that others wrote: the
+//! SDK for Python, which `cargo xtask test` installs. What breaks the rules is tested in
+//! `conclave-mcp`.
 //!
 //! Tried by hand besides: see `docs/mcp.md`.
 
@@ -17,14 +18,21 @@ const SEARCH: &str = "\n[plugins.search]\nsource = \"stock:search\"\ngrants.file
 
 fn rig(lines: &str) -> Rig {
     let config = format!("{}{SEARCH}{lines}", stepping("agent_echo", "", ""));
-    Rig::new().with_file("c.toml", config).with_file("notes/lights.txt", "Skerryvore was first lit in 1844.\n")
+    Rig::new()
+        .with_file("c.toml", config)
+        .with_file("notes/lights.txt", "Skerryvore was first lit in 1844.\n")
 }
 
 #[test]
 fn a_client_gets_tools_on_stdout_and_the_operator_is_told_on_stderr() {
     let rig = rig("");
     let mut command = rig.conclave(&["mcp", "c.toml", "--ask"]);
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
     let info = json!({ "name": "t", "version": "1" });
     let begin = json!({ "protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": info });
     let messages = [
@@ -37,20 +45,35 @@ fn a_client_gets_tools_on_stdout_and_the_operator_is_told_on_stderr() {
     let mut stdin = child.stdin.take().expect("it is piped");
     messages.iter().for_each(|message| writeln!(stdin, "{message}").expect("it listens"));
     // The end of stdin would stop what goes on.
-    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().expect("it is piped")));
+    let mut lines =
+        std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().expect("it is piped")));
     let mut answers = std::collections::BTreeMap::new();
     while answers.len() < 4 {
         let line = lines.next().expect("a line").expect("it is text");
-        let message: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let message: Value =
+            serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
         answers.extend(message["id"].as_u64().map(|id| (id, message.clone())));
     }
     drop(stdin);
     let ended = child.wait_with_output().expect("it ends");
     let told = text(&ended.stderr);
     assert_eq!(ended.status.code(), Some(0), "{told}");
-    assert!(answers[&3]["result"]["content"][0]["text"].as_str().is_some_and(|text| text.contains("lights.txt")), "{}", answers[&3]);
-    let find = answers[&2]["result"]["tools"].as_array().and_then(|tools| tools.iter().find(|tool| tool["name"] == "search.find"));
-    assert_eq!(find.map(|tool| tool["annotations"]["readOnlyHint"].clone()), Some(json!(true)), "it can only read: {}", answers[&2]);
+    assert!(
+        answers[&3]["result"]["content"][0]["text"]
+            .as_str()
+            .is_some_and(|text| text.contains("lights.txt")),
+        "{}",
+        answers[&3]
+    );
+    let find = answers[&2]["result"]["tools"]
+        .as_array()
+        .and_then(|tools| tools.iter().find(|tool| tool["name"] == "search.find"));
+    assert_eq!(
+        find.map(|tool| tool["annotations"]["readOnlyHint"].clone()),
+        Some(json!(true)),
+        "it can only read: {}",
+        answers[&2]
+    );
     assert_eq!(answers[&4]["result"]["content"][0]["text"], "hello");
     assert!(
         told.contains("data can leave to: the MCP client")
@@ -70,28 +93,52 @@ fn what_cannot_be_served_is_said_before_anybody_is_answered() {
         (&["mcp", "c.toml", "--task", "nobody"], "has no task `nobody`"),
     ] {
         let output = conclave(&rig, arguments);
-        assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), String::new()), "{}", text(&output.stderr));
+        assert_eq!(
+            (output.status.code(), text(&output.stdout)),
+            (Some(2), String::new()),
+            "{}",
+            text(&output.stderr)
+        );
         assert!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
     }
 }
 
 fn python() -> PathBuf {
-    std::env::var_os("CONCLAVE_MCP_PYTHON").expect("`cargo xtask test` says where the SDK is").into()
+    std::env::var_os("CONCLAVE_MCP_PYTHON")
+        .expect("`cargo xtask test` says where the SDK is")
+        .into()
 }
 
 fn data(name: &str) -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/mcp").join(name).canonicalize().expect("it is there").display().to_string()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../data/mcp")
+        .join(name)
+        .canonicalize()
+        .expect("it is there")
+        .display()
+        .to_string()
 }
 
 /// What the SDK's client met at `conclave mcp`.
 fn met(rig: &Rig, mode: &str, calls: &Value) -> Value {
     let mut command = rig.bare(python());
     let config = rig.folder().join("c.toml");
-    command.args([data("client.py"), mode.to_owned(), calls.to_string(), program().display().to_string(), "mcp".to_owned()]);
-    command.arg(config).args(["--ask", "--no-journal"]).env("CONCLAVE_CACHE", cache()).env("PYTHONDONTWRITEBYTECODE", "1");
+    command.args([
+        data("client.py"),
+        mode.to_owned(),
+        calls.to_string(),
+        program().display().to_string(),
+        "mcp".to_owned(),
+    ]);
+    command
+        .arg(config)
+        .args(["--ask", "--no-journal"])
+        .env("CONCLAVE_CACHE", cache())
+        .env("PYTHONDONTWRITEBYTECODE", "1");
     let output = command.stdin(Stdio::null()).output().expect("Python starts");
     let said = text(&output.stdout);
-    serde_json::from_str(said.trim()).unwrap_or_else(|error| panic!("{error}: {said}\n{}", text(&output.stderr)))
+    serde_json::from_str(said.trim())
+        .unwrap_or_else(|error| panic!("{error}: {said}\n{}", text(&output.stderr)))
 }
 
 #[test]
@@ -101,9 +148,15 @@ fn a_client_that_others_wrote_calls_tools_and_asks_its_person() {
     let calls = json!([["search.find", { "query": "Skerryvore" }], ["search.read", {}], ["ask", { "message": "hello" }]]);
     for mode in ["legacy", "auto"] {
         let met = met(&rig, mode, &calls);
-        assert!(met["results"][0]["text"].as_str().is_some_and(|text| text.contains("lights.txt")), "{mode}: {met}");
+        assert!(
+            met["results"][0]["text"].as_str().is_some_and(|text| text.contains("lights.txt")),
+            "{mode}: {met}"
+        );
         assert_eq!(met["results"][2]["text"], "hello", "{mode}: {met}");
-        assert!(met["tools"].as_array().is_some_and(|tools| tools.contains(&json!("ask"))), "{mode}: {met}");
+        assert!(
+            met["tools"].as_array().is_some_and(|tools| tools.contains(&json!("ask"))),
+            "{mode}: {met}"
+        );
     }
 }
 
@@ -112,9 +165,15 @@ struct OverHttp(Child, u16);
 
 impl OverHttp {
     fn start() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .and_then(|free| free.local_addr())
+            .expect("a free port")
+            .port();
         let mut command = bare(python());
-        command.args([data("server.py"), "http".to_owned(), port.to_string()]).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .args([data("server.py"), "http".to_owned(), port.to_string()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let server = Self(command.spawn().expect("Python starts"), port);
         until("the server", || TcpStream::connect(("127.0.0.1", port)).ok());
         server
@@ -145,10 +204,17 @@ fn servers_that_others_wrote_are_a_source_of_tools() {
     let met = met(&rig, "legacy", &calls);
     assert!(met["results"][0]["text"].as_str().is_some_and(|text| text.contains("42")), "{met}");
     assert!(
-        met["results"][1]["is_error"] == true && met["results"][1]["text"].as_str().is_some_and(|text| text.contains("tool fail")),
+        met["results"][1]["is_error"] == true
+            && met["results"][1]["text"].as_str().is_some_and(|text| text.contains("tool fail")),
         "{met}"
     );
-    assert!(met["results"][2]["text"].as_str().is_some_and(|text| text.contains('3')), "after its person was asked: {met}");
-    assert!(met["asked"].as_array().is_some_and(|asked| asked.len() == 1), "only where no rule allows it: {met}");
+    assert!(
+        met["results"][2]["text"].as_str().is_some_and(|text| text.contains('3')),
+        "after its person was asked: {met}"
+    );
+    assert!(
+        met["asked"].as_array().is_some_and(|asked| asked.len() == 1),
+        "only where no rule allows it: {met}"
+    );
     assert_eq!(met["results"][3]["is_error"], true, "{met}");
 }

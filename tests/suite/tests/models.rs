@@ -1,4 +1,5 @@
-//! Models behind a server, through the program: how one is switched on, what goes to it, and that its key goes nowhere else.
+//! Models behind a server, through the program: how one is switched on, what goes to it, and that
+//! its key goes nowhere else.
 
 use std::process::Output;
 
@@ -10,7 +11,8 @@ use crate::cli::text;
 
 const KEY: &str = "sk-a-very-secret-key";
 /// The smallest PNG.
-const PIXEL: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89";
+const PIXEL: &[u8] =
+    b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89";
 
 /// A chat agent whose model is where `lines` say.
 fn rig(lines: &str) -> Rig {
@@ -21,7 +23,10 @@ fn rig(lines: &str) -> Rig {
 }
 
 fn server_lines(server: &Server, more: &str) -> String {
-    format!("[models.default]\nkind = \"openai\"\nurl = \"{}\"\nmodel = \"test-model\"\nretries = 0\n{more}", server.url())
+    format!(
+        "[models.default]\nkind = \"openai\"\nurl = \"{}\"\nmodel = \"test-model\"\nretries = 0\n{more}",
+        server.url()
+    )
 }
 
 fn conclave(rig: &Rig, arguments: &[&str]) -> Output {
@@ -34,8 +39,16 @@ fn a_model_of_the_command_line_takes_the_place_of_the_configs() {
     let model = format!("{}#test-model", server.url());
     for rig in [rig(""), rig("[models.default]\nkind = \"scripted\"\nreplies = \"none.json\"")] {
         let output = conclave(&rig, &["run", "c.toml", "Hello", "--model", &model]);
-        assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(0), "From the other one.\n"), "{}", text(&output.stderr));
-        let place = format!("data can leave to: {} (model default)", server.url().trim_start_matches("http://").trim_end_matches("/v1"));
+        assert_eq!(
+            (output.status.code(), text(&output.stdout).as_str()),
+            (Some(0), "From the other one.\n"),
+            "{}",
+            text(&output.stderr)
+        );
+        let place = format!(
+            "data can leave to: {} (model default)",
+            server.url().trim_start_matches("http://").trim_end_matches("/v1")
+        );
         assert!(text(&output.stderr).contains(&place), "{}", text(&output.stderr));
     }
 }
@@ -45,7 +58,14 @@ fn no_model_is_switched_on_by_a_variable() {
     let server = Server::start(vec![TestReply::says("I was asked.")]);
     let rig = rig("");
     let mut command = rig.conclave(&["run", "c.toml", "Hello"]);
-    for name in ["OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE", "HTTP_PROXY", "http_proxy", "ALL_PROXY"] {
+    for name in [
+        "OPENAI_API_KEY",
+        "OPENAI_BASE_URL",
+        "OPENAI_API_BASE",
+        "HTTP_PROXY",
+        "http_proxy",
+        "ALL_PROXY",
+    ] {
         command.env(name, server.url());
     }
     let output = command.output().expect("the program runs");
@@ -57,22 +77,46 @@ fn no_model_is_switched_on_by_a_variable() {
 #[test]
 fn an_image_goes_along_with_the_message() {
     let server = Server::start(vec![TestReply::says("A pixel.")]);
-    let rig = rig(&server_lines(&server, "")).with_file("pixel.png", PIXEL).with_file("note.txt", "Look closely.");
-    let output = conclave(&rig, &["run", "c.toml", "What is this?", "--attach", "pixel.png", "--attach", "note.txt"]);
+    let rig = rig(&server_lines(&server, ""))
+        .with_file("pixel.png", PIXEL)
+        .with_file("note.txt", "Look closely.");
+    let output = conclave(
+        &rig,
+        &["run", "c.toml", "What is this?", "--attach", "pixel.png", "--attach", "note.txt"],
+    );
     assert_eq!(text(&output.stdout), "A pixel.\n", "{}", text(&output.stderr));
     let body = server.requests().pop().expect("it was asked").json();
-    let parts = body["messages"].as_array().and_then(|messages| messages.last()).map(|last| last["content"].clone()).unwrap_or_default();
-    let kinds: Vec<&str> = parts.as_array().into_iter().flatten().filter_map(|part| part["type"].as_str()).collect();
+    let parts = body["messages"]
+        .as_array()
+        .and_then(|messages| messages.last())
+        .map(|last| last["content"].clone())
+        .unwrap_or_default();
+    let kinds: Vec<&str> =
+        parts.as_array().into_iter().flatten().filter_map(|part| part["type"].as_str()).collect();
     assert_eq!(kinds, ["text", "image_url", "text"], "{parts}");
-    assert!(parts[1]["image_url"]["url"].as_str().is_some_and(|url| url.starts_with("data:image/png;base64,iVBORw0KGgo")), "{parts}");
-    assert!(parts[2]["text"].as_str().is_some_and(|text| text.contains("note.txt") && text.contains("Look closely.")), "{parts}");
+    assert!(
+        parts[1]["image_url"]["url"]
+            .as_str()
+            .is_some_and(|url| url.starts_with("data:image/png;base64,iVBORw0KGgo")),
+        "{parts}"
+    );
+    assert!(
+        parts[2]["text"]
+            .as_str()
+            .is_some_and(|text| text.contains("note.txt") && text.contains("Look closely.")),
+        "{parts}"
+    );
 }
 
 /// Whatever the server does with the key, it is nowhere but in the request.
 #[test]
 fn a_key_goes_to_its_server_and_nowhere_else() {
     let echo = format!("Incorrect key {KEY}; encoded {}", KEY.replace('-', "%2D"));
-    for source in [r#"key = { env = "TEST_MODEL_KEY" }"#, r#"key = { file = "key.txt" }"#, r#"key = { command = ["cat", "key.txt"] }"#] {
+    for source in [
+        r#"key = { env = "TEST_MODEL_KEY" }"#,
+        r#"key = { file = "key.txt" }"#,
+        r#"key = { command = ["cat", "key.txt"] }"#,
+    ] {
         let server = Server::answering({
             let echo = echo.clone();
             move |_| TestReply::error(401, &echo)
@@ -80,8 +124,15 @@ fn a_key_goes_to_its_server_and_nowhere_else() {
         let rig = rig(&server_lines(&server, source)).with_file("key.txt", format!("{KEY}\n"));
         let output = conclave(&rig, &["run", "c.toml", "Hello", "--json", "--journal", "journal"]);
         assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
-        let sent: Vec<String> = server.requests().iter().map(|request| request.headers["authorization"].clone()).collect();
-        assert!(!sent.is_empty() && sent.iter().all(|sent| sent == &format!("Bearer {KEY}")), "{sent:?}");
+        let sent: Vec<String> = server
+            .requests()
+            .iter()
+            .map(|request| request.headers["authorization"].clone())
+            .collect();
+        assert!(
+            !sent.is_empty() && sent.iter().all(|sent| sent == &format!("Bearer {KEY}")),
+            "{sent:?}"
+        );
         let journal: String = std::fs::read_dir(rig.folder().join("journal"))
             .expect("there is a journal")
             .map(|file| std::fs::read_to_string(file.expect("a file").path()).expect("a text"))
@@ -97,11 +148,13 @@ fn a_key_that_is_not_there_is_a_problem_of_the_config() {
     let server = Server::start(vec![TestReply::says("Hello.")]);
     let rig = rig(&server_lines(&server, r#"key = { env = "CONCLAVE_NO_SUCH_KEY" }"#));
     for command in ["check", "run"] {
-        let arguments = if command == "run" { vec!["run", "c.toml", "Hello"] } else { vec!["check", "c.toml"] };
+        let arguments =
+            if command == "run" { vec!["run", "c.toml", "Hello"] } else { vec!["check", "c.toml"] };
         let output = conclave(&rig, &arguments);
         assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
         assert!(
-            text(&output.stderr).contains("c.toml:7") && text(&output.stderr).contains("CONCLAVE_NO_SUCH_KEY"),
+            text(&output.stderr).contains("c.toml:7")
+                && text(&output.stderr).contains("CONCLAVE_NO_SUCH_KEY"),
             "{}",
             text(&output.stderr)
         );
@@ -114,8 +167,15 @@ fn streamed_text_is_followed_while_it_comes_and_journalled_once() {
     let server = Server::start(vec![TestReply::streams(&["Sker", "ryv", "ore"])]);
     let rig = rig(&server_lines(&server, ""));
     let output = conclave(&rig, &["run", "c.toml", "Hello", "--json"]);
-    let lines: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
-    let pieces: Vec<&str> = lines.iter().filter(|line| line["type"] == "streamed").filter_map(|line| line["text"].as_str()).collect();
+    let lines: Vec<Value> = text(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a line of JSON"))
+        .collect();
+    let pieces: Vec<&str> = lines
+        .iter()
+        .filter(|line| line["type"] == "streamed")
+        .filter_map(|line| line["text"].as_str())
+        .collect();
     assert_eq!(pieces, ["Sker", "ryv", "ore"]);
     let answered: Vec<&Value> = lines
         .iter()
@@ -130,11 +190,19 @@ fn doctor_asks_the_servers_of_a_config() {
     let server = Server::start(vec![TestReply::says("Hello.")]);
     let found = conclave(&rig(&server_lines(&server, "")), &["doctor", "c.toml", "--json"]);
     let findings: Value = serde_json::from_str(&text(&found.stdout)).expect("one object");
-    let model =
-        findings["findings"].as_array().into_iter().flatten().find(|finding| finding["what"] == "model").cloned().unwrap_or_default();
+    let model = findings["findings"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|finding| finding["what"] == "model")
+        .cloned()
+        .unwrap_or_default();
     assert_eq!(model["state"], "good", "{findings}");
     let other = server_lines(&server, "").replace("\"test-model\"", "\"another\"");
     let missing = conclave(&rig(&other), &["doctor", "c.toml"]);
     assert_eq!(missing.status.code(), Some(4));
-    assert!(text(&missing.stdout).contains("the server has no such model") && text(&missing.stdout).contains("test-model"));
+    assert!(
+        text(&missing.stdout).contains("the server has no such model")
+            && text(&missing.stdout).contains("test-model")
+    );
 }

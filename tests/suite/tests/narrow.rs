@@ -1,4 +1,5 @@
-//! What a task leaves of its agent's grants, tried by an agent that reaches for everything, by the contract and through `std`.
+//! What a task leaves of its agent's grants, tried by an agent that reaches for everything, by the
+//! contract and through `std`.
 
 use conclave_core::types::denial::Layer;
 use conclave_models::test_server::{Server, TestReply};
@@ -16,7 +17,8 @@ fn reach(narrow: &str) -> (Ran, Value, bool) {
     let secret = "[secrets.token_of_test]\nfrom = { file = \"token\" }\nhosts = [\"127.0.0.1\"]\n";
     let config = stepping("agent_reaches", &grants, narrow) + secret;
     let ran = rig.run(&config, &format!("{}/x", server.url()));
-    let tried = serde_json::from_str(ran.content()).unwrap_or_else(|error| panic!("{error}: {}", ran.content()));
+    let tried = serde_json::from_str(ran.content())
+        .unwrap_or_else(|error| panic!("{error}: {}", ran.content()));
     (ran, tried, !server.requests().is_empty())
 }
 
@@ -31,11 +33,16 @@ fn an_agent_reaches_what_was_granted_where_its_task_leaves_it() {
 #[test]
 fn a_task_that_leaves_nothing_is_obeyed_by_every_import_and_both_faces() {
     let (ran, tried, sent) = reach("narrow = { files = [], fetch = [], secrets = [], kv = false }");
-    assert!(tried.as_object().expect("an object").values().all(|came| came == "refused"), "{tried}");
+    assert!(
+        tried.as_object().expect("an object").values().all(|came| came == "refused"),
+        "{tried}"
+    );
     assert!(!sent, "a request left");
     let denials = ran.denials();
     for capability in ["files", "fetch", "secrets", "kv"] {
-        let of_task = denials.iter().any(|record| record.denial.capability == capability && record.layer == Layer::Task);
+        let of_task = denials
+            .iter()
+            .any(|record| record.denial.capability == capability && record.layer == Layer::Task);
         assert!(of_task, "{capability}: {denials:?}");
     }
 }

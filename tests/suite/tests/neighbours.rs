@@ -21,10 +21,20 @@ fn quiet_tasks_beside_hostile_ones_all_get_their_answers() {
     std::thread::scope(|scope| {
         for (guest, limits) in hostile {
             let (noisy, quiet) = (Arc::clone(&rig), Arc::clone(&rig));
-            scope.spawn(move || assert!(noisy.run(&calling(guest, "run", &json!({}), limits), "go").answer().is_error));
             scope.spawn(move || {
-                let ran = quiet.run(&calling("echo", "run", &json!({ "text": format!("beside {guest}") }), ""), "go");
-                assert_eq!((ran.status(), ran.content()), (Status::Done, format!("beside {guest}").as_str()));
+                assert!(
+                    noisy.run(&calling(guest, "run", &json!({}), limits), "go").answer().is_error
+                )
+            });
+            scope.spawn(move || {
+                let ran = quiet.run(
+                    &calling("echo", "run", &json!({ "text": format!("beside {guest}") }), ""),
+                    "go",
+                );
+                assert_eq!(
+                    (ran.status(), ran.content()),
+                    (Status::Done, format!("beside {guest}").as_str())
+                );
             });
         }
     });
@@ -51,7 +61,8 @@ const HOSTILE: [(&str, &str); 8] = [
 
 const QUIET: usize = 100;
 
-/// All in one host, on one engine and one pool of sandboxes, started together. Nothing is timed: only what comes out counts.
+/// All in one host, on one engine and one pool of sandboxes, started together. Nothing is timed:
+/// only what comes out counts.
 #[test]
 fn a_hundred_quiet_tasks_are_all_right_while_a_hostile_plugin_runs_beside_each() {
     block_on(async {
@@ -62,13 +73,28 @@ fn a_hundred_quiet_tasks_are_all_right_while_a_hostile_plugin_runs_beside_each()
         };
         let mut hostile = Vec::new();
         for (guest, limits) in HOSTILE {
-            hostile.push(prepare(calling(guest, "run", &json!({}), &format!("limits = {{ {limits} }}"))).await);
+            hostile.push(
+                prepare(calling(guest, "run", &json!({}), &format!("limits = {{ {limits} }}")))
+                    .await,
+            );
         }
         let mut quiet = Vec::new();
         for number in 0..QUIET {
-            quiet.push(prepare(calling("echo", "run", &json!({ "text": format!("quiet task {number}") }), "")).await);
+            quiet.push(
+                prepare(calling(
+                    "echo",
+                    "run",
+                    &json!({ "text": format!("quiet task {number}") }),
+                    "",
+                ))
+                .await,
+            );
         }
-        let start = |prepared: &Prepared| prepared.start(Some("go".to_owned()), RunOptions::default()).expect("a journal in memory opens");
+        let start = |prepared: &Prepared| {
+            prepared
+                .start(Some("go".to_owned()), RunOptions::default())
+                .expect("a journal in memory opens")
+        };
         let mut pairs = tokio::task::JoinSet::new();
         for (number, prepared) in quiet.iter().enumerate() {
             // The noise begins first.
@@ -86,9 +112,16 @@ fn a_hundred_quiet_tasks_are_all_right_while_a_hostile_plugin_runs_beside_each()
             );
             let (guest, _) = HOSTILE[number % HOSTILE.len()];
             let said = noise.content.as_deref().unwrap_or_default();
-            assert!(said.contains("limits.") || said.contains("too deep") || said.contains("panic"), "{guest}: {said}");
+            assert!(
+                said.contains("limits.") || said.contains("too deep") || said.contains("panic"),
+                "{guest}: {said}"
+            );
             stopped[number % HOSTILE.len()] += 1;
         }
-        assert_eq!(stopped.iter().sum::<usize>(), QUIET, "a hostile plugin beside each: {stopped:?}");
+        assert_eq!(
+            stopped.iter().sum::<usize>(),
+            QUIET,
+            "a hostile plugin beside each: {stopped:?}"
+        );
     });
 }

@@ -1,5 +1,5 @@
-//! What an operator types to write a config, to let plugins in and to try them: files, streams, exit codes. Few tests; what an edit does to
-//! a text is tested in the core.
+//! What an operator types to write a config, to let plugins in and to try them: files, streams,
+//! exit codes. Few tests; what an edit does to a text is tested in the core.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -53,12 +53,16 @@ const CALM: &str = "temperature";
 fn what_init_writes_runs_and_has_no_warning() {
     let rig = Rig::new();
     let (_, told) = well(&rig, &["init"]);
-    assert!(told.contains("may read library/") && told.contains("conclave run conclave.toml"), "{told}");
+    assert!(
+        told.contains("may read library/") && told.contains("conclave run conclave.toml"),
+        "{told}"
+    );
     let (_, warnings) = well(&rig, &["check", "conclave.toml"]);
     assert!(!warnings.contains("warning"), "{warnings}");
     let (answer, _) = well(&rig, &["run", "conclave.toml", "What is a grant?"]);
     assert!(answer.contains("what the operator lets a plugin do"), "{answer}");
-    let schema: Value = serde_json::from_str(&file(&rig, "conclave.schema.json")).expect("it is JSON");
+    let schema: Value =
+        serde_json::from_str(&file(&rig, "conclave.schema.json")).expect("it is JSON");
     assert_eq!(schema["title"], "conclave.toml");
     assert!(file(&rig, "conclave.toml").starts_with("#:schema ./conclave.schema.json\n"));
     assert_eq!(text(&conclave(&rig, &["schema"]).stdout), file(&rig, "conclave.schema.json"));
@@ -67,7 +71,10 @@ fn what_init_writes_runs_and_has_no_warning() {
 #[test]
 fn init_with_a_model_writes_a_chat_that_checks_without_reaching_it() {
     let rig = Rig::new().with_file("papers/a.txt", "A page.");
-    let (_, told) = well(&rig, &["init", "desk.toml", "--model", "http://127.0.0.1:9/v1#some", "--folder", "papers"]);
+    let (_, told) = well(
+        &rig,
+        &["init", "desk.toml", "--model", "http://127.0.0.1:9/v1#some", "--folder", "papers"],
+    );
     assert!(told.contains("papers/") && told.contains("http://127.0.0.1:9/v1"), "{told}");
     let (shown, warnings) = well(&rig, &["check", "desk.toml"]);
     assert!(shown.contains("127.0.0.1:9") && shown.contains("read papers/"), "{shown}");
@@ -81,7 +88,10 @@ fn init_writes_over_nothing_and_grants_no_home_folder() {
     assert_eq!(file(&rig, "conclave.toml"), "mine");
     assert!(ended(&rig, 2, &["init", "new.toml", "--folder", "home"]).contains("keys"));
     assert!(ended(&rig, 2, &["init", "new.toml", "--folder", "/"]).contains("whole disk"));
-    assert!(!rig.folder().join("new.toml").exists() && !rig.folder().join("conclave.schema.json").exists());
+    assert!(
+        !rig.folder().join("new.toml").exists()
+            && !rig.folder().join("conclave.schema.json").exists()
+    );
     well(&rig, &["init", "--force"]);
     assert!(file(&rig, "conclave.toml").contains("entry = \"desk\""));
     let rig = Rig::new().with_file("conclave.schema.json", "{}");
@@ -94,13 +104,26 @@ fn a_strangers_plugin_is_added_with_the_grants_that_were_given() {
     well(&rig, &["init"]);
     let before = file(&rig, "conclave.toml");
     let (_, told) = well(&rig, &["add", "weather.wasm", "--grant", "files = [\"library\"]"]);
-    for expected in ["UNSIGNED", "optional", "Keeps reports between calls.", "grant librarian 'tools = [\"weather.*\"]'"] {
+    for expected in [
+        "UNSIGNED",
+        "optional",
+        "Keeps reports between calls.",
+        "grant librarian 'tools = [\"weather.*\"]'",
+    ] {
         assert!(told.contains(expected), "{expected} is missing in\n{told}");
     }
     let after = file(&rig, "conclave.toml");
-    assert!(after.contains("[plugins.weather]\nsource = \"./weather.wasm\"\ngrants.files = [\"library\"]\n"), "{after}");
+    assert!(
+        after.contains(
+            "[plugins.weather]\nsource = \"./weather.wasm\"\ngrants.files = [\"library\"]\n"
+        ),
+        "{after}"
+    );
     assert!(after.contains("sha256 "), "{after}");
-    assert!(before.lines().filter(|line| line.contains('#')).all(|line| after.contains(line)), "a comment is lost in\n{after}");
+    assert!(
+        before.lines().filter(|line| line.contains('#')).all(|line| after.contains(line)),
+        "a comment is lost in\n{after}"
+    );
     well(&rig, &["grant", "librarian", "tools = [\"weather.*\"]"]);
     let (shown, _) = well(&rig, &["check", "conclave.toml"]);
     assert!(shown.contains("weather"), "{shown}");
@@ -113,7 +136,13 @@ fn without_a_terminal_nothing_is_asked_and_nothing_is_granted() {
     well(&rig, &["init"]);
     let output = conclave_with(&rig, &["add", "weather.wasm"], "library\ny\ny\n");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert!(!file(&rig, "conclave.toml").split("[plugins.weather]").nth(1).expect("it was added").contains("library"));
+    assert!(
+        !file(&rig, "conclave.toml")
+            .split("[plugins.weather]")
+            .nth(1)
+            .expect("it was added")
+            .contains("library")
+    );
 }
 
 #[test]
@@ -121,9 +150,17 @@ fn grants_that_are_not_asked_for_are_refused() {
     let rig = with_weather();
     well(&rig, &["init"]);
     let before = file(&rig, "conclave.toml");
-    assert!(ended(&rig, 2, &["add", "weather.wasm", "--grant", "model = [\"default\"]"]).contains("does not ask for `model`"));
-    assert!(ended(&rig, 2, &["grant", "search", "tools = [\"search.find\"]"]).contains("does not ask for `tools`"));
-    assert!(ended(&rig, 2, &["grant", "librarian", "tools = [\"nothing\"]"]).contains("conclave.toml:"));
+    assert!(
+        ended(&rig, 2, &["add", "weather.wasm", "--grant", "model = [\"default\"]"])
+            .contains("does not ask for `model`")
+    );
+    assert!(
+        ended(&rig, 2, &["grant", "search", "tools = [\"search.find\"]"])
+            .contains("does not ask for `tools`")
+    );
+    assert!(
+        ended(&rig, 2, &["grant", "librarian", "tools = [\"nothing\"]"]).contains("conclave.toml:")
+    );
     assert_eq!(file(&rig, "conclave.toml"), before);
 }
 
@@ -137,7 +174,10 @@ fn the_line_of_a_denial_can_be_pasted() {
     assert!(ended(&rig, 2, &["grant", "search", line]).contains("librarian"));
     let output = conclave(&rig, &["revoke", "--json", "librarian", "tools = [\"search.list\"]"]);
     let told: Value = serde_json::from_slice(&output.stdout).expect("one object");
-    assert_eq!((&told["type"], &told["changed"], &told["file"]), (&json!("config"), &json!(true), &json!("conclave.toml")));
+    assert_eq!(
+        (&told["type"], &told["changed"], &told["file"]),
+        (&json!("config"), &json!(true), &json!("conclave.toml"))
+    );
     assert_eq!(told["changes"][1]["change"], "added", "{told}");
     let told = ended(&rig, 2, &["revoke", "librarian", "tools = [\"search.list\"]"]);
     assert!(told.contains("is not granted"), "{told}");
@@ -165,7 +205,10 @@ fn a_plugin_from_an_address_is_held_to_its_digest() {
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             let _ = stream.read(&mut [0; 4096]);
-            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", component.len());
+            let head = format!(
+                "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+                component.len()
+            );
             let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&component));
         }
     });
@@ -175,7 +218,9 @@ fn a_plugin_from_an_address_is_held_to_its_digest() {
     let other = "0".repeat(64);
     assert!(ended(&rig, 5, &["add", &format!("{address}#sha256={other}")]).contains(&digest));
     well(&rig, &["add", &format!("{address}#sha256={digest}")]);
-    assert!(file(&rig, "conclave.toml").contains(&format!("source = \"{address}#sha256={digest}\"")));
+    assert!(
+        file(&rig, "conclave.toml").contains(&format!("source = \"{address}#sha256={digest}\""))
+    );
 }
 
 #[test]
@@ -192,17 +237,30 @@ fn a_crate_that_is_not_built_is_not_built_here() {
     std::fs::create_dir_all(built.parent().expect("it has one")).expect("a test can make a folder");
     std::fs::copy(guest("weather"), built).expect("a test can copy a file");
     well(&rig, &["add", "tool"]);
-    assert!(file(&rig, "conclave.toml").contains("source = \"./tool/target/wasm32-wasip2/release/my_tool.wasm\""));
+    assert!(
+        file(&rig, "conclave.toml")
+            .contains("source = \"./tool/target/wasm32-wasip2/release/my_tool.wasm\"")
+    );
 }
 
 #[test]
 fn a_tool_is_called_once_with_its_result_on_stdout() {
     let rig = with_weather();
-    let (answer, told) = well(&rig, &["plugin", "call", "weather.wasm", CALM, "{\"place\": \"Oslo\"}"]);
+    let (answer, told) =
+        well(&rig, &["plugin", "call", "weather.wasm", CALM, "{\"place\": \"Oslo\"}"]);
     assert_eq!(serde_json::from_str::<Value>(&answer).expect("it is JSON")["place"], "Oslo");
     assert!(told.contains("MiB"), "time and memory: {told}");
-    let output = conclave_with(&rig, &["plugin", "call", "-q", "weather.wasm", "weather.temperature", "-"], "{\"place\": \"Oslo\"}");
-    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""), "{}", text(&output.stderr));
+    let output = conclave_with(
+        &rig,
+        &["plugin", "call", "-q", "weather.wasm", "weather.temperature", "-"],
+        "{\"place\": \"Oslo\"}",
+    );
+    assert_eq!(
+        (output.status.code(), text(&output.stderr).as_str()),
+        (Some(0), ""),
+        "{}",
+        text(&output.stderr)
+    );
     let rig = rig.with_file("arguments.json", "{\"place\": \"Oslo\"}");
     well(&rig, &["plugin", "call", "weather.wasm", CALM, "@arguments.json"]);
 }
@@ -212,10 +270,16 @@ fn what_a_tool_asks_for_next_is_shown_and_not_run() {
     let (rig, steering) = (Rig::new(), guest("steering").display().to_string());
     let (answer, told) = well(&rig, &["plugin", "call", &steering, "run"]);
     assert_eq!(answer, "steered\n");
-    assert!(told.contains("then done, not run here │ {\"content\":\"the tool decided\"}"), "{told}");
+    assert!(
+        told.contains("then done, not run here │ {\"content\":\"the tool decided\"}"),
+        "{told}"
+    );
     let (answer, _) = well(&rig, &["plugin", "call", "--json", &steering, "run"]);
     let answer: Value = serde_json::from_str(&answer).expect("one object");
-    assert_eq!(answer["then"], json!([{ "name": "done", "arguments": { "content": "the tool decided" } }]));
+    assert_eq!(
+        answer["then"],
+        json!([{ "name": "done", "arguments": { "content": "the tool decided" } }])
+    );
 }
 
 #[test]
@@ -225,36 +289,81 @@ fn a_call_ends_with_the_code_of_its_end() {
     assert!(ended(&rig, 2, &["plugin", "call", "weather.wasm", CALM, "{"]).contains("JSON"));
     let told = ended(&rig, 2, &["plugin", "call", "weather.wasm", "wind"]);
     assert!(told.contains("temperature '{\"place\": …}'"), "{told}");
-    assert!(ended(&rig, 2, &["plugin", "call", "weather.wasm", CALM, "{}", "--limit", "memory=64"]).contains("limits.memory"));
+    assert!(
+        ended(&rig, 2, &["plugin", "call", "weather.wasm", CALM, "{}", "--limit", "memory=64"])
+            .contains("limits.memory")
+    );
     let told = ended(&rig, 5, &["plugin", "call", "weather.wasm", "spin", "--limit", "cpu=20 ms"]);
     assert!(told.contains("20 ms") && told.contains("--limit cpu="), "{told}");
-    assert!(ended(&rig, 2, &["plugin", "call", "stock:librarian", "find"]).contains("has no tools"));
-    assert!(ended(&rig, 2, &["plugin", "call", "stock:search", "find"]).contains("--grant 'files = "));
+    assert!(
+        ended(&rig, 2, &["plugin", "call", "stock:librarian", "find"]).contains("has no tools")
+    );
+    assert!(
+        ended(&rig, 2, &["plugin", "call", "stock:search", "find"]).contains("--grant 'files = ")
+    );
 }
 
 #[test]
 fn a_refusal_proposes_the_argument_that_would_allow_it() {
-    let rig = Rig::new().with_file("docs/a.txt", "Skerryvore was lit in 1844.").with_file("notes/b.txt", "A note.");
+    let rig = Rig::new()
+        .with_file("docs/a.txt", "Skerryvore was lit in 1844.")
+        .with_file("notes/b.txt", "A note.");
     let call = |grants: &[&str]| {
-        let mut arguments = vec!["plugin", "call", "--json", "stock:search", "read", "{\"path\": \"/notes/b.txt\"}"];
+        let mut arguments = vec![
+            "plugin",
+            "call",
+            "--json",
+            "stock:search",
+            "read",
+            "{\"path\": \"/notes/b.txt\"}",
+        ];
         grants.iter().for_each(|grant| arguments.extend(["--grant", grant]));
         let output = conclave(&rig, &arguments);
-        serde_json::from_slice::<Value>(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)))
+        serde_json::from_slice::<Value>(&output.stdout)
+            .unwrap_or_else(|_| panic!("{}", text(&output.stderr)))
     };
     let refused = call(&["files = [\"docs\"]"]);
-    assert_eq!((&refused["exit_code"], &refused["denials"][0]["capability"]), (&json!(1), &json!("files")), "{refused}");
+    assert_eq!(
+        (&refused["exit_code"], &refused["denials"][0]["capability"]),
+        (&json!(1), &json!("files")),
+        "{refused}"
+    );
     let allow = refused["denials"][0]["allow"].as_str().expect("a line is proposed");
-    let grant = allow.strip_prefix("--grant '").and_then(|rest| rest.strip_suffix('\'')).expect("it is an argument");
+    let grant = allow
+        .strip_prefix("--grant '")
+        .and_then(|rest| rest.strip_suffix('\''))
+        .expect("it is an argument");
     let allowed = call(&[grant]);
-    assert_eq!((&allowed["exit_code"], allowed["denials"].as_array().map(Vec::len)), (&json!(0), Some(0)), "{allowed}");
-    assert!(allowed["result"].as_str().is_some_and(|result| result.contains("A note.")), "{allowed}");
-    assert!(allowed["wall_us"].as_u64() > Some(0) && allowed["memory"].as_u64() > Some(0), "{allowed}");
+    assert_eq!(
+        (&allowed["exit_code"], allowed["denials"].as_array().map(Vec::len)),
+        (&json!(0), Some(0)),
+        "{allowed}"
+    );
+    assert!(
+        allowed["result"].as_str().is_some_and(|result| result.contains("A note.")),
+        "{allowed}"
+    );
+    assert!(
+        allowed["wall_us"].as_u64() > Some(0) && allowed["memory"].as_u64() > Some(0),
+        "{allowed}"
+    );
 }
 
 #[test]
 fn a_key_file_is_refused_without_a_line_to_paste() {
     let rig = with_weather();
-    let told = ended(&rig, 1, &["plugin", "call", "weather.wasm", "read_key", "--grant", "files = [{ dir = \".\", at = \"/data\" }]"]);
+    let told = ended(
+        &rig,
+        1,
+        &[
+            "plugin",
+            "call",
+            "weather.wasm",
+            "read_key",
+            "--grant",
+            "files = [{ dir = \".\", at = \"/data\" }]",
+        ],
+    );
     assert!(told.contains("DENIED") && !told.contains("to allow it"), "{told}");
 }
 
@@ -285,7 +394,10 @@ fn a_doctor_tells_a_key_from_a_server() {
     let rig = Rig::new().with_file("docs/a.txt", "A page.");
     well(&rig, &["init", "--model", "http://127.0.0.1:9/v1#some"]);
     assert!(ended(&rig, 4, &["doctor", "conclave.toml"]).is_empty());
-    let keyed = file(&rig, "conclave.toml").replace("# key = { env = \"MY_KEY\" }", "key = { env = \"CONCLAVE_KEY_THAT_IS_NOT_SET\" }");
+    let keyed = file(&rig, "conclave.toml").replace(
+        "# key = { env = \"MY_KEY\" }",
+        "key = { env = \"CONCLAVE_KEY_THAT_IS_NOT_SET\" }",
+    );
     let rig = rig.with_file("conclave.toml", keyed);
     assert!(ended(&rig, 3, &["doctor", "conclave.toml"]).is_empty());
 }
@@ -296,9 +408,15 @@ fn a_folder_that_is_not_there_is_not_granted() {
     well(&rig, &["init"]);
     let before = file(&rig, "conclave.toml");
     let told = ended(&rig, 2, &["add", "weather.wasm", "--grant", "files = [\"nowhere\"]"]);
-    assert!(told.contains("there is no folder nowhere") && told.contains("conclave.toml:"), "{told}");
+    assert!(
+        told.contains("there is no folder nowhere") && told.contains("conclave.toml:"),
+        "{told}"
+    );
     let told = ended(&rig, 2, &["grant", "search", "files = [\"nowhere\"]"]);
-    assert!(told.contains("there is no folder nowhere") && told.contains("conclave.toml:"), "{told}");
+    assert!(
+        told.contains("there is no folder nowhere") && told.contains("conclave.toml:"),
+        "{told}"
+    );
     assert_eq!(file(&rig, "conclave.toml"), before);
 }
 
@@ -308,7 +426,10 @@ fn a_folder_that_holds_too_much_is_granted_by_yes_only() {
     well(&rig, &["init"]);
     for dir in ["/", "/etc", "keys", "keys/.ssh", ".."] {
         let grant = format!("files = [{{ dir = \"{dir}\", at = \"/data\", mode = \"read\" }}]");
-        assert!(ended(&rig, 2, &["add", "weather.wasm", "--grant", &grant]).contains("--yes"), "{dir}");
+        assert!(
+            ended(&rig, 2, &["add", "weather.wasm", "--grant", &grant]).contains("--yes"),
+            "{dir}"
+        );
         assert!(ended(&rig, 2, &["grant", "search", &grant]).contains("--yes"), "{dir}");
         assert!(ended(&rig, 2, &["init", "new.toml", "--folder", dir]).contains("--yes"), "{dir}");
     }
@@ -326,9 +447,15 @@ fn what_is_left_to_check_is_said_after_an_edit() {
     well(&rig, &["init"]);
     let (_, told) = well(&rig, &["grant", "librarian", "tools = [\"search.nothing\"]"]);
     assert!(told.contains("conclave check conclave.toml"), "{told}");
-    assert!(told.contains("`search.nothing` is granted to `librarian`, but no task of it offers it"), "{told}");
+    assert!(
+        told.contains("`search.nothing` is granted to `librarian`, but no task of it offers it"),
+        "{told}"
+    );
     let (_, told) = well(&rig, &["revoke", "search", "files"]);
-    assert!(told.contains("warning:") && told.contains("search cannot do without `files`"), "{told}");
+    assert!(
+        told.contains("warning:") && told.contains("search cannot do without `files`"),
+        "{told}"
+    );
     let told = ended(&rig, 2, &["revoke", "librarian", "tools = { calls = 2 }"]);
     assert!(told.contains("limits are not lifted by revoke"), "{told}");
 }
@@ -336,7 +463,9 @@ fn what_is_left_to_check_is_said_after_an_edit() {
 #[test]
 fn the_tools_of_a_plugin_are_listed_before_anything_is_granted() {
     let rig = Rig::new();
-    for arguments in [&["plugin", "call", "stock:search"][..], &["plugin", "call", "stock:search", "nothing"]] {
+    for arguments in
+        [&["plugin", "call", "stock:search"][..], &["plugin", "call", "stock:search", "nothing"]]
+    {
         let told = ended(&rig, 2, arguments);
         assert!(told.contains("find '{\"query\": …}'"), "{told}");
     }
@@ -360,8 +489,14 @@ fn what_the_host_would_refuse_is_not_written() {
     let before = file(&rig, "conclave.toml");
     let all = "files = [{ dir = \".\", at = \"/all\", mode = \"read-write\" }]";
     let told = ended(&rig, 2, &["grant", "search", all]);
-    assert!(told.contains("cannot be granted for writing") && told.contains("nothing was written"), "{told}");
-    assert!(ended(&rig, 2, &["add", "weather.wasm", "--grant", all]).contains("cannot be granted for writing"));
+    assert!(
+        told.contains("cannot be granted for writing") && told.contains("nothing was written"),
+        "{told}"
+    );
+    assert!(
+        ended(&rig, 2, &["add", "weather.wasm", "--grant", all])
+            .contains("cannot be granted for writing")
+    );
     assert_eq!(file(&rig, "conclave.toml"), before);
     let (_, told) = well(&rig, &["add", "weather.wasm"]);
     assert!(told.contains("the other plugins are not pinned: conclave plugin lock"), "{told}");

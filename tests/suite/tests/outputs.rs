@@ -1,6 +1,7 @@
-//! What the program writes, held against `tests/data/corpus/cli`: the help of every command, and the
-//! keys and types of what `--json` writes. `CONCLAVE_CORPUS=record cargo nextest run -p conclave-suite
-//! -E 'test(outputs)'` writes the files anew; the diff is the list of what changed for users.
+//! What the program writes, held against `tests/data/corpus/cli`: the help of every command, and
+//! the keys and types of what `--json` writes. `CONCLAVE_CORPUS=record cargo nextest run -p
+//! conclave-suite -E 'test(outputs)'` writes the files anew; the diff is the list of what changed
+//! for users.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -24,7 +25,8 @@ pub(crate) fn compare(name: &str, now: &str) {
     let [before, after]: [Vec<&str>; 2] = [&recorded, now].map(|text| text.lines().collect());
     let differ = before.iter().zip(&after).position(|(before, after)| before != after);
     let line = differ.unwrap_or_else(|| before.len().min(after.len()));
-    let [was, is] = [before, after].map(|lines| lines.get(line).copied().unwrap_or("(no line)").to_owned());
+    let [was, is] =
+        [before, after].map(|lines| lines.get(line).copied().unwrap_or("(no line)").to_owned());
     assert!(
         recorded == now,
         "tests/data/corpus/{name} differs from line {} on:\n  recorded: {was}\n  now:      {is}\n\
@@ -33,7 +35,8 @@ pub(crate) fn compare(name: &str, now: &str) {
     );
 }
 
-/// Every command, from the row of `docs/status.md` that the program's own tests hold to its commands.
+/// Every command, from the row of `docs/status.md` that the program's own tests hold to its
+/// commands.
 fn commands() -> Vec<String> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/status.md");
     let page = std::fs::read_to_string(page).expect("the page is there");
@@ -50,7 +53,8 @@ fn the_help_of_every_command_is_as_it_was_recorded() {
         let words: Vec<&str> = command.split_whitespace().chain(["--help"]).collect();
         let output = conclave(&rig, &words);
         assert_eq!(output.status.code(), Some(0), "{words:?}: {}", text(&output.stderr));
-        writeln!(all, "$ conclave {}\n{}", words.join(" "), text(&output.stdout)).expect("a string takes it");
+        writeln!(all, "$ conclave {}\n{}", words.join(" "), text(&output.stdout))
+            .expect("a string takes it");
     }
     assert!(all.lines().count() > 500, "{all}");
     compare("cli/help.txt", &all);
@@ -61,12 +65,18 @@ fn the_help_of_every_command_is_as_it_was_recorded() {
 struct Shapes(BTreeMap<String, BTreeMap<String, BTreeSet<&'static str>>>);
 
 impl Shapes {
-    /// Runs a command with `--json`, adds the shape of each line of its output, and returns the lines.
+    /// Runs a command with `--json`, adds the shape of each line of its output, and returns the
+    /// lines.
     fn of(&mut self, rig: &Rig, name: &str, arguments: &[&str]) -> Vec<Value> {
         let output = conclave(rig, &[arguments, &["--json"]].concat());
         let (written, told) = (text(&output.stdout), text(&output.stderr));
-        let lines: Vec<Value> =
-            written.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{arguments:?}: {written}{told}"))).collect();
+        let lines: Vec<Value> = written
+            .lines()
+            .map(|line| {
+                serde_json::from_str(line)
+                    .unwrap_or_else(|_| panic!("{arguments:?}: {written}{told}"))
+            })
+            .collect();
         assert!(!lines.is_empty(), "{arguments:?} writes no JSON: {told}");
         lines.iter().for_each(|line| self.add(name, line));
         lines
@@ -77,7 +87,8 @@ impl Shapes {
             let word = ["type", "event", "notice"].iter().find_map(|key| value.get(key)?.as_str());
             word.map(|word| format!(" {word}")).unwrap_or_default()
         };
-        let inner = ["record", "told"].iter().filter_map(|key| line.get(key)).map(kind).collect::<String>();
+        let inner =
+            ["record", "told"].iter().filter_map(|key| line.get(key)).map(kind).collect::<String>();
         let title = format!("{name}:{}{inner}", kind(line));
         add(self.0.entry(title).or_default(), String::new(), line);
     }
@@ -100,7 +111,8 @@ fn add(shape: &mut BTreeMap<String, BTreeSet<&'static str>>, path: String, value
         Value::Object(fields) if !fields.is_empty() => {
             for (key, value) in fields {
                 // A setup is the journal's matter, and a schema its plugin's.
-                let is_opaque = ["setup", "input_schema", "schema"].contains(&key.as_str()) && value.is_object();
+                let is_opaque = ["setup", "input_schema", "schema"].contains(&key.as_str())
+                    && value.is_object();
                 let value = if is_opaque { &json!({}) } else { value };
                 add(shape, format!("{path}.{key}"), value);
             }
@@ -142,7 +154,11 @@ fn editing(shapes: &mut Shapes) {
     shapes.of(&rig, "plugin inspect", &["plugin", "inspect", "stock:search"]);
     let echo = guest("echo").display().to_string();
     shapes.of(&rig, "plugin call", &["plugin", "call", &echo, "run", "{\"text\": \"it ran\"}"]);
-    shapes.of(&rig, "plugin call (fails)", &["plugin", "call", "stock:search", "read", "{\"path\": \"/b.txt\"}"]);
+    shapes.of(
+        &rig,
+        "plugin call (fails)",
+        &["plugin", "call", "stock:search", "read", "{\"path\": \"/b.txt\"}"],
+    );
     shapes.of(&rig, "can (yes)", &["can", "notes", "kv"]);
     shapes.of(&rig, "can (no)", &["can", "notes", "files"]);
 }
@@ -164,7 +180,9 @@ fn looking(shapes: &mut Shapes) {
     shapes.of(&rig, "trajectory show", &["trajectory", "show", &log.display().to_string()]);
     shapes.of(&rig, "store check", &["store", "check"]);
     shapes.of(&rig, "store gc", &["store", "gc"]);
-    let rig = Rig::new().with_file("c.toml", stepping("agent_echo", "", "")).with_file("in.txt", "a\nb\n");
+    let rig = Rig::new()
+        .with_file("c.toml", stepping("agent_echo", "", ""))
+        .with_file("in.txt", "a\nb\n");
     shapes.of(&rig, "batch", &["batch", "in.txt", "--config", "c.toml", "--concurrency", "1"]);
     shapes.of(&rig, "runs", &["runs"]);
 }
@@ -172,9 +190,12 @@ fn looking(shapes: &mut Shapes) {
 /// Runs that wait for a person's word.
 fn steering(shapes: &mut Shapes) {
     let rule = "[[policy]]\ntool = \"subject.run\"\ndecide = \"ask\"\n";
-    let rig = Rig::new().with_file("c.toml", calling("echo", "run", &json!({ "text": "it ran" }), "") + rule);
+    let rig = Rig::new()
+        .with_file("c.toml", calling("echo", "run", &json!({ "text": "it ran" }), "") + rule);
     let child = start(&rig, &["run", "c.toml", "go", "--approvals", "wait"]);
-    until("a call that waits", || (!text(&conclave(&rig, &["approvals", "--json"]).stdout).is_empty()).then_some(()));
+    until("a call that waits", || {
+        (!text(&conclave(&rig, &["approvals", "--json"]).stdout).is_empty()).then_some(())
+    });
     let waiting = shapes.of(&rig, "approvals", &["approvals"]);
     shapes.of(&rig, "runs (one waits)", &["runs"]);
     let call = waiting[0]["id"].as_str().expect("an id").to_owned();
@@ -182,7 +203,9 @@ fn steering(shapes: &mut Shapes) {
     child.wait_with_output().expect("it ends");
     shapes.of(&rig, "show (approved)", &["show"]);
     let child = start(&rig, &["run", "c.toml", "go", "--approvals", "wait"]);
-    until("a call that waits", || (!text(&conclave(&rig, &["approvals", "--json"]).stdout).is_empty()).then_some(()));
+    until("a call that waits", || {
+        (!text(&conclave(&rig, &["approvals", "--json"]).stdout).is_empty()).then_some(())
+    });
     let runs = shapes.of(&rig, "runs (one waits)", &["runs"]);
     let run = runs[0]["run"].as_str().expect("a name").to_owned();
     shapes.of(&rig, "tell", &["tell", &run, "make haste"]);

@@ -1,5 +1,5 @@
-//! Calls that wait for a model give their sandbox back: many more can wait than there are sandboxes, and each goes on as if it had never
-//! left.
+//! Calls that wait for a model give their sandbox back: many more can wait than there are
+//! sandboxes, and each goes on as if it had never left.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -33,7 +33,12 @@ pub(crate) struct Slow {
 
 impl Slow {
     pub(crate) fn new(is_single: bool) -> Arc<Self> {
-        Arc::new(Self { open: Arc::new(Semaphore::new(0)), asked: Arc::default(), singly: Mutex::default(), is_single })
+        Arc::new(Self {
+            open: Arc::new(Semaphore::new(0)),
+            asked: Arc::default(),
+            singly: Mutex::default(),
+            is_single,
+        })
     }
 
     pub(crate) fn asked(&self) -> usize {
@@ -51,7 +56,11 @@ impl Slow {
 }
 
 impl ModelClient for Slow {
-    fn complete(&self, prompt: Prompt, _: Arc<dyn TextSink>) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
+    fn complete(
+        &self,
+        prompt: Prompt,
+        _: Arc<dyn TextSink>,
+    ) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
         let asked = prompt.last_text().to_owned();
         let (sender, receiver) = oneshot::channel();
         if self.is_single {
@@ -84,7 +93,8 @@ const PATIENT: &str = "cpu = \"1 h\", wall = \"1 h\"";
 /// What a call of a [`ManualClock`] seems to have computed when it waits.
 const COMPUTED: Duration = Duration::from_millis(25);
 
-/// Whoever looks at it finds it [`COMPUTED`] later than who looked before; whoever sleeps is woken by the test.
+/// Whoever looks at it finds it [`COMPUTED`] later than who looked before; whoever sleeps is woken
+/// by the test.
 #[derive(Debug)]
 struct ManualClock {
     now: Mutex<Instant>,
@@ -95,7 +105,11 @@ struct ManualClock {
 
 impl ManualClock {
     fn new() -> Arc<Self> {
-        Arc::new(Self { now: Mutex::new(Instant::now()), is_over: AtomicBool::new(false), sleeps: Mutex::default() })
+        Arc::new(Self {
+            now: Mutex::new(Instant::now()),
+            is_over: AtomicBool::new(false),
+            sleeps: Mutex::default(),
+        })
     }
 
     /// How long each sleep was to be, also of those that have ended.
@@ -104,7 +118,10 @@ impl ManualClock {
     }
 
     fn wake(&self, number: usize) {
-        let sleeper = self.sleeps.lock().expect("nobody panics")[number].1.take().expect("it was not woken before");
+        let sleeper = self.sleeps.lock().expect("nobody panics")[number]
+            .1
+            .take()
+            .expect("it was not woken before");
         sleeper.send(()).expect("somebody sleeps");
     }
 }
@@ -149,22 +166,35 @@ struct World {
 impl World {
     fn new(is_single: bool, engine: EngineSettings, settings: &str, limits: &str) -> Self {
         let model = Slow::new(is_single);
-        let cache = guest("agent_waits").parent().and_then(Path::parent).map(|built| built.join("test-cache"));
+        let cache = guest("agent_waits")
+            .parent()
+            .and_then(Path::parent)
+            .map(|built| built.join("test-cache"));
         let models = [("default".to_owned(), Arc::clone(&model) as Arc<dyn ModelClient>)].into();
-        let host = Host::new(HostOptions { cache, models, engine, ..HostOptions::default() }).expect("the engine starts");
+        let host = Host::new(HostOptions { cache, models, engine, ..HostOptions::default() })
+            .expect("the engine starts");
         let config = format!(
             "entry = \"main\"\n[models.default]\nkind = \"native\"\n[plugins.waits]\nsource = \"{}\"\ngrants.model = [\"default\"]\n\
              config = {{ {settings} }}\nlimits = {{ {limits} }}\n[tasks.main]\nagent = \"waits\"\n",
             guest("agent_waits").display()
         );
         let folder = tempfile::tempdir().expect("a test can make a folder");
-        Self { host, model, folder, config, journals: MemoryJournals::default(), lines: Arc::default() }
+        Self {
+            host,
+            model,
+            folder,
+            config,
+            journals: MemoryJournals::default(),
+            lines: Arc::default(),
+        }
     }
 
     async fn prepare(&self) -> Prepared {
         let folder = self.folder.path().to_string_lossy().into_owned();
-        let config = Config::parse("conclave.toml", &folder, &self.config).unwrap_or_else(|problems| panic!("{problems}"));
-        let prepared = self.host.prepare(&config, &(Arc::new(|_| {}) as conclave_runtime::Follow)).await;
+        let config = Config::parse("conclave.toml", &folder, &self.config)
+            .unwrap_or_else(|problems| panic!("{problems}"));
+        let prepared =
+            self.host.prepare(&config, &(Arc::new(|_| {}) as conclave_runtime::Follow)).await;
         prepared.unwrap_or_else(|problems| panic!("{problems}"))
     }
 
@@ -179,31 +209,47 @@ impl World {
     }
 
     fn report(&self, room: &str) -> (CallReport, Option<FaultKind>) {
-        let stepped = self.journals.records(&RoomId::from(room)).iter().find_map(|record| match &record.event {
-            Event::AgentStepped { answer, report, .. } => Some((report.clone(), answer.as_ref().err().map(|fault| fault.kind))),
-            _ => None,
+        let stepped = self.journals.records(&RoomId::from(room)).iter().find_map(|record| {
+            match &record.event {
+                Event::AgentStepped { answer, report, .. } => {
+                    Some((report.clone(), answer.as_ref().err().map(|fault| fault.kind)))
+                }
+                _ => None,
+            }
         });
         stepped.expect("it has stepped")
     }
 }
 
 pub(crate) fn parks() -> EngineSettings {
-    EngineSettings { park_after: Some(Duration::from_millis(5)), slots: 4, ..EngineSettings::default() }
+    EngineSettings {
+        park_after: Some(Duration::from_millis(5)),
+        slots: 4,
+        ..EngineSettings::default()
+    }
 }
 
 #[test]
 fn many_more_wait_than_there_are_sandboxes() {
     const MANY: usize = 1_000;
     block_on(async {
-        let world = World::new(false, EngineSettings { slots: 16, ..EngineSettings::default() }, "asks = 2", PATIENT);
+        let world = World::new(
+            false,
+            EngineSettings { slots: 16, ..EngineSettings::default() },
+            "asks = 2",
+            PATIENT,
+        );
         let prepared = world.prepare().await;
-        let runs: Vec<_> = (0..MANY).map(|index| tokio::spawn(world.start(&prepared, &format!("room{index}")).outcome())).collect();
+        let runs: Vec<_> = (0..MANY)
+            .map(|index| tokio::spawn(world.start(&prepared, &format!("room{index}")).outcome()))
+            .collect();
         until("all have asked", || world.model.asked() == MANY).await;
         until("none holds a sandbox", || world.host.engine().live() == 0).await;
         assert_eq!(world.host.engine().waiting(), MANY);
         world.model.answer_all();
         for run in runs {
-            let outcome = run.await.expect("it does not panic").expect("a journal in memory does not fail");
+            let outcome =
+                run.await.expect("it does not panic").expect("a journal in memory does not fail");
             assert_eq!(outcome.content.as_deref(), Some("=0 =1"));
         }
         assert_eq!((world.host.engine().live(), world.host.engine().waiting()), (0, 0));
@@ -219,10 +265,14 @@ fn answers_may_come_in_another_order_than_they_are_waited_for() {
         let run = tokio::spawn(world.start(&prepared, "room").outcome());
         until("all are asked", || world.model.asked() == 4).await;
         for asked in ["0", "2", "3", "1"] {
-            until("it is parked", || world.host.engine().waiting() == 1 && world.host.engine().live() == 0).await;
+            until("it is parked", || {
+                world.host.engine().waiting() == 1 && world.host.engine().live() == 0
+            })
+            .await;
             world.model.answer(asked);
         }
-        let outcome = run.await.expect("it does not panic").expect("a journal in memory does not fail");
+        let outcome =
+            run.await.expect("it does not panic").expect("a journal in memory does not fail");
         assert_eq!(outcome.content.as_deref(), Some("=3 =2 =1 =0"));
         assert_eq!(world.model.asked(), 4);
     });
@@ -238,13 +288,20 @@ fn nothing_is_told_twice() {
             let prepared = world.prepare().await;
             let run = tokio::spawn(world.start(&prepared, "room").outcome());
             for asked in ["0", "1", "2"] {
-                until("it asks", || world.model.singly.lock().expect("nobody panics").contains_key(asked)).await;
+                until("it asks", || {
+                    world.model.singly.lock().expect("nobody panics").contains_key(asked)
+                })
+                .await;
                 if parks {
-                    until("it is parked", || world.host.engine().waiting() == 1 && world.host.engine().live() == 0).await;
+                    until("it is parked", || {
+                        world.host.engine().waiting() == 1 && world.host.engine().live() == 0
+                    })
+                    .await;
                 }
                 world.model.answer(asked);
             }
-            let outcome = run.await.expect("it does not panic").expect("a journal in memory does not fail");
+            let outcome =
+                run.await.expect("it does not panic").expect("a journal in memory does not fail");
             let (report, fault) = world.report("room");
             assert_eq!(fault, None);
             let lines = world.lines.0.lock().expect("nobody panics").clone();
@@ -262,7 +319,8 @@ fn a_call_that_computed_long_keeps_its_sandbox_until_the_wait_was_worth_it() {
     block_on(async {
         let clock = ManualClock::new();
         let park_after = Duration::from_millis(5);
-        let engine = EngineSettings { park_after: Some(park_after), park_clock: clock.clone(), ..parks() };
+        let engine =
+            EngineSettings { park_after: Some(park_after), park_clock: clock.clone(), ..parks() };
         let world = World::new(true, engine, "asks = 1", PATIENT);
         let prepared = world.prepare().await;
         let run = tokio::spawn(world.start(&prepared, "room").outcome());
@@ -271,7 +329,11 @@ fn a_call_that_computed_long_keeps_its_sandbox_until_the_wait_was_worth_it() {
         for time in [COMPUTED * 4, park_after] {
             waits.push(time);
             until("it waits on", || clock.sleeps().len() == waits.len()).await;
-            assert_eq!((clock.sleeps(), held()), (waits.clone(), (1, 0)), "it would have to compute as long again");
+            assert_eq!(
+                (clock.sleeps(), held()),
+                (waits.clone(), (1, 0)),
+                "it would have to compute as long again"
+            );
             clock.wake(waits.len() - 1);
         }
         until("it is parked in the end", || held() == (0, 1)).await;
@@ -291,7 +353,10 @@ fn a_parked_call_that_is_stopped_leaves_nothing() {
         until("it is parked", || world.host.engine().waiting() == 1).await;
         stopper.stop("enough");
         run.await.expect("it does not panic").expect("a journal in memory does not fail");
-        until("nothing is left", || world.host.engine().waiting() == 0 && world.host.engine().live() == 0).await;
+        until("nothing is left", || {
+            world.host.engine().waiting() == 0 && world.host.engine().live() == 0
+        })
+        .await;
     });
 }
 
@@ -307,9 +372,15 @@ fn a_parked_call_ends_at_its_wall_limit() {
             until("it waits on", || clock.sleeps().len() == sleep + 1).await;
             clock.wake(sleep);
         }
-        until("it is parked, with a limit", || world.host.engine().waiting() == 1 && clock.sleeps().len() == 3).await;
+        until("it is parked, with a limit", || {
+            world.host.engine().waiting() == 1 && clock.sleeps().len() == 3
+        })
+        .await;
         let left = clock.sleeps()[2];
-        assert!(left > Duration::ZERO && left < Duration::from_secs(3600), "what it took before is taken off: {left:?}");
+        assert!(
+            left > Duration::ZERO && left < Duration::from_secs(3600),
+            "what it took before is taken off: {left:?}"
+        );
         // Also for the steps that the task tries after it.
         clock.is_over.store(true, Ordering::SeqCst);
         clock.wake(2);
@@ -324,7 +395,12 @@ fn a_parked_call_ends_at_its_wall_limit() {
 fn a_guest_that_asks_again_and_again_computes_no_more_than_it_may() {
     block_on(async {
         let settings = "asks = 250, rounds = 3000000";
-        let world = World::new(false, EngineSettings { park_after: Some(Duration::ZERO), ..parks() }, settings, "cpu = \"300ms\"");
+        let world = World::new(
+            false,
+            EngineSettings { park_after: Some(Duration::ZERO), ..parks() },
+            settings,
+            "cpu = \"300ms\"",
+        );
         world.model.answer_all();
         let prepared = world.prepare().await;
         let outcome = world.start(&prepared, "room").outcome().await;

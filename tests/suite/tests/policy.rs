@@ -1,5 +1,6 @@
-//! The policy on tool calls: what runs without a rule, what arguments a rule is about, and that nobody hides behind another's leave.
-//! Asking itself is tested beside the program's approver and, with a terminal, by eye (docs/policy.md).
+//! The policy on tool calls: what runs without a rule, what arguments a rule is about, and that
+//! nobody hides behind another's leave. Asking itself is tested beside the program's approver and,
+//! with a terminal, by eye (docs/policy.md).
 
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::approval::{Approval, ApprovalRequest};
@@ -28,7 +29,14 @@ fn config(guest_name: &str, arguments: &Value, grants: &str, rules: &str) -> Str
 
 fn inline(arguments: &Value) -> String {
     let fields = arguments.as_object().expect("arguments are an object");
-    format!("{{ {} }}", fields.iter().map(|(name, value)| format!("{name} = {value}")).collect::<Vec<_>>().join(", "))
+    format!(
+        "{{ {} }}",
+        fields
+            .iter()
+            .map(|(name, value)| format!("{name} = {value}"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    )
 }
 
 fn rig() -> Rig {
@@ -49,20 +57,33 @@ fn write_at(path: &str, rules: &str) -> Ran {
 
 #[test]
 fn without_a_rule_reading_runs_and_writing_is_asked_about() {
-    let ran = rig().run(&config("files_read", &json!({ "path": "/folder/public/a.txt" }), READS, ""), "go");
+    let ran = rig()
+        .run(&config("files_read", &json!({ "path": "/folder/public/a.txt" }), READS, ""), "go");
     assert!(asked(&ran).is_empty() && !ran.answer().is_error, "{}", ran.content());
     let ran = write_at("/folder/public/b.txt", "");
     let asked = asked(&ran);
-    assert_eq!((asked.len(), asked[0].source.as_str(), asked[0].rule()), (1, "subject may write data/", None));
+    assert_eq!(
+        (asked.len(), asked[0].source.as_str(), asked[0].rule()),
+        (1, "subject may write data/", None)
+    );
     assert!(ran.content().contains("Not approved: nobody is there"), "{}", ran.content());
 }
 
 #[test]
 fn a_rule_about_arguments_lets_through_those_alone() {
     assert!(asked(&write_at("/folder/public/b.txt", ALLOW)).is_empty());
-    for path in ["/folder/secret/b.txt", "/folder/public/../secret/b.txt", "/folder/public//b.txt", "/folder/public/%2e%2e/x"] {
+    for path in [
+        "/folder/secret/b.txt",
+        "/folder/public/../secret/b.txt",
+        "/folder/public//b.txt",
+        "/folder/public/%2e%2e/x",
+    ] {
         let ran = write_at(path, ALLOW);
-        assert!(asked(&ran).len() == 1 && ran.content().contains("Not approved"), "{path}: {}", ran.content());
+        assert!(
+            asked(&ran).len() == 1 && ran.content().contains("Not approved"),
+            "{path}: {}",
+            ran.content()
+        );
     }
 }
 
@@ -70,17 +91,29 @@ fn a_rule_about_arguments_lets_through_those_alone() {
 fn no_spelling_of_a_path_gets_round_a_rule_that_denies() {
     let rules = "[[policy]]\ntool = \"subject.*\"\narguments = { path = \"/folder/secret/*\" }\ndecide = \"deny\"\n\
         [[policy]]\ntool = \"*\"\ndecide = \"allow\"\n";
-    for path in ["/folder/secret/a.txt", "/folder/public/../secret/a.txt", "/folder//secret/a.txt", "/folder/./secret/a.txt"] {
+    for path in [
+        "/folder/secret/a.txt",
+        "/folder/public/../secret/a.txt",
+        "/folder//secret/a.txt",
+        "/folder/./secret/a.txt",
+    ] {
         let ran = write_at(path, rules);
         let denials = ran.denials();
         assert!(denials.iter().any(|record| record.layer == Layer::Policy), "{path}: {denials:?}");
-        assert!(ran.answer().is_error && !ran.content().contains("write"), "{path}: {}", ran.content());
+        assert!(
+            ran.answer().is_error && !ran.content().contains("write"),
+            "{path}: {}",
+            ran.content()
+        );
     }
 }
 
 #[test]
 fn nobody_is_asked_about_arguments_that_could_not_run() {
-    let ran = rig().run(&config("files_write", &json!({ "path": "/folder/a", "bytes": -1 }), WRITES, ""), "go");
+    let ran = rig().run(
+        &config("files_write", &json!({ "path": "/folder/a", "bytes": -1 }), WRITES, ""),
+        "go",
+    );
     assert!(ran.content().contains("\"bytes\" must be at least 0"), "{}", ran.content());
     let given: Vec<&Approval> = ran
         .notices()
@@ -92,7 +125,8 @@ fn nobody_is_asked_about_arguments_that_could_not_run() {
     assert!(matches!(given[..], [] | [Approval::Invalid { .. }]), "{given:?}");
 }
 
-/// The agent may call `deputy.help`; what that answers wants `subject.run`, which the agent may call and the deputy may not make it.
+/// The agent may call `deputy.help`; what that answers wants `subject.run`, which the agent may
+/// call and the deputy may not make it.
 fn deputy(rules: &str) -> String {
     let effect = json!({ "do": "call", "tool": { "name": "subject.run", "args": { "path": "/folder/public/a.txt", "bytes": 3 } } });
     let tool = json!({ "name": "help", "description": "Helps.", "input_schema": { "type": "object" }, "effects": { "caller": effect } });
@@ -113,9 +147,13 @@ fn a_tool_cannot_have_done_by_its_caller_what_it_has_no_leave_for() {
     let ran = rig().run(&deputy(own), "go");
     let asked = asked(&ran);
     assert_eq!(asked.len(), 1, "the deputy has no rule: {}", ran.content());
-    assert_eq!((asked[0].caller.as_str(), asked[0].asked_by.as_ref().map(|by| by.as_str())), ("caller", Some("deputy")));
+    assert_eq!(
+        (asked[0].caller.as_str(), asked[0].asked_by.as_ref().map(|by| by.as_str())),
+        ("caller", Some("deputy"))
+    );
     assert!(ran.content().contains("Not approved"), "{}", ran.content());
-    let denied = format!("[[policy]]\ntool = \"subject.*\"\ncaller = \"deputy\"\ndecide = \"deny\"\n{own}");
+    let denied =
+        format!("[[policy]]\ntool = \"subject.*\"\ncaller = \"deputy\"\ndecide = \"deny\"\n{own}");
     let ran = rig().run(&deputy(&denied), "go");
     assert!(ran.denials().iter().any(|record| record.layer == Layer::Policy), "{}", ran.content());
     let both = format!("{own}{}", own.replace("caller = \"caller\"", "caller = \"deputy\""));
@@ -129,10 +167,14 @@ fn whoever_calls_a_tool_by_hand_has_decided_about_it() {
     let text = config("files_write", &json!({}), WRITES, "");
     let prepared = rig.prepare(&text).expect("it loads");
     let arguments = json!({ "path": "/folder/public/b.txt", "bytes": 3 });
-    let run = block_on(prepared.call_tool("subject.run", arguments.clone(), RunOptions::default())).expect("it is called");
+    let run = block_on(prepared.call_tool("subject.run", arguments.clone(), RunOptions::default()))
+        .expect("it is called");
     assert!(run.answer.is_ok(), "{:?}", run.answer);
-    let denied = rig.prepare(&(text + "[[policy]]\ntool = \"subject.*\"\ndecide = \"deny\"\n")).expect("it loads");
-    let run = block_on(denied.call_tool("subject.run", arguments, RunOptions::default())).expect("it is called");
+    let denied = rig
+        .prepare(&(text + "[[policy]]\ntool = \"subject.*\"\ndecide = \"deny\"\n"))
+        .expect("it loads");
+    let run = block_on(denied.call_tool("subject.run", arguments, RunOptions::default()))
+        .expect("it is called");
     assert!(run.answer.is_err(), "the operator's rules come first: {:?}", run.answer);
 }
 
@@ -143,7 +185,8 @@ fn run(rig: &Rig) -> (Option<i32>, String) {
 
 #[test]
 fn without_a_terminal_the_program_says_which_rules_would_allow_it_and_they_do() {
-    let text = config("files_write", &json!({ "path": "/folder/public/b.txt", "bytes": 3 }), WRITES, "");
+    let text =
+        config("files_write", &json!({ "path": "/folder/public/b.txt", "bytes": 3 }), WRITES, "");
     let rig = rig().with_file("c.toml", &text);
     let (code, stderr) = run(&rig);
     let rule = "[[policy]]\ntool = \"subject.run\"\ncaller = \"caller\"\ndecide = \"allow\"\n";
@@ -154,7 +197,8 @@ fn without_a_terminal_the_program_says_which_rules_would_allow_it_and_they_do() 
     assert_eq!(code, Some(0), "{stderr}");
 }
 
-/// `driver` has `librarian` write a file, in its own room and in one of the background; these rules hold.
+/// `driver` has `librarian` write a file, in its own room and in one of the background; these rules
+/// hold.
 fn delegated(rules: &str) -> [bool; 2] {
     ["delegate", "delegate_task"].map(|action| {
         let args = match action {
@@ -180,9 +224,17 @@ fn delegated(rules: &str) -> [bool; 2] {
 
 #[test]
 fn a_deny_for_a_caller_holds_for_those_whom_it_sets_to_work() {
-    let rule = |caller: &str, decide: &str| format!("[[policy]]\ntool = \"subject.many\"\ncaller = \"{caller}\"\ndecide = \"{decide}\"\n");
+    let rule = |caller: &str, decide: &str| {
+        format!(
+            "[[policy]]\ntool = \"subject.many\"\ncaller = \"{caller}\"\ndecide = \"{decide}\"\n"
+        )
+    };
     let allowed = rule("librarian", "allow");
     assert_eq!(delegated(&allowed), [true, true], "nothing is said of the driver");
     assert_eq!(delegated(&(rule("driver", "deny") + &allowed)), [false, false]);
-    assert_eq!(delegated(&(allowed + &rule("driver", "deny"))), [false, false], "whichever comes first");
+    assert_eq!(
+        delegated(&(allowed + &rule("driver", "deny"))),
+        [false, false],
+        "whichever comes first"
+    );
 }

@@ -1,6 +1,7 @@
 //! What the crates for embedders and plugin authors offer, as lists of signatures in
-//! `tests/data/corpus/api`. Read from the sources as rustfmt lays them out, since no stable compiler lists
-//! it: the `pub` items of every module that is public, or that its parent re-exports from.
+//! `tests/data/corpus/api`. Read from the sources as rustfmt lays them out, since no stable
+//! compiler lists it: the `pub` items of every module that is public, or that its parent re-exports
+//! from.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,9 @@ use crate::outputs::compare;
 
 #[test]
 fn the_public_api_is_as_it_was_recorded() {
-    for (name, folder) in [("runtime", "host/runtime"), ("models", "host/models"), ("sdk", "sdk/rust")] {
+    for (name, folder) in
+        [("runtime", "host/runtime"), ("models", "host/models"), ("sdk", "sdk/rust")]
+    {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
         let mut lines = Vec::new();
         module(&root.join("src/lib.rs"), "", &mut lines);
@@ -21,15 +24,22 @@ fn the_public_api_is_as_it_was_recorded() {
 
 /// Adds the items of a module and of those below it.
 fn module(file: &Path, path: &str, lines: &mut Vec<String>) {
-    let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let text =
+        fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let items = items(&text);
-    let mut own: Vec<String> = items.iter().filter(|item| is_public(item)).map(|item| format!("{path}: {item}")).collect();
+    let mut own: Vec<String> =
+        items.iter().filter(|item| is_public(item)).map(|item| format!("{path}: {item}")).collect();
     own.sort();
     lines.extend(own);
     for item in &items {
-        let Some(name) = item.strip_suffix(';').and_then(|item| item.rsplit_once("mod ")).map(|(_, name)| name) else { continue };
+        let Some(name) =
+            item.strip_suffix(';').and_then(|item| item.rsplit_once("mod ")).map(|(_, name)| name)
+        else {
+            continue;
+        };
         let from = [format!("pub use {name}::"), format!("pub use self::{name}::")];
-        let is_reached = item.starts_with("pub mod ") || items.iter().any(|item| from.iter().any(|from| item.starts_with(from.as_str())));
+        let is_reached = item.starts_with("pub mod ")
+            || items.iter().any(|item| from.iter().any(|from| item.starts_with(from.as_str())));
         if let Some(file) = file_of(file, name).filter(|_| is_reached) {
             module(&file, &format!("{path}::{name}"), lines);
         }
@@ -41,7 +51,9 @@ fn file_of(parent: &Path, name: &str) -> Option<PathBuf> {
         Some("lib" | "mod") => parent.parent()?.to_owned(),
         _ => parent.with_extension(""),
     };
-    [folder.join(format!("{name}.rs")), folder.join(name).join("mod.rs")].into_iter().find(|file| file.exists())
+    [folder.join(format!("{name}.rs")), folder.join(name).join("mod.rs")]
+        .into_iter()
+        .find(|file| file.exists())
 }
 
 /// Modules are followed, and listed by what they hold.
@@ -49,8 +61,8 @@ fn is_public(item: &str) -> bool {
     (item.starts_with("pub ") && !item.starts_with("pub mod ")) || item.starts_with("impl")
 }
 
-/// The items of a file: public ones with their fields, variants and methods, and all modules. Without
-/// tests, comments, attributes and bodies.
+/// The items of a file: public ones with their fields, variants and methods, and all modules.
+/// Without tests, comments, attributes and bodies.
 fn items(text: &str) -> Vec<String> {
     let mut items = Vec::new();
     let mut lines = text.lines().filter(|line| !is_dropped(line)).peekable();
@@ -70,7 +82,9 @@ fn items(text: &str) -> Vec<String> {
         let is_trait_impl = head.starts_with("impl") && head.contains(" for ");
         let is_member = |line: &str| match head.split([' ', '<']).take(2).collect::<Vec<_>>()[..] {
             ["pub", "enum"] => line.starts_with(char::is_uppercase),
-            ["pub", "trait"] => ["fn ", "async fn ", "type ", "const "].iter().any(|start| line.starts_with(start)),
+            ["pub", "trait"] => {
+                ["fn ", "async fn ", "type ", "const "].iter().any(|start| line.starts_with(start))
+            }
             ["pub", "struct"] => line.starts_with("pub ") && !line.starts_with("pub("),
             ["impl", ..] => line.starts_with("pub ") && !is_trait_impl,
             _ => false,
@@ -94,16 +108,23 @@ fn is_dropped(line: &str) -> bool {
 }
 
 /// What begins with this line, in one line: a signature to its end or its body, a field, a variant.
-fn whole<'t>(line: &'t str, lines: &mut std::iter::Peekable<impl Iterator<Item = &'t str>>) -> String {
+fn whole<'t>(
+    line: &'t str,
+    lines: &mut std::iter::Peekable<impl Iterator<Item = &'t str>>,
+) -> String {
     let mut whole = line.trim().to_owned();
     let is_list = whole.starts_with("pub use ");
     let is_variant = line.starts_with(char::is_uppercase);
     // `pub name: Type,`
-    let is_field = whole.strip_prefix("pub ").and_then(|field| field.split_once(": ")).is_some_and(|(name, _)| !name.contains(['(', ' ']));
+    let is_field = whole
+        .strip_prefix("pub ")
+        .and_then(|field| field.split_once(": "))
+        .is_some_and(|(name, _)| !name.contains(['(', ' ']));
     loop {
         let is_open = count(&whole, &['(', '[']) > count(&whole, &[')', ']']);
         let is_cut = (is_list || is_variant) && count(&whole, &['{']) > count(&whole, &['}']);
-        let ends = whole.ends_with([';', '{', '}']) || ((is_field || is_variant) && whole.ends_with(','));
+        let ends =
+            whole.ends_with([';', '{', '}']) || ((is_field || is_variant) && whole.ends_with(','));
         if ends && !is_open && !is_cut {
             break;
         }
@@ -111,7 +132,16 @@ fn whole<'t>(line: &'t str, lines: &mut std::iter::Peekable<impl Iterator<Item =
         whole.push(' ');
         whole.push_str(next.trim());
     }
-    let spaced = [("( ", "("), (" )", ")"), (",)", ")"), (", )", ")"), ("< ", "<"), (",>", ">"), (" .", "."), (", }", " }")];
+    let spaced = [
+        ("( ", "("),
+        (" )", ")"),
+        (",)", ")"),
+        (", )", ")"),
+        ("< ", "<"),
+        (",>", ">"),
+        (" .", "."),
+        (", }", " }"),
+    ];
     spaced.iter().fold(whole, |whole, (from, to)| whole.replace(from, to))
 }
 

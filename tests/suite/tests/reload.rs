@@ -1,4 +1,5 @@
-//! Hot reload: a component that was built anew is taken at the next call, and only when what was admitted stays true.
+//! Hot reload: a component that was built anew is taken at the next call, and only when what was
+//! admitted stays true.
 
 use std::path::Path;
 
@@ -29,7 +30,11 @@ fn rebuilt() -> Vec<u8> {
 }
 
 async fn complaint(prepared: &Prepared) -> String {
-    let run = prepared.call_tool("weather.temperature", json!({ "place": "Atlantis" }), RunOptions::default());
+    let run = prepared.call_tool(
+        "weather.temperature",
+        json!({ "place": "Atlantis" }),
+        RunOptions::default(),
+    );
     match run.await.expect("the tool is there").answer {
         Err(ToolError::InvalidArguments { message }) => message,
         other => panic!("{other:?}"),
@@ -44,7 +49,9 @@ fn write(rig: &Rig, bytes: &[u8]) {
 #[test]
 fn a_component_that_was_built_anew_is_taken_at_the_next_call() {
     let read = |name: &str| std::fs::read(guest(name)).expect("the guest is built");
-    let rig = Rig::new().with_file("agent.wasm", read("agent_caller")).with_file("weather.wasm", read("weather"));
+    let rig = Rig::new()
+        .with_file("agent.wasm", read("agent_caller"))
+        .with_file("weather.wasm", read("weather"));
     let prepared = rig.prepare(CONFIG).expect("it is right");
     block_on(async {
         let mut reloader = prepared.reloader();
@@ -61,7 +68,9 @@ fn a_component_that_was_built_anew_is_taken_at_the_next_call() {
         assert_eq!(complaint(&prepared).await, "place: we have no station in  Atlantis");
         assert_eq!(reloader.look().await, [], "once");
 
-        for (bytes, expected) in [(read("echo"), "its tool `run` is new"), (b"\0asm".to_vec(), "it is damaged")] {
+        for (bytes, expected) in
+            [(read("echo"), "its tool `run` is new"), (b"\0asm".to_vec(), "it is damaged")]
+        {
             write(&rig, &bytes);
             reloader.look().await;
             let told = reloader.look().await;
@@ -70,7 +79,11 @@ fn a_component_that_was_built_anew_is_taken_at_the_next_call() {
                 other => panic!("{other:?}"),
             };
             assert!(reason.contains(expected), "{reason}");
-            assert_eq!(complaint(&prepared).await, "place: we have no station in  Atlantis", "the one before it stays");
+            assert_eq!(
+                complaint(&prepared).await,
+                "place: we have no station in  Atlantis",
+                "the one before it stays"
+            );
         }
         std::fs::remove_file(rig.folder().join("weather.wasm")).expect("it is there");
         reloader.look().await;

@@ -1,5 +1,6 @@
-//! A run that is cut off at every record of its journal goes on to the same end: what was answered is not asked again, what was done is not
-//! done again, and what nobody can say anything of is told as `interrupted`.
+//! A run that is cut off at every record of its journal goes on to the same end: what was answered
+//! is not asked again, what was done is not done again, and what nobody can say anything of is told
+//! as `interrupted`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,7 +13,9 @@ use conclave_core::types::outcome::Outcome;
 use conclave_models::test_server::{Server, TestReply};
 use conclave_runtime::clock::{BoxFuture, Clock};
 use conclave_runtime::completion::{Completion, Prompt, StopReason, TokenUsage};
-use conclave_runtime::journal::{Journal, JournalBatch, JournalFailure, Journals, Keeping, MemoryJournals, Opening};
+use conclave_runtime::journal::{
+    Journal, JournalBatch, JournalFailure, Journals, Keeping, MemoryJournals, Opening,
+};
 use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
 use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
 use conclave_test_support::{block_on, guest};
@@ -27,7 +30,11 @@ const INTERRUPTED: &str = "interrupted: the host stopped";
 pub(crate) struct Shop(Mutex<Vec<String>>);
 
 impl ModelClient for Shop {
-    fn complete(&self, prompt: Prompt, _: Arc<dyn TextSink>) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
+    fn complete(
+        &self,
+        prompt: Prompt,
+        _: Arc<dyn TextSink>,
+    ) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
         let asked = prompt.last_text().to_owned();
         let content = Some(format!("answer to {asked}"));
         self.0.lock().expect("nobody panics").push(asked);
@@ -118,7 +125,8 @@ impl World {
         });
         let folder = tempfile::tempdir().expect("a test can make a folder");
         std::fs::create_dir(folder.path().join("box")).expect("a test can make a folder");
-        std::fs::write(folder.path().join("box/in.txt"), "what is there").expect("a test can write a file");
+        std::fs::write(folder.path().join("box/in.txt"), "what is there")
+            .expect("a test can write a file");
         let (busy, url) = (guest("busy").display().to_string(), server.url());
         let grants = format!(
             r#"grants.model = ["default"]
@@ -129,7 +137,9 @@ config = {{ url = "{url}" }}"#
         );
         let model = "entry = \"main\"\n[models.default]\nkind = \"native\"\n[[policy]]\ntool = \"*\"\ndecide = \"allow\"\n";
         let config = match who {
-            Who::Agent => format!("{model}[plugins.busy]\nsource = \"{busy}\"\n{grants}\n[tasks.main]\nagent = \"busy\"\n"),
+            Who::Agent => format!(
+                "{model}[plugins.busy]\nsource = \"{busy}\"\n{grants}\n[tasks.main]\nagent = \"busy\"\n"
+            ),
             Who::Tool | Who::Idempotent => {
                 let tool = if who == Who::Tool { "subject.run" } else { "subject.again" };
                 let caller = guest("agent_caller").display().to_string();
@@ -146,20 +156,30 @@ config = {{ url = "{url}" }}"#
 
     async fn prepare(&self) -> Prepared {
         let folder = self.folder.path().to_string_lossy().into_owned();
-        let config = Config::parse("conclave.toml", &folder, &self.config).unwrap_or_else(|problems| panic!("{problems}"));
-        let prepared = self.host.prepare(&config, &(Arc::new(|_| {}) as conclave_runtime::Follow)).await;
+        let config = Config::parse("conclave.toml", &folder, &self.config)
+            .unwrap_or_else(|problems| panic!("{problems}"));
+        let prepared =
+            self.host.prepare(&config, &(Arc::new(|_| {}) as conclave_runtime::Follow)).await;
         prepared.unwrap_or_else(|problems| panic!("{problems}"))
     }
 
     fn options(journals: Arc<dyn Journals>, now: Millis) -> RunOptions {
-        RunOptions { ids: Arc::new(RoomId::from("test")), journals, clock: Arc::new(At(now)), ..RunOptions::default() }
+        RunOptions {
+            ids: Arc::new(RoomId::from("test")),
+            journals,
+            clock: Arc::new(At(now)),
+            ..RunOptions::default()
+        }
     }
 
-    /// The records of a run whose host stops when it has kept so many, and how it ended when it did.
+    /// The records of a run whose host stops when it has kept so many, and how it ended when it
+    /// did.
     async fn begin(&self, after: usize) -> (Vec<Arc<Record>>, Option<Arc<Outcome>>) {
         let stops = Stops { after, kept: MemoryJournals::default() };
         let prepared = self.prepare().await;
-        let run = prepared.start(Some("go".to_owned()), Self::options(Arc::new(stops.clone()), BEGAN)).expect("it opens");
+        let run = prepared
+            .start(Some("go".to_owned()), Self::options(Arc::new(stops.clone()), BEGAN))
+            .expect("it opens");
         let outcome = run.outcome().await.ok();
         (stops.kept.records(&RoomId::from("test")), outcome)
     }
@@ -169,7 +189,10 @@ config = {{ url = "{url}" }}"#
         let room = RoomId::from("test");
         let journals = MemoryJournals::of(room.clone(), records);
         let prepared = self.prepare().await;
-        let mut session = prepared.reopen(&room, Self::options(Arc::new(journals.clone()), LATER)).await.expect("it is kept");
+        let mut session = prepared
+            .reopen(&room, Self::options(Arc::new(journals.clone()), LATER))
+            .await
+            .expect("it is kept");
         let outcome = session.resume().await.expect("a journal in memory does not fail");
         (outcome, journals.records(&room))
     }
@@ -186,10 +209,14 @@ fn answered(records: &[Arc<Record>]) -> Vec<String> {
     for record in records {
         match &record.event {
             Event::ModelAsked { call, ordinal, request } => {
-                let text = serde_json::to_value(request).expect("it is JSON")["prompt"][0]["draft"]["content"].clone();
+                let text = serde_json::to_value(request).expect("it is JSON")["prompt"][0]["draft"]
+                    ["content"]
+                    .clone();
                 asked.insert((*call, *ordinal), text.as_str().unwrap_or_default().to_owned());
             }
-            Event::ModelAnswered { call, ordinal, .. } => answered.extend(asked.get(&(*call, *ordinal)).cloned()),
+            Event::ModelAnswered { call, ordinal, .. } => {
+                answered.extend(asked.get(&(*call, *ordinal)).cloned())
+            }
             _ => {}
         }
     }
@@ -205,8 +232,8 @@ fn count<T: Ord>(things: impl IntoIterator<Item = T>) -> BTreeMap<T, usize> {
 /// Side effects of the guest.
 const SIDE_EFFECTS: usize = 6;
 
-/// Cuts until each side effect was cut off once. Where the answers of two models that are asked at once stand among the records is
-/// nobody's to say, so one round may pass over a side effect.
+/// Cuts until each side effect was cut off once. Where the answers of two models that are asked at
+/// once stand among the records is nobody's to say, so one round may pass over a side effect.
 fn each_is_cut_off(who: Who) {
     let mut interrupted = BTreeSet::new();
     for _ in 0..5 {
@@ -218,8 +245,8 @@ fn each_is_cut_off(who: Who) {
     panic!("of {SIDE_EFFECTS} side effects only these were cut off: {interrupted:?}");
 }
 
-/// Cuts at every record, and holds each end against the one of a run that was not cut. Gives the side effects that ended as interrupted,
-/// by their ordinals.
+/// Cuts at every record, and holds each end against the one of a run that was not cut. Gives the
+/// side effects that ended as interrupted, by their ordinals.
 fn cut_everywhere(who: Who) -> BTreeSet<u32> {
     block_on(async {
         let whole = World::new(who);
@@ -238,18 +265,33 @@ fn cut_everywhere(who: Who) -> BTreeSet<u32> {
             let (paid, bought) = (answered(&before), world.bought().len());
             let (outcome, after) = world.go_on(before.clone()).await;
             let again = &world.bought()[bought..];
-            assert!(again.iter().all(|asked| !paid.contains(asked)), "cut at {cut}: {again:?} were paid for: {paid:?}");
-            let asked = before.iter().filter(|record| matches!(record.event, Event::SideEffectAsked { .. })).count();
-            let ended = before.iter().filter(|record| matches!(record.event, Event::SideEffectEnded { .. })).count();
-            for (path, times) in count(world.server.requests().iter().map(|request| request.path.clone())) {
+            assert!(
+                again.iter().all(|asked| !paid.contains(asked)),
+                "cut at {cut}: {again:?} were paid for: {paid:?}"
+            );
+            let asked = before
+                .iter()
+                .filter(|record| matches!(record.event, Event::SideEffectAsked { .. }))
+                .count();
+            let ended = before
+                .iter()
+                .filter(|record| matches!(record.event, Event::SideEffectEnded { .. }))
+                .count();
+            for (path, times) in
+                count(world.server.requests().iter().map(|request| request.path.clone()))
+            {
                 let most = if who == Who::Idempotent && asked > ended { 2 } else { 1 };
                 assert!(times <= most, "cut at {cut}: {path} was reached {times} times");
             }
-            // A call that had not begun begins when the host is there again; one that had finds its own time.
-            let had_begun = who == Who::Agent || before.iter().any(|record| matches!(record.event, Event::AgentStepped { .. }));
+            // A call that had not begun begins when the host is there again; one that had finds its
+            // own time.
+            let had_begun = who == Who::Agent
+                || before.iter().any(|record| matches!(record.event, Event::AgentStepped { .. }));
             let mut got = lines(&world, &outcome);
             if !had_begun {
-                got.iter_mut().for_each(|line| *line = line.replace(&LATER.0.to_string(), &BEGAN.0.to_string()));
+                got.iter_mut().for_each(|line| {
+                    *line = line.replace(&LATER.0.to_string(), &BEGAN.0.to_string())
+                });
             }
             if check(cut, who, asked > ended, &got, &expected) {
                 let mut ordinals = before.iter().filter_map(|record| match &record.event {
@@ -258,7 +300,10 @@ fn cut_everywhere(who: Who) -> BTreeSet<u32> {
                 });
                 interrupted.extend(ordinals.next_back());
             }
-            assert!(after.iter().zip(0..).all(|(record, seq)| record.seq == seq), "cut at {cut}: the numbers have a gap");
+            assert!(
+                after.iter().zip(0..).all(|(record, seq)| record.seq == seq),
+                "cut at {cut}: the numbers have a gap"
+            );
         }
         interrupted
     })
@@ -274,9 +319,16 @@ fn check(cut: usize, who: Who, is_open: bool, got: &[String], expected: &[String
     assert_eq!(told, 1, "cut at {cut}: {got:#?}");
     if who == Who::Agent {
         // What it was told of one is another; what it read afterwards shows whether it happened.
-        let depends = |line: &str| ["count: Some", "count: None", "std: ", "listed: ", "keys: "].iter().any(|word| line.starts_with(word));
+        let depends = |line: &str| {
+            ["count: Some", "count: None", "std: ", "listed: ", "keys: "]
+                .iter()
+                .any(|word| line.starts_with(word))
+        };
         for (got, expected) in got.iter().zip(expected) {
-            assert!(got == expected || got.contains(INTERRUPTED) || depends(got), "cut at {cut}: {got} and not {expected}");
+            assert!(
+                got == expected || got.contains(INTERRUPTED) || depends(got),
+                "cut at {cut}: {got} and not {expected}"
+            );
         }
         assert_eq!(got.len(), expected.len(), "cut at {cut}");
     }
@@ -289,7 +341,8 @@ fn lines(world: &World, outcome: &Outcome) -> Vec<String> {
     text.replace(&world.server.url(), "URL").lines().map(without_randomness).collect()
 }
 
-/// Each world's room has a secret of its own, and so other randomness. That a call which is run again gets the same is shown in
+/// Each world's room has a secret of its own, and so other randomness. That a call which is run
+/// again gets the same is shown in
 /// `wasi::clock_and_randomness_are_the_same_when_a_call_is_run_again`.
 fn without_randomness(line: &str) -> String {
     for drawn in ["dice: ", "std: Ok(\"0 "] {

@@ -1,4 +1,5 @@
-//! Runs that are cut off, and the program that goes on with them: real processes, killed in the middle.
+//! Runs that are cut off, and the program that goes on with them: real processes, killed in the
+//! middle.
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -14,7 +15,10 @@ use crate::cli::text;
 
 pub(crate) fn command(rig: &Rig, arguments: &[&str]) -> Command {
     let mut command = rig.conclave(arguments);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).env("CONCLAVE_STATE", rig.folder().join("state"));
+    command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .env("CONCLAVE_STATE", rig.folder().join("state"));
     command
 }
 
@@ -42,11 +46,12 @@ impl Slow {
     fn start() -> Self {
         let is_released = Arc::new(AtomicBool::new(false));
         let mine = Arc::clone(&is_released);
-        let server = Server::answering(move |request| match request.json()["messages"].to_string() {
-            messages if !messages.contains("go on then") => TestReply::says("The first half."),
-            _ if mine.load(Ordering::SeqCst) => TestReply::says("DONE The second half."),
-            _ => TestReply::silence(),
-        });
+        let server =
+            Server::answering(move |request| match request.json()["messages"].to_string() {
+                messages if !messages.contains("go on then") => TestReply::says("The first half."),
+                _ if mine.load(Ordering::SeqCst) => TestReply::says("DONE The second half."),
+                _ => TestReply::silence(),
+            });
         Self { server, is_released }
     }
 
@@ -82,7 +87,8 @@ fn left(rig: &Rig) -> String {
     let output = conclave(rig, &["resume", "ffffffffff"]);
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
-    let name = stderr.split("the newest are ").nth(1).and_then(|rest| rest.split([',', '\n', ' ']).next());
+    let name =
+        stderr.split("the newest are ").nth(1).and_then(|rest| rest.split([',', '\n', ' ']).next());
     name.unwrap_or_else(|| panic!("what there is, is said: {stderr}")).to_owned()
 }
 
@@ -95,23 +101,37 @@ fn a_run_that_was_killed_goes_on_and_no_reply_is_bought_twice() {
     let run = left(&rig);
 
     // The next run of the config tells of it; one of another config does not.
-    let (config, echo) = (rig.folder().join("c.toml"), conclave_test_support::stepping("agent_echo", "", ""));
+    let (config, echo) =
+        (rig.folder().join("c.toml"), conclave_test_support::stepping("agent_echo", "", ""));
     std::fs::write(rig.folder().join("e.toml"), &echo).expect("it is written");
     let other = conclave(&rig, &["run", "e.toml", "hello"]);
     assert!(!text(&other.stderr).contains("did not end"), "{}", text(&other.stderr));
     let kept = std::fs::read(&config).expect("it is there");
     std::fs::write(&config, &echo).expect("it is written");
     let next = conclave(&rig, &["run", "c.toml", "hello"]);
-    assert!(text(&next.stderr).contains(&format!("1 run did not end: {run} (conclave resume {run})")), "{}", text(&next.stderr));
+    assert!(
+        text(&next.stderr).contains(&format!("1 run did not end: {run} (conclave resume {run})")),
+        "{}",
+        text(&next.stderr)
+    );
     let quiet = conclave(&rig, &["run", "c.toml", "hello", "--quiet"]);
     std::fs::write(&config, kept).expect("it is written");
     assert_eq!(text(&quiet.stderr), "");
 
     slow.release();
     let output = conclave(&rig, &["resume", &run[..5]]);
-    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(0), "The second half.\n"), "{}", text(&output.stderr));
-    let asked: Vec<usize> =
-        slow.server.requests().iter().map(|request| request.json()["messages"].as_array().map_or(0, Vec::len)).collect();
+    assert_eq!(
+        (output.status.code(), text(&output.stdout).as_str()),
+        (Some(0), "The second half.\n"),
+        "{}",
+        text(&output.stderr)
+    );
+    let asked: Vec<usize> = slow
+        .server
+        .requests()
+        .iter()
+        .map(|request| request.json()["messages"].as_array().map_or(0, Vec::len))
+        .collect();
     assert_eq!(asked.len(), 3, "the first reply was there: {asked:?}");
     assert_eq!(asked[1], asked[2], "the second question was asked again as it was");
 
@@ -120,7 +140,12 @@ fn a_run_that_was_killed_goes_on_and_no_reply_is_bought_twice() {
     assert_eq!(again.status.code(), Some(2));
     assert!(text(&again.stderr).contains("has ended (DONE)"), "{}", text(&again.stderr));
     let none = conclave(&rig, &["resume"]);
-    assert_eq!((none.status.code(), text(&none.stdout).as_str()), (Some(0), ""), "{}", text(&none.stderr));
+    assert_eq!(
+        (none.status.code(), text(&none.stdout).as_str()),
+        (Some(0), ""),
+        "{}",
+        text(&none.stderr)
+    );
 }
 
 #[test]
@@ -133,10 +158,16 @@ fn all_that_were_cut_off_go_on_one_after_the_other() {
     slow.release();
     let output = conclave(&rig, &["resume", "--json"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let lines: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
+    let lines: Vec<Value> = text(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a line of JSON"))
+        .collect();
     let results: Vec<&Value> = lines.iter().filter(|line| line["type"] == "result").collect();
     assert_eq!(results.len(), 2, "{lines:?}");
-    assert!(results.iter().all(|result| result["outcome"]["content"] == "The second half."), "{results:?}");
+    assert!(
+        results.iter().all(|result| result["outcome"]["content"] == "The second half."),
+        "{results:?}"
+    );
     assert_eq!(slow.server.requests().len(), 6, "two of each before, and the second of each again");
 }
 
@@ -146,14 +177,24 @@ fn a_config_that_is_gone_is_said_and_can_be_named_anew() {
     let rig = slow.rig();
     slow.cut_off(&rig, &["run", "c.toml", "Tell it."]);
     let run = left(&rig);
-    std::fs::rename(rig.folder().join("c.toml"), rig.folder().join("moved.toml")).expect("it moves");
+    std::fs::rename(rig.folder().join("c.toml"), rig.folder().join("moved.toml"))
+        .expect("it moves");
     slow.release();
     let output = conclave(&rig, &["resume", &run]);
     assert_eq!(output.status.code(), Some(2));
     let stderr = text(&output.stderr);
-    assert!(stderr.contains("is not there any more") && stderr.contains(&format!("conclave resume {run} --config FILE")), "{stderr}");
+    assert!(
+        stderr.contains("is not there any more")
+            && stderr.contains(&format!("conclave resume {run} --config FILE")),
+        "{stderr}"
+    );
     let output = conclave(&rig, &["resume", &run, "--config", "moved.toml"]);
-    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(0), "The second half.\n"), "{}", text(&output.stderr));
+    assert_eq!(
+        (output.status.code(), text(&output.stdout).as_str()),
+        (Some(0), "The second half.\n"),
+        "{}",
+        text(&output.stderr)
+    );
 }
 
 #[test]
@@ -166,7 +207,12 @@ fn a_live_run_is_stopped_from_another_terminal() {
     let busy = conclave(&rig, &["resume", &run]);
     assert!(text(&busy.stderr).contains("goes on in another process"), "{}", text(&busy.stderr));
     let output = conclave(&rig, &["stop", &run, "--reason", "lunch"]);
-    assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), format!("{run} has ended: KILL\n")), "{}", text(&output.stderr));
+    assert_eq!(
+        (output.status.code(), text(&output.stdout)),
+        (Some(0), format!("{run} has ended: KILL\n")),
+        "{}",
+        text(&output.stderr)
+    );
     let ended = child.wait_with_output().expect("it ends");
     assert_eq!(ended.status.code(), Some(130));
     assert_eq!(text(&ended.stderr).matches("KILL │ lunch").count(), 1, "{}", text(&ended.stderr));
@@ -192,11 +238,15 @@ fn a_run_that_could_not_go_on_is_no_success() {
     let slow = Slow::start();
     let rig = slow.rig();
     slow.cut_off(&rig, &["run", "c.toml", "Tell it."]);
-    std::fs::rename(rig.folder().join("c.toml"), rig.folder().join("moved.toml")).expect("it moves");
+    std::fs::rename(rig.folder().join("c.toml"), rig.folder().join("moved.toml"))
+        .expect("it moves");
     let output = conclave(&rig, &["resume"]);
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
-    assert!(stderr.contains("0 runs resumed, 1 not") && stderr.contains("· “Tell it.”"), "{stderr}");
+    assert!(
+        stderr.contains("0 runs resumed, 1 not") && stderr.contains("· “Tell it.”"),
+        "{stderr}"
+    );
 }
 
 #[test]
@@ -219,8 +269,17 @@ fn a_stop_whose_hearer_died_ends_the_run_and_no_later_one() {
     until("the word", || ControlMessage::pending(&folder).ok().filter(|mail| !mail.is_empty()));
     drop(deaf);
     let ended = stopping.wait_with_output().expect("it ends");
-    assert_eq!((ended.status.code(), text(&ended.stdout)), (Some(0), format!("{run} has ended: KILL\n")), "{}", text(&ended.stderr));
-    assert_eq!(ControlMessage::pending(&folder).expect("it is read"), [], "nothing ends a later run");
+    assert_eq!(
+        (ended.status.code(), text(&ended.stdout)),
+        (Some(0), format!("{run} has ended: KILL\n")),
+        "{}",
+        text(&ended.stderr)
+    );
+    assert_eq!(
+        ControlMessage::pending(&folder).expect("it is read"),
+        [],
+        "nothing ends a later run"
+    );
 }
 
 /// A call that a rule asks about.
@@ -233,7 +292,10 @@ fn asking() -> Rig {
 fn waiting(rig: &Rig) -> String {
     until("a call that waits", || {
         let output = conclave(rig, &["approvals", "--json"]);
-        let line = text(&output.stdout).lines().find(|line| line.contains("\"approval\"")).map(str::to_owned)?;
+        let line = text(&output.stdout)
+            .lines()
+            .find(|line| line.contains("\"approval\""))
+            .map(str::to_owned)?;
         let value: Value = serde_json::from_str(&line).ok()?;
         value["approval"].as_str().or(value["id"].as_str()).map(str::to_owned)
     })
@@ -247,10 +309,16 @@ fn a_call_waits_for_a_word_from_another_terminal() {
     // Without a person it is shown, and no more.
     let unsaid = conclave(&rig, &["approve", &id]);
     assert_eq!(unsaid.status.code(), Some(6), "{}", text(&unsaid.stderr));
-    assert!(text(&unsaid.stderr).contains("text      \"it ran\""), "what would run is seen: {}", text(&unsaid.stderr));
+    assert!(
+        text(&unsaid.stderr).contains("text      \"it ran\""),
+        "what would run is seen: {}",
+        text(&unsaid.stderr)
+    );
     // One id is one call.
     let (run, _) = id.split_once(':').expect("an id is a run and a call");
-    for (wrong, code) in [(format!("{run}:c9999"), 2), ("nonsense".to_owned(), 2), ("ffffffffff:c1".to_owned(), 2)] {
+    for (wrong, code) in
+        [(format!("{run}:c9999"), 2), ("nonsense".to_owned(), 2), ("ffffffffff:c1".to_owned(), 2)]
+    {
         let output = conclave(&rig, &["approve", &wrong, "--yes"]);
         assert_eq!(output.status.code(), Some(code), "{wrong}: {}", text(&output.stderr));
     }
@@ -258,8 +326,17 @@ fn a_call_waits_for_a_word_from_another_terminal() {
     assert_eq!(said.status.code(), Some(0), "{}", text(&said.stderr));
     assert!(text(&said.stdout).contains("its run hears it now"), "{}", text(&said.stdout));
     let ended = child.wait_with_output().expect("it ends");
-    assert_eq!((ended.status.code(), text(&ended.stdout).as_str()), (Some(0), "it ran\n"), "{}", text(&ended.stderr));
-    assert!(text(&ended.stderr).contains(&format!("conclave approve {id}")), "{}", text(&ended.stderr));
+    assert_eq!(
+        (ended.status.code(), text(&ended.stdout).as_str()),
+        (Some(0), "it ran\n"),
+        "{}",
+        text(&ended.stderr)
+    );
+    assert!(
+        text(&ended.stderr).contains(&format!("conclave approve {id}")),
+        "{}",
+        text(&ended.stderr)
+    );
     let late = conclave(&rig, &["refuse", &id]);
     assert_eq!(late.status.code(), Some(2));
     assert!(text(&late.stderr).contains("does not wait for an approval"), "{}", text(&late.stderr));
@@ -270,9 +347,12 @@ fn a_call_that_waits_waits_through_a_restart_too() {
     let (ran, refused) = ("it ran", "Not approved: the operator said no");
     let waits = &["resume", "--approvals", "wait"][..];
     // What was answered before is not asked anew, whoever would be asked.
-    for (word, answer, resume) in
-        [("approve", ran, waits), ("refuse", refused, waits), ("approve", ran, &["resume"]), ("refuse", refused, &["resume"])]
-    {
+    for (word, answer, resume) in [
+        ("approve", ran, waits),
+        ("refuse", refused, waits),
+        ("approve", ran, &["resume"]),
+        ("refuse", refused, &["resume"]),
+    ] {
         let rig = asking();
         let child = start(&rig, &["run", "c.toml", "go", "--approvals", "wait"]);
         let id = waiting(&rig);
@@ -281,7 +361,12 @@ fn a_call_that_waits_waits_through_a_restart_too() {
         let mut arguments = vec![word, &id];
         arguments.extend((word == "approve").then_some("--yes"));
         let said = conclave(&rig, &arguments);
-        assert!(text(&said.stdout).contains("heard when its run goes on"), "{}{}", text(&said.stdout), text(&said.stderr));
+        assert!(
+            text(&said.stdout).contains("heard when its run goes on"),
+            "{}{}",
+            text(&said.stdout),
+            text(&said.stderr)
+        );
         let output = conclave(&rig, resume);
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{stderr}");
@@ -301,12 +386,21 @@ fn a_second_word_says_so_and_counts_only_when_it_is_meant_to() {
         let output = conclave(&rig, &again);
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{again:?}: {stderr}");
-        assert!(stderr.contains("was already approved, which its run has not heard yet") && stderr.contains("--instead"), "{stderr}");
+        assert!(
+            stderr.contains("was already approved, which its run has not heard yet")
+                && stderr.contains("--instead"),
+            "{stderr}"
+        );
     }
     let output = conclave(&rig, &["refuse", &id, "--instead"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let output = conclave(&rig, &["resume"]);
-    assert!(text(&output.stdout).contains("Not approved: the operator said no"), "{}{}", text(&output.stdout), text(&output.stderr));
+    assert!(
+        text(&output.stdout).contains("Not approved: the operator said no"),
+        "{}{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
 }
 
 #[test]
@@ -321,7 +415,12 @@ fn arguments_that_do_not_fit_are_refused_at_once() {
         assert!(stderr.contains("--arguments do not fit subject.run: `text` "), "{stderr}");
     }
     assert_eq!(waiting(&rig), id, "it waits as before");
-    assert_eq!(conclave(&rig, &["approve", &id, "--yes", "--arguments", "{\"text\": \"another\"}"]).status.code(), Some(0));
+    assert_eq!(
+        conclave(&rig, &["approve", &id, "--yes", "--arguments", "{\"text\": \"another\"}"])
+            .status
+            .code(),
+        Some(0)
+    );
     let ended = child.wait_with_output().expect("it ends");
     assert_eq!(text(&ended.stdout), "another\n", "{}", text(&ended.stderr));
 }
@@ -330,11 +429,16 @@ fn arguments_that_do_not_fit_are_refused_at_once() {
 fn edited_arguments_are_held_against_the_rules() {
     let rule = "[[policy]]\ntool = \"subject.run\"\narguments = { text = \"secret*\" }\ndecide = \"deny\"\n\
         [[policy]]\ntool = \"subject.run\"\ndecide = \"ask\"\n";
-    let rig = Rig::new().with_file("c.toml", calling("echo", "run", &json!({ "text": "it ran" }), "") + rule);
+    let rig = Rig::new()
+        .with_file("c.toml", calling("echo", "run", &json!({ "text": "it ran" }), "") + rule);
     let child = start(&rig, &["run", "c.toml", "go", "--approvals", "wait"]);
     let id = waiting(&rig);
-    assert_eq!(conclave(&rig, &["approve", &id, "--yes", "--arguments", "[1"]).status.code(), Some(2));
-    let said = conclave(&rig, &["approve", &id, "--yes", "--arguments", "{\"text\": \"secret things\"}"]);
+    assert_eq!(
+        conclave(&rig, &["approve", &id, "--yes", "--arguments", "[1"]).status.code(),
+        Some(2)
+    );
+    let said =
+        conclave(&rig, &["approve", &id, "--yes", "--arguments", "{\"text\": \"secret things\"}"]);
     assert_eq!(said.status.code(), Some(0), "{}", text(&said.stderr));
     let ended = child.wait_with_output().expect("it ends");
     let both = text(&ended.stdout) + &text(&ended.stderr);
@@ -346,13 +450,18 @@ fn nobody_is_asked_where_approvals_are_refused() {
     let rig = asking();
     let output = conclave(&rig, &["run", "c.toml", "go", "--approvals", "refuse"]);
     assert_eq!(output.status.code(), Some(6), "{}", text(&output.stderr));
-    assert!((text(&output.stdout) + &text(&output.stderr)).contains("nobody is asked for approvals"), "{}", text(&output.stderr));
+    assert!(
+        (text(&output.stdout) + &text(&output.stderr)).contains("nobody is asked for approvals"),
+        "{}",
+        text(&output.stderr)
+    );
 }
 
 /// Where runs are, without a program that looks.
 pub(crate) fn stores(state: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(state.join("stores")).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     names
 }

@@ -12,9 +12,16 @@ use conclave_test_support::{cache, guest, stock};
 
 /// A host with a native `desk`, which says what it is told, and the strategy `immediate`.
 fn host() -> Host {
-    let desk = Plugin::agent("desk", |step: Step| async move { Ok::<_, Failure>(native::finish(step.text())) });
-    let worker = Plugin::agent("worker", |step: Step| async move { Ok::<_, Failure>(native::finish(format!("done: {}", step.text()))) });
-    let immediate = std::fs::read(stock().join("immediate.wasm")).expect("`cargo xtask guests` was run");
+    let desk =
+        Plugin::agent(
+            "desk",
+            |step: Step| async move { Ok::<_, Failure>(native::finish(step.text())) },
+        );
+    let worker = Plugin::agent("worker", |step: Step| async move {
+        Ok::<_, Failure>(native::finish(format!("done: {}", step.text())))
+    });
+    let immediate =
+        std::fs::read(stock().join("immediate.wasm")).expect("`cargo xtask guests` was run");
     Host::new(HostOptions {
         cache: Some(cache()),
         stock: BTreeMap::from([("immediate".to_owned(), immediate.into())]),
@@ -24,7 +31,8 @@ fn host() -> Host {
     .expect("the engine starts")
 }
 
-/// Tasks for the room's background: `quick` is native, `echo` and `stuck` are components; results go by the strategy.
+/// Tasks for the room's background: `quick` is native, `echo` and `stuck` are components; results
+/// go by the strategy.
 fn config(strategy: &str) -> String {
     let (echo, spin) = (guest("agent_echo"), guest("agent_spin"));
     format!(
@@ -61,7 +69,8 @@ agent = "spin"
 }
 
 async fn prepared(host: &Host, strategy: &str) -> Prepared {
-    let config = Config::parse("conclave.toml", "", &config(strategy)).unwrap_or_else(|problems| panic!("{problems}"));
+    let config = Config::parse("conclave.toml", "", &config(strategy))
+        .unwrap_or_else(|problems| panic!("{problems}"));
     host.load(&config).await.unwrap_or_else(|error| panic!("{error}"))
 }
 

@@ -1,5 +1,6 @@
-//! Conversations with a model server that others wrote: LiteLLM from pip, in front of `tests/data/servers/litellm/desk.py`. It checks what
-//! it is sent and encodes what it answers in its own way. `cargo xtask test` installs it, and runs these where it can.
+//! Conversations with a model server that others wrote: LiteLLM from pip, in front of
+//! `tests/data/servers/litellm/desk.py`. It checks what it is sent and encodes what it answers in
+//! its own way. `cargo xtask test` installs it, and runs these where it can.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -20,19 +21,41 @@ struct LiteLlm {
 
 impl LiteLlm {
     fn start() -> Self {
-        let program = std::env::var_os("CONCLAVE_LITELLM").expect("`cargo xtask test` says where LiteLLM is");
+        let program =
+            std::env::var_os("CONCLAVE_LITELLM").expect("`cargo xtask test` says where LiteLLM is");
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/servers/litellm");
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .and_then(|free| free.local_addr())
+            .expect("a free port")
+            .port();
         let home = tempfile::tempdir().expect("a test can make a folder");
         let mut command = bare(&program);
         command.env("HOME", home.path()).env("TMPDIR", home.path());
-        // Beside its own program there is the Python that knows it; the handler is found in the folder of the config.
-        command.current_dir(&folder).env("PYTHONPATH", &folder).env("PYTHONDONTWRITEBYTECODE", "1").env("NO_PROXY", "*");
+        // Beside its own program there is the Python that knows it; the handler is found in the
+        // folder of the config.
+        command
+            .current_dir(&folder)
+            .env("PYTHONPATH", &folder)
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env("NO_PROXY", "*");
         // It asks nobody for prices, and lets our handler look after keys.
-        command.env("LITELLM_LOCAL_MODEL_COST_MAP", "True").env("LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY", "true");
-        command.args(["--config", "config.yaml", "--host", "127.0.0.1", "--telemetry", "False", "--port", &port.to_string()]);
+        command
+            .env("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+            .env("LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY", "true");
+        command.args([
+            "--config",
+            "config.yaml",
+            "--host",
+            "127.0.0.1",
+            "--telemetry",
+            "False",
+            "--port",
+            &port.to_string(),
+        ]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", PathBuf::from(&program).display()));
+        let child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("{}: {error}", PathBuf::from(&program).display()));
         let mut server = Self { child, port, _home: home };
         server.wait_until_ready();
         server
@@ -40,16 +63,24 @@ impl LiteLlm {
 
     fn wait_until_ready(&mut self) {
         until("LiteLLM", || {
-            assert!(self.child.try_wait().expect("it can be asked").is_none(), "LiteLLM ended before it was ready");
+            assert!(
+                self.child.try_wait().expect("it can be asked").is_none(),
+                "LiteLLM ended before it was ready"
+            );
             self.is_ready().then_some(())
         });
     }
 
     fn is_ready(&self) -> bool {
         let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else { return false };
-        let request = format!("GET /health/liveliness HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nconnection: close\r\n\r\n", self.port);
+        let request = format!(
+            "GET /health/liveliness HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nconnection: close\r\n\r\n",
+            self.port
+        );
         let mut answer = String::new();
-        stream.write_all(request.as_bytes()).is_ok() && stream.read_to_string(&mut answer).is_ok() && answer.contains(" 200 ")
+        stream.write_all(request.as_bytes()).is_ok()
+            && stream.read_to_string(&mut answer).is_ok()
+            && answer.contains(" 200 ")
     }
 
     fn rig(&self, model: &str) -> Rig {
@@ -80,7 +111,9 @@ system = "You answer from the notes."
 "#,
             self.port
         );
-        Rig::new().with_file("c.toml", config).with_file("notes/lights.txt", "Skerryvore was first lit in 1844.\n")
+        Rig::new()
+            .with_file("c.toml", config)
+            .with_file("notes/lights.txt", "Skerryvore was first lit in 1844.\n")
     }
 }
 
@@ -93,9 +126,18 @@ impl Drop for LiteLlm {
 
 fn conclave(rig: &Rig, arguments: &[&str], key: &str, typed: &str) -> Output {
     let mut command = rig.conclave(arguments);
-    command.env("TEST_MODEL_KEY", key).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .env("TEST_MODEL_KEY", key)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program starts");
-    child.stdin.take().expect("stdin is piped").write_all(typed.as_bytes()).expect("it can be typed to");
+    child
+        .stdin
+        .take()
+        .expect("stdin is piped")
+        .write_all(typed.as_bytes())
+        .expect("it can be typed to");
     child.wait_with_output().expect("the program ends")
 }
 
@@ -105,14 +147,19 @@ fn a_server_that_others_wrote_is_understood() {
     let server = LiteLlm::start();
 
     // A question leads to a call of a tool in a sandbox, and its result back to the model.
-    let output = conclave(&server.rig("desk"), &["run", "c.toml", "When was Skerryvore lit?"], KEY, "");
+    let output =
+        conclave(&server.rig("desk"), &["run", "c.toml", "When was Skerryvore lit?"], KEY, "");
     let (answer, trace) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{trace}");
-    assert!(answer.starts_with("The tool says:") && trace.contains("search.find"), "{answer}{trace}");
+    assert!(
+        answer.starts_with("The tool says:") && trace.contains("search.find"),
+        "{answer}{trace}"
+    );
     assert!(trace.contains("36 tokens"), "usage of both streamed replies is counted: {trace}");
     assert!(!trace.contains(KEY), "{trace}");
 
-    // Turns of one conversation: the model reads what was said before, the tool's call and result among it.
+    // Turns of one conversation: the model reads what was said before, the tool's call and result
+    // among it.
     let typed = "Hello there\nWhen was Skerryvore lit?\nThank you\n";
     let output = conclave(&server.rig("desk"), &["chat", "c.toml", "--no-history"], KEY, typed);
     let (said, trace) = (text(&output.stdout), text(&output.stderr));
@@ -129,9 +176,17 @@ fn a_server_that_others_wrote_is_understood() {
 
     // What it refuses is told plainly.
     let output = conclave(&server.rig("limited"), &["run", "c.toml", "Hello"], KEY, "");
-    assert!(!output.status.success() && text(&output.stderr).contains("429"), "{}", text(&output.stderr));
+    assert!(
+        !output.status.success() && text(&output.stderr).contains("429"),
+        "{}",
+        text(&output.stderr)
+    );
     let output = conclave(&server.rig("missing"), &["run", "c.toml", "Hello"], KEY, "");
-    assert!(!output.status.success() && text(&output.stderr).contains("missing"), "{}", text(&output.stderr));
+    assert!(
+        !output.status.success() && text(&output.stderr).contains("missing"),
+        "{}",
+        text(&output.stderr)
+    );
 
     // `doctor` finds it, and its models.
     let output = conclave(&server.rig("desk"), &["doctor", "c.toml"], KEY, "");

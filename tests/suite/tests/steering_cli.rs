@@ -25,19 +25,30 @@ fn waiting() -> Rig {
 /// What a command says that must go well.
 fn said(rig: &Rig, arguments: &[&str]) -> String {
     let output = conclave(rig, arguments);
-    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}{}", text(&output.stdout), text(&output.stderr));
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{arguments:?}: {}{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
     text(&output.stdout)
 }
 
 fn lines(rig: &Rig, arguments: &[&str]) -> Vec<Value> {
-    said(rig, &[arguments, &["--json"]].concat()).lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+    said(rig, &[arguments, &["--json"]].concat())
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a line of JSON"))
+        .collect()
 }
 
 /// The calls that wait, when there are so many of them.
 fn approvals(rig: &Rig, count: usize) -> Vec<String> {
     until("calls that wait", || {
         let waits = lines(rig, &["approvals"]);
-        (waits.len() == count).then(|| waits.iter().map(|wait| wait["id"].as_str().expect("an id").to_owned()).collect())
+        (waits.len() == count).then(|| {
+            waits.iter().map(|wait| wait["id"].as_str().expect("an id").to_owned()).collect()
+        })
     })
 }
 
@@ -51,7 +62,9 @@ fn has_answered(rig: &Rig, room: &str) -> bool {
 }
 
 fn has_decided(rig: &Rig, room: &str) -> bool {
-    records(rig, room).iter().any(|record| matches!(record.event.effective(), Event::Decided { .. }))
+    records(rig, room)
+        .iter()
+        .any(|record| matches!(record.event.effective(), Event::Decided { .. }))
 }
 
 fn newest(rig: &Rig) -> Value {
@@ -66,7 +79,11 @@ fn a_run_is_paused_told_and_gone_on_with_from_other_terminals() {
     let run = newest(&rig)["run"].as_str().expect("a name").to_owned();
 
     let paused = said(&rig, &["pause", &run[..6], "--reason", "lunch"]);
-    assert!(paused.starts_with(&format!("{run} is paused: ")) && paused.contains(&format!("conclave resume {run}")), "{paused}");
+    assert!(
+        paused.starts_with(&format!("{run} is paused: "))
+            && paused.contains(&format!("conclave resume {run}")),
+        "{paused}"
+    );
     let row = newest(&rig);
     assert_eq!((&row["standing"], &row["paused"]), (&json!("running"), &json!("lunch")));
     assert!(said(&rig, &["runs"]).contains("running, paused"));
@@ -74,10 +91,17 @@ fn a_run_is_paused_told_and_gone_on_with_from_other_terminals() {
     assert!(shown.contains("paused: lunch"), "{shown}");
     assert!(said(&rig, &["pause", &run]).contains("was paused before"), "twice is once");
 
-    assert!(said(&rig, &["tell", &run, "look into /docs first"]).contains("was told; the agent of desk reads it in its next step"));
+    assert!(
+        said(&rig, &["tell", &run, "look into /docs first"])
+            .contains("was told; the agent of desk reads it in its next step")
+    );
     let wrong = conclave(&rig, &["tell", &run, "x", "--task", "nobody"]);
     assert_eq!(wrong.status.code(), Some(2));
-    assert!(text(&wrong.stderr).contains("has no task nobody") && text(&wrong.stderr).contains("desk"), "{}", text(&wrong.stderr));
+    assert!(
+        text(&wrong.stderr).contains("has no task nobody") && text(&wrong.stderr).contains("desk"),
+        "{}",
+        text(&wrong.stderr)
+    );
 
     // What was approved begins only when the run goes on.
     said(&rig, &["approve", &call, "--yes"]);
@@ -88,7 +112,10 @@ fn a_run_is_paused_told_and_gone_on_with_from_other_terminals() {
     let ended = child.wait_with_output().expect("it ends");
     assert_eq!(ended.status.code(), Some(0), "{}", text(&ended.stderr));
     let answer = text(&ended.stdout);
-    assert!(answer.contains("it ran") && answer.contains("look into /docs first"), "its agent read both: {answer}");
+    assert!(
+        answer.contains("it ran") && answer.contains("look into /docs first"),
+        "its agent read both: {answer}"
+    );
     assert_eq!(newest(&rig)["paused"], Value::Null);
 
     let export = said(&rig, &["trajectory", "export", &run]);
@@ -114,13 +141,21 @@ fn a_pause_reaches_the_background_and_so_does_going_on() {
     let below = format!("{run}/1");
     said(&rig, &["pause", &run]);
     until("the background has heard it", || {
-        records(&rig, &below).iter().any(|record| matches!(record.event, Event::Paused { .. })).then_some(())
+        records(&rig, &below)
+            .iter()
+            .any(|record| matches!(record.event, Event::Paused { .. }))
+            .then_some(())
     });
     for call in &calls {
         said(&rig, &["approve", call, "--yes"]);
     }
-    until("both words are heard", || (has_decided(&rig, &run) && has_decided(&rig, &below)).then_some(()));
-    assert!(!has_answered(&rig, &run) && !has_answered(&rig, &below), "nothing begins, above or below");
+    until("both words are heard", || {
+        (has_decided(&rig, &run) && has_decided(&rig, &below)).then_some(())
+    });
+    assert!(
+        !has_answered(&rig, &run) && !has_answered(&rig, &below),
+        "nothing begins, above or below"
+    );
     said(&rig, &["resume", &run]);
     let ended = child.wait_with_output().expect("it ends");
     assert_eq!(ended.status.code(), Some(0), "{}", text(&ended.stderr));
@@ -134,7 +169,10 @@ fn a_run_that_is_paused_can_be_stopped() {
     approvals(&rig, 1);
     let run = newest(&rig)["run"].as_str().expect("a name").to_owned();
     said(&rig, &["pause", &run]);
-    assert_eq!(said(&rig, &["stop", &run, "--reason", "enough"]), format!("{run} has ended: KILL\n"));
+    assert_eq!(
+        said(&rig, &["stop", &run, "--reason", "enough"]),
+        format!("{run} has ended: KILL\n")
+    );
     let ended = child.wait_with_output().expect("it ends");
     assert_eq!(ended.status.code(), Some(130), "{}", text(&ended.stderr));
 }
@@ -153,12 +191,19 @@ fn a_run_that_was_cut_off_while_paused_goes_on_by_its_name() {
         let output = conclave(&rig, &arguments);
         assert_eq!(output.status.code(), Some(2), "{word}");
         let stderr = text(&output.stderr);
-        assert!(stderr.contains("was interrupted") && stderr.contains(&format!("conclave resume {run}")), "{word}: {stderr}");
+        assert!(
+            stderr.contains("was interrupted")
+                && stderr.contains(&format!("conclave resume {run}")),
+            "{word}: {stderr}"
+        );
     }
     // Somebody wanted it to stand still.
     let all = conclave(&rig, &["resume", "--approvals", "wait"]);
     let stderr = text(&all.stderr);
-    assert!(stderr.contains("is paused") && stderr.contains(&run) && !has_answered(&rig, &run), "{stderr}");
+    assert!(
+        stderr.contains("is paused") && stderr.contains(&run) && !has_answered(&rig, &run),
+        "{stderr}"
+    );
     said(&rig, &["approve", &call, "--yes"]);
     let output = conclave(&rig, &["resume", &run, "--approvals", "wait"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -178,7 +223,11 @@ fn nothing_is_said_to_a_run_that_is_not_there_or_over() {
         (vec!["tell", &run, ""], "there is nothing to tell"),
     ] {
         let output = conclave(&rig, &arguments);
-        assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(2), ""), "{arguments:?}");
+        assert_eq!(
+            (output.status.code(), text(&output.stdout).as_str()),
+            (Some(2), ""),
+            "{arguments:?}"
+        );
         assert!(text(&output.stderr).contains(says), "{arguments:?}: {}", text(&output.stderr));
     }
 }
@@ -190,32 +239,67 @@ fn whoever_approves_sees_the_risk_and_why() {
          config.rules = [{{ tool = \"subject.run\", pattern = \"^deploy\", risk = \"high\", reason = \"it goes live\" }}]\n",
         stock().join("patterns.wasm").display()
     );
-    let rig = Rig::new().with_file("c.toml", calling("echo", "run", &json!({ "text": "deploy now" }), "") + &rule);
+    let rig = Rig::new()
+        .with_file("c.toml", calling("echo", "run", &json!({ "text": "deploy now" }), "") + &rule);
     let child = start(&rig, &["run", "c.toml", "go", "--approvals", "wait"]);
     let call = approvals(&rig, 1).remove(0);
     let wait = lines(&rig, &["approvals"]).remove(0);
     assert_eq!(wait["request"]["risk"], "high");
-    assert!(wait["request"]["risk_reason"].as_str().is_some_and(|reason| reason.contains("it goes live")), "{wait}");
+    assert!(
+        wait["request"]["risk_reason"]
+            .as_str()
+            .is_some_and(|reason| reason.contains("it goes live")),
+        "{wait}"
+    );
     let listed = said(&rig, &["approvals"]);
-    assert!(listed.contains("RISK") && listed.contains("high: ") && listed.contains("it goes live"), "{listed}");
+    assert!(
+        listed.contains("RISK") && listed.contains("high: ") && listed.contains("it goes live"),
+        "{listed}"
+    );
     let shown = conclave(&rig, &["approve", &call]);
     assert_eq!(shown.status.code(), Some(6));
     let stderr = text(&shown.stderr);
-    assert!(stderr.contains("high risk") && stderr.contains("it goes live") && stderr.contains("deploy now"), "{stderr}");
+    assert!(
+        stderr.contains("high risk")
+            && stderr.contains("it goes live")
+            && stderr.contains("deploy now"),
+        "{stderr}"
+    );
     said(&rig, &["approve", &call, "--yes"]);
     let ended = child.wait_with_output().expect("it ends");
-    assert_eq!((ended.status.code(), text(&ended.stdout).as_str()), (Some(0), "deploy now\n"), "{}", text(&ended.stderr));
+    assert_eq!(
+        (ended.status.code(), text(&ended.stdout).as_str()),
+        (Some(0), "deploy now\n"),
+        "{}",
+        text(&ended.stderr)
+    );
 }
 
 #[test]
 fn a_plan_is_drawn_in_the_terminal_and_on_the_page() {
     let script = "{ action = \"add_task\", args = { parent = \"\", goal = \"Find it <out>\", subtasks = [{ goal = \"look\" }] } }, \
         { action = \"modify_task\", args = { task_id = \"0.0\", state = \"completed\" } }";
-    let rig = Rig::new().with_file("c.toml", stepping("acting_agent", &format!("config = {{ script = [{script}] }}"), ""));
+    let rig = Rig::new().with_file(
+        "c.toml",
+        stepping("acting_agent", &format!("config = {{ script = [{script}] }}"), ""),
+    );
     said(&rig, &["run", "c.toml", "go"]);
     let shown = said(&rig, &["show"]);
-    assert!(shown.contains("main: plan: 1 of 2 done") && shown.contains("🔵 0 Find it <out>") && shown.contains("🟢 0.0 look"), "{shown}");
-    assert_eq!(lines(&rig, &["show"])[0]["plans"]["main"]["subtasks"][0]["subtasks"][0]["state"], "completed");
+    assert!(
+        shown.contains("main: plan: 1 of 2 done")
+            && shown.contains("🔵 0 Find it <out>")
+            && shown.contains("🟢 0.0 look"),
+        "{shown}"
+    );
+    assert_eq!(
+        lines(&rig, &["show"])[0]["plans"]["main"]["subtasks"][0]["subtasks"][0]["state"],
+        "completed"
+    );
     let page = said(&rig, &["show", "--html=-"]);
-    assert!(page.contains("<h2>Plans</h2>") && page.contains("🟢 0.0 look") && page.contains("Find it &lt;out&gt;"), "{page}");
+    assert!(
+        page.contains("<h2>Plans</h2>")
+            && page.contains("🟢 0.0 look")
+            && page.contains("Find it &lt;out&gt;"),
+        "{page}"
+    );
 }

@@ -1,5 +1,6 @@
-//! Files written through streams of `wasi:io` that the guest polls: no byte is lost, each write is a side effect of its own with one end,
-//! and a call that is run again asks for the same writes. What is refused on the way is told, and not without bound.
+//! Files written through streams of `wasi:io` that the guest polls: no byte is lost, each write is
+//! a side effect of its own with one end, and a call that is run again asks for the same writes.
+//! What is refused on the way is told, and not without bound.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -30,7 +31,9 @@ const THERE: &str = "what is there";
 
 /// What one round of the guest leaves in the folder.
 fn expected(name: &str) -> BTreeMap<String, Vec<u8>> {
-    let runs = |runs: &[(u8, usize)]| runs.iter().flat_map(|(byte, length)| vec![*byte; *length]).collect::<Vec<u8>>();
+    let runs = |runs: &[(u8, usize)]| {
+        runs.iter().flat_map(|(byte, length)| vec![*byte; *length]).collect::<Vec<u8>>()
+    };
     let words = b"one two three".to_vec();
     [
         ("asked", words.clone()),
@@ -48,24 +51,41 @@ fn expected(name: &str) -> BTreeMap<String, Vec<u8>> {
 
 /// Every file of a folder but the one that was there.
 fn found(folder: &Path) -> BTreeMap<String, Vec<u8>> {
-    let files = std::fs::read_dir(folder).expect("it is there").map(|entry| entry.expect("it can be read"));
-    let read = |entry: std::fs::DirEntry| (entry.file_name().to_string_lossy().into_owned(), std::fs::read(entry.path()).expect("a file"));
+    let files =
+        std::fs::read_dir(folder).expect("it is there").map(|entry| entry.expect("it can be read"));
+    let read = |entry: std::fs::DirEntry| {
+        (
+            entry.file_name().to_string_lossy().into_owned(),
+            std::fs::read(entry.path()).expect("a file"),
+        )
+    };
     files.map(read).filter(|(name, _)| name != "in.txt").collect()
 }
 
-/// The side effects of a journal in their order: each asked once, and ended once before the next is asked.
-fn side_effects<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<(u32, SideEffect, SideEffectAnswer)> {
+/// The side effects of a journal in their order: each asked once, and ended once before the next is
+/// asked.
+fn side_effects<'a>(
+    events: impl IntoIterator<Item = &'a Event>,
+) -> Vec<(u32, SideEffect, SideEffectAnswer)> {
     let mut open = None;
     let mut done: Vec<(u32, SideEffect, SideEffectAnswer)> = Vec::new();
     for event in events {
         match event {
             Event::SideEffectAsked { ordinal, side_effect, .. } => {
-                assert_eq!(open.replace((*ordinal, side_effect.clone())), None, "another is under way when {ordinal} is asked");
+                assert_eq!(
+                    open.replace((*ordinal, side_effect.clone())),
+                    None,
+                    "another is under way when {ordinal} is asked"
+                );
             }
             Event::SideEffectEnded { ordinal, answer, .. } => {
-                let (asked, side_effect) = open.take().unwrap_or_else(|| panic!("{ordinal} ends, and was not asked"));
+                let (asked, side_effect) =
+                    open.take().unwrap_or_else(|| panic!("{ordinal} ends, and was not asked"));
                 assert_eq!(asked, *ordinal);
-                assert!(done.iter().all(|(other, ..)| other != ordinal), "{ordinal} was asked twice");
+                assert!(
+                    done.iter().all(|(other, ..)| other != ordinal),
+                    "{ordinal} was asked twice"
+                );
                 done.push((asked, side_effect, answer.clone()));
             }
             _ => {}
@@ -77,10 +97,17 @@ fn side_effects<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<(u32, Si
 
 /// No number is left out, and everything is done.
 fn check_whole(done: &[(u32, SideEffect, SideEffectAnswer)], rounds: u32) {
-    let numbers = |from: u32| done.iter().map(|(ordinal, ..)| *ordinal).filter(move |ordinal| (*ordinal >= FIRST) == (from == FIRST));
+    let numbers = |from: u32| {
+        done.iter()
+            .map(|(ordinal, ..)| *ordinal)
+            .filter(move |ordinal| (*ordinal >= FIRST) == (from == FIRST))
+    };
     assert!(numbers(0).eq(0..MADE * rounds), "{done:?}");
     assert!(numbers(FIRST).eq(FIRST..FIRST + STREAMED * rounds), "{done:?}");
-    assert!(done.iter().all(|(.., answer)| matches!(answer, SideEffectAnswer::Done { .. })), "{done:?}");
+    assert!(
+        done.iter().all(|(.., answer)| matches!(answer, SideEffectAnswer::Done { .. })),
+        "{done:?}"
+    );
 }
 
 #[test]
@@ -89,11 +116,15 @@ fn a_guest_that_polls_loses_no_byte_and_each_write_ends() {
     let lines = "grants.files = [{ dir = \"box\", at = \"/box\", mode = \"read-write\" }]\nlimits = { cpu = \"60 s\" }";
     let ran = rig.run(&calling("polled_streams", "run", &json!({}), lines), "go");
     assert_eq!(ran.status(), Status::Done, "{:?}", ran.outcome);
-    let told: Vec<String> = serde_json::from_str(ran.content()).unwrap_or_else(|error| panic!("{error}: {}", ran.content()));
+    let told: Vec<String> = serde_json::from_str(ran.content())
+        .unwrap_or_else(|error| panic!("{error}: {}", ran.content()));
     // All that can be written to is ready at once, and the timer is not.
-    let ready: Vec<Vec<u32>> = serde_json::from_str(&format!("[{}]", told[2].replace("] [", "],["))).expect("lists of numbers");
+    let ready: Vec<Vec<u32>> =
+        serde_json::from_str(&format!("[{}]", told[2].replace("] [", "],[")))
+            .expect("lists of numbers");
     let sorted = ready.into_iter().map(BTreeSet::from_iter);
-    let expected_ready = [vec![0, 1, 2], vec![0, 1, 2], vec![0, 1], vec![0]].map(BTreeSet::from_iter);
+    let expected_ready =
+        [vec![0, 1, 2], vec![0, 1, 2], vec![0, 1], vec![0]].map(BTreeSet::from_iter);
     assert!(sorted.eq(expected_ready), "{told:#?}");
     assert!(told.iter().all(|line| !line.contains("ERROR") && !line.contains("Err")), "{told:#?}");
     assert!(told.contains(&"left Ok(60013)".to_owned()), "it reads what it wrote: {told:#?}");
@@ -106,7 +137,8 @@ fn a_write_that_fails_is_told_once_and_then_the_stream_is_closed() {
     let rig = Rig::new().with_file("box/in.txt", THERE);
     let lines = r#"grants.files = [{ dir = "box", at = "/box", mode = "read-write", bytes = "10 kB", files = 20 }]"#;
     let ran = rig.run(&calling("polled_streams", "fails", &json!({}), lines), "go");
-    let told: Vec<String> = serde_json::from_str(ran.content()).unwrap_or_else(|error| panic!("{error}: {}", ran.content()));
+    let told: Vec<String> = serde_json::from_str(ran.content())
+        .unwrap_or_else(|error| panic!("{error}: {}", ran.content()));
     let closed = r#"Err("closed")"#;
     let expected = [
         "first: Ok(0)".to_owned(),
@@ -128,18 +160,25 @@ fn a_write_that_fails_is_told_once_and_then_the_stream_is_closed() {
 fn thousands_of_refusals_through_streams_are_a_bounded_number_of_audit_events() {
     let rig = Rig::new().with_file("data/a.txt", "inside");
     for index in 0..200 {
-        std::os::unix::fs::symlink("a.txt", rig.folder().join(format!("data/link-{index}"))).expect("a link can be made");
+        std::os::unix::fs::symlink("a.txt", rig.folder().join(format!("data/link-{index}")))
+            .expect("a link can be made");
     }
-    let lines =
-        "grants.files = [{ dir = \"data\", at = \"/folder\", mode = \"read-write\" }]\nlimits = { cpu = \"60 s\", wall = \"120 s\" }";
-    let ran = rig.run(&calling("stream_refusals", "run", &json!({ "links": 200, "times": 10 }), lines), "go");
+    let lines = "grants.files = [{ dir = \"data\", at = \"/folder\", mode = \"read-write\" }]\nlimits = { cpu = \"60 s\", wall = \"120 s\" }";
+    let ran = rig.run(
+        &calling("stream_refusals", "run", &json!({ "links": 200, "times": 10 }), lines),
+        "go",
+    );
     assert_eq!(ran.content(), "2000 refused, 0 WROTE");
-    assert_eq!(std::fs::read_to_string(rig.folder().join("data/a.txt")).expect("it is there"), "inside");
+    assert_eq!(
+        std::fs::read_to_string(rig.folder().join("data/a.txt")).expect("it is there"),
+        "inside"
+    );
     let denials = ran.denials();
     assert_eq!(denials.len(), 65);
     // 64 links are named; the other 136 were tried ten times each.
     assert_eq!(denials.last().map(|record| record.denial.target.as_str()), Some("1360 more"));
-    let targets: BTreeSet<&str> = denials.iter().map(|record| record.denial.target.as_str()).collect();
+    let targets: BTreeSet<&str> =
+        denials.iter().map(|record| record.denial.target.as_str()).collect();
     assert_eq!(targets.len(), 65, "each is told once: {denials:?}");
 }
 
@@ -166,20 +205,30 @@ impl Polled {
             guest("polled_streams").display()
         );
         let folder = self.0.path().to_string_lossy().into_owned();
-        let config = Config::parse("conclave.toml", &folder, &config).unwrap_or_else(|problems| panic!("{problems}"));
+        let config = Config::parse("conclave.toml", &folder, &config)
+            .unwrap_or_else(|problems| panic!("{problems}"));
         let prepared = host.prepare(&config, &(Arc::new(|_| {}) as conclave_runtime::Follow)).await;
         prepared.unwrap_or_else(|problems| panic!("{problems}"))
     }
 }
 
 fn host(model: Arc<dyn ModelClient>, engine: EngineSettings) -> Host {
-    let cache = guest("polled_streams").parent().and_then(Path::parent).map(|built| built.join("test-cache"));
+    let cache = guest("polled_streams")
+        .parent()
+        .and_then(Path::parent)
+        .map(|built| built.join("test-cache"));
     let models = [("default".to_owned(), model)].into();
-    Host::new(HostOptions { cache, models, engine, ..HostOptions::default() }).expect("the engine starts")
+    Host::new(HostOptions { cache, models, engine, ..HostOptions::default() })
+        .expect("the engine starts")
 }
 
 fn options(journals: Arc<dyn Journals>, clock: At) -> RunOptions {
-    RunOptions { ids: Arc::new(RoomId::from("test")), journals, clock: Arc::new(clock), ..RunOptions::default() }
+    RunOptions {
+        ids: Arc::new(RoomId::from("test")),
+        journals,
+        clock: Arc::new(clock),
+        ..RunOptions::default()
+    }
 }
 
 fn both() -> BTreeMap<String, Vec<u8>> {
@@ -193,7 +242,11 @@ fn events(records: &[Arc<Record>]) -> impl Iterator<Item = &Event> {
 /// The records of a run, the host of which stops when it has kept so many, and what it came to.
 async fn begin(world: &Polled, host: &Host, after: usize) -> (Vec<Arc<Record>>, Option<String>) {
     let stops = Stops { after, kept: MemoryJournals::default() };
-    let run = world.prepare(host).await.start(Some("go".to_owned()), options(Arc::new(stops.clone()), At(BEGAN))).expect("it opens");
+    let run = world
+        .prepare(host)
+        .await
+        .start(Some("go".to_owned()), options(Arc::new(stops.clone()), At(BEGAN)))
+        .expect("it opens");
     let outcome = run.outcome().await.ok();
     (stops.kept.records(&RoomId::from("test")), outcome.and_then(|outcome| outcome.content.clone()))
 }
@@ -228,11 +281,16 @@ fn a_step_that_polls_and_is_cut_off_anywhere_goes_on_as_it_began() {
             let outcome = session.resume().await.expect("a journal in memory does not fail");
             assert_eq!(outcome.status, Status::Done, "cut at {cut}: {outcome:?}");
             let told = outcome.content.clone().unwrap_or_default();
-            let done = side_effects(events(&journals.records(&RoomId::from("test"))).collect::<Vec<_>>());
+            let done =
+                side_effects(events(&journals.records(&RoomId::from("test"))).collect::<Vec<_>>());
             if is_open {
-                // Nobody can say whether it happened, and what follows in the same file is left out.
+                // Nobody can say whether it happened, and what follows in the same file is left
+                // out.
                 interrupted += 1;
-                let failed = done.iter().filter(|(.., answer)| matches!(answer, SideEffectAnswer::Failed { .. })).count();
+                let failed = done
+                    .iter()
+                    .filter(|(.., answer)| matches!(answer, SideEffectAnswer::Failed { .. }))
+                    .count();
                 assert_eq!(failed, 1, "cut at {cut}: {done:?}");
                 assert!(told.matches("ERROR").count() <= 1, "cut at {cut}: {told}");
             } else {
@@ -254,16 +312,21 @@ fn a_call_that_polls_and_is_parked_writes_nothing_twice() {
             let host = host(Arc::clone(&model) as Arc<dyn ModelClient>, engine);
             let journals = MemoryJournals::default();
             let prepared = world.prepare(&host).await;
-            let run = prepared.start(Some("go".to_owned()), options(Arc::new(journals.clone()), At(BEGAN))).expect("it opens");
+            let run = prepared
+                .start(Some("go".to_owned()), options(Arc::new(journals.clone()), At(BEGAN)))
+                .expect("it opens");
             let run = tokio::spawn(run.outcome());
             until("it asks", || model.asked() == 1).await;
             if parks {
-                until("it is parked", || host.engine().waiting() == 1 && host.engine().live() == 0).await;
+                until("it is parked", || host.engine().waiting() == 1 && host.engine().live() == 0)
+                    .await;
             }
             model.answer_all();
-            let outcome = run.await.expect("it does not panic").expect("a journal in memory does not fail");
+            let outcome =
+                run.await.expect("it does not panic").expect("a journal in memory does not fail");
             assert_eq!(world.found(), both());
-            let done = side_effects(events(&journals.records(&RoomId::from("test"))).collect::<Vec<_>>());
+            let done =
+                side_effects(events(&journals.records(&RoomId::from("test"))).collect::<Vec<_>>());
             check_whole(&done, 2);
             (outcome.content.clone(), done)
         })

@@ -1,5 +1,6 @@
-//! Real components through the whole host: config, load, core, sandboxes, delivery, result. One file per concern. Every run that is made
-//! here is also rebuilt by folding its journal (see `conclave-test-support`).
+//! Real components through the whole host: config, load, core, sandboxes, delivery, result. One
+//! file per concern. Every run that is made here is also rebuilt by folding its journal (see
+//! `conclave-test-support`).
 
 mod acting;
 mod agents;

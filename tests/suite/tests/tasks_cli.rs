@@ -1,4 +1,5 @@
-//! `conclave tasks`: what runs in the background of a run, from another terminal, and a task that computes for ever is cancelled there.
+//! `conclave tasks`: what runs in the background of a run, from another terminal, and a task that
+//! computes for ever is cancelled there.
 
 use conclave_test_support::{Rig, guest};
 use serde_json::{Value, json};
@@ -22,33 +23,56 @@ fn spinning() -> Rig {
 
 fn tasks(rig: &Rig, arguments: &[&str]) -> Vec<Value> {
     let output = conclave(rig, &[&["tasks"], arguments, &["--json"]].concat());
-    text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+    text(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a line of JSON"))
+        .collect()
 }
 
 #[test]
 fn a_task_that_computes_for_ever_is_listed_and_cancelled_from_another_terminal() {
     let rig = spinning();
     let child = start(&rig, &["run", "c.toml", "hello"]);
-    let running = until("a task that runs", || tasks(&rig, &[]).pop().filter(|task| task["state"] == json!("running")));
+    let running = until("a task that runs", || {
+        tasks(&rig, &[]).pop().filter(|task| task["state"] == json!("running"))
+    });
     assert_eq!((&running["name"], &running["agent"]), (&json!("task-1"), &json!("digest")));
     let run = running["run"].as_str().expect("a name").to_owned();
 
     let wrong = conclave(&rig, &["tasks", &run, "task-7", "--cancel"]);
     assert_eq!(wrong.status.code(), Some(2));
-    assert!(text(&wrong.stderr).contains("has no background task task-7") && text(&wrong.stderr).contains("task-1"));
+    assert!(
+        text(&wrong.stderr).contains("has no background task task-7")
+            && text(&wrong.stderr).contains("task-1")
+    );
     let both = conclave(&rig, &["tasks", &run, "1", "--cancel", "--tell", "x"]);
     assert_eq!(both.status.code(), Some(2), "one of them");
 
     let cancelled = conclave(&rig, &["tasks", &run, "1", "--cancel", "--reason", "enough"]);
     assert_eq!(cancelled.status.code(), Some(0), "{}", text(&cancelled.stderr));
     let output = child.wait_with_output().expect("the run ends, as nothing goes on any more");
-    assert_eq!((output.status.code(), text(&output.stdout).trim()), (Some(0), "hello"), "{}", text(&output.stderr));
+    assert_eq!(
+        (output.status.code(), text(&output.stdout).trim()),
+        (Some(0), "hello"),
+        "{}",
+        text(&output.stderr)
+    );
 
     let ended = tasks(&rig, &[&run, "task-1"]).remove(0);
-    assert_eq!((&ended["state"], &ended["error"]), (&json!("cancelled"), &json!("cancelled: enough")));
-    assert_eq!(ended["delivery"]["state"], json!("delivered"), "its end is told like any other: {ended}");
+    assert_eq!(
+        (&ended["state"], &ended["error"]),
+        (&json!("cancelled"), &json!("cancelled: enough"))
+    );
+    assert_eq!(
+        ended["delivery"]["state"],
+        json!("delivered"),
+        "its end is told like any other: {ended}"
+    );
     let listed = text(&conclave(&rig, &["tasks"]).stdout);
-    assert!(listed.contains("cancelled") && listed.contains("delivered on terminal by immediate"), "{listed}");
+    assert!(
+        listed.contains("cancelled") && listed.contains("delivered on terminal by immediate"),
+        "{listed}"
+    );
     let late = conclave(&rig, &["tasks", &run, "1", "--cancel"]);
     assert_eq!(late.status.code(), Some(2), "{}", text(&late.stderr));
 }
@@ -57,7 +81,10 @@ fn a_task_that_computes_for_ever_is_listed_and_cancelled_from_another_terminal()
 fn a_run_without_background_tasks_says_so() {
     let rig = Rig::new().with_file(
         "c.toml",
-        format!("entry = \"a\"\n[plugins.e]\nsource = \"{}\"\n[tasks.a]\nagent = \"e\"\n", guest("agent_echo").display()),
+        format!(
+            "entry = \"a\"\n[plugins.e]\nsource = \"{}\"\n[tasks.a]\nagent = \"e\"\n",
+            guest("agent_echo").display()
+        ),
     );
     assert_eq!(conclave(&rig, &["run", "c.toml", "hello"]).status.code(), Some(0));
     assert!(text(&conclave(&rig, &["tasks"]).stdout).contains("started no background task"));

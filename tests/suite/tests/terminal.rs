@@ -1,5 +1,6 @@
-//! The program on a real terminal, which is an emulator: what plugins and models wrote can be told from what the program says, however
-//! it wraps, at any width. A row with a foreign text has the mark in front of it.
+//! The program on a real terminal, which is an emulator: what plugins and models wrote can be told
+//! from what the program says, however it wraps, at any width. A row with a foreign text has the
+//! mark in front of it.
 
 mod approving;
 mod consent;
@@ -50,7 +51,8 @@ fn write(path: &str, content: &str) -> Value {
     json!({ "name": "workspace.write", "args": { "path": path, "content": content } })
 }
 
-/// The stock chat agent, whose model says this; and a folder that it may write to, if it is allowed to.
+/// The stock chat agent, whose model says this; and a folder that it may write to, if it is allowed
+/// to.
 fn rig(replies: &Value) -> Rig {
     let (chat, workspace) = (stock().join("chat.wasm"), stock().join("workspace.wasm"));
     let config = format!(
@@ -62,7 +64,10 @@ fn rig(replies: &Value) -> Rig {
         workspace.display()
     );
     let replies = json!({ "replies": replies });
-    Rig::new().with_file("c.toml", config).with_file("replies.json", replies.to_string()).with_file("notes/a.md", "a")
+    Rig::new()
+        .with_file("c.toml", config)
+        .with_file("replies.json", replies.to_string())
+        .with_file("notes/a.md", "a")
 }
 
 /// No row holds a foreign text without a mark in front of it.
@@ -70,7 +75,10 @@ fn assert_marked(rows: &[String], columns: u16) {
     let foreign: Vec<&String> = rows.iter().filter(|row| row.contains(FOREIGN)).collect();
     assert!(foreign.len() > 3, "{columns}: it is shown: {rows:#?}");
     for row in foreign {
-        assert!(row.find(MARK).is_some_and(|mark| Some(mark) < row.find(FOREIGN)), "{columns}: {row:?} in {rows:#?}");
+        assert!(
+            row.find(MARK).is_some_and(|mark| Some(mark) < row.find(FOREIGN)),
+            "{columns}: {row:?} in {rows:#?}"
+        );
     }
 }
 
@@ -83,7 +91,8 @@ fn no_question_is_forged_by_what_it_asks_about() {
         terminal.until_prompt("[w] why  >");
         let rows = terminal.rows();
         assert_marked(&rows, columns);
-        let asked: Vec<&String> = rows.iter().filter(|row| row.contains("wants to run") && !row.contains(MARK)).collect();
+        let asked: Vec<&String> =
+            rows.iter().filter(|row| row.contains("wants to run") && !row.contains(MARK)).collect();
         assert_eq!(asked.len(), 1, "{columns}: {rows:#?}");
         assert!(asked[0].starts_with(" ?    workspace.write wants to run"), "{columns}: {asked:?}");
         terminal.types("\u{3}");
@@ -114,7 +123,11 @@ fn the_result_of_a_run_is_marked_and_shown_once() {
         let (status, rows) = Terminal::start(&rig, &["run", "c.toml", "hello"], columns).ends();
         assert_eq!(status.code(), Some(0), "{columns}: {rows:#?}");
         assert_marked(&rows, columns);
-        assert_eq!(rows.iter().filter(|row| row.contains("says")).count(), 0, "{columns}: it is the result: {rows:#?}");
+        assert_eq!(
+            rows.iter().filter(|row| row.contains("says")).count(),
+            0,
+            "{columns}: it is the result: {rows:#?}"
+        );
     }
 }
 
@@ -140,7 +153,8 @@ fn a_trace_with_long_names_is_no_wider_than_a_narrow_terminal() {
 fn a_conversation_ends_with_its_terminal() {
     let rig = rig(&json!(["Which light do you mean?"]));
     for message in [vec![], vec!["hello"]] {
-        let mut terminal = Terminal::start(&rig, &[&["chat", "c.toml"], message.as_slice()].concat(), 80);
+        let mut terminal =
+            Terminal::start(&rig, &[&["chat", "c.toml"], message.as_slice()].concat(), 80);
         terminal.until_prompt(">");
         assert_eq!(terminal.vanishes().code(), Some(0), "as at the end of the input: {message:?}");
     }

@@ -25,8 +25,17 @@ fn show(name: &str, filters: &[&str]) -> Output {
 /// The shown events' numbers and kinds.
 fn found(name: &str, filters: &[&str]) -> Vec<String> {
     let output = show(name, &[filters, &["--json"]].concat());
-    let lines: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
-    let kind = |event: &Value| event["action"].as_str().or(event["observation"].as_str()).or(event["kind"].as_str()).map(str::to_owned);
+    let lines: Vec<Value> = text(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a line of JSON"))
+        .collect();
+    let kind = |event: &Value| {
+        event["action"]
+            .as_str()
+            .or(event["observation"].as_str())
+            .or(event["kind"].as_str())
+            .map(str::to_owned)
+    };
     let events = lines.iter().filter(|line| line["type"] == "event");
     events.map(|line| format!("{} {}", line["n"], kind(&line["event"]).expect("a kind"))).collect()
 }
@@ -37,19 +46,39 @@ fn logs_of_every_form_are_shown_a_line_for_each_event() {
         (
             "pairs-2024-07.json",
             8,
-            vec!["Put the height of the tower", "Skerryvore: 48 m", "run ‹5›", "4 height.txt", "2024-07-10 09:00:03"],
+            vec![
+                "Put the height of the tower",
+                "Skerryvore: 48 m",
+                "run ‹5›",
+                "4 height.txt",
+                "2024-07-10 09:00:03",
+            ],
         ),
-        ("list-2024-07.json", 6, vec!["Running command: ls lamps", "cannot access", "finish", "add_task"]),
+        (
+            "list-2024-07.json",
+            6,
+            vec!["Running command: ls lamps", "cannot access", "finish", "add_task"],
+        ),
         (
             "list-2025-11.json",
             6,
-            vec!["Note down who kept the light.", "The log of the station says it.", "write ‹2›", "environment", "agent_state: finished"],
+            vec![
+                "Note down who kept the light.",
+                "The log of the station says it.",
+                "write ‹2›",
+                "environment",
+                "agent_state: finished",
+            ],
         ),
         ("sdk.jsonl", 5, vec!["How many steps", "cat stair.txt", "151 steps", "PauseEvent"]),
     ] {
         let output = show(name, &[]);
         let stdout = text(&output.stdout);
-        assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""), "{name}: {stdout}");
+        assert_eq!(
+            (output.status.code(), text(&output.stderr).as_str()),
+            (Some(0), ""),
+            "{name}: {stdout}"
+        );
         assert_eq!(stdout.lines().count(), lines, "{name}:\n{stdout}");
         for said in says {
             assert!(stdout.contains(said), "{name} says {said:?}:\n{stdout}");
@@ -65,7 +94,10 @@ fn filters_say_which_events() {
         (vec!["--type", "run"], vec!["2 run", "3 run"]),
         (vec!["--type", "run-observation"], vec!["3 run"]),
         (vec!["--type", "CmdRunAction"], vec!["2 run"]),
-        (vec!["--not-type", "observation", "--not-type", "message"], vec!["1 add_task", "2 run", "4 finish"]),
+        (
+            vec!["--not-type", "observation", "--not-type", "message"],
+            vec!["1 add_task", "2 run", "4 finish"],
+        ),
         (vec!["--source", "user"], vec!["0 message"]),
         (vec!["--text", "CANNOT ACCESS"], vec!["3 run"]),
         (vec!["--since", "2024-07-11"], vec!["4 finish"]),
@@ -82,7 +114,11 @@ fn filters_say_which_events() {
     assert!(some.contains("2 of 5 events"), "{some}");
     for wrong in [["--type", "rnu"], ["--since", "yesterday"]] {
         let output = show(name, &wrong);
-        assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(2), ""), "{wrong:?}");
+        assert_eq!(
+            (output.status.code(), text(&output.stdout).as_str()),
+            (Some(2), ""),
+            "{wrong:?}"
+        );
         assert!(text(&output.stderr).contains(wrong[1]), "{}", text(&output.stderr));
     }
 }
@@ -94,12 +130,21 @@ fn what_cannot_be_read_is_named_and_the_rest_is_shown() {
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(stdout.contains("Look around.") && stdout.contains("Running command: ls"), "{stdout}");
     assert_eq!(stderr.lines().count(), 2, "{stderr}");
-    assert!(stderr.contains("line 2") && stderr.contains("dance") && stderr.contains("line 4"), "{stderr}");
+    assert!(
+        stderr.contains("line 2") && stderr.contains("dance") && stderr.contains("line 4"),
+        "{stderr}"
+    );
     let json = show("torn.jsonl", &["--json"]);
     assert_eq!(text(&json.stderr), "", "with --json it is on stdout");
-    let lines: Vec<Value> = text(&json.stdout).lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
+    let lines: Vec<Value> = text(&json.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a line of JSON"))
+        .collect();
     let problems: Vec<&Value> = lines.iter().filter(|line| line["type"] == "problem").collect();
-    assert_eq!((problems.len(), &problems[0]["at"], &problems[0]["raw"]["action"]), (2, &json!("line 2"), &json!("dance")));
+    assert_eq!(
+        (problems.len(), &problems[0]["at"], &problems[0]["raw"]["action"]),
+        (2, &json!("line 2"), &json!("dance"))
+    );
     for (file, says) in [("nowhere.json", "could not be read"), (".", "holds no events")] {
         let output = conclave(&Rig::new(), &["trajectory", "show", file]);
         assert_eq!(output.status.code(), Some(2), "{file}");
@@ -111,17 +156,30 @@ fn what_cannot_be_read_is_named_and_the_rest_is_shown() {
 fn a_log_is_read_from_stdin_and_from_a_folder_of_events() {
     let bytes = std::fs::read(log("list-2024-07.json")).expect("it is read");
     let rig = Rig::new();
-    let mut child = command(&rig, &["trajectory", "show", "-"]).stdin(Stdio::piped()).spawn().expect("it runs");
+    let mut child =
+        command(&rig, &["trajectory", "show", "-"]).stdin(Stdio::piped()).spawn().expect("it runs");
     child.stdin.take().expect("it is piped").write_all(&bytes).expect("it reads");
     let output = child.wait_with_output().expect("it ends");
-    assert_eq!((output.status.code(), text(&output.stdout).lines().count()), (Some(0), 6), "{}", text(&output.stderr));
+    assert_eq!(
+        (output.status.code(), text(&output.stdout).lines().count()),
+        (Some(0), 6),
+        "{}",
+        text(&output.stderr)
+    );
 
     // Each event in a file of its own, the tenth behind the second.
     let events: Vec<Value> = serde_json::from_slice(&bytes).expect("it is JSON");
     let files = events.iter().zip([0, 1, 2, 10, 11]);
-    let rig = files.fold(Rig::new(), |rig, (event, number)| rig.with_file(&format!("session/events/{number}.json"), event.to_string()));
+    let rig = files.fold(Rig::new(), |rig, (event, number)| {
+        rig.with_file(&format!("session/events/{number}.json"), event.to_string())
+    });
     let output = conclave(&rig, &["trajectory", "show", "session", "--json"]);
-    assert_eq!((output.status.code(), text(&output.stdout).lines().count()), (Some(0), 5), "{}", text(&output.stderr));
+    assert_eq!(
+        (output.status.code(), text(&output.stdout).lines().count()),
+        (Some(0), 5),
+        "{}",
+        text(&output.stderr)
+    );
     assert!(text(&output.stdout).lines().last().is_some_and(|line| line.contains("finish")));
 }
 
@@ -149,7 +207,11 @@ fn a_run_is_written_as_a_log_of_either_era_and_read_again() {
     let ran = conclave(&rig, &["run", "c.toml", "Write a note."]);
     assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
     let runs = text(&conclave(&rig, &["runs", "--json"]).stdout);
-    let run = serde_json::from_str::<Value>(runs.lines().next().expect("a run")).expect("JSON")["run"].as_str().expect("a name").to_owned();
+    let run =
+        serde_json::from_str::<Value>(runs.lines().next().expect("a run")).expect("JSON")["run"]
+            .as_str()
+            .expect("a name")
+            .to_owned();
     for (era, form) in [("2024-07", Era::V2024), ("2025-11", Era::V2025)] {
         let output = conclave(&rig, &["trajectory", "export", &run, "--era", era]);
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -157,20 +219,39 @@ fn a_run_is_written_as_a_log_of_either_era_and_read_again() {
         let loaded = load(&written);
         assert!(loaded.problems.is_empty(), "{era}: {:?}\n{written}", loaded.problems);
         let again: Vec<Value> = loaded.events.iter().map(|event| event.to_json(form)).collect();
-        assert_eq!(json!(again), serde_json::from_str::<Value>(&written).expect("JSON"), "{era}: what is read is what was written");
+        assert_eq!(
+            json!(again),
+            serde_json::from_str::<Value>(&written).expect("JSON"),
+            "{era}: what is read is what was written"
+        );
         let kinds: Vec<&str> = loaded.events.iter().map(|event| event.kind()).collect();
         for kind in ["message", "write", "read", "think", "run", "error", "finish"] {
             assert!(kinds.contains(&kind), "{era} has {kind}: {kinds:?}");
         }
-        let read = loaded.events.iter().find(|event| event.kind() == "read" && event.observation().is_some()).expect("what was read");
-        assert!(read.cause.is_some() && read.observation().is_some_and(|read| read.content().contains("in the run")), "{read:?}");
+        let read = loaded
+            .events
+            .iter()
+            .find(|event| event.kind() == "read" && event.observation().is_some())
+            .expect("what was read");
+        assert!(
+            read.cause.is_some()
+                && read.observation().is_some_and(|read| read.content().contains("in the run")),
+            "{read:?}"
+        );
         // To a file, once.
         let file = format!("{era}.json");
         let arguments = ["trajectory", "export", &run, "--era", era, "-o", &file];
         assert_eq!(conclave(&rig, &arguments).status.code(), Some(0));
-        assert_eq!(std::fs::read_to_string(rig.folder().join(&file)).expect("it is there"), written);
+        assert_eq!(
+            std::fs::read_to_string(rig.folder().join(&file)).expect("it is there"),
+            written
+        );
         let twice = conclave(&rig, &arguments);
-        assert!(twice.status.code() == Some(2) && text(&twice.stderr).contains("is there already"), "{}", text(&twice.stderr));
+        assert!(
+            twice.status.code() == Some(2) && text(&twice.stderr).contains("is there already"),
+            "{}",
+            text(&twice.stderr)
+        );
         let shown = conclave(&rig, &["trajectory", "show", &file]);
         assert_eq!(shown.status.code(), Some(0), "{}", text(&shown.stderr));
     }
@@ -186,13 +267,18 @@ fn what_a_log_did_is_done_anew_and_then_the_live_agent_goes_on() {
     let output = conclave(&rig, &["trajectory", "replay", &log("pairs-2024-07.json"), "c.toml"]);
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{stderr}");
-    let file = std::fs::read_to_string(rig.folder().join("box/height.txt")).expect("the log's write was done anew");
+    let file = std::fs::read_to_string(rig.folder().join("box/height.txt"))
+        .expect("the log's write was done anew");
     assert_eq!(file.trim_end(), "48 m");
     assert!(stderr.contains("3 actions of the log are carried out anew"), "{stderr}");
-    // There is no executor for commands, so that action came to an error and no result was taken over; then the agent read for itself.
+    // There is no executor for commands, so that action came to an error and no result was taken
+    // over; then the agent read for itself.
     assert!(!stdout.contains("4 height.txt") && stdout.contains("48 m"), "{stdout}");
     let shown = text(&conclave(&rig, &["show"]).stdout);
-    assert!(shown.contains("Put the height of the tower into height.txt."), "the task is the log's: {shown}");
+    assert!(
+        shown.contains("Put the height of the tower into height.txt."),
+        "the task is the log's: {shown}"
+    );
 }
 
 #[test]
@@ -201,7 +287,10 @@ fn a_replay_is_held_by_the_rules_of_the_config() {
     let config = std::fs::read_to_string(rig.folder().join("c.toml")).expect("it is there");
     let rig = rig.with_file(
         "c.toml",
-        config.replace("[[policy]]\ntool = \"*\"\ndecide = \"allow\"", "[[policy]]\ntool = \"workspace.write\"\ndecide = \"deny\""),
+        config.replace(
+            "[[policy]]\ntool = \"*\"\ndecide = \"allow\"",
+            "[[policy]]\ntool = \"workspace.write\"\ndecide = \"deny\"",
+        ),
     );
     let output = conclave(&rig, &["trajectory", "replay", &log("list-2025-11.json"), "c.toml"]);
     assert!(!rig.folder().join("box/keeper.txt").exists(), "{}", text(&output.stderr));

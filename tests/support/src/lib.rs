@@ -1,5 +1,5 @@
-//! How a test runs a config on real components: the host, a folder, people who answer from a list, everything that was told.
-//! Tests touch the host's API here and nowhere else.
+//! How a test runs a config on real components: the host, a folder, people who answer from a list,
+//! everything that was told. Tests touch the host's API here and nowhere else.
 
 mod program;
 mod ran;
@@ -11,7 +11,8 @@ pub use program::{bare, program, until, until_so};
 pub use ran::{Answer, Ran};
 pub use rig::{Rig, block_on, host, refused};
 
-/// The component of a guest of `tests/guests`. `cargo xtask test` builds them, and checks that each is named in a test.
+/// The component of a guest of `tests/guests`. `cargo xtask test` builds them, and checks that each
+/// is named in a test.
 #[must_use]
 pub fn guest(name: &str) -> PathBuf {
     let path = guests().join(format!("{name}.wasm"));
@@ -22,7 +23,8 @@ pub fn guest(name: &str) -> PathBuf {
 /// The folder of the guests' components.
 #[must_use]
 pub fn guests() -> PathBuf {
-    // `cargo xtask test` says where they are; a test that is started by hand looks in its own target folder.
+    // `cargo xtask test` says where they are; a test that is started by hand looks in its own
+    // target folder.
     std::env::var_os("CONCLAVE_GUESTS").map_or_else(|| built().join("guests"), PathBuf::from)
 }
 
@@ -41,17 +43,30 @@ pub fn stock() -> PathBuf {
 /// Where `cargo xtask` puts components: beside the test binary's profile folder.
 fn built() -> PathBuf {
     let binary = std::env::current_exe().expect("a test runs from a file");
-    // Cargo marks the target folder that it made; one that was there before is three levels up: TARGET/PROFILE/deps/BINARY.
+    // Cargo marks the target folder that it made; one that was there before is three levels up:
+    // TARGET/PROFILE/deps/BINARY.
     let marked = binary.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists());
-    marked.or(binary.ancestors().nth(3)).expect("a test lies in cargo's target folder").join("conclave")
+    marked
+        .or(binary.ancestors().nth(3))
+        .expect("a test lies in cargo's target folder")
+        .join("conclave")
 }
 
-/// A tool call through an agent that makes it and finishes with the result: the smallest task that runs a guest's tool. Nobody is asked
-/// about it, whatever the plugin is granted.
+/// A tool call through an agent that makes it and finishes with the result: the smallest task that
+/// runs a guest's tool. Nobody is asked about it, whatever the plugin is granted.
 #[must_use]
-pub fn calling(guest_name: &str, tool: &str, arguments: &serde_json::Value, plugin_lines: &str) -> String {
+pub fn calling(
+    guest_name: &str,
+    tool: &str,
+    arguments: &serde_json::Value,
+    plugin_lines: &str,
+) -> String {
     let settings = serde_json::json!({ "tool": format!("subject.{tool}"), "arguments": arguments });
-    let policy = if plugin_lines.contains("grants") { "[[policy]]\ntool = \"subject.*\"\ndecide = \"allow\"" } else { "" };
+    let policy = if plugin_lines.contains("grants") {
+        "[[policy]]\ntool = \"subject.*\"\ndecide = \"allow\""
+    } else {
+        ""
+    };
     format!(
         r#"
 entry = "main"
@@ -94,11 +109,17 @@ agent = "subject"
 pub fn toml_inline(value: &serde_json::Value) -> String {
     match value {
         serde_json::Value::Object(fields) => {
-            let fields: Vec<String> =
-                fields.iter().map(|(key, value)| format!("{} = {}", serde_json::Value::from(key.as_str()), toml_inline(value))).collect();
+            let fields: Vec<String> = fields
+                .iter()
+                .map(|(key, value)| {
+                    format!("{} = {}", serde_json::Value::from(key.as_str()), toml_inline(value))
+                })
+                .collect();
             format!("{{ {} }}", fields.join(", "))
         }
-        serde_json::Value::Array(items) => format!("[{}]", items.iter().map(toml_inline).collect::<Vec<_>>().join(", ")),
+        serde_json::Value::Array(items) => {
+            format!("[{}]", items.iter().map(toml_inline).collect::<Vec<_>>().join(", "))
+        }
         other => other.to_string(),
     }
 }

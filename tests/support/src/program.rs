@@ -1,5 +1,6 @@
-//! The program `conclave` as a test starts it: nothing of the machine's own reaches it. No home of anybody's, no stores, no keys, no
-//! terminal's width, no colours, no proxies; what it keeps lies in the rig's folders and goes with them.
+//! The program `conclave` as a test starts it: nothing of the machine's own reaches it. No home of
+//! anybody's, no stores, no keys, no terminal's width, no colours, no proxies; what it keeps lies
+//! in the rig's folders and goes with them.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,11 +9,13 @@ use std::time::{Duration, Instant};
 
 use crate::{Rig, cache};
 
-/// For a wait that can only end well: for a line, a request, a file. Whoever waits this long waits for what never comes; no test passes or
-/// fails by how fast the machine is. A test that is stuck all the same is ended by its runner (`host/xtask/nextest.toml`).
+/// For a wait that can only end well: for a line, a request, a file. Whoever waits this long waits
+/// for what never comes; no test passes or fails by how fast the machine is. A test that is stuck
+/// all the same is ended by its runner (`host/xtask/nextest.toml`).
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// How long to let others work before something is looked at again that tells nobody when it changes.
+/// How long to let others work before something is looked at again that tells nobody when it
+/// changes.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The program; `cargo xtask test` builds it before the tests, and says where it is.
@@ -38,12 +41,17 @@ pub fn bare(program: impl AsRef<OsStr>) -> Command {
 }
 
 impl Rig {
-    /// `conclave ARGUMENTS` in the rig's folder, with nobody on stdin. Its home, its state and its folder for temporary files are the rig's
-    /// own; what was compiled is kept where all tests keep it.
+    /// `conclave ARGUMENTS` in the rig's folder, with nobody on stdin. Its home, its state and its
+    /// folder for temporary files are the rig's own; what was compiled is kept where all tests keep
+    /// it.
     #[must_use]
     pub fn conclave(&self, arguments: &[&str]) -> Command {
         let mut command = self.bare(program());
-        command.args(arguments).env("CONCLAVE_CACHE", cache()).env("CONCLAVE_STATE", self.root().join("state")).stdin(Stdio::null());
+        command
+            .args(arguments)
+            .env("CONCLAVE_CACHE", cache())
+            .env("CONCLAVE_STATE", self.root().join("state"))
+            .stdin(Stdio::null());
         command
     }
 

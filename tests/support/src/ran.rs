@@ -133,18 +133,31 @@ impl Ran {
     /// Events of a room.
     #[must_use]
     pub fn events(&self, room: &str) -> Vec<Event> {
-        self.journals.records(&RoomId::from(room)).iter().map(|record| record.event.clone()).collect()
+        self.journals
+            .records(&RoomId::from(room))
+            .iter()
+            .map(|record| record.event.clone())
+            .collect()
     }
 
     /// Every room is the fold of its journal, also after the journal went through its written form.
     fn assert_folds(&self) {
         for room in self.journals.rooms() {
             let records = self.journals.records(&room);
-            let lines: String = records.iter().map(|record| to_line(record).expect("it is not nested too deep") + "\n").collect();
+            let lines: String = records
+                .iter()
+                .map(|record| to_line(record).expect("it is not nested too deep") + "\n")
+                .collect();
             let read = from_lines(&lines).expect("a journal that was written can be read");
             let folded = fold(read);
-            assert_eq!(folded, fold(records.iter().map(|record| (**record).clone())), "the written form of {room} says the same");
-            let ended = folded.outcome().unwrap_or_else(|| panic!("the journal of {room} leads to the end of the room"));
+            assert_eq!(
+                folded,
+                fold(records.iter().map(|record| (**record).clone())),
+                "the written form of {room} says the same"
+            );
+            let ended = folded
+                .outcome()
+                .unwrap_or_else(|| panic!("the journal of {room} leads to the end of the room"));
             if room.as_str() == "test" {
                 assert_eq!(*ended, self.outcome, "the journal leads to the outcome");
             }

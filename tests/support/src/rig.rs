@@ -20,7 +20,8 @@ use crate::ran::Ran;
 
 /// A host, a folder, and people.
 pub struct Rig {
-    /// Holds the folder that configs start at, and beside it the homes of programs. Whatever a test does above its folder it does in here.
+    /// Holds the folder that configs start at, and beside it the homes of programs. Whatever a test
+    /// does above its folder it does in here.
     root: tempfile::TempDir,
     folder: PathBuf,
     answers: Vec<String>,
@@ -44,7 +45,14 @@ impl Rig {
         // Nothing is beside it, so that a test may grant what is above it.
         let folder = root.path().join("above/folder");
         std::fs::create_dir_all(&folder).expect("a test can make a folder");
-        Self { root, folder, answers: Vec::new(), refuse_speech: false, kv: Arc::default(), blobs: Arc::default() }
+        Self {
+            root,
+            folder,
+            answers: Vec::new(),
+            refuse_speech: false,
+            kv: Arc::default(),
+            blobs: Arc::default(),
+        }
     }
 
     /// The folder that configs start at.
@@ -100,10 +108,17 @@ impl Rig {
 
     async fn prepare_now(&self, config: &str) -> Result<Prepared, String> {
         let folder = self.folder.to_string_lossy().into_owned();
-        let config = Config::parse("conclave.toml", &folder, config).map_err(|problems| problems.to_string())?;
-        let host = host_with(HostOptions { kv: Arc::clone(&self.kv) as _, blobs: Arc::clone(&self.blobs) as _, ..HostOptions::default() });
+        let config = Config::parse("conclave.toml", &folder, config)
+            .map_err(|problems| problems.to_string())?;
+        let host = host_with(HostOptions {
+            kv: Arc::clone(&self.kv) as _,
+            blobs: Arc::clone(&self.blobs) as _,
+            ..HostOptions::default()
+        });
         host.prepare(&config, &(Arc::new(|_| {}) as Follow)).await.map_err(|error| match error {
-            PrepareError::Config(problems) | PrepareError::Keys(problems) | PrepareError::Plugins(problems) => problems.to_string(),
+            PrepareError::Config(problems)
+            | PrepareError::Keys(problems)
+            | PrepareError::Plugins(problems) => problems.to_string(),
         })
     }
 
@@ -115,17 +130,38 @@ impl Rig {
 
     /// Same; `follow` sees everything as it happens, and may stop the run.
     #[must_use]
-    pub fn run_with(&self, config: &str, message: &str, follow: impl Fn(&Seen<'_>) + Send + Sync + 'static) -> Ran {
+    pub fn run_with(
+        &self,
+        config: &str,
+        message: &str,
+        follow: impl Fn(&Seen<'_>) + Send + Sync + 'static,
+    ) -> Ran {
         block_on(async {
-            let prepared = self.prepare_now(config).await.unwrap_or_else(|problems| panic!("the config does not load:\n{problems}"));
+            let prepared = self
+                .prepare_now(config)
+                .await
+                .unwrap_or_else(|problems| panic!("the config does not load:\n{problems}"));
             self.run_prepared(&prepared, message, follow).await
         })
     }
 
-    async fn run_prepared(&self, prepared: &Prepared, message: &str, follow: impl Fn(&Seen<'_>) + Send + Sync + 'static) -> Ran {
+    async fn run_prepared(
+        &self,
+        prepared: &Prepared,
+        message: &str,
+        follow: impl Fn(&Seen<'_>) + Send + Sync + 'static,
+    ) -> Ran {
         let journals = MemoryJournals::default();
-        let people = Arc::new(People { answers: Mutex::new(self.answers.clone()), deaf: self.refuse_speech, heard: Mutex::default() });
-        let recorder = Arc::new(Recorder { happenings: Mutex::default(), stop: Mutex::default(), follow: Box::new(follow) });
+        let people = Arc::new(People {
+            answers: Mutex::new(self.answers.clone()),
+            deaf: self.refuse_speech,
+            heard: Mutex::default(),
+        });
+        let recorder = Arc::new(Recorder {
+            happenings: Mutex::default(),
+            stop: Mutex::default(),
+            follow: Box::new(follow),
+        });
         let options = RunOptions {
             ids: Arc::new(RoomId::from("test")),
             channels: Arc::clone(&people) as Arc<dyn Channels>,
@@ -133,7 +169,8 @@ impl Rig {
             subscribers: Subscribers::new([Arc::clone(&recorder) as Arc<dyn Subscriber>]),
             ..RunOptions::default()
         };
-        let run = prepared.start(Some(message.to_owned()), options).expect("a journal in memory opens");
+        let run =
+            prepared.start(Some(message.to_owned()), options).expect("a journal in memory opens");
         *lock(&recorder.stop) = Some(run.stopper());
         let outcome: Arc<Outcome> = run.outcome().await.expect("a journal in memory does not fail");
         let happenings = std::mem::take(&mut *lock(&recorder.happenings));
@@ -192,7 +229,8 @@ impl Channels for People {
     }
 }
 
-/// A host with the stock plugins and a cache that all tests share, so that each component is compiled once.
+/// A host with the stock plugins and a cache that all tests share, so that each component is
+/// compiled once.
 #[must_use]
 pub fn host() -> Host {
     host_with(HostOptions::default())
@@ -202,7 +240,9 @@ fn host_with(options: HostOptions) -> Host {
     let mut stock = BTreeMap::new();
     for file in std::fs::read_dir(crate::stock()).into_iter().flatten().flatten() {
         let path = file.path();
-        if let (Some(name), Ok(bytes)) = (path.file_stem().and_then(|name| name.to_str()), std::fs::read(&path)) {
+        if let (Some(name), Ok(bytes)) =
+            (path.file_stem().and_then(|name| name.to_str()), std::fs::read(&path))
+        {
             stock.insert(name.to_owned(), bytes.into());
         }
     }
@@ -213,7 +253,11 @@ fn host_with(options: HostOptions) -> Host {
 
 /// Runs a future to its end.
 pub fn block_on<T>(work: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime starts");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime starts");
     runtime.block_on(work)
 }
 

@@ -1,4 +1,5 @@
-//! What approvals are held against: the setup as it is by now, with the rules that were written during the run, and the config file.
+//! What approvals are held against: the setup as it is by now, with the rules that were written
+//! during the run, and the config file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,7 +35,11 @@ pub(crate) struct RequestContext {
 
 impl RequestContext {
     pub(crate) fn new(prepared: &Prepared, file: &Path) -> Self {
-        Self { setup: Mutex::new(Arc::clone(prepared.setup())), sources: prepared.sources().clone(), file: file.to_owned() }
+        Self {
+            setup: Mutex::new(Arc::clone(prepared.setup())),
+            sources: prepared.sources().clone(),
+            file: file.to_owned(),
+        }
     }
 
     pub(super) fn setup(&self) -> Arc<Setup> {
@@ -55,13 +60,19 @@ impl RequestContext {
         permit::leave(&self.setup(), request, is_exact)
     }
 
-    /// `[a] always` would do something: the config is a file with the rules that this run has, and a rule can allow the call.
+    /// `[a] always` would do something: the config is a file with the rules that this run has, and
+    /// a rule can allow the call.
     pub(super) fn can_write(&self, request: &ApprovalRequest) -> bool {
-        (self.leave(request, false).is_some() || self.leave(request, true).is_some()) && always::has_same_policy(&self.file, &self.setup())
+        (self.leave(request, false).is_some() || self.leave(request, true).is_some())
+            && always::has_same_policy(&self.file, &self.setup())
     }
 
     /// Writes the rules into the config; they hold from now on. What was written, for people.
-    pub(super) fn write(&self, request: &ApprovalRequest, is_exact: bool) -> Result<String, CliError> {
+    pub(super) fn write(
+        &self,
+        request: &ApprovalRequest,
+        is_exact: bool,
+    ) -> Result<String, CliError> {
         let none = || CliError::usage("no rule can allow this call".to_owned());
         let leave = self.leave(request, is_exact).ok_or_else(none)?;
         let mut setup = self.setup.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,7 +86,8 @@ impl RequestContext {
         let leave = self.leave(request, false).or_else(|| self.leave(request, true))?;
         let setup = self.setup();
         let before = leave.before.and_then(|index| setup.policy.get(index));
-        let place = before.map(|rule| format!(", before the rule at {}", rule.source)).unwrap_or_default();
+        let place =
+            before.map(|rule| format!(", before the rule at {}", rule.source)).unwrap_or_default();
         let why = Self::why_text(&setup, request);
         let file = self.file.display().to_string();
         let (tool, rules) = (printable(&request.tool), leave.to_toml());
@@ -133,15 +145,41 @@ pub(super) mod testing {
     /// A plugin `notes` that writes a folder, and the rules of a config.
     pub(in crate::approve) fn about(folder: &Path, file: &Path) -> RequestContext {
         let asks = [("files".to_owned(), CapabilityRequest::default())].into();
-        let manifest =
-            Manifest { format: FORMAT, name: "notes".into(), version: "0".into(), contract: CONTRACT.into(), asks, ..Manifest::default() };
-        let facts = PluginFacts { manifest, kinds: [].into(), tools: Vec::new(), sha256: "00".into(), mcp: false };
+        let manifest = Manifest {
+            format: FORMAT,
+            name: "notes".into(),
+            version: "0".into(),
+            contract: CONTRACT.into(),
+            asks,
+            ..Manifest::default()
+        };
+        let facts = PluginFacts {
+            manifest,
+            kinds: [].into(),
+            tools: Vec::new(),
+            sha256: "00".into(),
+            mcp: false,
+        };
         let dir = folder.to_string_lossy().into_owned();
-        let files = vec![FileGrant { dir, shown: "./notes".into(), at: "/notes".into(), mode: FileMode::ReadWrite, bytes: 1, files: 1 }];
+        let files = vec![FileGrant {
+            dir,
+            shown: "./notes".into(),
+            at: "/notes".into(),
+            mode: FileMode::ReadWrite,
+            bytes: 1,
+            files: 1,
+        }];
         let grants = Grants { files, ..Grants::default() };
-        let plugin = PluginSetup { facts, grants, limits: conclave_core::types::limits::PluginLimits::default(), config: json!({}) };
+        let plugin = PluginSetup {
+            facts,
+            grants,
+            limits: conclave_core::types::limits::PluginLimits::default(),
+            config: json!({}),
+        };
         let text = std::fs::read_to_string(file).unwrap_or_default();
-        let policy = Config::parse(&file.display().to_string(), "", &text).map(|config| config.policy).unwrap_or_default();
+        let policy = Config::parse(&file.display().to_string(), "", &text)
+            .map(|config| config.policy)
+            .unwrap_or_default();
         let setup = Setup {
             entry: "desk".into(),
             tasks: BTreeMap::new(),
@@ -152,6 +190,10 @@ pub(super) mod testing {
             policy,
             limits: RunLimits::default(),
         };
-        RequestContext { setup: Mutex::new(Arc::new(setup)), sources: BTreeMap::new(), file: PathBuf::from(file) }
+        RequestContext {
+            setup: Mutex::new(Arc::new(setup)),
+            sources: BTreeMap::new(),
+            file: PathBuf::from(file),
+        }
     }
 }

@@ -1,5 +1,6 @@
-//! `[a] always`: the rules that allow a call, written into the config where they are looked at first. Comments and form stay; what was
-//! written is shown. Nothing is written into a file that says something else than the run goes by.
+//! `[a] always`: the rules that allow a call, written into the config where they are looked at
+//! first. Comments and form stay; what was written is shown. Nothing is written into a file that
+//! says something else than the run goes by.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -18,12 +19,17 @@ use crate::show::{FAINT, GOOD, foreign, paint};
 pub(super) fn has_same_policy(file: &Path, setup: &Setup) -> bool {
     let folder = file.parent().unwrap_or(Path::new("")).to_string_lossy();
     let text = std::fs::read_to_string(file).ok();
-    let config = text.and_then(|text| Config::parse(&file.display().to_string(), &folder, &text).ok());
+    let config =
+        text.and_then(|text| Config::parse(&file.display().to_string(), &folder, &text).ok());
     config.is_some_and(|config| is_same(&config.policy, &setup.policy))
 }
 
 /// Writes the rules; the lines that changed, for people, and the policy as the file now has it.
-pub(super) fn write(path: &Path, setup: &Setup, leave: &Permit) -> Result<(String, Vec<Rule>), CliError> {
+pub(super) fn write(
+    path: &Path,
+    setup: &Setup,
+    leave: &Permit,
+) -> Result<(String, Vec<Rule>), CliError> {
     let file = ConfigFile::open(path)?;
     if !has_same_policy(path, setup) {
         let what = format!("the rules in {} are not those that this run goes by", path.display());
@@ -34,7 +40,8 @@ pub(super) fn write(path: &Path, setup: &Setup, leave: &Permit) -> Result<(Strin
     edit.add_rules(leave.before, &rules).map_err(|error| refused(&error))?;
     let edited = edit.finish().map_err(|error| refused(&error))?;
     file.write(&edited)?;
-    let mut told = format!("      {}", paint(FAINT, format_args!("written into {}:", path.display())));
+    let mut told =
+        format!("      {}", paint(FAINT, format_args!("written into {}:", path.display())));
     // The block itself: a comparison of lines may take another's header for its own.
     let _ = write!(told, "\n{}", foreign::block(&leave.to_toml(), GOOD, 6, columns()));
     let policy = edited.config.map(|config| config.policy);
@@ -81,12 +88,18 @@ mod tests {
             "{told}"
         );
         let rule = "[[policy]]\ntool = \"notes.save\"\ncaller = \"librarian\"\narguments = { path = \"/notes/a.md\" }\nonly = true\ndecide = \"allow\"\n\n";
-        let expected = CONFIG.replace("# What is asked about.", &format!("{rule}# What is asked about."));
+        let expected =
+            CONFIG.replace("# What is asked about.", &format!("{rule}# What is asked about."));
         assert_eq!(std::fs::read_to_string(&file).unwrap(), expected);
         let setup = about.setup();
-        let one = |path: &str| decide(&setup, request.callers(), "notes.save", &json!({ "path": path })).decide;
+        let one = |path: &str| {
+            decide(&setup, request.callers(), "notes.save", &json!({ "path": path })).decide
+        };
         assert_eq!((one("/notes/a.md"), one("/notes/b.md")), (Decide::Allow, Decide::Ask));
-        assert!(about.can_write(&super::super::about::testing::request(json!({}))), "the file has the rules that the run goes by still");
+        assert!(
+            about.can_write(&super::super::about::testing::request(json!({}))),
+            "the file has the rules that the run goes by still"
+        );
     }
 
     #[test]

@@ -33,7 +33,8 @@ impl KeyChoice {
 /// The second line of letters, behind which the person types.
 pub(super) const PROMPT: &str = "      [n] refuse  [x] refuse for this run  [w] why  > ";
 
-/// Returns the first line of letters: those that let it run, and what of it can be seen. Two lines, so that they fit into 60 columns.
+/// Returns the first line of letters: those that let it run, and what of it can be seen. Two lines,
+/// so that they fit into 60 columns.
 pub(super) fn letters(is_read: bool, can_always: bool, has_more: bool) -> String {
     let always = if can_always { "  [a] always" } else { "" };
     match (is_read, has_more) {
@@ -43,16 +44,22 @@ pub(super) fn letters(is_read: bool, can_always: bool, has_more: bool) -> String
     }
 }
 
-/// What `[a] always` asks, and what stands above: a rule holds for these arguments or for any, as far as there can be one.
+/// What `[a] always` asks, and what stands above: a rule holds for these arguments or for any, as
+/// far as there can be one.
 pub(super) fn which_arguments(exact: bool, any: bool) -> (String, &'static str) {
     match (exact, any) {
-        (true, true) => (String::new(), "      always with [t] these arguments  [y] any arguments; Ctrl-C goes back > "),
+        (true, true) => (
+            String::new(),
+            "      always with [t] these arguments  [y] any arguments; Ctrl-C goes back > ",
+        ),
         (true, false) => {
             let above = "      not for any arguments: a later rule denies some of them".to_owned();
             (above, "      always with [t] these arguments; Ctrl-C goes back > ")
         }
         (false, _) => {
-            let above = "      no rule can be about just these arguments; it would hold whatever they are".to_owned();
+            let above =
+                "      no rule can be about just these arguments; it would hold whatever they are"
+                    .to_owned();
             (above, "      always with [y] any arguments; Ctrl-C goes back > ")
         }
     }
@@ -73,12 +80,14 @@ pub(crate) fn choice(line: &str) -> Option<KeyChoice> {
     }
 }
 
-/// Returns the arguments as JSON for an editor, with escapes for everything that a reader could miss or misread there (B16).
+/// Returns the arguments as JSON for an editor, with escapes for everything that a reader could
+/// miss or misread there (B16).
 pub(super) fn editable(arguments: &Value) -> String {
     escaped_input(&arguments.to_string())
 }
 
-/// Returns JSON that a person typed as [`editable`] shows it: escapes stand for the same in its strings, and are wrong elsewhere.
+/// Returns JSON that a person typed as [`editable`] shows it: escapes stand for the same in its
+/// strings, and are wrong elsewhere.
 pub(super) fn escaped_input(json: &str) -> String {
     let mut shown = String::with_capacity(json.len());
     for c in json.chars() {
@@ -120,12 +129,16 @@ mod tests {
         assert_eq!(["", "yn", "ok", "ya"].map(choice), [None; 4]);
     }
 
-    /// Invalid arguments can be edited but not approved. Editing requires that all pages were shown.
+    /// Invalid arguments can be edited but not approved. Editing requires that all pages were
+    /// shown.
     #[test]
     fn an_editor_shows_what_a_reader_could_miss() {
         let arguments = json!({ "path": "/a\u{202e}txt.\u{200b}\u{a0}b\u{7f}\u{e0041}", "text": "Zürich\n 漢字" });
         let shown = editable(&arguments);
-        assert_eq!(shown, r#"{"path":"/a\u202etxt.\u200b\u00a0b\u007f\udb40\udc41","text":"Zürich\n 漢字"}"#);
+        assert_eq!(
+            shown,
+            r#"{"path":"/a\u202etxt.\u200b\u00a0b\u007f\udb40\udc41","text":"Zürich\n 漢字"}"#
+        );
         assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), arguments, "it means the same");
         assert_eq!(escaped_input(&shown), shown);
     }
@@ -133,23 +146,46 @@ mod tests {
     #[test]
     fn an_edit_mends_what_cannot_run() {
         assert!(!KeyChoice::Edit.runs() && KeyChoice::Edit.lets_run());
-        assert!([KeyChoice::Once, KeyChoice::ThisRun, KeyChoice::Always].iter().all(|choice| choice.runs() && choice.lets_run()));
-        assert!([KeyChoice::Refuse, KeyChoice::RefuseThisRun, KeyChoice::Why, KeyChoice::ShowMore].iter().all(|choice| !choice.lets_run()));
+        assert!(
+            [KeyChoice::Once, KeyChoice::ThisRun, KeyChoice::Always]
+                .iter()
+                .all(|choice| choice.runs() && choice.lets_run())
+        );
+        assert!(
+            [KeyChoice::Refuse, KeyChoice::RefuseThisRun, KeyChoice::Why, KeyChoice::ShowMore]
+                .iter()
+                .all(|choice| !choice.lets_run())
+        );
     }
 
     #[test]
     fn any_arguments_are_never_taken_for_granted() {
         let (above, prompt) = which_arguments(false, true);
-        assert!(above.contains("whatever they are") && prompt.contains("[y] any") && !prompt.contains("[t]"));
+        assert!(
+            above.contains("whatever they are")
+                && prompt.contains("[y] any")
+                && !prompt.contains("[t]")
+        );
         let (above, prompt) = which_arguments(true, false);
-        assert!(above.contains("denies") && prompt.contains("[t] these") && !prompt.contains("[y]"));
+        assert!(
+            above.contains("denies") && prompt.contains("[t] these") && !prompt.contains("[y]")
+        );
     }
 
     #[test]
     fn a_letter_that_does_nothing_is_not_offered() {
-        assert_eq!(letters(true, true, false), "      [y] once  [r] this run  [a] always  [e] edit");
-        assert_eq!(letters(true, false, true), "      [y] once  [r] this run  [e] edit  [s] show again");
-        assert!(!letters(false, true, true).contains("[y]") && letters(false, true, true).contains("[s]"));
+        assert_eq!(
+            letters(true, true, false),
+            "      [y] once  [r] this run  [a] always  [e] edit"
+        );
+        assert_eq!(
+            letters(true, false, true),
+            "      [y] once  [r] this run  [e] edit  [s] show again"
+        );
+        assert!(
+            !letters(false, true, true).contains("[y]")
+                && letters(false, true, true).contains("[s]")
+        );
         assert!([PROMPT, &letters(true, true, true)].iter().all(|line| line.len() <= 68));
     }
 }

@@ -27,7 +27,10 @@ pub(crate) struct Pages {
 impl Pages {
     /// Lays out a question for the terminal. `view` and `below` take its columns; `below` returns
     /// the rows of what stands below a page.
-    pub(crate) fn new(view: impl FnOnce(usize) -> ApprovalView, below: impl FnOnce(usize) -> usize) -> Self {
+    pub(crate) fn new(
+        view: impl FnOnce(usize) -> ApprovalView,
+        below: impl FnOnce(usize) -> usize,
+    ) -> Self {
         let (columns, rows) = size();
         let page_rows = rows.saturating_sub(below(columns) + NOTICE_ROWS);
         Self { view: view(columns), size: (columns, rows), rows: page_rows, page: 0 }

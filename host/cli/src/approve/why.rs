@@ -1,4 +1,5 @@
-//! `[w] why`: the rule that asks or what the tool's plugin may do, who calls, and what the tool can touch.
+//! `[w] why`: the rule that asks or what the tool's plugin may do, who calls, and what the tool can
+//! touch.
 
 use std::fmt::Write as _;
 
@@ -21,17 +22,26 @@ pub(super) fn text(request: &ApprovalRequest, about: &RequestContext) -> String 
     for cause in &request.causes {
         asks.push(match cause {
             ApprovalCause::Rule(_) | ApprovalCause::Grants => by_rules(request, &setup),
-            ApprovalCause::Confirm => format!("      tasks.{}.confirm asks, whatever the rules allow", one_line(request.task.as_str(), 80)),
+            ApprovalCause::Confirm => format!(
+                "      tasks.{}.confirm asks, whatever the rules allow",
+                one_line(request.task.as_str(), 80)
+            ),
             ApprovalCause::Limit => "      a limit of the run is used up".to_owned(),
         });
     }
     text.push_str(&asks.join("\n"));
-    let _ = write!(text, "\n      called by {} in the task {}", paint(NAME, &request.caller), one_line(request.task.as_str(), 80));
+    let _ = write!(
+        text,
+        "\n      called by {} in the task {}",
+        paint(NAME, &request.caller),
+        one_line(request.task.as_str(), 80)
+    );
     if let Some(plugin) = &request.asked_by {
         let _ = write!(text, ", because an answer of {} wants it", paint(NAME, plugin));
     }
     for delegator in request.delegators.iter().rev() {
-        let (plugin, task) = (paint(NAME, &delegator.plugin), one_line(delegator.task.as_str(), 80));
+        let (plugin, task) =
+            (paint(NAME, &delegator.plugin), one_line(delegator.task.as_str(), 80));
         let _ = write!(text, "\n      set to work by {plugin} in the task {task}");
         let brief: String = delegator.brief.chars().take(BRIEF_MAX).collect();
         let _ = write!(text, "\n{}", foreign::block(&brief, Style::new(), 6, columns()));
@@ -39,15 +49,24 @@ pub(super) fn text(request: &ApprovalRequest, about: &RequestContext) -> String 
     let Some((name, plugin)) = about.plugin_of(request) else { return text };
     let rows = rights_table(&setup, about.sources());
     let row = rows.into_iter().find(|row| row.plugin == name);
-    let may = row.map(|row| row.may.join("; ")).filter(|may| !may.is_empty()).unwrap_or_else(|| "only compute".to_owned());
+    let may = row
+        .map(|row| row.may.join("; "))
+        .filter(|may| !may.is_empty())
+        .unwrap_or_else(|| "only compute".to_owned());
     let _ = write!(text, "\n      {} may {}", paint(NAME, &name), printable(&may));
     for grant in &plugin.grants.files {
         let how = if grant.mode == FileMode::ReadWrite { "read and write" } else { "read" };
-        let folder = std::path::absolute(&grant.dir).map_or_else(|_| grant.dir.clone(), |dir| dir.display().to_string());
-        let _ = write!(text, "\n        {} is {} ({how})", printable(&grant.at), printable(&folder));
+        let folder = std::path::absolute(&grant.dir)
+            .map_or_else(|_| grant.dir.clone(), |dir| dir.display().to_string());
+        let _ =
+            write!(text, "\n        {} is {} ({how})", printable(&grant.at), printable(&folder));
     }
     if let Some(fetch) = &plugin.grants.fetch {
-        let urls: Vec<String> = fetch.rules.iter().map(|rule| format!("{} {}", rule.methods.join("|"), rule.url)).collect();
+        let urls: Vec<String> = fetch
+            .rules
+            .iter()
+            .map(|rule| format!("{} {}", rule.methods.join("|"), rule.url))
+            .collect();
         let _ = write!(text, "\n        it may send: {}", printable(&urls.join(", ")));
         if !fetch.headers.is_empty() {
             let _ = write!(text, ", with the headers {}", printable(&fetch.headers.join(", ")));

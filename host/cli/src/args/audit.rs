@@ -8,8 +8,8 @@ use super::CONFIG;
 
 #[derive(Debug, Args)]
 pub(crate) struct WhyArgs {
-    /// The address of an event, such as 3f2a91c0:17; of a run alone: all that was refused and approved in it; nothing: the newest run. The
-    /// first digits of a run are enough
+    /// The address of an event, such as 3f2a91c0:17; of a run alone: all that was refused and
+    /// approved in it; nothing: the newest run. The first digits of a run are enough
     pub(crate) event: Option<String>,
     /// Where the journals are, when the run had --journal
     #[arg(long, value_name = "FOLDER")]
@@ -17,7 +17,8 @@ pub(crate) struct WhyArgs {
     /// The store that the run is kept in, when it had --store
     #[arg(long, value_name = "FOLDER", conflicts_with = "journal")]
     pub(crate) store: Option<PathBuf>,
-    /// The config of the run, for the lines that decided; without it the one that the run was started with
+    /// The config of the run, for the lines that decided; without it the one that the run was
+    /// started with
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 }
@@ -29,8 +30,8 @@ pub(crate) struct Can {
     pub(crate) plugin: String,
     /// model, tools, delegate, route, files, fetch, kv, secrets or rooms
     pub(crate) capability: String,
-    /// A model, a tool (PLUGIN.TOOL), a task, whom to address, a path as the plugin sees it, an address, a secret or a channel; nothing: the
-    /// capability as such
+    /// A model, a tool (PLUGIN.TOOL), a task, whom to address, a path as the plugin sees it, an
+    /// address, a secret or a channel; nothing: the capability as such
     pub(crate) target: Option<String>,
     /// Of a path: to write it
     #[arg(long)]

@@ -10,7 +10,8 @@ use super::{Approvals, Keep, Locked, ModelChoice, TraceChoice};
 
 #[derive(Debug, Args)]
 pub(crate) struct BatchArgs {
-    /// One input a line: text, or a JSON object `{"input": …, "inputs": {…}, "id": …}`; `-` reads stdin. Empty lines are left out
+    /// One input a line: text, or a JSON object `{"input": …, "inputs": {…}, "id": …}`; `-` reads
+    /// stdin. Empty lines are left out
     pub(crate) file: PathBuf,
     /// The config
     #[arg(long, value_name = "FILE", default_value = CONFIG)]

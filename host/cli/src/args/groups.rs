@@ -1,4 +1,5 @@
-//! The list of commands in `conclave --help`, in groups. clap keeps one list; this one is made of the commands' own words.
+//! The list of commands in `conclave --help`, in groups. clap keeps one list; this one is made of
+//! the commands' own words.
 
 use std::fmt::Write as _;
 
@@ -9,7 +10,10 @@ use super::Cli;
 
 /// Headings, and the commands under each in the order in which they are met.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Run", &["run", "chat", "batch", "mcp", "resume", "stop", "pause", "tell", "approve", "refuse"]),
+    (
+        "Run",
+        &["run", "chat", "batch", "mcp", "resume", "stop", "pause", "tell", "approve", "refuse"],
+    ),
     ("Look", &["runs", "show", "tasks", "approvals", "audit", "why", "trajectory"]),
     ("Allow", &["init", "check", "add", "grant", "revoke", "can"]),
     ("Author", &["plugin", "schema"]),
@@ -87,7 +91,8 @@ mod tests {
     fn each_command_stands_in_one_group() {
         let command = Cli::command();
         let known: BTreeSet<&str> = command.get_subcommands().map(Command::get_name).collect();
-        let mut listed: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        let mut listed: Vec<&str> =
+            GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
         listed.sort_unstable();
         assert_eq!(listed, known.into_iter().collect::<Vec<_>>());
     }
@@ -98,7 +103,13 @@ mod tests {
         let help = Cli::grouped().render_help().to_string();
         let wide: Vec<&str> = help.lines().filter(|line| line.chars().count() > WIDTH).collect();
         assert_eq!(wide, Vec::<&str>::new());
-        assert!(help.contains(&list) && help.contains("Exit codes:") && help.contains("--json"), "{help}");
-        assert!(list.contains("\nLook:\n  runs         List the runs that are kept, newest first\n"), "{list}");
+        assert!(
+            help.contains(&list) && help.contains("Exit codes:") && help.contains("--json"),
+            "{help}"
+        );
+        assert!(
+            list.contains("\nLook:\n  runs         List the runs that are kept, newest first\n"),
+            "{list}"
+        );
     }
 }

@@ -1,6 +1,6 @@
-//! What people type to say where a run is kept, how surely, and who is asked for approvals: `--store`, `--journal`, `--durability`,
-//! `--approvals`; and to go on with runs from elsewhere: `resume`,
-//! `approve`, `refuse`.
+//! What people type to say where a run is kept, how surely, and who is asked for approvals:
+//! `--store`, `--journal`, `--durability`, `--approvals`; and to go on with runs from elsewhere:
+//! `resume`, `approve`, `refuse`.
 
 use std::path::PathBuf;
 
@@ -12,10 +12,12 @@ use super::{Locked, ModelChoice, TraceChoice};
 /// Where the runs of a command are kept; in the user's state folder when nothing is said.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Keep {
-    /// Keep the journal of every room as JSON lines in this folder, not in a store; `conclave resume` does not go on with those
+    /// Keep the journal of every room as JSON lines in this folder, not in a store; `conclave
+    /// resume` does not go on with those
     #[arg(long, value_name = "FOLDER")]
     pub(crate) journal: Option<PathBuf>,
-    /// Keep nothing: `conclave why` will know nothing of it, and `conclave resume` cannot go on with it
+    /// Keep nothing: `conclave why` will know nothing of it, and `conclave resume` cannot go on
+    /// with it
     #[arg(long, conflicts_with = "journal")]
     pub(crate) no_journal: bool,
     /// Keep it in this store and in no other; it is made when it is not there
@@ -53,14 +55,17 @@ pub(crate) enum Approvals {
     /// The person at the terminal; without one it is refused
     #[default]
     Ask,
-    /// Nobody here: the call waits for `conclave approve` or `conclave refuse`, also through a restart
+    /// Nobody here: the call waits for `conclave approve` or `conclave refuse`, also through a
+    /// restart
     Wait,
     /// Nobody: it is refused
     Refuse,
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Exit codes: as `conclave run`; of several runs the worst of theirs, those that could not go on included")]
+#[command(
+    after_help = "Exit codes: as `conclave run`; of several runs the worst of theirs, those that could not go on included"
+)]
 pub(crate) struct Resume {
     /// The run, or its first digits; without it all interrupted runs, one after the other
     pub(crate) run: Option<String>,
@@ -110,7 +115,9 @@ pub(crate) struct Approve {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Exit codes: 0 it was said; 2 nothing of that name waits, or it was answered before")]
+#[command(
+    after_help = "Exit codes: 0 it was said; 2 nothing of that name waits, or it was answered before"
+)]
 pub(crate) struct Refuse {
     /// The call, as `conclave approvals` names it, such as 3f2a91c0:c7
     pub(crate) id: String,

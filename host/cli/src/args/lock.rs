@@ -1,4 +1,5 @@
-//! What people type to pin plugins and to take newer ones: `plugin lock`, `plugin upgrade`, `--locked`.
+//! What people type to pin plugins and to take newer ones: `plugin lock`, `plugin upgrade`,
+//! `--locked`.
 
 use std::path::PathBuf;
 
@@ -9,13 +10,16 @@ use super::CONFIG;
 /// How strictly plugins are held to the lock.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Locked {
-    /// Refuse every plugin that is not to the byte what conclave.lock says, and every one that it does not name
+    /// Refuse every plugin that is not to the byte what conclave.lock says, and every one that it
+    /// does not name
     #[arg(long)]
     pub(crate) locked: bool,
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Exit codes: 0 all is pinned; 5 a plugin is not what was pinned, and stays as it was")]
+#[command(
+    after_help = "Exit codes: 0 all is pinned; 5 a plugin is not what was pinned, and stays as it was"
+)]
 pub(crate) struct LockArgs {
     /// The config
     #[arg(default_value = CONFIG)]
@@ -23,7 +27,9 @@ pub(crate) struct LockArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Exit codes: 0 all is as pinned or was accepted; 1 you said no; 6 nobody was there to accept it")]
+#[command(
+    after_help = "Exit codes: 0 all is as pinned or was accepted; 1 you said no; 6 nobody was there to accept it"
+)]
 pub(crate) struct Upgrade {
     /// The plugins; without a name all that differ
     #[arg(value_name = "NAME")]
@@ -34,7 +40,8 @@ pub(crate) struct Upgrade {
     /// Accept what is shown without asking
     #[arg(long)]
     pub(crate) yes: bool,
-    /// You build the plugins that are named: each build of them runs while it asks for and says the same
+    /// You build the plugins that are named: each build of them runs while it asks for and says the
+    /// same
     #[arg(long, requires = "plugins")]
     pub(crate) dev: bool,
 }

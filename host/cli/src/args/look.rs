@@ -1,13 +1,17 @@
-//! What people type to look at what is kept: `runs`, `show`, `tasks`, `approvals`, `audit`, `store`.
+//! What people type to look at what is kept: `runs`, `show`, `tasks`, `approvals`, `audit`,
+//! `store`.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
 #[derive(Debug, Args)]
-#[command(after_help = "TIME is how long ago, such as 90s, 30min, 2h or 30d, or a day such as 2026-01-31 (UTC).")]
+#[command(
+    after_help = "TIME is how long ago, such as 90s, 30min, 2h or 30d, or a day such as 2026-01-31 (UTC)."
+)]
 pub(crate) struct Runs {
-    /// Only those that are running, waiting (for a user), interrupted or over, or ended so: done, timeout, max-cost …
+    /// Only those that are running, waiting (for a user), interrupted or over, or ended so: done,
+    /// timeout, max-cost …
     #[arg(long, value_name = "WORD")]
     pub(crate) status: Option<String>,
     /// Only those in which this plugin is an agent
@@ -34,7 +38,8 @@ pub(crate) struct Runs {
 pub(crate) struct Show {
     /// The run, or its first digits; without it the newest
     pub(crate) run: Option<String>,
-    /// Write a page for a browser, which needs nothing else and no network; without a name to RUN.html, `-` is stdout
+    /// Write a page for a browser, which needs nothing else and no network; without a name to
+    /// RUN.html, `-` is stdout
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     pub(crate) html: Option<Option<PathBuf>>,
     /// Every row, also those of a long run that are alike
@@ -62,7 +67,12 @@ pub(crate) struct TasksArgs {
     #[arg(long, value_name = "TEXT", requires = "task")]
     pub(crate) tell: Option<String>,
     /// Why it is cancelled
-    #[arg(long, value_name = "TEXT", default_value = "cancelled with `conclave tasks`", requires = "cancel")]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "cancelled with `conclave tasks`",
+        requires = "cancel"
+    )]
     pub(crate) reason: String,
     /// How many seconds to wait until its process has received it
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
@@ -96,11 +106,12 @@ pub(crate) struct Audit {
     /// Only what is about this plugin
     #[arg(long, value_name = "PLUGIN")]
     pub(crate) plugin: Option<String>,
-    /// Only this; may be given several times: allowed, refused, asked, decided, left, faulted, interrupted, resumed, stopped, replaced, topped-up,
-    /// top-up-refused
+    /// Only this; may be given several times: allowed, refused, asked, decided, left, faulted,
+    /// interrupted, resumed, stopped, replaced, topped-up, top-up-refused
     #[arg(long, value_name = "KIND")]
     pub(crate) kind: Vec<String>,
-    /// Only what happened since then: how long ago, such as 2h or 30d, or a day such as 2026-01-31 (UTC)
+    /// Only what happened since then: how long ago, such as 2h or 30d, or a day such as 2026-01-31
+    /// (UTC)
     #[arg(long, value_name = "TIME")]
     pub(crate) since: Option<String>,
     /// The store that runs were kept in with --store
@@ -129,12 +140,15 @@ pub(crate) enum AuditCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
-    /// Remove runs that have ended, and payloads that nothing refers to; without --before and --keep only the latter
+    /// Remove runs that have ended, and payloads that nothing refers to; without --before and
+    /// --keep only the latter
     Gc {
-        /// Runs that ended before then: how long ago, such as 30d, or a day such as 2026-01-31 (UTC)
+        /// Runs that ended before then: how long ago, such as 30d, or a day such as 2026-01-31
+        /// (UTC)
         #[arg(long, value_name = "TIME")]
         before: Option<String>,
-        /// Keep so many of the newest, whatever --before says; without --before all others that have ended go
+        /// Keep so many of the newest, whatever --before says; without --before all others that
+        /// have ended go
         #[arg(long, value_name = "N")]
         keep: Option<usize>,
         /// Only say what would go

@@ -14,7 +14,8 @@ pub(crate) struct Mcp {
     /// Serve only what this task's agent is offered
     #[arg(long, value_name = "NAME")]
     pub(crate) task: Option<String>,
-    /// Serve only the tools that this covers, such as search.find or 'notes.*'; may be given several times
+    /// Serve only the tools that this covers, such as search.find or 'notes.*'; may be given
+    /// several times
     #[arg(long = "tools", value_name = "PATTERN")]
     pub(crate) tools: Vec<String>,
     /// Serve the entry task too, as a tool called `ask`

@@ -1,5 +1,5 @@
-//! `--model URL#NAME`: a model for this one start, without writing it into the config. A model is never switched on by a variable that
-//! happens to be set.
+//! `--model URL#NAME`: a model for this one start, without writing it into the config. A model is
+//! never switched on by a variable that happens to be set.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,8 @@ use crate::error::CliError;
 /// The model that the config calls `default`.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ModelChoice {
-    /// Ask this server's model wherever the config says `default`, such as `http://127.0.0.1:11434/v1#qwen3:8b`
+    /// Ask this server's model wherever the config says `default`, such as
+    /// `http://127.0.0.1:11434/v1#qwen3:8b`
     #[arg(long, value_name = "URL#NAME")]
     model: Option<String>,
     /// Where the key of that server is: `env:VARIABLE`, `file:PATH` or `command:PROGRAM`
@@ -28,16 +29,21 @@ impl ModelChoice {
     pub(crate) fn models(&self) -> Result<BTreeMap<ModelName, ModelConfig>, CliError> {
         let Some(choice) = &self.model else { return Ok(BTreeMap::new()) };
         let key = self.model_key.as_deref().map(key).transpose()?;
-        let (url, name) = choice.split_once('#').ok_or_else(|| wrong(choice, "has no `#` and no model's name behind it"))?;
-        let model = ModelConfig::of_server(url, name, key).map_err(|problem| wrong(choice, &problem))?;
+        let (url, name) = choice
+            .split_once('#')
+            .ok_or_else(|| wrong(choice, "has no `#` and no model's name behind it"))?;
+        let model =
+            ModelConfig::of_server(url, name, key).map_err(|problem| wrong(choice, &problem))?;
         Ok(BTreeMap::from([(ModelName::from("default"), model)]))
     }
 }
 
 fn wrong(choice: &str, problem: &str) -> CliError {
     // What holds a password is not repeated.
-    let shown = if choice.contains('@') { "--model".to_owned() } else { format!("--model {choice}") };
-    CliError::usage(format!("{shown} {problem}")).hint("write it as `--model http://127.0.0.1:11434/v1#qwen3:8b`")
+    let shown =
+        if choice.contains('@') { "--model".to_owned() } else { format!("--model {choice}") };
+    CliError::usage(format!("{shown} {problem}"))
+        .hint("write it as `--model http://127.0.0.1:11434/v1#qwen3:8b`")
 }
 
 fn key(source: &str) -> Result<KeyRef, CliError> {
@@ -45,7 +51,9 @@ fn key(source: &str) -> Result<KeyRef, CliError> {
     match source.split_once(':') {
         Some(("env", name)) if !name.is_empty() => Ok(KeyRef::Env(name.to_owned())),
         Some(("file", name)) if !name.is_empty() => Ok(KeyRef::File(path(name))),
-        Some(("command", words)) if !words.trim().is_empty() => Ok(KeyRef::Command(words.split_whitespace().map(str::to_owned).collect())),
+        Some(("command", words)) if !words.trim().is_empty() => {
+            Ok(KeyRef::Command(words.split_whitespace().map(str::to_owned).collect()))
+        }
         // It may be the key itself, so it is not repeated.
         _ => Err(CliError::usage("--model-key says where the key is, not what it is")
             .hint("write `--model-key env:MY_KEY`, `file:PATH` or `command:PROGRAM`")),
@@ -58,7 +66,10 @@ mod tests {
 
     use super::*;
 
-    fn choice(model: &str, key: Option<&str>) -> Result<BTreeMap<ModelName, ModelConfig>, CliError> {
+    fn choice(
+        model: &str,
+        key: Option<&str>,
+    ) -> Result<BTreeMap<ModelName, ModelConfig>, CliError> {
         ModelChoice { model: Some(model.to_owned()), model_key: key.map(str::to_owned) }.models()
     }
 
@@ -67,18 +78,25 @@ mod tests {
         assert!(ModelChoice::default().models().expect("nothing was chosen").is_empty());
         let models = choice("http://127.0.0.1:8080/v1#a#b:1", Some("env:KEY")).expect("a model");
         let ModelKind::OpenAi(server) = &models["default"].kind else { panic!("a server") };
-        assert_eq!((server.url.as_str(), server.model.as_str()), ("http://127.0.0.1:8080/v1", "a#b:1"));
+        assert_eq!(
+            (server.url.as_str(), server.model.as_str()),
+            ("http://127.0.0.1:8080/v1", "a#b:1")
+        );
         assert_eq!(server.key, Some(KeyRef::Env("KEY".to_owned())));
         assert_eq!(models["default"].prices.reached_at.as_deref(), Some("127.0.0.1:8080"));
     }
 
     #[test]
     fn what_may_be_a_secret_is_not_repeated() {
-        for (model, key) in [("http://127.0.0.1#m", Some("sk-secret")), ("http://me:sk-secret@127.0.0.1#m", None)] {
+        for (model, key) in
+            [("http://127.0.0.1#m", Some("sk-secret")), ("http://me:sk-secret@127.0.0.1#m", None)]
+        {
             let error = choice(model, key).expect_err("it is refused").to_string();
             assert!(!error.contains("sk-secret"), "{error}");
         }
-        for model in ["127.0.0.1:80", "127.0.0.1#m", "http://127.0.0.1/v1#", "http://127.0.0.1/v1?x=1#m"] {
+        for model in
+            ["127.0.0.1:80", "127.0.0.1#m", "http://127.0.0.1/v1#", "http://127.0.0.1/v1?x=1#m"]
+        {
             assert!(choice(model, None).is_err(), "{model}");
         }
     }

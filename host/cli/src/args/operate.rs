@@ -1,4 +1,5 @@
-//! What people type to write a config, to let plugins in, and to try them: `init`, `add`, `grant`, `revoke`, `plugin call`.
+//! What people type to write a config, to let plugins in, and to try them: `init`, `add`, `grant`,
+//! `revoke`, `plugin call`.
 
 use std::path::PathBuf;
 
@@ -12,13 +13,16 @@ pub(crate) struct Init {
     /// The config to write, or the folder for it
     #[arg(default_value = CONFIG)]
     pub(crate) file: PathBuf,
-    /// Answer with a model: the address of a Chat Completions server and the model's name there, such as http://127.0.0.1:11434/v1#qwen3:8b
+    /// Answer with a model: the address of a Chat Completions server and the model's name there,
+    /// such as http://127.0.0.1:11434/v1#qwen3:8b
     #[arg(long, value_name = "URL#NAME")]
     pub(crate) model: Option<String>,
-    /// The folder that may be read; without it `docs` beside the config, else a new folder `library` with a page in it
+    /// The folder that may be read; without it `docs` beside the config, else a new folder
+    /// `library` with a page in it
     #[arg(long, value_name = "PATH")]
     pub(crate) folder: Option<PathBuf>,
-    /// Grant also a folder that holds more than anybody would mean to grant, such as the home folder
+    /// Grant also a folder that holds more than anybody would mean to grant, such as the home
+    /// folder
     #[arg(long)]
     pub(crate) yes: bool,
     /// Write over a config that is there
@@ -36,25 +40,30 @@ pub(crate) struct Add {
     /// The config
     #[arg(long, value_name = "FILE", default_value = CONFIG)]
     pub(crate) file: PathBuf,
-    /// Grant this, without asking; such as 'files = [{ dir = "docs", at = "/docs", mode = "read" }]'
+    /// Grant this, without asking; such as 'files = [{ dir = "docs", at = "/docs", mode = "read"
+    /// }]'
     #[arg(long = "grant", value_name = "GRANT")]
     pub(crate) grants: Vec<String>,
-    /// You build it: each build of it runs while it asks for and says the same; what is added as a crate's folder is so by itself
+    /// You build it: each build of it runs while it asks for and says the same; what is added as a
+    /// crate's folder is so by itself
     #[arg(long)]
     pub(crate) dev: bool,
     /// Ask nothing: grant what --grant says, and no more
     #[arg(long)]
     pub(crate) no_questions: bool,
-    /// Grant also a folder that holds more than anybody would mean to grant, such as the home folder
+    /// Grant also a folder that holds more than anybody would mean to grant, such as the home
+    /// folder
     #[arg(long)]
     pub(crate) yes: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct EditArgs {
-    /// The plugin's name in the config; may be left out when a grant names it, as the line of a denial does
+    /// The plugin's name in the config; may be left out when a grant names it, as the line of a
+    /// denial does
     pub(crate) plugin: String,
-    /// Such as 'tools = ["search.find"]', or the line that a denial proposes; to revoke, also a bare name such as tools
+    /// Such as 'tools = ["search.find"]', or the line that a denial proposes; to revoke, also a
+    /// bare name such as tools
     pub(crate) grants: Vec<String>,
     /// The config
     #[arg(long, value_name = "FILE", default_value = CONFIG)]
@@ -65,7 +74,8 @@ pub(crate) struct EditArgs {
 pub(crate) struct Grant {
     #[command(flatten)]
     pub(crate) edit: EditArgs,
-    /// Grant also a folder that holds more than anybody would mean to grant, such as the home folder
+    /// Grant also a folder that holds more than anybody would mean to grant, such as the home
+    /// folder
     #[arg(long)]
     pub(crate) yes: bool,
 }

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 
 #[derive(Debug, Args)]
-#[command(after_help = "Exit codes: 0 it has ended; 1 it was told to end and still goes on; 2 there is no such run")]
+#[command(
+    after_help = "Exit codes: 0 it has ended; 1 it was told to end and still goes on; 2 there is no such run"
+)]
 pub(crate) struct StopArgs {
     /// The run, or its first digits
     pub(crate) run: String,
@@ -21,7 +23,9 @@ pub(crate) struct StopArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Exit codes: 0 it is paused; 1 its process did not receive it; 2 there is no such run, or it does not go on")]
+#[command(
+    after_help = "Exit codes: 0 it is paused; 1 its process did not receive it; 2 there is no such run, or it does not go on"
+)]
 pub(crate) struct Pause {
     /// The run, or its first digits
     pub(crate) run: String,
@@ -37,7 +41,9 @@ pub(crate) struct Pause {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Exit codes: 0 it was told; 1 its process did not receive it; 2 there is no such run or task, or it does not go on")]
+#[command(
+    after_help = "Exit codes: 0 it was told; 1 its process did not receive it; 2 there is no such run or task, or it does not go on"
+)]
 pub(crate) struct Tell {
     /// The run, or its first digits
     pub(crate) run: String,

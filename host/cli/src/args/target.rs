@@ -11,7 +11,8 @@ use crate::error::CliError;
 /// `[CONFIG] [TEXT]`.
 #[derive(Debug, Args)]
 pub(crate) struct TargetArgs {
-    /// The config, conclave.toml when left out; a first word that names no file and does not end in .toml is the text
+    /// The config, conclave.toml when left out; a first word that names no file and does not end in
+    /// .toml is the text
     #[arg(value_name = "CONFIG")]
     first: Option<OsString>,
     /// What is said to the entry task; for `run`, `-` reads it from stdin
@@ -34,7 +35,9 @@ impl TargetArgs {
             _ => {
                 let shown = Path::new(first).display();
                 let what = format!("there is no config {shown}");
-                let hint = format!("name a file that is there; a text that looks like a path goes behind the config: {CONFIG} \"{shown}\"");
+                let hint = format!(
+                    "name a file that is there; a text that looks like a path goes behind the config: {CONFIG} \"{shown}\""
+                );
                 Err(CliError::usage(what).hint(hint))
             }
         }
@@ -86,6 +89,10 @@ mod tests {
     fn a_misspelt_config_is_not_said_to_an_agent() {
         let error = resolved(&["configs/desk"]).unwrap_err();
         assert_eq!(error.code(), crate::exit::USAGE);
-        assert!(error.to_string().contains("no config configs/desk") && error.to_string().contains("help:"), "{error}");
+        assert!(
+            error.to_string().contains("no config configs/desk")
+                && error.to_string().contains("help:"),
+            "{error}"
+        );
     }
 }

@@ -8,7 +8,8 @@ use crate::error::CliError;
 /// What people type for it.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct TraceChoice {
-    /// Show each step on stderr, as one line: its task, who answered, from whom to whom, tools and content. `--trace=full` shows all of it
+    /// Show each step on stderr, as one line: its task, who answered, from whom to whom, tools and
+    /// content. `--trace=full` shows all of it
     #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "short")]
     trace: Option<Detail>,
 }
@@ -29,7 +30,10 @@ impl TraceChoice {
     /// When only the result is wanted as well.
     pub(crate) fn detail(self, output: OutputArgs) -> Result<Option<Detail>, CliError> {
         if self.trace.is_some() && output.quiet {
-            return Err(CliError::usage("--trace shows every step, and --quiet nothing but the result").hint("leave one of them out"));
+            return Err(CliError::usage(
+                "--trace shows every step, and --quiet nothing but the result",
+            )
+            .hint("leave one of them out"));
         }
         Ok(self.trace)
     }

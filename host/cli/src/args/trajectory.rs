@@ -1,4 +1,5 @@
-//! What people type to look at logs of agents, to write one of a run, and to play one again: `conclave trajectory …`.
+//! What people type to look at logs of agents, to write one of a run, and to play one again:
+//! `conclave trajectory …`.
 
 use std::path::PathBuf;
 
@@ -9,11 +10,13 @@ use super::{Approvals, Keep, Locked, ModelChoice, TraceChoice, operate::CONFIG};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Trajectory {
-    /// Show a log of an agent, in the form of OpenHands of 2024-07, of 2025-11 or of its SDK: a line for each event
+    /// Show a log of an agent, in the form of OpenHands of 2024-07, of 2025-11 or of its SDK: a
+    /// line for each event
     Show(TrajectoryShow),
     /// Write what happened in a run as a log in the form of OpenHands
     Export(TrajectoryExport),
-    /// Run a config on the task of a log, and carry out what its agent did, anew; then the config's own agent goes on
+    /// Run a config on the task of a log, and carry out what its agent did, anew; then the config's
+    /// own agent goes on
     Replay(TrajectoryReplay),
 }
 
@@ -57,7 +60,8 @@ pub(crate) struct TrajectoryShow {
     /// Only with these words, whatever their case
     #[arg(long, value_name = "WORDS")]
     pub(crate) text: Option<String>,
-    /// Only from then on: a day, such as 2024-07-01, or a moment as the log writes it, such as 2024-07-01T12:00:00
+    /// Only from then on: a day, such as 2024-07-01, or a moment as the log writes it, such as
+    /// 2024-07-01T12:00:00
     #[arg(long, value_name = "DATE")]
     pub(crate) since: Option<String>,
     /// Only until then; of a day, all of it

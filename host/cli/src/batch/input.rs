@@ -1,4 +1,5 @@
-//! The inputs of a batch: a line each, as text or as a JSON object. Every line that cannot be used is told at once, before anything runs.
+//! The inputs of a batch: a line each, as text or as a JSON object. Every line that cannot be used
+//! is told at once, before anything runs.
 
 use std::fmt::Write as _;
 use std::io::Read;
@@ -26,7 +27,11 @@ pub(crate) struct BatchInput {
 impl BatchInput {
     /// What the config is asked.
     pub(crate) fn ask(&self, turns: Option<u32>) -> RunInput {
-        RunInput { inputs: Value::Object(self.inputs.clone()), turns, ..RunInput::from(self.text.as_str()) }
+        RunInput {
+            inputs: Value::Object(self.inputs.clone()),
+            turns,
+            ..RunInput::from(self.text.as_str())
+        }
     }
 }
 
@@ -48,13 +53,21 @@ struct InputLine {
 pub(crate) fn read(file: &Path) -> Result<Vec<BatchInput>, CliError> {
     let (mut bytes, from_stdin) = (Vec::new(), file.as_os_str() == "-");
     let shown = if from_stdin { "stdin".to_owned() } else { file.display().to_string() };
-    let read = if from_stdin { std::io::stdin().read_to_end(&mut bytes).map(drop) } else { std::fs::read(file).map(|read| bytes = read) };
+    let read = if from_stdin {
+        std::io::stdin().read_to_end(&mut bytes).map(drop)
+    } else {
+        std::fs::read(file).map(|read| bytes = read)
+    };
     read.map_err(|error| {
-        CliError::usage(format!("{shown} could not be read: {error}")).hint("name a file with one input a line; `-` reads stdin")
+        CliError::usage(format!("{shown} could not be read: {error}"))
+            .hint("name a file with one input a line; `-` reads stdin")
     })?;
     if is_config(file, &bytes) {
-        let what = format!("{shown} is a config, not a file of inputs: each of its lines would be a message");
-        return Err(CliError::usage(what).hint(format!("name the inputs first: conclave batch INPUTS --config {shown}")));
+        let what = format!(
+            "{shown} is a config, not a file of inputs: each of its lines would be a message"
+        );
+        return Err(CliError::usage(what)
+            .hint(format!("name the inputs first: conclave batch INPUTS --config {shown}")));
     }
     parse(&bytes, &shown).map_err(CliError::usage)
 }
@@ -91,7 +104,8 @@ fn parse(bytes: &[u8], shown: &str) -> Result<Vec<BatchInput>, String> {
 
 /// None for an empty line.
 fn input(line: &[u8]) -> Result<Option<BatchInput>, String> {
-    let line = std::str::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned())?.trim_end_matches('\r');
+    let line =
+        std::str::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned())?.trim_end_matches('\r');
     let trimmed = line.trim();
     if trimmed.is_empty() {
         return Ok(None);
@@ -99,15 +113,20 @@ fn input(line: &[u8]) -> Result<Option<BatchInput>, String> {
     if !trimmed.starts_with('{') {
         return Ok(Some(BatchInput { id: None, text: line.to_owned(), inputs: Map::new() }));
     }
-    let InputLine { input, inputs, id } = serde_json::from_str(trimmed).map_err(|error| because(&error))?;
-    let Value::String(text) = input else { return Err(format!("its `input` is {}, not a text", kind(&input))) };
+    let InputLine { input, inputs, id } =
+        serde_json::from_str(trimmed).map_err(|error| because(&error))?;
+    let Value::String(text) = input else {
+        return Err(format!("its `input` is {}, not a text", kind(&input)));
+    };
     let inputs = match inputs {
         None => Map::new(),
         Some(Value::Object(inputs)) => inputs,
         Some(other) => return Err(format!("its `inputs` is {}, not an object", kind(&other))),
     };
     match id {
-        Some(Value::String(_) | Value::Number(_)) | None => Ok(Some(BatchInput { id, text, inputs })),
+        Some(Value::String(_) | Value::Number(_)) | None => {
+            Ok(Some(BatchInput { id, text, inputs }))
+        }
         Some(other) => Err(format!("its `id` is {}, neither a text nor a number", kind(&other))),
     }
 }
@@ -127,7 +146,10 @@ fn kind(value: &Value) -> &'static str {
 fn because(error: &serde_json::Error) -> String {
     let what = error.to_string();
     let what = what.split(" at line ").next().unwrap_or_default();
-    format!("{what}, at column {}; an object is {{\"input\": \"…\", \"inputs\": {{…}}, \"id\": …}}", error.column())
+    format!(
+        "{what}, at column {}; an object is {{\"input\": \"…\", \"inputs\": {{…}}, \"id\": …}}",
+        error.column()
+    )
 }
 
 #[cfg(test)]
@@ -138,12 +160,14 @@ mod tests {
 
     #[test]
     fn a_line_is_text_or_an_object() {
-        let text =
-            "\u{feff}When was it lit?\r\n\n  spaces stay \n{\"input\": \"Where?\", \"inputs\": {\"language\": \"Gaelic\"}, \"id\": 7}\n";
+        let text = "\u{feff}When was it lit?\r\n\n  spaces stay \n{\"input\": \"Where?\", \"inputs\": {\"language\": \"Gaelic\"}, \"id\": 7}\n";
         let inputs = parse(text.as_bytes(), "in").unwrap();
         let texts: Vec<&str> = inputs.iter().map(|input| input.text.as_str()).collect();
         assert_eq!(texts, ["When was it lit?", "  spaces stay ", "Where?"]);
-        assert_eq!((&inputs[2].id, &inputs[2].inputs["language"]), (&Some(json!(7)), &json!("Gaelic")));
+        assert_eq!(
+            (&inputs[2].id, &inputs[2].inputs["language"]),
+            (&Some(json!(7)), &json!("Gaelic"))
+        );
     }
 
     #[test]
@@ -164,6 +188,9 @@ mod tests {
         }
         assert!(parse("{\n".repeat(80).as_bytes(), "in").unwrap_err().ends_with("and 30 more"));
         assert_eq!(parse(b"\n \n", "in").unwrap_err(), "in holds no input");
-        assert!(parse(format!("{{\"input\":{}", "[".repeat(1_000_000)).as_bytes(), "in").is_err(), "depth is bounded");
+        assert!(
+            parse(format!("{{\"input\":{}", "[".repeat(1_000_000)).as_bytes(), "in").is_err(),
+            "depth is bounded"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! How far a batch is: a bar in a terminal, a line now and then where there is none, nothing with `--quiet`.
+//! How far a batch is: a bar in a terminal, a line now and then where there is none, nothing with
+//! `--quiet`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +26,13 @@ pub(crate) struct BatchCounter {
 
 impl BatchCounter {
     pub(crate) fn begin(screen: Arc<Screen>, total: usize) -> Self {
-        Self { screen, begun: Instant::now(), total, done: AtomicUsize::new(0), failed: AtomicUsize::new(0) }
+        Self {
+            screen,
+            begun: Instant::now(),
+            total,
+            done: AtomicUsize::new(0),
+            failed: AtomicUsize::new(0),
+        }
     }
 
     pub(crate) fn set(&self, done: usize, failed: usize) {
@@ -57,7 +64,11 @@ impl BatchCounter {
 
     fn line(&self, with_bar: bool) -> String {
         let (done, failed) = (self.done.load(Ordering::SeqCst), self.failed.load(Ordering::SeqCst));
-        line(Amounts { done, failed, total: self.total }, self.begun.elapsed(), with_bar && columns() > 3 * BAR)
+        line(
+            Amounts { done, failed, total: self.total },
+            self.begun.elapsed(),
+            with_bar && columns() > 3 * BAR,
+        )
     }
 }
 
@@ -82,9 +93,14 @@ fn line(amounts: Amounts, took: Duration, with_bar: bool) -> String {
     if done > 0 && took > Duration::ZERO {
         #[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]
         let rate = done as f64 / took.as_secs_f64();
-        parts.push(if rate >= 1.0 { format!("{rate:.1} a second") } else { format!("{:.1} a minute", rate * 60.0) });
+        parts.push(if rate >= 1.0 {
+            format!("{rate:.1} a second")
+        } else {
+            format!("{:.1} a minute", rate * 60.0)
+        });
         #[expect(clippy::cast_precision_loss, reason = "whole seconds are shown")]
-        let left = Duration::try_from_secs_f64((total - done.min(total)) as f64 / rate).unwrap_or(Duration::MAX);
+        let left = Duration::try_from_secs_f64((total - done.min(total)) as f64 / rate)
+            .unwrap_or(Duration::MAX);
         parts.push(format!("{} left", in_words(left)));
     }
     parts.join(" · ")
@@ -112,8 +128,17 @@ mod tests {
             line(amounts(250, 2), Duration::from_secs(50), false),
             "250 of 1000 · 2 failed · 5.0 a second · 150 s left".replace("150 s", "2 min")
         );
-        assert_eq!(line(amounts(5, 0), Duration::from_secs(600), false), "5 of 1000 · 0.5 a minute · 33 h left");
-        assert!(line(amounts(500, 0), Duration::from_secs(5), true).starts_with("━━━━━━━━━━━━············ 500 of 1000"));
-        assert_eq!(line(Amounts { done: 0, failed: 0, total: 0 }, Duration::ZERO, true).chars().count(), BAR + 7);
+        assert_eq!(
+            line(amounts(5, 0), Duration::from_secs(600), false),
+            "5 of 1000 · 0.5 a minute · 33 h left"
+        );
+        assert!(
+            line(amounts(500, 0), Duration::from_secs(5), true)
+                .starts_with("━━━━━━━━━━━━············ 500 of 1000")
+        );
+        assert_eq!(
+            line(Amounts { done: 0, failed: 0, total: 0 }, Duration::ZERO, true).chars().count(),
+            BAR + 7
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The results of a batch, in the order of its inputs, each as soon as its turn has come. It knows how they are written, not how they come.
+//! The results of a batch, in the order of its inputs, each as soon as its turn has come. It knows
+//! how they are written, not how they come.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
@@ -61,7 +62,18 @@ impl ResultRow {
     fn new(index: usize, input: &BatchInput, status: &str) -> Self {
         let (content, value, typed, error, shown) = (None, None, None, None, None);
         let (id, status) = (input.id.clone(), status.to_owned());
-        Self { index, id, status, content, value, tools: Vec::new(), typed, error, shown, code: exit::OK }
+        Self {
+            index,
+            id,
+            status,
+            content,
+            value,
+            tools: Vec::new(),
+            typed,
+            error,
+            shown,
+            code: exit::OK,
+        }
     }
 
     /// Of a run that ended; `code` is what `run` would exit with.
@@ -82,7 +94,11 @@ impl ResultRow {
 
     /// Of a run that could not be.
     pub(crate) fn failed(index: usize, input: &BatchInput, why: String) -> Self {
-        Self { error: Some(why), code: exit::FAILED, ..Self::new(index, input, Status::Error.as_str()) }
+        Self {
+            error: Some(why),
+            code: exit::FAILED,
+            ..Self::new(index, input, Status::Error.as_str())
+        }
     }
 
     /// Of a run that has no end, or did not begin.
@@ -104,7 +120,8 @@ impl ResultRow {
     }
 }
 
-/// What people know an input by: its `id`, else its number among the inputs, from 1, with a `#` that tells it from an id.
+/// What people know an input by: its `id`, else its number among the inputs, from 1, with a `#`
+/// that tells it from an id.
 pub(crate) fn label(index: usize, id: Option<&Value>) -> String {
     match id {
         Some(Value::String(id)) => one_line(id, 40),
@@ -142,7 +159,12 @@ pub(crate) struct Results {
 impl Results {
     /// # Errors
     /// When the file cannot be made.
-    pub(crate) fn new(inputs: Arc<Vec<BatchInput>>, screen: Arc<Screen>, output: Option<&Path>, json: bool) -> Result<Self, CliError> {
+    pub(crate) fn new(
+        inputs: Arc<Vec<BatchInput>>,
+        screen: Arc<Screen>,
+        output: Option<&Path>,
+        json: bool,
+    ) -> Result<Self, CliError> {
         let sink = match output {
             Some(path) => {
                 // They hold what plugins said, as journals do: a new file is its owner's alone.
@@ -151,7 +173,9 @@ impl Results {
                 #[cfg(unix)]
                 std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
                 let file = options.open(path);
-                let file = file.map_err(|error| CliError::usage(format!("{} could not be written: {error}", path.display())))?;
+                let file = file.map_err(|error| {
+                    CliError::usage(format!("{} could not be written: {error}", path.display()))
+                })?;
                 Sink::File(path.to_owned(), BufWriter::new(file))
             }
             None if json => Sink::Json,
@@ -180,7 +204,8 @@ impl Results {
         if let Some(place) = self.rows.get_mut(index) {
             *place = row;
         }
-        let due: Vec<ResultRow> = self.rows.iter().skip(self.next).map_while(Clone::clone).collect();
+        let due: Vec<ResultRow> =
+            self.rows.iter().skip(self.next).map_while(Clone::clone).collect();
         self.next += due.len();
         due.iter().try_for_each(|row| self.write(row))
     }
@@ -190,7 +215,8 @@ impl Results {
         self.inputs.len()
     }
 
-    /// Writes what is left, also what has no end, and why; people are told how many of those there are.
+    /// Writes what is left, also what has no end, and why; people are told how many of those there
+    /// are.
     ///
     /// # Errors
     /// When it could not be written.
@@ -199,7 +225,9 @@ impl Results {
         for (row, index) in rest.into_iter().zip(self.next..) {
             match (row, self.inputs.get(index)) {
                 (Some(row), _) => self.write(&row)?,
-                (None, Some(input)) if !matches!(self.sink, Sink::Readable) => self.write(&ResultRow::cancelled(index, input, why))?,
+                (None, Some(input)) if !matches!(self.sink, Sink::Readable) => {
+                    self.write(&ResultRow::cancelled(index, input, why))?
+                }
                 (None, _) => {}
             }
         }
@@ -210,10 +238,13 @@ impl Results {
     }
 
     fn write(&mut self, row: &ResultRow) -> Result<(), CliError> {
-        let json = serde_json::to_string(row).map_err(|error| CliError::internal(error.to_string()));
+        let json =
+            serde_json::to_string(row).map_err(|error| CliError::internal(error.to_string()));
         match &mut self.sink {
             // A line at a time, so that whoever looks at the file sees what there is.
-            Sink::File(path, file) => writeln!(file, "{}", json?).and_then(|()| file.flush()).map_err(|error| unwritten(path, &error)),
+            Sink::File(path, file) => writeln!(file, "{}", json?)
+                .and_then(|()| file.flush())
+                .map_err(|error| unwritten(path, &error)),
             Sink::Json => self.screen.above_status(|| stdout::queue_json(json?)),
             Sink::Readable => self.screen.above_status(|| stdout::queue_styled(row.readable())),
         }
@@ -267,12 +298,25 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.jsonl");
         let inputs = Arc::new(vec![input(None), input(Some(json!("b"))), input(Some(json!(7)))]);
-        let mut results = Results::new(Arc::clone(&inputs), Screen::new(Loudness::Quiet), Some(&path), false).unwrap();
-        let done = Outcome { content: Some("In 1844.".to_owned()), ..Outcome::new(Status::Done, "it says so") };
+        let mut results =
+            Results::new(Arc::clone(&inputs), Screen::new(Loudness::Quiet), Some(&path), false)
+                .unwrap();
+        let done = Outcome {
+            content: Some("In 1844.".to_owned()),
+            ..Outcome::new(Status::Done, "it says so")
+        };
         put(&results.staged(), ResultRow::ended(1, &inputs[1], &done, exit::OK));
         results.take(1).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "");
-        put(&results.staged(), ResultRow::ended(0, &inputs[0], &Outcome::new(Status::Stalled, "nobody knew"), exit::FAILED));
+        put(
+            &results.staged(),
+            ResultRow::ended(
+                0,
+                &inputs[0],
+                &Outcome::new(Status::Stalled, "nobody knew"),
+                exit::FAILED,
+            ),
+        );
         results.take(0).unwrap();
         let first_two = "{\"index\":0,\"id\":null,\"status\":\"STALLED\",\"content\":null,\"error\":\"nobody knew\"}\n{\"index\":1,\"id\":\"b\",\"status\":\"DONE\",\"content\":\"In 1844.\",\"error\":null}\n";
         assert_eq!(std::fs::read_to_string(&path).unwrap(), first_two);
@@ -288,16 +332,28 @@ mod tests {
             let mut outcome = Outcome::new(Status::Done, "it says so");
             change(&mut outcome);
             let row = ResultRow::ended(0, &input(None), &outcome, exit::OK);
-            (anstream::adapter::strip_str(&row.readable()).to_string(), serde_json::to_value(&row).unwrap())
+            (
+                anstream::adapter::strip_str(&row.readable()).to_string(),
+                serde_json::to_value(&row).unwrap(),
+            )
         };
         let call = ToolCall::new("desk.report", json!({ "mark": 5 }));
         let (shown, json) = row(&|outcome| outcome.tools = vec![call.clone()]);
         assert_eq!(shown, r##"  #1  {"arguments":{"mark":5},"name":"desk.report"}"##);
-        assert_eq!((&json["tools"], &json["error"]), (&json!([{ "name": "desk.report", "arguments": { "mark": 5 } }]), &Value::Null));
+        assert_eq!(
+            (&json["tools"], &json["error"]),
+            (&json!([{ "name": "desk.report", "arguments": { "mark": 5 } }]), &Value::Null)
+        );
         let (shown, json) = row(&|outcome| outcome.typed = Some(json!(42)));
-        assert_eq!((shown.as_str(), &json["typed"], &json["error"]), ("  #1  42", &json!(42), &Value::Null));
+        assert_eq!(
+            (shown.as_str(), &json["typed"], &json["error"]),
+            ("  #1  42", &json!(42), &Value::Null)
+        );
         let (shown, json) = row(&|outcome| outcome.value = Some(json!([1])));
-        assert_eq!((shown.as_str(), &json["value"], json.get("tools")), ("  #1  [1]", &json!([1]), None));
+        assert_eq!(
+            (shown.as_str(), &json["value"], json.get("tools")),
+            ("  #1  [1]", &json!([1]), None)
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! What a line means: a message, or a command that begins with a slash. Two slashes are a message that begins with one, and so is a path.
+//! What a line means: a message, or a command that begins with a slash. Two slashes are a message
+//! that begins with one, and so is a path.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -49,8 +50,8 @@ pub(crate) const HELP: &str = "  /attach FILE   an image or a text that goes wit
 
 /// Words that end a conversation.
 const GOODBYES: [&str; 3] = ["quit", "exit", "bye"];
-/// Further words that end a task by its rules (L-086). One letter is typed by accident, so they end a
-/// conversation only where the reference's words hold.
+/// Further words that end a task by its rules (L-086). One letter is typed by accident, so they end
+/// a conversation only where the reference's words hold.
 const SHORT_GOODBYES: [&str; 3] = ["q", "x", "DONE"];
 
 /// Reads a line. `as_langroid`: the reference's words of farewell hold.
@@ -62,7 +63,9 @@ pub(crate) fn parse(text: &str, as_langroid: bool) -> TypedLine {
     match SHORT_GOODBYES.contains(&trimmed) {
         true if as_langroid => return TypedLine::Command(ChatCommand::Quit),
         true => {
-            return TypedLine::Wrong(format!("{trimmed} alone would end the task, so it is not sent: /quit ends the conversation"));
+            return TypedLine::Wrong(format!(
+                "{trimmed} alone would end the task, so it is not sent: /quit ends the conversation"
+            ));
         }
         false if GOODBYES.contains(&trimmed) => return TypedLine::Command(ChatCommand::Quit),
         false => {}
@@ -70,7 +73,9 @@ pub(crate) fn parse(text: &str, as_langroid: bool) -> TypedLine {
     if let Some(message) = trimmed.strip_prefix("//") {
         return TypedLine::Message(format!("/{message}"));
     }
-    let Some(command) = trimmed.strip_prefix('/') else { return TypedLine::Message(text.trim_end().to_owned()) };
+    let Some(command) = trimmed.strip_prefix('/') else {
+        return TypedLine::Message(text.trim_end().to_owned());
+    };
     let (name, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
     let rest = rest.trim();
     // A path, or a slash that stands alone before words: no command is called so.
@@ -92,27 +97,43 @@ pub(crate) fn parse(text: &str, as_langroid: bool) -> TypedLine {
         "stop" => alone(ChatCommand::Stop),
         "tasks" => alone(ChatCommand::Tasks),
         "cancel" => match rest {
-            "" => TypedLine::Wrong("/cancel needs a task: /cancel task-1; /tasks lists them".to_owned()),
+            "" => TypedLine::Wrong(
+                "/cancel needs a task: /cancel task-1; /tasks lists them".to_owned(),
+            ),
             task => TypedLine::Command(ChatCommand::Cancel(task_named(task))),
         },
         "tell" => match rest.split_once(char::is_whitespace) {
-            Some((task, text)) => TypedLine::Command(ChatCommand::Tell(task_named(task), text.trim().to_owned())),
-            None => TypedLine::Wrong("/tell needs a task and a text: /tell task-1 look at the appendix too".to_owned()),
+            Some((task, text)) => {
+                TypedLine::Command(ChatCommand::Tell(task_named(task), text.trim().to_owned()))
+            }
+            None => TypedLine::Wrong(
+                "/tell needs a task and a text: /tell task-1 look at the appendix too".to_owned(),
+            ),
         },
         "attach" => file(ChatCommand::Attach),
         "save" => file(ChatCommand::Save),
-        _ => TypedLine::Wrong(format!("there is no command /{name}: /help shows them, and //{name} says it to the agent")),
+        _ => TypedLine::Wrong(format!(
+            "there is no command /{name}: /help shows them, and //{name} says it to the agent"
+        )),
     }
 }
 
 /// `task-1`, or its number alone.
 fn task_named(text: &str) -> String {
-    if text.bytes().all(|byte| byte.is_ascii_digit()) { format!("task-{text}") } else { text.to_owned() }
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        format!("task-{text}")
+    } else {
+        text.to_owned()
+    }
 }
 
-/// A file as a shell would understand it: `~/` is the home folder, and quotes around it are not part of it.
+/// A file as a shell would understand it: `~/` is the home folder, and quotes around it are not
+/// part of it.
 fn file_named(text: &str, home: Option<&OsStr>) -> PathBuf {
-    let unquoted = ['"', '\''].iter().find_map(|quote| text.strip_prefix(*quote)?.strip_suffix(*quote)).filter(|path| !path.is_empty());
+    let unquoted = ['"', '\'']
+        .iter()
+        .find_map(|quote| text.strip_prefix(*quote)?.strip_suffix(*quote))
+        .filter(|path| !path.is_empty());
     let text = unquoted.unwrap_or(text);
     match (text.strip_prefix("~/"), home) {
         (Some(rest), Some(home)) if !home.is_empty() => Path::new(home).join(rest),
@@ -136,7 +157,10 @@ mod tests {
             assert_eq!(parse(word), TypedLine::Command(ChatCommand::Quit), "{word:?}");
         }
         for word in ["q", "x", "DONE"] {
-            assert!(matches!(parse(word), TypedLine::Wrong(why) if why.contains("/quit")), "{word:?}");
+            assert!(
+                matches!(parse(word), TypedLine::Wrong(why) if why.contains("/quit")),
+                "{word:?}"
+            );
             assert_eq!(super::parse(word, true), TypedLine::Command(ChatCommand::Quit), "{word:?}");
         }
         assert_eq!(parse("x is the letter"), TypedLine::Message("x is the letter".into()));
@@ -151,7 +175,10 @@ mod tests {
 
     #[test]
     fn two_slashes_say_one() {
-        assert_eq!(parse("//etc/hosts is a file"), TypedLine::Message("/etc/hosts is a file".into()));
+        assert_eq!(
+            parse("//etc/hosts is a file"),
+            TypedLine::Message("/etc/hosts is a file".into())
+        );
         assert_eq!(parse("//"), TypedLine::Message("/".into()));
     }
 
@@ -160,12 +187,17 @@ mod tests {
         for text in ["/invoices/good.csv 31", "/etc/hosts", "/help/me", "/ 31"] {
             assert_eq!(parse(text), TypedLine::Message(text.to_owned()));
         }
-        assert!(matches!(parse("/invoices 31"), TypedLine::Wrong(why) if why.contains("//invoices")));
+        assert!(
+            matches!(parse("/invoices 31"), TypedLine::Wrong(why) if why.contains("//invoices"))
+        );
     }
 
     #[test]
     fn commands_take_a_file_or_nothing() {
-        assert_eq!(parse("/save  my notes.md "), TypedLine::Command(ChatCommand::Save("my notes.md".into())));
+        assert_eq!(
+            parse("/save  my notes.md "),
+            TypedLine::Command(ChatCommand::Save("my notes.md".into()))
+        );
         assert_eq!(parse("/quit"), TypedLine::Command(ChatCommand::Quit));
         assert!(matches!(parse("/save"), TypedLine::Wrong(why) if why.contains("/save FILE")));
         assert!(matches!(parse("/quit now"), TypedLine::Wrong(_)));
@@ -175,20 +207,34 @@ mod tests {
     fn background_tasks_are_named_by_id_or_number() {
         assert_eq!(parse("/tasks"), TypedLine::Command(ChatCommand::Tasks));
         assert_eq!(parse("/cancel 2"), TypedLine::Command(ChatCommand::Cancel("task-2".into())));
-        assert_eq!(parse("/tell task-1  look again "), TypedLine::Command(ChatCommand::Tell("task-1".into(), "look again".into())));
-        assert!(matches!(parse("/tell task-1"), TypedLine::Wrong(_)) && matches!(parse("/cancel"), TypedLine::Wrong(_)));
+        assert_eq!(
+            parse("/tell task-1  look again "),
+            TypedLine::Command(ChatCommand::Tell("task-1".into(), "look again".into()))
+        );
+        assert!(
+            matches!(parse("/tell task-1"), TypedLine::Wrong(_))
+                && matches!(parse("/cancel"), TypedLine::Wrong(_))
+        );
     }
 
     #[test]
     fn a_file_is_named_as_in_a_shell() {
         let named = |text: &str| file_named(text, Some("/home/you".as_ref()));
-        assert_eq!(["~/a b.md", "\"a b.md\"", "'~/a'"].map(named), ["/home/you/a b.md", "a b.md", "/home/you/a"].map(Path::new));
-        assert_eq!(["~you/a", "~", "it's", "\"", "''"].map(named), ["~you/a", "~", "it's", "\"", "''"].map(Path::new));
+        assert_eq!(
+            ["~/a b.md", "\"a b.md\"", "'~/a'"].map(named),
+            ["/home/you/a b.md", "a b.md", "/home/you/a"].map(Path::new)
+        );
+        assert_eq!(
+            ["~you/a", "~", "it's", "\"", "''"].map(named),
+            ["~you/a", "~", "it's", "\"", "''"].map(Path::new)
+        );
         assert_eq!(file_named("~/a", None), Path::new("~/a"));
     }
 
     #[test]
     fn an_unknown_command_is_not_sent_to_the_agent() {
-        assert!(matches!(parse("/savee x"), TypedLine::Wrong(why) if why.contains("/savee") && why.contains("/help")));
+        assert!(
+            matches!(parse("/savee x"), TypedLine::Wrong(why) if why.contains("/savee") && why.contains("/help"))
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Follows a conversation: shows what the agent says while it says it, knows whose turn it is, and remembers what was said.
+//! Follows a conversation: shows what the agent says while it says it, knows whose turn it is, and
+//! remembers what was said.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -49,7 +50,8 @@ pub(crate) struct TerminalChat {
 pub(crate) enum NextSpeaker {
     #[default]
     Person,
-    /// The agent has yet to read what the host has for it, such as the result of a tool (L-029: a user who says nothing lets it).
+    /// The agent has yet to read what the host has for it, such as the result of a tool (L-029: a
+    /// user who says nothing lets it).
     Agent,
 }
 
@@ -88,9 +90,22 @@ struct ConversationState {
 }
 
 impl TerminalChat {
-    pub(crate) fn new(screen: Arc<Screen>, tally: Arc<RunTally>, setup: Arc<Setup>, room: RoomId) -> Self {
+    pub(crate) fn new(
+        screen: Arc<Screen>,
+        tally: Arc<RunTally>,
+        setup: Arc<Setup>,
+        room: RoomId,
+    ) -> Self {
         let is_terminal = std::io::stdout().is_terminal();
-        Self { screen, tally, setup, room, is_terminal, over: watch::Sender::new(false), state: Mutex::default() }
+        Self {
+            screen,
+            tally,
+            setup,
+            room,
+            is_terminal,
+            over: watch::Sender::new(false),
+            state: Mutex::default(),
+        }
     }
 
     fn stream(&self) -> PieceStream {
@@ -130,7 +145,8 @@ impl TerminalChat {
         self.state().turn.map(|turn| turn.began)
     }
 
-    /// The person wants the turn to stop. Should the room ask its user right now, it takes no notice of that; then they are asked.
+    /// The person wants the turn to stop. Should the room ask its user right now, it takes no
+    /// notice of that; then they are asked.
     pub(crate) fn stop_begins(&self) {
         let mut state = self.state();
         state.stopping = state.turn.is_some();
@@ -177,7 +193,11 @@ impl TerminalChat {
 
     /// The same, each with its id and for how long it has gone on.
     pub(crate) fn background_tasks(&self) -> Vec<(BackgroundId, TaskName, Duration)> {
-        self.state().background.iter().map(|(id, (task, begun))| (id.clone(), task.clone(), begun.elapsed())).collect()
+        self.state()
+            .background
+            .iter()
+            .map(|(id, (task, begun))| (id.clone(), task.clone(), begun.elapsed()))
+            .collect()
     }
 
     /// Ends when the entry task has its result; background work may go on.
@@ -228,18 +248,27 @@ impl TerminalChat {
             Notice::ModelCalled { call, ordinal, .. } if state.step == Some(*call) => {
                 state.streams.insert(*ordinal, self.stream());
             }
-            Notice::ModelAnswered { call, ordinal, error, trouble, .. } if state.step == Some(*call) => {
+            Notice::ModelAnswered { call, ordinal, error, trouble, .. }
+                if state.step == Some(*call) =>
+            {
                 if let Some(stream) = state.streams.get_mut(ordinal) {
                     self.say(stream, PieceStream::finish);
                 }
                 self.screen.end_text();
-                if let Some(stream) = state.streams.get(ordinal).filter(|stream| error.is_some() && !stream.is_empty()) {
+                if let Some(stream) = state
+                    .streams
+                    .get(ordinal)
+                    .filter(|stream| error.is_some() && !stream.is_empty())
+                {
                     let said = stream.said().to_owned();
-                    state.transcript.add(Speaker::Agent(self.setup.entry.to_string()), format!("{said} …"));
+                    state
+                        .transcript
+                        .add(Speaker::Agent(self.setup.entry.to_string()), format!("{said} …"));
                     self.screen.line(paint(FAINT, "  … it broke off here"));
                 }
                 state.failure = trouble.as_ref().and_then(|trouble| exit::of_trouble(trouble.kind));
-                state.why = trouble.as_ref().map(|trouble| &trouble.text).or(error.as_ref()).cloned();
+                state.why =
+                    trouble.as_ref().map(|trouble| &trouble.text).or(error.as_ref()).cloned();
                 if let Some(why) = state.why.clone() {
                     state.transcript.add(Speaker::Note, why);
                 }
@@ -249,16 +278,25 @@ impl TerminalChat {
                 state.why = state.why.take().or_else(|| Some(fault.message.clone()));
                 state.failure = state.failure.or(Some(exit::PLUGIN));
             }
-            Notice::MessagePosted { task, message, .. } if self.holds(task) => self.posted(&mut state, message),
-            Notice::StepStalled { task, .. } if self.holds(task) => state.next = NextSpeaker::Person,
+            Notice::MessagePosted { task, message, .. } if self.holds(task) => {
+                self.posted(&mut state, message)
+            }
+            Notice::StepStalled { task, .. } if self.holds(task) => {
+                state.next = NextSpeaker::Person
+            }
             Notice::TurnStopped { .. } => self.stopped(&mut state),
             Notice::ToolCalled { call, caller, name, arguments, .. } => {
                 let name = one_line(name, 60);
-                state.transcript.add(Speaker::Note, format!("{caller} calls {name} {}", one_line(&arguments.to_string(), PREVIEW)));
+                state.transcript.add(
+                    Speaker::Note,
+                    format!("{caller} calls {name} {}", one_line(&arguments.to_string(), PREVIEW)),
+                );
                 state.tools.insert(*call, name);
             }
             Notice::ToolAnswered { call: Some(call), .. } => drop(state.tools.remove(call)),
-            Notice::BackgroundStarted { id, task, .. } => drop(state.background.insert(id.clone(), (task.clone(), Instant::now()))),
+            Notice::BackgroundStarted { id, task, .. } => {
+                drop(state.background.insert(id.clone(), (task.clone(), Instant::now())))
+            }
             Notice::ResultReady { .. } => drop(self.over.send_replace(true)),
             Notice::BackgroundEnded { ended } => state.end_background(ended),
             _ => {}
@@ -267,19 +305,32 @@ impl TerminalChat {
 
     fn posted(&self, state: &mut ConversationState, message: &Message) {
         let is_hosts = message.sender == Entity::Agent && !state.responded;
-        state.next = if is_hosts && !state.faulted { NextSpeaker::Agent } else { NextSpeaker::Person };
-        let is_persons = message.sender == Entity::User && !self.setup.tasks.contains_key(message.sender_name.as_str());
-        let is_elsewhere = message.recipient.as_deref().is_some_and(|name| Entity::named(name).is_none());
+        state.next =
+            if is_hosts && !state.faulted { NextSpeaker::Agent } else { NextSpeaker::Person };
+        let is_persons = message.sender == Entity::User
+            && !self.setup.tasks.contains_key(message.sender_name.as_str());
+        let is_elsewhere =
+            message.recipient.as_deref().is_some_and(|name| Entity::named(name).is_none());
         if is_hosts || is_persons || is_elsewhere || message.text().trim().is_empty() {
             return;
         }
-        let speaker = if message.sender == Entity::User { message.sender_name.clone() } else { self.setup.entry.to_string() };
+        let speaker = if message.sender == Entity::User {
+            message.sender_name.clone()
+        } else {
+            self.setup.entry.to_string()
+        };
         if !state.streams.values().any(|stream| stream.has_said(message.text())) {
             let mut stream = self.stream();
             if message.sender == Entity::User {
-                self.screen.say(&format!("{}:{}", one_line(&speaker, 40), if self.is_terminal { "\n" } else { " " }));
+                self.screen.say(&format!(
+                    "{}:{}",
+                    one_line(&speaker, 40),
+                    if self.is_terminal { "\n" } else { " " }
+                ));
             }
-            self.say(&mut stream, |stream| format!("{}{}", stream.push(message.text()), stream.finish()));
+            self.say(&mut stream, |stream| {
+                format!("{}{}", stream.push(message.text()), stream.finish())
+            });
             self.screen.end_text();
         }
         state.transcript.add(Speaker::Agent(speaker), message.text());
@@ -289,7 +340,13 @@ impl TerminalChat {
     }
 
     fn stopped(&self, state: &mut ConversationState) {
-        let said = state.streams.values().filter(|stream| !stream.is_empty()).map(PieceStream::said).collect::<Vec<_>>().join("\n");
+        let said = state
+            .streams
+            .values()
+            .filter(|stream| !stream.is_empty())
+            .map(PieceStream::said)
+            .collect::<Vec<_>>()
+            .join("\n");
         if !said.is_empty() && !state.transcript.is_answered() {
             state.transcript.add(Speaker::Agent(self.setup.entry.to_string()), format!("{said} …"));
         }
@@ -374,14 +431,19 @@ mod tests {
             "author": "program",
         }));
         state.begin_turn(Counts::default());
-        let turn =
-            state.turn.map(|turn| OpenTurn { began: Instant::now().checked_sub(Duration::from_secs(90)).expect("90 s ago"), ..turn });
+        let turn = state.turn.map(|turn| OpenTurn {
+            began: Instant::now().checked_sub(Duration::from_secs(90)).expect("90 s ago"),
+            ..turn
+        });
         let turn = turn.expect("it was begun");
         assert!(state.worked(&turn) >= Duration::from_secs(90));
         let at = now();
         state.questions.take(&room, Millis(at.0 - 80_000), &asked);
         state.questions.take(&room, Millis(at.0 - 20_000), &answered);
         let worked = state.worked(&turn);
-        assert!(worked >= Duration::from_secs(30) && worked < Duration::from_secs(90), "{worked:?}");
+        assert!(
+            worked >= Duration::from_secs(30) && worked < Duration::from_secs(90),
+            "{worked:?}"
+        );
     }
 }

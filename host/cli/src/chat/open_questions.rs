@@ -1,5 +1,5 @@
-//! For how long questions about calls were open, from the events of a run: a user's time, which is no
-//! work of the agent's.
+//! For how long questions about calls were open, from the events of a run: a user's time, which is
+//! no work of the agent's.
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The person as the channel of a conversation: asked for the next message when it is their turn, and for nothing while the agent has
-//! more to do. Commands are carried out here.
+//! The person as the channel of a conversation: asked for the next message when it is their turn,
+//! and for nothing while the agent has more to do. Commands are carried out here.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -119,7 +119,11 @@ impl ChannelState {
                 TypedLine::Message(text) => {
                     self.conversation.begin_turn(&text);
                     self.interrupts.turn_begins();
-                    return Some(HumanAnswer { text, attachments: self.take_attachments(), ..HumanAnswer::default() });
+                    return Some(HumanAnswer {
+                        text,
+                        attachments: self.take_attachments(),
+                        ..HumanAnswer::default()
+                    });
                 }
                 TypedLine::Command(ChatCommand::Quit) if self.end(false).await => return None,
                 TypedLine::Command(command) => self.carry_out(&command),
@@ -129,23 +133,30 @@ impl ChannelState {
         }
     }
 
-    /// Ends the conversation, unless the person would rather wait for what runs in the background. `input_is_over`: nothing more can
-    /// be typed.
+    /// Ends the conversation, unless the person would rather wait for what runs in the background.
+    /// `input_is_over`: nothing more can be typed.
     async fn end(&self, input_is_over: bool) -> bool {
         let background = self.conversation.background();
         let mut stops = false;
         if !background.is_empty() && self.person.is_there() {
             let goes_on = if background.len() == 1 { "goes on" } else { "go on" };
             let tasks = plural(background.len() as u64, "task", "tasks");
-            let text = format!("  {tasks} {goes_on} in the background: {}", paint(NAME, background.join(", ")));
-            let reply = self.person.ask(UserQuestion::short(text, "  [s] stop  [w] wait  [c] go on talking  > ")).await;
+            let text = format!(
+                "  {tasks} {goes_on} in the background: {}",
+                paint(NAME, background.join(", "))
+            );
+            let reply = self
+                .person
+                .ask(UserQuestion::short(text, "  [s] stop  [w] wait  [c] go on talking  > "))
+                .await;
             match reply {
                 UserReply::Line(line) if line.trim().eq_ignore_ascii_case("c") => return false,
                 UserReply::Line(line) if line.trim().eq_ignore_ascii_case("w") => {}
                 _ => stops = true,
             }
         } else if !background.is_empty() {
-            // A pipe cannot be asked. Who closes it wants what is still to come; who writes /quit does not.
+            // A pipe cannot be asked. Who closes it wants what is still to come; who writes /quit
+            // does not.
             stops = !input_is_over;
         }
         self.stops_background.store(stops, Ordering::SeqCst);
@@ -167,12 +178,18 @@ impl ChannelState {
             }
             ChatCommand::Tell(task, text) => {
                 if self.ask_of(task, |task| RoomRequest::TellTask { task, text: text.clone() }) {
-                    self.tell(&paint(FAINT, format_args!("  {} reads it in its next step", printable(task))));
+                    self.tell(&paint(
+                        FAINT,
+                        format_args!("  {} reads it in its next step", printable(task)),
+                    ));
                 }
             }
             ChatCommand::Attach(path) => self.attach(path),
             ChatCommand::Save(path) => match self.conversation.save(path) {
-                Ok(()) => self.tell(&paint(FAINT, format_args!("  saved to {}", printable(&path.display().to_string())))),
+                Ok(()) => self.tell(&paint(
+                    FAINT,
+                    format_args!("  saved to {}", printable(&path.display().to_string())),
+                )),
                 Err(why) => self.tell(&format!("  {}", paint(ODD, printable(&why)))),
             },
             // Asked about before.
@@ -186,15 +203,31 @@ impl ChannelState {
         if tasks.is_empty() {
             return paint(FAINT, "  nothing runs in the background");
         }
-        let line = |(id, task, begun): &(BackgroundId, TaskName, Duration)| format!("  {id} {} for {}", paint(NAME, task), time(*begun));
+        let line = |(id, task, begun): &(BackgroundId, TaskName, Duration)| {
+            format!("  {id} {} for {}", paint(NAME, task), time(*begun))
+        };
         tasks.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 
     /// Asks the room about a background task that runs. False: none of that name does.
     fn ask_of(&self, task: &str, what: impl FnOnce(BackgroundId) -> RoomRequest) -> bool {
-        let found = self.conversation.background_tasks().into_iter().map(|(id, ..)| id).find(|id| id.as_str() == task);
+        let found = self
+            .conversation
+            .background_tasks()
+            .into_iter()
+            .map(|(id, ..)| id)
+            .find(|id| id.as_str() == task);
         let (Some(id), Some(stopper)) = (found, self.stopper.get()) else {
-            self.tell(&format!("  {}", paint(ODD, format_args!("no task {} runs in the background; /tasks lists them", printable(task)))));
+            self.tell(&format!(
+                "  {}",
+                paint(
+                    ODD,
+                    format_args!(
+                        "no task {} runs in the background; /tasks lists them",
+                        printable(task)
+                    )
+                )
+            ));
             return false;
         };
         stopper.request(what(id));
@@ -214,7 +247,11 @@ impl ChannelState {
         match attach::attach(&*self.blobs, path) {
             Ok(blob) => {
                 let name = printable(blob.name.as_deref().unwrap_or_default());
-                let what = format!("  {name} ({}, {}) goes with the next message", blob.media_type, show_size(blob.length));
+                let what = format!(
+                    "  {name} ({}, {}) goes with the next message",
+                    blob.media_type,
+                    show_size(blob.length)
+                );
                 self.attachments().push(blob);
                 self.tell(&paint(FAINT, what));
             }
@@ -225,8 +262,13 @@ impl ChannelState {
     fn status(&self) -> String {
         let counts = self.tally.counts();
         let background = self.conversation.background();
-        let background = if background.is_empty() { "nothing".to_owned() } else { background.join(", ") };
-        let used = format!("{} · {}", status::spent(counts), plural(counts.sandboxes, "sandbox", "sandboxes"));
+        let background =
+            if background.is_empty() { "nothing".to_owned() } else { background.join(", ") };
+        let used = format!(
+            "{} · {}",
+            status::spent(counts),
+            plural(counts.sandboxes, "sandbox", "sandboxes")
+        );
         format!("{}\n  used so far: {used}\n  in the background: {background}", self.rights)
     }
 
@@ -246,7 +288,11 @@ impl ChannelState {
             if !self.person.is_there() {
                 return None;
             }
-            let text = format!("  {} asks you:\n{}", paint(NAME, &task), foreign::block(prompt.trim(), Style::new(), 2, columns()));
+            let text = format!(
+                "  {} asks you:\n{}",
+                paint(NAME, &task),
+                foreign::block(prompt.trim(), Style::new(), 2, columns())
+            );
             let reply = self.person.ask(UserQuestion::short(text, format!("  to {task} > "))).await;
             return if let UserReply::Line(line) = reply { Some(line.into()) } else { None };
         }
@@ -264,7 +310,12 @@ impl ChannelState {
 }
 
 impl Channels for PersonChannel {
-    fn ask(&self, _: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<HumanAnswer>> {
+    fn ask(
+        &self,
+        _: ChannelId,
+        task: TaskName,
+        prompt: String,
+    ) -> BoxFuture<'static, Option<HumanAnswer>> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.asked(task, prompt).await })
     }
@@ -272,7 +323,12 @@ impl Channels for PersonChannel {
     fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
         // The event stream has it already.
         if !self.0.json {
-            self.0.screen.notice(foreign::block(speech.text.trim(), Style::new(), 2, total_columns()));
+            self.0.screen.notice(foreign::block(
+                speech.text.trim(),
+                Style::new(),
+                2,
+                total_columns(),
+            ));
         }
         Box::pin(std::future::ready(Ok(())))
     }

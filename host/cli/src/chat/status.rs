@@ -1,4 +1,5 @@
-//! The lines about the conversation itself: what a turn cost, and what is going on while nothing is said.
+//! The lines about the conversation itself: what a turn cost, and what is going on while nothing is
+//! said.
 
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use crate::show::tally::Counts;
 pub(crate) fn after_turn(turn: Counts, took: Duration, total: Counts, columns: usize) -> String {
     // Where no model is asked, tokens say nothing.
     let used = if total.tokens == 0 { String::new() } else { format!("{} · ", spent(turn)) };
-    let mut line = format!("  {used}{} · {}", took_for(took), plural(turn.sandboxes, "sandbox", "sandboxes"));
+    let mut line =
+        format!("  {used}{} · {}", took_for(took), plural(turn.sandboxes, "sandbox", "sandboxes"));
     let all = format!(" · all: {}", spent(total));
     // The first turn is all there is, and a narrow terminal has room for the turn alone.
     if total.tokens > turn.tokens && line.chars().count() + all.chars().count() < columns {
@@ -23,14 +25,19 @@ pub(crate) fn after_turn(turn: Counts, took: Duration, total: Counts, columns: u
 
 /// Tokens and, when it is known, money.
 pub(crate) fn spent(counts: Counts) -> String {
-    let tokens = if counts.tokens == 1 { "1 token".to_owned() } else { format!("{} tokens", thousands(counts.tokens)) };
+    let tokens = if counts.tokens == 1 {
+        "1 token".to_owned()
+    } else {
+        format!("{} tokens", thousands(counts.tokens))
+    };
     match counts.cost() {
         Some(cost) => format!("{tokens} · {}", money(cost)),
         None => tokens,
     }
 }
 
-/// What a run used in all, where other processes had a part in it; none where this one did everything.
+/// What a run used in all, where other processes had a part in it; none where this one did
+/// everything.
 pub(crate) fn in_all(spent: &Spent, counts: Counts) -> Option<String> {
     let before = spent.tokens.checked_sub(counts.tokens).filter(|tokens| *tokens > 0);
     before.map(|_| format!("in all {} tokens", thousands(spent.tokens)))
@@ -56,7 +63,12 @@ fn money(micro_usd: u64) -> String {
 
 fn thousands(number: u64) -> String {
     let digits = number.to_string();
-    let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().filter_map(|group| std::str::from_utf8(group).ok()).collect();
+    let groups: Vec<&str> = digits
+        .as_bytes()
+        .rchunks(3)
+        .rev()
+        .filter_map(|group| std::str::from_utf8(group).ok())
+        .collect();
     groups.join(" ")
 }
 
@@ -76,13 +88,25 @@ mod tests {
     fn a_turn_is_summed_up_in_one_line() {
         let took = Duration::from_millis(3400);
         let turn = counts(1234, Some(1200));
-        assert_eq!(after_turn(turn, took, turn, 100), "  1 234 tokens · $0.0012 · 3.4 s · 5 sandboxes");
+        assert_eq!(
+            after_turn(turn, took, turn, 100),
+            "  1 234 tokens · $0.0012 · 3.4 s · 5 sandboxes"
+        );
         let long = Duration::from_secs(200);
-        assert_eq!(after_turn(turn, long, turn, 100), "  1 234 tokens · $0.0012 · 3 min 20 s · 5 sandboxes");
+        assert_eq!(
+            after_turn(turn, long, turn, 100),
+            "  1 234 tokens · $0.0012 · 3 min 20 s · 5 sandboxes"
+        );
         let total = counts(5678, Some(5000));
-        assert_eq!(after_turn(turn, took, total, 100), "  1 234 tokens · $0.0012 · 3.4 s · 5 sandboxes · all: 5 678 tokens · $0.0050");
+        assert_eq!(
+            after_turn(turn, took, total, 100),
+            "  1 234 tokens · $0.0012 · 3.4 s · 5 sandboxes · all: 5 678 tokens · $0.0050"
+        );
         assert!(!after_turn(turn, took, total, 50).contains("all"));
-        assert_eq!(after_turn(counts(7, None), took, counts(7, None), 80), "  7 tokens · 3.4 s · 5 sandboxes");
+        assert_eq!(
+            after_turn(counts(7, None), took, counts(7, None), 80),
+            "  7 tokens · 3.4 s · 5 sandboxes"
+        );
     }
 
     #[test]
@@ -94,13 +118,25 @@ mod tests {
 
     #[test]
     fn waiting_says_for_what() {
-        assert_eq!(while_waiting(Duration::from_millis(3900), &[]), "thinking … 3 s · Ctrl-C stops");
-        assert_eq!(while_waiting(Duration::from_secs(4), &["search.find".into()]), "working … 4 s · search.find · Ctrl-C stops");
+        assert_eq!(
+            while_waiting(Duration::from_millis(3900), &[]),
+            "thinking … 3 s · Ctrl-C stops"
+        );
+        assert_eq!(
+            while_waiting(Duration::from_secs(4), &["search.find".into()]),
+            "working … 4 s · search.find · Ctrl-C stops"
+        );
     }
 
     #[test]
     fn amounts_are_read_at_a_glance() {
-        assert_eq!((thousands(999), thousands(1_000), thousands(1_234_567)), ("999".into(), "1 000".into(), "1 234 567".into()));
-        assert_eq!((money(42), money(1_234), money(2_345_678)), ("$0.000042".into(), "$0.0012".into(), "$2.34".into()));
+        assert_eq!(
+            (thousands(999), thousands(1_000), thousands(1_234_567)),
+            ("999".into(), "1 000".into(), "1 234 567".into())
+        );
+        assert_eq!(
+            (money(42), money(1_234), money(2_345_678)),
+            ("$0.000042".into(), "$0.0012".into(), "$2.34".into())
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! Streamed text on its way to the screen. Pieces may be cut anywhere: on a terminal they become rows with a mark, in which everything that
-//! could steer it is escaped, so no cut lets anything through.
+//! Streamed text on its way to the screen. Pieces may be cut anywhere: on a terminal they become
+//! rows with a mark, in which everything that could steer it is escaped, so no cut lets anything
+//! through.
 
 use crate::show::foreign::Flow;
 
@@ -8,7 +9,8 @@ use crate::show::foreign::Flow;
 pub(crate) struct PieceStream {
     /// Lays the rows of a terminal out; what goes to a pipe stays as it is.
     flow: Option<Flow>,
-    /// White space that is printed once more text follows: an answer neither begins nor ends with empty lines.
+    /// White space that is printed once more text follows: an answer neither begins nor ends with
+    /// empty lines.
     held: String,
     begun: bool,
     said: String,
@@ -17,7 +19,12 @@ pub(crate) struct PieceStream {
 impl PieceStream {
     /// For a terminal of so many columns, or for a pipe.
     pub(crate) fn new(columns: Option<usize>) -> Self {
-        Self { flow: columns.map(Flow::new), held: String::new(), begun: false, said: String::new() }
+        Self {
+            flow: columns.map(Flow::new),
+            held: String::new(),
+            begun: false,
+            said: String::new(),
+        }
     }
 
     /// Returns the part of the text so far that can be printed now.
@@ -113,7 +120,8 @@ mod tests {
         assert_eq!(whole(&["\n\n", "  one", " \n", "\n", "two", "\n", "\n "]), "│ one \n│ \n│ two");
     }
 
-    /// H2 of the second hostile pass: a line of the program ended the row, and what followed stood at its left edge.
+    /// H2 of the second hostile pass: a line of the program ended the row, and what followed stood
+    /// at its left edge.
     #[test]
     fn what_follows_an_interruption_has_a_mark() {
         let mut stream = PieceStream::new(Some(80));

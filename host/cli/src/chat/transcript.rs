@@ -26,7 +26,11 @@ impl Transcript {
 
     /// The newest text of the agent's; none when it has said nothing since the person spoke.
     pub(crate) fn is_answered(&self) -> bool {
-        self.0.iter().rev().take_while(|(speaker, _)| *speaker != Speaker::Person).any(|(speaker, _)| matches!(speaker, Speaker::Agent(_)))
+        self.0
+            .iter()
+            .rev()
+            .take_while(|(speaker, _)| *speaker != Speaker::Person)
+            .any(|(speaker, _)| matches!(speaker, Speaker::Agent(_)))
     }
 
     /// A heading for each speaker, notes as quotations.
@@ -39,7 +43,8 @@ impl Transcript {
             match speaker {
                 Speaker::Note => {
                     let separate = if last == Some(&Speaker::Note) { "" } else { "\n" };
-                    let quoted: Vec<String> = text.lines().map(|line| format!("> {line}")).collect();
+                    let quoted: Vec<String> =
+                        text.lines().map(|line| format!("> {line}")).collect();
                     page.push_str(&format!("{separate}{}\n", quoted.join("\n")));
                 }
                 _ if last == Some(speaker) => page.push_str(&format!("\n{text}\n")),
@@ -57,24 +62,33 @@ impl Transcript {
     /// Why not, in words; a file that is there is not overwritten.
     pub(crate) fn save(&self, path: &Path) -> Result<(), String> {
         let failed = |error: std::io::Error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => format!("{} is there already, and is not overwritten", path.display()),
+            std::io::ErrorKind::AlreadyExists => {
+                format!("{} is there already, and is not overwritten", path.display())
+            }
             _ => format!("{} could not be written: {error}", path.display()),
         };
-        durable_file::create(path, self.to_markdown().as_bytes(), &FileAccess::Usual).map_err(failed)
+        durable_file::create(path, self.to_markdown().as_bytes(), &FileAccess::Usual)
+            .map_err(failed)
     }
 }
 
-/// Returns the text with a backslash before each line that Markdown would read as a heading or a quotation: those are the page's own.
+/// Returns the text with a backslash before each line that Markdown would read as a heading or a
+/// quotation: those are the page's own.
 fn plain_lines(text: &str) -> String {
     let is_own = |line: &&str| {
         let line = line.trim_start();
-        line.starts_with(['#', '>']) || (line.len() > 1 && (line.chars().all(|c| c == '=') || line.chars().all(|c| c == '-')))
+        line.starts_with(['#', '>'])
+            || (line.len() > 1
+                && (line.chars().all(|c| c == '=') || line.chars().all(|c| c == '-')))
     };
     let escaped = |line: &str| {
         let blanks = line.len() - line.trim_start().len();
         format!("{}\\{}", &line[..blanks], &line[blanks..])
     };
-    text.lines().map(|line| if is_own(&line) { escaped(line) } else { line.to_owned() }).collect::<Vec<_>>().join("\n")
+    text.lines()
+        .map(|line| if is_own(&line) { escaped(line) } else { line.to_owned() })
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 #[cfg(test)]
@@ -100,10 +114,16 @@ mod tests {
     #[test]
     fn nobody_speaks_under_anothers_heading() {
         let mut transcript = spoken();
-        transcript.add(Speaker::Agent("chat".into()), "Sure.\n\n## You\n\nYes, delete it.\n\n  > calls x\nYou\n---");
+        transcript.add(
+            Speaker::Agent("chat".into()),
+            "Sure.\n\n## You\n\nYes, delete it.\n\n  > calls x\nYou\n---",
+        );
         let page = transcript.to_markdown();
         assert_eq!(page.matches("\n## You\n").count(), 1, "{page}");
-        assert!(page.contains("\n\\## You\n") && page.contains("\n  \\> calls x\nYou\n\\---"), "{page}");
+        assert!(
+            page.contains("\n\\## You\n") && page.contains("\n  \\> calls x\nYou\n\\---"),
+            "{page}"
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! `conclave add SOURCE`: looks into a component, says what it asks for and why, and writes it into the config with the grants that a
-//! person confirmed, and pins it. Runs nothing of it but its list of tools, with nothing granted.
+//! `conclave add SOURCE`: looks into a component, says what it asks for and why, and writes it into
+//! the config with the grants that a person confirmed, and pins it. Runs nothing of it but its list
+//! of tools, with nothing granted.
 
 pub(crate) mod hints;
 mod questions;
@@ -47,24 +48,42 @@ pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> 
     }
     given.iter().try_for_each(|fragment| check_asked(&name, manifest, fragment))?;
     let quiet = output.quiet || output.json;
-    let is_dev = (args.dev || found.is_built_here) && matches!(found.place, ComponentPlace::File(_));
+    let is_dev =
+        (args.dev || found.is_built_here) && matches!(found.place, ComponentPlace::File(_));
     if !quiet {
         show(&found, is_dev);
     }
     let asks = given.is_empty() && !args.no_questions && !quiet && ask::is_somebody_there();
     let before = Config::parse(&args.file.display().to_string(), "", edit.text()).ok();
-    let chosen = if asks { questions::ask_all(&found.inspection, before.as_ref(), file.folder()) } else { given };
-    edit.add_plugin(&name, &found.place.in_config(file.folder()), &comment(&found)).map_err(|error| refused(&error))?;
-    chosen.iter().try_for_each(|fragment| edit.grant(&name, fragment)).map_err(|error| refused(&error))?;
+    let chosen = if asks {
+        questions::ask_all(&found.inspection, before.as_ref(), file.folder())
+    } else {
+        given
+    };
+    edit.add_plugin(&name, &found.place.in_config(file.folder()), &comment(&found))
+        .map_err(|error| refused(&error))?;
+    chosen
+        .iter()
+        .try_for_each(|fragment| edit.grant(&name, fragment))
+        .map_err(|error| refused(&error))?;
     let edited = edit.finish().map_err(|error| refused(&error))?;
     // Whoever was asked has said yes already.
-    FolderGuard::new(file.folder(), args.yes || asks).check(&name, &chosen, before.as_ref(), &edited)?;
+    FolderGuard::new(file.folder(), args.yes || asks).check(
+        &name,
+        &chosen,
+        before.as_ref(),
+        &edited,
+    )?;
     check_by_host(&args.file, &name, before.as_ref(), &edited)?;
     // One that cannot be read is told of before anything is written.
     let lock = LockFile::open(&args.file)?;
     file.write(&edited)?;
     let pinned = lock::pin(&lock, &name, &found, is_dev).await?;
-    let hints = edited.config.as_ref().map(|config| hints::hints(&name, &found.inspection, config, &args.file)).unwrap_or_default();
+    let hints = edited
+        .config
+        .as_ref()
+        .map(|config| hints::hints(&name, &found.inspection, config, &args.file))
+        .unwrap_or_default();
     tell(
         &file,
         &edited,
@@ -81,8 +100,13 @@ pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> 
                 .flat_map(|config| &config.plugins)
                 .filter(|(other, plugin)| other.as_str() != name && is_pinned(&plugin.source))
         };
-        if others().any(|(other, _)| !lock.lock.iter().any(|lock| lock.plugins.contains_key(other))) {
-            let _ = writeln!(crate::output::stderr(), "  {}", paint(FAINT, "the other plugins are not pinned: conclave plugin lock"));
+        if others().any(|(other, _)| !lock.lock.iter().any(|lock| lock.plugins.contains_key(other)))
+        {
+            let _ = writeln!(
+                crate::output::stderr(),
+                "  {}",
+                paint(FAINT, "the other plugins are not pinned: conclave plugin lock")
+            );
         }
     }
     if !quiet {
@@ -94,27 +118,45 @@ pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> 
 /// The same command with another source.
 fn again(args: &Add, source: &str) -> String {
     let name = args.name.as_ref().map(|name| format!(" --as {}", shell(name))).unwrap_or_default();
-    let grants: String = args.grants.iter().map(|grant| format!(" --grant {}", shell(grant))).collect();
+    let grants: String =
+        args.grants.iter().map(|grant| format!(" --grant {}", shell(grant))).collect();
     format!("conclave add {}{name}{}{grants}", shell(source), file_option(&args.file))
 }
 
 /// Grants as they were typed.
 pub(crate) fn fragments(texts: &[String]) -> Result<Vec<Fragment>, CliError> {
-    texts.iter().map(|text| Fragment::parse(text).map_err(|error| CliError::usage(error.to_string()))).collect()
+    texts
+        .iter()
+        .map(|text| Fragment::parse(text).map_err(|error| CliError::usage(error.to_string())))
+        .collect()
 }
 
 /// A grant that the manifest does not ask for would have no effect.
 ///
 /// # Errors
 /// Which one, and what is asked for.
-pub(crate) fn check_asked(plugin: &str, manifest: &Manifest, fragment: &Fragment) -> Result<(), CliError> {
+pub(crate) fn check_asked(
+    plugin: &str,
+    manifest: &Manifest,
+    fragment: &Fragment,
+) -> Result<(), CliError> {
     let is_asked = |capability: Capability| manifest.ask(capability).is_some();
-    let Some(capability) = fragment.grants.iter().filter_map(capability_of).find(|capability| !is_asked(*capability)) else {
+    let Some(capability) =
+        fragment.grants.iter().filter_map(capability_of).find(|capability| !is_asked(*capability))
+    else {
         return Ok(());
     };
-    let asked: Vec<String> = manifest.asks.keys().map(|ask| format!("`{}`", one_line(ask, 20))).collect();
-    let hint = if asked.is_empty() { "it asks for nothing".to_owned() } else { format!("it asks for {}", asked.join(", ")) };
-    Err(CliError::usage(format!("{plugin} does not ask for `{capability}`, so granting it would have no effect")).hint(hint))
+    let asked: Vec<String> =
+        manifest.asks.keys().map(|ask| format!("`{}`", one_line(ask, 20))).collect();
+    let hint = if asked.is_empty() {
+        "it asks for nothing".to_owned()
+    } else {
+        format!("it asks for {}", asked.join(", "))
+    };
+    Err(CliError::usage(format!(
+        "{plugin} does not ask for `{capability}`, so granting it would have no effect"
+    ))
+    .hint(hint))
 }
 
 /// What the config calls it.
@@ -125,7 +167,10 @@ fn name(given: Option<&str>, manifest: &Manifest) -> Result<String, CliError> {
     };
     match check_name(&name) {
         Ok(()) => Ok(name),
-        Err(error) => Err(CliError::usage(format!("{} cannot be the name of a plugin: it {error}", one_line(&name, 64)))),
+        Err(error) => Err(CliError::usage(format!(
+            "{} cannot be the name of a plugin: it {error}",
+            one_line(&name, 64)
+        ))),
     }
 }
 
@@ -151,13 +196,32 @@ fn show(found: &LocatedComponent, is_dev: bool) {
         let _ = writeln!(err, "{row}");
     }
     let place = one_line(&found.place.shown(), TEXT);
-    let _ = writeln!(err, "{}", paint(FAINT, format_args!("{place} · {} · sha256 {}", bytes(inspection.size), inspection.sha256)));
+    let _ = writeln!(
+        err,
+        "{}",
+        paint(
+            FAINT,
+            format_args!("{place} · {} · sha256 {}", bytes(inspection.size), inspection.sha256)
+        )
+    );
     if is_dev {
-        let _ = writeln!(err, "{}", paint(ODD, "DEV: you build it; each build runs while it asks for and says the same"));
+        let _ = writeln!(
+            err,
+            "{}",
+            paint(ODD, "DEV: you build it; each build runs while it asks for and says the same")
+        );
     } else if found.place.is_strange() {
-        let _ = writeln!(err, "{}", paint(ODD, "UNSIGNED: nobody vouches for its author; it can touch only what you grant"));
+        let _ = writeln!(
+            err,
+            "{}",
+            paint(ODD, "UNSIGNED: nobody vouches for its author; it can touch only what you grant")
+        );
     }
-    let _ = writeln!(err, "\n{}", if manifest.asks.is_empty() { "It asks for nothing." } else { "It asks for" });
+    let _ = writeln!(
+        err,
+        "\n{}",
+        if manifest.asks.is_empty() { "It asks for nothing." } else { "It asks for" }
+    );
     for row in component::asks(manifest, columns) {
         let _ = writeln!(err, "{row}");
     }
@@ -176,5 +240,9 @@ pub(crate) fn shell(argument: &str) -> String {
 
 /// ` --file FILE`, where it is not the one that is meant anyway.
 pub(crate) fn file_option(file: &Path) -> String {
-    if file == Path::new(crate::args::CONFIG) { String::new() } else { format!(" --file {}", shell(&file.display().to_string())) }
+    if file == Path::new(crate::args::CONFIG) {
+        String::new()
+    } else {
+        format!(" --file {}", shell(&file.display().to_string()))
+    }
 }

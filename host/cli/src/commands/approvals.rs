@@ -62,10 +62,13 @@ pub(crate) fn approvals(args: &args::ApprovalList, output: OutputArgs) -> Result
         }
         return Ok(exit::OK);
     }
-    let rows: Vec<Vec<(Style, String)>> = waits.iter().map(|wait| row(wait, said(wait), now)).collect();
+    let rows: Vec<Vec<(Style, String)>> =
+        waits.iter().map(|wait| row(wait, said(wait), now)).collect();
     table::lines(&COLUMNS, &rows, table::total()).iter().try_for_each(stdout::styled)?;
     if !output.quiet {
-        stdout::styled(note("`conclave approve ID` shows a call in full and approves it; `conclave refuse ID` refuses it"))?;
+        stdout::styled(note(
+            "`conclave approve ID` shows a call in full and approves it; `conclave refuse ID` refuses it",
+        ))?;
     }
     Ok(exit::OK)
 }
@@ -78,13 +81,21 @@ fn id(wait: &WaitRow) -> Option<String> {
     }
 }
 
-/// Returns the decisions that lie in the mail: no process has the run under way, or it has not looked yet.
+/// Returns the decisions that lie in the mail: no process has the run under way, or it has not
+/// looked yet.
 fn said(stores: &OpenStores) -> BTreeMap<(RoomId, WaitKey), &'static str> {
     // Mail that cannot be read is reported by the process that takes it out.
-    let mail = stores.folders().iter().flat_map(|folder| ControlMessage::pending(folder).unwrap_or_default());
+    let mail = stores
+        .folders()
+        .iter()
+        .flat_map(|folder| ControlMessage::pending(folder).unwrap_or_default());
     let word = |mail: ControlMessage| match mail.word {
         ControlCommand::Decide { call, approval } => {
-            let word = if matches!(approval, Approval::Refused { .. } | Approval::Invalid { .. }) { "refused" } else { "approved" };
+            let word = if matches!(approval, Approval::Refused { .. } | Approval::Invalid { .. }) {
+                "refused"
+            } else {
+                "approved"
+            };
             Some(((mail.room, WaitKey::Call(call)), word))
         }
         _ => None,
@@ -94,12 +105,17 @@ fn said(stores: &OpenStores) -> BTreeMap<(RoomId, WaitKey), &'static str> {
 
 fn row(wait: &WaitRow, said: Option<&str>, now: Millis) -> Vec<(Style, String)> {
     let request = wait.wait.request.as_deref();
-    let arguments = request.map(|request| one_line(&request.arguments.to_string(), ARGUMENTS)).unwrap_or_default();
+    let arguments = request
+        .map(|request| one_line(&request.arguments.to_string(), ARGUMENTS))
+        .unwrap_or_default();
     let standing = if wait.is_live { (NAME, "running") } else { (ODD, "interrupted") };
     vec![
         (NAME, id(wait).unwrap_or_default()),
         (FAINT, ago(wait.since, now)),
-        (Style::new(), said.map_or_else(|| expires(wait, now), |said| format!("{said}, not yet received"))),
+        (
+            Style::new(),
+            said.map_or_else(|| expires(wait, now), |said| format!("{said}, not yet received")),
+        ),
         (standing.0, standing.1.to_owned()),
         (Style::new(), request.map(|request| request.task.to_string()).unwrap_or_default()),
         (Style::new(), wait.wait.target.clone()),
@@ -110,15 +126,26 @@ fn row(wait: &WaitRow, said: Option<&str>, now: Millis) -> Vec<(Style, String)> 
 
 /// What the task's analyzer says of it; empty when it was not asked.
 fn risk(request: &ApprovalRequest) -> (Style, String) {
-    let reason = request.risk_reason.as_deref().map(|reason| one_line(reason, REASON)).filter(|reason| !reason.is_empty());
-    let words: Vec<String> = request.risk.map(|risk| risk.as_str().to_owned()).into_iter().chain(reason).collect();
+    let reason = request
+        .risk_reason
+        .as_deref()
+        .map(|reason| one_line(reason, REASON))
+        .filter(|reason| !reason.is_empty());
+    let words: Vec<String> =
+        request.risk.map(|risk| risk.as_str().to_owned()).into_iter().chain(reason).collect();
     (if request.risk.is_some_and(|risk| risk > Risk::Low) { ODD } else { FAINT }, words.join(": "))
 }
 
 /// Returns when it expires; the time stands still while no process has the run under way.
 fn expires(wait: &WaitRow, now: Millis) -> String {
-    let Some(ms) = wait.wait.request.as_ref().and_then(|request| request.expires_ms) else { return String::new() };
-    if wait.is_live { format!("in {}", left(ms.saturating_sub(now.since(wait.since)))) } else { format!("{} of run", left(ms)) }
+    let Some(ms) = wait.wait.request.as_ref().and_then(|request| request.expires_ms) else {
+        return String::new();
+    };
+    if wait.is_live {
+        format!("in {}", left(ms.saturating_sub(now.since(wait.since))))
+    } else {
+        format!("{} of run", left(ms))
+    }
 }
 
 fn as_json(wait: &WaitRow, said: Option<&str>) -> serde_json::Value {

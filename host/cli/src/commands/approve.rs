@@ -1,5 +1,6 @@
-//! `conclave approve ID` and `conclave refuse ID`: the word about one call that waits, from another terminal or after a restart. An id means
-//! that one call with the arguments that are shown, and nothing else; the process that has the run under way carries the word out.
+//! `conclave approve ID` and `conclave refuse ID`: the word about one call that waits, from another
+//! terminal or after a restart. An id means that one call with the arguments that are shown, and
+//! nothing else; the process that has the run under way carries the word out.
 
 use std::io::Write;
 use std::path::Path;
@@ -89,8 +90,10 @@ impl PendingCall {
         let (room, call) = parse_approval_id(id)?;
         let found = OpenStores::of(store).find(&room)?;
         let waits = found.reader.waits(Some(&found.run())).map_err(|error| unusable(&error))?;
-        let is_this = |row: &&WaitRow| row.room == found.room && row.wait.key == WaitKey::Call(call);
-        let this = waits.iter().find(is_this).and_then(|row| Some((row.wait.request.clone()?, row)));
+        let is_this =
+            |row: &&WaitRow| row.room == found.room && row.wait.key == WaitKey::Call(call);
+        let this =
+            waits.iter().find(is_this).and_then(|row| Some((row.wait.request.clone()?, row)));
         let Some((request, row)) = this else { return Err(none(&found.room, call, &waits)) };
         let (is_live, is_top_up) = (row.is_live, row.wait.kind == TOP_UP);
         Ok(Self { found, call, request, is_live, is_top_up })
@@ -102,46 +105,70 @@ impl PendingCall {
 
     /// The word is about this call.
     fn is_meant(&self, mail: &ControlMessage) -> bool {
-        mail.room == self.found.room && matches!(mail.word, ControlCommand::Decide { call, .. } if call == self.call)
+        mail.room == self.found.room
+            && matches!(mail.word, ControlCommand::Decide { call, .. } if call == self.call)
     }
 
     /// The first word counts, so another would be lost without a sign.
     fn check_unsaid(&self) -> Result<(), CliError> {
-        let unheard = ControlMessage::pending(self.found.reader.folder()).map_err(|error| unusable(&error))?;
-        let Some(ControlCommand::Decide { approval, .. }) = unheard.into_iter().find(|mail| self.is_meant(mail)).map(|mail| mail.word)
+        let unheard = ControlMessage::pending(self.found.reader.folder())
+            .map_err(|error| unusable(&error))?;
+        let Some(ControlCommand::Decide { approval, .. }) =
+            unheard.into_iter().find(|mail| self.is_meant(mail)).map(|mail| mail.word)
         else {
             return Ok(());
         };
-        let what = format!("{} was already {}, which its run has not heard yet", self.id(), as_word(&approval));
+        let what = format!(
+            "{} was already {}, which its run has not heard yet",
+            self.id(),
+            as_word(&approval)
+        );
         Err(CliError::usage(what).hint("--instead puts this word in its place"))
     }
 
     /// Takes back what was said of this call before.
     ///
     /// # Errors
-    /// When the process of the run has it in hand: then it may take effect, and another word would not.
+    /// When the process of the run has it in hand: then it may take effect, and another word would
+    /// not.
     fn take_back(&self) -> Result<(), CliError> {
         let store = self.found.reader.folder();
-        ControlMessage::take_back(store, |mail| self.is_meant(mail)).map_err(|error| unusable(&error))?;
-        let left = ControlMessage::pending(store).map_err(|error| unusable(&error))?.into_iter().find(|mail| self.is_meant(mail));
+        ControlMessage::take_back(store, |mail| self.is_meant(mail))
+            .map_err(|error| unusable(&error))?;
+        let left = ControlMessage::pending(store)
+            .map_err(|error| unusable(&error))?
+            .into_iter()
+            .find(|mail| self.is_meant(mail));
         let Some(left) = left else { return Ok(()) };
         if is_in_use(store) {
-            let what = format!("{}: its run has been given another word and has not noted it yet; that one may take effect", self.id());
-            return Err(CliError::usage(what).hint(format!("conclave show {} shows the state of the run", self.found.run())));
+            let what = format!(
+                "{}: its run has been given another word and has not noted it yet; that one may take effect",
+                self.id()
+            );
+            return Err(CliError::usage(what)
+                .hint(format!("conclave show {} shows the state of the run", self.found.run())));
         }
-        // The process that took it has ended. What it had journalled is no longer waiting, and was refused above.
+        // The process that took it has ended. What it had journalled is no longer waiting, and was
+        // refused above.
         left.remove(store).map_err(|error| unusable(&error))
     }
 
     /// Arguments that somebody wrote, before anybody waits for what becomes of them.
     fn check_arguments(&self, arguments: &Value) -> Result<(), CliError> {
-        check_top_up_arguments(&self.request, arguments).map_err(|wrong| CliError::usage(format!("--arguments: {wrong}")))?;
-        let records = self.found.reader.records(&self.found.room).map_err(|error| unusable(&error))?;
+        check_top_up_arguments(&self.request, arguments)
+            .map_err(|wrong| CliError::usage(format!("--arguments: {wrong}")))?;
+        let records =
+            self.found.reader.records(&self.found.room).map_err(|error| unusable(&error))?;
         let setup = setup_of(records);
-        let spec = setup.as_deref().and_then(|setup| setup.tool(&self.request.tool)).map(|(_, spec)| spec);
-        let Some(Err(wrong)) = spec.map(|spec| check(&spec.input_schema, arguments)) else { return Ok(()) };
-        let place = |path: &str| if path.is_empty() { "the whole".to_owned() } else { format!("`{path}`") };
-        let wrong: Vec<String> = wrong.iter().map(|wrong| format!("{} {}", place(&wrong.path), wrong.reason)).collect();
+        let spec =
+            setup.as_deref().and_then(|setup| setup.tool(&self.request.tool)).map(|(_, spec)| spec);
+        let Some(Err(wrong)) = spec.map(|spec| check(&spec.input_schema, arguments)) else {
+            return Ok(());
+        };
+        let place =
+            |path: &str| if path.is_empty() { "the whole".to_owned() } else { format!("`{path}`") };
+        let wrong: Vec<String> =
+            wrong.iter().map(|wrong| format!("{} {}", place(&wrong.path), wrong.reason)).collect();
         let what = format!("--arguments do not fit {}: {}", self.request.tool, wrong.join("; "));
         Err(CliError::usage(printable(&what)).hint("it waits as before"))
     }
@@ -153,14 +180,22 @@ impl PendingCall {
             self.check_unsaid()?;
         }
         let said = as_word(&approval);
-        let mail = ControlMessage::new(self.found.room.clone(), ControlCommand::Decide { call: self.call, approval });
+        let mail = ControlMessage::new(
+            self.found.room.clone(),
+            ControlCommand::Decide { call: self.call, approval },
+        );
         mail.send(self.found.reader.folder()).map_err(|error| unusable(&error))?;
         let (id, run) = (self.id(), self.found.run());
         if output.json {
-            stdout::json(json!({ "type": "decided", "approval": id, "said": said, "heard_now": self.is_live }))?;
+            stdout::json(
+                json!({ "type": "decided", "approval": id, "said": said, "heard_now": self.is_live }),
+            )?;
         } else if !output.quiet {
-            let when =
-                if self.is_live { "its run hears it now".to_owned() } else { format!("heard when its run goes on: conclave resume {run}") };
+            let when = if self.is_live {
+                "its run hears it now".to_owned()
+            } else {
+                format!("heard when its run goes on: conclave resume {run}")
+            };
             stdout::styled(format!("{} {said}; {when}", paint(NAME, id)))?;
         }
         Ok(exit::OK)
@@ -227,7 +262,10 @@ fn none(room: &RoomId, call: CallId, waits: &[WaitRow]) -> CliError {
         _ => None,
     });
     let others: Vec<String> = others.collect();
-    let what = format!("{} does not wait for an approval: it was answered, ran out of time, or never asked", approval_id(room, call));
+    let what = format!(
+        "{} does not wait for an approval: it was answered, ran out of time, or never asked",
+        approval_id(room, call)
+    );
     let hint = match others.as_slice() {
         [] => "`conclave approvals` lists those that wait".to_owned(),
         others => format!("of this run these wait: {}", others.join(", ")),

@@ -1,4 +1,5 @@
-//! `conclave audit`: what was allowed, refused, asked, decided and sent out, in all stored runs; and whether the store was changed.
+//! `conclave audit`: what was allowed, refused, asked, decided and sent out, in all stored runs;
+//! and whether the store was changed.
 
 mod verify;
 
@@ -28,8 +29,12 @@ const LEAST: usize = 12;
 
 pub(crate) fn audit(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
     match &args.command {
-        Some(AuditCommand::Verify { head, store }) => verify::verify(&OpenStores::of(store.as_deref()), head.as_deref(), output),
-        Some(AuditCommand::Head { store }) => verify::head(&OpenStores::of(store.as_deref()), output),
+        Some(AuditCommand::Verify { head, store }) => {
+            verify::verify(&OpenStores::of(store.as_deref()), head.as_deref(), output)
+        }
+        Some(AuditCommand::Head { store }) => {
+            verify::head(&OpenStores::of(store.as_deref()), output)
+        }
         None => list(args, output),
     }
 }
@@ -44,7 +49,9 @@ struct AuditFilter<'a> {
 impl AuditFilter<'_> {
     fn has(&self, entry: &AuditEntry) -> bool {
         (self.kinds.is_empty() || self.kinds.contains(&entry.kind))
-            && self.plugin.is_none_or(|plugin| entry.plugin.as_ref().is_some_and(|of| of.as_str() == plugin))
+            && self
+                .plugin
+                .is_none_or(|plugin| entry.plugin.as_ref().is_some_and(|of| of.as_str() == plugin))
             && self.since.is_none_or(|since| entry.at >= since)
     }
 }
@@ -53,7 +60,11 @@ fn list(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
     let wanted = AuditFilter {
         kinds: args.kind.iter().map(|word| kind(word)).collect::<Result<_, _>>()?,
         plugin: args.plugin.as_deref(),
-        since: args.since.as_deref().map(|text| parse_moment("--since", text, now())).transpose()?,
+        since: args
+            .since
+            .as_deref()
+            .map(|text| parse_moment("--since", text, now()))
+            .transpose()?,
     };
     let stores = OpenStores::of(args.store.as_deref());
     let mut runs: Vec<(Millis, usize, RoomId)> = Vec::new();
@@ -67,7 +78,9 @@ fn list(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
             let readers = stores.readers()?;
             for (index, reader) in readers.iter().enumerate() {
                 let rows = reader.runs(&RunFilter::default()).map_err(|error| unusable(&error))?;
-                let rows = rows.into_iter().filter(|row| wanted.since.is_none_or(|since| row.changed >= since));
+                let rows = rows
+                    .into_iter()
+                    .filter(|row| wanted.since.is_none_or(|since| row.changed >= since));
                 runs.extend(rows.map(|row| (row.started, index, row.run)));
             }
             readers
@@ -76,7 +89,9 @@ fn list(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
     runs.sort();
     let mut found: Vec<(RoomId, AuditEntry)> = Vec::new();
     for (_, reader, run) in &runs {
-        found.extend(entries_of(&readers[*reader], run)?.into_iter().filter(|(_, entry)| wanted.has(entry)));
+        found.extend(
+            entries_of(&readers[*reader], run)?.into_iter().filter(|(_, entry)| wanted.has(entry)),
+        );
     }
     // Oldest first over all runs, as a log is read.
     found.sort_by_key(|(_, entry)| entry.at);
@@ -85,7 +100,8 @@ fn list(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
         let address = format!("{room}:{}", entry.seq);
         if output.json {
             let mut value = json!(entry);
-            (value["type"], value["event"], value["room"]) = ("audit".into(), address.into(), json!(room));
+            (value["type"], value["event"], value["room"]) =
+                ("audit".into(), address.into(), json!(room));
             stdout::json(value)?;
         } else {
             stdout::styled(shown(&address, entry, total))?;
@@ -95,9 +111,16 @@ fn list(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
         }
     }
     if !output.json && !output.quiet {
-        let rest = if count == 0 { "" } else { "; `conclave why EVENT` explains one, `conclave audit verify` checks the hash chain" };
+        let rest = if count == 0 {
+            ""
+        } else {
+            "; `conclave why EVENT` explains one, `conclave audit verify` checks the hash chain"
+        };
         let runs = plural(runs.len() as u64, "run", "runs");
-        stdout::styled(note(format_args!("{} in {runs}{rest}", plural(count, "entry", "entries"))))?;
+        stdout::styled(note(format_args!(
+            "{} in {runs}{rest}",
+            plural(count, "entry", "entries")
+        )))?;
     }
     Ok(exit::OK)
 }
@@ -114,7 +137,9 @@ fn entries_of(reader: &StoreReader, run: &RoomId) -> Result<Vec<(RoomId, AuditEn
 
 fn kind(word: &str) -> Result<AuditKind, CliError> {
     let known = || AuditKind::ALL.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ");
-    AuditKind::named(word).ok_or_else(|| CliError::usage(format!("there is no kind {word:?}")).hint(format!("one of {}", known())))
+    AuditKind::named(word).ok_or_else(|| {
+        CliError::usage(format!("there is no kind {word:?}")).hint(format!("one of {}", known()))
+    })
 }
 
 fn shown(address: &str, entry: &AuditEntry, total: usize) -> String {
@@ -125,7 +150,11 @@ fn shown(address: &str, entry: &AuditEntry, total: usize) -> String {
     let at = if total < WIDE { at[5..MOMENT - 3].to_owned() } else { at };
     let wide = at.len();
     let before = format!("{} {} ", cell(&[StyledText::new(FAINT, at)], wide), cell(&[kind], KIND));
-    let parts = [StyledText::new(NAME, plugin), StyledText::plain(entry.what.as_str()), StyledText::new(FAINT, format!("[{address}]"))];
+    let parts = [
+        StyledText::new(NAME, plugin),
+        StyledText::plain(entry.what.as_str()),
+        StyledText::new(FAINT, format!("[{address}]")),
+    ];
     let parts: Vec<StyledText> = parts.into_iter().filter(|part| !part.text.is_empty()).collect();
     // The address stays when what was tried is long.
     let left = total.saturating_sub(wide + KIND + 2);

@@ -1,4 +1,5 @@
-//! `conclave batch FILE`: the entry task on every line of a file. Results on stdout in the order of the lines, everything else on stderr.
+//! `conclave batch FILE`: the entry task on every line of a file. Results on stdout in the order of
+//! the lines, everything else on stderr.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -37,19 +38,31 @@ use crate::show::trace::TracePrinter;
 use crate::show::{FAINT, foreign, head, paint, plural, time};
 use crate::{resuming, setup, stdout};
 
-pub(crate) async fn batch(args: args::BatchArgs, output: OutputArgs, mut interrupts: Interrupts) -> Result<u8, CliError> {
+pub(crate) async fn batch(
+    args: args::BatchArgs,
+    output: OutputArgs,
+    mut interrupts: Interrupts,
+) -> Result<u8, CliError> {
     let loading = Instant::now();
     let detail = args.trace.detail(output)?;
     let inputs = Arc::new(input::read(&args.file)?);
     check_output(&args)?;
     let (models, locked) = (args.model.models()?, args.locked.locked);
     let left = resuming::left(args.keep.store.as_deref(), ("batch", &args.config), output);
-    let kept = RunStorage::open(&args.keep, Of { command: "batch", file: &args.config, models: &models, locked, is_bulk: true })?;
+    let kept = RunStorage::open(
+        &args.keep,
+        Of { command: "batch", file: &args.config, models: &models, locked, is_bulk: true },
+    )?;
     let host = Arc::new(setup::open_host_keeping(&args.config, &kept)?);
     let prepared = setup::prepare_with(&host, &args.config, &models, locked, output).await?;
     check_entry(&prepared, &args.config)?;
     let screen = Screen::of_batch(if output.quiet { Loudness::Quiet } else { Loudness::Normal });
-    let mut results = Results::new(Arc::clone(&inputs), Arc::clone(&screen), args.output.as_deref(), output.json)?;
+    let mut results = Results::new(
+        Arc::clone(&inputs),
+        Arc::clone(&screen),
+        args.output.as_deref(),
+        output.json,
+    )?;
     let room = RandomIds.run();
     resuming::report_left(&left);
     if !output.quiet && !output.json {
@@ -60,7 +73,8 @@ pub(crate) async fn batch(args: args::BatchArgs, output: OutputArgs, mut interru
     if let Some(tracing) = &tracing {
         tracing.steps(&screen, &prepared, "item").legend();
     }
-    let all = All::new(&args, prepared, &kept, &screen, &interrupts, (room, results.staged(), tracing));
+    let all =
+        All::new(&args, prepared, &kept, &screen, &interrupts, (room, results.staged(), tracing));
     let progress = BatchCounter::begin(Arc::clone(&screen), inputs.len());
     let policy = Batch {
         concurrency: usize::from(args.concurrency),
@@ -112,7 +126,11 @@ pub(crate) async fn batch(args: args::BatchArgs, output: OutputArgs, mut interru
     let code = all.code(&policy, ended.ended_by, &results);
     all.approver.report_missing();
     if !output.quiet {
-        let _ = writeln!(crate::output::stderr(), "\n{}", paint(FAINT, all.summary(&args, &progress, &results)));
+        let _ = writeln!(
+            crate::output::stderr(),
+            "\n{}",
+            paint(FAINT, all.summary(&args, &progress, &results))
+        );
     }
     Ok(code)
 }
@@ -121,8 +139,11 @@ pub(crate) async fn batch(args: args::BatchArgs, output: OutputArgs, mut interru
 fn check_output(args: &args::BatchArgs) -> Result<(), CliError> {
     let whole = |path: &Path| path.canonicalize().ok();
     let Some(output) = &args.output else { return Ok(()) };
-    if whole(output).is_some() && [&args.file, &args.config].iter().any(|file| whole(file) == whole(output)) {
-        return Err(CliError::usage(format!("{} would be written over", output.display())).hint("name another file with --output"));
+    if whole(output).is_some()
+        && [&args.file, &args.config].iter().any(|file| whole(file) == whole(output))
+    {
+        return Err(CliError::usage(format!("{} would be written over", output.display()))
+            .hint("name another file with --output"));
     }
     Ok(())
 }
@@ -133,7 +154,8 @@ fn check_entry(prepared: &Prepared, file: &Path) -> Result<(), CliError> {
         return Ok(());
     }
     let entry = &prepared.setup().entry;
-    let what = format!("the task {entry} asks its user after each answer, and in a batch nobody is asked");
+    let what =
+        format!("the task {entry} asks its user after each answer, and in a batch nobody is asked");
     Err(CliError::usage(what).hint(interactive_help(entry, file)))
 }
 
@@ -177,7 +199,12 @@ impl All {
             has_journal: kept.is_kept(),
             approvals: args.approvals,
             screen: Arc::clone(screen),
-            approver: AtTerminal::new(Arc::clone(&person), interrupts.clone(), about, args.approvals),
+            approver: AtTerminal::new(
+                Arc::clone(&person),
+                interrupts.clone(),
+                about,
+                args.approvals,
+            ),
             person,
             tally: Arc::new(RunTally::default()),
             staged,
@@ -194,7 +221,10 @@ impl All {
 
     /// Stops the runs that go on; no other begins.
     fn stop(&self, reason: &str) {
-        self.stopped_for.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| reason.to_owned());
+        self.stopped_for
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_or_insert_with(|| reason.to_owned());
         self.is_stopping.store(true, Ordering::SeqCst);
         self.stoppers().values().for_each(|stopper| stopper.stop(reason));
     }
@@ -205,7 +235,11 @@ impl All {
             return Ok(None);
         }
         let tally = Arc::new(RunTally::default());
-        let mut session = match self.prepared.session(self.options(index, label(index, input.id.as_ref()), &tally)) {
+        let mut session = match self.prepared.session(self.options(
+            index,
+            label(index, input.id.as_ref()),
+            &tally,
+        )) {
             Ok(session) => session,
             Err(failure) => return self.failed(index, input, failure.to_string()),
         };
@@ -219,7 +253,10 @@ impl All {
         self.stoppers().remove(&index);
         match ended {
             Ok(outcome) => {
-                let code = exit::of(outcome.status, Met { trouble: tally.trouble(), nobody_to_ask: false, cause: outcome.cause });
+                let code = exit::of(
+                    outcome.status,
+                    Met { trouble: tally.trouble(), nobody_to_ask: false, cause: outcome.cause },
+                );
                 put(&self.staged, ResultRow::ended(index, input, &outcome, code));
                 verdict(outcome).map(|result| result.map(drop)).map_err(drop)
             }
@@ -233,10 +270,17 @@ impl All {
     }
 
     fn options(&self, index: usize, label: String, tally: &Arc<RunTally>) -> RunOptions {
-        let mut subscribers: Vec<Arc<dyn Subscriber>> = vec![Arc::clone(tally) as _, Arc::clone(&self.tally) as _];
+        let mut subscribers: Vec<Arc<dyn Subscriber>> =
+            vec![Arc::clone(tally) as _, Arc::clone(&self.tally) as _];
         if let Some(tracing) = &self.tracing {
-            let trace = TracePrinter::of_run(Arc::clone(&self.screen), false, self.prepared.setup()).with_addresses(self.has_journal);
-            subscribers.push(Arc::new(trace.with_steps(Some(tracing.steps(&self.screen, &self.prepared, &label)))));
+            let trace =
+                TracePrinter::of_run(Arc::clone(&self.screen), false, self.prepared.setup())
+                    .with_addresses(self.has_journal);
+            subscribers.push(Arc::new(trace.with_steps(Some(tracing.steps(
+                &self.screen,
+                &self.prepared,
+                &label,
+            )))));
         }
         if self.approvals == Approvals::Wait {
             subscribers.push(Arc::new(PendingLine(Arc::clone(&self.screen))));
@@ -261,29 +305,56 @@ impl All {
             // The one result that was wanted is there.
             _ if policy.stop_on_first && first.is_some_and(|row| row.code == exit::OK) => refused,
             OnError::Null => refused,
-            OnError::Stop | OnError::Report => worst(results.rows().map(|row| row.code).chain([refused])),
+            OnError::Stop | OnError::Report => {
+                worst(results.rows().map(|row| row.code).chain([refused]))
+            }
         }
     }
 
     /// Why there are inputs without an end.
     fn why_cancelled(&self, ended_by: Option<usize>, results: &Results) -> String {
-        if let Some(why) = self.stopped_for.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+        if let Some(why) = self.stopped_for.lock().unwrap_or_else(PoisonError::into_inner).as_ref()
+        {
             return format!("the batch was stopped: {why}");
         }
-        let Some(row) = ended_by.and_then(|first| results.rows().find(|row| row.index == first)) else {
+        let Some(row) = ended_by.and_then(|first| results.rows().find(|row| row.index == first))
+        else {
             return "the batch was stopped".to_owned();
         };
-        let (label, why) = (label(row.index, row.id.as_ref()), if row.error.is_some() { "failed" } else { "had a result" });
+        let (label, why) = (
+            label(row.index, row.id.as_ref()),
+            if row.error.is_some() { "failed" } else { "had a result" },
+        );
         format!("{label} {why}, which ended the batch")
     }
 
-    fn summary(&self, args: &args::BatchArgs, progress: &BatchCounter, results: &Results) -> String {
+    fn summary(
+        &self,
+        args: &args::BatchArgs,
+        progress: &BatchCounter,
+        results: &Results,
+    ) -> String {
         let counts = self.tally.counts();
         let (came, total, failed) = (results.rows().count(), results.total(), progress.failed());
-        let mut parts = vec![format!("{} of {} in {}", came, plural(total as u64, "input", "inputs"), time(progress.took()))];
-        let without = results.rows().filter(|row| row.error.is_some()).count().saturating_sub(failed);
-        let amounts = [(without, "without a result"), (failed, "failed"), (total.saturating_sub(came), "cancelled")];
-        parts.extend(amounts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")));
+        let mut parts = vec![format!(
+            "{} of {} in {}",
+            came,
+            plural(total as u64, "input", "inputs"),
+            time(progress.took())
+        )];
+        let without =
+            results.rows().filter(|row| row.error.is_some()).count().saturating_sub(failed);
+        let amounts = [
+            (without, "without a result"),
+            (failed, "failed"),
+            (total.saturating_sub(came), "cancelled"),
+        ];
+        parts.extend(
+            amounts
+                .iter()
+                .filter(|(count, _)| *count > 0)
+                .map(|(count, what)| format!("{count} {what}")),
+        );
         if counts.denials > 0 {
             parts.push(plural(counts.denials, "denial", "denials"));
         }
@@ -307,12 +378,19 @@ struct Tracing {
 
 impl Tracing {
     fn of(detail: Detail, inputs: &[BatchInput]) -> Self {
-        let labels = inputs.iter().enumerate().map(|(index, input)| width(&label(index, input.id.as_ref())));
+        let labels =
+            inputs.iter().enumerate().map(|(index, input)| width(&label(index, input.id.as_ref())));
         Self { detail, columns: labels.fold(0, usize::max) }
     }
 
     fn steps(&self, screen: &Arc<Screen>, prepared: &Prepared, label: &str) -> Steps {
-        Steps::of_item(Arc::clone(screen), self.detail, prepared.setup(), label.to_owned(), self.columns)
+        Steps::of_item(
+            Arc::clone(screen),
+            self.detail,
+            prepared.setup(),
+            label.to_owned(),
+            self.columns,
+        )
     }
 }
 

@@ -1,5 +1,5 @@
-//! `conclave plugin call SOURCE TOOL [JSON]`: one tool, once, with nothing but the grants on the command line. The result goes to stdout;
-//! what it said, was refused and used up goes to stderr.
+//! `conclave plugin call SOURCE TOOL [JSON]`: one tool, once, with nothing but the grants on the
+//! command line. The result goes to stdout; what it said, was refused and used up goes to stderr.
 
 mod config;
 mod told;
@@ -45,22 +45,30 @@ pub(crate) async fn call(args: &CallArgs, output: OutputArgs) -> Result<u8, CliE
     let unfit = require_asked(&config, &name, manifest);
     if args.tool.is_none() || unfit.is_err() {
         let tools = host.tools_of(found.bytes.clone()).await;
-        let tools = tools.map_err(|error| CliError::plugin(format!("{} is refused: {error}", manifest.name)))?;
+        let tools = tools
+            .map_err(|error| CliError::plugin(format!("{} is refused: {error}", manifest.name)))?;
         // Which tools there are is said before what a call of one needs.
         tool_name(args.tool.as_deref(), &name, manifest, &tools, &found)?;
     }
     unfit?;
     let follow = setup::follow(output.quiet || output.json);
     let prepared = host.prepare(&config, &follow).await.map_err(|error| not_prepared(&error))?;
-    let tools = prepared.setup().plugins.get(name.as_str()).map(|plugin| plugin.facts.tools.clone()).unwrap_or_default();
+    let tools = prepared
+        .setup()
+        .plugins
+        .get(name.as_str())
+        .map(|plugin| plugin.facts.tools.clone())
+        .unwrap_or_default();
     let tool = tool_name(args.tool.as_deref(), &name, manifest, &tools, &found)?;
     let told = Arc::new(CallFollower::new(args.verbose, output));
     let subscribers = Subscribers::new([Arc::clone(&told) as Arc<dyn Subscriber>]);
     let options = RunOptions { subscribers, ..RunOptions::default() };
-    let run = prepared.call_tool(&format!("{name}.{tool}"), arguments, options).await.map_err(|error| match error {
-        CallToolError::Unknown { .. } => CliError::usage(error.to_string()),
-        other => CliError::internal(other.to_string()),
-    })?;
+    let run = prepared.call_tool(&format!("{name}.{tool}"), arguments, options).await.map_err(
+        |error| match error {
+            CallToolError::Unknown { .. } => CliError::usage(error.to_string()),
+            other => CliError::internal(other.to_string()),
+        },
+    )?;
     told.end();
     finish(&tool, &run, &told, output)
 }
@@ -68,14 +76,21 @@ pub(crate) async fn call(args: &CallArgs, output: OutputArgs) -> Result<u8, CliE
 /// The same command with another source.
 fn again(args: &CallArgs, source: &str) -> String {
     let tool = args.tool.as_ref().map(|tool| format!(" {}", shell(tool))).unwrap_or_default();
-    let arguments = args.arguments.as_ref().map(|arguments| format!(" {}", shell(arguments))).unwrap_or_default();
-    let grants: String = args.grants.iter().map(|grant| format!(" --grant {}", shell(grant))).collect();
+    let arguments = args
+        .arguments
+        .as_ref()
+        .map(|arguments| format!(" {}", shell(arguments)))
+        .unwrap_or_default();
+    let grants: String =
+        args.grants.iter().map(|grant| format!(" --grant {}", shell(grant))).collect();
     format!("conclave plugin call {}{tool}{arguments}{grants}", shell(source))
 }
 
 /// The arguments: a JSON object, from the command line, stdin (`-`) or a file (`@FILE`).
 fn arguments(given: Option<&str>) -> Result<Value, CliError> {
-    let unread = |what: &str, error: std::io::Error| CliError::usage(format!("the arguments could not be read from {what}: {error}"));
+    let unread = |what: &str, error: std::io::Error| {
+        CliError::usage(format!("the arguments could not be read from {what}: {error}"))
+    };
     let text = match given {
         None => "{}".to_owned(),
         Some("-") => {
@@ -89,7 +104,8 @@ fn arguments(given: Option<&str>) -> Result<Value, CliError> {
         },
     };
     object(&text).map_err(|why| {
-        CliError::usage(format!("the arguments are {why}")).hint("write them such as '{\"query\": \"light\"}', in quotes for the shell")
+        CliError::usage(format!("the arguments are {why}"))
+            .hint("write them such as '{\"query\": \"light\"}', in quotes for the shell")
     })
 }
 
@@ -102,16 +118,23 @@ pub(crate) fn object(text: &str) -> Result<Value, String> {
     }
 }
 
-/// A plugin that is not granted what it cannot do without would be refused; here it is said with the argument that grants it.
+/// A plugin that is not granted what it cannot do without would be refused; here it is said with
+/// the argument that grants it.
 fn require_asked(config: &Config, name: &str, manifest: &Manifest) -> Result<(), CliError> {
     let Some(plugin) = config.plugins.get(name) else { return Ok(()) };
     let required = manifest.asks.iter().filter(|(_, ask)| !ask.optional);
-    let offered = required.filter_map(|(key, ask)| Some((Capability::named(key).filter(|capability| capability.is_offered())?, ask)));
-    let missing: Vec<_> = offered.filter(|(capability, _)| !plugin.grants.has(*capability)).collect();
+    let offered = required.filter_map(|(key, ask)| {
+        Some((Capability::named(key).filter(|capability| capability.is_offered())?, ask))
+    });
+    let missing: Vec<_> =
+        offered.filter(|(capability, _)| !plugin.grants.has(*capability)).collect();
     if missing.is_empty() {
         return Ok(());
     }
-    let whats: Vec<String> = missing.iter().map(|(capability, ask)| format!("`{capability}` ({})", one_line(&ask.why, 120))).collect();
+    let whats: Vec<String> = missing
+        .iter()
+        .map(|(capability, ask)| format!("`{capability}` ({})", one_line(&ask.why, 120)))
+        .collect();
     let examples = missing.iter().filter_map(|(capability, _)| example_of(*capability));
     let hows: Vec<String> = examples.map(|example| format!("--grant {}", shell(example))).collect();
     Err(CliError::usage(format!("{} cannot do without {}", manifest.name, whats.join(" and ")))
@@ -119,10 +142,13 @@ fn require_asked(config: &Config, name: &str, manifest: &Manifest) -> Result<(),
 }
 
 fn not_prepared(error: &PrepareError) -> CliError {
-    let say =
-        |problems: &conclave_core::config::Problems| problems.0.iter().map(|problem| problem.what.clone()).collect::<Vec<_>>().join("\n");
+    let say = |problems: &conclave_core::config::Problems| {
+        problems.0.iter().map(|problem| problem.what.clone()).collect::<Vec<_>>().join("\n")
+    };
     match error {
-        PrepareError::Config(problems) | PrepareError::Keys(problems) => CliError::usage(say(problems)).with_problems(problems),
+        PrepareError::Config(problems) | PrepareError::Keys(problems) => {
+            CliError::usage(say(problems)).with_problems(problems)
+        }
         PrepareError::Plugins(problems) => CliError::plugin(say(problems)).with_problems(problems),
     }
 }
@@ -155,18 +181,30 @@ fn tool_name(
 
 fn no_tools(found: &LocatedComponent) -> CliError {
     let kinds: Vec<&str> = found.inspection.kinds.iter().map(|kind| kind.as_str()).collect();
-    CliError::usage(format!("{} has no tools; it serves as {}", found.inspection.manifest.name, kinds.join(", ")))
+    CliError::usage(format!(
+        "{} has no tools; it serves as {}",
+        found.inspection.manifest.name,
+        kinds.join(", ")
+    ))
 }
 
 /// A line for a tool: its name, what it must be given, what it does.
 fn usage(tool: &ToolSpec) -> String {
-    let required = tool.input_schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let fields: Vec<String> = required.map(|field| format!("\"{}\": …", one_line(field, 40))).collect();
-    let fields = if fields.is_empty() { "'{}'".to_owned() } else { format!("'{{{}}}'", fields.join(", ")) };
+    let required =
+        tool.input_schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let fields: Vec<String> =
+        required.map(|field| format!("\"{}\": …", one_line(field, 40))).collect();
+    let fields =
+        if fields.is_empty() { "'{}'".to_owned() } else { format!("'{{{}}}'", fields.join(", ")) };
     format!("  {} {fields}  {}", one_line(&tool.name, 64), one_line(&tool.description, 100))
 }
 
-fn finish(tool: &str, run: &ToolRun, told: &CallFollower, output: OutputArgs) -> Result<u8, CliError> {
+fn finish(
+    tool: &str,
+    run: &ToolRun,
+    told: &CallFollower,
+    output: OutputArgs,
+) -> Result<u8, CliError> {
     let code = code(&run.answer);
     if output.json {
         stdout::json(as_json(tool, run, told, code))?;
@@ -193,7 +231,11 @@ fn finish(tool: &str, run: &ToolRun, told: &CallFollower, output: OutputArgs) ->
     let report = &run.report;
     // A call that was not started has cost nothing.
     if !output.quiet && report.wall_us > 0 {
-        let refused = if report.denials.is_empty() { String::new() } else { format!(" · {} refused", report.denials.len()) };
+        let refused = if report.denials.is_empty() {
+            String::new()
+        } else {
+            format!(" · {} refused", report.denials.len())
+        };
         let took = time(Duration::from_micros(report.wall_us));
         told.line(&paint(FAINT, format_args!("{took} · {}{refused}", bytes(report.memory))));
     }
@@ -228,9 +270,12 @@ fn text(outcome: &ToolOutcome) -> String {
 fn as_json(tool: &str, run: &ToolRun, told: &CallFollower, code: u8) -> Value {
     let (content, value, error) = match &run.answer {
         Ok(outcome) => (json!(outcome.content), json!(outcome.value), Value::Null),
-        Err(error) => (Value::Null, Value::Null, json!({ "error": error, "message": error.to_text(tool) })),
+        Err(error) => {
+            (Value::Null, Value::Null, json!({ "error": error, "message": error.to_text(tool) }))
+        }
     };
-    let then: Vec<Value> = run.answer.iter().flat_map(|outcome| &outcome.then).map(super::run::as_json).collect();
+    let then: Vec<Value> =
+        run.answer.iter().flat_map(|outcome| &outcome.then).map(super::run::as_json).collect();
     let denials = run.report.denials.iter().map(|record| {
         let mut denial = json!(record);
         denial["allow"] = json!(told::argument(record));

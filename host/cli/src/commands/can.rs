@@ -1,5 +1,5 @@
-//! `conclave can PLUGIN CAPABILITY [TARGET]`: whether a plugin may do something, by the same decisions that a run makes. Runs nothing but each
-//! plugin's list of tools.
+//! `conclave can PLUGIN CAPABILITY [TARGET]`: whether a plugin may do something, by the same
+//! decisions that a run makes. Runs nothing but each plugin's list of tools.
 
 use std::collections::BTreeMap;
 
@@ -23,11 +23,15 @@ pub(crate) async fn can(args: &args::Can, output: OutputArgs) -> Result<u8, CliE
         && prepared.setup().tool(tool).is_none()
     {
         let known: Vec<String> = tools(&prepared);
-        let hint =
-            if known.is_empty() { "no plugin of this config has tools".to_owned() } else { format!("tools here: {}", known.join(", ")) };
+        let hint = if known.is_empty() {
+            "no plugin of this config has tools".to_owned()
+        } else {
+            format!("tools here: {}", known.join(", "))
+        };
         return Err(CliError::usage(format!("there is no tool {tool}")).hint(hint));
     }
-    let explanation = explain(prepared.setup(), &question).map_err(|problem| CliError::usage(problem.to_string()))?;
+    let explanation = explain(prepared.setup(), &question)
+        .map_err(|problem| CliError::usage(problem.to_string()))?;
     let at = ConfigLines { config: Some(&config), file: &args.file };
     if output.json {
         let mut value = as_json(&explanation, &at);
@@ -45,11 +49,14 @@ pub(crate) async fn can(args: &args::Can, output: OutputArgs) -> Result<u8, CliE
 
 fn question(args: &args::Can) -> Result<AccessQuestion, CliError> {
     let capability = Capability::named(&args.capability).ok_or_else(|| {
-        let known: Vec<&str> = Capability::ALL.iter().map(|capability| capability.as_str()).collect();
-        CliError::usage(format!("there is no capability {}", args.capability)).hint(format!("one of {}", known.join(", ")))
+        let known: Vec<&str> =
+            Capability::ALL.iter().map(|capability| capability.as_str()).collect();
+        CliError::usage(format!("there is no capability {}", args.capability))
+            .hint(format!("one of {}", known.join(", ")))
     })?;
     let arguments = match &args.arguments {
-        Some(text) => serde_json::from_str(text).map_err(|error| CliError::usage(format!("--arguments is not JSON: {error}")))?,
+        Some(text) => serde_json::from_str(text)
+            .map_err(|error| CliError::usage(format!("--arguments is not JSON: {error}")))?,
         None => Value::Object(serde_json::Map::new()),
     };
     Ok(AccessQuestion {
@@ -88,7 +95,11 @@ fn verb(question: &AccessQuestion) -> &'static str {
 
 fn tools(prepared: &conclave_runtime::Prepared) -> Vec<String> {
     let plugins = prepared.setup().plugins.iter();
-    plugins.flat_map(|(name, plugin)| plugin.facts.tools.iter().map(move |tool| format!("{name}.{}", tool.name))).collect()
+    plugins
+        .flat_map(|(name, plugin)| {
+            plugin.facts.tools.iter().map(move |tool| format!("{name}.{}", tool.name))
+        })
+        .collect()
 }
 
 fn code(explanation: &Explanation) -> u8 {

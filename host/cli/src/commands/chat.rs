@@ -1,4 +1,5 @@
-//! `conclave chat [CONFIG] [TEXT]`: a conversation with the entry task. What is said goes to stdout, everything else to stderr.
+//! `conclave chat [CONFIG] [TEXT]`: a conversation with the entry task. What is said goes to
+//! stdout, everything else to stderr.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -45,17 +46,31 @@ use crate::{stdout, watch};
 /// How often it is looked at how long a turn takes.
 const LOOK: Duration = Duration::from_millis(100);
 
-pub(crate) async fn chat(args: args::Chat, output: OutputArgs, interrupts: Interrupts) -> Result<u8, CliError> {
+pub(crate) async fn chat(
+    args: args::Chat,
+    output: OutputArgs,
+    interrupts: Interrupts,
+) -> Result<u8, CliError> {
     let loading = Instant::now();
     let (file, text) = args.target.resolve()?;
     let detail = args.trace.detail(output)?;
     let (models, locked) = (args.model.models()?, args.locked.locked);
     let left = resuming::left(args.keep.store.as_deref(), (CONVERSATION, &file), output);
-    let kept = RunStorage::open(&args.keep, Of { command: CONVERSATION, file: &file, models: &models, locked, is_bulk: false })?;
+    let kept = RunStorage::open(
+        &args.keep,
+        Of { command: CONVERSATION, file: &file, models: &models, locked, is_bulk: false },
+    )?;
     let host = Arc::new(setup::open_host_keeping(&file, &kept)?);
     let prepared = setup::prepare_with(&host, &file, &models, locked, output).await?.for_chat();
     let attachments = attach::all(&**host.blobs(), &args.attach)?;
-    let talk = ChatSession::new(RandomIds.run(), (&file, args.no_history), output, &host, &prepared, interrupts);
+    let talk = ChatSession::new(
+        RandomIds.run(),
+        (&file, args.no_history),
+        output,
+        &host,
+        &prepared,
+        interrupts,
+    );
     talk.channel.attach(attachments);
     resuming::report_left(&left);
     talk.greet(&prepared, loading, output);
@@ -68,9 +83,16 @@ pub(crate) async fn chat(args: args::Chat, output: OutputArgs, interrupts: Inter
     talk.interrupts.chat_begins();
     let text = message.text.clone();
     let _hushed = talk.person.hush();
-    let options = RunOptions { attachments: message.attachments, ..talk.options(steps, &kept, args.verbose, output) };
-    let run = prepared.start(Some(text), options).map_err(|failure| unkept(&failure, &talk.room, &kept))?;
-    let watched = args.watch.then(|| watch::rebuilt_components(&prepared, run.stopper(), Arc::clone(&talk.screen)));
+    let options = RunOptions {
+        attachments: message.attachments,
+        ..talk.options(steps, &kept, args.verbose, output)
+    };
+    let run = prepared
+        .start(Some(text), options)
+        .map_err(|failure| unkept(&failure, &talk.room, &kept))?;
+    let watched = args
+        .watch
+        .then(|| watch::rebuilt_components(&prepared, run.stopper(), Arc::clone(&talk.screen)));
     let attending = kept.store().map(|store| Attending::begin(store, &host, &talk.screen));
     let ended = talk.follow(run.stopper(), run.outcome(), prepared.turn_wall(), &kept).await;
     drop((watched, attending));
@@ -98,9 +120,14 @@ pub(crate) async fn resume(
     let talk = ChatSession::new(cut.room, (&cut.file, false), output, host, &prepared, interrupts);
     let steps = talk.steps(detail, &prepared);
     let options = talk.options(steps, kept, cut.verbose, output);
-    let mut session = prepared.reopen(&talk.room, options).await.map_err(|error| unresumable(&error))?;
+    let mut session =
+        prepared.reopen(&talk.room, options).await.map_err(|error| unresumable(&error))?;
     talk.greet(&prepared, loading, output);
-    let said = session.history(&talk.entry).iter_newest_first().find(|message| !message.text().trim().is_empty()).cloned();
+    let said = session
+        .history(&talk.entry)
+        .iter_newest_first()
+        .find(|message| !message.text().trim().is_empty())
+        .cloned();
     if let Some(said) = said {
         let said = foreign::block(said.text().trim(), Style::new(), 0, total_columns());
         talk.screen.line(format_args!("{}\n{said}\n", paint(FAINT, "what was said last:")));
@@ -148,7 +175,12 @@ impl ChatSession {
     ) -> Self {
         let (entry, screen) = (prepared.setup().entry.clone(), Screen::new(Loudness::of(output)));
         let tally = Arc::new(RunTally::default());
-        let conversation = TerminalChat::new(Arc::clone(&screen), Arc::clone(&tally), Arc::clone(prepared.setup()), room.clone());
+        let conversation = TerminalChat::new(
+            Arc::clone(&screen),
+            Arc::clone(&tally),
+            Arc::clone(prepared.setup()),
+            room.clone(),
+        );
         let (conversation, stops) = (Arc::new(conversation), Arc::new(Notify::new()));
         let (at_work, stopping) = (Arc::clone(&conversation), Arc::clone(&stops));
         let heard: Stops = Arc::new(move || {
@@ -157,7 +189,11 @@ impl ChatSession {
                 stopping.notify_one();
             }
         });
-        let person = Person::new(Arc::clone(&screen), history_file(no_history), output.json.then_some(heard));
+        let person = Person::new(
+            Arc::clone(&screen),
+            history_file(no_history),
+            output.json.then_some(heard),
+        );
         let channel = PersonChannel::new(ChannelState {
             person: Arc::clone(&person),
             screen: Arc::clone(&screen),
@@ -173,9 +209,26 @@ impl ChatSession {
             stops_background: AtomicBool::new(false),
             stopper: OnceLock::new(),
         });
-        let approver = AtTerminal::new(Arc::clone(&person), interrupts.clone(), RequestContext::new(prepared, file), Approvals::Ask);
+        let approver = AtTerminal::new(
+            Arc::clone(&person),
+            interrupts.clone(),
+            RequestContext::new(prepared, file),
+            Approvals::Ask,
+        );
         let setup = Arc::clone(prepared.setup());
-        Self { room, entry, setup, screen, tally, conversation, person, channel, approver, interrupts, stops }
+        Self {
+            room,
+            entry,
+            setup,
+            screen,
+            tally,
+            conversation,
+            person,
+            channel,
+            approver,
+            interrupts,
+            stops,
+        }
     }
 
     fn greet(&self, prepared: &Prepared, loading: Instant, output: OutputArgs) {
@@ -184,7 +237,10 @@ impl ChatSession {
         }
         head::print(prepared, Some(&self.room), loading.elapsed());
         if self.person.is_there() {
-            self.screen.line(paint(FAINT, "Alt-Enter begins a new line · Ctrl-C stops the agent · Ctrl-D ends · /help\n"));
+            self.screen.line(paint(
+                FAINT,
+                "Alt-Enter begins a new line · Ctrl-C stops the agent · Ctrl-D ends · /help\n",
+            ));
         }
     }
 
@@ -200,18 +256,37 @@ impl ChatSession {
             Some(message) => {
                 self.conversation.begin_turn(&message);
                 self.interrupts.turn_begins();
-                Some(HumanAnswer { text: message, attachments: self.channel.take_attachments(), ..HumanAnswer::default() })
+                Some(HumanAnswer {
+                    text: message,
+                    attachments: self.channel.take_attachments(),
+                    ..HumanAnswer::default()
+                })
             }
             None => self.channel.next_message().await,
         }
     }
 
-    fn options(&self, steps: Option<Steps>, kept: &RunStorage, verbose: bool, output: OutputArgs) -> RunOptions {
-        let trace = TracePrinter::of_chat(Arc::clone(&self.screen), verbose, &self.setup, self.room.clone(), self.entry.clone())
-            .with_addresses(kept.is_kept())
-            .with_steps(steps);
-        let mut subscribers: Vec<Arc<dyn Subscriber>> =
-            vec![Arc::clone(&self.tally) as _, Arc::clone(&self.conversation) as _, Arc::new(trace)];
+    fn options(
+        &self,
+        steps: Option<Steps>,
+        kept: &RunStorage,
+        verbose: bool,
+        output: OutputArgs,
+    ) -> RunOptions {
+        let trace = TracePrinter::of_chat(
+            Arc::clone(&self.screen),
+            verbose,
+            &self.setup,
+            self.room.clone(),
+            self.entry.clone(),
+        )
+        .with_addresses(kept.is_kept())
+        .with_steps(steps);
+        let mut subscribers: Vec<Arc<dyn Subscriber>> = vec![
+            Arc::clone(&self.tally) as _,
+            Arc::clone(&self.conversation) as _,
+            Arc::new(trace),
+        ];
         if output.json {
             subscribers.push(Arc::new(JsonLinesOnStdout));
         }
@@ -225,7 +300,8 @@ impl ChatSession {
         }
     }
 
-    /// Waits for the end. Ctrl-C stops a turn; once the person has ended the conversation, everything.
+    /// Waits for the end. Ctrl-C stops a turn; once the person has ended the conversation,
+    /// everything.
     async fn follow<E: Display>(
         &self,
         stop: Stopper,
@@ -263,7 +339,8 @@ impl ChatSession {
         }
     }
 
-    /// Ends when a turn has taken this long, the time not counted in which the person is waited for.
+    /// Ends when a turn has taken this long, the time not counted in which the person is waited
+    /// for.
     async fn turn_takes_too_long(&self, wall: Option<Duration>) {
         let Some(wall) = wall else { return std::future::pending().await };
         let (mut turn, mut worked, mut before) = (None, Duration::ZERO, Instant::now());
@@ -280,7 +357,12 @@ impl ChatSession {
     }
 
     /// Gives the terminal back, and sums up.
-    fn close(&self, ended: Result<Arc<Outcome>, CliError>, begun: Instant, output: OutputArgs) -> Result<u8, CliError> {
+    fn close(
+        &self,
+        ended: Result<Arc<Outcome>, CliError>,
+        begun: Instant,
+        output: OutputArgs,
+    ) -> Result<u8, CliError> {
         self.conversation.end_turn();
         self.screen.end_text();
         self.screen.clear_status();
@@ -292,16 +374,23 @@ impl ChatSession {
         let code = self.finish(&outcome, output)?;
         self.approver.report_missing();
         let counts = self.tally.counts();
-        let in_all = status::in_all(&outcome.spent, counts).map(|all| format!(" · {all}")).unwrap_or_default();
-        self.screen.line(paint(FAINT, format_args!("{} in {}{in_all}", status::spent(counts), took_for(begun.elapsed()))));
+        let in_all = status::in_all(&outcome.spent, counts)
+            .map(|all| format!(" · {all}"))
+            .unwrap_or_default();
+        self.screen.line(paint(
+            FAINT,
+            format_args!("{} in {}{in_all}", status::spent(counts), took_for(begun.elapsed())),
+        ));
         Ok(code)
     }
 
-    /// A conversation that the person ends went well. In a pipe, one whose last message brought no answer did not.
+    /// A conversation that the person ends went well. In a pipe, one whose last message brought no
+    /// answer did not.
     fn finish(&self, outcome: &Outcome, output: OutputArgs) -> Result<u8, CliError> {
         let nobody_to_ask = self.approver.has_refused_for_nobody();
         let met = Met { trouble: self.tally.trouble(), nobody_to_ask, cause: outcome.cause };
-        let ended_well = self.channel.has_ended() || stdout::has_gone() || outcome.status.is_success();
+        let ended_well =
+            self.channel.has_ended() || stdout::has_gone() || outcome.status.is_success();
         let code = match (ended_well, self.person.is_there()) {
             _ if stdout::has_gone() => exit::OK,
             (true, true) => exit::OK,
@@ -310,13 +399,18 @@ impl ChatSession {
             (false, _) => exit::of(outcome.status, met),
         };
         if output.json {
-            stdout::json(serde_json::json!({ "type": "result", "exit_code": code, "outcome": outcome }))?;
+            stdout::json(
+                serde_json::json!({ "type": "result", "exit_code": code, "outcome": outcome }),
+            )?;
         } else if !ended_well {
             self.screen.notice(format_args!("\n{}", ending(BAD, outcome)));
             if let Some(hint) = limit_hint(outcome) {
                 self.screen.notice(paint(FAINT, hint));
             }
-        } else if !(self.channel.has_ended() || stdout::has_gone() || outcome.status == Status::UserQuit) {
+        } else if !(self.channel.has_ended()
+            || stdout::has_gone()
+            || outcome.status == Status::UserQuit)
+        {
             // It went well, and yet nobody said goodbye.
             self.screen.notice(format_args!("\n{}", ending(ODD, outcome)));
         }

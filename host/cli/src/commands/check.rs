@@ -1,4 +1,5 @@
-//! `conclave check FILE`: is the config right, do its plugins fit, who may do what. Runs nothing but each plugin's list of tools.
+//! `conclave check FILE`: is the config right, do its plugins fit, who may do what. Runs nothing
+//! but each plugin's list of tools.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -19,7 +20,8 @@ use crate::show::{FAINT, GOOD, NAME, head, paint, plural, printable};
 use crate::stdout;
 
 pub(crate) async fn check(args: args::CheckArgs, output: OutputArgs) -> Result<u8, CliError> {
-    let prepared = setup::prepare(&args.file, &args.model.models()?, args.locked.locked, output).await?;
+    let prepared =
+        setup::prepare(&args.file, &args.model.models()?, args.locked.locked, output).await?;
     if output.json {
         stdout::json(as_json(&prepared))?;
     } else {
@@ -43,9 +45,15 @@ fn show(prepared: &Prepared, file: &Path, all: bool) -> Result<(), CliError> {
     let plugins = plural(setup.plugins.len() as u64, "plugin", "plugins");
     let tasks = plural(setup.tasks.len() as u64, "task", "tasks");
     stdout::styled(format_args!("{} {}: {plugins}, {tasks}", paint(GOOD, "ok"), file.display()))?;
-    stdout::styled(format_args!("\nWho may do what (data can leave to: {})", data_can_leave(setup)))?;
+    stdout::styled(format_args!(
+        "\nWho may do what (data can leave to: {})",
+        data_can_leave(setup)
+    ))?;
     let rows = head::rows(prepared);
-    let (widths, most) = (head::Widths::of(&rows), if std::io::stdout().is_terminal() { columns() } else { usize::MAX });
+    let (widths, most) = (
+        head::Widths::of(&rows),
+        if std::io::stdout().is_terminal() { columns() } else { usize::MAX },
+    );
     for row in rows {
         head::lines(&row, widths, most).iter().try_for_each(stdout::styled)?;
         if all && let Some(plugin) = setup.plugins.get(row.plugin.as_str()) {
@@ -57,7 +65,8 @@ fn show(prepared: &Prepared, file: &Path, all: bool) -> Result<(), CliError> {
     stdout::styled("\nTasks")?;
     let wide = head::name_width(setup.tasks.keys().map(TaskName::as_str));
     for (name, task) in &setup.tasks {
-        let tools: Vec<&str> = task.toolbox.offered().iter().map(|tool| tool.name.as_str()).collect();
+        let tools: Vec<&str> =
+            task.toolbox.offered().iter().map(|tool| tool.name.as_str()).collect();
         let subtasks: Vec<&str> = task.subtasks.iter().map(TaskName::as_str).collect();
         let mut parts = Vec::new();
         parts.extend((*name == setup.entry).then(|| "entry".to_owned()));
@@ -78,12 +87,19 @@ fn show(prepared: &Prepared, file: &Path, all: bool) -> Result<(), CliError> {
     }
     let wide = head::name_width(setup.policy.iter().map(|rule| rule.tool.0.as_str()));
     for rule in &setup.policy {
-        let caller = rule.caller.as_ref().map(|caller| format!(" called by {caller}")).unwrap_or_default();
-        let within = rule.expires_ms.map(|ms| format!(" within {}", show_duration(ms))).unwrap_or_default();
+        let caller =
+            rule.caller.as_ref().map(|caller| format!(" called by {caller}")).unwrap_or_default();
+        let within =
+            rule.expires_ms.map(|ms| format!(" within {}", show_duration(ms))).unwrap_or_default();
         let arguments = rule.shown_arguments();
-        let when = if arguments.is_empty() { String::new() } else { format!(" when {}", printable(&arguments)) };
+        let when = if arguments.is_empty() {
+            String::new()
+        } else {
+            format!(" when {}", printable(&arguments))
+        };
         let said = format!("{}{within}{caller}{when}", rule.decide.as_str());
-        let (tool, source) = (paint(NAME, format_args!("{:<wide$}", rule.tool.0)), paint(FAINT, &rule.source));
+        let (tool, source) =
+            (paint(NAME, format_args!("{:<wide$}", rule.tool.0)), paint(FAINT, &rule.source));
         stdout::hanging(wide + 3, format_args!("  {tool} {said} {source}"))?;
     }
     Ok(())
@@ -93,7 +109,11 @@ fn show(prepared: &Prepared, file: &Path, all: bool) -> Result<(), CliError> {
 fn narrows(narrow: &Narrow) -> Option<String> {
     fn list<T: std::fmt::Display>(key: &str, names: Option<&Vec<T>>) -> Option<String> {
         let names: Vec<String> = names?.iter().map(ToString::to_string).collect();
-        Some(if names.is_empty() { format!("no {key}") } else { format!("{key} {}", names.join(", ")) })
+        Some(if names.is_empty() {
+            format!("no {key}")
+        } else {
+            format!("{key} {}", names.join(", "))
+        })
     }
     let Narrow { model, delegate, route, files, read_only, fetch, secrets, kv } = narrow;
     let lists = [
@@ -111,8 +131,30 @@ fn narrows(narrow: &Narrow) -> Option<String> {
 }
 
 fn limits(limits: &PluginLimits) -> [String; 5] {
-    let PluginLimits { memory, cpu_ms, wall_ms, output, log, host_calls, handles, read, scratch, blobs, at_once, .. } = limits;
-    let PluginLimits { table_elements, instances, arguments, list, component, compile_ms, compile_memory, .. } = limits;
+    let PluginLimits {
+        memory,
+        cpu_ms,
+        wall_ms,
+        output,
+        log,
+        host_calls,
+        handles,
+        read,
+        scratch,
+        blobs,
+        at_once,
+        ..
+    } = limits;
+    let PluginLimits {
+        table_elements,
+        instances,
+        arguments,
+        list,
+        component,
+        compile_ms,
+        compile_memory,
+        ..
+    } = limits;
     [
         format!(
             "memory {} · cpu {} · wall {} · output {}",
@@ -121,9 +163,18 @@ fn limits(limits: &PluginLimits) -> [String; 5] {
             show_duration(*wall_ms),
             show_size(*output)
         ),
-        format!("log {} · read {} · scratch {} · blobs {}", show_size(*log), show_size(*read), show_size(*scratch), show_size(*blobs)),
+        format!(
+            "log {} · read {} · scratch {} · blobs {}",
+            show_size(*log),
+            show_size(*read),
+            show_size(*scratch),
+            show_size(*blobs)
+        ),
         format!("host calls {host_calls} · handles {handles} · at once {at_once}"),
-        format!("table elements {table_elements} · instances {instances} · arguments {} · list {list}", show_size(*arguments)),
+        format!(
+            "table elements {table_elements} · instances {instances} · arguments {} · list {list}",
+            show_size(*arguments)
+        ),
         format!(
             "component {} · compile time {} · compile memory {}",
             show_size(*component),
@@ -140,7 +191,15 @@ mod tests {
     #[test]
     fn what_a_task_leaves_is_said() {
         assert_eq!(narrows(&Narrow::default()), None);
-        let narrow = Narrow { files: Some(vec!["/notes".into()]), read_only: true, route: Some(Vec::new()), ..Narrow::default() };
-        assert_eq!(narrows(&narrow).as_deref(), Some("narrows the agent alone to no route; files /notes; read only"));
+        let narrow = Narrow {
+            files: Some(vec!["/notes".into()]),
+            read_only: true,
+            route: Some(Vec::new()),
+            ..Narrow::default()
+        };
+        assert_eq!(
+            narrows(&narrow).as_deref(),
+            Some("narrows the agent alone to no route; files /notes; read only")
+        );
     }
 }

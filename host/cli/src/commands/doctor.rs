@@ -33,8 +33,8 @@ grants.tools = ["search.*"]
 agent = "digest"
 "#;
 
-/// Looks at everything and tells it. Ends with 0; with 1 when something will not work; when only model servers are at fault with 3 for a
-/// key that is missing or not taken, else 4.
+/// Looks at everything and tells it. Ends with 0; with 1 when something will not work; when only
+/// model servers are at fault with 3 for a key that is missing or not taken, else 4.
 pub(crate) async fn doctor(args: Doctor, output: OutputArgs) -> Result<u8, CliError> {
     let chosen = args.model.models()?;
     let config = args.file.as_deref().map(|file| setup::read_config(file, &chosen)).transpose()?;
@@ -54,7 +54,9 @@ pub(crate) async fn doctor(args: Doctor, output: OutputArgs) -> Result<u8, CliEr
 
 /// A key comes first: it is what the operator can put right here.
 fn code_of(probes: &[Probe]) -> u8 {
-    let is_key = |probe: &Probe| probe.answer.as_ref().is_err_and(|trouble| trouble.kind == ModelDiagnosticKind::Key);
+    let is_key = |probe: &Probe| {
+        probe.answer.as_ref().is_err_and(|trouble| trouble.kind == ModelDiagnosticKind::Key)
+    };
     if probes.iter().any(is_key) {
         exit::KEY
     } else if probes.iter().all(has_model) {
@@ -73,7 +75,9 @@ async fn machine() -> Vec<Finding> {
     let mut findings = vec![program()];
     findings.push(sandbox().await);
     findings.push(doctor::page_map_scan());
-    findings.extend([doctor::maps(), doctor::address_space(), doctor::open_files()].into_iter().flatten());
+    findings.extend(
+        [doctor::maps(), doctor::address_space(), doctor::open_files()].into_iter().flatten(),
+    );
     findings.push(doctor::cache(setup::cache_folder().as_deref()));
     findings.extend(doctor::kept());
     findings.extend(doctor::authors_tools());
@@ -82,10 +86,19 @@ async fn machine() -> Vec<Finding> {
 
 fn program() -> Finding {
     const WHAT: &str = "program";
-    let (version, contract) = (env!("CARGO_PKG_VERSION"), conclave_core::permissions::manifest::CONTRACT);
-    let found = format!("conclave {version}, contract {contract}, {}/{}", std::env::consts::OS, std::env::consts::ARCH);
+    let (version, contract) =
+        (env!("CARGO_PKG_VERSION"), conclave_core::permissions::manifest::CONTRACT);
+    let found = format!(
+        "conclave {version}, contract {contract}, {}/{}",
+        std::env::consts::OS,
+        std::env::consts::ARCH
+    );
     match conclave_stock::stock().len() {
-        0 => Finding::fair(WHAT, format!("{found}, without stock plugins"), "build it with `cargo xtask install`"),
+        0 => Finding::fair(
+            WHAT,
+            format!("{found}, without stock plugins"),
+            "build it with `cargo xtask install`",
+        ),
         plugins => Finding::good(WHAT, format!("{found}, {plugins} stock plugins")),
     }
 }
@@ -95,23 +108,36 @@ async fn sandbox() -> Finding {
     const WHAT: &str = "sandboxes";
     let host = match setup::open_host() {
         Ok(host) => host,
-        Err(error) => return Finding::bad(WHAT, error.to_string(), "see the lines below about maps and address space"),
+        Err(error) => {
+            return Finding::bad(
+                WHAT,
+                error.to_string(),
+                "see the lines below about maps and address space",
+            );
+        }
     };
     match time_calls(&host).await {
-        Ok(took) => Finding::good(WHAT, format!("a search in an empty folder, in a fresh one, takes {}", time(took))),
-        Err(reason) => {
-            Finding::fair(WHAT, format!("the engine starts; no call was timed: {reason}"), "build it with `cargo xtask install`")
-        }
+        Ok(took) => Finding::good(
+            WHAT,
+            format!("a search in an empty folder, in a fresh one, takes {}", time(took)),
+        ),
+        Err(reason) => Finding::fair(
+            WHAT,
+            format!("the engine starts; no call was timed: {reason}"),
+            "build it with `cargo xtask install`",
+        ),
     }
 }
 
 async fn time_calls(host: &Host) -> Result<Duration, String> {
     let folder = doctor::Scratch::new().map_err(|error| error.to_string())?;
-    let config = Config::parse("doctor", &folder.shown(), PROBE).map_err(|problems| problems.to_string())?;
+    let config =
+        Config::parse("doctor", &folder.shown(), PROBE).map_err(|problems| problems.to_string())?;
     let prepared = host.load(&config).await.map_err(|error| error.to_string())?;
     let mut times = Vec::new();
     for call in 0..WARM_UP + CALLS {
-        let run = prepared.call_tool("search.find", json!({ "query": "light" }), RunOptions::default());
+        let run =
+            prepared.call_tool("search.find", json!({ "query": "light" }), RunOptions::default());
         let run = run.await.map_err(|error| error.to_string())?;
         if call >= WARM_UP {
             times.push(run.report.wall_us);
@@ -136,7 +162,11 @@ fn models(probes: Vec<Probe>) -> Vec<Finding> {
             Ok(_) if is_there => Finding::good(WHAT, format!("{named} answers in {}", time(took))),
             Ok(known) => {
                 let some: Vec<&str> = known.iter().take(MODELS_SHOWN).map(String::as_str).collect();
-                Finding::bad(WHAT, format!("{named}: the server has no such model"), format!("it has: {}", some.join(", ")))
+                Finding::bad(
+                    WHAT,
+                    format!("{named}: the server has no such model"),
+                    format!("it has: {}", some.join(", ")),
+                )
             }
             Err(trouble) => Finding::bad(WHAT, format!("{named} cannot be asked"), trouble.text),
         }
@@ -148,7 +178,9 @@ fn tell(findings: &[Finding], output: OutputArgs) -> Result<(), CliError> {
     if output.json {
         return stdout::json(json!({ "type": "doctor", "findings": findings }));
     }
-    for finding in findings.iter().filter(|finding| !output.quiet || finding.state != CheckResult::Good) {
+    for finding in
+        findings.iter().filter(|finding| !output.quiet || finding.state != CheckResult::Good)
+    {
         let mark = match finding.state {
             CheckResult::Good => paint(GOOD, "ok  "),
             CheckResult::Fair => paint(ODD, "note"),

@@ -1,4 +1,5 @@
-//! `conclave plugin embed FILE.wasm MANIFEST.toml`: for components from toolchains that know nothing of manifests.
+//! `conclave plugin embed FILE.wasm MANIFEST.toml`: for components from toolchains that know
+//! nothing of manifests.
 
 use std::path::Path;
 
@@ -11,13 +12,19 @@ use crate::error::CliError;
 use crate::exit;
 
 pub(crate) fn embed(file: &Path, manifest: &Path, output: OutputArgs) -> Result<u8, CliError> {
-    let unread = |path: &Path, error: &std::io::Error| CliError::usage(format!("{} could not be read: {error}", path.display()));
+    let unread = |path: &Path, error: &std::io::Error| {
+        CliError::usage(format!("{} could not be read: {error}", path.display()))
+    };
     let component = read_component(file).map_err(|error| unread(file, &error))?;
     let text = std::fs::read_to_string(manifest).map_err(|error| unread(manifest, &error))?;
-    let read = Manifest::from_toml(&text).map_err(|error| CliError::usage(format!("{}: {error}", manifest.display())))?;
-    let whole = put_in(&component, &read).map_err(|error| CliError::plugin(format!("{}: {error}", file.display())))?;
+    let read = Manifest::from_toml(&text)
+        .map_err(|error| CliError::usage(format!("{}: {error}", manifest.display())))?;
+    let whole = put_in(&component, &read)
+        .map_err(|error| CliError::plugin(format!("{}: {error}", file.display())))?;
     let written = durable_file::replace(file, &whole, &FileAccess::Usual);
-    written.map_err(|error| CliError::internal(format!("{} could not be written: {error}", file.display())))?;
+    written.map_err(|error| {
+        CliError::internal(format!("{} could not be written: {error}", file.display()))
+    })?;
     if !output.quiet {
         eprintln!("{} now says that it is {} {}", file.display(), read.name, read.version);
     }

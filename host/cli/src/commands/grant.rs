@@ -1,9 +1,12 @@
-//! `conclave grant` and `conclave revoke`: what a plugin may touch, more or less of it. Shows what changed before anybody has to trust it.
+//! `conclave grant` and `conclave revoke`: what a plugin may touch, more or less of it. Shows what
+//! changed before anybody has to trust it.
 
 use std::io::Write;
 use std::path::Path;
 
-use conclave_core::config::edit::{ConfigEditError, ConfigText, EditedConfig, Fragment, FragmentError};
+use conclave_core::config::edit::{
+    ConfigEditError, ConfigText, EditedConfig, Fragment, FragmentError,
+};
 use serde_json::json;
 
 use crate::args::{EditArgs, Grant, OutputArgs};
@@ -20,11 +23,17 @@ use crate::source;
 pub(crate) fn grant(args: &Grant, output: OutputArgs) -> Result<u8, CliError> {
     let (plugin, fragments) = read(&args.edit, parse_granted)?;
     edit(&args.edit, output, &plugin, (&fragments, args.yes), |text, config| {
-        let manifest = config.and_then(|config| source::look_up(&config.plugins.get(plugin.as_str())?.source));
+        let manifest =
+            config.and_then(|config| source::look_up(&config.plugins.get(plugin.as_str())?.source));
         if let Some(found) = manifest {
-            fragments.iter().try_for_each(|fragment| check_asked(&plugin, &found.manifest, fragment))?;
+            fragments
+                .iter()
+                .try_for_each(|fragment| check_asked(&plugin, &found.manifest, fragment))?;
         }
-        fragments.iter().try_for_each(|fragment| text.grant(&plugin, fragment)).map_err(|error| refused(&error))
+        fragments
+            .iter()
+            .try_for_each(|fragment| text.grant(&plugin, fragment))
+            .map_err(|error| refused(&error))
     })
 }
 
@@ -55,8 +64,14 @@ fn edit(
 ) -> Result<u8, CliError> {
     let file = ConfigFile::open(&args.file)?;
     let mut text = file.edit()?;
-    let folder = args.file.parent().map(|folder| folder.to_string_lossy().into_owned()).unwrap_or_default();
-    let config = conclave_core::config::Config::parse(&args.file.display().to_string(), &folder, text.text()).ok();
+    let folder =
+        args.file.parent().map(|folder| folder.to_string_lossy().into_owned()).unwrap_or_default();
+    let config = conclave_core::config::Config::parse(
+        &args.file.display().to_string(),
+        &folder,
+        text.text(),
+    )
+    .ok();
     change(&mut text, config.as_ref())?;
     let edited = text.finish().map_err(|error| refused(&error))?;
     FolderGuard::new(file.folder(), yes).check(plugin, granted, config.as_ref(), &edited)?;
@@ -87,7 +102,12 @@ fn show(edited: &EditedConfig, missing: &[Hint], file: &Path) {
     }
     // Whether it fits its plugins is not known here.
     if !edited.changes.is_empty() {
-        let _ = writeln!(err, "{}\n  conclave check {}", paint(FAINT, "then"), shell(&file.display().to_string()));
+        let _ = writeln!(
+            err,
+            "{}\n  conclave check {}",
+            paint(FAINT, "then"),
+            shell(&file.display().to_string())
+        );
     }
 }
 
@@ -97,7 +117,8 @@ fn parse_granted(text: &str) -> Result<Fragment, CliError> {
 
 /// Nobody is to think that a limit could be lifted so.
 fn parse_revoked(text: &str) -> Result<Fragment, CliError> {
-    let is_table = text.split_once('=').is_some_and(|(_, value)| value.trim_start().starts_with('{'));
+    let is_table =
+        text.split_once('=').is_some_and(|(_, value)| value.trim_start().starts_with('{'));
     Fragment::parse_revoked(text).map_err(|error| match error {
         FragmentError::Form { .. } | FragmentError::NoList { .. } if is_table => {
             CliError::usage(format!("`{text}` does not list what is to be taken back, and limits are not lifted by revoke"))
@@ -107,10 +128,18 @@ fn parse_revoked(text: &str) -> Result<Fragment, CliError> {
     })
 }
 
-/// The plugin and the grants. The line that a denial proposes names the plugin itself, so it may stand alone.
-fn read(args: &EditArgs, parse: fn(&str) -> Result<Fragment, CliError>) -> Result<(String, Vec<Fragment>), CliError> {
+/// The plugin and the grants. The line that a denial proposes names the plugin itself, so it may
+/// stand alone.
+fn read(
+    args: &EditArgs,
+    parse: fn(&str) -> Result<Fragment, CliError>,
+) -> Result<(String, Vec<Fragment>), CliError> {
     let is_line = args.plugin.contains(['[', '=', ' ']);
-    let texts = if is_line { [std::slice::from_ref(&args.plugin), &args.grants].concat() } else { args.grants.clone() };
+    let texts = if is_line {
+        [std::slice::from_ref(&args.plugin), &args.grants].concat()
+    } else {
+        args.grants.clone()
+    };
     if texts.is_empty() {
         let hint = "such as 'tools = [\"search.find\"]', in quotes for the shell";
         return Err(CliError::usage(format!("it is not said what of {}", args.plugin)).hint(hint));
@@ -118,9 +147,17 @@ fn read(args: &EditArgs, parse: fn(&str) -> Result<Fragment, CliError>) -> Resul
     let fragments = texts.iter().map(|text| parse(text)).collect::<Result<Vec<_>, _>>()?;
     let named = || fragments.iter().find_map(|fragment| fragment.plugin.clone());
     let plugin = if is_line { named() } else { Some(args.plugin.clone()) };
-    let plugin = plugin.ok_or_else(|| CliError::usage("it is not said for which plugin").hint("conclave grant PLUGIN GRANT"))?;
-    if let Some(other) = fragments.iter().filter_map(|fragment| fragment.plugin.as_ref()).find(|other| **other != plugin) {
-        return Err(CliError::usage(format!("the grant is for the plugin {other}, not for {plugin}")));
+    let plugin = plugin.ok_or_else(|| {
+        CliError::usage("it is not said for which plugin").hint("conclave grant PLUGIN GRANT")
+    })?;
+    if let Some(other) = fragments
+        .iter()
+        .filter_map(|fragment| fragment.plugin.as_ref())
+        .find(|other| **other != plugin)
+    {
+        return Err(CliError::usage(format!(
+            "the grant is for the plugin {other}, not for {plugin}"
+        )));
     }
     Ok((plugin, fragments))
 }

@@ -1,4 +1,5 @@
-//! `conclave init [FILE]`: a commented config that runs at once, and the schema that editors check it with.
+//! `conclave init [FILE]`: a commented config that runs at once, and the schema that editors check
+//! it with.
 
 mod folder;
 mod template;
@@ -21,10 +22,12 @@ use folder::ProjectFolder;
 use template::{Model, text};
 
 pub(crate) fn init(args: &Init, output: OutputArgs) -> Result<u8, CliError> {
-    let file = if args.file.is_dir() { args.file.join(crate::args::CONFIG) } else { args.file.clone() };
+    let file =
+        if args.file.is_dir() { args.file.join(crate::args::CONFIG) } else { args.file.clone() };
     let beside = file.parent().map_or_else(PathBuf::new, Path::to_owned);
     if !beside.as_os_str().is_empty() && !beside.is_dir() {
-        return Err(CliError::usage(format!("there is no folder {}", beside.display())).hint("make it, or name a file elsewhere"));
+        return Err(CliError::usage(format!("there is no folder {}", beside.display()))
+            .hint("make it, or name a file elsewhere"));
     }
     let model = args.model.as_deref().map(Model::parse).transpose()?;
     if file.exists() && !args.force {
@@ -35,14 +38,17 @@ pub(crate) fn init(args: &Init, output: OutputArgs) -> Result<u8, CliError> {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let text = text(&name, &folder, model.as_ref());
     let config = Config::parse(&file.display().to_string(), &beside.to_string_lossy(), &text);
-    config.map_err(|problems| CliError::usage(format!("{}\n\n{problems}", "with these values the config would be wrong")))?;
+    config.map_err(|problems| {
+        CliError::usage(format!("{}\n\n{problems}", "with these values the config would be wrong"))
+    })?;
     write_schema(&beside.join(schema::FILE))?;
     folder.make().map_err(|error| unwritten(&folder.path, &error))?;
     create(&file, &text, args.force).map_err(|error| unwritten(&file, &error))?;
     tell(&file, &folder, model.as_ref(), output)
 }
 
-/// The schema is of this program, so that of another version of it is replaced; anything else is left alone.
+/// The schema is of this program, so that of another version of it is replaced; anything else is
+/// left alone.
 fn write_schema(path: &Path) -> Result<(), CliError> {
     let schema = schema::json_schema();
     let text = format!("{schema:#}\n");
@@ -50,9 +56,13 @@ fn write_schema(path: &Path) -> Result<(), CliError> {
     match create(path, &text, false) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             let old = std::fs::read_to_string(path).unwrap_or_default();
-            let is_ours = serde_json::from_str::<serde_json::Value>(&old).is_ok_and(|old| old["title"] == schema["title"]);
+            let is_ours = serde_json::from_str::<serde_json::Value>(&old)
+                .is_ok_and(|old| old["title"] == schema["title"]);
             if !is_ours {
-                let what = format!("{} is there already, and is no schema of this program", path.display());
+                let what = format!(
+                    "{} is there already, and is no schema of this program",
+                    path.display()
+                );
                 return Err(CliError::usage(what).hint("move it away; nothing was written"));
             }
             create(path, &text, true).map_err(failed)
@@ -61,7 +71,12 @@ fn write_schema(path: &Path) -> Result<(), CliError> {
     }
 }
 
-fn tell(file: &Path, folder: &ProjectFolder, model: Option<&Model>, output: OutputArgs) -> Result<u8, CliError> {
+fn tell(
+    file: &Path,
+    folder: &ProjectFolder,
+    model: Option<&Model>,
+    output: OutputArgs,
+) -> Result<u8, CliError> {
     let shown = shell(&file.display().to_string());
     let next = match model {
         Some(_) => format!("conclave chat {shown}"),
@@ -79,7 +94,11 @@ fn tell(file: &Path, folder: &ProjectFolder, model: Option<&Model>, output: Outp
         let mut err = crate::output::stderr();
         let new = if folder.is_new { ", which was made with a page in it" } else { "" };
         let _ = writeln!(err, "{} {}", paint(GOOD, "wrote"), file.display());
-        let _ = writeln!(err, "  search may read {}/{new}; nothing else may touch a file", folder.path.display());
+        let _ = writeln!(
+            err,
+            "  search may read {}/{new}; nothing else may touch a file",
+            folder.path.display()
+        );
         match model {
             Some(model) => {
                 let _ = writeln!(

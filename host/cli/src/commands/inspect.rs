@@ -1,4 +1,5 @@
-//! `conclave plugin inspect SOURCE`: what a component is and asks for, without compiling or running it.
+//! `conclave plugin inspect SOURCE`: what a component is and asks for, without compiling or running
+//! it.
 
 use conclave_runtime::plugin::Inspection;
 
@@ -10,9 +11,13 @@ use crate::show::{FAINT, bytes, component, one_line, paint, table};
 use crate::{source, stdout};
 
 pub(crate) async fn inspect(source: &str, output: OutputArgs) -> Result<u8, CliError> {
-    let found = source::find(source, |source| format!("conclave plugin inspect {}", shell(source))).await?;
+    let found =
+        source::find(source, |source| format!("conclave plugin inspect {}", shell(source))).await?;
     if output.json {
-        stdout::json(serde_json::to_string(&found.inspection).map_err(|error| CliError::internal(error.to_string()))?)?;
+        stdout::json(
+            serde_json::to_string(&found.inspection)
+                .map_err(|error| CliError::internal(error.to_string()))?,
+        )?;
     } else {
         show(&one_line(&found.place.shown(), TEXT), &found.inspection)?;
     }
@@ -36,7 +41,9 @@ fn show(place: &str, found: &Inspection) -> Result<(), CliError> {
         rows.extend(component::asks(&found.manifest, columns));
     }
     rows.extend([String::new(), "Imports".to_owned()]);
-    rows.extend(found.imports.iter().take(IMPORTS).map(|import| format!("  {}", one_line(import, TEXT))));
+    rows.extend(
+        found.imports.iter().take(IMPORTS).map(|import| format!("  {}", one_line(import, TEXT))),
+    );
     if let Some(more) = found.imports.len().checked_sub(IMPORTS).filter(|more| *more > 0) {
         rows.push(paint(FAINT, format_args!("  … {more} more; `--json` has them all")));
     }

@@ -1,5 +1,5 @@
-//! `conclave plugin lock`: pins the plugins of a config that are not pinned yet. What is pinned and differs it leaves alone: that is a
-//! decision, which `upgrade` asks for.
+//! `conclave plugin lock`: pins the plugins of a config that are not pinned yet. What is pinned and
+//! differs it leaves alone: that is a decision, which `upgrade` asks for.
 
 mod file;
 
@@ -33,7 +33,10 @@ pub(crate) async fn lock(args: &LockArgs, output: OutputArgs) -> Result<u8, CliE
     for (name, facts) in &facts {
         match lock.plugins.get(name) {
             None => {
-                lock.plugins.insert(name.clone(), Pinned { dev: is_built_here(&config, name), ..Pinned::of(facts) });
+                lock.plugins.insert(
+                    name.clone(),
+                    Pinned { dev: is_built_here(&config, name), ..Pinned::of(facts) },
+                );
                 added.push(name.clone());
             }
             Some(pinned) if !diff(pinned, facts).is_empty() => differ.push(name.clone()),
@@ -52,24 +55,42 @@ fn is_built_here(config: &Config, name: &PluginName) -> bool {
 }
 
 /// What the plugins of a config are now; not those that are part of a program.
-pub(crate) async fn facts_of(file: &Path, config: &Config, output: OutputArgs) -> Result<BTreeMap<PluginName, PluginFacts>, CliError> {
+pub(crate) async fn facts_of(
+    file: &Path,
+    config: &Config,
+    output: OutputArgs,
+) -> Result<BTreeMap<PluginName, PluginFacts>, CliError> {
     let host = setup::open_host_in(file)?;
     let follow = setup::follow(output.quiet || output.json);
     let mut facts = host.facts_of(config, &follow).await.map_err(setup::unprepared)?;
-    facts.retain(|name, _| config.plugins.get(name).is_some_and(|plugin| is_pinned(&plugin.source)));
+    facts
+        .retain(|name, _| config.plugins.get(name).is_some_and(|plugin| is_pinned(&plugin.source)));
     Ok(facts)
 }
 
-/// Pins a component that was let in just now, to the byte that was shown; gives what to tell of it. None where it cannot say which tools
-/// it has: the next `check` says why.
-pub(crate) async fn pin(file: &LockFile, name: &str, found: &LocatedComponent, dev: bool) -> Result<Option<String>, CliError> {
+/// Pins a component that was let in just now, to the byte that was shown; gives what to tell of it.
+/// None where it cannot say which tools it has: the next `check` says why.
+pub(crate) async fn pin(
+    file: &LockFile,
+    name: &str,
+    found: &LocatedComponent,
+    dev: bool,
+) -> Result<Option<String>, CliError> {
     let Inspection { manifest, kinds, sha256, .. } = found.inspection.clone();
-    let Ok(tools) = setup::open_host()?.tools_of(found.bytes.clone()).await else { return Ok(None) };
-    let (name, facts) = (PluginName::from(name), PluginFacts { manifest, kinds, tools, sha256, mcp: false });
+    let Ok(tools) = setup::open_host()?.tools_of(found.bytes.clone()).await else {
+        return Ok(None);
+    };
+    let (name, facts) =
+        (PluginName::from(name), PluginFacts { manifest, kinds, tools, sha256, mcp: false });
     let mut lock = file.lock.clone().unwrap_or_default();
     lock.plugins.insert(name.clone(), Pinned { dev, ..Pinned::of(&facts) });
     file.write(&lock)?;
-    Ok(Some(format!("{}\n  {} {}", file.path().display(), paint(GOOD, "+"), pinned_line(&name, &facts, dev))))
+    Ok(Some(format!(
+        "{}\n  {} {}",
+        file.path().display(),
+        paint(GOOD, "+"),
+        pinned_line(&name, &facts, dev)
+    )))
 }
 
 /// A line for a plugin that was pinned.
@@ -79,12 +100,19 @@ fn pinned_line(name: &PluginName, facts: &PluginFacts, dev: bool) -> String {
         None => "no component: only its texts are held".to_owned(),
     };
     let asks: Vec<String> = facts.manifest.asks.keys().map(|ask| one_line(ask, 20)).collect();
-    let asks = if asks.is_empty() { "asks for nothing".to_owned() } else { format!("asks for {}", asks.join(", ")) };
+    let asks = if asks.is_empty() {
+        "asks for nothing".to_owned()
+    } else {
+        format!("asks for {}", asks.join(", "))
+    };
     let tools = plural(facts.tools.len() as u64, "tool", "tools");
     // The host takes it for native; what runs it is a server.
     let version = if facts.mcp { "mcp".to_owned() } else { one_line(&facts.manifest.version, 20) };
     let dev = if dev { " · DEV" } else { "" };
-    format!("{} {version} · {digest} · {asks} · {tools}{dev}", paint(NAME, format_args!("{name:<13}")))
+    format!(
+        "{} {version} · {digest} · {asks} · {tools}{dev}",
+        paint(NAME, format_args!("{name:<13}"))
+    )
 }
 
 type Names<'a> = &'a [PluginName];
@@ -97,7 +125,9 @@ fn tell(
 ) -> Result<(), CliError> {
     if output.json {
         let file = file.path().display().to_string();
-        return stdout::json(json!({ "type": "lock", "file": file, "pinned": added, "dropped": gone, "differ": differ }));
+        return stdout::json(
+            json!({ "type": "lock", "file": file, "pinned": added, "dropped": gone, "differ": differ }),
+        );
     }
     if output.quiet {
         return Ok(());
@@ -105,19 +135,43 @@ fn tell(
     let mut err = crate::output::stderr();
     let _ = writeln!(err, "{}", file.path().display());
     let is_dev = |name: &PluginName| lock.plugins.get(name).is_some_and(|pinned| pinned.dev);
-    let line = |name: &PluginName| facts.get(name).map(|facts| pinned_line(name, facts, is_dev(name))).unwrap_or_default();
+    let line = |name: &PluginName| {
+        facts.get(name).map(|facts| pinned_line(name, facts, is_dev(name))).unwrap_or_default()
+    };
     for name in added {
         let _ = writeln!(err, "  {} {}", paint(GOOD, "+"), line(name));
     }
     for name in gone {
-        let _ = writeln!(err, "  {} {} {}", paint(ODD, "-"), paint(NAME, name), paint(FAINT, "the config has no such plugin any more"));
+        let _ = writeln!(
+            err,
+            "  {} {} {}",
+            paint(ODD, "-"),
+            paint(NAME, name),
+            paint(FAINT, "the config has no such plugin any more")
+        );
     }
     for name in differ {
         let what = "is not what was pinned; it stays as it was. To look at it:";
-        let _ = writeln!(err, "  {} {} {what} conclave plugin upgrade {name}{}", paint(ODD, "!"), paint(NAME, name), file.option());
+        let _ = writeln!(
+            err,
+            "  {} {} {what} conclave plugin upgrade {name}{}",
+            paint(ODD, "!"),
+            paint(NAME, name),
+            file.option()
+        );
     }
     if added.is_empty() && gone.is_empty() && differ.is_empty() {
-        let _ = writeln!(err, "  {}", paint(FAINT, format_args!("as it was: {} pinned", plural(facts.len() as u64, "plugin", "plugins"))));
+        let _ = writeln!(
+            err,
+            "  {}",
+            paint(
+                FAINT,
+                format_args!(
+                    "as it was: {} pinned",
+                    plural(facts.len() as u64, "plugin", "plugins")
+                )
+            )
+        );
     }
     Ok(())
 }

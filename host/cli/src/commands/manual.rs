@@ -1,4 +1,5 @@
-//! `conclave completions SHELL` and `conclave man FOLDER`: the command line as other programs read it.
+//! `conclave completions SHELL` and `conclave man FOLDER`: the command line as other programs read
+//! it.
 
 use std::io::Write;
 use std::path::Path;
@@ -21,8 +22,14 @@ pub(crate) fn completions(shell: Shell) -> Result<u8, CliError> {
 
 /// Writes a page for each command into a folder.
 pub(crate) fn man(folder: &Path, output: OutputArgs) -> Result<u8, CliError> {
-    let written = std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(Cli::command(), folder));
-    written.map_err(|error| CliError::internal(format!("the pages could not be written to {}: {error}", folder.display())))?;
+    let written = std::fs::create_dir_all(folder)
+        .and_then(|()| clap_mangen::generate_to(Cli::command(), folder));
+    written.map_err(|error| {
+        CliError::internal(format!(
+            "the pages could not be written to {}: {error}",
+            folder.display()
+        ))
+    })?;
     if !output.quiet {
         let _ = writeln!(
             crate::output::stderr(),

@@ -1,5 +1,5 @@
-//! `conclave mcp FILE`: the tools of a config for a client that speaks the Model Context Protocol. Stdin and stdout are the client's, so
-//! everything that people read goes to stderr.
+//! `conclave mcp FILE`: the tools of a config for a client that speaks the Model Context Protocol.
+//! Stdin and stdout are the client's, so everything that people read goes to stderr.
 
 mod refused;
 
@@ -28,13 +28,21 @@ use crate::show::trace::TracePrinter;
 use crate::show::{FAINT, head, paint, plural};
 use refused::RefusalPrinter;
 
-pub(crate) async fn mcp(args: Mcp, output: OutputArgs, mut interrupts: Interrupts) -> Result<u8, CliError> {
+pub(crate) async fn mcp(
+    args: Mcp,
+    output: OutputArgs,
+    mut interrupts: Interrupts,
+) -> Result<u8, CliError> {
     if output.json {
-        return Err(CliError::usage("`--json` has no place here: stdout is the client's").hint("leave it out"));
+        return Err(CliError::usage("`--json` has no place here: stdout is the client's")
+            .hint("leave it out"));
     }
     let loading = Instant::now();
     let (models, locked) = (args.model.models()?, args.locked.locked);
-    let kept = RunStorage::open(&args.keep, Of { command: CLIENT, file: &args.file, models: &models, locked, is_bulk: true })?;
+    let kept = RunStorage::open(
+        &args.keep,
+        Of { command: CLIENT, file: &args.file, models: &models, locked, is_bulk: true },
+    )?;
     if let Some(store) = kept.store() {
         give_up_calls(store);
     }
@@ -45,9 +53,21 @@ pub(crate) async fn mcp(args: Mcp, output: OutputArgs, mut interrupts: Interrupt
         underscores: args.underscores,
         ask: args.ask,
     };
-    let holds = |prepared: &Prepared, warning: &ConfigProblem| !is_of_served(prepared, &selection, warning);
-    let prepared = Arc::new(setup::prepare_and_warn(&host, &args.file, &models, locked, output, (Warnings::Counted, holds)).await?);
-    let names = serve::names(&prepared, &selection).map_err(|error| CliError::usage(error.to_string()))?;
+    let holds =
+        |prepared: &Prepared, warning: &ConfigProblem| !is_of_served(prepared, &selection, warning);
+    let prepared = Arc::new(
+        setup::prepare_and_warn(
+            &host,
+            &args.file,
+            &models,
+            locked,
+            output,
+            (Warnings::Counted, holds),
+        )
+        .await?,
+    );
+    let names =
+        serve::names(&prepared, &selection).map_err(|error| CliError::usage(error.to_string()))?;
     let id = RandomIds.run();
     if !output.quiet {
         head::print_served(&prepared, loading.elapsed());
@@ -60,11 +80,22 @@ pub(crate) async fn mcp(args: Mcp, output: OutputArgs, mut interrupts: Interrupt
     let mut subscribers: Vec<Arc<dyn Subscriber>> = Vec::new();
     if !output.quiet {
         let screen = Arc::clone(&screen);
-        subscribers.push(Arc::new(RefusalPrinter::new(Arc::clone(&screen), Arc::clone(prepared.setup()), kept.is_kept())));
-        subscribers.push(Arc::new(TracePrinter::of_run(screen, args.verbose, prepared.setup()).with_addresses(kept.is_kept())));
+        subscribers.push(Arc::new(RefusalPrinter::new(
+            Arc::clone(&screen),
+            Arc::clone(prepared.setup()),
+            kept.is_kept(),
+        )));
+        subscribers.push(Arc::new(
+            TracePrinter::of_run(screen, args.verbose, prepared.setup())
+                .with_addresses(kept.is_kept()),
+        ));
     }
-    let options =
-        RunOptions { ids: Arc::new(ids), journals: kept.journals(), subscribers: Subscribers::new(subscribers), ..RunOptions::default() };
+    let options = RunOptions {
+        ids: Arc::new(ids),
+        journals: kept.journals(),
+        subscribers: Subscribers::new(subscribers),
+        ..RunOptions::default()
+    };
     let service = Service { prepared, selection, options, blobs: Arc::clone(host.blobs()) };
     let _attending = kept.store().map(|store| Attending::begin(store, &host, &screen));
     interrupts.run_begins();
@@ -86,17 +117,23 @@ pub(crate) async fn mcp(args: Mcp, output: OutputArgs, mut interrupts: Interrupt
 
 /// `plugin.tool`, `plugin.*` or `*`.
 fn checked(pattern: &str) -> Result<ToolPattern, CliError> {
-    let is_one = pattern == "*" || pattern.split_once('.').is_some_and(|(plugin, tool)| !plugin.is_empty() && !tool.is_empty());
+    let is_one = pattern == "*"
+        || pattern
+            .split_once('.')
+            .is_some_and(|(plugin, tool)| !plugin.is_empty() && !tool.is_empty());
     if is_one {
         return Ok(ToolPattern(pattern.to_owned()));
     }
-    Err(CliError::usage(format!("--tools {pattern} names no tool")).hint("write `plugin.tool`, or `plugin.*` for all of a plugin"))
+    Err(CliError::usage(format!("--tools {pattern} names no tool"))
+        .hint("write `plugin.tool`, or `plugin.*` for all of a plugin"))
 }
 
 /// A client ends the server that it started with a signal, when it does not end by itself.
 async fn told_to_end() {
     #[cfg(unix)]
-    if let Ok(mut signal) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+    if let Ok(mut signal) =
+        tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+    {
         signal.recv().await;
         return;
     }
@@ -105,7 +142,13 @@ async fn told_to_end() {
 
 /// It says that nobody uses a plugin whose tools this client is served.
 fn is_of_served(prepared: &Prepared, selection: &Selection, warning: &ConfigProblem) -> bool {
-    let Some(plugin) = warning.what.strip_prefix("nobody uses the plugin `").and_then(|rest| rest.split('`').next()) else { return false };
+    let Some(plugin) = warning
+        .what
+        .strip_prefix("nobody uses the plugin `")
+        .and_then(|rest| rest.split('`').next())
+    else {
+        return false;
+    };
     let dotted = Selection { underscores: false, ..selection.clone() };
     let names = serve::names(prepared, &dotted).unwrap_or_default();
     names.iter().any(|name| name.strip_prefix(plugin).is_some_and(|rest| rest.starts_with('.')))

@@ -1,4 +1,5 @@
-//! `conclave pause RUN`: what is under way goes on to its end, and nothing new begins until `conclave resume RUN`.
+//! `conclave pause RUN`: what is under way goes on to its end, and nothing new begins until
+//! `conclave resume RUN`.
 
 use std::time::Duration;
 
@@ -23,7 +24,10 @@ pub(crate) async fn pause(args: &args::Pause, output: OutputArgs) -> Result<u8, 
     let is_over = || found.row().map_or(true, |row| row.standing != RunState::Running);
     until(most, || is_over() || paused(&found.reader, &row.run).is_some()).await;
     under_way(&found, "pause")?;
-    let what = format!("is paused: what it has under way goes on to its end; conclave resume {} lets it go on", row.run);
+    let what = format!(
+        "is paused: what it has under way goes on to its end; conclave resume {} lets it go on",
+        row.run
+    );
     tell(&row, "paused", &what, output)?;
     Ok(exit::OK)
 }

@@ -1,5 +1,5 @@
-//! `conclave resume [RUN]`: brings runs to their end that were cut off. What was answered is not asked again, and what may have happened is
-//! not done twice; which of both it is, the core says.
+//! `conclave resume [RUN]`: brings runs to their end that were cut off. What was answered is not
+//! asked again, and what may have happened is not done twice; which of both it is, the core says.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conclave_runtime::ResumeError;
-use conclave_runtime::store::{ControlCommand, Durability, RunFilter, RunOrigin, RunRow, RunState, Store, StoreError};
+use conclave_runtime::store::{
+    ControlCommand, Durability, RunFilter, RunOrigin, RunRow, RunState, Store, StoreError,
+};
 use serde_json::json;
 
 use super::run::{Manner, Stage};
@@ -29,19 +31,31 @@ const HEARD: Duration = Duration::from_secs(30);
 /// Characters of a run's message that say which it is.
 const SHOWN: usize = 60;
 
-pub(crate) async fn resume(args: &args::Resume, output: OutputArgs, interrupts: Interrupts) -> Result<u8, CliError> {
+pub(crate) async fn resume(
+    args: &args::Resume,
+    output: OutputArgs,
+    interrupts: Interrupts,
+) -> Result<u8, CliError> {
     args.trace.detail(output)?;
     let stores = OpenStores::of(args.store.as_deref());
     let Some(name) = &args.run else { return all(&stores, args, output, &interrupts).await };
     let found = stores.find(name)?;
     let row = found.row()?;
     if let RunState::Ended(status) = row.standing {
-        let what = format!("the run {} has ended ({}): there is nothing to go on with", row.run, status.as_str());
-        return Err(CliError::usage(what).hint(format!("conclave show {} says what happened", row.run)));
+        let what = format!(
+            "the run {} has ended ({}): there is nothing to go on with",
+            row.run,
+            status.as_str()
+        );
+        return Err(
+            CliError::usage(what).hint(format!("conclave show {} says what happened", row.run))
+        );
     }
     match Store::open(&row.store) {
         Ok(store) => resume_now(&store, &row, args, output, &interrupts).await,
-        Err(StoreError::InUse { .. }) if row.standing == RunState::Running && paused(&found.reader, &row.run).is_some() => {
+        Err(StoreError::InUse { .. })
+            if row.standing == RunState::Running && paused(&found.reader, &row.run).is_some() =>
+        {
             say(&row, ControlCommand::Unpause, HEARD).await?;
             until(HEARD, || paused(&found.reader, &row.run).is_none()).await;
             tell(&row, "unpaused", "goes on in its process", output)?;
@@ -52,7 +66,12 @@ pub(crate) async fn resume(args: &args::Resume, output: OutputArgs, interrupts: 
 }
 
 /// Those of every store that nobody else writes, the oldest first.
-async fn all(stores: &OpenStores, args: &args::Resume, output: OutputArgs, interrupts: &Interrupts) -> Result<u8, CliError> {
+async fn all(
+    stores: &OpenStores,
+    args: &args::Resume,
+    output: OutputArgs,
+    interrupts: &Interrupts,
+) -> Result<u8, CliError> {
     let mut runs = stores.cut_off();
     runs.reverse();
     let (mut codes, mut done) = (Vec::new(), 0);
@@ -70,7 +89,12 @@ async fn all(stores: &OpenStores, args: &args::Resume, output: OutputArgs, inter
         let store = match Store::open(&folder) {
             Ok(store) => store,
             Err(error) => {
-                let _ = writeln!(crate::output::stderr(), "{} {}", paint(ODD, "warning:"), printable(&error.to_string()));
+                let _ = writeln!(
+                    crate::output::stderr(),
+                    "{} {}",
+                    paint(ODD, "warning:"),
+                    printable(&error.to_string())
+                );
                 codes.push(exit::FAILED);
                 continue;
             }
@@ -78,7 +102,10 @@ async fn all(stores: &OpenStores, args: &args::Resume, output: OutputArgs, inter
         give_up_calls(&store);
         for row in here.iter().filter(|row| row.command != CLIENT) {
             if row.command == CONVERSATION {
-                says(format!("{} is a conversation; resume it by itself: conclave resume {}", row.run, row.run));
+                says(format!(
+                    "{} is a conversation; resume it by itself: conclave resume {}",
+                    row.run, row.run
+                ));
                 continue;
             }
             says(format!("\n{} · “{}”", row.run, one_line(&row.text, SHOWN)));
@@ -88,7 +115,12 @@ async fn all(stores: &OpenStores, args: &args::Resume, output: OutputArgs, inter
                     code
                 }
                 Err(error) => {
-                    let _ = writeln!(crate::output::stderr(), "{} {}", paint(BAD, "error:"), printable(&error.to_string()));
+                    let _ = writeln!(
+                        crate::output::stderr(),
+                        "{} {}",
+                        paint(BAD, "error:"),
+                        printable(&error.to_string())
+                    );
                     error.code()
                 }
             };
@@ -121,21 +153,49 @@ fn worst_of(codes: Vec<u8>) -> u8 {
     }
 }
 
-async fn resume_now(store: &Store, row: &RunRow, args: &args::Resume, output: OutputArgs, interrupts: &Interrupts) -> Result<u8, CliError> {
+async fn resume_now(
+    store: &Store,
+    row: &RunRow,
+    args: &args::Resume,
+    output: OutputArgs,
+    interrupts: &Interrupts,
+) -> Result<u8, CliError> {
     let loading = Instant::now();
     let file = config_of(row, args.config.as_deref())?;
     let (models, locked) = (args.model.models()?, row.locked || args.locked.locked);
-    let about = RunOrigin { config: std::path::absolute(&file).ok(), command: row.command.clone(), locked };
-    let kept = RunStorage::in_store(store.clone(), Durability::of_word(&row.durability).unwrap_or_default(), about);
+    let about =
+        RunOrigin { config: std::path::absolute(&file).ok(), command: row.command.clone(), locked };
+    let kept = RunStorage::in_store(
+        store.clone(),
+        Durability::of_word(&row.durability).unwrap_or_default(),
+        about,
+    );
     let host = Arc::new(setup::open_host_keeping(&file, &kept)?);
     let prepared = setup::prepare_with(&host, &file, &models, locked, output).await?;
     if row.command == CONVERSATION {
-        let setting = chat::InterruptedChat { room: row.run.clone(), file, trace: args.trace, verbose: args.verbose };
-        return chat::resume(setting, &host, prepared.for_chat(), &kept, output, interrupts.clone()).await;
+        let setting = chat::InterruptedChat {
+            room: row.run.clone(),
+            file,
+            trace: args.trace,
+            verbose: args.verbose,
+        };
+        return chat::resume(
+            setting,
+            &host,
+            prepared.for_chat(),
+            &kept,
+            output,
+            interrupts.clone(),
+        )
+        .await;
     }
-    let manner = Manner { output, trace: args.trace, verbose: args.verbose, approvals: args.approvals };
+    let manner =
+        Manner { output, trace: args.trace, verbose: args.verbose, approvals: args.approvals };
     let stage = Stage::new(&prepared, &file, &kept, manner, interrupts)?;
-    let mut session = prepared.reopen(&row.run, stage.options(&kept)).await.map_err(|error| unresumable(&error))?;
+    let mut session = prepared
+        .reopen(&row.run, stage.options(&kept))
+        .await
+        .map_err(|error| unresumable(&error))?;
     if session.paused().is_some() && args.run.is_none() {
         // It was paused on purpose, and not by its end.
         let what = format!("{} is paused: conclave resume {} goes on with it", row.run, row.run);
@@ -147,7 +207,10 @@ async fn resume_now(store: &Store, row: &RunRow, args: &args::Resume, output: Ou
         };
     }
     if !session.is_cut_off() {
-        return Err(CliError::usage(format!("the run {} was never begun, or has ended: there is nothing to go on with", row.run)));
+        return Err(CliError::usage(format!(
+            "the run {} was never begun, or has ended: there is nothing to go on with",
+            row.run
+        )));
     }
     if output.json {
         stdout::json(json!({ "type": "resumed", "run": row.run }))?;
@@ -176,7 +239,11 @@ pub(crate) fn config_of(row: &RunRow, given: Option<&Path>) -> Result<PathBuf, C
     let file = given.map(Path::to_owned).or_else(|| row.config.clone());
     let elsewhere = format!("conclave resume {} --config FILE", row.run);
     let Some(file) = file else {
-        return Err(CliError::usage(format!("it is not known with which config {} was started", row.run)).hint(elsewhere));
+        return Err(CliError::usage(format!(
+            "it is not known with which config {} was started",
+            row.run
+        ))
+        .hint(elsewhere));
     };
     if !file.is_file() {
         let what = format!("the config of {} is not there any more: {}", row.run, file.display());
@@ -188,7 +255,8 @@ pub(crate) fn config_of(row: &RunRow, given: Option<&Path>) -> Result<PathBuf, C
 fn in_use(error: &StoreError, row: &RunRow) -> CliError {
     match error {
         StoreError::InUse { .. } if row.standing == RunState::Running => {
-            CliError::usage(format!("the run {} goes on in another process", row.run)).hint(format!("conclave stop {} ends it", row.run))
+            CliError::usage(format!("the run {} goes on in another process", row.run))
+                .hint(format!("conclave stop {} ends it", row.run))
         }
         error => unusable(error),
     }
@@ -206,6 +274,7 @@ pub(crate) fn unresumable(error: &ResumeError) -> CliError {
 fn close_all_orphans(store: &Store) {
     let Ok(reader) = conclave_runtime::store::StoreReader::open(store.folder()) else { return };
     let runs = reader.runs(&RunFilter::default()).unwrap_or_default();
-    let over = runs.iter().filter(|run| run.rooms > 1 && matches!(run.standing, RunState::Ended(_)));
+    let over =
+        runs.iter().filter(|run| run.rooms > 1 && matches!(run.standing, RunState::Ended(_)));
     over.for_each(|run| close_orphans(store, &run.run));
 }

@@ -25,7 +25,11 @@ use crate::watch;
 pub(crate) use ending::{as_json, asks_user, ending, interactive_help, limit_hint, result};
 pub(crate) use stage::{JsonLinesOnStdout, Manner, Stage, unkept};
 
-pub(crate) async fn run(args: args::RunArgs, output: OutputArgs, mut interrupts: Interrupts) -> Result<u8, CliError> {
+pub(crate) async fn run(
+    args: args::RunArgs,
+    output: OutputArgs,
+    mut interrupts: Interrupts,
+) -> Result<u8, CliError> {
     let (file, text) = args.target.resolve()?;
     let message = message(text)?;
     args.trace.detail(output)?;
@@ -37,7 +41,12 @@ pub(crate) async fn run(args: args::RunArgs, output: OutputArgs, mut interrupts:
             Ok(code) => code,
             // An author corrects it and saves; the next start is the answer.
             Err(error) => {
-                let _ = writeln!(crate::output::stderr(), "{} {}", paint(BAD, "error:"), printable(&error.to_string()));
+                let _ = writeln!(
+                    crate::output::stderr(),
+                    "{} {}",
+                    paint(BAD, "error:"),
+                    printable(&error.to_string())
+                );
                 error.code()
             }
         };
@@ -45,7 +54,11 @@ pub(crate) async fn run(args: args::RunArgs, output: OutputArgs, mut interrupts:
             return Ok(code);
         }
         if !output.quiet {
-            let _ = writeln!(crate::output::stderr(), "{}\n", paint(FAINT, "waiting for a change; Ctrl-C ends"));
+            let _ = writeln!(
+                crate::output::stderr(),
+                "{}\n",
+                paint(FAINT, "waiting for a change; Ctrl-C ends")
+            );
         }
         tokio::select! {
             () = watch::changes(&file) => {}
@@ -65,13 +78,17 @@ async fn once(
     let (models, locked) = (args.model.models()?, args.locked.locked);
     // Before this run is one of them.
     let left = resuming::left(args.keep.store.as_deref(), ("run", file), output);
-    let kept = RunStorage::open(&args.keep, Of { command: "run", file, models: &models, locked, is_bulk: false })?;
+    let kept = RunStorage::open(
+        &args.keep,
+        Of { command: "run", file, models: &models, locked, is_bulk: false },
+    )?;
     let host = Arc::new(setup::open_host_keeping(file, &kept)?);
     let attachments = attach::all(&**host.blobs(), &args.attach)?;
     let prepared = setup::prepare_with(&host, file, &models, locked, output).await?;
     check_message(&prepared, message.as_deref())?;
     let room = RandomIds.run();
-    let manner = Manner { output, trace: args.trace, verbose: args.verbose, approvals: args.approvals };
+    let manner =
+        Manner { output, trace: args.trace, verbose: args.verbose, approvals: args.approvals };
     let stage = Stage::new(&prepared, file, &kept, manner, interrupts)?;
     let options = RunOptions { ids: Arc::new(room.clone()), attachments, ..stage.options(&kept) };
     resuming::report_left(&left);
@@ -83,7 +100,9 @@ async fn once(
     interrupts.run_begins();
     let run = prepared.start(message, options).map_err(|failure| unkept(&failure, &room, &kept))?;
     let attending = stage.attend(&kept, &host);
-    let watched = args.watch.then(|| watch::rebuilt_components(&prepared, run.stopper(), Arc::clone(&stage.screen)));
+    let watched = args
+        .watch
+        .then(|| watch::rebuilt_components(&prepared, run.stopper(), Arc::clone(&stage.screen)));
     let outcome = stage.follow(run.stopper(), run.outcome(), (&room, &kept)).await;
     drop((watched, attending));
     stage.end(&*outcome?, started, args.keep.journal.as_deref())
@@ -104,10 +123,12 @@ fn message(given: Option<String>) -> Result<Option<String>, CliError> {
     Ok(if text.is_empty() { None } else { Some(text) })
 }
 
-/// An agent that is asked nothing has nothing to answer; only a person at the terminal could make up for it.
+/// An agent that is asked nothing has nothing to answer; only a person at the terminal could make
+/// up for it.
 fn check_message(prepared: &Prepared, message: Option<&str>) -> Result<(), CliError> {
     if message.is_some() || asks_user(prepared) {
         return Ok(());
     }
-    Err(CliError::usage(format!("there is no message for the task {}", prepared.setup().entry)).hint("conclave run [CONFIG] \"TEXT\""))
+    Err(CliError::usage(format!("there is no message for the task {}", prepared.setup().entry))
+        .hint("conclave run [CONFIG] \"TEXT\""))
 }

@@ -46,8 +46,12 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
     let stores = OpenStores::of(args.store.as_deref());
     let mut runs = stores.runs(&filter)?;
     let mut waits = stores.waits()?;
-    waits.retain(|run, _| runs.iter().any(|row| row.run == *run && !matches!(row.standing, RunState::Ended(_))));
-    runs.retain(|run| status.as_deref().is_none_or(|status| is_so(run, waits.contains_key(&run.run), status)));
+    waits.retain(|run, _| {
+        runs.iter().any(|row| row.run == *run && !matches!(row.standing, RunState::Ended(_)))
+    });
+    runs.retain(|run| {
+        status.as_deref().is_none_or(|status| is_so(run, waits.contains_key(&run.run), status))
+    });
     let all = runs.len();
     let cut_off = runs.iter().filter(|run| is_cut_off(run)).count();
     waits.retain(|run, _| runs.iter().any(|row| row.run == *run));
@@ -61,7 +65,8 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
             value["type"] = "run".into();
             value["standing"] = standing(run.standing).1.into();
             value["paused"] = json!(paused.get(&run.run));
-            (value["took_ms"], value["waits"]) = (lasted(run).into(), json!(waits.get(&run.run).cloned().unwrap_or_default()));
+            (value["took_ms"], value["waits"]) =
+                (lasted(run).into(), json!(waits.get(&run.run).cloned().unwrap_or_default()));
             stdout::json(value)?;
         }
         return Ok(exit::OK);
@@ -72,7 +77,11 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
     let rows: Vec<Vec<(Style, String)>> = runs
         .iter()
         .map(|run| {
-            let also = if paused.contains_key(&run.run) { Some("paused") } else { waits.contains_key(&run.run).then_some("waits") };
+            let also = if paused.contains_key(&run.run) {
+                Some("paused")
+            } else {
+                waits.contains_key(&run.run).then_some("waits")
+            };
             row(run, also, lasted(run), now)
         })
         .collect();
@@ -81,7 +90,10 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
         return Ok(exit::OK);
     }
     if all > runs.len() {
-        stdout::styled(note(format_args!("{} more; --limit {all} shows all", thousands((all - runs.len()) as u64))))?;
+        stdout::styled(note(format_args!(
+            "{} more; --limit {all} shows all",
+            thousands((all - runs.len()) as u64)
+        )))?;
     }
     if let Some(hint) = hint(&waits) {
         stdout::styled(note(hint))?;
@@ -95,7 +107,10 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
 /// Returns what to do about interrupted runs.
 fn resume_hint(interrupted: u64) -> String {
     let run = if interrupted == 1 { "it" } else { "one" };
-    format!("{} interrupted: `conclave resume RUN` resumes {run}", plural(interrupted, "run", "runs"))
+    format!(
+        "{} interrupted: `conclave resume RUN` resumes {run}",
+        plural(interrupted, "run", "runs")
+    )
 }
 
 /// Returns what waits for the user, and the command that answers it.
@@ -104,9 +119,16 @@ fn hint(waits: &BTreeMap<RoomId, Vec<String>>) -> Option<String> {
     let questions = waits.values().flatten().filter(is_question).count();
     let talks = waits.values().flatten().count() - questions;
     let verb = |count: usize| if count == 1 { "waits" } else { "wait" };
-    let asked = format!("{} {} for you: `conclave approvals`", plural(questions as u64, "question", "questions"), verb(questions));
-    let talk =
-        format!("{} {} for your next message: `conclave resume RUN`", plural(talks as u64, "conversation", "conversations"), verb(talks));
+    let asked = format!(
+        "{} {} for you: `conclave approvals`",
+        plural(questions as u64, "question", "questions"),
+        verb(questions)
+    );
+    let talk = format!(
+        "{} {} for your next message: `conclave resume RUN`",
+        plural(talks as u64, "conversation", "conversations"),
+        verb(talks)
+    );
     match (questions, talks) {
         (0, 0) => None,
         (_, 0) => Some(asked),
@@ -115,7 +137,8 @@ fn hint(waits: &BTreeMap<RoomId, Vec<String>>) -> Option<String> {
     }
 }
 
-/// To its newest record, or to now while it goes on, without the time in which no host ran: as `conclave show` has it.
+/// To its newest record, or to now while it goes on, without the time in which no host ran: as
+/// `conclave show` has it.
 fn lasted(run: &RunRow, down_ms: u64, now: Millis) -> u64 {
     let end = if run.standing == RunState::Running { now.max(run.changed) } else { run.changed };
     end.since(run.started).saturating_sub(down_ms)
@@ -126,7 +149,11 @@ fn row(run: &RunRow, also: Option<&str>, lasted: u64, now: Millis) -> Vec<(Style
         ((_, word), Some(also)) => (ODD, format!("{word}, {also}")),
         (plain, None) => plain,
     };
-    let entry = if run.agents.is_empty() { run.entry.clone() } else { format!("{} ({})", run.entry, run.agents.join(", ")) };
+    let entry = if run.agents.is_empty() {
+        run.entry.clone()
+    } else {
+        format!("{} ({})", run.entry, run.agents.join(", "))
+    };
     let tokens = if run.tokens == 0 { String::new() } else { thousands(run.tokens) };
     let cost = if run.cost_micro_usd == 0 { String::new() } else { money(run.cost_micro_usd) };
     vec![
@@ -151,7 +178,11 @@ fn from_here(path: &Path) -> String {
 /// The word of `--status` as standings are written.
 fn status_word(text: &str) -> Result<String, CliError> {
     let word = text.trim().to_ascii_lowercase().replace(['_', ' '], "-");
-    let known = word == OVER || word == WAITING || word == "running" || word == "interrupted" || is_ending(&word);
+    let known = word == OVER
+        || word == WAITING
+        || word == "running"
+        || word == "interrupted"
+        || is_ending(&word);
     if known {
         return Ok(word);
     }
@@ -192,20 +223,31 @@ mod tests {
     #[test]
     fn what_waits_is_counted_in_one_line() {
         let waits = |kinds: &[&[&str]]| {
-            let runs =
-                kinds.iter().zip(0..).map(|(kinds, run)| (RoomId::from(format!("{run}")), kinds.iter().map(ToString::to_string).collect()));
+            let runs = kinds.iter().zip(0..).map(|(kinds, run)| {
+                (RoomId::from(format!("{run}")), kinds.iter().map(ToString::to_string).collect())
+            });
             hint(&runs.collect())
         };
         assert_eq!(waits(&[]), None);
-        assert_eq!(waits(&[&["approval"], &["top-up"]]).unwrap(), "2 questions wait for you: `conclave approvals`");
-        assert_eq!(waits(&[&["user"]]).unwrap(), "1 conversation waits for your next message: `conclave resume RUN`");
+        assert_eq!(
+            waits(&[&["approval"], &["top-up"]]).unwrap(),
+            "2 questions wait for you: `conclave approvals`"
+        );
+        assert_eq!(
+            waits(&[&["user"]]).unwrap(),
+            "1 conversation waits for your next message: `conclave resume RUN`"
+        );
     }
 
     #[test]
     fn words_of_standings_are_known_however_they_are_written() {
-        for (word, expected) in
-            [("done", "done"), ("MAX_COST", "max-cost"), ("Interrupted", "interrupted"), ("running", "running"), ("over", "over")]
-        {
+        for (word, expected) in [
+            ("done", "done"),
+            ("MAX_COST", "max-cost"),
+            ("Interrupted", "interrupted"),
+            ("running", "running"),
+            ("over", "over"),
+        ] {
             assert_eq!(status_word(word).unwrap(), expected);
         }
         assert!(status_word("happy").unwrap_err().to_string().contains("interrupted"));

@@ -1,4 +1,5 @@
-//! `conclave show RUN`: what happened in a run and when, in the terminal, as JSON, or as a page for a browser.
+//! `conclave show RUN`: what happened in a run and when, in the terminal, as JSON, or as a page for
+//! a browser.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -24,8 +25,12 @@ pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError
     if let Some(folder) = &args.store
         && has_lines(folder)
     {
-        let what = format!("{} holds journals as lines of JSON, as --journal keeps them", printable(&folder.display().to_string()));
-        return Err(CliError::usage(what).hint("`conclave why --journal FOLDER` reads those; `show` reads what --store keeps"));
+        let what = format!(
+            "{} holds journals as lines of JSON, as --journal keeps them",
+            printable(&folder.display().to_string())
+        );
+        return Err(CliError::usage(what)
+            .hint("`conclave why --journal FOLDER` reads those; `show` reads what --store keeps"));
     }
     let stores = OpenStores::of(args.store.as_deref());
     let found = match &args.run {
@@ -46,13 +51,19 @@ pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError
         reason: row.reason.clone(),
     };
     if let Some(file) = &args.html {
-        return write_page(file.as_deref(), &row, &page(&timeline, &about, &agents.plans()), output);
+        return write_page(
+            file.as_deref(),
+            &row,
+            &page(&timeline, &about, &agents.plans()),
+            output,
+        );
     }
     if output.json {
         let mut value = json!(timeline);
         value["type"] = "timeline".into();
         value["standing"] = standing(row.standing).1.into();
-        (value["config"], value["command"], value["store"]) = (json!(row.config), json!(row.command), json!(row.store));
+        (value["config"], value["command"], value["store"]) =
+            (json!(row.config), json!(row.command), json!(row.store));
         agents.add_to(&mut value);
         stdout::json(value)?;
         return Ok(exit::OK);
@@ -64,41 +75,65 @@ pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError
 
 /// It is no store, and a journal of lines is in it.
 fn has_lines(folder: &Path) -> bool {
-    let mut entries = fs::read_dir(folder).into_iter().flatten().filter_map(|entry| entry.ok().map(|entry| entry.path()));
+    let mut entries = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()));
     let is_store = StoreReader::open(folder).is_ok();
     !is_store && entries.any(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
 }
 
 fn timeline(found: &InStore, rooms: Vec<Vec<Record>>) -> Result<Timeline, CliError> {
     let run = found.run();
-    let none =
-        || CliError::usage(format!("the run {run} has no records that can be shown")).hint("`conclave store check` says what is not whole");
+    let none = || {
+        CliError::usage(format!("the run {run} has no records that can be shown"))
+            .hint("`conclave store check` says what is not whole")
+    };
     Timeline::of(rooms).ok_or_else(none)
 }
 
 /// The records of each room of a run, its root's first.
-pub(crate) fn rooms(reader: &StoreReader, run: &conclave_core::types::ids::RoomId) -> Result<Vec<Vec<Record>>, CliError> {
+pub(crate) fn rooms(
+    reader: &StoreReader,
+    run: &conclave_core::types::ids::RoomId,
+) -> Result<Vec<Vec<Record>>, CliError> {
     let rooms = reader.rooms(run).map_err(|error| unusable(&error))?;
     rooms.iter().map(|room| reader.records(&room.room).map_err(|error| unusable(&error))).collect()
 }
 
-fn write_page(file: Option<&Path>, row: &RunRow, page: &str, output: OutputArgs) -> Result<u8, CliError> {
+fn write_page(
+    file: Option<&Path>,
+    row: &RunRow,
+    page: &str,
+    output: OutputArgs,
+) -> Result<u8, CliError> {
     if file.is_some_and(|file| file.as_os_str() == "-") {
         stdout::write(page)?;
         return Ok(exit::OK);
     }
-    let name: String = row.run.as_str().chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' }).collect();
+    let name: String = row
+        .run
+        .as_str()
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' })
+        .collect();
     let file = file.map_or_else(|| PathBuf::from(format!("run-{name}.html")), Path::to_owned);
     if !may_be_written(&file) {
         let what = format!("{} is there, and is no page of a run", file.display());
-        return Err(CliError::usage(what).hint("name another file with --html=FILE; `--html=-` writes to stdout"));
+        return Err(CliError::usage(what)
+            .hint("name another file with --html=FILE; `--html=-` writes to stdout"));
     }
-    write_private(&file, page.as_bytes())
-        .map_err(|error| CliError::internal(format!("{} could not be written: {error}", file.display())))?;
+    write_private(&file, page.as_bytes()).map_err(|error| {
+        CliError::internal(format!("{} could not be written: {error}", file.display()))
+    })?;
     if output.json {
         stdout::json(json!({ "type": "page", "file": file, "run": row.run }))?;
     } else if !output.quiet {
-        let _ = writeln!(crate::output::stderr(), "wrote {}; open it in a browser", printable(&file.display().to_string()));
+        let _ = writeln!(
+            crate::output::stderr(),
+            "wrote {}; open it in a browser",
+            printable(&file.display().to_string())
+        );
     }
     Ok(exit::OK)
 }

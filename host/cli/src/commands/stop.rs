@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use conclave_core::types::outcome::Status;
-use conclave_runtime::store::{ControlCommand, ControlMessage, RunRow, RunState, Store, StoreError, is_in_use};
+use conclave_runtime::store::{
+    ControlCommand, ControlMessage, RunRow, RunState, Store, StoreError, is_in_use,
+};
 
 use crate::args::{self, OutputArgs};
 use crate::error::CliError;
@@ -30,7 +32,10 @@ pub(crate) async fn stop(args: &args::StopArgs, output: OutputArgs) -> Result<u8
             Ok(exit::OK)
         }
         Err(StoreError::InUse { .. }) => {
-            let mail = ControlMessage::new(row.run.clone(), ControlCommand::Stop { reason: args.reason.clone() });
+            let mail = ControlMessage::new(
+                row.run.clone(),
+                ControlCommand::Stop { reason: args.reason.clone() },
+            );
             mail.send(&row.store).map_err(|error| unusable(&error))?;
             wait(&found, (&row, &mail), Duration::from_secs(args.wait), output).await
         }
@@ -51,8 +56,8 @@ enum StopStep {
     Sleep,
 }
 
-/// Each look ends with one of these, and only the last two come more than once: a run that was ended here, and does not read as ended,
-/// is waited for like any other.
+/// Each look ends with one of these, and only the last two come more than once: a run that was
+/// ended here, and does not read as ended, is waited for like any other.
 fn next(standing: &RunState, is_in_use: bool, was_ended: bool, is_late: bool) -> StopStep {
     match standing {
         RunState::Ended(status) => StopStep::Ended(*status),
@@ -62,11 +67,21 @@ fn next(standing: &RunState, is_in_use: bool, was_ended: bool, is_late: bool) ->
     }
 }
 
-async fn wait(found: &InStore, (row, mail): (&RunRow, &ControlMessage), most: Duration, output: OutputArgs) -> Result<u8, CliError> {
+async fn wait(
+    found: &InStore,
+    (row, mail): (&RunRow, &ControlMessage),
+    most: Duration,
+    output: OutputArgs,
+) -> Result<u8, CliError> {
     let until = Instant::now() + most;
     let mut was_ended = false;
     loop {
-        match next(&found.row()?.standing, is_in_use(&row.store), was_ended, Instant::now() >= until) {
+        match next(
+            &found.row()?.standing,
+            is_in_use(&row.store),
+            was_ended,
+            Instant::now() >= until,
+        ) {
             StopStep::Ended(status) => {
                 // Nobody is to hear it when the run is gone on with.
                 mail.remove(&row.store).map_err(|error| unusable(&error))?;
@@ -87,12 +102,23 @@ async fn wait(found: &InStore, (row, mail): (&RunRow, &ControlMessage), most: Du
             },
             StopStep::GiveUp => {
                 if take_back(mail, row)? {
-                    let what =
-                        format!("the process of {} did not receive the message within {} s; it was taken back", row.run, most.as_secs());
-                    return Err(CliError::internal(what).hint("end that process, and send it again"));
+                    let what = format!(
+                        "the process of {} did not receive the message within {} s; it was taken back",
+                        row.run,
+                        most.as_secs()
+                    );
+                    return Err(
+                        CliError::internal(what).hint("end that process, and send it again")
+                    );
                 }
-                let what = format!("{} was told to end, and had not ended after {} s", row.run, most.as_secs());
-                return Err(CliError::internal(what).hint("it ends when its process hears of it, or when that ends: conclave runs"));
+                let what = format!(
+                    "{} was told to end, and had not ended after {} s",
+                    row.run,
+                    most.as_secs()
+                );
+                return Err(CliError::internal(what).hint(
+                    "it ends when its process hears of it, or when that ends: conclave runs",
+                ));
             }
             StopStep::Sleep => {}
         }
@@ -102,12 +128,16 @@ async fn wait(found: &InStore, (row, mail): (&RunRow, &ControlMessage), most: Du
 
 /// Whether nobody had heard it.
 fn take_back(word: &ControlMessage, row: &RunRow) -> Result<bool, CliError> {
-    ControlMessage::take_back(&row.store, |mail| mail.id == word.id).map(|taken| !taken.is_empty()).map_err(|error| unusable(&error))
+    ControlMessage::take_back(&row.store, |mail| mail.id == word.id)
+        .map(|taken| !taken.is_empty())
+        .map_err(|error| unusable(&error))
 }
 
 fn tell(row: &RunRow, what: &str, output: OutputArgs) -> Result<(), CliError> {
     if output.json {
-        return stdout::json(serde_json::json!({ "type": "stopped", "run": row.run, "what": what }));
+        return stdout::json(
+            serde_json::json!({ "type": "stopped", "run": row.run, "what": what }),
+        );
     }
     if output.quiet {
         return Ok(());
@@ -123,13 +153,19 @@ mod tests {
     fn a_run_that_was_ended_here_and_does_not_read_so_is_waited_for_until_it_is_late() {
         let open = RunState::CutOff;
         assert_eq!(next(&open, false, false, false), StopStep::End);
-        assert_eq!(next(&open, false, false, true), StopStep::End, "before the time is up, however short it is");
+        assert_eq!(
+            next(&open, false, false, true),
+            StopStep::End,
+            "before the time is up, however short it is"
+        );
         assert_eq!(next(&open, false, true, false), StopStep::Sleep, "not again, and not at once");
         assert_eq!(next(&open, false, true, true), StopStep::GiveUp);
         assert_eq!(next(&RunState::Running, true, false, false), StopStep::Sleep);
         assert_eq!(next(&RunState::Running, true, false, true), StopStep::GiveUp);
         let ended = RunState::Ended(Status::Kill);
-        for [in_use, was_ended, late] in [[true, false, true], [false, false, false], [false, true, true]] {
+        for [in_use, was_ended, late] in
+            [[true, false, true], [false, false, false], [false, true, true]]
+        {
             assert_eq!(next(&ended, in_use, was_ended, late), StopStep::Ended(Status::Kill));
         }
     }

@@ -21,23 +21,38 @@ const NAMED: usize = 8;
 pub(crate) fn store(command: &StoreCommand, output: OutputArgs) -> Result<u8, CliError> {
     match command {
         StoreCommand::Gc { before, keep, dry_run, yes, store } => {
-            let before = before.as_deref().map(|text| parse_moment("--before", text, now())).transpose()?;
+            let before =
+                before.as_deref().map(|text| parse_moment("--before", text, now())).transpose()?;
             // Only --keep: all but the newest.
-            if let (None, Some(keep), false, false, true) = (before, *keep, *dry_run, *yes, ask::is_somebody_there()) {
-                let question = format!("Remove all runs that have ended but the newest {keep}? --dry-run says which.");
+            if let (None, Some(keep), false, false, true) =
+                (before, *keep, *dry_run, *yes, ask::is_somebody_there())
+            {
+                let question = format!(
+                    "Remove all runs that have ended but the newest {keep}? --dry-run says which."
+                );
                 if !ask::confirm(&question) {
-                    return Err(CliError::usage("nothing was removed").hint("say yes, or give --yes"));
+                    return Err(
+                        CliError::usage("nothing was removed").hint("say yes, or give --yes")
+                    );
                 }
             }
             gc(&OpenStores::of(store.as_deref()), before, *keep, *dry_run, output)
         }
-        StoreCommand::Backup { folder, store } => backup(&OpenStores::of(store.as_deref()), store.is_some(), folder, output),
+        StoreCommand::Backup { folder, store } => {
+            backup(&OpenStores::of(store.as_deref()), store.is_some(), folder, output)
+        }
         StoreCommand::Check { store } => check(&OpenStores::of(store.as_deref()), output),
     }
 }
 
 /// Stores in use are left alone, and told.
-fn gc(stores: &OpenStores, before: Option<Millis>, keep: Option<usize>, dry: bool, output: OutputArgs) -> Result<u8, CliError> {
+fn gc(
+    stores: &OpenStores,
+    before: Option<Millis>,
+    keep: Option<usize>,
+    dry: bool,
+    output: OutputArgs,
+) -> Result<u8, CliError> {
     let readers = stores.readers()?;
     if readers.is_empty() {
         return nothing(output);
@@ -55,7 +70,8 @@ fn gc(stores: &OpenStores, before: Option<Millis>, keep: Option<usize>, dry: boo
     Ok(exit::OK)
 }
 
-/// Stores side by side in one folder: those of runs, those of batches and clients. What is many in one pushes out nothing of the other.
+/// Stores side by side in one folder: those of runs, those of batches and clients. What is many in
+/// one pushes out nothing of the other.
 fn kinds(readers: &[StoreReader]) -> Vec<Vec<&StoreReader>> {
     let mut kinds: Vec<(Option<&Path>, Vec<&StoreReader>)> = Vec::new();
     for reader in readers {
@@ -69,7 +85,12 @@ fn kinds(readers: &[StoreReader]) -> Vec<Vec<&StoreReader>> {
 }
 
 /// So many of the newest of all stores together stay: what ended before the last of them may go.
-fn retention(readers: &[&StoreReader], before: Option<Millis>, keep: Option<usize>, dry: bool) -> Result<Retention, CliError> {
+fn retention(
+    readers: &[&StoreReader],
+    before: Option<Millis>,
+    keep: Option<usize>,
+    dry: bool,
+) -> Result<Retention, CliError> {
     let Some(keep) = keep else { return Ok(Retention { before, runs: None, dry }) };
     let mut ended: Vec<Millis> = Vec::new();
     for reader in readers {
@@ -89,10 +110,16 @@ fn limit(mut ended: Vec<Millis>, before: Option<Millis>, keep: usize) -> Millis 
     }
 }
 
-fn report_gone(folder: &Path, gone: &Collected, dry: bool, output: OutputArgs) -> Result<(), CliError> {
+fn report_gone(
+    folder: &Path,
+    gone: &Collected,
+    dry: bool,
+    output: OutputArgs,
+) -> Result<(), CliError> {
     if output.json {
         let mut value = json!(gone);
-        (value["type"], value["store"], value["dry_run"]) = ("collected".into(), json!(folder), dry.into());
+        (value["type"], value["store"], value["dry_run"]) =
+            ("collected".into(), json!(folder), dry.into());
         return stdout::json(value);
     }
     if output.quiet {
@@ -105,11 +132,19 @@ fn report_gone(folder: &Path, gone: &Collected, dry: bool, output: OutputArgs) -
     let word = if dry { paint(ODD, "would remove") } else { paint(GOOD, "removed") };
     let runs = plural(gone.runs.len() as u64, "run", "runs");
     let payloads = plural(gone.blobs, "payload", "payloads");
-    stdout::styled(format!("{word} {runs} with {} records, {payloads}: {}  {folder}", thousands(gone.records), bytes(gone.bytes)))?;
+    stdout::styled(format!(
+        "{word} {runs} with {} records, {payloads}: {}  {folder}",
+        thousands(gone.records),
+        bytes(gone.bytes)
+    ))?;
     let names: Vec<&str> = gone.runs.iter().take(NAMED).map(|run| run.as_str()).collect();
     let more = gone.runs.len().saturating_sub(NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    if names.is_empty() { Ok(()) } else { stdout::styled(note(format_args!("  {}{more}", names.join(", ")))) }
+    if names.is_empty() {
+        Ok(())
+    } else {
+        stdout::styled(note(format_args!("  {}{more}", names.join(", "))))
+    }
 }
 
 fn report_in_use(folder: &Path, who: &str, output: OutputArgs) -> Result<(), CliError> {
@@ -117,12 +152,22 @@ fn report_in_use(folder: &Path, who: &str, output: OutputArgs) -> Result<(), Cli
         return stdout::json(json!({ "type": "in-use", "store": folder, "by": who }));
     }
     let folder = one_line(&folder.display().to_string(), 200);
-    stdout::styled(format!("{} {folder}: in use by {}; left as it is", paint(ODD, "skipped"), one_line(who, 120)))
+    stdout::styled(format!(
+        "{} {folder}: in use by {}; left as it is",
+        paint(ODD, "skipped"),
+        one_line(who, 120)
+    ))
 }
 
-fn backup(stores: &OpenStores, is_one: bool, to: &Path, output: OutputArgs) -> Result<u8, CliError> {
+fn backup(
+    stores: &OpenStores,
+    is_one: bool,
+    to: &Path,
+    output: OutputArgs,
+) -> Result<u8, CliError> {
     if to.exists() {
-        return Err(CliError::usage(format!("{} is there already", to.display())).hint("name a folder that is not there yet"));
+        return Err(CliError::usage(format!("{} is there already", to.display()))
+            .hint("name a folder that is not there yet"));
     }
     let readers = stores.readers()?;
     if readers.is_empty() {
@@ -131,19 +176,27 @@ fn backup(stores: &OpenStores, is_one: bool, to: &Path, output: OutputArgs) -> R
     for reader in &readers {
         let folder = if is_one { to.to_owned() } else { to.join(place(reader.folder())) };
         if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            crate::state_folder::make_private(parent)
-                .map_err(|error| CliError::internal(format!("{} could not be made: {error}", parent.display())))?;
+            crate::state_folder::make_private(parent).map_err(|error| {
+                CliError::internal(format!("{} could not be made: {error}", parent.display()))
+            })?;
         }
         reader.backup(&folder).map_err(|error| unusable(&error))?;
         if output.json {
             stdout::json(json!({ "type": "backup", "store": reader.folder(), "folder": folder }))?;
         } else if !output.quiet {
             let (from, to) = (reader.folder().display().to_string(), folder.display().to_string());
-            stdout::styled(format!("{} {} to {}", paint(GOOD, "copied"), one_line(&from, 200), one_line(&to, 200)))?;
+            stdout::styled(format!(
+                "{} {} to {}",
+                paint(GOOD, "copied"),
+                one_line(&from, 200),
+                one_line(&to, 200)
+            ))?;
         }
     }
     if !output.json && !output.quiet {
-        stdout::styled(note("look into a copy with --store FOLDER, such as `conclave runs --store`"))?;
+        stdout::styled(note(
+            "look into a copy with --store FOLDER, such as `conclave runs --store`",
+        ))?;
     }
     Ok(exit::OK)
 }

@@ -1,5 +1,5 @@
-//! `conclave tasks [RUN [TASK]]`: the background tasks of a run, how each stands, and what became of its result; cancels one, or says
-//! something to one that runs in another process.
+//! `conclave tasks [RUN [TASK]]`: the background tasks of a run, how each stands, and what became
+//! of its result; cancels one, or says something to one that runs in another process.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -63,11 +63,20 @@ fn listed(found: &InStore) -> Result<Vec<TaskRow>, CliError> {
     for room in found.reader.rooms(&run).map_err(|error| unusable(&error))? {
         let records = found.reader.records(&room.room).map_err(|error| unusable(&error))?;
         let folded = Unfinished::fold(records).room;
-        let place = room.room.as_str().strip_prefix(run.as_str()).unwrap_or_default().trim_start_matches('/');
+        let place = room
+            .room
+            .as_str()
+            .strip_prefix(run.as_str())
+            .unwrap_or_default()
+            .trim_start_matches('/');
         let mut of_room: Vec<TaskRow> = folded
             .tasks()
             .map(|record| TaskRow {
-                name: if place.is_empty() { record.id.to_string() } else { format!("{place}/{}", record.id) },
+                name: if place.is_empty() {
+                    record.id.to_string()
+                } else {
+                    format!("{place}/{}", record.id)
+                },
                 parent: room.room.clone(),
                 record: BackgroundRecord::clone(record),
             })
@@ -94,8 +103,13 @@ fn find<'a>(all: &'a [TaskRow], wanted: &str, row: &RunRow) -> Result<&'a TaskRo
     let is_named = |task: &&TaskRow| task.name == wanted || task.name == format!("task-{wanted}");
     all.iter().find(is_named).ok_or_else(|| {
         let known: Vec<&str> = all.iter().map(|task| task.name.as_str()).take(20).collect();
-        let known = if known.is_empty() { "it started none".to_owned() } else { format!("these are there: {}", known.join(", ")) };
-        CliError::usage(format!("the run {} has no background task {}", row.run, printable(wanted))).hint(known)
+        let known = if known.is_empty() {
+            "it started none".to_owned()
+        } else {
+            format!("these are there: {}", known.join(", "))
+        };
+        CliError::usage(format!("the run {} has no background task {}", row.run, printable(wanted)))
+            .hint(known)
     })
 }
 
@@ -113,7 +127,8 @@ fn list(row: &RunRow, all: &[TaskRow], output: OutputArgs) -> Result<u8, CliErro
         return Ok(exit::OK);
     }
     let goes_on = row.standing == RunState::Running;
-    let rows: Vec<Vec<(Style, String)>> = all.iter().map(|task| cells(task, row, goes_on)).collect();
+    let rows: Vec<Vec<(Style, String)>> =
+        all.iter().map(|task| cells(task, row, goes_on)).collect();
     table::lines(&COLUMNS, &rows, table::total()).iter().try_for_each(stdout::styled)?;
     let running = all.iter().filter(|task| !task.record.state.is_end()).count();
     if !output.quiet && running > 0 && goes_on {
@@ -129,7 +144,8 @@ fn list(row: &RunRow, all: &[TaskRow], output: OutputArgs) -> Result<u8, CliErro
 fn as_json(task: &TaskRow, row: &RunRow) -> serde_json::Value {
     let mut value = json!(task.record);
     value["type"] = "task".into();
-    (value["run"], value["name"], value["parent"]) = (json!(row.run), json!(task.name), json!(task.parent));
+    (value["run"], value["name"], value["parent"]) =
+        (json!(row.run), json!(task.name), json!(task.parent));
     value["took_ms"] = json!(lasted(&task.record, row));
     value
 }
@@ -161,7 +177,8 @@ fn state(state: BackgroundState, goes_on: bool) -> (Style, String) {
 fn delivery(record: &BackgroundRecord) -> (Style, String) {
     let delivery = &record.delivery;
     let on = delivery.channel.as_ref().map(|channel| format!(" on {channel}")).unwrap_or_default();
-    let by = delivery.strategy.as_ref().map(|strategy| format!(" by {strategy}")).unwrap_or_default();
+    let by =
+        delivery.strategy.as_ref().map(|strategy| format!(" by {strategy}")).unwrap_or_default();
     match delivery.state {
         DeliveryState::None => (FAINT, String::new()),
         DeliveryState::Waiting => (ODD, format!("waits{by}")),
@@ -169,7 +186,9 @@ fn delivery(record: &BackgroundRecord) -> (Style, String) {
         DeliveryState::Delivered => (GOOD, format!("delivered{on}{by}")),
         DeliveryState::Attached => (ODD, "in the inbox".to_owned()),
         DeliveryState::Told => (GOOD, format!("read by {}", record.notify)),
-        DeliveryState::Blocked if delivery.reason.as_deref() == Some("room_closed") => (FAINT, "not told: it was over".to_owned()),
+        DeliveryState::Blocked if delivery.reason.as_deref() == Some("room_closed") => {
+            (FAINT, "not told: it was over".to_owned())
+        }
         DeliveryState::Blocked => (BAD, "blocked".to_owned()),
         DeliveryState::DeadLetter => (BAD, "dead letter".to_owned()),
     }
@@ -191,13 +210,17 @@ fn show(task: &TaskRow, row: &RunRow, output: OutputArgs) -> Result<u8, CliError
     stdout::styled(format!("{} {} {}", paint(NAME, &task.name), record.agent, paint(style, word)))?;
     let line = |name: &str, text: &str| match text {
         "" => Ok(()),
-        text => stdout::hanging(12, format!("  {} {text}", paint(FAINT, format_args!("{name:<9}")))),
+        text => {
+            stdout::hanging(12, format!("  {} {text}", paint(FAINT, format_args!("{name:<9}"))))
+        }
     };
     // Agents and models wrote it.
     let foreign = |name: &str, text: &str| match text.trim() {
         "" => Ok(()),
         text => {
-            let rows = EntryText::new(FAINT, name).whole(Style::new(), text).rows(table::total().saturating_sub(2));
+            let rows = EntryText::new(FAINT, name)
+                .whole(Style::new(), text)
+                .rows(table::total().saturating_sub(2));
             rows.iter().try_for_each(|row| stdout::styled(format!("  {row}")))
         }
     };
@@ -208,7 +231,14 @@ fn show(task: &TaskRow, row: &RunRow, output: OutputArgs) -> Result<u8, CliError
     foreign("output", record.output.as_deref().unwrap_or_default())?;
     foreign("error", record.error.as_deref().unwrap_or_default())?;
     line("delivery", &delivery(record).1)?;
-    line("attempts", &if record.delivery.attempts > 1 { record.delivery.attempts.to_string() } else { String::new() })?;
+    line(
+        "attempts",
+        &if record.delivery.attempts > 1 {
+            record.delivery.attempts.to_string()
+        } else {
+            String::new()
+        },
+    )?;
     foreign("because", record.delivery.reason.as_deref().unwrap_or_default())?;
     if record.metadata.as_object().is_some_and(|facts| !facts.is_empty()) {
         foreign("context", &record.metadata.to_string())?;
@@ -216,20 +246,37 @@ fn show(task: &TaskRow, row: &RunRow, output: OutputArgs) -> Result<u8, CliError
     Ok(exit::OK)
 }
 
-async fn ask(args: &args::TasksArgs, found: &InStore, task: &TaskRow, output: OutputArgs) -> Result<u8, CliError> {
+async fn ask(
+    args: &args::TasksArgs,
+    found: &InStore,
+    task: &TaskRow,
+    output: OutputArgs,
+) -> Result<u8, CliError> {
     let row = under_way(found, "cancel or tell")?;
     if task.record.state.is_end() {
         let what = format!("{} had ended before: {}", task.name, task.record.state.as_str());
-        return Err(CliError::usage(what).hint(format!("conclave tasks {} {} shows it", row.run, task.name)));
+        return Err(CliError::usage(what)
+            .hint(format!("conclave tasks {} {} shows it", row.run, task.name)));
     }
     let id = task.record.id.clone();
     let (what, kind, told) = match &args.tell {
-        Some(text) if text.trim().is_empty() => return Err(CliError::usage("there is nothing to tell")),
-        Some(text) => (RoomRequest::TellTask { task: id, text: text.clone() }, "told", "was told; its agent reads it in its next step"),
-        None => (RoomRequest::CancelTask { task: id, reason: args.reason.clone() }, "cancelled", "was told to end"),
+        Some(text) if text.trim().is_empty() => {
+            return Err(CliError::usage("there is nothing to tell"));
+        }
+        Some(text) => (
+            RoomRequest::TellTask { task: id, text: text.clone() },
+            "told",
+            "was told; its agent reads it in its next step",
+        ),
+        None => (
+            RoomRequest::CancelTask { task: id, reason: args.reason.clone() },
+            "cancelled",
+            "was told to end",
+        ),
     };
     let room = RunRow { run: task.parent.clone(), ..row.clone() };
-    say(&room, ControlCommand::Ask { what: Box::new(what) }, Duration::from_secs(args.wait)).await?;
+    say(&room, ControlCommand::Ask { what: Box::new(what) }, Duration::from_secs(args.wait))
+        .await?;
     words::tell(&row, kind, &format!("{} {told}", task.name), output)?;
     Ok(exit::OK)
 }

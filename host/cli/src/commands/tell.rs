@@ -1,4 +1,5 @@
-//! `conclave tell RUN TEXT`: says something to a run that is at work; the agent reads it in its next step.
+//! `conclave tell RUN TEXT`: says something to a run that is at work; the agent reads it in its
+//! next step.
 
 use std::io::Read;
 use std::time::Duration;
@@ -15,7 +16,8 @@ use crate::stores::{InStore, OpenStores, unusable};
 use crate::words;
 use crate::words::{say, under_way};
 
-/// Bytes of a text: a word in the mail has no more room than 1 MiB, and JSON can make six bytes of one.
+/// Bytes of a text: a word in the mail has no more room than 1 MiB, and JSON can make six bytes of
+/// one.
 const MOST: usize = 128 << 10;
 
 pub(crate) async fn tell(args: &args::Tell, output: OutputArgs) -> Result<u8, CliError> {
@@ -25,7 +27,12 @@ pub(crate) async fn tell(args: &args::Tell, output: OutputArgs) -> Result<u8, Cl
     let task = args.task.as_deref().map(|task| task_of(&found, task)).transpose()?;
     let whom = task.as_ref().map_or_else(|| row.entry.clone(), ToString::to_string);
     say(&row, ControlCommand::Tell { task, text }, Duration::from_secs(args.wait)).await?;
-    words::tell(&row, "told", &format!("was told; the agent of {whom} reads it in its next step"), output)?;
+    words::tell(
+        &row,
+        "told",
+        &format!("was told; the agent of {whom} reads it in its next step"),
+        output,
+    )?;
     Ok(exit::OK)
 }
 
@@ -33,7 +40,9 @@ fn text(given: &str) -> Result<String, CliError> {
     let text = if given == "-" {
         let mut text = String::new();
         let read = std::io::stdin().take(MOST as u64 + 1).read_to_string(&mut text);
-        read.map_err(|error| CliError::usage(format!("the text could not be read from stdin: {error}")))?;
+        read.map_err(|error| {
+            CliError::usage(format!("the text could not be read from stdin: {error}"))
+        })?;
         text.trim_end().to_owned()
     } else {
         given.to_owned()
@@ -41,7 +50,8 @@ fn text(given: &str) -> Result<String, CliError> {
     match text.len() {
         0 => Err(CliError::usage("there is nothing to tell").hint("conclave tell RUN \"TEXT\"")),
         length if length > MOST => {
-            Err(CliError::usage(format!("the text has more than {MOST} bytes")).hint("put it into a file that the agent may read"))
+            Err(CliError::usage(format!("the text has more than {MOST} bytes"))
+                .hint("put it into a file that the agent may read"))
         }
         _ => Ok(text),
     }

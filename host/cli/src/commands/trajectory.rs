@@ -1,4 +1,5 @@
-//! `conclave trajectory`: logs of agents in the forms of OpenHands. What is in one is the library's business; here it is found and shown.
+//! `conclave trajectory`: logs of agents in the forms of OpenHands. What is in one is the library's
+//! business; here it is found and shown.
 
 mod export;
 mod log;
@@ -9,7 +10,11 @@ use crate::args::{OutputArgs, Trajectory};
 use crate::error::CliError;
 use crate::interrupt::Interrupts;
 
-pub(crate) async fn trajectory(command: Trajectory, output: OutputArgs, interrupts: Interrupts) -> Result<u8, CliError> {
+pub(crate) async fn trajectory(
+    command: Trajectory,
+    output: OutputArgs,
+    interrupts: Interrupts,
+) -> Result<u8, CliError> {
     match command {
         Trajectory::Show(args) => show::show(&args, output),
         Trajectory::Export(args) => export::export(&args, output),

@@ -1,5 +1,5 @@
-//! `conclave plugin upgrade`: shows what differs between a plugin and what was pinned, texts line by line, and pins what a person accepts.
-//! The only command that changes what is pinned.
+//! `conclave plugin upgrade`: shows what differs between a plugin and what was pinned, texts line
+//! by line, and pins what a person accepts. The only command that changes what is pinned.
 
 mod show;
 
@@ -24,10 +24,11 @@ pub(crate) async fn upgrade(args: &Upgrade, output: OutputArgs) -> Result<u8, Cl
     let mut lock = file.lock.clone().unwrap_or_default();
     check_names(args, &config)?;
     let facts = facts_of(&args.file, &config, output).await?;
-    let mut told = UpgradeReport { accepted: Vec::new(), refused: Vec::new(), nobody: false, marked: false };
-    for (name, facts) in
-        facts.iter().filter(|(name, _)| args.plugins.is_empty() || args.plugins.iter().any(|plugin| plugin == name.as_str()))
-    {
+    let mut told =
+        UpgradeReport { accepted: Vec::new(), refused: Vec::new(), nobody: false, marked: false };
+    for (name, facts) in facts.iter().filter(|(name, _)| {
+        args.plugins.is_empty() || args.plugins.iter().any(|plugin| plugin == name.as_str())
+    }) {
         // What was never pinned is shown whole.
         let pinned = lock.plugins.get(name);
         let changes = diff(pinned.unwrap_or(&Pinned::default()), facts);
@@ -59,7 +60,11 @@ fn is_file(config: &Config, name: &PluginName) -> bool {
 }
 
 fn check_names(args: &Upgrade, config: &Config) -> Result<(), CliError> {
-    let Some(unknown) = args.plugins.iter().find(|name| !config.plugins.contains_key(name.as_str())) else { return Ok(()) };
+    let Some(unknown) =
+        args.plugins.iter().find(|name| !config.plugins.contains_key(name.as_str()))
+    else {
+        return Ok(());
+    };
     let known: Vec<&str> = config.plugins.keys().map(PluginName::as_str).collect();
     let what = format!("{} has no plugin {}", args.file.display(), one_line(unknown, 64));
     Err(CliError::usage(what).hint(format!("its plugins are: {}", known.join(", "))))
@@ -95,7 +100,9 @@ impl UpgradeReport {
     fn tell(&self, file: &LockFile, output: OutputArgs) -> Result<(), CliError> {
         if output.json {
             let list = |list: &[(PluginName, Vec<LockChange>)]| -> serde_json::Value {
-                list.iter().map(|(name, changes)| json!({ "plugin": name, "changes": changes })).collect()
+                list.iter()
+                    .map(|(name, changes)| json!({ "plugin": name, "changes": changes }))
+                    .collect()
             };
             let path = file.path().display().to_string();
             return stdout::json(
@@ -107,11 +114,21 @@ impl UpgradeReport {
         }
         let mut err = crate::output::stderr();
         if self.accepted.is_empty() && self.refused.is_empty() {
-            let what = if self.marked { "as it was pinned, and marked as built here" } else { "everything is as it was pinned" };
+            let what = if self.marked {
+                "as it was pinned, and marked as built here"
+            } else {
+                "everything is as it was pinned"
+            };
             let _ = writeln!(err, "{}", paint(FAINT, what));
         }
         for (name, _) in &self.accepted {
-            let _ = writeln!(err, "{} {} is pinned as it is now in {}", paint(GOOD, "+"), paint(NAME, name), file.path().display());
+            let _ = writeln!(
+                err,
+                "{} {} is pinned as it is now in {}",
+                paint(GOOD, "+"),
+                paint(NAME, name),
+                file.path().display()
+            );
         }
         for (name, _) in &self.refused {
             let why = if self.nobody {

@@ -1,4 +1,5 @@
-//! `conclave why EVENT`: what happened there, who asked, and what every layer said. Reads journals; changes nothing.
+//! `conclave why EVENT`: what happened there, who asked, and what every layer said. Reads journals;
+//! changes nothing.
 
 mod find;
 mod folder;
@@ -8,7 +9,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use conclave_core::config::Config;
-use conclave_core::inspect::explain::{AccessQuestion, Explanation, LayerVerdict, explain, explain_denial};
+use conclave_core::inspect::explain::{
+    AccessQuestion, Explanation, LayerVerdict, explain, explain_denial,
+};
 use conclave_core::journal::record::Retold;
 use conclave_core::permissions::grant::Grants;
 use conclave_core::protocol::notice::Notice;
@@ -62,15 +65,24 @@ struct CurrentConfig {
 impl CurrentConfig {
     fn of(file: Option<PathBuf>) -> Self {
         let file = file.unwrap_or_else(|| PathBuf::from(args::CONFIG));
-        let config = if file.exists() { setup::read_config(&file, &BTreeMap::new()).ok() } else { None };
+        let config =
+            if file.exists() { setup::read_config(&file, &BTreeMap::new()).ok() } else { None };
         Self { file: shorter(&file), config }
     }
 
-    /// Its lines, where it still grants to this plugin what the run had: others would not be those that decided.
+    /// Its lines, where it still grants to this plugin what the run had: others would not be those
+    /// that decided.
     fn lines(&self, setup: &Setup, plugin: &str) -> ConfigLines<'_> {
         let granted = setup.plugins.get(plugin).map(|plugin| as_written(&plugin.grants));
-        let now = self.config.as_ref().and_then(|config| config.plugins.get(plugin)).map(|plugin| as_written(&plugin.grants));
-        ConfigLines { config: self.config.as_ref().filter(|_| granted.is_some() && granted == now), file: &self.file }
+        let now = self
+            .config
+            .as_ref()
+            .and_then(|config| config.plugins.get(plugin))
+            .map(|plugin| as_written(&plugin.grants));
+        ConfigLines {
+            config: self.config.as_ref().filter(|_| granted.is_some() && granted == now),
+            file: &self.file,
+        }
     }
 }
 
@@ -83,7 +95,8 @@ fn shorter(file: &Path) -> PathBuf {
 /// Everything that was refused, asked about and approved, with its address.
 fn list(rooms: &[FoundJournal], output: OutputArgs) -> Result<u8, CliError> {
     let mut count = 0;
-    let began = rooms.iter().filter_map(|room| room.retold.first()).map(|first| first.record.at).min();
+    let began =
+        rooms.iter().filter_map(|room| room.retold.first()).map(|first| first.record.at).min();
     for room in rooms {
         let mut asked = words::Asked::new();
         for told in &room.retold {
@@ -95,11 +108,14 @@ fn list(rooms: &[FoundJournal], output: OutputArgs) -> Result<u8, CliError> {
                 count += 1;
                 let address = format!("{}:{}", room.id, told.record.seq);
                 if output.json {
-                    stdout::json(json!({ "type": "event", "event": address, "at": told.record.at, "is": sign, "what": what }))?;
+                    stdout::json(
+                        json!({ "type": "event", "event": address, "at": told.record.at, "is": sign, "what": what }),
+                    )?;
                     continue;
                 }
                 let since = began.map_or(0, |began| told.record.at.0.saturating_sub(began.0));
-                let style = if matches!(sign, "refused" | "DENIED" | "failed") { BAD } else { GOOD };
+                let style =
+                    if matches!(sign, "refused" | "DENIED" | "failed") { BAD } else { GOOD };
                 #[expect(clippy::cast_precision_loss, reason = "two decimals are shown")]
                 let seconds = since as f64 / 1000.0;
                 stdout::styled(format!(
@@ -116,18 +132,33 @@ fn list(rooms: &[FoundJournal], output: OutputArgs) -> Result<u8, CliError> {
         let run = rooms.first().map_or_else(String::new, |room| room.id.to_string());
         let is_one = rooms.iter().all(|room| room.id.as_str().starts_with(run.as_str()));
         let run = if is_one { run.as_str() } else { run.split('.').next().unwrap_or_default() };
-        let rest = if count == 0 { "; no refusals and no approvals" } else { "; conclave why ADDRESS explains one" };
-        stdout::styled(paint(FAINT, format_args!("run {run}: {}{rest}", plural(count, "event", "events"))))?;
+        let rest = if count == 0 {
+            "; no refusals and no approvals"
+        } else {
+            "; conclave why ADDRESS explains one"
+        };
+        stdout::styled(paint(
+            FAINT,
+            format_args!("run {run}: {}{rest}", plural(count, "event", "events")),
+        ))?;
     }
     Ok(exit::OK)
 }
 
 /// One record: what it is, who asked, and what each layer said to everything in its course.
-fn event(journal: &FoundJournal, seq: u64, config: &CurrentConfig, output: OutputArgs) -> Result<u8, CliError> {
+fn event(
+    journal: &FoundJournal,
+    seq: u64,
+    config: &CurrentConfig,
+    output: OutputArgs,
+) -> Result<u8, CliError> {
     let index = usize::try_from(seq).ok().filter(|index| *index < journal.retold.len());
     let Some(index) = index else {
         let last = journal.retold.len().saturating_sub(1);
-        return Err(CliError::usage(format!("{} has no record {seq}; its last is {last}", journal.id)));
+        return Err(CliError::usage(format!(
+            "{} has no record {seq}; its last is {last}",
+            journal.id
+        )));
     };
     let calls = CallIndex::of(&journal.retold[..=index]);
     let told = &journal.retold[index];
@@ -148,7 +179,11 @@ fn event(journal: &FoundJournal, seq: u64, config: &CurrentConfig, output: Outpu
     }
     let at = format!("on behalf of {}", told.record.principal.0);
     let head = one_line(&words::head(told), 240);
-    stdout::styled(format!("{} {head}  {}", paint(NAME, &address), paint(FAINT, one_line(&at, 80))))?;
+    stdout::styled(format!(
+        "{} {head}  {}",
+        paint(NAME, &address),
+        paint(FAINT, one_line(&at, 80))
+    ))?;
     for line in words::lines(told) {
         stdout::styled(format!("  {}", one_line(&line, 240)))?;
     }
@@ -157,13 +192,22 @@ fn event(journal: &FoundJournal, seq: u64, config: &CurrentConfig, output: Outpu
             LayerVerdict::No => paint(BAD, "DENIED"),
             _ => paint(GOOD, "allowed"),
         };
-        let about = format!("\n{head} {}: {}  {}", explanation.capability, one_line(&explanation.target, 200), paint(FAINT, asker));
+        let about = format!(
+            "\n{head} {}: {}  {}",
+            explanation.capability,
+            one_line(&explanation.target, 200),
+            paint(FAINT, asker)
+        );
         print(&lines(explanation, &about, &lines_of(told, config, explanation)))?;
     }
     Ok(exit::OK)
 }
 
-fn lines_of<'a>(told: &Retold, config: &'a CurrentConfig, explanation: &Explanation) -> ConfigLines<'a> {
+fn lines_of<'a>(
+    told: &Retold,
+    config: &'a CurrentConfig,
+    explanation: &Explanation,
+) -> ConfigLines<'a> {
     match &told.setup {
         Some(setup) => config.lines(setup, explanation.plugin.as_str()),
         None => ConfigLines { config: None, file: &config.file },
@@ -175,7 +219,8 @@ fn explanations(told: &Retold, calls: &CallIndex) -> Vec<(String, Explanation)> 
     let Some(setup) = &told.setup else { return Vec::new() };
     // An action has no layers but its executor's.
     let of_request = |request: &ApprovalRequest| {
-        explain_call(setup, (&request.task, &request.caller), &request.tool, &request.arguments).filter(|_| request.executor.is_none())
+        explain_call(setup, (&request.task, &request.caller), &request.tool, &request.arguments)
+            .filter(|_| request.executor.is_none())
     };
     let explain_one = |notice: &Notice| -> Option<(Asker, Explanation)> {
         match notice {
@@ -189,28 +234,44 @@ fn explanations(told: &Retold, calls: &CallIndex) -> Vec<(String, Explanation)> 
                 explain_call(setup, (task, caller), &tool, arguments)
             }
             Notice::ApprovalAsked { request, .. } => of_request(request),
-            Notice::ApprovalGiven { call, approval: Approval::Refused { .. } | Approval::Invalid { .. }, .. } => {
-                of_request(calls.request(*call)?)
-            }
+            Notice::ApprovalGiven {
+                call,
+                approval: Approval::Refused { .. } | Approval::Invalid { .. },
+                ..
+            } => of_request(calls.request(*call)?),
             Notice::ModelCalled { task, plugin, model, .. } => {
                 let asker = Asker { plugin: plugin.clone(), task: task.clone(), tool: None };
-                let question =
-                    AccessQuestion { task: task.clone(), ..AccessQuestion::new(plugin.as_str(), Capability::Model).of(model.as_str()) };
+                let question = AccessQuestion {
+                    task: task.clone(),
+                    ..AccessQuestion::new(plugin.as_str(), Capability::Model).of(model.as_str())
+                };
                 Some((asker, explain(setup, &question).ok()?))
             }
             Notice::SideEffectStarted { call, plugin, side_effect, .. } => {
                 let asker = calls.asker(Some(*call), plugin, &told.record.event);
-                let question = AccessQuestion { task: asker.task.clone(), ..words::question(plugin, side_effect) };
+                let question = AccessQuestion {
+                    task: asker.task.clone(),
+                    ..words::question(plugin, side_effect)
+                };
                 Some((asker, explain(setup, &question).ok()?))
             }
             _ => None,
         }
     };
-    told.told.iter().filter_map(explain_one).map(|(asker, explanation)| (asker.to_string(), explanation)).collect()
+    told.told
+        .iter()
+        .filter_map(explain_one)
+        .map(|(asker, explanation)| (asker.to_string(), explanation))
+        .collect()
 }
 
 /// Returns who calls a tool, and what each layer says to that.
-fn explain_call(setup: &Setup, (task, caller): (&TaskName, &PluginName), tool: &str, arguments: &Value) -> Option<(Asker, Explanation)> {
+fn explain_call(
+    setup: &Setup,
+    (task, caller): (&TaskName, &PluginName),
+    tool: &str,
+    arguments: &Value,
+) -> Option<(Asker, Explanation)> {
     let asker = Asker { plugin: caller.clone(), task: Some(task.clone()), tool: None };
     let question = AccessQuestion {
         arguments: arguments.clone(),
@@ -222,9 +283,12 @@ fn explain_call(setup: &Setup, (task, caller): (&TaskName, &PluginName), tool: &
 
 /// `plugin.tool` behind the name that the agent sees.
 fn admitted(setup: &Setup, task: &TaskName, name: &str) -> String {
-    let target = setup.tasks.get(task).and_then(|task| task.toolbox.get(name)).map(|tool| &tool.target);
+    let target =
+        setup.tasks.get(task).and_then(|task| task.toolbox.get(name)).map(|tool| &tool.target);
     match target {
-        Some(conclave_core::tool_calls::toolbox::ToolTarget::Plugin { plugin, tool }) => format!("{plugin}.{tool}"),
+        Some(conclave_core::tool_calls::toolbox::ToolTarget::Plugin { plugin, tool }) => {
+            format!("{plugin}.{tool}")
+        }
         _ => name.to_owned(),
     }
 }

@@ -1,4 +1,5 @@
-//! What the disk does: whether compiled code can be kept, and what it costs to write something down for good.
+//! What the disk does: whether compiled code can be kept, and what it costs to write something down
+//! for good.
 
 use std::fs::OpenOptions;
 use std::io::{Result, Write};
@@ -10,7 +11,8 @@ use conclave_runtime::plugin::Cache;
 use super::Finding;
 use crate::show;
 
-/// Writes that are timed: the median of them is steady enough, and on a slow disk they take two seconds.
+/// Writes that are timed: the median of them is steady enough, and on a slow disk they take two
+/// seconds.
 const WRITES: usize = 64;
 const SLOW: Duration = Duration::from_millis(20);
 
@@ -18,11 +20,17 @@ const SLOW: Duration = Duration::from_millis(20);
 pub(crate) fn cache(folder: Option<&Path>) -> Finding {
     const WHAT: &str = "compiled code";
     let Some(folder) = folder else {
-        return Finding::fair(WHAT, "nothing is kept: every start compiles every plugin", "set HOME, XDG_CACHE_HOME or CONCLAVE_CACHE");
+        return Finding::fair(
+            WHAT,
+            "nothing is kept: every start compiles every plugin",
+            "set HOME, XDG_CACHE_HOME or CONCLAVE_CACHE",
+        );
     };
     match Cache::open(folder) {
         Ok(_) => Finding::good(WHAT, format!("kept in {}", folder.display())),
-        Err(error) => Finding::fair(WHAT, error.to_string(), "until then every start compiles every plugin"),
+        Err(error) => {
+            Finding::fair(WHAT, error.to_string(), "until then every start compiles every plugin")
+        }
     }
 }
 
@@ -48,7 +56,11 @@ pub(crate) fn syncing(folder: &Path) -> Finding {
                 )
             }
         }
-        Err(error) => Finding::bad(WHAT, format!("{} cannot be written: {error}", folder.display()), "go to a folder that is yours"),
+        Err(error) => Finding::bad(
+            WHAT,
+            format!("{} cannot be written: {error}", folder.display()),
+            "go to a folder that is yours",
+        ),
     }
 }
 

@@ -1,4 +1,5 @@
-//! The state folder: where it lies, how large it is, how many runs in it were interrupted, and what a durable write costs there.
+//! The state folder: where it lies, how large it is, how many runs in it were interrupted, and what
+//! a durable write costs there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,11 @@ const ENTRIES: usize = 100_000;
 pub(crate) fn kept() -> Vec<Finding> {
     const WHAT: &str = "stored runs";
     let Some(folder) = state_folder() else {
-        return vec![Finding::fair(WHAT, "runs are not stored, so none can be looked up or resumed", "set HOME or CONCLAVE_STATE")];
+        return vec![Finding::fair(
+            WHAT,
+            "runs are not stored, so none can be looked up or resumed",
+            "set HOME or CONCLAVE_STATE",
+        )];
     };
     let place = format!("{} in {}", bytes(size(&folder)), folder.display());
     let finding = match OpenStores::of(None).runs(&RunFilter::default()) {
@@ -33,7 +38,9 @@ pub(crate) fn kept() -> Vec<Finding> {
                 ),
             }
         }
-        Err(error) => Finding::bad(WHAT, format!("{error} ({place})"), "`conclave store check` says how far"),
+        Err(error) => {
+            Finding::bad(WHAT, format!("{error} ({place})"), "`conclave store check` says how far")
+        }
     };
     vec![finding, super::syncing(&nearest(&folder))]
 }
@@ -51,7 +58,9 @@ fn size(folder: &Path) -> u64 {
             seen += 1;
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => to_do.push(entry.path()),
-                Ok(kind) if kind.is_file() => total += entry.metadata().map_or(0, |data| data.len()),
+                Ok(kind) if kind.is_file() => {
+                    total += entry.metadata().map_or(0, |data| data.len())
+                }
                 _ => {}
             }
             if seen >= ENTRIES {

@@ -8,7 +8,8 @@ use super::Finding;
 use crate::show;
 use crate::show::amounts::count;
 
-/// Maps that a sandbox alive takes at most: its memory and tables, the guards between them, its stack, and copies of its data.
+/// Maps that a sandbox alive takes at most: its memory and tables, the guards between them, its
+/// stack, and copies of its data.
 const MAPS_OF_A_SANDBOX: u64 = 6;
 /// A pool of 256 slots reserves about so much for each.
 const SPACE_OF_A_SLOT: u64 = 8 << 30;
@@ -17,9 +18,16 @@ const FEW_FILES: u64 = 1_024;
 pub(crate) fn page_map_scan() -> Finding {
     const WHAT: &str = "page-map scan";
     if has_page_map_scan() {
-        return Finding::good(WHAT, "the kernel has it: a sandbox is cleaned by copying what was written");
+        return Finding::good(
+            WHAT,
+            "the kernel has it: a sandbox is cleaned by copying what was written",
+        );
     }
-    Finding::fair(WHAT, "the kernel has none: every fresh sandbox costs several times as much", "Linux 6.7 or newer has it")
+    Finding::fair(
+        WHAT,
+        "the kernel has none: every fresh sandbox costs several times as much",
+        "Linux 6.7 or newer has it",
+    )
 }
 
 /// The kernel's limit on maps of a process.
@@ -35,23 +43,35 @@ pub(crate) fn maps() -> Option<Finding> {
     if limit / MAPS_OF_A_SANDBOX >= slots {
         return Some(Finding::good(WHAT, found));
     }
-    Some(Finding::bad(WHAT, found, format!("sudo sysctl vm.max_map_count={}", slots * MAPS_OF_A_SANDBOX * 2)))
+    Some(Finding::bad(
+        WHAT,
+        found,
+        format!("sudo sysctl vm.max_map_count={}", slots * MAPS_OF_A_SANDBOX * 2),
+    ))
 }
 
 /// A limit on address space breaks the pool, which reserves much of it and touches little.
 pub(crate) fn address_space() -> Option<Finding> {
     const WHAT: &str = "address space";
-    let Some(limit) = limit("Max address space")? else { return Some(Finding::good(WHAT, "no limit")) };
+    let Some(limit) = limit("Max address space")? else {
+        return Some(Finding::good(WHAT, "no limit"));
+    };
     let found = format!("limited to {}", show::bytes(limit));
     if limit >= SPACE_OF_A_SLOT * u64::from(EngineSettings::default().slots) {
         return Some(Finding::good(WHAT, found));
     }
-    Some(Finding::bad(WHAT, found, "the pool of sandboxes only reserves address space, but needs it: `ulimit -v unlimited`"))
+    Some(Finding::bad(
+        WHAT,
+        found,
+        "the pool of sandboxes only reserves address space, but needs it: `ulimit -v unlimited`",
+    ))
 }
 
 pub(crate) fn open_files() -> Option<Finding> {
     const WHAT: &str = "open files";
-    let Some(limit) = limit("Max open files")? else { return Some(Finding::good(WHAT, "no limit")) };
+    let Some(limit) = limit("Max open files")? else {
+        return Some(Finding::good(WHAT, "no limit"));
+    };
     if limit >= FEW_FILES {
         return Some(Finding::good(WHAT, format!("up to {}", count(limit))));
     }

@@ -21,27 +21,39 @@ fn rust() -> Finding {
     if Path::new(&sysroot).join("lib/rustlib").join(TARGET).is_dir() {
         return Finding::good(WHAT, format!("{version}, with the target {TARGET}"));
     }
-    Finding::fair(WHAT, format!("{version}, without the target {TARGET}"), format!("rustup target add {TARGET}"))
+    Finding::fair(
+        WHAT,
+        format!("{version}, without the target {TARGET}"),
+        format!("rustup target add {TARGET}"),
+    )
 }
 
 fn python() -> Finding {
     const WHAT: &str = "plugins in Python";
     match said_by("componentize-py", &["--version"]) {
         Some(version) => Finding::good(WHAT, version),
-        None => Finding::fair(WHAT, "there is no componentize-py here", "pip install componentize-py; only authors need it"),
+        None => Finding::fair(
+            WHAT,
+            "there is no componentize-py here",
+            "pip install componentize-py; only authors need it",
+        ),
     }
 }
 
 fn javascript() -> Finding {
     const WHAT: &str = "plugins in JavaScript";
     match said_by("node", &["--version"]) {
-        Some(version) => Finding::good(WHAT, format!("node {version}; each project brings its own componentize-js")),
+        Some(version) => Finding::good(
+            WHAT,
+            format!("node {version}; each project brings its own componentize-js"),
+        ),
         None => Finding::fair(WHAT, "there is no node here", "only authors need it"),
     }
 }
 
 /// The first line that a program prints.
 fn said_by(program: &str, words: &[&str]) -> Option<String> {
-    let output = Command::new(program).args(words).output().ok().filter(|output| output.status.success())?;
+    let output =
+        Command::new(program).args(words).output().ok().filter(|output| output.status.success())?;
     String::from_utf8_lossy(&output.stdout).lines().next().map(str::to_owned)
 }

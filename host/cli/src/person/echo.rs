@@ -1,5 +1,6 @@
-//! The terminal's own echo: off while an agent talks, so that what is typed meanwhile does not end up in the middle of its text. What is
-//! typed then is not lost; the next prompt shows it. Knows nothing of lines.
+//! The terminal's own echo: off while an agent talks, so that what is typed meanwhile does not end
+//! up in the middle of its text. What is typed then is not lost; the next prompt shows it. Knows
+//! nothing of lines.
 
 #[cfg(unix)]
 mod terminal {

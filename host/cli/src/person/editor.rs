@@ -1,4 +1,5 @@
-//! Lines from a terminal: history, several lines in one message, and output above the line while it is typed.
+//! Lines from a terminal: history, several lines in one message, and output above the line while it
+//! is typed.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -7,8 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use reedline::{
-    Color, EditCommand, EditMode, Emacs, ExternalPrinter, Highlighter, Prompt, PromptEditMode, PromptHistorySearch, Reedline,
-    ReedlineEvent, ReedlineRawEvent, Signal, StyledText, ValidationResult, Validator,
+    Color, EditCommand, EditMode, Emacs, ExternalPrinter, Highlighter, Prompt, PromptEditMode,
+    PromptHistorySearch, Reedline, ReedlineEvent, ReedlineRawEvent, Signal, StyledText,
+    ValidationResult, Validator,
 };
 
 use super::{AnswerKind, SEEN, UserQuestion, UserReply, drop_typed, kept};
@@ -20,7 +22,8 @@ const WAITING: usize = 256;
 /// How soon output appears above the line that is typed.
 const POLL: Duration = Duration::from_millis(40);
 
-/// The line editor: one for messages, whose unfinished line survives a short question, and one for those.
+/// The line editor: one for messages, whose unfinished line survives a short question, and one for
+/// those.
 pub(super) struct Editor {
     screen: Arc<Screen>,
     messages: Reedline,
@@ -36,11 +39,13 @@ pub(super) struct Editor {
 
 impl Editor {
     pub(super) fn new(screen: Arc<Screen>, history: Option<PathBuf>) -> Self {
-        let colors = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
+        let colors =
+            anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
         let (messages, above_messages) = line_editor(&screen, colors);
         let (short, above_short) = line_editor(&screen, colors);
         let deaf = Deaf::default();
-        let short = short.with_edit_mode(Box::new(Patient { keys: Emacs::default(), deaf: deaf.clone() }));
+        let short =
+            short.with_edit_mode(Box::new(Patient { keys: Emacs::default(), deaf: deaf.clone() }));
         let messages = messages.with_validator(Box::new(Backslash)).use_bracketed_paste(true);
         // A line that begins with a blank is not remembered, as in shells.
         let messages = messages.with_history_exclusion_prefix(Some(" ".to_owned()));
@@ -51,8 +56,14 @@ impl Editor {
         Self { screen, messages, short, above_messages, above_short, deaf, colors, begun: false }
     }
 
-    /// Reads an answer. None when it was interrupted: `is_interrupted` is asked whenever something happened elsewhere.
-    pub(super) fn read(&mut self, question: &UserQuestion, resumed: bool, mut is_interrupted: impl FnMut() -> bool) -> Option<UserReply> {
+    /// Reads an answer. None when it was interrupted: `is_interrupted` is asked whenever something
+    /// happened elsewhere.
+    pub(super) fn read(
+        &mut self,
+        question: &UserQuestion,
+        resumed: bool,
+        mut is_interrupted: impl FnMut() -> bool,
+    ) -> Option<UserReply> {
         let (editor, above) = match question.kind {
             AnswerKind::Message => (&mut self.messages, &self.above_messages),
             AnswerKind::Short => (&mut self.short, &self.above_short),
@@ -61,10 +72,16 @@ impl Editor {
             if !question.text.is_empty() {
                 self.screen.question(&question.text);
             }
-            // What was typed for a question that was taken back is no answer to this one; a message that was begun when the agent had
-            // something to say of itself is still one.
-            if !(question.kind == AnswerKind::Message && std::mem::take(&mut self.begun) && question.initial.is_empty()) {
-                editor.run_edit_commands(&[EditCommand::Clear, EditCommand::InsertString(question.initial.clone())]);
+            // What was typed for a question that was taken back is no answer to this one; a message
+            // that was begun when the agent had something to say of itself is still one.
+            if !(question.kind == AnswerKind::Message
+                && std::mem::take(&mut self.begun)
+                && question.initial.is_empty())
+            {
+                editor.run_edit_commands(&[
+                    EditCommand::Clear,
+                    EditCommand::InsertString(question.initial.clone()),
+                ]);
             }
         }
         if question.is_sudden && !resumed {
@@ -73,16 +90,23 @@ impl Editor {
         }
         let prompt = PromptLabel { text: plain(&question.prompt), colors: self.colors };
         self.screen.begin_edit();
-        // What is written while the line editor has the terminal to itself would begin where the last row ended.
+        // What is written while the line editor has the terminal to itself would begin where the
+        // last row ended.
         output::drain();
         let reply = loop {
             for line in self.screen.take_lines() {
-                let line = if self.colors { line } else { anstream::adapter::strip_str(&line).to_string() };
+                let line = if self.colors {
+                    line
+                } else {
+                    anstream::adapter::strip_str(&line).to_string()
+                };
                 // More than fits is more than anyone reads while typing.
                 let _ = above.try_send(line);
             }
             match editor.read_line(&prompt) {
-                Ok(Signal::Success(text)) => break Some(UserReply::Line(without_backslashes(&text))),
+                Ok(Signal::Success(text)) => {
+                    break Some(UserReply::Line(without_backslashes(&text)));
+                }
                 Ok(Signal::CtrlC) => break Some(UserReply::Interrupted),
                 Ok(Signal::ExternalBreak(_)) if is_interrupted() => break None,
                 Ok(Signal::CtrlD) | Err(_) => break Some(UserReply::End),
@@ -114,7 +138,8 @@ fn line_editor(screen: &Screen, colors: bool) -> (Reedline, SyncSender<String>) 
     (editor, above)
 }
 
-/// For a moment keys are for nobody, and each that comes then makes the moment longer: whoever is typing has not looked yet.
+/// For a moment keys are for nobody, and each that comes then makes the moment longer: whoever is
+/// typing has not looked yet.
 #[derive(Clone, Debug, Default)]
 struct Deaf(Arc<Mutex<Option<Instant>>>);
 
@@ -141,7 +166,9 @@ struct Patient {
 impl EditMode for Patient {
     fn parse_event(&mut self, event: ReedlineRawEvent) -> ReedlineEvent {
         match self.keys.parse_event(event) {
-            event @ (ReedlineEvent::CtrlC | ReedlineEvent::Resize(..) | ReedlineEvent::None) => event,
+            event @ (ReedlineEvent::CtrlC | ReedlineEvent::Resize(..) | ReedlineEvent::None) => {
+                event
+            }
             _ if self.deaf.drops(Instant::now()) => ReedlineEvent::None,
             event => event,
         }
@@ -170,7 +197,8 @@ fn without_backslashes(text: &str) -> String {
     text.replace("\\\n", "\n")
 }
 
-/// What is typed is in the terminal's own color: the editor's white cannot be read on a light ground.
+/// What is typed is in the terminal's own color: the editor's white cannot be read on a light
+/// ground.
 struct Uncolored;
 
 impl Highlighter for Uncolored {
@@ -225,8 +253,14 @@ mod tests {
         assert!(!deaf.drops(begun), "nothing was asked suddenly");
         deaf.begin(begun);
         let (word, pause) = (SEEN / 2, SEEN + Duration::from_millis(1));
-        assert!([word, word * 2, word * 3].iter().all(|at| deaf.drops(begun + *at)), "somebody is typing still");
-        assert!(!deaf.drops(begun + word * 3 + pause) && !deaf.drops(begun + word * 3 + pause), "they have looked");
+        assert!(
+            [word, word * 2, word * 3].iter().all(|at| deaf.drops(begun + *at)),
+            "somebody is typing still"
+        );
+        assert!(
+            !deaf.drops(begun + word * 3 + pause) && !deaf.drops(begun + word * 3 + pause),
+            "they have looked"
+        );
     }
 
     #[test]

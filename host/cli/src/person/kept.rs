@@ -1,4 +1,5 @@
-//! Where messages are remembered from conversation to conversation: a file that only its owner can read, and that does not grow.
+//! Where messages are remembered from conversation to conversation: a file that only its owner can
+//! read, and that does not grow.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -63,7 +64,11 @@ mod tests {
         std::fs::write(&path, line.repeat(20_000)).unwrap();
         prepare(&path).unwrap();
         let kept = std::fs::read_to_string(&path).unwrap();
-        assert!(kept.len() as u64 <= BYTES / 2 && kept.len() as u64 > BYTES / 2 - 200, "{}", kept.len());
+        assert!(
+            kept.len() as u64 <= BYTES / 2 && kept.len() as u64 > BYTES / 2 - 200,
+            "{}",
+            kept.len()
+        );
         assert!(kept.lines().all(|line| line.len() == 99));
         #[cfg(unix)]
         {

@@ -1,4 +1,5 @@
-//! Lines from stdin without an editor: what a pipe brings, or a terminal whose output goes elsewhere. No escape codes.
+//! Lines from stdin without an editor: what a pipe brings, or a terminal whose output goes
+//! elsewhere. No escape codes.
 
 use std::io::{BufRead, Write};
 use std::sync::Arc;
@@ -65,7 +66,8 @@ fn read_message(input: &mut impl BufRead) -> UserReply {
     let mut message = String::new();
     loop {
         let mut line = Vec::new();
-        // A line that is not UTF-8 is read as far as it goes; ending the conversation for it would help nobody.
+        // A line that is not UTF-8 is read as far as it goes; ending the conversation for it would
+        // help nobody.
         let read = input.read_until(b'\n', &mut line).unwrap_or(0);
         if read == 0 {
             return if message.is_empty() { UserReply::End } else { UserReply::Line(message) };

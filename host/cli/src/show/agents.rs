@@ -1,4 +1,5 @@
-//! What the agents of a run are about: their plans, and what each is doing; worked out from the records like everything.
+//! What the agents of a run are about: their plans, and what each is doing; worked out from the
+//! records like everything.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +41,9 @@ impl Agents {
     fn told(&mut self, notice: Notice, is_root: bool) {
         match notice {
             Notice::PlanChanged { task, plan } => drop(self.plans.insert(task, plan)),
-            Notice::AgentStateChanged { task, state, .. } => drop(self.states.insert(task, state.as_str().to_owned())),
+            Notice::AgentStateChanged { task, state, .. } => {
+                drop(self.states.insert(task, state.as_str().to_owned()))
+            }
             Notice::RunPaused { reason } if is_root => self.paused = Some(reason),
             Notice::RunUnpaused if is_root => self.paused = None,
             _ => {}
@@ -54,8 +57,11 @@ impl Agents {
             lines.push(format!("{} {}", paint(ODD, "paused:"), one_line(reason, 200)));
         }
         if !is_over && !self.states.is_empty() {
-            let states: Vec<String> =
-                self.states.iter().map(|(task, state)| format!("{} {}", paint(NAME, task), state.replace('_', " "))).collect();
+            let states: Vec<String> = self
+                .states
+                .iter()
+                .map(|(task, state)| format!("{} {}", paint(NAME, task), state.replace('_', " ")))
+                .collect();
             lines.push(states.join(" · "));
         }
         for (task, plan) in &self.plans {
@@ -68,15 +74,19 @@ impl Agents {
         lines
     }
 
-    /// For a page: of each agent that made a plan whose it is and how far it has come, and the tree.
+    /// For a page: of each agent that made a plan whose it is and how far it has come, and the
+    /// tree.
     pub(crate) fn plans(&self) -> Vec<(String, Vec<String>)> {
-        let shown = |(task, plan): (&TaskName, &Value)| (format!("{task}: {}", plan::summary(plan)), plan::tree(plan));
+        let shown = |(task, plan): (&TaskName, &Value)| {
+            (format!("{task}: {}", plan::summary(plan)), plan::tree(plan))
+        };
         self.plans.iter().map(shown).collect()
     }
 
     /// For `--json`: into the object about the run.
     pub(crate) fn add_to(&self, value: &mut Value) {
-        (value["plans"], value["agent_states"], value["paused"]) = (json!(self.plans), json!(self.states), json!(self.paused));
+        (value["plans"], value["agent_states"], value["paused"]) =
+            (json!(self.plans), json!(self.states), json!(self.paused));
     }
 }
 
@@ -100,14 +110,30 @@ mod tests {
         agents.told(Notice::RunPaused { reason: "lunch".to_owned() }, true);
         agents.told(Notice::RunUnpaused, false);
         let shown = |is_over| {
-            let lines: Vec<String> = agents.lines(is_over).iter().map(|line| anstream::adapter::strip_str(line).to_string()).collect();
+            let lines: Vec<String> = agents
+                .lines(is_over)
+                .iter()
+                .map(|line| anstream::adapter::strip_str(line).to_string())
+                .collect();
             lines
         };
-        assert_eq!(shown(false), ["", "paused: lunch", "desk awaiting user input", "desk: plan: 0 of 1 done", "  🔵 0 Find it"]);
+        assert_eq!(
+            shown(false),
+            [
+                "",
+                "paused: lunch",
+                "desk awaiting user input",
+                "desk: plan: 0 of 1 done",
+                "  🔵 0 Find it"
+            ]
+        );
         assert_eq!(shown(true), ["", "desk: plan: 0 of 1 done", "  🔵 0 Find it"]);
         let mut value = json!({});
         agents.add_to(&mut value);
-        assert_eq!((&value["paused"], &value["agent_states"]["desk"]), (&json!("lunch"), &json!("awaiting_user_input")));
+        assert_eq!(
+            (&value["paused"], &value["agent_states"]["desk"]),
+            (&json!("lunch"), &json!("awaiting_user_input"))
+        );
         assert_eq!(value["plans"]["desk"]["subtasks"][0]["goal"], "Find it");
     }
 }

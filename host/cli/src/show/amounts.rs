@@ -81,7 +81,12 @@ pub(crate) fn money(micro_usd: u64) -> String {
 /// In groups of three digits: `50 000`.
 pub(crate) fn thousands(number: u64) -> String {
     let digits = number.to_string();
-    let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().filter_map(|group| std::str::from_utf8(group).ok()).collect();
+    let groups: Vec<&str> = digits
+        .as_bytes()
+        .rchunks(3)
+        .rev()
+        .filter_map(|group| std::str::from_utf8(group).ok())
+        .collect();
     groups.join(" ")
 }
 
@@ -94,11 +99,13 @@ pub(crate) fn count(number: u64) -> String {
 pub(crate) fn moment(at: Millis) -> String {
     let (days, within) = (at.0 / DAY, at.0 % DAY);
     let (year, month, day) = day_of(days);
-    let (hours, minutes, seconds) = (within / HOUR, within % HOUR / MINUTE, within % MINUTE / SECOND);
+    let (hours, minutes, seconds) =
+        (within / HOUR, within % HOUR / MINUTE, within % MINUTE / SECOND);
     format!("{year:04}-{month:02}-{day:02} {hours:02}:{minutes:02}:{seconds:02}")
 }
 
-/// Year, month and day of so many days after 1970-01-01, by counting in years that begin in March, so that a leap day is the last.
+/// Year, month and day of so many days after 1970-01-01, by counting in years that begin in March,
+/// so that a leap day is the last.
 fn day_of(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
@@ -110,7 +117,8 @@ fn day_of(days: u64) -> (u64, u64, u64) {
     (year + era * 400 + u64::from(month <= 2), month, day)
 }
 
-/// What `--since` and `--before` say: `90s`, `30min`, `2h`, `30d` before `now`, or a day such as `2026-01-31`, which begins in UTC.
+/// What `--since` and `--before` say: `90s`, `30min`, `2h`, `30d` before `now`, or a day such as
+/// `2026-01-31`, which begins in UTC.
 ///
 /// # Errors
 /// When it is neither.
@@ -144,7 +152,9 @@ fn parse_day(text: &str) -> Option<u64> {
     }
     let wanted: (u64, u64, u64) = (year.parse().ok()?, month.parse().ok()?, day.parse().ok()?);
     // The first guess is off by some days at most; a day that no month has is none.
-    let guess = (wanted.0.checked_sub(1970)? * 365 + (wanted.0 - 1969) / 4 + (wanted.1.max(1) - 1) * 30).saturating_sub(40);
+    let guess =
+        (wanted.0.checked_sub(1970)? * 365 + (wanted.0 - 1969) / 4 + (wanted.1.max(1) - 1) * 30)
+            .saturating_sub(40);
     (guess..guess + 120).find(|days| day_of(*days) == wanted)
 }
 
@@ -153,10 +163,18 @@ fn parse_day(text: &str) -> Option<u64> {
 /// # Errors
 /// When it is no amount.
 pub(crate) fn parse_usd(text: &str) -> Result<u64, CliError> {
-    let wrong = || CliError::usage(format!("--cost {text:?} is no amount of US dollars")).hint("write a number, such as 0.05");
-    let (whole, part) = text.trim_start_matches('$').split_once('.').unwrap_or((text.trim_start_matches('$'), ""));
+    let wrong = || {
+        CliError::usage(format!("--cost {text:?} is no amount of US dollars"))
+            .hint("write a number, such as 0.05")
+    };
+    let (whole, part) =
+        text.trim_start_matches('$').split_once('.').unwrap_or((text.trim_start_matches('$'), ""));
     let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if (whole.is_empty() && part.is_empty()) || !is_number(whole) || !is_number(part) || part.len() > 6 {
+    if (whole.is_empty() && part.is_empty())
+        || !is_number(whole)
+        || !is_number(part)
+        || part.len() > 6
+    {
         return Err(wrong());
     }
     let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| wrong())? };
@@ -174,16 +192,28 @@ mod tests {
         assert_eq!(moment(Millis(0)), "1970-01-01 00:00:00");
         assert_eq!(moment(Millis(1_709_164_799_000)), "2024-02-28 23:59:59");
         assert_eq!(moment(Millis(1_709_208_000_000)), "2024-02-29 12:00:00");
-        for day in ["1970-01-01", "2000-02-29", "2024-02-29", "2026-01-31", "2099-12-31", "1999-12-01"] {
+        for day in
+            ["1970-01-01", "2000-02-29", "2024-02-29", "2026-01-31", "2099-12-31", "1999-12-01"]
+        {
             let at = parse_moment("--since", day, now).unwrap();
             assert_eq!(moment(at), format!("{day} 00:00:00"));
         }
         assert_eq!(parse_moment("--since", "30d", now).unwrap(), Millis(now.0 - 30 * DAY));
         assert_eq!(parse_moment("--since", "90s", now).unwrap(), Millis(now.0 - 90_000));
         assert_eq!(parse_moment("--since", "99999999999999d", now).unwrap(), Millis(0));
-        for wrong in
-            ["", "d", "30", "30 years", "2026-02-30", "2026-13-01", "1969-12-31", "26-01-01", "-3d", "3.5h", "99999999999999999999d"]
-        {
+        for wrong in [
+            "",
+            "d",
+            "30",
+            "30 years",
+            "2026-02-30",
+            "2026-13-01",
+            "1969-12-31",
+            "26-01-01",
+            "-3d",
+            "3.5h",
+            "99999999999999999999d",
+        ] {
             let error = parse_moment("--before", wrong, now).unwrap_err().to_string();
             assert!(error.contains("--before") && error.contains("2026-01-31"), "{wrong}: {error}");
         }
@@ -198,9 +228,18 @@ mod tests {
             ["just now", "4 s ago", "1 min ago", "3 h ago", "1 day ago"]
         );
         let ten = 10 * MINUTE;
-        assert_eq!([left(ten), left(ten - 7), left(ten - MINUTE), left(59_500), left(0)], ["10 min", "10 min", "9 min", "1 min", "0 ms"]);
-        assert_eq!([took(12), took(4_200), took(200_000), took(7_500_000)], ["12 ms", "4.2 s", "3 min 20 s", "2 h 5 min"]);
-        assert_eq!([money(0), money(42), money(20_000), money(1_250_000)], ["$0", "$0.000042", "$0.0200", "$1.25"]);
+        assert_eq!(
+            [left(ten), left(ten - 7), left(ten - MINUTE), left(59_500), left(0)],
+            ["10 min", "10 min", "9 min", "1 min", "0 ms"]
+        );
+        assert_eq!(
+            [took(12), took(4_200), took(200_000), took(7_500_000)],
+            ["12 ms", "4.2 s", "3 min 20 s", "2 h 5 min"]
+        );
+        assert_eq!(
+            [money(0), money(42), money(20_000), money(1_250_000)],
+            ["$0", "$0.000042", "$0.0200", "$1.25"]
+        );
         assert_eq!(thousands(1_234_567), "1 234 567");
         assert_eq!([count(9_999), count(10_000)], ["9999", "10 000"]);
     }

@@ -1,5 +1,5 @@
-//! Text in columns of a terminal: cut or wrapped at a width that is measured as a terminal does, with everything escaped that could steer
-//! one. It knows nothing of what the columns hold.
+//! Text in columns of a terminal: cut or wrapped at a width that is measured as a terminal does,
+//! with everything escaped that could steer one. It knows nothing of what the columns hold.
 
 use anstyle::Style;
 use conclave_core::types::text::{is_deceptive, joins_pictures};
@@ -38,7 +38,8 @@ pub(crate) struct FittedText {
     pub(crate) is_cut: bool,
 }
 
-/// The parts, one behind the other with a blank between, in at most so many columns; and how many they take.
+/// The parts, one behind the other with a blank between, in at most so many columns; and how many
+/// they take.
 pub(crate) fn line(parts: &[StyledText], most: usize) -> (String, usize) {
     let (mut shown, mut used) = (String::new(), 0);
     for (index, part) in parts.iter().enumerate() {
@@ -71,7 +72,8 @@ pub(crate) fn cell(parts: &[StyledText], width: usize) -> String {
     shown
 }
 
-/// Text in one line of at most so many columns. Of a long text no more is looked at than can be shown.
+/// Text in one line of at most so many columns. Of a long text no more is looked at than can be
+/// shown.
 pub(crate) fn cut(text: &str, most: usize) -> FittedText {
     let (mut shown, mut used) = (String::new(), 0);
     // Where the mark goes, should the text be cut.
@@ -102,7 +104,11 @@ pub(crate) fn cut(text: &str, most: usize) -> FittedText {
             if most > 0 {
                 shown.push('…');
             }
-            return FittedText { text: shown, columns: (fits.1 - blanks + 1).min(most), is_cut: true };
+            return FittedText {
+                text: shown,
+                columns: (fits.1 - blanks + 1).min(most),
+                is_cut: true,
+            };
         }
         if used < most {
             fits = (shown.len(), used);
@@ -111,7 +117,8 @@ pub(crate) fn cut(text: &str, most: usize) -> FittedText {
     FittedText { text: shown, columns: used, is_cut: false }
 }
 
-/// Text in lines of at most so many columns, broken at blanks where there are some. Its own line ends stay.
+/// Text in lines of at most so many columns, broken at blanks where there are some. Its own line
+/// ends stay.
 pub(crate) fn wrap(text: &str, most: usize) -> Vec<String> {
     let most = most.max(8);
     text.trim_end().lines().flat_map(|line| wrap_line(line, most)).collect()
@@ -143,8 +150,8 @@ fn wrap_line(line: &str, most: usize) -> Vec<String> {
     rows
 }
 
-/// Returns a line of the program's own, with its styles, in rows of at most so many columns, broken at blanks. Further rows stand where the
-/// first one begins, or a little to the right.
+/// Returns a line of the program's own, with its styles, in rows of at most so many columns, broken
+/// at blanks. Further rows stand where the first one begins, or a little to the right.
 pub(crate) fn wrap_styled(line: &str, most: usize) -> Vec<String> {
     wrap_hanging(line, 0, most)
 }
@@ -255,7 +262,8 @@ mod tests {
         for most in 8..60 {
             let rows = wrap(&text, most);
             assert!(rows.iter().all(|row| width(row) <= most), "{most}");
-            let whole = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
+            let whole =
+                |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
             assert_eq!(whole(&rows.concat()), whole(&super::super::printable(&text)), "{most}");
             assert!(width(&cut(&text, most).text) <= most);
         }
@@ -264,11 +272,17 @@ mod tests {
     #[test]
     fn a_styled_line_is_broken_at_words_and_hangs() {
         let plain = |line: &str, most| -> Vec<String> {
-            wrap_styled(line, most).iter().map(|row| anstream::adapter::strip_str(row).to_string()).collect()
+            wrap_styled(line, most)
+                .iter()
+                .map(|row| anstream::adapter::strip_str(row).to_string())
+                .collect()
         };
         assert_eq!(plain("help: one two three", 12), ["help: one", "  two three"]);
         assert_eq!(plain("    one two three four", 12), ["    one two", "    three", "    four"]);
-        assert_eq!(plain(&format!("{} four", paint(super::super::BAD, "one two three")), 8), ["one two", "  three", "  four"]);
+        assert_eq!(
+            plain(&format!("{} four", paint(super::super::BAD, "one two three")), 8),
+            ["one two", "  three", "  four"]
+        );
         assert_eq!(plain("abcdefghijkl", 8), ["abcdefgh", "  ijkl"]);
         assert_eq!(plain("short", 80), ["short"]);
         assert_eq!(plain("one two ", 7), ["one two"]);
@@ -278,7 +292,11 @@ mod tests {
         };
         let label = format!("{}   one two three", paint(super::super::GOOD, "ok"));
         assert_eq!(hanging(&label, 5, 15), ["ok   one two", "     three"]);
-        let line = format!("  {} and more of it, {}", "word ".repeat(30), paint(super::super::FAINT, "conclave why ".repeat(9)));
+        let line = format!(
+            "  {} and more of it, {}",
+            "word ".repeat(30),
+            paint(super::super::FAINT, "conclave why ".repeat(9))
+        );
         for most in 20..90 {
             assert!(plain(&line, most).iter().all(|row| width(row) <= most), "{most}");
         }

@@ -1,4 +1,5 @@
-//! What a component says of itself and asks for, for `plugin inspect` and `add`. A stranger wrote it: it stands behind marks.
+//! What a component says of itself and asks for, for `plugin inspect` and `add`. A stranger wrote
+//! it: it stands behind marks.
 
 use std::collections::BTreeSet;
 
@@ -21,22 +22,40 @@ const REASON_MIN: usize = 24;
 /// Columns in front of a reason that stands below its capability.
 const BELOW: usize = 4;
 
-/// Returns the line that names a component, and what it says of itself, in rows of at most `columns` columns.
-pub(crate) fn head(manifest: &Manifest, kinds: &BTreeSet<PluginKind>, columns: usize) -> Vec<String> {
+/// Returns the line that names a component, and what it says of itself, in rows of at most
+/// `columns` columns.
+pub(crate) fn head(
+    manifest: &Manifest,
+    kinds: &BTreeSet<PluginKind>,
+    columns: usize,
+) -> Vec<String> {
     let kinds: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
-    let license = if manifest.license.is_empty() { String::new() } else { format!(" · {}", one_line(&manifest.license, WORD)) };
-    let (name, version) = (paint(NAME, one_line(&manifest.name, WORD)), one_line(&manifest.version, WORD));
+    let license = if manifest.license.is_empty() {
+        String::new()
+    } else {
+        format!(" · {}", one_line(&manifest.license, WORD))
+    };
+    let (name, version) =
+        (paint(NAME, one_line(&manifest.name, WORD)), one_line(&manifest.version, WORD));
     let contract = one_line(&manifest.contract, WORD);
-    let mut rows = vec![format!("{name} {version} · {} · contract {contract}{license}", kinds.join(", "))];
+    let mut rows =
+        vec![format!("{name} {version} · {} · contract {contract}{license}", kinds.join(", "))];
     if !manifest.description.trim().is_empty() {
-        rows.extend(EntryText::default().whole(Style::new(), manifest.description.trim()).rows(columns));
+        rows.extend(
+            EntryText::default().whole(Style::new(), manifest.description.trim()).rows(columns),
+        );
     }
     rows
 }
 
 /// Returns what it asks for and why, in rows of at most `columns` columns.
 pub(crate) fn asks(manifest: &Manifest, columns: usize) -> Vec<String> {
-    let mut rows: Vec<String> = manifest.asks.iter().take(ASKS).flat_map(|(capability, ask)| self::ask(capability, ask, columns)).collect();
+    let mut rows: Vec<String> = manifest
+        .asks
+        .iter()
+        .take(ASKS)
+        .flat_map(|(capability, ask)| self::ask(capability, ask, columns))
+        .collect();
     if let Some(more) = manifest.asks.len().checked_sub(ASKS).filter(|more| *more > 0) {
         rows.push(paint(FAINT, format_args!("  … {more} more; `--json` has them all")));
     }
@@ -47,7 +66,9 @@ fn ask(capability: &str, ask: &CapabilityRequest, columns: usize) -> Vec<String>
     let (style, need) = if ask.optional { (FAINT, "optional") } else { (ODD, "required") };
     let note = match Capability::named(capability) {
         None => Some((BAD, "this host does not know it")),
-        Some(capability) if !capability.is_offered() => Some((BAD, "not available in this version")),
+        Some(capability) if !capability.is_offered() => {
+            Some((BAD, "not available in this version"))
+        }
         Some(capability) if capability.is_own() => Some((GOOD, "every plugin has it")),
         Some(_) => None,
     };
@@ -57,14 +78,22 @@ fn ask(capability: &str, ask: &CapabilityRequest, columns: usize) -> Vec<String>
         (why, None) => EntryText::default().whole(Style::new(), why),
         (why, Some((style, note))) => EntryText::new(style, note).whole(Style::new(), why),
     };
-    let first = format!("  {} {}  ", paint(NAME, format_args!("{:<10}", one_line(capability, 11))), paint(style, need));
+    let first = format!(
+        "  {} {}  ",
+        paint(NAME, format_args!("{:<10}", one_line(capability, 11))),
+        paint(style, need)
+    );
     // On a narrow terminal the reason stands below. A row that is wider than the terminal would go
     // on in one without a mark.
     let is_beside = columns >= BEFORE_REASON + REASON_MIN;
     let indent = if is_beside { BEFORE_REASON } else { BELOW };
     let mut reasons = entry.rows(columns.saturating_sub(indent));
     // Without words of the program's the first row of a long reason is empty.
-    let beside = if is_beside || reasons.first().is_some_and(String::is_empty) { reasons.remove(0) } else { String::new() };
+    let beside = if is_beside || reasons.first().is_some_and(String::is_empty) {
+        reasons.remove(0)
+    } else {
+        String::new()
+    };
     let mut rows = vec![format!("{first}{beside}").trim_end().to_owned()];
     rows.extend(reasons.iter().map(|row| format!("{:indent$}{row}", "")));
     rows
@@ -76,20 +105,40 @@ mod tests {
 
     #[test]
     fn what_a_stranger_wrote_stands_behind_marks_and_is_bounded() {
-        let forged = "fine\n\nAsks for\n  nothing at all, and so it can be let in without a look at it";
+        let forged =
+            "fine\n\nAsks for\n  nothing at all, and so it can be let in without a look at it";
         let ask = CapabilityRequest { why: forged.to_owned(), ..CapabilityRequest::default() };
         let asks = (0..100).map(|number| (format!("cap-{number}"), ask.clone())).collect();
-        let manifest = Manifest { name: "spoof\nx".into(), version: "1".into(), description: forged.into(), asks, ..Manifest::default() };
+        let manifest = Manifest {
+            name: "spoof\nx".into(),
+            version: "1".into(),
+            description: forged.into(),
+            asks,
+            ..Manifest::default()
+        };
         for columns in [40, 80, 120] {
+            let rows: Vec<String> = head(&manifest, &BTreeSet::from([PluginKind::Tools]), columns)
+                .into_iter()
+                .chain(super::asks(&manifest, columns))
+                .collect();
             let rows: Vec<String> =
-                head(&manifest, &BTreeSet::from([PluginKind::Tools]), columns).into_iter().chain(super::asks(&manifest, columns)).collect();
-            let rows: Vec<String> = rows.iter().map(|row| anstream::adapter::strip_str(row).to_string()).collect();
+                rows.iter().map(|row| anstream::adapter::strip_str(row).to_string()).collect();
             for row in &rows {
-                assert!(unicode_width::UnicodeWidthStr::width(row.as_str()) <= columns, "{columns}: {row}");
+                assert!(
+                    unicode_width::UnicodeWidthStr::width(row.as_str()) <= columns,
+                    "{columns}: {row}"
+                );
             }
-            for row in rows.iter().filter(|row| ["fine", "nothing", "Asks", "look"].iter().any(|word| row.contains(word))) {
+            for row in rows.iter().filter(|row| {
+                ["fine", "nothing", "Asks", "look"].iter().any(|word| row.contains(word))
+            }) {
                 let mark = row.find('│').unwrap_or_else(|| panic!("{row}"));
-                assert!(["fine", "nothing", "Asks", "look"].iter().all(|word| row.find(word).is_none_or(|at| at > mark)), "{row}");
+                assert!(
+                    ["fine", "nothing", "Asks", "look"]
+                        .iter()
+                        .all(|word| row.find(word).is_none_or(|at| at > mark)),
+                    "{row}"
+                );
             }
             assert!(rows.last().is_some_and(|row| row.contains("60 more")), "{rows:#?}");
         }

@@ -7,7 +7,8 @@ use serde_json::Value;
 /// The action that starts several delegates.
 const DELEGATE_ALL: &str = "delegate_all";
 /// The keys of what answers a delegation.
-const ANSWER_KEYS: [&str; 8] = ["status", "task_id", "room_id", "agent", "output", "error", "result", "from_cache"];
+const ANSWER_KEYS: [&str; 8] =
+    ["status", "task_id", "room_id", "agent", "output", "error", "result", "from_cache"];
 
 /// Work that an agent hands to a task and waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]

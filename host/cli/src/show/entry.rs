@@ -1,4 +1,5 @@
-//! One entry of a trace in rows: the program's own words first, and what plugins wrote behind a mark. It knows nothing of what happened.
+//! One entry of a trace in rows: the program's own words first, and what plugins wrote behind a
+//! mark. It knows nothing of what happened.
 
 use anstyle::Style;
 
@@ -57,11 +58,19 @@ impl EntryText {
         let words: Vec<&str> = self.words.iter().map(|part| part.text.as_str()).collect();
         let mut rows: Vec<String> = match foreign::width(&words.join(" ")) {
             fits if fits <= most => {
-                vec![self.words.iter().map(|part| paint(part.style, &part.text)).collect::<Vec<_>>().join(" ")]
+                vec![
+                    self.words
+                        .iter()
+                        .map(|part| paint(part.style, &part.text))
+                        .collect::<Vec<_>>()
+                        .join(" "),
+                ]
             }
             _ => wrap(&words.join(" "), most),
         };
-        let mut used = rows.last().map_or(0, |row| foreign::width(&anstream::adapter::strip_str(row).to_string()));
+        let mut used = rows
+            .last()
+            .map_or(0, |row| foreign::width(&anstream::adapter::strip_str(row).to_string()));
         if let Some(foreign) = &self.foreign {
             used = self.append(&mut rows, used, foreign, most);
         }
@@ -82,7 +91,9 @@ impl EntryText {
         let blank = usize::from(used > 0);
         let room = most.saturating_sub(used + blank + MARK_COLUMNS);
         let (row, is_all) = foreign::one_row(&text.text, room.saturating_sub(tail));
-        let behind = |row: &str| if row.is_empty() { String::new() } else { format!(" {}", paint(text.style, row)) };
+        let behind = |row: &str| {
+            if row.is_empty() { String::new() } else { format!(" {}", paint(text.style, row)) }
+        };
         let fits_behind = is_all && !text.text.trim().contains('\n');
         if !self.is_whole || fits_behind {
             let at_end = rows.pop().unwrap_or_default();
@@ -90,9 +101,14 @@ impl EntryText {
             return used + blank + MARK_COLUMNS + foreign::width(&row);
         }
         let below = foreign::reading_rows(&text.text, most.saturating_sub(MARK_COLUMNS));
-        let (left, shown) = (below.len().saturating_sub(ROWS_MAX), below.into_iter().take(ROWS_MAX));
+        let (left, shown) =
+            (below.len().saturating_sub(ROWS_MAX), below.into_iter().take(ROWS_MAX));
         let from = rows.len();
-        rows.extend(shown.filter(|row| !row.trim().is_empty()).map(|row| format!("{mark}{}", behind(row.trim_end()))));
+        rows.extend(
+            shown
+                .filter(|row| !row.trim().is_empty())
+                .map(|row| format!("{mark}{}", behind(row.trim_end()))),
+        );
         if left > 0 {
             rows.push(paint(FAINT, format_args!("… {left} more rows")));
         }
@@ -111,10 +127,12 @@ mod tests {
     #[test]
     fn a_plugins_text_stands_behind_a_mark_on_every_row() {
         let none = Style::new();
-        let entry = EntryText::plain("calls #1 search.find").cut(none, "{\"query\":\"lighthouses\"}");
+        let entry =
+            EntryText::plain("calls #1 search.find").cut(none, "{\"query\":\"lighthouses\"}");
         assert_eq!(plain(&entry, 60), ["calls #1 search.find │ {\"query\":\"lighthouses\"}"]);
         assert_eq!(plain(&entry, 32), ["calls #1 search.find │ {\"query…"]);
-        let entry = EntryText::plain("#1 search.find").cut(none, "3 matches\nin 2 files").tail("2 ms");
+        let entry =
+            EntryText::plain("#1 search.find").cut(none, "3 matches\nin 2 files").tail("2 ms");
         assert_eq!(plain(&entry, 60), ["#1 search.find │ 3 matches ↵ in 2 files  2 ms"]);
         let entry = EntryText::plain("failed").whole(none, "one two three\nfour");
         assert_eq!(plain(&entry, 40), ["failed", "│ one two three", "│ four"]);
@@ -122,18 +140,30 @@ mod tests {
         assert_eq!(plain(&entry, 40), ["failed │ one two three"]);
         assert_eq!(plain(&entry, 14), ["failed", "│ one two", "│ three"]);
         let long = "line\n".repeat(40);
-        assert_eq!(plain(&EntryText::plain("x").whole(none, &long), 40).last().map(String::as_str), Some("… 28 more rows"));
+        assert_eq!(
+            plain(&EntryText::plain("x").whole(none, &long), 40).last().map(String::as_str),
+            Some("… 28 more rows")
+        );
     }
 
     #[test]
     fn no_row_is_wider_than_it_may_be() {
-        let texts = ["word ".repeat(60), "漢字".repeat(70), "x\u{a0}".repeat(90), "é\u{301}".repeat(99)];
+        let texts =
+            ["word ".repeat(60), "漢字".repeat(70), "x\u{a0}".repeat(90), "é\u{301}".repeat(99)];
         for text in &texts {
             for most in [24, 40, 60, 97] {
-                let entry = EntryText::plain("hands the conversation to billing:").words(BAD, "blocked");
-                for entry in [entry.clone().cut(BAD, text).tail("1.2 ms · 3.4 MiB"), entry.whole(BAD, text).tail("12 ms")] {
+                let entry =
+                    EntryText::plain("hands the conversation to billing:").words(BAD, "blocked");
+                for entry in [
+                    entry.clone().cut(BAD, text).tail("1.2 ms · 3.4 MiB"),
+                    entry.whole(BAD, text).tail("12 ms"),
+                ] {
                     let rows = plain(&entry, most);
-                    assert!(rows.iter().all(|row| unicode_width::UnicodeWidthStr::width(row.as_str()) <= most), "{most}: {rows:#?}");
+                    assert!(
+                        rows.iter()
+                            .all(|row| unicode_width::UnicodeWidthStr::width(row.as_str()) <= most),
+                        "{most}: {rows:#?}"
+                    );
                 }
             }
         }

@@ -1,4 +1,5 @@
-//! The layers of an answer, one below the other, with the line of the config that decides each, and what would allow it.
+//! The layers of an answer, one below the other, with the line of the config that decides each, and
+//! what would allow it.
 
 use std::path::Path;
 
@@ -39,7 +40,11 @@ impl ConfigLines<'_> {
         let line = explanation.smallest.as_deref()?;
         let Ok(fragment) = Fragment::parse(line) else { return Some(line.to_owned()) };
         let file = file_option(self.file);
-        Some(format!("conclave grant {} {}{file}", explanation.plugin, shell(&fragment.to_string())))
+        Some(format!(
+            "conclave grant {} {}{file}",
+            explanation.plugin,
+            shell(&fragment.to_string())
+        ))
     }
 }
 
@@ -65,11 +70,21 @@ pub(crate) fn lines(explanation: &Explanation, about: &str, at: &ConfigLines<'_>
             LayerVerdict::No => ("✗", BAD),
             LayerVerdict::NotReached => ("·", FAINT),
         };
-        let place = at.place(answer).map(|place| format!("  {}", paint(FAINT, place))).unwrap_or_default();
-        lines.push(format!("  {} {:<8} {}{place}", paint(style, mark), answer.layer.as_str(), one_line(&answer.text, WIDTH)));
+        let place =
+            at.place(answer).map(|place| format!("  {}", paint(FAINT, place))).unwrap_or_default();
+        lines.push(format!(
+            "  {} {:<8} {}{place}",
+            paint(style, mark),
+            answer.layer.as_str(),
+            one_line(&answer.text, WIDTH)
+        ));
     }
     if let Some(command) = at.command(explanation) {
-        lines.push(format!("{} {}", paint(FAINT, TO_ALLOW), paint(GOOD, one_line(&command, 4_096))));
+        lines.push(format!(
+            "{} {}",
+            paint(FAINT, TO_ALLOW),
+            paint(GOOD, one_line(&command, 4_096))
+        ));
     }
     if let Some(why) = &explanation.no_line {
         lines.push(paint(FAINT, one_line(why, WIDTH)));
@@ -84,7 +99,11 @@ pub(crate) fn sentence(explanation: &Explanation, verb: &str) -> String {
         LayerVerdict::Ask => paint(ODD, "may, if you say so,"),
         LayerVerdict::No | LayerVerdict::NotReached => paint(BAD, "may not"),
     };
-    let after = if explanation.capability == Capability::Delegate.as_str() { " in the background" } else { "" };
+    let after = if explanation.capability == Capability::Delegate.as_str() {
+        " in the background"
+    } else {
+        ""
+    };
     let target = one_line(&explanation.target, WIDTH);
     // `keep values of its own under` what? Nothing was named.
     let verb = if target.is_empty() { verb.trim_end_matches(" under") } else { verb };
@@ -95,7 +114,9 @@ pub(crate) fn sentence(explanation: &Explanation, verb: &str) -> String {
 /// For `--json`: the explanation with its places and its command.
 pub(crate) fn as_json(explanation: &Explanation, at: &ConfigLines<'_>) -> Value {
     let mut value = json!(explanation);
-    for (layer, answer) in value["layers"].as_array_mut().into_iter().flatten().zip(&explanation.layers) {
+    for (layer, answer) in
+        value["layers"].as_array_mut().into_iter().flatten().zip(&explanation.layers)
+    {
         layer["place"] = json!(at.place(answer));
     }
     value["refused_by"] = json!(explanation.refused_by());

@@ -1,5 +1,6 @@
-//! Text that the program did not write, in rows of a terminal: no row of it can be taken for one of the program's. Every row carries a
-//! mark, no row is wider than the terminal, and what a reader could miss is escaped.
+//! Text that the program did not write, in rows of a terminal: no row of it can be taken for one of
+//! the program's. Every row carries a mark, no row is wider than the terminal, and what a reader
+//! could miss is escaped.
 
 use std::fmt::Write as _;
 
@@ -25,9 +26,11 @@ enum Blanks {
     Kept,
 }
 
-/// Returns the text in rows of at most `most` columns, without marks; at least one row. Line ends of the text stay.
+/// Returns the text in rows of at most `most` columns, without marks; at least one row. Line ends
+/// of the text stay.
 ///
-/// Terminals differ on how wide some characters are, so everything but ASCII is taken to be two columns wide: a row never wraps.
+/// Terminals differ on how wide some characters are, so everything but ASCII is taken to be two
+/// columns wide: a row never wraps.
 pub(crate) fn rows(text: &str, most: usize) -> Vec<String> {
     broken(&escaped(text), most)
 }
@@ -37,14 +40,19 @@ pub(crate) fn reading_rows(text: &str, most: usize) -> Vec<String> {
     broken(&readable(text.trim_end()), most)
 }
 
-/// Returns a block of rows of at most `columns` columns, each with `indent` blanks and the mark in front.
+/// Returns a block of rows of at most `columns` columns, each with `indent` blanks and the mark in
+/// front.
 pub(crate) fn block(text: &str, style: Style, indent: usize, columns: usize) -> String {
     let mark = format!("{:indent$}{}", "", paint(FAINT, MARK));
     let rows = reading_rows(text, columns.saturating_sub(indent + MARK_COLUMNS));
-    rows.iter().map(|row| format!("{mark}{}", paint(style, row)).trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+    rows.iter()
+        .map(|row| format!("{mark}{}", paint(style, row)).trim_end().to_owned())
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
-/// Returns the text in one row of at most `most` columns, and whether all of it is there. Blanks are one, and line ends a sign.
+/// Returns the text in one row of at most `most` columns, and whether all of it is there. Blanks
+/// are one, and line ends a sign.
 pub(crate) fn one_row(text: &str, most: usize) -> (String, bool) {
     let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
     let line = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(LINE_END);
@@ -99,13 +107,15 @@ pub(crate) fn columns(c: char) -> usize {
     if c.is_ascii() { 1 } else { 2 }
 }
 
-/// Returns the text with everything escaped that a reader could miss or misread: what steers a terminal or hides itself, white space other
-/// than single spaces, and characters that stand on top of others without end. A run of one such character is written once: `\u{a0}×1998`.
+/// Returns the text with everything escaped that a reader could miss or misread: what steers a
+/// terminal or hides itself, white space other than single spaces, and characters that stand on top
+/// of others without end. A run of one such character is written once: `\u{a0}×1998`.
 pub(crate) fn escaped(text: &str) -> String {
     escape(text, Blanks::Escaped)
 }
 
-/// Returns the text with the same escaped, and its runs of blanks as they are: for what is only read.
+/// Returns the text with the same escaped, and its runs of blanks as they are: for what is only
+/// read.
 pub(crate) fn readable(text: &str) -> String {
     escape(text, Blanks::Kept)
 }
@@ -276,9 +286,12 @@ fn is_combining(c: char) -> bool {
     unicode_width::UnicodeWidthChar::width(c) == Some(0)
 }
 
-/// Returns a word of the text that looks like ASCII and is not, with what it looks like; none when there is no such word.
+/// Returns a word of the text that looks like ASCII and is not, with what it looks like; none when
+/// there is no such word.
 pub(crate) fn look_alike(text: &str) -> Option<(String, String)> {
-    let words = text.split(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',' | '(' | ')' | '{' | '}' | '[' | ']'));
+    let words = text.split(|c: char| {
+        c.is_whitespace() || matches!(c, '"' | '\'' | ',' | '(' | ')' | '{' | '}' | '[' | ']')
+    });
     // What is escaped anyway looks like nothing else.
     let is_shown = |word: &&str| !word.is_ascii() && !word.chars().any(is_deceptive);
     words.filter(is_shown).find_map(|word| {
@@ -328,7 +341,11 @@ mod tests {
             assert_eq!(escaped(text), expected, "{text:?}");
         }
         let tower = format!("a{}", "\u{301}".repeat(40));
-        assert!(escaped(&tower).chars().filter(|c| *c == '\u{301}').count() <= 3, "{}", escaped(&tower));
+        assert!(
+            escaped(&tower).chars().filter(|c| *c == '\u{301}').count() <= 3,
+            "{}",
+            escaped(&tower)
+        );
     }
 
     #[test]
@@ -352,20 +369,38 @@ mod tests {
 
     #[test]
     fn rows_are_never_wider_than_the_terminal() {
-        for text in ["word ".repeat(40), "漢".repeat(90), "x".repeat(200), format!("{}\n\n{}", "a b ".repeat(30), "é".repeat(50))] {
+        for text in [
+            "word ".repeat(40),
+            "漢".repeat(90),
+            "x".repeat(200),
+            format!("{}\n\n{}", "a b ".repeat(30), "é".repeat(50)),
+        ] {
             for most in [8, 20, 33, 60] {
                 let rows = rows(&text, most);
-                assert!(rows.iter().all(|row| unicode_width::UnicodeWidthStr::width(row.as_str()) <= most), "{rows:?}");
-                assert_eq!(rows.concat().replace('\n', ""), escaped(&text).replace('\n', ""), "nothing is lost");
+                assert!(
+                    rows.iter()
+                        .all(|row| unicode_width::UnicodeWidthStr::width(row.as_str()) <= most),
+                    "{rows:?}"
+                );
+                assert_eq!(
+                    rows.concat().replace('\n', ""),
+                    escaped(&text).replace('\n', ""),
+                    "nothing is lost"
+                );
             }
         }
     }
 
     #[test]
     fn what_is_only_read_keeps_its_blanks_and_is_no_wider() {
-        assert_eq!(reading_rows("fn a() {\n    b\u{a0}c\n}\n\n", 40), ["fn a() {", "    b\\u{a0}c", "}"]);
+        assert_eq!(
+            reading_rows("fn a() {\n    b\u{a0}c\n}\n\n", 40),
+            ["fn a() {", "    b\\u{a0}c", "}"]
+        );
         assert_eq!(reading_rows("a\tb\r\nc\rd", 40), ["a    b", "c\\u{d}d"]);
-        let block = anstream::adapter::strip_str(&block(&"two words ".repeat(9), Style::new(), 4, 40)).to_string();
+        let block =
+            anstream::adapter::strip_str(&block(&"two words ".repeat(9), Style::new(), 4, 40))
+                .to_string();
         assert!(block.lines().all(|row| row.starts_with("    │ ") && width(row) <= 41), "{block}");
     }
 
@@ -391,10 +426,15 @@ mod tests {
         text.chars().for_each(|c| flow.push(c, &mut shown));
         flow.finish(&mut shown);
         assert!(shown.lines().all(|row| row.starts_with(MARK) && width(row) <= 25), "{shown}");
-        let words = |text: &str| text.chars().filter(|c| !c.is_whitespace() && *c != '│').collect::<String>();
+        let words = |text: &str| {
+            text.chars().filter(|c| !c.is_whitespace() && *c != '│').collect::<String>()
+        };
         assert_eq!(words(&shown), words(&escape(&text, Blanks::Kept)), "nothing is lost");
         let rows: Vec<&str> = shown.lines().map(str::trim_end).take(5).collect();
-        assert_eq!(rows, ["│ One two three four", "│ five six seven", "│", "│   eight \\u{1b}[2J", "│ \\u{a0}"]);
+        assert_eq!(
+            rows,
+            ["│ One two three four", "│ five six seven", "│", "│   eight \\u{1b}[2J", "│ \\u{a0}"]
+        );
     }
 
     #[test]

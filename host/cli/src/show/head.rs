@@ -26,13 +26,22 @@ const MOST_OF_A_PATH: usize = 24;
 
 /// Prints it to stderr.
 pub(crate) fn print(prepared: &Prepared, room: Option<&RoomId>, took: Duration) {
-    print_leaving(prepared, &room.map(|room| format!("run {room} · ")).unwrap_or_default(), &data_can_leave(prepared.setup()), took);
+    print_leaving(
+        prepared,
+        &room.map(|room| format!("run {room} · ")).unwrap_or_default(),
+        &data_can_leave(prepared.setup()),
+        took,
+    );
 }
 
 /// The same of what serves a client: what tools give leaves to it, whatever else they may do.
 pub(crate) fn print_served(prepared: &Prepared, took: Duration) {
     let leaves = data_can_leave(prepared.setup());
-    let leaves = if leaves == NOWHERE { "the MCP client".to_owned() } else { format!("the MCP client, {leaves}") };
+    let leaves = if leaves == NOWHERE {
+        "the MCP client".to_owned()
+    } else {
+        format!("the MCP client, {leaves}")
+    };
     print_leaving(prepared, "", &leaves, took);
 }
 
@@ -46,7 +55,8 @@ fn print_leaving(prepared: &Prepared, id: &str, leaves: &str, took: Duration) {
         some => format!("{}, {some} from cache", count(plugins.len())),
     };
     let style = if leaves == NOWHERE { GOOD } else { ODD };
-    let _ = writeln!(err, "{id}{from} in {} · data can leave to: {}", time(took), paint(style, leaves));
+    let _ =
+        writeln!(err, "{id}{from} in {} · data can leave to: {}", time(took), paint(style, leaves));
     let _ = writeln!(err, "{}\n", table(prepared));
 }
 
@@ -98,7 +108,8 @@ pub(crate) fn lines(row: &RightsRow, widths: Widths, most: usize) -> Vec<String>
     let first = format!("  {plugin} {} ", paint(FAINT, format_args!("{source:<wide$}")));
     let indent = 2 + name.max(width(row.plugin.as_str())) + 1 + wide + 1;
     if indent + LEAST > most {
-        let may = if row.may.is_empty() { "nothing but compute".to_owned() } else { row.may.join(", ") };
+        let may =
+            if row.may.is_empty() { "nothing but compute".to_owned() } else { row.may.join(", ") };
         let below = wrap(&may, most.saturating_sub(4)).into_iter().map(|may| format!("    {may}"));
         return std::iter::once(first.trim_end().to_owned()).chain(below).collect();
     }
@@ -122,7 +133,9 @@ fn source(row: &RightsRow) -> String {
 /// The end of a long path: the file's name says most.
 fn short(path: &str) -> String {
     match path.rsplit_once('/') {
-        Some((folder, file)) if path.chars().count() > MOST_OF_A_PATH && !folder.is_empty() => format!("…/{file}"),
+        Some((folder, file)) if path.chars().count() > MOST_OF_A_PATH && !folder.is_empty() => {
+            format!("…/{file}")
+        }
         _ => path.to_owned(),
     }
 }
@@ -164,7 +177,8 @@ mod tests {
 
     #[test]
     fn a_name_without_measure_moves_its_own_row_alone() {
-        let rows = [row(&"n".repeat(60), "stock", &["read docs/"]), row("chat", "stock", &["read docs/"])];
+        let rows =
+            [row(&"n".repeat(60), "stock", &["read docs/"]), row("chat", "stock", &["read docs/"])];
         assert_eq!(shown(&rows, 120)[1].find("stock"), Some(2 + NAMES.1 + 1));
     }
 }

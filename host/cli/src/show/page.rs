@@ -1,6 +1,7 @@
-//! A run's timeline as one page for a browser, which asks for nothing else: no script, no network, no font, only its own style, and a policy
-//! that lets nothing else in. Texts on it come from plugins and models: each goes through [`escape`], and none stands in an attribute
-//! without quotes, in the style, or in an address.
+//! A run's timeline as one page for a browser, which asks for nothing else: no script, no network,
+//! no font, only its own style, and a policy that lets nothing else in. Texts on it come from
+//! plugins and models: each goes through [`escape`], and none stands in an attribute without
+//! quotes, in the style, or in an address.
 
 mod html;
 mod row;
@@ -29,7 +30,11 @@ const ROWS: usize = 6_000;
 const BARS: usize = 4_000;
 
 /// The page.
-pub(crate) fn page(timeline: &Timeline, about: &RunFacts, plans: &[(String, Vec<String>)]) -> String {
+pub(crate) fn page(
+    timeline: &Timeline,
+    about: &RunFacts,
+    plans: &[(String, Vec<String>)],
+) -> String {
     let mut out = String::with_capacity(64 << 10);
     head(&mut out, timeline);
     header(&mut out, timeline, about);
@@ -53,7 +58,10 @@ pub(crate) fn page(timeline: &Timeline, about: &RunFacts, plans: &[(String, Vec<
 
 fn head(out: &mut String, timeline: &Timeline) {
     // Neither scripts nor styles of an attribute: only this style, by what it is.
-    let policy = format!("default-src 'none'; style-src '{}'; base-uri 'none'; form-action 'none'", source_of(STYLE));
+    let policy = format!(
+        "default-src 'none'; style-src '{}'; base-uri 'none'; form-action 'none'",
+        source_of(STYLE)
+    );
     let _ = write!(
         out,
         "{BEGIN}<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
@@ -75,7 +83,11 @@ fn header(out: &mut String, timeline: &Timeline, about: &RunFacts) {
     if !timeline.message.is_empty() {
         let _ = writeln!(out, "<p class=\"asked\">{}</p>", escape(&timeline.message));
     }
-    let from = about.config.as_ref().map(|config| format!(" · conclave {} {}", about.command, config)).unwrap_or_default();
+    let from = about
+        .config
+        .as_ref()
+        .map(|config| format!(" · conclave {} {}", about.command, config))
+        .unwrap_or_default();
     let _ = writeln!(
         out,
         "<p class=\"sub\">{} UTC · took {} · task {}{}</p>",
@@ -84,7 +96,8 @@ fn header(out: &mut String, timeline: &Timeline, about: &RunFacts) {
         escape(timeline.entry.as_str()),
         escape(&from)
     );
-    let reason = timeline.ended.as_ref().map(|ended| ended.reason.as_str()).or(about.reason.as_deref());
+    let reason =
+        timeline.ended.as_ref().map(|ended| ended.reason.as_str()).or(about.reason.as_deref());
     let reason = reason.filter(|reason| !reason.is_empty());
     let failed = matches!(about.standing, RunState::Ended(status) if !status.is_success());
     if let Some(reason) = reason.filter(|_| !failed) {
@@ -95,11 +108,24 @@ fn header(out: &mut String, timeline: &Timeline, about: &RunFacts) {
         let _ = write!(out, "<li>{}</li>", escape(&amount));
     }
     out.push_str("</ul>\n");
-    let answer = timeline.ended.as_ref().and_then(|ended| ended.answer.as_deref()).filter(|answer| !answer.is_empty());
+    let answer = timeline
+        .ended
+        .as_ref()
+        .and_then(|ended| ended.answer.as_deref())
+        .filter(|answer| !answer.is_empty());
     if failed {
         let why = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-        let _ = write!(out, "<div class=\"answer bad\"><b>Ended as {}{}</b>", escape(&word), escape(&why));
-        let _ = writeln!(out, "{}</div>", answer.map(|answer| format!("\n{}", escape(answer))).unwrap_or_default());
+        let _ = write!(
+            out,
+            "<div class=\"answer bad\"><b>Ended as {}{}</b>",
+            escape(&word),
+            escape(&why)
+        );
+        let _ = writeln!(
+            out,
+            "{}</div>",
+            answer.map(|answer| format!("\n{}", escape(answer))).unwrap_or_default()
+        );
     } else if let Some(answer) = answer {
         let _ = writeln!(out, "<div class=\"answer\">{}</div>", escape(answer));
     }
@@ -123,7 +149,10 @@ fn lanes(out: &mut String, timeline: &Timeline) {
     let mut left = BARS;
     out.push_str("<h2>Rooms</h2>\n<div class=\"lanes\">\n");
     for lane in &timeline.rooms {
-        let of = timeline.rows.iter().filter(|row| row.room == lane.room && group(&row.what) != RowGroup::Task);
+        let of = timeline
+            .rows
+            .iter()
+            .filter(|row| row.room == lane.room && group(&row.what) != RowGroup::Task);
         let of: Vec<&TimelineRow> = of.take(left).collect();
         left = left.saturating_sub(of.len());
         lane_html(out, lane, &of, timeline.took_ms);
@@ -145,7 +174,10 @@ fn lane_html(out: &mut String, lane: &Lane, rows: &[&TimelineRow], whole: u64) {
         escape(lane.entry.as_str()),
     );
     let (x, wide) = html::span(lane.start_ms, lane.end_ms, whole);
-    let _ = write!(out, "<rect class=\"track\" x=\"{x}\" y=\"0\" width=\"{wide}\" height=\"22\" rx=\"2\"/>");
+    let _ = write!(
+        out,
+        "<rect class=\"track\" x=\"{x}\" y=\"0\" width=\"{wide}\" height=\"22\" rx=\"2\"/>"
+    );
     for row in rows {
         let (x, wide) = html::span(row.start_ms, row.end_ms, whole);
         let (y, high) = group(&row.what).place();
@@ -200,7 +232,11 @@ fn rows(out: &mut String, timeline: &Timeline) {
             }
             ShownItem::More(range) => {
                 let hidden = &timeline.rows[range];
-                let _ = writeln!(out, "<details class=\"more\"><summary>… {}</summary>", escape(&summary(hidden)));
+                let _ = writeln!(
+                    out,
+                    "<details class=\"more\"><summary>… {}</summary>",
+                    escape(&summary(hidden))
+                );
                 for row in hidden.iter().take(left) {
                     row_html(out, row, timeline.took_ms);
                 }

@@ -1,4 +1,5 @@
-//! What a message holds, for the lines of a trace: short, or whole in blocks. It knows nothing of columns.
+//! What a message holds, for the lines of a trace: short, or whole in blocks. It knows nothing of
+//! columns.
 
 use std::collections::BTreeMap;
 
@@ -80,12 +81,16 @@ pub(crate) fn facts(message: &Message, task: &TaskName, by: &str) -> String {
     facts.join(" · ")
 }
 
-/// The whole message, a block for each thing in it; arguments that fit into so many columns are one line.
+/// The whole message, a block for each thing in it; arguments that fit into so many columns are one
+/// line.
 pub(crate) fn blocks(message: &Message, columns: usize) -> Vec<StyledText> {
     let mut blocks = marks(message);
     // The arguments of an action stand with its name.
     for call in calls(message) {
-        blocks.push(StyledText::new(TOOL, format!("{}{}", head(&call.name), if call.untrusted { " untrusted" } else { "" })));
+        blocks.push(StyledText::new(
+            TOOL,
+            format!("{}{}", head(&call.name), if call.untrusted { " untrusted" } else { "" }),
+        ));
         blocks.push(StyledText::new(FAINT, json(&call.arguments, columns)));
     }
     for result in &message.tool_results {
@@ -124,8 +129,10 @@ fn marks(message: &Message) -> Vec<StyledText> {
         (Some(Signal::Rejected), _) => vec![StyledText::new(ODD, "gives up")],
         (None, None | Some(Action::Null | Action::Reply(_))) => Vec::new(),
         (None, Some(action)) => {
-            let arguments = serde_json::to_value(action).ok().and_then(|action| action.get("args").cloned());
-            let arguments = arguments.map(|arguments| StyledText::new(FAINT, arguments.to_string()));
+            let arguments =
+                serde_json::to_value(action).ok().and_then(|action| action.get("args").cloned());
+            let arguments =
+                arguments.map(|arguments| StyledText::new(FAINT, arguments.to_string()));
             std::iter::once(tool(action.name())).chain(arguments).collect()
         }
     }
@@ -148,7 +155,8 @@ fn tool(name: &str) -> StyledText {
 fn together<'a>(names: impl Iterator<Item = &'a str>) -> StyledText {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     names.for_each(|name| *counts.entry(name).or_default() += 1);
-    let counts: Vec<String> = counts.iter().map(|(name, count)| format!("{name} ×{count}")).collect();
+    let counts: Vec<String> =
+        counts.iter().map(|(name, count)| format!("{name} ×{count}")).collect();
     StyledText::new(TOOL, head(&counts.join(", ")))
 }
 
@@ -178,7 +186,8 @@ fn attachments(message: &Message) -> impl Iterator<Item = StyledText> {
 
 /// The value says what the text says.
 fn is_text(value: &Value, text: &str) -> bool {
-    value.as_str() == Some(text) || serde_json::from_str::<Value>(text).is_ok_and(|read| read == *value)
+    value.as_str() == Some(text)
+        || serde_json::from_str::<Value>(text).is_ok_and(|read| read == *value)
 }
 
 /// In one line where it fits.
@@ -198,7 +207,13 @@ mod tests {
     }
 
     fn result(name: &str, content: &str, is_error: bool) -> ToolResult {
-        ToolResult { call_id: String::new(), name: name.to_owned(), content: content.to_owned(), value: None, is_error }
+        ToolResult {
+            call_id: String::new(),
+            name: name.to_owned(),
+            content: content.to_owned(),
+            value: None,
+            is_error,
+        }
     }
 
     fn texts(parts: &[StyledText]) -> String {
@@ -215,29 +230,54 @@ mod tests {
         assert_eq!(message(&|_| {}), "no text");
         assert_eq!(message(&|message| message.content = Some("hi".into())), "hi");
         assert_eq!(message(&|message| message.value = Some(json!([1]))), "[1]");
-        assert_eq!(message(&|message| message.tool_calls = vec![call("search.find")]), r#"[search.find] {"query":"q"}"#);
-        let both = |message: &mut Message| (message.content, message.tools) = (Some("hi".into()), vec![call("agent_done")]);
+        assert_eq!(
+            message(&|message| message.tool_calls = vec![call("search.find")]),
+            r#"[search.find] {"query":"q"}"#
+        );
+        let both = |message: &mut Message| {
+            (message.content, message.tools) = (Some("hi".into()), vec![call("agent_done")])
+        };
         assert_eq!(message(&both), "[agent_done] hi");
-        assert_eq!(message(&|message| message.tool_calls = vec![call("a.b"), call("a.c"), call("a.b"), call("a.b")]), "[a.b ×3, a.c ×1]");
+        assert_eq!(
+            message(&|message| message.tool_calls =
+                vec![call("a.b"), call("a.c"), call("a.b"), call("a.b")]),
+            "[a.b ×3, a.c ×1]"
+        );
         let answered = |message: &mut Message| {
-            message.tool_results = vec![result("a.b", "found", false), result("a.c", "no file", true)];
+            message.tool_results =
+                vec![result("a.b", "found", false), result("a.c", "no file", true)];
             message.content = Some("both, in other words".into());
         };
         assert_eq!(message(&answered), "[a.b] found [a.c] failed: no file");
         let stopped = result("a.b", "a.b was stopped", true);
-        assert_eq!(message(&|message| message.tool_results = vec![stopped.clone()]), "[a.b] a.b was stopped");
-        assert_eq!(message(&|message| message.tool_results = vec![stopped.clone(); 5]), "[a.b ×5] 5 failed");
-        let done = |message: &mut Message| (message.signal, message.content) = (Some(Signal::Done { value: None }), Some("42".into()));
+        assert_eq!(
+            message(&|message| message.tool_results = vec![stopped.clone()]),
+            "[a.b] a.b was stopped"
+        );
+        assert_eq!(
+            message(&|message| message.tool_results = vec![stopped.clone(); 5]),
+            "[a.b ×5] 5 failed"
+        );
+        let done = |message: &mut Message| {
+            (message.signal, message.content) =
+                (Some(Signal::Done { value: None }), Some("42".into()))
+        };
         assert_eq!(message(&done), "done 42");
     }
 
     #[test]
     fn blocks_hold_everything_once() {
         let mut message = Message::new(3, Entity::Agent, "chat");
-        let found = ToolResult { value: Some(json!({ "hits": [1, 2] })), ..result("search.find", "2 hits", false) };
+        let found = ToolResult {
+            value: Some(json!({ "hits": [1, 2] })),
+            ..result("search.find", "2 hits", false)
+        };
         message.tool_results = vec![found, result("search.list", "", true)];
         (message.content, message.value) = (Some("2 hits".into()), Some(json!({ "hits": [1, 2] })));
-        assert_eq!(texts(&blocks(&message, 80)), r#"[search.find] 2 hits {"hits":[1,2]} [search.list] failed: "#);
+        assert_eq!(
+            texts(&blocks(&message, 80)),
+            r#"[search.find] 2 hits {"hits":[1,2]} [search.list] failed: "#
+        );
         assert!(texts(&blocks(&message, 5)).contains("{\n  \"hits\""));
     }
 
@@ -245,8 +285,14 @@ mod tests {
     fn facts_name_the_plugin_only_where_the_columns_do_not() {
         let mut message = Message::new(3, Entity::Llm, "librarian");
         (message.parent, message.labels) = (Some(2), vec![Label::Untrusted, Label::Tool]);
-        assert_eq!(facts(&message, &"answer".into(), "llm"), "message 3 · answers 2 · by librarian · untrusted, tool");
+        assert_eq!(
+            facts(&message, &"answer".into(), "llm"),
+            "message 3 · answers 2 · by librarian · untrusted, tool"
+        );
         message.sender_name = "answer".into();
-        assert_eq!(facts(&message, &"answer".into(), "llm"), "message 3 · answers 2 · untrusted, tool");
+        assert_eq!(
+            facts(&message, &"answer".into(), "llm"),
+            "message 3 · answers 2 · untrusted, tool"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Plans of agents as people read them: the whole tree with the marks of its states (O-065), and in a line how far it has come.
+//! Plans of agents as people read them: the whole tree with the marks of its states (O-065), and in
+//! a line how far it has come.
 
 use serde_json::Value;
 
@@ -9,14 +10,28 @@ const GOAL: usize = 60;
 /// Characters of a goal in the tree.
 const MOST: usize = 200;
 /// The mark of each state (O-065).
-const MARKS: [(&str, &str); 5] = [("open", "🔵"), ("in_progress", "💪"), ("completed", "🟢"), ("verified", "✅"), ("abandoned", "❌")];
+const MARKS: [(&str, &str); 5] = [
+    ("open", "🔵"),
+    ("in_progress", "💪"),
+    ("completed", "🟢"),
+    ("verified", "✅"),
+    ("abandoned", "❌"),
+];
 
 /// A line for each task, in the form of rule O-065; none for the root, which is nobody's task.
 pub(crate) fn tree(plan: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     each(plan, &mut |task, depth| {
-        let mark = MARKS.iter().find(|(state, _)| *state == text(task, "state")).map_or("?", |(_, mark)| mark);
-        lines.push(format!("{}{mark} {} {}", "    ".repeat(depth), one_line(text(task, "id"), GOAL), one_line(text(task, "goal"), MOST)));
+        let mark = MARKS
+            .iter()
+            .find(|(state, _)| *state == text(task, "state"))
+            .map_or("?", |(_, mark)| mark);
+        lines.push(format!(
+            "{}{mark} {} {}",
+            "    ".repeat(depth),
+            one_line(text(task, "id"), GOAL),
+            one_line(text(task, "goal"), MOST)
+        ));
     });
     lines
 }
@@ -29,7 +44,11 @@ pub(crate) fn summary(plan: &Value) -> String {
         done += usize::from(matches!(text(task, "state"), "completed" | "verified" | "abandoned"));
         if text(task, "state") == "in_progress" {
             // Those above it are in progress too.
-            current = Some(format!("{} {}", one_line(text(task, "id"), GOAL), one_line(text(task, "goal"), GOAL)));
+            current = Some(format!(
+                "{} {}",
+                one_line(text(task, "id"), GOAL),
+                one_line(text(task, "goal"), GOAL)
+            ));
         }
     });
     let now = current.map(|current| format!("; now {current}")).unwrap_or_default();
@@ -42,7 +61,13 @@ fn text<'a>(task: &'a Value, key: &str) -> &'a str {
 
 /// Every task below the root, in order; a plan's depth is bounded where it is made.
 fn each<'a>(plan: &'a Value, visit: &mut impl FnMut(&'a Value, usize)) {
-    let below = |task: &'a Value| task.get("subtasks").and_then(Value::as_array).map(|tasks| tasks.iter().rev()).into_iter().flatten();
+    let below = |task: &'a Value| {
+        task.get("subtasks")
+            .and_then(Value::as_array)
+            .map(|tasks| tasks.iter().rev())
+            .into_iter()
+            .flatten()
+    };
     let mut left: Vec<(&Value, usize)> = below(plan).map(|task| (task, 0)).collect();
     while let Some((task, depth)) = left.pop() {
         visit(task, depth);
@@ -69,7 +94,10 @@ mod tests {
 
     #[test]
     fn the_tree_has_a_mark_for_each_state() {
-        assert_eq!(tree(&plan()), ["💪 0 Find it", "    🟢 0.0 look\\u{1b}[2J", "    💪 0.1 read", "🔵 1 Say it"]);
+        assert_eq!(
+            tree(&plan()),
+            ["💪 0 Find it", "    🟢 0.0 look\\u{1b}[2J", "    💪 0.1 read", "🔵 1 Say it"]
+        );
         assert!(tree(&Plan::default().to_json()).is_empty());
     }
 

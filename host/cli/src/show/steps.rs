@@ -1,5 +1,6 @@
-//! What `--trace` shows: each finished step of each task in a line, in columns: who answered, from whom to whom, tools, content (L-200).
-//! It follows the rooms only to know how deep a task lies; what goes wrong beside the steps is told by `trace`.
+//! What `--trace` shows: each finished step of each task in a line, in columns: who answered, from
+//! whom to whom, tools, content (L-200). It follows the rooms only to know how deep a task lies;
+//! what goes wrong beside the steps is told by `trace`.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -80,11 +81,23 @@ struct OpenStep {
 impl Steps {
     /// Of a run of this config.
     pub(crate) fn of_run(screen: Arc<Screen>, detail: Detail, setup: &Setup) -> Self {
-        Self { screen, is_full: detail == Detail::Full, widest: widest(setup), label: String::new(), state: Mutex::default() }
+        Self {
+            screen,
+            is_full: detail == Detail::Full,
+            widest: widest(setup),
+            label: String::new(),
+            state: Mutex::default(),
+        }
     }
 
     /// Of one of many, whose lines begin with this; the widest of these takes so many columns.
-    pub(crate) fn of_item(screen: Arc<Screen>, detail: Detail, setup: &Setup, label: String, columns: usize) -> Self {
+    pub(crate) fn of_item(
+        screen: Arc<Screen>,
+        detail: Detail,
+        setup: &Setup,
+        label: String,
+        columns: usize,
+    ) -> Self {
         let steps = Self::of_run(screen, detail, setup);
         Self { widest: Widest { label: columns, ..steps.widest }, label, ..steps }
     }
@@ -102,13 +115,21 @@ impl Steps {
     pub(crate) fn aside(&self, who: &str, text: &str) {
         let layout = self.layout();
         let blank = " ".repeat(NUMBER + GAP);
-        self.put(&format!("{}{blank}{}  {text}", self.label(layout), cell(&[StyledText::new(NAME, who)], layout.who)));
+        self.put(&format!(
+            "{}{blank}{}  {text}",
+            self.label(layout),
+            cell(&[StyledText::new(NAME, who)], layout.who)
+        ));
     }
 
     /// A line that belongs to the one before.
     pub(crate) fn more(&self, text: &str) {
         let layout = self.layout();
-        self.put(&format!("{}{}{text}", self.label(layout), " ".repeat(NUMBER + GAP + layout.who + GAP)));
+        self.put(&format!(
+            "{}{}{text}",
+            self.label(layout),
+            " ".repeat(NUMBER + GAP + layout.who + GAP)
+        ));
     }
 
     /// How wide the text of [`Steps::aside`] may be.
@@ -123,8 +144,16 @@ impl Steps {
             Notice::TaskStarted { task, agent, caller } => {
                 self.state().begin(room, task, caller.as_ref());
                 if self.is_full {
-                    let content = format!("agent {agent}{}", caller.as_ref().map(|caller| format!(", for {caller}")).unwrap_or_default());
-                    self.about(room, task, StyledText::new(FAINT, "begins"), StyledText::new(FAINT, content));
+                    let content = format!(
+                        "agent {agent}{}",
+                        caller.as_ref().map(|caller| format!(", for {caller}")).unwrap_or_default()
+                    );
+                    self.about(
+                        room,
+                        task,
+                        StyledText::new(FAINT, "begins"),
+                        StyledText::new(FAINT, content),
+                    );
                 }
             }
             Notice::StepStalled { task, stalled, of } => {
@@ -132,9 +161,16 @@ impl Steps {
                     open.stalled = Some((*stalled, *of));
                 }
             }
-            Notice::StepEnded { task, by, message } => self.step(room, task, by, message.as_deref()),
+            Notice::StepEnded { task, by, message } => {
+                self.step(room, task, by, message.as_deref())
+            }
             Notice::TaskEnded { task, status, reason } => {
-                self.about(room, task, StyledText::new(of_status(*status), status.as_str()), StyledText::plain(reason));
+                self.about(
+                    room,
+                    task,
+                    StyledText::new(of_status(*status), status.as_str()),
+                    StyledText::plain(reason),
+                );
                 self.state().end(room, task);
             }
             Notice::BackgroundStarted { room, .. } => {
@@ -142,7 +178,10 @@ impl Steps {
                 return false;
             }
             // The step that they are part of shows them.
-            Notice::MessagePosted { .. } | Notice::ToolCalled { .. } | Notice::ToolAnswered { .. } | Notice::StepStarted { .. } => {}
+            Notice::MessagePosted { .. }
+            | Notice::ToolCalled { .. }
+            | Notice::ToolAnswered { .. }
+            | Notice::StepStarted { .. } => {}
             _ => return false,
         }
         true
@@ -157,12 +196,24 @@ impl Steps {
                 what.push_str(", which counts as DO-NOT-KNOW");
             }
             let who = self.who(layout, room, task, depth, None);
-            self.put(&self.row(layout, &number, &who, &[StyledText::new(ODD, "stalled")], &[StyledText::new(FAINT, what)]));
+            self.put(&self.row(
+                layout,
+                &number,
+                &who,
+                &[StyledText::new(ODD, "stalled")],
+                &[StyledText::new(FAINT, what)],
+            ));
             return;
         }
         let who = self.who(layout, room, task, depth, Some(by));
         let Some(message) = message else {
-            self.put(&self.row(layout, &number, &who, &[], &[StyledText::new(FAINT, "nothing is pending")]));
+            self.put(&self.row(
+                layout,
+                &number,
+                &who,
+                &[],
+                &[StyledText::new(FAINT, "nothing is pending")],
+            ));
             return;
         };
         if !self.is_full {
@@ -170,13 +221,24 @@ impl Steps {
             return;
         }
         let facts = StyledText::new(FAINT, pending::facts(message, task, by));
-        let mut lines = self.head(layout, &number, self.whole_who(layout, room, task, depth, Some(by)), &way(message), &facts);
-        let margin = format!("{}{}{} ", self.label(layout), " ".repeat(NUMBER + GAP), paint(FAINT, "│"));
+        let mut lines = self.head(
+            layout,
+            &number,
+            self.whole_who(layout, room, task, depth, Some(by)),
+            &way(message),
+            &facts,
+        );
+        let margin =
+            format!("{}{}{} ", self.label(layout), " ".repeat(NUMBER + GAP), paint(FAINT, "│"));
         // A row that is wider than the terminal would go on in one without a mark.
         let total = layout.total().min(total_columns());
         let columns = total.saturating_sub(layout.label + NUMBER + GAP + 2);
         for block in pending::blocks(message, columns) {
-            lines.extend(reading_rows(&block.text, columns).iter().map(|row| format!("{margin}{}", paint(block.style, row.trim_end()))));
+            lines.extend(
+                reading_rows(&block.text, columns)
+                    .iter()
+                    .map(|row| format!("{margin}{}", paint(block.style, row.trim_end()))),
+            );
         }
         self.put(&lines.join("\n"));
     }
@@ -186,66 +248,140 @@ impl Steps {
         let layout = self.layout();
         let depth = self.state().find(room, task).map_or(0, |open| open.depth);
         let lines = if self.is_full {
-            self.head(layout, "", self.whole_who(layout, room, task, depth, None), &[what], &content)
+            self.head(
+                layout,
+                "",
+                self.whole_who(layout, room, task, depth, None),
+                &[what],
+                &content,
+            )
         } else {
-            vec![self.row(layout, "", &self.who(layout, room, task, depth, None), &[what], &[content])]
+            vec![self.row(
+                layout,
+                "",
+                &self.who(layout, room, task, depth, None),
+                &[what],
+                &[content],
+            )]
         };
         self.put(&lines.join("\n"));
     }
 
     /// A row whose columns go on below it where they do not fit: nothing is cut.
-    fn head(&self, layout: StepLayout, number: &str, who: Vec<String>, way: &[StyledText], content: &StyledText) -> Vec<String> {
+    fn head(
+        &self,
+        layout: StepLayout,
+        number: &str,
+        who: Vec<String>,
+        way: &[StyledText],
+        content: &StyledText,
+    ) -> Vec<String> {
         let fits = way.iter().map(|part| width(&part.text) + 1).sum::<usize>() <= layout.way + 1;
-        let broken = || way.iter().flat_map(|part| styled(part, layout.way)).map(|part| vec![part]).collect();
+        let broken = || {
+            way.iter().flat_map(|part| styled(part, layout.way)).map(|part| vec![part]).collect()
+        };
         let ways: Vec<Vec<StyledText>> = if fits { vec![way.to_vec()] } else { broken() };
         let contents = styled(content, layout.content);
         let rows = who.len().max(ways.len()).max(contents.len());
         let row = |index: usize| {
             let who = who.get(index).map(String::as_str).unwrap_or_default();
             let way = ways.get(index).map(Vec::as_slice).unwrap_or_default();
-            self.row(layout, if index == 0 { number } else { "" }, who, way, contents.get(index..=index).unwrap_or_default())
+            self.row(
+                layout,
+                if index == 0 { number } else { "" },
+                who,
+                way,
+                contents.get(index..=index).unwrap_or_default(),
+            )
         };
         (0..rows).map(row).collect()
     }
 
     /// As [`Steps::who`], in several lines where it is too long for one.
-    fn whole_who(&self, layout: StepLayout, room: &RoomId, task: &TaskName, depth: usize, by: Option<&str>) -> Vec<String> {
+    fn whole_who(
+        &self,
+        layout: StepLayout,
+        room: &RoomId,
+        task: &TaskName,
+        depth: usize,
+        by: Option<&str>,
+    ) -> Vec<String> {
         let sign = if self.state().background.contains(room) { BACKGROUND } else { "" };
         let start = (2 * depth.min(DEEPEST)).min(layout.who / 3);
-        let needed = start + width(sign) + width(task.as_str()) + by.map_or(0, |by| width(ANSWERED) + width(by));
+        let needed = start
+            + width(sign)
+            + width(task.as_str())
+            + by.map_or(0, |by| width(ANSWERED) + width(by));
         if needed <= layout.who {
             return vec![self.who(layout, room, task, depth, by)];
         }
-        let name = StyledText::plain(format!("{sign}{task}{}", by.map_or("", |_| ANSWERED.trim_end())));
+        let name =
+            StyledText::plain(format!("{sign}{task}{}", by.map_or("", |_| ANSWERED.trim_end())));
         let parts = [Some(name), by.map(|by| StyledText::new(of_name(by), by))];
         let indent = " ".repeat(start);
         let rows = parts.iter().flatten().flat_map(|part| styled(part, layout.who - start));
         rows.map(|row| format!("{indent}{}", cell(&[row], layout.who - start))).collect()
     }
 
-    /// A task, indented by its depth, and who answered in it. Where both are too long, the task's name is cut first.
-    fn who(&self, layout: StepLayout, room: &RoomId, task: &TaskName, depth: usize, by: Option<&str>) -> String {
+    /// A task, indented by its depth, and who answered in it. Where both are too long, the task's
+    /// name is cut first.
+    fn who(
+        &self,
+        layout: StepLayout,
+        room: &RoomId,
+        task: &TaskName,
+        depth: usize,
+        by: Option<&str>,
+    ) -> String {
         let sign = if self.state().background.contains(room) { BACKGROUND } else { "" };
         let indent = (2 * depth.min(DEEPEST)).min(layout.who / 3);
         let start = format!("{}{sign}", " ".repeat(indent));
         let left = layout.who.saturating_sub(start.len());
-        let Some(by) = by else { return format!("{start}{}", cell(&[StyledText::plain(task.as_str())], left)) };
-        let most = left.saturating_sub(width(task.as_str())).max(left.saturating_sub(SHORT)).saturating_sub(width(ANSWERED));
+        let Some(by) = by else {
+            return format!("{start}{}", cell(&[StyledText::plain(task.as_str())], left));
+        };
+        let most = left
+            .saturating_sub(width(task.as_str()))
+            .max(left.saturating_sub(SHORT))
+            .saturating_sub(width(ANSWERED));
         let (seat, answered) = (of_name(by), cut(by, most));
         let left = left.saturating_sub(width(ANSWERED) + answered.columns);
         let task = cut(task.as_str(), left);
         let blanks = " ".repeat(left.saturating_sub(task.columns));
-        format!("{start}{}{}{}{blanks}", task.text, paint(FAINT, ANSWERED), paint(seat, answered.text))
+        format!(
+            "{start}{}{}{}{blanks}",
+            task.text,
+            paint(FAINT, ANSWERED),
+            paint(seat, answered.text)
+        )
     }
 
-    fn row(&self, layout: StepLayout, number: &str, who: &str, way: &[StyledText], content: &[StyledText]) -> String {
-        let (label, who) = (self.label(layout), if who.is_empty() { " ".repeat(layout.who) } else { who.to_owned() });
-        let row = format!("{label}{number:>NUMBER$}  {who}  {}  {}", cell(way, layout.way), line(content, layout.content).0);
+    fn row(
+        &self,
+        layout: StepLayout,
+        number: &str,
+        who: &str,
+        way: &[StyledText],
+        content: &[StyledText],
+    ) -> String {
+        let (label, who) = (
+            self.label(layout),
+            if who.is_empty() { " ".repeat(layout.who) } else { who.to_owned() },
+        );
+        let row = format!(
+            "{label}{number:>NUMBER$}  {who}  {}  {}",
+            cell(way, layout.way),
+            line(content, layout.content).0
+        );
         row.trim_end().to_owned()
     }
 
     fn label(&self, layout: StepLayout) -> String {
-        if layout.label == 0 { String::new() } else { format!("{}  ", cell(&[StyledText::new(FAINT, &self.label)], layout.label - GAP)) }
+        if layout.label == 0 {
+            String::new()
+        } else {
+            format!("{}  ", cell(&[StyledText::new(FAINT, &self.label)], layout.label - GAP))
+        }
     }
 
     fn layout(&self) -> StepLayout {
@@ -290,7 +426,8 @@ impl StepsState {
         self.open.get_mut(room)?.iter_mut().rev().find(|open| open.task == *task)
     }
 
-    /// One step more: how deep the task is, how many it has made, and whether this one has no answer.
+    /// One step more: how deep the task is, how many it has made, and whether this one has no
+    /// answer.
     fn count(&mut self, room: &RoomId, task: &TaskName) -> (usize, u32, Option<(u32, u32)>) {
         self.find(room, task).map_or((0, 1, None), |open| {
             open.steps = open.steps.saturating_add(1);
@@ -333,7 +470,11 @@ fn of_seat(seat: Entity) -> Style {
 
 /// That of a seat, or of a task.
 fn of_name(name: &str) -> Style {
-    if name == Entity::System.as_str() { of_seat(Entity::System) } else { Entity::named(name).map_or(NAME, of_seat) }
+    if name == Entity::System.as_str() {
+        of_seat(Entity::System)
+    } else {
+        Entity::named(name).map_or(NAME, of_seat)
+    }
 }
 
 fn of_status(status: Status) -> Style {
@@ -346,10 +487,15 @@ fn of_status(status: Status) -> Style {
 
 /// Looks at each task where the config puts it: below the entry task, or in the background.
 fn widest(setup: &Setup) -> Widest {
-    let subtasks = |task: &TaskName| setup.tasks.get(task).map(|task| task.subtasks.as_slice()).unwrap_or_default();
+    let subtasks = |task: &TaskName| {
+        setup.tasks.get(task).map(|task| task.subtasks.as_slice()).unwrap_or_default()
+    };
     let mut who = 0;
     let mut see = |depth: usize, start: usize, task: &TaskName| {
-        let by = subtasks(task).iter().map(|by| width(by.as_str())).fold(width(Entity::System.as_str()), usize::max);
+        let by = subtasks(task)
+            .iter()
+            .map(|by| width(by.as_str()))
+            .fold(width(Entity::System.as_str()), usize::max);
         who = who.max(2 * depth + start + width(task.as_str()) + width(ANSWERED) + by);
     };
     let mut level: BTreeSet<&TaskName> = BTreeSet::from([&setup.entry]);
@@ -357,9 +503,17 @@ fn widest(setup: &Setup) -> Widest {
         level.iter().for_each(|task| see(depth, 0, task));
         level = level.into_iter().flat_map(subtasks).collect();
     }
-    let in_background = setup.plugins.values().filter_map(|plugin| plugin.grants.delegate.as_ref()).flat_map(|grant| &grant.tasks);
+    let in_background = setup
+        .plugins
+        .values()
+        .filter_map(|plugin| plugin.grants.delegate.as_ref())
+        .flat_map(|grant| &grant.tasks);
     in_background.for_each(|task| see(0, BACKGROUND.len(), task));
-    let to = setup.tasks.keys().map(|task| width(task.as_str())).fold(width(Entity::System.as_str()), usize::max);
+    let to = setup
+        .tasks
+        .keys()
+        .map(|task| width(task.as_str()))
+        .fold(width(Entity::System.as_str()), usize::max);
     Widest { label: 0, who, way: width(Entity::System.as_str()) + width(" → ") + to }
 }
 
@@ -370,11 +524,24 @@ mod tests {
     #[test]
     fn columns_share_the_line_and_content_gets_most_of_it() {
         let usual = Widest { label: 0, who: 20, way: 16 };
-        assert_eq!(StepLayout::of(usual, 100), StepLayout { label: 0, who: 20, way: 16, content: 54 });
-        assert_eq!(StepLayout::of(usual, 60), StepLayout { label: 0, who: 18, way: 13, content: 19 });
-        assert_eq!(StepLayout::of(Widest { label: 3, ..usual }, 100), StepLayout { label: 6, who: 20, way: 16, content: 48 });
+        assert_eq!(
+            StepLayout::of(usual, 100),
+            StepLayout { label: 0, who: 20, way: 16, content: 54 }
+        );
+        assert_eq!(
+            StepLayout::of(usual, 60),
+            StepLayout { label: 0, who: 18, way: 13, content: 19 }
+        );
+        assert_eq!(
+            StepLayout::of(Widest { label: 3, ..usual }, 100),
+            StepLayout { label: 6, who: 20, way: 16, content: 48 }
+        );
         for total in 60..200 {
-            for widest in [usual, Widest { label: 40, who: 200, way: 90 }, Widest { label: 0, who: 10, way: 10 }] {
+            for widest in [
+                usual,
+                Widest { label: 40, who: 200, way: 90 },
+                Widest { label: 0, who: 10, way: 10 },
+            ] {
                 assert_eq!(StepLayout::of(widest, total).total(), total, "{widest:?}");
             }
         }

@@ -1,4 +1,5 @@
-//! A table that fits the terminal: columns as wide as they need, the last ones cut, those that matter least left out where it is narrow.
+//! A table that fits the terminal: columns as wide as they need, the last ones cut, those that
+//! matter least left out where it is narrow.
 
 use std::io::IsTerminal;
 
@@ -35,20 +36,31 @@ pub(crate) struct Column {
 }
 
 /// The lines of a table, with its head.
-pub(crate) fn lines(columns: &[Column], rows: &[Vec<(Style, String)>], total: usize) -> Vec<String> {
+pub(crate) fn lines(
+    columns: &[Column],
+    rows: &[Vec<(Style, String)>],
+    total: usize,
+) -> Vec<String> {
     let last = columns.len().saturating_sub(1);
     let needs = |index: usize| {
         let cells = rows.iter().filter_map(|row| row.get(index)).map(|(_, text)| width(text));
         cells.chain([width(columns[index].head)]).max().unwrap_or(0).min(columns[index].most)
     };
-    let mut kept: Vec<(usize, usize)> = (0..columns.len()).map(|index| (index, needs(index))).collect();
+    let mut kept: Vec<(usize, usize)> =
+        (0..columns.len()).map(|index| (index, needs(index))).collect();
     // What is in none of the rows needs no column.
-    kept.retain(|(index, _)| *index == 0 || rows.iter().any(|row| row.get(*index).is_some_and(|(_, text)| !text.is_empty())));
+    kept.retain(|(index, _)| {
+        *index == 0
+            || rows.iter().any(|row| row.get(*index).is_some_and(|(_, text)| !text.is_empty()))
+    });
     // The last column is worth nothing in less than this.
     let least = |index: usize, wide: usize| if index == last { wide.min(16) } else { wide };
     while kept.iter().map(|(index, wide)| least(*index, *wide) + GAP).sum::<usize>() > total + GAP {
-        let Some(place) =
-            kept.iter().enumerate().filter(|(_, (index, _))| columns[*index].goes > 0).max_by_key(|(_, (index, _))| columns[*index].goes)
+        let Some(place) = kept
+            .iter()
+            .enumerate()
+            .filter(|(_, (index, _))| columns[*index].goes > 0)
+            .max_by_key(|(_, (index, _))| columns[*index].goes)
         else {
             break;
         };
@@ -57,7 +69,9 @@ pub(crate) fn lines(columns: &[Column], rows: &[Vec<(Style, String)>], total: us
     let head = kept.iter().map(|(index, wide)| (*index, *wide, FAINT, columns[*index].head));
     let mut lines = vec![row_of(head, total)];
     for row in rows {
-        let cells = kept.iter().filter_map(|(index, wide)| row.get(*index).map(|(style, text)| (*index, *wide, *style, text.as_str())));
+        let cells = kept.iter().filter_map(|(index, wide)| {
+            row.get(*index).map(|(style, text)| (*index, *wide, *style, text.as_str()))
+        });
         lines.push(row_of(cells, total));
     }
     lines
@@ -98,9 +112,14 @@ mod tests {
 
     fn table(total: usize) -> Vec<String> {
         let cells = |cells: [&str; 4]| cells.map(|text| (Style::new(), text.to_owned())).to_vec();
-        let rows =
-            [cells(["3f2a91c0", "$0.02", "4.2 s", "When was Skerryvore lit? Note it down."]), cells(["aa", "", "1 ms", "\u{1b}[2J漢字"])];
-        lines(&COLUMNS, &rows, total).iter().map(|line| anstream::adapter::strip_str(line).to_string()).collect()
+        let rows = [
+            cells(["3f2a91c0", "$0.02", "4.2 s", "When was Skerryvore lit? Note it down."]),
+            cells(["aa", "", "1 ms", "\u{1b}[2J漢字"]),
+        ];
+        lines(&COLUMNS, &rows, total)
+            .iter()
+            .map(|line| anstream::adapter::strip_str(line).to_string())
+            .collect()
     }
 
     #[test]
@@ -113,10 +132,21 @@ mod tests {
                 "aa               1 ms   \\u{1b}[2J漢字"
             ]
         );
-        assert_eq!(table(36), ["RUN       TOOK   MESSAGE", "3f2a91c0  4.2 s  When was Skerryvor…", "aa        1 ms   \\u{1b}[2J漢字"]);
+        assert_eq!(
+            table(36),
+            [
+                "RUN       TOOK   MESSAGE",
+                "3f2a91c0  4.2 s  When was Skerryvor…",
+                "aa        1 ms   \\u{1b}[2J漢字"
+            ]
+        );
         assert_eq!(table(28)[1], "3f2a91c0  When was Skerryvo…");
         for total in 20..120 {
-            assert!(table(total).iter().all(|line| width(line) <= total), "{total}: {:?}", table(total));
+            assert!(
+                table(total).iter().all(|line| width(line) <= total),
+                "{total}: {:?}",
+                table(total)
+            );
         }
     }
 

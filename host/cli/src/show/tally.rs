@@ -1,4 +1,5 @@
-//! What a run used up and met so far, for the lines that sum it up and for the exit code. It prints nothing.
+//! What a run used up and met so far, for the lines that sum it up and for the exit code. It prints
+//! nothing.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -88,16 +89,28 @@ impl TallyState {
         let counts = &mut self.counts;
         match notice {
             Notice::ModelAnswered { usage, error, trouble, .. } => {
-                counts.tokens = counts.tokens.saturating_add(usage.input_tokens).saturating_add(usage.output_tokens);
-                counts.cost_micro_usd = counts.cost_micro_usd.saturating_add(usage.cost_micro_usd.unwrap_or_default());
+                counts.tokens = counts
+                    .tokens
+                    .saturating_add(usage.input_tokens)
+                    .saturating_add(usage.output_tokens);
+                counts.cost_micro_usd =
+                    counts.cost_micro_usd.saturating_add(usage.cost_micro_usd.unwrap_or_default());
                 counts.unpriced += u64::from(error.is_none() && usage.cost_micro_usd.is_none());
                 self.trouble = trouble.as_ref().map(|trouble| trouble.kind);
-                self.why = trouble.as_ref().map(|trouble| &trouble.text).or(error.as_ref()).cloned();
+                self.why =
+                    trouble.as_ref().map(|trouble| &trouble.text).or(error.as_ref()).cloned();
             }
-            Notice::ToolAnswered { fault: Some(_), .. } | Notice::PluginFaulted { .. } => counts.faults += 1,
-            Notice::QuestionUnanswered { task, question } => self.unanswered = Some((task.clone(), question.clone())),
+            Notice::ToolAnswered { fault: Some(_), .. } | Notice::PluginFaulted { .. } => {
+                counts.faults += 1
+            }
+            Notice::QuestionUnanswered { task, question } => {
+                self.unanswered = Some((task.clone(), question.clone()))
+            }
             Notice::Denied { .. } => counts.denials += 1,
-            Notice::ApprovalGiven { approval: Approval::Approved | Approval::Edited { .. }, .. } => counts.approvals += 1,
+            Notice::ApprovalGiven {
+                approval: Approval::Approved | Approval::Edited { .. },
+                ..
+            } => counts.approvals += 1,
             Notice::ApprovalGiven { .. } => counts.refusals += 1,
             _ => {}
         }
@@ -109,7 +122,9 @@ impl Subscriber for RunTally {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &happening.what {
             RunEvent::Told { told } => state.told(told),
-            RunEvent::Recorded { record } => state.counts.sandboxes += u64::from(is_sandbox(&record.event)),
+            RunEvent::Recorded { record } => {
+                state.counts.sandboxes += u64::from(is_sandbox(&record.event))
+            }
             _ => {}
         }
     }
@@ -117,5 +132,11 @@ impl Subscriber for RunTally {
 
 /// The event is the end of a call in a sandbox of its own.
 fn is_sandbox(event: &Event) -> bool {
-    matches!(event, Event::AgentStepped { .. } | Event::AgentResponded { .. } | Event::ToolAnswered { .. } | Event::StrategyDecided { .. })
+    matches!(
+        event,
+        Event::AgentStepped { .. }
+            | Event::AgentResponded { .. }
+            | Event::ToolAnswered { .. }
+            | Event::StrategyDecided { .. }
+    )
 }

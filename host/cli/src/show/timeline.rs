@@ -1,5 +1,6 @@
-//! A run's timeline in the terminal: its head, a line for each row with a bar for when it was and how long, and what is below the others
-//! further in. What the rows are comes from the core; the page for a browser is another's.
+//! A run's timeline in the terminal: its head, a line for each row with a bar for when it was and
+//! how long, and what is below the others further in. What the rows are comes from the core; the
+//! page for a browser is another's.
 
 pub(crate) mod fold;
 pub(crate) mod words;
@@ -50,7 +51,9 @@ pub(crate) fn lines(timeline: &Timeline, about: &RunFacts, total: usize, all: bo
     let few = if all { usize::MAX } else { FEW };
     for item in fold(&timeline.rows, few) {
         lines.push(match item {
-            ShownItem::Row(index) => row(&timeline.rows[index], words(&timeline.rows[index]), timeline.took_ms, total),
+            ShownItem::Row(index) => {
+                row(&timeline.rows[index], words(&timeline.rows[index]), timeline.took_ms, total)
+            }
             ShownItem::Together(range) => together(&timeline.rows[range], timeline.took_ms, total),
             ShownItem::More(range) => more(&timeline.rows[range], total),
         });
@@ -62,18 +65,30 @@ fn head(timeline: &Timeline, about: &RunFacts, total: usize) -> Vec<String> {
     let (style, word) = standing(about.standing);
     let when = format!("{} · took {}", ago(timeline.started, now()), took(timeline.took_ms));
     let from = about.config.clone().map(|config| format!("conclave {} {config}", about.command));
-    let mut first =
-        vec![StyledText::new(NAME, format!("run {}", timeline.run)), StyledText::new(style, word), StyledText::new(FAINT, when)];
+    let mut first = vec![
+        StyledText::new(NAME, format!("run {}", timeline.run)),
+        StyledText::new(style, word),
+        StyledText::new(FAINT, when),
+    ];
     first.extend(from.map(|from| StyledText::new(FAINT, from)));
     let mut lines = vec![line(&first, total).0];
-    let text = |style: Style, text: &str| line(&[StyledText::new(style, format!("  {text}"))], total.saturating_sub(2)).0;
+    let text = |style: Style, text: &str| {
+        line(&[StyledText::new(style, format!("  {text}"))], total.saturating_sub(2)).0
+    };
     let indented = |shown: String| format!("  {shown}");
     if !timeline.message.is_empty() {
         lines.push(indented(text(Style::new(), &format!("“{}”", timeline.message))));
     }
-    let reason = timeline.ended.as_ref().map(|ended| ended.reason.as_str()).or(about.reason.as_deref()).filter(|reason| !reason.is_empty());
+    let reason = timeline
+        .ended
+        .as_ref()
+        .map(|ended| ended.reason.as_str())
+        .or(about.reason.as_deref())
+        .filter(|reason| !reason.is_empty());
     lines.extend(reason.map(|reason| indented(text(FAINT, reason))));
-    for amounts in wrapped(&amounts(&timeline.totals, timeline.rooms.len()), total.saturating_sub(2)) {
+    for amounts in
+        wrapped(&amounts(&timeline.totals, timeline.rooms.len()), total.saturating_sub(2))
+    {
         lines.push(indented(paint(FAINT, amounts)));
     }
     lines
@@ -82,11 +97,16 @@ fn head(timeline: &Timeline, about: &RunFacts, total: usize) -> Vec<String> {
 /// What a run used up and met, in words.
 pub(crate) fn amounts(totals: &Totals, rooms: usize) -> Vec<String> {
     let some = |count: u64, words: String| (count > 0).then_some(words);
-    let cached =
-        some(totals.cached_input_tokens, format!(", {} of them cached", thousands(totals.cached_input_tokens))).unwrap_or_default();
+    let cached = some(
+        totals.cached_input_tokens,
+        format!(", {} of them cached", thousands(totals.cached_input_tokens)),
+    )
+    .unwrap_or_default();
     let cost = match totals.cost() {
         Some(cost) => money(cost),
-        None if totals.cost_micro_usd > 0 => format!("{} and some at a price that is not known", money(totals.cost_micro_usd)),
+        None if totals.cost_micro_usd > 0 => {
+            format!("{} and some at a price that is not known", money(totals.cost_micro_usd))
+        }
         None => "price not known".to_owned(),
     };
     let tokens = format!(
@@ -110,15 +130,40 @@ pub(crate) fn amounts(totals: &Totals, rooms: usize) -> Vec<String> {
             ),
         ),
         some(totals.side_effects, plural(totals.side_effects, "side effect", "side effects")),
-        some(totals.approvals, format!("{}, waited {}", plural(totals.approvals, "approval", "approvals"), took(totals.approval_ms))),
-        some(totals.top_ups, plural(totals.top_ups, "question for more of a budget", "questions for more of a budget")),
+        some(
+            totals.approvals,
+            format!(
+                "{}, waited {}",
+                plural(totals.approvals, "approval", "approvals"),
+                took(totals.approval_ms)
+            ),
+        ),
+        some(
+            totals.top_ups,
+            plural(
+                totals.top_ups,
+                "question for more of a budget",
+                "questions for more of a budget",
+            ),
+        ),
         some(totals.denials, plural(totals.denials, "refusal", "refusals")),
         some(totals.faults, plural(totals.faults, "fault", "faults")),
         some(
             totals.background,
-            format!("{} in {}", plural(totals.background, "background task", "background tasks"), plural(rooms as u64, "room", "rooms")),
+            format!(
+                "{} in {}",
+                plural(totals.background, "background task", "background tasks"),
+                plural(rooms as u64, "room", "rooms")
+            ),
         ),
-        some(totals.resumed, format!("went on {} after {}", plural(totals.resumed, "time", "times"), took(totals.down_ms))),
+        some(
+            totals.resumed,
+            format!(
+                "went on {} after {}",
+                plural(totals.resumed, "time", "times"),
+                took(totals.down_ms)
+            ),
+        ),
         Some(plural(totals.records, "record", "records")),
     ];
     all.into_iter().flatten().collect()
@@ -150,10 +195,15 @@ fn row(row: &TimelineRow, words: RowText, whole: u64, total: usize) -> String {
     let length = row.end_ms.map(|end| end.saturating_sub(row.start_ms));
     let long = match (length, row.start_ms) {
         (None, start) => format!("{}…", took(whole.saturating_sub(start))),
-        (Some(0), _) => row.what.sandbox().map(|used| super::time(std::time::Duration::from_micros(used.wall_us))).unwrap_or_default(),
+        (Some(0), _) => row
+            .what
+            .sandbox()
+            .map(|used| super::time(std::time::Duration::from_micros(used.wall_us)))
+            .unwrap_or_default(),
         (Some(ms), _) => took(ms),
     };
-    let mut shown = format!("{} {} ", paint(FAINT, right(&took_short(row.start_ms), TIME)), right(&long, TIME));
+    let mut shown =
+        format!("{} {} ", paint(FAINT, right(&took_short(row.start_ms), TIME)), right(&long, TIME));
     let mut used = 2 * TIME + 2;
     if total >= BARS {
         let wide = (total / 6).clamp(10, 32);
@@ -165,17 +215,26 @@ fn row(row: &TimelineRow, words: RowText, whole: u64, total: usize) -> String {
     let indent = indent.min(total.saturating_sub(used) / 3);
     shown.push_str(&" ".repeat(indent));
     let mut parts = vec![StyledText::new(style_of(tone), name)];
-    parts.extend([StyledText::plain(text), StyledText::new(FAINT, amounts)].into_iter().filter(|part| !part.text.is_empty()));
+    parts.extend(
+        [StyledText::plain(text), StyledText::new(FAINT, amounts)]
+            .into_iter()
+            .filter(|part| !part.text.is_empty()),
+    );
     shown.push_str(&line(&parts, total.saturating_sub(used + indent)).0);
     shown.trim_end().to_owned()
 }
 
 fn more(rows: &[TimelineRow], total: usize) -> String {
-    let (indent, words) = (2 * rows.first().map_or(0, |row| row.depth.min(DEEPEST)) as usize, fold::summary(rows));
+    let (indent, words) =
+        (2 * rows.first().map_or(0, |row| row.depth.min(DEEPEST)) as usize, fold::summary(rows));
     let words = format!("{}… {words}; --all shows them", " ".repeat(indent.min(total / 3)));
     let wide = if total >= BARS { (total / 6).clamp(10, 32) + 1 } else { 0 };
     let before = 2 * TIME + 2 + wide;
-    format!("{}{}", cell(&[], before), line(&[StyledText::new(FAINT, words)], total.saturating_sub(before)).0)
+    format!(
+        "{}{}",
+        cell(&[], before),
+        line(&[StyledText::new(FAINT, words)], total.saturating_sub(before)).0
+    )
 }
 
 /// The start: seconds with two decimals, as the trace of a run has them.
@@ -194,7 +253,9 @@ fn right(text: &str, wide: usize) -> String {
 fn bar(row: &TimelineRow, whole: u64, wide: usize) -> String {
     const EIGHTHS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
     let whole = u128::from(whole.max(1));
-    let at = |ms: u64| usize::try_from(u128::from(ms) * 8 * wide as u128 / whole).unwrap_or(0).min(8 * wide);
+    let at = |ms: u64| {
+        usize::try_from(u128::from(ms) * 8 * wide as u128 / whole).unwrap_or(0).min(8 * wide)
+    };
     let (from, to) = (at(row.start_ms), row.end_ms.map_or(8 * wide, at));
     let first = (from / 8).min(wide - 1);
     let eighths = to.saturating_sub(8 * first).max(1);

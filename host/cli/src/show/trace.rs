@@ -1,5 +1,5 @@
-//! The run as it goes on, one entry for each thing that a person would want to know: when, which task,
-//! what. What plugins wrote stands behind a mark.
+//! The run as it goes on, one entry for each thing that a person would want to know: when, which
+//! task, what. What plugins wrote stands behind a mark.
 
 mod background;
 mod calls;
@@ -65,14 +65,21 @@ struct PendingSpeech {
 impl TracePrinter {
     /// Returns the trace of a run.
     pub(crate) fn of_run(screen: Arc<Screen>, verbose: bool, setup: &Setup) -> Self {
-        let asks = setup.tasks.iter().filter(|(_, task)| task.interactive || task.no_tool == NoTool::User);
+        let asks =
+            setup.tasks.iter().filter(|(_, task)| task.interactive || task.no_tool == NoTool::User);
         let asking = asks.map(|(name, _)| name.clone()).collect();
         let style = TraceStyle::Run { started: Instant::now(), entry: setup.entry.clone(), asking };
         Self::new(screen, style, verbose, setup)
     }
 
     /// Returns the trace of a conversation with a task.
-    pub(crate) fn of_chat(screen: Arc<Screen>, verbose: bool, setup: &Setup, room: RoomId, task: TaskName) -> Self {
+    pub(crate) fn of_chat(
+        screen: Arc<Screen>,
+        verbose: bool,
+        setup: &Setup,
+        room: RoomId,
+        task: TaskName,
+    ) -> Self {
         Self::new(screen, TraceStyle::Chat { room, task }, verbose, setup)
     }
 
@@ -91,8 +98,8 @@ impl TracePrinter {
         }
     }
 
-    /// With these steps in the place of lines about calls and answers, where there are some. What goes
-    /// wrong is shown as ever.
+    /// With these steps in the place of lines about calls and answers, where there are some. What
+    /// goes wrong is shown as ever.
     pub(crate) fn with_steps(self, steps: Option<Steps>) -> Self {
         Self { steps, ..self }
     }
@@ -113,7 +120,9 @@ impl TracePrinter {
     pub(crate) fn end(&self, result: Option<&str>) {
         self.screen.set_progress("");
         let pending = self.state().pending.take();
-        let is_other = |speech: &PendingSpeech| result.is_none_or(|result| result.trim() != speech.text.trim());
+        let is_other = |speech: &PendingSpeech| {
+            result.is_none_or(|result| result.trim() != speech.text.trim())
+        };
         if let Some(speech) = pending.filter(is_other) {
             speech.lines.iter().for_each(|line| self.screen.line(line));
         }
@@ -128,7 +137,8 @@ impl TracePrinter {
         self.flush();
         if let Some(steps) = &self.steps {
             let rows = entry.rows(steps.width());
-            let (first, more) = rows.split_first().map_or(("", &[][..]), |(first, more)| (first.as_str(), more));
+            let (first, more) =
+                rows.split_first().map_or(("", &[][..]), |(first, more)| (first.as_str(), more));
             steps.aside(&one_line(who, self.layout.who()), first);
             more.iter().for_each(|row| steps.more(row));
             return;
@@ -147,17 +157,31 @@ impl TracePrinter {
         self.layout.is_chat()
     }
 
-    /// Returns whose entry something in a call is: the task's, with the number of a tool call and the
-    /// plugin in front of its words. Outside of calls that are known it is the plugin's.
-    fn about(&self, room: &RoomId, call: Option<CallId>, plugin: &PluginName) -> (String, EntryText) {
+    /// Returns whose entry something in a call is: the task's, with the number of a tool call and
+    /// the plugin in front of its words. Outside of calls that are known it is the plugin's.
+    fn about(
+        &self,
+        room: &RoomId,
+        call: Option<CallId>,
+        plugin: &PluginName,
+    ) -> (String, EntryText) {
         match call.and_then(|call| self.state().calls.find(room, call)) {
-            Some((task, Some(number))) => (name_of(room, &task), EntryText::plain(format!("#{number} {plugin}"))),
+            Some((task, Some(number))) => {
+                (name_of(room, &task), EntryText::plain(format!("#{number} {plugin}")))
+            }
             Some((task, None)) => (name_of(room, &task), EntryText::plain(plugin.to_string())),
             None => (plugin.to_string(), EntryText::default()),
         }
     }
 
-    fn progressed(&self, room: &RoomId, call: CallId, plugin: &PluginName, (done, total): (u64, Option<u64>), message: &str) {
+    fn progressed(
+        &self,
+        room: &RoomId,
+        call: CallId,
+        plugin: &PluginName,
+        (done, total): (u64, Option<u64>),
+        message: &str,
+    ) {
         let (who, _) = self.about(room, Some(call), plugin);
         let number = self.state().calls.find(room, call).and_then(|(_, number)| number);
         let of = total.map(|total| format!(" of {total}")).unwrap_or_default();

@@ -1,5 +1,6 @@
-//! What a task says of an agent that acts: who carries out its actions, what waits for consent, when it is stuck, when its history is
-//! condensed, the file of a micro-agent, and files of knowledge.
+//! What a task says of an agent that acts: who carries out its actions, what waits for consent,
+//! when it is stuck, when its history is condensed, the file of a micro-agent, and files of
+//! knowledge.
 
 use toml::de::DeValue;
 
@@ -25,8 +26,13 @@ const MOST_OVER: u64 = 1_000_000;
 const MOST_REPEATS: u64 = 100;
 
 /// `executors`: in this order, each once.
-pub(super) fn executors(reader: &mut ConfigReader, references: &mut References, table: &Table<'_>) -> Vec<PluginName> {
-    let names = table.get("executors").and_then(|item| names_in_order(reader, &item)).unwrap_or_default();
+pub(super) fn executors(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    table: &Table<'_>,
+) -> Vec<PluginName> {
+    let names =
+        table.get("executors").and_then(|item| names_in_order(reader, &item)).unwrap_or_default();
     names.iter().for_each(|(item, name)| references.add_plugin(item, name));
     names.into_iter().map(|(_, name)| PluginName::from(name)).collect()
 }
@@ -37,10 +43,16 @@ pub(super) fn action_timeout(reader: &mut ConfigReader, table: &Table<'_>) -> Op
 }
 
 /// `confirm`: `"always"`, or a table (O-111).
-pub(super) fn confirm(reader: &mut ConfigReader, references: &mut References, table: &Table<'_>) -> ConfirmRules {
+pub(super) fn confirm(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    table: &Table<'_>,
+) -> ConfirmRules {
     let Some(item) = table.get("confirm") else { return ConfirmRules::default() };
     match item.value {
-        DeValue::String(_) => ConfirmRules { policy: policy(reader, &item, Risk::High, true), analyzer: None },
+        DeValue::String(_) => {
+            ConfirmRules { policy: policy(reader, &item, Risk::High, true), analyzer: None }
+        }
         DeValue::Table(_) => {
             let Some(table) = item.table(reader, CONFIRM) else { return ConfirmRules::default() };
             let analyzer = plugin(reader, references, &table, "analyzer");
@@ -51,10 +63,16 @@ pub(super) fn confirm(reader: &mut ConfigReader, references: &mut References, ta
                 _ => Risk::High,
             };
             let of_unknown = flag(reader, &table, "unknown", true);
-            let policy = table.require(reader, "policy").map(|item| policy(reader, &item, from, of_unknown));
-            let is_other = policy.is_some_and(|policy| !matches!(policy, ConfirmPolicy::Risky { .. }));
+            let policy =
+                table.require(reader, "policy").map(|item| policy(reader, &item, from, of_unknown));
+            let is_other =
+                policy.is_some_and(|policy| !matches!(policy, ConfirmPolicy::Risky { .. }));
             for item in [threshold, unknown].into_iter().flatten().filter(|_| is_other) {
-                item.wrong(reader, "goes with `policy = \"risky\"` only", "leave it out, or write `policy = \"risky\"`".to_owned());
+                item.wrong(
+                    reader,
+                    "goes with `policy = \"risky\"` only",
+                    "leave it out, or write `policy = \"risky\"`".to_owned(),
+                );
             }
             ConfirmRules { policy: policy.unwrap_or_default(), analyzer }
         }
@@ -65,7 +83,12 @@ pub(super) fn confirm(reader: &mut ConfigReader, references: &mut References, ta
     }
 }
 
-fn policy(reader: &mut ConfigReader, item: &SpannedValue<'_>, threshold: Risk, unknown: bool) -> ConfirmPolicy {
+fn policy(
+    reader: &mut ConfigReader,
+    item: &SpannedValue<'_>,
+    threshold: Risk,
+    unknown: bool,
+) -> ConfirmPolicy {
     match item.choice(reader) {
         Some("always") => ConfirmPolicy::Always,
         Some("risky") => ConfirmPolicy::Risky { threshold, unknown },
@@ -74,10 +97,18 @@ fn policy(reader: &mut ConfigReader, item: &SpannedValue<'_>, threshold: Risk, u
 }
 
 /// `condense`.
-pub(super) fn condense(reader: &mut ConfigReader, references: &mut References, table: &Table<'_>) -> Option<CondenseRules> {
+pub(super) fn condense(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    table: &Table<'_>,
+) -> Option<CondenseRules> {
     let table = table.get("condense")?.table(reader, CONDENSE)?;
-    let plugin = table.require(reader, "plugin").and_then(|_| plugin(reader, references, &table, "plugin"));
-    let over = table.get("over").and_then(|item| item.whole(reader, 4, MOST_OVER)).unwrap_or(CondenseRules::OVER);
+    let plugin =
+        table.require(reader, "plugin").and_then(|_| plugin(reader, references, &table, "plugin"));
+    let over = table
+        .get("over")
+        .and_then(|item| item.whole(reader, 4, MOST_OVER))
+        .unwrap_or(CondenseRules::OVER);
     Some(CondenseRules { plugin: plugin?, over })
 }
 
@@ -107,29 +138,49 @@ pub(super) fn stuck(reader: &mut ConfigReader, table: &Table<'_>, compat: Compat
 }
 
 /// `memory`.
-pub(super) fn memory(reader: &mut ConfigReader, references: &mut References, table: &Table<'_>) -> Option<PluginName> {
+pub(super) fn memory(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    table: &Table<'_>,
+) -> Option<PluginName> {
     plugin(reader, references, table, "memory")
 }
 
 /// `micro`: the file of a micro-agent.
-pub(super) fn micro(reader: &mut ConfigReader, table: &Table<'_>, folder: &str) -> Option<ConfigPath> {
+pub(super) fn micro(
+    reader: &mut ConfigReader,
+    table: &Table<'_>,
+    folder: &str,
+) -> Option<ConfigPath> {
     let item = table.get("micro")?;
     if let Some(system) = table.get("system") {
         let what = "and `micro` both say what the agent's prompt is";
-        system.wrong(reader, what, "leave one of them out: the prompt of a micro-agent stands in its file".to_owned());
+        system.wrong(
+            reader,
+            what,
+            "leave one of them out: the prompt of a micro-agent stands in its file".to_owned(),
+        );
     }
     path(reader, &item, folder)
 }
 
 /// `knowledge`: files that the agent reads once a user says one of their triggers.
-pub(super) fn knowledge(reader: &mut ConfigReader, table: &Table<'_>, folder: &str) -> Vec<ConfigPath> {
+pub(super) fn knowledge(
+    reader: &mut ConfigReader,
+    table: &Table<'_>,
+    folder: &str,
+) -> Vec<ConfigPath> {
     let Some(item) = table.get("knowledge") else { return Vec::new() };
     let names = names_in_order(reader, &item).unwrap_or_default();
     let mut files: Vec<ConfigPath> = Vec::with_capacity(names.len());
     for (item, _) in names {
         let Some(file) = path(reader, &item, folder) else { continue };
         if files.iter().any(|other| other.path == file.path) {
-            item.wrong(reader, "names a file that stands in the list already", "leave one of them out".to_owned());
+            item.wrong(
+                reader,
+                "names a file that stands in the list already",
+                "leave one of them out".to_owned(),
+            );
         } else {
             files.push(file);
         }
@@ -137,7 +188,12 @@ pub(super) fn knowledge(reader: &mut ConfigReader, table: &Table<'_>, folder: &s
     files
 }
 
-fn plugin(reader: &mut ConfigReader, references: &mut References, table: &Table<'_>, name: &str) -> Option<PluginName> {
+fn plugin(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    table: &Table<'_>,
+    name: &str,
+) -> Option<PluginName> {
     let item = table.get(name)?;
     let name = item.string(reader)?;
     references.add_plugin(&item, name);

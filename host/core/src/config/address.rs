@@ -1,4 +1,5 @@
-//! Addresses of the web as they may stand in a config. Lexical only: nothing here asks who is there.
+//! Addresses of the web as they may stand in a config. Lexical only: nothing here asks who is
+//! there.
 
 /// Why a text is no address that may stand here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,7 +32,8 @@ pub(crate) fn check_http_url(text: &str) -> Result<(), AddressError> {
 pub(crate) fn check_pinned_url(text: &str) -> Result<(&str, &str), AddressError> {
     authority_of(text)?;
     let (url, digest) = text.split_once("#sha256=").ok_or(AddressError::NoDigest)?;
-    let is_digest = digest.len() == 64 && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let is_digest =
+        digest.len() == 64 && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     if is_digest { Ok((url, digest)) } else { Err(AddressError::Digest) }
 }
 
@@ -47,22 +49,32 @@ pub(crate) fn is_loopback(text: &str) -> bool {
         Some(end) => &authority[..=end],
         None => authority.split(':').next().unwrap_or_default(),
     };
-    let is_local = |address: &str| address.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
-    host.eq_ignore_ascii_case("localhost") || is_local(host.trim_start_matches('[').trim_end_matches(']'))
+    let is_local = |address: &str| {
+        address.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+    };
+    host.eq_ignore_ascii_case("localhost")
+        || is_local(host.trim_start_matches('[').trim_end_matches(']'))
 }
 
 fn authority_of(text: &str) -> Result<&str, AddressError> {
-    if let Some(other) = text.chars().find(|c| c.is_whitespace() || c.is_control() || *c == '\\' || crate::types::text::is_deceptive(*c)) {
+    if let Some(other) = text.chars().find(|c| {
+        c.is_whitespace() || c.is_control() || *c == '\\' || crate::types::text::is_deceptive(*c)
+    }) {
         return Err(AddressError::Character(other));
     }
-    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")).ok_or(AddressError::Scheme)?;
+    let rest = text
+        .strip_prefix("https://")
+        .or_else(|| text.strip_prefix("http://"))
+        .ok_or(AddressError::Scheme)?;
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if authority.contains('@') {
         return Err(AddressError::Login);
     }
     let (host, port) = match authority.rfind(']') {
         Some(end) => (&authority[..=end], authority[end + 1..].strip_prefix(':')),
-        None => authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port))),
+        None => {
+            authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port)))
+        }
     };
     if host.is_empty() {
         return Err(AddressError::Host);
@@ -103,10 +115,22 @@ mod tests {
 
     #[test]
     fn only_this_machine_is_loopback() {
-        for own in ["http://127.0.0.1:80/v1", "http://localhost:11434", "http://LOCALHOST/v1", "http://[::1]:8080/v1", "http://127.9.9.9"] {
+        for own in [
+            "http://127.0.0.1:80/v1",
+            "http://localhost:11434",
+            "http://LOCALHOST/v1",
+            "http://[::1]:8080/v1",
+            "http://127.9.9.9",
+        ] {
             assert!(is_loopback(own), "{own}");
         }
-        for other in ["http://localhost.example/v1", "http://127.0.0.1.example", "http://10.0.0.1:80", "http://[::2]", "http://0.0.0.0"] {
+        for other in [
+            "http://localhost.example/v1",
+            "http://127.0.0.1.example",
+            "http://10.0.0.1:80",
+            "http://[::2]",
+            "http://0.0.0.0",
+        ] {
             assert!(!is_loopback(other), "{other}");
         }
     }
@@ -115,8 +139,14 @@ mod tests {
     fn a_pinned_address_has_a_whole_digest() {
         let digest = "0123456789abcdef".repeat(4);
         let text = format!("https://plugins.example/x.wasm#sha256={digest}");
-        assert_eq!(check_pinned_url(&text), Ok(("https://plugins.example/x.wasm", digest.as_str())));
+        assert_eq!(
+            check_pinned_url(&text),
+            Ok(("https://plugins.example/x.wasm", digest.as_str()))
+        );
         assert_eq!(check_pinned_url("https://plugins.example/x.wasm"), Err(AddressError::NoDigest));
-        assert_eq!(check_pinned_url("https://plugins.example/x.wasm#sha256=ABC"), Err(AddressError::Digest));
+        assert_eq!(
+            check_pinned_url("https://plugins.example/x.wasm#sha256=ABC"),
+            Err(AddressError::Digest)
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Amounts of the config: counts, sizes, durations, money. An amount of nothing is refused: it would forbid in a roundabout way what
-//! leaving out a grant forbids plainly.
+//! Amounts of the config: counts, sizes, durations, money. An amount of nothing is refused: it
+//! would forbid in a roundabout way what leaving out a grant forbids plainly.
 
 use std::ops::RangeInclusive;
 
@@ -10,7 +10,8 @@ use crate::types::text::{show_duration, show_size};
 use crate::types::units::{self, UnitError};
 use crate::types::wording::{code, thousands};
 
-/// What a factor may be. Less than 1 would mean less often than the others; nobody means more than this.
+/// What a factor may be. Less than 1 would mean less often than the others; nobody means more than
+/// this.
 pub(super) const FACTORS: RangeInclusive<f64> = 1.0..=1_000.0;
 
 impl SpannedValue<'_> {
@@ -33,19 +34,35 @@ impl SpannedValue<'_> {
 
     /// Bytes, from a text such as `64 MiB`.
     pub(crate) fn size(&self, reader: &mut ConfigReader, least: u64, most: u64) -> Option<u64> {
-        self.measured(reader, units::size, "a size such as \"64 MiB\"", "B, KiB, MiB, GiB, kB, MB or GB", (least, most, show_size))
+        self.measured(
+            reader,
+            units::size,
+            "a size such as \"64 MiB\"",
+            "B, KiB, MiB, GiB, kB, MB or GB",
+            (least, most, show_size),
+        )
     }
 
     /// Milliseconds, from a text such as `500 ms`.
     pub(crate) fn duration(&self, reader: &mut ConfigReader, least: u64, most: u64) -> Option<u64> {
-        self.measured(reader, units::duration, "a duration such as \"2 s\"", "ms, s, min or h", (least, most, show_duration))
+        self.measured(
+            reader,
+            units::duration,
+            "a duration such as \"2 s\"",
+            "ms, s, min or h",
+            (least, most, show_duration),
+        )
     }
 
     /// Micro-US-dollars, from a number of dollars; at least a millionth of one.
     pub(crate) fn spending(&self, reader: &mut ConfigReader) -> Option<u64> {
         let amount = self.dollars(reader)?;
         if amount == 0 {
-            self.wrong(reader, "must be at least 0.000001", "to allow no spending, grant no model".to_owned());
+            self.wrong(
+                reader,
+                "must be at least 0.000001",
+                "to allow no spending, grant no model".to_owned(),
+            );
             return None;
         }
         Some(amount)
@@ -80,7 +97,11 @@ impl SpannedValue<'_> {
         };
         let factor = number.filter(|number| FACTORS.contains(number));
         if factor.is_none() {
-            self.wrong(reader, &format!("must be from {} to {}", FACTORS.start(), FACTORS.end()), None);
+            self.wrong(
+                reader,
+                &format!("must be from {} to {}", FACTORS.start(), FACTORS.end()),
+                None,
+            );
         }
         factor
     }
@@ -102,17 +123,29 @@ impl SpannedValue<'_> {
             Err(UnitError::TooLarge) => self.within(reader, i128::MAX, least, most, show),
             Err(error) => {
                 let units = format!("units are {known}");
-                let help = self.example().map_or(units.clone(), |example| format!("{example}; {units}"));
+                let help =
+                    self.example().map_or(units.clone(), |example| format!("{example}; {units}"));
                 self.wrong(reader, &format!("must be {what}: {} {error}", code(text)), help);
                 None
             }
         }
     }
 
-    fn within(&self, reader: &mut ConfigReader, amount: i128, least: u64, most: u64, show: fn(u64) -> String) -> Option<u64> {
+    fn within(
+        &self,
+        reader: &mut ConfigReader,
+        amount: i128,
+        least: u64,
+        most: u64,
+        show: fn(u64) -> String,
+    ) -> Option<u64> {
         let fitting = u64::try_from(amount).ok().filter(|amount| (least..=most).contains(amount));
         if fitting.is_none() {
-            let bound = if amount < i128::from(least) { ("at least", show(least)) } else { ("at most", show(most)) };
+            let bound = if amount < i128::from(least) {
+                ("at least", show(least))
+            } else {
+                ("at most", show(most))
+            };
             self.wrong(reader, &format!("must be {} {}", bound.0, bound.1), None);
         }
         fitting

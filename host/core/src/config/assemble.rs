@@ -1,5 +1,6 @@
-//! A config and its plugins come together: what the operator wrote is held against what the plugins are, ask for and offer. All that does
-//! not fit is reported at once, at the line of the config where it can be put right. Pure; loads nothing.
+//! A config and its plugins come together: what the operator wrote is held against what the plugins
+//! are, ask for and offer. All that does not fit is reported at once, at the line of the config
+//! where it can be put right. Pure; loads nothing.
 
 mod asks;
 mod mentions;
@@ -13,14 +14,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::config::confusables::pairs;
-use crate::config::{Compat, Config, ConfigProblem, ModelKind, OpenAiConfig, PluginConfig, Problems, TaskConfig};
+use crate::config::{
+    Compat, Config, ConfigProblem, ModelKind, OpenAiConfig, PluginConfig, Problems, TaskConfig,
+};
 use crate::setup::{AgentSeat, PluginFacts, PluginKind, PluginSetup, Setup, TaskSetup};
 use crate::tool_calls::toolbox::Toolbox;
 use crate::types::ids::{PluginName, TaskName};
 use crate::types::limits::PluginLimits;
 use crate::types::wording::code;
 
-/// Model calls, one after the other, that fit into one call of a plugin whose wall time nobody wrote down.
+/// Model calls, one after the other, that fit into one call of a plugin whose wall time nobody
+/// wrote down.
 const MODEL_CALLS: u64 = 2;
 
 /// A setup, and what is most likely not meant in it.
@@ -37,22 +41,32 @@ type Plugins = BTreeMap<PluginName, PluginFacts>;
 /// Makes the setup of a run.
 ///
 /// # Errors
-/// All problems, warnings among them, in the order of the config's lines: a plugin of the config that is not among `plugins`; a task whose
-/// agent or strategy exports no such thing; a required ask without its grant, or for what this host does not offer; tools and settings that
-/// are not as declared; a pattern that covers no admitted tool; two tools of a task under one name, and a name that none of its tools has.
+/// All problems, warnings among them, in the order of the config's lines: a plugin of the config
+/// that is not among `plugins`; a task whose agent or strategy exports no such thing; a required
+/// ask without its grant, or for what this host does not offer; tools and settings that are not as
+/// declared; a pattern that covers no admitted tool; two tools of a task under one name, and a name
+/// that none of its tools has.
 pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems> {
     let mut problems = Problems::default();
     let mut setups = BTreeMap::new();
     for (name, plugin) in &config.plugins {
         let Some(facts) = plugins.get(name) else {
-            problems.push(config.problem(&format!("plugins.{name}.source"), format!("the plugin `{name}` is not loaded")));
+            problems.push(config.problem(
+                &format!("plugins.{name}.source"),
+                format!("the plugin `{name}` is not loaded"),
+            ));
             continue;
         };
         asks::check(config, name, facts, plugins, &mut problems);
         tools::check_declared(config, name, facts, &mut problems);
         let settings = settings::check(config, name, facts, &plugin.config, &mut problems);
         let limits = limits_of(config, name, plugin);
-        let setup = PluginSetup { facts: facts.clone(), grants: plugin.grants.clone(), limits, config: settings };
+        let setup = PluginSetup {
+            facts: facts.clone(),
+            grants: plugin.grants.clone(),
+            limits,
+            config: settings,
+        };
         setups.insert(name.clone(), Arc::new(setup));
     }
     check_lookalikes(config, &mut problems);
@@ -83,7 +97,11 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
         entry: config.entry.clone(),
         tasks,
         plugins: setups,
-        models: config.models.iter().map(|(name, model)| (name.clone(), model.prices.clone())).collect(),
+        models: config
+            .models
+            .iter()
+            .map(|(name, model)| (name.clone(), model.prices.clone()))
+            .collect(),
         channels: config.channels.clone(),
         gates: config.gates.clone(),
         policy: config.policy.clone(),
@@ -92,25 +110,35 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
     Ok(Assembly { setup, warnings: problems.in_order() })
 }
 
-/// No plugin's name looks like another's: their tools would be taken for each other, by a model and in a log.
+/// No plugin's name looks like another's: their tools would be taken for each other, by a model and
+/// in a log.
 fn check_lookalikes(config: &Config, problems: &mut Problems) {
     for (earlier, name) in pairs(config.plugins.keys().map(PluginName::as_str)) {
         let path = |name: &str| format!("plugins.{name}");
         let line = config.problem(&path(earlier), "").line;
-        let what = format!("the names of the plugins {} and {} look alike at a glance", code(earlier), code(name));
+        let what = format!(
+            "the names of the plugins {} and {} look alike at a glance",
+            code(earlier),
+            code(name)
+        );
         let help = format!("rename one of them; {} stands in line {line}", code(earlier));
         problems.push(config.problem(&path(name), what).help(help));
     }
 }
 
-/// A plugin that waits for a model has at least the time that the model may take, unless the operator wrote down another: each model has
-/// time-outs of its own.
+/// A plugin that waits for a model has at least the time that the model may take, unless the
+/// operator wrote down another: each model has time-outs of its own.
 fn limits_of(config: &Config, name: &PluginName, plugin: &PluginConfig) -> PluginLimits {
     let mut limits = plugin.limits.clone();
     if config.is_written(&format!("plugins.{name}.limits.wall")) {
         return limits;
     }
-    let granted = plugin.grants.model.iter().flat_map(|grant| &grant.names).filter_map(|model| config.models.get(model));
+    let granted = plugin
+        .grants
+        .model
+        .iter()
+        .flat_map(|grant| &grant.names)
+        .filter_map(|model| config.models.get(model));
     let patience = granted.map(|model| match &model.kind {
         ModelKind::OpenAi(server) => server.timeout_ms,
         ModelKind::Native => OpenAiConfig::TIMEOUT_MS,
@@ -125,22 +153,52 @@ fn limits_of(config: &Config, name: &PluginName, plugin: &PluginConfig) -> Plugi
 /// Whoever is asked whether something may pass can answer that.
 fn check_gates(config: &Config, plugins: &Plugins, problems: &mut Problems) {
     for (index, gate) in config.gates.iter().enumerate() {
-        let Some(facts) = plugins.get(&gate.plugin).filter(|facts| !facts.kinds.contains(&PluginKind::Gate)) else { continue };
-        let what = format!("the plugin `{}` exports no `{}`", gate.plugin, PluginKind::Gate.as_str());
-        let help = others(plugins, PluginKind::Gate).map(|others| format!("plugins here that do: {others}"));
-        let help =
-            help.unwrap_or_else(|| format!("leave this [[gates]] out, or take a plugin that exports `{}`", PluginKind::Gate.as_str()));
-        problems.push(config.problem(&format!("gates[{index}].plugin"), what).because(exports(facts)).help(help));
+        let Some(facts) =
+            plugins.get(&gate.plugin).filter(|facts| !facts.kinds.contains(&PluginKind::Gate))
+        else {
+            continue;
+        };
+        let what =
+            format!("the plugin `{}` exports no `{}`", gate.plugin, PluginKind::Gate.as_str());
+        let help = others(plugins, PluginKind::Gate)
+            .map(|others| format!("plugins here that do: {others}"));
+        let help = help.unwrap_or_else(|| {
+            format!(
+                "leave this [[gates]] out, or take a plugin that exports `{}`",
+                PluginKind::Gate.as_str()
+            )
+        });
+        problems.push(
+            config
+                .problem(&format!("gates[{index}].plugin"), what)
+                .because(exports(facts))
+                .help(help),
+        );
     }
 }
 
 /// A task's plugins are of the kinds that it needs.
-fn check_exports(config: &Config, name: &TaskName, task: &TaskConfig, plugins: &Plugins, problems: &mut Problems) {
+fn check_exports(
+    config: &Config,
+    name: &TaskName,
+    task: &TaskConfig,
+    plugins: &Plugins,
+    problems: &mut Problems,
+) {
     let mut need = |plugin: &PluginName, kind: PluginKind, key: &str, help: Option<String>| {
-        let Some(facts) = plugins.get(plugin).filter(|facts| !facts.kinds.contains(&kind)) else { return };
+        let Some(facts) = plugins.get(plugin).filter(|facts| !facts.kinds.contains(&kind)) else {
+            return;
+        };
         let what = format!("the plugin `{plugin}` exports no `{}`", kind.as_str());
-        let help = help.or_else(|| others(plugins, kind).map(|others| format!("plugins here that do: {others}")));
-        problems.push(config.problem(&format!("tasks.{name}.{key}"), what).because(exports(facts)).maybe_help(help));
+        let help = help.or_else(|| {
+            others(plugins, kind).map(|others| format!("plugins here that do: {others}"))
+        });
+        problems.push(
+            config
+                .problem(&format!("tasks.{name}.{key}"), what)
+                .because(exports(facts))
+                .maybe_help(help),
+        );
     };
     need(&task.agent, PluginKind::Agent, "agent", None);
     if let Some(strategy) = &task.deliver {
@@ -159,18 +217,27 @@ fn check_exports(config: &Config, name: &TaskName, task: &TaskConfig, plugins: &
         need(&condense.plugin, PluginKind::Condenser, "condense.plugin", None);
     }
     if task.agent_seat == AgentSeat::Component {
-        let help = "write `agent_seat = \"host\"`: the host then answers with tools and actions".to_owned();
+        let help = "write `agent_seat = \"host\"`: the host then answers with tools and actions"
+            .to_owned();
         need(&task.agent, PluginKind::Responder, "agent_seat", Some(help));
     }
 }
 
 fn exports(facts: &PluginFacts) -> String {
     let kinds: Vec<String> = facts.kinds.iter().map(|kind| code(kind.as_str())).collect();
-    if kinds.is_empty() { "it exports nothing that this host knows".to_owned() } else { format!("it exports {}", kinds.join(", ")) }
+    if kinds.is_empty() {
+        "it exports nothing that this host knows".to_owned()
+    } else {
+        format!("it exports {}", kinds.join(", "))
+    }
 }
 
 fn others(plugins: &Plugins, kind: PluginKind) -> Option<String> {
-    let names: Vec<String> = plugins.iter().filter(|(_, facts)| facts.kinds.contains(&kind)).map(|(name, _)| code(name.as_str())).collect();
+    let names: Vec<String> = plugins
+        .iter()
+        .filter(|(_, facts)| facts.kinds.contains(&kind))
+        .map(|(name, _)| code(name.as_str()))
+        .collect();
     (!names.is_empty()).then(|| names.join(", "))
 }
 
@@ -229,7 +296,8 @@ fn task_setup(task: &TaskConfig, toolbox: Toolbox) -> TaskSetup {
     }
 }
 
-/// A problem of what a plugin brought along, reported where the plugin is named: its author has to put it right.
+/// A problem of what a plugin brought along, reported where the plugin is named: its author has to
+/// put it right.
 fn authors_problem(config: &Config, plugin: &PluginName, what: String) -> ConfigProblem {
     let help = format!("tell the author of `{plugin}`, or leave [plugins.{plugin}] out");
     config.problem(&format!("plugins.{plugin}.source"), what).help(help)

@@ -1,5 +1,5 @@
-//! What a task says of work in the background: how its agent delegates (`background`), and how it runs itself where another delegates to
-//! it (`deadline`, `on_close`, `structured`).
+//! What a task says of work in the background: how its agent delegates (`background`), and how it
+//! runs itself where another delegates to it (`deadline`, `on_close`, `structured`).
 
 use super::grants::names_of;
 use super::keys::{BACKGROUND, BUDGET};
@@ -18,12 +18,24 @@ const SHORTEST_MS: u64 = 10;
 const MOST_RETRIES: u64 = 100;
 const COUNT_MAX: u64 = i64::MAX as u64;
 
-/// `background`: channels that are shared, whether calls wait, how long results answer again, how much of the conversation goes with them.
-pub(super) fn rules(reader: &mut ConfigReader, references: &mut References, table: &Table<'_>) -> BackgroundRules {
-    let Some(table) = table.get("background").and_then(|item| item.table(reader, BACKGROUND)) else { return BackgroundRules::default() };
-    let conversation = table.get("conversation").and_then(|item| item.whole(reader, 0, CONVERSATION_MAX.into()));
+/// `background`: channels that are shared, whether calls wait, how long results answer again, how
+/// much of the conversation goes with them.
+pub(super) fn rules(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    table: &Table<'_>,
+) -> BackgroundRules {
+    let Some(table) = table.get("background").and_then(|item| item.table(reader, BACKGROUND))
+    else {
+        return BackgroundRules::default();
+    };
+    let conversation =
+        table.get("conversation").and_then(|item| item.whole(reader, 0, CONVERSATION_MAX.into()));
     BackgroundRules {
-        share: channels(reader, references, Some(&table), "share").iter().map(ToString::to_string).collect(),
+        share: channels(reader, references, Some(&table), "share")
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
         wait: flag(reader, &table, "wait", false),
         cache_ms: table.get("cache").and_then(|item| item.duration(reader, 1, DURATION_MAX)),
         conversation: conversation.and_then(|count| u32::try_from(count).ok()).unwrap_or_default(),
@@ -52,7 +64,9 @@ pub(super) fn structured(reader: &mut ConfigReader, table: &Table<'_>) -> Option
 
 /// `budget`: what it may use in the background.
 pub(super) fn budget(reader: &mut ConfigReader, table: &Table<'_>) -> TaskBudget {
-    let Some(table) = table.get("budget").and_then(|item| item.table(reader, BUDGET)) else { return TaskBudget::default() };
+    let Some(table) = table.get("budget").and_then(|item| item.table(reader, BUDGET)) else {
+        return TaskBudget::default();
+    };
     let mut count = |key: &str| table.get(key).and_then(|item| item.count(reader, COUNT_MAX));
     let (turns, tokens) = (count("turns"), count("tokens"));
     let (model_calls, tool_calls) = (count("model_calls"), count("tool_calls"));
@@ -68,8 +82,16 @@ pub(super) fn budget(reader: &mut ConfigReader, table: &Table<'_>) -> TaskBudget
 }
 
 /// A list of channels under this key; empty when it is not given.
-pub(super) fn channels(reader: &mut ConfigReader, references: &mut References, table: Option<&Table<'_>>, key: &str) -> Vec<ChannelId> {
-    let names = table.and_then(|table| table.get(key)).and_then(|item| names_of(reader, &item, false)).unwrap_or_default();
+pub(super) fn channels(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    table: Option<&Table<'_>>,
+    key: &str,
+) -> Vec<ChannelId> {
+    let names = table
+        .and_then(|table| table.get(key))
+        .and_then(|item| names_of(reader, &item, false))
+        .unwrap_or_default();
     names.iter().for_each(|(item, name)| references.add_channel(item, name));
     names.into_iter().map(|(_, name)| ChannelId::from(name)).collect()
 }

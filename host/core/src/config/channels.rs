@@ -1,5 +1,5 @@
-//! `[channels.NAME]`: through what the rooms of this config are reached, and what each channel may do there. `terminal` is there without
-//! being written; a table of that name changes it.
+//! `[channels.NAME]`: through what the rooms of this config are reached, and what each channel may
+//! do there. `terminal` is there without being written; a table of that name changes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,12 +23,18 @@ const WORD_MAX_MS: u64 = 60_000;
 const WORDS: [&str; 4] = ["all", "none", "transport", "intelligence"];
 
 /// All channels, that of the terminal included.
-pub(crate) fn read_all(reader: &mut ConfigReader, references: &mut References, root: &Table<'_>) -> BTreeMap<ChannelId, Binding> {
-    let mut channels = BTreeMap::from([(ChannelId::from(TERMINAL), Binding::of(ChannelKind::Text))]);
+pub(crate) fn read_all(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    root: &Table<'_>,
+) -> BTreeMap<ChannelId, Binding> {
+    let mut channels =
+        BTreeMap::from([(ChannelId::from(TERMINAL), Binding::of(ChannelKind::Text))]);
     for (name, span, table) in root.named(reader, "channels", CHANNELS) {
         super::plugin::check_name(reader, "channels", name, &span);
         if WORDS.contains(&name) {
-            let what = format!("no channel can be called {}: it is a word of `visibility`", code(name));
+            let what =
+                format!("no channel can be called {}: it is a word of `visibility`", code(name));
             reader.error(&span, what, format!("call it {}", code(&format!("{name}-1"))));
         }
         let table = table.checked(reader);
@@ -37,23 +43,45 @@ pub(crate) fn read_all(reader: &mut ConfigReader, references: &mut References, r
     channels
 }
 
-fn read(reader: &mut ConfigReader, references: &mut References, table: &Table<'_>, is_terminal: bool) -> Binding {
+fn read(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    table: &Table<'_>,
+    is_terminal: bool,
+) -> Binding {
     // What the terminal is needs not be said.
     let kind = if is_terminal { table.get("kind") } else { table.require(reader, "kind") };
     let kind = kind.map(|item| item.choice(reader));
     let binding = Binding {
         kind: kind_named(kind.flatten()),
-        access: table.get("access").and_then(|item| item.choice(reader)).and_then(ChannelAccess::named).unwrap_or_default(),
-        visibility: table.get("visibility").map(|item| visibility(reader, references, &item)).unwrap_or_default(),
+        access: table
+            .get("access")
+            .and_then(|item| item.choice(reader))
+            .and_then(ChannelAccess::named)
+            .unwrap_or_default(),
+        visibility: table
+            .get("visibility")
+            .map(|item| visibility(reader, references, &item))
+            .unwrap_or_default(),
         muted: flag(reader, table, "muted", false),
-        rate: table.get("rate").and_then(|item| item.whole(reader, 1, RATE_MAX)).and_then(|rate| u32::try_from(rate).ok()),
-        simulate_ms: table.get("simulate").and_then(|item| item.duration(reader, 1, WORD_MAX_MS)).and_then(|ms| u32::try_from(ms).ok()),
+        rate: table
+            .get("rate")
+            .and_then(|item| item.whole(reader, 1, RATE_MAX))
+            .and_then(|rate| u32::try_from(rate).ok()),
+        simulate_ms: table
+            .get("simulate")
+            .and_then(|item| item.duration(reader, 1, WORD_MAX_MS))
+            .and_then(|ms| u32::try_from(ms).ok()),
         ..Binding::default()
     };
     // A kind that could not be read was reported, and says nothing of the rest.
     let is_other = kind.is_none_or(|kind| kind.is_some_and(|kind| kind != "voice"));
     if let Some(item) = table.get("simulate").filter(|_| is_other) {
-        item.wrong(reader, "is for a voice", "write `kind = \"voice\"`, or leave it out".to_owned());
+        item.wrong(
+            reader,
+            "is for a voice",
+            "write `kind = \"voice\"`, or leave it out".to_owned(),
+        );
     }
     binding
 }
@@ -68,12 +96,19 @@ fn kind_named(word: Option<&str>) -> ChannelKind {
 }
 
 /// A word, or a list of channels and tasks.
-fn visibility(reader: &mut ConfigReader, references: &mut References, item: &SpannedValue<'_>) -> Visibility {
+fn visibility(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    item: &SpannedValue<'_>,
+) -> Visibility {
     match item.value {
         DeValue::String(word) if !WORDS.contains(&word.as_ref()) => {
-            let names: Vec<&str> = word.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
+            let names: Vec<&str> =
+                word.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
             let words = WORDS.map(code).join(", ");
-            let list = (!names.is_empty()).then(|| format!("; for channels and tasks by name write `visibility = {}`", array(names)));
+            let list = (!names.is_empty()).then(|| {
+                format!("; for channels and tasks by name write `visibility = {}`", array(names))
+            });
             let help = format!("it can be {words}{}", list.unwrap_or_default());
             item.wrong(reader, &format!("cannot be {}", code(word)), help);
             Visibility::All
@@ -82,10 +117,16 @@ fn visibility(reader: &mut ConfigReader, references: &mut References, item: &Spa
         DeValue::Array(_) => {
             let names = names_of(reader, item, false).unwrap_or_default();
             if names.is_empty() && item.is_empty_list() {
-                item.wrong(reader, "is an empty list, which nobody sees", "write `visibility = \"none\"`".to_owned());
+                item.wrong(
+                    reader,
+                    "is an empty list, which nobody sees",
+                    "write `visibility = \"none\"`".to_owned(),
+                );
             }
             names.iter().for_each(|(item, name)| references.add_audience(item, name));
-            Visibility::Only(names.into_iter().map(|(_, name)| ChannelId::from(name)).collect::<BTreeSet<_>>())
+            Visibility::Only(
+                names.into_iter().map(|(_, name)| ChannelId::from(name)).collect::<BTreeSet<_>>(),
+            )
         }
         _ => {
             item.expected(reader, "a word or a list of names");

@@ -1,5 +1,6 @@
-//! Names that a model, or a person, would take for each other. Names are ASCII, so what deceives is few: case, the marks between words, and
-//! digits that look like letters. Only the comparison; where such a pair stands is said by whoever finds it.
+//! Names that a model, or a person, would take for each other. Names are ASCII, so what deceives is
+//! few: case, the marks between words, and digits that look like letters. Only the comparison;
+//! where such a pair stands is said by whoever finds it.
 
 use std::collections::BTreeMap;
 
@@ -61,9 +62,14 @@ mod tests {
 
     #[test]
     fn a_glance_tells_these_apart() {
-        for (a, b) in
-            [("search.find", "search2.find"), ("a.b", "a.b"), ("read_file", "readfile"), ("a.get", "b.get"), ("v2.x", "v3.x"), ("", "_")]
-        {
+        for (a, b) in [
+            ("search.find", "search2.find"),
+            ("a.b", "a.b"),
+            ("read_file", "readfile"),
+            ("a.get", "b.get"),
+            ("v2.x", "v3.x"),
+            ("", "_"),
+        ] {
             assert!(!looks_alike(a, b), "{a} {b}");
         }
     }

@@ -1,5 +1,6 @@
-//! How deep keys and brackets of a text are nested, found without building a tree. The TOML library bounds dotted keys and brackets apart,
-//! so that together they can make a tree that exhausts the stack when it is dropped; such a text never reaches it.
+//! How deep keys and brackets of a text are nested, found without building a tree. The TOML library
+//! bounds dotted keys and brackets apart, so that together they can make a tree that exhausts the
+//! stack when it is dropped; such a text never reaches it.
 
 use super::problem::Span;
 
@@ -47,19 +48,26 @@ fn line_end(bytes: &[u8], from: usize) -> usize {
     bytes[from..].iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |length| from + length)
 }
 
-/// The end of the string that begins here; one that is not closed ends with its line, or with the text when it may have many lines.
+/// The end of the string that begins here; one that is not closed ends with its line, or with the
+/// text when it may have many lines.
 fn string_end(bytes: &[u8], from: usize) -> usize {
     let quote = bytes[from];
     let is_long = bytes[from..].starts_with(&[quote; 3]);
     let mut at = from + if is_long { 3 } else { 1 };
     while let Some(byte) = bytes.get(at) {
         match byte {
-            b'\\' if quote == b'"' && bytes.get(at + 1).is_some_and(|next| is_long || *next != b'\n') => at += 2,
+            b'\\'
+                if quote == b'"'
+                    && bytes.get(at + 1).is_some_and(|next| is_long || *next != b'\n') =>
+            {
+                at += 2
+            }
             b'\n' if !is_long => return at,
             byte if *byte == quote && !is_long => return at + 1,
             byte if *byte == quote && bytes[at..].starts_with(&[quote; 3]) => {
                 // Up to two quotes more belong to the string.
-                let more = bytes[at + 3..].iter().take(2).take_while(|byte| **byte == quote).count();
+                let more =
+                    bytes[at + 3..].iter().take(2).take_while(|byte| **byte == quote).count();
                 return at + 3 + more;
             }
             _ => at += 1,
@@ -77,8 +85,12 @@ mod tests {
 
     fn depth(value: &DeValue<'_>) -> usize {
         match value {
-            DeValue::Table(table) => 1 + table.values().map(|value| depth(value.get_ref())).max().unwrap_or(0),
-            DeValue::Array(items) => 1 + items.iter().map(|value| depth(value.get_ref())).max().unwrap_or(0),
+            DeValue::Table(table) => {
+                1 + table.values().map(|value| depth(value.get_ref())).max().unwrap_or(0)
+            }
+            DeValue::Array(items) => {
+                1 + items.iter().map(|value| depth(value.get_ref())).max().unwrap_or(0)
+            }
             _ => 0,
         }
     }
@@ -91,10 +103,24 @@ mod tests {
             (format!("{} = 1", key(82)), true),
             (format!("{} = {{ {} = 1 }}", key(30), key(30)), false),
             (format!("{} = {{ {} = {{ {} = 1 }} }}", key(30), key(30), key(30)), true),
-            (format!("{} = {{ b = 1, {} = {{ b = [\n1,\n2],\n {} = 1 }} }}", key(30), key(30), key(30)), true),
+            (
+                format!(
+                    "{} = {{ b = 1, {} = {{ b = [\n1,\n2],\n {} = 1 }} }}",
+                    key(30),
+                    key(30),
+                    key(30)
+                ),
+                true,
+            ),
             (format!("x = {}", "[".repeat(81)), true),
             (format!("x = [{}]", "1.5, ".repeat(500)), false),
-            (format!("x = \"{0}\"\ny = '{0}'\nz = \"\"\"{0}\n{0}\"\"\"\"\" # {0}\nw = '''\n{0}'''", ".".repeat(500)), false),
+            (
+                format!(
+                    "x = \"{0}\"\ny = '{0}'\nz = \"\"\"{0}\n{0}\"\"\"\"\" # {0}\nw = '''\n{0}'''",
+                    ".".repeat(500)
+                ),
+                false,
+            ),
             (format!("x = \"\\\"{}\"", "[".repeat(500)), false),
             (format!("x = \"\n{} = 1", key(82)), true),
             ("a.b = 1\n".repeat(500), false),

@@ -1,5 +1,6 @@
-//! Edits of a conclave.toml as text: a plugin more, a grant more or less, and every comment and blank where the operator put it. Text goes
-//! in and text comes out; an edit that would make the config wrong is refused. Reads and writes no file.
+//! Edits of a conclave.toml as text: a plugin more, a grant more or less, and every comment and
+//! blank where the operator put it. Text goes in and text comes out; an edit that would make the
+//! config wrong is refused. Reads and writes no file.
 
 mod align;
 mod changes;
@@ -78,7 +79,8 @@ pub enum ConfigEditError {
 }
 
 impl ConfigText {
-    /// Takes a config in; it may have problems, but must be TOML. The arguments are those of [`Config::parse`].
+    /// Takes a config in; it may have problems, but must be TOML. The arguments are those of
+    /// [`Config::parse`].
     ///
     /// # Errors
     /// `Unreadable` when it is no TOML.
@@ -100,15 +102,25 @@ impl ConfigText {
     /// The names of its plugins.
     #[must_use]
     pub fn plugins(&self) -> Vec<String> {
-        self.tree().and_then(|tree| Some(plugins::names(tree.find(&["plugins"])?))).unwrap_or_default()
+        self.tree()
+            .and_then(|tree| Some(plugins::names(tree.find(&["plugins"])?)))
+            .unwrap_or_default()
     }
 
     /// Writes `[plugins.NAME]` with its source behind the other plugins, under lines of comment.
     ///
     /// # Errors
     /// `PluginExists` and `Name` for a name that it cannot have.
-    pub fn add_plugin(&mut self, name: &str, source: &str, comment: &[String]) -> Result<(), ConfigEditError> {
-        check_name(name).map_err(|error| ConfigEditError::Name { name: name.to_owned(), why: error.to_string() })?;
+    pub fn add_plugin(
+        &mut self,
+        name: &str,
+        source: &str,
+        comment: &[String],
+    ) -> Result<(), ConfigEditError> {
+        check_name(name).map_err(|error| ConfigEditError::Name {
+            name: name.to_owned(),
+            why: error.to_string(),
+        })?;
         if self.plugins().iter().any(|other| other == name) {
             return Err(ConfigEditError::PluginExists(name.to_owned()));
         }
@@ -116,16 +128,22 @@ impl ConfigText {
         self.replace(&["plugins", name], edited)
     }
 
-    /// Writes rules of the policy, each a whole `[[policy]]` table, before the rule of this number, counted from 0, or behind all.
+    /// Writes rules of the policy, each a whole `[[policy]]` table, before the rule of this number,
+    /// counted from 0, or behind all.
     ///
     /// # Errors
     /// `Form` where the policy is written in brackets, or has no such rule.
-    pub fn add_rules(&mut self, before: Option<usize>, rules: &[String]) -> Result<(), ConfigEditError> {
+    pub fn add_rules(
+        &mut self,
+        before: Option<usize>,
+        rules: &[String],
+    ) -> Result<(), ConfigEditError> {
         let edited = self.tree().map(|tree| policy::add(&tree, before, rules));
         self.replace(&["policy"], edited)
     }
 
-    /// Adds to what a plugin was granted: lists grow by what is not in them, limits and directories at the same place are replaced.
+    /// Adds to what a plugin was granted: lists grow by what is not in them, limits and directories
+    /// at the same place are replaced.
     ///
     /// # Errors
     /// `NoPlugin`, or `Form` where the grant is written in a form that is not edited.
@@ -134,12 +152,14 @@ impl ConfigText {
         fragment.grants.iter().try_for_each(|grant| grants::grant(self, plugin, grant))
     }
 
-    /// Takes back what was granted: every entry that the fragment names or that a pattern of it covers, private networks among them, or
-    /// all of a grant. A limit is never lifted. After an error the text is as it was.
+    /// Takes back what was granted: every entry that the fragment names or that a pattern of it
+    /// covers, private networks among them, or all of a grant. A limit is never lifted. After an
+    /// error the text is as it was.
     ///
     /// # Errors
-    /// `NoPlugin`; `Wider` when an entry is granted by a pattern too, which would go on granting it; `NotGranted` when nothing of the
-    /// fragment is granted; `Limit` when it names a limit; `Form` as for `grant`.
+    /// `NoPlugin`; `Wider` when an entry is granted by a pattern too, which would go on granting
+    /// it; `NotGranted` when nothing of the fragment is granted; `Limit` when it names a limit;
+    /// `Form` as for `grant`.
     pub fn revoke(&mut self, plugin: &str, fragment: &Fragment) -> Result<(), ConfigEditError> {
         self.require_plugin(plugin)?;
         let mut edit = self.clone();
@@ -148,13 +168,17 @@ impl ConfigText {
             any |= grants::revoke(&mut edit, plugin, grant)?;
         }
         if !any {
-            return Err(ConfigEditError::NotGranted { plugin: plugin.to_owned(), grant: fragment.to_string() });
+            return Err(ConfigEditError::NotGranted {
+                plugin: plugin.to_owned(),
+                grant: fragment.to_string(),
+            });
         }
         *self = edit;
         Ok(())
     }
 
-    /// Writes a value, TOML as text, to a path such as `["limits", "run", "turns"]`, in place of what is there.
+    /// Writes a value, TOML as text, to a path such as `["limits", "run", "turns"]`, in place of
+    /// what is there.
     ///
     /// # Errors
     /// `Form` where there is no place for it.
@@ -167,18 +191,21 @@ impl ConfigText {
     /// # Errors
     /// `Form` where it is written in a form that is not edited.
     pub fn remove(&mut self, path: &[&str]) -> Result<(), ConfigEditError> {
-        let edited = self.tree().filter(|tree| tree.find(path).is_some()).map(|tree| tree.remove(path));
+        let edited =
+            self.tree().filter(|tree| tree.find(path).is_some()).map(|tree| tree.remove(path));
         if edited.is_none() { Ok(()) } else { self.replace(path, edited) }
     }
 
     /// Ends with the new text and what is new in it.
     ///
     /// # Errors
-    /// `Wrong` with the problems that the edits brought; those that were there before do not count. `Form` when an edit would change
-    /// a value that it is not about.
+    /// `Wrong` with the problems that the edits brought; those that were there before do not count.
+    /// `Form` when an edit would change a value that it is not about.
     pub fn finish(self) -> Result<EditedConfig, ConfigEditError> {
         if !changes::is_same_elsewhere(&self.before, &self.text, &self.edited) {
-            return Err(ConfigEditError::Form(self.edited.first().map(|path| path.join(".")).unwrap_or_default()));
+            return Err(ConfigEditError::Form(
+                self.edited.first().map(|path| path.join(".")).unwrap_or_default(),
+            ));
         }
         let old = self.problems(&self.before);
         let changes = changes(&self.before, &self.text);
@@ -187,27 +214,50 @@ impl ConfigText {
             Ok(config) => config.warnings.clone(),
             Err(problems) => problems.clone(),
         };
-        let known: BTreeSet<(&str, bool)> = old.0.iter().map(|other| (other.what.as_str(), other.severity == Severity::Error)).collect();
-        let is_new = |problem: &ConfigProblem| !known.contains(&(problem.what.as_str(), problem.severity == Severity::Error));
-        let (errors, warnings): (Vec<ConfigProblem>, Vec<ConfigProblem>) =
-            now.0.into_iter().filter(is_new).partition(|problem| problem.severity == Severity::Error);
+        let known: BTreeSet<(&str, bool)> = old
+            .0
+            .iter()
+            .map(|other| (other.what.as_str(), other.severity == Severity::Error))
+            .collect();
+        let is_new = |problem: &ConfigProblem| {
+            !known.contains(&(problem.what.as_str(), problem.severity == Severity::Error))
+        };
+        let (errors, warnings): (Vec<ConfigProblem>, Vec<ConfigProblem>) = now
+            .0
+            .into_iter()
+            .filter(is_new)
+            .partition(|problem| problem.severity == Severity::Error);
         if !errors.is_empty() {
             return Err(ConfigEditError::Wrong(Problems(errors)));
         }
-        Ok(EditedConfig { text: self.text, changes, config: parsed.ok(), warnings: Problems(warnings) })
+        Ok(EditedConfig {
+            text: self.text,
+            changes,
+            config: parsed.ok(),
+            warnings: Problems(warnings),
+        })
     }
 
     fn tree(&self) -> Option<TomlTree<'_>> {
         TomlTree::parse(&self.text)
     }
 
-    fn set_after(&mut self, path: &[&str], value: &str, after: Option<&str>) -> Result<(), ConfigEditError> {
+    fn set_after(
+        &mut self,
+        path: &[&str],
+        value: &str,
+        after: Option<&str>,
+    ) -> Result<(), ConfigEditError> {
         let edited = self.tree().map(|tree| tree.set(path, value, after));
         self.replace(path, edited)
     }
 
     /// Takes an edited text over, when there is one and it is TOML.
-    fn replace(&mut self, path: &[&str], edited: Option<Option<String>>) -> Result<(), ConfigEditError> {
+    fn replace(
+        &mut self,
+        path: &[&str],
+        edited: Option<Option<String>>,
+    ) -> Result<(), ConfigEditError> {
         let edited = edited.flatten().filter(|text| TomlTree::parse(text).is_some());
         let edited = edited.ok_or_else(|| ConfigEditError::Form(path.join(".")))?;
         self.text = align::align(&self.text, &edited);
@@ -220,7 +270,10 @@ impl ConfigText {
         if plugins.iter().any(|other| other == name) {
             return Ok(());
         }
-        Err(ConfigEditError::NoPlugin { name: name.to_owned(), help: suggest(name, &plugins, "these are there") })
+        Err(ConfigEditError::NoPlugin {
+            name: name.to_owned(),
+            help: suggest(name, &plugins, "these are there"),
+        })
     }
 
     fn problems(&self, text: &str) -> Problems {
@@ -243,7 +296,8 @@ pub fn capability_of(grant: &GrantText) -> Option<Capability> {
     Capability::named(grant.key)
 }
 
-/// A grant of this capability as a config could have it, `fetch = ["https://…"]`: the one table of examples is that of the keys.
+/// A grant of this capability as a config could have it, `fetch = ["https://…"]`: the one table of
+/// examples is that of the keys.
 #[must_use]
 pub fn example_of(capability: Capability) -> Option<&'static str> {
     let key = of_table(GRANTS).find(|key| key.name == capability.as_str() && key.available)?;
@@ -256,10 +310,18 @@ mod tests {
 
     #[test]
     fn every_capability_that_can_be_granted_has_an_example_of_its_own_form() {
-        for capability in Capability::ALL.into_iter().filter(|capability| capability.is_offered() && !capability.is_own()) {
+        for capability in Capability::ALL
+            .into_iter()
+            .filter(|capability| capability.is_offered() && !capability.is_own())
+        {
             let example = example_of(capability).unwrap_or_else(|| panic!("{capability} has none"));
-            let fragment = Fragment::parse(example).unwrap_or_else(|error| panic!("{capability}: {error}"));
-            assert_eq!(fragment.grants.iter().map(capability_of).collect::<Vec<_>>(), [Some(capability)], "{example}");
+            let fragment =
+                Fragment::parse(example).unwrap_or_else(|error| panic!("{capability}: {error}"));
+            assert_eq!(
+                fragment.grants.iter().map(capability_of).collect::<Vec<_>>(),
+                [Some(capability)],
+                "{example}"
+            );
         }
     }
 
@@ -267,9 +329,12 @@ mod tests {
     fn an_edit_that_changes_what_it_is_not_about_is_refused() {
         let text = "entry = \"t\"\n[plugins.p]\nsource = \"stock:chat\"\nconfig.b = \"v  w\"\n[tasks.t]\nagent = \"p\"\n";
         let mut edit = ConfigText::open("conclave.toml", "", text).expect("it is TOML");
-        edit.grant("p", &Fragment::parse("route = [\"user\"]").expect("it is a grant")).expect("it can be granted");
+        edit.grant("p", &Fragment::parse("route = [\"user\"]").expect("it is a grant"))
+            .expect("it can be granted");
         assert!(edit.clone().finish().is_ok());
         edit.text = edit.text.replace("v  w", "v w");
-        assert!(matches!(edit.finish(), Err(ConfigEditError::Form(path)) if path == "plugins.p.grants.route"));
+        assert!(
+            matches!(edit.finish(), Err(ConfigEditError::Form(path)) if path == "plugins.p.grants.route")
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! `[[gates]]`: which plugins are asked before something counts in a room, where, and how long they may take.
+//! `[[gates]]`: which plugins are asked before something counts in a room, where, and how long they
+//! may take.
 
 use super::keys::GATES;
 use super::reader::{ConfigReader, SpannedValue, Table};
@@ -12,18 +13,27 @@ const DEADLINE_MS: u64 = 1_000;
 const LONGEST_MS: u64 = 60_000;
 
 /// The gates, in the order in which they are asked.
-pub(crate) fn read_all(reader: &mut ConfigReader, references: &mut References, root: &Table<'_>) -> Vec<GateRule> {
+pub(crate) fn read_all(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    root: &Table<'_>,
+) -> Vec<GateRule> {
     let entries = root.get("gates").and_then(|item| item.list(reader)).unwrap_or_default();
     entries.iter().filter_map(|entry| gate(reader, references, entry)).collect()
 }
 
-fn gate(reader: &mut ConfigReader, references: &mut References, item: &SpannedValue<'_>) -> Option<GateRule> {
+fn gate(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    item: &SpannedValue<'_>,
+) -> Option<GateRule> {
     let table = item.table(reader, GATES)?;
-    let on = table.require(reader, "on").and_then(|item| item.choice(reader)).map(|point| match point {
-        "inbound" => GatePoint::Inbound,
-        "delegate" => GatePoint::Delegate,
-        _ => GatePoint::Deliver,
-    });
+    let on =
+        table.require(reader, "on").and_then(|item| item.choice(reader)).map(|point| match point {
+            "inbound" => GatePoint::Inbound,
+            "delegate" => GatePoint::Delegate,
+            _ => GatePoint::Deliver,
+        });
     let plugin = table.require(reader, "plugin").and_then(|item| {
         let name = item.string(reader)?;
         references.add_plugin(&item, name);
@@ -32,5 +42,10 @@ fn gate(reader: &mut ConfigReader, references: &mut References, item: &SpannedVa
     let deadline = table.get("deadline").map(|item| item.duration(reader, 1, LONGEST_MS));
     let fails_open = table.get("on_failure").and_then(|item| item.choice(reader)) == Some("pass");
     // One that could not be read was reported; the config is refused then.
-    Some(GateRule { on: on?, plugin: plugin?, deadline_ms: deadline.flatten().unwrap_or(DEADLINE_MS), fails_open })
+    Some(GateRule {
+        on: on?,
+        plugin: plugin?,
+        deadline_ms: deadline.flatten().unwrap_or(DEADLINE_MS),
+        fails_open,
+    })
 }

@@ -1,4 +1,5 @@
-//! `grants` of a plugin: what the operator lets it touch. A grant is a list of names, or a table with that list and limits beside it.
+//! `grants` of a plugin: what the operator lets it touch. A grant is a list of names, or a table
+//! with that list and limits beside it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -11,8 +12,8 @@ use super::references::References;
 use super::{ORCHESTRATION_TOOLS, SecretConfig, names, plugin};
 use crate::permissions::fetch::{UrlPattern, is_header_name, is_own_header, is_usual_header};
 use crate::permissions::grant::{
-    DelegateGrant, FOLDER_BYTES, FOLDER_FILES, FetchGrant, FetchRule, FileGrant, FileMode, Grants, KvGrant, ModelGrant, RoomsGrant,
-    RouteGrant, SecretGrant, ToolPattern, ToolsGrant,
+    DelegateGrant, FOLDER_BYTES, FOLDER_FILES, FetchGrant, FetchRule, FileGrant, FileMode, Grants,
+    KvGrant, ModelGrant, RoomsGrant, RouteGrant, SecretGrant, ToolPattern, ToolsGrant,
 };
 use crate::types::ids::{ChannelId, ModelName, SecretName, TaskName};
 use crate::types::wording::{array, code, string, suggest};
@@ -53,7 +54,11 @@ pub(crate) fn read(
     }
 }
 
-fn model(reader: &mut ConfigReader, references: &mut References, item: &SpannedValue<'_>) -> Option<ModelGrant> {
+fn model(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    item: &SpannedValue<'_>,
+) -> Option<ModelGrant> {
     let (names, limits) = list_or_table(reader, item, "plugins.NAME.grants.model", "names")?;
     names.iter().for_each(|(item, name)| references.add_model(item, name));
     Some(ModelGrant {
@@ -64,48 +69,85 @@ fn model(reader: &mut ConfigReader, references: &mut References, item: &SpannedV
     })
 }
 
-fn tools(reader: &mut ConfigReader, references: &mut References, item: &SpannedValue<'_>) -> Option<ToolsGrant> {
+fn tools(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    item: &SpannedValue<'_>,
+) -> Option<ToolsGrant> {
     let (names, limits) = list_or_table(reader, item, "plugins.NAME.grants.tools", "names")?;
     let names = patterns(reader, references, names);
     Some(ToolsGrant { names, calls: limit(&limits, "calls", |item| item.count(reader, COUNT_MAX)) })
 }
 
 /// Patterns of tools, each of the right form.
-pub(crate) fn patterns(reader: &mut ConfigReader, references: &mut References, names: Vec<Name<'_>>) -> Vec<ToolPattern> {
+pub(crate) fn patterns(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    names: Vec<Name<'_>>,
+) -> Vec<ToolPattern> {
     let mut patterns = Vec::new();
     for (item, name) in names {
         if ToolPattern::is_well_formed(name) {
             references.add_pattern(&item, name);
             patterns.push(ToolPattern(name.to_owned()));
         } else if ORCHESTRATION_TOOLS.contains(&name) {
-            item.wrong(reader, &format!("names {}, a tool of the host", code(name)), format!("write `grants.route = {}`", array([name])));
+            item.wrong(
+                reader,
+                &format!("names {}, a tool of the host", code(name)),
+                format!("write `grants.route = {}`", array([name])),
+            );
         } else {
-            let help = names::check_name(name).ok().map(|()| format!("for all tools of a plugin write {}", string(&format!("{name}.*"))));
-            item.wrong(reader, &format!("must be `plugin.tool`, `plugin.*` or `*`, not {}", code(name)), help);
+            let help = names::check_name(name).ok().map(|()| {
+                format!("for all tools of a plugin write {}", string(&format!("{name}.*")))
+            });
+            item.wrong(
+                reader,
+                &format!("must be `plugin.tool`, `plugin.*` or `*`, not {}", code(name)),
+                help,
+            );
         }
     }
     patterns
 }
 
-fn delegate(reader: &mut ConfigReader, references: &mut References, item: &SpannedValue<'_>) -> Option<DelegateGrant> {
+fn delegate(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    item: &SpannedValue<'_>,
+) -> Option<DelegateGrant> {
     let (names, limits) = list_or_table(reader, item, "plugins.NAME.grants.delegate", "tasks")?;
     names.iter().for_each(|(item, name)| references.add_task(item, name));
     let at_once = limit(&limits, "at_once", |item| count32(reader, item)).unwrap_or(AT_ONCE);
     let total = limit(&limits, "total", |item| count32(reader, item)).unwrap_or(TOTAL.max(at_once));
-    if let Some(item) = limits.as_ref().and_then(|table| table.get("at_once")).filter(|_| at_once > total) {
+    if let Some(item) =
+        limits.as_ref().and_then(|table| table.get("at_once")).filter(|_| at_once > total)
+    {
         item.wrong(reader, &format!("is more than `total`, which is {total}"), None);
     }
     let channels = super::background::channels(reader, references, limits.as_ref(), "channels");
-    Some(DelegateGrant { tasks: names.into_iter().map(|(_, name)| TaskName::from(name)).collect(), at_once, total, channels })
+    Some(DelegateGrant {
+        tasks: names.into_iter().map(|(_, name)| TaskName::from(name)).collect(),
+        at_once,
+        total,
+        channels,
+    })
 }
 
-fn route(reader: &mut ConfigReader, references: &mut References, item: &SpannedValue<'_>) -> Option<RouteGrant> {
+fn route(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    item: &SpannedValue<'_>,
+) -> Option<RouteGrant> {
     let names = names_of(reader, item, true)?;
     names.iter().for_each(|(item, name)| references.add_address(item, name));
     Some(RouteGrant { names: names.into_iter().map(|(_, name)| name.to_owned()).collect() })
 }
 
-fn rooms(reader: &mut ConfigReader, references: &mut References, item: &SpannedValue<'_>) -> Option<RoomsGrant> {
+fn rooms(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    item: &SpannedValue<'_>,
+) -> Option<RoomsGrant> {
     let (names, limits) = list_or_table(reader, item, "plugins.NAME.grants.rooms", "channels")?;
     names.iter().for_each(|(item, name)| references.add_channel(item, name));
     Some(RoomsGrant {
@@ -126,8 +168,13 @@ fn fetch(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<FetchGran
             return None;
         }
     };
-    let methods = table.as_ref().and_then(|table| table.get("methods")).and_then(|item| methods(reader, &item));
-    let mut grant = FetchGrant::new(urls.map(|item| fetch_rules(reader, &item, methods.as_deref())).unwrap_or_default());
+    let methods = table
+        .as_ref()
+        .and_then(|table| table.get("methods"))
+        .and_then(|item| methods(reader, &item));
+    let mut grant = FetchGrant::new(
+        urls.map(|item| fetch_rules(reader, &item, methods.as_deref())).unwrap_or_default(),
+    );
     let Some(table) = table else { return Some(grant) };
     if let Some(item) = table.get("headers") {
         grant.headers = headers(reader, &item);
@@ -135,11 +182,14 @@ fn fetch(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<FetchGran
     if let Some(item) = table.get("private") {
         grant.private = networks(reader, &item);
     }
-    let mut set = |name: &str, limit: &mut u64, read: fn(&SpannedValue<'_>, &mut ConfigReader) -> Option<u64>| {
-        if let Some(value) = table.get(name).and_then(|item| read(&item, reader)) {
-            *limit = value;
-        }
-    };
+    let mut set =
+        |name: &str,
+         limit: &mut u64,
+         read: fn(&SpannedValue<'_>, &mut ConfigReader) -> Option<u64>| {
+            if let Some(value) = table.get(name).and_then(|item| read(&item, reader)) {
+                *limit = value;
+            }
+        };
     set("requests", &mut grant.requests, |item, reader| item.count(reader, COUNT_MAX));
     set("request_size", &mut grant.request_bytes, |item, reader| item.size(reader, 1, BODY_MAX));
     set("response_size", &mut grant.response_bytes, |item, reader| item.size(reader, 1, BODY_MAX));
@@ -155,7 +205,11 @@ fn fetch(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<FetchGran
     Some(grant)
 }
 
-fn fetch_rules(reader: &mut ConfigReader, item: &SpannedValue<'_>, methods_of_all: Option<&[String]>) -> Vec<FetchRule> {
+fn fetch_rules(
+    reader: &mut ConfigReader,
+    item: &SpannedValue<'_>,
+    methods_of_all: Option<&[String]>,
+) -> Vec<FetchRule> {
     let entries = item.list(reader).unwrap_or_default();
     if entries.is_empty() && item.value.is_array() {
         grants_nothing(reader, item);
@@ -164,16 +218,27 @@ fn fetch_rules(reader: &mut ConfigReader, item: &SpannedValue<'_>, methods_of_al
     let mut rules: Vec<FetchRule> = Vec::new();
     for entry in &entries {
         let (url, of_this) = if entry.value.is_table() {
-            let Some(table) = entry.table(reader, "plugins.NAME.grants.fetch.urls[]") else { continue };
+            let Some(table) = entry.table(reader, "plugins.NAME.grants.fetch.urls[]") else {
+                continue;
+            };
             let of_this = table.get("methods").and_then(|item| methods(reader, &item));
             (table.require(reader, "url").and_then(|item| url_pattern(reader, &item)), of_this)
         } else {
             (url_pattern(reader, entry), None)
         };
         let Some(url) = url else { continue };
-        let rule = FetchRule { url, methods: of_this.or_else(|| methods_of_all.map(<[String]>::to_vec)).unwrap_or_else(usual) };
+        let rule = FetchRule {
+            url,
+            methods: of_this
+                .or_else(|| methods_of_all.map(<[String]>::to_vec))
+                .unwrap_or_else(usual),
+        };
         if rules.contains(&rule) {
-            entry.wrong(reader, &format!("names {} a second time", code(rule.url.as_str())), "leave it out".to_owned());
+            entry.wrong(
+                reader,
+                &format!("names {} a second time", code(rule.url.as_str())),
+                "leave it out".to_owned(),
+            );
         } else {
             rules.push(rule);
         }
@@ -199,7 +264,11 @@ fn methods(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Vec<Str
     for (item, name) in names {
         match METHODS.contains(&name) {
             true => methods.push(name.to_owned()),
-            false => item.wrong(reader, &format!("must be one of {}, not {}", METHODS.join(", "), code(name)), None),
+            false => item.wrong(
+                reader,
+                &format!("must be one of {}, not {}", METHODS.join(", "), code(name)),
+                None,
+            ),
         }
     }
     Some(methods)
@@ -213,9 +282,17 @@ fn headers(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Vec<String> {
         if !is_header_name(&lower) {
             item.wrong(reader, &format!("must be the name of a header, not {}", code(name)), None);
         } else if is_own_header(&lower) {
-            item.wrong(reader, &format!("names {}, which the host sets itself", code(name)), "leave it out".to_owned());
+            item.wrong(
+                reader,
+                &format!("names {}, which the host sets itself", code(name)),
+                "leave it out".to_owned(),
+            );
         } else if is_usual_header(&lower) || headers.contains(&lower) {
-            item.wrong(reader, &format!("names {}, which may go already", code(name)), "leave it out".to_owned());
+            item.wrong(
+                reader,
+                &format!("names {}, which may go already", code(name)),
+                "leave it out".to_owned(),
+            );
         } else {
             headers.push(lower);
         }
@@ -230,7 +307,14 @@ fn networks(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Vec<IpNet> {
         match name.parse::<IpNet>().or_else(|_| name.parse::<IpAddr>().map(IpNet::from)) {
             Ok(network) => networks.push(network),
             Err(_) => {
-                item.wrong(reader, &format!("must be an address or a network such as `10.0.0.0/8`, not {}", code(name)), None);
+                item.wrong(
+                    reader,
+                    &format!(
+                        "must be an address or a network such as `10.0.0.0/8`, not {}",
+                        code(name)
+                    ),
+                    None,
+                );
             }
         }
     }
@@ -251,22 +335,34 @@ fn kv(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<KvGrant> {
     let table = Some(item.table(reader, "plugins.NAME.grants.kv")?);
     let usual = KvGrant::default();
     Some(KvGrant {
-        bytes: limit(&table, "bytes", |item| item.size(reader, 1, COUNT_MAX)).unwrap_or(usual.bytes),
+        bytes: limit(&table, "bytes", |item| item.size(reader, 1, COUNT_MAX))
+            .unwrap_or(usual.bytes),
         keys: limit(&table, "keys", |item| item.count(reader, COUNT_MAX)).unwrap_or(usual.keys),
     })
 }
 
-fn secrets(reader: &mut ConfigReader, item: &SpannedValue<'_>, known: &BTreeMap<SecretName, SecretConfig>) -> Vec<SecretGrant> {
+fn secrets(
+    reader: &mut ConfigReader,
+    item: &SpannedValue<'_>,
+    known: &BTreeMap<SecretName, SecretConfig>,
+) -> Vec<SecretGrant> {
     let mut secrets = Vec::new();
     for (item, name) in names_of(reader, item, true).unwrap_or_default() {
         match known.get(name) {
-            Some(secret) => {
-                secrets.push(SecretGrant { name: SecretName::from(name), hosts: secret.hosts.clone(), places: secret.places.clone() })
-            }
+            Some(secret) => secrets.push(SecretGrant {
+                name: SecretName::from(name),
+                hosts: secret.hosts.clone(),
+                places: secret.places.clone(),
+            }),
             None => {
                 let names: Vec<&str> = known.keys().map(SecretName::as_str).collect();
-                let help = suggest(name, &names, "secrets").or_else(|| Some(format!("write `[secrets.{name}]` with `from` and `hosts`")));
-                item.wrong(reader, &format!("names the secret {}, which there is not", code(name)), help);
+                let help = suggest(name, &names, "secrets")
+                    .or_else(|| Some(format!("write `[secrets.{name}]` with `from` and `hosts`")));
+                item.wrong(
+                    reader,
+                    &format!("names the secret {}, which there is not", code(name)),
+                    help,
+                );
             }
         }
     }
@@ -280,7 +376,11 @@ fn files(reader: &mut ConfigReader, folder: &str, item: &SpannedValue<'_>) -> Ve
     }
     let mut grants: Vec<FileGrant> = Vec::new();
     for entry in &entries {
-        let grant = if entry.value.is_str() { short_file(reader, folder, entry) } else { long_file(reader, folder, entry) };
+        let grant = if entry.value.is_str() {
+            short_file(reader, folder, entry)
+        } else {
+            long_file(reader, folder, entry)
+        };
         let Some(grant) = grant else { continue };
         if grants.iter().any(|other| other.at == grant.at) {
             let help = "give each directory a place of its own: `at = \"/other\"`".to_owned();
@@ -292,17 +392,36 @@ fn files(reader: &mut ConfigReader, folder: &str, item: &SpannedValue<'_>) -> Ve
 }
 
 /// `"docs"`: the directory at its own name, to be read.
-fn short_file(reader: &mut ConfigReader, folder: &str, item: &SpannedValue<'_>) -> Option<FileGrant> {
+fn short_file(
+    reader: &mut ConfigReader,
+    folder: &str,
+    item: &SpannedValue<'_>,
+) -> Option<FileGrant> {
     let dir = plugin::path(reader, item, folder)?;
     let Some(at) = names::default_place(&dir.shown) else {
         let line = format!("{{ dir = {}, at = \"/folder\", mode = \"read\" }}", string(&dir.shown));
-        item.wrong(reader, &format!("does not say what {} is called for the plugin", code(&dir.shown)), format!("write {}", code(&line)));
+        item.wrong(
+            reader,
+            &format!("does not say what {} is called for the plugin", code(&dir.shown)),
+            format!("write {}", code(&line)),
+        );
         return None;
     };
-    Some(FileGrant { dir: dir.path, shown: dir.shown, at, mode: FileMode::Read, bytes: FOLDER_BYTES, files: FOLDER_FILES })
+    Some(FileGrant {
+        dir: dir.path,
+        shown: dir.shown,
+        at,
+        mode: FileMode::Read,
+        bytes: FOLDER_BYTES,
+        files: FOLDER_FILES,
+    })
 }
 
-fn long_file(reader: &mut ConfigReader, folder: &str, item: &SpannedValue<'_>) -> Option<FileGrant> {
+fn long_file(
+    reader: &mut ConfigReader,
+    folder: &str,
+    item: &SpannedValue<'_>,
+) -> Option<FileGrant> {
     if !item.value.is_table() {
         item.expected(reader, "a directory's name or a table");
         return None;
@@ -311,10 +430,16 @@ fn long_file(reader: &mut ConfigReader, folder: &str, item: &SpannedValue<'_>) -
     let writes = table.get("mode").and_then(|item| item.choice(reader)) == Some("read-write");
     let quotas = ["bytes", "files"].into_iter().filter_map(|name| table.get(name));
     for item in quotas.filter(|_| !writes) {
-        item.wrong(reader, "is for a folder that may be written", "write `mode = \"read-write\"`, or leave it out".to_owned());
+        item.wrong(
+            reader,
+            "is for a folder that may be written",
+            "write `mode = \"read-write\"`, or leave it out".to_owned(),
+        );
     }
-    let bytes = table.get("bytes").and_then(|item| item.size(reader, 1, COUNT_MAX)).unwrap_or(FOLDER_BYTES);
-    let files = table.get("files").and_then(|item| item.count(reader, COUNT_MAX)).unwrap_or(FOLDER_FILES);
+    let bytes =
+        table.get("bytes").and_then(|item| item.size(reader, 1, COUNT_MAX)).unwrap_or(FOLDER_BYTES);
+    let files =
+        table.get("files").and_then(|item| item.count(reader, COUNT_MAX)).unwrap_or(FOLDER_FILES);
     let mode = if writes { FileMode::ReadWrite } else { FileMode::Read };
     let dir = table.require(reader, "dir").and_then(|item| plugin::path(reader, &item, folder));
     let at = table.require(reader, "at").and_then(|item| place(reader, &item));
@@ -328,7 +453,11 @@ fn place(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<String> {
         Ok(()) => Some(at.to_owned()),
         Err(error) => {
             let proposed = names::default_place(at).unwrap_or_else(|| "/folder".to_owned());
-            item.wrong(reader, &format!("must be `/` and one name: {} {error}", code(at)), format!("write `at = {}`", string(&proposed)));
+            item.wrong(
+                reader,
+                &format!("must be `/` and one name: {} {error}", code(at)),
+                format!("write `at = {}`", string(&proposed)),
+            );
             None
         }
     }
@@ -343,7 +472,10 @@ fn list_or_table<'a>(
 ) -> Option<(Vec<Name<'a>>, Option<Table<'a>>)> {
     if item.value.is_table() {
         let table = item.table(reader, kind)?;
-        let names = table.require(reader, list).and_then(|item| names_of(reader, &item, true)).unwrap_or_default();
+        let names = table
+            .require(reader, list)
+            .and_then(|item| names_of(reader, &item, true))
+            .unwrap_or_default();
         return Some((names, Some(table)));
     }
     if !item.value.is_array() {
@@ -354,7 +486,11 @@ fn list_or_table<'a>(
 }
 
 /// The strings of a list, each once; a grant's list must have some.
-pub(crate) fn names_of<'a>(reader: &mut ConfigReader, item: &SpannedValue<'a>, is_grant: bool) -> Option<Vec<Name<'a>>> {
+pub(crate) fn names_of<'a>(
+    reader: &mut ConfigReader,
+    item: &SpannedValue<'a>,
+    is_grant: bool,
+) -> Option<Vec<Name<'a>>> {
     let entries = item.list(reader)?;
     if entries.is_empty() && is_grant {
         grants_nothing(reader, item);
@@ -364,7 +500,11 @@ pub(crate) fn names_of<'a>(reader: &mut ConfigReader, item: &SpannedValue<'a>, i
     for entry in entries {
         let Some(name) = entry.string(reader) else { continue };
         if !seen.insert(name) {
-            entry.wrong(reader, &format!("names {} a second time", code(name)), "leave it out".to_owned());
+            entry.wrong(
+                reader,
+                &format!("names {} a second time", code(name)),
+                "leave it out".to_owned(),
+            );
         } else {
             names.push((entry, name));
         }
@@ -373,15 +513,27 @@ pub(crate) fn names_of<'a>(reader: &mut ConfigReader, item: &SpannedValue<'a>, i
 }
 
 /// The strings of a list, as often as they stand there.
-pub(crate) fn names_in_order<'a>(reader: &mut ConfigReader, item: &SpannedValue<'a>) -> Option<Vec<Name<'a>>> {
+pub(crate) fn names_in_order<'a>(
+    reader: &mut ConfigReader,
+    item: &SpannedValue<'a>,
+) -> Option<Vec<Name<'a>>> {
     let entries = item.list(reader)?;
-    Some(entries.into_iter().filter_map(|entry| entry.string(reader).map(|name| (entry, name))).collect())
+    Some(
+        entries
+            .into_iter()
+            .filter_map(|entry| entry.string(reader).map(|name| (entry, name)))
+            .collect(),
+    )
 }
 
 fn grants_nothing(reader: &mut ConfigReader, item: &SpannedValue<'_>) {
     item.wrong(reader, "is an empty list, which grants nothing", "leave it out".to_owned());
 }
 
-fn limit<T>(limits: &Option<Table<'_>>, name: &str, read: impl FnOnce(&SpannedValue<'_>) -> Option<T>) -> Option<T> {
+fn limit<T>(
+    limits: &Option<Table<'_>>,
+    name: &str,
+    read: impl FnOnce(&SpannedValue<'_>) -> Option<T>,
+) -> Option<T> {
     limits.as_ref()?.get(name).and_then(|item| read(&item))
 }

@@ -1,13 +1,15 @@
-//! Characters that a person does not see and a model reads: instructions can be smuggled in them. Where they stand in what a tool says
-//! of itself. What deceives a reader of the terminal is in `text`.
+//! Characters that a person does not see and a model reads: instructions can be smuggled in them.
+//! Where they stand in what a tool says of itself. What deceives a reader of the terminal is in
+//! `text`.
 
 use serde_json::Value;
 
 use crate::types::text::{is_deceptive, joins_pictures};
 use crate::types::tool::ToolSpec;
 
-/// Returns the first hidden character of a text; none when a person sees all of it. Joiners of scripts, and what makes a picture, are part
-/// of ordinary writing: one at a time, behind a character that they can belong to.
+/// Returns the first hidden character of a text; none when a person sees all of it. Joiners of
+/// scripts, and what makes a picture, are part of ordinary writing: one at a time, behind a
+/// character that they can belong to.
 #[must_use]
 pub fn hidden_char(text: &str) -> Option<char> {
     let (mut before, mut chars) = (None, text.chars().peekable());
@@ -24,7 +26,9 @@ pub fn hidden_char(text: &str) -> Option<char> {
 #[must_use]
 pub fn in_tool(tool: &ToolSpec) -> Option<(&'static str, char)> {
     let examples = || {
-        tool.examples.iter().find_map(|example| example.thought.as_deref().and_then(hidden_char).or_else(|| in_json(&example.arguments)))
+        tool.examples.iter().find_map(|example| {
+            example.thought.as_deref().and_then(hidden_char).or_else(|| in_json(&example.arguments))
+        })
     };
     let places: [(&'static str, Option<char>); 6] = [
         ("name", hidden_char(&tool.name)),
@@ -50,19 +54,23 @@ fn is_hidden(before: Option<char>, c: char, next: Option<char>) -> bool {
         c if joins_pictures(Some(before), c) => false,
         // A digit on a key.
         '\u{fe0f}' => !(matches!(before, '0'..='9' | '#' | '*') && next == Some('\u{20e3}')),
-        // A row of joiners could spell a hidden text, a bit each; scripts have one at a time, between letters of their own.
+        // A row of joiners could spell a hidden text, a bit each; scripts have one at a time,
+        // between letters of their own.
         '\u{200c}' | '\u{200d}' => before.is_ascii() || is_deceptive(before),
         c => is_deceptive(c),
     }
 }
 
-/// In a key or a text of a JSON value. A carriage return is written as an escape there, and hides nothing.
+/// In a key or a text of a JSON value. A carriage return is written as an escape there, and hides
+/// nothing.
 fn in_json(value: &Value) -> Option<char> {
     let text = |text: &str| hidden_char(&text.replace('\r', ""));
     match value {
         Value::String(inner) => text(inner),
         Value::Array(items) => items.iter().find_map(in_json),
-        Value::Object(map) => map.iter().find_map(|(key, value)| text(key).or_else(|| in_json(value))),
+        Value::Object(map) => {
+            map.iter().find_map(|(key, value)| text(key).or_else(|| in_json(value)))
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) => None,
     }
 }

@@ -1,4 +1,5 @@
-//! A plugin's own settings, or the arguments of a call: any TOML table as JSON. Dates and numbers that JSON does not have are refused, not guessed at.
+//! A plugin's own settings, or the arguments of a call: any TOML table as JSON. Dates and numbers
+//! that JSON does not have are refused, not guessed at.
 
 use serde_json::{Map, Number, Value};
 use toml::de::{DeTable, DeValue};
@@ -37,7 +38,9 @@ impl TableSource<'_> {
     }
 
     fn object(&mut self, table: &DeTable<'_>) -> Value {
-        let entries = table.iter().map(|(key, value)| (key.get_ref().to_string(), self.json(value.get_ref(), &value.span())));
+        let entries = table.iter().map(|(key, value)| {
+            (key.get_ref().to_string(), self.json(value.get_ref(), &value.span()))
+        });
         Value::Object(entries.collect())
     }
 
@@ -46,21 +49,37 @@ impl TableSource<'_> {
             DeValue::String(text) => Value::String(text.to_string()),
             DeValue::Boolean(flag) => Value::Bool(*flag),
             DeValue::Integer(integer) => {
-                let number = i128::from_str_radix(integer.as_str(), integer.radix()).ok().and_then(Number::from_i128);
-                number.map_or_else(|| self.unfit(span, "a number of more than 64 bits", "write it as a string"), Value::Number)
+                let number = i128::from_str_radix(integer.as_str(), integer.radix())
+                    .ok()
+                    .and_then(Number::from_i128);
+                number.map_or_else(
+                    || self.unfit(span, "a number of more than 64 bits", "write it as a string"),
+                    Value::Number,
+                )
             }
             DeValue::Float(float) => {
                 let number = float.as_str().parse::<f64>().ok().and_then(Number::from_f64);
-                number.map_or_else(|| self.unfit(span, "`inf` or `nan`", "leave it out, or write it as a string"), Value::Number)
+                number.map_or_else(
+                    || self.unfit(span, "`inf` or `nan`", "leave it out, or write it as a string"),
+                    Value::Number,
+                )
             }
-            DeValue::Datetime(date) => self.unfit(span, "a date", &format!("write it as a string: \"{date}\"")),
-            DeValue::Array(items) => Value::Array(items.iter().map(|item| self.json(item.get_ref(), &item.span())).collect()),
+            DeValue::Datetime(date) => {
+                self.unfit(span, "a date", &format!("write it as a string: \"{date}\""))
+            }
+            DeValue::Array(items) => Value::Array(
+                items.iter().map(|item| self.json(item.get_ref(), &item.span())).collect(),
+            ),
             DeValue::Table(table) => self.object(table),
         }
     }
 
     fn unfit(&mut self, span: &Span, what: &str, help: &str) -> Value {
-        self.reader.error(span, format!("{} as JSON, which cannot hold {what}", self.told), help.to_owned());
+        self.reader.error(
+            span,
+            format!("{} as JSON, which cannot hold {what}", self.told),
+            help.to_owned(),
+        );
         Value::Null
     }
 }

@@ -1,5 +1,6 @@
-//! Every key of conclave.toml, with a line of documentation: the reader accepts exactly these, so the list is complete by construction.
-//! A JSON schema and the operator's manual can be made from it.
+//! Every key of conclave.toml, with a line of documentation: the reader accepts exactly these, so
+//! the list is complete by construction. A JSON schema and the operator's manual can be made from
+//! it.
 
 use crate::types::channel::ChannelAccess;
 use crate::types::limits;
@@ -7,7 +8,8 @@ use crate::types::limits;
 /// A key that this or a later version knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfigKey {
-    /// The table that it stands in; `NAME` is any name, `[]` an entry of a list. Empty: the top level.
+    /// The table that it stands in; `NAME` is any name, `[]` an entry of a list. Empty: the top
+    /// level.
     pub table: &'static str,
     pub name: &'static str,
     /// What may stand behind it.
@@ -59,13 +61,21 @@ impl ValueShape {
         match self {
             Self::Choice(words) => words,
             Self::List(entry) => entry.words(),
-            Self::Either(forms) => forms.iter().map(Self::words).find(|words| !words.is_empty()).unwrap_or_default(),
+            Self::Either(forms) => {
+                forms.iter().map(Self::words).find(|words| !words.is_empty()).unwrap_or_default()
+            }
             _ => &[],
         }
     }
 }
 
-const fn key(table: &'static str, name: &'static str, shape: ValueShape, example: &'static str, doc: &'static str) -> ConfigKey {
+const fn key(
+    table: &'static str,
+    name: &'static str,
+    shape: ValueShape,
+    example: &'static str,
+    doc: &'static str,
+) -> ConfigKey {
     ConfigKey { table, name, shape, example, doc, available: true }
 }
 
@@ -104,7 +114,8 @@ const KV: &str = "plugins.NAME.grants.kv";
 pub(crate) const SECRETS: &str = "secrets.NAME";
 /// Where a secret comes from.
 pub(crate) const SECRET_FROM: &str = "secrets.NAME.from";
-const METHODS: &ValueShape = &ValueShape::Choice(&["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
+const METHODS: &ValueShape =
+    &ValueShape::Choice(&["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
 /// A task.
 pub(crate) const TASK: &str = "tasks.NAME";
 /// What a task leaves of its agent's grants.
@@ -411,7 +422,12 @@ mod tests {
     #[test]
     fn every_key_is_listed_once_with_an_example_that_is_toml() {
         for (index, key) in KEYS.iter().enumerate() {
-            assert!(!KEYS[..index].iter().any(|other| (other.table, other.name) == (key.table, key.name)), "{key:?}");
+            assert!(
+                !KEYS[..index]
+                    .iter()
+                    .any(|other| (other.table, other.name) == (key.table, key.name)),
+                "{key:?}"
+            );
             assert!(key.doc.ends_with('.'), "{key:?}");
             let parsed = toml::de::DeTable::parse(key.example).map(|table| table.get_ref().len());
             assert!(parsed == Ok(usize::from(!key.example.is_empty())), "{key:?}");

@@ -1,4 +1,5 @@
-//! Keys that a task has in Langroid and not here: what says the same in `[tasks.NAME]`. Help for people only; no such key is accepted.
+//! Keys that a task has in Langroid and not here: what says the same in `[tasks.NAME]`. Help for
+//! people only; no such key is accepted.
 
 /// A key of Langroid, and what to do instead.
 const KEYS: &[(&str, &str)] = &[
@@ -43,13 +44,20 @@ mod tests {
             )
         };
         for (key, help) in KEYS {
-            let problems = Config::parse("c.toml", "", &wrapped(&format!("{key} = 1"), "")).unwrap_err().to_string();
+            let problems = Config::parse("c.toml", "", &wrapped(&format!("{key} = 1"), ""))
+                .unwrap_err()
+                .to_string();
             assert!(problems.contains(&format!("help: {help}\n")), "{key}: {problems}");
             // A text that the reader is to fill in, and a subtask that is not there.
-            for (index, line) in
-                help.split('`').skip(1).step_by(2).enumerate().filter(|(_, line)| line.contains(" = ") && !line.contains("[\"…"))
+            for (index, line) in help
+                .split('`')
+                .skip(1)
+                .step_by(2)
+                .enumerate()
+                .filter(|(_, line)| line.contains(" = ") && !line.contains("[\"…"))
             {
-                let is_run = help.contains("in [limits.run]") && (index == 1 || !help.contains(" or `"));
+                let is_run =
+                    help.contains("in [limits.run]") && (index == 1 || !help.contains(" or `"));
                 let text = if is_run { wrapped("", line) } else { wrapped(line, "") };
                 assert!(Config::parse("c.toml", "", &text).is_ok(), "{key}: {line}");
             }

@@ -1,5 +1,6 @@
-//! `conclave.lock`: what each plugin of a config was when the operator let it in: its digest, what it asks for, and every text of its tools.
-//! A later difference is a question for the operator, not for the run. Pure: whoever reads and writes the file is elsewhere.
+//! `conclave.lock`: what each plugin of a config was when the operator let it in: its digest, what
+//! it asks for, and every text of its tools. A later difference is a question for the operator, not
+//! for the run. Pure: whoever reads and writes the file is elsewhere.
 
 mod admit;
 mod diff;
@@ -40,7 +41,8 @@ pub struct Pinned {
     pub version: String,
     /// Of the component, lower-case hexadecimal; empty when it is none, as with a server of tools.
     pub sha256: String,
-    /// The operator builds it: another build is admitted while nothing differs that a person or a model was shown.
+    /// The operator builds it: another build is admitted while nothing differs that a person or a
+    /// model was shown.
     pub dev: bool,
     pub contract: String,
     pub kinds: BTreeSet<PluginKind>,
@@ -76,7 +78,8 @@ pub fn is_pinned(source: &PluginSource) -> bool {
 impl Lockfile {
     /// Takes out the plugins that are not among these, and gives their names.
     pub fn keep_only(&mut self, names: &BTreeSet<PluginName>) -> Vec<PluginName> {
-        let gone: Vec<PluginName> = self.plugins.keys().filter(|name| !names.contains(*name)).cloned().collect();
+        let gone: Vec<PluginName> =
+            self.plugins.keys().filter(|name| !names.contains(*name)).cloned().collect();
         gone.iter().for_each(|name| drop(self.plugins.remove(name)));
         gone
     }

@@ -1,5 +1,5 @@
-//! `source = { mcp = { … } }`: a server of tools that others wrote, started here or reached at an address. What it is told and what it may
-//! answer is not known here.
+//! `source = { mcp = { … } }`: a server of tools that others wrote, started here or reached at an
+//! address. What it is told and what it may answer is not known here.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,8 @@ use crate::types::wording::code;
 /// Variables of a server's environment at most.
 const VARIABLES: usize = 64;
 
-/// The caller of a tool that is called by a client which speaks this protocol, as a rule of the policy names it.
+/// The caller of a tool that is called by a client which speaks this protocol, as a rule of the
+/// policy names it.
 pub const MCP_CLIENT: &str = "(mcp)";
 /// The caller of a tool that is called by hand.
 pub const YOU: &str = "(you)";
@@ -54,7 +55,11 @@ impl McpSource {
     }
 }
 
-pub(crate) fn source(reader: &mut ConfigReader, item: &SpannedValue<'_>, folder: &str) -> Option<McpSource> {
+pub(crate) fn source(
+    reader: &mut ConfigReader,
+    item: &SpannedValue<'_>,
+    folder: &str,
+) -> Option<McpSource> {
     let table = item.table(reader, SOURCE)?.require(reader, "mcp")?.table(reader, MCP)?;
     match (table.get("command"), table.get("url")) {
         (Some(command), None) => program(reader, &table, &command, folder),
@@ -62,21 +67,43 @@ pub(crate) fn source(reader: &mut ConfigReader, item: &SpannedValue<'_>, folder:
         (command, url) => {
             let what = if command.is_some() && url.is_some() { "has both" } else { "needs one of" };
             let help = "write `command = [\"my-server\"]` for a program, or `url = \"http://127.0.0.1:3000/mcp\"` for a server that runs";
-            reader.error(&table.span, format!("{} {what} `command` and `url`", code(&item.name)), help.to_owned());
+            reader.error(
+                &table.span,
+                format!("{} {what} `command` and `url`", code(&item.name)),
+                help.to_owned(),
+            );
             None
         }
     }
 }
 
-fn program(reader: &mut ConfigReader, table: &Table<'_>, command: &SpannedValue<'_>, folder: &str) -> Option<McpSource> {
-    not_for(reader, table, &["key"], "a server that is reached at an address", "write `keys = { API_KEY = { env = \"API_KEY\" } }`");
+fn program(
+    reader: &mut ConfigReader,
+    table: &Table<'_>,
+    command: &SpannedValue<'_>,
+    folder: &str,
+) -> Option<McpSource> {
+    not_for(
+        reader,
+        table,
+        &["key"],
+        "a server that is reached at an address",
+        "write `keys = { API_KEY = { env = \"API_KEY\" } }`",
+    );
     let env = table.get("env").map(|item| texts(reader, &item)).unwrap_or_default();
     let keys = table.get("keys").map(|item| keys(reader, &item, folder)).unwrap_or_default();
     for name in keys.keys().filter(|name| env.contains_key(*name)) {
-        reader.error(&table.span, format!("{} stands in `env` and in `keys`", code(name)), "leave one of them out".to_owned());
+        reader.error(
+            &table.span,
+            format!("{} stands in `env` and in `keys`", code(name)),
+            "leave one of them out".to_owned(),
+        );
     }
     let here = || model::config_path(folder, ".");
-    let cwd = table.get("cwd").and_then(|item| super::plugin::path(reader, &item, folder)).unwrap_or_else(here);
+    let cwd = table
+        .get("cwd")
+        .and_then(|item| super::plugin::path(reader, &item, folder))
+        .unwrap_or_else(here);
     let mut words = model::command(reader, command)?;
     if words.iter().any(|word| word.contains('\0')) {
         command.wrong(reader, "has a NUL character in it", None);
@@ -91,8 +118,19 @@ fn program(reader: &mut ConfigReader, table: &Table<'_>, command: &SpannedValue<
     Some(McpSource { reach: McpReach::Program { command: words, env, keys, cwd }, label })
 }
 
-fn by_address(reader: &mut ConfigReader, table: &Table<'_>, url: &SpannedValue<'_>, folder: &str) -> Option<McpSource> {
-    not_for(reader, table, &["env", "keys", "cwd"], "a server that is started here", "leave it out");
+fn by_address(
+    reader: &mut ConfigReader,
+    table: &Table<'_>,
+    url: &SpannedValue<'_>,
+    folder: &str,
+) -> Option<McpSource> {
+    not_for(
+        reader,
+        table,
+        &["env", "keys", "cwd"],
+        "a server that is started here",
+        "leave it out",
+    );
     let key = table.get("key").and_then(|item| model::key(reader, folder, &item, MCP_KEY));
     let url = model::http_url(reader, url)?;
     let label = format!("mcp {}", address::authority(&url).unwrap_or_default());
@@ -101,7 +139,11 @@ fn by_address(reader: &mut ConfigReader, table: &Table<'_>, url: &SpannedValue<'
 
 fn not_for(reader: &mut ConfigReader, table: &Table<'_>, names: &[&str], whom: &str, help: &str) {
     for item in names.iter().filter_map(|name| table.get(name)) {
-        reader.error(&item.key_span, format!("{} is for {whom}", code(&item.name)), help.to_owned());
+        reader.error(
+            &item.key_span,
+            format!("{} is for {whom}", code(&item.name)),
+            help.to_owned(),
+        );
     }
 }
 
@@ -118,16 +160,30 @@ fn texts(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> BTreeMap<String,
     texts
 }
 
-fn keys(reader: &mut ConfigReader, item: &SpannedValue<'_>, folder: &str) -> BTreeMap<String, KeyRef> {
+fn keys(
+    reader: &mut ConfigReader,
+    item: &SpannedValue<'_>,
+    folder: &str,
+) -> BTreeMap<String, KeyRef> {
     let variables = variables(reader, item);
-    variables.into_iter().filter_map(|(name, value)| Some((name, model::key(reader, folder, &value, MCP_KEY)?))).collect()
+    variables
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, model::key(reader, folder, &value, MCP_KEY)?)))
+        .collect()
 }
 
 /// The entries of a table whose keys are names of variables.
-fn variables<'a>(reader: &mut ConfigReader, item: &SpannedValue<'a>) -> Vec<(String, SpannedValue<'a>)> {
+fn variables<'a>(
+    reader: &mut ConfigReader,
+    item: &SpannedValue<'a>,
+) -> Vec<(String, SpannedValue<'a>)> {
     let entries = item.members(reader);
     if entries.len() > VARIABLES {
-        item.wrong(reader, &format!("has more than {VARIABLES} variables"), "leave some out".to_owned());
+        item.wrong(
+            reader,
+            &format!("has more than {VARIABLES} variables"),
+            "leave some out".to_owned(),
+        );
         return Vec::new();
     }
     let mut found = Vec::new();
@@ -137,7 +193,11 @@ fn variables<'a>(reader: &mut ConfigReader, item: &SpannedValue<'a>) -> Vec<(Str
             found.push((name.to_owned(), value));
         } else {
             let help = "a name is letters, digits and `_`, and does not begin with a digit";
-            reader.error(&value.key_span, format!("{} cannot be the name of a variable", code(name)), help.to_owned());
+            reader.error(
+                &value.key_span,
+                format!("{} cannot be the name of a variable", code(name)),
+                help.to_owned(),
+            );
         }
     }
     found

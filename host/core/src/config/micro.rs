@@ -1,6 +1,8 @@
-//! The file of a micro-agent (O-093), or of knowledge that words of a user call for (O-126): what it is given, what it gives back, and a
-//! prompt, as YAML between two lines of `---` and Markdown below. Pure: a text comes in, and every mistake comes out with line, column and what to write instead. Files come from
-//! strangers, so what is large, deep or refers to itself is refused early. Does not know who runs the agent.
+//! The file of a micro-agent (O-093), or of knowledge that words of a user call for (O-126): what
+//! it is given, what it gives back, and a prompt, as YAML between two lines of `---` and Markdown
+//! below. Pure: a text comes in, and every mistake comes out with line, column and what to write
+//! instead. Files come from strangers, so what is large, deep or refers to itself is refused early.
+//! Does not know who runs the agent.
 //!
 //! ```text
 //! ---
@@ -39,7 +41,8 @@ const LONGEST_NAME: usize = 64;
 /// Of the part between the lines of `---`: it is a list of names and sentences.
 const MOST_DEPTH: usize = 8;
 const MOST_NODES: usize = 2_000;
-/// A name between braces with room around it, in bytes: no place is searched for its end any further.
+/// A name between braces with room around it, in bytes: no place is searched for its end any
+/// further.
 const LONGEST_PLACE: usize = 256;
 /// Errors, and warnings: of each so many are said. A file with more of them is something else.
 const MOST_PROBLEMS: usize = 20;
@@ -97,10 +100,20 @@ pub fn read(file: &str, text: &str) -> Result<MicroFile, Problems> {
 fn read_as(file: &str, text: &str, is_prompt: bool) -> Result<MicroFile, Problems> {
     if text.len() > LARGEST_FILE {
         let source = SourceText::new(file, "");
-        let what = format!("the file has {} bytes, and a micro-agent may have {LARGEST_FILE}", text.len());
-        return Err(Problems(vec![source.problem(&(0..0), what).help("shorten the prompt: what it refers to can be read with a tool")]));
+        let what =
+            format!("the file has {} bytes, and a micro-agent may have {LARGEST_FILE}", text.len());
+        return Err(Problems(vec![
+            source
+                .problem(&(0..0), what)
+                .help("shorten the prompt: what it refers to can be read with a tool"),
+        ]));
     }
-    let mut reader = MicroReader { source: SourceText::new(file, text), problems: Problems::default(), errors: 0, warnings: 0 };
+    let mut reader = MicroReader {
+        source: SourceText::new(file, text),
+        problems: Problems::default(),
+        errors: 0,
+        warnings: 0,
+    };
     let mut micro = MicroFile::default();
     let Some((front, body)) = split(&mut reader, text) else { return Err(reader.problems) };
     reader.front(&mut micro, &text[front.clone()], front.start);
@@ -133,16 +146,26 @@ impl Config {
 
     /// The files of knowledge that tasks name, each with the task's name and its place in the list.
     pub fn knowledge_files(&self) -> impl Iterator<Item = (&TaskName, usize, &ConfigPath)> {
-        let files = self.tasks.iter().map(|(name, task)| (name, task.knowledge_files.iter().enumerate()));
+        let files =
+            self.tasks.iter().map(|(name, task)| (name, task.knowledge_files.iter().enumerate()));
         files.flat_map(|(name, files)| files.map(move |(index, file)| (name, index, file)))
     }
 
-    /// Puts what a file of knowledge says into the task that names it; and what may be a mistake in it.
+    /// Puts what a file of knowledge says into the task that names it; and what may be a mistake in
+    /// it.
     ///
     /// # Errors
     /// All mistakes of the file, and a key of it that would do nothing.
-    pub fn take_knowledge(&mut self, name: &TaskName, index: usize, text: &str) -> Result<Problems, Problems> {
-        let found = self.tasks.get_mut(name).and_then(|task| task.knowledge_files.get(index).cloned().map(|path| (task, path)));
+    pub fn take_knowledge(
+        &mut self,
+        name: &TaskName,
+        index: usize,
+        text: &str,
+    ) -> Result<Problems, Problems> {
+        let found = self
+            .tasks
+            .get_mut(name)
+            .and_then(|task| task.knowledge_files.get(index).cloned().map(|path| (task, path)));
         let Some((task, path)) = found else { return Ok(Problems::default()) };
         let micro = read_as(&path.shown, text, false)?;
         let source = SourceText::new(&path.shown, text);
@@ -154,7 +177,10 @@ impl Config {
             );
             problems.push(source.problem(&(0..3), what).help(help));
         }
-        for (fields, key, span) in [(&micro.inputs, "inputs", &micro.places.inputs), (&micro.outputs, "outputs", &micro.places.outputs)] {
+        for (fields, key, span) in [
+            (&micro.inputs, "inputs", &micro.places.inputs),
+            (&micro.outputs, "outputs", &micro.places.outputs),
+        ] {
             if !fields.is_empty() {
                 let what = format!("knowledge has no {}: it is read, and not run", code(key));
                 let help = "leave them out, or make the file the prompt of a task of its own (`micro`), without `triggers`";
@@ -166,23 +192,34 @@ impl Config {
             return Err(problems);
         }
         task.wanted_tools.extend(wanted_tools(&source, &micro, name));
-        task.knowledge.push(Arc::new(Knowledge { file: path.shown, name: micro.name, triggers: micro.triggers, text: micro.prompt }));
+        task.knowledge.push(Arc::new(Knowledge {
+            file: path.shown,
+            name: micro.name,
+            triggers: micro.triggers,
+            text: micro.prompt,
+        }));
         Ok(micro.warnings)
     }
 
-    /// Puts what a micro-agent's file says into its task; and what may be a mistake in it. What the task itself says holds before it.
+    /// Puts what a micro-agent's file says into its task; and what may be a mistake in it. What the
+    /// task itself says holds before it.
     ///
     /// # Errors
     /// All mistakes of the file.
     pub fn take_micro(&mut self, name: &TaskName, text: &str) -> Result<Problems, Problems> {
-        let Some((task, path)) = self.tasks.get_mut(name).and_then(|task| task.micro_file.clone().map(|path| (task, path))) else {
+        let Some((task, path)) = self
+            .tasks
+            .get_mut(name)
+            .and_then(|task| task.micro_file.clone().map(|path| (task, path)))
+        else {
             return Ok(Problems::default());
         };
         let micro = read(&path.shown, text)?;
         let source = SourceText::new(&path.shown, text);
         let mut problems = Problems::default();
         if !micro.triggers.is_empty() {
-            let what = "nothing calls for a prompt: it is what the agent of the task reads in any case";
+            let what =
+                "nothing calls for a prompt: it is what the agent of the task reads in any case";
             let help = format!(
                 "name this file under `knowledge` of the task whose agent is to read it when a user says one of these words \
                  (`knowledge = [{}]`), or leave `triggers` out",
@@ -205,16 +242,36 @@ impl Config {
 }
 
 /// Reports an agent that is not the one of the task.
-fn check_agent(source: &SourceText, micro: &MicroFile, task: &TaskName, agent: &PluginName, problems: &mut Problems) {
-    let Some(wanted) = micro.agent.as_ref().filter(|wanted| **wanted != *agent.as_str() && **wanted != *task.as_str()) else { return };
-    let what = format!("the file is for the agent {}, and the agent of [tasks.{task}] is {}", code(wanted), code(agent.as_str()));
-    let help = format!("write `agent: {agent}`, or leave `agent` out: the config says who reads the file");
+fn check_agent(
+    source: &SourceText,
+    micro: &MicroFile,
+    task: &TaskName,
+    agent: &PluginName,
+    problems: &mut Problems,
+) {
+    let Some(wanted) = micro
+        .agent
+        .as_ref()
+        .filter(|wanted| **wanted != *agent.as_str() && **wanted != *task.as_str())
+    else {
+        return;
+    };
+    let what = format!(
+        "the file is for the agent {}, and the agent of [tasks.{task}] is {}",
+        code(wanted),
+        code(agent.as_str())
+    );
+    let help =
+        format!("write `agent: {agent}`, or leave `agent` out: the config says who reads the file");
     problems.push(source.problem(&micro.places.agent, what).help(help));
 }
 
 fn wanted_tools(source: &SourceText, micro: &MicroFile, task: &TaskName) -> Vec<WantedTool> {
     let wanted = |(name, span): (&String, &Span)| {
-        let what = format!("the file wants the tool {}, which the agent of [tasks.{task}] is not offered", code(name));
+        let what = format!(
+            "the file wants the tool {}, which the agent of [tasks.{task}] is not offered",
+            code(name)
+        );
         let help = "grant it to the agent's plugin (`grants.tools`) and name it in the task's `tools` where it has that list, or leave it \
                     out here: a file gives nobody a right";
         WantedTool { name: name.clone(), missing: source.problem(span, what).help(help) }
@@ -222,8 +279,9 @@ fn wanted_tools(source: &SourceText, micro: &MicroFile, task: &TaskName) -> Vec<
     micro.tools.iter().zip(&micro.places.tools).map(wanted).collect()
 }
 
-/// Puts inputs into a prompt: `{{ inputs.task }}`, `{{ state.inputs.task }}` and `${task}`. A text is put in as it is, anything else as
-/// JSON. What names no input stays. What is put in is not looked at again, so an input cannot name another.
+/// Puts inputs into a prompt: `{{ inputs.task }}`, `{{ state.inputs.task }}` and `${task}`. A text
+/// is put in as it is, anything else as JSON. What names no input stays. What is put in is not
+/// looked at again, so an input cannot name another.
 #[must_use]
 pub fn render(prompt: &str, inputs: &Value) -> String {
     let mut rendered = String::with_capacity(prompt.len());
@@ -241,20 +299,30 @@ pub fn render(prompt: &str, inputs: &Value) -> String {
     rendered
 }
 
-/// What follows the prompt, so that its model knows what to give back; empty when nothing is wanted.
+/// What follows the prompt, so that its model knows what to give back; empty when nothing is
+/// wanted.
 #[must_use]
 pub fn outputs_text(outputs: &BTreeMap<String, String>) -> String {
     if outputs.is_empty() {
         return String::new();
     }
-    let lines = outputs.iter().map(|(name, meaning)| if meaning.is_empty() { format!("- {name}") } else { format!("- {name}: {meaning}") });
-    format!("When you are done, give a JSON object with these keys:\n{}", lines.collect::<Vec<_>>().join("\n"))
+    let lines = outputs.iter().map(|(name, meaning)| {
+        if meaning.is_empty() { format!("- {name}") } else { format!("- {name}: {meaning}") }
+    });
+    format!(
+        "When you are done, give a JSON object with these keys:\n{}",
+        lines.collect::<Vec<_>>().join("\n")
+    )
 }
 
 /// What is said to a model whose outputs lack some of what is wanted; none when they are complete.
 #[must_use]
 pub fn missing_outputs(outputs: &BTreeMap<String, String>, given: &Value) -> Option<String> {
-    let missing: Vec<_> = outputs.keys().filter(|name| given.get(name.as_str()).is_none()).map(|name| code(name)).collect();
+    let missing: Vec<_> = outputs
+        .keys()
+        .filter(|name| given.get(name.as_str()).is_none())
+        .map(|name| code(name))
+        .collect();
     let text = || format!("The outputs lack {}. {}", missing.join(" and "), outputs_text(outputs));
     (!missing.is_empty()).then(text)
 }
@@ -262,7 +330,11 @@ pub fn missing_outputs(outputs: &BTreeMap<String, String>, given: &Value) -> Opt
 /// What is said to whoever starts it without all that it needs; none when everything is there.
 #[must_use]
 pub fn missing_inputs(inputs: &BTreeMap<String, String>, given: &Value) -> Option<String> {
-    let missing: Vec<_> = inputs.keys().filter(|name| given.get(name.as_str()).is_none()).map(|name| code(name)).collect();
+    let missing: Vec<_> = inputs
+        .keys()
+        .filter(|name| given.get(name.as_str()).is_none())
+        .map(|name| code(name))
+        .collect();
     (!missing.is_empty()).then(|| format!("The inputs lack {}.", missing.join(" and ")))
 }
 
@@ -274,7 +346,11 @@ fn split(reader: &mut MicroReader, text: &str) -> Option<(Span, Span)> {
     let first = lines.next().unwrap_or_default();
     if !is_fence(first) {
         let help = "begin the file with a line of ---, then name, description, inputs and outputs, then a line of ---, then the prompt";
-        reader.error(&(start..start + first.trim_end().len()), "a micro-agent's file begins with a line of ---", help);
+        reader.error(
+            &(start..start + first.trim_end().len()),
+            "a micro-agent's file begins with a line of ---",
+            help,
+        );
         return None;
     }
     let front = start + first.len();
@@ -285,7 +361,11 @@ fn split(reader: &mut MicroReader, text: &str) -> Option<(Span, Span)> {
         }
         end += line.len();
     }
-    reader.error(&(start..start + 3), "nothing ends what begins here", "put a line of --- above the prompt");
+    reader.error(
+        &(start..start + 3),
+        "nothing ends what begins here",
+        "put a line of --- above the prompt",
+    );
     None
 }
 
@@ -318,7 +398,9 @@ impl MicroReader {
         let nodes: Spanned<Node> = match serde_saphyr::from_str_with_options(yaml, options()) {
             Ok(nodes) => nodes,
             Err(error) => {
-                let span = error.location().map_or(base..base + 1, |location| span_of(location, yaml, base));
+                let span = error
+                    .location()
+                    .map_or(base..base + 1, |location| span_of(location, yaml, base));
                 let (what, help) = explained(error.without_snippet());
                 self.error(&span, what, help);
                 return;
@@ -326,7 +408,11 @@ impl MicroReader {
         };
         let at = |node: &Spanned<Node>| span_of(node.referenced, yaml, base);
         let Node::Map(entries) = &nodes.value else {
-            self.error(&at(&nodes), "there should be keys and values here", "write `key: value` on lines of their own");
+            self.error(
+                &at(&nodes),
+                "there should be keys and values here",
+                "write `key: value` on lines of their own",
+            );
             return;
         };
         for (key, node) in entries {
@@ -346,14 +432,21 @@ impl MicroReader {
                     micro.outputs = self.fields(node, &at);
                     micro.places.outputs = span;
                 }
-                "tools" => (micro.tools, micro.places.tools) = self.list(node, &at).into_iter().unzip(),
+                "tools" => {
+                    (micro.tools, micro.places.tools) = self.list(node, &at).into_iter().unzip()
+                }
                 "triggers" => {
-                    micro.triggers = self.list(node, &at).into_iter().map(|(trigger, _)| trigger).collect();
+                    micro.triggers =
+                        self.list(node, &at).into_iter().map(|(trigger, _)| trigger).collect();
                     micro.places.triggers = span;
                 }
                 other if IDLE_KEYS.contains(&other) => {}
                 "mcp_tools" => {
-                    self.error(&span, "a micro-agent starts no servers", "name them in conclave.toml, and their tools under `tools`");
+                    self.error(
+                        &span,
+                        "a micro-agent starts no servers",
+                        "name them in conclave.toml, and their tools under `tools`",
+                    );
                 }
                 other => {
                     let help = suggest(other, &KEYS, "key").unwrap_or_default();
@@ -376,7 +469,11 @@ impl MicroReader {
     }
 
     /// Texts, each with its place.
-    fn list(&mut self, node: &Spanned<Node>, at: &impl Fn(&Spanned<Node>) -> Span) -> Vec<(String, Span)> {
+    fn list(
+        &mut self,
+        node: &Spanned<Node>,
+        at: &impl Fn(&Spanned<Node>) -> Span,
+    ) -> Vec<(String, Span)> {
         let items = match &node.value {
             Node::List(items) => items,
             Node::Null => return Vec::new(),
@@ -397,19 +494,35 @@ impl MicroReader {
             let span = at(item);
             match self.text(item, &span) {
                 Some(text) if !text.trim().is_empty() => texts.push((text, span)),
-                Some(_) => self.error(&span, "this is empty", "write a word, or leave the entry out"),
+                Some(_) => {
+                    self.error(&span, "this is empty", "write a word, or leave the entry out")
+                }
                 None => {}
             }
         }
         texts
     }
 
-    /// Names with their types or meanings: `task: string`, or a list of `{name, description}` as in 2025.
-    fn fields(&mut self, node: &Spanned<Node>, at: &impl Fn(&Spanned<Node>) -> Span) -> BTreeMap<String, String> {
+    /// Names with their types or meanings: `task: string`, or a list of `{name, description}` as in
+    /// 2025.
+    fn fields(
+        &mut self,
+        node: &Spanned<Node>,
+        at: &impl Fn(&Spanned<Node>) -> Span,
+    ) -> BTreeMap<String, String> {
         let mut fields = BTreeMap::new();
         let (names, length): (Vec<_>, usize) = match &node.value {
-            Node::Map(entries) => (entries.iter().map(|(key, node)| (Some(key.value.clone()), at(node), node)).collect(), entries.len()),
-            Node::List(items) => (items.iter().map(|item| (item.value.field("name"), at(item), item)).collect(), items.len()),
+            Node::Map(entries) => (
+                entries
+                    .iter()
+                    .map(|(key, node)| (Some(key.value.clone()), at(node), node))
+                    .collect(),
+                entries.len(),
+            ),
+            Node::List(items) => (
+                items.iter().map(|item| (item.value.field("name"), at(item), item)).collect(),
+                items.len(),
+            ),
             Node::Null => return fields,
             other => {
                 self.error(
@@ -428,12 +541,22 @@ impl MicroReader {
                 Some(name) if is_name(&name) => {
                     let meaning = self.meaning(node, &span);
                     if fields.insert(name.clone(), meaning).is_some() {
-                        self.error(&span, format!("{} is named twice", code(&name)), "leave one of them out");
+                        self.error(
+                            &span,
+                            format!("{} is named twice", code(&name)),
+                            "leave one of them out",
+                        );
                     }
                 }
                 Some(name) => {
                     let what = format!("{} cannot be a name", code(&name));
-                    self.error(&span, what, format!("take letters, digits, `_` and `-`, at most {LONGEST_NAME} of them"));
+                    self.error(
+                        &span,
+                        what,
+                        format!(
+                            "take letters, digits, `_` and `-`, at most {LONGEST_NAME} of them"
+                        ),
+                    );
                 }
                 None => self.error(&span, "this has no name", "write `name: what it is`"),
             }
@@ -454,7 +577,11 @@ impl MicroReader {
 
     fn are_too_many(&mut self, length: usize, span: &Span) -> bool {
         if length > MOST_ENTRIES {
-            self.error(span, format!("there are {length} of these, and {MOST_ENTRIES} are allowed"), "leave some of them out");
+            self.error(
+                span,
+                format!("there are {length} of these, and {MOST_ENTRIES} are allowed"),
+                "leave some of them out",
+            );
         }
         length > MOST_ENTRIES
     }
@@ -467,8 +594,13 @@ impl MicroReader {
             let shown = &body[place.span.clone()];
             match (place.is_block, place.name) {
                 (true, _) => {
-                    let what = "templates are not run here: blocks and comments of Jinja have no meaning";
-                    self.error(&span, what, "write the text itself, and `{{ inputs.name }}` where an input belongs");
+                    let what =
+                        "templates are not run here: blocks and comments of Jinja have no meaning";
+                    self.error(
+                        &span,
+                        what,
+                        "write the text itself, and `{{ inputs.name }}` where an input belongs",
+                    );
                 }
                 (false, Some(name)) if micro.inputs.contains_key(name) => {}
                 (false, name) if said.insert(shown) => {
@@ -477,7 +609,11 @@ impl MicroReader {
                         Some(help) => help,
                         None => "name it under `inputs`, or leave it if it is text".to_owned(),
                     };
-                    self.warn(&span, format!("{} names no input, so it stays as it is", code(shown)), help);
+                    self.warn(
+                        &span,
+                        format!("{} names no input, so it stays as it is", code(shown)),
+                        help,
+                    );
                 }
                 _ => {}
             }
@@ -511,7 +647,8 @@ fn places(prompt: &str) -> Vec<Placeholder<'_>> {
         };
         let is_block = matches!(opening, "{%" | "{#");
         let inside = &rest[opening.len()..];
-        // A place stands on one line; only blocks may be longer. What has no end here is looked for once, or many of them would take long.
+        // A place stands on one line; only blocks may be longer. What has no end here is looked for
+        // once, or many of them would take long.
         let length = match (is_block, endless.contains(closing)) {
             (true, true) => None,
             (true, false) => inside.find(closing),
@@ -534,7 +671,11 @@ fn places(prompt: &str) -> Vec<Placeholder<'_>> {
             "${" => Some(inner),
             _ => None,
         };
-        places.push(Placeholder { span: start..end, name: name.filter(|name| is_name(name)), is_block });
+        places.push(Placeholder {
+            span: start..end,
+            name: name.filter(|name| is_name(name)),
+            is_block,
+        });
         from = end;
     }
     places
@@ -547,7 +688,8 @@ fn is_name(name: &str) -> bool {
 
 fn options() -> serde_saphyr::Options {
     serde_saphyr::options! {
-        // Text that refers to itself is how a small file becomes a large one; nothing here needs it.
+        // Text that refers to itself is how a small file becomes a large one; nothing here needs
+        // it.
         budget: serde_saphyr::budget! {
             max_depth: MOST_DEPTH, flow_nesting_limit: MOST_DEPTH, max_nodes: MOST_NODES, max_events: 4 * MOST_NODES,
             max_aliases: 0, max_anchors: 0, max_documents: 1, max_total_scalar_bytes: LARGEST_FILE,
@@ -561,8 +703,12 @@ fn options() -> serde_saphyr::Options {
 /// What is wrong with the YAML, and what to do about it.
 fn explained(error: &serde_saphyr::Error) -> (String, &'static str) {
     if matches!(error, serde_saphyr::Error::Budget { .. }) {
-        let what = "this is too large or too deep, or it refers to itself or begins another document";
-        return (what.to_owned(), "write plain keys and values: no `&anchors`, no `*aliases`, and nothing deeper than inputs and outputs");
+        let what =
+            "this is too large or too deep, or it refers to itself or begins another document";
+        return (
+            what.to_owned(),
+            "write plain keys and values: no `&anchors`, no `*aliases`, and nothing deeper than inputs and outputs",
+        );
     }
     let text = error.render_with_formatter(&serde_saphyr::UserMessageFormatter);
     let first = text.lines().next().unwrap_or_default();
@@ -587,9 +733,16 @@ fn span_of(location: Location, yaml: &str, base: usize) -> Span {
 
 fn offset_of(location: Location, yaml: &str) -> usize {
     let (line, column) = (location.line().saturating_sub(1), location.column().saturating_sub(1));
-    let before = yaml.split_inclusive('\n').take(usize::try_from(line).unwrap_or(usize::MAX)).map(str::len).sum::<usize>();
+    let before = yaml
+        .split_inclusive('\n')
+        .take(usize::try_from(line).unwrap_or(usize::MAX))
+        .map(str::len)
+        .sum::<usize>();
     let rest = yaml.get(before..).unwrap_or_default();
-    let within = rest.char_indices().nth(usize::try_from(column).unwrap_or(usize::MAX)).map_or(0, |(offset, _)| offset);
+    let within = rest
+        .char_indices()
+        .nth(usize::try_from(column).unwrap_or(usize::MAX))
+        .map_or(0, |(offset, _)| offset);
     before + within
 }
 

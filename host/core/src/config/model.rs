@@ -1,5 +1,6 @@
-//! `[models.NAME]`: how a model is reached, what it costs and how much it takes. A model is switched on by being written here, never by a variable that
-//! happens to be set; its key is only pointed at.
+//! `[models.NAME]`: how a model is reached, what it costs and how much it takes. A model is
+//! switched on by being written here, never by a variable that happens to be set; its key is only
+//! pointed at.
 
 use std::collections::BTreeMap;
 
@@ -15,18 +16,35 @@ use crate::types::units::DURATION_MAX;
 use crate::types::wording::{code, string, thousands};
 
 /// Keys that only one kind has.
-const OPENAI_ONLY: [&str; 11] =
-    ["url", "model", "key", "headers", "options", "proxy", "retries", "timeout", "attempt_timeout", "idle_timeout", "reply"];
+const OPENAI_ONLY: [&str; 11] = [
+    "url",
+    "model",
+    "key",
+    "headers",
+    "options",
+    "proxy",
+    "retries",
+    "timeout",
+    "attempt_timeout",
+    "idle_timeout",
+    "reply",
+];
 const SCRIPTED_ONLY: [&str; 1] = ["replies"];
 const OF_A_KIND: [(&str, &[&str]); 2] = [("openai", &OPENAI_ONLY), ("scripted", &SCRIPTED_ONLY)];
 /// More attempts than this would only hide that a server is down.
 const RETRIES_MAX: u64 = 20;
 /// The host writes these itself.
-pub const RESERVED_OPTIONS: [&str; 6] = ["model", "messages", "tools", "tool_choice", "stream", "n"];
+pub const RESERVED_OPTIONS: [&str; 6] =
+    ["model", "messages", "tools", "tool_choice", "stream", "n"];
 /// Headers that carry the key or frame the request.
-const RESERVED_HEADERS: [&str; 6] = ["authorization", "content-length", "content-type", "host", "transfer-encoding", "connection"];
+const RESERVED_HEADERS: [&str; 6] =
+    ["authorization", "content-length", "content-type", "host", "transfer-encoding", "connection"];
 
-pub(crate) fn read_all(reader: &mut ConfigReader, folder: &str, root: &Table<'_>) -> BTreeMap<ModelName, ModelConfig> {
+pub(crate) fn read_all(
+    reader: &mut ConfigReader,
+    folder: &str,
+    root: &Table<'_>,
+) -> BTreeMap<ModelName, ModelConfig> {
     let mut models = BTreeMap::new();
     for (name, span, table) in root.named(reader, "models", MODELS) {
         super::plugin::check_name(reader, "models", name, &span);
@@ -38,10 +56,16 @@ pub(crate) fn read_all(reader: &mut ConfigReader, folder: &str, root: &Table<'_>
 
 fn read(reader: &mut ConfigReader, folder: &str, table: &Table<'_>) -> ModelConfig {
     let kind = table.require(reader, "kind").and_then(|item| item.choice(reader));
-    for (other, keys) in OF_A_KIND.iter().filter(|(other, _)| kind.is_some_and(|kind| kind != *other)) {
+    for (other, keys) in
+        OF_A_KIND.iter().filter(|(other, _)| kind.is_some_and(|kind| kind != *other))
+    {
         for item in keys.iter().filter_map(|name| table.get(name)) {
             let help = format!("leave it out, or write `kind = {}`", string(other));
-            reader.error(&item.key_span, format!("{} is not of this kind of model", code(&item.name)), help);
+            reader.error(
+                &item.key_span,
+                format!("{} is not of this kind of model", code(&item.name)),
+                help,
+            );
         }
     }
     let kind = match kind {
@@ -62,39 +86,60 @@ fn read(reader: &mut ConfigReader, folder: &str, table: &Table<'_>) -> ModelConf
 
 /// What the model takes and gives (L-180).
 fn lengths(reader: &mut ConfigReader, table: &Table<'_>, setup: &mut ModelSetup) {
-    let mut tokens = |name: &str| table.get(name).and_then(|item| item.count(reader, i64::MAX.unsigned_abs()));
-    (setup.context, setup.max_output, setup.min_output) = (tokens("context"), tokens("max_output"), tokens("min_output"));
+    let mut tokens =
+        |name: &str| table.get(name).and_then(|item| item.count(reader, i64::MAX.unsigned_abs()));
+    (setup.context, setup.max_output, setup.min_output) =
+        (tokens("context"), tokens("max_output"), tokens("min_output"));
     let least = setup.min_output.unwrap_or(MIN_OUTPUT).saturating_add(RESERVE);
-    if let Some(item) = table.get("context").filter(|_| setup.context.is_some_and(|context| context <= least)) {
-        let what = format!("leaves no room for a prompt: {} tokens are kept free", thousands(least));
+    if let Some(item) =
+        table.get("context").filter(|_| setup.context.is_some_and(|context| context <= least))
+    {
+        let what =
+            format!("leaves no room for a prompt: {} tokens are kept free", thousands(least));
         item.wrong(reader, &what, "write as many tokens as the model takes".to_owned());
     }
     if let Some(item) = table.get("min_output").filter(|_| table.get("context").is_none()) {
-        reader.error(&item.key_span, "`min_output` means nothing without `context`".to_owned(), "write `context` too".to_owned());
+        reader.error(
+            &item.key_span,
+            "`min_output` means nothing without `context`".to_owned(),
+            "write `context` too".to_owned(),
+        );
     }
 }
 
 /// The length that the operator lets every answer have, when it stands among the options.
 fn length_option(server: &OpenAiConfig) -> Option<u64> {
-    ["max_completion_tokens", "max_tokens"].into_iter().find_map(|name| server.options.get(name)?.as_u64())
+    ["max_completion_tokens", "max_tokens"]
+        .into_iter()
+        .find_map(|name| server.options.get(name)?.as_u64())
 }
 
 /// Whoever gets the prompts: the server, and a proxy on the way.
 fn reached_at(server: &OpenAiConfig) -> Option<String> {
     let place = address::authority(&server.url)?;
-    let proxy = server.proxy.as_deref().and_then(address::authority).map(|proxy| format!(" through {proxy}"));
+    let proxy = server
+        .proxy
+        .as_deref()
+        .and_then(address::authority)
+        .map(|proxy| format!(" through {proxy}"));
     Some(format!("{place}{}", proxy.unwrap_or_default()))
 }
 
 fn scripted(reader: &mut ConfigReader, folder: &str, table: &Table<'_>) -> ModelKind {
-    let replies = table.require(reader, "replies").and_then(|item| super::plugin::path(reader, &item, folder));
+    let replies = table
+        .require(reader, "replies")
+        .and_then(|item| super::plugin::path(reader, &item, folder));
     ModelKind::Scripted { replies: replies.unwrap_or_else(|| config_path("", "")) }
 }
 
 fn openai(reader: &mut ConfigReader, folder: &str, table: &Table<'_>) -> ModelKind {
-    let url = table.require(reader, "url").and_then(|item| http_url(reader, &item)).unwrap_or_default();
-    let model = table.require(reader, "model").and_then(|item| full(reader, &item)).unwrap_or_default();
-    let duration = |reader: &mut ConfigReader, name: &str| table.get(name).and_then(|item| item.duration(reader, 1, DURATION_MAX));
+    let url =
+        table.require(reader, "url").and_then(|item| http_url(reader, &item)).unwrap_or_default();
+    let model =
+        table.require(reader, "model").and_then(|item| full(reader, &item)).unwrap_or_default();
+    let duration = |reader: &mut ConfigReader, name: &str| {
+        table.get(name).and_then(|item| item.duration(reader, 1, DURATION_MAX))
+    };
     let defaults = OpenAiConfig::new(url, model);
     let config = OpenAiConfig {
         key: table.get("key").and_then(|item| key(reader, folder, &item, KEY)),
@@ -103,9 +148,13 @@ fn openai(reader: &mut ConfigReader, folder: &str, table: &Table<'_>) -> ModelKi
         proxy: table.get("proxy").and_then(|item| http_url(reader, &item)),
         retries: retries(reader, table).unwrap_or(defaults.retries),
         timeout_ms: duration(reader, "timeout").unwrap_or(defaults.timeout_ms),
-        attempt_timeout_ms: duration(reader, "attempt_timeout").unwrap_or(defaults.attempt_timeout_ms),
+        attempt_timeout_ms: duration(reader, "attempt_timeout")
+            .unwrap_or(defaults.attempt_timeout_ms),
         idle_timeout_ms: duration(reader, "idle_timeout").unwrap_or(defaults.idle_timeout_ms),
-        reply_max: table.get("reply").and_then(|item| item.size(reader, 1, MEMORY_MAX)).unwrap_or(defaults.reply_max),
+        reply_max: table
+            .get("reply")
+            .and_then(|item| item.size(reader, 1, MEMORY_MAX))
+            .unwrap_or(defaults.reply_max),
         ..defaults
     };
     ModelKind::OpenAi(Box::new(config))
@@ -132,7 +181,11 @@ pub(crate) fn http_url(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Op
         Ok(()) => Some(text.to_owned()),
         Err(problem @ AddressError::Login) => {
             let help = "write `key = { env = \"MY_KEY\" }`, and the address without it".to_owned();
-            reader.secret_error(&item.span, format!("{} cannot be so: {problem}", code(&item.name)), help);
+            reader.secret_error(
+                &item.span,
+                format!("{} cannot be so: {problem}", code(&item.name)),
+                help,
+            );
             None
         }
         Err(problem) => {
@@ -142,19 +195,35 @@ pub(crate) fn http_url(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Op
     }
 }
 
-/// `{ env = … }`, `{ file = … }` or `{ command = … }`; `kind` is the table that those keys stand in.
-pub(crate) fn key(reader: &mut ConfigReader, folder: &str, item: &SpannedValue<'_>, kind: &'static str) -> Option<KeyRef> {
+/// `{ env = … }`, `{ file = … }` or `{ command = … }`; `kind` is the table that those keys stand
+/// in.
+pub(crate) fn key(
+    reader: &mut ConfigReader,
+    folder: &str,
+    item: &SpannedValue<'_>,
+    kind: &'static str,
+) -> Option<KeyRef> {
     if item.value.is_str() {
-        let help = format!("write `{} = {{ env = \"MY_KEY\" }}`, and put the key into that variable", item.name);
-        let what = format!("{} is a text; a key does not belong in a config, which is copied and shared", code(&item.name));
+        let help = format!(
+            "write `{} = {{ env = \"MY_KEY\" }}`, and put the key into that variable",
+            item.name
+        );
+        let what = format!(
+            "{} is a text; a key does not belong in a config, which is copied and shared",
+            code(&item.name)
+        );
         reader.secret_error(&item.span, what, help);
         return None;
     }
     let table = item.table(reader, kind)?;
     let env = table.get("env").and_then(|item| full(reader, &item)).map(KeyRef::Env);
-    let file = table.get("file").and_then(|item| super::plugin::path(reader, &item, folder)).map(KeyRef::File);
+    let file = table
+        .get("file")
+        .and_then(|item| super::plugin::path(reader, &item, folder))
+        .map(KeyRef::File);
     let command = table.get("command").and_then(|item| command(reader, &item)).map(KeyRef::Command);
-    let written = ["env", "file", "command"].iter().filter(|name| table.get(name).is_some()).count();
+    let written =
+        ["env", "file", "command"].iter().filter(|name| table.get(name).is_some()).count();
     if written != 1 {
         item.wrong(reader, "needs one of `env`, `file` and `command`", None);
         return None;
@@ -163,7 +232,12 @@ pub(crate) fn key(reader: &mut ConfigReader, folder: &str, item: &SpannedValue<'
 }
 
 pub(crate) fn command(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Vec<String>> {
-    let words: Vec<String> = item.list(reader)?.iter().filter_map(|word| word.string(reader)).map(str::to_owned).collect();
+    let words: Vec<String> = item
+        .list(reader)?
+        .iter()
+        .filter_map(|word| word.string(reader))
+        .map(str::to_owned)
+        .collect();
     if words.first().is_none_or(String::is_empty) {
         item.wrong(reader, "names no program", None);
         return None;
@@ -177,25 +251,53 @@ fn headers(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> BTreeMap<Strin
     for (name, value) in entries {
         let (name, span) = (name.get_ref().to_string(), name.span());
         let lower = name.to_ascii_lowercase();
-        let is_token = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.!#$&'*+^`|~%".contains(&byte));
+        let is_token = !name.is_empty()
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-_.!#$&'*+^`|~%".contains(&byte));
         if RESERVED_HEADERS.contains(&lower.as_str()) {
-            let help = if lower == "authorization" { "write `key = { env = \"MY_KEY\" }`" } else { "leave it out" };
-            reader.error(&span, format!("the header {} is written by the host", code(&name)), help.to_owned());
+            let help = if lower == "authorization" {
+                "write `key = { env = \"MY_KEY\" }`"
+            } else {
+                "leave it out"
+            };
+            reader.error(
+                &span,
+                format!("the header {} is written by the host", code(&name)),
+                help.to_owned(),
+            );
         } else if !is_token {
             reader.error(&span, format!("{} cannot be the name of a header", code(&name)), None);
-        } else if let Some(text) = value.get_ref().as_str().filter(|text| text.bytes().all(|byte| (32..127).contains(&byte))) {
+        } else if let Some(text) = value
+            .get_ref()
+            .as_str()
+            .filter(|text| text.bytes().all(|byte| (32..127).contains(&byte)))
+        {
             headers.insert(name, text.to_owned());
         } else {
-            reader.error(&value.span(), format!("the header {} must be a text of plain characters", code(&name)), None);
+            reader.error(
+                &value.span(),
+                format!("the header {} must be a text of plain characters", code(&name)),
+                None,
+            );
         }
     }
     headers
 }
 
-fn options(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> serde_json::Map<String, serde_json::Value> {
-    let serde_json::Value::Object(options) = json::settings(reader, item) else { return serde_json::Map::new() };
+fn options(
+    reader: &mut ConfigReader,
+    item: &SpannedValue<'_>,
+) -> serde_json::Map<String, serde_json::Value> {
+    let serde_json::Value::Object(options) = json::settings(reader, item) else {
+        return serde_json::Map::new();
+    };
     for name in options.keys().filter(|name| RESERVED_OPTIONS.contains(&name.as_str())) {
-        item.wrong(reader, &format!("sets {}, which the host writes itself", code(name)), "leave it out".to_owned());
+        item.wrong(
+            reader,
+            &format!("sets {}, which the host writes itself", code(name)),
+            "leave it out".to_owned(),
+        );
     }
     options
 }
@@ -204,7 +306,11 @@ fn prices(reader: &mut ConfigReader, table: &Table<'_>) -> ModelSetup {
     let (input, output) = (table.get("input_price"), table.get("output_price"));
     if let (Some(item), None) | (None, Some(item)) = (&input, &output) {
         let other = if input.is_some() { "output_price" } else { "input_price" };
-        reader.absence(&item.key_span, format!("a price needs both halves: `{other}` is missing"), format!("write `{other} = 0.00`"));
+        reader.absence(
+            &item.key_span,
+            format!("a price needs both halves: `{other}` is missing"),
+            format!("write `{other} = 0.00`"),
+        );
     }
     if let Some(item) = table.get("cached_input_price").filter(|_| input.is_none()) {
         reader.absence(
@@ -222,16 +328,21 @@ fn prices(reader: &mut ConfigReader, table: &Table<'_>) -> ModelSetup {
 }
 
 impl ModelConfig {
-    /// A server that is named on the command line or by an embedding program, as the file would have it.
+    /// A server that is named on the command line or by an embedding program, as the file would
+    /// have it.
     ///
     /// # Errors
     /// What is wrong with the address or the name, in words that follow "it".
     pub fn of_server(url: &str, model: &str, key: Option<KeyRef>) -> Result<Self, String> {
-        address::check_http_url(url).map_err(|problem| format!("cannot reach a model at this address: {problem}"))?;
+        address::check_http_url(url)
+            .map_err(|problem| format!("cannot reach a model at this address: {problem}"))?;
         if model.trim().is_empty() {
             return Err("names no model".to_owned());
         }
-        let prices = ModelSetup { reached_at: address::authority(url).map(str::to_owned), ..ModelSetup::default() };
+        let prices = ModelSetup {
+            reached_at: address::authority(url).map(str::to_owned),
+            ..ModelSetup::default()
+        };
         let server = OpenAiConfig { key, ..OpenAiConfig::new(url.to_owned(), model.to_owned()) };
         Ok(Self { kind: ModelKind::OpenAi(Box::new(server)), prices })
     }

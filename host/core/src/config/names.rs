@@ -1,11 +1,13 @@
-//! What plugins, tasks, models and tools may be called, and where paths lead. Lexical only: nothing here looks at a disk.
+//! What plugins, tasks, models and tools may be called, and where paths lead. Lexical only: nothing
+//! here looks at a disk.
 
 use crate::types::host_tool::HostTool;
 
 /// Bytes of a name at most.
 pub const NAME_MAX: usize = 64;
 
-/// Tools of the host, carried out by the room (L-140 and after); those that steer a task are granted with `grants.route`.
+/// Tools of the host, carried out by the room (L-140 and after); those that steer a task are
+/// granted with `grants.route`.
 pub const ORCHESTRATION_TOOLS: [&str; HostTool::ALL.len()] = {
     let mut names = [""; HostTool::ALL.len()];
     let mut index = 0;
@@ -25,7 +27,11 @@ pub const SEATS: [&str; 4] = ["user", "llm", "agent", "system"];
 /// A word that no task may be called, in whatever case: addresses ignore it (L-006).
 #[must_use]
 pub fn is_reserved_task(name: &str) -> bool {
-    SEATS.iter().chain(&ORCHESTRATION_TOOLS).chain(&LATER_TOOLS).any(|word| word.eq_ignore_ascii_case(name))
+    SEATS
+        .iter()
+        .chain(&ORCHESTRATION_TOOLS)
+        .chain(&LATER_TOOLS)
+        .any(|word| word.eq_ignore_ascii_case(name))
 }
 
 /// A text that cannot be a name.
@@ -48,7 +54,8 @@ pub enum NameError {
 /// Checks the name of a plugin or model.
 ///
 /// # Errors
-/// Which rule it breaks: lower-case ASCII letters, digits, `-` and `_`, a letter first, 1 to 64 of them.
+/// Which rule it breaks: lower-case ASCII letters, digits, `-` and `_`, a letter first, 1 to 64 of
+/// them.
 pub fn check_name(name: &str) -> Result<(), NameError> {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
     if let Some(other) = name.chars().find(|c| !allowed(*c)) {
@@ -65,7 +72,8 @@ pub fn check_name(name: &str) -> Result<(), NameError> {
 /// Checks the name of a task (L-007).
 ///
 /// # Errors
-/// Which rule it breaks: ASCII letters, digits, `-` and `_`, a letter or digit first, 1 to 64 of them.
+/// Which rule it breaks: ASCII letters, digits, `-` and `_`, a letter or digit first, 1 to 64 of
+/// them.
 pub fn check_task_name(name: &str) -> Result<(), NameError> {
     if let Some(other) = name.chars().find(|c| !in_task_name(*c)) {
         return Err(NameError::TaskCharacter(other));
@@ -115,17 +123,24 @@ pub(crate) fn check_alias(alias: &str) -> Result<(), AliasError> {
 /// A name made from any text, to be proposed instead of it; none when nothing of it is left.
 pub(crate) fn proposed_name(text: &str) -> Option<String> {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
-    let lowered = text.chars().map(|c| c.to_ascii_lowercase()).map(|c| if allowed(c) { c } else { '-' });
+    let lowered =
+        text.chars().map(|c| c.to_ascii_lowercase()).map(|c| if allowed(c) { c } else { '-' });
     let name: String = lowered.skip_while(|c| !c.is_ascii_lowercase()).take(NAME_MAX).collect();
     let name = name.trim_end_matches('-');
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// A path seen from the config's folder: absolute ones stay, `.` and empty parts go, `..` stays because a link may be before it.
+/// A path seen from the config's folder: absolute ones stay, `.` and empty parts go, `..` stays
+/// because a link may be before it.
 pub(crate) fn join(folder: &str, path: &str) -> String {
-    let joined = if path.starts_with('/') || folder.is_empty() { path.to_owned() } else { format!("{folder}/{path}") };
+    let joined = if path.starts_with('/') || folder.is_empty() {
+        path.to_owned()
+    } else {
+        format!("{folder}/{path}")
+    };
     let root = if joined.starts_with('/') { "/" } else { "" };
-    let parts: Vec<&str> = joined.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+    let parts: Vec<&str> =
+        joined.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
     match (root, parts.is_empty()) {
         ("", true) => ".".to_owned(),
         _ => format!("{root}{}", parts.join("/")),
@@ -208,7 +223,8 @@ mod tests {
         }
         assert_eq!(check_task_name(&"A".repeat(NAME_MAX)), Ok(()));
         assert_eq!(check_task_name(&"A".repeat(NAME_MAX + 1)), Err(NameError::TooLong));
-        for (text, expected) in [("_My Desk!", Some("My-Desk")), ("42", Some("42")), ("ÄÖ", None)] {
+        for (text, expected) in [("_My Desk!", Some("My-Desk")), ("42", Some("42")), ("ÄÖ", None)]
+        {
             assert_eq!(proposed_task_name(text).as_deref(), expected);
         }
     }
@@ -226,7 +242,9 @@ mod tests {
 
     #[test]
     fn a_proposed_name_is_a_name() {
-        for (text, expected) in [("My Desk!", Some("my-desk")), ("42", None), ("ÄÖ", None), ("9lives", Some("lives"))] {
+        for (text, expected) in
+            [("My Desk!", Some("my-desk")), ("42", None), ("ÄÖ", None), ("9lives", Some("lives"))]
+        {
             assert_eq!(proposed_name(text).as_deref(), expected);
         }
     }
@@ -270,9 +288,14 @@ mod tests {
 
     #[test]
     fn the_place_of_a_directory_is_its_last_part() {
-        for (dir, expected) in
-            [("docs", Some("/docs")), ("a/b/", Some("/b")), ("..", None), (".", None), ("/", None), ("./x/.", Some("/x"))]
-        {
+        for (dir, expected) in [
+            ("docs", Some("/docs")),
+            ("a/b/", Some("/b")),
+            ("..", None),
+            (".", None),
+            ("/", None),
+            ("./x/.", Some("/x")),
+        ] {
             assert_eq!(default_place(dir).as_deref(), expected, "{dir:?}");
         }
     }

@@ -1,4 +1,5 @@
-//! `tasks.NAME.narrow`: what a task leaves of its agent's grants, capability by capability. Names alone; an empty list leaves nothing.
+//! `tasks.NAME.narrow`: what a task leaves of its agent's grants, capability by capability. Names
+//! alone; an empty list leaves nothing.
 
 use super::grants::names_of;
 use super::keys::NARROW;
@@ -10,7 +11,11 @@ use crate::permissions::task_scope::Narrow;
 use crate::types::ids::{ModelName, SecretName, TaskName};
 use crate::types::wording::{code, string};
 
-pub(crate) fn read(reader: &mut ConfigReader, references: &mut References, item: &SpannedValue<'_>) -> Narrow {
+pub(crate) fn read(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    item: &SpannedValue<'_>,
+) -> Narrow {
     let Some(table) = item.table(reader, NARROW) else { return Narrow::default() };
     let mut list = |name: &str| table.get(name).and_then(|item| names_of(reader, &item, false));
     let (model, delegate, route) = (list("model"), list("delegate"), list("route"));
@@ -22,7 +27,14 @@ pub(crate) fn read(reader: &mut ConfigReader, references: &mut References, item:
         Ok(()) => Some(place.to_owned()),
         Err(error) => {
             let help = names::default_place(place).map(|place| format!("write {}", string(&place)));
-            item.wrong(reader, &format!("must be the place of a folder, `/` and one name: {} {error}", code(place)), help);
+            item.wrong(
+                reader,
+                &format!(
+                    "must be the place of a folder, `/` and one name: {} {error}",
+                    code(place)
+                ),
+                help,
+            );
             None
         }
     };
@@ -40,12 +52,15 @@ pub(crate) fn read(reader: &mut ConfigReader, references: &mut References, item:
     };
     let fetch = fetch.map(|fetch| fetch.into_iter().filter_map(&mut pattern).collect());
     Narrow {
-        model: model.map(|names| names.into_iter().map(|(_, name)| ModelName::from(name)).collect()),
-        delegate: delegate.map(|names| names.into_iter().map(|(_, name)| TaskName::from(name)).collect()),
+        model: model
+            .map(|names| names.into_iter().map(|(_, name)| ModelName::from(name)).collect()),
+        delegate: delegate
+            .map(|names| names.into_iter().map(|(_, name)| TaskName::from(name)).collect()),
         route: route.map(|names| names.into_iter().map(|(_, name)| name.to_owned()).collect()),
         files,
         fetch,
-        secrets: secrets.map(|names| names.into_iter().map(|(_, name)| SecretName::from(name)).collect()),
+        secrets: secrets
+            .map(|names| names.into_iter().map(|(_, name)| SecretName::from(name)).collect()),
         read_only: table.get("read_only").and_then(|item| item.boolean(reader)).unwrap_or_default(),
         kv: table.get("kv").and_then(|item| item.boolean(reader)),
     }

@@ -1,4 +1,5 @@
-//! `[plugins.NAME]`: where a plugin comes from, what it may touch, what it may use up, its own settings.
+//! `[plugins.NAME]`: where a plugin comes from, what it may touch, what it may use up, its own
+//! settings.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,9 @@ use serde_json::{Map, Value};
 use super::problem::Span;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
-use super::{ConfigPath, PluginConfig, PluginSource, SecretConfig, address, grants, json, limits, names};
+use super::{
+    ConfigPath, PluginConfig, PluginSource, SecretConfig, address, grants, json, limits, names,
+};
 use crate::types::ids::{PluginName, SecretName};
 use crate::types::wording::{code, string};
 
@@ -40,44 +43,78 @@ fn read(
     let source = table.require(reader, "source").and_then(|item| source(reader, &item, folder));
     PluginConfig {
         source: source.unwrap_or(PluginSource::Stock(String::new())),
-        grants: table.get("grants").map(|item| grants::read(reader, references, folder, &item, secrets)).unwrap_or_default(),
-        limits: table.get("limits").map(|item| limits::read_plugin(reader, &item)).unwrap_or_default(),
-        config: table.get("config").map_or_else(|| Value::Object(Map::new()), |item| json::settings(reader, &item)),
+        grants: table
+            .get("grants")
+            .map(|item| grants::read(reader, references, folder, &item, secrets))
+            .unwrap_or_default(),
+        limits: table
+            .get("limits")
+            .map(|item| limits::read_plugin(reader, &item))
+            .unwrap_or_default(),
+        config: table
+            .get("config")
+            .map_or_else(|| Value::Object(Map::new()), |item| json::settings(reader, &item)),
     }
 }
 
 /// `stock:NAME`, or the path of a .wasm file.
-fn source(reader: &mut ConfigReader, item: &SpannedValue<'_>, folder: &str) -> Option<PluginSource> {
+fn source(
+    reader: &mut ConfigReader,
+    item: &SpannedValue<'_>,
+    folder: &str,
+) -> Option<PluginSource> {
     if item.value.is_table() {
-        return super::mcp::source(reader, item, folder).map(|source| PluginSource::Mcp(Box::new(source)));
+        return super::mcp::source(reader, item, folder)
+            .map(|source| PluginSource::Mcp(Box::new(source)));
     }
     let text = item.string(reader)?;
-    let scheme = text.split_once(':').filter(|(scheme, _)| !scheme.is_empty() && scheme.bytes().all(|b| b.is_ascii_alphanumeric()));
+    let scheme = text.split_once(':').filter(|(scheme, _)| {
+        !scheme.is_empty() && scheme.bytes().all(|b| b.is_ascii_alphanumeric())
+    });
     match scheme {
         Some(("stock", name)) => match names::check_name(name) {
             Ok(()) => return Some(PluginSource::Stock(name.to_owned())),
-            Err(error) => item.wrong(reader, &format!("has no name of a stock plugin: {} {error}", code(name)), None),
+            Err(error) => item.wrong(
+                reader,
+                &format!("has no name of a stock plugin: {} {error}", code(name)),
+                None,
+            ),
         },
         Some(("native", name)) => match names::check_name(name) {
             Ok(()) => return Some(PluginSource::Native(name.to_owned())),
-            Err(error) => item.wrong(reader, &format!("has no name of a native plugin: {} {error}", code(name)), None),
+            Err(error) => item.wrong(
+                reader,
+                &format!("has no name of a native plugin: {} {error}", code(name)),
+                None,
+            ),
         },
         Some(("https" | "http", _)) => match address::check_pinned_url(text) {
-            Ok((url, sha256)) => return Some(PluginSource::Url { url: url.to_owned(), sha256: sha256.to_owned() }),
+            Ok((url, sha256)) => {
+                return Some(PluginSource::Url { url: url.to_owned(), sha256: sha256.to_owned() });
+            }
             Err(problem) => {
                 let help = "write the component's SHA-256 behind the address: `source = \"https://…/x.wasm#sha256=…\"`";
-                item.wrong(reader, &format!("cannot be {}: {problem}", code(text)), help.to_owned());
+                item.wrong(
+                    reader,
+                    &format!("cannot be {}: {problem}", code(text)),
+                    help.to_owned(),
+                );
             }
         },
         Some((scheme, _)) if LATER_SCHEMES.contains(&scheme) => {
             let help = "put the .wasm file beside the config and write `source = \"./x.wasm\"`";
             reader.unavailable(&item.span, &format!("source = \"{scheme}:…\""), help.to_owned());
         }
-        Some((scheme, _)) => item.wrong(reader, &format!("cannot begin with {}", code(&format!("{scheme}:"))), None),
-        None if text.ends_with(".wasm") => return path(reader, item, folder).map(PluginSource::File),
+        Some((scheme, _)) => {
+            item.wrong(reader, &format!("cannot begin with {}", code(&format!("{scheme}:"))), None)
+        }
+        None if text.ends_with(".wasm") => {
+            return path(reader, item, folder).map(PluginSource::File);
+        }
         None => {
-            let help =
-                names::check_name(text).ok().map(|()| format!("for a plugin that comes with the host write `source = \"stock:{text}\"`"));
+            let help = names::check_name(text).ok().map(|()| {
+                format!("for a plugin that comes with the host write `source = \"stock:{text}\"`")
+            });
             item.wrong(reader, "is neither `stock:` and a name nor the path of a .wasm file", help);
         }
     }
@@ -85,7 +122,11 @@ fn source(reader: &mut ConfigReader, item: &SpannedValue<'_>, folder: &str) -> O
 }
 
 /// A path from the config's folder.
-pub(crate) fn path(reader: &mut ConfigReader, item: &SpannedValue<'_>, folder: &str) -> Option<ConfigPath> {
+pub(crate) fn path(
+    reader: &mut ConfigReader,
+    item: &SpannedValue<'_>,
+    folder: &str,
+) -> Option<ConfigPath> {
     let text = item.string(reader)?;
     let problem = match text {
         "" => "is empty",
@@ -103,5 +144,9 @@ pub(crate) fn check_name(reader: &mut ConfigReader, section: &str, name: &str, s
     let Err(error) = names::check_name(name) else { return };
     let noun = &section[..section.len() - 1];
     let help = names::proposed_name(name).map(|name| format!("write `[{section}.{name}]`"));
-    reader.error(span, format!("{} cannot be the name of a {noun}: it {error}", string(name)), help);
+    reader.error(
+        span,
+        format!("{} cannot be the name of a {noun}: it {error}", string(name)),
+        help,
+    );
 }

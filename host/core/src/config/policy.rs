@@ -8,17 +8,27 @@ use super::keys::POLICY;
 use super::mcp::{MCP_CLIENT, YOU};
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
-use crate::permissions::policy_rules::{ArgumentPattern, ArgumentPlace, ArgumentRule, Decide, PATTERN_MAX, PATTERNS_MAX as MOST, Rule};
+use crate::permissions::policy_rules::{
+    ArgumentPattern, ArgumentPlace, ArgumentRule, Decide, PATTERN_MAX, PATTERNS_MAX as MOST, Rule,
+};
 use crate::types::ids::PluginName;
 use crate::types::units::DURATION_MAX;
 use crate::types::wording::code;
 
-pub(crate) fn read_all(reader: &mut ConfigReader, references: &mut References, root: &Table<'_>) -> Vec<Rule> {
+pub(crate) fn read_all(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    root: &Table<'_>,
+) -> Vec<Rule> {
     let entries = root.get("policy").and_then(|item| item.list(reader)).unwrap_or_default();
     entries.iter().filter_map(|entry| rule(reader, references, entry)).collect()
 }
 
-fn rule(reader: &mut ConfigReader, references: &mut References, item: &SpannedValue<'_>) -> Option<Rule> {
+fn rule(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    item: &SpannedValue<'_>,
+) -> Option<Rule> {
     let table = item.table(reader, POLICY)?;
     let tool = table.require(reader, "tool").and_then(|item| {
         let text = item.string(reader)?;
@@ -55,7 +65,11 @@ fn rule(reader: &mut ConfigReader, references: &mut References, item: &SpannedVa
 fn arguments(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Vec<ArgumentRule>> {
     let entries = item.entries(reader, "a table of arguments and patterns")?;
     if entries.is_empty() || entries.len() > MOST {
-        item.wrong(reader, &format!("must hold 1 to {MOST} arguments"), "leave it out for any arguments".to_owned());
+        item.wrong(
+            reader,
+            &format!("must hold 1 to {MOST} arguments"),
+            "leave it out for any arguments".to_owned(),
+        );
         return None;
     }
     let mut rules = Some(Vec::new());
@@ -63,12 +77,18 @@ fn arguments(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Vec<A
         let name: &str = key.get_ref();
         if let Some(problem) = ArgumentPlace::problem(name) {
             let what = format!("{} in {} {problem}", code(name), code(&item.name));
-            reader.error(&key.span(), what, r#"write a name, or a pointer such as `"/user/id"`"#.to_owned());
+            reader.error(
+                &key.span(),
+                what,
+                r#"write a name, or a pointer such as `"/user/id"`"#.to_owned(),
+            );
             rules = None;
             continue;
         }
         match (patterns_of(reader, &item.below(key, value)), rules.as_mut()) {
-            (Some(patterns), Some(rules)) => rules.push(ArgumentRule { at: ArgumentPlace(name.to_owned()), patterns }),
+            (Some(patterns), Some(rules)) => {
+                rules.push(ArgumentRule { at: ArgumentPlace(name.to_owned()), patterns })
+            }
             _ => rules = None,
         }
     }
@@ -84,18 +104,27 @@ fn patterns_of(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Vec
     let DeValue::Array(_) = item.value else { return Some(vec![pattern(reader, item)?]) };
     let entries = item.list(reader)?;
     if entries.is_empty() || entries.len() > MOST {
-        item.wrong(reader, &format!("must hold 1 to {MOST} patterns"), "one of them must match".to_owned());
+        item.wrong(
+            reader,
+            &format!("must hold 1 to {MOST} patterns"),
+            "one of them must match".to_owned(),
+        );
         return None;
     }
     // All are read, so that every problem is reported.
-    let patterns: Vec<Option<ArgumentPattern>> = entries.iter().map(|item| pattern(reader, item)).collect();
+    let patterns: Vec<Option<ArgumentPattern>> =
+        entries.iter().map(|item| pattern(reader, item)).collect();
     patterns.into_iter().collect()
 }
 
 fn pattern(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<ArgumentPattern> {
     let pattern = json::pattern(reader, item);
     if pattern.as_str().is_some_and(|text| text.chars().count() > PATTERN_MAX) {
-        item.wrong(reader, &format!("is longer than {PATTERN_MAX} characters"), "put a `*` where it may differ".to_owned());
+        item.wrong(
+            reader,
+            &format!("is longer than {PATTERN_MAX} characters"),
+            "put a `*` where it may differ".to_owned(),
+        );
         return None;
     }
     Some(ArgumentPattern(pattern))

@@ -1,5 +1,6 @@
-//! The file of prices: what models cost, under the names that their servers know them by. What a model's own table in the config says holds
-//! before it. Reads no file, and knows no price by itself.
+//! The file of prices: what models cost, under the names that their servers know them by. What a
+//! model's own table in the config says holds before it. Reads no file, and knows no price by
+//! itself.
 
 use std::collections::BTreeMap;
 
@@ -44,14 +45,22 @@ impl Prices {
         let (root, errors) = DeTable::parse_recoverable(text);
         let mut reader = ConfigReader::new(source);
         for error in errors.iter().take(SYNTAX_ERRORS) {
-            reader.error(&error.span().unwrap_or(0..0), format!("not valid TOML: {}", error.message()), None);
+            reader.error(
+                &error.span().unwrap_or(0..0),
+                format!("not valid TOML: {}", error.message()),
+                None,
+            );
         }
         let is_whole = errors.is_empty();
         let mut prices = BTreeMap::new();
         for (name, value) in root.get_ref() {
             let Some(table) = value.get_ref().as_table() else {
                 let what = format!("{} must be a table", code(name.get_ref()));
-                reader.error(&name.span(), what, format!("write the header `[{:?}]`, and its prices below", name.get_ref()));
+                reader.error(
+                    &name.span(),
+                    what,
+                    format!("write the header `[{:?}]`, and its prices below", name.get_ref()),
+                );
                 continue;
             };
             check_pattern(&mut reader, name.get_ref(), &name.span());
@@ -59,14 +68,20 @@ impl Prices {
                 prices.insert(name.get_ref().to_string(), price);
             }
         }
-        if reader.problems.is_empty() { Ok(Self(prices)) } else { Err(Problems(reader.problems).in_order()) }
+        if reader.problems.is_empty() {
+            Ok(Self(prices))
+        } else {
+            Err(Problems(reader.problems).in_order())
+        }
     }
 
     /// The price of a model: that of its name, else of the longest pattern that it matches.
     #[must_use]
     pub fn of(&self, model: &str) -> Option<Price> {
         let of_pattern = || {
-            let fitting = self.0.iter().filter(|(pattern, _)| pattern.strip_suffix('*').is_some_and(|start| model.starts_with(start)));
+            let fitting = self.0.iter().filter(|(pattern, _)| {
+                pattern.strip_suffix('*').is_some_and(|start| model.starts_with(start))
+            });
             fitting.max_by_key(|(pattern, _)| pattern.len()).map(|(_, price)| price)
         };
         self.0.get(model).or_else(of_pattern).copied()
@@ -75,13 +90,27 @@ impl Prices {
 
 fn check_pattern(reader: &mut ConfigReader, name: &str, span: &Span) {
     if name.trim().is_empty() {
-        reader.error(span, "this name is empty: it is no model's", "write the model's name at its server".to_owned());
+        reader.error(
+            span,
+            "this name is empty: it is no model's",
+            "write the model's name at its server".to_owned(),
+        );
     } else if name.strip_suffix('*').unwrap_or(name).contains('*') {
-        reader.error(span, format!("{} has a star that is not at its end", code(name)), "a star stands for any end of a name".to_owned());
+        reader.error(
+            span,
+            format!("{} has a star that is not at its end", code(name)),
+            "a star stands for any end of a name".to_owned(),
+        );
     }
 }
 
-fn price(reader: &mut ConfigReader, model: &str, span: &Span, table: &DeTable<'_>, is_whole: bool) -> Option<Price> {
+fn price(
+    reader: &mut ConfigReader,
+    model: &str,
+    span: &Span,
+    table: &DeTable<'_>,
+    is_whole: bool,
+) -> Option<Price> {
     for (key, _) in table.iter().filter(|(key, _)| !KEYS.contains(&key.get_ref().as_ref())) {
         let what = format!("unknown key {} in [{model:?}]", code(key.get_ref()));
         reader.error(&key.span(), what, suggest(key.get_ref(), &KEYS, "keys here"));
@@ -90,25 +119,37 @@ fn price(reader: &mut ConfigReader, model: &str, span: &Span, table: &DeTable<'_
         let value = table.get(name)?;
         let number = match value.get_ref() {
             DeValue::Float(float) => float.as_str().replace('_', "").parse().ok(),
-            DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str().replace('_', "").parse().ok(),
+            DeValue::Integer(integer) if integer.radix() == 10 => {
+                integer.as_str().replace('_', "").parse().ok()
+            }
             _ => None,
         };
         let amount = number.and_then(units::micro_usd);
         if amount.is_none() {
-            let what = format!("{} must be a number of US dollars for a million tokens, from 0 to a billion", code(name));
+            let what = format!(
+                "{} must be a number of US dollars for a million tokens, from 0 to a billion",
+                code(name)
+            );
             reader.error(&value.span(), what, format!("write `{name} = 2.50`"));
         }
         amount
     };
     let (input, output, cached_input) = (of("input"), of("output"), of("cached_input"));
-    for name in ["input", "output"].into_iter().filter(|name| is_whole && !table.contains_key(*name)) {
-        reader.error(span, format!("{} is missing in [{model:?}]", code(name)), format!("write `{name} = 2.50`"));
+    for name in
+        ["input", "output"].into_iter().filter(|name| is_whole && !table.contains_key(*name))
+    {
+        reader.error(
+            span,
+            format!("{} is missing in [{model:?}]", code(name)),
+            format!("write `{name} = 2.50`"),
+        );
     }
     Some(Price { input: input?, output: output?, cached_input })
 }
 
 impl Config {
-    /// The same with the prices of a file, where a model's own table says none; and warnings of limits in dollars that hold nothing back.
+    /// The same with the prices of a file, where a model's own table says none; and warnings of
+    /// limits in dollars that hold nothing back.
     ///
     /// # Errors
     /// All that is wrong with the file.
@@ -128,7 +169,9 @@ fn take_price(name: &ModelName, model: &mut ModelConfig, prices: &Prices) {
         ModelKind::OpenAi(server) => server.model.as_str(),
         ModelKind::Scripted { .. } | ModelKind::Native => name.as_str(),
     };
-    let Some(price) = prices.of(at_server).filter(|_| model.prices.input_price.is_none()) else { return };
+    let Some(price) = prices.of(at_server).filter(|_| model.prices.input_price.is_none()) else {
+        return;
+    };
     (model.prices.input_price, model.prices.output_price) = (Some(price.input), Some(price.output));
     model.prices.cached_input_price = model.prices.cached_input_price.or(price.cached_input);
 }

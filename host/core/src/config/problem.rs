@@ -1,5 +1,5 @@
-//! What is wrong with an operator's file: where, what, why, and what to write instead. Shown in the short style of rustc. Does not know
-//! which rule was broken, only how to say it.
+//! What is wrong with an operator's file: where, what, why, and what to write instead. Shown in the
+//! short style of rustc. Does not know which rule was broken, only how to say it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::wording::plain;
 
-/// Characters of a source line that are shown before and after its mistake at most: a file of one long line must not fill the screen.
+/// Characters of a source line that are shown before and after its mistake at most: a file of one
+/// long line must not fill the screen.
 const SHOWN_BEFORE: usize = 60;
 const SHOWN_AFTER: usize = 100;
 
@@ -63,8 +64,8 @@ impl ConfigProblem {
         self
     }
 
-    /// The same, with what to write instead where that is known.
-    /// Without the line that it is about, which may hold a secret: what is said about a config ends up in logs.
+    /// The same, with what to write instead where that is known. Without the line that it is about,
+    /// which may hold a secret: what is said about a config ends up in logs.
     pub(crate) fn without_excerpt(mut self) -> Self {
         self.excerpt.text.clear();
         self
@@ -165,13 +166,16 @@ pub(crate) type Span = std::ops::Range<usize>;
 pub(crate) struct SourceText {
     file: Arc<str>,
     text: Arc<str>,
-    /// Where each line begins: a file of many problems must not be counted from its start for each of them.
+    /// Where each line begins: a file of many problems must not be counted from its start for each
+    /// of them.
     lines: Arc<[usize]>,
 }
 
 impl SourceText {
     pub(crate) fn new(file: &str, text: &str) -> Self {
-        let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(newline, _)| newline + 1)).collect();
+        let lines = std::iter::once(0)
+            .chain(text.match_indices('\n').map(|(newline, _)| newline + 1))
+            .collect();
         Self { file: file.chars().map(plain).collect::<String>().into(), text: text.into(), lines }
     }
 

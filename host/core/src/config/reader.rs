@@ -1,5 +1,6 @@
-//! Reads a spanned TOML tree strictly: a table knows its keys, a value knows its type, and whatever does not fit becomes a problem while
-//! reading goes on. Knows TOML and the list of keys; not what the keys mean.
+//! Reads a spanned TOML tree strictly: a table knows its keys, a value knows its type, and whatever
+//! does not fit becomes a problem while reading goes on. Knows TOML and the list of keys; not what
+//! the keys mean.
 
 use toml::de::{DeTable, DeValue};
 
@@ -23,17 +24,33 @@ impl ConfigReader {
         Self { source, problems: Vec::new(), absences: Vec::new() }
     }
 
-    pub(crate) fn error(&mut self, span: &Span, what: impl Into<String>, help: impl Into<Option<String>>) {
+    pub(crate) fn error(
+        &mut self,
+        span: &Span,
+        what: impl Into<String>,
+        help: impl Into<Option<String>>,
+    ) {
         self.problems.push(self.source.problem(span, what).maybe_help(help.into()));
     }
 
     /// As `error`, about a value that may be a secret: the line is not shown.
-    pub(crate) fn secret_error(&mut self, span: &Span, what: impl Into<String>, help: impl Into<Option<String>>) {
-        self.problems.push(self.source.problem(span, what).maybe_help(help.into()).without_excerpt());
+    pub(crate) fn secret_error(
+        &mut self,
+        span: &Span,
+        what: impl Into<String>,
+        help: impl Into<Option<String>>,
+    ) {
+        self.problems
+            .push(self.source.problem(span, what).maybe_help(help.into()).without_excerpt());
     }
 
     /// Something that should be there is not, as far as the file could be read.
-    pub(crate) fn absence(&mut self, span: &Span, what: impl Into<String>, help: impl Into<Option<String>>) {
+    pub(crate) fn absence(
+        &mut self,
+        span: &Span,
+        what: impl Into<String>,
+        help: impl Into<Option<String>>,
+    ) {
         self.absences.push(self.source.problem(span, what).maybe_help(help.into()));
     }
 
@@ -91,7 +108,11 @@ impl<'a> Table<'a> {
             match keys::of_table(self.kind).find(|known| known.name == name) {
                 Some(ConfigKey { available: true, .. }) => {}
                 Some(ConfigKey { available: false, .. }) => {
-                    reader.unavailable(&key.span(), &self.place.name(name), "leave it out".to_owned());
+                    reader.unavailable(
+                        &key.span(),
+                        &self.place.name(name),
+                        "leave it out".to_owned(),
+                    );
                 }
                 None => {
                     let what = format!("unknown key {} {}", code(name), self.place.within());
@@ -106,7 +127,8 @@ impl<'a> Table<'a> {
         if let Some(help) = langroid::help(name).filter(|_| self.kind == keys::TASK) {
             return Some(help.to_owned());
         }
-        let known: Vec<&str> = keys::of_table(self.kind).filter(|key| key.available).map(|key| key.name).collect();
+        let known: Vec<&str> =
+            keys::of_table(self.kind).filter(|key| key.available).map(|key| key.name).collect();
         if let Some(near) = nearest(name, known.iter().copied()) {
             return Some(format!("did you mean {}?", code(near)));
         }
@@ -114,7 +136,10 @@ impl<'a> Table<'a> {
             return Some(format!("leave it out: every plugin has {}", code(name)));
         }
         match KEYS.iter().find(|key| key.name == name && key.available) {
-            Some(ConfigKey { table: "", .. }) => Some(format!("{} stands at the top of the file, before the first table", code(name))),
+            Some(ConfigKey { table: "", .. }) => Some(format!(
+                "{} stands at the top of the file, before the first table",
+                code(name)
+            )),
             Some(key) => Some(format!("{} stands in {}", code(name), code(key.table))),
             None => suggest(name, &known, "keys here"),
         }
@@ -135,18 +160,36 @@ impl<'a> Table<'a> {
     }
 
     /// The value of a key that must be there; its absence is a problem.
-    pub(crate) fn require(&self, reader: &mut ConfigReader, name: &str) -> Option<SpannedValue<'a>> {
+    pub(crate) fn require(
+        &self,
+        reader: &mut ConfigReader,
+        name: &str,
+    ) -> Option<SpannedValue<'a>> {
         let found = self.get(name);
         if found.is_none() {
-            let example = keys::of_table(self.kind).find(|key| key.name == name).map(|key| format!("write {}", code(key.example)));
-            reader.absence(&self.span, format!("{} is missing {}", code(name), self.place.within()), example);
+            let example = keys::of_table(self.kind)
+                .find(|key| key.name == name)
+                .map(|key| format!("write {}", code(key.example)));
+            reader.absence(
+                &self.span,
+                format!("{} is missing {}", code(name), self.place.within()),
+                example,
+            );
         }
         found
     }
 
     /// All tables under names of the operator's choice, such as those of `[plugins]`.
-    pub(crate) fn named(&self, reader: &mut ConfigReader, section: &str, kind: &'static str) -> Vec<(&'a str, Span, Table<'a>)> {
-        let Some(entries) = self.get(section).and_then(|item| item.entries(reader, &format!("tables such as [{section}.x]"))) else {
+    pub(crate) fn named(
+        &self,
+        reader: &mut ConfigReader,
+        section: &str,
+        kind: &'static str,
+    ) -> Vec<(&'a str, Span, Table<'a>)> {
+        let Some(entries) = self
+            .get(section)
+            .and_then(|item| item.entries(reader, &format!("tables such as [{section}.x]")))
+        else {
             return Vec::new();
         };
         let mut found = Vec::new();
@@ -155,7 +198,11 @@ impl<'a> Table<'a> {
             let header = format!("{section}.{}", name.chars().take(NAME_MAX).collect::<String>());
             let Some(entries) = value.get_ref().as_table() else {
                 let what = format!("{} must be a table", code(&header));
-                reader.error(&key.span(), what, format!("write the header `[{header}]`, and its keys below"));
+                reader.error(
+                    &key.span(),
+                    what,
+                    format!("write the header `[{header}]`, and its keys below"),
+                );
                 continue;
             };
             let place = TablePath { header, below: String::new() };
@@ -180,7 +227,10 @@ pub(crate) struct SpannedValue<'a> {
 impl<'a> SpannedValue<'a> {
     /// The line that could be written instead.
     pub(crate) fn example(&self) -> Option<String> {
-        self.key.map(|key| key.example).filter(|example| !example.is_empty()).map(|example| format!("write {}", code(example)))
+        self.key
+            .map(|key| key.example)
+            .filter(|example| !example.is_empty())
+            .map(|example| format!("write {}", code(example)))
     }
 
     /// Reports that the value is of another type.
@@ -194,12 +244,25 @@ impl<'a> SpannedValue<'a> {
             DeValue::Array(_) => "a list",
             DeValue::Table(_) => "a table",
         };
-        reader.error(&self.span, format!("{} must be {what}, not {found}", code(&self.name)), self.example());
+        reader.error(
+            &self.span,
+            format!("{} must be {what}, not {found}", code(&self.name)),
+            self.example(),
+        );
     }
 
     /// Reports that the value is of the right type and wrong all the same.
-    pub(crate) fn wrong(&self, reader: &mut ConfigReader, problem: &str, help: impl Into<Option<String>>) {
-        reader.error(&self.span, format!("{} {problem}", code(&self.name)), help.into().or_else(|| self.example()));
+    pub(crate) fn wrong(
+        &self,
+        reader: &mut ConfigReader,
+        problem: &str,
+        help: impl Into<Option<String>>,
+    ) {
+        reader.error(
+            &self.span,
+            format!("{} {problem}", code(&self.name)),
+            help.into().or_else(|| self.example()),
+        );
     }
 
     pub(crate) fn string(&self, reader: &mut ConfigReader) -> Option<&'a str> {
@@ -224,7 +287,11 @@ impl<'a> SpannedValue<'a> {
         let known = self.key.map(|key| key.shape.words()).unwrap_or_default();
         let found = known.iter().find(|known| **known == text).copied();
         if found.is_none() {
-            self.wrong(reader, &format!("cannot be {}", code(text)), suggest(text, known, "it can be"));
+            self.wrong(
+                reader,
+                &format!("cannot be {}", code(text)),
+                suggest(text, known, "it can be"),
+            );
         }
         found
     }
@@ -249,7 +316,10 @@ impl<'a> SpannedValue<'a> {
     /// The entries of a table whose keys are of the operator's choice.
     pub(crate) fn members(&self, reader: &mut ConfigReader) -> Vec<(&'a str, SpannedValue<'a>)> {
         let entries = self.entries(reader, "a table").into_iter().flatten();
-        let item = |(key, value): (&'a toml::Spanned<std::borrow::Cow<'a, str>>, &'a toml::Spanned<DeValue<'a>>)| {
+        let item = |(key, value): (
+            &'a toml::Spanned<std::borrow::Cow<'a, str>>,
+            &'a toml::Spanned<DeValue<'a>>,
+        )| {
             let name: &'a str = key.get_ref();
             let item = SpannedValue {
                 name: format!("{}.{name}", self.name),
@@ -265,9 +335,20 @@ impl<'a> SpannedValue<'a> {
     }
 
     /// The value under a key of this table, which is of the operator's choice.
-    pub(crate) fn below(&self, key: &toml::Spanned<toml::de::DeString<'a>>, value: &'a toml::Spanned<DeValue<'a>>) -> SpannedValue<'a> {
-        let name = format!("{}.{}", self.name, key.get_ref().chars().take(NAME_MAX).collect::<String>());
-        SpannedValue { name, key_span: key.span(), span: value.span(), value: value.get_ref(), ..self.clone() }
+    pub(crate) fn below(
+        &self,
+        key: &toml::Spanned<toml::de::DeString<'a>>,
+        value: &'a toml::Spanned<DeValue<'a>>,
+    ) -> SpannedValue<'a> {
+        let name =
+            format!("{}.{}", self.name, key.get_ref().chars().take(NAME_MAX).collect::<String>());
+        SpannedValue {
+            name,
+            key_span: key.span(),
+            span: value.span(),
+            value: value.get_ref(),
+            ..self.clone()
+        }
     }
 
     /// It is a list without entries.
@@ -283,7 +364,12 @@ impl<'a> SpannedValue<'a> {
             "limits" => (format!("limits.{}", self.name), String::new()),
             header => (header.to_owned(), self.name.clone()),
         };
-        let table = Table { place: TablePath { header, below }, kind, span: self.key_span.clone(), entries };
+        let table = Table {
+            place: TablePath { header, below },
+            kind,
+            span: self.key_span.clone(),
+            entries,
+        };
         table.check_keys(reader);
         Some(table)
     }
@@ -298,7 +384,8 @@ impl<'a> SpannedValue<'a> {
 }
 
 impl Table<'_> {
-    /// Checks the keys of a table found by `named`; apart, because a table of a later kind is refused as a whole.
+    /// Checks the keys of a table found by `named`; apart, because a table of a later kind is
+    /// refused as a whole.
     pub(crate) fn checked(self, reader: &mut ConfigReader) -> Self {
         self.check_keys(reader);
         self

@@ -1,5 +1,5 @@
-//! Names that one part of the config uses for another: each must be there. Collected while reading and checked at the end, so that the
-//! order of the file does not matter.
+//! Names that one part of the config uses for another: each must be there. Collected while reading
+//! and checked at the end, so that the order of the file does not matter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,21 +79,37 @@ impl References {
     }
 
     fn add(&mut self, target: ReferenceTarget, item: &SpannedValue<'_>, name: &str) {
-        self.0.push(Reference { target, name: name.to_owned(), span: item.span.clone(), user: item.name.clone() });
+        self.0.push(Reference {
+            target,
+            name: name.to_owned(),
+            span: item.span.clone(),
+            user: item.name.clone(),
+        });
     }
 
-    /// Reports every name that is not in the config. What is there but wrong was reported where it stands.
-    pub(crate) fn check(&self, reader: &mut ConfigReader, root: &Table<'_>, added: &BTreeMap<ModelName, ModelConfig>) {
+    /// Reports every name that is not in the config. What is there but wrong was reported where it
+    /// stands.
+    pub(crate) fn check(
+        &self,
+        reader: &mut ConfigReader,
+        root: &Table<'_>,
+        added: &BTreeMap<ModelName, ModelConfig>,
+    ) {
         let declared = |section: &str| -> Vec<String> {
             let table = root.get(section).and_then(|item| item.value.as_table());
-            table.map(|table| table.keys().map(|key| key.get_ref().to_string()).collect()).unwrap_or_default()
+            table
+                .map(|table| table.keys().map(|key| key.get_ref().to_string()).collect())
+                .unwrap_or_default()
         };
-        let (plugins, tasks, mut models) = (declared("plugins"), declared("tasks"), declared("models"));
-        let channels: Vec<String> = [TERMINAL.to_owned()].into_iter().chain(declared("channels")).collect();
+        let (plugins, tasks, mut models) =
+            (declared("plugins"), declared("tasks"), declared("models"));
+        let channels: Vec<String> =
+            [TERMINAL.to_owned()].into_iter().chain(declared("channels")).collect();
         models.extend(added.keys().map(ModelName::to_string));
-        let [in_plugins, in_tasks, in_models, in_channels] =
-            [&plugins, &tasks, &models, &channels].map(|names| names.iter().map(String::as_str).collect::<BTreeSet<&str>>());
-        let lowered: BTreeSet<String> = tasks.iter().map(|task| task.to_ascii_lowercase()).collect();
+        let [in_plugins, in_tasks, in_models, in_channels] = [&plugins, &tasks, &models, &channels]
+            .map(|names| names.iter().map(String::as_str).collect::<BTreeSet<&str>>());
+        let lowered: BTreeSet<String> =
+            tasks.iter().map(|task| task.to_ascii_lowercase()).collect();
         for reference in &self.0 {
             let (noun, known, is_known, section) = match reference.target {
                 ReferenceTarget::Plugin => ("plugin", &plugins, &in_plugins, "plugins"),
@@ -121,12 +137,21 @@ impl References {
             if is_known.contains(reference.name.as_str()) {
                 continue;
             }
-            let what = format!("{} names the {noun} {}, which is not in this config", code(&reference.user), code(&reference.name));
+            let what = format!(
+                "{} names the {noun} {}, which is not in this config",
+                code(&reference.user),
+                code(&reference.name)
+            );
             let help = suggest(&reference.name, known, &format!("{section} here"));
             reader.error(
                 &reference.span,
                 what,
-                help.or_else(|| Some(format!("add a table {}", code(&format!("[{section}.{}]", reference.name))))),
+                help.or_else(|| {
+                    Some(format!(
+                        "add a table {}",
+                        code(&format!("[{section}.{}]", reference.name))
+                    ))
+                }),
             );
         }
     }
@@ -139,22 +164,43 @@ fn check_address(reader: &mut ConfigReader, reference: &Reference, tasks: &[Stri
         return;
     }
     if LATER_TOOLS.contains(&name) {
-        reader.unavailable(&reference.span, &format!("{} = \"{name}\"", reference.user), "leave it out".to_owned());
+        reader.unavailable(
+            &reference.span,
+            &format!("{} = \"{name}\"", reference.user),
+            "leave it out".to_owned(),
+        );
         return;
     }
     let addresses: Vec<&str> = tasks.iter().map(String::as_str).chain(["user"]).collect();
-    let what =
-        format!("{} names {}, which is no task of this config, nor `user`, nor a tool of the host", code(&reference.user), code(name));
-    let near = nearest(name, addresses.iter().copied().chain(ORCHESTRATION_TOOLS)).map(|near| format!("did you mean {}?", code(near)));
-    reader.error(&reference.span, what, near.or_else(|| suggest(name, &addresses, "addresses here")));
+    let what = format!(
+        "{} names {}, which is no task of this config, nor `user`, nor a tool of the host",
+        code(&reference.user),
+        code(name)
+    );
+    let near = nearest(name, addresses.iter().copied().chain(ORCHESTRATION_TOOLS))
+        .map(|near| format!("did you mean {}?", code(near)));
+    reader.error(
+        &reference.span,
+        what,
+        near.or_else(|| suggest(name, &addresses, "addresses here")),
+    );
 }
 
 /// Who may see what comes in on a channel: other channels, and tasks.
-fn check_audience(reader: &mut ConfigReader, reference: &Reference, channels: &[String], tasks: &[String]) {
+fn check_audience(
+    reader: &mut ConfigReader,
+    reference: &Reference,
+    channels: &[String],
+    tasks: &[String],
+) {
     let name = reference.name.as_str();
     let known: Vec<&str> = channels.iter().chain(tasks).map(String::as_str).collect();
     if !known.contains(&name) {
-        let what = format!("{} names {}, which is no channel of this config, nor a task", code(&reference.user), code(name));
+        let what = format!(
+            "{} names {}, which is no channel of this config, nor a task",
+            code(&reference.user),
+            code(name)
+        );
         reader.error(&reference.span, what, suggest(name, &known, "names here"));
     }
 }
@@ -163,15 +209,24 @@ fn check_audience(reader: &mut ConfigReader, reference: &Reference, channels: &[
 fn report_recipient(reader: &mut ConfigReader, reference: &Reference, tasks: &[String]) {
     let name = reference.name.as_str();
     let addresses: Vec<&str> = tasks.iter().map(String::as_str).chain(RECIPIENTS).collect();
-    let what = format!("{} names {}, which is no task of this config, nor a seat", code(&reference.user), code(name));
+    let what = format!(
+        "{} names {}, which is no task of this config, nor a seat",
+        code(&reference.user),
+        code(name)
+    );
     reader.error(&reference.span, what, suggest(name, &addresses, "addresses here"));
 }
 
 /// Reports every circle of sub-tasks: a task that reaches itself would wait for its own answer.
-pub(crate) fn check_cycles(reader: &mut ConfigReader, spans: &SourceSpans, tasks: &BTreeMap<TaskName, TaskConfig>) {
+pub(crate) fn check_cycles(
+    reader: &mut ConfigReader,
+    spans: &SourceSpans,
+    tasks: &BTreeMap<TaskName, TaskConfig>,
+) {
     let mut begun: BTreeSet<&TaskName> = BTreeSet::new();
     for start in tasks.keys() {
-        // Not recursive, because a file can hold very many tasks. Each task of the path with the number of its sub-tasks already followed.
+        // Not recursive, because a file can hold very many tasks. Each task of the path with the
+        // number of its sub-tasks already followed.
         let mut path: Vec<(&TaskName, usize)> = Vec::new();
         let mut on_path: BTreeSet<&TaskName> = BTreeSet::new();
         if begun.insert(start) {
@@ -196,9 +251,16 @@ pub(crate) fn check_cycles(reader: &mut ConfigReader, spans: &SourceSpans, tasks
     }
 }
 
-fn report_cycle(reader: &mut ConfigReader, spans: &SourceSpans, path: &[(&TaskName, usize)], back_to: &TaskName, index: usize) {
+fn report_cycle(
+    reader: &mut ConfigReader,
+    spans: &SourceSpans,
+    path: &[(&TaskName, usize)],
+    back_to: &TaskName,
+    index: usize,
+) {
     let Some((last, _)) = path.last() else { return };
-    let circle = path.iter().map(|(task, _)| *task).skip_while(|task| *task != back_to).chain([back_to]);
+    let circle =
+        path.iter().map(|(task, _)| *task).skip_while(|task| *task != back_to).chain([back_to]);
     let mut shown: Vec<&str> = circle.map(TaskName::as_str).collect();
     if shown.len() > CYCLE_SHOWN {
         shown.splice(CYCLE_SHOWN / 2..shown.len() - CYCLE_SHOWN / 2, ["…"]);
@@ -206,5 +268,12 @@ fn report_cycle(reader: &mut ConfigReader, spans: &SourceSpans, path: &[(&TaskNa
     let shown = shown.join(" → ");
     let span = spans.find(&format!("tasks.{last}.subtasks[{index}]")).cloned().unwrap_or(0..0);
     let what = format!("a task cannot reach itself through its sub-tasks: {shown}");
-    reader.error(&span, what, format!("leave {} out here, or hand the work on with `grants.delegate`", code(back_to.as_str())));
+    reader.error(
+        &span,
+        what,
+        format!(
+            "leave {} out here, or hand the work on with `grants.delegate`",
+            code(back_to.as_str())
+        ),
+    );
 }

@@ -1,5 +1,6 @@
-//! Whether a rebuilt component may take the place of the one that was admitted while a run goes on. What the operator and the model were
-//! shown must stay true: the same tools with the same schemas, no more asked for, the same settings.
+//! Whether a rebuilt component may take the place of the one that was admitted while a run goes on.
+//! What the operator and the model were shown must stay true: the same tools with the same schemas,
+//! no more asked for, the same settings.
 
 use crate::setup::PluginFacts;
 
@@ -31,12 +32,19 @@ pub fn may_replace(admitted: &PluginFacts, rebuilt: &PluginFacts) -> Result<(), 
                 return Err(format!("its tool `{}` takes other arguments now", tool.name));
             }
             Some(known) if known.idempotent != tool.idempotent => {
-                return Err(format!("its tool `{}` says something else now about being repeated", tool.name));
+                return Err(format!(
+                    "its tool `{}` says something else now about being repeated",
+                    tool.name
+                ));
             }
             Some(_) => {}
         }
     }
-    match admitted.tools.iter().find(|known| rebuilt.tools.iter().all(|tool| tool.name != known.name)) {
+    match admitted
+        .tools
+        .iter()
+        .find(|known| rebuilt.tools.iter().all(|tool| tool.name != known.name))
+    {
         Some(gone) => Err(format!("its tool `{}` is gone", gone.name)),
         None => Ok(()),
     }
@@ -54,7 +62,11 @@ mod tests {
     use crate::types::tool::ToolSpec;
 
     fn facts() -> PluginFacts {
-        let ask = CapabilityRequest { why: "Reads notes.".to_owned(), optional: false, detail: BTreeMap::new() };
+        let ask = CapabilityRequest {
+            why: "Reads notes.".to_owned(),
+            optional: false,
+            detail: BTreeMap::new(),
+        };
         let tool = ToolSpec {
             name: "save".to_owned(),
             description: "Saves.".to_owned(),
@@ -62,7 +74,11 @@ mod tests {
             ..ToolSpec::default()
         };
         PluginFacts {
-            manifest: Manifest { name: "notes".to_owned(), asks: BTreeMap::from([("files".to_owned(), ask)]), ..Manifest::default() },
+            manifest: Manifest {
+                name: "notes".to_owned(),
+                asks: BTreeMap::from([("files".to_owned(), ask)]),
+                ..Manifest::default()
+            },
             kinds: BTreeSet::from([PluginKind::Tools]),
             tools: vec![tool],
             sha256: "00".repeat(32),
@@ -85,11 +101,19 @@ mod tests {
             (|now| now.tools.clear(), Some("its tool `save` is gone")),
             (|now| now.kinds.extend([PluginKind::Agent]), Some("it exports other interfaces now")),
             (
-                |now| now.manifest.asks.extend([("model".to_owned(), facts().manifest.asks["files"].clone())]),
+                |now| {
+                    now.manifest
+                        .asks
+                        .extend([("model".to_owned(), facts().manifest.asks["files"].clone())])
+                },
                 Some("it asks for `model` now"),
             ),
             (
-                |now| drop(now.manifest.config.insert("units".to_owned(), json!({ "type": "string" }))),
+                |now| {
+                    drop(
+                        now.manifest.config.insert("units".to_owned(), json!({ "type": "string" })),
+                    )
+                },
                 Some("it declares other settings now"),
             ),
         ];

@@ -1,5 +1,6 @@
-//! The JSON Schema of conclave.toml, for editors: made from the list of keys that the reader accepts, so that it knows neither more nor
-//! less of them. What it cannot say, such as that a name leads somewhere, is said by `conclave check`.
+//! The JSON Schema of conclave.toml, for editors: made from the list of keys that the reader
+//! accepts, so that it knows neither more nor less of them. What it cannot say, such as that a name
+//! leads somewhere, is said by `conclave check`.
 
 use serde_json::{Map, Value, json};
 
@@ -24,7 +25,9 @@ pub fn json_schema() -> Value {
 /// Every table below the top level, under its name.
 fn definitions() -> Map<String, Value> {
     let mut definitions = Map::new();
-    for kind in KEYS.iter().filter(|key| key.available && !key.table.is_empty()).map(|key| key.table) {
+    for kind in
+        KEYS.iter().filter(|key| key.available && !key.table.is_empty()).map(|key| key.table)
+    {
         definitions.entry(definition(kind)).or_insert_with(|| Value::Object(table(kind)));
     }
     definitions
@@ -37,7 +40,8 @@ fn definition(kind: &str) -> String {
 
 fn table(kind: &str) -> Map<String, Value> {
     let keys = of_table(kind).filter(|key| key.available);
-    let properties: Map<String, Value> = keys.map(|key| (key.name.to_owned(), property(key))).collect();
+    let properties: Map<String, Value> =
+        keys.map(|key| (key.name.to_owned(), property(key))).collect();
     let mut table = Map::new();
     table.insert("type".to_owned(), json!("object"));
     table.insert("properties".to_owned(), Value::Object(properties));
@@ -60,19 +64,27 @@ fn shape(form: &ValueShape) -> Map<String, Value> {
         ValueShape::Choice(words) => json!({ "enum": words }),
         ValueShape::Size => measure(units::names().0),
         ValueShape::Duration => measure(units::names().1),
-        ValueShape::Whole { least, most } => json!({ "type": "integer", "minimum": least, "maximum": most }),
+        ValueShape::Whole { least, most } => {
+            json!({ "type": "integer", "minimum": least, "maximum": most })
+        }
         ValueShape::Dollars => json!({ "type": "number", "minimum": 0 }),
-        ValueShape::Factor => json!({ "type": "number", "minimum": FACTORS.start(), "maximum": FACTORS.end() }),
+        ValueShape::Factor => {
+            json!({ "type": "number", "minimum": FACTORS.start(), "maximum": FACTORS.end() })
+        }
         ValueShape::Flag => json!({ "type": "boolean" }),
         ValueShape::List(entry) => json!({ "type": "array", "items": shape(entry) }),
-        ValueShape::Either(forms) => json!({ "anyOf": forms.iter().map(shape).collect::<Vec<_>>() }),
+        ValueShape::Either(forms) => {
+            json!({ "anyOf": forms.iter().map(shape).collect::<Vec<_>>() })
+        }
         ValueShape::Table(kind) => reference(kind),
         ValueShape::Named(kind) => json!({
             "type": "object",
             "propertyNames": { "pattern": format!("{}{{0,{}}}$", name_pattern(kind), NAME_MAX - 1) },
             "additionalProperties": reference(kind),
         }),
-        ValueShape::Texts => json!({ "type": "object", "additionalProperties": { "type": "string" } }),
+        ValueShape::Texts => {
+            json!({ "type": "object", "additionalProperties": { "type": "string" } })
+        }
         ValueShape::Free => json!({ "type": "object" }),
     };
     match value {
@@ -81,7 +93,8 @@ fn shape(form: &ValueShape) -> Map<String, Value> {
     }
 }
 
-/// How a name begins, and what comes after: tasks have theirs for people, who write them as they like (L-007).
+/// How a name begins, and what comes after: tasks have theirs for people, who write them as they
+/// like (L-007).
 fn name_pattern(kind: &str) -> &'static str {
     if kind == TASK { "^[A-Za-z0-9][A-Za-z0-9_-]" } else { "^[a-z][a-z0-9_-]" }
 }
@@ -126,7 +139,11 @@ mod tests {
     fn keys_of_later_versions_are_left_out_and_the_others_have_an_example() {
         let schema = json_schema();
         for key in KEYS {
-            let table = if key.table.is_empty() { &schema } else { &schema["$defs"][definition(key.table)] };
+            let table = if key.table.is_empty() {
+                &schema
+            } else {
+                &schema["$defs"][definition(key.table)]
+            };
             let property = &table["properties"][key.name];
             assert_eq!(property.is_object(), key.available, "{key:?}");
             assert_eq!(property["examples"].is_array(), !key.example.is_empty(), "{key:?}");

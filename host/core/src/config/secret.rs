@@ -1,4 +1,5 @@
-//! `[secrets.NAME]`: where the host finds a secret, which hosts may receive it, and where in a request it may stand. Never its value.
+//! `[secrets.NAME]`: where the host finds a secret, which hosts may receive it, and where in a
+//! request it may stand. Never its value.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +11,11 @@ use crate::permissions::grant::SecretPlace;
 use crate::types::ids::SecretName;
 use crate::types::wording::{code, string};
 
-pub(crate) fn read_all(reader: &mut ConfigReader, folder: &str, root: &Table<'_>) -> BTreeMap<SecretName, SecretConfig> {
+pub(crate) fn read_all(
+    reader: &mut ConfigReader,
+    folder: &str,
+    root: &Table<'_>,
+) -> BTreeMap<SecretName, SecretConfig> {
     let mut secrets = BTreeMap::new();
     for (name, span, table) in root.named(reader, "secrets", SECRETS) {
         super::plugin::check_name(reader, "secrets", name, &span);
@@ -21,7 +26,9 @@ pub(crate) fn read_all(reader: &mut ConfigReader, folder: &str, root: &Table<'_>
 }
 
 fn read(reader: &mut ConfigReader, folder: &str, table: &Table<'_>) -> SecretConfig {
-    let from = table.require(reader, "from").and_then(|item| model::key(reader, folder, &item, SECRETS_FROM));
+    let from = table
+        .require(reader, "from")
+        .and_then(|item| model::key(reader, folder, &item, SECRETS_FROM));
     let hosts = table.require(reader, "hosts").map(|item| hosts(reader, &item)).unwrap_or_default();
     let places = table.get("places").and_then(|item| places(reader, &item));
     SecretConfig {
@@ -65,7 +72,11 @@ fn hosts(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Vec<HostPattern>
 fn places(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<BTreeSet<SecretPlace>> {
     let entries = item.list(reader)?;
     if entries.is_empty() {
-        item.wrong(reader, "is an empty list: the secret could be sent nowhere", "leave it out".to_owned());
+        item.wrong(
+            reader,
+            "is an empty list: the secret could be sent nowhere",
+            "leave it out".to_owned(),
+        );
     }
     let place = |word: &str| match word {
         "query" => SecretPlace::Query,

@@ -1,5 +1,5 @@
-//! Where each key of the file stands, so that what is found out later (a plugin that cannot be loaded, a grant that is missing) can still
-//! be reported at its line.
+//! Where each key of the file stands, so that what is found out later (a plugin that cannot be
+//! loaded, a grant that is missing) can still be reported at its line.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,8 @@ impl SourceSpans {
         spans
     }
 
-    /// The span of a path, else of the nearest one above it; none when not even its first part is there.
+    /// The span of a path, else of the nearest one above it; none when not even its first part is
+    /// there.
     pub(crate) fn find(&self, path: &str) -> Option<&Span> {
         let mut path = path;
         loop {
@@ -37,7 +38,8 @@ impl SourceSpans {
     fn add_table(&mut self, table: &DeTable<'_>, prefix: &str) {
         for (key, value) in table {
             let name = key.get_ref();
-            let path = if prefix.is_empty() { name.to_string() } else { format!("{prefix}.{name}") };
+            let path =
+                if prefix.is_empty() { name.to_string() } else { format!("{prefix}.{name}") };
             self.add_value(value.get_ref(), &path);
             self.0.insert(path, key.span());
         }

@@ -1,5 +1,5 @@
-//! `[tasks.NAME]`: who works, with what, who comes next, and when it ends. Which tools that is is read in `task_tools`, the rules that
-//! are tables of their own in `task_rules`.
+//! `[tasks.NAME]`: who works, with what, who comes next, and when it ends. Which tools that is is
+//! read in `task_tools`, the rules that are tables of their own in `task_rules`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,10 @@ use super::names::{check_task_name, proposed_task_name};
 use super::problem::Span;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
-use super::{Compat, PluginConfig, TaskConfig, acting, background, is_reserved_task, narrow, task_rules, task_tools};
+use super::{
+    Compat, PluginConfig, TaskConfig, acting, background, is_reserved_task, narrow, task_rules,
+    task_tools,
+};
 use crate::setup::{AgentSeat, NoTool, TaskSetup, is_user};
 use crate::types::completion::ToolFormat;
 use crate::types::delegation::HandBack;
@@ -36,26 +39,41 @@ pub(crate) fn read_all(
     let compat = compat(reader, root).unwrap_or_default();
     for (name, span, table) in root.named(reader, "tasks", TASK) {
         check_name(reader, name, &span);
-        if let Some((other, earlier)) = lowered.insert(name.to_ascii_lowercase(), (name, span.clone())) {
+        if let Some((other, earlier)) =
+            lowered.insert(name.to_ascii_lowercase(), (name, span.clone()))
+        {
             // L-063
-            let what = format!("the tasks {} and {} differ in case only, which addresses ignore", code(other), code(name));
+            let what = format!(
+                "the tasks {} and {} differ in case only, which addresses ignore",
+                code(other),
+                code(name)
+            );
             let second = if earlier.start > span.start { &earlier } else { &span };
             reader.error(second, what, "give one of them another name".to_owned());
         }
         let table = table.checked(reader);
-        tasks.insert(TaskName::from(name), read(reader, references, &table, compat, (plugins, folder)));
+        tasks.insert(
+            TaskName::from(name),
+            read(reader, references, &table, compat, (plugins, folder)),
+        );
     }
     tasks
 }
 
 fn check_name(reader: &mut ConfigReader, name: &str, span: &Span) {
     if is_reserved_task(name) {
-        let what =
-            format!("{} cannot be the name of a task: an agent that addresses it would mean a seat or a tool of the host", code(name));
+        let what = format!(
+            "{} cannot be the name of a task: an agent that addresses it would mean a seat or a tool of the host",
+            code(name)
+        );
         reader.error(span, what, format!("write `[tasks.{name}-task]`"));
     } else if let Err(error) = check_task_name(name) {
         let help = proposed_task_name(name).map(|name| format!("write `[tasks.{name}]`"));
-        reader.error(span, format!("{} cannot be the name of a task: it {error}", string(name)), help);
+        reader.error(
+            span,
+            format!("{} cannot be the name of a task: it {error}", string(name)),
+            help,
+        );
     }
 }
 
@@ -69,13 +87,16 @@ fn read(
 ) -> TaskConfig {
     let compat = self::compat(reader, table).unwrap_or(compat);
     let usual = TaskSetup::default();
-    let agent = table.require(reader, "agent").and_then(|item| plugin_name(reader, references, &item));
+    let agent =
+        table.require(reader, "agent").and_then(|item| plugin_name(reader, references, &item));
     let subtasks = subtasks(reader, references, table);
     let interactive = flag(reader, table, "interactive", usual.interactive);
     let around = task_tools::Around { compat, plugins, agent: agent.as_ref() };
     TaskConfig {
         compat,
-        tools: table.get("tools").and_then(|item| task_tools::read(reader, references, &item, &around)),
+        tools: table
+            .get("tools")
+            .and_then(|item| task_tools::read(reader, references, &item, &around)),
         agent: agent.unwrap_or_else(|| PluginName::from("")),
         description: text(reader, table, "description").unwrap_or_default(),
         system: text(reader, table, "system").unwrap_or_default().into(),
@@ -89,10 +110,16 @@ fn read(
         on_close: background::on_close(reader, table),
         structured: background::structured(reader, table),
         budget: background::budget(reader, table),
-        only_user_quits_root: flag(reader, table, "only_user_quits_root", usual.only_user_quits_root),
+        only_user_quits_root: flag(
+            reader,
+            table,
+            "only_user_quits_root",
+            usual.only_user_quits_root,
+        ),
         default_human_response: text(reader, table, "default_human_response"),
         turns: turns(reader, table),
-        max_stalled_steps: whole32(reader, table, "max_stalled_steps", MOST_STALLED_STEPS).unwrap_or(usual.max_stalled_steps),
+        max_stalled_steps: whole32(reader, table, "max_stalled_steps", MOST_STALLED_STEPS)
+            .unwrap_or(usual.max_stalled_steps),
         restart: flag(reader, table, "restart", usual.restart),
         restart_as_subtask: flag(reader, table, "restart_as_subtask", usual.restart_as_subtask),
         erase_substeps: flag(reader, table, "erase_substeps", usual.erase_substeps),
@@ -102,16 +129,39 @@ fn read(
         done_sequences: task_rules::sequences(reader, table),
         returns: table.get("returns").and_then(|item| task_rules::returns(reader, &item)),
         no_tool: no_tool(reader, table, compat, subtasks.is_empty() && !interactive),
-        agent_seat: table.get("agent_seat").and_then(|item| agent_seat(reader, &item)).unwrap_or_default(),
+        agent_seat: table
+            .get("agent_seat")
+            .and_then(|item| agent_seat(reader, &item))
+            .unwrap_or_default(),
         seats: seats(reader, table, &subtasks).unwrap_or(usual.seats),
         allow_null_result: flag(reader, table, "allow_null_result", usual.allow_null_result),
-        tool_format: table.get("tool_format").and_then(|item| tool_format(reader, &item)).unwrap_or(usual.tool_format),
-        allow_multiple_tools: flag(reader, table, "allow_multiple_tools", usual.allow_multiple_tools),
+        tool_format: table
+            .get("tool_format")
+            .and_then(|item| tool_format(reader, &item))
+            .unwrap_or(usual.tool_format),
+        allow_multiple_tools: flag(
+            reader,
+            table,
+            "allow_multiple_tools",
+            usual.allow_multiple_tools,
+        ),
         respond_tools_only: flag(reader, table, "respond_tools_only", usual.respond_tools_only),
-        allow_subtask_multi_tools: flag(reader, table, "allow_subtask_multi_tools", usual.allow_subtask_multi_tools),
-        overflow: table.get("overflow").and_then(|item| overflow(reader, &item)).unwrap_or_default(),
-        bytes_per_token: whole32(reader, table, "bytes_per_token", MOST_BYTES_PER_TOKEN).unwrap_or(usual.bytes_per_token),
-        narrow: table.get("narrow").map(|item| narrow::read(reader, references, &item)).unwrap_or_default(),
+        allow_subtask_multi_tools: flag(
+            reader,
+            table,
+            "allow_subtask_multi_tools",
+            usual.allow_subtask_multi_tools,
+        ),
+        overflow: table
+            .get("overflow")
+            .and_then(|item| overflow(reader, &item))
+            .unwrap_or_default(),
+        bytes_per_token: whole32(reader, table, "bytes_per_token", MOST_BYTES_PER_TOKEN)
+            .unwrap_or(usual.bytes_per_token),
+        narrow: table
+            .get("narrow")
+            .map(|item| narrow::read(reader, references, &item))
+            .unwrap_or_default(),
         loops: task_rules::loops(reader, table),
         executors: acting::executors(reader, references, table),
         action_timeout_ms: acting::action_timeout(reader, table),
@@ -135,21 +185,37 @@ fn compat(reader: &mut ConfigReader, table: &Table<'_>) -> Option<Compat> {
     table.get("compat")?.choice(reader).map(|_| Compat::Langroid)
 }
 
-fn plugin_name(reader: &mut ConfigReader, references: &mut References, item: &SpannedValue<'_>) -> Option<PluginName> {
+fn plugin_name(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    item: &SpannedValue<'_>,
+) -> Option<PluginName> {
     let name = item.string(reader)?;
     references.add_plugin(item, name);
     Some(PluginName::from(name))
 }
 
 /// `handoff`: tasks, or the user.
-fn handoff(reader: &mut ConfigReader, references: &mut References, table: &Table<'_>) -> Option<Vec<String>> {
+fn handoff(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    table: &Table<'_>,
+) -> Option<Vec<String>> {
     let names = table.get("handoff").and_then(|item| names_in_order(reader, &item))?;
-    names.iter().filter(|(_, name)| !is_user(name)).for_each(|(item, name)| references.add_task(item, name));
+    names
+        .iter()
+        .filter(|(_, name)| !is_user(name))
+        .for_each(|(item, name)| references.add_task(item, name));
     Some(names.into_iter().map(|(_, name)| name.to_owned()).collect())
 }
 
-fn subtasks(reader: &mut ConfigReader, references: &mut References, table: &Table<'_>) -> Vec<TaskName> {
-    let names = table.get("subtasks").and_then(|item| names_in_order(reader, &item)).unwrap_or_default();
+fn subtasks(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    table: &Table<'_>,
+) -> Vec<TaskName> {
+    let names =
+        table.get("subtasks").and_then(|item| names_in_order(reader, &item)).unwrap_or_default();
     names.iter().for_each(|(item, name)| references.add_task(item, name));
     names.into_iter().map(|(_, name)| TaskName::from(name)).collect()
 }
@@ -160,7 +226,11 @@ fn turns(reader: &mut ConfigReader, table: &Table<'_>) -> Option<u32> {
     let single = table.get("single_round").filter(|item| item.boolean(reader) == Some(true));
     let delegate = table.get("llm_delegate").filter(|item| item.boolean(reader) == Some(true));
     if let (Some(item), Some(_)) = (&single, &written) {
-        item.wrong(reader, "and `turns` both say how many steps there are", "leave one of them out".to_owned());
+        item.wrong(
+            reader,
+            "and `turns` both say how many steps there are",
+            "leave one of them out".to_owned(),
+        );
     }
     if let (Some(item), None) = (&delegate, &single) {
         let help = "write `single_round = true` beside it, or leave it out";
@@ -176,11 +246,19 @@ fn whole32(reader: &mut ConfigReader, table: &Table<'_>, name: &str, most: u64) 
     item.count(reader, most).and_then(|count| u32::try_from(count).ok())
 }
 
-fn seats(reader: &mut ConfigReader, table: &Table<'_>, subtasks: &[TaskName]) -> Option<BTreeSet<Entity>> {
+fn seats(
+    reader: &mut ConfigReader,
+    table: &Table<'_>,
+    subtasks: &[TaskName],
+) -> Option<BTreeSet<Entity>> {
     let seats = entities(reader, table, "seats")?;
     let item = table.get("seats").filter(|item| item.is_empty_list() && subtasks.is_empty());
     if let Some(item) = item {
-        item.wrong(reader, "is an empty list, and there are no sub-tasks: nobody could answer", None);
+        item.wrong(
+            reader,
+            "is an empty list, and there are no sub-tasks: nobody could answer",
+            None,
+        );
     }
     Some(seats)
 }
@@ -192,7 +270,11 @@ fn entities(reader: &mut ConfigReader, table: &Table<'_>, name: &str) -> Option<
     for (item, name) in names {
         match known.into_iter().find(|entity| entity.as_str() == name) {
             Some(entity) => drop(entities.insert(entity)),
-            None => item.wrong(reader, &format!("cannot be {}", code(name)), suggest(name, &known.map(Entity::as_str), "seats")),
+            None => item.wrong(
+                reader,
+                &format!("cannot be {}", code(name)),
+                suggest(name, &known.map(Entity::as_str), "seats"),
+            ),
         }
     }
     Some(entities)
@@ -201,7 +283,10 @@ fn entities(reader: &mut ConfigReader, table: &Table<'_>, name: &str) -> Option<
 /// As written; else, of a task where nobody comes next, its result.
 fn no_tool(reader: &mut ConfigReader, table: &Table<'_>, compat: Compat, is_alone: bool) -> NoTool {
     let usual = if is_alone && compat == Compat::Conclave { NoTool::Done } else { NoTool::Nothing };
-    table.get("handle_llm_no_tool").and_then(|item| task_rules::no_tool(reader, &item)).unwrap_or(usual)
+    table
+        .get("handle_llm_no_tool")
+        .and_then(|item| task_rules::no_tool(reader, &item))
+        .unwrap_or(usual)
 }
 
 fn agent_seat(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<AgentSeat> {

@@ -1,5 +1,6 @@
-//! Rules of a task that are a little language or a table of their own: when it ends, what it returns, what is a loop, what words in text
-//! may do. That the tools named here are the task's is checked when the config is assembled.
+//! Rules of a task that are a little language or a table of their own: when it ends, what it
+//! returns, what is a loop, what words in text may do. That the tools named here are the task's is
+//! checked when the config is assembled.
 
 use serde_json::{Map, Value};
 use toml::de::DeValue;
@@ -13,20 +14,26 @@ use crate::tool_calls::sequence::{PatternProblem, Sequence, SequenceError};
 use crate::types::message::ToolCall;
 use crate::types::wording::{code, string};
 
-/// Messages in a cycle, and rounds of it, at most: the host remembers as many messages as both multiplied.
+/// Messages in a cycle, and rounds of it, at most: the host remembers as many messages as both
+/// multiplied.
 const LOOP_MAX: u64 = 1_000;
 /// A longer nudge is not repeated in the help.
 const NUDGE_SHOWN: usize = 100;
 
 /// `done_sequences` (L-092).
 pub(super) fn sequences(reader: &mut ConfigReader, table: &Table<'_>) -> Vec<Sequence> {
-    let entries = table.get("done_sequences").and_then(|item| item.list(reader)).unwrap_or_default();
+    let entries =
+        table.get("done_sequences").and_then(|item| item.list(reader)).unwrap_or_default();
     let mut sequences = Vec::new();
     for entry in entries {
         let Some(text) = entry.string(reader) else { continue };
         match Sequence::parse(text) {
             Ok(sequence) => sequences.push(sequence),
-            Err(error) => entry.wrong(reader, &format!("cannot be {}: {error}", code(text)), pattern_help(&error).map(str::to_owned)),
+            Err(error) => entry.wrong(
+                reader,
+                &format!("cannot be {}: {error}", code(text)),
+                pattern_help(&error).map(str::to_owned),
+            ),
         }
     }
     sequences
@@ -39,9 +46,13 @@ fn pattern_help(error: &SequenceError) -> Option<&'static str> {
         PatternProblem::LookAround => {
             "write the pattern without `(?=`, `(?!`, `(?<=` and `(?<!`: match what is there, and give what must not be there no sequence"
         }
-        PatternProblem::Backreference => "write the pattern without `\\1` and the like: name what may come again",
+        PatternProblem::Backreference => {
+            "write the pattern without `\\1` and the like: name what may come again"
+        }
         PatternProblem::TooBig => "write a shorter pattern, or one with smaller counts",
-        PatternProblem::Syntax => r"put a backslash before a sign that means itself, in single quotes: `'C[\(done\)]'`",
+        PatternProblem::Syntax => {
+            r"put a backslash before a sign that means itself, in single quotes: `'C[\(done\)]'`"
+        }
     })
 }
 
@@ -60,7 +71,10 @@ pub(super) fn returns(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Opt
             _ => Some(ReturnType::Text),
         },
         _ => {
-            item.expected(reader, "\"text\", \"int\", \"float\", \"bool\", \"any_tool\" or { tool = \"…\" }");
+            item.expected(
+                reader,
+                "\"text\", \"int\", \"float\", \"bool\", \"any_tool\" or { tool = \"…\" }",
+            );
             None
         }
     }
@@ -71,12 +85,19 @@ pub(super) fn no_tool(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Opt
     match item.value {
         DeValue::Table(_) => {
             let table = item.table(reader, NO_TOOL)?;
-            if table.get("tool").is_some() || table.get("arguments").is_some() { call(reader, &table) } else { nudge(reader, &table) }
+            if table.get("tool").is_some() || table.get("arguments").is_some() {
+                call(reader, &table)
+            } else {
+                nudge(reader, &table)
+            }
         }
         // A sentence is meant to be said to the agent, as in Langroid.
         DeValue::String(text) if text.contains(char::is_whitespace) => {
             let text = if text.chars().count() > NUDGE_SHOWN { "…" } else { text };
-            let help = format!("to say it to the agent write `handle_llm_no_tool = {{ nudge = {} }}`", string(text));
+            let help = format!(
+                "to say it to the agent write `handle_llm_no_tool = {{ nudge = {} }}`",
+                string(text)
+            );
             item.wrong(reader, "cannot be a text", help);
             None
         }
@@ -86,7 +107,10 @@ pub(super) fn no_tool(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Opt
             _ => Some(NoTool::Nothing),
         },
         _ => {
-            item.expected(reader, "\"nothing\", \"done\", \"user\", { nudge = \"…\" } or { tool = \"…\" }");
+            item.expected(
+                reader,
+                "\"nothing\", \"done\", \"user\", { nudge = \"…\" } or { tool = \"…\" }",
+            );
             None
         }
     }
@@ -106,7 +130,9 @@ fn call(reader: &mut ConfigReader, table: &Table<'_>) -> Option<NoTool> {
         let what = format!("{} does not go with a call", code(&nudge.name));
         reader.error(&nudge.key_span, what, "leave one of them out".to_owned());
     }
-    let arguments = table.get("arguments").map_or_else(|| Value::Object(Map::new()), |item| json::arguments(reader, &item));
+    let arguments = table
+        .get("arguments")
+        .map_or_else(|| Value::Object(Map::new()), |item| json::arguments(reader, &item));
     let tool = table.require(reader, "tool")?.string(reader)?;
     Some(NoTool::Call(ToolCall::new(tool, arguments)))
 }
@@ -114,14 +140,17 @@ fn call(reader: &mut ConfigReader, table: &Table<'_>) -> Option<NoTool> {
 /// `loops` (L-096, L-097).
 pub(super) fn loops(reader: &mut ConfigReader, table: &Table<'_>) -> LoopRules {
     let mut loops = LoopRules::default();
-    let Some(table) = table.get("loops").and_then(|item| item.table(reader, LOOPS)) else { return loops };
+    let Some(table) = table.get("loops").and_then(|item| item.table(reader, LOOPS)) else {
+        return loops;
+    };
     let mut count = |name: &str, least: u64, usual: u32| {
         let count = table.get(name).and_then(|item| item.whole(reader, least, LOOP_MAX));
         count.and_then(|count| u32::try_from(count).ok()).unwrap_or(usual)
     };
     loops.cycle_len = count("cycle_len", 0, loops.cycle_len);
     loops.wait = count("wait", 1, loops.wait);
-    loops.dominance = table.get("dominance").and_then(|item| item.factor(reader)).unwrap_or(loops.dominance);
+    loops.dominance =
+        table.get("dominance").and_then(|item| item.factor(reader)).unwrap_or(loops.dominance);
     loops.alternation = flag(reader, &table, "alternation", loops.alternation);
     loops
 }
@@ -129,8 +158,16 @@ pub(super) fn loops(reader: &mut ConfigReader, table: &Table<'_>) -> LoopRules {
 /// `text`: what words may do.
 pub(super) fn words(reader: &mut ConfigReader, table: &Table<'_>, compat: Compat) -> TextRules {
     let all = compat == Compat::Langroid;
-    let mut rules = TextRules { signals: all, recipients: all, prefix: String::new(), calls: all, system_word: all };
-    let Some(table) = table.get("text").and_then(|item| item.table(reader, WORDS)) else { return rules };
+    let mut rules = TextRules {
+        signals: all,
+        recipients: all,
+        prefix: String::new(),
+        calls: all,
+        system_word: all,
+    };
+    let Some(table) = table.get("text").and_then(|item| item.table(reader, WORDS)) else {
+        return rules;
+    };
     rules.signals = flag(reader, &table, "signals", rules.signals);
     rules.recipients = flag(reader, &table, "recipients", rules.recipients);
     rules.calls = flag(reader, &table, "calls", rules.calls);
@@ -145,11 +182,16 @@ pub(super) fn words(reader: &mut ConfigReader, table: &Table<'_>, compat: Compat
 fn prefix(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<String> {
     let prefix = item.string(reader)?;
     let is_sign = |c: char| !c.is_alphanumeric() && !c.is_whitespace();
-    let help = || "write a sign that ordinary text does not have, such as `prefix = \"|@|\"`".to_owned();
+    let help =
+        || "write a sign that ordinary text does not have, such as `prefix = \"|@|\"`".to_owned();
     if prefix.chars().any(crate::types::text::is_deceptive) {
         item.wrong(reader, &format!("has an invisible character in it: {}", code(prefix)), help());
     } else if !prefix.is_empty() && !prefix.chars().any(is_sign) {
-        item.wrong(reader, &format!("has no sign in it, only letters, digits or blanks: {}", code(prefix)), help());
+        item.wrong(
+            reader,
+            &format!("has no sign in it, only letters, digits or blanks: {}", code(prefix)),
+            help(),
+        );
     }
     Some(prefix.to_owned())
 }

@@ -1,5 +1,5 @@
-//! `tools` of a task: names and patterns of plugins' tools, tools of the host, and tables that say more of one of them. That a tool is
-//! there and granted is checked when the config is assembled.
+//! `tools` of a task: names and patterns of plugins' tools, tools of the host, and tables that say
+//! more of one of them. That a tool is there and granted is checked when the config is assembled.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,18 +30,29 @@ pub(super) struct Around<'a> {
 }
 
 impl Around<'_> {
-    /// What was most likely meant by one word: all tools of the plugin of that name, else a tool of that name among those granted. Which
-    /// tools a plugin has is not known here.
+    /// What was most likely meant by one word: all tools of the plugin of that name, else a tool of
+    /// that name among those granted. Which tools a plugin has is not known here.
     fn meant(&self, word: &str) -> String {
         if self.plugins.contains_key(word) {
             return format!("for all tools of a plugin write {}", string(&format!("{word}.*")));
         }
         let agent = self.agent.and_then(|agent| self.plugins.get(agent));
-        let granted = agent.and_then(|agent| agent.grants.tools.as_ref()).map(|grant| grant.names.as_slice()).unwrap_or_default();
-        let whole = |pattern: &ToolPattern| pattern.0.split_once('.').filter(|(_, tool)| *tool == word).map(|_| pattern.0.clone());
-        let part = |pattern: &ToolPattern| pattern.0.strip_suffix(".*").map(|plugin| format!("{plugin}.{word}"));
+        let granted = agent
+            .and_then(|agent| agent.grants.tools.as_ref())
+            .map(|grant| grant.names.as_slice())
+            .unwrap_or_default();
+        let whole = |pattern: &ToolPattern| {
+            pattern.0.split_once('.').filter(|(_, tool)| *tool == word).map(|_| pattern.0.clone())
+        };
+        let part = |pattern: &ToolPattern| {
+            pattern.0.strip_suffix(".*").map(|plugin| format!("{plugin}.{word}"))
+        };
         let named: BTreeSet<String> = granted.iter().filter_map(whole).collect();
-        let names = if named.is_empty() { granted.iter().filter_map(part).take(PROPOSED).collect() } else { named };
+        let names = if named.is_empty() {
+            granted.iter().filter_map(part).take(PROPOSED).collect()
+        } else {
+            named
+        };
         if names.is_empty() {
             return format!(
                 "write the plugin too, as in {}; for all tools of a plugin write {}",
@@ -67,7 +78,11 @@ pub(super) fn read(
         let Some((entry, place)) = entry(reader, references, &item, around) else { continue };
         // one tool for each worker.
         if !seen.insert((entry.tool.clone(), entry.agent.clone())) {
-            place.wrong(reader, &format!("names {} a second time", code(entry.tool.as_str())), "leave it out".to_owned());
+            place.wrong(
+                reader,
+                &format!("names {} a second time", code(entry.tool.as_str())),
+                "leave it out".to_owned(),
+            );
             continue;
         }
         check_offer(reader, &place, &entry);
@@ -84,7 +99,9 @@ fn entry<'a>(
     around: &Around<'_>,
 ) -> Option<(ToolEntry, SpannedValue<'a>)> {
     match item.value {
-        DeValue::String(text) => Some((listed(reader, references, item, text, around)?, item.clone())),
+        DeValue::String(text) => {
+            Some((listed(reader, references, item, text, around)?, item.clone()))
+        }
         DeValue::Table(_) => long(reader, references, item, around),
         _ => {
             item.expected(reader, "a tool's name or a table");
@@ -101,10 +118,13 @@ fn listed(
     text: &str,
     around: &Around<'_>,
 ) -> Option<ToolEntry> {
-    if let Some(tool) = HostTool::ALL.into_iter().find(|tool| tool.as_str() == text || tool.langroid_name() == text) {
+    if let Some(tool) =
+        HostTool::ALL.into_iter().find(|tool| tool.as_str() == text || tool.langroid_name() == text)
+    {
         let mut entry = ToolEntry::new(ToolsEntry::Host(tool));
         // With Langroid's defaults it has that name in any case.
-        entry.alias = (around.compat == Compat::Conclave && tool.as_str() != text).then(|| text.to_owned());
+        entry.alias =
+            (around.compat == Compat::Conclave && tool.as_str() != text).then(|| text.to_owned());
         return Some(entry);
     }
     if ToolPattern::is_well_formed(text) {
@@ -116,7 +136,14 @@ fn listed(
         let is_word = super::check_task_name(text).is_ok();
         is_word.then(|| around.meant(text))
     });
-    item.wrong(reader, &format!("must be `plugin.tool`, `plugin.*`, `*` or a tool of the host, not {}", code(text)), help);
+    item.wrong(
+        reader,
+        &format!(
+            "must be `plugin.tool`, `plugin.*`, `*` or a tool of the host, not {}",
+            code(text)
+        ),
+        help,
+    );
     None
 }
 
@@ -132,7 +159,10 @@ fn long<'a>(
         let text = item.string(reader)?;
         Some((listed(reader, references, &item, text, around)?, item))
     });
-    let mut entry = named.as_ref().map_or_else(|| ToolEntry::new(ToolsEntry::Host(HostTool::RecipientMessage)), |(entry, _)| entry.clone());
+    let mut entry = named.as_ref().map_or_else(
+        || ToolEntry::new(ToolsEntry::Host(HostTool::RecipientMessage)),
+        |(entry, _)| entry.clone(),
+    );
     if let Some(alias) = table.get("as").and_then(|item| alias(reader, &item)) {
         entry.alias = Some(alias);
     }
@@ -141,17 +171,28 @@ fn long<'a>(
     entry.is_final = flag(reader, &table, "final", false);
     entry.title = table.get("title").and_then(|item| title(reader, &item));
     entry.result_tokens = table.get("result_tokens").and_then(|item| item.count(reader, COUNT_MAX));
-    entry.retained_tokens = table.get("retained_tokens").and_then(|item| item.count(reader, COUNT_MAX));
+    entry.retained_tokens =
+        table.get("retained_tokens").and_then(|item| item.count(reader, COUNT_MAX));
     recipients(reader, references, &table, &mut entry);
     worker(reader, references, &table, &mut entry);
     let (_, place) = named?;
     if let ToolsEntry::Plugins(pattern) = &entry.tool
         && pattern.0.ends_with('*')
     {
-        place.wrong(reader, &format!("must be one tool, not {}", code(&pattern.0)), "write the table for each tool".to_owned());
+        place.wrong(
+            reader,
+            &format!("must be one tool, not {}", code(&pattern.0)),
+            "write the table for each tool".to_owned(),
+        );
     }
-    if let Some(item) = table.get("final").filter(|_| entry.is_final && matches!(entry.tool, ToolsEntry::Host(_))) {
-        item.wrong(reader, "is for tools of plugins", "leave it out: `final_result` and the others do what their names say".to_owned());
+    if let Some(item) =
+        table.get("final").filter(|_| entry.is_final && matches!(entry.tool, ToolsEntry::Host(_)))
+    {
+        item.wrong(
+            reader,
+            "is for tools of plugins",
+            "leave it out: `final_result` and the others do what their names say".to_owned(),
+        );
     }
     Some((entry, place))
 }
@@ -174,9 +215,16 @@ fn title(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<String> {
 }
 
 /// Whom a `delegate_task` is for, and whether it waits.
-fn worker(reader: &mut ConfigReader, references: &mut References, table: &Table<'_>, entry: &mut ToolEntry) {
+fn worker(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    table: &Table<'_>,
+    entry: &mut ToolEntry,
+) {
     let (agent, wait) = (table.get("agent"), table.get("wait"));
-    for item in agent.iter().chain(&wait).filter(|_| entry.tool != ToolsEntry::Host(HostTool::DelegateTask)) {
+    for item in
+        agent.iter().chain(&wait).filter(|_| entry.tool != ToolsEntry::Host(HostTool::DelegateTask))
+    {
         let what = format!("{} is for `delegate_task`", code(&item.name));
         reader.error(&item.key_span, what, "leave it out".to_owned());
     }
@@ -186,15 +234,27 @@ fn worker(reader: &mut ConfigReader, references: &mut References, table: &Table<
     references.add_task(&item, name);
     entry.agent = Some(TaskName::from(name));
     if entry.alias.is_none() {
-        let help = format!("write `as = {}` beside it", string(&format!("ask_{}", name.replace('-', "_"))));
+        let help = format!(
+            "write `as = {}` beside it",
+            string(&format!("ask_{}", name.replace('-', "_")))
+        );
         item.wrong(reader, "makes a tool for one worker, which needs a name of its own", help);
     }
 }
 
 /// Whom a `recipient_message` may name (L-148).
-fn recipients(reader: &mut ConfigReader, references: &mut References, table: &Table<'_>, entry: &mut ToolEntry) {
+fn recipients(
+    reader: &mut ConfigReader,
+    references: &mut References,
+    table: &Table<'_>,
+    entry: &mut ToolEntry,
+) {
     let (list, default) = (table.get("recipients"), table.get("default_recipient"));
-    for item in list.iter().chain(&default).filter(|_| entry.tool != ToolsEntry::Host(HostTool::RecipientMessage)) {
+    for item in list
+        .iter()
+        .chain(&default)
+        .filter(|_| entry.tool != ToolsEntry::Host(HostTool::RecipientMessage))
+    {
         let what = format!("{} is for `recipient_message`", code(&item.name));
         reader.error(&item.key_span, what, "leave it out".to_owned());
     }
@@ -204,7 +264,10 @@ fn recipients(reader: &mut ConfigReader, references: &mut References, table: &Ta
     if let Some(item) = list.filter(SpannedValue::is_empty_list) {
         item.wrong(reader, "is an empty list: nobody could be named", None);
     }
-    let Some((item, name)) = default.and_then(|item| item.string(reader).map(|name| (item, name))) else { return };
+    let Some((item, name)) = default.and_then(|item| item.string(reader).map(|name| (item, name)))
+    else {
+        return;
+    };
     if !entry.recipients.is_empty() && !entry.recipients.iter().any(|other| other == name) {
         let help = suggest(name, &entry.recipients, "recipients here");
         item.wrong(reader, &format!("is {}, which is not among `recipients`", code(name)), help);
@@ -221,7 +284,9 @@ fn check_offer(reader: &mut ConfigReader, place: &SpannedValue<'_>, entry: &Tool
         return;
     }
     let help = match tool {
-        HostTool::FinalResult => "write `final = true` in the table of a plugin's tool: a call of that is then the final result",
+        HostTool::FinalResult => {
+            "write `final = true` in the table of a plugin's tool: a call of that is then the final result"
+        }
         HostTool::AgentDone => "write `done`, or leave it out",
         HostTool::AgentSend => "write `send`, or leave it out",
         _ => "leave it out",

@@ -1,5 +1,5 @@
-//! What is in the config and does nothing: most likely a name was changed in one place only, or a seat left out. Warnings, because a file under work is
-//! seldom finished.
+//! What is in the config and does nothing: most likely a name was changed in one place only, or a
+//! seat left out. Warnings, because a file under work is seldom finished.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -19,8 +19,12 @@ pub(crate) fn check(config: &Config, problems: &mut Problems) {
     let tasks = reached_tasks(config);
     let plugins = used_plugins(config, &tasks);
     for name in config.tasks.keys().filter(|name| !tasks.contains(name)) {
-        let what = format!("nobody starts the task `{name}`: it is no sub-task, and no agent at work may delegate to it");
-        let help = format!("add it to the `subtasks` of a task, or to the `grants.delegate` of an agent, or leave out [tasks.{name}]");
+        let what = format!(
+            "nobody starts the task `{name}`: it is no sub-task, and no agent at work may delegate to it"
+        );
+        let help = format!(
+            "add it to the `subtasks` of a task, or to the `grants.delegate` of an agent, or leave out [tasks.{name}]"
+        );
         problems.push(config.problem(&format!("tasks.{name}"), what).help(help).as_warning());
     }
     for name in config.plugins.keys().filter(|name| !plugins.contains(name)) {
@@ -48,7 +52,9 @@ pub(crate) fn check(config: &Config, problems: &mut Problems) {
 
 /// Returns what is said of a plugin that has no effect.
 pub(crate) fn unused(plugin: &PluginName) -> String {
-    format!("nobody uses the plugin `{plugin}`: no task that is started names it, and no agent at work may call its tools")
+    format!(
+        "nobody uses the plugin `{plugin}`: no task that is started names it, and no agent at work may call its tools"
+    )
 }
 
 /// Returns the plugins that have no effect.
@@ -60,7 +66,10 @@ pub(crate) fn unused_plugins(config: &Config) -> Vec<&PluginName> {
 /// Returns the agents of the tasks that are started, that of the entry task first.
 pub(crate) fn agents_at_work(config: &Config) -> Vec<&PluginName> {
     let entry = config.tasks.get(&config.entry).map(|task| &task.agent);
-    let others = reached_tasks(config).into_iter().filter_map(|task| config.tasks.get(task)).map(|task| &task.agent);
+    let others = reached_tasks(config)
+        .into_iter()
+        .filter_map(|task| config.tasks.get(task))
+        .map(|task| &task.agent);
     let mut agents: Vec<&PluginName> = Vec::new();
     for agent in entry.into_iter().chain(others) {
         if !agents.contains(&agent) {
@@ -74,14 +83,26 @@ pub(crate) fn agents_at_work(config: &Config) -> Vec<&PluginName> {
 fn check_executors(config: &Config, problems: &mut Problems) {
     for (name, task) in &config.tasks {
         let granted = config.plugins.get(&task.agent).and_then(|agent| agent.grants.tools.as_ref());
-        let granted: Vec<&ToolPattern> = granted.into_iter().flat_map(|grant| &grant.names).collect();
+        let granted: Vec<&ToolPattern> =
+            granted.into_iter().flat_map(|grant| &grant.names).collect();
         for (index, executor) in task.executors.iter().enumerate() {
-            let is_of = |pattern: &&ToolPattern| pattern.0.split_once('.').is_none_or(|(plugin, _)| plugin == executor.as_str());
+            let is_of = |pattern: &&ToolPattern| {
+                pattern.0.split_once('.').is_none_or(|(plugin, _)| plugin == executor.as_str())
+            };
             if config.plugins.contains_key(executor) && !granted.iter().any(is_of) {
                 let agent = &task.agent;
-                let what = format!("the executor `{executor}` carries out nothing: `{agent}` may call none of its tools");
-                let help = format!("write `grants.tools = [\"{executor}.*\"]` in [plugins.{agent}], or leave the executor out");
-                problems.push(config.problem(&format!("tasks.{name}.executors[{index}]"), what).help(help).as_warning());
+                let what = format!(
+                    "the executor `{executor}` carries out nothing: `{agent}` may call none of its tools"
+                );
+                let help = format!(
+                    "write `grants.tools = [\"{executor}.*\"]` in [plugins.{agent}], or leave the executor out"
+                );
+                problems.push(
+                    config
+                        .problem(&format!("tasks.{name}.executors[{index}]"), what)
+                        .help(help)
+                        .as_warning(),
+                );
             }
         }
     }
@@ -90,8 +111,14 @@ fn check_executors(config: &Config, problems: &mut Problems) {
 /// A rule behind one that decides everything that it is about.
 fn check_policy(config: &Config, problems: &mut Problems) {
     for (index, rule) in config.policy.iter().enumerate() {
-        let Some(earlier) = config.policy[..index].iter().find(|earlier| earlier.hides(rule)) else { continue };
-        let what = format!("the rule at {} is never looked at: the one at {} decides all that it is about", rule.source, earlier.source);
+        let Some(earlier) = config.policy[..index].iter().find(|earlier| earlier.hides(rule))
+        else {
+            continue;
+        };
+        let what = format!(
+            "the rule at {} is never looked at: the one at {} decides all that it is about",
+            rule.source, earlier.source
+        );
         let help = "the first rule that matches wins: put the narrower one first, or leave it out";
         problems.push(config.problem(&format!("policy[{index}]"), what).help(help).as_warning());
     }
@@ -103,17 +130,25 @@ fn check_networks(config: &Config, problems: &mut Problems) {
         let Some(grant) = &plugin.grants.fetch else { continue };
         let place = format!("plugins.{name}.grants.fetch");
         if let Some(network) = grant.private.iter().find(|network| network.prefix_len() == 0) {
-            let what = format!("`private` has {network}: {name} may reach every private address, this machine's own among them");
+            let what = format!(
+                "`private` has {network}: {name} may reach every private address, this machine's own among them"
+            );
             let help = "name the one address or network that is meant, such as `10.1.2.0/24`";
-            problems.push(config.problem(&format!("{place}.private"), what).help(help).as_warning());
+            problems
+                .push(config.problem(&format!("{place}.private"), what).help(help).as_warning());
         }
         for rule in &grant.rules {
             let Some((address, kind)) = inside(rule.url.as_str()) else { continue };
             // A name may lead to the other loopback address, which may be granted.
             let is_name = rule.url.as_str().contains("localhost");
             if grant.may_connect(address).is_err() && (!is_name || grant.private.is_empty()) {
-                let what = format!("`{}` is never reached: {address} is a {kind} address", rule.url.as_str());
-                let help = format!("add `private = [\"{address}\"]` beside `urls`, if that is meant; or leave it out");
+                let what = format!(
+                    "`{}` is never reached: {address} is a {kind} address",
+                    rule.url.as_str()
+                );
+                let help = format!(
+                    "add `private = [\"{address}\"]` beside `urls`, if that is meant; or leave it out"
+                );
                 problems.push(config.problem(&place, what).help(help).as_warning());
             }
         }
@@ -134,43 +169,84 @@ fn inside(pattern: &str) -> Option<(IpAddr, AddressKind)> {
 /// Tools that an agent may call, and that no task of it offers.
 fn check_offers(config: &Config, tasks: &BTreeSet<&TaskName>, problems: &mut Problems) {
     for (name, plugin) in &config.plugins {
-        let own: Vec<_> = tasks.iter().filter_map(|task| config.tasks.get(*task)).filter(|task| task.agent == *name).collect();
-        // A list that names nothing of a plugin is what keeps its tools from the model; without a list all are offered.
+        let own: Vec<_> = tasks
+            .iter()
+            .filter_map(|task| config.tasks.get(*task))
+            .filter(|task| task.agent == *name)
+            .collect();
+        // A list that names nothing of a plugin is what keeps its tools from the model; without a
+        // list all are offered.
         let lists: Option<Vec<_>> = own.iter().map(|task| task.tools.as_ref()).collect();
         let Some(lists) = lists.filter(|lists| !lists.is_empty()) else { continue };
-        for pattern in plugin.grants.tools.iter().flat_map(|grant| &grant.names).filter(|pattern| pattern.0 != "*") {
-            let is_offered =
-                |tool: &str| tool == "*" || tool == pattern.0 || pattern.covers(tool) || ToolPattern(tool.to_owned()).covers(&pattern.0);
+        for pattern in plugin
+            .grants
+            .tools
+            .iter()
+            .flat_map(|grant| &grant.names)
+            .filter(|pattern| pattern.0 != "*")
+        {
+            let is_offered = |tool: &str| {
+                tool == "*"
+                    || tool == pattern.0
+                    || pattern.covers(tool)
+                    || ToolPattern(tool.to_owned()).covers(&pattern.0)
+            };
             if lists.iter().any(|tools| tools.iter().any(|entry| is_offered(entry.tool.as_str()))) {
                 continue;
             }
-            let what = format!("`{}` is granted to `{name}`, but no task of it offers it", pattern.0);
-            let help = format!("add \"{}\" to the `tools` of the task, or take the grant back", pattern.0);
-            problems.push(config.problem(&format!("plugins.{name}.grants.tools"), what).help(help).as_warning());
+            let what =
+                format!("`{}` is granted to `{name}`, but no task of it offers it", pattern.0);
+            let help =
+                format!("add \"{}\" to the `tools` of the task, or take the grant back", pattern.0);
+            problems.push(
+                config
+                    .problem(&format!("plugins.{name}.grants.tools"), what)
+                    .help(help)
+                    .as_warning(),
+            );
         }
     }
 }
 
-/// What is to become of a message without a call is carried out on the agent seat (L-125). Where nobody sits there, and nothing else ends
-/// the task either, it stalls.
+/// What is to become of a message without a call is carried out on the agent seat (L-125). Where
+/// nobody sits there, and nothing else ends the task either, it stalls.
 fn check_seats(config: &Config, problems: &mut Problems) {
     for (name, task) in &config.tasks {
-        let is_carried_out = task.seats.contains(&Entity::Agent) || !task.seats.contains(&Entity::Llm);
+        let is_carried_out =
+            task.seats.contains(&Entity::Agent) || !task.seats.contains(&Entity::Llm);
         if is_carried_out || task.no_tool == NoTool::Nothing {
             continue;
         }
-        let goes_on = !task.subtasks.is_empty() || (task.interactive && task.seats.contains(&Entity::User));
-        let ends = task.turns.is_some() || task.done_if_response.contains(&Entity::Llm) || !task.done_sequences.is_empty();
+        let goes_on =
+            !task.subtasks.is_empty() || (task.interactive && task.seats.contains(&Entity::User));
+        let ends = task.turns.is_some()
+            || task.done_if_response.contains(&Entity::Llm)
+            || !task.done_sequences.is_empty();
         let stalls = !goes_on && !ends && !task.text.signals;
         let is_written = config.is_written(&format!("tasks.{name}.handle_llm_no_tool"));
         let (why, ends_it) = match (stalls, is_written) {
-            (true, _) => ("nobody answers a message without a tool call, and the task stalls", " and `done_if_response = [\"llm\"]`"),
-            (false, true) => ("it says what becomes of a message without a tool call, and does nothing here", ""),
+            (true, _) => (
+                "nobody answers a message without a tool call, and the task stalls",
+                " and `done_if_response = [\"llm\"]`",
+            ),
+            (false, true) => {
+                ("it says what becomes of a message without a tool call, and does nothing here", "")
+            }
             (false, false) => continue,
         };
-        let what = format!("`handle_llm_no_tool` is carried out on the agent seat, which is not taken in the task `{name}`");
-        let help = format!("add \"agent\" to `seats`, or write `handle_llm_no_tool = \"nothing\"`{ends_it}");
-        problems.push(config.problem(&format!("tasks.{name}.seats"), what).because(why).help(help).as_warning());
+        let what = format!(
+            "`handle_llm_no_tool` is carried out on the agent seat, which is not taken in the task `{name}`"
+        );
+        let help = format!(
+            "add \"agent\" to `seats`, or write `handle_llm_no_tool = \"nothing\"`{ends_it}"
+        );
+        problems.push(
+            config
+                .problem(&format!("tasks.{name}.seats"), what)
+                .because(why)
+                .help(help)
+                .as_warning(),
+        );
     }
 }
 
@@ -179,36 +255,54 @@ fn check_keys(config: &Config, problems: &mut Problems) {
     for (name, model) in &config.models {
         let ModelKind::OpenAi(server) = &model.kind else { continue };
         let next = server.proxy.as_deref().unwrap_or(&server.url);
-        if server.key.is_some() && server.url.starts_with("http://") && !address::is_loopback(next) {
-            let what = format!("the key of the model `{name}` goes over the network for everybody to read");
+        if server.key.is_some() && server.url.starts_with("http://") && !address::is_loopback(next)
+        {
+            let what = format!(
+                "the key of the model `{name}` goes over the network for everybody to read"
+            );
             let help = "write `https://` in its `url`, if the server can do that";
-            problems.push(config.problem(&format!("models.{name}.url"), what).help(help).as_warning());
+            problems
+                .push(config.problem(&format!("models.{name}.url"), what).help(help).as_warning());
         }
     }
     for (name, plugin) in &config.plugins {
         let PluginSource::Mcp(source) = &plugin.source else { continue };
         let McpReach::Address { url, key: Some(_) } = &source.reach else { continue };
         if url.starts_with("http://") && !address::is_loopback(url) {
-            let what = format!("the key of the server `{name}` goes over the network for everybody to read");
+            let what = format!(
+                "the key of the server `{name}` goes over the network for everybody to read"
+            );
             let help = "write `https://` in its `url`, if the server can do that";
-            problems.push(config.problem(&format!("plugins.{name}.source.mcp.url"), what).help(help).as_warning());
+            problems.push(
+                config
+                    .problem(&format!("plugins.{name}.source.mcp.url"), what)
+                    .help(help)
+                    .as_warning(),
+            );
         }
     }
 }
 
 /// A limit in dollars holds nothing back where no price is known.
 pub(super) fn check_costs(config: &Config, problems: &mut Problems) {
-    let unpriced = |name: &&ModelName| config.models.get(*name).is_some_and(|model| model.prices.input_price.is_none());
-    let run = config.limits.cost_micro_usd.map(|_| ("limits.run.cost_usd".to_owned(), config.models.keys().find(unpriced)));
+    let unpriced = |name: &&ModelName| {
+        config.models.get(*name).is_some_and(|model| model.prices.input_price.is_none())
+    };
+    let run = config
+        .limits
+        .cost_micro_usd
+        .map(|_| ("limits.run.cost_usd".to_owned(), config.models.keys().find(unpriced)));
     let grants = config.plugins.iter().filter_map(|(name, plugin)| {
         let grant = plugin.grants.model.as_ref().filter(|grant| grant.cost_micro_usd.is_some())?;
         Some((format!("plugins.{name}.grants.model.cost_usd"), grant.names.iter().find(unpriced)))
     });
     for (path, model) in run.into_iter().chain(grants) {
         let Some(model) = model else { continue };
-        let what = format!("`cost_usd` does not hold back the model `{model}`: its price is not known");
-        let help =
-            format!("write `input_price` and `output_price` in [models.{model}], name it in the file of `prices`, or limit `tokens`");
+        let what =
+            format!("`cost_usd` does not hold back the model `{model}`: its price is not known");
+        let help = format!(
+            "write `input_price` and `output_price` in [models.{model}], name it in the file of `prices`, or limit `tokens`"
+        );
         problems.push(config.problem(&path, what).help(help).as_warning());
     }
 }
@@ -224,10 +318,23 @@ fn reached_tasks(config: &Config) -> BTreeSet<&TaskName> {
         }
         next.extend(&task.subtasks);
         let agent = config.plugins.get(&task.agent);
-        next.extend(agent.and_then(|agent| agent.grants.delegate.as_ref()).into_iter().flat_map(|grant| &grant.tasks));
-        let hands_over = task.tools.iter().flatten().any(|entry| entry.tool == ToolsEntry::Host(HostTool::HandoffConversation));
-        if let Some(route) = agent.and_then(|agent| agent.grants.route.as_ref()).filter(|_| hands_over) {
-            let is_named = |task: &&TaskName| route.names.iter().any(|name| name.eq_ignore_ascii_case(task.as_str()));
+        next.extend(
+            agent
+                .and_then(|agent| agent.grants.delegate.as_ref())
+                .into_iter()
+                .flat_map(|grant| &grant.tasks),
+        );
+        let hands_over = task
+            .tools
+            .iter()
+            .flatten()
+            .any(|entry| entry.tool == ToolsEntry::Host(HostTool::HandoffConversation));
+        if let Some(route) =
+            agent.and_then(|agent| agent.grants.route.as_ref()).filter(|_| hands_over)
+        {
+            let is_named = |task: &&TaskName| {
+                route.names.iter().any(|name| name.eq_ignore_ascii_case(task.as_str()))
+            };
             next.extend(config.tasks.keys().filter(is_named));
         }
     }
@@ -238,7 +345,13 @@ fn reached_tasks(config: &Config) -> BTreeSet<&TaskName> {
 fn used_plugins<'a>(config: &'a Config, tasks: &BTreeSet<&TaskName>) -> BTreeSet<&'a PluginName> {
     let (mut used, mut agents) = (BTreeSet::new(), BTreeSet::new());
     for task in tasks.iter().filter_map(|name| config.tasks.get(*name)) {
-        used.extend(task.deliver.iter().chain(&task.executors).chain(&task.memory).chain(&task.confirm.analyzer));
+        used.extend(
+            task.deliver
+                .iter()
+                .chain(&task.executors)
+                .chain(&task.memory)
+                .chain(&task.confirm.analyzer),
+        );
         used.extend(task.condense.iter().map(|condense| &condense.plugin));
         agents.insert(&task.agent);
     }
@@ -250,7 +363,9 @@ fn used_plugins<'a>(config: &'a Config, tasks: &BTreeSet<&TaskName>) -> BTreeSet
         for pattern in granted.into_iter().flat_map(|grant| &grant.names) {
             let plugin = pattern.0.split_once('.').map(|(plugin, _)| plugin);
             match plugin {
-                Some(plugin) => used.extend(config.plugins.get_key_value(plugin).map(|(name, _)| name)),
+                Some(plugin) => {
+                    used.extend(config.plugins.get_key_value(plugin).map(|(name, _)| name))
+                }
                 None => used.extend(config.plugins.keys()),
             }
         }
@@ -259,7 +374,11 @@ fn used_plugins<'a>(config: &'a Config, tasks: &BTreeSet<&TaskName>) -> BTreeSet
 }
 
 fn is_granted(config: &Config, model: &ModelName) -> bool {
-    config.plugins.values().filter_map(|plugin| plugin.grants.model.as_ref()).any(|grant| grant.names.contains(model))
+    config
+        .plugins
+        .values()
+        .filter_map(|plugin| plugin.grants.model.as_ref())
+        .any(|grant| grant.names.contains(model))
 }
 
 #[cfg(test)]
@@ -270,13 +389,16 @@ mod tests {
         let text = format!(
             "entry = \"t\"\n[plugins.a]\nsource = \"a.wasm\"\n{plugin}\n[plugins.b]\nsource = \"b.wasm\"\n[tasks.t]\nagent = \"a\"\n{task}\n"
         );
-        let config = Config::parse("c.toml", "", &text).unwrap_or_else(|problems| panic!("{problems}"));
+        let config =
+            Config::parse("c.toml", "", &text).unwrap_or_else(|problems| panic!("{problems}"));
         config.warnings.0.iter().map(|warning| format!("{}\n", warning.what)).collect()
     }
 
     #[test]
     fn what_is_never_reached_and_what_lets_all_in_is_said() {
-        let told = |urls: &str, private: &str| warnings(&format!("grants.fetch = {{ urls = [{urls:?}]{private} }}"), "");
+        let told = |urls: &str, private: &str| {
+            warnings(&format!("grants.fetch = {{ urls = [{urls:?}]{private} }}"), "")
+        };
         for (urls, private) in [
             ("http://127.0.0.1:8080/*", ""),
             ("http://10.1.2.3/*", ", private = [\"127.0.0.1\"]"),
@@ -292,13 +414,21 @@ mod tests {
         ] {
             assert!(!told(urls, private).contains("is never reached"), "{urls}");
         }
-        assert!(told("https://a.example/*", ", private = [\"0.0.0.0/0\"]").contains("may reach every private address"));
-        assert!(!told("https://a.example/*", ", private = [\"10.0.0.0/8\"]").contains("may reach every"));
+        assert!(
+            told("https://a.example/*", ", private = [\"0.0.0.0/0\"]")
+                .contains("may reach every private address")
+        );
+        assert!(
+            !told("https://a.example/*", ", private = [\"10.0.0.0/8\"]")
+                .contains("may reach every")
+        );
     }
 
     #[test]
     fn tools_that_are_granted_and_not_offered_are_told_of() {
-        let told = |tools: &str| warnings("grants.tools = [\"b.*\"]", tools).contains("no task of it offers it");
+        let told = |tools: &str| {
+            warnings("grants.tools = [\"b.*\"]", tools).contains("no task of it offers it")
+        };
         assert!(told("tools = [\"done\"]"));
         for offered in ["", "tools = [\"b.x\"]", "tools = [\"b.*\", \"done\"]", "tools = [\"*\"]"] {
             assert!(!told(offered), "{offered}");
@@ -307,9 +437,13 @@ mod tests {
 
     #[test]
     fn a_secret_for_nobody_is_told_to_name_a_host() {
-        let text =
-            "entry = \"t\"\n[secrets.s]\nfrom = { env = \"S\" }\nhosts = []\n[plugins.a]\nsource = \"a.wasm\"\n[tasks.t]\nagent = \"a\"\n";
-        let problems = Config::parse("c.toml", "", text).expect_err("nobody may receive it").to_string();
-        assert!(problems.contains("names no host") && problems.contains("name a host: `hosts = [\"api.example.org\"]`"), "{problems}");
+        let text = "entry = \"t\"\n[secrets.s]\nfrom = { env = \"S\" }\nhosts = []\n[plugins.a]\nsource = \"a.wasm\"\n[tasks.t]\nagent = \"a\"\n";
+        let problems =
+            Config::parse("c.toml", "", text).expect_err("nobody may receive it").to_string();
+        assert!(
+            problems.contains("names no host")
+                && problems.contains("name a host: `hosts = [\"api.example.org\"]`"),
+            "{problems}"
+        );
     }
 }

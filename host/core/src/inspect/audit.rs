@@ -1,6 +1,7 @@
-//! What of a run matters to whoever answers for it: what was allowed, refused, asked and decided, what left for the world, and what was cut
-//! off, stopped or put in the place of something. A view of the records, worked out by the same fold as everything; that nobody changed
-//! them is the store's business. Targets in it are a plugin's words, not made harmless.
+//! What of a run matters to whoever answers for it: what was allowed, refused, asked and decided,
+//! what left for the world, and what was cut off, stopped or put in the place of something. A view
+//! of the records, worked out by the same fold as everything; that nobody changed them is the
+//! store's business. Targets in it are a plugin's words, not made harmless.
 
 use std::collections::BTreeMap;
 
@@ -129,7 +130,14 @@ impl AuditFindings {
     fn put(&mut self, of: &Retold, kind: AuditKind, plugin: Option<&PluginName>, what: String) {
         let record = &of.record;
         let principal = record.principal.0.to_string();
-        self.entries.push(AuditEntry { seq: record.seq, at: record.at, principal, kind, plugin: plugin.cloned(), what });
+        self.entries.push(AuditEntry {
+            seq: record.seq,
+            at: record.at,
+            principal,
+            kind,
+            plugin: plugin.cloned(),
+            what,
+        });
     }
 
     fn event(&mut self, of: &Retold) {
@@ -139,16 +147,41 @@ impl AuditFindings {
         match of.record.event.effective() {
             Event::RoomOpened { setup, .. } => self.allowed(of, setup),
             Event::RunStarted { setup: Some(setup), .. } => self.allowed(of, setup),
-            Event::Resumed { down_ms } => self.put(of, AuditKind::Resumed, None, format!("resumed after {down_ms} ms without a host")),
-            Event::TurnStopped { reason } => self.put(of, AuditKind::Stopped, None, format!("the turn was stopped: {reason}")),
-            Event::TaskKilled { task, reason } => self.put(of, AuditKind::Stopped, None, format!("the task {task} was stopped: {reason}")),
-            Event::Cancelled { reason } => self.put(of, AuditKind::Stopped, None, format!("the run was stopped: {reason}")),
-            Event::PluginReplaced { plugin, sha256 } => {
-                self.put(of, AuditKind::Replaced, Some(plugin), format!("calls now go to the component {sha256}"));
+            Event::Resumed { down_ms } => self.put(
+                of,
+                AuditKind::Resumed,
+                None,
+                format!("resumed after {down_ms} ms without a host"),
+            ),
+            Event::TurnStopped { reason } => {
+                self.put(of, AuditKind::Stopped, None, format!("the turn was stopped: {reason}"))
             }
-            Event::Paused { reason } => self.put(of, AuditKind::Stopped, None, format!("the run was paused: {reason}")),
-            Event::Unpaused => self.put(of, AuditKind::Resumed, None, "the paused run was resumed".to_owned()),
-            Event::ToolAnswered { call, answer: Err(ToolError::Fault { fault }), .. } => self.fault(of, *call, fault),
+            Event::TaskKilled { task, reason } => self.put(
+                of,
+                AuditKind::Stopped,
+                None,
+                format!("the task {task} was stopped: {reason}"),
+            ),
+            Event::Cancelled { reason } => {
+                self.put(of, AuditKind::Stopped, None, format!("the run was stopped: {reason}"))
+            }
+            Event::PluginReplaced { plugin, sha256 } => {
+                self.put(
+                    of,
+                    AuditKind::Replaced,
+                    Some(plugin),
+                    format!("calls now go to the component {sha256}"),
+                );
+            }
+            Event::Paused { reason } => {
+                self.put(of, AuditKind::Stopped, None, format!("the run was paused: {reason}"))
+            }
+            Event::Unpaused => {
+                self.put(of, AuditKind::Resumed, None, "the paused run was resumed".to_owned())
+            }
+            Event::ToolAnswered { call, answer: Err(ToolError::Fault { fault }), .. } => {
+                self.fault(of, *call, fault)
+            }
             _ => {}
         }
     }
@@ -158,9 +191,18 @@ impl AuditFindings {
         if matches!(&of.record.event, Event::RoomOpened { opening, .. } if opening.depth > 0) {
             return;
         }
-        self.put(of, AuditKind::Allowed, None, format!("data can leave to: {}", data_can_leave(setup)));
+        self.put(
+            of,
+            AuditKind::Allowed,
+            None,
+            format!("data can leave to: {}", data_can_leave(setup)),
+        );
         for row in rights_table(setup, &BTreeMap::new()) {
-            let may = if row.may.is_empty() { "nothing but compute".to_owned() } else { row.may.join(", ") };
+            let may = if row.may.is_empty() {
+                "nothing but compute".to_owned()
+            } else {
+                row.may.join(", ")
+            };
             self.put(of, AuditKind::Allowed, Some(&row.plugin), format!("may {may}"));
         }
     }
@@ -171,7 +213,11 @@ impl AuditFindings {
     }
 
     fn fault_of(&mut self, of: &Retold, plugin: &PluginName, fault: &Fault) {
-        let kind = if fault.kind == FaultKind::Interrupted { AuditKind::Interrupted } else { AuditKind::Faulted };
+        let kind = if fault.kind == FaultKind::Interrupted {
+            AuditKind::Interrupted
+        } else {
+            AuditKind::Faulted
+        };
         self.put(of, kind, Some(plugin), format!("{}: {}", fault.kind.as_str(), fault.message));
     }
 
@@ -184,7 +230,10 @@ impl AuditFindings {
                     of,
                     AuditKind::Decided,
                     None,
-                    format!("a message was sent to {task}: {}", crate::inspect::timeline::short(message.text())),
+                    format!(
+                        "a message was sent to {task}: {}",
+                        crate::inspect::timeline::short(message.text())
+                    ),
                 );
             }
             Notice::ToolCalled { call, name, .. } => {
@@ -192,26 +241,44 @@ impl AuditFindings {
                 self.at_work.insert(*call, PluginName::from(plugin));
             }
             Notice::Denied { plugin, record, .. } => {
-                let what = format!("{}: {} ({}: {})", record.denial.capability, record.denial.target, record.layer.as_str(), record.reason);
+                let what = format!(
+                    "{}: {} ({}: {})",
+                    record.denial.capability,
+                    record.denial.target,
+                    record.layer.as_str(),
+                    record.reason
+                );
                 self.put(of, AuditKind::Refused, Some(plugin), what);
             }
             Notice::ApprovalAsked { call, request } => {
-                let mut by = request.asked_by.as_ref().map(|plugin| format!(", requested by {plugin}")).unwrap_or_default();
+                let mut by = request
+                    .asked_by
+                    .as_ref()
+                    .map(|plugin| format!(", requested by {plugin}"))
+                    .unwrap_or_default();
                 for delegator in request.delegators.iter().rev() {
                     by += &format!(", delegated by {}", delegator.plugin);
                 }
                 let risk = match (request.risk, &request.risk_reason) {
-                    (Some(risk), Some(reason)) => format!("; {} risk: {}", risk.as_str(), crate::inspect::timeline::short(reason)),
+                    (Some(risk), Some(reason)) => format!(
+                        "; {} risk: {}",
+                        risk.as_str(),
+                        crate::inspect::timeline::short(reason)
+                    ),
                     (Some(risk), None) => format!("; {} risk", risk.as_str()),
                     (None, _) => String::new(),
                 };
-                let what = format!("{} {}{by} ({}{risk})", request.tool, request.arguments, request.source);
+                let what = format!(
+                    "{} {}{by} ({}{risk})",
+                    request.tool, request.arguments, request.source
+                );
                 self.put(of, AuditKind::Asked, Some(&request.caller), what);
                 self.asked.insert(*call, request.clone());
             }
             Notice::ApprovalGiven { call, approval, author } => {
                 let asked = self.asked.remove(call);
-                let tool = asked.as_ref().map(|request| format!("{}: ", request.tool)).unwrap_or_default();
+                let tool =
+                    asked.as_ref().map(|request| format!("{}: ", request.tool)).unwrap_or_default();
                 self.put(
                     of,
                     AuditKind::Decided,
@@ -221,7 +288,9 @@ impl AuditFindings {
             }
             Notice::TopUpAsked { top_up, .. } => {
                 let what = match &top_up.problem {
-                    Some(problem) => format!("asked again, because the answer was no amount: {problem}"),
+                    Some(problem) => {
+                        format!("asked again, because the answer was no amount: {problem}")
+                    }
                     None => format!("a higher limit was requested: {}", top_up.sentence()),
                 };
                 self.put(of, AuditKind::Asked, None, what);
@@ -230,27 +299,43 @@ impl AuditFindings {
                 let what = match more {
                     Some(more) => format!("{} was raised by {more} ({author})", budget.key()),
                     None => {
-                        format!("{} was not raised: {}", budget.key(), reason.as_deref().unwrap_or("no reason was given"))
-                            + &format!(" ({author})")
+                        format!(
+                            "{} was not raised: {}",
+                            budget.key(),
+                            reason.as_deref().unwrap_or("no reason was given")
+                        ) + &format!(" ({author})")
                     }
                 };
-                let kind = if more.is_some() { AuditKind::ToppedUp } else { AuditKind::TopUpRefused };
+                let kind =
+                    if more.is_some() { AuditKind::ToppedUp } else { AuditKind::TopUpRefused };
                 self.put(of, kind, None, what);
             }
             Notice::AttemptLost { model, input_tokens, cost_micro_usd, .. } => {
-                let (tokens, cost) = (Budget::Tokens.show(*input_tokens), Budget::Cost.show(*cost_micro_usd));
-                let what = format!("a request to the model {model} got no answer; {tokens} and {cost} are counted for it");
+                let (tokens, cost) =
+                    (Budget::Tokens.show(*input_tokens), Budget::Cost.show(*cost_micro_usd));
+                let what = format!(
+                    "a request to the model {model} got no answer; {tokens} and {cost} are counted for it"
+                );
                 self.put(of, AuditKind::Interrupted, None, what);
             }
             Notice::PriceUnknown { model, limit } => {
-                let what = format!("{limit} did not limit the model {model}: its price is not known");
+                let what =
+                    format!("{limit} did not limit the model {model}: its price is not known");
                 self.put(of, AuditKind::Allowed, None, what);
             }
             Notice::SideEffectStarted { plugin, side_effect, .. } => {
-                let what = format!("{} {}", crate::inspect::timeline::verb_of(side_effect).0, side_effect.target());
+                let what = format!(
+                    "{} {}",
+                    crate::inspect::timeline::verb_of(side_effect).0,
+                    side_effect.target()
+                );
                 self.put(of, AuditKind::Left, Some(plugin), what);
             }
-            Notice::SideEffectEnded { plugin, answer: SideEffectAnswer::Failed { cause: FailureCause::Interrupted, message }, .. } => {
+            Notice::SideEffectEnded {
+                plugin,
+                answer: SideEffectAnswer::Failed { cause: FailureCause::Interrupted, message },
+                ..
+            } => {
                 self.put(of, AuditKind::Interrupted, Some(plugin), message.clone());
             }
             _ => {}
@@ -263,6 +348,8 @@ fn decided(approval: &Approval) -> String {
         Approval::Approved => "approved".to_owned(),
         Approval::Edited { arguments } => format!("approved with {arguments}"),
         Approval::Refused { reason } => format!("refused: {reason}"),
-        Approval::Invalid { message } => format!("refused, because its arguments are not valid: {message}"),
+        Approval::Invalid { message } => {
+            format!("refused, because its arguments are not valid: {message}")
+        }
     }
 }

@@ -1,5 +1,6 @@
-//! Why a plugin may do something, or may not: every layer in order, which of them said no, and the smallest grant. Explains what the
-//! decisions of the room and the imports are, by asking the same functions; decides nothing itself.
+//! Why a plugin may do something, or may not: every layer in order, which of them said no, and the
+//! smallest grant. Explains what the decisions of the room and the imports are, by asking the same
+//! functions; decides nothing itself.
 
 mod layers;
 mod outside;
@@ -36,7 +37,8 @@ pub struct LayerAnswer {
     pub verdict: LayerVerdict,
     /// In words, for the operator. It may hold words of the plugin's author.
     pub text: String,
-    /// The key of the config that decides it, such as `plugins.notes.grants.files[0]`: [`crate::config::Config::locate`] finds its line.
+    /// The key of the config that decides it, such as `plugins.notes.grants.files[0]`:
+    /// [`crate::config::Config::locate`] finds its line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
 }
@@ -64,7 +66,10 @@ impl Explanation {
     /// The layer that said no.
     #[must_use]
     pub fn refused_by(&self) -> Option<Layer> {
-        self.layers.iter().find(|answer| answer.verdict == LayerVerdict::No).map(|answer| answer.layer)
+        self.layers
+            .iter()
+            .find(|answer| answer.verdict == LayerVerdict::No)
+            .map(|answer| answer.layer)
     }
 }
 
@@ -94,7 +99,17 @@ impl AccessQuestion {
     #[must_use]
     pub fn new(plugin: impl Into<PluginName>, capability: Capability) -> Self {
         let (plugin, method) = (plugin.into(), "GET".to_owned());
-        Self { plugin, capability, target: None, writes: false, method, headers: Vec::new(), host: None, arguments: json!({}), task: None }
+        Self {
+            plugin,
+            capability,
+            target: None,
+            writes: false,
+            method,
+            headers: Vec::new(),
+            host: None,
+            arguments: json!({}),
+            task: None,
+        }
     }
 
     /// This one?
@@ -115,16 +130,21 @@ pub enum NoAnswer {
     OtherAgent { task: TaskName, agent: PluginName, plugin: PluginName },
 }
 
-/// Answers with what the decisions say now. What only a run can know (what was used up, what a name resolves to) is said in words.
+/// Answers with what the decisions say now. What only a run can know (what was used up, what a name
+/// resolves to) is said in words.
 ///
 /// # Errors
 /// When the question names what is not there.
 pub fn explain(setup: &Setup, question: &AccessQuestion) -> Result<Explanation, NoAnswer> {
-    let plugin = setup.plugins.get(&question.plugin).ok_or_else(|| NoAnswer::Plugin(question.plugin.clone()))?;
+    let plugin = setup
+        .plugins
+        .get(&question.plugin)
+        .ok_or_else(|| NoAnswer::Plugin(question.plugin.clone()))?;
     if let Some(task) = &question.task {
         let found = setup.tasks.get(task).ok_or_else(|| NoAnswer::Task(task.clone()))?;
         if found.agent != question.plugin && question.capability == Capability::Tools {
-            let (task, agent, plugin) = (task.clone(), found.agent.clone(), question.plugin.clone());
+            let (task, agent, plugin) =
+                (task.clone(), found.agent.clone(), question.plugin.clone());
             return Err(NoAnswer::OtherAgent { task, agent, plugin });
         }
     }
@@ -137,17 +157,28 @@ pub fn explain(setup: &Setup, question: &AccessQuestion) -> Result<Explanation, 
 
 /// Explains a refusal that has happened, as it was recorded.
 #[must_use]
-pub fn explain_denial(setup: &Setup, plugin: &PluginName, record: &DenialRecord, task: Option<&TaskName>) -> Explanation {
-    let mut explanation = with(setup, &question_of(plugin, record, task), Some(Box::new(record.clone())));
+pub fn explain_denial(
+    setup: &Setup,
+    plugin: &PluginName,
+    record: &DenialRecord,
+    task: Option<&TaskName>,
+) -> Explanation {
+    let mut explanation =
+        with(setup, &question_of(plugin, record, task), Some(Box::new(record.clone())));
     explanation.capability.clone_from(&record.denial.capability);
     explanation
 }
 
 /// What was asked when this was refused.
-fn question_of(plugin: &PluginName, record: &DenialRecord, task: Option<&TaskName>) -> AccessQuestion {
+fn question_of(
+    plugin: &PluginName,
+    record: &DenialRecord,
+    task: Option<&TaskName>,
+) -> AccessQuestion {
     let denial = &record.denial;
     let capability = Capability::named(&denial.capability);
-    let question = AccessQuestion::new(plugin.clone(), capability.unwrap_or(Capability::Exec)).of(denial.target.clone());
+    let question = AccessQuestion::new(plugin.clone(), capability.unwrap_or(Capability::Exec))
+        .of(denial.target.clone());
     AccessQuestion { task: task.cloned(), writes: record.writes, ..question }
 }
 
@@ -155,7 +186,9 @@ fn with(setup: &Setup, question: &AccessQuestion, refused: Option<Refused>) -> E
     let layers = layers::answers(setup, question, refused.as_deref());
     let verdict = match &refused {
         Some(_) => LayerVerdict::No,
-        None if layers.iter().any(|answer| answer.verdict == LayerVerdict::Ask) => LayerVerdict::Ask,
+        None if layers.iter().any(|answer| answer.verdict == LayerVerdict::Ask) => {
+            LayerVerdict::Ask
+        }
         None => LayerVerdict::Yes,
     };
     Explanation {
@@ -164,7 +197,10 @@ fn with(setup: &Setup, question: &AccessQuestion, refused: Option<Refused>) -> E
         target: question.target.clone().unwrap_or_default(),
         verdict,
         layers,
-        no_line: refused.as_ref().filter(|record| record.suggestion.is_none()).map(|record| why_no_line(question, record)),
+        no_line: refused
+            .as_ref()
+            .filter(|record| record.suggestion.is_none())
+            .map(|record| why_no_line(question, record)),
         smallest: refused.and_then(|record| record.suggestion),
     }
 }

@@ -1,5 +1,6 @@
-//! A room's records as a log in the form of OpenHands: actions and observations with numbers, causes, sources and times (O-001, O-002, O-114). Worked
-//! out by the same fold as everything; what the records do not hold, such as the value of a secret, is not in it either.
+//! A room's records as a log in the form of OpenHands: actions and observations with numbers,
+//! causes, sources and times (O-001, O-002, O-114). Worked out by the same fold as everything; what
+//! the records do not hold, such as the value of a secret, is not in it either.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +17,13 @@ use crate::types::ids::{CallId, FrameId, Millis};
 /// The events of a room's log, in order.
 #[must_use]
 pub fn log(records: impl IntoIterator<Item = Record>, era: Era) -> Vec<Value> {
-    let mut log = ExportLog { era, events: Vec::new(), steps: BTreeMap::new(), turns: BTreeMap::new(), heard: BTreeSet::new() };
+    let mut log = ExportLog {
+        era,
+        events: Vec::new(),
+        steps: BTreeMap::new(),
+        turns: BTreeMap::new(),
+        heard: BTreeSet::new(),
+    };
     let mut room = Room::new();
     for Record { at, event, .. } in records {
         if let Some(event) = room.effect_of(&event) {
@@ -67,8 +74,11 @@ impl ExportLog {
                     self.turn(at, frame, turn);
                 }
             }
-            Event::AgentStepped { call, answer: Err(fault), .. } if self.steps.remove(call).is_some() => {
-                let observation = Observation::Error { content: fault.message.clone() }.to_json(self.era);
+            Event::AgentStepped { call, answer: Err(fault), .. }
+                if self.steps.remove(call).is_some() =>
+            {
+                let observation =
+                    Observation::Error { content: fault.message.clone() }.to_json(self.era);
                 self.put(at, &Source::Environment, None, observation);
             }
             _ => {}
@@ -84,36 +94,49 @@ impl ExportLog {
             if self.era == Era::V2025 {
                 extras.insert("reason".to_owned(), json!(reason.as_deref().unwrap_or_default()));
             }
-            let observation = json!({ "observation": "agent_state_changed", "content": "", "extras": extras });
+            let observation =
+                json!({ "observation": "agent_state_changed", "content": "", "extras": extras });
             self.put(at, &Source::Environment, None, observation);
         }
     }
 
     fn user(&mut self, at: Millis, text: Option<&str>) {
         let Some(text) = text else { return };
-        let message = json!({ "action": "message", "args": { "content": text, "wait_for_response": false } });
+        let message =
+            json!({ "action": "message", "args": { "content": text, "wait_for_response": false } });
         self.put(at, &Source::User, None, message);
     }
 
     fn turn(&mut self, at: Millis, frame: FrameId, turn: &Turn) {
         let events = turn.to_events(self.era);
-        let open = events.into_iter().map(|event| self.put(at, &Source::Agent, None, event)).collect();
+        let open =
+            events.into_iter().map(|event| self.put(at, &Source::Agent, None, event)).collect();
         self.turns.insert(frame, LastTurn { action: turn.action.clone(), open });
     }
 
     /// What an agent is told of what it did, before its next step.
     fn since(&mut self, at: Millis, frame: FrameId, since: &[PastAction]) {
         // What the user said in between was written down when it was said.
-        for PastAction { action, observation, .. } in since.iter().filter(|past| !self.heard.contains(&past.seq)).collect::<Vec<_>>() {
+        for PastAction { action, observation, .. } in
+            since.iter().filter(|past| !self.heard.contains(&past.seq)).collect::<Vec<_>>()
+        {
             if let Some(action) = action
                 && self.turns.get(&frame).is_none_or(|last| last.action != *action)
             {
                 // It was played again, and no agent has stepped.
-                let turn = Turn { action: action.clone(), thought: String::new(), wait_for_response: false, extra: Vec::new() };
+                let turn = Turn {
+                    action: action.clone(),
+                    thought: String::new(),
+                    wait_for_response: false,
+                    extra: Vec::new(),
+                };
                 self.turn(at, frame, &turn);
             }
             let Some(observation) = observation else { continue };
-            let cause = self.turns.get_mut(&frame).and_then(|last| (!last.open.is_empty()).then(|| last.open.remove(0)));
+            let cause = self
+                .turns
+                .get_mut(&frame)
+                .and_then(|last| (!last.open.is_empty()).then(|| last.open.remove(0)));
             let source = if cause.is_some() { Source::Agent } else { Source::Environment };
             self.put(at, &source, cause, observation.to_json(self.era));
         }
@@ -132,7 +155,8 @@ impl ExportLog {
         whole.extend(fields);
         // With the line for people; a kind that no era knows has none.
         let whole = Value::Object(whole);
-        let event = crate::trajectory::TrajectoryEvent::from_json(&whole).map_or(whole, |event| event.to_json(self.era));
+        let event = crate::trajectory::TrajectoryEvent::from_json(&whole)
+            .map_or(whole, |event| event.to_json(self.era));
         self.events.push(event);
         id
     }
@@ -150,7 +174,8 @@ fn moment(at: Millis) -> String {
     let day = of_year - (153 * month + 2) / 5 + 1;
     let month = if month < 10 { month + 3 } else { month - 9 };
     let year = year + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second, milli) = (within / 3_600_000, within / 60_000 % 60, within / 1_000 % 60, within % 1_000);
+    let (hour, minute, second, milli) =
+        (within / 3_600_000, within / 60_000 % 60, within / 1_000 % 60, within % 1_000);
     let fraction = if milli == 0 { String::new() } else { format!(".{milli:03}000") };
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}")
 }
@@ -164,7 +189,13 @@ mod tests {
     const AT: Millis = Millis(1_769_868_309_250);
 
     fn empty(era: Era) -> ExportLog {
-        ExportLog { era, events: Vec::new(), steps: BTreeMap::new(), turns: BTreeMap::new(), heard: BTreeSet::new() }
+        ExportLog {
+            era,
+            events: Vec::new(),
+            steps: BTreeMap::new(),
+            turns: BTreeMap::new(),
+            heard: BTreeSet::new(),
+        }
     }
 
     fn turn(action: Action) -> Turn {
@@ -172,10 +203,17 @@ mod tests {
     }
 
     fn brief(log: &ExportLog) -> Vec<String> {
-        let word = |event: &Value, key: &str| event.get(key).map(|value| value.to_string().replace('"', "")).unwrap_or_default();
+        let word = |event: &Value, key: &str| {
+            event.get(key).map(|value| value.to_string().replace('"', "")).unwrap_or_default()
+        };
         let line = |event: &Value| {
             let kind = word(event, "action") + &word(event, "observation");
-            format!("{} {} {kind} {}", word(event, "id"), word(event, "source"), word(event, "cause"))
+            format!(
+                "{} {} {kind} {}",
+                word(event, "id"),
+                word(event, "source"),
+                word(event, "cause")
+            )
         };
         log.events.iter().map(|event| line(event).trim_end().to_owned()).collect()
     }
@@ -193,10 +231,29 @@ mod tests {
         log.user(AT, Some("List."));
         let run = Action::Run { command: "ls".to_owned(), background: false };
         log.turn(AT, FrameId(1), &turn(run.clone()));
-        let observation = Observation::Command { command_id: -1, command: "ls".to_owned(), exit_code: 0, content: "a".to_owned() };
-        let unsolicited = PastAction { action: None, observation: Some(Observation::Error { content: "late".to_owned() }), seq: 2 };
-        log.since(AT, FrameId(1), &[PastAction { action: Some(run), observation: Some(observation), seq: 1 }, unsolicited]);
-        assert_eq!(brief(&log), ["0 user message", "1 agent run", "2 agent run 1", "3 environment error"]);
+        let observation = Observation::Command {
+            command_id: -1,
+            command: "ls".to_owned(),
+            exit_code: 0,
+            content: "a".to_owned(),
+        };
+        let unsolicited = PastAction {
+            action: None,
+            observation: Some(Observation::Error { content: "late".to_owned() }),
+            seq: 2,
+        };
+        log.since(
+            AT,
+            FrameId(1),
+            &[
+                PastAction { action: Some(run), observation: Some(observation), seq: 1 },
+                unsolicited,
+            ],
+        );
+        assert_eq!(
+            brief(&log),
+            ["0 user message", "1 agent run", "2 agent run 1", "3 environment error"]
+        );
         assert_eq!(log.events[1]["args"]["thought"], "look");
         assert_eq!(log.events[1]["message"], "Running command: ls");
         assert_eq!(log.events[1]["timestamp"], "2026-01-31T14:05:09.250000");
@@ -204,11 +261,23 @@ mod tests {
 
     #[test]
     fn each_call_of_a_reply_is_an_event_with_its_own_answer() {
-        let call = |name: &str| ToolCall { id: name.to_owned(), name: name.to_owned(), arguments: json!({}), untrusted: false };
-        let reply = Action::Reply(Reply { tool_calls: vec![call("a.x"), call("b.y")], ..Reply::default() });
+        let call = |name: &str| ToolCall {
+            id: name.to_owned(),
+            name: name.to_owned(),
+            arguments: json!({}),
+            untrusted: false,
+        };
+        let reply =
+            Action::Reply(Reply { tool_calls: vec![call("a.x"), call("b.y")], ..Reply::default() });
         let result = |name: &str| {
             let call_id = name.to_owned();
-            Some(Observation::Tool(ToolResult { call_id, name: name.to_owned(), content: "ok".to_owned(), value: None, is_error: false }))
+            Some(Observation::Tool(ToolResult {
+                call_id,
+                name: name.to_owned(),
+                content: "ok".to_owned(),
+                value: None,
+                is_error: false,
+            }))
         };
         let mut log = empty(Era::V2025);
         log.turn(AT, FrameId(1), &turn(reply.clone()));
@@ -217,7 +286,10 @@ mod tests {
             PastAction { action: None, observation: result("b.y"), seq: 1 },
         ];
         log.since(AT, FrameId(1), &since);
-        assert_eq!(brief(&log), ["0 agent call_tool_mcp", "1 agent call_tool_mcp", "2 agent mcp 0", "3 agent mcp 1"]);
+        assert_eq!(
+            brief(&log),
+            ["0 agent call_tool_mcp", "1 agent call_tool_mcp", "2 agent mcp 0", "3 agent mcp 1"]
+        );
     }
 
     #[test]
@@ -225,14 +297,22 @@ mod tests {
         let mut log = empty(Era::V2024);
         let read = Action::Read { path: "/a".to_owned(), start: 0, end: -1 };
         let file = Observation::File { path: "/a".to_owned(), content: "x".to_owned() };
-        log.since(AT, FrameId(1), &[PastAction { action: Some(read), observation: Some(file), seq: 1 }]);
+        log.since(
+            AT,
+            FrameId(1),
+            &[PastAction { action: Some(read), observation: Some(file), seq: 1 }],
+        );
         assert_eq!(brief(&log), ["0 agent read", "1 agent read 0"]);
     }
 
     #[test]
     fn a_kind_that_no_era_knows_is_kept() {
         let mut log = empty(Era::V2025);
-        log.turn(AT, FrameId(1), &turn(Action::Custom { name: "juggle".to_owned(), arguments: json!({ "balls": 3 }) }));
+        log.turn(
+            AT,
+            FrameId(1),
+            &turn(Action::Custom { name: "juggle".to_owned(), arguments: json!({ "balls": 3 }) }),
+        );
         assert_eq!(log.events[0]["action"], "juggle");
         assert_eq!(log.events[0]["args"]["balls"], 3);
         assert_eq!(log.events[0]["id"], 0);

@@ -1,5 +1,5 @@
-//! What each plugin of a setup may do, in words, and where data can leave: the head of a run, before anything has run. Pure data; who
-//! prints it decides how it looks.
+//! What each plugin of a setup may do, in words, and where data can leave: the head of a run,
+//! before anything has run. Pure data; who prints it decides how it looks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,8 @@ use crate::config::ORCHESTRATION_TOOLS;
 use crate::permissions::fetch::HostPattern;
 use crate::permissions::grant::folder;
 use crate::permissions::grant::{
-    DelegateGrant, FetchGrant, FileGrant, FileMode, Grants, KvGrant, ModelGrant, RoomsGrant, RouteGrant, SecretGrant,
+    DelegateGrant, FetchGrant, FileGrant, FileMode, Grants, KvGrant, ModelGrant, RoomsGrant,
+    RouteGrant, SecretGrant,
 };
 use crate::permissions::manifest::Manifest;
 use crate::setup::{GatePoint, ModelSetup, Setup, TaskSetup};
@@ -35,7 +36,8 @@ pub struct RightsRow {
     pub may: Vec<String>,
 }
 
-/// A row for each plugin, in order of name. What it may do was asked for and granted, and is not more than its tasks leave of it.
+/// A row for each plugin, in order of name. What it may do was asked for and granted, and is not
+/// more than its tasks leave of it.
 #[must_use]
 pub fn rights_table(setup: &Setup, sources: &BTreeMap<PluginName, String>) -> Vec<RightsRow> {
     let row = |plugin: &PluginName| RightsRow {
@@ -47,10 +49,12 @@ pub fn rights_table(setup: &Setup, sources: &BTreeMap<PluginName, String>) -> Ve
     setup.plugins.keys().map(row).collect()
 }
 
-/// Where data can leave to: the servers of models that some plugin may ask, wherever native code sends it, or `nowhere`.
+/// Where data can leave to: the servers of models that some plugin may ask, wherever native code
+/// sends it, or `nowhere`.
 #[must_use]
 pub fn data_can_leave(setup: &Setup) -> String {
-    // Taken apart without `..`: a grant or a model that reaches out will not compile before it is counted here.
+    // Taken apart without `..`: a grant or a model that reaches out will not compile before it is
+    // counted here.
     let mut places = BTreeSet::new();
     for (name, plugin) in &setup.plugins {
         if plugin.facts.mcp {
@@ -58,8 +62,17 @@ pub fn data_can_leave(setup: &Setup) -> String {
         } else if plugin.facts.is_native() {
             places.insert(format!("wherever the native plugin {name} sends it"));
         }
-        let Grants { model, tools: _, delegate: _, route: _, files: _, rooms: _, fetch, kv: _, secrets: _ } =
-            asked_for(&plugin.facts.manifest, &plugin.grants);
+        let Grants {
+            model,
+            tools: _,
+            delegate: _,
+            route: _,
+            files: _,
+            rooms: _,
+            fetch,
+            kv: _,
+            secrets: _,
+        } = asked_for(&plugin.facts.manifest, &plugin.grants);
         for rule in fetch.iter().flat_map(|grant| &grant.rules) {
             places.insert(format!("{} ({name})", rule.url));
         }
@@ -78,14 +91,22 @@ pub fn data_can_leave(setup: &Setup) -> String {
             }
         }
     }
-    if places.is_empty() { NOWHERE.to_owned() } else { places.into_iter().collect::<Vec<_>>().join(", ") }
+    if places.is_empty() {
+        NOWHERE.to_owned()
+    } else {
+        places.into_iter().collect::<Vec<_>>().join(", ")
+    }
 }
 
 fn rights_of(setup: &Setup, name: &PluginName) -> Vec<String> {
     let Some(plugin) = setup.plugins.get(name) else { return Vec::new() };
-    let Grants { model, tools, delegate, route, files, rooms, fetch, kv, secrets } = asked_for(&plugin.facts.manifest, &plugin.grants);
+    let Grants { model, tools, delegate, route, files, rooms, fetch, kv, secrets } =
+        asked_for(&plugin.facts.manifest, &plugin.grants);
     let calls = tools.as_ref().and_then(|tools| tools.calls);
-    let outside = plugin.facts.mcp.then(|| "do whatever its server can: it runs outside the sandbox".to_owned());
+    let outside = plugin
+        .facts
+        .mcp
+        .then(|| "do whatever its server can: it runs outside the sandbox".to_owned());
     let words = [
         route.as_ref().and_then(may_route),
         delegate.as_ref().map(may_delegate),
@@ -103,10 +124,14 @@ fn rights_of(setup: &Setup, name: &PluginName) -> Vec<String> {
 
 /// What a plugin decides or says where the config has it consulted: no grant is needed for that.
 fn may_shape(setup: &Setup, plugin: &PluginName) -> Vec<String> {
-    let tasks = |uses: &dyn Fn(&TaskSetup) -> bool| join(setup.tasks.iter().filter(|(_, task)| uses(task)).map(|(name, _)| name.as_str()));
+    let tasks = |uses: &dyn Fn(&TaskSetup) -> bool| {
+        join(setup.tasks.iter().filter(|(_, task)| uses(task)).map(|(name, _)| name.as_str()))
+    };
     let is_it = |wanted: Option<&PluginName>| wanted == Some(plugin);
     let condensed = tasks(&|task| is_it(task.condense.as_ref().map(|rules| &rules.plugin)));
-    let rated = tasks(&|task| task.confirm.policy != ConfirmPolicy::Never && is_it(task.confirm.analyzer.as_ref()));
+    let rated = tasks(&|task| {
+        task.confirm.policy != ConfirmPolicy::Never && is_it(task.confirm.analyzer.as_ref())
+    });
     let reminded = tasks(&|task| is_it(task.memory.as_ref()));
     let delivered = tasks(&|task| is_it(task.deliver.as_ref()));
     let of_tasks = [
@@ -115,8 +140,16 @@ fn may_shape(setup: &Setup, plugin: &PluginName) -> Vec<String> {
         (reminded, "speak as its memory to ", ""),
         (delivered, "decide how results of ", " are told and add words of its own"),
     ];
-    let of_tasks = of_tasks.into_iter().filter(|(tasks, ..)| !tasks.is_empty()).map(|(tasks, does, why)| format!("{does}{tasks}{why}"));
-    let gates: BTreeSet<&str> = setup.gates.iter().filter(|gate| gate.plugin == *plugin).map(|gate| passes(gate.on)).collect();
+    let of_tasks = of_tasks
+        .into_iter()
+        .filter(|(tasks, ..)| !tasks.is_empty())
+        .map(|(tasks, does, why)| format!("{does}{tasks}{why}"));
+    let gates: BTreeSet<&str> = setup
+        .gates
+        .iter()
+        .filter(|gate| gate.plugin == *plugin)
+        .map(|gate| passes(gate.on))
+        .collect();
     of_tasks.chain(gates.into_iter().map(|what| format!("change or stop {what}"))).collect()
 }
 
@@ -147,9 +180,13 @@ fn asked_for(manifest: &Manifest, grants: &Grants) -> Grants {
 /// `call search.find, search.read`: what all its tasks together leave of the grant.
 fn may_call(setup: &Setup, agent: &PluginName, calls: Option<u64>) -> Option<String> {
     let tasks = setup.tasks.values().filter(|task| task.agent == *agent);
-    let tools: BTreeSet<&str> = tasks.flat_map(|task| task.toolbox.offered().iter()).map(|tool| tool.name.as_str()).collect();
+    let tools: BTreeSet<&str> = tasks
+        .flat_map(|task| task.toolbox.offered().iter())
+        .map(|tool| tool.name.as_str())
+        .collect();
     let names = join(shortened(setup, tools).iter().map(String::as_str));
-    (!names.is_empty()).then(|| format!("call {names}{}", bounds(&[calls.map(|calls| count(calls, "call"))])))
+    (!names.is_empty())
+        .then(|| format!("call {names}{}", bounds(&[calls.map(|calls| count(calls, "call"))])))
 }
 
 /// All of a plugin's tools are one word, once they are more than a few.
@@ -159,8 +196,12 @@ fn shortened(setup: &Setup, tools: BTreeSet<&str>) -> Vec<String> {
     for tool in &tools {
         let plugin = tool.split_once('.').map_or(*tool, |(plugin, _)| plugin);
         let all = setup.plugins.get(plugin).map_or(0, |plugin| plugin.facts.tools.len());
-        let granted = tools.iter().filter(|tool| tool.split_once('.').is_some_and(|(of, _)| of == plugin)).count();
-        let word = if granted == all && all > FEW { format!("{plugin}.*") } else { (*tool).to_owned() };
+        let granted = tools
+            .iter()
+            .filter(|tool| tool.split_once('.').is_some_and(|(of, _)| of == plugin))
+            .count();
+        let word =
+            if granted == all && all > FEW { format!("{plugin}.*") } else { (*tool).to_owned() };
         if words.last() != Some(&word) {
             words.push(word);
         }
@@ -181,7 +222,11 @@ fn may_ask(grant: &ModelGrant) -> String {
 fn may_delegate(grant: &DelegateGrant) -> String {
     let tasks = join(grant.tasks.iter().map(|name| name.as_str()));
     let channels = join(grant.channels.iter().map(|name| name.as_str()));
-    let shares = if grant.channels.is_empty() { String::new() } else { format!(" and share {channels} with it") };
+    let shares = if grant.channels.is_empty() {
+        String::new()
+    } else {
+        format!(" and share {channels} with it")
+    };
     format!(
         "start {tasks} in the background ({} at once, {} in total){shares}",
         thousands(grant.at_once.into()),
@@ -191,8 +236,10 @@ fn may_delegate(grant: &DelegateGrant) -> String {
 
 fn may_route(grant: &RouteGrant) -> Option<String> {
     let is_tool = |name: &&str| ORCHESTRATION_TOOLS.contains(name);
-    let (tools, addresses): (Vec<&str>, Vec<&str>) = grant.names.iter().map(String::as_str).partition(is_tool);
-    let pass = (!addresses.is_empty()).then(|| format!("pass messages to {}", addresses.join(", ")));
+    let (tools, addresses): (Vec<&str>, Vec<&str>) =
+        grant.names.iter().map(String::as_str).partition(is_tool);
+    let pass =
+        (!addresses.is_empty()).then(|| format!("pass messages to {}", addresses.join(", ")));
     let steer = (!tools.is_empty()).then(|| format!("steer its task with {}", tools.join(", ")));
     let words: Vec<String> = pass.into_iter().chain(steer).collect();
     (!words.is_empty()).then(|| words.join(" and "))
@@ -200,22 +247,34 @@ fn may_route(grant: &RouteGrant) -> Option<String> {
 
 /// `read docs/`.
 fn may_read(files: &[FileGrant]) -> Option<String> {
-    let dirs: Vec<String> = files.iter().filter(|grant| grant.mode == FileMode::Read).map(folder).collect();
+    let dirs: Vec<String> =
+        files.iter().filter(|grant| grant.mode == FileMode::Read).map(folder).collect();
     (!dirs.is_empty()).then(|| format!("read {}", dirs.join(", ")))
 }
 
 /// `read and write notes/ (1 MiB, 20 files)`.
 fn may_write(files: &[FileGrant]) -> Option<String> {
-    let quota = |grant: &FileGrant| format!("{} ({}, {} files)", folder(grant), show_size(grant.bytes), thousands(grant.files));
-    let dirs: Vec<String> = files.iter().filter(|grant| grant.mode == FileMode::ReadWrite).map(quota).collect();
+    let quota = |grant: &FileGrant| {
+        format!("{} ({}, {} files)", folder(grant), show_size(grant.bytes), thousands(grant.files))
+    };
+    let dirs: Vec<String> =
+        files.iter().filter(|grant| grant.mode == FileMode::ReadWrite).map(quota).collect();
     (!dirs.is_empty()).then(|| format!("read and write {}", dirs.join(", ")))
 }
 
 /// `send GET, HEAD to https://api.example.org/* (100 requests)`.
 fn may_fetch(grant: &FetchGrant) -> String {
-    let rules: Vec<String> = grant.rules.iter().map(|rule| format!("{} to {}", rule.methods.join(", "), rule.url)).collect();
+    let rules: Vec<String> = grant
+        .rules
+        .iter()
+        .map(|rule| format!("{} to {}", rule.methods.join(", "), rule.url))
+        .collect();
     let private: Vec<String> = grant.private.iter().map(ToString::to_string).collect();
-    let private = if private.is_empty() { String::new() } else { format!(", also at {}", private.join(", ")) };
+    let private = if private.is_empty() {
+        String::new()
+    } else {
+        format!(", also at {}", private.join(", "))
+    };
     let headers = match grant.headers.len() {
         0 => String::new(),
         1 => format!(" with the header {}", grant.headers[0]),
@@ -225,7 +284,9 @@ fn may_fetch(grant: &FetchGrant) -> String {
 }
 
 fn may_use(secrets: &[SecretGrant]) -> String {
-    let bound = |secret: &SecretGrant| format!("{} (for {})", secret.name, join(secret.hosts.iter().map(HostPattern::as_str)));
+    let bound = |secret: &SecretGrant| {
+        format!("{} (for {})", secret.name, join(secret.hosts.iter().map(HostPattern::as_str)))
+    };
     format!("have put in {}", secrets.iter().map(bound).collect::<Vec<_>>().join(", "))
 }
 

@@ -1,6 +1,7 @@
-//! What happened in a run and when, as rows: steps, model calls, tool calls, what left for the world, approvals, refusals, background
-//! tasks. Worked out of the records of its rooms by the same fold as everything; for whoever looks at a run, whether it is over or not. How
-//! it is shown is others' business. Texts in it are a plugin's or a model's, cut but not made harmless.
+//! What happened in a run and when, as rows: steps, model calls, tool calls, what left for the
+//! world, approvals, refusals, background tasks. Worked out of the records of its rooms by the same
+//! fold as everything; for whoever looks at a run, whether it is over or not. How it is shown is
+//! others' business. Texts in it are a plugin's or a model's, cut but not made harmless.
 
 mod clock;
 mod fold;
@@ -74,7 +75,8 @@ pub struct Totals {
     /// Answers whose price is not known.
     pub unpriced: u64,
     pub tool_calls: u64,
-    /// Calls in a sandbox of their own: agents, tools, strategies, and whatever else plugins are asked.
+    /// Calls in a sandbox of their own: agents, tools, strategies, and whatever else plugins are
+    /// asked.
     pub sandboxes: u64,
     /// The most that one of them held, in bytes.
     pub memory: u64,
@@ -95,7 +97,8 @@ pub struct Totals {
 }
 
 impl Timeline {
-    /// From the records of each room, the root's first, which may be cut off anywhere; none when the root's do not begin as they should.
+    /// From the records of each room, the root's first, which may be cut off anywhere; none when
+    /// the root's do not begin as they should.
     #[must_use]
     pub fn of(rooms: impl IntoIterator<Item = Vec<Record>>) -> Option<Self> {
         let mut folded = fold::Fold::default();
@@ -108,7 +111,10 @@ impl Timeline {
     /// Of a run that goes on: up to this moment, not only to the newest record.
     pub fn extend(&mut self, now: Millis) {
         let took_ms = now.since(self.started).saturating_sub(self.totals.down_ms).max(self.took_ms);
-        let waiting = self.rows.iter().filter(|row| row.end_ms.is_none() && matches!(row.what, RowSubject::Approval { .. }));
+        let waiting = self
+            .rows
+            .iter()
+            .filter(|row| row.end_ms.is_none() && matches!(row.what, RowSubject::Approval { .. }));
         let more = (took_ms - self.took_ms).saturating_mul(waiting.count() as u64);
         self.totals.approval_ms = self.totals.approval_ms.saturating_add(more);
         self.took_ms = took_ms;

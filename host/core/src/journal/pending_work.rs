@@ -1,5 +1,6 @@
-//! What a room waits for, as whoever looks at it from outside may list it: one line for each thing under way. What it is for in full is in
-//! the journal; here is what a table of things that wait holds.
+//! What a room waits for, as whoever looks at it from outside may list it: one line for each thing
+//! under way. What it is for in full is in the journal; here is what a table of things that wait
+//! holds.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +14,8 @@ use crate::types::ids::{CallId, Millis, TimerId};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PendingWork {
     pub key: WaitKey,
-    /// Such as `step`, `tool`, `approval`, `top-up`, `user`, `model`, `background`, `strategy`, `speech`, `timer`.
+    /// Such as `step`, `tool`, `approval`, `top-up`, `user`, `model`, `background`, `strategy`,
+    /// `speech`, `timer`.
     pub kind: String,
     /// A plugin, a tool, a model, a channel.
     pub target: String,
@@ -50,13 +52,27 @@ impl WaitChange {
     #[must_use]
     pub fn of_effect(effect: &Effect) -> Option<Self> {
         let begun = |key, kind: &str, target: String| {
-            Some(Self::Begun(PendingWork { key, kind: kind.to_owned(), target, at: None, request: None }))
+            Some(Self::Begun(PendingWork {
+                key,
+                kind: kind.to_owned(),
+                target,
+                at: None,
+                request: None,
+            }))
         };
         match effect {
-            Effect::StepAgent { call, agent, .. } => begun(WaitKey::Call(*call), "step", agent.to_string()),
-            Effect::AskResponder { call, agent, .. } => begun(WaitKey::Call(*call), "respond", agent.to_string()),
-            Effect::CallTool { call, plugin, tool, .. } => begun(WaitKey::Call(*call), "tool", format!("{plugin}.{tool}")),
-            Effect::Consult { call, plugin, question, .. } => begun(WaitKey::Call(*call), question.kind().as_str(), plugin.to_string()),
+            Effect::StepAgent { call, agent, .. } => {
+                begun(WaitKey::Call(*call), "step", agent.to_string())
+            }
+            Effect::AskResponder { call, agent, .. } => {
+                begun(WaitKey::Call(*call), "respond", agent.to_string())
+            }
+            Effect::CallTool { call, plugin, tool, .. } => {
+                begun(WaitKey::Call(*call), "tool", format!("{plugin}.{tool}"))
+            }
+            Effect::Consult { call, plugin, question, .. } => {
+                begun(WaitKey::Call(*call), question.kind().as_str(), plugin.to_string())
+            }
             Effect::AskApproval { call, request } => Some(Self::Begun(PendingWork {
                 key: WaitKey::Call(*call),
                 kind: "approval".to_owned(),
@@ -71,11 +87,21 @@ impl WaitChange {
                 at: None,
                 request: Some(Box::new(top_up.as_approval())),
             })),
-            Effect::AskUser { call, channel, .. } => begun(WaitKey::Call(*call), "user", channel.to_string()),
-            Effect::CallModel { call, ordinal, model, .. } => begun(WaitKey::Model(*call, *ordinal), "model", model.to_string()),
-            Effect::StartBackground { call, opening, .. } => begun(WaitKey::Call(*call), "background", opening.room.to_string()),
-            Effect::WakeStrategy { call, strategy, .. } => begun(WaitKey::Call(*call), "strategy", strategy.to_string()),
-            Effect::Speak { call, speech } => begun(WaitKey::Call(*call), "speech", speech.channel.to_string()),
+            Effect::AskUser { call, channel, .. } => {
+                begun(WaitKey::Call(*call), "user", channel.to_string())
+            }
+            Effect::CallModel { call, ordinal, model, .. } => {
+                begun(WaitKey::Model(*call, *ordinal), "model", model.to_string())
+            }
+            Effect::StartBackground { call, opening, .. } => {
+                begun(WaitKey::Call(*call), "background", opening.room.to_string())
+            }
+            Effect::WakeStrategy { call, strategy, .. } => {
+                begun(WaitKey::Call(*call), "strategy", strategy.to_string())
+            }
+            Effect::Speak { call, speech } => {
+                begun(WaitKey::Call(*call), "speech", speech.channel.to_string())
+            }
             Effect::SetTimer { timer, at } => Some(Self::Begun(PendingWork {
                 key: WaitKey::Timer(*timer),
                 kind: "timer".to_owned(),
@@ -85,7 +111,9 @@ impl WaitChange {
             })),
             Effect::AbandonCall { call } => Some(Self::Abandoned(*call)),
             Effect::Finish { .. } => Some(Self::Finished),
-            Effect::AnswerModel { .. } | Effect::AllowSideEffect { .. } | Effect::ConfirmSideEffect { .. } => None,
+            Effect::AnswerModel { .. }
+            | Effect::AllowSideEffect { .. }
+            | Effect::ConfirmSideEffect { .. } => None,
             Effect::Reply { .. } | Effect::TellTask { .. } | Effect::DetachTask { .. } => None,
         }
     }
@@ -103,7 +131,9 @@ impl WaitChange {
             | Event::Decided { call, .. }
             | Event::Spoken { call, .. }
             | Event::BackgroundEnded { call, .. } => Some(Self::Over(WaitKey::Call(*call))),
-            Event::ModelAnswered { call, ordinal, .. } => Some(Self::Over(WaitKey::Model(*call, *ordinal))),
+            Event::ModelAnswered { call, ordinal, .. } => {
+                Some(Self::Over(WaitKey::Model(*call, *ordinal)))
+            }
             Event::TimerFired { timer } => Some(Self::Over(WaitKey::Timer(*timer))),
             _ => None,
         }
@@ -111,19 +141,25 @@ impl WaitChange {
 }
 
 impl Effect {
-    /// Something leaves the host, or is given to people as what is so: the event behind it must be kept first. What does not leave can be
-    /// done again.
+    /// Something leaves the host, or is given to people as what is so: the event behind it must be
+    /// kept first. What does not leave can be done again.
     #[must_use]
     pub fn leaves(&self, setup: &Setup) -> bool {
         match self {
-            Self::CallModel { .. } | Self::Speak { .. } | Self::Reply { .. } | Self::Finish { .. } => true,
+            Self::CallModel { .. }
+            | Self::Speak { .. }
+            | Self::Reply { .. }
+            | Self::Finish { .. } => true,
             // People are asked once they were told what came before.
             Self::AskApproval { .. } | Self::AskTopUp { .. } | Self::AskUser { .. } => true,
             Self::AllowSideEffect { leave, .. } => leave.is_ok(),
             Self::StepAgent { agent: plugin, .. }
             | Self::AskResponder { agent: plugin, .. }
             | Self::CallTool { plugin, .. }
-            | Self::Consult { plugin, .. } => setup.plugins.get(plugin).is_none_or(|plugin| plugin.facts.mcp || plugin.facts.is_native()),
+            | Self::Consult { plugin, .. } => setup
+                .plugins
+                .get(plugin)
+                .is_none_or(|plugin| plugin.facts.mcp || plugin.facts.is_native()),
             Self::AnswerModel { .. }
             | Self::ConfirmSideEffect { .. }
             | Self::StartBackground { .. }

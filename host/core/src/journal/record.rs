@@ -1,4 +1,5 @@
-//! The journal as lines of JSON, and the fold that gives a room back. Text in, text out: where the lines are kept is the host's matter.
+//! The journal as lines of JSON, and the fold that gives a room back. Text in, text out: where the
+//! lines are kept is the host's matter.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,9 +20,13 @@ pub enum JournalError {
          the file was changed."
     )]
     TooDeep { line: usize, seq: u64 },
-    #[error("record {expected} of the journal is missing: line {line} holds record {found}. A line was lost, or two journals were joined.")]
+    #[error(
+        "record {expected} of the journal is missing: line {line} holds record {found}. A line was lost, or two journals were joined."
+    )]
     Gap { line: usize, expected: u64, found: u64 },
-    #[error("record {seq} was written by rules {found}; this host folds rules {RULES}. Use the host that wrote it.")]
+    #[error(
+        "record {seq} was written by rules {found}; this host folds rules {RULES}. Use the host that wrote it."
+    )]
     OtherRules { seq: u64, found: u32 },
 }
 
@@ -48,7 +53,8 @@ pub struct RecordTooDeep {
     pub seq: u64,
 }
 
-/// Returns one record as a line of a journal, without its end. It holds the room's secret: it is for journals alone.
+/// Returns one record as a line of a journal, without its end. It holds the room's secret: it is
+/// for journals alone.
 ///
 /// # Errors
 /// When it is nested deeper than [`from_lines`] reads.
@@ -63,13 +69,16 @@ pub fn to_line(record: &Record) -> Result<String, RecordTooDeep> {
 
 /// Returns one record as JSON, without the room's secret.
 fn shown(record: &Record) -> String {
-    serde_json::to_string(record).expect("a record holds nothing but JSON values, texts and numbers")
+    serde_json::to_string(record)
+        .expect("a record holds nothing but JSON values, texts and numbers")
 }
 
-/// The records of a journal, in order. A torn last line, cut off while it was written, was never acknowledged and is left out.
+/// The records of a journal, in order. A torn last line, cut off while it was written, was never
+/// acknowledged and is left out.
 ///
 /// # Errors
-/// `Malformed` when another line is not a record, `TooDeep` when it is nested deeper than any record, `Gap` when one is missing, `OtherRules` when it was written by other rules.
+/// `Malformed` when another line is not a record, `TooDeep` when it is nested deeper than any
+/// record, `Gap` when one is missing, `OtherRules` when it was written by other rules.
 pub fn from_lines(text: &str) -> Result<Vec<Record>, JournalError> {
     let mut records: Vec<Record> = Vec::new();
     let ends_whole = text.ends_with('\n');
@@ -79,11 +88,16 @@ pub fn from_lines(text: &str) -> Result<Vec<Record>, JournalError> {
         let record: Record = match from_json(line) {
             Ok(record) => record,
             Err(_) if index + 1 == lines.len() && !ends_whole => break,
-            Err(JsonError::TooDeep) => return Err(JournalError::TooDeep { line: index + 1, seq: expected }),
+            Err(JsonError::TooDeep) => {
+                return Err(JournalError::TooDeep { line: index + 1, seq: expected });
+            }
             Err(JsonError::Malformed(cause)) => {
-                // What other rules wrote may not look like a record of these; it is no less whole for that.
+                // What other rules wrote may not look like a record of these; it is no less whole
+                // for that.
                 return Err(match serde_json::from_str(line) {
-                    Ok(RecordStamp { seq, rules }) if rules != RULES => JournalError::OtherRules { seq, found: rules },
+                    Ok(RecordStamp { seq, rules }) if rules != RULES => {
+                        JournalError::OtherRules { seq, found: rules }
+                    }
                     _ => JournalError::Malformed { line: index + 1, cause },
                 });
             }
@@ -118,8 +132,8 @@ pub fn fold(records: impl IntoIterator<Item = Record>) -> Room {
     room
 }
 
-/// What people were told in the course of each record, by the record's number, and with what the room ran then. For whoever looks into a run
-/// that is over.
+/// What people were told in the course of each record, by the record's number, and with what the
+/// room ran then. For whoever looks into a run that is over.
 #[must_use]
 pub fn retold(records: impl IntoIterator<Item = Record>) -> Vec<Retold> {
     let (mut room, mut setup, mut all) = (Room::new(), None, Vec::new());

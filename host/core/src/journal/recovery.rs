@@ -1,5 +1,6 @@
-//! What a room that was cut off has under way, found by folding its journal: what is to be started again, and what must not be. Decides
-//! nothing about the room, which goes on by events like any other.
+//! What a room that was cut off has under way, found by folding its journal: what is to be started
+//! again, and what must not be. Decides nothing about the room, which goes on by events like any
+//! other.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -17,13 +18,14 @@ use crate::types::tool::ToolError;
 use crate::types::view::AgentView;
 
 /// What an attempt is told whose end nobody knows.
-pub const INTERRUPTED: &str =
-    "interrupted: the host stopped while this was under way, and nobody can say whether it happened; it was not repeated";
+pub const INTERRUPTED: &str = "interrupted: the host stopped while this was under way, and nobody can say whether it happened; it was not repeated";
 
-/// Messages to one background task that are said again. Only the newest can be missing in its journal, and a room remembers more ids.
+/// Messages to one background task that are said again. Only the newest can be missing in its
+/// journal, and a room remembers more ids.
 const TELLS: usize = 256;
 
-/// What a call of a plugin begins with, as the room had it when the call was made. A call that is run again begins with the same.
+/// What a call of a plugin begins with, as the room had it when the call was made. A call that is
+/// run again begins with the same.
 #[derive(Clone, Debug)]
 pub struct Start {
     /// The time that the guest sees.
@@ -36,7 +38,8 @@ pub struct Start {
 }
 
 impl Start {
-    /// To be asked right after the event that gave rise to the effect; none when it calls no plugin.
+    /// To be asked right after the event that gave rise to the effect; none when it calls no
+    /// plugin.
     #[must_use]
     pub fn of(effect: &Effect, room: &Room) -> Option<Self> {
         let (Effect::StepAgent { call, .. }
@@ -47,7 +50,12 @@ impl Start {
         else {
             return None;
         };
-        Some(Self { at: room.now(), scratch: room.scratch(*call), agent: room.agent_view(*call), delivery: room.delivery_view(*call) })
+        Some(Self {
+            at: room.now(),
+            scratch: room.scratch(*call),
+            agent: room.agent_view(*call),
+            delivery: room.delivery_view(*call),
+        })
     }
 }
 
@@ -92,7 +100,8 @@ impl Unfinished {
     /// Folds a journal.
     #[must_use]
     pub fn fold(records: impl IntoIterator<Item = Record>) -> Self {
-        let (effects, models, timers, traces) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let (effects, models, timers, traces) =
+            (BTreeMap::new(), BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let mut all = Self {
             room: Room::new(),
             next: 0,
@@ -122,7 +131,8 @@ impl Unfinished {
         if let Some(call) = traced {
             self.drop_if_over(call);
         }
-        // Only these: to look at all that is under way after each record would take records times calls.
+        // Only these: to look at all that is under way after each record would take records times
+        // calls.
         for index in 0..self.room.ended_calls().len() {
             if let Some(call) = self.room.ended_calls().get(index).copied() {
                 self.drop_if_over(call);
@@ -157,9 +167,13 @@ impl Unfinished {
                 self.traces.entry(*call).or_default().take(event);
                 return Some(*call);
             }
-            Event::ModelAnswered { call, ordinal, .. } => drop(self.models.remove(&(*call, *ordinal))),
+            Event::ModelAnswered { call, ordinal, .. } => {
+                drop(self.models.remove(&(*call, *ordinal)))
+            }
             Event::TimerFired { timer } => drop(self.timers.remove(timer)),
-            Event::Resumed { down_ms } => self.timers.values_mut().for_each(|at| *at = at.plus(*down_ms)),
+            Event::Resumed { down_ms } => {
+                self.timers.values_mut().for_each(|at| *at = at.plus(*down_ms))
+            }
             _ => {}
         }
         None
@@ -167,15 +181,19 @@ impl Unfinished {
 
     fn begun(&mut self, effect: Effect) {
         match &effect {
-            Effect::CallModel { call, ordinal, .. } => drop(self.models.insert((*call, *ordinal), effect)),
+            Effect::CallModel { call, ordinal, .. } => {
+                drop(self.models.insert((*call, *ordinal), effect))
+            }
             Effect::AnswerModel { call, ordinal, answer } => {
-                let asked = self.traces.get_mut(call).and_then(|trace| trace.models.get_mut(ordinal));
+                let asked =
+                    self.traces.get_mut(call).and_then(|trace| trace.models.get_mut(ordinal));
                 if let Some(asked) = asked {
                     asked.answer = Some(answer.clone());
                 }
             }
             Effect::AllowSideEffect { call, ordinal, leave } => {
-                let asked = self.traces.get_mut(call).and_then(|trace| trace.side_effects.get_mut(ordinal));
+                let asked =
+                    self.traces.get_mut(call).and_then(|trace| trace.side_effects.get_mut(ordinal));
                 if let Some(asked) = asked {
                     asked.leave.clone_from(leave);
                 }
@@ -189,7 +207,8 @@ impl Unfinished {
                 tells.push_back(effect);
             }
             _ => {
-                // One that was held back while the room was paused may be for a call that is over by now.
+                // One that was held back while the room was paused may be for a call that is over
+                // by now.
                 if let Some(call) = effect.starts().filter(|call| self.room.is_in_flight(*call)) {
                     let start = Start::of(&effect, &self.room);
                     self.effects.insert(call, (effect, start));
@@ -198,7 +217,8 @@ impl Unfinished {
         }
     }
 
-    /// What is to be done so that the room goes on at `now`; what it holds is over when it has an outcome.
+    /// What is to be done so that the room goes on at `now`; what it holds is over when it has an
+    /// outcome.
     #[must_use]
     pub fn resumption(&self, now: Millis) -> Resumption {
         let mut events = vec![Event::Resumed { down_ms: now.since(self.last) }];
@@ -208,27 +228,41 @@ impl Unfinished {
             trace.may_repeat = is_idempotent(effect, self.room.setup());
             match self.interrupted(*call, effect, &trace) {
                 Some(told) => events.extend(told),
-                None => again.push(Restart { effect: effect.clone(), start: start.clone(), trace: Arc::new(trace) }),
+                None => again.push(Restart {
+                    effect: effect.clone(),
+                    start: start.clone(),
+                    trace: Arc::new(trace),
+                }),
             }
         }
-        // What was read and answered of a step whose side effect was cut off is still the same; only that effect now has an end.
+        // What was read and answered of a step whose side effect was cut off is still the same;
+        // only that effect now has an end.
         for told in &events {
             if let Event::SideEffectEnded { call, .. } = told {
                 self.put_back(*call, told, &mut again);
             }
         }
         let plain = |effect: Effect| Restart { effect, start: None, trace: Arc::default() };
-        // Whether a child room has kept them is known to that room alone, which ignores what it has. After it is there again.
+        // Whether a child room has kept them is known to that room alone, which ignores what it
+        // has. After it is there again.
         again.extend(self.tells.values().flatten().cloned().map(plain));
         again.extend(self.models.values().cloned().map(plain));
         let down = now.since(self.last);
-        again.extend(self.timers.iter().map(|(timer, at)| plain(Effect::SetTimer { timer: *timer, at: at.plus(down) })));
+        again.extend(
+            self.timers
+                .iter()
+                .map(|(timer, at)| plain(Effect::SetTimer { timer: *timer, at: at.plus(down) })),
+        );
         Resumption { events, again }
     }
 
     /// A step goes on, and its plugin is told what of it was cut off; a tool's call ends (C-318).
     fn put_back(&self, call: CallId, told: &Event, again: &mut Vec<Restart>) {
-        let Some((effect, start)) = self.effects.get(&call).filter(|(effect, _)| !matches!(effect, Effect::CallTool { .. })) else {
+        let Some((effect, start)) = self
+            .effects
+            .get(&call)
+            .filter(|(effect, _)| !matches!(effect, Effect::CallTool { .. }))
+        else {
             return;
         };
         let mut trace = match again.iter().position(|other| other.effect.starts() == Some(call)) {
@@ -236,15 +270,25 @@ impl Unfinished {
             None => self.traces.get(&call).cloned().unwrap_or_default(),
         };
         trace.take(told);
-        again.push(Restart { effect: effect.clone(), start: start.clone(), trace: Arc::new(trace) });
+        again.push(Restart {
+            effect: effect.clone(),
+            start: start.clone(),
+            trace: Arc::new(trace),
+        });
     }
 
     /// What answers an attempt that must not be repeated; none when it can be run again.
     fn interrupted(&self, call: CallId, effect: &Effect, trace: &CallLog) -> Option<Vec<Event>> {
         let setup = self.room.setup();
-        let open = trace.side_effects.iter().filter(|(_, asked)| asked.leave.is_ok() && asked.answer.is_none());
+        let open = trace
+            .side_effects
+            .iter()
+            .filter(|(_, asked)| asked.leave.is_ok() && asked.answer.is_none());
         let ended = open.map(|(ordinal, _)| {
-            let answer = SideEffectAnswer::Failed { cause: FailureCause::Interrupted, message: INTERRUPTED.to_owned() };
+            let answer = SideEffectAnswer::Failed {
+                cause: FailureCause::Interrupted,
+                message: INTERRUPTED.to_owned(),
+            };
             Event::SideEffectEnded { call, ordinal: *ordinal, answer }
         });
         match effect {
@@ -252,7 +296,11 @@ impl Unfinished {
                 let is_lost = trace.cut_off().is_some() || !is_sandboxed(plugin, setup);
                 (is_lost && !trace.may_repeat).then(|| {
                     let fault = Fault::new(FaultKind::Interrupted, INTERRUPTED);
-                    let answered = Event::ToolAnswered { call, answer: Err(ToolError::Fault { fault }), report: CallReport::default() };
+                    let answered = Event::ToolAnswered {
+                        call,
+                        answer: Err(ToolError::Fault { fault }),
+                        report: CallReport::default(),
+                    };
                     ended.chain([answered]).collect()
                 })
             }
@@ -273,8 +321,12 @@ impl Resumption {
 /// The plugin that an effect calls.
 fn plugin_of(effect: &Effect) -> Option<&PluginName> {
     match effect {
-        Effect::StepAgent { agent: plugin, .. } | Effect::AskResponder { agent: plugin, .. } => Some(plugin),
-        Effect::CallTool { plugin, .. } | Effect::Consult { plugin, .. } | Effect::WakeStrategy { strategy: plugin, .. } => Some(plugin),
+        Effect::StepAgent { agent: plugin, .. } | Effect::AskResponder { agent: plugin, .. } => {
+            Some(plugin)
+        }
+        Effect::CallTool { plugin, .. }
+        | Effect::Consult { plugin, .. }
+        | Effect::WakeStrategy { strategy: plugin, .. } => Some(plugin),
         _ => None,
     }
 }
@@ -288,7 +340,9 @@ fn is_sandboxed(plugin: &PluginName, setup: &Setup) -> bool {
 fn is_idempotent(effect: &Effect, setup: &Setup) -> bool {
     let Effect::CallTool { plugin, tool, .. } = effect else { return false };
     let facts = setup.plugins.get(plugin).map(|plugin| &plugin.facts);
-    facts.is_some_and(|facts| facts.tools.iter().any(|known| known.name == *tool && known.idempotent))
+    facts.is_some_and(|facts| {
+        facts.tools.iter().any(|known| known.name == *tool && known.idempotent)
+    })
 }
 
 #[cfg(test)]
@@ -302,11 +356,17 @@ mod tests {
     fn busy(calls: u64) -> Unfinished {
         let mut state = serde_json::to_value(Room::new()).expect("a room is serialisable");
         state["phase"] = json!({ "Running": { "root": 0 } });
-        state["calls"] = (0..calls).map(|call| (call.to_string(), json!({ "Step": { "frame": 0 } }))).collect();
+        state["calls"] =
+            (0..calls).map(|call| (call.to_string(), json!({ "Step": { "frame": 0 } }))).collect();
         let mut unfinished = Unfinished::fold([]);
         unfinished.room = serde_json::from_value(state).expect("it is a room");
         for call in (0..calls).map(CallId) {
-            let effect = Effect::StepAgent { call, frame: crate::types::ids::FrameId(0), task: "desk".into(), agent: "desk".into() };
+            let effect = Effect::StepAgent {
+                call,
+                frame: crate::types::ids::FrameId(0),
+                task: "desk".into(),
+                agent: "desk".into(),
+            };
             unfinished.effects.insert(call, (effect, None));
             unfinished.traces.insert(call, CallLog::default());
         }
@@ -322,9 +382,15 @@ mod tests {
         let told = |calls: u64| {
             let mut unfinished = busy(calls);
             for seq in 0..1_000 {
-                unfinished.take(record(seq, Event::ReadsKept { call: CallId(seq % calls), reads: Vec::new() }));
+                unfinished.take(record(
+                    seq,
+                    Event::ReadsKept { call: CallId(seq % calls), reads: Vec::new() },
+                ));
             }
-            assert_eq!((unfinished.effects.len() as u64, unfinished.traces.len() as u64), (calls, calls));
+            assert_eq!(
+                (unfinished.effects.len() as u64, unfinished.traces.len() as u64),
+                (calls, calls)
+            );
             unfinished.visited
         };
         assert_eq!(told(10), told(1_000));
@@ -335,14 +401,23 @@ mod tests {
     fn what_has_ended_is_forgotten_however_it_ended() {
         let mut unfinished = busy(100);
         let failed = || Err(Fault::new(FaultKind::Interrupted, "gone"));
-        unfinished.take(record(0, Event::AgentStepped { call: CallId(7), answer: failed(), report: CallReport::default() }));
+        unfinished.take(record(
+            0,
+            Event::AgentStepped {
+                call: CallId(7),
+                answer: failed(),
+                report: CallReport::default(),
+            },
+        ));
         // Of a call that is over, and of one that never was.
         for (seq, call) in [(1, 7), (2, 100_000)] {
-            unfinished.take(record(seq, Event::ReadsKept { call: CallId(call), reads: Vec::new() }));
+            unfinished
+                .take(record(seq, Event::ReadsKept { call: CallId(call), reads: Vec::new() }));
         }
         let in_flight: BTreeSet<CallId> = unfinished.room.calls_in_flight().collect();
         assert!(
-            unfinished.effects.keys().all(|call| in_flight.contains(call)) && unfinished.traces.keys().all(|call| in_flight.contains(call))
+            unfinished.effects.keys().all(|call| in_flight.contains(call))
+                && unfinished.traces.keys().all(|call| in_flight.contains(call))
         );
         unfinished.take(record(3, Event::Cancelled { reason: "enough".to_owned() }));
         assert!(unfinished.effects.is_empty() && unfinished.traces.is_empty());

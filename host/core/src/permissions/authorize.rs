@@ -1,7 +1,10 @@
-//! One decision for each capability that is a list of names, and one for paths: may this plugin use this one? Asked by the room, by the
-//! imports and by whoever explains it, so that there is one answer. On the way to a yes nothing is allocated.
+//! One decision for each capability that is a list of names, and one for paths: may this plugin use
+//! this one? Asked by the room, by the imports and by whoever explains it, so that there is one
+//! answer. On the way to a yes nothing is allocated.
 
-use crate::permissions::grant::{FOLDER_BYTES, FOLDER_FILES, FileGrant, FileMode, Rights, list_with};
+use crate::permissions::grant::{
+    FOLDER_BYTES, FOLDER_FILES, FileGrant, FileMode, Rights, list_with,
+};
 use crate::permissions::paths::{GuestPath, suggested_folder};
 use crate::types::capability::Capability;
 use crate::types::denial::{DenialRecord, Layer};
@@ -19,7 +22,8 @@ impl<'a> Rights<'a> {
     pub fn may_use_model(&self, name: Option<&str>) -> Result<&'a ModelName, Refused> {
         let wanted = name.unwrap_or("default");
         let smallest = || {
-            let granted = self.grants.model.iter().flat_map(|grant| &grant.names).map(ModelName::as_str);
+            let granted =
+                self.grants.model.iter().flat_map(|grant| &grant.names).map(ModelName::as_str);
             Some(format!("[plugins.{}] grants.model = {}", self.plugin, list_with(granted, wanted)))
         };
         self.require(Capability::Model, wanted, smallest)?;
@@ -29,7 +33,9 @@ impl<'a> Rights<'a> {
             None => {
                 let mut left = names.iter().filter(|model| self.leaves_model(model).is_ok());
                 let first = left.clone().next();
-                left.find(|granted| granted.as_str() == "default").or(first).or_else(|| names.first())
+                left.find(|granted| granted.as_str() == "default")
+                    .or(first)
+                    .or_else(|| names.first())
             }
         };
         let model = found.ok_or_else(|| self.not_held(Capability::Model, wanted, smallest()))?;
@@ -42,7 +48,8 @@ impl<'a> Rights<'a> {
     /// As [`may_use_model`](Self::may_use_model).
     pub fn may_route(&self, name: &str) -> Result<(), Refused> {
         let smallest = || {
-            let granted = self.grants.route.iter().flat_map(|grant| &grant.names).map(String::as_str);
+            let granted =
+                self.grants.route.iter().flat_map(|grant| &grant.names).map(String::as_str);
             Some(format!("[plugins.{}] grants.route = {}", self.plugin, list_with(granted, name)))
         };
         self.require(Capability::Route, name, smallest)?;
@@ -58,10 +65,19 @@ impl<'a> Rights<'a> {
     ///
     /// # Errors
     /// As [`may_use_model`](Self::may_use_model).
-    pub fn may_delegate(&self, name: &str, is_task: impl Fn(&str) -> bool) -> Result<&'a TaskName, Refused> {
+    pub fn may_delegate(
+        &self,
+        name: &str,
+        is_task: impl Fn(&str) -> bool,
+    ) -> Result<&'a TaskName, Refused> {
         let smallest = || {
             is_task(name).then(|| {
-                let granted = self.grants.delegate.iter().flat_map(|grant| &grant.tasks).map(TaskName::as_str);
+                let granted = self
+                    .grants
+                    .delegate
+                    .iter()
+                    .flat_map(|grant| &grant.tasks)
+                    .map(TaskName::as_str);
                 format!("[plugins.{}] grants.delegate = {}", self.plugin, list_with(granted, name))
             })
         };
@@ -76,7 +92,11 @@ impl<'a> Rights<'a> {
     ///
     /// # Errors
     /// As [`may_use_model`](Self::may_use_model).
-    pub fn may_share(&self, channel: &str, is_channel: impl Fn(&str) -> bool) -> Result<(), Refused> {
+    pub fn may_share(
+        &self,
+        channel: &str,
+        is_channel: impl Fn(&str) -> bool,
+    ) -> Result<(), Refused> {
         let grant = self.grants.delegate.as_ref();
         let smallest = || {
             is_channel(channel).then(|| {
@@ -89,7 +109,9 @@ impl<'a> Rights<'a> {
             })
         };
         self.require(Capability::Delegate, channel, smallest)?;
-        if grant.is_some_and(|grant| grant.channels.iter().any(|granted| granted.as_str() == channel)) {
+        if grant
+            .is_some_and(|grant| grant.channels.iter().any(|granted| granted.as_str() == channel))
+        {
             return Ok(());
         }
         let reason = format!("plugins.{}.grants.delegate.channels does not hold it", self.plugin);
@@ -100,25 +122,43 @@ impl<'a> Rights<'a> {
     ///
     /// # Errors
     /// As [`may_use_model`](Self::may_use_model).
-    pub fn may_speak(&self, name: &str, is_channel: impl Fn(&str) -> bool) -> Result<&'a ChannelId, Refused> {
+    pub fn may_speak(
+        &self,
+        name: &str,
+        is_channel: impl Fn(&str) -> bool,
+    ) -> Result<&'a ChannelId, Refused> {
         let smallest = || {
             is_channel(name).then(|| {
-                let granted = self.grants.rooms.iter().flat_map(|grant| &grant.channels).map(ChannelId::as_str);
+                let granted = self
+                    .grants
+                    .rooms
+                    .iter()
+                    .flat_map(|grant| &grant.channels)
+                    .map(ChannelId::as_str);
                 format!("[plugins.{}] grants.rooms = {}", self.plugin, list_with(granted, name))
             })
         };
         self.require(Capability::Rooms, name, smallest)?;
         let channels = self.grants.rooms.as_ref().map_or(&[][..], |grant| &grant.channels);
-        channels.iter().find(|channel| channel.as_str() == name).ok_or_else(|| self.not_held(Capability::Rooms, name, smallest()))
+        channels
+            .iter()
+            .find(|channel| channel.as_str() == name)
+            .ok_or_else(|| self.not_held(Capability::Rooms, name, smallest()))
     }
 
-    /// A tool, `plugin.tool`, by the grant alone: whether the task has it is the toolbox's, what a rule says the policy's matter.
+    /// A tool, `plugin.tool`, by the grant alone: whether the task has it is the toolbox's, what a
+    /// rule says the policy's matter.
     ///
     /// # Errors
     /// As [`may_use_model`](Self::may_use_model).
     pub fn may_call(&self, tool: &str) -> Result<(), Refused> {
         let smallest = || {
-            let granted = self.grants.tools.iter().flat_map(|grant| &grant.names).map(|pattern| pattern.0.as_str());
+            let granted = self
+                .grants
+                .tools
+                .iter()
+                .flat_map(|grant| &grant.names)
+                .map(|pattern| pattern.0.as_str());
             let list = list_with(granted, tool);
             // A list alone in the place of a table would lift its limit.
             let value = match self.grants.tools.as_ref().and_then(|grant| grant.calls) {
@@ -136,32 +176,56 @@ impl<'a> Rights<'a> {
         Err(self.refuse(Capability::Tools, tool, Layer::Config, &reason, smallest()))
     }
 
-    /// The folder that a path lies in, by its place among the grants, and what follows below it. By the path's text alone: where links on
-    /// the disk lead is the folder's matter.
+    /// The folder that a path lies in, by its place among the grants, and what follows below it. By
+    /// the path's text alone: where links on the disk lead is the folder's matter.
     ///
     /// # Errors
-    /// Not asked for, not granted, a path that can name nothing, outside every folder, or a folder that may only be read.
+    /// Not asked for, not granted, a path that can name nothing, outside every folder, or a folder
+    /// that may only be read.
     pub fn may_touch<'p>(&self, path: &'p str, writes: bool) -> Result<(usize, &'p str), Refused> {
         self.folder_of(path, writes).map_err(|record| Box::new(DenialRecord { writes, ..*record }))
     }
 
     fn folder_of<'p>(&self, path: &'p str, writes: bool) -> Result<(usize, &'p str), Refused> {
         self.require(Capability::Files, path, || self.wider_files(path, writes))?;
-        let parsed = GuestPath::parse(path).map_err(|reason| self.refuse(Capability::Files, path, Layer::Runtime, reason, None))?;
-        let Some(index) = self.grants.files.iter().position(|folder| folder.at == parsed.folder) else {
-            let granted: Vec<&str> = self.grants.files.iter().map(|folder| folder.at.as_str()).collect();
-            let reason = format!("{} has files at {} only; this path is outside every granted folder", self.plugin, granted.join(", "));
-            return Err(self.refuse(Capability::Files, path, Layer::Config, &reason, self.wider_files(path, writes)));
+        let parsed = GuestPath::parse(path)
+            .map_err(|reason| self.refuse(Capability::Files, path, Layer::Runtime, reason, None))?;
+        let Some(index) = self.grants.files.iter().position(|folder| folder.at == parsed.folder)
+        else {
+            let granted: Vec<&str> =
+                self.grants.files.iter().map(|folder| folder.at.as_str()).collect();
+            let reason = format!(
+                "{} has files at {} only; this path is outside every granted folder",
+                self.plugin,
+                granted.join(", ")
+            );
+            return Err(self.refuse(
+                Capability::Files,
+                path,
+                Layer::Config,
+                &reason,
+                self.wider_files(path, writes),
+            ));
         };
-        if writes && self.grants.files.get(index).is_none_or(|folder| folder.mode != FileMode::ReadWrite) {
-            let reason = format!("{} was granted to {} for reading only", parsed.folder, self.plugin);
-            return Err(self.refuse(Capability::Files, path, Layer::Config, &reason, self.wider_files(path, writes)));
+        if writes
+            && self.grants.files.get(index).is_none_or(|folder| folder.mode != FileMode::ReadWrite)
+        {
+            let reason =
+                format!("{} was granted to {} for reading only", parsed.folder, self.plugin);
+            return Err(self.refuse(
+                Capability::Files,
+                path,
+                Layer::Config,
+                &reason,
+                self.wider_files(path, writes),
+            ));
         }
         self.leaves_folder(path, parsed.folder, writes)?;
         Ok((index, parsed.rest))
     }
 
-    /// The smallest line of config that would open a path; none where no ready-made line should be offered.
+    /// The smallest line of config that would open a path; none where no ready-made line should be
+    /// offered.
     fn wider_files(&self, path: &str, writes: bool) -> Option<String> {
         let name = suggested_folder(path)?;
         let word = |mode: FileMode| if mode == FileMode::ReadWrite { "read-write" } else { "read" };
@@ -171,9 +235,19 @@ impl<'a> Rights<'a> {
         let place = format!("/{name}");
         let wanted = if writes { FileMode::ReadWrite } else { FileMode::Read };
         let as_it_is = |grant: &FileGrant| {
-            let is_usual = grant.mode == FileMode::Read || (grant.bytes, grant.files) == (FOLDER_BYTES, FOLDER_FILES);
-            let quotas = if is_usual { String::new() } else { format!(", bytes = {:?}, files = {}", show_size(grant.bytes), grant.files) };
-            line(&grant.shown, &grant.at, if writes && grant.at == place { wanted } else { grant.mode }, &quotas)
+            let is_usual = grant.mode == FileMode::Read
+                || (grant.bytes, grant.files) == (FOLDER_BYTES, FOLDER_FILES);
+            let quotas = if is_usual {
+                String::new()
+            } else {
+                format!(", bytes = {:?}, files = {}", show_size(grant.bytes), grant.files)
+            };
+            line(
+                &grant.shown,
+                &grant.at,
+                if writes && grant.at == place { wanted } else { grant.mode },
+                &quotas,
+            )
         };
         let mut grants: Vec<String> = self.grants.files.iter().map(as_it_is).collect();
         if self.grants.files.iter().all(|grant| grant.at != place) {

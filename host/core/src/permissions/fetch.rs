@@ -1,5 +1,7 @@
-//! Decisions about HTTP requests, pure: which addresses of the web a pattern covers, which headers may go, which addresses of the network are refused, where a
-//! redirect may lead. Nothing here looks up a name or sends anything. What is decided on is a parsed [`url::Url`], and that is what is sent.
+//! Decisions about HTTP requests, pure: which addresses of the web a pattern covers, which headers
+//! may go, which addresses of the network are refused, where a redirect may lead. Nothing here
+//! looks up a name or sends anything. What is decided on is a parsed [`url::Url`], and that is what
+//! is sent.
 
 mod address;
 mod decision;

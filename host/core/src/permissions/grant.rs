@@ -1,5 +1,5 @@
-//! Grants and the decisions about them: asked for in the manifest, granted in the config, narrowed by the task. Pure functions,
-//! called in every import; nothing else grants.
+//! Grants and the decisions about them: asked for in the manifest, granted in the config, narrowed
+//! by the task. Pure functions, called in every import; nothing else grants.
 
 use std::collections::BTreeSet;
 
@@ -70,7 +70,8 @@ pub struct FileGrant {
     /// As the plugin sees it, with the leading slash: `/folder`.
     pub at: String,
     pub mode: FileMode,
-    /// Bytes that all files below it may have together once the plugin has written; counted with what was there before.
+    /// Bytes that all files below it may have together once the plugin has written; counted with
+    /// what was there before.
     #[serde(default = "folder_bytes")]
     pub bytes: u64,
     /// Files and directories that may be below it once the plugin has written.
@@ -107,7 +108,8 @@ pub struct FetchGrant {
     /// Headers that may go beside those that go with every request, in lower case.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<String>,
-    /// Networks that are refused otherwise (private, loopback, link-local …) and may be reached all the same.
+    /// Networks that are refused otherwise (private, loopback, link-local …) and may be reached all
+    /// the same.
     pub private: Vec<IpNet>,
     /// Requests in the whole run; redirects count.
     pub requests: u64,
@@ -179,7 +181,8 @@ impl SecretPlace {
     }
 }
 
-/// A secret that the host puts in for a plugin, as the config's `[secrets]` binds it. Never its value, nor where that is found.
+/// A secret that the host puts in for a plugin, as the config's `[secrets]` binds it. Never its
+/// value, nor where that is found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SecretGrant {
     pub name: SecretName,
@@ -257,8 +260,13 @@ impl ToolPattern {
     /// It has the form of a pattern.
     #[must_use]
     pub fn is_well_formed(text: &str) -> bool {
-        let word = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
-        text == "*" || text.split_once('.').is_some_and(|(plugin, tool)| word(plugin) && (tool == "*" || word(tool)))
+        let word = |part: &str| {
+            !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c))
+        };
+        text == "*"
+            || text
+                .split_once('.')
+                .is_some_and(|(plugin, tool)| word(plugin) && (tool == "*" || word(tool)))
     }
 }
 
@@ -269,7 +277,8 @@ pub struct Rights<'a> {
     pub plugin: &'a str,
     pub manifest: &'a Manifest,
     pub grants: &'a Grants,
-    /// What the task that the plugin works on leaves of them; none for who works on no task of its own, such as a tool.
+    /// What the task that the plugin works on leaves of them; none for who works on no task of its
+    /// own, such as a tool.
     pub narrowed: Option<Narrowed<'a>>,
 }
 
@@ -285,7 +294,13 @@ impl Rights<'_> {
         smallest: impl FnOnce() -> Option<String>,
     ) -> Result<(), Box<DenialRecord>> {
         if !capability.is_offered() {
-            return Err(self.refuse(capability, target, Layer::Host, "this version of the host does not offer it", None));
+            return Err(self.refuse(
+                capability,
+                target,
+                Layer::Host,
+                "this version of the host does not offer it",
+                None,
+            ));
         }
         if !capability.is_own() && self.manifest.ask(capability).is_none() {
             let reason = format!("the manifest of {} does not ask for `{capability}`", self.plugin);
@@ -323,9 +338,11 @@ impl Rights<'_> {
     }
 }
 
-/// A list for the config that holds what was granted already and one name more, so that writing it takes nothing away.
+/// A list for the config that holds what was granted already and one name more, so that writing it
+/// takes nothing away.
 pub(crate) fn list_with<'a>(granted: impl IntoIterator<Item = &'a str>, name: &'a str) -> String {
-    let names: Vec<String> = granted.into_iter().chain([name]).map(|name| format!("{name:?}")).collect();
+    let names: Vec<String> =
+        granted.into_iter().chain([name]).map(|name| format!("{name:?}")).collect();
     format!("[{}]", names.join(", "))
 }
 

@@ -1,5 +1,5 @@
-//! A plugin's manifest: what it says about itself and what it asks for. A ceiling, never a grant. Read from the custom section
-//! `conclave:manifest`; this module sees only its JSON.
+//! A plugin's manifest: what it says about itself and what it asks for. A ceiling, never a grant.
+//! Read from the custom section `conclave:manifest`; this module sees only its JSON.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,8 @@ pub struct Manifest {
     pub description: String,
     #[serde(default)]
     pub license: String,
-    /// By the capability's name; unknown names are kept, so that the host can say that it does not know them.
+    /// By the capability's name; unknown names are kept, so that the host can say that it does not
+    /// know them.
     #[serde(default)]
     pub asks: BTreeMap<String, CapabilityRequest>,
     /// Settings that it takes: name to `{type, default, …}`.
@@ -55,9 +56,13 @@ pub struct Manifest {
 pub enum ManifestError {
     #[error("the section `{SECTION}` does not hold JSON as expected: {0}")]
     Malformed(#[from] serde_json::Error),
-    #[error("the manifest has format {found}; this host reads up to {FORMAT}. Use a newer host, or build the plugin with an older SDK.")]
+    #[error(
+        "the manifest has format {found}; this host reads up to {FORMAT}. Use a newer host, or build the plugin with an older SDK."
+    )]
     TooNew { found: u32 },
-    #[error("the plugin was built for contract {found:?}; this host offers {CONTRACT}. Build it again with the SDK of this host.")]
+    #[error(
+        "the plugin was built for contract {found:?}; this host offers {CONTRACT}. Build it again with the SDK of this host."
+    )]
     OtherContract { found: String },
     #[error(transparent)]
     Secrets(#[from] secret::AskError),
@@ -69,8 +74,9 @@ impl Manifest {
     /// Reads and checks the JSON of the custom section.
     ///
     /// # Errors
-    /// `Malformed` when it is not JSON of this shape, `TooNew` and `OtherContract` when it is for another host, `Field` when a
-    /// name or version is empty, too long or holds characters that could deceive a reader.
+    /// `Malformed` when it is not JSON of this shape, `TooNew` and `OtherContract` when it is for
+    /// another host, `Field` when a name or version is empty, too long or holds characters that
+    /// could deceive a reader.
     pub fn parse(json: &[u8]) -> Result<Self, ManifestError> {
         let mut manifest: Self = serde_json::from_slice(json)?;
         if manifest.format > FORMAT {
@@ -81,10 +87,16 @@ impl Manifest {
         }
         for (field, text) in [("name", &manifest.name), ("version", &manifest.version)] {
             if text.is_empty() || text.len() > 64 {
-                return Err(ManifestError::Field { field, problem: "must have 1 to 64 characters" });
+                return Err(ManifestError::Field {
+                    field,
+                    problem: "must have 1 to 64 characters",
+                });
             }
             if !text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.+".contains(c)) {
-                return Err(ManifestError::Field { field, problem: "may hold ASCII letters, digits and `-_.+` only" });
+                return Err(ManifestError::Field {
+                    field,
+                    problem: "may hold ASCII letters, digits and `-_.+` only",
+                });
             }
         }
         manifest.asks.get_mut(Capability::Secrets.as_str()).map_or(Ok(()), secret::complete)?;

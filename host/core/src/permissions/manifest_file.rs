@@ -1,5 +1,5 @@
-//! `conclave-plugin.toml`: the manifest as an author writes it. The Rust SDK reads it while it compiles; for components from other
-//! toolchains the host puts it in afterwards.
+//! `conclave-plugin.toml`: the manifest as an author writes it. The Rust SDK reads it while it
+//! compiles; for components from other toolchains the host puts it in afterwards.
 
 use std::collections::BTreeMap;
 
@@ -46,18 +46,24 @@ impl Manifest {
     /// Reads a `conclave-plugin.toml`.
     ///
     /// # Errors
-    /// `Malformed` with line and column when it is not TOML of this shape, `UnknownCapability` when it asks for something that there is
-    /// not, `Content` when a name or version would not be accepted at load.
+    /// `Malformed` with line and column when it is not TOML of this shape, `UnknownCapability` when
+    /// it asks for something that there is not, `Content` when a name or version would not be
+    /// accepted at load.
     pub fn from_toml(text: &str) -> Result<Self, ManifestFileError> {
         let ManifestFile { plugin, asks, config } = toml::from_str(text)?;
         if let Some(name) = asks.keys().find(|name| Capability::named(name).is_none()) {
             let known: Vec<&str> = Capability::ALL.into_iter().map(Capability::as_str).collect();
-            return Err(ManifestFileError::UnknownCapability { name: name.clone(), known: known.join(", ") });
+            return Err(ManifestFileError::UnknownCapability {
+                name: name.clone(),
+                known: known.join(", "),
+            });
         }
         let ManifestPlugin { name, version, contract, description, license } = plugin;
-        let manifest = Self { format: FORMAT, name, version, contract, description, license, asks, config };
+        let manifest =
+            Self { format: FORMAT, name, version, contract, description, license, asks, config };
         // What the host would refuse at load is refused where the author can mend it.
-        let json = serde_json::to_vec(&manifest).expect("a manifest holds nothing but JSON values and texts");
+        let json = serde_json::to_vec(&manifest)
+            .expect("a manifest holds nothing but JSON values and texts");
         Ok(Self::parse(&json)?)
     }
 }
@@ -71,15 +77,24 @@ mod tests {
 
     #[test]
     fn a_file_becomes_a_manifest() {
-        let manifest = Manifest::from_toml(&format!("{HEAD}[asks.log]\nwhy = \"Says who called.\"\n")).expect("it is right");
+        let manifest =
+            Manifest::from_toml(&format!("{HEAD}[asks.log]\nwhy = \"Says who called.\"\n"))
+                .expect("it is right");
         assert_eq!(manifest.name, "shout");
-        assert_eq!(manifest.ask(Capability::Log).map(|ask| ask.why.as_str()), Some("Says who called."));
+        assert_eq!(
+            manifest.ask(Capability::Log).map(|ask| ask.why.as_str()),
+            Some("Says who called.")
+        );
     }
 
     #[test]
     fn mistakes_are_told_with_their_place() {
         let wrong = |text: &str| Manifest::from_toml(text).expect_err("it is wrong").to_string();
-        assert!(wrong(&format!("{HEAD}colour = 1\n")).contains("line 5"), "{}", wrong(&format!("{HEAD}colour = 1\n")));
+        assert!(
+            wrong(&format!("{HEAD}colour = 1\n")).contains("line 5"),
+            "{}",
+            wrong(&format!("{HEAD}colour = 1\n"))
+        );
         assert!(wrong(&format!("{HEAD}[asks.flying]\n")).contains("flying"));
         assert!(wrong(&HEAD.replace("0.1\"", "9.9\"")).contains("9.9"));
         assert!(wrong(&HEAD.replace("shout", "sh out")).contains("name"));

@@ -1,4 +1,5 @@
-//! Paths as plugins write them: `/folder/notes/a.txt`. Only the text is looked at here; what stands on the disk is the host's matter.
+//! Paths as plugins write them: `/folder/notes/a.txt`. Only the text is looked at here; what stands
+//! on the disk is the host's matter.
 
 use crate::types::text::is_deceptive;
 
@@ -14,7 +15,8 @@ pub struct GuestPath<'a> {
 /// Bytes of a path: no file system takes more.
 const LONGEST: usize = 4096;
 
-/// How the names of files begin that the host is about to put in place of others. Plugins do not meet them.
+/// How the names of files begin that the host is about to put in place of others. Plugins do not
+/// meet them.
 pub const UNFINISHED: &str = ".conclave-unfinished-";
 /// Bytes of one name: no common file system takes more.
 const LONGEST_NAME: usize = 255;
@@ -24,14 +26,17 @@ const DEEPEST: usize = 32;
 const DEVICES: [&str; 4] = ["con", "prn", "aux", "nul"];
 const PORTS: [&str; 2] = ["com", "lpt"];
 
-/// Names of folders at the root of a machine. Whoever asks for these means the machine, not a folder of the operator's.
+/// Names of folders at the root of a machine. Whoever asks for these means the machine, not a
+/// folder of the operator's.
 const SYSTEM: [&str; 20] = [
-    "bin", "boot", "dev", "etc", "home", "lib", "media", "mnt", "opt", "proc", "root", "run", "sbin", "srv", "sys", "tmp", "usr", "var",
-    "Users", "Windows",
+    "bin", "boot", "dev", "etc", "home", "lib", "media", "mnt", "opt", "proc", "root", "run",
+    "sbin", "srv", "sys", "tmp", "usr", "var", "Users", "Windows",
 ];
 /// Endings and parts of names of files that hold keys.
-const KEY_ENDINGS: [&str; 9] = [".pem", ".key", ".p12", ".pfx", ".jks", ".kdbx", ".keystore", ".gpg", ".asc"];
-const KEY_WORDS: [&str; 8] = ["id_rsa", "id_ed25519", "id_ecdsa", "id_dsa", "credential", "secret", "password", "token"];
+const KEY_ENDINGS: [&str; 9] =
+    [".pem", ".key", ".p12", ".pfx", ".jks", ".kdbx", ".keystore", ".gpg", ".asc"];
+const KEY_WORDS: [&str; 8] =
+    ["id_rsa", "id_ed25519", "id_ecdsa", "id_dsa", "credential", "secret", "password", "token"];
 
 impl<'a> GuestPath<'a> {
     /// Takes a path apart.
@@ -49,7 +54,9 @@ impl<'a> GuestPath<'a> {
             return Err("the path holds a backslash; parts are separated by `/`");
         }
         let Some(below) = path.strip_prefix('/') else {
-            return Err("the path is not absolute; it must start with the folder's name, such as `/folder`");
+            return Err(
+                "the path is not absolute; it must start with the folder's name, such as `/folder`",
+            );
         };
         for part in below.split('/') {
             match part {
@@ -62,7 +69,8 @@ impl<'a> GuestPath<'a> {
         Ok(Self { folder: &path[..end], rest: path.get(end + 1..).unwrap_or_default() })
     }
 
-    /// The names are such that a file can be made under them, here and on every system that the folder may be copied to.
+    /// The names are such that a file can be made under them, here and on every system that the
+    /// folder may be copied to.
     ///
     /// # Errors
     /// Why not, for the operator.
@@ -79,15 +87,19 @@ fn check_name(name: &str) -> Result<(), &'static str> {
         return Err("a name in it is longer than 255 bytes");
     }
     if name.chars().any(is_deceptive) {
-        return Err("a name in it holds a character that is not shown, or that deceives whoever reads it");
+        return Err(
+            "a name in it holds a character that is not shown, or that deceives whoever reads it",
+        );
     }
     if name.ends_with(['.', ' ']) || name.starts_with(' ') {
         return Err("a name in it ends in a dot, or begins or ends in a space");
     }
     let lower = name.to_ascii_lowercase();
     let stem = lower.split('.').next().unwrap_or_default().trim_end();
-    let is_port =
-        PORTS.iter().any(|port| stem.strip_prefix(port).is_some_and(|rest| rest.len() == 1 && rest.chars().all(|c| c.is_ascii_digit())));
+    let is_port = PORTS.iter().any(|port| {
+        stem.strip_prefix(port)
+            .is_some_and(|rest| rest.len() == 1 && rest.chars().all(|c| c.is_ascii_digit()))
+    });
     if DEVICES.contains(&stem) || is_port {
         return Err("a name in it stands for a device on some systems");
     }
@@ -100,8 +112,8 @@ fn check_name(name: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// The folder whose grant would open this path, where it is decent to offer one: not for key and dot files, not for the machine's own
-/// folders, not for a path that tries to climb.
+/// The folder whose grant would open this path, where it is decent to offer one: not for key and
+/// dot files, not for the machine's own folders, not for a path that tries to climb.
 #[must_use]
 pub fn suggested_folder(path: &str) -> Option<&str> {
     offer(path).ok()
@@ -117,7 +129,9 @@ fn offer(path: &str) -> Result<&str, &'static str> {
     let parsed = GuestPath::parse(path)?;
     let name = parsed.folder.strip_prefix('/').unwrap_or(parsed.folder);
     let lower = path.to_ascii_lowercase();
-    if KEY_ENDINGS.iter().any(|ending| lower.ends_with(ending)) || KEY_WORDS.iter().any(|word| lower.contains(word)) {
+    if KEY_ENDINGS.iter().any(|ending| lower.ends_with(ending))
+        || KEY_WORDS.iter().any(|word| lower.contains(word))
+    {
         return Err("it tried a key file");
     }
     if path.split('/').any(|part| part.starts_with('.')) {
@@ -178,15 +192,27 @@ mod tests {
         assert_eq!(why_no_offer("/notes/a.txt"), None);
         assert_eq!(why_no_offer("/root/.ssh/id_ed25519"), Some("it tried a key file"));
         assert_eq!(why_no_offer("/notes/.env"), Some("it tried a hidden file"));
-        assert_eq!(why_no_offer("/etc/passwd"), Some("it tried a folder of the machine, not one of yours"));
+        assert_eq!(
+            why_no_offer("/etc/passwd"),
+            Some("it tried a folder of the machine, not one of yours")
+        );
         assert_eq!(why_no_offer("/notes/../a"), Some("`.` and `..` are no parts of a path"));
     }
 
     #[test]
     fn names_that_deceive_or_mean_something_elsewhere_are_not_made() {
         let check = |path: &str| GuestPath::parse(path).unwrap().check_new();
-        for path in ["/f/a.txt", "/f/.env", "/f/id_rsa", "/f/ü/日本.md", "/f/...x", "/f/console.log", "/f/com", "/f/comma.txt", "/f/nul-1"]
-        {
+        for path in [
+            "/f/a.txt",
+            "/f/.env",
+            "/f/id_rsa",
+            "/f/ü/日本.md",
+            "/f/...x",
+            "/f/console.log",
+            "/f/com",
+            "/f/comma.txt",
+            "/f/nul-1",
+        ] {
             assert_eq!(check(path), Ok(()), "{path}");
         }
         let (deep, long) = (format!("/f{}", "/a".repeat(33)), format!("/f/{}", "a".repeat(256)));

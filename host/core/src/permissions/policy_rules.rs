@@ -80,13 +80,17 @@ impl Rule {
 
     /// Returns whether `arguments` of the rule names every argument of the call.
     fn names_all(&self, arguments: &Value) -> bool {
-        let names = |name: &String| self.arguments.iter().any(|rule| rule.at == ArgumentPlace::of_property(name));
+        let names = |name: &String| {
+            self.arguments.iter().any(|rule| rule.at == ArgumentPlace::of_property(name))
+        };
         arguments.as_object().is_some_and(|fields| fields.keys().all(names))
     }
 
     /// Whatever the other is about this one, further up, decides.
     pub(crate) fn hides(&self, other: &Self) -> bool {
-        let is_wider = |pattern: &ToolPattern| pattern.0 == other.tool.0 || (other.tool.0 != "*" && pattern.covers(&other.tool.0));
+        let is_wider = |pattern: &ToolPattern| {
+            pattern.0 == other.tool.0 || (other.tool.0 != "*" && pattern.covers(&other.tool.0))
+        };
         let is_any = self.arguments.is_empty() && !self.only;
         is_wider(&self.tool) && (self.caller.is_none() || self.caller == other.caller) && is_any
     }

@@ -1,5 +1,6 @@
-//! Secrets that a plugin uses and never sees: placeholders, where one may stand in a request and towards which host, how a value is
-//! written there, and how echoes of it are found in what comes back. Pure: whoever performs reads the values and hands them in.
+//! Secrets that a plugin uses and never sees: placeholders, where one may stand in a request and
+//! towards which host, how a value is written there, and how echoes of it are found in what comes
+//! back. Pure: whoever performs reads the values and hands them in.
 
 mod ask;
 mod encode;

@@ -1,5 +1,6 @@
-//! What a task leaves of its agent's grants. It can only take away: what is not named in a list is refused to the agent while it works on this
-//! task, what was not granted stays refused whatever the list says. A capability without a list is left as it was granted.
+//! What a task leaves of its agent's grants. It can only take away: what is not named in a list is
+//! refused to the agent while it works on this task, what was not granted stays refused whatever
+//! the list says. A capability without a list is left as it was granted.
 
 use serde::{Deserialize, Serialize};
 use url::Url;
@@ -43,31 +44,51 @@ pub struct Narrowed<'a> {
 
 impl Rights<'_> {
     /// The task leaves it; nothing is allocated when it does.
-    fn left(&self, capability: Capability, target: &str, leaves: impl FnOnce(&Narrow) -> bool) -> Result<(), Box<DenialRecord>> {
+    fn left(
+        &self,
+        capability: Capability,
+        target: &str,
+        leaves: impl FnOnce(&Narrow) -> bool,
+    ) -> Result<(), Box<DenialRecord>> {
         let Some(Narrowed { task, narrow }) = self.narrowed else { return Ok(()) };
         if leaves(narrow) {
             return Ok(());
         }
-        let reason = format!("plugins.{}.grants.{capability} holds it, and tasks.{task}.narrow leaves it out", self.plugin);
+        let reason = format!(
+            "plugins.{}.grants.{capability} holds it, and tasks.{task}.narrow leaves it out",
+            self.plugin
+        );
         Err(self.refuse(capability, target, Layer::Task, &reason, None))
     }
 
     pub(crate) fn leaves_model(&self, model: &ModelName) -> Result<(), Box<DenialRecord>> {
-        self.left(Capability::Model, model.as_str(), |narrow| narrow.model.as_ref().is_none_or(|models| models.contains(model)))
+        self.left(Capability::Model, model.as_str(), |narrow| {
+            narrow.model.as_ref().is_none_or(|models| models.contains(model))
+        })
     }
 
     pub(crate) fn leaves_route(&self, name: &str) -> Result<(), Box<DenialRecord>> {
-        let holds = |names: &Vec<String>| names.iter().any(|other| other.eq_ignore_ascii_case(name));
+        let holds =
+            |names: &Vec<String>| names.iter().any(|other| other.eq_ignore_ascii_case(name));
         self.left(Capability::Route, name, |narrow| narrow.route.as_ref().is_none_or(holds))
     }
 
     pub(crate) fn leaves_delegate(&self, task: &TaskName) -> Result<(), Box<DenialRecord>> {
-        self.left(Capability::Delegate, task.as_str(), |narrow| narrow.delegate.as_ref().is_none_or(|tasks| tasks.contains(task)))
+        self.left(Capability::Delegate, task.as_str(), |narrow| {
+            narrow.delegate.as_ref().is_none_or(|tasks| tasks.contains(task))
+        })
     }
 
-    pub(crate) fn leaves_folder(&self, path: &str, folder: &str, writes: bool) -> Result<(), Box<DenialRecord>> {
+    pub(crate) fn leaves_folder(
+        &self,
+        path: &str,
+        folder: &str,
+        writes: bool,
+    ) -> Result<(), Box<DenialRecord>> {
         let holds = |folders: &Vec<String>| folders.iter().any(|place| place == folder);
-        self.left(Capability::Files, path, |narrow| !(writes && narrow.read_only) && narrow.files.as_ref().is_none_or(holds))
+        self.left(Capability::Files, path, |narrow| {
+            !(writes && narrow.read_only) && narrow.files.as_ref().is_none_or(holds)
+        })
     }
 
     pub(crate) fn leaves_address(&self, url: &Url) -> Result<(), Box<DenialRecord>> {
@@ -91,7 +112,9 @@ impl Rights<'_> {
     /// # Errors
     /// Not asked for, not granted, or left out by the task.
     pub fn may_keep(&self, key: &str) -> Result<(), Box<DenialRecord>> {
-        self.require(Capability::Kv, key, || Some(format!("[plugins.{}] grants.kv = true", self.plugin)))?;
+        self.require(Capability::Kv, key, || {
+            Some(format!("[plugins.{}] grants.kv = true", self.plugin))
+        })?;
         self.leaves_store(key)
     }
 }
@@ -100,11 +123,14 @@ impl Rights<'_> {
 mod tests {
     use super::*;
     use crate::permissions::fetch::target;
-    use crate::permissions::grant::{FetchGrant, FetchRule, FileGrant, FileMode, Grants, KvGrant, SecretGrant};
+    use crate::permissions::grant::{
+        FetchGrant, FetchRule, FileGrant, FileMode, Grants, KvGrant, SecretGrant,
+    };
     use crate::permissions::manifest::{CapabilityRequest, Manifest};
 
     fn manifest() -> Manifest {
-        let asks = ["files", "fetch", "secrets", "kv"].map(|name| (name.to_owned(), CapabilityRequest::default()));
+        let asks = ["files", "fetch", "secrets", "kv"]
+            .map(|name| (name.to_owned(), CapabilityRequest::default()));
         Manifest { asks: asks.into(), ..Manifest::default() }
     }
 
@@ -117,8 +143,15 @@ mod tests {
             bytes: 1,
             files: 1,
         };
-        let rule = FetchRule { url: UrlPattern::parse("https://a.example/*").unwrap(), methods: vec!["GET".to_owned()] };
-        let secret = |name: &str| SecretGrant { name: name.into(), hosts: Vec::new(), places: std::collections::BTreeSet::new() };
+        let rule = FetchRule {
+            url: UrlPattern::parse("https://a.example/*").unwrap(),
+            methods: vec!["GET".to_owned()],
+        };
+        let secret = |name: &str| SecretGrant {
+            name: name.into(),
+            hosts: Vec::new(),
+            places: std::collections::BTreeSet::new(),
+        };
         Grants {
             files: vec![folder("/notes"), folder("/docs")],
             fetch: Some(FetchGrant::new(vec![rule])),
@@ -131,7 +164,12 @@ mod tests {
     /// What the imports ask, in the order files to read, files to write, fetch, secret, store.
     fn answers(narrow: &Narrow) -> [Option<Layer>; 5] {
         let (manifest, grants, task) = (manifest(), grants(), TaskName::from("desk"));
-        let rights = Rights { plugin: "desk", manifest: &manifest, grants: &grants, narrowed: Some(Narrowed { task: &task, narrow }) };
+        let rights = Rights {
+            plugin: "desk",
+            manifest: &manifest,
+            grants: &grants,
+            narrowed: Some(Narrowed { task: &task, narrow }),
+        };
         let url = target("https://a.example/v1/x").unwrap();
         let layer = |refused: Option<Box<DenialRecord>>| refused.map(|record| record.layer);
         [
@@ -156,13 +194,20 @@ mod tests {
             change(&mut narrow);
             answers(&narrow)
         };
-        assert_eq!(with(|narrow| narrow.files = Some(vec!["/docs".to_owned()])), [task, task, None, None, None]);
+        assert_eq!(
+            with(|narrow| narrow.files = Some(vec!["/docs".to_owned()])),
+            [task, task, None, None, None]
+        );
         assert_eq!(with(|narrow| narrow.read_only = true), [None, task, None, None, None]);
         assert_eq!(
-            with(|narrow| narrow.fetch = Some(vec![UrlPattern::parse("https://a.example/v2/*").unwrap()])),
+            with(|narrow| narrow.fetch =
+                Some(vec![UrlPattern::parse("https://a.example/v2/*").unwrap()])),
             [None, None, task, None, None]
         );
-        assert_eq!(with(|narrow| narrow.secrets = Some(vec!["one_secret".into()])), [None, None, None, task, None]);
+        assert_eq!(
+            with(|narrow| narrow.secrets = Some(vec!["one_secret".into()])),
+            [None, None, None, task, None]
+        );
         assert_eq!(with(|narrow| narrow.kv = Some(false)), [None, None, None, None, task]);
     }
 }

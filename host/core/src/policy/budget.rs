@@ -1,5 +1,5 @@
-//! Budgets of a run: what there is of each kind, what it is called, what is said when it is used up, and how much more an approver may give.
-//! What is set aside for what, and when, is the room's.
+//! Budgets of a run: what there is of each kind, what it is called, what is said when it is used
+//! up, and how much more an approver may give. What is set aside for what, and when, is the room's.
 
 mod top_up;
 
@@ -28,8 +28,16 @@ pub enum Budget {
 
 impl Budget {
     /// All of them.
-    pub const ALL: [Self; 8] =
-        [Self::Turns, Self::Wall, Self::Tokens, Self::Cost, Self::ModelCalls, Self::ToolCalls, Self::Cpu, Self::History];
+    pub const ALL: [Self; 8] = [
+        Self::Turns,
+        Self::Wall,
+        Self::Tokens,
+        Self::Cost,
+        Self::ModelCalls,
+        Self::ToolCalls,
+        Self::Cpu,
+        Self::History,
+    ];
 
     /// Its key in the config.
     #[must_use]
@@ -71,7 +79,9 @@ impl Budget {
             Self::ModelCalls => "the run asked models as often as limits.run.model_calls allows",
             Self::ToolCalls => "the run called as many tools as limits.run.tool_calls allows",
             Self::Cpu => "the run computed longer than limits.run.cpu allows",
-            Self::History => "the run held more messages and results in memory than limits.run.history allows",
+            Self::History => {
+                "the run held more messages and results in memory than limits.run.history allows"
+            }
         }
     }
 
@@ -107,7 +117,8 @@ impl Budget {
         }
     }
 
-    /// What is counted of it; 0 for time, which passes by itself, and for memory, which comes back: the room knows both.
+    /// What is counted of it; 0 for time, which passes by itself, and for memory, which comes back:
+    /// the room knows both.
     #[must_use]
     pub fn of(self, spent: &Spent) -> u64 {
         match self {
@@ -161,9 +172,16 @@ pub fn describe(limits: &RunLimits) -> Vec<String> {
         Some(format!("at most {limit}{what}, then {then}"))
     };
     let mut lines: Vec<String> = Budget::ALL.into_iter().filter_map(of_budget).collect();
-    lines.extend(limits.task_turns.map(|limit| format!("at most {} each time that a task is at work", counted(u64::from(limit), "step"))));
-    lines.extend(limits.tasks.map(|limit| format!("at most {}", counted(limit, "background task"))));
-    lines.extend(limits.tasks_at_once.map(|limit| format!("at most {} at once", counted(u64::from(limit), "background task"))));
+    lines.extend(limits.task_turns.map(|limit| {
+        format!("at most {} each time that a task is at work", counted(u64::from(limit), "step"))
+    }));
+    lines
+        .extend(limits.tasks.map(|limit| format!("at most {}", counted(limit, "background task"))));
+    lines.extend(
+        limits.tasks_at_once.map(|limit| {
+            format!("at most {} at once", counted(u64::from(limit), "background task"))
+        }),
+    );
     lines.push(match limits.depth {
         0 => "no background tasks".to_owned(),
         depth => format!("background tasks at most {} deep", counted(u64::from(depth), "level")),
@@ -184,14 +202,28 @@ mod tests {
 
     #[test]
     fn amounts_are_shown_in_their_unit() {
-        let shown = [(Budget::Turns, 1), (Budget::Tokens, 1_500), (Budget::Cost, 500_000), (Budget::Cost, 12), (Budget::Cpu, 2_000)];
+        let shown = [
+            (Budget::Turns, 1),
+            (Budget::Tokens, 1_500),
+            (Budget::Cost, 500_000),
+            (Budget::Cost, 12),
+            (Budget::Cpu, 2_000),
+        ];
         let shown = shown.map(|(budget, amount)| budget.show(amount));
-        assert_eq!(shown, ["1 step", "1 500 tokens", "0.50 US dollars", "0.000012 US dollars", "2 s"]);
+        assert_eq!(
+            shown,
+            ["1 step", "1 500 tokens", "0.50 US dollars", "0.000012 US dollars", "2 s"]
+        );
     }
 
     #[test]
     fn limits_are_described_with_what_happens_then() {
-        let limits = RunLimits { tokens: Some(5_000), tasks: Some(1), when_used_up: WhenUsedUp::Ask, ..RunLimits::default() };
+        let limits = RunLimits {
+            tokens: Some(5_000),
+            tasks: Some(1),
+            when_used_up: WhenUsedUp::Ask,
+            ..RunLimits::default()
+        };
         let expected = [
             "at most 100 steps of agents, then you are asked",
             "at most 10 min from the first message, then you are asked",
@@ -202,7 +234,14 @@ mod tests {
             "background tasks at most 3 levels deep",
         ];
         assert_eq!(describe(&limits), expected);
-        let none = RunLimits { turns: None, wall_ms: None, tool_calls: None, history: None, depth: 0, ..RunLimits::default() };
+        let none = RunLimits {
+            turns: None,
+            wall_ms: None,
+            tool_calls: None,
+            history: None,
+            depth: 0,
+            ..RunLimits::default()
+        };
         assert_eq!(describe(&none), ["no background tasks"]);
     }
 

@@ -1,5 +1,6 @@
-//! Policy: which tool calls run, which are refused, and which an approver is asked about first. The operator's rules, first match wins;
-//! without one, what the tool's plugin may do. Pure, and looked at after every grant has said yes. A rule never adds to a grant.
+//! Policy: which tool calls run, which are refused, and which an approver is asked about first. The
+//! operator's rules, first match wins; without one, what the tool's plugin may do. Pure, and looked
+//! at after every grant has said yes. A rule never adds to a grant.
 
 mod derived;
 
@@ -26,7 +27,8 @@ pub struct PolicyDecision<'a> {
     pub why: DecisionSource<'a>,
 }
 
-/// What a decision comes from. Its text is for people: where the rule stands, or what the plugin may do.
+/// What a decision comes from. Its text is for people: where the rule stands, or what the plugin
+/// may do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DecisionSource<'a> {
     Rule {
@@ -50,8 +52,9 @@ impl fmt::Display for DecisionSource<'_> {
     }
 }
 
-/// What holds for a call: for each who has a part in it (the agent that calls, a tool plugin whose answer wants it) the first rule that
-/// matches, else what the tool's plugin may do; of those the strictest, so that nobody hides behind another's leave. Allocates nothing.
+/// What holds for a call: for each who has a part in it (the agent that calls, a tool plugin whose
+/// answer wants it) the first rule that matches, else what the tool's plugin may do; of those the
+/// strictest, so that nobody hides behind another's leave. Allocates nothing.
 #[must_use]
 pub fn decide<'a, 'b>(
     setup: &'a Setup,
@@ -60,13 +63,16 @@ pub fn decide<'a, 'b>(
     arguments: &Value,
 ) -> PolicyDecision<'a> {
     let otherwise = without_rule(setup, tool);
-    let each = callers.into_iter().map(|caller| decide_for(&setup.policy, caller, tool, arguments, otherwise));
+    let each = callers
+        .into_iter()
+        .map(|caller| decide_for(&setup.policy, caller, tool, arguments, otherwise));
     each.reduce(stricter).unwrap_or(otherwise)
 }
 
-/// Returns the decision for a call that others delegated: [`decide`] for those who have a part in it, made stricter by the rules that name
-/// one of the `delegators`. What a rule denies or asks about for a plugin it may not have done by another; what a rule allows it gives to
-/// that plugin alone.
+/// Returns the decision for a call that others delegated: [`decide`] for those who have a part in
+/// it, made stricter by the rules that name one of the `delegators`. What a rule denies or asks
+/// about for a plugin it may not have done by another; what a rule allows it gives to that plugin
+/// alone.
 #[must_use]
 pub fn decide_delegated<'a, 'b>(
     setup: &'a Setup,
@@ -76,27 +82,41 @@ pub fn decide_delegated<'a, 'b>(
     arguments: &Value,
 ) -> PolicyDecision<'a> {
     let own = decide(setup, callers, tool, arguments);
-    delegators.into_iter().filter_map(|delegator| decide_for_delegator(&setup.policy, delegator, tool, arguments)).fold(own, stricter)
+    delegators
+        .into_iter()
+        .filter_map(|delegator| decide_for_delegator(&setup.policy, delegator, tool, arguments))
+        .fold(own, stricter)
 }
 
-/// The first rule that names the delegator and is about the call. A rule that may hold is taken for one that does, unless it allows.
-fn decide_for_delegator<'a>(rules: &'a [Rule], delegator: &PluginName, tool: &str, arguments: &Value) -> Option<PolicyDecision<'a>> {
+/// The first rule that names the delegator and is about the call. A rule that may hold is taken for
+/// one that does, unless it allows.
+fn decide_for_delegator<'a>(
+    rules: &'a [Rule],
+    delegator: &PluginName,
+    tool: &str,
+    arguments: &Value,
+) -> Option<PolicyDecision<'a>> {
     let own = rules.iter().enumerate().filter(|(_, rule)| rule.caller.as_ref() == Some(delegator));
     let mut strictest: Option<PolicyDecision<'a>> = None;
     for (index, rule) in own {
-        let decision = PolicyDecision { decide: rule.decide, why: DecisionSource::Rule { index, rule } };
+        let decision =
+            PolicyDecision { decide: rule.decide, why: DecisionSource::Rule { index, rule } };
         match rule.holds(delegator, tool, arguments) {
             Holds::No => {}
             Holds::Maybe if rule.decide == Decide::Allow => {}
-            Holds::Maybe => strictest = Some(strictest.map_or(decision, |earlier| stricter(earlier, decision))),
-            Holds::Yes => return Some(strictest.map_or(decision, |earlier| stricter(earlier, decision))),
+            Holds::Maybe => {
+                strictest = Some(strictest.map_or(decision, |earlier| stricter(earlier, decision)))
+            }
+            Holds::Yes => {
+                return Some(strictest.map_or(decision, |earlier| stricter(earlier, decision)));
+            }
         }
     }
     strictest
 }
 
-/// A rule of which it cannot be told whether it holds (an argument is written in a way that hides what it leads to) never allows, and
-/// what comes after it can only be stricter.
+/// A rule of which it cannot be told whether it holds (an argument is written in a way that hides
+/// what it leads to) never allows, and what comes after it can only be stricter.
 fn decide_for<'a>(
     rules: &'a [Rule],
     caller: &PluginName,
@@ -105,9 +125,12 @@ fn decide_for<'a>(
     otherwise: PolicyDecision<'a>,
 ) -> PolicyDecision<'a> {
     let mut maybe: Option<PolicyDecision<'a>> = None;
-    let and = |maybe: Option<PolicyDecision<'a>>, decision| maybe.map_or(decision, |maybe| stricter(maybe, decision));
+    let and = |maybe: Option<PolicyDecision<'a>>, decision| {
+        maybe.map_or(decision, |maybe| stricter(maybe, decision))
+    };
     for (index, rule) in rules.iter().enumerate() {
-        let decision = PolicyDecision { decide: rule.decide, why: DecisionSource::Rule { index, rule } };
+        let decision =
+            PolicyDecision { decide: rule.decide, why: DecisionSource::Rule { index, rule } };
         match rule.holds(caller, tool, arguments) {
             Holds::Yes => return and(maybe, decision),
             Holds::Maybe if rule.decide > Decide::Allow => maybe = Some(and(maybe, decision)),
@@ -125,7 +148,9 @@ fn stricter<'a>(first: PolicyDecision<'a>, second: PolicyDecision<'a>) -> Policy
 fn without_rule<'a>(setup: &'a Setup, tool: &str) -> PolicyDecision<'a> {
     let plugin = tool.split_once('.').and_then(|(plugin, _)| setup.plugins.get_key_value(plugin));
     match plugin {
-        Some((plugin, setup)) => PolicyDecision { decide: derived(setup), why: DecisionSource::Grants { plugin, setup } },
+        Some((plugin, setup)) => {
+            PolicyDecision { decide: derived(setup), why: DecisionSource::Grants { plugin, setup } }
+        }
         None => PolicyDecision { decide: Decide::Ask, why: DecisionSource::Nothing },
     }
 }

@@ -1,5 +1,6 @@
-//! The narrowest rules that would let a call through which somebody was asked about: what `[a] always` writes, and what whoever runs
-//! without a terminal is told. Makes them as text; writes nothing.
+//! The narrowest rules that would let a call through which somebody was asked about: what `[a]
+//! always` writes, and what whoever runs without a terminal is told. Makes them as text; writes
+//! nothing.
 
 use std::fmt::Write as _;
 
@@ -7,7 +8,9 @@ use serde_json::Value;
 
 use crate::permissions::grant::ToolPattern;
 use crate::permissions::policy_rules::exactly;
-use crate::permissions::policy_rules::{ArgumentPattern, ArgumentPlace, ArgumentRule, Decide, Holds, PATTERNS_MAX, Rule};
+use crate::permissions::policy_rules::{
+    ArgumentPattern, ArgumentPlace, ArgumentRule, Decide, Holds, PATTERNS_MAX, Rule,
+};
 use crate::policy::decision::{DecisionSource, decide};
 use crate::setup::Setup;
 use crate::types::approval::ApprovalRequest;
@@ -30,8 +33,9 @@ impl Permit {
     }
 }
 
-/// The rules that would allow this call: of this tool, by those who wanted it, with these arguments or any. None when no such rule can, or
-/// when it would let something through that a later rule denies.
+/// The rules that would allow this call: of this tool, by those who wanted it, with these arguments
+/// or any. None when no such rule can, or when it would let something through that a later rule
+/// denies.
 #[must_use]
 pub fn leave(setup: &Setup, request: &ApprovalRequest, exact: bool) -> Option<Permit> {
     if !request.is_for_rules() || !is_tool_of_plugin(&request.tool) {
@@ -59,7 +63,11 @@ pub fn leave(setup: &Setup, request: &ApprovalRequest, exact: bool) -> Option<Pe
     }
     let mut with = setup.clone();
     let at = leave.before.unwrap_or(with.policy.len());
-    if leave.rules.iter().any(|rule| hides_a_deny(&setup.policy[at..], rule, exact.then_some(&request.arguments))) {
+    if leave
+        .rules
+        .iter()
+        .any(|rule| hides_a_deny(&setup.policy[at..], rule, exact.then_some(&request.arguments)))
+    {
         return None;
     }
     with.policy.splice(at..at, leave.rules.iter().cloned());
@@ -67,14 +75,18 @@ pub fn leave(setup: &Setup, request: &ApprovalRequest, exact: bool) -> Option<Pe
     (decided.decide == Decide::Allow && !leave.rules.is_empty()).then_some(leave)
 }
 
-/// Whether one of these rules denies a call that the new rule in front of them would let through. `arguments`: the only ones that the new
-/// rule is about; none: it is about any.
+/// Whether one of these rules denies a call that the new rule in front of them would let through.
+/// `arguments`: the only ones that the new rule is about; none: it is about any.
 fn hides_a_deny(later: &[Rule], new: &Rule, arguments: Option<&Value>) -> bool {
     for rule in later {
-        let is_about = rule.tool.covers(&new.tool.0) && (rule.caller.is_none() || rule.caller == new.caller);
-        // The new rule holds for these arguments and no others, so a rule that does not hold for them is about other calls.
+        let is_about =
+            rule.tool.covers(&new.tool.0) && (rule.caller.is_none() || rule.caller == new.caller);
+        // The new rule holds for these arguments and no others, so a rule that does not hold for
+        // them is about other calls.
         let is_of_others = || match (&new.caller, arguments) {
-            (Some(caller), Some(arguments)) => rule.holds(caller, &new.tool.0, arguments) == Holds::No,
+            (Some(caller), Some(arguments)) => {
+                rule.holds(caller, &new.tool.0, arguments) == Holds::No
+            }
             _ => false,
         };
         if !is_about || is_of_others() {
@@ -90,7 +102,8 @@ fn hides_a_deny(later: &[Rule], new: &Rule, arguments: Option<&Value>) -> bool {
     false
 }
 
-/// Whether rules can be about it: actions and tools of the host have no plugin in their name, and the config takes no pattern for them.
+/// Whether rules can be about it: actions and tools of the host have no plugin in their name, and
+/// the config takes no pattern for them.
 fn is_tool_of_plugin(tool: &str) -> bool {
     tool.contains('.')
 }
@@ -98,8 +111,9 @@ fn is_tool_of_plugin(tool: &str) -> bool {
 /// Each property as it is; none where a config cannot say so.
 fn all_exactly(arguments: &Value) -> Option<Vec<ArgumentRule>> {
     let fields = arguments.as_object().filter(|fields| fields.len() <= PATTERNS_MAX)?;
-    let rule =
-        |(name, value): (&String, &Value)| Some(ArgumentRule { at: ArgumentPlace::of_property(name), patterns: vec![exactly(value)?] });
+    let rule = |(name, value): (&String, &Value)| {
+        Some(ArgumentRule { at: ArgumentPlace::of_property(name), patterns: vec![exactly(value)?] })
+    };
     fields.iter().map(rule).collect()
 }
 
@@ -127,22 +141,32 @@ fn argument(rule: &ArgumentRule) -> String {
     let at = &rule.at.0;
     match rule.patterns.as_slice() {
         // A list is one of several, and a table is none.
-        [ArgumentPattern(only)] if !only.is_array() && !only.is_object() => format!("{} = {}", key(at), value(only)),
-        several => format!("{} = [{}]", key(at), several.iter().map(|ArgumentPattern(each)| value(each)).collect::<Vec<_>>().join(", ")),
+        [ArgumentPattern(only)] if !only.is_array() && !only.is_object() => {
+            format!("{} = {}", key(at), value(only))
+        }
+        several => format!(
+            "{} = [{}]",
+            key(at),
+            several.iter().map(|ArgumentPattern(each)| value(each)).collect::<Vec<_>>().join(", ")
+        ),
     }
 }
 
 fn key(name: &str) -> String {
-    let is_bare = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
+    let is_bare =
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
     if is_bare { name.to_owned() } else { quoted(name) }
 }
 
 fn value(of: &Value) -> String {
     match of {
         Value::String(text) => quoted(text),
-        Value::Array(items) => format!("[{}]", items.iter().map(value).collect::<Vec<_>>().join(", ")),
+        Value::Array(items) => {
+            format!("[{}]", items.iter().map(value).collect::<Vec<_>>().join(", "))
+        }
         Value::Object(fields) => {
-            let fields: Vec<String> = fields.iter().map(|(name, of)| format!("{} = {}", key(name), value(of))).collect();
+            let fields: Vec<String> =
+                fields.iter().map(|(name, of)| format!("{} = {}", key(name), value(of))).collect();
             format!("{{ {} }}", fields.join(", "))
         }
         other => other.to_string(),
@@ -150,11 +174,13 @@ fn value(of: &Value) -> String {
 }
 
 impl Rule {
-    /// What it is about besides tool and caller, for people: `path is "/notes/public/*"`; empty when nothing.
+    /// What it is about besides tool and caller, for people: `path is "/notes/public/*"`; empty
+    /// when nothing.
     #[must_use]
     pub fn shown_arguments(&self) -> String {
         let one = |rule: &ArgumentRule| {
-            let patterns: Vec<String> = rule.patterns.iter().map(|ArgumentPattern(each)| value(each)).collect();
+            let patterns: Vec<String> =
+                rule.patterns.iter().map(|ArgumentPattern(each)| value(each)).collect();
             format!("{} is {}", rule.at.0, patterns.join(" or "))
         };
         let named = self.arguments.iter().map(one).collect::<Vec<_>>().join(" and ");

@@ -1,5 +1,6 @@
-//! What a call that goes on has asked and was told so far. A call that is run again from its trace gets the same answers, so it does
-//! nothing twice and goes on where it was. Not how a plugin is run again, which is the host's.
+//! What a call that goes on has asked and was told so far. A call that is run again from its trace
+//! gets the same answers, so it does nothing twice and goes on where it was. Not how a plugin is
+//! run again, which is the host's.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +70,11 @@ pub enum Before<'a, T> {
 impl CallLog {
     /// What became of a model request.
     #[must_use]
-    pub fn model(&self, ordinal: u32, request: &ModelRequest) -> Before<'_, Result<Completion, ModelError>> {
+    pub fn model(
+        &self,
+        ordinal: u32,
+        request: &ModelRequest,
+    ) -> Before<'_, Result<Completion, ModelError>> {
         match self.models.get(&ordinal) {
             None => Before::New,
             Some(asked) if asked.request != *request => Before::Otherwise,
@@ -80,7 +85,11 @@ impl CallLog {
 
     /// What became of a side effect that was let through; one that was refused is asked for again.
     #[must_use]
-    pub fn side_effect(&self, ordinal: u32, side_effect: &SideEffect) -> Before<'_, SideEffectAnswer> {
+    pub fn side_effect(
+        &self,
+        ordinal: u32,
+        side_effect: &SideEffect,
+    ) -> Before<'_, SideEffectAnswer> {
         match self.side_effects.get(&ordinal) {
             None => Before::New,
             Some(asked) if asked.side_effect != *side_effect => Before::Otherwise,
@@ -99,7 +108,10 @@ impl CallLog {
     #[must_use]
     pub fn cut_off(&self) -> Option<(u32, &SideEffect)> {
         let open = |asked: &AskedSideEffect| asked.leave.is_ok() && asked.answer.is_none();
-        self.side_effects.iter().find(|(_, asked)| open(asked)).map(|(ordinal, asked)| (*ordinal, &asked.side_effect))
+        self.side_effects
+            .iter()
+            .find(|(_, asked)| open(asked))
+            .map(|(ordinal, asked)| (*ordinal, &asked.side_effect))
     }
 
     /// Takes what a plugin asked or read.
@@ -109,7 +121,11 @@ impl CallLog {
                 self.models.insert(*ordinal, AskedModel { request: request.clone(), answer: None });
             }
             Event::SideEffectAsked { ordinal, side_effect, .. } => {
-                let asked = AskedSideEffect { side_effect: side_effect.clone(), leave: Ok(()), answer: None };
+                let asked = AskedSideEffect {
+                    side_effect: side_effect.clone(),
+                    leave: Ok(()),
+                    answer: None,
+                };
                 self.side_effects.insert(*ordinal, asked);
             }
             Event::SideEffectEnded { ordinal, answer, .. } => {

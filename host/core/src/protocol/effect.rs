@@ -1,4 +1,5 @@
-//! What the host must do next. Names in the imperative. Each carries the `CallId` that the event which answers it must carry.
+//! What the host must do next. Names in the imperative. Each carries the `CallId` that the event
+//! which answers it must carry.
 
 use std::sync::Arc;
 
@@ -12,7 +13,10 @@ use crate::types::approval::ApprovalRequest;
 use crate::types::completion::{Completion, ModelError, Prompt};
 use crate::types::delivery::{Speech, Wake};
 use crate::types::denial::Denial;
-use crate::types::ids::{BackgroundId, CallId, ChannelId, ControlId, FrameId, Millis, ModelName, PluginName, TaskName, TimerId};
+use crate::types::ids::{
+    BackgroundId, CallId, ChannelId, ControlId, FrameId, Millis, ModelName, PluginName, TaskName,
+    TimerId,
+};
 use crate::types::outcome::Outcome;
 use crate::types::request::{Refusal, RequestId, RequestReply};
 
@@ -25,8 +29,16 @@ pub enum Effect {
     /// Call the agent's `respond` with `room.agent_view(call)`. Answer: `AgentResponded`.
     AskResponder { call: CallId, frame: FrameId, task: TaskName, agent: PluginName },
     /// Call a tool. Answer: `ToolAnswered`.
-    CallTool { call: CallId, task: TaskName, caller: PluginName, plugin: PluginName, tool: String, arguments: Value },
-    /// Ask a plugin something beside steps and tool calls, with `room.agent_view(call)`. Answer: `Consulted`.
+    CallTool {
+        call: CallId,
+        task: TaskName,
+        caller: PluginName,
+        plugin: PluginName,
+        tool: String,
+        arguments: Value,
+    },
+    /// Ask a plugin something beside steps and tool calls, with `room.agent_view(call)`. Answer:
+    /// `Consulted`.
     Consult { call: CallId, task: TaskName, plugin: PluginName, question: PluginQuery },
     /// Ask whether a tool call may run. Answer: `Decided`.
     AskApproval { call: CallId, request: ApprovalRequest },
@@ -38,9 +50,11 @@ pub enum Effect {
     CallModel { call: CallId, ordinal: u32, model: ModelName, prompt: Prompt },
     /// Give the plugin that waits in this call its answer. No event answers it.
     AnswerModel { call: CallId, ordinal: u32, answer: Result<Completion, ModelError> },
-    /// Let the plugin that waits in this call do what it asked for, or not. Answer: `SideEffectEnded`.
+    /// Let the plugin that waits in this call do what it asked for, or not. Answer:
+    /// `SideEffectEnded`.
     AllowSideEffect { call: CallId, ordinal: u32, leave: Result<(), Denial> },
-    /// The end of a side effect is kept: the plugin that waits in this call goes on. No event answers it.
+    /// The end of a side effect is kept: the plugin that waits in this call goes on. No event
+    /// answers it.
     ConfirmSideEffect { call: CallId, ordinal: u32 },
     /// Open a child room and run it to its end. Answer: `BackgroundEnded`.
     StartBackground { call: CallId, id: BackgroundId, opening: Box<RunOpening> },
@@ -50,10 +64,12 @@ pub enum Effect {
     Speak { call: CallId, speech: Box<Speech> },
     /// Tell whoever asked what came of it. No event answers it.
     Reply { request: RequestId, reply: Result<RequestReply, Refusal> },
-    /// Say something to the background task that this call runs, as a control message of this id: it is said again when the host goes on
-    /// after it had stopped, and the task hears it once. No event answers it.
+    /// Say something to the background task that this call runs, as a control message of this id:
+    /// it is said again when the host goes on after it had stopped, and the task hears it once. No
+    /// event answers it.
     TellTask { call: CallId, id: ControlId, text: String },
-    /// The background task that this call runs goes on alone: nobody waits for its answer any more. No event answers it.
+    /// The background task that this call runs goes on alone: nobody waits for its answer any more.
+    /// No event answers it.
     DetachTask { call: CallId },
     /// Answer: `TimerFired`, at this time or later.
     SetTimer { timer: TimerId, at: Millis },
@@ -80,9 +96,11 @@ impl Effect {
             | Self::Speak { call, .. } => Some(*call),
             Self::AllowSideEffect { .. } | Self::ConfirmSideEffect { .. } => None,
             Self::Reply { .. } | Self::TellTask { .. } | Self::DetachTask { .. } => None,
-            Self::CallModel { .. } | Self::AnswerModel { .. } | Self::SetTimer { .. } | Self::AbandonCall { .. } | Self::Finish { .. } => {
-                None
-            }
+            Self::CallModel { .. }
+            | Self::AnswerModel { .. }
+            | Self::SetTimer { .. }
+            | Self::AbandonCall { .. }
+            | Self::Finish { .. } => None,
         }
     }
 }

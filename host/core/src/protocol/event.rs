@@ -1,4 +1,5 @@
-//! What happened: the only thing that changes a room. Names in the past tense. A bad outcome in the world is an event, not an error.
+//! What happened: the only thing that changes a room. Names in the past tense. A bad outcome in the
+//! world is an event, not an error.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +17,9 @@ use crate::types::completion::{Completion, ModelDiagnostic, ModelError, ModelReq
 use crate::types::delivery::{Decision, EndedTask};
 use crate::types::denial::DenialRecord;
 use crate::types::fault::{CallReport, Fault};
-use crate::types::ids::{CallId, ChannelId, ControlId, Millis, PluginName, RoomId, TaskName, TimerId};
+use crate::types::ids::{
+    CallId, ChannelId, ControlId, Millis, PluginName, RoomId, TaskName, TimerId,
+};
 use crate::types::limits::RunLimits;
 use crate::types::message::{Blob, Entity, Message, ToolCall};
 use crate::types::request::{RequestId, RoomRequest};
@@ -26,7 +29,8 @@ use crate::types::tool::{ToolError, ToolOutcome};
 use crate::types::usage::Spent;
 use crate::types::usage::UsedByPlugin;
 
-/// The version of the rules that a room folds its events by. It changes whenever the same events would lead elsewhere.
+/// The version of the rules that a room folds its events by. It changes whenever the same events
+/// would lead elsewhere.
 pub const RULES: u32 = 9;
 
 /// Whom an event is for: the person or service on whose behalf the room runs.
@@ -81,13 +85,15 @@ pub struct RunOpening {
     /// Steps of the entry task, instead of its own number (L-050f).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turns: Option<u32>,
-    /// The run is killed once its entry task has made so many steps: for whoever looks into a run step by step.
+    /// The run is killed once its entry task has made so many steps: for whoever looks into a run
+    /// step by step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kill_after: Option<u32>,
     /// What the result is to be, instead of what the task says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub returns: Option<ReturnType>,
-    /// Turns that are taken in the place of the entry agent's first steps: a run that is played again (O-119).
+    /// Turns that are taken in the place of the entry agent's first steps: a run that is played
+    /// again (O-119).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replay: Vec<Turn>,
     /// Only this seat of the entry task is asked, once.
@@ -103,16 +109,19 @@ pub struct RunOpening {
     pub depth: u32,
     /// The channel on which the user is asked.
     pub channel: ChannelId,
-    /// The room stays open when nobody is at work in it, and takes what comes in on its channels, until it is closed.
+    /// The room stays open when nobody is at work in it, and takes what comes in on its channels,
+    /// until it is closed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hold: bool,
     /// The channels of a child room: what its parent shared. None: those of the setup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bindings: Option<BTreeMap<ChannelId, Binding>>,
-    /// The entry task must hand its result in with `submit_result`, and is asked again so often.
+    /// The entry task must hand its result in with `submit_result`, and is asked again so often
+    ///
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<u32>,
-    /// What is known of the room: who opened it and what for; a JSON object, null when there is nothing.
+    /// What is known of the room: who opened it and what for; a JSON object, null when there is
+    /// nothing.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub metadata: Value,
     /// How many automatic answers led here.
@@ -121,7 +130,8 @@ pub struct RunOpening {
     /// The delegations that led to this room, the first one first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub delegators: Vec<Delegator>,
-    /// What the rooms above had used when this one opened: a grant for the whole run does not start anew in a child room.
+    /// What the rooms above had used when this one opened: a grant for the whole run does not start
+    /// anew in a child room.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub used: UsedByPlugin,
 }
@@ -161,7 +171,8 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// One seat asked for one answer, without a loop around it: what the reference calls an agent's responder (L-021, L-022).
+/// One seat asked for one answer, without a loop around it: what the reference calls an agent's
+/// responder (L-021, L-022).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SeatCall {
     pub seat: Entity,
@@ -173,7 +184,8 @@ pub struct SeatCall {
     /// Its calls come from an agent (L-005).
     #[serde(default)]
     pub from_agent: bool,
-    /// Answers to answers: how often the seat is asked, each time with what it said last; 1 for once.
+    /// Answers to answers: how often the seat is asked, each time with what it said last; 1 for
+    /// once.
     pub times: u32,
 }
 
@@ -201,7 +213,8 @@ pub enum Event {
         #[serde(skip_serializing)]
         secret: RoomSecret,
     },
-    /// Another run in the same room, after the one before it is over: histories, scratch and links stay.
+    /// Another run in the same room, after the one before it is over: histories, scratch and links
+    /// stay.
     RunStarted {
         /// None: as before.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -265,7 +278,8 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         trouble: Option<ModelDiagnostic>,
     },
-    /// A plugin is about to do something to the world while it runs. Nothing leaves before the room says yes.
+    /// A plugin is about to do something to the world while it runs. Nothing leaves before the room
+    /// says yes.
     SideEffectAsked {
         call: CallId,
         /// Counts those of one call from 0.
@@ -278,8 +292,8 @@ pub enum Event {
         ordinal: u32,
         answer: SideEffectAnswer,
     },
-    /// What a call has read that may read otherwise later, in the order in which it read. Kept before whatever may have come of it leaves;
-    /// changes nothing in the room.
+    /// What a call has read that may read otherwise later, in the order in which it read. Kept
+    /// before whatever may have come of it leaves; changes nothing in the room.
     ReadsKept {
         call: CallId,
         reads: Vec<LoggedRead>,
@@ -318,19 +332,21 @@ pub enum Event {
     TimerFired {
         timer: TimerId,
     },
-    /// The host went on with the room after it had stopped in the middle. What it waits for is started again; calls that were cut off are
-    /// run again from what they were told before.
+    /// The host went on with the room after it had stopped in the middle. What it waits for is
+    /// started again; calls that were cut off are run again from what they were told before.
     Resumed {
         /// Milliseconds in which no host ran, which count against no limit of time.
         down_ms: u64,
     },
-    /// An author rebuilt a component, and calls from here on go to the new one. For whoever reads the journal; changes nothing in the room.
+    /// An author rebuilt a component, and calls from here on go to the new one. For whoever reads
+    /// the journal; changes nothing in the room.
     PluginReplaced {
         plugin: PluginName,
         /// Lower-case hexadecimal, of the new component.
         sha256: String,
     },
-    /// Somebody stopped what the entry task is doing now; an interactive one turns to its user, any other ends.
+    /// Somebody stopped what the entry task is doing now; an interactive one turns to its user, any
+    /// other ends.
     TurnStopped {
         reason: String,
     },
@@ -340,7 +356,8 @@ pub enum Event {
     },
     /// Somebody lets it go on.
     Unpaused,
-    /// Somebody said something while the run was at work; the agent reads it in its next step (O-053).
+    /// Somebody said something while the run was at work; the agent reads it in its next step
+    /// (O-053).
     UserSaid {
         /// None: the entry task.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -349,7 +366,8 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         attachments: Vec<Blob>,
     },
-    /// Somebody stopped one task, wherever in the run it is at work; its caller goes on with what it had.
+    /// Somebody stopped one task, wherever in the run it is at work; its caller goes on with what
+    /// it had.
     TaskKilled {
         task: TaskName,
         reason: String,
@@ -358,8 +376,9 @@ pub enum Event {
     Cancelled {
         reason: String,
     },
-    /// Another process sent a control message. It takes effect once, however often it arrives: its file is deleted only after this
-    /// record is durable, so a host that crashed in between reads it again.
+    /// Another process sent a control message. It takes effect once, however often it arrives: its
+    /// file is deleted only after this record is durable, so a host that crashed in between reads
+    /// it again.
     ControlReceived {
         id: ControlId,
         /// What the message says. Another `ControlReceived` in here has no effect.

@@ -1,5 +1,5 @@
-//! What people who follow a run want to know, derived from its events: never read back, never journalled. The command line, the server,
-//! logs and traces all show these.
+//! What people who follow a run want to know, derived from its events: never read back, never
+//! journalled. The command line, the server, logs and traces all show these.
 
 use std::sync::Arc;
 
@@ -88,7 +88,8 @@ pub enum Notice {
         plugin: PluginName,
         fault: Fault,
     },
-    /// Something was refused: by the room (a tool, an address, a background task, a model), or by an import while a call ran.
+    /// Something was refused: by the room (a tool, an address, a background task, a model), or by
+    /// an import while a call ran.
     Denied {
         /// The call in whose course it was; none when the room refused it.
         call: Option<CallId>,
@@ -136,8 +137,8 @@ pub enum Notice {
         model: ModelName,
         limit: String,
     },
-    /// A request to a model has no answer: the host stopped in between, and asks again, or nobody waits for the answer any more. What was
-    /// sent is counted, for it may be charged.
+    /// A request to a model has no answer: the host stopped in between, and asks again, or nobody
+    /// waits for the answer any more. What was sent is counted, for it may be charged.
     AttemptLost {
         call: CallId,
         ordinal: u32,
@@ -174,7 +175,8 @@ pub enum Notice {
         error: Option<String>,
         trouble: Option<ModelDiagnostic>,
     },
-    /// A history did not fit into its model: so many of its messages were cut, and so many left out (L-180).
+    /// A history did not fit into its model: so many of its messages were cut, and so many left out
+    /// (L-180).
     HistoryCut {
         task: TaskName,
         cut: u64,
@@ -215,7 +217,8 @@ pub enum Notice {
         reason: String,
         recovery: Recovery,
     },
-    /// Somebody paused the run: what is under way goes on to its end, and nothing new begins (O-122).
+    /// Somebody paused the run: what is under way goes on to its end, and nothing new begins
+    /// (O-122).
     RunPaused {
         reason: String,
     },
@@ -239,7 +242,8 @@ pub enum Notice {
         masked: u64,
         summarised: bool,
     },
-    /// A user's message says a trigger of one of the task's knowledge files: its agent reads the file (O-126).
+    /// A user's message says a trigger of one of the task's knowledge files: its agent reads the
+    /// file (O-126).
     KnowledgeAdded {
         task: TaskName,
         /// As the config writes it.
@@ -282,14 +286,16 @@ pub enum Notice {
         sender: String,
         text: String,
     },
-    /// Something came in on a channel, and does not count; of a flood only the first message too many is told.
+    /// Something came in on a channel, and does not count; of a flood only the first message too
+    /// many is told.
     InboundRefused {
         channel: ChannelId,
         sender: String,
         error: RefusalCode,
         reason: String,
     },
-    /// A channel did not take something that was said in the room; the others were told all the same.
+    /// A channel did not take something that was said in the room; the others were told all the
+    /// same.
     NotTold {
         channel: ChannelId,
         /// Of the speech.
@@ -334,7 +340,8 @@ pub enum Notice {
         agent: TaskName,
         reason: String,
     },
-    /// Speeches about a result were not accepted, so often that it is tried no more; it waits for the agent's next turn.
+    /// Speeches about a result were not accepted, so often that it is tried no more; it waits for
+    /// the agent's next turn.
     DeadLetter {
         id: BackgroundId,
         agent: TaskName,

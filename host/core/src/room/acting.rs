@@ -1,5 +1,6 @@
-//! Actions that are more than a reply: each is a slot of a round on the agent seat, like a tool call, so rules, approvals, budgets and
-//! resumption treat both alike. Executors (O-132, O-141…O-151) are tools of plugins; a missing one is an observation, never the end.
+//! Actions that are more than a reply: each is a slot of a round on the agent seat, like a tool
+//! call, so rules, approvals, budgets and resumption treat both alike. Executors (O-132,
+//! O-141…O-151) are tools of plugins; a missing one is an observation, never the end.
 
 mod executors;
 mod jobs;
@@ -85,10 +86,19 @@ impl Room {
         self.settle(id, round)
     }
 
-    /// Begins what a slot's action asks for; it is answered at once where nothing has to be waited for. `asked`: what an approver has said
-    /// of it already.
-    pub(super) fn start_act(&mut self, id: FrameId, round: &mut ToolRound, index: usize, action: Action, asked: Consent) {
-        let Some(call) = round.slots.get(index).map(|slot| slot.call.clone()) else { return self.violated(Invariant::SlotExists, id) };
+    /// Begins what a slot's action asks for; it is answered at once where nothing has to be waited
+    /// for. `asked`: what an approver has said of it already.
+    pub(super) fn start_act(
+        &mut self,
+        id: FrameId,
+        round: &mut ToolRound,
+        index: usize,
+        action: Action,
+        asked: Consent,
+    ) {
+        let Some(call) = round.slots.get(index).map(|slot| slot.call.clone()) else {
+            return self.violated(Invariant::SlotExists, id);
+        };
         // A delegation is asked about once gates have let it pass.
         if has_effect(&action) && !matches!(action, Action::DelegateTask(_)) {
             // O-110: every kind that does something alike, whatever it is called.
@@ -145,7 +155,13 @@ impl Room {
     }
 
     /// The end of an action that says no more than a text.
-    pub(super) fn observe(&mut self, id: FrameId, round: &mut ToolRound, index: usize, observed: Result<String, String>) {
+    pub(super) fn observe(
+        &mut self,
+        id: FrameId,
+        round: &mut ToolRound,
+        index: usize,
+        observed: Result<String, String>,
+    ) {
         let is_error = observed.is_err();
         let (content, observation) = match observed {
             Ok(content) => (content.clone(), Observation::Success { content }),
@@ -154,7 +170,8 @@ impl Room {
         let message = Arc::unwrap_or_clone(self.host_message(id, content));
         if let Some(slot) = round.slots.get_mut(index) {
             slot.observation = Some(observation);
-            slot.said = Some(CallOutcome { message: Some(Box::new(message)), is_error, is_result: false });
+            slot.said =
+                Some(CallOutcome { message: Some(Box::new(message)), is_error, is_result: false });
         }
     }
 
@@ -163,14 +180,17 @@ impl Room {
         // Answered meanwhile: the round goes on with its other slots.
         let Some(wanted) = self.waiting_slot(id, slot) else { return };
         let Some(action) = wanted.action else {
-            let toolbox = self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();
+            let toolbox =
+                self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();
             if host_tool_of(&toolbox, &wanted.now).is_some() {
                 let Some(mut round) = self.take_round(id, slot) else { return };
                 self.run_slot(id, &mut round, slot, asked);
                 self.resume(id, round);
                 return;
             }
-            self.resume_with(id, slot, |room, call| room.start_approved(id, slot, call, wanted.asked_by.as_ref(), asked));
+            self.resume_with(id, slot, |room, call| {
+                room.start_approved(id, slot, call, wanted.asked_by.as_ref(), asked)
+            });
             return;
         };
         let Some(mut round) = self.take_round(id, slot) else { return };
@@ -182,17 +202,29 @@ impl Room {
     ///
     /// # Errors
     /// They are none of this kind of action.
-    pub(super) fn replace_action(&mut self, id: FrameId, slot: usize, arguments: Value) -> Result<(), String> {
-        let Some(wanted) = self.waiting_slot(id, slot) else { return Err("nothing waits here any more".to_owned()) };
+    pub(super) fn replace_action(
+        &mut self,
+        id: FrameId,
+        slot: usize,
+        arguments: Value,
+    ) -> Result<(), String> {
+        let Some(wanted) = self.waiting_slot(id, slot) else {
+            return Err("nothing waits here any more".to_owned());
+        };
         if !arguments.is_object() {
             return Err("the arguments must be a JSON object".to_owned());
         }
         let action = match &wanted.action {
-            Some(action) => Some(Action::from_args(action.name(), &arguments).map_err(|error| error.text)?),
+            Some(action) => {
+                Some(Action::from_args(action.name(), &arguments).map_err(|error| error.text)?)
+            }
             None => None,
         };
-        let Some(FrameWait::Tools(round)) =
-            self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut()).map(|attempt| &mut attempt.wait)
+        let Some(FrameWait::Tools(round)) = self
+            .frames
+            .get_mut(&id)
+            .and_then(|frame| frame.attempt.as_mut())
+            .map(|attempt| &mut attempt.wait)
         else {
             self.violated(Invariant::RoundWaits, id);
             return Ok(());
@@ -208,20 +240,33 @@ impl Room {
 
     fn waiting_slot(&self, id: FrameId, slot: usize) -> Option<Slot> {
         match &self.frames.get(&id)?.attempt.as_ref()?.wait {
-            FrameWait::Tools(round) => round.slots.get(slot).filter(|slot| slot.said.is_none()).cloned(),
+            FrameWait::Tools(round) => {
+                round.slots.get(slot).filter(|slot| slot.said.is_none()).cloned()
+            }
             _ => None,
         }
     }
 
     /// O-019, O-148: asks the task's memory, or that of the agent itself.
     fn start_recall(&mut self, id: FrameId, round: &mut ToolRound, index: usize, query: String) {
-        let Some((frame, task)) = self.task_of(id) else { return self.violated(Invariant::FrameExists, id) };
+        let Some((frame, task)) = self.task_of(id) else {
+            return self.violated(Invariant::FrameExists, id);
+        };
         let (name, agent) = (frame.task.clone(), task.agent.clone());
-        let remembers =
-            |plugin: &PluginName| self.setup.plugins.get(plugin).is_some_and(|plugin| plugin.facts.kinds.contains(&PluginKind::Memory));
+        let remembers = |plugin: &PluginName| {
+            self.setup
+                .plugins
+                .get(plugin)
+                .is_some_and(|plugin| plugin.facts.kinds.contains(&PluginKind::Memory))
+        };
         let plugin = task.memory.clone().or(Some(agent)).filter(remembers);
         let call = plugin.and_then(|plugin| {
-            self.consult(id, &plugin, PluginQuery::Memories { query, limit: MEMORIES }, QueryPurpose::Memories { slot: index })
+            self.consult(
+                id,
+                &plugin,
+                PluginQuery::Memories { query, limit: MEMORIES },
+                QueryPurpose::Memories { slot: index },
+            )
         });
         if let Some(call) = call {
             self.limit_pending(id, call);
@@ -232,7 +277,12 @@ impl Room {
     }
 
     /// A memory has answered.
-    pub(super) fn recalled(&mut self, id: FrameId, slot: usize, answer: Result<PluginReply, Fault>) {
+    pub(super) fn recalled(
+        &mut self,
+        id: FrameId,
+        slot: usize,
+        answer: Result<PluginReply, Fault>,
+    ) {
         if self.waiting_slot(id, slot).is_none() {
             return self.violated(Invariant::RoundWaits, id);
         }
@@ -242,27 +292,57 @@ impl Room {
                 memories.truncate(MEMORIES as usize);
                 // O-082
                 memories.iter_mut().for_each(|memory| *memory = truncate(memory, MEMORY_CHARS));
-                let listed: Vec<String> = memories.iter().enumerate().map(|(index, memory)| format!("{}. {memory}", index + 1)).collect();
-                let text = if listed.is_empty() { "No memory fits.".to_owned() } else { listed.join("\n") };
+                let listed: Vec<String> = memories
+                    .iter()
+                    .enumerate()
+                    .map(|(index, memory)| format!("{}. {memory}", index + 1))
+                    .collect();
+                let text = if listed.is_empty() {
+                    "No memory fits.".to_owned()
+                } else {
+                    listed.join("\n")
+                };
                 self.answer(id, &mut round, slot, (Observation::Recalled { memories }, text), true);
             }
-            Ok(_) => self.observe(id, &mut round, slot, Err("The memory gave an answer to another question.".to_owned())),
+            Ok(_) => self.observe(
+                id,
+                &mut round,
+                slot,
+                Err("The memory gave an answer to another question.".to_owned()),
+            ),
             // A fault's words are the plugin's.
             Err(fault) => {
                 let content = format!("The memory failed: {}", fault.message);
-                self.answer(id, &mut round, slot, (Observation::Error { content: content.clone() }, content), true);
+                self.answer(
+                    id,
+                    &mut round,
+                    slot,
+                    (Observation::Error { content: content.clone() }, content),
+                    true,
+                );
             }
         }
         self.resume(id, round);
     }
 
     /// A slot's answer. `is_data`: somebody else than the host said it.
-    fn answer(&mut self, id: FrameId, round: &mut ToolRound, index: usize, (observation, text): (Observation, String), is_data: bool) {
+    fn answer(
+        &mut self,
+        id: FrameId,
+        round: &mut ToolRound,
+        index: usize,
+        (observation, text): (Observation, String),
+        is_data: bool,
+    ) {
         let message = Arc::unwrap_or_clone(self.host_message(id, text));
         if let Some(slot) = round.slots.get_mut(index) {
             let is_error = matches!(observation, Observation::Error { .. });
             slot.observation = Some(observation);
-            slot.said = Some(CallOutcome { message: Some(Box::new(message)), is_error, is_result: is_data });
+            slot.said = Some(CallOutcome {
+                message: Some(Box::new(message)),
+                is_error,
+                is_result: is_data,
+            });
         }
     }
 
@@ -276,30 +356,41 @@ impl Room {
 
     /// A call may be pending only so long, where the operator says so.
     pub(super) fn limit_pending(&mut self, id: FrameId, call: CallId) {
-        let Some(after_ms) = self.task_of(id).and_then(|(_, task)| task.action_timeout_ms) else { return };
+        let Some(after_ms) = self.task_of(id).and_then(|(_, task)| task.action_timeout_ms) else {
+            return;
+        };
         let at = self.now.plus(after_ms);
         self.set_timer(TimerPurpose::Pending { call, after_ms }, at);
     }
 
     /// The call was answered.
     pub(super) fn drop_limit(&mut self, call: CallId) {
-        self.drop_timers(|purpose| matches!(purpose, TimerPurpose::Pending { call: of, .. } if *of == call));
+        self.drop_timers(
+            |purpose| matches!(purpose, TimerPurpose::Pending { call: of, .. } if *of == call),
+        );
     }
 
     pub(super) fn drop_timers(&mut self, is_over: impl Fn(&TimerPurpose) -> bool) {
         if self.timers.is_empty() {
             return;
         }
-        let timers: Vec<TimerId> = self.timers.iter().filter(|(_, purpose)| is_over(purpose)).map(|(timer, _)| *timer).collect();
+        let timers: Vec<TimerId> = self
+            .timers
+            .iter()
+            .filter(|(_, purpose)| is_over(purpose))
+            .map(|(timer, _)| *timer)
+            .collect();
         timers.iter().for_each(|timer| drop(self.timers.remove(timer)));
     }
 
-    /// A call was pending for too long: nobody waits for it any more, and the run goes on (O-073 done right, C-326).
+    /// A call was pending for too long: nobody waits for it any more, and the run goes on (O-073
+    /// done right, C-326).
     pub(super) fn pending_expired(&mut self, call: CallId, after_ms: u64) {
         let (id, index) = match self.calls.get(&call) {
-            Some(Purpose::Tool { frame, slot, .. } | Purpose::Consult { frame, about: QueryPurpose::Memories { slot }, .. }) => {
-                (*frame, *slot)
-            }
+            Some(
+                Purpose::Tool { frame, slot, .. }
+                | Purpose::Consult { frame, about: QueryPurpose::Memories { slot }, .. },
+            ) => (*frame, *slot),
             Some(Purpose::Job { .. }) => {
                 self.job_expired(call, after_ms);
                 return;
@@ -307,11 +398,14 @@ impl Room {
             _ => return,
         };
         self.abandon(call);
-        let Some(slot) = self.waiting_slot(id, index) else { return self.violated(Invariant::RoundWaits, id) };
+        let Some(slot) = self.waiting_slot(id, index) else {
+            return self.violated(Invariant::RoundWaits, id);
+        };
         let Some(mut round) = self.take_round(id, index) else { return };
         let what = if slot.action.is_some() { "Action".to_owned() } else { "Tool".to_owned() };
         let content = format!("{what} {} timed out after {after_ms} ms.", slot.call.name);
-        let task = self.frames.get(&id).map_or_else(|| TaskName::from(""), |frame| frame.task.clone());
+        let task =
+            self.frames.get(&id).map_or_else(|| TaskName::from(""), |frame| frame.task.clone());
         let (name, report) = (slot.now.name.clone(), CallReport::default());
         self.tell(Notice::ToolAnswered {
             call: Some(call),
@@ -331,14 +425,19 @@ impl Room {
         self.resume(id, round);
     }
 
-    /// O-119: the next turn of a run that is played again, in the place of what the entry task's agent would do.
+    /// O-119: the next turn of a run that is played again, in the place of what the entry task's
+    /// agent would do.
     pub(super) fn replayed(&mut self, id: FrameId) -> Option<Turn> {
         let frame = self.frames.get(&id)?;
-        if self.opening.replay.is_empty() || frame.caller.is_some() || frame.task != self.opening.entry {
+        if self.opening.replay.is_empty()
+            || frame.caller.is_some()
+            || frame.task != self.opening.entry
+        {
             return None;
         }
         let mut turn = self.opening.replay.remove(0);
-        // Only at the end is there somebody to wait for; before that the log says what was answered.
+        // Only at the end is there somebody to wait for; before that the log says what was
+        // answered.
         turn.wait_for_response &= self.opening.replay.is_empty();
         // Nobody was asked, and yet it does not turn for ever: there are only so many.
         self.idle_steps = 0;
@@ -346,14 +445,20 @@ impl Room {
     }
 }
 
-/// The action does something, or lets somebody else do something; what is not among them only says something, or keeps a list.
+/// The action does something, or lets somebody else do something; what is not among them only says
+/// something, or keeps a list.
 fn has_effect(action: &Action) -> bool {
     match action {
-        Action::Null | Action::Reply(_) | Action::Think { .. } | Action::Talk { .. } | Action::Finish { .. } | Action::Reject { .. } => {
-            false
-        }
+        Action::Null
+        | Action::Reply(_)
+        | Action::Think { .. }
+        | Action::Talk { .. }
+        | Action::Finish { .. }
+        | Action::Reject { .. } => false,
         Action::AddTask { .. } | Action::ModifyTask { .. } => false,
-        Action::Custom { name, .. } => !matches!(name.as_str(), "task_tracking" | CONDENSE | "add_task" | "modify_task"),
+        Action::Custom { name, .. } => {
+            !matches!(name.as_str(), "task_tracking" | CONDENSE | "add_task" | "modify_task")
+        }
         _ => true,
     }
 }
@@ -363,7 +468,8 @@ fn text_of(arguments: &Value, key: &str) -> String {
     arguments.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// What a host of the reference says to an action of a kind that it knows, and of one that it does not (O-132).
+/// What a host of the reference says to an action of a kind that it knows, and of one that it does
+/// not (O-132).
 fn unsupported(kind: &str) -> String {
     if trajectory::Action::KINDS.contains(&kind) {
         format!("Action {kind} is not supported in the current runtime.")

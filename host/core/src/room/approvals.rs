@@ -1,5 +1,5 @@
-//! The operator's policy on tool calls: what a rule refuses is refused here, what it asks about waits for an approver, everything else
-//! runs. A call that waits has started nothing yet.
+//! The operator's policy on tool calls: what a rule refuses is refused here, what it asks about
+//! waits for an approver, everything else runs. A call that waits has started nothing yet.
 
 use std::sync::Arc;
 
@@ -13,7 +13,9 @@ use crate::permissions::policy_rules::Decide;
 use crate::policy::decision::{DecisionSource, PolicyDecision, decide_delegated};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
-use crate::types::approval::{Approval, ApprovalAnswer, ApprovalAuthor, ApprovalCause, ApprovalRequest};
+use crate::types::approval::{
+    Approval, ApprovalAnswer, ApprovalAuthor, ApprovalCause, ApprovalRequest,
+};
 use crate::types::capability::Capability;
 use crate::types::denial::Layer;
 use crate::types::ids::{CallId, FrameId, PluginName, TimerId};
@@ -32,7 +34,8 @@ pub(super) enum Ruling {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Consent {
     NotYet,
-    /// Nobody was asked yet but the analyzer, or it gave no answer; `asks`: the task's rules of consent ask for so high a risk.
+    /// Nobody was asked yet but the analyzer, or it gave no answer; `asks`: the task's rules of
+    /// consent ask for so high a risk.
     Assessed {
         risk: Risk,
         asks: bool,
@@ -57,7 +60,8 @@ impl Room {
         let callers = [caller].into_iter().chain(asked_by);
         let delegators = self.delegators(id);
         let above = delegators.iter().map(|delegator| &delegator.plugin);
-        let PolicyDecision { decide, why } = decide_delegated(&setup, callers, above, &call.name, &call.arguments);
+        let PolicyDecision { decide, why } =
+            decide_delegated(&setup, callers, above, &call.name, &call.arguments);
         let wanted = RequestedAct { frame: id, slot, call, action: None, caller, asked_by };
         match decide {
             // A rule that allows does not take away what the task's rules of consent ask for.
@@ -65,7 +69,9 @@ impl Room {
             Decide::Deny => {
                 let reason = format!("the rule at {why} denies it");
                 let record = match setup.rights(caller) {
-                    Some(rights) => rights.refuse(Capability::Tools, &call.name, Layer::Policy, &reason, None),
+                    Some(rights) => {
+                        rights.refuse(Capability::Tools, &call.name, Layer::Policy, &reason, None)
+                    }
                     None => unknown_plugin(caller, Capability::Tools, &call.name),
                 };
                 Ruling::Refused(failed(call, self.denied(caller, *record)))
@@ -73,15 +79,27 @@ impl Room {
             // O-110, O-185: asked for every tool alike, and kept under the id of this call.
             Decide::Ask => {
                 let (cause, expires_ms) = match why {
-                    DecisionSource::Rule { index, rule } => (ApprovalCause::Rule(index), rule.expires_ms),
-                    DecisionSource::Grants { .. } | DecisionSource::Nothing => (ApprovalCause::Grants, None),
+                    DecisionSource::Rule { index, rule } => {
+                        (ApprovalCause::Rule(index), rule.expires_ms)
+                    }
+                    DecisionSource::Grants { .. } | DecisionSource::Nothing => {
+                        (ApprovalCause::Grants, None)
+                    }
                 };
-                self.consent_to(&wanted, Some(ByRule { source: why.to_string(), cause, expires_ms }), asked)
+                self.consent_to(
+                    &wanted,
+                    Some(ByRule { source: why.to_string(), cause, expires_ms }),
+                    asked,
+                )
             }
         }
     }
 
-    pub(super) fn ask_approver(&mut self, (frame, slot): (FrameId, usize), request: ApprovalRequest) {
+    pub(super) fn ask_approver(
+        &mut self,
+        (frame, slot): (FrameId, usize),
+        request: ApprovalRequest,
+    ) {
         let expires = request.expires_ms;
         let waiting = self.next_call(Purpose::Approval { frame, slot });
         self.tell(Notice::ApprovalAsked { call: waiting, request: request.clone() });
@@ -92,7 +110,11 @@ impl Room {
         }
     }
 
-    pub(super) fn decided(&mut self, call: CallId, ApprovalAnswer { approval, author }: ApprovalAnswer) {
+    pub(super) fn decided(
+        &mut self,
+        call: CallId,
+        ApprovalAnswer { approval, author }: ApprovalAnswer,
+    ) {
         let (id, slot) = match self.calls.get(&call) {
             Some(Purpose::Approval { frame, slot }) => (*frame, *slot),
             Some(Purpose::TopUp { .. }) => {
@@ -104,10 +126,17 @@ impl Room {
         };
         self.calls.remove(&call);
         let of_call = |purpose: &TimerPurpose| matches!(purpose, TimerPurpose::Approval { call: of } if *of == call);
-        let timers: Vec<TimerId> = self.timers.iter().filter(|(_, purpose)| of_call(purpose)).map(|(timer, _)| *timer).collect();
+        let timers: Vec<TimerId> = self
+            .timers
+            .iter()
+            .filter(|(_, purpose)| of_call(purpose))
+            .map(|(timer, _)| *timer)
+            .collect();
         timers.iter().for_each(|timer| drop(self.timers.remove(timer)));
         self.tell(Notice::ApprovalGiven { call, approval: approval.clone(), author });
-        let Some(waiting) = self.slot_of(id, slot) else { return self.violated(Invariant::RoundWaits, id) };
+        let Some(waiting) = self.slot_of(id, slot) else {
+            return self.violated(Invariant::RoundWaits, id);
+        };
         let asked_by = waiting.asked_by.clone();
         if waiting.action.is_some() {
             match approval {
@@ -116,19 +145,27 @@ impl Room {
                     Ok(()) => self.resume_acting(id, slot, Consent::Edited),
                     Err(problem) => self.reject_action(id, slot, &problem),
                 },
-                Approval::Refused { reason } | Approval::Invalid { message: reason } => self.reject_action(id, slot, &reason),
+                Approval::Refused { reason } | Approval::Invalid { message: reason } => {
+                    self.reject_action(id, slot, &reason)
+                }
             }
             return;
         }
         if self.is_of_host(id, waiting) {
             match approval {
-                Approval::Approved => return self.resume_steering(id, slot, None, Consent::Approved),
-                Approval::Edited { arguments } => return self.resume_steering(id, slot, Some(arguments), Consent::Edited),
+                Approval::Approved => {
+                    return self.resume_steering(id, slot, None, Consent::Approved);
+                }
+                Approval::Edited { arguments } => {
+                    return self.resume_steering(id, slot, Some(arguments), Consent::Edited);
+                }
                 Approval::Refused { .. } | Approval::Invalid { .. } => {}
             }
         }
         self.resume_with(id, slot, |room, wanted| match approval {
-            Approval::Approved => room.start_approved(id, slot, wanted, asked_by.as_ref(), Consent::Approved),
+            Approval::Approved => {
+                room.start_approved(id, slot, wanted, asked_by.as_ref(), Consent::Approved)
+            }
             Approval::Edited { arguments } => {
                 wanted.arguments = arguments;
                 room.start_approved(id, slot, wanted, asked_by.as_ref(), Consent::Edited)

@@ -1,8 +1,10 @@
-//! Background tasks: may one be started, with how much of the run's budget, in which child room, and how it ends, once (R-020…R-065,
-//! R-080…R-089). What becomes of its result is decided in `delivery`; how the child room is run is the shell's.
+//! Background tasks: may one be started, with how much of the run's budget, in which child room,
+//! and how it ends, once (R-020… …R-089). What becomes of its result is decided in
+//! `delivery`; how the child room is run is the shell's.
 //!
-//! `delegating` leads what is wanted to a child room, `checks` says why not, `opening` makes what the child begins with. `ending` takes the
-//! ends, `records` keeps what is known of each task, `slots` answers whoever waits. `asking` and `closing` are for who stops or asks.
+//! `delegating` leads what is wanted to a child room, `checks` says why not, `opening` makes what
+//! the child begins with. `ending` takes the ends, `records` keeps what is known of each task,
+//! `slots` answers whoever waits. `asking` and `closing` are for who stops or asks.
 
 mod asking;
 mod checks;
@@ -91,7 +93,8 @@ pub(super) struct Waiter {
 pub(super) struct Delegating {
     pub(super) delegation: Delegation,
     pub(super) origin: TaskOrigin,
-    /// What the task's rules of consent are asked about once gates have let it pass; none: a request from outside.
+    /// What the task's rules of consent are asked about once gates have let it pass; none: a
+    /// request from outside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) wish: Option<Box<Wish>>,
 }

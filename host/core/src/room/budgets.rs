@@ -1,5 +1,6 @@
-//! The budgets of a run: what is set aside before a model is asked, and settled when it has answered, so that what goes on at once can never
-//! overspend together. When one is used up the run ends, or asks for more; that is in `top_ups`.
+//! The budgets of a run: what is set aside before a model is asked, and settled when it has
+//! answered, so that what goes on at once can never overspend together. When one is used up the run
+//! ends, or asks for more; that is in `top_ups`.
 
 use serde::{Deserialize, Serialize};
 
@@ -81,12 +82,16 @@ impl Room {
 
     /// What is left of a budget; none: it has no limit.
     pub(super) fn left(&self, budget: Budget) -> Option<u64> {
-        let used = if budget == Budget::History { self.held_bytes() } else { budget.of(&self.committed()) };
+        let used = if budget == Budget::History {
+            self.held_bytes()
+        } else {
+            budget.of(&self.committed())
+        };
         Some(budget.limit(&self.opening.limits)?.saturating_sub(used))
     }
 
-    /// Returns the bytes of messages, calls and results that the room holds. Both are counted as they come and go, so this is a sum over
-    /// tasks and activations.
+    /// Returns the bytes of messages, calls and results that the room holds. Both are counted as
+    /// they come and go, so this is a sum over tasks and activations.
     pub(super) fn held_bytes(&self) -> u64 {
         let histories = self.memories.values().map(AgentHistory::weight);
         let rounds = self.frames.values().filter_map(|frame| match &frame.attempt.as_ref()?.wait {
@@ -102,7 +107,10 @@ impl Room {
 
     /// Something is there to ask a model with at all.
     pub(super) fn check_model_budget(&mut self, plugin: &PluginName) -> Result<(), Unasked> {
-        if let Some(budget) = [Budget::Tokens, Budget::Cost, Budget::ModelCalls].into_iter().find(|budget| self.is_used_up(*budget)) {
+        if let Some(budget) = [Budget::Tokens, Budget::Cost, Budget::ModelCalls]
+            .into_iter()
+            .find(|budget| self.is_used_up(*budget))
+        {
             return Err(Unasked::Short(Short { budget, needed: 1, least: 1 }));
         }
         let used = self.used_by(plugin).model_calls;
@@ -124,9 +132,13 @@ impl Room {
         self.setup.plugins.get(plugin)?.grants.model.as_ref()
     }
 
-    /// Tokens and money that are left of a plugin's grant, without what is set aside for its calls under way.
+    /// Tokens and money that are left of a plugin's grant, without what is set aside for its calls
+    /// under way.
     fn left_of_grant(&self, plugin: &PluginName) -> (Option<u64>, Option<u64>) {
-        let Some(grant) = self.model_grant(plugin).filter(|grant| grant.tokens.is_some() || grant.cost_micro_usd.is_some()) else {
+        let Some(grant) = self
+            .model_grant(plugin)
+            .filter(|grant| grant.tokens.is_some() || grant.cost_micro_usd.is_some())
+        else {
             return (None, None);
         };
         let used = self.used.get(plugin).copied().unwrap_or_default();
@@ -139,7 +151,8 @@ impl Room {
         (left(grant.tokens, tokens), left(grant.cost_micro_usd, cost))
     }
 
-    /// Works out what a request may use up at most, and lets the answer be no longer than what is left allows.
+    /// Works out what a request may use up at most, and lets the answer be no longer than what is
+    /// left allows.
     ///
     /// # Errors
     /// When that is too little for an answer.
@@ -152,7 +165,8 @@ impl Room {
     ) -> Result<Aside, Unasked> {
         let Some(setup) = self.setup.models.get(model) else { return Ok(Aside::default()) };
         let input = self.prompt_tokens(task, prompt);
-        // Where the reference's rules hold, it is looked at what was used, and nothing is set aside (L-085).
+        // Where the reference's rules hold, it is looked at what was used, and nothing is set aside
+        // (L-085).
         if self.is_langroid() {
             return Ok(Aside { input, ..Aside::default() });
         }
@@ -165,7 +179,9 @@ impl Room {
         let output = tightest.output.map(|output| output.min(wanted));
         let Some(output) = output.filter(|output| *output >= least) else {
             return Err(match tightest.whose {
-                Whose::Run(budget) => Unasked::Short(Short { budget, needed: tightest.needed, least: tightest.least }),
+                Whose::Run(budget) => {
+                    Unasked::Short(Short { budget, needed: tightest.needed, least: tightest.least })
+                }
                 Whose::Grant(what) => Unasked::Error(grant_used_up(plugin, what)),
             });
         };
@@ -181,15 +197,28 @@ impl Room {
         Ok(Aside { input, tokens, cost, of_run })
     }
 
-    /// Each limit on tokens and money, and how long an answer it leaves room for. Money holds nothing back where no price is known.
-    fn leaves(&self, plugin: &PluginName, setup: &ModelSetup, input: u64, (least, wanted): (u64, u64)) -> Vec<Leaves> {
+    /// Each limit on tokens and money, and how long an answer it leaves room for. Money holds
+    /// nothing back where no price is known.
+    fn leaves(
+        &self,
+        plugin: &PluginName,
+        setup: &ModelSetup,
+        input: u64,
+        (least, wanted): (u64, u64),
+    ) -> Vec<Leaves> {
         let (of_grant, money_of_grant) = self.left_of_grant(plugin);
         let tokens = |output: u64| input.saturating_add(output);
         let by_tokens = |whose, left: Option<u64>| {
-            Some(Leaves { whose, output: left?.checked_sub(input), needed: tokens(wanted), least: tokens(least) })
+            Some(Leaves {
+                whose,
+                output: left?.checked_sub(input),
+                needed: tokens(wanted),
+                least: tokens(least),
+            })
         };
         let by_money = |whose, left: Option<u64>| {
-            let (left, needed, least) = (left?, cost_of(setup, input, wanted)?, cost_of(setup, input, least)?);
+            let (left, needed, least) =
+                (left?, cost_of(setup, input, wanted)?, cost_of(setup, input, least)?);
             let rest = left.checked_sub(cost_of(setup, input, 0)?);
             Some(Leaves { whose, output: rest.map(|rest| affordable(setup, rest)), needed, least })
         };
@@ -207,20 +236,39 @@ impl Room {
     }
 
     /// What was set aside comes back, and what was used is counted.
-    pub(super) fn settle_model_call(&mut self, plugin: &PluginName, aside: Aside, usage: TokenUsage) {
+    pub(super) fn settle_model_call(
+        &mut self,
+        plugin: &PluginName,
+        aside: Aside,
+        usage: TokenUsage,
+    ) {
         self.reserved = self.reserved.minus(aside.of_run);
-        self.count(plugin, usage.input_tokens.saturating_add(usage.output_tokens), usage.cost_micro_usd.unwrap_or_default());
+        self.count(
+            plugin,
+            usage.input_tokens.saturating_add(usage.output_tokens),
+            usage.cost_micro_usd.unwrap_or_default(),
+        );
     }
 
-    /// A server that does not say what it used would have no budget at all: where there is a limit, what it left out is taken from the
-    /// texts. What never leaves the process says what is so.
-    pub(super) fn fill_in_usage(&self, model: &ModelName, aside: &Aside, completion: &mut Completion) {
-        let is_server = self.setup.models.get(model).is_some_and(|setup| setup.reached_at.is_some());
+    /// A server that does not say what it used would have no budget at all: where there is a limit,
+    /// what it left out is taken from the texts. What never leaves the process says what is so.
+    pub(super) fn fill_in_usage(
+        &self,
+        model: &ModelName,
+        aside: &Aside,
+        completion: &mut Completion,
+    ) {
+        let is_server =
+            self.setup.models.get(model).is_some_and(|setup| setup.reached_at.is_some());
         if !is_server || aside.tokens == 0 {
             return;
         }
         let bytes = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-        let calls: usize = completion.tool_calls.iter().map(|call| call.name.len() + call.arguments.to_string().len()).sum();
+        let calls: usize = completion
+            .tool_calls
+            .iter()
+            .map(|call| call.name.len() + call.arguments.to_string().len())
+            .sum();
         let said = (bytes(&completion.content) + bytes(&completion.reasoning) + calls) as u64;
         let usage = &mut completion.usage;
         if usage.input_tokens == 0 {
@@ -238,8 +286,8 @@ impl Room {
         used.model_cost = used.model_cost.saturating_add(cost);
     }
 
-    /// The host stopped while models were asked. They are asked again where somebody waits for the answer, and what the lost attempts had
-    /// sent is counted.
+    /// The host stopped while models were asked. They are asked again where somebody waits for the
+    /// answer, and what the lost attempts had sent is counted.
     pub(super) fn charge_lost_attempts(&mut self) {
         let (again, over): (Vec<ModelCall>, Vec<ModelCall>) =
             std::mem::take(&mut self.model_calls).into_iter().partition(ModelCall::is_awaited);
@@ -250,7 +298,9 @@ impl Room {
 
     /// The run is over, and what is under way no longer is.
     pub(super) fn give_up_model_calls(&mut self) {
-        std::mem::take(&mut self.model_calls).iter().for_each(|given_up| self.charge_given_up(given_up));
+        std::mem::take(&mut self.model_calls)
+            .iter()
+            .for_each(|given_up| self.charge_given_up(given_up));
         self.held.clear();
     }
 
@@ -264,15 +314,24 @@ impl Room {
     fn charge_lost(&mut self, lost: &ModelCall) {
         let (call, ordinal, input_tokens) = (lost.call, lost.ordinal, lost.aside.input);
         let setup = self.setup.models.get(&lost.model);
-        let cost_micro_usd = setup.and_then(|setup| cost_of(setup, input_tokens, 0)).unwrap_or_default();
+        let cost_micro_usd =
+            setup.and_then(|setup| cost_of(setup, input_tokens, 0)).unwrap_or_default();
         self.count(&lost.plugin, input_tokens, cost_micro_usd);
-        self.tell(Notice::AttemptLost { call, ordinal, model: lost.model.clone(), input_tokens, cost_micro_usd });
+        self.tell(Notice::AttemptLost {
+            call,
+            ordinal,
+            model: lost.model.clone(),
+            input_tokens,
+            cost_micro_usd,
+        });
     }
 
     /// Money is limited, and nobody knows what this model costs: said once.
     pub(super) fn note_price(&mut self, plugin: &PluginName, model: &ModelName) {
-        let of_grant =
-            self.model_grant(plugin).and_then(|grant| grant.cost_micro_usd).map(|_| format!("plugins.{plugin}.grants.model.cost_usd"));
+        let of_grant = self
+            .model_grant(plugin)
+            .and_then(|grant| grant.cost_micro_usd)
+            .map(|_| format!("plugins.{plugin}.grants.model.cost_usd"));
         let of_run = self.opening.limits.cost_micro_usd.map(|_| Budget::Cost.key().to_owned());
         let Some(limit) = of_run.or(of_grant) else { return };
         if self.unpriced.insert(model.clone()) {
@@ -280,8 +339,8 @@ impl Room {
         }
     }
 
-    /// What a child room may use: half of what is left, so that neither side can starve the other, or as much as its config says, so that
-    /// many can work at once; what is not used comes back.
+    /// What a child room may use: half of what is left, so that neither side can starve the other,
+    /// or as much as its config says, so that many can work at once; what is not used comes back.
     pub(super) fn share_of(&self, task: &TaskName) -> RunLimits {
         let limits = &self.opening.limits;
         let own = self.setup.tasks.get(task).map(|task| task.budget.clone()).unwrap_or_default();
@@ -290,8 +349,11 @@ impl Room {
             (left, own) => own.or_else(|| left.map(|left| left / 2)),
         };
         // The task itself is one of them.
-        let rest = |left: u64| own.tasks.map_or(left.saturating_sub(1) / 2, |own| own.min(left.saturating_sub(1)));
-        let at_once = limits.tasks_at_once.map(|limit| u64::from(limit).saturating_sub(self.tasks_at_once()));
+        let rest = |left: u64| {
+            own.tasks.map_or(left.saturating_sub(1) / 2, |own| own.min(left.saturating_sub(1)))
+        };
+        let at_once =
+            limits.tasks_at_once.map(|limit| u64::from(limit).saturating_sub(self.tasks_at_once()));
         RunLimits {
             turns: share(Budget::Turns, own.turns),
             wall_ms: limits.wall_ms,
@@ -301,8 +363,14 @@ impl Room {
             tool_calls: share(Budget::ToolCalls, own.tool_calls),
             history: share(Budget::History, None),
             cpu_ms: share(Budget::Cpu, own.cpu_ms),
-            tasks: limits.tasks.map(|limit| rest(limit.saturating_sub(self.committed().tasks))).or(own.tasks),
-            tasks_at_once: at_once.map(rest).or(own.tasks).map(|tasks| u32::try_from(tasks).unwrap_or(u32::MAX)),
+            tasks: limits
+                .tasks
+                .map(|limit| rest(limit.saturating_sub(self.committed().tasks)))
+                .or(own.tasks),
+            tasks_at_once: at_once
+                .map(rest)
+                .or(own.tasks)
+                .map(|tasks| u32::try_from(tasks).unwrap_or(u32::MAX)),
             depth: limits.depth,
             task_turns: limits.task_turns,
             when_used_up: limits.when_used_up,
@@ -315,20 +383,32 @@ impl Room {
         if let Some(limit) = limits.tasks.filter(|limit| self.committed().tasks >= *limit) {
             return Some(format!("limits.run.tasks leaves {limit} here"));
         }
-        let limit = limits.tasks_at_once.filter(|limit| self.tasks_at_once() >= u64::from(*limit))?;
+        let limit =
+            limits.tasks_at_once.filter(|limit| self.tasks_at_once() >= u64::from(*limit))?;
         Some(format!("limits.run.tasks_at_once leaves {limit} here"))
     }
 
     /// Background tasks under way, with those that they may start themselves.
     fn tasks_at_once(&self) -> u64 {
-        self.background.values().map(super::background::BackgroundTask::at_once).fold(0, u64::saturating_add)
+        self.background
+            .values()
+            .map(super::background::BackgroundTask::at_once)
+            .fold(0, u64::saturating_add)
     }
 
     /// More was used than there was: the run ends, or asks for more.
     pub(super) fn stop_if_spent(&mut self) {
-        let used = |budget: Budget| if budget == Budget::History { self.held_bytes() } else { budget.of(&self.spent) };
-        let is_over = |budget: &Budget| budget.limit(&self.opening.limits).is_some_and(|limit| used(*budget) > limit);
-        let Some(budget) = [Budget::Tokens, Budget::Cost, Budget::Cpu, Budget::History].into_iter().find(is_over) else { return };
+        let used = |budget: Budget| {
+            if budget == Budget::History { self.held_bytes() } else { budget.of(&self.spent) }
+        };
+        let is_over = |budget: &Budget| {
+            budget.limit(&self.opening.limits).is_some_and(|limit| used(*budget) > limit)
+        };
+        let Some(budget) =
+            [Budget::Tokens, Budget::Cost, Budget::Cpu, Budget::History].into_iter().find(is_over)
+        else {
+            return;
+        };
         if self.asks_for_more() {
             let needed = used(budget);
             self.ask_for_more(Short { budget, needed, least: needed });
@@ -363,5 +443,7 @@ fn cost_of(setup: &ModelSetup, input: u64, output: u64) -> Option<u64> {
 /// Tokens of output that so much money buys.
 fn affordable(setup: &ModelSetup, money: u64) -> u64 {
     let price = u128::from(setup.output_price.unwrap_or_default());
-    (u128::from(money) * PER).checked_div(price).map_or(u64::MAX, |tokens| u64::try_from(tokens).unwrap_or(u64::MAX))
+    (u128::from(money) * PER)
+        .checked_div(price)
+        .map_or(u64::MAX, |tokens| u64::try_from(tokens).unwrap_or(u64::MAX))
 }

@@ -1,5 +1,5 @@
-//! The calls that wait for an answer. Besides, which of them ended in the course of an event, so that whoever follows the room need not
-//! look at all of them after each.
+//! The calls that wait for an answer. Besides, which of them ended in the course of an event, so
+//! that whoever follows the room need not look at all of them after each.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,8 @@ use crate::types::ids::CallId;
 #[serde(transparent)]
 pub(super) struct PendingCalls {
     waiting: BTreeMap<CallId, Purpose>,
-    /// Ended since the event that is being taken, or was taken last, began. Not part of what a fold must give back.
+    /// Ended since the event that is being taken, or was taken last, began. Not part of what a fold
+    /// must give back.
     #[serde(skip)]
     ended: Vec<CallId>,
 }

@@ -1,5 +1,6 @@
-//! Consent to actions and tool calls by how risky they are (O-109…O-111): none of them is left out, an analyzer that fails makes somebody be
-//! asked, and what waits has started nothing (O-110, O-185).
+//! Consent to actions and tool calls by how risky they are (O-109…O-111): none of them is left out,
+//! an analyzer that fails makes somebody be asked, and what waits has started nothing (O-110,
+//! O-185).
 
 use std::sync::Arc;
 
@@ -42,29 +43,56 @@ pub(super) struct ByRule {
 }
 
 impl Room {
-    /// Holds an action against the task's rules of consent; calls of tools are held against them in `rule_on`.
-    pub(super) fn consent(&mut self, id: FrameId, slot: usize, call: &ToolCall, action: Option<&Action>, asked: Consent) -> Ruling {
-        let Some(caller) = self.agent_of(id).cloned() else { return Ruling::Refused(failed(call, OVER.to_owned())) };
-        self.consent_to(&RequestedAct { frame: id, slot, call, action, caller: &caller, asked_by: None }, None, asked)
+    /// Holds an action against the task's rules of consent; calls of tools are held against them in
+    /// `rule_on`.
+    pub(super) fn consent(
+        &mut self,
+        id: FrameId,
+        slot: usize,
+        call: &ToolCall,
+        action: Option<&Action>,
+        asked: Consent,
+    ) -> Ruling {
+        let Some(caller) = self.agent_of(id).cloned() else {
+            return Ruling::Refused(failed(call, OVER.to_owned()));
+        };
+        self.consent_to(
+            &RequestedAct { frame: id, slot, call, action, caller: &caller, asked_by: None },
+            None,
+            asked,
+        )
     }
 
-    /// The strictest of the operator's rule and the task's rules of consent counts, and somebody is asked once.
-    pub(super) fn consent_to(&mut self, wanted: &RequestedAct<'_>, by_rule: Option<ByRule>, asked: Consent) -> Ruling {
+    /// The strictest of the operator's rule and the task's rules of consent counts, and somebody is
+    /// asked once.
+    pub(super) fn consent_to(
+        &mut self,
+        wanted: &RequestedAct<'_>,
+        by_rule: Option<ByRule>,
+        asked: Consent,
+    ) -> Ruling {
         let over = || Ruling::Refused(failed(wanted.call, OVER.to_owned()));
         let Some((frame, task)) = self.task_of(wanted.frame) else { return over() };
         let (name, rules) = (frame.task.clone(), task.confirm.clone());
         let (asks, risk) = match asked {
             Consent::Approved | Consent::Edited => return Ruling::Runs,
             Consent::Assessed { risk, asks } => (asks, Some(risk)),
-            Consent::NotYet => match rules.analyzer.filter(|_| rules.policy != ConfirmPolicy::Never) {
-                Some(analyzer) => {
-                    let question = self.about_risk(wanted);
-                    let asked = self.consult(wanted.frame, &analyzer, question, QueryPurpose::Risk { slot: wanted.slot });
-                    return if asked.is_some() { Ruling::Waits } else { over() };
+            Consent::NotYet => {
+                match rules.analyzer.filter(|_| rules.policy != ConfirmPolicy::Never) {
+                    Some(analyzer) => {
+                        let question = self.about_risk(wanted);
+                        let asked = self.consult(
+                            wanted.frame,
+                            &analyzer,
+                            question,
+                            QueryPurpose::Risk { slot: wanted.slot },
+                        );
+                        return if asked.is_some() { Ruling::Waits } else { over() };
+                    }
+                    // O-109: without an analyzer the risk is unknown.
+                    None => (rules.policy.asks(None), None),
                 }
-                // O-109: without an analyzer the risk is unknown.
-                None => (rules.policy.asks(None), None),
-            },
+            }
         };
         let risk_reason = self.risk_reason.take();
         if !asks && by_rule.is_none() {
@@ -79,12 +107,17 @@ impl Room {
         if asks {
             causes.push(ApprovalCause::Confirm);
             sources.push(match (rules.policy, risk) {
-                (ConfirmPolicy::Always, _) => format!("tasks.{name}.confirm asks about all that is done"),
-                (_, Some(risk)) => format!("tasks.{name}.confirm asks about what has a {} risk", risk.as_str()),
+                (ConfirmPolicy::Always, _) => {
+                    format!("tasks.{name}.confirm asks about all that is done")
+                }
+                (_, Some(risk)) => {
+                    format!("tasks.{name}.confirm asks about what has a {} risk", risk.as_str())
+                }
                 (_, None) => format!("tasks.{name}.confirm asks about what has an unknown risk"),
             });
         }
-        let executor = wanted.action.and_then(|action| self.executor_of(wanted.frame, action.name()));
+        let executor =
+            wanted.action.and_then(|action| self.executor_of(wanted.frame, action.name()));
         self.ask_approver(
             (wanted.frame, wanted.slot),
             ApprovalRequest {
@@ -106,7 +139,8 @@ impl Room {
         Ruling::Waits
     }
 
-    /// Returns the delegations that led to this activation, in this room and in those above it, the first one first.
+    /// Returns the delegations that led to this activation, in this room and in those above it, the
+    /// first one first.
     pub(super) fn delegators(&self, id: FrameId) -> Vec<Delegator> {
         let mut delegators = Vec::new();
         let mut next = Some(id);
@@ -114,7 +148,11 @@ impl Room {
             next = frame.caller;
             if let Some((caller, task)) = frame.caller.and_then(|caller| self.task_of(caller)) {
                 let brief = frame.intent.as_ref().map(|message| message.text()).unwrap_or_default();
-                delegators.push(Delegator { task: caller.task.clone(), plugin: task.agent.clone(), brief: brief_of(brief) });
+                delegators.push(Delegator {
+                    task: caller.task.clone(),
+                    plugin: task.agent.clone(),
+                    brief: brief_of(brief),
+                });
             }
         }
         delegators.extend(self.opening.delegators.iter().rev().cloned());
@@ -125,21 +163,47 @@ impl Room {
     fn about_risk(&self, wanted: &RequestedAct<'_>) -> PluginQuery {
         let action = match wanted.action {
             Some(action) => action.clone(),
-            None => Action::Reply(Reply { tool_calls: vec![wanted.call.clone()], ..Reply::default() }),
+            None => {
+                Action::Reply(Reply { tool_calls: vec![wanted.call.clone()], ..Reply::default() })
+            }
         };
         let said = self.frames.get(&wanted.frame).and_then(|frame| frame.pending.as_ref());
-        PluginQuery::Risk { action: Box::new(action), thought: said.map(|message| message.text().to_owned()).unwrap_or_default() }
+        PluginQuery::Risk {
+            action: Box::new(action),
+            thought: said.map(|message| message.text().to_owned()).unwrap_or_default(),
+        }
     }
 
-    /// An analyzer has answered. One that gave no answer says neither that there is no risk nor how much: it counts as the highest, and
-    /// somebody is asked whatever the rules say of unknown risks (O-109 done right).
-    pub(super) fn assessed(&mut self, id: FrameId, slot: usize, answer: Result<PluginReply, Fault>) {
-        let Some((_, task)) = self.task_of(id) else { return self.violated(Invariant::FrameExists, id) };
+    /// An analyzer has answered. One that gave no answer says neither that there is no risk nor how
+    /// much: it counts as the highest, and somebody is asked whatever the rules say of unknown
+    /// risks (O-109 done right).
+    pub(super) fn assessed(
+        &mut self,
+        id: FrameId,
+        slot: usize,
+        answer: Result<PluginReply, Fault>,
+    ) {
+        let Some((_, task)) = self.task_of(id) else {
+            return self.violated(Invariant::FrameExists, id);
+        };
         let rules = task.confirm.clone();
         let (risk, asks, reason) = match answer {
-            Ok(PluginReply::Risk { verdict }) => (verdict.risk, rules.policy.asks(Some(verdict.risk)), verdict.reason),
-            Ok(_) => (Risk::High, true, "the analyzer answered another question, which counts as a high risk".to_owned()),
-            Err(fault) => (Risk::High, true, format!("the analyzer gave no answer, which counts as a high risk: {}", fault.message)),
+            Ok(PluginReply::Risk { verdict }) => {
+                (verdict.risk, rules.policy.asks(Some(verdict.risk)), verdict.reason)
+            }
+            Ok(_) => (
+                Risk::High,
+                true,
+                "the analyzer answered another question, which counts as a high risk".to_owned(),
+            ),
+            Err(fault) => (
+                Risk::High,
+                true,
+                format!(
+                    "the analyzer gave no answer, which counts as a high risk: {}",
+                    fault.message
+                ),
+            ),
         };
         self.risk_reason = Some(bounded(reason)).filter(|reason| !reason.trim().is_empty());
         self.resume_asked(id, slot, Consent::Assessed { risk, asks });
@@ -149,11 +213,17 @@ impl Room {
     /// Goes on with an action or a call of which is known now whether it may begin.
     pub(super) fn resume_asked(&mut self, id: FrameId, slot: usize, asked: Consent) {
         match self.slot_of(id, slot) {
-            Some(waiting) if waiting.said.is_none() && waiting.action.is_some() => self.resume_acting(id, slot, asked),
-            Some(waiting) if waiting.said.is_none() && self.is_of_host(id, waiting) => self.resume_steering(id, slot, None, asked),
+            Some(waiting) if waiting.said.is_none() && waiting.action.is_some() => {
+                self.resume_acting(id, slot, asked)
+            }
+            Some(waiting) if waiting.said.is_none() && self.is_of_host(id, waiting) => {
+                self.resume_steering(id, slot, None, asked)
+            }
             Some(waiting) if waiting.said.is_none() => {
                 let asked_by = waiting.asked_by.clone();
-                self.resume_with(id, slot, |room, wanted| room.start_approved(id, slot, wanted, asked_by.as_ref(), asked));
+                self.resume_with(id, slot, |room, wanted| {
+                    room.start_approved(id, slot, wanted, asked_by.as_ref(), asked)
+                });
             }
             // Answered meanwhile: the round goes on with its other slots.
             Some(_) => {}
@@ -163,11 +233,20 @@ impl Room {
 
     /// The slot's call is one of a tool of the host.
     pub(super) fn is_of_host(&self, id: FrameId, slot: &Slot) -> bool {
-        self.frames.get(&id).is_some_and(|frame| host_tool_of(&self.toolbox(&frame.task), &slot.now).is_some())
+        self.frames
+            .get(&id)
+            .is_some_and(|frame| host_tool_of(&self.toolbox(&frame.task), &slot.now).is_some())
     }
 
-    /// Goes on with a call of a tool of the host; `arguments`: what an approver wrote in the place of its own.
-    pub(super) fn resume_steering(&mut self, id: FrameId, slot: usize, arguments: Option<Value>, asked: Consent) {
+    /// Goes on with a call of a tool of the host; `arguments`: what an approver wrote in the place
+    /// of its own.
+    pub(super) fn resume_steering(
+        &mut self,
+        id: FrameId,
+        slot: usize,
+        arguments: Option<Value>,
+        asked: Consent,
+    ) {
         let Some(mut round) = self.take_round(id, slot) else { return };
         if let Some((waiting, arguments)) = round.slots.get_mut(slot).zip(arguments) {
             waiting.now.arguments = arguments;
@@ -189,13 +268,20 @@ impl Room {
         let Some(mut round) = self.take_round(id, slot) else { return };
         let call = round.slots.get(slot).map(|slot| slot.call.clone());
         let name = call.as_ref().map(|call| call.name.clone()).unwrap_or_default();
-        let content = format!("The action {name} was not carried out: whoever approves for this run refused it: {reason}");
+        let content = format!(
+            "The action {name} was not carried out: whoever approves for this run refused it: {reason}"
+        );
         self.report_refused(id, &name, call.as_ref().map(|call| &call.arguments), &content);
         let message = Arc::unwrap_or_clone(self.host_message(id, content.clone()));
         if let Some(slot) = round.slots.get_mut(slot) {
             let extras = serde_json::json!({});
-            slot.observation = Some(Observation::Custom { name: "user_rejected".to_owned(), content, extras });
-            slot.said = Some(CallOutcome { message: Some(Box::new(message)), is_error: true, is_result: false });
+            slot.observation =
+                Some(Observation::Custom { name: "user_rejected".to_owned(), content, extras });
+            slot.said = Some(CallOutcome {
+                message: Some(Box::new(message)),
+                is_error: true,
+                is_result: false,
+            });
         }
         self.resume(id, round);
     }
@@ -203,14 +289,18 @@ impl Room {
 
 /// Returns the beginning of what a task was asked to do.
 pub(super) fn brief_of(text: &str) -> String {
-    let end = (0..=BRIEF_MAX.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    let end = (0..=BRIEF_MAX.min(text.len()))
+        .rev()
+        .find(|end| text.is_char_boundary(*end))
+        .unwrap_or_default();
     let more = if end < text.len() { "…" } else { "" };
     format!("{}{more}", &text[..end])
 }
 
 fn bounded(mut reason: String) -> String {
     if reason.len() > REASON_MAX {
-        let end = (0..=REASON_MAX).rev().find(|end| reason.is_char_boundary(*end)).unwrap_or_default();
+        let end =
+            (0..=REASON_MAX).rev().find(|end| reason.is_char_boundary(*end)).unwrap_or_default();
         reason.truncate(end);
         reason.push('…');
     }

@@ -1,6 +1,7 @@
-//! Makes a prompt fit into its model (L-180): the answer gets less room first, then the history of the task's agent is shortened for good,
-//! so that the next step finds it short. Counted in bytes; an image counts for nothing, for nobody here knows what it costs. How much of
-//! each entry goes is worked out in `tool_calls::truncate`.
+//! Makes a prompt fit into its model (L-180): the answer gets less room first, then the history of
+//! the task's agent is shortened for good, so that the next step finds it short. Counted in bytes;
+//! an image counts for nothing, for nobody here knows what it costs. How much of each entry goes is
+//! worked out in `tool_calls::truncate`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,13 +9,16 @@ use std::sync::Arc;
 use super::Room;
 use super::histories::open_calls;
 use crate::protocol::notice::Notice;
-use crate::tool_calls::truncate::{self, BYTES_PER_TOKEN, DoesNotFit, HistoryEntry, Limits, MAX_OUTPUT, MIN_OUTPUT, RetainedEntry, Role};
+use crate::tool_calls::truncate::{
+    self, BYTES_PER_TOKEN, DoesNotFit, HistoryEntry, Limits, MAX_OUTPUT, MIN_OUTPUT, RetainedEntry,
+    Role,
+};
 use crate::types::completion::{DraftMessage, Prompt, PromptPiece, ToolFormat};
 use crate::types::ids::{CallId, ModelName, TaskName};
 use crate::types::message::{Entity, Message, ToolCall};
 
-/// Places that a history has lost while a call is under way, in ascending order: what its plugin says of places is from before. One set
-/// for each time, oldest first.
+/// Places that a history has lost while a call is under way, in ascending order: what its plugin
+/// says of places is from before. One set for each time, oldest first.
 pub(super) type Lost = BTreeMap<CallId, Vec<Vec<usize>>>;
 
 /// The text of an entry that can be cut: that of a message, or of one of its results.
@@ -45,12 +49,26 @@ impl Room {
         };
         let task = task.and_then(|name| Some((name, self.setup.tasks.get(name)?)));
         let bytes = task.map_or(BYTES_PER_TOKEN, |(_, setup)| setup.bytes_per_token);
-        let limits = Limits::new(context, most.unwrap_or(MAX_OUTPUT), setup.min_output.unwrap_or(MIN_OUTPUT), bytes);
+        let limits = Limits::new(
+            context,
+            most.unwrap_or(MAX_OUTPUT),
+            setup.min_output.unwrap_or(MIN_OUTPUT),
+            bytes,
+        );
         let fixed = fixed_tokens(prompt, bytes);
         // The history is counted already; only when it may be too long is it looked at.
-        let histories = prompt.pieces.iter().filter(|piece| matches!(piece, PromptPiece::History { .. })).count() as u64;
-        let of_history = task.and_then(|(name, _)| self.memories.get(name)).map_or(0, super::histories::AgentHistory::tokens);
-        let bound = of_history.saturating_mul(histories).saturating_add(fixed).saturating_add(limits.max_output);
+        let histories = prompt
+            .pieces
+            .iter()
+            .filter(|piece| matches!(piece, PromptPiece::History { .. }))
+            .count() as u64;
+        let of_history = task
+            .and_then(|(name, _)| self.memories.get(name))
+            .map_or(0, super::histories::AgentHistory::tokens);
+        let bound = of_history
+            .saturating_mul(histories)
+            .saturating_add(fixed)
+            .saturating_add(limits.max_output);
         if bound <= context {
             prompt.limit_output(most);
             return Ok(());
@@ -68,15 +86,21 @@ impl Room {
 
     /// What a prompt is taken to have, its history included.
     pub(super) fn prompt_tokens(&self, task: Option<&TaskName>, prompt: &Prompt) -> u64 {
-        let bytes = task.and_then(|name| self.setup.tasks.get(name)).map_or(BYTES_PER_TOKEN, |setup| setup.bytes_per_token);
+        let bytes = task
+            .and_then(|name| self.setup.tasks.get(name))
+            .map_or(BYTES_PER_TOKEN, |setup| setup.bytes_per_token);
         let whole = task.and_then(|name| self.memories.get(name));
         let of_piece = |piece: &PromptPiece| match piece {
             // Counted already, where it is all of it.
-            PromptPiece::History { messages, start: 0, end } if *end == messages.len() && whole.is_some() => {
+            PromptPiece::History { messages, start: 0, end }
+                if *end == messages.len() && whole.is_some() =>
+            {
                 whole.map_or(0, super::histories::AgentHistory::tokens)
             }
             PromptPiece::History { messages, start, end } => {
-                let counted = (*start..*end).filter_map(|place| messages.get(place)).map(|message| tokens_of(message, bytes));
+                let counted = (*start..*end)
+                    .filter_map(|place| messages.get(place))
+                    .map(|message| tokens_of(message, bytes));
                 counted.fold(0, u64::saturating_add)
             }
             _ => 0,
@@ -85,9 +109,18 @@ impl Room {
     }
 
     /// Carries out a plan on the agent's history, and on the prompt that draws on it.
-    fn shorten(&mut self, call: CallId, task: &TaskName, keep: &[RetainedEntry], texts: &[CutText], prompt: &mut Prompt, bytes: u32) {
+    fn shorten(
+        &mut self,
+        call: CallId,
+        task: &TaskName,
+        keep: &[RetainedEntry],
+        texts: &[CutText],
+        prompt: &mut Prompt,
+        bytes: u32,
+    ) {
         // The first entry is all that is no history.
-        let text_of = |index: usize| index.checked_sub(1).and_then(|index| texts.get(index)).copied();
+        let text_of =
+            |index: usize| index.checked_sub(1).and_then(|index| texts.get(index)).copied();
         let mut kept = BTreeSet::new();
         let mut cuts = BTreeMap::new();
         for keep in keep {
@@ -98,7 +131,8 @@ impl Room {
                 cuts.entry(text.place).or_insert_with(Vec::new).push((text.result, tokens));
             }
         }
-        let lost: BTreeSet<usize> = texts.iter().map(|text| text.place).filter(|place| !kept.contains(place)).collect();
+        let lost: BTreeSet<usize> =
+            texts.iter().map(|text| text.place).filter(|place| !kept.contains(place)).collect();
         if cuts.is_empty() && lost.is_empty() {
             return;
         }
@@ -117,7 +151,11 @@ impl Room {
                 (*start, *end) = (moved(*start, &lost), moved(*end, &lost));
             }
         }
-        self.tell(Notice::HistoryCut { task: task.clone(), cut: cuts.len() as u64, dropped: lost.len() as u64 });
+        self.tell(Notice::HistoryCut {
+            task: task.clone(),
+            cut: cuts.len() as u64,
+            dropped: lost.len() as u64,
+        });
         if !lost.is_empty() {
             self.lost.entry(call).or_default().push(lost);
         }
@@ -134,7 +172,11 @@ impl Room {
         }
         memory.open_calls = open_calls(memory.history());
         for (seq, place) in places {
-            if let Some(link) = self.links.get_mut(&seq).filter(|link| link.place.as_ref().is_some_and(|(of, _)| of == task)) {
+            if let Some(link) = self
+                .links
+                .get_mut(&seq)
+                .filter(|link| link.place.as_ref().is_some_and(|(of, _)| of == task))
+            {
                 link.place = place.map(|place| (task.clone(), place));
             }
         }
@@ -154,12 +196,16 @@ fn moved(place: usize, lost: &[usize]) -> usize {
     place - lost.partition_point(|gone| *gone < place)
 }
 
-/// What the prompt holds for the fitting: one entry for all that is no history, then what its histories hold, with the place of each.
+/// What the prompt holds for the fitting: one entry for all that is no history, then what its
+/// histories hold, with the place of each.
 fn entries(prompt: &Prompt, fixed: u64, bytes: u32) -> (Vec<HistoryEntry>, Vec<CutText>) {
-    let (mut entries, mut texts) = (vec![HistoryEntry { role: Role::System, text: 0, rest: fixed }], Vec::new());
+    let (mut entries, mut texts) =
+        (vec![HistoryEntry { role: Role::System, text: 0, rest: fixed }], Vec::new());
     for piece in &prompt.pieces {
         let PromptPiece::History { messages, start, end } = piece else { continue };
-        for (place, message) in (*start..*end).filter_map(|place| Some((place, messages.get(place)?))) {
+        for (place, message) in
+            (*start..*end).filter_map(|place| Some((place, messages.get(place)?)))
+        {
             let several = !message.tool_results.is_empty();
             for (index, entry) in entries_of(message, bytes).into_iter().enumerate() {
                 entries.push(entry);
@@ -172,7 +218,9 @@ fn entries(prompt: &Prompt, fixed: u64, bytes: u32) -> (Vec<HistoryEntry>, Vec<C
 
 /// Tokens of a message for a model.
 pub(super) fn tokens_of(message: &Message, bytes: u32) -> u64 {
-    entries_of(message, bytes).into_iter().fold(0_u64, |sum, entry| sum.saturating_add(entry.tokens()))
+    entries_of(message, bytes)
+        .into_iter()
+        .fold(0_u64, |sum, entry| sum.saturating_add(entry.tokens()))
 }
 
 /// What a model reads of a message: its results where it has some, else its text and calls.
@@ -186,26 +234,48 @@ fn entries_of(message: &Message, bytes: u32) -> Vec<HistoryEntry> {
         let text = truncate::tokens_of(&message.as_read(), bytes);
         // A fence stays whole when the text in it is cut.
         let fence = truncate::tokens_of(&message.in_prompt(), bytes).saturating_sub(text);
-        return vec![HistoryEntry { role, text, rest: calls_tokens(&message.tool_calls, bytes).saturating_add(fence) }];
+        return vec![HistoryEntry {
+            role,
+            text,
+            rest: calls_tokens(&message.tool_calls, bytes).saturating_add(fence),
+        }];
     }
     let of_result = |result: &crate::types::message::ToolResult| {
-        let value = result.value.as_ref().filter(|_| result.content.is_empty()).map(ToString::to_string).unwrap_or_default();
-        HistoryEntry { role: Role::Tool, text: truncate::tokens_of(&result.content, bytes), rest: truncate::tokens_of(&value, bytes) }
+        let value = result
+            .value
+            .as_ref()
+            .filter(|_| result.content.is_empty())
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        HistoryEntry {
+            role: Role::Tool,
+            text: truncate::tokens_of(&result.content, bytes),
+            rest: truncate::tokens_of(&value, bytes),
+        }
     };
     message.tool_results.iter().map(of_result).collect()
 }
 
 fn calls_tokens(calls: &[ToolCall], bytes: u32) -> u64 {
-    let of_call =
-        |call: &ToolCall| truncate::tokens_of(&call.name, bytes).saturating_add(truncate::tokens_of(&call.arguments.to_string(), bytes));
+    let of_call = |call: &ToolCall| {
+        truncate::tokens_of(&call.name, bytes)
+            .saturating_add(truncate::tokens_of(&call.arguments.to_string(), bytes))
+    };
     calls.iter().map(of_call).fold(0, u64::saturating_add)
 }
 
-/// All that is no history: the system text, what the plugin wrote, and tools that are offered beside the text.
+/// All that is no history: the system text, what the plugin wrote, and tools that are offered
+/// beside the text.
 fn fixed_tokens(prompt: &Prompt, bytes: u32) -> u64 {
     let of_draft = |draft: &DraftMessage| {
-        let results = draft.tool_results.iter().map(|result| truncate::tokens_of(&result.content, bytes)).fold(0, u64::saturating_add);
-        truncate::tokens_of(&draft.content, bytes).saturating_add(calls_tokens(&draft.tool_calls, bytes)).saturating_add(results)
+        let results = draft
+            .tool_results
+            .iter()
+            .map(|result| truncate::tokens_of(&result.content, bytes))
+            .fold(0, u64::saturating_add);
+        truncate::tokens_of(&draft.content, bytes)
+            .saturating_add(calls_tokens(&draft.tool_calls, bytes))
+            .saturating_add(results)
     };
     let pieces = prompt.pieces.iter().map(|piece| match piece {
         PromptPiece::System { text } => truncate::tokens_of(text, bytes),

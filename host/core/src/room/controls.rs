@@ -1,5 +1,6 @@
-//! The control messages that a room has received: each takes effect once. A message is delivered again when the host stopped after it
-//! journalled the message and before it deleted the message's file.
+//! The control messages that a room has received: each takes effect once. A message is delivered
+//! again when the host stopped after it journalled the message and before it deleted the message's
+//! file.
 
 use std::collections::VecDeque;
 
@@ -7,8 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::ids::ControlId;
 
-/// Ids that are remembered. Only a message whose file still exists can arrive again; while one is undeletable so many others would
-/// have to arrive before it is forgotten, and a held room needs a bound.
+/// Ids that are remembered. Only a message whose file still exists can arrive again; while one is
+/// undeletable so many others would have to arrive before it is forgotten, and a held room needs a
+/// bound.
 const REMEMBERED: usize = 1_024;
 
 /// The newest ids, oldest first.

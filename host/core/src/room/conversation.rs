@@ -1,5 +1,6 @@
-//! The conversation of a room: its channels as they are bound now, what keeps each busy, and what came in on them (R-002…R-008). Not what
-//! agents do with it, which is the loop's, and not results of background tasks, which are `delivery`'s.
+//! The conversation of a room: its channels as they are bound now, what keeps each busy, and what
+//! came in on them (R-002…R-008). Not what agents do with it, which is the loop's, and not results
+//! of background tasks, which are `delivery`'s.
 
 mod broadcast;
 mod inbound;
@@ -18,7 +19,8 @@ use crate::types::ids::ChannelId;
 use crate::types::request::{Refusal, RefusalCode, RequestId, RequestReply};
 use limits::{Bucket, SeenKeys};
 
-/// Bytes of a channel's name; whoever binds one at run time may call it as the service behind it does.
+/// Bytes of a channel's name; whoever binds one at run time may call it as the service behind it
+/// does.
 const NAME_MAX: usize = 128;
 
 /// A room's channels, and what came in on them.
@@ -61,8 +63,13 @@ impl RoomChannels {
         *self == Self::default()
     }
 
-    /// Channels as the room opens. Another run in the room leaves them as they were changed, unless it says otherwise.
-    pub(super) fn open(&mut self, opening: &RunOpening, of_setup: Option<&BTreeMap<ChannelId, Binding>>) {
+    /// Channels as the room opens. Another run in the room leaves them as they were changed, unless
+    /// it says otherwise.
+    pub(super) fn open(
+        &mut self,
+        opening: &RunOpening,
+        of_setup: Option<&BTreeMap<ChannelId, Binding>>,
+    ) {
         if let Some(bindings) = opening.bindings.as_ref().or(of_setup) {
             self.bindings.clone_from(bindings);
         }
@@ -84,7 +91,12 @@ impl Room {
         self.conversation.activities.get(channel).copied().unwrap_or_default()
     }
 
-    pub(super) fn channel_is(&mut self, request: RequestId, channel: ChannelId, activity: Activity) {
+    pub(super) fn channel_is(
+        &mut self,
+        request: RequestId,
+        channel: ChannelId,
+        activity: Activity,
+    ) {
         if !self.conversation.bindings.contains_key(&channel) {
             let refusal = self.unknown_channel(&channel);
             self.reply(request, Err(refusal));
@@ -105,14 +117,20 @@ impl Room {
         self.channel_changed(&channel);
     }
 
-    /// No host ran for a while: what clients said of themselves before is not known to hold, and nobody is to wait for it.
+    /// No host ran for a while: what clients said of themselves before is not known to hold, and
+    /// nobody is to wait for it.
     pub(super) fn forget_activities(&mut self) {
         for channel in std::mem::take(&mut self.conversation.activities).into_keys() {
             self.channel_changed(&channel);
         }
     }
 
-    pub(super) fn bind(&mut self, request: RequestId, channel: ChannelId, binding: Option<Binding>) {
+    pub(super) fn bind(
+        &mut self,
+        request: RequestId,
+        channel: ChannelId,
+        binding: Option<Binding>,
+    ) {
         let bound = match binding {
             Some(binding) => self.attach(&channel, binding),
             None => {
@@ -130,14 +148,23 @@ impl Room {
     fn attach(&mut self, channel: &ChannelId, binding: Binding) -> Result<(), Refusal> {
         let bad = |message: String| Err(Refusal::new(RefusalCode::BadArguments, message));
         let name = channel.as_str();
-        if name.trim().is_empty() || name.len() > NAME_MAX || name.contains(|c: char| c == ',' || c.is_control()) {
-            return bad(format!("{name:?} cannot be the name of a channel: it has 1 to {NAME_MAX} characters, and no comma"));
+        if name.trim().is_empty()
+            || name.len() > NAME_MAX
+            || name.contains(|c: char| c == ',' || c.is_control())
+        {
+            return bad(format!(
+                "{name:?} cannot be the name of a channel: it has 1 to {NAME_MAX} characters, and no comma"
+            ));
         }
         if binding.simulate_ms.is_some() && binding.kind != ChannelKind::Voice {
-            return bad(format!("the channel {name} is no voice, so no voice can be simulated on it; bind it with the kind `voice`"));
+            return bad(format!(
+                "the channel {name} is no voice, so no voice can be simulated on it; bind it with the kind `voice`"
+            ));
         }
         if binding.rate == Some(0) {
-            return bad(format!("with a rate of 0 nothing could come in from {name}; bind it with the access `read-only`"));
+            return bad(format!(
+                "with a rate of 0 nothing could come in from {name}; bind it with the access `read-only`"
+            ));
         }
         self.tell(Notice::ChannelBound { channel: channel.clone(), binding: binding.clone() });
         self.conversation.bindings.insert(channel.clone(), binding);
@@ -158,7 +185,10 @@ impl Room {
     pub(super) fn unknown_channel(&self, channel: &ChannelId) -> Refusal {
         Refusal {
             error: RefusalCode::UnknownChannel,
-            message: format!("the room has no channel {:?}; bind it first, or name one of those that it has", channel.as_str()),
+            message: format!(
+                "the room has no channel {:?}; bind it first, or name one of those that it has",
+                channel.as_str()
+            ),
             allowed: self.conversation.bindings.keys().map(ToString::to_string).collect(),
         }
     }

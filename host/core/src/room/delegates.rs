@@ -1,5 +1,5 @@
-//! Delegates: children within the run, which work while their caller waits (O-088…O-092), several at once where the caller asks for it and
-//! nothing that they could work on is the same.
+//! Delegates: children within the run, which work while their caller waits (O-088…O-092), several
+//! at once where the caller asks for it and nothing that they could work on is the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,9 +26,17 @@ const REJECTED: &str = "rejected";
 
 impl Room {
     /// Starts the child that a slot's action asks for, or lets it wait for its turn.
-    pub(super) fn start_delegate(&mut self, id: FrameId, round: &mut ToolRound, index: usize, agent: &str, inputs: Value) {
+    pub(super) fn start_delegate(
+        &mut self,
+        id: FrameId,
+        round: &mut ToolRound,
+        index: usize,
+        agent: &str,
+        inputs: Value,
+    ) {
         let checked = self.may_delegate(id, agent).and_then(|task| {
-            let waits = || format!("{task} waits for this task already, so it cannot be delegated to");
+            let waits =
+                || format!("{task} waits for this task already, so it cannot be delegated to");
             match self.lacks_inputs(&task, &inputs) {
                 _ if self.is_above(id, &task) => Err(waits()),
                 Some(lack) => Err(format!("{task} was not started. {lack}")),
@@ -46,8 +54,9 @@ impl Room {
         self.start_queued(id, round);
     }
 
-    /// Starts the delegates of a round whose turn it is: in their order, as many as may run at once, and of those that could meet in one
-    /// task, whose history they would share, one after the other.
+    /// Starts the delegates of a round whose turn it is: in their order, as many as may run at
+    /// once, and of those that could meet in one task, whose history they would share, one after
+    /// the other.
     fn start_queued(&mut self, id: FrameId, round: &mut ToolRound) {
         let works = |slot: &Slot| slot.child.is_some() && slot.said.is_none();
         let at_once = self.delegates_at_once(id);
@@ -61,12 +70,18 @@ impl Room {
         for queued in [false, true] {
             for slot in &mut round.slots {
                 let is_next = if queued { slot.queued } else { works(slot) };
-                let Some(Action::Delegate { agent, inputs }) = slot.action.as_ref().filter(|_| is_next) else { continue };
+                let Some(Action::Delegate { agent, inputs }) =
+                    slot.action.as_ref().filter(|_| is_next)
+                else {
+                    continue;
+                };
                 let task = TaskName::from(agent.as_str());
-                let tasks = reached.entry(task.clone()).or_insert_with(|| self.reached_from(&task, &above));
+                let tasks =
+                    reached.entry(task.clone()).or_insert_with(|| self.reached_from(&task, &above));
                 if queued && running < at_once && taken.is_disjoint(tasks) {
                     let inputs = inputs.clone();
-                    (slot.queued, slot.child) = (false, Some(self.begin_delegate(id, &task, inputs)));
+                    (slot.queued, slot.child) =
+                        (false, Some(self.begin_delegate(id, &task, inputs)));
                     running += 1;
                 }
                 taken.extend(tasks.iter().cloned());
@@ -74,7 +89,8 @@ impl Room {
         }
     }
 
-    /// A child in the run (O-088). It begins anew, unlike a sub-task, which goes on with what it knows (L-050b).
+    /// A child in the run (O-088). It begins anew, unlike a sub-task, which goes on with what it
+    /// knows (L-050b).
     fn begin_delegate(&mut self, id: FrameId, task: &TaskName, inputs: Value) -> FrameId {
         self.clear_history(task, 0);
         let caller = self.frames.get(&id).map_or_else(String::new, |frame| frame.task.to_string());
@@ -87,7 +103,8 @@ impl Room {
         child
     }
 
-    /// How many delegates of a frame may work at the same time: what its agent is granted, and one in any case, for its caller waits.
+    /// How many delegates of a frame may work at the same time: what its agent is granted, and one
+    /// in any case, for its caller waits.
     fn delegates_at_once(&self, id: FrameId) -> usize {
         let granted = self.task_of(id).and_then(|(frame, task)| {
             let rights = self.setup.rights_in(&task.agent, &frame.task)?;
@@ -98,12 +115,13 @@ impl Room {
 
     /// The frame's own task, and those that wait for it.
     fn tasks_above(&self, id: FrameId) -> BTreeSet<TaskName> {
-        let frames = std::iter::successors(self.frames.get(&id), |frame| self.frames.get(&frame.caller?));
+        let frames =
+            std::iter::successors(self.frames.get(&id), |frame| self.frames.get(&frame.caller?));
         frames.map(|frame| frame.task.clone()).collect()
     }
 
-    /// All tasks that could be at work for a task: itself, its sub-tasks, those that its agent may delegate to, and so on. Those that wait
-    /// already cannot be called again.
+    /// All tasks that could be at work for a task: itself, its sub-tasks, those that its agent may
+    /// delegate to, and so on. Those that wait already cannot be called again.
     fn reached_from(&self, task: &TaskName, above: &BTreeSet<TaskName>) -> BTreeSet<TaskName> {
         let (mut reached, mut to_do) = (BTreeSet::new(), vec![task.clone()]);
         while let Some(task) = to_do.pop() {
@@ -112,7 +130,10 @@ impl Room {
             }
             if let Some(setup) = self.setup.tasks.get(&task) {
                 to_do.extend(setup.subtasks.iter().cloned());
-                let granted = self.setup.rights(&setup.agent).and_then(|rights| rights.grants.delegate.as_ref());
+                let granted = self
+                    .setup
+                    .rights(&setup.agent)
+                    .and_then(|rights| rights.grants.delegate.as_ref());
                 to_do.extend(granted.iter().flat_map(|grant| grant.tasks.iter().cloned()));
             }
             reached.insert(task);
@@ -128,13 +149,22 @@ impl Room {
     /// The slot of the caller that waits for this child.
     fn delegation(&self, caller: FrameId, child: FrameId) -> Option<usize> {
         match &self.frames.get(&caller)?.attempt.as_ref()?.wait {
-            FrameWait::Tools(round) => round.slots.iter().position(|slot| slot.child == Some(child) && slot.said.is_none()),
+            FrameWait::Tools(round) => {
+                round.slots.iter().position(|slot| slot.child == Some(child) && slot.said.is_none())
+            }
             _ => None,
         }
     }
 
-    /// A child is over: the slot that waits for it has its answer, and the next may begin. False when none waits.
-    pub(super) fn delegate_ended(&mut self, caller: FrameId, child: &Frame, ending: &FrameEnd, message: Option<&Message>) -> bool {
+    /// A child is over: the slot that waits for it has its answer, and the next may begin. False
+    /// when none waits.
+    pub(super) fn delegate_ended(
+        &mut self,
+        caller: FrameId,
+        child: &Frame,
+        ending: &FrameEnd,
+        message: Option<&Message>,
+    ) -> bool {
         let Some(index) = self.delegation(caller, child.id) else { return false };
         let Some(mut round) = self.take_round(caller, index) else { return false };
         let is_one_of_several = round.slots.len() > 1;
@@ -150,7 +180,8 @@ impl Room {
             let is_error = matches!(observation, Observation::Error { .. });
             slot.observation = Some(observation);
             // A delegate's words are data to its caller.
-            slot.said = Some(CallOutcome { message: Some(Box::new(answer)), is_error, is_result: true });
+            slot.said =
+                Some(CallOutcome { message: Some(Box::new(answer)), is_error, is_result: true });
         }
         self.start_queued(caller, &mut round);
         self.resume(caller, round);
@@ -159,11 +190,20 @@ impl Room {
 }
 
 /// What a child came to, in words and as its caller's agent reads it (O-090).
-fn what_came_of(child: &Frame, ending: &FrameEnd, message: Option<&Message>, is_one_of_several: bool) -> (String, Observation) {
+fn what_came_of(
+    child: &Frame,
+    ending: &FrameEnd,
+    message: Option<&Message>,
+    is_one_of_several: bool,
+) -> (String, Observation) {
     let (name, text) = (&child.task, message.map_or("", Message::text));
     let rejected = ending.status == Status::Rejected;
     if !(ending.status.is_success() || rejected) {
-        let mut content = format!("The delegate {name} did not finish its task ({}): {}", ending.status.as_str(), ending.reason);
+        let mut content = format!(
+            "The delegate {name} did not finish its task ({}): {}",
+            ending.status.as_str(),
+            ending.reason
+        );
         // What it made of it by then may help; what it was asked is known.
         let partial = text.trim();
         if !partial.is_empty() && child.last_responder.is_some() && ending.status != Status::Error {
@@ -189,7 +229,11 @@ fn ends(rejected: bool) -> &'static str {
 }
 
 /// What the child gave as an object; none: it gave a text.
-fn outputs_of(child: &Frame, message: Option<&Message>, rejected: bool) -> Option<Map<String, Value>> {
+fn outputs_of(
+    child: &Frame,
+    message: Option<&Message>,
+    rejected: bool,
+) -> Option<Map<String, Value>> {
     let signal = child.pending.as_ref().and_then(|pending| pending.signal.as_ref());
     let outputs = match signal {
         Some(Signal::Done { value }) => value.as_ref(),
@@ -201,7 +245,10 @@ fn outputs_of(child: &Frame, message: Option<&Message>, rejected: bool) -> Optio
 
 /// `k: v, k2: v2`, without what it cost (O-090).
 fn listed(outputs: &Map<String, Value>) -> String {
-    let shown = outputs.iter().filter(|(key, _)| *key != "metrics").map(|(key, value)| format!("{key}: {}", text_form(value)));
+    let shown = outputs
+        .iter()
+        .filter(|(key, _)| *key != "metrics")
+        .map(|(key, value)| format!("{key}: {}", text_form(value)));
     let shown: Vec<String> = shown.collect();
     if shown.is_empty() { "no outputs".to_owned() } else { shown.join(", ") }
 }
@@ -209,7 +256,10 @@ fn listed(outputs: &Map<String, Value>) -> String {
 /// What a child is told first: its task in words (O-089), else what it was given.
 fn first_message(inputs: &Value) -> String {
     let task = inputs.get("task").map(text_form).filter(|text| !text.trim().is_empty());
-    let is_empty = inputs.is_null() || inputs.as_object().is_some_and(|inputs| inputs.values().all(|value| *value == json!("")));
+    let is_empty = inputs.is_null()
+        || inputs
+            .as_object()
+            .is_some_and(|inputs| inputs.values().all(|value| *value == json!("")));
     task.unwrap_or_else(|| if is_empty { BEGIN.to_owned() } else { inputs.to_string() })
 }
 
@@ -222,19 +272,29 @@ pub(super) fn delegate_slots(action: &Action) -> Option<Result<Vec<Slot>, String
 }
 
 fn delegations(arguments: &Value) -> Result<Vec<Slot>, String> {
-    let wanted = arguments.get("delegates").or_else(|| arguments.get("tasks")).and_then(Value::as_array);
+    let wanted =
+        arguments.get("delegates").or_else(|| arguments.get("tasks")).and_then(Value::as_array);
     let wanted = wanted.filter(|wanted| !wanted.is_empty());
-    let wanted = wanted.ok_or("delegate_all needs `delegates`, a list of {agent, inputs}; nobody was started")?;
+    let wanted = wanted
+        .ok_or("delegate_all needs `delegates`, a list of {agent, inputs}; nobody was started")?;
     if wanted.len() > MAX_DELEGATES {
         let count = wanted.len();
-        return Err(format!("delegate_all: {count} delegates, and {MAX_DELEGATES} may be asked for at once; nobody was started"));
+        return Err(format!(
+            "delegate_all: {count} delegates, and {MAX_DELEGATES} may be asked for at once; nobody was started"
+        ));
     }
     let slot = |(at, one): (usize, &Value)| {
         let agent = one.get("agent").and_then(Value::as_str).filter(|agent| !agent.is_empty());
-        let agent = agent.ok_or_else(|| format!("delegate_all: delegate {at} needs an agent, the name of a task; nobody was started"))?;
+        let agent = agent.ok_or_else(|| {
+            format!(
+                "delegate_all: delegate {at} needs an agent, the name of a task; nobody was started"
+            )
+        })?;
         let inputs = one.get("inputs").cloned().unwrap_or_else(|| json!({}));
         if !inputs.is_object() {
-            return Err(format!("delegate_all: the inputs of delegate {at} must be an object; nobody was started"));
+            return Err(format!(
+                "delegate_all: the inputs of delegate {at} must be an object; nobody was started"
+            ));
         }
         let arguments = json!({ "agent": agent, "inputs": inputs });
         Ok(Slot::of_action(Action::Delegate { agent: agent.to_owned(), inputs }, arguments))
@@ -246,7 +306,12 @@ fn delegations(arguments: &Value) -> Result<Vec<Slot>, String> {
 pub(super) fn children_of(frame: &Frame) -> Vec<FrameId> {
     match frame.attempt.as_ref().map(|attempt| &attempt.wait) {
         Some(FrameWait::Subtask(child)) => vec![*child],
-        Some(FrameWait::Tools(round)) => round.slots.iter().filter(|slot| slot.said.is_none()).filter_map(|slot| slot.child).collect(),
+        Some(FrameWait::Tools(round)) => round
+            .slots
+            .iter()
+            .filter(|slot| slot.said.is_none())
+            .filter_map(|slot| slot.child)
+            .collect(),
         _ => Vec::new(),
     }
 }

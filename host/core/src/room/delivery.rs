@@ -1,6 +1,7 @@
-//! Delivery: strategies decide, the room checks and performs, and keys each delivery by its task id, so that a result is spoken once
-//! (R-100…R-120). No instance is held while something waits. Here is what is kept of results and how each moves from one state to the
-//! next; how a strategy is asked, how something is said and how an agent reads it are in the files below.
+//! Delivery: strategies decide, the room checks and performs, and keys each delivery by its task
+//! id, so that a result is spoken once (R-100…R-120). No instance is held while something waits.
+//! Here is what is kept of results and how each moves from one state to the next; how a strategy is
+//! asked, how something is said and how an agent reads it are in the files below.
 
 mod activity;
 mod announcing;
@@ -34,7 +35,8 @@ const INBOX_MAX: usize = 1_000;
 /// Why nothing is said in a room that was closed.
 const ROOM_CLOSED: &str = "room_closed";
 
-/// A result that waits to be told, or is kept for its agent. What was told is not here any more; the record of its task has it.
+/// A result that waits to be told, or is kept for its agent. What was told is not here any more;
+/// the record of its task has it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct QueuedResult {
     /// With the speeches about it that failed.
@@ -61,7 +63,8 @@ pub(super) struct Undelivered {
     pub(super) strategy: Option<PluginName>,
     /// As the delegation said; none: as its task does.
     pub(super) hand_back: Option<HandBack>,
-    /// Automatic answers that led to it: one more than those that led to the turn in which it was asked for.
+    /// Automatic answers that led to it: one more than those that led to the turn in which it was
+    /// asked for.
     pub(super) chain_depth: u32,
 }
 
@@ -154,7 +157,10 @@ impl Deliveries {
                 self.inbox.entry(entry.notify.clone()).or_default().insert(number);
             }
             DeliveryState::Speaking => {}
-            DeliveryState::None | DeliveryState::Delivered | DeliveryState::Told | DeliveryState::Blocked => {
+            DeliveryState::None
+            | DeliveryState::Delivered
+            | DeliveryState::Told
+            | DeliveryState::Blocked => {
                 self.by_id.remove(id);
                 return self.results.remove(&number);
             }
@@ -174,7 +180,8 @@ fn remove<K: Ord>(index: Option<(&mut BTreeMap<K, BTreeSet<u64>>, &K)>, number: 
 }
 
 impl Room {
-    /// What the strategy may see in this call of its `decide`; none when the call is not one, or is abandoned.
+    /// What the strategy may see in this call of its `decide`; none when the call is not one, or is
+    /// abandoned.
     #[must_use]
     pub fn delivery_view(&self, call: CallId) -> Option<DeliveryView> {
         let Purpose::Strategy { strategy } = self.calls.get(&call)? else { return None };
@@ -210,12 +217,24 @@ impl Room {
                 self.bring(&id, DeliveryState::Waiting, None, None);
                 self.wake(&strategy, crate::types::delivery::Wake::Ended { task: id });
             }
-            None => self.bring(&id, DeliveryState::Attached, None, Some("it has no delivery strategy (tasks.NAME.deliver)")),
+            None => self.bring(
+                &id,
+                DeliveryState::Attached,
+                None,
+                Some("it has no delivery strategy (tasks.NAME.deliver)"),
+            ),
         }
     }
 
-    /// Takes a result to another state, keeps the record of its delivery, and tells people where it does not reach them.
-    fn bring(&mut self, id: &BackgroundId, state: DeliveryState, channel: Option<&ChannelId>, reason: Option<&str>) {
+    /// Takes a result to another state, keeps the record of its delivery, and tells people where it
+    /// does not reach them.
+    fn bring(
+        &mut self,
+        id: &BackgroundId,
+        state: DeliveryState,
+        channel: Option<&ChannelId>,
+        reason: Option<&str>,
+    ) {
         let Some(entry) = self.deliveries.put(id, state) else { return };
         let record = DeliveryRecord {
             state,
@@ -228,19 +247,32 @@ impl Room {
         self.set_delivery(id, record);
         let reason = reason.unwrap_or_default().to_owned();
         match state {
-            DeliveryState::Attached | DeliveryState::Blocked => self.tell(Notice::NotDelivered { id: id.clone(), agent, reason }),
-            DeliveryState::DeadLetter => self.tell(Notice::DeadLetter { id: id.clone(), agent, attempts, reason }),
+            DeliveryState::Attached | DeliveryState::Blocked => {
+                self.tell(Notice::NotDelivered { id: id.clone(), agent, reason })
+            }
+            DeliveryState::DeadLetter => {
+                self.tell(Notice::DeadLetter { id: id.clone(), agent, attempts, reason })
+            }
             _ => {}
         }
         self.shorten_inbox(&entry.notify);
     }
 
-    /// A task whose agent takes no turn must not collect results for ever: the oldest go, and people are told.
+    /// A task whose agent takes no turn must not collect results for ever: the oldest go, and
+    /// people are told.
     fn shorten_inbox(&mut self, notify: &TaskName) {
-        let Some(inbox) = self.deliveries.inbox.get(notify).filter(|inbox| inbox.len() > INBOX_MAX) else { return };
-        let oldest = inbox.first().and_then(|number| self.deliveries.results.get(number)).map(|entry| entry.ended.id.clone());
+        let Some(inbox) = self.deliveries.inbox.get(notify).filter(|inbox| inbox.len() > INBOX_MAX)
+        else {
+            return;
+        };
+        let oldest = inbox
+            .first()
+            .and_then(|number| self.deliveries.results.get(number))
+            .map(|entry| entry.ended.id.clone());
         if let Some(oldest) = oldest {
-            let reason = format!("inbox_full: the agent of {notify} has read none of its newest {INBOX_MAX} results");
+            let reason = format!(
+                "inbox_full: the agent of {notify} has read none of its newest {INBOX_MAX} results"
+            );
             self.bring(&oldest, DeliveryState::Blocked, None, Some(&reason));
         }
     }
@@ -259,7 +291,10 @@ impl Room {
     /// Oldest first.
     fn ids_waiting(&self, strategy: &PluginName) -> Vec<BackgroundId> {
         let numbers = self.deliveries.waiting.get(strategy).into_iter().flatten();
-        numbers.filter_map(|number| self.deliveries.results.get(number)).map(|entry| entry.ended.id.clone()).collect()
+        numbers
+            .filter_map(|number| self.deliveries.results.get(number))
+            .map(|entry| entry.ended.id.clone())
+            .collect()
     }
 
     /// The channels of the room as they are bound now.
@@ -269,30 +304,40 @@ impl Room {
 
     /// A plugin may deliver results: it is installed, and it is a delivery strategy.
     pub(super) fn check_strategy(&self, name: &PluginName) -> Result<(), Refusal> {
-        let strategies = || self.setup.plugins.iter().filter(|(_, plugin)| plugin.facts.kinds.contains(&PluginKind::DeliveryStrategy));
+        let strategies = || {
+            self.setup
+                .plugins
+                .iter()
+                .filter(|(_, plugin)| plugin.facts.kinds.contains(&PluginKind::DeliveryStrategy))
+        };
         if strategies().any(|(plugin, _)| plugin == name) {
             return Ok(());
         }
         let allowed = strategies().map(|(plugin, _)| plugin.to_string()).collect();
-        let message = format!("{name} is not a delivery strategy of this config; name one that is, or leave `deliver` out");
+        let message = format!(
+            "{name} is not a delivery strategy of this config; name one that is, or leave `deliver` out"
+        );
         Err(Refusal { allowed, ..Refusal::new(RefusalCode::BadArguments, message) })
     }
 
-    /// After each event: what is to be read finds whoever reads it, strategies that wait for a channel are woken, and a room that was
-    /// closed says nothing more.
+    /// After each event: what is to be read finds whoever reads it, strategies that wait for a
+    /// channel are woken, and a room that was closed says nothing more.
     pub(super) fn handle_deliveries(&mut self) {
         if self.deliveries.is_new() {
             return;
         }
         if self.conversation.closed.is_some() && !self.deliveries.waiting.is_empty() {
             let strategies: Vec<PluginName> = self.deliveries.waiting.keys().cloned().collect();
-            strategies.iter().for_each(|strategy| self.bring_all(strategy, DeliveryState::Blocked, ROOM_CLOSED));
+            strategies
+                .iter()
+                .for_each(|strategy| self.bring_all(strategy, DeliveryState::Blocked, ROOM_CLOSED));
         }
         self.handle_relays();
         self.handle_channels();
     }
 
-    /// At the end of a run nothing is left without a word: what was not told waits for the agent's next turn.
+    /// At the end of a run nothing is left without a word: what was not told waits for the agent's
+    /// next turn.
     pub(super) fn report_undelivered(&mut self) {
         self.deliveries.relays.clear();
         self.deliveries.couriers.clear();
@@ -300,11 +345,17 @@ impl Room {
         let closed = self.conversation.closed.is_some();
         let left = |entry: &QueuedResult| match entry.state {
             DeliveryState::Waiting => Some("its strategy decided nothing before the run was over"),
-            DeliveryState::Speaking => Some("the run was over before its channel said whether it was told"),
+            DeliveryState::Speaking => {
+                Some("the run was over before its channel said whether it was told")
+            }
             _ => None,
         };
-        let left: Vec<(BackgroundId, &str)> =
-            self.deliveries.results.values().filter_map(|entry| Some((entry.ended.id.clone(), left(entry)?))).collect();
+        let left: Vec<(BackgroundId, &str)> = self
+            .deliveries
+            .results
+            .values()
+            .filter_map(|entry| Some((entry.ended.id.clone(), left(entry)?)))
+            .collect();
         for (id, reason) in left {
             match closed {
                 true => self.bring(&id, DeliveryState::Blocked, None, Some(ROOM_CLOSED)),

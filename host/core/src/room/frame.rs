@@ -58,11 +58,14 @@ impl Responder {
         }
     }
 
-    /// It answers to this name; names ignore case (L-006, and the reference's defect in L-064 done right).
+    /// It answers to this name; names ignore case (L-006, and the reference's defect in L-064 done
+    /// right).
     pub(super) fn is_named(&self, name: &str) -> bool {
         match self {
             Self::Subtask(task) => task.as_str().eq_ignore_ascii_case(name),
-            Self::Agent | Self::Llm | Self::User => self.seat() == Entity::named(name) && self.seat().is_some(),
+            Self::Agent | Self::Llm | Self::User => {
+                self.seat() == Entity::named(name) && self.seat().is_some()
+            }
             Self::System => false,
         }
     }
@@ -88,7 +91,8 @@ pub(super) struct Frame {
     pub(super) faults: u32,
     pub(super) steps: u32,
     pub(super) turn_limit: Option<u32>,
-    /// The newest message that was read, as this task's agent reads it. Not part of what a fold must give back.
+    /// The newest message that was read, as this task's agent reads it. Not part of what a fold
+    /// must give back.
     #[serde(skip)]
     pub(super) reading: ParsedMessage,
     /// The user was asked in this step, and there is none.
@@ -128,7 +132,8 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// The number of a message, and what was read in it. Follows from the rest, so two of them never differ.
+/// The number of a message, and what was read in it. Follows from the rest, so two of them never
+/// differ.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ParsedMessage(pub(super) Option<(u64, Arc<ParsedCalls>)>);
 
@@ -218,7 +223,8 @@ pub(super) struct Slot {
     /// Tools that led to this call, one after the other.
     pub(super) depth: u32,
     pub(super) said: Option<CallOutcome>,
-    /// What the agent wants done, where it is an action and no call of a tool; `call` then names it.
+    /// What the agent wants done, where it is an action and no call of a tool; `call` then names
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) action: Option<Action>,
     /// What the agent reads of it (O-053), where that is more than the result of a call.
@@ -252,7 +258,8 @@ impl Slot {
         }
     }
 
-    /// An action that has not begun; `name` and `arguments` are its fixed form, for rules and for people.
+    /// An action that has not begun; `name` and `arguments` are its fixed form, for rules and for
+    /// people.
     pub(super) fn of_action(action: Action, arguments: Value) -> Self {
         let call = ToolCall::new(action.name(), arguments);
         Self { action: Some(action), ..Self::new(call, None) }
@@ -265,6 +272,7 @@ pub(super) struct CallOutcome {
     /// As the agent seat would say it alone; none: no result (L-117).
     pub(super) message: Option<Box<Message>>,
     pub(super) is_error: bool,
-    /// The text is a tool's, a worker's, or a refusal: what a native call waits for, and data to the agent.
+    /// The text is a tool's, a worker's, or a refusal: what a native call waits for, and data to
+    /// the agent.
     pub(super) is_result: bool,
 }

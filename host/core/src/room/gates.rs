@@ -1,5 +1,6 @@
-//! Gates: plugins that are asked before something counts, one after the other. Each may let it pass, change its text or block it; one that
-//! fails or takes too long blocks (R-009 done right). Observers follow the run's notices and delay nothing.
+//! Gates: plugins that are asked before something counts, one after the other. Each may let it
+//! pass, change its text or block it; one that fails or takes too long blocks (R-009 done right).
+//! Observers follow the run's notices and delay nothing.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,8 @@ use crate::types::fault::{CallReport, Fault, FaultKind};
 use crate::types::ids::{CallId, ChannelId, FrameId, PluginName};
 use crate::types::request::{Inbound, RequestId};
 
-/// Messages of one channel that wait to pass. Whoever sends faster than the gates answer is told so.
+/// Messages of one channel that wait to pass. Whoever sends faster than the gates answer is told
+/// so.
 const WAITING_MAX: usize = 1_000;
 /// Bytes of a gate's reason; a sender reads it.
 const REASON_MAX: usize = 4 << 10;
@@ -43,7 +45,9 @@ impl GatedAct {
     pub(super) fn text(&self) -> &str {
         match self {
             Self::Inbound { inbound, .. } => &inbound.text,
-            Self::Delegation { delegating } => delegating.delegation.brief.as_ref().unwrap_or(&delegating.delegation.task),
+            Self::Delegation { delegating } => {
+                delegating.delegation.brief.as_ref().unwrap_or(&delegating.delegation.task)
+            }
             Self::Delivery { saying } => &saying.speech.text,
         }
     }
@@ -99,7 +103,10 @@ impl Gating {
     }
 
     fn in_lane(&self, lane: &ChannelId) -> impl Iterator<Item = (u64, &GatedItem)> {
-        self.waiting.iter().filter(move |(_, waiting)| waiting.passing.lane() == Some(lane)).map(|(number, waiting)| (*number, waiting))
+        self.waiting
+            .iter()
+            .filter(move |(_, waiting)| waiting.passing.lane() == Some(lane))
+            .map(|(number, waiting)| (*number, waiting))
     }
 }
 
@@ -112,7 +119,10 @@ impl Room {
         };
         let before = passing.lane().map_or(0, |lane| self.gating.in_lane(lane).count());
         if before >= WAITING_MAX {
-            self.is_blocked(passing, &format!("{before} messages of the channel wait for its gates already"));
+            self.is_blocked(
+                passing,
+                &format!("{before} messages of the channel wait for its gates already"),
+            );
             return;
         }
         let number = self.gating.next;
@@ -125,7 +135,13 @@ impl Room {
 
     /// The first gate of a point from this place on.
     fn gate_from(&self, point: GatePoint, place: usize) -> Option<usize> {
-        self.setup.gates.iter().enumerate().skip(place).find(|(_, rule)| rule.on == point).map(|(place, _)| place)
+        self.setup
+            .gates
+            .iter()
+            .enumerate()
+            .skip(place)
+            .find(|(_, rule)| rule.on == point)
+            .map(|(place, _)| place)
     }
 
     fn ask_gate(&mut self, number: u64) {
@@ -159,7 +175,8 @@ impl Room {
             GatedAct::Inbound { inbound, .. } => {
                 shown.channel = Some(inbound.channel.clone());
                 shown.to = inbound.to.as_ref().map(ToString::to_string);
-                let attachments: Vec<&str> = inbound.attachments.iter().map(|blob| blob.media_type.as_str()).collect();
+                let attachments: Vec<&str> =
+                    inbound.attachments.iter().map(|blob| blob.media_type.as_str()).collect();
                 shown.metadata = json!({
                     "sender": inbound.sender, "attachments": attachments, "chain_depth": inbound.chain_depth, "key": inbound.key,
                 });
@@ -167,7 +184,9 @@ impl Room {
             GatedAct::Delegation { delegating } => {
                 let delegation = &delegating.delegation;
                 shown.agent = match &delegating.origin {
-                    TaskOrigin::Slot { frame, .. } => self.frames.get(frame).map(|frame| frame.task.clone()),
+                    TaskOrigin::Slot { frame, .. } => {
+                        self.frames.get(frame).map(|frame| frame.task.clone())
+                    }
                     TaskOrigin::Request { by, .. } => by.clone(),
                 };
                 shown.to = Some(delegation.agent.clone());
@@ -179,7 +198,11 @@ impl Room {
             GatedAct::Delivery { saying } => {
                 let speech = &saying.speech;
                 shown.channel = Some(speech.channel.clone());
-                shown.agent = speech.tasks.first().and_then(|id| self.task(id)).map(|record| record.agent.clone());
+                shown.agent = speech
+                    .tasks
+                    .first()
+                    .and_then(|id| self.task(id))
+                    .map(|record| record.agent.clone());
                 shown.metadata = json!({ "tasks": speech.tasks, "interrupt": speech.interrupt, "key": speech.key });
             }
         }
@@ -229,7 +252,10 @@ impl Room {
         let Some(Purpose::Gate { plugin, number }) = self.calls.get(&call).cloned() else { return };
         self.abandon(call);
         let place = self.gating.waiting.get(&number).map(|waiting| waiting.gate);
-        let deadline = place.and_then(|place| self.setup.gates.get(place)).map(|rule| rule.deadline_ms).unwrap_or_default();
+        let deadline = place
+            .and_then(|place| self.setup.gates.get(place))
+            .map(|rule| rule.deadline_ms)
+            .unwrap_or_default();
         let message = format!("it gave no answer within {deadline} ms (gates: `deadline`)");
         self.gate_failed(call, &plugin, number, Fault::new(FaultKind::Wall, message));
     }
@@ -259,7 +285,9 @@ impl Room {
                 self.ask_gate(number);
             }
             None => {
-                let Some(GatedItem { passing, .. }) = self.gating.waiting.remove(&number) else { return };
+                let Some(GatedItem { passing, .. }) = self.gating.waiting.remove(&number) else {
+                    return;
+                };
                 let lane = passing.lane().cloned();
                 self.has_passed(passing);
                 self.next_in_lane(lane);
@@ -272,13 +300,19 @@ impl Room {
             return self.violated(Invariant::GateKnown, None::<FrameId>);
         };
         let lane = passing.lane().cloned();
-        self.tell(Notice::GateBlocked { point: passing.point(), plugin: plugin.clone(), reason: reason.to_owned() });
+        self.tell(Notice::GateBlocked {
+            point: passing.point(),
+            plugin: plugin.clone(),
+            reason: reason.to_owned(),
+        });
         self.is_blocked(passing, told);
         self.next_in_lane(lane);
     }
 
     fn next_in_lane(&mut self, lane: Option<ChannelId>) {
-        let next = lane.and_then(|lane| self.gating.in_lane(&lane).next().map(|(number, waiting)| (number, waiting.call)));
+        let next = lane.and_then(|lane| {
+            self.gating.in_lane(&lane).next().map(|(number, waiting)| (number, waiting.call))
+        });
         if let Some((number, None)) = next {
             self.ask_gate(number);
         }
@@ -309,7 +343,9 @@ impl Room {
 
     fn is_blocked(&mut self, passing: GatedAct, reason: &str) {
         match passing {
-            GatedAct::Inbound { request, inbound } => self.inbound_blocked(request, *inbound, reason),
+            GatedAct::Inbound { request, inbound } => {
+                self.inbound_blocked(request, *inbound, reason)
+            }
             GatedAct::Delegation { delegating } => self.delegation_blocked(*delegating, reason),
             GatedAct::Delivery { saying } => self.delivery_blocked(*saying, reason),
         }
@@ -323,7 +359,9 @@ fn checked(advice: PluginReply, original: &str) -> Result<GateVerdict, Fault> {
         PluginReply::Gate { verdict: GateVerdict::Modify { text } } if text.len() > PASSING_MAX => {
             bad(format!("its text has {} bytes; it may have {PASSING_MAX}", text.len()))
         }
-        PluginReply::Gate { verdict: GateVerdict::Modify { text } } if text.trim().is_empty() && !original.trim().is_empty() => {
+        PluginReply::Gate { verdict: GateVerdict::Modify { text } }
+            if text.trim().is_empty() && !original.trim().is_empty() =>
+        {
             bad("it changed the text to nothing; to stop it, a gate answers `block`".to_owned())
         }
         PluginReply::Gate { verdict } => Ok(verdict),
@@ -333,7 +371,9 @@ fn checked(advice: PluginReply, original: &str) -> Result<GateVerdict, Fault> {
 
 fn bounded(mut reason: String) -> String {
     if reason.len() > REASON_MAX {
-        reason.truncate((0..=REASON_MAX).rev().find(|end| reason.is_char_boundary(*end)).unwrap_or_default());
+        reason.truncate(
+            (0..=REASON_MAX).rev().find(|end| reason.is_char_boundary(*end)).unwrap_or_default(),
+        );
         reason.push('…');
     }
     reason

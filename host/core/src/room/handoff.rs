@@ -1,6 +1,7 @@
-//! Handing the conversation over: another task of the config, or the user, holds it from here on. The frame that held it ends with
-//! its step, and a frame of the other task begins with what the user said last and with what is to be known, as data. Nothing is copied
-//! out of the conversation; that is what delegating does.
+//! Handing the conversation over: another task of the config, or the user, holds it from
+//! here on. The frame that held it ends with its step, and a frame of the other task begins with
+//! what the user said last and with what is to be known, as data. Nothing is copied out of the
+//! conversation; that is what delegating does.
 
 use std::sync::Arc;
 
@@ -93,7 +94,8 @@ impl Room {
         self.handoff.in_a_row = 0;
     }
 
-    /// A run begins with this task: whoever chose another than the one that held the conversation has moved it.
+    /// A run begins with this task: whoever chose another than the one that held the conversation
+    /// has moved it.
     pub(super) fn run_begins_with(&mut self, entry: &TaskName) {
         self.handoff.agreed = None;
         let state = &mut self.handoff.state;
@@ -104,11 +106,18 @@ impl Room {
 
     /// A call of `handoff_conversation`.
     pub(super) fn handoff_by_call(&mut self, id: FrameId, call: &ToolCall) -> CallOutcome {
-        let named = call.arguments.get("target").and_then(Value::as_str).unwrap_or_default().trim().to_owned();
+        let named = call
+            .arguments
+            .get("target")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .trim()
+            .to_owned();
         match self.agree(id, call) {
             Ok(handoff) => {
                 let to = handoff.to.as_ref().map_or("user", TaskName::as_str);
-                let receipt = json!({ "status": "accepted", "to": to, "phase": handoff.phase }).to_string();
+                let receipt =
+                    json!({ "status": "accepted", "to": to, "phase": handoff.phase }).to_string();
                 self.handoff.agreed = Some(Box::new(Agreed { frame: id, handoff }));
                 let message = Arc::unwrap_or_clone(self.host_message(id, receipt));
                 CallOutcome { message: Some(Box::new(message)), is_error: false, is_result: true }
@@ -129,17 +138,23 @@ impl Room {
         let wanted: HandoffArguments = match serde_json::from_value(call.arguments.clone()) {
             Ok(wanted) => wanted,
             Err(error) => {
-                let text = format!("the arguments of handoff_conversation are not right: {error}; it takes target, reason and summary");
+                let text = format!(
+                    "the arguments of handoff_conversation are not right: {error}; it takes target, reason and summary"
+                );
                 return refuse(RefusalCode::BadArguments, text);
             }
         };
         wanted.check()?;
-        let Some((frame, task)) = self.task_of(id) else { return refuse(RefusalCode::TaskEnded, "the task is over".to_owned()) };
+        let Some((frame, task)) = self.task_of(id) else {
+            return refuse(RefusalCode::TaskEnded, "the task is over".to_owned());
+        };
         let (from, agent) = (frame.task.clone(), task.agent.clone());
-        let holds = frame.only.is_none() && matches!(self.phase, RoomPhase::Running { root } if root == id);
+        let holds =
+            frame.only.is_none() && matches!(self.phase, RoomPhase::Running { root } if root == id);
         if !holds {
-            let text =
-                format!("{from} does not hold the conversation: it works for another task; only the one that holds it can hand it over");
+            let text = format!(
+                "{from} does not hold the conversation: it works for another task; only the one that holds it can hand it over"
+            );
             return refuse(RefusalCode::NotGranted, text);
         }
         if self.handoff.agreed.as_ref().is_some_and(|agreed| agreed.frame == id) {
@@ -162,33 +177,53 @@ impl Room {
             None if is_user(target) => None,
             None => {
                 let text = format!("there is no task {target:?} to hand the conversation to");
-                return Err(Refusal { allowed: allowed(), ..Refusal::new(RefusalCode::UnknownAgent, text) });
+                return Err(Refusal {
+                    allowed: allowed(),
+                    ..Refusal::new(RefusalCode::UnknownAgent, text)
+                });
             }
         };
         if to.as_ref() == Some(&from) {
             let text = format!("{from} holds the conversation already");
-            return Err(Refusal { allowed: allowed(), ..Refusal::new(RefusalCode::BadArguments, text) });
+            return Err(Refusal {
+                allowed: allowed(),
+                ..Refusal::new(RefusalCode::BadArguments, text)
+            });
         }
         if !setup.tasks.get(&from).is_some_and(|task| task.may_hand_to(to.as_ref())) {
-            let text = format!("{from} does not hand conversations to {target} (tasks.{from}.handoff)");
-            return Err(Refusal { allowed: allowed(), ..Refusal::new(RefusalCode::NotGranted, text) });
+            let text =
+                format!("{from} does not hand conversations to {target} (tasks.{from}.handoff)");
+            return Err(Refusal {
+                allowed: allowed(),
+                ..Refusal::new(RefusalCode::NotGranted, text)
+            });
         }
         if let Some(to) = &to
             && let Err(record) = self.require_route(id, &agent, to.as_str())
         {
             let text = self.denied(&agent, *record);
-            return Err(Refusal { allowed: allowed(), ..Refusal::new(RefusalCode::NotGranted, text) });
+            return Err(Refusal {
+                allowed: allowed(),
+                ..Refusal::new(RefusalCode::NotGranted, text)
+            });
         }
-        let phase = wanted.next_phase.filter(|phase| !phase.trim().is_empty()).unwrap_or_else(|| PHASE.to_owned());
+        let phase = wanted
+            .next_phase
+            .filter(|phase| !phase.trim().is_empty())
+            .unwrap_or_else(|| PHASE.to_owned());
         let HandoffArguments { reason, summary, channel_escalation, .. } = wanted;
         Ok(Handoff { at: self.now, from, to, phase, reason, summary, channel_escalation })
     }
 
     /// After a step: the conversation moves, if that was agreed to in it.
     pub(super) fn hands_over(&mut self, id: FrameId) -> bool {
-        let Some(agreed) = self.handoff.agreed.take_if(|agreed| agreed.frame == id) else { return false };
+        let Some(agreed) = self.handoff.agreed.take_if(|agreed| agreed.frame == id) else {
+            return false;
+        };
         let handoff = agreed.handoff;
-        let Some(pending) = self.frames.get(&id).map(|frame| frame.pending.clone()) else { return false };
+        let Some(pending) = self.frames.get(&id).map(|frame| frame.pending.clone()) else {
+            return false;
+        };
         if let Some(receipt) = pending {
             // Its agent's history holds the call, and no provider takes a call without its result.
             self.write_history(id, &receipt);
@@ -213,15 +248,30 @@ impl Room {
     }
 
     fn hand_to_task(&mut self, id: FrameId, to: &TaskName, handoff: &Handoff) {
-        let Some(frame) = self.remove_frame(id) else { return self.violated(Invariant::FrameExists, id) };
-        let reason = format!("{} handed the conversation to {to}: {}", handoff.from, handoff.reason);
-        self.tell(Notice::TaskEnded { task: frame.task.clone(), status: Status::Done, reason: reason.clone() });
+        let Some(frame) = self.remove_frame(id) else {
+            return self.violated(Invariant::FrameExists, id);
+        };
+        let reason =
+            format!("{} handed the conversation to {to}: {}", handoff.from, handoff.reason);
+        self.tell(Notice::TaskEnded {
+            task: frame.task.clone(),
+            status: Status::Done,
+            reason: reason.clone(),
+        });
         self.state_at_end(&frame.task, Status::Done, &reason);
         // What the user said meanwhile is for whoever holds the conversation now.
-        self.pausing.words.iter_mut().filter(|words| words.task == handoff.from).for_each(|words| words.task.clone_from(to));
+        self.pausing
+            .words
+            .iter_mut()
+            .filter(|words| words.task == handoff.from)
+            .for_each(|words| words.task.clone_from(to));
         let inputs = Arc::new(self.opening.inputs.clone());
         let words = frame.intent.as_ref().map(|message| message.text());
-        let inputs = self.setup.tasks.get(to).map_or(Arc::clone(&inputs), |task| with_message(task, Arc::clone(&inputs), words));
+        let inputs = self
+            .setup
+            .tasks
+            .get(to)
+            .map_or(Arc::clone(&inputs), |task| with_message(task, Arc::clone(&inputs), words));
         let root = self.new_frame(to, None, inputs);
         self.phase = RoomPhase::Running { root };
         if let Some(next) = self.frames.get_mut(&root) {
@@ -231,7 +281,8 @@ impl Room {
         match &frame.intent {
             Some(asked) => {
                 self.write_history(root, &Arc::new(known));
-                // The same words, as a message of their own: the other task's history goes on with the one that it has.
+                // The same words, as a message of their own: the other task's history goes on with
+                // the one that it has.
                 let seq = self.stamp(asked.sender, "").seq;
                 let message = Message { seq, parent: None, ..Message::clone(asked) };
                 self.put_pending(root, Responder::User, message);
@@ -241,17 +292,25 @@ impl Room {
         self.runnable.push_back(root);
     }
 
-    /// The user has the word. A task that can ask does so; any other is done, and in a room that is held open the next message goes to it.
+    /// The user has the word. A task that can ask does so; any other is done, and in a room that is
+    /// held open the next message goes to it.
     fn hand_to_user(&mut self, id: FrameId, handoff: &Handoff) {
-        let asks = self.task_of(id).is_some_and(|(_, task)| task.interactive && task.seats.contains(&Entity::User));
+        let asks = self
+            .task_of(id)
+            .is_some_and(|(_, task)| task.interactive && task.seats.contains(&Entity::User));
         let mut message = Arc::unwrap_or_clone(self.host_message(id, handoff.summary.clone()));
-        message.parent = self.frames.get(&id).and_then(|frame| frame.pending.as_ref()).map(|pending| pending.seq);
+        message.parent = self
+            .frames
+            .get(&id)
+            .and_then(|frame| frame.pending.as_ref())
+            .map(|pending| pending.seq);
         message.recipient = asks.then(|| Entity::User.as_str().to_owned());
         self.put_pending(id, Responder::Agent, message);
         if asks {
             self.memory(&handoff.from).human_tried = false;
         } else {
-            let reason = format!("{} handed the conversation to the user: {}", handoff.from, handoff.reason);
+            let reason =
+                format!("{} handed the conversation to the user: {}", handoff.from, handoff.reason);
             self.end_frame(id, super::termination::FrameEnd::new(Status::Done, reason));
         }
     }
@@ -259,7 +318,8 @@ impl Room {
     /// What the next agent is to know: another agent's words, so it reads them as data.
     fn known(&mut self, root: FrameId, handoff: &Handoff) -> Message {
         let Handoff { from, phase, reason, summary, channel_escalation, .. } = handoff;
-        let mut data = json!({ "from": from, "phase": phase, "reason": reason, "summary": summary });
+        let mut data =
+            json!({ "from": from, "phase": phase, "reason": reason, "summary": summary });
         if let Some(channel) = channel_escalation {
             data["channel_escalation"] = json!(channel);
         }
@@ -278,9 +338,11 @@ impl Room {
 impl HandoffArguments {
     fn check(&self) -> Result<(), Refusal> {
         let bad = |text: String| Err(Refusal::new(RefusalCode::BadArguments, text));
-        for (name, text, most) in
-            [("target", &self.target, WORD_MAX), ("reason", &self.reason, REASON_MAX), ("summary", &self.summary, SUMMARY_MAX)]
-        {
+        for (name, text, most) in [
+            ("target", &self.target, WORD_MAX),
+            ("reason", &self.reason, REASON_MAX),
+            ("summary", &self.summary, SUMMARY_MAX),
+        ] {
             if text.trim().is_empty() {
                 return bad(format!("handoff_conversation needs a `{name}`"));
             }
@@ -288,7 +350,9 @@ impl HandoffArguments {
                 return bad(format!("`{name}` has {} bytes; it may have {most}", text.len()));
             }
         }
-        for (name, text) in [("next_phase", &self.next_phase), ("channel_escalation", &self.channel_escalation)] {
+        for (name, text) in
+            [("next_phase", &self.next_phase), ("channel_escalation", &self.channel_escalation)]
+        {
             if let Some(text) = text.as_ref().filter(|text| text.len() > WORD_MAX) {
                 return bad(format!("`{name}` has {} bytes; it may have {WORD_MAX}", text.len()));
             }

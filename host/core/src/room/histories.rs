@@ -1,5 +1,6 @@
-//! What a task's agent remembers from one activation to the next: its history, native calls that wait for results, the toolbox as it is
-//! now, a text that waits for a recipient. And how messages follow from one another, so that a rewind forgets what came of them.
+//! What a task's agent remembers from one activation to the next: its history, native calls that
+//! wait for results, the toolbox as it is now, a text that waits for a recipient. And how messages
+//! follow from one another, so that a rewind forgets what came of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +22,8 @@ use crate::types::message::{Entity, Label, Message, ToolCall, ToolResult};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct AgentHistory {
     history: History,
-    /// Of the whole history, for a model; counted as entries come and go, so that no step has to count.
+    /// Of the whole history, for a model; counted as entries come and go, so that no step has to
+    /// count.
     #[serde(default)]
     tokens: u64,
     #[serde(default)]
@@ -79,15 +81,21 @@ impl AgentHistory {
         let Some(before) = self.history.get(place) else { return };
         let (before, weight) = (tokens_of(before, self.bytes_per_token), weight_of(before));
         self.weight = self.weight.saturating_sub(weight).saturating_add(weight_of(&message));
-        self.tokens = self.tokens.saturating_sub(before).saturating_add(tokens_of(&message, self.bytes_per_token));
+        self.tokens = self
+            .tokens
+            .saturating_sub(before)
+            .saturating_add(tokens_of(&message, self.bytes_per_token));
         self.history.set(place, message);
     }
 
     /// Takes the entries from `start` on away, and gives them, oldest first.
     pub(super) fn split_off(&mut self, start: usize) -> Vec<Arc<Message>> {
         let dropped = self.history.split_off(start);
-        let tokens = dropped.iter().fold(0_u64, |sum, message| sum.saturating_add(tokens_of(message, self.bytes_per_token)));
-        let weight = dropped.iter().fold(0_u64, |sum, message| sum.saturating_add(weight_of(message)));
+        let tokens = dropped.iter().fold(0_u64, |sum, message| {
+            sum.saturating_add(tokens_of(message, self.bytes_per_token))
+        });
+        let weight =
+            dropped.iter().fold(0_u64, |sum, message| sum.saturating_add(weight_of(message)));
         let is_empty = self.history.is_empty();
         self.tokens = if is_empty { 0 } else { self.tokens.saturating_sub(tokens) };
         self.weight = if is_empty { 0 } else { self.weight.saturating_sub(weight) };
@@ -97,12 +105,17 @@ impl AgentHistory {
     /// Counts anew, with so many bytes for a token.
     fn count(&mut self, bytes_per_token: u32) {
         self.bytes_per_token = bytes_per_token;
-        self.tokens = self.history.iter().fold(0_u64, |sum, message| sum.saturating_add(tokens_of(message, bytes_per_token)));
-        self.weight = self.history.iter().fold(0_u64, |sum, message| sum.saturating_add(weight_of(message)));
+        self.tokens = self
+            .history
+            .iter()
+            .fold(0_u64, |sum, message| sum.saturating_add(tokens_of(message, bytes_per_token)));
+        self.weight =
+            self.history.iter().fold(0_u64, |sum, message| sum.saturating_add(weight_of(message)));
     }
 }
 
-/// Bytes that a message costs however little it says. A constant and no size of a type: what ends a run must not depend on the compiler.
+/// Bytes that a message costs however little it says. A constant and no size of a type: what ends a
+/// run must not depend on the compiler.
 const MESSAGE: u64 = 256;
 
 /// Returns the bytes that it costs to keep a message.
@@ -130,7 +143,8 @@ impl Room {
     pub(super) fn memory(&mut self, task: &TaskName) -> &mut AgentHistory {
         if !self.memories.contains_key(task) {
             let bytes_per_token = self.bytes_per_token(task);
-            self.memories.insert(task.clone(), AgentHistory { bytes_per_token, ..AgentHistory::default() });
+            self.memories
+                .insert(task.clone(), AgentHistory { bytes_per_token, ..AgentHistory::default() });
         }
         self.memories.get_mut(task).expect("it was put in above")
     }
@@ -141,7 +155,8 @@ impl Room {
 
     /// Histories that came from before are counted as the setup of now has it.
     pub(super) fn count_histories(&mut self) {
-        let tasks: Vec<(TaskName, u32)> = self.memories.keys().map(|task| (task.clone(), self.bytes_per_token(task))).collect();
+        let tasks: Vec<(TaskName, u32)> =
+            self.memories.keys().map(|task| (task.clone(), self.bytes_per_token(task))).collect();
         for (task, bytes_per_token) in tasks {
             self.memory(&task).count(bytes_per_token);
         }
@@ -150,26 +165,34 @@ impl Room {
     /// The task's tools as they are now.
     pub(super) fn toolbox(&self, task: &TaskName) -> Arc<Toolbox> {
         let now = self.memories.get(task).and_then(|memory| memory.toolbox.clone());
-        now.or_else(|| self.setup.tasks.get(task).map(|setup| Arc::clone(&setup.toolbox))).unwrap_or_default()
+        now.or_else(|| self.setup.tasks.get(task).map(|setup| Arc::clone(&setup.toolbox)))
+            .unwrap_or_default()
     }
 
     /// Shows a tool of the host to a task's agent from here on.
     pub(super) fn offer(&mut self, task: &TaskName, wanted: HostTool) {
         let toolbox = self.toolbox(task);
-        if let Some(mut tool) = toolbox.host_tool(wanted).filter(|tool| !(tool.offered && tool.handled)).cloned() {
+        if let Some(mut tool) =
+            toolbox.host_tool(wanted).filter(|tool| !(tool.offered && tool.handled)).cloned()
+        {
             (tool.offered, tool.handled) = (true, true);
             self.memory(task).toolbox = Some(Arc::new(toolbox.with([tool])));
         }
     }
 
-    /// Appends to the agent's history what it is about to read or has just said (L-025, L-026); false: there was nothing to append.
+    /// Appends to the agent's history what it is about to read or has just said (L-025, L-026);
+    /// false: there was nothing to append.
     pub(super) fn write_history(&mut self, frame: FrameId, message: &Arc<Message>) -> bool {
-        let Some(task) = self.frames.get(&frame).map(|frame| frame.task.clone()) else { return false };
+        let Some(task) = self.frames.get(&frame).map(|frame| frame.task.clone()) else {
+            return false;
+        };
         let user_message = self.setup.tasks.get(&task).and_then(|setup| setup.user_message.clone());
         self.begin_history(&task, user_message);
         // What a person says is no result of a call, even where one is missing.
         let langroid = self.setup.tasks.get(&task).is_some_and(|setup| setup.as_langroid);
-        let is_somebodys_word = !langroid && message.sender == Entity::User && message.sender_name == *self.opening.channel.as_str();
+        let is_somebodys_word = !langroid
+            && message.sender == Entity::User
+            && message.sender_name == *self.opening.channel.as_str();
         let memory = self.memory(&task);
         if newest_said(&memory.history).is_some_and(|last| last.seq == message.seq) {
             return true;
@@ -180,7 +203,9 @@ impl Room {
         if message.sender == Entity::Llm {
             memory.open_calls.clone_from(&message.tool_calls);
         } else {
-            memory.open_calls.retain(|call| entry.tool_results.iter().all(|result| result.call_id != call.id));
+            memory
+                .open_calls
+                .retain(|call| entry.tool_results.iter().all(|result| result.call_id != call.id));
         }
         let place = memory.push(&entry);
         self.link(message).place = Some((task.clone(), place));
@@ -225,14 +250,26 @@ impl Room {
     pub(super) fn put_in(&mut self, task: &TaskName, place: usize, message: &Arc<Message>) {
         let memory = self.memory(task);
         let tail = memory.split_off(place);
-        let places: Vec<(u64, usize)> = [message].into_iter().chain(&tail).map(|message| (message.seq, memory.push(message))).collect();
+        let places: Vec<(u64, usize)> = [message]
+            .into_iter()
+            .chain(&tail)
+            .map(|message| (message.seq, memory.push(message)))
+            .collect();
         self.link(message).place = Some((task.clone(), place));
         for (seq, place) in places {
-            if let Some(link) = self.links.get_mut(&seq).filter(|link| link.place.as_ref().is_some_and(|(of, _)| of == task)) {
+            if let Some(link) = self
+                .links
+                .get_mut(&seq)
+                .filter(|link| link.place.as_ref().is_some_and(|(of, _)| of == task))
+            {
                 link.place = Some((task.clone(), place));
             }
         }
-        for frame in self.frames.values_mut().filter(|frame| frame.task == *task && frame.history_start > place) {
+        for frame in self
+            .frames
+            .values_mut()
+            .filter(|frame| frame.task == *task && frame.history_start > place)
+        {
             frame.history_start += 1;
         }
     }
@@ -245,11 +282,15 @@ impl Room {
         dropped.iter().for_each(|message| self.unlink(message.seq));
     }
 
-    /// Drops a history's messages from `start` on, and what followed from the first of them in the histories of others (L-150). Gives the
-    /// message that the first one answered.
+    /// Drops a history's messages from `start` on, and what followed from the first of them in the
+    /// histories of others (L-150). Gives the message that the first one answered.
     pub(super) fn prune(&mut self, task: &TaskName, start: usize) -> Option<u64> {
         let first = self.memories.get(task)?.history.get(start)?.seq;
-        let parent = self.links.get(&first).and_then(|link| link.parent).filter(|parent| self.links.contains_key(parent));
+        let parent = self
+            .links
+            .get(&first)
+            .and_then(|link| link.parent)
+            .filter(|parent| self.links.contains_key(parent));
         let mut next = self.links.get(&first).and_then(|link| link.child);
         // Links only lead on, but a journal may have been written by anyone.
         let mut left = self.links.len();
@@ -274,19 +315,34 @@ impl Room {
                 continue;
             }
             self.clear_history(&task, 0);
-            to_do.extend(self.setup.tasks.get(&task).iter().flat_map(|setup| setup.subtasks.iter().cloned()));
+            to_do.extend(
+                self.setup.tasks.get(&task).iter().flat_map(|setup| setup.subtasks.iter().cloned()),
+            );
         }
     }
 
     /// Where a tool's result stays only in part once it was answered, the rest of it goes (L-120).
     pub(super) fn shorten_answered(&mut self, frame: FrameId, answered: &Arc<Message>) {
         let Some(task) = self.frames.get(&frame).map(|frame| frame.task.clone()) else { return };
-        let Some(place) = self.links.get(&answered.seq).and_then(|link| link.place.clone()).filter(|(of, _)| *of == task) else { return };
-        let Some(asking) = self.links.get(&answered.seq).and_then(|link| self.message(link.parent?)).cloned() else { return };
+        let Some(place) = self
+            .links
+            .get(&answered.seq)
+            .and_then(|link| link.place.clone())
+            .filter(|(of, _)| *of == task)
+        else {
+            return;
+        };
+        let Some(asking) =
+            self.links.get(&answered.seq).and_then(|link| self.message(link.parent?)).cloned()
+        else {
+            return;
+        };
         let toolbox = self.toolbox(&task);
         let limited = |name: &str| toolbox.get(name).and_then(|tool| tool.retained_tokens);
         let bytes = self.setup.tasks.get(&task).map_or(4, |setup| setup.bytes_per_token);
-        let shorter = |text: &str, tool: &str, tokens: u64| crate::tool_calls::truncate::retained(text, tool, tokens, bytes);
+        let shorter = |text: &str, tool: &str, tokens: u64| {
+            crate::tool_calls::truncate::retained(text, tool, tokens, bytes)
+        };
         let Some(memory) = self.memories.get_mut(&task) else { return };
         let Some(entry) = memory.history().get(place.1) else { return };
         let mut entry = Message::clone(entry);
@@ -296,7 +352,8 @@ impl Room {
                 result.content = shorter(&result.content, &result.name, tokens);
             }
         }
-        let first = asking.tools.iter().find_map(|call| Some((call.name.as_str(), limited(&call.name)?)));
+        let first =
+            asking.tools.iter().find_map(|call| Some((call.name.as_str(), limited(&call.name)?)));
         if let Some((tool, tokens)) = first {
             entry.content = entry.content.map(|text| shorter(&text, tool, tokens));
         } else if entry.tool_results.is_empty() {
@@ -311,7 +368,11 @@ fn as_entry(message: &Arc<Message>, open: &[ToolCall], langroid: bool) -> Option
     let mut text = message.text().to_owned();
     if message.sender != Entity::Llm && !message.tool_calls.is_empty() {
         // Only a model makes calls; of somebody else's it reads (L-009).
-        let calls: Vec<String> = message.tool_calls.iter().map(|call| format!("{}({})", call.name, call.arguments)).collect();
+        let calls: Vec<String> = message
+            .tool_calls
+            .iter()
+            .map(|call| format!("{}({})", call.name, call.arguments))
+            .collect();
         text = format!("{text} {}", calls.join("\n\n"));
     }
     let result = |call: &ToolCall, content: String| ToolResult {
@@ -322,7 +383,8 @@ fn as_entry(message: &Arc<Message>, open: &[ToolCall], langroid: bool) -> Option
         is_error: false,
     };
     let answers = |result: &ToolResult| open.iter().any(|call| result.call_id == call.id);
-    // With one open call, whatever is said next answers it; with several, in the reference only what names them.
+    // With one open call, whatever is said next answers it; with several, in the reference only
+    // what names them.
     let answers_open = open.len() == 1 || !langroid || message.tool_results.iter().any(answers);
     if message.sender != Entity::Llm && !open.is_empty() && answers_open {
         let mut results = message.tool_results.clone();
@@ -356,7 +418,12 @@ pub(super) fn open_calls(history: &History) -> Vec<ToolCall> {
     let mut answered = std::collections::BTreeSet::new();
     for message in history.iter_newest_first() {
         if message.sender == Entity::Llm {
-            return message.tool_calls.iter().filter(|call| !answered.contains(&call.id)).cloned().collect();
+            return message
+                .tool_calls
+                .iter()
+                .filter(|call| !answered.contains(&call.id))
+                .cloned()
+                .collect();
         }
         answered.extend(message.tool_results.iter().map(|result| result.call_id.clone()));
     }
@@ -382,7 +449,11 @@ mod tests {
     use super::*;
 
     fn message(seq: u64, kind: u8) -> Arc<Message> {
-        let mut message = Message::new(seq, if kind.is_multiple_of(2) { Entity::Llm } else { Entity::Agent }, "desk");
+        let mut message = Message::new(
+            seq,
+            if kind.is_multiple_of(2) { Entity::Llm } else { Entity::Agent },
+            "desk",
+        );
         message.content = Some("word ".repeat(usize::from(kind % 7)));
         if kind % 5 == 1 {
             message.tool_calls = vec![ToolCall::new("box.a", json!({ "n": kind }))];

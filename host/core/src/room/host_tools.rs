@@ -1,5 +1,6 @@
-//! The tools of the host: they end a task, pass its message on, address somebody, take back what was said (L-140…L-150), or start
-//! another task. A tool plugin needs the `route` grant for them; an agent steers its own task freely.
+//! The tools of the host: they end a task, pass its message on, address somebody, take back what
+//! was said (L-140…L-150), or start another task. A tool plugin needs the `route` grant for them;
+//! an agent steers its own task freely.
 
 use std::sync::Arc;
 
@@ -16,7 +17,8 @@ use crate::types::ids::{FrameId, PluginName, TaskName};
 use crate::types::message::{Entity, Label, Message, ToolCall};
 
 impl Room {
-    /// Carries out a call of a tool of the host that stands in `message`, or that a tool plugin asked for because of it.
+    /// Carries out a call of a tool of the host that stands in `message`, or that a tool plugin
+    /// asked for because of it.
     pub(super) fn steer(
         &mut self,
         id: FrameId,
@@ -32,7 +34,9 @@ impl Room {
             return self.handoff_by_call(id, call);
         }
         match tool {
-            HostTool::TaskStatus | HostTool::CancelTask | HostTool::TellTask => return self.ask_about_task(id, tool, call),
+            HostTool::TaskStatus | HostTool::CancelTask | HostTool::TellTask => {
+                return self.ask_about_task(id, tool, call);
+            }
             HostTool::SubmitResult => return self.submitted(id, call),
             _ => {}
         }
@@ -43,7 +47,10 @@ impl Room {
             HostTool::FinalResult | HostTool::DelegateTask | HostTool::HandoffConversation => {
                 self.handed(id, vec![call.clone()], String::new())
             }
-            HostTool::TaskStatus | HostTool::CancelTask | HostTool::TellTask | HostTool::SubmitResult => None,
+            HostTool::TaskStatus
+            | HostTool::CancelTask
+            | HostTool::TellTask
+            | HostTool::SubmitResult => None,
             HostTool::Pass => Some(self.passed(id, message, tool)),
             HostTool::DonePass => self.done_passed(id, message),
             // L-146
@@ -77,17 +84,29 @@ impl Room {
         self.may_steer_to(id, tool, call)
     }
 
-    /// An agent hands on only calls of tools that it has itself, unless it was granted to hand on others' (`route`). What a plugin asks for
-    /// must fit the tool; a model's calls are checked as they are read.
-    fn may_hand_on(&mut self, id: FrameId, tool: HostTool, call: &ToolCall, asked_by: Option<&PluginName>) -> Result<(), String> {
+    /// An agent hands on only calls of tools that it has itself, unless it was granted to hand on
+    /// others' (`route`). What a plugin asks for must fit the tool; a model's calls are checked as
+    /// they are read.
+    fn may_hand_on(
+        &mut self,
+        id: FrameId,
+        tool: HostTool,
+        call: &ToolCall,
+        asked_by: Option<&PluginName>,
+    ) -> Result<(), String> {
         let Some((frame, task)) = self.task_of(id) else { return Ok(()) };
-        let (toolbox, agent, langroid) = (self.toolbox(&frame.task), task.agent.clone(), task.as_langroid);
+        let (toolbox, agent, langroid) =
+            (self.toolbox(&frame.task), task.agent.clone(), task.as_langroid);
         if asked_by.is_some() && !langroid {
-            arguments::check(&tool.input_schema(), &call.arguments).map_err(|wrong| arguments::explain(&call.name, &wrong))?;
+            arguments::check(&tool.input_schema(), &call.arguments)
+                .map_err(|wrong| arguments::explain(&call.name, &wrong))?;
         }
-        let hands_on = matches!(tool, HostTool::AgentDone | HostTool::AgentSend | HostTool::Result) && asked_by.is_none();
+        let hands_on = matches!(tool, HostTool::AgentDone | HostTool::AgentSend | HostTool::Result)
+            && asked_by.is_none();
         if hands_on && calls_in(call).iter().any(|handed| toolbox.get(&handed.name).is_none()) {
-            return self.require_route(id, &agent, tool.as_str()).map_err(|record| self.denied(&agent, *record));
+            return self
+                .require_route(id, &agent, tool.as_str())
+                .map_err(|record| self.denied(&agent, *record));
         }
         Ok(())
     }
@@ -101,7 +120,8 @@ impl Room {
             _ => return Ok(()),
         };
         let Some(agent) = self.agent_of(id).cloned() else { return Ok(()) };
-        self.check_address(id, &agent, &text(call, key)).map_err(|record| self.denied(&agent, *record))
+        self.check_address(id, &agent, &text(call, key))
+            .map_err(|record| self.denied(&agent, *record))
     }
 
     /// L-140
@@ -120,8 +140,12 @@ impl Room {
 
     /// L-142: the call is the result.
     fn result_is(&mut self, id: FrameId, call: &ToolCall) -> Option<Message> {
-        let arguments = json!({ "content": null, "tools": calls_as_json(std::slice::from_ref(call)) });
-        let done = ToolCall { untrusted: call.untrusted, ..ToolCall::new(self.name_of(id, HostTool::AgentDone), arguments) };
+        let arguments =
+            json!({ "content": null, "tools": calls_as_json(std::slice::from_ref(call)) });
+        let done = ToolCall {
+            untrusted: call.untrusted,
+            ..ToolCall::new(self.name_of(id, HostTool::AgentDone), arguments)
+        };
         self.agent_done(id, &done)
     }
 
@@ -134,20 +158,30 @@ impl Room {
         Some(message)
     }
 
-    /// L-144: the nearest message above that does not itself ask to be passed on, as the agent seat's.
+    /// L-144: the nearest message above that does not itself ask to be passed on, as the agent
+    /// seat's.
     fn passed(&mut self, id: FrameId, message: &Arc<Message>, tool: HostTool) -> Message {
         let Some((frame, task)) = self.task_of(id) else { return Message::clone(message) };
-        let (name, task, toolbox) = (frame.task.clone(), Arc::clone(task), self.toolbox(&frame.task));
+        let (name, task, toolbox) =
+            (frame.task.clone(), Arc::clone(task), self.toolbox(&frame.task));
         let asks = |call: &ToolCall| {
             let asked = host_tool_of(&toolbox, call);
             // The general tool steps over all three; a special one over its own kind.
-            asked == Some(tool) || (tool == HostTool::Pass && matches!(asked, Some(HostTool::DonePass | HostTool::Forward)))
+            asked == Some(tool)
+                || (tool == HostTool::Pass
+                    && matches!(asked, Some(HostTool::DonePass | HostTool::Forward)))
         };
         let mut source = Arc::clone(message);
         let mut mine = self.read(&name, &task, &source).mine;
         while mine.iter().any(asks) {
             let above = self.links.get(&source.seq).and_then(|link| link.parent).or(source.parent);
-            let Some(above) = above.filter(|above| *above < source.seq).and_then(|above| self.message(above)).cloned() else { break };
+            let Some(above) = above
+                .filter(|above| *above < source.seq)
+                .and_then(|above| self.message(above))
+                .cloned()
+            else {
+                break;
+            };
             mine = self.read(&name, &task, &above).mine;
             source = above;
         }
@@ -168,11 +202,18 @@ impl Room {
         let tainted = passed.labels.contains(&Label::Untrusted);
         calls.iter_mut().for_each(|call| call.untrusted |= tainted);
         let arguments = json!({ "content": passed.text(), "tools": calls_as_json(&calls) });
-        let done = ToolCall { untrusted: tainted, ..ToolCall::new(self.name_of(id, HostTool::AgentDone), arguments) };
+        let done = ToolCall {
+            untrusted: tainted,
+            ..ToolCall::new(self.name_of(id, HostTool::AgentDone), arguments)
+        };
         let langroid = self.task_of(id).is_some_and(|(_, task)| task.as_langroid);
         let by_hand = !tainted || !langroid;
         // L-172: with text from outside the call is not carried out; it ends the task all the same.
-        let mut message = if by_hand { self.agent_done(id, &done)? } else { self.handed(id, vec![done], String::new())? };
+        let mut message = if by_hand {
+            self.agent_done(id, &done)?
+        } else {
+            self.handed(id, vec![done], String::new())?
+        };
         message.attachments = passed.attachments;
         Some(message)
     }
@@ -196,7 +237,10 @@ impl Room {
             let schema = self.frames.get(&id).and_then(|frame| {
                 let toolbox = self.toolbox(&frame.task);
                 let schema = &toolbox.host_tool(HostTool::RecipientMessage)?.summary.input_schema;
-                schema.pointer("/properties/intended_recipient/default").and_then(Value::as_str).map(str::to_owned)
+                schema
+                    .pointer("/properties/intended_recipient/default")
+                    .and_then(Value::as_str)
+                    .map(str::to_owned)
             });
             recipient = schema.unwrap_or_default();
         }
@@ -207,7 +251,12 @@ impl Room {
     }
 
     /// L-148, L-149: keeps the text until the agent says whom it is for.
-    pub(super) fn ask_for_recipient(&mut self, id: FrameId, content: String, labels: &[Label]) -> Message {
+    pub(super) fn ask_for_recipient(
+        &mut self,
+        id: FrameId,
+        content: String,
+        labels: &[Label],
+    ) -> Message {
         let text = "Your message names no recipient. Call `add_recipient` with the recipient alone; do not repeat the message.".to_owned();
         if let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) {
             let taint = labels.iter().copied().filter(|label| *label == Label::Untrusted).collect();
@@ -221,19 +270,30 @@ impl Room {
 
     /// L-149: the text that waited, with its taint.
     fn address_added(&mut self, id: FrameId, call: &ToolCall, message: &Arc<Message>) -> Message {
-        let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else { return Message::clone(message) };
+        let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else {
+            return Message::clone(message);
+        };
         let mut labels = taint_of(message);
         let content = match self.memory(&task).stash.take() {
             Some((content, taint)) if !content.is_empty() => {
                 labels = if labels.is_empty() { taint } else { labels };
                 content
             }
-            _ => "There is no message that waits for a recipient. Send it with `recipient_message`.".to_owned(),
+            _ => {
+                "There is no message that waits for a recipient. Send it with `recipient_message`."
+                    .to_owned()
+            }
         };
         self.as_agent_said(id, content, text(call, "intended_recipient"), labels)
     }
 
-    fn as_agent_said(&mut self, id: FrameId, content: String, recipient: String, labels: Vec<Label>) -> Message {
+    fn as_agent_said(
+        &mut self,
+        id: FrameId,
+        content: String,
+        recipient: String,
+        labels: Vec<Label>,
+    ) -> Message {
         let name = self.agent_of(id).map_or_else(String::new, PluginName::to_string);
         let mut message = self.stamp(Entity::Llm, &name);
         message.content = Some(content);
@@ -244,29 +304,47 @@ impl Room {
 
     /// L-150
     fn rewound(&mut self, id: FrameId, call: &ToolCall, message: &Arc<Message>) -> Message {
-        let wanted = argument(call, "n").as_u64().and_then(|n| usize::try_from(n).ok()).and_then(|n| n.checked_sub(1));
+        let wanted = argument(call, "n")
+            .as_u64()
+            .and_then(|n| usize::try_from(n).ok())
+            .and_then(|n| n.checked_sub(1));
         let found = self.frames.get(&id).map(|frame| frame.task.clone()).and_then(|task| {
             let history = self.history(&task);
-            // What an earlier activation of a sub-task said has led to its caller's words, which are not its own to take back.
+            // What an earlier activation of a sub-task said has led to its caller's words, which
+            // are not its own to take back.
             let (_, setup) = self.task_of(id)?;
             let frame = self.frames.get(&id)?;
-            let first = if frame.caller.is_some() && !setup.as_langroid { frame.history_start } else { 0 };
-            let own = history.iter().enumerate().skip(first).filter(|(_, message)| message.sender == Entity::Llm);
+            let first =
+                if frame.caller.is_some() && !setup.as_langroid { frame.history_start } else { 0 };
+            let own = history
+                .iter()
+                .enumerate()
+                .skip(first)
+                .filter(|(_, message)| message.sender == Entity::Llm);
             let mut of_agent = own.map(|(place, _)| place);
             Some((task, of_agent.nth(wanted?)?))
         });
         let Some((task, place)) = found else {
             let n = text_form(argument(call, "n"));
-            let text = format!("There is no message {n} of yours to go back to: look at `n`, which counts your own messages from 1.");
+            let text = format!(
+                "There is no message {n} of yours to go back to: look at `n`, which counts your own messages from 1."
+            );
             return Arc::unwrap_or_clone(self.host_message(id, text));
         };
         self.rewind(&task, place, text(call, "content"), taint_of(message))
     }
 
     /// Takes back what an agent said, and what came of it, and says this instead.
-    pub(super) fn rewind(&mut self, task: &TaskName, place: usize, content: String, labels: Vec<Label>) -> Message {
+    pub(super) fn rewind(
+        &mut self,
+        task: &TaskName,
+        place: usize,
+        content: String,
+        labels: Vec<Label>,
+    ) -> Message {
         let parent = self.prune(task, place);
-        let name = self.setup.tasks.get(task).map_or_else(String::new, |setup| setup.agent.to_string());
+        let name =
+            self.setup.tasks.get(task).map_or_else(String::new, |setup| setup.agent.to_string());
         let mut message = self.stamp(Entity::Llm, &name);
         (message.content, message.labels, message.parent) = (Some(content), labels, parent);
         let said = Arc::new(message);
@@ -280,8 +358,11 @@ impl Room {
 
     /// What a tool of the host is called in this task.
     fn name_of(&self, id: FrameId, tool: HostTool) -> String {
-        let toolbox = self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();
-        toolbox.host_tool(tool).map_or_else(|| tool.as_str().to_owned(), |tool| tool.summary.name.clone())
+        let toolbox =
+            self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();
+        toolbox
+            .host_tool(tool)
+            .map_or_else(|| tool.as_str().to_owned(), |tool| tool.summary.name.clone())
     }
 }
 

@@ -1,8 +1,9 @@
-//! States that no order of events can lead to. Whoever meets one says so here instead of returning as if nothing were wrong: the room ends
-//! with an internal error and a stable code, where it would wait for ever. It follows from events alone, so a fold ends the same way.
+//! States that no order of events can lead to. Whoever meets one says so here instead of returning
+//! as if nothing were wrong: the room ends with an internal error and a stable code, where it would
+//! wait for ever. It follows from events alone, so a fold ends the same way.
 //!
-//! What somebody outside may cause at any time (an answer to a call that was abandoned, a timer that fires late, an unknown number) is no
-//! such state, and changes nothing.
+//! What somebody outside may cause at any time (an answer to a call that was abandoned, a timer
+//! that fires late, an unknown number) is no such state, and changes nothing.
 
 use std::fmt;
 use std::sync::Arc;
@@ -76,7 +77,10 @@ pub struct InvariantViolation {
 impl fmt::Display for InvariantViolation {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let code = self.invariant.as_str();
-        write!(out, "internal error ({code}): the room was in a state that no events lead to, and was ended. ")?;
+        write!(
+            out,
+            "internal error ({code}): the room was in a state that no events lead to, and was ended. "
+        )?;
         out.write_str("This is a defect of Conclave: please report it, with the run's journal.")
     }
 }
@@ -88,23 +92,27 @@ impl Room {
         self.violation
     }
 
-    /// Ends the room after this event: what is handled cannot be. The first violation of an event counts.
+    /// Ends the room after this event: what is handled cannot be. The first violation of an event
+    /// counts.
     pub(super) fn violated(&mut self, invariant: Invariant, frame: impl Into<Option<FrameId>>) {
-        // A stop in the course of this event took all activations away, so what was about one is over.
+        // A stop in the course of this event took all activations away, so what was about one is
+        // over.
         if invariant.is_of_frames() && !matches!(self.phase, RoomPhase::Running { .. }) {
             return;
         }
         self.new_violation.get_or_insert(InvariantViolation { invariant, frame: frame.into() });
     }
 
-    /// Takes the round that a frame waits for out of it, so that it can be worked on; `go_on` puts it back. A frame that waits for something
-    /// else keeps its wait, and the room ends.
+    /// Takes the round that a frame waits for out of it, so that it can be worked on; `go_on` puts
+    /// it back. A frame that waits for something else keeps its wait, and the room ends.
     pub(super) fn take_round(&mut self, id: FrameId, slot: usize) -> Option<ToolRound> {
         let attempt = self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut());
         match attempt.map(|attempt| &mut attempt.wait) {
             Some(wait @ FrameWait::Tools(_)) => {
                 let has_slot = matches!(wait, FrameWait::Tools(round) if slot < round.slots.len());
-                if has_slot && let FrameWait::Tools(round) = std::mem::replace(wait, FrameWait::Next) {
+                if has_slot
+                    && let FrameWait::Tools(round) = std::mem::replace(wait, FrameWait::Next)
+                {
                     return Some(round);
                 }
                 self.violated(Invariant::SlotExists, id);
@@ -131,10 +139,14 @@ impl Room {
         let violation = *self.violation.get_or_insert(violation);
         let reason = violation.to_string();
         if is_first {
-            self.tell(Notice::InvariantViolated { code: violation.invariant.as_str().to_owned(), reason: reason.clone() });
+            self.tell(Notice::InvariantViolated {
+                code: violation.invariant.as_str().to_owned(),
+                reason: reason.clone(),
+            });
             self.stop(Status::InternalError, &reason);
         }
-        // What contradicts itself may keep a stop from its end too; and nothing is left to wait for in such a room.
+        // What contradicts itself may keep a stop from its end too; and nothing is left to wait for
+        // in such a room.
         self.new_violation = None;
         self.frames.clear();
         self.runnable.clear();
@@ -143,7 +155,8 @@ impl Room {
         self.background.clear();
         self.reserved = Spent::default();
         self.timers.clear();
-        self.phase = RoomPhase::Draining { outcome: Arc::new(Outcome::new(Status::InternalError, reason)) };
+        self.phase =
+            RoomPhase::Draining { outcome: Arc::new(Outcome::new(Status::InternalError, reason)) };
     }
 
     /// Another run in a room that was ended for a violation ends at once, for the same reason.
@@ -186,30 +199,42 @@ mod tests {
     fn room(wait: FrameWait, purpose: impl FnOnce(FrameId) -> Purpose) -> (Room, FrameId) {
         let mut room = Room::default();
         let task = Arc::new(TaskSetup::default());
-        room.setup = Arc::new(Setup { tasks: BTreeMap::from([("desk".into(), task)]), ..Setup::clone(&room.setup) });
+        room.setup = Arc::new(Setup {
+            tasks: BTreeMap::from([("desk".into(), task)]),
+            ..Setup::clone(&room.setup)
+        });
         room.opening.entry = TaskName::from("desk");
         let id = room.new_frame(&"desk".into(), None, Arc::default());
         room.phase = RoomPhase::Running { root: id };
         room.calls.insert(CALL, purpose(id));
-        let attempt = Attempt { responder: Responder::Llm, rest: VecDeque::new(), wait, do_not_know: None };
+        let attempt =
+            Attempt { responder: Responder::Llm, rest: VecDeque::new(), wait, do_not_know: None };
         room.frames.get_mut(&id).expect("it was made").attempt = Some(attempt);
         (room, id)
     }
 
     fn answered() -> Event {
-        Event::ToolAnswered { call: CALL, answer: Ok(ToolOutcome::default()), report: CallReport::default() }
+        Event::ToolAnswered {
+            call: CALL,
+            answer: Ok(ToolOutcome::default()),
+            report: CallReport::default(),
+        }
     }
 
     fn stepped() -> Event {
         let action = Action::Finish { outputs: serde_json::Value::Null };
-        let turn = Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() };
+        let turn =
+            Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() };
         Event::AgentStepped { call: CALL, answer: Ok(turn), report: CallReport::default() }
     }
 
     fn round(slots: usize) -> FrameWait {
         let call = ToolCall::new("box.a", serde_json::json!({}));
         let message = Arc::new(Message::new(0, Entity::Llm, "desk"));
-        FrameWait::Tools(ToolRound::new((0..slots).map(|_| Slot::new(call.clone(), None)).collect(), message))
+        FrameWait::Tools(ToolRound::new(
+            (0..slots).map(|_| Slot::new(call.clone(), None)).collect(),
+            message,
+        ))
     }
 
     fn assert_ends(name: &str, mut room: Room, event: Event, expected: Invariant) {
@@ -230,43 +255,97 @@ mod tests {
         assert_eq!(room.outcome(), before.outcome(), "{name}");
         let opening = room.opening.clone();
         room.handle(Event::RunStarted { setup: None, opening }, Millis(3));
-        assert_eq!(room.outcome().map(|outcome| outcome.status), Some(Status::InternalError), "{name}");
+        assert_eq!(
+            room.outcome().map(|outcome| outcome.status),
+            Some(Status::InternalError),
+            "{name}"
+        );
     }
 
     #[test]
     fn an_answer_to_something_else_leaves_the_wait_as_it_is() {
-        for wait in [FrameWait::Call(OTHER), FrameWait::More, FrameWait::Subtask(FrameId(9)), round(0)] {
+        for wait in
+            [FrameWait::Call(OTHER), FrameWait::More, FrameWait::Subtask(FrameId(9)), round(0)]
+        {
             let (mut room, id) = room(wait.clone(), tool);
             room.tool_answered(CALL, Ok(ToolOutcome::default()), CallReport::default());
-            let left = room.frames.get(&id).and_then(|frame| frame.attempt.as_ref()).map(|attempt| attempt.wait.clone());
+            let left = room
+                .frames
+                .get(&id)
+                .and_then(|frame| frame.attempt.as_ref())
+                .map(|attempt| attempt.wait.clone());
             assert_eq!(left, Some(wait));
         }
         let (mut room, id) = room(FrameWait::Call(OTHER), |frame| Purpose::Step { frame });
         let Event::AgentStepped { answer, .. } = stepped() else { panic!("it is a step") };
         room.agent_stepped(id, CALL, answer);
-        let left = room.frames.get(&id).and_then(|frame| frame.attempt.as_ref()).map(|attempt| attempt.wait.clone());
+        let left = room
+            .frames
+            .get(&id)
+            .and_then(|frame| frame.attempt.as_ref())
+            .map(|attempt| attempt.wait.clone());
         assert_eq!(left, Some(FrameWait::Call(OTHER)));
     }
 
     #[test]
     fn a_room_that_contradicts_itself_ends_with_a_code_and_does_not_hang() {
-        let risk = |frame| Purpose::Consult { frame, plugin: "guard".into(), about: QueryPurpose::Risk { slot: 0 } };
-        let advice = || PluginReply::Risk { verdict: Verdict { risk: Risk::Low, reason: String::new() } };
-        let assessed = || Event::Consulted { call: CALL, answer: Ok(advice()), report: CallReport::default() };
-        let approved = || Event::Decided { call: CALL, approval: Approval::Approved, author: ApprovalAuthor::Program };
-        let said = || Event::UserAnswered { call: CALL, text: Some("yes".to_owned()), attachments: Vec::new(), passed: false };
+        let risk = |frame| Purpose::Consult {
+            frame,
+            plugin: "guard".into(),
+            about: QueryPurpose::Risk { slot: 0 },
+        };
+        let advice =
+            || PluginReply::Risk { verdict: Verdict { risk: Risk::Low, reason: String::new() } };
+        let assessed =
+            || Event::Consulted { call: CALL, answer: Ok(advice()), report: CallReport::default() };
+        let approved = || Event::Decided {
+            call: CALL,
+            approval: Approval::Approved,
+            author: ApprovalAuthor::Program,
+        };
+        let said = || Event::UserAnswered {
+            call: CALL,
+            text: Some("yes".to_owned()),
+            attachments: Vec::new(),
+            passed: false,
+        };
         let waiting = |wait: FrameWait, purpose: fn(FrameId) -> Purpose| room(wait, purpose).0;
-        assert_ends("a tool's answer, and no round", waiting(FrameWait::Call(OTHER), tool), answered(), Invariant::RoundWaits);
-        assert_ends("a tool's answer, and no slot", waiting(round(0), tool), answered(), Invariant::SlotExists);
-        assert_ends("a step, and none waits", waiting(FrameWait::More, |frame| Purpose::Step { frame }), stepped(), Invariant::StepWaits);
-        assert_ends("a user, and none waits", waiting(FrameWait::More, |frame| Purpose::User { frame }), said(), Invariant::StepWaits);
+        assert_ends(
+            "a tool's answer, and no round",
+            waiting(FrameWait::Call(OTHER), tool),
+            answered(),
+            Invariant::RoundWaits,
+        );
+        assert_ends(
+            "a tool's answer, and no slot",
+            waiting(round(0), tool),
+            answered(),
+            Invariant::SlotExists,
+        );
+        assert_ends(
+            "a step, and none waits",
+            waiting(FrameWait::More, |frame| Purpose::Step { frame }),
+            stepped(),
+            Invariant::StepWaits,
+        );
+        assert_ends(
+            "a user, and none waits",
+            waiting(FrameWait::More, |frame| Purpose::User { frame }),
+            said(),
+            Invariant::StepWaits,
+        );
         assert_ends(
             "an approval, and no round",
             waiting(FrameWait::More, |frame| Purpose::Approval { frame, slot: 0 }),
             approved(),
             Invariant::RoundWaits,
         );
-        assert_ends("a risk, and no round", waiting(FrameWait::More, risk), assessed(), Invariant::RoundWaits);
+        assert_ends(
+            "a risk, and no round",
+            waiting(FrameWait::More, risk),
+            assessed(),
+            Invariant::RoundWaits,
+        );
         let (mut lost, _) = room(FrameWait::Call(CALL), |frame| Purpose::Step { frame });
         lost.frames.clear();
         assert_ends("a step of a task that is gone", lost, stepped(), Invariant::StepWaits);
@@ -274,17 +353,27 @@ mod tests {
         half.frames.get_mut(&id).expect("it is there").task = TaskName::from("gone");
         assert_ends("a task that is not in the setup", half, answered(), Invariant::FrameExists);
         let ended = EndedTask::from_outcome(&Outcome::new(Status::Kill, "stopped"));
-        let ended = Event::BackgroundEnded { call: CALL, ended, spent: Spent::default(), used: BTreeMap::new() };
-        let unknown = waiting(FrameWait::Call(OTHER), |_| Purpose::Background { id: "task-1".into() });
+        let ended = Event::BackgroundEnded {
+            call: CALL,
+            ended,
+            spent: Spent::default(),
+            used: BTreeMap::new(),
+        };
+        let unknown =
+            waiting(FrameWait::Call(OTHER), |_| Purpose::Background { id: "task-1".into() });
         assert_ends("the end of a task that is not known", unknown, ended, Invariant::TaskKnown);
         for (name, verdict) in [
             ("a gate let pass what is not known", GateVerdict::Allow),
             ("a gate changed what is not known", GateVerdict::Modify { text: "x".to_owned() }),
             ("a gate blocked what is not known", GateVerdict::Block { reason: String::new() }),
         ] {
-            let gated = waiting(FrameWait::Call(OTHER), |_| Purpose::Gate { plugin: "guard".into(), number: 9 });
+            let gated = waiting(FrameWait::Call(OTHER), |_| Purpose::Gate {
+                plugin: "guard".into(),
+                number: 9,
+            });
             let advice = Ok(PluginReply::Gate { verdict });
-            let said = Event::Consulted { call: CALL, answer: advice, report: CallReport::default() };
+            let said =
+                Event::Consulted { call: CALL, answer: advice, report: CallReport::default() };
             assert_ends(name, gated, said, Invariant::GateKnown);
         }
     }
@@ -293,7 +382,12 @@ mod tests {
     fn a_turn_of_a_task_that_is_gone_cannot_be_stopped() {
         let (mut lost, _) = room(FrameWait::Call(CALL), |frame| Purpose::Step { frame });
         lost.frames.clear();
-        assert_ends("a turn without a task", lost, Event::TurnStopped { reason: "enough".to_owned() }, Invariant::FrameExists);
+        assert_ends(
+            "a turn without a task",
+            lost,
+            Event::TurnStopped { reason: "enough".to_owned() },
+            Invariant::FrameExists,
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! Knowledge files of a task (O-126): what a file of the operator says stands behind the first message of
-//! a user in which one of its triggers stands. Decided here, from the setup and the history alone, so
-//! that a replay puts in the same. Does not read files; the setup holds their texts.
+//! Knowledge files of a task (O-126): what a file of the operator says stands behind the first
+//! message of a user in which one of its triggers stands. Decided here, from the setup and the
+//! history alone, so that a replay puts in the same. Does not read files; the setup holds their
+//! texts.
 
 use std::sync::Arc;
 
@@ -12,7 +13,8 @@ use crate::types::ids::{FrameId, TaskName};
 use crate::types::message::{Entity, Message};
 use crate::types::triggers;
 
-/// Begins the sender's name of such an entry. No plugin's name has a colon, so nobody else can have it.
+/// Begins the sender's name of such an entry. No plugin's name has a colon, so nobody else can have
+/// it.
 const SENDER: &str = "knowledge:";
 
 /// Returns whether the host put the entry in because of a trigger.
@@ -20,23 +22,39 @@ pub(super) fn is_knowledge(message: &Message) -> bool {
     message.sender == Entity::Agent && message.sender_name.starts_with(SENDER)
 }
 
-/// Returns the newest entry that somebody said. Knowledge stands behind the message that called for it.
+/// Returns the newest entry that somebody said. Knowledge stands behind the message that called for
+/// it.
 pub(super) fn newest_said(history: &History) -> Option<&Arc<Message>> {
     history.iter_newest_first().find(|message| !is_knowledge(message))
 }
 
 impl Room {
-    /// Appends the knowledge that a user's message calls for, each file once in a history: as long as
-    /// its text is there, the agent reads it with every step.
-    pub(super) fn add_knowledge(&mut self, frame: FrameId, task: &TaskName, message: &Arc<Message>) {
+    /// Appends the knowledge that a user's message calls for, each file once in a history: as long
+    /// as its text is there, the agent reads it with every step.
+    pub(super) fn add_knowledge(
+        &mut self,
+        frame: FrameId,
+        task: &TaskName,
+        message: &Arc<Message>,
+    ) {
         if message.sender != Entity::User {
             return;
         }
-        let files = self.setup.tasks.get(task).map(|setup| setup.knowledge.clone()).unwrap_or_default();
+        let files =
+            self.setup.tasks.get(task).map(|setup| setup.knowledge.clone()).unwrap_or_default();
         for known in files {
-            let Some(trigger) = triggers::first(known.triggers.iter().map(String::as_str), message.text()) else { continue };
+            let Some(trigger) =
+                triggers::first(known.triggers.iter().map(String::as_str), message.text())
+            else {
+                continue;
+            };
             let sender = format!("{SENDER}{}", known.file);
-            if self.memory(task).history().iter().any(|entry| is_knowledge(entry) && entry.sender_name == sender) {
+            if self
+                .memory(task)
+                .history()
+                .iter()
+                .any(|entry| is_knowledge(entry) && entry.sender_name == sender)
+            {
                 continue;
             }
             let mut entry = Message::clone(&self.host_message(frame, shown(&known, trigger)));
@@ -60,7 +78,8 @@ fn shown(known: &Knowledge, trigger: &str) -> String {
     )
 }
 
-/// Returns the length of the longest row of backticks: a fence must be longer, or the text could end it.
+/// Returns the length of the longest row of backticks: a fence must be longer, or the text could
+/// end it.
 fn longest_run(text: &str) -> usize {
     text.split(|letter| letter != '`').map(str::len).max().unwrap_or_default()
 }
@@ -71,7 +90,11 @@ mod tests {
 
     #[test]
     fn nothing_in_the_file_ends_the_fence() {
-        let known = Knowledge { text: "a\n````\nb".to_owned(), file: "g.md".to_owned(), ..Knowledge::default() };
+        let known = Knowledge {
+            text: "a\n````\nb".to_owned(),
+            file: "g.md".to_owned(),
+            ..Knowledge::default()
+        };
         let text = shown(&known, "git");
         assert!(text.ends_with("\n`````text\na\n````\nb\n`````"), "{text}");
         assert_eq!(text.matches("`````").count(), 2, "{text}");

@@ -1,5 +1,6 @@
-//! A room that is held open: nobody need be at work in it, what comes in on its channels begins a turn, and so it goes on until it is
-//! closed. Histories stay from turn to turn, and budgets are those of the whole room; the run's wall time is that of each turn.
+//! A room that is held open: nobody need be at work in it, what comes in on its channels begins a
+//! turn, and so it goes on until it is closed. Histories stay from turn to turn, and budgets are
+//! those of the whole room; the run's wall time is that of each turn.
 
 use std::sync::Arc;
 
@@ -60,7 +61,8 @@ impl Room {
         self.conversation.closed.as_deref()
     }
 
-    /// What is known of the room: who opened it and what for; a JSON object, null when there is nothing.
+    /// What is known of the room: who opened it and what for; a JSON object, null when there is
+    /// nothing.
     #[must_use]
     pub fn metadata(&self) -> &Value {
         &self.opening.metadata
@@ -69,7 +71,8 @@ impl Room {
     /// The room that this one works for; none: it works for nobody.
     #[must_use]
     pub fn parent(&self) -> Option<RoomId> {
-        let (parent, _) = self.opening.room.as_str().rsplit_once('/').filter(|_| self.opening.depth > 0)?;
+        let (parent, _) =
+            self.opening.room.as_str().rsplit_once('/').filter(|_| self.opening.depth > 0)?;
         Some(RoomId::from(parent))
     }
 
@@ -78,18 +81,21 @@ impl Room {
         self.opening.hold && self.conversation.closed.is_none()
     }
 
-    /// The task whose turn it is to answer what comes in: the one at work for whoever spoke, and in a held room the one that the
-    /// conversation was handed to, or that it began with.
+    /// The task whose turn it is to answer what comes in: the one at work for whoever spoke, and in
+    /// a held room the one that the conversation was handed to, or that it began with.
     pub(super) fn active_task(&self) -> &TaskName {
         match &self.phase {
-            RoomPhase::Running { root } if !self.is_held() => self.frames.get(root).map_or(&self.opening.entry, |frame| &frame.task),
+            RoomPhase::Running { root } if !self.is_held() => {
+                self.frames.get(root).map_or(&self.opening.entry, |frame| &frame.task)
+            }
             _ => self.handed_to().unwrap_or(&self.opening.entry),
         }
     }
 
     /// Nobody said anything yet, and nobody has to: the room waits for what comes in.
     pub(super) fn opens_idle(opening: &RunOpening) -> bool {
-        let is_empty = opening.content.is_none() && opening.attachments.is_empty() && opening.tools.is_empty();
+        let is_empty =
+            opening.content.is_none() && opening.attachments.is_empty() && opening.tools.is_empty();
         opening.hold && is_empty && opening.seat.is_none() && opening.replay.is_empty()
     }
 
@@ -100,7 +106,8 @@ impl Room {
         self.phase = RoomPhase::Draining { outcome };
     }
 
-    /// A task at work reads it in its next step; in a held room one that is not begins a turn with it, when its turn has come.
+    /// A task at work reads it in its next step; in a held room one that is not begins a turn with
+    /// it, when its turn has come.
     pub(super) fn hear_or_begin(&mut self, words: UserWords) {
         if self.at_work(&words.task).is_some() {
             self.pausing.words.push(words);
@@ -121,7 +128,10 @@ impl Room {
         if self.conversation.closed.is_some() {
             self.end_waiting_for_user();
         }
-        while self.new_violation.is_none() && self.is_held() && matches!(self.phase, RoomPhase::Draining { .. }) {
+        while self.new_violation.is_none()
+            && self.is_held()
+            && matches!(self.phase, RoomPhase::Draining { .. })
+        {
             let Some(words) = self.conversation.waiting.pop_front() else { return };
             self.begin_turn(words);
             self.run();
@@ -142,7 +152,8 @@ impl Room {
         self.runnable.push_back(root);
     }
 
-    /// A task begins a turn of a held room, about these words or about nothing that anybody said. Its first message is still to come.
+    /// A task begins a turn of a held room, about these words or about nothing that anybody said.
+    /// Its first message is still to come.
     pub(super) fn open_turn(&mut self, task: &TaskName, words: Option<&str>) -> FrameId {
         self.idle_steps = 0;
         // What the turn is about is no answer.
@@ -165,13 +176,18 @@ impl Room {
         root
     }
 
-    /// When the time of what begins in the background is over: that of the run, and in a held room as long as a turn may take, for the
-    /// turn ends before.
+    /// When the time of what begins in the background is over: that of the run, and in a held room
+    /// as long as a turn may take, for the turn ends before.
     pub(super) fn deadline_in_background(&self) -> Option<Millis> {
-        if self.opening.hold { self.opening.limits.wall_ms.map(|wall_ms| self.now.plus(wall_ms)) } else { self.opening.deadline }
+        if self.opening.hold {
+            self.opening.limits.wall_ms.map(|wall_ms| self.now.plus(wall_ms))
+        } else {
+            self.opening.deadline
+        }
     }
 
-    /// The task that was at work in a held room has ended: its answer is told, and its time is over.
+    /// The task that was at work in a held room has ended: its answer is told, and its time is
+    /// over.
     pub(super) fn turn_ended(&mut self, outcome: &Outcome) {
         if !self.opening.hold {
             return;
@@ -183,7 +199,8 @@ impl Room {
         }
     }
 
-    /// A hard stop of the work that goes on for whoever spoke: of a held room only the turn ends, and what goes on beside it goes on.
+    /// A hard stop of the work that goes on for whoever spoke: of a held room only the turn ends,
+    /// and what goes on beside it goes on.
     pub(super) fn stop_work(&mut self, ending: FrameEnd) {
         match self.phase {
             RoomPhase::Running { root } if self.is_held() => self.end_frame(root, ending),
@@ -220,8 +237,13 @@ impl Room {
     fn end_waiting_for_user(&mut self) {
         let RoomPhase::Running { root } = self.phase else { return };
         let of_frames = || self.calls.values().filter(|purpose| purpose.frame().is_some());
-        if of_frames().next().is_some() && of_frames().all(|purpose| matches!(purpose, Purpose::User { .. })) {
-            self.end_frame(root, FrameEnd::new(Status::UserQuit, "the room was closed while it waited for its user"));
+        if of_frames().next().is_some()
+            && of_frames().all(|purpose| matches!(purpose, Purpose::User { .. }))
+        {
+            self.end_frame(
+                root,
+                FrameEnd::new(Status::UserQuit, "the room was closed while it waited for its user"),
+            );
         }
     }
 }

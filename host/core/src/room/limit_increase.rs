@@ -1,5 +1,6 @@
-//! A run that has used up a budget, and asks for more: one question at a time, to an approver. While it waits nothing else that costs
-//! begins, and what is under way goes on. Only the room at the root asks; a background task ends with what it was given.
+//! A run that has used up a budget, and asks for more: one question at a time, to an approver.
+//! While it waits nothing else that costs begins, and what is under way goes on. Only the room at
+//! the root asks; a background task ends with what it was given.
 
 use serde::{Deserialize, Serialize};
 
@@ -35,8 +36,8 @@ impl Room {
         self.top_up.is_some()
     }
 
-    /// A budget has none left, or the run waits for more of another: what wants some of it waits too. `Err`: nobody is asked, and the run
-    /// is to end.
+    /// A budget has none left, or the run waits for more of another: what wants some of it waits
+    /// too. `Err`: nobody is asked, and the run is to end.
     pub(super) fn must_wait_for(&mut self, budget: Budget) -> Result<bool, Budget> {
         if self.is_waiting_for_more() {
             return Ok(true);
@@ -63,13 +64,20 @@ impl Room {
             Budget::History => (self.held_bytes(), 0),
             budget => (budget.of(&self.spent), budget.of(&self.reserved)),
         };
-        // Half of the limit again, or what is needed to go on where that is more. It is over already where more was used than there was.
+        // Half of the limit again, or what is needed to go on where that is more. It is over
+        // already where more was used than there was.
         let over = used.saturating_sub(limit);
-        let lacks = if over > 0 { over } else { needed.saturating_sub(self.left(budget).unwrap_or_default()) };
+        let lacks = if over > 0 {
+            over
+        } else {
+            needed.saturating_sub(self.left(budget).unwrap_or_default())
+        };
         let proposed = (limit / 2).max(lacks).max(1);
         let task = self.opening.entry.clone();
-        let needed = self.left(budget).filter(|left| *left > 0 && *left < least && over == 0).map(|_| least);
-        let top_up = LimitIncrease { budget, limit, used, set_aside, needed, proposed, task, problem: None };
+        let needed =
+            self.left(budget).filter(|left| *left > 0 && *left < least && over == 0).map(|_| least);
+        let top_up =
+            LimitIncrease { budget, limit, used, set_aside, needed, proposed, task, problem: None };
         let call = self.next_call(Purpose::TopUp { top_up: Box::new(top_up.clone()) });
         self.top_up = Some(call);
         self.tell(Notice::TopUpAsked { call, top_up: top_up.clone() });
@@ -98,13 +106,25 @@ impl Room {
         self.top_up = None;
         match more {
             Ok(more) => {
-                self.tell(Notice::ToppedUp { call, budget, more: Some(more), reason: None, author });
+                self.tell(Notice::ToppedUp {
+                    call,
+                    budget,
+                    more: Some(more),
+                    reason: None,
+                    author,
+                });
                 self.give(budget, more);
                 self.resume_with_held();
             }
             Err(reason) => {
                 let told = format!("{}, and more was not given: {reason}", budget.reason());
-                self.tell(Notice::ToppedUp { call, budget, more: None, reason: Some(reason), author });
+                self.tell(Notice::ToppedUp {
+                    call,
+                    budget,
+                    more: None,
+                    reason: Some(reason),
+                    author,
+                });
                 self.stop(budget.status(), &told);
             }
         }
@@ -142,7 +162,9 @@ impl Room {
             }
         }
         let is_held = |id: &FrameId| {
-            self.frames.get(id).is_some_and(|frame| matches!(&frame.attempt, Some(attempt) if attempt.wait == FrameWait::More))
+            self.frames.get(id).is_some_and(
+                |frame| matches!(&frame.attempt, Some(attempt) if attempt.wait == FrameWait::More),
+            )
         };
         let frames: Vec<FrameId> = self.frames.keys().copied().filter(is_held).collect();
         for id in frames {
@@ -152,7 +174,9 @@ impl Room {
 
     /// Asks the responder anew that could not be asked.
     fn try_again(&mut self, id: FrameId) {
-        let Some(frame) = self.frames.get_mut(&id) else { return self.violated(Invariant::FrameExists, id) };
+        let Some(frame) = self.frames.get_mut(&id) else {
+            return self.violated(Invariant::FrameExists, id);
+        };
         match frame.attempt.take() {
             Some(mut attempt) if frame.only.is_none() => {
                 attempt.rest.push_front(attempt.responder.clone());

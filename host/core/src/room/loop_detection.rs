@@ -1,5 +1,6 @@
-//! Has a task gone round in circles? A row of the same few messages, or of answers that nobody knows anything (L-062, L-096, L-097).
-//! Counting a message costs the same however many came before it.
+//! Has a task gone round in circles? A row of the same few messages, or of answers that nobody
+//! knows anything (L-062, L-096, L-097). Counting a message costs the same however many came before
+//! it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -9,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::setup::LoopRules;
 use crate::types::message::{DO_NOT_KNOW, Message};
 
-/// A message's place in the order of frequency: the more often the earlier, then by first appearance.
+/// A message's place in the order of frequency: the more often the earlier, then by first
+/// appearance.
 type Rank = (Reverse<u64>, u64);
 /// A message, hashed.
 type Key = (u64, u64);
@@ -43,8 +45,14 @@ impl PartialEq for LoopDetector {
 
 impl Default for LoopDetector {
     fn default() -> Self {
-        let mut circles =
-            Self { counts: BTreeMap::new(), ranks: BTreeSet::new(), recent: VecDeque::new(), total: 0, unknown_at: None, alternations: 0 };
+        let mut circles = Self {
+            counts: BTreeMap::new(),
+            ranks: BTreeSet::new(),
+            recent: VecDeque::new(),
+            total: 0,
+            unknown_at: None,
+            alternations: 0,
+        };
         circles.count(DUMMY);
         circles
     }
@@ -59,7 +67,8 @@ impl LoopDetector {
         let key = key(message);
         self.count(key);
         self.recent.push_back(key);
-        let most = usize::try_from(u64::from(rules.cycle_len) * u64::from(rules.wait)).unwrap_or(usize::MAX);
+        let most = usize::try_from(u64::from(rules.cycle_len) * u64::from(rules.wait))
+            .unwrap_or(usize::MAX);
         while self.recent.len() > most {
             self.recent.pop_front();
         }
@@ -80,13 +89,18 @@ impl LoopDetector {
         if is_due && self.is_cycle(rules) {
             return Some("the same messages come again and again");
         }
-        (rules.alternation && self.alternations > rules.wait).then_some("every other answer is DO-NOT-KNOW")
+        (rules.alternation && self.alternations > rules.wait)
+            .then_some("every other answer is DO-NOT-KNOW")
     }
 
     /// The order is not written down; it is made anew when the rest was read back.
     fn rank(&mut self) {
         if self.ranks.len() != self.counts.len() {
-            self.ranks = self.counts.iter().map(|(key, (count, first))| ((Reverse(*count), *first), *key)).collect();
+            self.ranks = self
+                .counts
+                .iter()
+                .map(|(key, (count, first))| ((Reverse(*count), *first), *key))
+                .collect();
         }
     }
 
@@ -107,7 +121,8 @@ impl LoopDetector {
             return false;
         }
         let most = rules.cycle_len as usize + 1;
-        let common: Vec<(u64, Key)> = self.ranks.iter().take(most).map(|((Reverse(count), _), key)| (*count, *key)).collect();
+        let common: Vec<(u64, Key)> =
+            self.ranks.iter().take(most).map(|((Reverse(count), _), key)| (*count, *key)).collect();
         let dominates = |pair: &[(u64, Key)]| {
             let [(count, _), (next, _)] = pair else { return false };
             #[allow(clippy::cast_precision_loss, reason = "nobody counts to 2^52 messages")]
@@ -139,8 +154,8 @@ fn key(message: &Message) -> Key {
     (hash.one, hash.other)
 }
 
-/// Two hashes of 64 bits, eight bytes at a time: the same on every machine, and nothing here has to withstand somebody who looks for
-/// collisions.
+/// Two hashes of 64 bits, eight bytes at a time: the same on every machine, and nothing here has to
+/// withstand somebody who looks for collisions.
 #[derive(Default)]
 struct MessageHasher {
     one: u64,
@@ -176,7 +191,8 @@ mod tests {
             message.content = Some((*text).to_owned());
             circles.answered(&message, step as u32);
             circles.saw(&message, rules);
-            let read_back = serde_json::from_str(&serde_json::to_string(&circles).unwrap()).unwrap();
+            let read_back =
+                serde_json::from_str(&serde_json::to_string(&circles).unwrap()).unwrap();
             circles = read_back;
             if circles.loops(step as u32 + 1, rules).is_some() {
                 return Some(step as u32 + 1);
@@ -191,17 +207,24 @@ mod tests {
         let cycle: Vec<&str> = ["a", "b", "c"].into_iter().cycle().take(100).collect();
         let different: Vec<String> = (0..100).map(|number| number.to_string()).collect();
         let different: Vec<&str> = different.iter().map(String::as_str).collect();
-        let led_to: Vec<&str> = different.iter().take(7).copied().chain(cycle.iter().copied()).collect();
+        let led_to: Vec<&str> =
+            different.iter().take(7).copied().chain(cycle.iter().copied()).collect();
         assert_eq!(circles(&cycle, &rules), Some(24));
         assert_eq!(circles(&different, &rules), None);
         assert_eq!(circles(&led_to, &rules), Some(28));
         assert_eq!(circles(&cycle, &LoopRules { cycle_len: 0, ..rules }), None);
-        assert_eq!(circles(&cycle, &LoopRules { cycle_len: 2, ..rules }), None, "the cycle is longer than is looked for");
+        assert_eq!(
+            circles(&cycle, &LoopRules { cycle_len: 2, ..rules }),
+            None,
+            "the cycle is longer than is looked for"
+        );
     }
 
     #[test]
     fn answers_that_nobody_knows_anything_are_a_loop_unless_that_is_switched_off() {
-        let texts: Vec<String> = (0..40).map(|n| if n % 2 == 0 { n.to_string() } else { "DO-NOT-KNOW".to_owned() }).collect();
+        let texts: Vec<String> = (0..40)
+            .map(|n| if n % 2 == 0 { n.to_string() } else { "DO-NOT-KNOW".to_owned() })
+            .collect();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         let rules = LoopRules { cycle_len: 0, wait: 2, ..LoopRules::default() };
         assert_eq!(circles(&texts, &rules), Some(8));

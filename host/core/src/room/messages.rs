@@ -1,4 +1,5 @@
-//! Making messages: stamping them with what only the host may say, and turning an agent's turn into one.
+//! Making messages: stamping them with what only the host may say, and turning an agent's turn into
+//! one.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,17 +39,24 @@ impl Room {
 
     /// The host's word to the agent, such as an observation.
     pub(super) fn host_message(&mut self, frame: FrameId, content: String) -> Arc<Message> {
-        let name = self.agent_of(frame).map_or_else(|| "host".to_owned(), |agent| agent.to_string());
+        let name =
+            self.agent_of(frame).map_or_else(|| "host".to_owned(), |agent| agent.to_string());
         let mut message = self.stamp(Entity::Agent, &name);
         message.content = Some(content);
         Arc::new(message)
     }
 
-    /// Same, as an error that the agent can read in place of an answer to its message. Each call of the message gets the error for a
-    /// result: a model provider accepts no call without one.
-    pub(super) fn refusal_message(&mut self, frame: FrameId, refused: &Message, content: String) -> Arc<Message> {
+    /// Same, as an error that the agent can read in place of an answer to its message. Each call of
+    /// the message gets the error for a result: a model provider accepts no call without one.
+    pub(super) fn refusal_message(
+        &mut self,
+        frame: FrameId,
+        refused: &Message,
+        content: String,
+    ) -> Arc<Message> {
         let mut message = Arc::unwrap_or_clone(self.error_message(frame, content.clone()));
-        message.tool_results = refused.tool_calls.iter().map(|call| failed(call, content.clone())).collect();
+        message.tool_results =
+            refused.tool_calls.iter().map(|call| failed(call, content.clone())).collect();
         Arc::new(message)
     }
 
@@ -76,13 +84,20 @@ impl Room {
         self.keep_pending(frame);
     }
 
-    pub(super) fn remember(&mut self, frame: FrameId, action: Option<Action>, observation: Option<Observation>, seq: u64) {
+    pub(super) fn remember(
+        &mut self,
+        frame: FrameId,
+        action: Option<Action>,
+        observation: Option<Observation>,
+        seq: u64,
+    ) {
         let Some(frame) = self.frames.get_mut(&frame) else { return };
         // O-051
         if let Some(Observation::Error { content }) = &observation {
             frame.acting.last_error = Some(content.clone());
         }
-        // O-054: the answer to an action joins it, whatever came in between; anything else stands alone.
+        // O-054: the answer to an action joins it, whatever came in between; anything else stands
+        // alone.
         let is_open = |past: &&mut PastAction| past.action.is_some() && past.observation.is_none();
         match frame.past.iter_mut().rev().find(is_open).filter(|_| action.is_none()) {
             Some(past) => past.observation = observation,
@@ -108,16 +123,30 @@ impl Room {
             // L-069: addressing the user makes the task ask, also when it is not interactive.
             message.recipient = Some(Entity::User.as_str().to_owned());
         }
-        message.value = turn.extra.iter().find(|(key, _)| key == "value").map(|(_, value)| value.clone()).filter(|value| !value.is_null());
-        // A kind that has a type is of that type, however it was written: nothing is done under another name.
+        message.value = turn
+            .extra
+            .iter()
+            .find(|(key, _)| key == "value")
+            .map(|(_, value)| value.clone())
+            .filter(|value| !value.is_null());
+        // A kind that has a type is of that type, however it was written: nothing is done under
+        // another name.
         let action = turn.action.typed();
         let remembered = action.clone();
         match action {
             Action::Null => return None,
-            Action::Reply(reply) => fill_reply(&mut message, self.without_repeats(frame, reply), seq, &task),
+            Action::Reply(reply) => {
+                fill_reply(&mut message, self.without_repeats(frame, reply), seq, &task)
+            }
             Action::Finish { outputs } => {
                 message.content = Some(text_form(&outputs));
-                message.signal = Some(Signal::Done { value: if outputs.is_string() || outputs.is_null() { None } else { Some(outputs) } });
+                message.signal = Some(Signal::Done {
+                    value: if outputs.is_string() || outputs.is_null() {
+                        None
+                    } else {
+                        Some(outputs)
+                    },
+                });
             }
             // The user is about to answer it, so there is nothing left to carry out.
             Action::Talk { content } if turn.wait_for_response => message.content = Some(content),
@@ -137,15 +166,24 @@ impl Room {
         Some(Arc::new(message))
     }
 
-    /// The agent may address another task only with the `route` grant: a sub-task, or one that its caller would pass the result on to.
-    /// Its own task, its caller and the seats need none.
-    pub(super) fn check_route(&mut self, id: FrameId, message: &Message) -> Result<(), Box<DenialRecord>> {
+    /// The agent may address another task only with the `route` grant: a sub-task, or one that its
+    /// caller would pass the result on to. Its own task, its caller and the seats need none.
+    pub(super) fn check_route(
+        &mut self,
+        id: FrameId,
+        message: &Message,
+    ) -> Result<(), Box<DenialRecord>> {
         let Some(recipient) = message.recipient.as_deref() else { return Ok(()) };
         let Some(agent) = self.agent_of(id).cloned() else { return Ok(()) };
         self.check_address(id, &agent, recipient)
     }
 
-    pub(super) fn check_address(&mut self, id: FrameId, agent: &PluginName, recipient: &str) -> Result<(), Box<DenialRecord>> {
+    pub(super) fn check_address(
+        &mut self,
+        id: FrameId,
+        agent: &PluginName,
+        recipient: &str,
+    ) -> Result<(), Box<DenialRecord>> {
         let Some((frame, _)) = self.task_of(id) else { return Ok(()) };
         let is_named = |name: &str| name.eq_ignore_ascii_case(recipient);
         let is_own = is_named(frame.task.as_str()) || self.caller_name(frame).is_some_and(is_named);
@@ -155,10 +193,17 @@ impl Room {
         self.require_route(id, agent, recipient)
     }
 
-    pub(super) fn require_route(&mut self, id: FrameId, plugin: &PluginName, name: &str) -> Result<(), Box<DenialRecord>> {
+    pub(super) fn require_route(
+        &mut self,
+        id: FrameId,
+        plugin: &PluginName,
+        name: &str,
+    ) -> Result<(), Box<DenialRecord>> {
         let setup = Arc::clone(&self.setup);
         let rights = self.task_of(id).and_then(|(frame, _)| setup.rights_in(plugin, &frame.task));
-        let Some(rights) = rights else { return Err(unknown_plugin(plugin, Capability::Route, name)) };
+        let Some(rights) = rights else {
+            return Err(unknown_plugin(plugin, Capability::Route, name));
+        };
         rights.may_route(name)
     }
 
@@ -171,26 +216,42 @@ impl Room {
 
     /// L-066: what a text asks the host to do with it, where the operator lets texts do that.
     /// True: the message says no more than that what is pending goes on.
-    pub(super) fn routed(&mut self, id: FrameId, by: &Responder, mut message: Arc<Message>) -> (Arc<Message>, bool) {
+    pub(super) fn routed(
+        &mut self,
+        id: FrameId,
+        by: &Responder,
+        mut message: Arc<Message>,
+    ) -> (Arc<Message>, bool) {
         let Some((_, task)) = self.task_of(id) else { return (message, false) };
         if !task.text.signals {
-            // In the reference a pass is a pass even where signals mean nothing; only it is not taken for silence.
+            // In the reference a pass is a pass even where signals mean nothing; only it is not
+            // taken for silence.
             let text = message.text().trim();
-            let passes = text == routing::PASS || text.starts_with(routing::PASS_TO) || routing::without_done(text) == routing::PASS;
+            let passes = text == routing::PASS
+                || text.starts_with(routing::PASS_TO)
+                || routing::without_done(text) == routing::PASS;
             if task.text.prefix.is_empty() || task.as_langroid {
                 return (message, task.as_langroid && passes);
             }
         }
         // L-152: what is pending can be passed on as the task's result.
-        let passes = message.text().trim() == routing::PASS || routing::without_done(message.text()) == routing::PASS;
+        let passes = message.text().trim() == routing::PASS
+            || routing::without_done(message.text()) == routing::PASS;
         let (prefix, signals) = (task.text.prefix.clone(), task.text.signals);
-        let has_call = !message.tools.is_empty() || (message.sender == Entity::Llm && self.reading_of(id, &message).is_attempt());
-        let route = if signals { routing::route(message.text(), &prefix, has_call) } else { by_prefix(message.text(), &prefix, has_call) };
+        let has_call = !message.tools.is_empty()
+            || (message.sender == Entity::Llm && self.reading_of(id, &message).is_attempt());
+        let route = if signals {
+            routing::route(message.text(), &prefix, has_call)
+        } else {
+            by_prefix(message.text(), &prefix, has_call)
+        };
         let route = match route {
             None | Some(Route::Pass) => return (message, passes),
             Some(route) => route,
         };
-        let (Route::PassTo(name) | Route::SendTo { name, .. }) = &route else { return (message, passes) };
+        let (Route::PassTo(name) | Route::SendTo { name, .. }) = &route else {
+            return (message, passes);
+        };
         if let Err(refusal) = self.may_address(id, by, name) {
             return (self.refusal_message(id, &message, refusal), false);
         }
@@ -206,7 +267,8 @@ impl Room {
                 let Some(pending) = frame.pending.as_mut() else { return (message, true) };
                 Arc::make_mut(pending).recipient = Some(name);
                 self.keep_pending(id);
-                // L-068: a bare address passes the turn on within the step, as the bare signal does; a signal with a name ends the step.
+                // L-068: a bare address passes the turn on within the step, as the bare signal
+                // does; a signal with a name ends the step.
                 if !message.text().contains(routing::PASS_TO) {
                     Arc::make_mut(&mut message).content = Some(routing::PASS.to_owned());
                     self.forget_reading(id);
@@ -217,7 +279,8 @@ impl Room {
         (message, true)
     }
 
-    /// Whoever says it may address this name: a person may, an agent needs the `route` grant for another task.
+    /// Whoever says it may address this name: a person may, an agent needs the `route` grant for
+    /// another task.
     fn may_address(&mut self, id: FrameId, by: &Responder, name: &str) -> Result<(), String> {
         let agent = match by {
             Responder::User | Responder::System => return Ok(()),
@@ -228,9 +291,15 @@ impl Room {
         self.check_address(id, &agent, name).map_err(|record| self.denied(&agent, *record))
     }
 
-    /// What the pending message names that its agent does not know, once nobody else had an answer (L-113, done right).
+    /// What the pending message names that its agent does not know, once nobody else had an answer
+    /// (L-113, done right).
     pub(super) fn unknown_tools(&mut self, id: FrameId) -> Option<Arc<Message>> {
-        let pending = self.frames.get(&id)?.pending.clone().filter(|pending| pending.sender == Entity::Llm)?;
+        let pending = self
+            .frames
+            .get(&id)?
+            .pending
+            .clone()
+            .filter(|pending| pending.sender == Entity::Llm)?;
         if self.task_of(id)?.1.agent_seat == AgentSeat::Component {
             // The component carries calls out itself, and knows which.
             return None;
@@ -238,9 +307,15 @@ impl Room {
         let reading = self.reading(id);
         let (frame, setup) = self.task_of(id)?;
         let knows = |task: &TaskName, name: &str| self.toolbox(task).get(name).is_some();
-        // Where sub-tasks may carry it out, a call that one of them knows is not unknown, whatever it made of it.
-        let is_known_below = |name: &String| setup.as_langroid && setup.subtasks.iter().any(|task| knows(task, name));
-        if reading.unknown.is_empty() || !reading.all.is_empty() || reading.unknown.iter().any(is_known_below) {
+        // Where sub-tasks may carry it out, a call that one of them knows is not unknown, whatever
+        // it made of it.
+        let is_known_below = |name: &String| {
+            setup.as_langroid && setup.subtasks.iter().any(|task| knows(task, name))
+        };
+        if reading.unknown.is_empty()
+            || !reading.all.is_empty()
+            || reading.unknown.iter().any(is_known_below)
+        {
             return None;
         }
         let (task, toolbox) = (frame.task.clone(), self.toolbox(&frame.task));
@@ -253,8 +328,19 @@ impl Room {
             texts.push(text);
         }
         let mut message = Arc::unwrap_or_clone(self.error_message(id, texts.join("\n")));
-        let text_of = |name: &str| reading.unknown.iter().position(|unknown| unknown == name).and_then(|at| texts.get(at)).cloned();
-        message.tool_results = pending.tool_calls.iter().filter_map(|call| Some(failed(call, text_of(&call.name)?))).collect();
+        let text_of = |name: &str| {
+            reading
+                .unknown
+                .iter()
+                .position(|unknown| unknown == name)
+                .and_then(|at| texts.get(at))
+                .cloned()
+        };
+        message.tool_results = pending
+            .tool_calls
+            .iter()
+            .filter_map(|call| Some(failed(call, text_of(&call.name)?)))
+            .collect();
         Some(Arc::new(message))
     }
 }
@@ -264,8 +350,13 @@ fn fill_reply(message: &mut Message, reply: Reply, seq: u64, task: &TaskSetup) {
     message.attachments = reply.attachments;
     message.tool_calls = stamped(reply.tool_calls, seq);
     // L-065: a call may name the recipient, and a text.
-    let of_call =
-        |call: &ToolCall| call.arguments.get("recipient").and_then(Value::as_str).filter(|name| !name.is_empty()).map(str::to_owned);
+    let of_call = |call: &ToolCall| {
+        call.arguments
+            .get("recipient")
+            .and_then(Value::as_str)
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+    };
     let named = message.tool_calls.iter().find_map(of_call).filter(|_| task.as_langroid);
     if named.is_some() {
         message.content = Some(String::new());
@@ -275,7 +366,8 @@ fn fill_reply(message: &mut Message, reply: Reply, seq: u64, task: &TaskSetup) {
         if let Some((name, rest)) = routing::directed(message.text()) {
             (in_text, message.content) = (Some(name), Some(rest));
         } else {
-            in_text = json::field(message.text(), "recipient").and_then(|name| Some(name.as_str()?.to_owned()));
+            in_text = json::field(message.text(), "recipient")
+                .and_then(|name| Some(name.as_str()?.to_owned()));
         }
     }
     let recipient = reply.recipient.or(named).or(in_text).filter(|name| !name.is_empty());
@@ -296,7 +388,8 @@ fn said(text: &str) -> String {
     }
 }
 
-/// A call without an id, or with one that an earlier call of the message has, gets its own: results are told apart by it.
+/// A call without an id, or with one that an earlier call of the message has, gets its own: results
+/// are told apart by it.
 fn stamped(mut calls: Vec<ToolCall>, seq: u64) -> Vec<ToolCall> {
     let mut ids = BTreeSet::new();
     for (index, call) in calls.iter_mut().enumerate() {
@@ -308,8 +401,13 @@ fn stamped(mut calls: Vec<ToolCall>, seq: u64) -> Vec<ToolCall> {
     calls
 }
 
-/// The refusal of a plugin that the setup does not hold. Assembly makes no such setup, but a journal may have been written by anyone.
-pub(super) fn unknown_plugin(plugin: &PluginName, capability: Capability, target: &str) -> Box<DenialRecord> {
+/// The refusal of a plugin that the setup does not hold. Assembly makes no such setup, but a
+/// journal may have been written by anyone.
+pub(super) fn unknown_plugin(
+    plugin: &PluginName,
+    capability: Capability,
+    target: &str,
+) -> Box<DenialRecord> {
     Box::new(DenialRecord {
         denial: Denial {
             capability: capability.as_str().to_owned(),

@@ -1,5 +1,6 @@
-//! Model calls that plugins ask for while they run: who may ask which model, and what is left to spend. Nothing is sent before the budget
-//! says yes, and no answer reaches a plugin before it is counted. What a model gets to read is put together in `prompts`.
+//! Model calls that plugins ask for while they run: who may ask which model, and what is left to
+//! spend. Nothing is sent before the budget says yes, and no answer reaches a plugin before it is
+//! counted. What a model gets to read is put together in `prompts`.
 
 use std::sync::Arc;
 
@@ -12,7 +13,9 @@ use super::{Purpose, Room};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::tool_calls::truncate::DoesNotFit;
-use crate::types::completion::{Completion, ModelDiagnostic, ModelDiagnosticKind, ModelError, ModelRequest, TokenUsage};
+use crate::types::completion::{
+    Completion, ModelDiagnostic, ModelDiagnosticKind, ModelError, ModelRequest, TokenUsage,
+};
 use crate::types::denial::DenialRecord;
 use crate::types::ids::{CallId, ModelName, PluginName, TaskName};
 use crate::types::usage::Spent;
@@ -56,12 +59,21 @@ impl Room {
             // It is answered already.
             Ok(None) => {}
             Err(Unasked::Short(short)) => self.has_too_little(call, ordinal, short, again),
-            Err(Unasked::Error(error)) => self.effects.push_back(Effect::AnswerModel { call, ordinal, answer: Err(error) }),
+            Err(Unasked::Error(error)) => {
+                self.effects.push_back(Effect::AnswerModel { call, ordinal, answer: Err(error) })
+            }
         }
     }
 
-    /// What is left is too little for the request: it waits for more where somebody can give it, else its plugin is told.
-    fn has_too_little(&mut self, call: CallId, ordinal: u32, short: Short, again: Option<ModelRequest>) {
+    /// What is left is too little for the request: it waits for more where somebody can give it,
+    /// else its plugin is told.
+    fn has_too_little(
+        &mut self,
+        call: CallId,
+        ordinal: u32,
+        short: Short,
+        again: Option<ModelRequest>,
+    ) {
         if let Some(request) = again {
             self.ask_for_more(short);
             self.held.push(HeldRequest { call, ordinal, request });
@@ -74,7 +86,12 @@ impl Room {
         self.effects.push_back(Effect::AnswerModel { call, ordinal, answer });
     }
 
-    fn admit_model_call(&mut self, call: CallId, ordinal: u32, request: ModelRequest) -> Result<Option<Effect>, Unasked> {
+    fn admit_model_call(
+        &mut self,
+        call: CallId,
+        ordinal: u32,
+        request: ModelRequest,
+    ) -> Result<Option<Effect>, Unasked> {
         let Some((plugin, task)) = self.who_asks(call) else { return Ok(None) };
         let model = self.granted_model(&plugin, task.as_ref(), request.model.as_deref())?;
         self.check_model_budget(&plugin)?;
@@ -85,15 +102,38 @@ impl Room {
             Err(_) => Aside::default(),
         };
         self.reserved = self.reserved.plus(aside.of_run);
-        let reads = |name: &TaskName| self.setup.tasks.get(name).is_some_and(|task| task.text.calls) || is_text(prompt.tool_format);
+        let reads = |name: &TaskName| {
+            self.setup.tasks.get(name).is_some_and(|task| task.text.calls)
+                || is_text(prompt.tool_format)
+        };
         let reads_for = task.clone().filter(reads);
         let stream = prompt.stream;
-        let under_way = ModelCall { call, ordinal, plugin: plugin.clone(), model: model.clone(), reads_for, is_awaited: true, aside };
+        let under_way = ModelCall {
+            call,
+            ordinal,
+            plugin: plugin.clone(),
+            model: model.clone(),
+            reads_for,
+            is_awaited: true,
+            aside,
+        };
         self.model_calls.push(under_way);
-        self.tell(Notice::ModelCalled { call, ordinal, task: task.clone(), plugin: plugin.clone(), model: model.clone(), stream });
+        self.tell(Notice::ModelCalled {
+            call,
+            ordinal,
+            task: task.clone(),
+            plugin: plugin.clone(),
+            model: model.clone(),
+            stream,
+        });
         if let Err(excess) = fits {
             let trouble = too_long(task.as_ref(), &model, excess);
-            self.model_answered(call, ordinal, Err(ModelError::ContextTooLong { tokens: excess.most }), Some(trouble));
+            self.model_answered(
+                call,
+                ordinal,
+                Err(ModelError::ContextTooLong { tokens: excess.most }),
+                Some(trouble),
+            );
             return Ok(None);
         }
         self.used_by(&plugin).model_calls += 1;
@@ -134,10 +174,18 @@ impl Room {
         task.filter(|task| self.setup.tasks.get(task).is_some_and(|setup| setup.agent == plugin))
     }
 
-    fn granted_model(&mut self, plugin: &PluginName, task: Option<&TaskName>, name: Option<&str>) -> Result<ModelName, ModelError> {
+    fn granted_model(
+        &mut self,
+        plugin: &PluginName,
+        task: Option<&TaskName>,
+        name: Option<&str>,
+    ) -> Result<ModelName, ModelError> {
         let setup = Arc::clone(&self.setup);
-        let rights = task.map_or_else(|| setup.rights(plugin), |task| setup.rights_in(plugin, task));
-        let Some(rights) = rights else { return Err(ModelError::UnknownModel { name: String::new() }) };
+        let rights =
+            task.map_or_else(|| setup.rights(plugin), |task| setup.rights_in(plugin, task));
+        let Some(rights) = rights else {
+            return Err(ModelError::UnknownModel { name: String::new() });
+        };
         match rights.may_use_model(name) {
             Ok(model) if setup.models.contains_key(model) => Ok(model.clone()),
             Ok(model) => Err(ModelError::UnknownModel { name: model.to_string() }),
@@ -158,7 +206,11 @@ impl Room {
         answer: Result<Completion, ModelError>,
         trouble: Option<ModelDiagnostic>,
     ) {
-        let Some(index) = self.model_calls.iter().position(|under_way| under_way.call == call && under_way.ordinal == ordinal) else {
+        let Some(index) = self
+            .model_calls
+            .iter()
+            .position(|under_way| under_way.call == call && under_way.ordinal == ordinal)
+        else {
             return;
         };
         let under_way = self.model_calls.swap_remove(index);
@@ -181,10 +233,21 @@ impl Room {
         let error = answer.as_ref().err().map(error_text);
         let named = answer.as_ref().ok().map(|completion| completion.model.clone());
         let stop = answer.as_ref().ok().map(|completion| completion.stop);
-        let is_empty =
-            answer.as_ref().is_ok_and(|answer| answer.tool_calls.is_empty() && answer.content.iter().all(|text| text.trim().is_empty()));
-        self.tell(Notice::ModelAnswered { call, ordinal, usage, model: named, stop, is_empty, error, trouble });
-        // The last answer counts: an agent that was helped in the end did not fail for want of a model.
+        let is_empty = answer.as_ref().is_ok_and(|answer| {
+            answer.tool_calls.is_empty() && answer.content.iter().all(|text| text.trim().is_empty())
+        });
+        self.tell(Notice::ModelAnswered {
+            call,
+            ordinal,
+            usage,
+            model: named,
+            stop,
+            is_empty,
+            error,
+            trouble,
+        });
+        // The last answer counts: an agent that was helped in the end did not fail for want of a
+        // model.
         let is_step = self.is_agents(call);
         if answer.is_ok() {
             self.without_model.remove(&call);
@@ -210,15 +273,22 @@ impl Room {
     /// The provider's own figure, else the operator's prices, else unknown (L-184).
     fn price(&self, model: &ModelName, usage: TokenUsage) -> Option<u64> {
         let prices = self.setup.models.get(model)?;
-        let of = |price: Option<u64>, tokens: u64| price.map(|price| price.saturating_mul(tokens) / 1_000_000);
+        let of = |price: Option<u64>, tokens: u64| {
+            price.map(|price| price.saturating_mul(tokens) / 1_000_000)
+        };
         let cached = usage.cached_input_tokens.min(usage.input_tokens);
         let of_cached = of(prices.cached_input_price.or(prices.input_price), cached);
-        let of_input = of(prices.input_price, usage.input_tokens - cached).zip(of_cached).map(|(new, cached)| new.saturating_add(cached));
+        let of_input = of(prices.input_price, usage.input_tokens - cached)
+            .zip(of_cached)
+            .map(|(new, cached)| new.saturating_add(cached));
         let computed = of_input.zip(of(prices.output_price, usage.output_tokens));
-        usage.cost_micro_usd.or_else(|| computed.map(|(input, output)| input.saturating_add(output)))
+        usage
+            .cost_micro_usd
+            .or_else(|| computed.map(|(input, output)| input.saturating_add(output)))
     }
 
-    /// The plugin that asked is gone. The provider charges all the same, so the answer is counted when it comes; nobody gets it.
+    /// The plugin that asked is gone. The provider charges all the same, so the answer is counted
+    /// when it comes; nobody gets it.
     pub(super) fn forget_model_calls(&mut self, call: CallId) {
         for under_way in self.model_calls.iter_mut().filter(|under_way| under_way.call == call) {
             under_way.is_awaited = false;
@@ -230,7 +300,8 @@ impl Room {
 
 /// For the operator: what did not fit where, and what to do about it.
 fn too_long(task: Option<&TaskName>, model: &ModelName, excess: DoesNotFit) -> ModelDiagnostic {
-    let whose = task.map_or_else(|| "the prompt".to_owned(), |task| format!("what {task} has to say"));
+    let whose =
+        task.map_or_else(|| "the prompt".to_owned(), |task| format!("what {task} has to say"));
     let DoesNotFit { tokens, most } = excess;
     let text = format!(
         "{whose} does not fit into the model {model}: {tokens} tokens once all was shortened that may be, where {most} fit. If the model \
@@ -244,7 +315,9 @@ fn error_text(error: &ModelError) -> String {
         ModelError::Denied { denial } => denial.detail.clone(),
         ModelError::BudgetExhausted { what } => format!("{what} is used up"),
         ModelError::UnknownModel { name } => format!("there is no model {name:?} in the config"),
-        ModelError::ContextTooLong { tokens } => format!("the prompt does not fit into {tokens} tokens"),
+        ModelError::ContextTooLong { tokens } => {
+            format!("the prompt does not fit into {tokens} tokens")
+        }
         ModelError::Unavailable { .. } => "the model is not available now".to_owned(),
         ModelError::Other { message } => message.clone(),
     }

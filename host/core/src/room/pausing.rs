@@ -1,6 +1,7 @@
-//! A run that somebody paused (O-122), and words that somebody says while it is at work (O-053…O-055). While it is paused the room takes
-//! every answer as ever, and holds back what would begin something: so it goes on exactly where it was. Time that passes meanwhile counts
-//! against no limit.
+//! A run that somebody paused (O-122), and words that somebody says while it is at work
+//! (O-053…O-055). While it is paused the room takes every answer as ever, and holds back what would
+//! begin something: so it goes on exactly where it was. Time that passes meanwhile counts against
+//! no limit.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -92,8 +93,8 @@ impl Room {
         self.tell(Notice::RunUnpaused);
     }
 
-    /// Before each event: what has passed of a pause counts against nothing, and what it holds back can be abandoned like anything else
-    /// that has not begun.
+    /// Before each event: what has passed of a pause counts against nothing, and what it holds back
+    /// can be abandoned like anything else that has not begun.
     pub(super) fn count_pause(&mut self) {
         if self.pausing.reason.is_none() {
             return;
@@ -103,11 +104,15 @@ impl Room {
         }
         let passed = self.now.since(self.pausing.counted);
         self.pausing.counted = self.now;
-        if passed == 0 || !matches!(self.phase, RoomPhase::Running { .. } | RoomPhase::Draining { .. }) {
+        if passed == 0
+            || !matches!(self.phase, RoomPhase::Running { .. } | RoomPhase::Draining { .. })
+        {
             return;
         }
         self.opening.deadline = self.opening.deadline.map(|deadline| deadline.plus(passed));
-        for (timer, purpose) in self.timers.iter_mut().filter(|(timer, _)| !self.pausing.fired.contains_key(timer)) {
+        for (timer, purpose) in
+            self.timers.iter_mut().filter(|(timer, _)| !self.pausing.fired.contains_key(timer))
+        {
             let owed = self.pausing.owed.entry(*timer).or_default();
             *owed = owed.saturating_add(passed);
             if let TimerPurpose::Delivery { at, .. } = purpose {
@@ -116,8 +121,8 @@ impl Room {
         }
     }
 
-    /// No host ran for so long while the room was paused: timers were set anew without that time, so it is not owed twice. True: the
-    /// pause has it counted already.
+    /// No host ran for so long while the room was paused: timers were set anew without that time,
+    /// so it is not owed twice. True: the pause has it counted already.
     pub(super) fn slept_paused(&mut self, down_ms: u64) -> bool {
         if self.pausing.reason.is_none() {
             return false;
@@ -156,7 +161,12 @@ impl Room {
         true
     }
 
-    pub(super) fn user_said_while_running(&mut self, task: Option<&TaskName>, text: String, attachments: Vec<Blob>) {
+    pub(super) fn user_said_while_running(
+        &mut self,
+        task: Option<&TaskName>,
+        text: String,
+        attachments: Vec<Blob>,
+    ) {
         let task = task.unwrap_or(self.active_task()).clone();
         let reason = if !self.setup.tasks.contains_key(&task) {
             "the config has no task of that name"
@@ -178,14 +188,16 @@ impl Room {
         self.frames.values().find(|frame| frame.task == *task).map(|frame| frame.id)
     }
 
-    /// After each event: words find whoever waits for them, and a step that has not begun; those for a task that is over find nobody.
+    /// After each event: words find whoever waits for them, and a step that has not begun; those
+    /// for a task that is over find nobody.
     pub(super) fn handle_words(&mut self) {
         while let Some(next) = self.next_words() {
             let words = self.pausing.words.remove(next.0);
             match next.1 {
                 // It is what the task waits for.
                 UserWordsTarget::Answer(call) => {
-                    let not_yet_asked = self.effects.iter().position(|effect| effect.starts() == Some(call));
+                    let not_yet_asked =
+                        self.effects.iter().position(|effect| effect.starts() == Some(call));
                     match not_yet_asked {
                         Some(place) => drop(self.effects.remove(place)),
                         None => self.effects.push_back(Effect::AbandonCall { call }),
@@ -213,7 +225,11 @@ impl Room {
     }
 
     pub(super) fn unheard(&mut self, UserWords { task, text, .. }: UserWords) {
-        self.tell(Notice::UserUnheard { task, text, reason: "the task was over before its agent made another step".to_owned() });
+        self.tell(Notice::UserUnheard {
+            task,
+            text,
+            reason: "the task was over before its agent made another step".to_owned(),
+        });
     }
 
     fn next_words(&self) -> Option<(usize, UserWordsTarget)> {
@@ -232,19 +248,26 @@ impl Room {
         })
     }
 
-    /// Right before an agent's step: it reads what was said to it meanwhile. What is said in a pause waits for its end.
+    /// Right before an agent's step: it reads what was said to it meanwhile. What is said in a
+    /// pause waits for its end.
     pub(super) fn hear(&mut self, id: FrameId) {
         if self.pausing.words.is_empty() || self.pausing.reason.is_some() {
             return;
         }
         let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else { return };
-        let (mine, others) = std::mem::take(&mut self.pausing.words).into_iter().partition(|words| words.task == task);
+        let (mine, others) = std::mem::take(&mut self.pausing.words)
+            .into_iter()
+            .partition(|words| words.task == task);
         self.pausing.words = others;
         let mine: Vec<UserWords> = mine;
         mine.into_iter().for_each(|words| self.read_out(id, words));
     }
 
-    fn read_out(&mut self, id: FrameId, UserWords { task, text, attachments, chain_depth }: UserWords) {
+    fn read_out(
+        &mut self,
+        id: FrameId,
+        UserWords { task, text, attachments, chain_depth }: UserWords,
+    ) {
         if text.trim().is_empty() && attachments.is_empty() {
             return;
         }

@@ -1,6 +1,7 @@
-//! An agent changes its plan (O-057…O-067). The plan belongs to one activation of a task: a delegated child begins with an empty one
-//! (O-088), and so does a task that is called again, also in the same session. What is wrong with a change the agent reads as an error
-//! observation that names the tasks there are; in the reference it is lost (C-320).
+//! An agent changes its plan (O-057…O-067). The plan belongs to one activation of a task: a
+//! delegated child begins with an empty one (O-088), and so does a task that is called again, also
+//! in the same session. What is wrong with a change the agent reads as an error observation that
+//! names the tasks there are; in the reference it is lost (C-320).
 
 use std::sync::Arc;
 
@@ -15,30 +16,53 @@ use crate::types::plan::Plan;
 
 /// The newer form of a plan, a flat list that is put in whole (O-067).
 const TASK_TRACKING: &str = "task_tracking";
-/// Entries of a flat list: a list that is longer helps nobody, and each may change the state of all.
+/// Entries of a flat list: a list that is longer helps nobody, and each may change the state of
+/// all.
 const MAX_LISTED: usize = 1_000;
 /// What is done to a plan, and what its agent reads of it.
 type Change<'a> = Box<dyn FnOnce(&mut Plan) -> Result<String, String> + 'a>;
-/// Bytes of a plan as text, and of a goal that is repeated, in an observation; the agent reads the whole in its view.
+/// Bytes of a plan as text, and of a goal that is repeated, in an observation; the agent reads the
+/// whole in its view.
 const MAX_SHOWN: u64 = 32 << 10;
 const MAX_REPEATED: u64 = 200;
 
 impl Room {
     /// Changes or shows the plan of a frame's agent; none: the action has nothing to do with plans.
-    pub(super) fn change_plan(&mut self, id: FrameId, action: &Action) -> Option<Result<String, String>> {
+    pub(super) fn change_plan(
+        &mut self,
+        id: FrameId,
+        action: &Action,
+    ) -> Option<Result<String, String>> {
         let change: Change<'_> = match action {
-            Action::AddTask { parent, goal, subtasks } => Box::new(move |plan: &mut Plan| added(plan, parent, goal, subtasks)),
-            Action::ModifyTask { task_id, state } => Box::new(move |plan: &mut Plan| modified(plan, task_id, word(*state))),
-            // As it was written where it does not fit: a state that there is not, or no text where one belongs.
-            Action::Custom { name, arguments } if name == "modify_task" => {
-                Box::new(move |plan: &mut Plan| modified(plan, text_at(arguments, "task_id")?, text_at(arguments, "state")?))
+            Action::AddTask { parent, goal, subtasks } => {
+                Box::new(move |plan: &mut Plan| added(plan, parent, goal, subtasks))
             }
-            Action::Custom { name, arguments } if name == "add_task" => Box::new(move |plan: &mut Plan| {
-                let parent = text_at(arguments, "parent").unwrap_or_default();
-                added(plan, parent, text_at(arguments, "goal")?, arguments.get("subtasks").unwrap_or(&Value::Null))
-            }),
-            Action::Custom { name, arguments } if name == TASK_TRACKING => match tracked(arguments) {
-                Ok(Tracking::View) => return self.frames.get(&id).map(|frame| Ok(shown(&frame.acting.plan))),
+            Action::ModifyTask { task_id, state } => {
+                Box::new(move |plan: &mut Plan| modified(plan, task_id, word(*state)))
+            }
+            // As it was written where it does not fit: a state that there is not, or no text where
+            // one belongs.
+            Action::Custom { name, arguments } if name == "modify_task" => {
+                Box::new(move |plan: &mut Plan| {
+                    modified(plan, text_at(arguments, "task_id")?, text_at(arguments, "state")?)
+                })
+            }
+            Action::Custom { name, arguments } if name == "add_task" => {
+                Box::new(move |plan: &mut Plan| {
+                    let parent = text_at(arguments, "parent").unwrap_or_default();
+                    added(
+                        plan,
+                        parent,
+                        text_at(arguments, "goal")?,
+                        arguments.get("subtasks").unwrap_or(&Value::Null),
+                    )
+                })
+            }
+            Action::Custom { name, arguments } if name == TASK_TRACKING => match tracked(arguments)
+            {
+                Ok(Tracking::View) => {
+                    return self.frames.get(&id).map(|frame| Ok(shown(&frame.acting.plan)));
+                }
                 Ok(Tracking::Replace(list)) => Box::new(move |plan: &mut Plan| {
                     *plan = list;
                     Ok(format!("The plan has {} tasks now.\n\n{}", plan.len(), shown(plan)))
@@ -70,7 +94,10 @@ fn modified(plan: &mut Plan, id: &str, state: &str) -> Result<String, String> {
 }
 
 fn text_at<'a>(arguments: &'a Value, key: &str) -> Result<&'a str, String> {
-    arguments.get(key).and_then(Value::as_str).ok_or_else(|| format!("a change of the plan needs `{key}`, which is a text"))
+    arguments
+        .get(key)
+        .and_then(Value::as_str)
+        .ok_or_else(|| format!("a change of the plan needs `{key}`, which is a text"))
 }
 
 fn shown(plan: &Plan) -> String {
@@ -102,8 +129,13 @@ fn tracked(arguments: &Value) -> Result<Tracking, String> {
         Some("view") => Ok(Tracking::View),
         Some("plan") => {
             // An empty list is most likely one that was forgotten, and the plan with it.
-            let list = arguments.get("task_list").and_then(Value::as_array).filter(|list| !list.is_empty());
-            let list = list.ok_or("task_tracking: `plan` needs a task_list, a list of {title, notes, status}")?;
+            let list = arguments
+                .get("task_list")
+                .and_then(Value::as_array)
+                .filter(|list| !list.is_empty());
+            let list = list.ok_or(
+                "task_tracking: `plan` needs a task_list, a list of {title, notes, status}",
+            )?;
             listed(list).map(Tracking::Replace)
         }
         _ => Err("task_tracking: the command is `plan`, with a task_list, or `view`".to_owned()),
@@ -113,21 +145,34 @@ fn tracked(arguments: &Value) -> Result<Tracking, String> {
 /// A flat list as a plan. Notes stand behind the title: a task of a plan has one text.
 fn listed(list: &[Value]) -> Result<Plan, String> {
     if list.len() > MAX_LISTED {
-        return Err(format!("task_tracking: {} tasks, and a list may have {MAX_LISTED}: make them larger", list.len()));
+        return Err(format!(
+            "task_tracking: {} tasks, and a list may have {MAX_LISTED}: make them larger",
+            list.len()
+        ));
     }
     let mut plan = Plan::default();
     let mut states = Vec::with_capacity(list.len());
     for (at, entry) in list.iter().enumerate() {
-        let text = |key: &str| entry.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
-        let title = text("title").ok_or_else(|| format!("task_tracking: task {at} of the list needs a title, which is a text"))?;
-        let goal = text("notes").map_or_else(|| title.to_owned(), |notes| format!("{title}: {notes}"));
+        let text = |key: &str| {
+            entry.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty())
+        };
+        let title = text("title").ok_or_else(|| {
+            format!("task_tracking: task {at} of the list needs a title, which is a text")
+        })?;
+        let goal =
+            text("notes").map_or_else(|| title.to_owned(), |notes| format!("{title}: {notes}"));
         let state = match text("status") {
             None | Some("todo") => None,
             Some("in_progress") => Some(PlanState::InProgress),
             Some("done") => Some(PlanState::Completed),
-            Some(_) => return Err(format!("task_tracking: the status of task {at} is not one of todo, in_progress, done")),
+            Some(_) => {
+                return Err(format!(
+                    "task_tracking: the status of task {at} is not one of todo, in_progress, done"
+                ));
+            }
         };
-        let id = plan.add("", &goal, &Value::Null).map_err(|error| format!("task_tracking: {error}"))?;
+        let id =
+            plan.add("", &goal, &Value::Null).map_err(|error| format!("task_tracking: {error}"))?;
         states.extend(state.map(|state| (id, state)));
     }
     for (id, state) in states {

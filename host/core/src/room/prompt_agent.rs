@@ -1,4 +1,5 @@
-//! Micro-agents (O-093): their prompt with what they were given in it, and the outputs that they must give.
+//! Micro-agents (O-093): their prompt with what they were given in it, and the outputs that they
+//! must give.
 
 use std::sync::Arc;
 
@@ -14,16 +15,27 @@ use crate::types::ids::{FrameId, TaskName};
 use crate::types::message::Message;
 
 impl Room {
-    /// What of its inputs a micro-agent would lack; none when it lacks nothing, or the task is none.
+    /// What of its inputs a micro-agent would lack; none when it lacks nothing, or the task is
+    /// none.
     pub(super) fn lacks_inputs(&self, task: &TaskName, inputs: &Value) -> Option<String> {
         let micro = self.setup.tasks.get(task)?.micro.as_ref()?;
         missing_inputs(&micro.inputs, inputs)
     }
 
-    /// A finish that lacks an output is no finish: the agent reads which, and its own words stay in its history. None: it may finish.
-    pub(super) fn refuse_finish(&mut self, id: FrameId, turn: &Turn) -> Option<(Responder, Arc<Message>)> {
+    /// A finish that lacks an output is no finish: the agent reads which, and its own words stay in
+    /// its history. None: it may finish.
+    pub(super) fn refuse_finish(
+        &mut self,
+        id: FrameId,
+        turn: &Turn,
+    ) -> Option<(Responder, Arc<Message>)> {
         let Action::Finish { outputs } = &turn.action else { return None };
-        let text = self.task_of(id)?.1.micro.as_ref().and_then(|micro| missing_outputs(&micro.outputs, outputs))?;
+        let text = self
+            .task_of(id)?
+            .1
+            .micro
+            .as_ref()
+            .and_then(|micro| missing_outputs(&micro.outputs, outputs))?;
         let reply = Reply { content: Some(text_form(outputs)), ..Reply::default() };
         let said = Turn { action: Action::Reply(reply), ..turn.clone() };
         if let Some(message) = self.turn_message(id, said) {
@@ -39,7 +51,11 @@ impl Room {
 }
 
 /// The only input that is wanted is the message itself, where nobody gave it by name.
-pub(super) fn with_message(task: &TaskSetup, inputs: Arc<Value>, message: Option<&str>) -> Arc<Value> {
+pub(super) fn with_message(
+    task: &TaskSetup,
+    inputs: Arc<Value>,
+    message: Option<&str>,
+) -> Arc<Value> {
     let Some((micro, text)) = task.micro.as_ref().zip(message) else { return inputs };
     let mut wanted = micro.inputs.keys().filter(|name| inputs.get(name.as_str()).is_none());
     match (wanted.next(), wanted.next()) {

@@ -1,5 +1,6 @@
-//! What a model gets to read and to call: the task's system text with how tools are called, the history that the request names, the tools
-//! on offer. And what is read out of its answer: calls that stand in its text. Who may ask, and what it costs, is decided in `models`.
+//! What a model gets to read and to call: the task's system text with how tools are called, the
+//! history that the request names, the tools on offer. And what is read out of its answer: calls
+//! that stand in its text. Who may ask, and what it costs, is decided in `models`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,12 +14,16 @@ use crate::tool_calls::instructions::Instructions;
 use crate::tool_calls::parse::CallParser;
 use crate::tool_calls::toolbox::{TaskTool, Toolbox};
 use crate::types::action::Reply;
-use crate::types::completion::{Completion, ModelError, ModelRequest, Prompt, PromptPart, PromptPiece, StopReason, ToolChoice, ToolFormat};
+use crate::types::completion::{
+    Completion, ModelError, ModelRequest, Prompt, PromptPart, PromptPiece, StopReason, ToolChoice,
+    ToolFormat,
+};
 use crate::types::host_tool::HostTool;
 use crate::types::ids::{CallId, FrameId, TaskName};
 use crate::types::message::{Entity, Message, ToolCall};
 
-/// Texts that are kept for a task: a plugin seldom asks in more ways than one, and may ask in any number of them.
+/// Texts that are kept for a task: a plugin seldom asks in more ways than one, and may ask in any
+/// number of them.
 const TEXTS: usize = 4;
 
 /// Told in place of an answer that its provider held back (L-028).
@@ -55,7 +60,9 @@ struct PromptNote {
 impl Made {
     fn fits(&self, system: &Arc<str>, toolbox: &Arc<Toolbox>, asked: &PromptNote) -> bool {
         // What is held here is not freed, so no other can stand at its address.
-        Arc::ptr_eq(&self.system, system) && Arc::ptr_eq(&self.toolbox, toolbox) && self.asked == *asked
+        Arc::ptr_eq(&self.system, system)
+            && Arc::ptr_eq(&self.toolbox, toolbox)
+            && self.asked == *asked
     }
 }
 
@@ -64,21 +71,35 @@ impl Room {
     ///
     /// # Errors
     /// `other` when it names what only a step has.
-    pub(super) fn prompt(&mut self, call: CallId, task: Option<&TaskName>, request: ModelRequest) -> Result<Prompt, ModelError> {
+    pub(super) fn prompt(
+        &mut self,
+        call: CallId,
+        task: Option<&TaskName>,
+        request: ModelRequest,
+    ) -> Result<Prompt, ModelError> {
         let other = |message: &str| ModelError::Other { message: message.to_owned() };
-        let task = task.and_then(|name| Some((name.clone(), Arc::clone(self.setup.tasks.get(name)?))));
-        let format = request.tool_format.or(task.as_ref().map(|(_, setup)| setup.tool_format)).unwrap_or(ToolFormat::Off);
+        let task =
+            task.and_then(|name| Some((name.clone(), Arc::clone(self.setup.tasks.get(name)?))));
+        let format = request
+            .tool_format
+            .or(task.as_ref().map(|(_, setup)| setup.tool_format))
+            .unwrap_or(ToolFormat::Off);
         let toolbox = task.as_ref().map_or_else(Arc::default, |(name, _)| self.toolbox(name));
         let parts = if request.prompt.is_empty() {
             vec![PromptPart::System, PromptPart::History { start: 0, end: u64::MAX }]
         } else {
             request.prompt
         };
-        // Where calls are written as text, so is what the answer must look like: a provider that holds the model to a schema lets no call
-        // through.
+        // Where calls are written as text, so is what the answer must look like: a provider that
+        // holds the model to a schema lets no call through.
         let is_told = is_text(format) && parts.contains(&PromptPart::System);
-        let (told, output_schema) = if is_told { (request.output_schema, None) } else { (None, request.output_schema) };
-        let asked = PromptNote { format, tools: explained(format, request.tools.as_ref(), &request.tool_choice), schema: told };
+        let (told, output_schema) =
+            if is_told { (request.output_schema, None) } else { (None, request.output_schema) };
+        let asked = PromptNote {
+            format,
+            tools: explained(format, request.tools.as_ref(), &request.tool_choice),
+            schema: told,
+        };
         let history = task.as_ref().map(|(name, _)| self.history(name));
         let system = task.as_ref().map(|(_, setup)| self.system_of(call, setup));
         let mut pieces = Vec::with_capacity(parts.len());
@@ -87,26 +108,44 @@ impl Room {
                 (PromptPart::System, Some(((name, _), system))) => {
                     PromptPiece::System { text: self.system_text(name, system, &toolbox, &asked) }
                 }
-                (PromptPart::System, None) => return Err(other("only a step has a system message")),
+                (PromptPart::System, None) => {
+                    return Err(other("only a step has a system message"));
+                }
                 (PromptPart::History { start, end }, _) => {
-                    let messages = history.clone().ok_or_else(|| other("only a step has a history"))?;
-                    let place = |place: u64| self.place_now(call, usize::try_from(place).unwrap_or(usize::MAX)).min(messages.len());
+                    let messages =
+                        history.clone().ok_or_else(|| other("only a step has a history"))?;
+                    let place = |place: u64| {
+                        self.place_now(call, usize::try_from(place).unwrap_or(usize::MAX))
+                            .min(messages.len())
+                    };
                     let (start, end) = (place(start), place(end));
                     PromptPiece::History { start: start.min(end), end, messages }
                 }
                 (PromptPart::Draft { draft }, _) => PromptPiece::Draft { draft },
             });
         }
-        let is_wanted = |name: &String| request.tools.as_ref().is_none_or(|names| names.contains(name));
-        let tools: Vec<_> = toolbox.offered().iter().filter(|tool| is_wanted(&tool.name)).cloned().collect();
+        let is_wanted =
+            |name: &String| request.tools.as_ref().is_none_or(|names| names.contains(name));
+        let tools: Vec<_> =
+            toolbox.offered().iter().filter(|tool| is_wanted(&tool.name)).cloned().collect();
         let forced = task.as_ref().and_then(|(_, setup)| setup.force.clone());
-        let forced = forced.filter(|name| format != ToolFormat::Off && tools.iter().any(|tool| tool.name == *name));
+        let forced = forced.filter(|name| {
+            format != ToolFormat::Off && tools.iter().any(|tool| tool.name == *name)
+        });
         let tool_choice = match (request.tool_choice, forced) {
             // L-101
             (ToolChoice::Auto, Some(name)) => ToolChoice::Named { name },
             (choice, _) => choice,
         };
-        Ok(Prompt { pieces, tools, tool_format: format, tool_choice, output_schema, stream: request.stream, options: request.options })
+        Ok(Prompt {
+            pieces,
+            tools,
+            tool_format: format,
+            tool_choice,
+            output_schema,
+            stream: request.stream,
+            options: request.options,
+        })
     }
 
     /// The task's own system text, or that of the activation whose agent asks.
@@ -118,9 +157,22 @@ impl Room {
         Arc::clone(frame.and_then(|frame| frame.system.as_ref()).unwrap_or(&task.system))
     }
 
-    /// L-024, L-106: made when it is first asked for, and again when what it is made of has changed.
-    fn system_text(&mut self, name: &TaskName, system: &Arc<str>, toolbox: &Arc<Toolbox>, asked: &PromptNote) -> Arc<str> {
-        let known = self.texts.0.get(name).into_iter().flatten().find(|made| made.fits(system, toolbox, asked));
+    /// L-024, L-106: made when it is first asked for, and again when what it is made of has
+    /// changed.
+    fn system_text(
+        &mut self,
+        name: &TaskName,
+        system: &Arc<str>,
+        toolbox: &Arc<Toolbox>,
+        asked: &PromptNote,
+    ) -> Arc<str> {
+        let known = self
+            .texts
+            .0
+            .get(name)
+            .into_iter()
+            .flatten()
+            .find(|made| made.fits(system, toolbox, asked));
         if let Some(made) = known {
             return Arc::clone(&made.text);
         }
@@ -133,7 +185,12 @@ impl Room {
             recipients: &recipients(toolbox),
         };
         let text: Arc<str> = instructions.to_text().into();
-        let made = Made { system: Arc::clone(system), toolbox: Arc::clone(toolbox), asked: asked.clone(), text: Arc::clone(&text) };
+        let made = Made {
+            system: Arc::clone(system),
+            toolbox: Arc::clone(toolbox),
+            asked: asked.clone(),
+            text: Arc::clone(&text),
+        };
         let texts = self.texts.0.entry(name.clone()).or_default();
         if texts.len() >= TEXTS {
             texts.remove(0);
@@ -142,8 +199,9 @@ impl Room {
         text
     }
 
-    /// The calls in an answer's text, put where its plugin looks for calls (L-108): all that the task's agent knows. Wrong ones are none
-    /// here; the room explains them when the plugin has said what it makes of the answer.
+    /// The calls in an answer's text, put where its plugin looks for calls (L-108): all that the
+    /// task's agent knows. Wrong ones are none here; the room explains them when the plugin has
+    /// said what it makes of the answer.
     pub(super) fn find_calls(&self, task: &TaskName, completion: &mut Completion) {
         let Some(setup) = self.setup.tasks.get(task) else { return };
         if completion.tool_calls.is_empty()
@@ -158,20 +216,30 @@ impl Room {
         let mut message = Message::new(0, Entity::Llm, task.agent.as_str());
         message.content = Some(text);
         let name = task.as_langroid.then_some(name.as_str());
-        CallParser { toolbox: &toolbox, text: true, name, for_handlers: false, after_model: false }.read(&message).all
+        CallParser { toolbox: &toolbox, text: true, name, for_handlers: false, after_model: false }
+            .read(&message)
+            .all
     }
 
-    /// Takes the calls out of a step's answer that only repeat those in its text: they are read there when the message enters, and are no
-    /// native calls. Those that an agent has added, or left out, stand as it has them.
+    /// Takes the calls out of a step's answer that only repeat those in its text: they are read
+    /// there when the message enters, and are no native calls. Those that an agent has added, or
+    /// left out, stand as it has them.
     pub(super) fn without_repeats(&self, frame: FrameId, mut reply: Reply) -> Reply {
         let Some((frame, task)) = self.task_of(frame) else { return reply };
-        let is_step = frame.attempt.as_ref().is_some_and(|attempt| attempt.responder == Responder::Llm);
+        let is_step =
+            frame.attempt.as_ref().is_some_and(|attempt| attempt.responder == Responder::Llm);
         let reads = task.text.calls || is_text(task.tool_format);
-        let may_repeat = !reply.tool_calls.is_empty() && reply.tool_calls.iter().all(|call| call.id.is_empty());
+        let may_repeat =
+            !reply.tool_calls.is_empty() && reply.tool_calls.iter().all(|call| call.id.is_empty());
         if is_step && reads && may_repeat {
-            let found = self.calls_in_text(&frame.task, task, reply.content.clone().unwrap_or_default());
-            let is_same = |(one, other): (&ToolCall, &ToolCall)| one.name == other.name && one.arguments == other.arguments;
-            if found.len() == reply.tool_calls.len() && found.iter().zip(&reply.tool_calls).all(is_same) {
+            let found =
+                self.calls_in_text(&frame.task, task, reply.content.clone().unwrap_or_default());
+            let is_same = |(one, other): (&ToolCall, &ToolCall)| {
+                one.name == other.name && one.arguments == other.arguments
+            };
+            if found.len() == reply.tool_calls.len()
+                && found.iter().zip(&reply.tool_calls).all(is_same)
+            {
                 reply.tool_calls.clear();
             }
         }
@@ -199,8 +267,13 @@ pub(super) fn is_text(format: ToolFormat) -> bool {
     matches!(format, ToolFormat::Json | ToolFormat::Xml)
 }
 
-/// The tools that a text explains, when they are not all. Where they are called natively the text explains none.
-fn explained(format: ToolFormat, tools: Option<&Vec<String>>, choice: &ToolChoice) -> Option<Vec<String>> {
+/// The tools that a text explains, when they are not all. Where they are called natively the text
+/// explains none.
+fn explained(
+    format: ToolFormat,
+    tools: Option<&Vec<String>>,
+    choice: &ToolChoice,
+) -> Option<Vec<String>> {
     match choice {
         _ if !is_text(format) => None,
         ToolChoice::None => Some(Vec::new()),
@@ -210,13 +283,19 @@ fn explained(format: ToolFormat, tools: Option<&Vec<String>>, choice: &ToolChoic
 
 /// The toolbox with no other tools on offer than these.
 fn only(toolbox: &Toolbox, names: &[String]) -> Toolbox {
-    let shown = |tool: &TaskTool| TaskTool { offered: tool.offered && names.contains(&tool.summary.name), ..tool.clone() };
+    let shown = |tool: &TaskTool| TaskTool {
+        offered: tool.offered && names.contains(&tool.summary.name),
+        ..tool.clone()
+    };
     toolbox.iter().map(shown).collect::<Vec<_>>().into()
 }
 
-/// L-148: the names that the task's agent may address with `recipient_message`, where the operator listed some.
+/// L-148: the names that the task's agent may address with `recipient_message`, where the operator
+/// listed some.
 fn recipients(toolbox: &Toolbox) -> Vec<String> {
     let tool = toolbox.host_tool(HostTool::RecipientMessage).filter(|tool| tool.offered);
-    let names = tool.and_then(|tool| tool.summary.input_schema.pointer("/properties/intended_recipient/enum")?.as_array());
+    let names = tool.and_then(|tool| {
+        tool.summary.input_schema.pointer("/properties/intended_recipient/enum")?.as_array()
+    });
     names.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }

@@ -1,5 +1,5 @@
-//! Which seats there are, in which order they are tried, and which of them may answer the pending message (L-020, L-032, L-052, L-055,
-//! L-063, L-064).
+//! Which seats there are, in which order they are tried, and which of them may answer the pending
+//! message (L-020, L-032, L-052, L-055, L-063, L-064).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,14 +20,17 @@ impl Room {
         let task = Arc::clone(task);
         let human_tried = self.memories.get(&frame.task).is_some_and(|memory| memory.human_tried);
         let mut order = VecDeque::with_capacity(3 + task.subtasks.len());
-        // L-052: the user gets a chance after every step of somebody else, but not between a call and its handling.
+        // L-052: the user gets a chance after every step of somebody else, but not between a call
+        // and its handling.
         if !human_tried && !attempts {
             order.push_back(Responder::User);
         }
         order.push_back(Responder::Agent);
         order.push_back(Responder::Llm);
         // In the reference a seat that nobody takes is one that never answers.
-        order.retain(|responder| task.as_langroid || responder.seat().is_some_and(|seat| task.seats.contains(&seat)));
+        order.retain(|responder| {
+            task.as_langroid || responder.seat().is_some_and(|seat| task.seats.contains(&seat))
+        });
         order.extend(task.subtasks.iter().cloned().map(Responder::Subtask));
         order
     }
@@ -39,7 +42,8 @@ impl Room {
         if frame.pending_sender == *responder || !user_may {
             return false;
         }
-        // L-166: a task that waits for this one already cannot answer it: the two would share one history, and call each other for ever.
+        // L-166: a task that waits for this one already cannot answer it: the two would share one
+        // history, and call each other for ever.
         if let Responder::Subtask(name) = responder
             && self.is_above(id, name)
         {
@@ -69,7 +73,12 @@ impl Room {
     }
 
     /// A sub-task answers plain text, and calls of which its agent may run at least one (L-032).
-    fn subtask_can_respond(&mut self, id: FrameId, name: &TaskName, pending: &Arc<Message>) -> bool {
+    fn subtask_can_respond(
+        &mut self,
+        id: FrameId,
+        name: &TaskName,
+        pending: &Arc<Message>,
+    ) -> bool {
         if pending.action.is_some() {
             return false;
         }
@@ -85,9 +94,12 @@ impl Room {
         !(reading.is_for_others() || (task.respond_tools_only && reading.mine.is_empty()))
     }
 
-    /// The pending message holds a call, or an attempt at one, that this task has to do with (L-052).
+    /// The pending message holds a call, or an attempt at one, that this task has to do with
+    /// (L-052).
     pub(super) fn pending_is_attempt(&mut self, id: FrameId) -> bool {
-        let Some(pending) = self.frames.get(&id).and_then(|frame| frame.pending.clone()) else { return false };
+        let Some(pending) = self.frames.get(&id).and_then(|frame| frame.pending.clone()) else {
+            return false;
+        };
         if pending.action.is_some() || !pending.tools.is_empty() {
             return true;
         }
@@ -96,13 +108,18 @@ impl Room {
         }
         let reading = self.reading(id);
         let native_unknown = !pending.tool_calls.is_empty() && !reading.unknown.is_empty();
-        // A call of a tool that there is not is still one: the model hears of it before anybody is asked.
-        reading.is_attempt() || (native_unknown && self.task_of(id).is_some_and(|(_, task)| !task.as_langroid))
+        // A call of a tool that there is not is still one: the model hears of it before anybody is
+        // asked.
+        reading.is_attempt()
+            || (native_unknown && self.task_of(id).is_some_and(|(_, task)| !task.as_langroid))
     }
 
-    /// The pending message as the task's agent reads it; what it is to carry out is attached to the message.
+    /// The pending message as the task's agent reads it; what it is to carry out is attached to the
+    /// message.
     pub(super) fn reading(&mut self, id: FrameId) -> Arc<ParsedCalls> {
-        let Some(pending) = self.frames.get(&id).and_then(|frame| frame.pending.clone()) else { return Arc::default() };
+        let Some(pending) = self.frames.get(&id).and_then(|frame| frame.pending.clone()) else {
+            return Arc::default();
+        };
         let reading = self.reading_of(id, &pending);
         self.attach_to_pending(id, &reading);
         reading
@@ -130,14 +147,18 @@ impl Room {
         let of_model = message.sender == Entity::Llm;
         let reader = CallParser {
             toolbox: &toolbox,
-            text: task.text.calls || (of_model && matches!(task.tool_format, ToolFormat::Json | ToolFormat::Xml)),
+            text: task.text.calls
+                || (of_model && matches!(task.tool_format, ToolFormat::Json | ToolFormat::Xml)),
             name: task.as_langroid.then_some(name.as_str()),
             for_handlers: task.as_langroid,
-            after_model: history.and_then(crate::types::history::History::last).is_some_and(|last| last.sender == Entity::Llm),
+            after_model: history
+                .and_then(crate::types::history::History::last)
+                .is_some_and(|last| last.sender == Entity::Llm),
         };
         let mut reading = reader.read(message);
         if !task.as_langroid {
-            // L-171: words from outside are no calls, except of what the agent itself is offered: it answers them as words.
+            // L-171: words from outside are no calls, except of what the agent itself is offered:
+            // it answers them as words.
             reading.mine.retain(|call| toolbox.trusts(message, call));
             reading.all.retain(|call| toolbox.trusts(message, call));
         }
@@ -153,14 +174,22 @@ impl Room {
 
     fn attach_to_pending(&mut self, id: FrameId, reading: &ParsedCalls) {
         let Some(frame) = self.frames.get_mut(&id) else { return };
-        let Some(pending) = frame.pending.as_mut().filter(|pending| pending.tools.is_empty() && !reading.mine.is_empty()) else { return };
+        let Some(pending) = frame
+            .pending
+            .as_mut()
+            .filter(|pending| pending.tools.is_empty() && !reading.mine.is_empty())
+        else {
+            return;
+        };
         Arc::make_mut(pending).tools.clone_from(&reading.mine);
         self.keep_pending(id);
     }
 
     /// The message is known to others as it is pending now.
     pub(super) fn keep_pending(&mut self, id: FrameId) {
-        let Some(pending) = self.frames.get(&id).and_then(|frame| frame.pending.clone()) else { return };
+        let Some(pending) = self.frames.get(&id).and_then(|frame| frame.pending.clone()) else {
+            return;
+        };
         self.link(&pending).message = Some(Arc::clone(&pending));
     }
 
@@ -181,12 +210,18 @@ impl Room {
 
 /// L-064; names ignore case everywhere.
 fn is_addressed(frame: &Frame, task: &TaskSetup, responder: &Responder, pending: &Message) -> bool {
-    // Where a text addresses nobody, the recipient is the agent's own word, and its calls are carried out whoever is to hear of them.
-    if *responder == Responder::Agent && pending.sender == Entity::Llm && pending.wants_agent_seat() && !task.as_langroid {
+    // Where a text addresses nobody, the recipient is the agent's own word, and its calls are
+    // carried out whoever is to hear of them.
+    if *responder == Responder::Agent
+        && pending.sender == Entity::Llm
+        && pending.wants_agent_seat()
+        && !task.as_langroid
+    {
         return true;
     }
-    pending
-        .recipient
-        .as_deref()
-        .is_none_or(|name| name.is_empty() || responder.is_named(name) || frame.task.as_str().eq_ignore_ascii_case(name))
+    pending.recipient.as_deref().is_none_or(|name| {
+        name.is_empty()
+            || responder.is_named(name)
+            || frame.task.as_str().eq_ignore_ascii_case(name)
+    })
 }

@@ -1,4 +1,5 @@
-//! A result as what it was to be: a number, a truth, a text (L-050i). Calls as results are found where the result is made.
+//! A result as what it was to be: a number, a truth, a text (L-050i). Calls as results are found
+//! where the result is made.
 
 use serde_json::{Value, json};
 
@@ -33,8 +34,12 @@ pub(super) fn from_text(wanted: &ReturnType, text: &str) -> Option<Value> {
     match wanted {
         ReturnType::Text => (!text.is_empty()).then(|| json!(text)),
         ReturnType::Int => text.parse::<i64>().ok().map(|number| json!(number)),
-        ReturnType::Float => text.parse::<f64>().ok().filter(|number| number.is_finite()).map(|number| json!(number)),
-        ReturnType::Bool => Some(json!(["true", "yes", "1"].contains(&text.to_lowercase().as_str()))),
+        ReturnType::Float => {
+            text.parse::<f64>().ok().filter(|number| number.is_finite()).map(|number| json!(number))
+        }
+        ReturnType::Bool => {
+            Some(json!(["true", "yes", "1"].contains(&text.to_lowercase().as_str())))
+        }
         ReturnType::AnyTool | ReturnType::Tool(_) => None,
     }
 }

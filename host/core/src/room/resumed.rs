@@ -1,5 +1,6 @@
-//! A room goes on after its host had stopped: time in which nothing ran does not count, and what lost attempts at models may have cost is
-//! counted. A speech that was under way is said again under the same key: a channel that took it before does not say it twice.
+//! A room goes on after its host had stopped: time in which nothing ran does not count, and what
+//! lost attempts at models may have cost is counted. A speech that was under way is said again
+//! under the same key: a channel that took it before does not say it twice.
 
 use super::{Room, TimerPurpose};
 use crate::protocol::notice::Notice;

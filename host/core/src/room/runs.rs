@@ -1,5 +1,5 @@
-//! Runs in a room, one after the other: how one is opened, what stays of the one before, and what may be changed in between (L-050,
-//! L-051).
+//! Runs in a room, one after the other: how one is opened, what stays of the one before, and what
+//! may be changed in between (L-050, L-051).
 
 use std::sync::Arc;
 
@@ -26,7 +26,8 @@ impl Room {
         self.begin_run(opening);
     }
 
-    /// Another run, once the one before is over: what agents remember stays, what limits the run begins anew.
+    /// Another run, once the one before is over: what agents remember stays, what limits the run
+    /// begins anew.
     pub(super) fn start_run(&mut self, setup: Option<Arc<Setup>>, opening: RunOpening) {
         if !matches!(self.phase, RoomPhase::Finished { .. }) || self.is_broken() {
             return;
@@ -79,8 +80,16 @@ impl Room {
         }
         // L-050d
         let recipient = self.opening.recipient.clone().filter(|name| !name.is_empty());
-        if let Some(name) = recipient.filter(|name| self.opening.seat.is_none() && !name.eq_ignore_ascii_case(entry.as_str())) {
-            self.end_frame(root, FrameEnd::new(Status::NotAddressed, format!("the message is for {name}, not for {entry}")));
+        if let Some(name) = recipient.filter(|name| {
+            self.opening.seat.is_none() && !name.eq_ignore_ascii_case(entry.as_str())
+        }) {
+            self.end_frame(
+                root,
+                FrameEnd::new(
+                    Status::NotAddressed,
+                    format!("the message is for {name}, not for {entry}"),
+                ),
+            );
             return;
         }
         self.put_first_message(root);
@@ -97,7 +106,8 @@ impl Room {
         }
         // L-051a: the message is the user's, and external text is tainted (L-170).
         let (content, seat) = (opening.content.clone().unwrap_or_default(), opening.seat.clone());
-        let (attachments, tools, recipient) = (opening.attachments.clone(), opening.tools.clone(), opening.recipient.clone());
+        let (attachments, tools, recipient) =
+            (opening.attachments.clone(), opening.tools.clone(), opening.recipient.clone());
         let mut message = self.user_message(content);
         let mut by = Responder::User;
         if let Some(sender) = self.opening.sender.filter(|sender| *sender != Entity::User) {
@@ -111,7 +121,8 @@ impl Room {
             message.from_agent = seat.from_agent || seat.sender == Entity::Llm;
             by = Responder::of(seat.sender);
         }
-        (message.attachments, message.tools, message.recipient) = (attachments, tools, recipient.filter(|name| !name.is_empty()));
+        (message.attachments, message.tools, message.recipient) =
+            (attachments, tools, recipient.filter(|name| !name.is_empty()));
         let untrusted = message.labels.contains(&Label::Untrusted);
         message.tools.iter_mut().for_each(|call| call.untrusted |= untrusted);
         self.put_pending(root, by, message);
@@ -145,7 +156,9 @@ impl Room {
         if message.sender == Entity::Llm {
             memory.open_calls.clone_from(&message.tool_calls);
         } else {
-            memory.open_calls.retain(|call| message.tool_results.iter().all(|result| result.call_id != call.id));
+            memory
+                .open_calls
+                .retain(|call| message.tool_results.iter().all(|result| result.call_id != call.id));
         }
         let place = memory.push(&message);
         self.link(&message).place = Some((task.clone(), place));

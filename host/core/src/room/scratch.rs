@@ -1,5 +1,5 @@
-//! What plugins remember between calls: per task for agents and tools, per room for strategies. Kept with the answer of a call that
-//! went well, dropped with one that did not.
+//! What plugins remember between calls: per task for agents and tools, per room for strategies.
+//! Kept with the answer of a call that went well, dropped with one that did not.
 
 use std::sync::Arc;
 
@@ -34,10 +34,15 @@ impl Room {
         let purpose = self.calls.get(&call)?;
         let task = match purpose {
             Purpose::Job { task, .. } => Some(task.clone()),
-            _ => purpose.frame().and_then(|frame| self.frames.get(&frame)).map(|frame| frame.task.clone()),
+            _ => purpose
+                .frame()
+                .and_then(|frame| self.frames.get(&frame))
+                .map(|frame| frame.task.clone()),
         };
         let plugin = match purpose {
-            Purpose::Tool { plugin, .. } | Purpose::Job { plugin, .. } | Purpose::Consult { plugin, .. } => plugin.clone(),
+            Purpose::Tool { plugin, .. }
+            | Purpose::Job { plugin, .. }
+            | Purpose::Consult { plugin, .. } => plugin.clone(),
             Purpose::Gate { plugin, .. } => plugin.clone(),
             Purpose::Step { frame } | Purpose::Respond { frame } => self.agent_of(*frame)?.clone(),
             Purpose::Strategy { strategy } => strategy.clone(),
@@ -67,7 +72,9 @@ pub(super) mod as_pairs {
         serializer.collect_seq(map)
     }
 
-    pub(in crate::room) fn deserialize<'de, K, V, D>(deserializer: D) -> Result<BTreeMap<K, V>, D::Error>
+    pub(in crate::room) fn deserialize<'de, K, V, D>(
+        deserializer: D,
+    ) -> Result<BTreeMap<K, V>, D::Error>
     where
         K: DeserializeOwned + Ord,
         V: DeserializeOwned,

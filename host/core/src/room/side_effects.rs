@@ -1,5 +1,6 @@
-//! What plugins do to the world while they run: each is counted here before it happens, and kept before the plugin learns of it. What a
-//! single request may be is the import's check; here is what only the whole run can know.
+//! What plugins do to the world while they run: each is counted here before it happens, and kept
+//! before the plugin learns of it. What a single request may be is the import's check; here is what
+//! only the whole run can know.
 
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
@@ -10,7 +11,12 @@ use crate::types::ids::{CallId, PluginName};
 use crate::types::side_effect::{SideEffect, SideEffectAnswer};
 
 impl Room {
-    pub(super) fn side_effect_asked(&mut self, call: CallId, ordinal: u32, side_effect: SideEffect) {
+    pub(super) fn side_effect_asked(
+        &mut self,
+        call: CallId,
+        ordinal: u32,
+        side_effect: SideEffect,
+    ) {
         // Whoever asked is being stopped, and must not leave anything behind.
         let leave = match self.who_asks(call) {
             None => Err(over(&side_effect)),
@@ -21,7 +27,11 @@ impl Room {
         self.effects.push_back(Effect::AllowSideEffect { call, ordinal, leave });
     }
 
-    fn admit_side_effect(&mut self, plugin: &PluginName, side_effect: &SideEffect) -> Result<(), Denial> {
+    fn admit_side_effect(
+        &mut self,
+        plugin: &PluginName,
+        side_effect: &SideEffect,
+    ) -> Result<(), Denial> {
         if side_effect.capability() != Capability::Fetch {
             return Ok(());
         }
@@ -30,8 +40,16 @@ impl Room {
         let Some(rights) = setup.rights(plugin) else { return Err(over(side_effect)) };
         let limit = rights.grants.fetch.as_ref().map_or(0, |grant| grant.requests);
         if used >= limit {
-            let reason = format!("{plugin} has sent the {limit} requests that plugins.{plugin}.grants.fetch.requests gives it");
-            let record = rights.refuse(Capability::Fetch, side_effect.target(), Layer::Runtime, &reason, None);
+            let reason = format!(
+                "{plugin} has sent the {limit} requests that plugins.{plugin}.grants.fetch.requests gives it"
+            );
+            let record = rights.refuse(
+                Capability::Fetch,
+                side_effect.target(),
+                Layer::Runtime,
+                &reason,
+                None,
+            );
             let denial = record.denial.clone();
             self.denied(plugin, *record);
             return Err(denial);
@@ -40,7 +58,12 @@ impl Room {
         Ok(())
     }
 
-    pub(super) fn side_effect_ended(&mut self, call: CallId, ordinal: u32, answer: SideEffectAnswer) {
+    pub(super) fn side_effect_ended(
+        &mut self,
+        call: CallId,
+        ordinal: u32,
+        answer: SideEffectAnswer,
+    ) {
         if let Some((plugin, _)) = self.who_asks(call) {
             self.tell(Notice::SideEffectEnded { call, ordinal, plugin, answer });
         }
@@ -51,5 +74,9 @@ impl Room {
 fn over(side_effect: &SideEffect) -> Denial {
     let capability = side_effect.capability();
     let target: String = side_effect.target().chars().take(256).collect();
-    Denial { capability: capability.as_str().to_owned(), detail: "the call is over".to_owned(), target }
+    Denial {
+        capability: capability.as_str().to_owned(),
+        detail: "the call is over".to_owned(),
+        target,
+    }
 }

@@ -1,5 +1,5 @@
-//! The loop: a step tries the responders in turn until one gives a valid answer (L-050…L-062). Everything that can take time is an
-//! effect, so a step may rest here between two events.
+//! The loop: a step tries the responders in turn until one gives a valid answer (L-050…L-062).
+//! Everything that can take time is an effect, so a step may rest here between two events.
 
 mod judge;
 
@@ -30,7 +30,8 @@ use crate::types::message::{Blob, Entity, Label, Message};
 use crate::types::outcome::Status;
 use crate::types::view::Peer;
 
-/// Faults in a row after which an agent is given up: its next step would most likely fail in the same way.
+/// Faults in a row after which an agent is given up: its next step would most likely fail in the
+/// same way.
 const MAX_FAULTS: u32 = 3;
 /// Bytes that an answer may weigh; a plugin's own answers are smaller.
 pub(super) const MAX_WEIGHT: usize = 2 << 20;
@@ -40,7 +41,12 @@ const MAX_CALLS: usize = 1_000;
 const MAX_IDLE: u32 = 2_000;
 
 impl Room {
-    pub(super) fn new_frame(&mut self, task: &TaskName, caller: Option<FrameId>, inputs: Arc<Value>) -> FrameId {
+    pub(super) fn new_frame(
+        &mut self,
+        task: &TaskName,
+        caller: Option<FrameId>,
+        inputs: Arc<Value>,
+    ) -> FrameId {
         let id = FrameId(self.counters.frame);
         self.counters.frame += 1;
         let setup = Arc::clone(&self.setup);
@@ -61,7 +67,9 @@ impl Room {
             turn_limit: task_setup.and_then(|task| task.turns),
             iteration: 0,
             past: Vec::new(),
-            chain_depth: caller.and_then(|caller| self.frames.get(&caller)).map_or(self.opening.chain_depth, |caller| caller.chain_depth),
+            chain_depth: caller
+                .and_then(|caller| self.frames.get(&caller))
+                .map_or(self.opening.chain_depth, |caller| caller.chain_depth),
             attempt: None,
             reading: ParsedMessage::default(),
             is_unattended: false,
@@ -76,21 +84,30 @@ impl Room {
         };
         self.frames.insert(id, frame);
         if let Some(task_setup) = task_setup {
-            let caller = caller.and_then(|caller| self.frames.get(&caller)).map(|frame| frame.task.clone());
-            self.tell(Notice::TaskStarted { task: task.clone(), agent: task_setup.agent.clone(), caller });
+            let caller =
+                caller.and_then(|caller| self.frames.get(&caller)).map(|frame| frame.task.clone());
+            self.tell(Notice::TaskStarted {
+                task: task.clone(),
+                agent: task_setup.agent.clone(),
+                caller,
+            });
         }
         id
     }
 
-    /// Tasks that a task's agent may hand work to: its sub-tasks, and those that it may delegate to.
+    /// Tasks that a task's agent may hand work to: its sub-tasks, and those that it may delegate
+    /// to.
     fn peers(&self, task: &TaskName) -> Vec<Peer> {
         let Some((name, task)) = self.setup.tasks.get_key_value(task) else { return Vec::new() };
-        let granted = self
-            .setup
-            .rights_in(&task.agent, name)
-            .filter(|rights| rights.manifest.ask(crate::types::capability::Capability::Delegate).is_some());
-        let delegates = granted.and_then(|rights| rights.grants.delegate.as_ref()).map_or(&[][..], |grant| &grant.tasks);
-        let left = delegates.iter().filter(|other| granted.is_none_or(|rights| rights.leaves_delegate(other).is_ok()));
+        let granted = self.setup.rights_in(&task.agent, name).filter(|rights| {
+            rights.manifest.ask(crate::types::capability::Capability::Delegate).is_some()
+        });
+        let delegates = granted
+            .and_then(|rights| rights.grants.delegate.as_ref())
+            .map_or(&[][..], |grant| &grant.tasks);
+        let left = delegates
+            .iter()
+            .filter(|other| granted.is_none_or(|rights| rights.leaves_delegate(other).is_ok()));
         let names = task.subtasks.iter().chain(left.filter(|name| !task.subtasks.contains(name)));
         names.map(|name| Peer { name: name.clone(), description: self.description(name) }).collect()
     }
@@ -99,7 +116,8 @@ impl Room {
         self.setup.tasks.get(task).map(|task| task.description.clone()).unwrap_or_default()
     }
 
-    /// Goes on with every frame that can: a child that was just made, a caller whose child has ended, a step that got its answer.
+    /// Goes on with every frame that can: a child that was just made, a caller whose child has
+    /// ended, a step that got its answer.
     pub(super) fn run(&mut self) {
         while self.new_violation.is_none()
             && let Some(id) = self.runnable.pop_front()
@@ -112,12 +130,19 @@ impl Room {
     fn advance(&mut self, id: FrameId) {
         loop {
             // It has ended, by what it did itself or by what another did.
-            let Some(frame) = self.frames.get_mut(&id).filter(|_| self.new_violation.is_none()) else { return };
+            let Some(frame) = self.frames.get_mut(&id).filter(|_| self.new_violation.is_none())
+            else {
+                return;
+            };
             match frame.attempt.take() {
                 None if frame.only.is_some() => self.ask_only(id),
                 None => self.begin_step(id),
-                Some(Attempt { wait: FrameWait::Ready(answer), .. }) if frame.only.is_some() => self.seat_answered(id, answer),
-                Some(Attempt { wait: FrameWait::Next, responder: _, rest, do_not_know }) => self.try_next(id, rest, do_not_know),
+                Some(Attempt { wait: FrameWait::Ready(answer), .. }) if frame.only.is_some() => {
+                    self.seat_answered(id, answer)
+                }
+                Some(Attempt { wait: FrameWait::Next, responder: _, rest, do_not_know }) => {
+                    self.try_next(id, rest, do_not_know)
+                }
                 Some(Attempt { wait: FrameWait::Ready(answer), responder, rest, do_not_know }) => {
                     self.answered(id, responder, answer, rest, do_not_know);
                 }
@@ -134,13 +159,25 @@ impl Room {
             self.end_frame(id, FrameEnd::new(Status::Error, "the config has no such task"));
             return;
         };
-        let recipient = frame.pending.as_ref().and_then(|message| message.recipient.clone()).unwrap_or_default();
+        let recipient = frame
+            .pending
+            .as_ref()
+            .and_then(|message| message.recipient.clone())
+            .unwrap_or_default();
         if let Some(frame) = self.frames.get_mut(&id) {
             frame.is_unattended = false;
         }
         if self.is_valid_recipient(id, &recipient) {
             let rest = self.order(id);
-            self.set_attempt(id, Attempt { responder: Responder::User, rest, wait: FrameWait::Next, do_not_know: None });
+            self.set_attempt(
+                id,
+                Attempt {
+                    responder: Responder::User,
+                    rest,
+                    wait: FrameWait::Next,
+                    do_not_know: None,
+                },
+            );
         } else {
             // L-053: the agent gets a chance to correct itself.
             let text = format!("Invalid recipient: {recipient}");
@@ -153,7 +190,12 @@ impl Room {
     }
 
     /// Asks the next responder that may answer (L-054).
-    fn try_next(&mut self, id: FrameId, mut rest: VecDeque<Responder>, do_not_know: Option<(Responder, Arc<Message>)>) {
+    fn try_next(
+        &mut self,
+        id: FrameId,
+        mut rest: VecDeque<Responder>,
+        do_not_know: Option<(Responder, Arc<Message>)>,
+    ) {
         loop {
             let Some(responder) = rest.pop_front() else {
                 self.no_valid_answer(id, do_not_know, false);
@@ -169,7 +211,9 @@ impl Room {
                 return self.violated(Invariant::FrameExists, id);
             };
             self.memory(&task).human_tried = responder == Responder::User;
-            let is_taken = responder.seat().is_none_or(|seat| self.task_of(id).is_some_and(|(_, task)| task.seats.contains(&seat)));
+            let is_taken = responder.seat().is_none_or(|seat| {
+                self.task_of(id).is_some_and(|(_, task)| task.seats.contains(&seat))
+            });
             let wait = match &responder {
                 _ if !is_taken => Some(FrameWait::Ready(None)),
                 Responder::Agent => self.ask_agent_seat(id),
@@ -204,7 +248,9 @@ impl Room {
     /// The one seat has answered; it is asked again with its own answer where that is wanted.
     fn seat_answered(&mut self, id: FrameId, answer: Option<Arc<Message>>) {
         let answer = answer.map(|message| self.with_calls(id, message));
-        let Some((frame, only)) = self.frames.get_mut(&id).and_then(|frame| frame.only.clone().map(|only| (frame, only))) else {
+        let Some((frame, only)) =
+            self.frames.get_mut(&id).and_then(|frame| frame.only.clone().map(|only| (frame, only)))
+        else {
             return self.violated(Invariant::FrameExists, id);
         };
         let only = frame.only.insert(only);
@@ -215,7 +261,8 @@ impl Room {
         frame.steps = frame.steps.saturating_add(1);
         self.report_step(id);
         if !goes_on {
-            let reason = if answer.is_some() { "the seat answered" } else { "the seat had no answer" };
+            let reason =
+                if answer.is_some() { "the seat answered" } else { "the seat had no answer" };
             self.end_frame(id, FrameEnd::new(Status::Done, reason));
         }
     }
@@ -225,7 +272,9 @@ impl Room {
         let (pending, name) = (frame.pending.clone(), frame.task.clone());
         let user_message = task.user_message.clone();
         // L-022: no agent answers a message whose calls the host should carry out.
-        let works = pending.as_ref().is_some_and(|message| message.action.is_some() && message.sender == Entity::Llm);
+        let works = pending
+            .as_ref()
+            .is_some_and(|message| message.action.is_some() && message.sender == Entity::Llm);
         if works || !self.reading(id).mine.is_empty() {
             return Some(FrameWait::Ready(None));
         }
@@ -240,7 +289,9 @@ impl Room {
         let is_written = self.report_of_jobs(id);
         match &pending {
             // L-010: nothing that a model could answer.
-            Some(pending) if !is_written && !self.write_history(id, pending) => return Some(FrameWait::Ready(None)),
+            Some(pending) if !is_written && !self.write_history(id, pending) => {
+                return Some(FrameWait::Ready(None));
+            }
             Some(_) => {}
             None => {
                 // L-023: its last answer is given anew.
@@ -303,8 +354,14 @@ impl Room {
         Some(FrameWait::Call(call))
     }
 
-    /// What the user's words amount to; none when they said nothing, and nobody asked for it (L-029).
-    fn user_said(&mut self, id: FrameId, text: String, attachments: Vec<Blob>) -> Option<Arc<Message>> {
+    /// What the user's words amount to; none when they said nothing, and nobody asked for it
+    /// (L-029).
+    fn user_said(
+        &mut self,
+        id: FrameId,
+        text: String,
+        attachments: Vec<Blob>,
+    ) -> Option<Arc<Message>> {
         let (frame, task) = self.task_of(id)?;
         let recipient = frame.pending.as_ref().and_then(|pending| pending.recipient.as_deref());
         let is_addressed = recipient.and_then(Entity::named) == Some(Entity::User);
@@ -331,12 +388,15 @@ impl Room {
         Some(Arc::new(message))
     }
 
-    /// L-160: a sub-task is called with the pending message, which its agent sees as the user's (L-051b).
+    /// L-160: a sub-task is called with the pending message, which its agent sees as the user's
+    /// (L-051b).
     fn ask_subtask(&mut self, id: FrameId, name: &TaskName) -> Option<FrameWait> {
         let (frame, task) = self.task_of(id)?;
-        let (pending, inputs, caller) = (frame.pending.clone(), Arc::clone(&frame.inputs), frame.task.clone());
+        let (pending, inputs, caller) =
+            (frame.pending.clone(), Arc::clone(&frame.inputs), frame.task.clone());
         let (one_call, langroid) = (!task.allow_subtask_multi_tools, task.as_langroid);
-        let recipient = pending.as_ref().and_then(|message| message.recipient.as_deref()).unwrap_or_default();
+        let recipient =
+            pending.as_ref().and_then(|message| message.recipient.as_deref()).unwrap_or_default();
         let resets = self.setup.tasks.get(name).is_some_and(|task| task.restart_as_subtask);
         if resets && langroid {
             // Before it is asked whether the message is for it.
@@ -347,7 +407,11 @@ impl Room {
         if !(recipient.is_empty() || recipient.eq_ignore_ascii_case(name.as_str()) || for_all) {
             return Some(FrameWait::Ready(None));
         }
-        if one_call && pending.as_ref().is_some_and(|message| message.tool_calls.len() > 1 && message.tools.len() > 1) {
+        if one_call
+            && pending
+                .as_ref()
+                .is_some_and(|message| message.tool_calls.len() > 1 && message.tools.len() > 1)
+        {
             let said = self.one_call_at_a_time(pending.as_ref()?, name);
             return Some(FrameWait::Ready(Some(said)));
         }
@@ -355,7 +419,11 @@ impl Room {
             self.reset(name);
         }
         let said = pending.as_ref().map(|message| message.text());
-        let inputs = self.setup.tasks.get(name).map_or(Arc::clone(&inputs), |task| with_message(task, Arc::clone(&inputs), said));
+        let inputs = self
+            .setup
+            .tasks
+            .get(name)
+            .map_or(Arc::clone(&inputs), |task| with_message(task, Arc::clone(&inputs), said));
         let child = self.new_frame(name, Some(id), inputs);
         match pending {
             Some(pending) => {
@@ -369,7 +437,8 @@ impl Room {
                 message.labels.clone_from(&pending.labels);
                 message.from_agent = pending.from_agent;
                 // The caller's message leads on to the copy, whatever it led to before (L-051b).
-                message.parent = self.links.get(&pending.seq).and_then(|link| link.parent).or(Some(pending.seq));
+                message.parent =
+                    self.links.get(&pending.seq).and_then(|link| link.parent).or(Some(pending.seq));
                 self.link(&pending).child = Some(message.seq);
                 self.put_pending(child, Responder::User, message);
             }
@@ -383,15 +452,20 @@ impl Room {
     fn one_call_at_a_time(&mut self, pending: &Arc<Message>, name: &TaskName) -> Arc<Message> {
         let text = format!("{name} takes one call at a time; none was passed on");
         let mut message = self.stamp(Entity::User, name.as_str());
-        message.tool_results = pending.tool_calls.iter().map(|call| failed(call, text.clone())).collect();
+        message.tool_results =
+            pending.tool_calls.iter().map(|call| failed(call, text.clone())).collect();
         Arc::new(message)
     }
 
-    /// L-051a: without a message a task goes on with the last thing in its history; without a history, with nothing.
+    /// L-051a: without a message a task goes on with the last thing in its history; without a
+    /// history, with nothing.
     pub(super) fn begin_where_it_ended(&mut self, id: FrameId) {
-        let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else { return self.violated(Invariant::FrameExists, id) };
+        let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else {
+            return self.violated(Invariant::FrameExists, id);
+        };
         let Some(last) = newest_said(&self.history(&task)).cloned() else {
-            // Nothing was said to go on with; in the reference what was pending when the run before ended is pending still.
+            // Nothing was said to go on with; in the reference what was pending when the run before
+            // ended is pending still.
             let langroid = self.task_of(id).is_some_and(|(_, task)| task.as_langroid);
             let left = self.memory(&task).left_pending.clone().filter(|_| langroid);
             if let Some(frame) = self.frames.get_mut(&id) {
@@ -419,22 +493,32 @@ impl Room {
                     frame.iteration += 1;
                     frame.past.clear();
                 }
-                let Some(message) = self.agent_faulted(id, call, &fault, lacked_model) else { return };
+                let Some(message) = self.agent_faulted(id, call, &fault, lacked_model) else {
+                    return;
+                };
                 Some((Responder::Agent, message))
             }
         };
         self.ready(id, message);
     }
 
-    /// What the agent gives when it finishes or rejects stays for it to read, also where that does not end its task (O-022, O-023).
+    /// What the agent gives when it finishes or rejects stays for it to read, also where that does
+    /// not end its task (O-022, O-023).
     fn keep_outputs(&mut self, id: FrameId, action: &Action) {
-        if let (Action::Finish { outputs } | Action::Reject { outputs }, Some(frame)) = (action, self.frames.get_mut(&id)) {
+        if let (Action::Finish { outputs } | Action::Reject { outputs }, Some(frame)) =
+            (action, self.frames.get_mut(&id))
+        {
             frame.acting.outputs.clone_from(outputs);
         }
     }
 
     /// What a turn of the agent comes to.
-    fn take_turn(&mut self, id: FrameId, turn: Turn, is_filtered: bool) -> Option<(Responder, Arc<Message>)> {
+    fn take_turn(
+        &mut self,
+        id: FrameId,
+        turn: Turn,
+        is_filtered: bool,
+    ) -> Option<(Responder, Arc<Message>)> {
         let frame = self.frames.get_mut(&id)?;
         frame.iteration += 1;
         frame.past.clear();
@@ -456,14 +540,20 @@ impl Room {
         self.admit_reply(id, message)
     }
 
-    pub(super) fn agent_responded(&mut self, id: FrameId, call: CallId, answer: Result<Option<Turn>, Fault>) {
+    pub(super) fn agent_responded(
+        &mut self,
+        id: FrameId,
+        call: CallId,
+        answer: Result<Option<Turn>, Fault>,
+    ) {
         let lacked_model = self.without_model.remove(&call);
         self.filtered.remove(&call);
         if !self.waits_for_answer(id, call) {
             return;
         }
         let message = match answer {
-            // An answer of the component costs a turn, whichever of its exports gives it: two responders could talk for ever.
+            // An answer of the component costs a turn, whichever of its exports gives it: two
+            // responders could talk for ever.
             Ok(Some(_)) if self.is_used_up(Budget::Turns) && !self.asks_for_more() => {
                 self.stop(Status::MaxTurns, Budget::Turns.reason());
                 return;
@@ -478,7 +568,9 @@ impl Room {
                 return;
             }
             Err(fault) => {
-                let Some(message) = self.agent_faulted(id, call, &fault, lacked_model) else { return };
+                let Some(message) = self.agent_faulted(id, call, &fault, lacked_model) else {
+                    return;
+                };
                 Some((Responder::Agent, message))
             }
         };
@@ -493,7 +585,9 @@ impl Room {
         let said = turn.and_then(|turn| self.turn_message(id, turn));
         let Some((_, message)) = self.admit_reply(id, said) else { return self.without_tool(id) };
         if !message.tool_calls.is_empty() {
-            return self.respond_with_calls(id, &message.tool_calls).unwrap_or(FrameWait::Ready(None));
+            return self
+                .respond_with_calls(id, &message.tool_calls)
+                .unwrap_or(FrameWait::Ready(None));
         }
         let mut message = Arc::unwrap_or_clone(message);
         message.sender = Entity::Agent;
@@ -506,7 +600,11 @@ impl Room {
     }
 
     /// A recipient that was not granted is refused before anyone reads the message.
-    fn admit_reply(&mut self, id: FrameId, message: Option<Arc<Message>>) -> Option<(Responder, Arc<Message>)> {
+    fn admit_reply(
+        &mut self,
+        id: FrameId,
+        message: Option<Arc<Message>>,
+    ) -> Option<(Responder, Arc<Message>)> {
         let message = message?;
         match self.check_route(id, &message) {
             Ok(()) => Some((Responder::Llm, message)),
@@ -519,7 +617,13 @@ impl Room {
     }
 
     /// O-072: a failed step is an observation; after several in a row the task is given up.
-    fn agent_faulted(&mut self, id: FrameId, call: CallId, fault: &Fault, lacked_model: bool) -> Option<Arc<Message>> {
+    fn agent_faulted(
+        &mut self,
+        id: FrameId,
+        call: CallId,
+        fault: &Fault,
+        lacked_model: bool,
+    ) -> Option<Arc<Message>> {
         let agent = self.agent_of(id)?.clone();
         self.tell(Notice::PluginFaulted { call, plugin: agent.clone(), fault: fault.clone() });
         // It cannot go on without what is used up, and its next step would find out the same.
@@ -528,7 +632,8 @@ impl Room {
             return None;
         }
         let (_, task) = self.task_of(id)?;
-        // The model's client has tried again already, and the agent's next step would put the failure to the model as somebody's words.
+        // The model's client has tried again already, and the agent's next step would put the
+        // failure to the model as somebody's words.
         if lacked_model && !task.interactive {
             let reason = format!("the model of {agent} did not answer: {}", fault.message);
             self.end_frame(id, FrameEnd::new(Status::Error, reason));
@@ -537,14 +642,22 @@ impl Room {
         let frame = self.frames.get_mut(&id)?;
         frame.faults += 1;
         if frame.faults >= MAX_FAULTS {
-            let reason = format!("{agent} failed {MAX_FAULTS} times in a row; the last time: {}", fault.message);
+            let reason = format!(
+                "{agent} failed {MAX_FAULTS} times in a row; the last time: {}",
+                fault.message
+            );
             self.end_frame(id, FrameEnd::new(Status::Error, reason));
             return None;
         }
         Some(self.error_message(id, format!("The step of {agent} failed: {}", fault.message)))
     }
 
-    pub(super) fn user_answered(&mut self, call: CallId, text: Option<String>, attachments: Vec<Blob>) {
+    pub(super) fn user_answered(
+        &mut self,
+        call: CallId,
+        text: Option<String>,
+        attachments: Vec<Blob>,
+    ) {
         let Some(Purpose::User { frame }) = self.calls.get(&call) else { return };
         let frame = *frame;
         self.calls.remove(&call);
@@ -554,17 +667,22 @@ impl Room {
         if text.as_ref().is_some_and(|text| !text.trim().is_empty()) || !attachments.is_empty() {
             self.idle_steps = 0;
         }
-        let Some((_, task)) = self.task_of(frame) else { return self.violated(Invariant::FrameExists, frame) };
+        let Some((_, task)) = self.task_of(frame) else {
+            return self.violated(Invariant::FrameExists, frame);
+        };
         // Nobody is there: in the reference that is a person who says nothing.
         let text = if task.as_langroid { Some(text.unwrap_or_default()) } else { text };
         if let Some(frame) = self.frames.get_mut(&frame) {
             frame.is_unattended = text.is_none();
         }
-        let message = text.and_then(|text| self.user_said(frame, text, attachments)).map(|message| (Responder::User, message));
+        let message = text
+            .and_then(|text| self.user_said(frame, text, attachments))
+            .map(|message| (Responder::User, message));
         if message.is_some()
             && let Some(frame) = self.frames.get_mut(&frame)
         {
-            // Who has read of a fault and speaks all the same wants another try; what failed before is not in a row with it (O-072).
+            // Who has read of a fault and speaks all the same wants another try; what failed before
+            // is not in a row with it (O-072).
             frame.faults = 0;
             frame.chain_depth = self.opening.chain_depth;
         }
@@ -573,7 +691,8 @@ impl Room {
 
     /// Puts an answer where the step waits for it, and goes on.
     pub(super) fn ready(&mut self, id: FrameId, answer: Option<(Responder, Arc<Message>)>) {
-        let Some(attempt) = self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut()) else {
+        let Some(attempt) = self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut())
+        else {
             return self.violated(Invariant::StepWaits, id);
         };
         if let Some((responder, _)) = &answer {

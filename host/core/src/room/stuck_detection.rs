@@ -1,6 +1,7 @@
-//! Has the agent of a frame gone astray: does it the same again and again (O-098…O-108)? What it does is watched as it is answered, one
-//! thing at a time, so a step costs the same however long the history. Thoughts are no part of what is done (C-325); waiting for an
-//! approver, or for what a command says next, is no deed. `watch` counts, `types::stuck_rules` holds the limits.
+//! Has the agent of a frame gone astray: does it the same again and again (O-098…O-108)? What it
+//! does is watched as it is answered, one thing at a time, so a step costs the same however long
+//! the history. Thoughts are no part of what is done (C-325); waiting for an approver, or for what
+//! a command says next, is no deed. `watch` counts, `types::stuck_rules` holds the limits.
 
 #[cfg(test)]
 mod tests;
@@ -63,9 +64,13 @@ impl StuckWatch {
             *self = Self { restarted: self.restarted, ..Self::default() };
             return StuckVerdict::Fine;
         }
-        let longest = [rules.repeats, rules.errors, rules.alternations, rules.messages].into_iter().max().unwrap_or_default();
+        let longest = [rules.repeats, rules.errors, rules.alternations, rules.messages]
+            .into_iter()
+            .max()
+            .unwrap_or_default();
         let longest = usize::try_from(longest).unwrap_or(MAX_KEPT).min(MAX_KEPT);
-        let numbers = if seen.doing.kind == DoingKind::Act { &mut self.acts } else { &mut self.words };
+        let numbers =
+            if seen.doing.kind == DoingKind::Act { &mut self.acts } else { &mut self.words };
         numbers.push_back(seen.seq);
         while numbers.len() > longest {
             numbers.pop_front();
@@ -114,17 +119,35 @@ impl Room {
         let task = Arc::clone(task);
         let seen = self.seen(id, &task, by, message, answered)?;
         let verdict = self.frames.get_mut(&id)?.astray.saw(&seen, &task.stuck);
-        (verdict != StuckVerdict::Fine).then_some(StuckFinding { verdict, what: seen.what, after: message.seq })
+        (verdict != StuckVerdict::Fine).then_some(StuckFinding {
+            verdict,
+            what: seen.what,
+            after: message.seq,
+        })
     }
 
     /// The history was condensed: where nothing else is done, that helps nobody (O-102).
     pub(super) fn watch_condensed(&mut self, id: FrameId) {
         let Some((frame, task)) = self.task_of(id) else { return };
-        let (rules, langroid, after) = (task.stuck, task.as_langroid, frame.pending.as_ref().map(|pending| pending.seq));
+        let (rules, langroid, after) =
+            (task.stuck, task.as_langroid, frame.pending.as_ref().map(|pending| pending.seq));
         let Some(after) = after.filter(|_| rules.on && !langroid) else { return };
-        let Some(verdict) = self.frames.get_mut(&id).map(|frame| frame.astray.watch.saw(&Doing::condensation(), &rules)) else { return };
+        let Some(verdict) = self
+            .frames
+            .get_mut(&id)
+            .map(|frame| frame.astray.watch.saw(&Doing::condensation(), &rules))
+        else {
+            return;
+        };
         if verdict != StuckVerdict::Fine {
-            self.lead_back(id, StuckFinding { verdict, what: "a condenser that is asked again and again".to_owned(), after });
+            self.lead_back(
+                id,
+                StuckFinding {
+                    verdict,
+                    what: "a condenser that is asked again and again".to_owned(),
+                    after,
+                },
+            );
         }
     }
 
@@ -139,11 +162,15 @@ impl Room {
     ) -> Option<WatchedAct> {
         match by {
             // A text that the operator put in nobody's mouth is nobody's word.
-            Responder::User => {
-                task.default_human_response.is_none().then(|| WatchedAct { doing: Doing::user(), seq: 0, what: String::new() })
-            }
+            Responder::User => task.default_human_response.is_none().then(|| WatchedAct {
+                doing: Doing::user(),
+                seq: 0,
+                what: String::new(),
+            }),
             Responder::Llm => {
-                let is_work = message.wants_agent_seat() || !message.tools.is_empty() || self.reading_of(id, message).is_attempt();
+                let is_work = message.wants_agent_seat()
+                    || !message.tools.is_empty()
+                    || self.reading_of(id, message).is_attempt();
                 (!is_work).then(|| said("says", message.text(), message))
             }
             Responder::Agent | Responder::Subtask(_) => {
@@ -167,11 +194,17 @@ impl Room {
         }
     }
 
-    /// All that came of the agent's message are errors. One of several that failed is no failure: the others may be news.
+    /// All that came of the agent's message are errors. One of several that failed is no failure:
+    /// the others may be news.
     fn failed(&self, id: FrameId, asked: &Message, answer: &Message) -> bool {
         let Some(frame) = self.frames.get(&id) else { return false };
         let is_of_it = |seq: u64| seq == asked.seq || seq == answer.seq;
-        let mut observed = frame.past.iter().filter(|past| is_of_it(past.seq)).filter_map(|past| past.observation.as_ref()).peekable();
+        let mut observed = frame
+            .past
+            .iter()
+            .filter(|past| is_of_it(past.seq))
+            .filter_map(|past| past.observation.as_ref())
+            .peekable();
         let is_error = |observation: &Observation| match observation {
             Observation::Error { .. } => true,
             Observation::Tool(result) => result.is_error,
@@ -205,10 +238,14 @@ impl Room {
         }
     }
 
-    /// O-107: the host's word on a row of failures, after what the last of them said. A message for somebody else is left alone.
+    /// O-107: the host's word on a row of failures, after what the last of them said. A message for
+    /// somebody else is left alone.
     fn nudge(&mut self, id: FrameId, text: String) {
-        let Some(result) = self.frames.get(&id).and_then(|frame| frame.pending.clone()) else { return };
-        let is_for_agent = result.sender == Entity::Agent && result.tools.is_empty() && result.recipient.is_none();
+        let Some(result) = self.frames.get(&id).and_then(|frame| frame.pending.clone()) else {
+            return;
+        };
+        let is_for_agent =
+            result.sender == Entity::Agent && result.tools.is_empty() && result.recipient.is_none();
         if is_for_agent && result.signal.is_none() {
             self.say_after(id, &result, text);
         }
@@ -228,7 +265,14 @@ impl Room {
     }
 
     /// What is done about it in the end: what the operator wants may not be possible.
-    fn recover(&mut self, id: FrameId, wanted: Recovery, kind: StuckKind, repeats: u32, how: &str) -> Recovery {
+    fn recover(
+        &mut self,
+        id: FrameId,
+        wanted: Recovery,
+        kind: StuckKind,
+        repeats: u32,
+        how: &str,
+    ) -> Recovery {
         let done = match wanted {
             Recovery::Stop => false,
             // The step that waited for its history can neither be asked about nor begin anew.
@@ -239,10 +283,13 @@ impl Room {
         if done { wanted } else { Recovery::Stop }
     }
 
-    /// The user is told of it and asked how to go on; false: nobody is there, or said nothing the last time.
+    /// The user is told of it and asked how to go on; false: nobody is there, or said nothing the
+    /// last time.
     fn turn_to_user(&mut self, id: FrameId, how: &str) -> bool {
         let Some((frame, task)) = self.task_of(id) else { return false };
-        let is_asked = task.interactive && task.seats.contains(&Entity::User) && task.default_human_response.is_none();
+        let is_asked = task.interactive
+            && task.seats.contains(&Entity::User)
+            && task.default_human_response.is_none();
         if !is_asked || frame.astray.asked {
             return false;
         }
@@ -255,21 +302,34 @@ impl Room {
         self.say_after(id, &before, text);
         self.memory(&name).human_tried = false;
         if let Some(frame) = self.frames.get_mut(&id) {
-            frame.astray = StuckWatch { asked: true, restarted: frame.astray.restarted, ..StuckWatch::default() };
+            frame.astray = StuckWatch {
+                asked: true,
+                restarted: frame.astray.restarted,
+                ..StuckWatch::default()
+            };
         }
         true
     }
 
-    /// The history is cut to where the loop began, and what the user asked for last is put up again; once in an activation (O-108). False:
-    /// it was done already, nobody asked for anything, or the beginning is not there any more.
+    /// The history is cut to where the loop began, and what the user asked for last is put up
+    /// again; once in an activation (O-108). False: it was done already, nobody asked for anything,
+    /// or the beginning is not there any more.
     fn begin_anew(&mut self, id: FrameId, kind: StuckKind, repeats: u32) -> bool {
-        let Some(frame) = self.frames.get(&id).filter(|frame| !frame.astray.restarted) else { return false };
-        let (Some(intent), Some(began)) = (frame.intent.clone(), frame.astray.began(kind, repeats)) else { return false };
+        let Some(frame) = self.frames.get(&id).filter(|frame| !frame.astray.restarted) else {
+            return false;
+        };
+        let (Some(intent), Some(began)) = (frame.intent.clone(), frame.astray.began(kind, repeats))
+        else {
+            return false;
+        };
         let task = frame.task.clone();
         // By its number: an older message that says the same is another one.
         let history = self.history(&task);
         let from_end = history.iter_newest_first().position(|message| message.seq == began);
-        let Some(start) = from_end.and_then(|from_end| history.len().checked_sub(from_end + 1)) else { return false };
+        let Some(start) = from_end.and_then(|from_end| history.len().checked_sub(from_end + 1))
+        else {
+            return false;
+        };
         self.clear_history(&task, start);
         let mut message = Message::clone(&intent);
         if newest_said(&self.history(&task)).is_none_or(|last| last.seq != intent.seq) {
@@ -290,30 +350,59 @@ impl Room {
 
 fn said(how: &str, text: &str, message: &Message) -> WatchedAct {
     let what = fingerprint(&(how, text, &message.recipient));
-    WatchedAct { doing: Doing::message(what), seq: message.seq, what: if how == "thinks" { "a thought" } else { "a message" }.to_owned() }
+    WatchedAct {
+        doing: Doing::message(what),
+        seq: message.seq,
+        what: if how == "thinks" { "a thought" } else { "a message" }.to_owned(),
+    }
 }
 
-fn act(what: Fingerprint, answer: &Message, is_error: bool, asked: &Message, named: String) -> WatchedAct {
-    let results: Vec<_> = answer.tool_results.iter().map(|result| (&result.name, &result.content, &result.value)).collect();
+fn act(
+    what: Fingerprint,
+    answer: &Message,
+    is_error: bool,
+    asked: &Message,
+    named: String,
+) -> WatchedAct {
+    let results: Vec<_> = answer
+        .tool_results
+        .iter()
+        .map(|result| (&result.name, &result.content, &result.value))
+        .collect();
     let result = fingerprint(&(answer.text(), &answer.value, results));
     WatchedAct { doing: Doing::act(what, result, is_error), seq: asked.seq, what: named }
 }
 
-/// What a message without an action asked for: calls, or words that somebody answered. None: nothing was asked for.
-fn asked_for(task: &TaskSetup, by: &Responder, answer: &Message, asked: &Message, is_error: bool) -> Option<(Fingerprint, String)> {
-    let calls: &[ToolCall] = if asked.tool_calls.is_empty() { &asked.tools } else { &asked.tool_calls };
+/// What a message without an action asked for: calls, or words that somebody answered. None:
+/// nothing was asked for.
+fn asked_for(
+    task: &TaskSetup,
+    by: &Responder,
+    answer: &Message,
+    asked: &Message,
+    is_error: bool,
+) -> Option<(Fingerprint, String)> {
+    let calls: &[ToolCall] =
+        if asked.tool_calls.is_empty() { &asked.tools } else { &asked.tool_calls };
     if !calls.is_empty() {
-        let done: Vec<(&str, &Value)> = calls.iter().map(|call| (call.name.as_str(), &call.arguments)).collect();
+        let done: Vec<(&str, &Value)> =
+            calls.iter().map(|call| (call.name.as_str(), &call.arguments)).collect();
         let mut names: Vec<&str> = calls.iter().map(|call| call.name.as_str()).collect();
         names.dedup();
         return Some((fingerprint(&("calls", done)), names.join(", ")));
     }
     if is_error {
-        // A call that could not be read, or an address that there is not. What else the text says is no part of it.
+        // A call that could not be read, or an address that there is not. What else the text says
+        // is no part of it.
         return Some((fingerprint(&("refused", answer.text())), "what was refused".to_owned()));
     }
     let is_nudge = matches!(&task.no_tool, NoTool::Nudge(text) if *by == Responder::Agent && answer.text() == text);
-    (!is_nudge).then(|| (fingerprint(&("says", asked.text(), &asked.recipient)), format!("a message to {}", by.label())))
+    (!is_nudge).then(|| {
+        (
+            fingerprint(&("says", asked.text(), &asked.recipient)),
+            format!("a message to {}", by.label()),
+        )
+    })
 }
 
 /// It looks whether a command has said something new: the same again is what it is for (O-193).
@@ -323,7 +412,9 @@ fn is_poll(action: &Action) -> bool {
         Action::Custom { name, arguments } if name == "run" => {
             let field = |key: &str| arguments.get(key);
             field("is_input").and_then(Value::as_bool) == Some(true)
-                && field("command").and_then(Value::as_str).is_none_or(|command| command.trim().is_empty())
+                && field("command")
+                    .and_then(Value::as_str)
+                    .is_none_or(|command| command.trim().is_empty())
         }
         _ => false,
     }

@@ -1,4 +1,5 @@
-//! How tasks and runs end: the tests after each step, the result that a caller gets, the hard stops (L-080…L-090).
+//! How tasks and runs end: the tests after each step, the result that a caller gets, the hard stops
+//! (L-080…L-090).
 
 use std::sync::Arc;
 
@@ -42,9 +43,14 @@ impl FrameEnd {
         Self { cause: Some(EndCause::NobodyToAsk), ..Self::new(Status::Stalled, reason) }
     }
 
-    /// The room's time is over. That of a background task is its own deadline, or what the run has left: it does not know which.
+    /// The room's time is over. That of a background task is its own deadline, or what the run has
+    /// left: it does not know which.
     pub(super) fn out_of_time(is_background: bool) -> Self {
-        let reason = if is_background { "it took longer than its deadline, or the time of its run, allows" } else { Budget::Wall.reason() };
+        let reason = if is_background {
+            "it took longer than its deadline, or the time of its run, allows"
+        } else {
+            Budget::Wall.reason()
+        };
         Self { cause: Some(EndCause::WallTime), ..Self::new(Budget::Wall.status(), reason) }
     }
 }
@@ -53,13 +59,15 @@ impl FrameEnd {
 const QUIT_WORDS: [&str; 6] = ["q", "x", "quit", "exit", "bye", "DONE"];
 
 impl Room {
-    /// The ending that a task has come to after a step, if any. `ends`: the last answer says so by itself (L-081).
+    /// The ending that a task has come to after a step, if any. `ends`: the last answer says so by
+    /// itself (L-081).
     pub(super) fn ending_of(&mut self, id: FrameId, ends: bool) -> Option<FrameEnd> {
         if let Some(ending) = self.is_over(id, None, None, ends) {
             return Some(ending);
         }
         let (frame, task) = self.task_of(id)?;
-        let (name, steps, is_root, rules) = (frame.task.clone(), frame.steps, frame.caller.is_none(), task.loops);
+        let (name, steps, is_root, rules) =
+            (frame.task.clone(), frame.steps, frame.caller.is_none(), task.loops);
         // Where somebody is asked for more, the timer has it.
         let asks = self.asks_for_more();
         if is_root && !asks && self.opening.deadline.is_some_and(|deadline| self.now >= deadline) {
@@ -68,26 +76,40 @@ impl Room {
         // L-050f: the lower of both; a hard stop where it is the run's.
         let of_run = self.opening.limits.task_turns.filter(|limit| steps >= *limit);
         if let Some(limit) = of_run {
-            return Some(FrameEnd::new(Status::MaxTurns, format!("{name} made the {limit} steps that limits.run.task_turns allows")));
+            return Some(FrameEnd::new(
+                Status::MaxTurns,
+                format!("{name} made the {limit} steps that limits.run.task_turns allows"),
+            ));
         }
         if let Some(limit) = frame.turn_limit.filter(|limit| steps >= *limit) {
             let steps = if limit == 1 { "step" } else { "steps" };
             return Some(FrameEnd::new(
                 Status::FixedTurns,
-                format!("{name} made the {limit} {steps} that it is given (tasks.{name}: turns or single_round)"),
+                format!(
+                    "{name} made the {limit} {steps} that it is given (tasks.{name}: turns or single_round)"
+                ),
             ));
         }
         // L-050g
         let frame = self.frames.get_mut(&id)?;
         let how = frame.circles.loops(steps, &rules)?;
-        Some(FrameEnd::new(Status::InfLoop, format!("{name} goes round in circles after {steps} steps: {how} (tasks.{name}.loops)")))
+        Some(FrameEnd::new(
+            Status::InfLoop,
+            format!("{name} goes round in circles after {steps} steps: {how} (tasks.{name}.loops)"),
+        ))
     }
 
     /// An answer, or the lack of one, that ends the task by itself (L-081).
-    pub(super) fn is_done_response(&self, id: FrameId, answer: Option<&Message>, by: &Responder) -> bool {
+    pub(super) fn is_done_response(
+        &self,
+        id: FrameId,
+        answer: Option<&Message>,
+        by: &Responder,
+    ) -> bool {
         let Some((_, task)) = self.task_of(id) else { return false };
         let answer = answer.filter(|message| !is_empty(message, task));
-        let seats = if answer.is_some() { &task.done_if_response } else { &task.done_if_no_response };
+        let seats =
+            if answer.is_some() { &task.done_if_response } else { &task.done_if_no_response };
         if by.seat().is_some_and(|seat| seats.contains(&seat)) {
             return true;
         }
@@ -103,38 +125,60 @@ impl Room {
     fn ending_call<'a>(&self, id: FrameId, message: &'a Message) -> Option<(&'a ToolCall, Ends)> {
         let task = &self.frames.get(&id)?.task;
         let toolbox = self.toolbox(task);
-        // Of several calls that a model makes none is lost because one of them ends the task: it is asked to make that one alone (L-119).
+        // Of several calls that a model makes none is lost because one of them ends the task: it is
+        // asked to make that one alone (L-119).
         let langroid = self.task_of(id).is_some_and(|(_, task)| task.as_langroid);
         if message.sender == Entity::Llm && message.tools.len() > 1 && !langroid {
             return None;
         }
-        // L-171: words from outside end nothing by a call that the agent could not have made itself.
+        // L-171: words from outside end nothing by a call that the agent could not have made
+        // itself.
         let counts = |call: &&ToolCall| langroid || toolbox.trusts(message, call);
         message.tools.iter().filter(counts).find_map(|call| Some((call, Ends::of(&toolbox, call)?)))
     }
 
     /// The task is over, with this answer or, without one, as it is now (L-080…L-086).
-    pub(super) fn is_over(&mut self, id: FrameId, answer: Option<&Arc<Message>>, by: Option<&Responder>, ends: bool) -> Option<FrameEnd> {
+    pub(super) fn is_over(
+        &mut self,
+        id: FrameId,
+        answer: Option<&Arc<Message>>,
+        by: Option<&Responder>,
+        ends: bool,
+    ) -> Option<FrameEnd> {
         let frame = self.frames.get(&id)?;
-        if frame.caller.is_none() && self.opening.kill_after.is_some_and(|steps| frame.steps >= steps) {
-            return Some(FrameEnd::new(Status::Kill, "the run was to be killed after so many steps"));
+        if frame.caller.is_none()
+            && self.opening.kill_after.is_some_and(|steps| frame.steps >= steps)
+        {
+            return Some(FrameEnd::new(
+                Status::Kill,
+                "the run was to be killed after so many steps",
+            ));
         }
         let message = answer.cloned().or_else(|| frame.pending.clone());
         let by = by.cloned().or_else(|| frame.last_responder.clone());
-        if let Some(ending) = message.as_ref().and_then(|message| self.matches(id, message, by.as_ref())) {
+        if let Some(ending) =
+            message.as_ref().and_then(|message| self.matches(id, message, by.as_ref()))
+        {
             return Some(ending);
         }
         let by_user_alone = self.is_ended_by_user_alone(id);
         let (frame, task) = self.task_of(id)?;
         let name = &frame.task;
         if frame.stalled >= task.max_stalled_steps {
-            let reason = format!("nobody in {name} had a valid answer, {} steps in a row", task.max_stalled_steps);
+            let reason = format!(
+                "nobody in {name} had a valid answer, {} steps in a row",
+                task.max_stalled_steps
+            );
             return Some(FrameEnd::new(Status::Stalled, reason));
         }
         let said = message.as_deref().and_then(|message| self.says_over(id, message));
-        // L-086: what a sub-task or a tool hands on is no goodbye of the user's, unless words do all that they say.
-        let by_user = |message: &Message| message.sender == Entity::User && (task.as_langroid || by == Some(Responder::User));
-        let goodbye = message.as_deref().is_some_and(|message| by_user(message) && says_goodbye(message));
+        // L-086: what a sub-task or a tool hands on is no goodbye of the user's, unless words do
+        // all that they say.
+        let by_user = |message: &Message| {
+            message.sender == Entity::User && (task.as_langroid || by == Some(Responder::User))
+        };
+        let goodbye =
+            message.as_deref().is_some_and(|message| by_user(message) && says_goodbye(message));
         if by_user_alone {
             let quits = goodbye || (said.is_some() && message.as_deref().is_some_and(by_user));
             return quits.then(|| FrameEnd::new(Status::UserQuit, "the user said goodbye"));
@@ -146,37 +190,57 @@ impl Room {
             return Some(FrameEnd::new(Status::UserQuit, "the user said goodbye"));
         }
         if ends {
-            return Some(FrameEnd::new(Status::Done, format!("{name} is set to end with this answer")));
+            return Some(FrameEnd::new(
+                Status::Done,
+                format!("{name} is set to end with this answer"),
+            ));
         }
-        let Some(message) = message else { return Some(FrameEnd::new(Status::Done, format!("nobody in {name} said anything"))) };
+        let Some(message) = message else {
+            return Some(FrameEnd::new(Status::Done, format!("nobody in {name} said anything")));
+        };
         // L-070: what is addressed to the caller is the result.
         let caller = self.caller_name(frame)?;
-        let is_addressed = message.recipient.as_deref().is_some_and(|recipient| caller.eq_ignore_ascii_case(recipient));
+        let is_addressed = message
+            .recipient
+            .as_deref()
+            .is_some_and(|recipient| caller.eq_ignore_ascii_case(recipient));
         is_addressed.then(|| FrameEnd::new(Status::Done, format!("{name} answers to {caller}")))
     }
 
     /// The message says that its task is over.
     fn says_over(&self, id: FrameId, message: &Message) -> Option<FrameEnd> {
         let (frame, task) = self.task_of(id)?;
-        let done = || FrameEnd::new(Status::Done, format!("{} says that it is done", message.sender_name));
+        let done =
+            || FrameEnd::new(Status::Done, format!("{} says that it is done", message.sender_name));
         match message.signal {
             Some(Signal::Done { .. }) => return Some(done()),
             Some(Signal::Rejected) => {
-                return Some(FrameEnd::new(Status::Rejected, format!("{} says that it cannot be done", message.sender_name)));
+                return Some(FrameEnd::new(
+                    Status::Rejected,
+                    format!("{} says that it cannot be done", message.sender_name),
+                ));
             }
             None => {}
         }
         if let Some((call, _)) = self.ending_call(id, message) {
             let by_hand = is_host_tool(&self.toolbox(&frame.task), call, HostTool::AgentDone);
-            let reason =
-                if by_hand { format!("{} has its answer", frame.task) } else { format!("{} was called in {}", call.name, frame.task) };
+            let reason = if by_hand {
+                format!("{} has its answer", frame.task)
+            } else {
+                format!("{} was called in {}", call.name, frame.task)
+            };
             return Some(FrameEnd::new(Status::Done, reason));
         }
         (task.text.signals && routing::says_done(message.text())).then(done)
     }
 
     /// L-082, L-083
-    fn matches(&mut self, id: FrameId, message: &Arc<Message>, by: Option<&Responder>) -> Option<FrameEnd> {
+    fn matches(
+        &mut self,
+        id: FrameId,
+        message: &Arc<Message>,
+        by: Option<&Responder>,
+    ) -> Option<FrameEnd> {
         let (frame, task) = self.task_of(id)?;
         if !task.done_if_tool && task.done_sequences.is_empty() {
             return None;
@@ -189,12 +253,17 @@ impl Room {
         let (frame, toolbox) = (self.frames.get(&id)?, self.toolbox(&name));
         let is_new = frame.chain.back().is_none_or(|answer| answer.message.seq != message.seq);
         let older = frame.chain.iter().take(frame.chain.len() - usize::from(!is_new));
-        let older = older.map(|answer| (Some(Responder::of(answer.message.sender)), &answer.tools, &answer.message));
+        let older = older.map(|answer| {
+            (Some(Responder::of(answer.message.sender)), &answer.tools, &answer.message)
+        });
         // L-094: before anybody answered, what counts is whose word it is.
         let by = by.cloned().unwrap_or_else(|| Responder::of(message.sender));
         let chain = older.chain([(Some(by), &newest, message)]);
-        let happened: Vec<_> = chain.map(|(by, tools, message)| (kind_of(by.as_ref(), tools, message), tools, message)).collect();
-        let titles: Vec<Vec<String>> = happened.iter().map(|(_, tools, _)| titles_of(&toolbox, tools)).collect();
+        let happened: Vec<_> = chain
+            .map(|(by, tools, message)| (kind_of(by.as_ref(), tools, message), tools, message))
+            .collect();
+        let titles: Vec<Vec<String>> =
+            happened.iter().map(|(_, tools, _)| titles_of(&toolbox, tools)).collect();
         let happened: Vec<Happened<'_>> = happened
             .iter()
             .zip(&titles)
@@ -215,7 +284,12 @@ impl Room {
     /// Keeps what is pending for the done sequences (L-093).
     pub(super) fn remember_answer(&mut self, id: FrameId) {
         let Some((frame, task)) = self.task_of(id) else { return };
-        let longest = task.done_sequences.iter().map(|sequence| sequence.events().len()).max().unwrap_or_default();
+        let longest = task
+            .done_sequences
+            .iter()
+            .map(|sequence| sequence.events().len())
+            .max()
+            .unwrap_or_default();
         let Some(pending) = frame.pending.clone().filter(|_| longest > 0) else { return };
         if frame.chain.back().is_some_and(|answer| answer.message.seq == pending.seq) {
             return;
@@ -238,7 +312,10 @@ impl Room {
     pub(super) fn strip_endings(&mut self, id: FrameId) {
         let Some(frame) = self.frames.get(&id) else { return };
         let toolbox = self.toolbox(&frame.task);
-        let Some(pending) = self.frames.get_mut(&id).and_then(|frame| frame.pending.as_mut()) else { return };
+        let Some(pending) = self.frames.get_mut(&id).and_then(|frame| frame.pending.as_mut())
+        else {
+            return;
+        };
         let pending = Arc::make_mut(pending);
         pending.signal = None;
         pending.tools.retain(|call| Ends::of(&toolbox, call) != Some(Ends::Task));
@@ -257,16 +334,22 @@ impl Room {
         if self.setup.tasks.get(&frame.task).is_some_and(|task| task.as_langroid) {
             self.memory(&frame.task).left_pending.clone_from(&frame.pending);
         }
-        let notice = Notice::TaskEnded { task: frame.task.clone(), status: ending.status, reason: ending.reason.clone() };
+        let notice = Notice::TaskEnded {
+            task: frame.task.clone(),
+            status: ending.status,
+            reason: ending.reason.clone(),
+        };
         self.tell(notice);
         self.state_at_end(&frame.task, ending.status, &ending.reason);
-        let ends_callers = ending.status == Status::InfLoop || (ending.cause == Some(EndCause::NobodyToAsk) && !self.is_root_interactive());
+        let ends_callers = ending.status == Status::InfLoop
+            || (ending.cause == Some(EndCause::NobodyToAsk) && !self.is_root_interactive());
         if ends_callers
             && let Some(caller) = frame.caller
             && !self.waits_for_delegate(caller, id)
         {
-            // A task that hands its messages on knows no better: it goes round in circles itself, as it is in the reference, or
-            // has the same question asked again. An interactive root asks its user itself, and ends by that.
+            // A task that hands its messages on knows no better: it goes round in circles itself,
+            // as it is in the reference, or has the same question asked again. An interactive root
+            // asks its user itself, and ends by that.
             self.frames.insert(id, frame);
             self.end_circle(caller, ending);
             return;
@@ -289,8 +372,10 @@ impl Room {
         self.task_of(root).is_some_and(|(_, task)| task.interactive)
     }
 
-    /// Ends what a sub-task that goes round in circles, or whose question nobody answers, works for: the delegation that it is part of, or the run. Unlike in the reference
-    /// (O-106) whoever delegated is not stuck with it: it waited for an answer, reads that there is none, and can do something else.
+    /// Ends what a sub-task that goes round in circles, or whose question nobody answers, works
+    /// for: the delegation that it is part of, or the run. Unlike in the reference (O-106) whoever
+    /// delegated is not stuck with it: it waited for an answer, reads that there is none, and can
+    /// do something else.
     fn end_circle(&mut self, caller: FrameId, ending: FrameEnd) {
         let mut next = Some(caller);
         while let Some(frame) = next.and_then(|id| self.frames.get(&id)) {
@@ -304,11 +389,15 @@ impl Room {
         self.stop_work(ending);
     }
 
-    /// A run whose last step failed has no answer, however it came to its end: the host's word about the failure is none.
+    /// A run whose last step failed has no answer, however it came to its end: the host's word
+    /// about the failure is none.
     fn failed_instead(&self, frame: &Frame, ending: FrameEnd) -> FrameEnd {
         let langroid = self.setup.tasks.get(&frame.task).is_some_and(|task| task.as_langroid);
-        let is_told = frame.faults > 0 && frame.caller.is_none() && frame.pending.as_ref().is_some_and(|it| it.sender == Entity::Agent);
-        match frame.pending.as_ref().filter(|_| is_told && !langroid && ending.status.is_success()) {
+        let is_told = frame.faults > 0
+            && frame.caller.is_none()
+            && frame.pending.as_ref().is_some_and(|it| it.sender == Entity::Agent);
+        match frame.pending.as_ref().filter(|_| is_told && !langroid && ending.status.is_success())
+        {
             Some(told) => FrameEnd::new(Status::Error, told.text()),
             None => ending,
         }
@@ -343,23 +432,35 @@ impl Room {
         if let (Some(message), Some(pending)) = (&message, &child.pending) {
             self.link(pending).child = Some(message.seq);
         }
-        let waits = |frame: &Frame| frame.attempt.as_ref().is_some_and(|attempt| attempt.wait == FrameWait::Subtask(child.id));
+        let waits = |frame: &Frame| {
+            frame
+                .attempt
+                .as_ref()
+                .is_some_and(|attempt| attempt.wait == FrameWait::Subtask(child.id))
+        };
         if self.frames.get(&caller).is_some_and(waits) {
-            self.ready(caller, message.map(|message| (Responder::Subtask(child.task.clone()), Arc::new(message))));
+            self.ready(
+                caller,
+                message.map(|message| (Responder::Subtask(child.task.clone()), Arc::new(message))),
+            );
         } else {
             self.delegate_ended(caller, child, ending, message.as_ref());
         }
     }
 
-    /// The result of a task (L-088); none: no answer, so its caller's next responder is tried (L-162).
+    /// The result of a task (L-088); none: no answer, so its caller's next responder is tried
+    /// (L-162).
     fn result_message(&mut self, frame: &Frame, ending: &FrameEnd) -> Option<Message> {
         let task = self.setup.tasks.get(&frame.task).cloned()?;
         let mut message = match ending.status {
-            Status::Stalled | Status::MaxTurns | Status::InfLoop | Status::NotAddressed => return None,
+            Status::Stalled | Status::MaxTurns | Status::InfLoop | Status::NotAddressed => {
+                return None;
+            }
             // A failure that says nothing would look like a task that has nothing to say.
             Status::Error => {
                 let mut message = self.stamp(Entity::User, frame.task.as_str());
-                message.content = Some(format!("The task {} failed: {}", frame.task, ending.reason));
+                message.content =
+                    Some(format!("The task {} failed: {}", frame.task, ending.reason));
                 // The reason may hold words of a plugin.
                 message.labels.extend((!task.as_langroid).then_some(Label::Task));
                 return Some(message);
@@ -382,8 +483,13 @@ impl Room {
         }
         message.tool_calls.clone_from(&pending.tool_calls);
         if !task.as_langroid {
-            // What a task's agent was not granted it does not get by way of its caller's grants; and it steers nobody but itself.
-            let may_go_on = |call: &ToolCall| toolbox.get(&call.name).is_some_and(|tool| matches!(tool.target, ToolTarget::Plugin { .. }));
+            // What a task's agent was not granted it does not get by way of its caller's grants;
+            // and it steers nobody but itself.
+            let may_go_on = |call: &ToolCall| {
+                toolbox
+                    .get(&call.name)
+                    .is_some_and(|tool| matches!(tool.target, ToolTarget::Plugin { .. }))
+            };
             message.tool_calls.retain(may_go_on);
         }
         message.tool_results.clone_from(&pending.tool_results);
@@ -391,14 +497,16 @@ impl Room {
         let ends = pending.tools.iter().find_map(|call| Some((call, Ends::of(&toolbox, call)?)));
         match ends {
             Some((call, Ends::Everything)) => {
-                (message.content, message.value, message.tools) = (Some(String::new()), None, vec![call.clone()]);
+                (message.content, message.value, message.tools) =
+                    (Some(String::new()), None, vec![call.clone()]);
             }
             Some((call, Ends::Task)) => {
                 let content = call.arguments.get("content").unwrap_or(&Value::Null);
                 message.content = Some(text_form(content));
                 // The reference makes a text of what the simple tool is given.
                 let is_text = task.as_langroid && is_host_tool(&toolbox, call, HostTool::Done);
-                message.value = Some(content.clone()).filter(|value| !(is_text || value.is_null() || value.is_string()));
+                message.value = Some(content.clone())
+                    .filter(|value| !(is_text || value.is_null() || value.is_string()));
                 message.tool_calls.clear();
                 message.tool_results.clear();
                 if is_host_tool(&toolbox, call, HostTool::AgentDone) {
@@ -409,28 +517,39 @@ impl Room {
         }
         message.tools.retain(|call| Ends::of(&toolbox, call) != Some(Ends::Task));
         message.labels.clone_from(&pending.labels);
-        let is_marked = pending.labels.iter().any(|label| matches!(label, Label::Tool | Label::Task));
+        let is_marked =
+            pending.labels.iter().any(|label| matches!(label, Label::Tool | Label::Task));
         let is_agents_word = !task.as_langroid && pending.sender != Entity::User && !is_marked;
         message.labels.extend(is_agents_word.then_some(Label::Task));
         message.attachments.clone_from(&pending.attachments);
         message.from_agent = !message.tools.is_empty() && pending.from_agent;
         let recipient = pending.recipient.clone();
-        message.recipient = recipient.filter(|name| task.as_langroid || frame.caller.is_none() || self.is_for_caller(frame, name));
+        message.recipient = recipient.filter(|name| {
+            task.as_langroid || frame.caller.is_none() || self.is_for_caller(frame, name)
+        });
         message.parent = Some(pending.seq);
         Some(message)
     }
 
-    /// A recipient that still means something where the result goes (L-070): the user, or another sub-task of the caller. The child's
-    /// own seats and sub-tasks do not; and the caller itself has the result already.
+    /// A recipient that still means something where the result goes (L-070): the user, or another
+    /// sub-task of the caller. The child's own seats and sub-tasks do not; and the caller itself
+    /// has the result already.
     fn is_for_caller(&self, child: &Frame, name: &str) -> bool {
-        let Some((_, caller)) = child.caller.and_then(|caller| self.task_of(caller)) else { return false };
-        let is_sibling = |task: &TaskName| *task != child.task && task.as_str().eq_ignore_ascii_case(name);
+        let Some((_, caller)) = child.caller.and_then(|caller| self.task_of(caller)) else {
+            return false;
+        };
+        let is_sibling =
+            |task: &TaskName| *task != child.task && task.as_str().eq_ignore_ascii_case(name);
         Entity::named(name) == Some(Entity::User) || caller.subtasks.iter().any(is_sibling)
     }
 
     /// L-050l: what led to the result is forgotten, here and by whoever was asked.
     fn erase_substeps(&mut self, frame: &Frame) {
-        let Some(task) = self.setup.tasks.get(&frame.task).filter(|task| task.erase_substeps).cloned() else { return };
+        let Some(task) =
+            self.setup.tasks.get(&frame.task).filter(|task| task.erase_substeps).cloned()
+        else {
+            return;
+        };
         // The seed of a new history came before the first message.
         let seeds = usize::from(frame.history_start == 0 && task.user_message.is_some());
         let memory = self.memory(&frame.task);
@@ -452,24 +571,44 @@ impl Room {
 
     fn end_run(&mut self, root: &Frame, ending: FrameEnd) {
         let only = root.only.is_some();
-        let message = if only { root.pending.as_deref().cloned() } else { self.result_message(root, &ending) };
-        // The message that the room was opened with answers nothing; without one, the first answer has no parent.
-        let is_answer =
-            |message: &Arc<Message>| message.parent.is_some() || self.opening.content.is_none() || root.last_responder.is_some();
+        let message = if only {
+            root.pending.as_deref().cloned()
+        } else {
+            self.result_message(root, &ending)
+        };
+        // The message that the room was opened with answers nothing; without one, the first answer
+        // has no parent.
+        let is_answer = |message: &Arc<Message>| {
+            message.parent.is_some()
+                || self.opening.content.is_none()
+                || root.last_responder.is_some()
+        };
         let task = self.setup.tasks.get(&root.task).cloned();
         let keeps_question = only || task.as_ref().is_some_and(|task| task.as_langroid);
         let kept = ending.status != Status::Error
-            && (keeps_question || root.pending.as_ref().filter(|pending| !is_data(pending)).is_some_and(is_answer));
+            && (keeps_question
+                || root
+                    .pending
+                    .as_ref()
+                    .filter(|pending| !is_data(pending))
+                    .is_some_and(is_answer));
         let message = message.filter(|_| kept).map(Arc::new);
-        let wanted = self.opening.returns.clone().or_else(|| task.and_then(|task| task.returns.clone()));
-        let typed = message.as_deref().zip(wanted.as_ref()).and_then(|(message, wanted)| self.typed(&root.task, message, wanted));
+        let wanted =
+            self.opening.returns.clone().or_else(|| task.and_then(|task| task.returns.clone()));
+        let typed = message
+            .as_deref()
+            .zip(wanted.as_ref())
+            .and_then(|(message, wanted)| self.typed(&root.task, message, wanted));
         let mut ending = ending;
         if let (Some(wanted), None, Some(_)) = (&wanted, &typed, &message) {
-            ending.reason = format!("{}; the result is not {}", ending.reason, result_types::named(wanted));
+            ending.reason =
+                format!("{}; the result is not {}", ending.reason, result_types::named(wanted));
         }
         let outcome = Arc::new(Outcome {
             content: message.as_ref().and_then(|message| message.content.clone()),
-            value: self.structured_result().or_else(|| message.as_ref().and_then(|message| message.value.clone())),
+            value: self
+                .structured_result()
+                .or_else(|| message.as_ref().and_then(|message| message.value.clone())),
             recipient: message.as_ref().and_then(|message| message.recipient.clone()),
             tools: message.as_ref().map(|message| message.tools.clone()).unwrap_or_default(),
             typed,
@@ -498,17 +637,20 @@ impl Room {
             plain => {
                 let of_value = message.value.clone().filter(|value| result_types::is(plain, value));
                 let of_text = || result_types::from_text(plain, message.text());
-                let of_field = || calls.iter().find_map(|call| result_types::field(plain, &call.arguments));
+                let of_field =
+                    || calls.iter().find_map(|call| result_types::field(plain, &call.arguments));
                 of_value.or_else(of_text).or_else(of_field)
             }
         }
     }
 
-    /// Stops what the entry task is doing, background tasks excepted. An interactive task turns to its user, as after any step; another
-    /// has nobody to turn to, and the run ends.
+    /// Stops what the entry task is doing, background tasks excepted. An interactive task turns to
+    /// its user, as after any step; another has nobody to turn to, and the run ends.
     pub(super) fn stop_turn(&mut self, reason: &str) {
         let RoomPhase::Running { root } = self.phase else { return };
-        let Some((frame, task)) = self.task_of(root) else { return self.violated(Invariant::FrameExists, root) };
+        let Some((frame, task)) = self.task_of(root) else {
+            return self.violated(Invariant::FrameExists, root);
+        };
         let name = frame.task.clone();
         if !task.interactive {
             self.stop_work(FrameEnd::new(Status::Kill, reason));
@@ -533,9 +675,12 @@ impl Room {
         self.runnable.push_back(root);
     }
 
-    /// Ends every activation of a task, and with it what it had others do (L-080). At the root that is the run.
+    /// Ends every activation of a task, and with it what it had others do (L-080). At the root that
+    /// is the run.
     pub(super) fn kill_task(&mut self, task: &TaskName, reason: &str) {
-        if let Some(id) = self.frames.values().find(|frame| frame.task == *task).map(|frame| frame.id) {
+        if let Some(id) =
+            self.frames.values().find(|frame| frame.task == *task).map(|frame| frame.id)
+        {
             // A task that is at work is not called again below itself, so there is no other.
             self.end_frame(id, FrameEnd::new(Status::Kill, reason));
         }
@@ -555,7 +700,12 @@ impl Room {
 
     fn abandon_calls_of(&mut self, id: FrameId) {
         self.stop_waited_for(id);
-        let calls: Vec<CallId> = self.calls.iter().filter(|(_, purpose)| purpose.frame() == Some(id)).map(|(call, _)| *call).collect();
+        let calls: Vec<CallId> = self
+            .calls
+            .iter()
+            .filter(|(_, purpose)| purpose.frame() == Some(id))
+            .map(|(call, _)| *call)
+            .collect();
         calls.into_iter().for_each(|call| self.abandon(call));
     }
 
@@ -613,7 +763,11 @@ impl Room {
         }
         let outcome = Arc::clone(outcome);
         self.give_up_model_calls();
-        let outcome = Arc::new(Outcome { spent: self.spent, used: self.used.clone(), ..Outcome::clone(&outcome) });
+        let outcome = Arc::new(Outcome {
+            spent: self.spent,
+            used: self.used.clone(),
+            ..Outcome::clone(&outcome)
+        });
         self.timers.clear();
         self.report_undelivered();
         self.effects.push_back(Effect::Finish { outcome: Arc::clone(&outcome) });
@@ -637,15 +791,19 @@ pub(super) enum Ends {
 impl Ends {
     fn of(toolbox: &Toolbox, call: &ToolCall) -> Option<Self> {
         let tool = toolbox.get(&call.name);
-        if tool.is_some_and(|tool| tool.is_final) || is_host_tool(toolbox, call, HostTool::FinalResult) {
+        if tool.is_some_and(|tool| tool.is_final)
+            || is_host_tool(toolbox, call, HostTool::FinalResult)
+        {
             return Some(Self::Everything);
         }
-        let ends = is_host_tool(toolbox, call, HostTool::Done) || is_host_tool(toolbox, call, HostTool::AgentDone);
+        let ends = is_host_tool(toolbox, call, HostTool::Done)
+            || is_host_tool(toolbox, call, HostTool::AgentDone);
         ends.then_some(Self::Task)
     }
 }
 
-/// The call is of this tool of the host, whatever it is called here; one that comes from a handler may bear its own name.
+/// The call is of this tool of the host, whatever it is called here; one that comes from a handler
+/// may bear its own name.
 pub(super) fn is_host_tool(toolbox: &Toolbox, call: &ToolCall, wanted: HostTool) -> bool {
     match toolbox.get(&call.name) {
         Some(tool) => tool.target == ToolTarget::Host(wanted),
@@ -658,9 +816,14 @@ pub(super) fn calls_in(call: &ToolCall) -> Vec<ToolCall> {
     let handed = call.arguments.get("tools").and_then(Value::as_array).into_iter().flatten();
     let read = |handed: &Value| {
         let name = handed.get("name").and_then(Value::as_str)?;
-        let arguments = handed.get("arguments").or_else(|| handed.get("args")).cloned().unwrap_or_else(|| json!({}));
+        let arguments = handed
+            .get("arguments")
+            .or_else(|| handed.get("args"))
+            .cloned()
+            .unwrap_or_else(|| json!({}));
         Some(ToolCall {
-            untrusted: call.untrusted || handed.get("untrusted").is_some_and(|it| *it == json!(true)),
+            untrusted: call.untrusted
+                || handed.get("untrusted").is_some_and(|it| *it == json!(true)),
             ..ToolCall::new(name, arguments)
         })
     };

@@ -1,5 +1,6 @@
-//! The agent seat: the host carries out what the pending message asks for, tool calls first (L-021, L-117, L-125). Which tools an agent
-//! may call was fixed when the room opened; here it is only looked up.
+//! The agent seat: the host carries out what the pending message asks for, tool calls first (L-021,
+//! L-117, L-125). Which tools an agent may call was fixed when the room opened; here it is only
+//! looked up.
 
 mod round;
 mod start;
@@ -24,10 +25,12 @@ pub(crate) use start::{naming_task_list, wider_tools};
 
 /// Calls in one round; more is a flood.
 const MAX_ROUND: usize = 128;
-const TOO_MANY: &str = "not run: a message may hold 128 calls, those that follow from them included";
+const TOO_MANY: &str =
+    "not run: a message may hold 128 calls, those that follow from them included";
 const TOO_LARGE: &str = "not run: what the calls before it said is too large already";
 const ONE_CALL: &str = "not run: one call in a message, please";
-const STANDS_ALONE: &str = "not run: a call that steers the task must be the only one in its message; none was run";
+const STANDS_ALONE: &str =
+    "not run: a call that steers the task must be the only one in its message; none was run";
 
 impl Room {
     pub(super) fn ask_agent_seat(&mut self, id: FrameId) -> Option<FrameWait> {
@@ -47,7 +50,11 @@ impl Room {
         if let Some(wrong) = &reading.wrong {
             // L-114: none of the calls was run.
             self.report_refused(id, &wrong.tool, None, &wrong.text);
-            return Some(FrameWait::Ready(Some(self.refusal_message(id, &pending, wrong.text.clone()))));
+            return Some(FrameWait::Ready(Some(self.refusal_message(
+                id,
+                &pending,
+                wrong.text.clone(),
+            ))));
         }
         let calls = self.trusted_calls(id, &pending, &reading.mine);
         if !calls.is_empty() {
@@ -61,7 +68,8 @@ impl Room {
         Some(self.without_tool(id))
     }
 
-    /// L-171: of calls that came in from outside only those that the agent could have made itself are carried out.
+    /// L-171: of calls that came in from outside only those that the agent could have made itself
+    /// are carried out.
     fn trusted_calls(&self, id: FrameId, pending: &Message, calls: &[ToolCall]) -> Vec<ToolCall> {
         let Some(frame) = self.frames.get(&id) else { return Vec::new() };
         let toolbox = self.toolbox(&frame.task);
@@ -80,13 +88,20 @@ impl Room {
             // A native responder stands in the place of all that the agent does.
             return None;
         }
-        let pending = frame.pending.clone().filter(|message| message.sender == Entity::Llm && message.action.is_none())?;
+        let pending = frame
+            .pending
+            .clone()
+            .filter(|message| message.sender == Entity::Llm && message.action.is_none())?;
         let toolbox = self.toolbox(&name);
         // L-149: whoever is to name recipients and named none is asked for one.
         if super::histories::is_at_work(&toolbox, HostTool::RecipientMessage) {
             return match pending.recipient {
                 Some(_) => None,
-                None => Some(FrameWait::Ready(Some(Arc::new(self.ask_for_recipient(id, pending.text().to_owned(), &pending.labels))))),
+                None => Some(FrameWait::Ready(Some(Arc::new(self.ask_for_recipient(
+                    id,
+                    pending.text().to_owned(),
+                    &pending.labels,
+                ))))),
             };
         }
         let reading = self.reading(id);
@@ -103,14 +118,27 @@ impl Room {
             }
             NoTool::Done => {
                 let tools = calls_as_json(&pending.tools);
-                self.own_call(&toolbox, HostTool::AgentDone, json!({ "content": pending.text(), "tools": tools }))
+                self.own_call(
+                    &toolbox,
+                    HostTool::AgentDone,
+                    json!({ "content": pending.text(), "tools": tools }),
+                )
             }
-            NoTool::User => self.own_call(&toolbox, HostTool::Forward, json!({ "agent": Entity::User.as_str() })),
+            NoTool::User => self.own_call(
+                &toolbox,
+                HostTool::Forward,
+                json!({ "agent": Entity::User.as_str() }),
+            ),
             NoTool::Call(call) => call.clone(),
         };
-        let call = ToolCall { untrusted: call.untrusted || pending.labels.contains(&Label::Untrusted), ..call };
+        let call = ToolCall {
+            untrusted: call.untrusted || pending.labels.contains(&Label::Untrusted),
+            ..call
+        };
         let mut slot = Slot::new(call.clone(), None);
-        if let Some(tool) = host_tool_of(&toolbox, &call).filter(|_| !matches!(task.no_tool, NoTool::Call(_))) {
+        if let Some(tool) =
+            host_tool_of(&toolbox, &call).filter(|_| !matches!(task.no_tool, NoTool::Call(_)))
+        {
             // The operator's wish, not somebody's call: there is nothing to tell of it.
             slot.said = Some(self.steer(id, tool, &call, None, &pending));
         } else if self.is_handed_on(id, &toolbox, &call, None) {
@@ -121,8 +149,13 @@ impl Room {
         Some(self.settle(id, round))
     }
 
-    /// What an agent's own answer on the agent seat asks for (L-030): calls are carried out at once, or handed on.
-    pub(super) fn respond_with_calls(&mut self, id: FrameId, calls: &[ToolCall]) -> Option<FrameWait> {
+    /// What an agent's own answer on the agent seat asks for (L-030): calls are carried out at
+    /// once, or handed on.
+    pub(super) fn respond_with_calls(
+        &mut self,
+        id: FrameId,
+        calls: &[ToolCall],
+    ) -> Option<FrameWait> {
         let (frame, _) = self.task_of(id)?;
         let (toolbox, pending) = (self.toolbox(&frame.task), frame.pending.clone()?);
         let untrusted = pending.labels.contains(&Label::Untrusted);
@@ -131,14 +164,19 @@ impl Room {
         let (name, agent, langroid) = (frame.task.clone(), task.agent.clone(), task.as_langroid);
         for call in calls.iter().take(MAX_ROUND) {
             let call = ToolCall { untrusted: call.untrusted || untrusted, ..call.clone() };
-            if !langroid && host_tool_of(&toolbox, &call).is_none() && toolbox.get(&call.name).is_none() {
+            if !langroid
+                && host_tool_of(&toolbox, &call).is_none()
+                && toolbox.get(&call.name).is_none()
+            {
                 // What its agent was not granted it does not get by way of somebody else's grants.
                 let text = self.unknown_tool(&agent, &name, &toolbox, &call.name);
                 let said = Some(self.said_error(id, text));
                 round.slots.push(Slot { said, ..Slot::new(call, None) });
                 continue;
             }
-            let said = self.is_handed_on(id, &toolbox, &call, None).then(|| self.handed_on(id, call.clone()));
+            let said = self
+                .is_handed_on(id, &toolbox, &call, None)
+                .then(|| self.handed_on(id, call.clone()));
             round.slots.push(Slot { said, ..Slot::new(call, None) });
         }
         self.run_slots(id, &mut round, 0);
@@ -147,11 +185,18 @@ impl Room {
 
     /// A call that the host makes for a task: under the name that the tool has there.
     fn own_call(&self, toolbox: &Toolbox, tool: HostTool, arguments: Value) -> ToolCall {
-        let name = toolbox.host_tool(tool).map_or_else(|| tool.as_str().to_owned(), |tool| tool.summary.name.clone());
+        let name = toolbox
+            .host_tool(tool)
+            .map_or_else(|| tool.as_str().to_owned(), |tool| tool.summary.name.clone());
         ToolCall::new(name, arguments)
     }
 
-    fn start_round(&mut self, id: FrameId, pending: &Arc<Message>, calls: &[ToolCall]) -> FrameWait {
+    fn start_round(
+        &mut self,
+        id: FrameId,
+        pending: &Arc<Message>,
+        calls: &[ToolCall],
+    ) -> FrameWait {
         let origin = self.origin_of(id, pending);
         let slot = |call: &ToolCall| Slot::new(call.clone(), origin.clone());
         let mut round = ToolRound::new(calls.iter().map(slot).collect(), Arc::clone(pending));
@@ -159,10 +204,16 @@ impl Room {
             self.violated(Invariant::FrameExists, id);
             return FrameWait::Ready(None);
         };
-        let (several, toolbox, task) = (task.allow_multiple_tools, self.toolbox(&frame.task), Arc::clone(task));
-        // L-119: a call that steers the task stands alone. L-118: so does any, where the operator wants it.
-        let is_final = |slot: &Slot| !task.as_langroid && toolbox.get(&slot.call.name).is_some_and(|tool| tool.is_final);
-        let steers = |slot: &Slot| host_tool_of(&toolbox, &slot.call).is_some_and(HostTool::stands_alone) || is_final(slot);
+        let (several, toolbox, task) =
+            (task.allow_multiple_tools, self.toolbox(&frame.task), Arc::clone(task));
+        // L-119: a call that steers the task stands alone. L-118: so does any, where the operator
+        // wants it.
+        let is_final = |slot: &Slot| {
+            !task.as_langroid && toolbox.get(&slot.call.name).is_some_and(|tool| tool.is_final)
+        };
+        let steers = |slot: &Slot| {
+            host_tool_of(&toolbox, &slot.call).is_some_and(HostTool::stands_alone) || is_final(slot)
+        };
         let refusal = if round.slots.len() < 2 {
             None
         } else if !several {
@@ -183,25 +234,34 @@ impl Room {
         self.settle(id, round)
     }
 
-    /// The agent that made the calls of a message that came from another task: its grants and the rules on it count too.
+    /// The agent that made the calls of a message that came from another task: its grants and the
+    /// rules on it count too.
     fn origin_of(&self, id: FrameId, message: &Message) -> Option<PluginName> {
         let (_, task) = self.task_of(id)?;
         let by_other = message.sender == Entity::User && message.from_agent && !task.as_langroid;
-        let origin = self.setup.tasks.get(message.sender_name.as_str()).map(|task| task.agent.clone())?;
+        let origin =
+            self.setup.tasks.get(message.sender_name.as_str()).map(|task| task.agent.clone())?;
         Some(origin).filter(|origin| by_other && *origin != task.agent)
     }
 
-    /// Native calls that nobody here carries out want a result too: a provider accepts no call without one.
+    /// Native calls that nobody here carries out want a result too: a provider accepts no call
+    /// without one.
     fn add_unknown(&mut self, id: FrameId, toolbox: &Toolbox, round: &mut ToolRound) {
-        let Some((frame, task)) = self.task_of(id) else { return self.violated(Invariant::FrameExists, id) };
+        let Some((frame, task)) = self.task_of(id) else {
+            return self.violated(Invariant::FrameExists, id);
+        };
         let (name, agent) = (frame.task.clone(), task.agent.clone());
-        let calls: Vec<ToolCall> = round.message.tool_calls.iter().take(MAX_ROUND).cloned().collect();
+        let calls: Vec<ToolCall> =
+            round.message.tool_calls.iter().take(MAX_ROUND).cloned().collect();
         for (index, call) in calls.into_iter().enumerate() {
             if round.slots.iter().any(|slot| slot.call.id == call.id) {
                 continue;
             }
             let text = match toolbox.get(&call.name) {
-                Some(_) => format!("{} was not run: {name} does not carry it out, and other calls of the message were", call.name),
+                Some(_) => format!(
+                    "{} was not run: {name} does not carry it out, and other calls of the message were",
+                    call.name
+                ),
                 None => self.unknown_tool(&agent, &name, toolbox, &call.name),
             };
             self.report_refused(id, &call.name, Some(&call.arguments), &text);
@@ -219,10 +279,20 @@ impl Room {
     }
 
     /// Starts one slot. `asked`: what an approver has said of it already.
-    pub(super) fn run_slot(&mut self, id: FrameId, round: &mut ToolRound, index: usize, asked: Consent) {
-        let Some(frame) = self.frames.get(&id) else { return self.violated(Invariant::FrameExists, id) };
+    pub(super) fn run_slot(
+        &mut self,
+        id: FrameId,
+        round: &mut ToolRound,
+        index: usize,
+        asked: Consent,
+    ) {
+        let Some(frame) = self.frames.get(&id) else {
+            return self.violated(Invariant::FrameExists, id);
+        };
         let toolbox = self.toolbox(&frame.task);
-        let Some(slot) = round.slots.get(index) else { return self.violated(Invariant::SlotExists, id) };
+        let Some(slot) = round.slots.get(index) else {
+            return self.violated(Invariant::SlotExists, id);
+        };
         if slot.said.is_some() {
             return;
         }
@@ -231,15 +301,23 @@ impl Room {
             return;
         }
         let (call, asked_by) = (slot.now.clone(), slot.asked_by.clone());
-        let weight: usize =
-            round.slots.iter().filter_map(|slot| slot.said.as_ref()?.message.as_ref()).map(|message| message.weight()).sum();
+        let weight: usize = round
+            .slots
+            .iter()
+            .filter_map(|slot| slot.said.as_ref()?.message.as_ref())
+            .map(|message| message.weight())
+            .sum();
         let said = match host_tool_of(&toolbox, &call) {
             // Each may repeat the message that it stands in.
             Some(_) if weight > MAX_WEIGHT => Some(self.said_error(id, TOO_LARGE.to_owned())),
             // It may wait for gates, then for an approver, then for its result.
-            Some(HostTool::DelegateTask) => self.delegate_by_call((id, index), &call, asked_by.as_ref(), &round.message, asked),
+            Some(HostTool::DelegateTask) => {
+                self.delegate_by_call((id, index), &call, asked_by.as_ref(), &round.message, asked)
+            }
             Some(tool) => Some(self.steer(id, tool, &call, asked_by.as_ref(), &round.message)),
-            None => self.start_tool(id, index, &call, asked_by.as_ref(), asked).map(|result| self.said_result(id, result)),
+            None => self
+                .start_tool(id, index, &call, asked_by.as_ref(), asked)
+                .map(|result| self.said_result(id, result)),
         };
         if let Some(said) = &said {
             self.report_answer(id, &call, said);
@@ -250,7 +328,13 @@ impl Room {
     }
 
     /// A call was answered without being carried out.
-    pub(super) fn report_refused(&mut self, id: FrameId, name: &str, arguments: Option<&Value>, text: &str) {
+    pub(super) fn report_refused(
+        &mut self,
+        id: FrameId,
+        name: &str,
+        arguments: Option<&Value>,
+        text: &str,
+    ) {
         let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else { return };
         self.tell(Notice::ToolAnswered {
             call: None,
@@ -271,7 +355,11 @@ impl Room {
             task: frame.task.clone(),
             name: call.name.clone(),
             arguments: Some(call.arguments.clone()),
-            content: said.message.as_ref().map(|message| message.text().to_owned()).unwrap_or_default(),
+            content: said
+                .message
+                .as_ref()
+                .map(|message| message.text().to_owned())
+                .unwrap_or_default(),
             is_error: said.is_error,
             fault: None,
             report: CallReport::default(),
@@ -290,8 +378,15 @@ impl Room {
         CallOutcome { message: Some(Box::new(message)), is_error: result.is_error, is_result: true }
     }
 
-    /// The call is for others (L-030): this task does not carry it out, or may not for whoever is behind it.
-    fn is_handed_on(&self, id: FrameId, toolbox: &Toolbox, call: &ToolCall, before: Option<&ToolCall>) -> bool {
+    /// The call is for others (L-030): this task does not carry it out, or may not for whoever is
+    /// behind it.
+    fn is_handed_on(
+        &self,
+        id: FrameId,
+        toolbox: &Toolbox,
+        call: &ToolCall,
+        before: Option<&ToolCall>,
+    ) -> bool {
         let Some((_, task)) = self.task_of(id) else { return false };
         let is_again = task.as_langroid && before.is_some_and(|before| before.name == call.name);
         let knows = |name: &TaskName| self.toolbox(name).get(&call.name).is_some();
@@ -302,7 +397,11 @@ impl Room {
         match entry {
             Some(entry) => !entry.handled || is_again || (call.untrusted && !entry.offered),
             // What nobody here knows is refused where it is started.
-            None => host_tool_of(toolbox, call).is_some() || task.as_langroid || task.subtasks.iter().any(knows),
+            None => {
+                host_tool_of(toolbox, call).is_some()
+                    || task.as_langroid
+                    || task.subtasks.iter().any(knows)
+            }
         }
     }
 
@@ -327,12 +426,14 @@ impl Room {
     }
 }
 
-/// The tool of the host that a call means: by its name in the toolbox, or by its own, as handlers write it.
+/// The tool of the host that a call means: by its name in the toolbox, or by its own, as handlers
+/// write it.
 pub(super) fn host_tool_of(toolbox: &Toolbox, call: &ToolCall) -> Option<HostTool> {
     match toolbox.get(&call.name).map(|tool| &tool.target) {
         Some(ToolTarget::Host(tool)) => Some(*tool),
         Some(ToolTarget::Plugin { .. }) => None,
-        None => HostTool::named(&call.name).or_else(|| HostTool::ALL.into_iter().find(|tool| tool.langroid_name() == call.name)),
+        None => HostTool::named(&call.name)
+            .or_else(|| HostTool::ALL.into_iter().find(|tool| tool.langroid_name() == call.name)),
     }
 }
 
@@ -350,5 +451,11 @@ pub(super) fn taint_of(message: &Message) -> Vec<Label> {
 }
 
 pub(super) fn failed(call: &ToolCall, content: String) -> ToolResult {
-    ToolResult { call_id: call.id.clone(), name: call.name.clone(), content, value: None, is_error: true }
+    ToolResult {
+        call_id: call.id.clone(),
+        name: call.name.clone(),
+        content,
+        value: None,
+        is_error: true,
+    }
 }

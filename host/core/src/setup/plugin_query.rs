@@ -1,5 +1,5 @@
-//! What the host asks a plugin beside steps and tool calls: memories that fit a query, how risky an action is, what a history may forget,
-//! what may pass.
+//! What the host asks a plugin beside steps and tool calls: memories that fit a query, how risky an
+//! action is, what a history may forget, what may pass.
 
 mod condensed;
 
@@ -40,14 +40,16 @@ pub struct EntrySpan {
     pub end: u64,
 }
 
-/// A text in the place of an entry's own: [`LEFT_OUT`], or the beginning or end of the entry's own words with an `…`.
+/// A text in the place of an entry's own: [`LEFT_OUT`], or the beginning or end of the entry's own
+/// words with an `…`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Masked {
     pub index: u64,
     pub text: String,
 }
 
-/// What a condenser wants done with a history. The host holds it against its rules: no call is parted from its result (O-123, O-125).
+/// What a condenser wants done with a history. The host holds it against its rules: no call is
+/// parted from its result (O-123, O-125).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Condensation {
     /// Entries to leave out.

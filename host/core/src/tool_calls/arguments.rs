@@ -1,5 +1,6 @@
-//! Arguments of a call held against the schema of its tool, as leniently as the reference does (L-114), and what a model is told when they
-//! do not fit. What is not known of a schema is let through: whoever runs the tool validates in full.
+//! Arguments of a call held against the schema of its tool, as leniently as the reference does
+//! (L-114), and what a model is told when they do not fit. What is not known of a schema is let
+//! through: whoever runs the tool validates in full.
 
 use serde_json::{Map, Value};
 
@@ -16,30 +17,40 @@ pub use explanation::{explain, explanation_fields};
 /// A field that does not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// Names and indices from the outside in, with dots between them; empty for the arguments as a whole.
+    /// Names and indices from the outside in, with dots between them; empty for the arguments as a
+    /// whole.
     pub path: String,
     /// Goes on after the path, such as `is missing`.
     pub reason: String,
 }
 
-/// The arguments as the schema wants them: texts that are numbers become numbers, defaults are put in, unknown fields stay (L-100, L-114).
+/// The arguments as the schema wants them: texts that are numbers become numbers, defaults are put
+/// in, unknown fields stay (L-100, L-114).
 ///
 /// # Errors
 /// All fields that do not fit, in the schema's order, 64 at most.
 pub fn check(schema: &Value, arguments: &Value) -> Result<Value, Vec<Wrong>> {
     if !arguments.is_object() {
-        return Err(vec![Wrong { path: String::new(), reason: lax::mismatch("object", arguments) }]);
+        return Err(vec![Wrong {
+            path: String::new(),
+            reason: lax::mismatch("object", arguments),
+        }]);
     }
     Checker::new(schema, arguments).run(arguments)
 }
 
-/// The one tool that a call without a name can mean; none when it is no tool's, or several tools' (L-112).
-pub fn infer<'a>(tools: impl Iterator<Item = &'a TaskTool>, arguments: &Map<String, Value>) -> Option<&'a TaskTool> {
+/// The one tool that a call without a name can mean; none when it is no tool's, or several tools'
+/// (L-112).
+pub fn infer<'a>(
+    tools: impl Iterator<Item = &'a TaskTool>,
+    arguments: &Map<String, Value>,
+) -> Option<&'a TaskTool> {
     let mut whole = None;
-    let mut fitting = tools.filter(|tool| knows_all(&tool.summary.input_schema, arguments)).filter(|tool| {
-        let whole = whole.get_or_insert_with(|| Value::Object(arguments.clone()));
-        check(&tool.summary.input_schema, whole).is_ok()
-    });
+    let mut fitting =
+        tools.filter(|tool| knows_all(&tool.summary.input_schema, arguments)).filter(|tool| {
+            let whole = whole.get_or_insert_with(|| Value::Object(arguments.clone()));
+            check(&tool.summary.input_schema, whole).is_ok()
+        });
     let found = fitting.next()?;
     fitting.next().is_none().then_some(found)
 }
@@ -51,7 +62,9 @@ fn knows_all(schema: &Value, arguments: &Map<String, Value>) -> bool {
     let is_inherited = |key: &str| matches!(key, "request" | "purpose" | "id");
     let is_own = |key: &String| is_field(key) && !is_inherited(key);
     // `request` stands here only when it is no name.
-    let is_known = |(key, value): (&String, &Value)| is_field(key) || (matches!(key.as_str(), "purpose" | "id") && value.is_string());
+    let is_known = |(key, value): (&String, &Value)| {
+        is_field(key) || (matches!(key.as_str(), "purpose" | "id") && value.is_string())
+    };
     arguments.keys().any(is_own) && arguments.iter().all(is_known)
 }
 

@@ -1,5 +1,6 @@
-//! What a model reads before everything else: the task's own text, how it calls the tools that it is offered, what its answer must look
-//! like. Made once for a task. That what is written here is kept to is not known: see `reading` and `arguments`.
+//! What a model reads before everything else: the task's own text, how it calls the tools that it
+//! is offered, what its answer must look like. Made once for a task. That what is written here is
+//! kept to is not known: see `reading` and `arguments`.
 
 use serde_json::Value;
 
@@ -38,11 +39,14 @@ pub struct Instructions<'a> {
 }
 
 impl Instructions<'_> {
-    /// The text: parts with blank lines between them (L-024). Tools are explained only where they are called in text (L-106, L-107, L-130).
+    /// The text: parts with blank lines between them (L-024). Tools are explained only where they
+    /// are called in text (L-106, L-107, L-130).
     #[must_use]
     pub fn to_text(&self) -> String {
         let offered: Vec<&TaskTool> = match self.format {
-            ToolFormat::Json | ToolFormat::Xml => self.toolbox.iter().filter(|tool| tool.offered).collect(),
+            ToolFormat::Json | ToolFormat::Xml => {
+                self.toolbox.iter().filter(|tool| tool.offered).collect()
+            }
             ToolFormat::Native | ToolFormat::Off => Vec::new(),
         };
         let mut parts = vec![self.system.trim().to_owned()];
@@ -70,7 +74,9 @@ impl Instructions<'_> {
 
     fn how_to_call(&self, offered: &[&TaskTool]) -> String {
         match self.format {
-            ToolFormat::Xml if offered.iter().any(|tool| form::has_verbatim(tool)) => format!("{XML} {VERBATIM}"),
+            ToolFormat::Xml if offered.iter().any(|tool| form::has_verbatim(tool)) => {
+                format!("{XML} {VERBATIM}")
+            }
             ToolFormat::Xml => XML.to_owned(),
             _ => JSON.to_owned(),
         }
@@ -81,7 +87,10 @@ impl Instructions<'_> {
         if !tool.summary.description.trim().is_empty() {
             lines.push(tool.summary.description.trim().to_owned());
         }
-        lines.push(format!("JSON Schema: {}", shown_schema::with_request(&tool.summary.name, &tool.summary.input_schema)));
+        lines.push(format!(
+            "JSON Schema: {}",
+            shown_schema::with_request(&tool.summary.name, &tool.summary.input_schema)
+        ));
         if self.format == ToolFormat::Xml {
             lines.push(format!("Form:\n{}", form::form(tool)));
         }
@@ -91,7 +100,9 @@ impl Instructions<'_> {
 
     fn example(&self, tool: &TaskTool, example: &ToolExample) -> String {
         let call = match self.format {
-            ToolFormat::Xml => xml::render(&tool.summary.name, &example.arguments, &tool.summary.input_schema),
+            ToolFormat::Xml => {
+                xml::render(&tool.summary.name, &example.arguments, &tool.summary.input_schema)
+            }
             _ => json_call(&tool.summary.name, &example.arguments),
         };
         match &example.thought {

@@ -1,5 +1,5 @@
-//! JSON objects in prose: where they stand, and what they mean if they are only nearly JSON. Whether an object is a call of a tool is
-//! not known here.
+//! JSON objects in prose: where they stand, and what they mean if they are only nearly JSON.
+//! Whether an object is a call of a tool is not known here.
 
 use serde_json::Value;
 
@@ -8,9 +8,11 @@ mod repair;
 
 /// What stands in braces at the top level of a text, in order (L-109, L-110).
 ///
-/// Valid JSON comes out as it is. What is nearly JSON is repaired: single or missing quotes, line feeds and quotes inside texts, commas too
-/// many or too few, unquoted values, Python's `True` and `None`, comments. Braces around mere words give a text, and those around several
-/// things the first of them, so that a caller sees that something was there. What cannot be repaired is left out.
+/// Valid JSON comes out as it is. What is nearly JSON is repaired: single or missing quotes, line
+/// feeds and quotes inside texts, commas too many or too few, unquoted values, Python's `True` and
+/// `None`, comments. Braces around mere words give a text, and those around several things the
+/// first of them, so that a caller sees that something was there. What cannot be repaired is left
+/// out.
 #[must_use]
 pub fn objects(text: &str) -> Vec<Value> {
     braces::groups(text).into_iter().filter_map(value).collect()

@@ -1,5 +1,5 @@
-//! Reads the calls in a message, once, as one agent understands them: which it knows, which its task carries out, what is wrong with
-//! them (L-108…L-116). Nothing is carried out here.
+//! Reads the calls in a message, once, as one agent understands them: which it knows, which its
+//! task carries out, what is wrong with them (L-108…L-116). Nothing is carried out here.
 
 use serde_json::{Map, Value};
 
@@ -14,11 +14,13 @@ pub struct CallParser<'a> {
     pub toolbox: &'a Toolbox,
     /// Calls are looked for in text too.
     pub text: bool,
-    /// What the agent is called, where a call may say whom it is for (L-116); none: a call says no such thing.
+    /// What the agent is called, where a call may say whom it is for (L-116); none: a call says no
+    /// such thing.
     pub name: Option<&'a str>,
     /// A model may call what only handlers should (L-141, L-147); the reference carries it out.
     pub for_handlers: bool,
-    /// Wrong arguments are answered, whoever wrote them: the last word in the agent's history was the model's (L-114).
+    /// Wrong arguments are answered, whoever wrote them: the last word in the agent's history was
+    /// the model's (L-114).
     pub after_model: bool,
 }
 
@@ -75,7 +77,8 @@ impl CallParser<'_> {
     pub fn read(&self, message: &Message) -> ParsedCalls {
         let from_llm = message.sender == Entity::Llm;
         if !message.tools.is_empty() {
-            let mine = message.tools.iter().filter(|call| self.carries_out(call)).cloned().collect();
+            let mine =
+                message.tools.iter().filter(|call| self.carries_out(call)).cloned().collect();
             return ParsedCalls { all: message.tools.clone(), mine, ..ParsedCalls::default() };
         }
         let found: Vec<CallAttempt> = if message.tool_calls.is_empty() {
@@ -98,9 +101,14 @@ impl CallParser<'_> {
                     reading.mine.extend(mine.then_some(call));
                 }
                 CallAttempt::Unknown(name) => reading.unknown.push(name),
-                // L-114: the first that is wrong stands for all; of others than a model it makes no call at all.
+                // L-114: the first that is wrong stands for all; of others than a model it makes no
+                // call at all.
                 CallAttempt::Wrong(wrong) if from_llm || self.after_model => {
-                    return ParsedCalls { unknown: reading.unknown, wrong: Some(wrong), ..ParsedCalls::default() };
+                    return ParsedCalls {
+                        unknown: reading.unknown,
+                        wrong: Some(wrong),
+                        ..ParsedCalls::default()
+                    };
                 }
                 CallAttempt::Wrong(_) => return ParsedCalls::default(),
                 CallAttempt::Nothing => {}
@@ -111,10 +119,18 @@ impl CallParser<'_> {
 
     /// The task carries out the call, and it is for this agent (L-116).
     fn carries_out(&self, call: &ToolCall) -> bool {
-        let Some(tool) = self.toolbox.get(&call.name).filter(|tool| tool.handled) else { return false };
-        let wanted = call.arguments.get("recipient").and_then(Value::as_str).filter(|wanted| !wanted.is_empty());
+        let Some(tool) = self.toolbox.get(&call.name).filter(|tool| tool.handled) else {
+            return false;
+        };
+        let wanted = call
+            .arguments
+            .get("recipient")
+            .and_then(Value::as_str)
+            .filter(|wanted| !wanted.is_empty());
         match (self.name, wanted) {
-            (Some(name), Some(wanted)) if matches!(tool.target, ToolTarget::Plugin { .. }) => wanted.eq_ignore_ascii_case(name),
+            (Some(name), Some(wanted)) if matches!(tool.target, ToolTarget::Plugin { .. }) => {
+                wanted.eq_ignore_ascii_case(name)
+            }
             _ => true,
         }
     }
@@ -122,14 +138,16 @@ impl CallParser<'_> {
     /// The tool that a model may mean: none that is only for handlers.
     fn known(&self, name: &str) -> Option<&TaskTool> {
         let for_handlers = |tool: &TaskTool| matches!(tool.target, ToolTarget::Host(tool) if tool.is_for_handlers());
-        // A tool of the host that the task does without is none. L-149: there is nothing to add a recipient to before the agent is asked for
-        // one.
+        // A tool of the host that the task does without is none. L-149: there is nothing to add a
+        // recipient to before the agent is asked for one.
         let too_early = |tool: &TaskTool| match tool.target {
             ToolTarget::Host(HostTool::AddRecipient) => !tool.offered,
             ToolTarget::Host(_) => !tool.offered && !tool.handled,
             ToolTarget::Plugin { .. } => false,
         };
-        self.toolbox.get(name).filter(|tool| (self.for_handlers || !for_handlers(tool)) && !too_early(tool))
+        self.toolbox
+            .get(name)
+            .filter(|tool| (self.for_handlers || !for_handlers(tool)) && !too_early(tool))
     }
 
     fn native(&self, call: &ToolCall, from_llm: bool) -> CallAttempt {
@@ -138,7 +156,9 @@ impl CallParser<'_> {
             None => CallAttempt::Nothing,
             Some(tool) if !tool.handled => CallAttempt::Nothing,
             // Some models leave the arguments out where there are none.
-            Some(tool) if call.arguments.is_null() => checked(tool, call.id.clone(), &Value::Object(Map::new())),
+            Some(tool) if call.arguments.is_null() => {
+                checked(tool, call.id.clone(), &Value::Object(Map::new()))
+            }
             Some(tool) => checked(tool, call.id.clone(), &call.arguments),
         }
     }
@@ -147,18 +167,27 @@ impl CallParser<'_> {
     fn in_text(&self, text: &str, from_llm: bool) -> Vec<CallAttempt> {
         let candidates = xml::candidates(text);
         if candidates.is_empty() {
-            return json::first_objects(text, MAX_IN_TEXT).into_iter().map(|object| self.object(object, from_llm)).collect();
+            return json::first_objects(text, MAX_IN_TEXT)
+                .into_iter()
+                .map(|object| self.object(object, from_llm))
+                .collect();
         }
         let element = |candidate: &String| match xml::fields(candidate, None) {
             Ok(Value::Object(fields)) => {
-                let named = fields.get("request").and_then(Value::as_str).and_then(|name| self.known(name));
-                // Read again as the tool's schema has it: which text is kept as it is, which children are a list.
-                let typed = named.and_then(|tool| xml::fields(candidate, Some(&tool.summary.input_schema)).ok());
+                let named =
+                    fields.get("request").and_then(Value::as_str).and_then(|name| self.known(name));
+                // Read again as the tool's schema has it: which text is kept as it is, which
+                // children are a list.
+                let typed = named
+                    .and_then(|tool| xml::fields(candidate, Some(&tool.summary.input_schema)).ok());
                 self.object(typed.unwrap_or(Value::Object(fields)), from_llm)
             }
             Ok(_) => CallAttempt::Nothing,
             // L-115
-            Err(error) => CallAttempt::Wrong(WrongCall { tool: String::new(), text: format!("The call in XML cannot be read: {error}") }),
+            Err(error) => CallAttempt::Wrong(WrongCall {
+                tool: String::new(),
+                text: format!("The call in XML cannot be read: {error}"),
+            }),
         };
         candidates.iter().take(MAX_IN_TEXT).map(element).collect()
     }
@@ -198,6 +227,8 @@ fn checked(tool: &TaskTool, id: String, given: &Value) -> CallAttempt {
         Err(_) if tool.target == ToolTarget::Host(HostTool::DelegateTask) && given.is_object() => {
             CallAttempt::Call(ToolCall { id, name, arguments: given.clone(), untrusted: false })
         }
-        Err(wrong) => CallAttempt::Wrong(WrongCall { text: arguments::explain(&name, &wrong), tool: name }),
+        Err(wrong) => {
+            CallAttempt::Wrong(WrongCall { text: arguments::explain(&name, &wrong), tool: name })
+        }
     }
 }

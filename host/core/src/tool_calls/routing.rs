@@ -1,5 +1,5 @@
-//! Signals that stand in a text: who is addressed, what is passed on, that a task is done. Pure functions over text; which messages are
-//! looked at and what follows is decided in `room`.
+//! Signals that stand in a text: who is addressed, what is passed on, that a task is done. Pure
+//! functions over text; which messages are looked at and what follows is decided in `room`.
 
 use std::sync::LazyLock;
 
@@ -27,8 +27,8 @@ pub enum Route {
 
 /// The last one that the text addresses with `prefix`, and the trimmed text after it.
 ///
-/// An address is the prefix, word characters, and one other character or the end (L-067 as of 0.69.16: the end suffices). None where
-/// nobody is addressed.
+/// An address is the prefix, word characters, and one other character or the end (L-067 as of
+/// 0.69.16: the end suffices). None where nobody is addressed.
 #[must_use]
 pub fn addressed(text: &str, prefix: &str) -> Option<(String, String)> {
     let mut last = None;
@@ -38,7 +38,8 @@ pub fn addressed(text: &str, prefix: &str) -> Option<(String, String)> {
         let (name, after_name) = after.split_at(end);
         let mut beyond = after_name.chars();
         if !name.is_empty() {
-            // The character that ends the name is part of the address: the next address begins after it.
+            // The character that ends the name is part of the address: the next address begins
+            // after it.
             beyond.next();
             last = Some((name, beyond.as_str()));
             rest = beyond.as_str();
@@ -58,13 +59,17 @@ pub fn addressed(text: &str, prefix: &str) -> Option<(String, String)> {
     last.map(|(name, after)| (name.to_owned(), after.trim().to_owned()))
 }
 
-/// The one that a text names before all else as `TO[name]:`, and what follows, without the blanks before it (L-065).
+/// The one that a text names before all else as `TO[name]:`, and what follows, without the blanks
+/// before it (L-065).
 ///
-/// Blanks may stand before `TO[` and around the name. A name has ASCII letters, digits, `_` and `-`.
+/// Blanks may stand before `TO[` and around the name. A name has ASCII letters, digits, `_` and
+/// `-`.
 #[must_use]
 pub fn directed(text: &str) -> Option<(String, String)> {
     let inside = skip_blanks(skip_blanks(text).strip_prefix("TO[")?);
-    let end = inside.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '-')).unwrap_or(inside.len());
+    let end = inside
+        .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '-'))
+        .unwrap_or(inside.len());
     let (name, after) = inside.split_at_checked(end)?;
     let rest = skip_blanks(after).strip_prefix("]:")?;
     (!name.is_empty()).then(|| (name.to_owned(), skip_blanks(rest).to_owned()))
@@ -76,7 +81,8 @@ pub fn says_done(text: &str) -> bool {
     done_words(text).next().is_some()
 }
 
-/// The text without the word [`DONE`], wherever it stands, trimmed; a text that does not say it stays as it is.
+/// The text without the word [`DONE`], wherever it stands, trimmed; a text that does not say it
+/// stays as it is.
 #[must_use]
 pub fn without_done(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
@@ -89,10 +95,11 @@ pub fn without_done(text: &str) -> String {
     if from == 0 { kept } else { kept.trim().to_owned() }
 }
 
-/// Where the text asks to go, if it does (L-066); `prefix` is the addressing prefix, empty where there is none.
+/// Where the text asks to go, if it does (L-066); `prefix` is the addressing prefix, empty where
+/// there is none.
 ///
-/// A message that bears a tool call goes nowhere unless it begins with a signal, and never passes by a bare address (L-068).
-/// [`PASS`] counts only as the whole text.
+/// A message that bears a tool call goes nowhere unless it begins with a signal, and never passes
+/// by a bare address (L-068). [`PASS`] counts only as the whole text.
 #[must_use]
 pub fn route(text: &str, prefix: &str, has_tool: bool) -> Option<Route> {
     if has_tool && !text.starts_with(PASS) && !text.starts_with(SEND_TO) {
@@ -165,9 +172,15 @@ mod tests {
             ("@@bob x", "@", "bob", "x"),
             ("hello there", "", "there", ""),
         ] {
-            assert_eq!(addressed(text, prefix), Some((name.to_owned(), after.to_owned())), "{text:?} {prefix:?}");
+            assert_eq!(
+                addressed(text, prefix),
+                Some((name.to_owned(), after.to_owned())),
+                "{text:?} {prefix:?}"
+            );
         }
-        for (text, prefix) in [("no address", "@"), ("@ bob", "@"), ("@", "@"), ("", "@"), ("", ""), ("?!", "")] {
+        for (text, prefix) in
+            [("no address", "@"), ("@ bob", "@"), ("@", "@"), ("", "@"), ("", ""), ("?!", "")]
+        {
             assert_eq!(addressed(text, prefix), None, "{text:?} {prefix:?}");
         }
     }
@@ -175,7 +188,11 @@ mod tests {
     #[test]
     fn to_in_brackets_leads_the_text() {
         for (text, found) in DIRECTED {
-            assert_eq!(directed(text), found.map(|(name, rest)| (name.to_owned(), rest.to_owned())), "{text:?}");
+            assert_eq!(
+                directed(text),
+                found.map(|(name, rest)| (name.to_owned(), rest.to_owned())),
+                "{text:?}"
+            );
         }
     }
 
@@ -221,7 +238,9 @@ mod tests {
     #[test]
     fn signals_route() {
         let pass_to = |name: &str| Some(Route::PassTo(name.to_owned()));
-        let send = |name: &str, content: &str| Some(Route::SendTo { name: name.to_owned(), content: content.to_owned() });
+        let send = |name: &str, content: &str| {
+            Some(Route::SendTo { name: name.to_owned(), content: content.to_owned() })
+        };
         for (text, prefix, has_tool, expected) in [
             (" __PASS__\n", "", false, Some(Route::Pass)),
             ("I would use __PASS__ here", "", false, None),
@@ -259,12 +278,19 @@ mod tests {
         }
     }
 
-    /// What took time by the square of their length would not come to its end here before the runner of the tests loses patience.
+    /// What took time by the square of their length would not come to its end here before the
+    /// runner of the tests loses patience.
     #[test]
     fn hostile_texts_take_time_in_proportion() {
         for piece in ["@", "@@a", "DONE", "TO[", "é", "a@", "__PASS__:"] {
             let text = piece.repeat(1_000_000 / piece.len());
-            let _ = (addressed(&text, "@"), addressed(&text, "@@"), directed(&text), without_done(&text), route(&text, "@", false));
+            let _ = (
+                addressed(&text, "@"),
+                addressed(&text, "@@"),
+                directed(&text),
+                without_done(&text),
+                route(&text, "@", false),
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Done sequences: the little language that says which answers in a row end a task, and whether a row of answers is such. It does not
-//! know where the answers come from, nor which tools there are.
+//! Done sequences: the little language that says which answers in a row end a task, and whether a
+//! row of answers is such. It does not know where the answers come from, nor which tools there are.
 
 use std::fmt;
 
@@ -7,7 +7,8 @@ use regex::{Regex, RegexBuilder};
 use regex_syntax::ast::ErrorKind;
 use serde::{Deserialize, Serialize};
 
-/// One event that a sequence waits for. Written, and in a journal, as its token: `T`, `T[name]`, `C[pattern]`.
+/// One event that a sequence waits for. Written, and in a journal, as its token: `T`, `T[name]`,
+/// `C[pattern]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Expected {
@@ -103,19 +104,27 @@ pub enum MessageKind {
 const MOST_BYTES: usize = 16 << 10;
 /// Memory for one compiled pattern: a Unicode class or a count of hundreds fits, a bomb does not.
 const PATTERN_BYTES: usize = 1 << 20;
-const MAY_STAND: &str = "there are T, A, L, U, N and C, the words tool, agent, llm and user, T[tool] and C[pattern]";
+const MAY_STAND: &str =
+    "there are T, A, L, U, N and C, the words tool, agent, llm and user, T[tool] and C[pattern]";
 
 impl Sequence {
-    /// Reads a sequence: events with commas between them; a comma in brackets belongs to the name or pattern (L-092).
+    /// Reads a sequence: events with commas between them; a comma in brackets belongs to the name
+    /// or pattern (L-092).
     ///
     /// # Errors
-    /// More than 16 KiB, an event that there is not, brackets after another letter than `T` or `C`, a pattern that cannot be used, no event at all.
+    /// More than 16 KiB, an event that there is not, brackets after another letter than `T` or `C`,
+    /// a pattern that cannot be used, no event at all.
     pub fn parse(text: &str) -> Result<Self, SequenceError> {
         if text.len() > MOST_BYTES {
             return Err(SequenceError::TooLong { bytes: text.len() });
         }
         let tokens = split(text);
-        let events = tokens.iter().map(|token| token.trim()).filter(|token| !token.is_empty()).map(event).collect::<Result<Vec<_>, _>>()?;
+        let events = tokens
+            .iter()
+            .map(|token| token.trim())
+            .filter(|token| !token.is_empty())
+            .map(event)
+            .collect::<Result<Vec<_>, _>>()?;
         if events.is_empty() {
             return Err(SequenceError::Empty);
         }
@@ -134,11 +143,17 @@ impl Sequence {
         &self.source
     }
 
-    /// The chain, oldest first, ends with these events, one message for each and none between (L-093).
+    /// The chain, oldest first, ends with these events, one message for each and none between
+    /// (L-093).
     #[must_use]
     pub fn is_met_by(&self, chain: &[Happened<'_>]) -> bool {
         chain.len() >= self.events.len()
-            && self.events.iter().rev().zip(chain.iter().rev()).all(|(expected, happened)| expected.is(happened))
+            && self
+                .events
+                .iter()
+                .rev()
+                .zip(chain.iter().rev())
+                .all(|(expected, happened)| expected.is(happened))
     }
 }
 
@@ -148,18 +163,24 @@ impl Expected {
             Self::Tool => happened.kind == MessageKind::Tool,
             // L-095: none of several calls in one message
             Self::SpecificTool(name) => {
-                happened.kind == MessageKind::Tool && happened.tool.is_some_and(|tool| tool == name || happened.titles.contains(name))
+                happened.kind == MessageKind::Tool
+                    && happened
+                        .tool
+                        .is_some_and(|tool| tool == name || happened.titles.contains(name))
             }
             Self::AgentResponse => happened.kind == MessageKind::AgentResponse,
             Self::LlmResponse => happened.kind == MessageKind::LlmResponse,
             Self::UserResponse => happened.kind == MessageKind::UserResponse,
             Self::NoResponse => happened.kind == MessageKind::NoResponse,
-            Self::ContentMatch(pattern) => pattern.as_ref().is_some_and(|pattern| pattern.0.is_match(happened.content)),
+            Self::ContentMatch(pattern) => {
+                pattern.as_ref().is_some_and(|pattern| pattern.0.is_match(happened.content))
+            }
         }
     }
 }
 
-/// The tokens between the commas. A bracket closes where a comma or the end follows it, so that a pattern may hold brackets.
+/// The tokens between the commas. A bracket closes where a comma or the end follows it, so that a
+/// pattern may hold brackets.
 fn split(text: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut start = 0;
@@ -232,14 +253,28 @@ impl SequencePattern {
     /// # Errors
     /// It is no regular expression, uses look-around or back-references, or needs too much memory.
     pub fn new(source: &str) -> Result<Self, SequencePatternError> {
-        let compiled = RegexBuilder::new(source).case_insensitive(true).size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_BYTES).build();
+        let compiled = RegexBuilder::new(source)
+            .case_insensitive(true)
+            .size_limit(PATTERN_BYTES)
+            .dfa_size_limit(PATTERN_BYTES)
+            .build();
         compiled.map(Self).map_err(|error| {
             let (problem, why) = match error {
-                regex::Error::CompiledTooBig(limit) => (PatternProblem::TooBig, format!("it needs more than {limit} bytes when compiled")),
+                regex::Error::CompiledTooBig(limit) => (
+                    PatternProblem::TooBig,
+                    format!("it needs more than {limit} bytes when compiled"),
+                ),
                 // The last line of a syntax error says what is wrong, those before it draw where.
                 error => {
                     let told = error.to_string();
-                    (problem_of(source), told.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned())
+                    (
+                        problem_of(source),
+                        told.lines()
+                            .last()
+                            .unwrap_or_default()
+                            .trim_start_matches("error: ")
+                            .to_owned(),
+                    )
                 }
             };
             SequencePatternError { problem, pattern: shown(source), why }
@@ -253,9 +288,13 @@ impl SequencePattern {
     }
 }
 
-/// The kind of a syntax error: the regex crate itself hands over nothing but a text, in which the pattern stands too.
+/// The kind of a syntax error: the regex crate itself hands over nothing but a text, in which the
+/// pattern stands too.
 fn problem_of(source: &str) -> PatternProblem {
-    match regex_syntax::ast::parse::Parser::new().parse(source).map_err(|error| error.kind().clone()) {
+    match regex_syntax::ast::parse::Parser::new()
+        .parse(source)
+        .map_err(|error| error.kind().clone())
+    {
         Err(ErrorKind::UnsupportedLookAround) => PatternProblem::LookAround,
         Err(ErrorKind::UnsupportedBackreference) => PatternProblem::Backreference,
         _ => PatternProblem::Syntax,

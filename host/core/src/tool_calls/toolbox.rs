@@ -1,5 +1,5 @@
-//! A task's toolbox: the names that its agent may write, and what each stands for. Plugins' tools and those of the host alike; which of
-//! them a task has is decided when the config is assembled.
+//! A task's toolbox: the names that its agent may write, and what each stands for. Plugins' tools
+//! and those of the host alike; which of them a task has is decided when the config is assembled.
 
 use std::sync::Arc;
 
@@ -86,7 +86,8 @@ impl TaskTool {
         }
     }
 
-    /// A tool of the host under its own name, carried out where the reference does so (L-105), and not offered.
+    /// A tool of the host under its own name, carried out where the reference does so (L-105), and
+    /// not offered.
     #[must_use]
     pub fn of_host(tool: HostTool) -> Self {
         let by_default = !matches!(
@@ -130,7 +131,8 @@ pub struct Toolbox {
 
 impl From<Vec<TaskTool>> for Toolbox {
     fn from(tools: Vec<TaskTool>) -> Self {
-        let offered = tools.iter().filter(|tool| tool.offered).map(|tool| tool.summary.clone()).collect();
+        let offered =
+            tools.iter().filter(|tool| tool.offered).map(|tool| tool.summary.clone()).collect();
         Self { tools, offered: Arc::new(offered) }
     }
 }
@@ -165,10 +167,12 @@ impl Toolbox {
         self.tools.iter().find(|tool| tool.target == ToolTarget::Host(wanted))
     }
 
-    /// The call, which stands in this message, may be carried out: it comes from an agent, or the agent itself could have made it (L-171).
+    /// The call, which stands in this message, may be carried out: it comes from an agent, or the
+    /// agent itself could have made it (L-171).
     #[must_use]
     pub fn trusts(&self, message: &Message, call: &ToolCall) -> bool {
-        let from_outside = message.labels.contains(&Label::Untrusted) || (message.sender == Entity::User && !message.from_agent);
+        let from_outside = message.labels.contains(&Label::Untrusted)
+            || (message.sender == Entity::User && !message.from_agent);
         !(from_outside || call.untrusted) || self.get(&call.name).is_some_and(|tool| tool.offered)
     }
 

@@ -1,5 +1,6 @@
-//! A history that is too long for its model: how much of each entry is kept, and how much room stays for the answer (L-180); and texts that
-//! are cut, each with a mark that says so (L-120). Counts only: what an entry holds, and who counts exactly, is not known here.
+//! A history that is too long for its model: how much of each entry is kept, and how much room
+//! stays for the answer (L-180); and texts that are cut, each with a mark that says so (L-120).
+//! Counts only: what an entry holds, and who counts exactly, is not known here.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,8 @@ pub const MIN_OUTPUT: u64 = 50;
 /// Tokens that a cut entry keeps at least, without the mark.
 const FLOOR: u64 = 30;
 
-/// Taken off more than needed: a text that is cut and marked may count one or two more than its parts.
+/// Taken off more than needed: a text that is cut and marked may count one or two more than its
+/// parts.
 const SLACK: u64 = 2;
 
 /// Whose word an entry is for the model.
@@ -70,7 +72,8 @@ impl Limits {
     /// Limits with the usual reserve, counted in bytes.
     #[must_use]
     pub fn new(context: u64, max_output: u64, min_output: u64, bytes_per_token: u32) -> Self {
-        let mark = tokens_of(MARK, bytes_per_token).saturating_add(tokens_of("\n", bytes_per_token));
+        let mark =
+            tokens_of(MARK, bytes_per_token).saturating_add(tokens_of("\n", bytes_per_token));
         Self { context, max_output, min_output, reserve: RESERVE, mark }
     }
 }
@@ -104,19 +107,28 @@ pub struct DoesNotFit {
     pub most: u64,
 }
 
-/// Fits a history into its model. The first entry and everything from the last USER entry on stay as they are (L-180).
+/// Fits a history into its model. The first entry and everything from the last USER entry on stay
+/// as they are (L-180).
 ///
-/// The answer gets less room first; only when that is not enough is the history shortened. The reference does the same, to the token.
+/// The answer gets less room first; only when that is not enough is the history shortened. The
+/// reference does the same, to the token.
 ///
 /// # Errors
 /// When what may be shortened is not enough.
-pub fn fit(entries: &[HistoryEntry], limits: &Limits, strategy: Overflow) -> Result<TruncationPlan, DoesNotFit> {
+pub fn fit(
+    entries: &[HistoryEntry],
+    limits: &Limits,
+    strategy: Overflow,
+) -> Result<TruncationPlan, DoesNotFit> {
     let total = entries.iter().fold(0_u64, |total, entry| total.saturating_add(entry.tokens()));
     let whole = || (0..entries.len()).map(RetainedEntry::Whole).collect();
     if total.saturating_add(limits.max_output) <= limits.context {
         return Ok(TruncationPlan { output: limits.max_output, keep: whole() });
     }
-    let most = limits.context.checked_sub(limits.min_output.saturating_add(limits.reserve)).ok_or(DoesNotFit { tokens: total, most: 0 })?;
+    let most = limits
+        .context
+        .checked_sub(limits.min_output.saturating_add(limits.reserve))
+        .ok_or(DoesNotFit { tokens: total, most: 0 })?;
     let (tokens, keep) = match strategy {
         _ if total <= most => (total, whole()),
         Overflow::Truncate => truncated(entries, total, most, limits.mark),
@@ -129,13 +141,20 @@ pub fn fit(entries: &[HistoryEntry], limits: &Limits, strategy: Overflow) -> Res
     Ok(TruncationPlan { output: room.min(limits.max_output), keep })
 }
 
-/// Takes an even share of what is too much from each entry that can give, oldest first; what the later ones cannot give comes from the
-/// earlier.
-fn truncated(entries: &[HistoryEntry], mut total: u64, most: u64, mark: u64) -> (u64, Vec<RetainedEntry>) {
+/// Takes an even share of what is too much from each entry that can give, oldest first; what the
+/// later ones cannot give comes from the earlier.
+fn truncated(
+    entries: &[HistoryEntry],
+    mut total: u64,
+    most: u64,
+    mark: u64,
+) -> (u64, Vec<RetainedEntry>) {
     let spare = |entry: &HistoryEntry| entry.text.saturating_sub(FLOOR.saturating_add(mark));
     let last = entries.iter().rposition(|entry| entry.role == Role::User).unwrap_or(0);
-    let givers = || entries.iter().enumerate().take(last).skip(1).filter(|(_, entry)| spare(entry) > 0);
-    let (mut later, mut later_spare) = givers().fold((0_u64, 0_u64), |(n, sum), (_, entry)| (n + 1, sum.saturating_add(spare(entry))));
+    let givers =
+        || entries.iter().enumerate().take(last).skip(1).filter(|(_, entry)| spare(entry) > 0);
+    let (mut later, mut later_spare) = givers()
+        .fold((0_u64, 0_u64), |(n, sum), (_, entry)| (n + 1, sum.saturating_add(spare(entry))));
     let mut cuts = BTreeMap::new();
     for (index, entry) in givers() {
         if total <= most {
@@ -145,18 +164,29 @@ fn truncated(entries: &[HistoryEntry], mut total: u64, most: u64, mark: u64) -> 
         later_spare = later_spare.saturating_sub(spare(entry));
         let excess = total - most;
         let share = excess.div_ceil(later + 1).max(excess.saturating_sub(later_spare));
-        let tokens = entry.text.saturating_sub(share.saturating_add(mark).saturating_add(SLACK)).max(FLOOR);
+        let tokens =
+            entry.text.saturating_sub(share.saturating_add(mark).saturating_add(SLACK)).max(FLOOR);
         total -= entry.text.saturating_sub(tokens.saturating_add(mark));
         cuts.insert(index, tokens);
     }
-    let kept = |index| cuts.get(&index).map_or(RetainedEntry::Whole(index), |tokens| RetainedEntry::Cut { index, tokens: *tokens });
+    let kept = |index| {
+        cuts.get(&index).map_or(RetainedEntry::Whole(index), |tokens| RetainedEntry::Cut {
+            index,
+            tokens: *tokens,
+        })
+    };
     (total, (0..entries.len()).map(kept).collect())
 }
 
 /// Leaves out whole turns, oldest first: a USER entry and all up to the next.
 fn without_turns(entries: &[HistoryEntry], mut total: u64, most: u64) -> (u64, Vec<RetainedEntry>) {
-    let users: Vec<usize> =
-        entries.iter().enumerate().skip(1).filter(|(_, entry)| entry.role == Role::User).map(|(index, _)| index).collect();
+    let users: Vec<usize> = entries
+        .iter()
+        .enumerate()
+        .skip(1)
+        .filter(|(_, entry)| entry.role == Role::User)
+        .map(|(index, _)| index)
+        .collect();
     let first = users.first().copied().unwrap_or(entries.len());
     let mut resume = first;
     for (start, end) in users.iter().copied().zip(users.iter().skip(1).copied()) {
@@ -164,7 +194,8 @@ fn without_turns(entries: &[HistoryEntry], mut total: u64, most: u64) -> (u64, V
             break;
         }
         let turn = entries.get(start..end).unwrap_or_default();
-        total -= turn.iter().fold(0_u64, |sum, entry| sum.saturating_add(entry.tokens())).min(total);
+        total -=
+            turn.iter().fold(0_u64, |sum, entry| sum.saturating_add(entry.tokens())).min(total);
         resume = end;
     }
     (total, (0..first).chain(resume..entries.len()).map(RetainedEntry::Whole).collect())
@@ -207,7 +238,8 @@ pub fn retained_notice(tool: &str, tokens: u64) -> String {
 }
 
 fn ended(text: &str, tokens: u64, bytes_per_token: u32, notice: impl FnOnce() -> String) -> String {
-    let most = usize::try_from(tokens.saturating_mul(u64::from(bytes_per_token.max(1)))).unwrap_or(usize::MAX);
+    let most = usize::try_from(tokens.saturating_mul(u64::from(bytes_per_token.max(1))))
+        .unwrap_or(usize::MAX);
     if text.len() <= most {
         return text.to_owned();
     }

@@ -1,5 +1,6 @@
-//! Tool calls written in XML: where they stand in a text, what their fields are, how one is written. As much of XML as a call needs:
-//! elements, attributes (not looked at), CDATA, the five entities; no DTD, no comments. Whether the tool exists is not known here.
+//! Tool calls written in XML: where they stand in a text, what their fields are, how one is
+//! written. As much of XML as a call needs: elements, attributes (not looked at), CDATA, the five
+//! entities; no DTD, no comments. Whether the tool exists is not known here.
 
 use serde_json::{Map, Value};
 
@@ -17,8 +18,9 @@ const FENCE: &str = "```";
 
 /// The calls that stand in a text, in order, each from `<tool>` to `</tool>` (L-131).
 ///
-/// A call without its opening tag begins at the first tag since the last call, the opening tag is put before it. The last call may lack
-/// its closing tag, which is then put behind the text. Whether what stands between is well-formed is not asked.
+/// A call without its opening tag begins at the first tag since the last call, the opening tag is
+/// put before it. The last call may lack its closing tag, which is then put behind the text.
+/// Whether what stands between is well-formed is not asked.
 #[must_use]
 pub fn candidates(text: &str) -> Vec<String> {
     let mut found = Vec::new();
@@ -61,20 +63,23 @@ fn first_tag(text: &str) -> Option<usize> {
 
 /// The fields of a call, an object; `request` is one of them (L-130).
 ///
-/// Without a schema every leaf is its trimmed text, an element whose children all have the same tag is a list, any other an object. The
-/// schema of the tool's arguments says better: which is a list or an object, also when empty, and which top-level fields are verbatim
-/// (`"verbatim": true`, or named `code`): their text is kept as it is, less one pair of triple backticks around it. Fields whose names
-/// begin with `_` are ignored.
+/// Without a schema every leaf is its trimmed text, an element whose children all have the same tag
+/// is a list, any other an object. The schema of the tool's arguments says better: which is a list
+/// or an object, also when empty, and which top-level fields are verbatim (`"verbatim": true`, or
+/// named `code`): their text is kept as it is, less one pair of triple backticks around it. Fields
+/// whose names begin with `_` are ignored.
 ///
 /// # Errors
-/// Not well-formed, a comment, an instruction or a DTD, elements deeper than 256, elements in a verbatim field; with line and column.
+/// Not well-formed, a comment, an instruction or a DTD, elements deeper than 256, elements in a
+/// verbatim field; with line and column.
 pub fn fields(candidate: &str, schema: Option<&Value>) -> Result<Value, String> {
     let root = element::parse(candidate)?;
     let shape = SchemaPart::of_root(schema);
     let mut fields = Map::new();
     for field in root.children.into_iter().filter(|field| !field.name.starts_with('_')) {
         let inner = shape.child(&field.name);
-        let value = if is_verbatim(inner, &field.name) { verbatim(&field)? } else { value(&field, inner) };
+        let value =
+            if is_verbatim(inner, &field.name) { verbatim(&field)? } else { value(&field, inner) };
         fields.insert(field.name, value);
     }
     Ok(Value::Object(fields))
@@ -82,7 +87,10 @@ pub fn fields(candidate: &str, schema: Option<&Value>) -> Result<Value, String> 
 
 fn verbatim(field: &Element) -> Result<Value, String> {
     if let Some(inner) = field.children.first() {
-        return Err(format!("`{}` is taken as it stands, but holds the element `{}`: put it into CDATA", field.name, inner.name));
+        return Err(format!(
+            "`{}` is taken as it stands, but holds the element `{}`: put it into CDATA",
+            field.name, inner.name
+        ));
     }
     let trimmed = field.text.trim();
     let fenced = trimmed.starts_with(FENCE) && trimmed.ends_with(FENCE);
@@ -110,21 +118,31 @@ fn value(element: &Element, shape: SchemaPart<'_>) -> Value {
     if alike && matches!(kind, XmlKind::List | XmlKind::Other) {
         return element.children.iter().map(|child| value(child, shape.item())).collect();
     }
-    let named =
-        |child: &Element| (child.name.clone(), value(child, if kind == XmlKind::List { shape.item() } else { shape.child(&child.name) }));
+    let named = |child: &Element| {
+        (
+            child.name.clone(),
+            value(
+                child,
+                if kind == XmlKind::List { shape.item() } else { shape.child(&child.name) },
+            ),
+        )
+    };
     Value::Object(element.children.iter().map(named).collect())
 }
 
-/// A call as a model should write it: for examples in instructions. With the same schema, [`fields`] reads the same fields from it, all
-/// leaves as texts.
+/// A call as a model should write it: for examples in instructions. With the same schema,
+/// [`fields`] reads the same fields from it, all leaves as texts.
 ///
-/// Nulls are left out, and so are keys that cannot be tags; characters that XML has not become `\u{fffd}`.
+/// Nulls are left out, and so are keys that cannot be tags; characters that XML has not become
+/// `\u{fffd}`.
 #[must_use]
 pub fn render(request: &str, arguments: &Value, schema: &Value) -> String {
     let shape = SchemaPart::of_root(Some(schema));
     let mut out = format!("{OPENING}\n");
     write_element(&mut out, "request", &Value::String(request.to_owned()), 1, false);
-    for (name, value) in arguments.as_object().into_iter().flatten().filter(|(name, _)| *name != "request") {
+    for (name, value) in
+        arguments.as_object().into_iter().flatten().filter(|(name, _)| *name != "request")
+    {
         write_element(&mut out, name, value, 1, is_verbatim(shape.child(name), name));
     }
     out.push_str(CLOSING);
@@ -148,7 +166,9 @@ fn write_element(out: &mut String, name: &str, value: &Value, depth: usize, verb
         }
         Value::Object(members) if !members.is_empty() => {
             out.push('\n');
-            members.iter().for_each(|(name, member)| write_element(out, name, member, depth + 1, false));
+            members
+                .iter()
+                .for_each(|(name, member)| write_element(out, name, member, depth + 1, false));
             out.push_str(&indent);
         }
         Value::Array(_) | Value::Object(_) => {}
@@ -172,7 +192,8 @@ fn write_text(out: &mut String, text: &str) {
 }
 
 fn write_cdata(out: &mut String, text: &str) {
-    let kept: String = text.chars().map(|c| if element::is_char(c) { c } else { '\u{fffd}' }).collect();
+    let kept: String =
+        text.chars().map(|c| if element::is_char(c) { c } else { '\u{fffd}' }).collect();
     // The end mark is divided between two sections; a carriage return would become a line feed.
     let inside = kept.replace("]]>", "]]]]><![CDATA[>").replace('\r', "]]>&#13;<![CDATA[");
     out.push_str(&format!("<![CDATA[{inside}]]>"));

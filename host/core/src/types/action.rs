@@ -1,5 +1,5 @@
-//! What an agent may ask for, as the core holds it. Mirrors `wit/actions.wit`; the fixed JSON forms of rules O-001 and after are
-//! `conclave_trajectory`'s, and `action/wire.rs` leads there and back.
+//! What an agent may ask for, as the core holds it. Mirrors `wit/actions.wit`; the fixed JSON forms
+//! of rules O-001 and after are `conclave_trajectory`'s, and `action/wire.rs` leads there and back.
 
 mod wire;
 

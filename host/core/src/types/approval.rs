@@ -46,12 +46,14 @@ pub struct ApprovalRequest {
     /// The tool plugin whose answer wants this call; none when the caller wants it itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_by: Option<PluginName>,
-    /// The delegations that led to the call, the first one first; empty when the caller's task is the run's own.
+    /// The delegations that led to the call, the first one first; empty when the caller's task is
+    /// the run's own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub delegators: Vec<Delegator>,
     /// `plugin.tool`, or the name of an action.
     pub tool: String,
-    /// The plugin that carries the action out; none for a tool, whose name says it, and for an action of the host.
+    /// The plugin that carries the action out; none for a tool, whose name says it, and for an
+    /// action of the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executor: Option<PluginName>,
     pub arguments: Value,
@@ -68,7 +70,8 @@ pub struct ApprovalRequest {
     /// Why it is so risky, in the analyzer's words, or why the analyzer said nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk_reason: Option<String>,
-    /// Asked again: what is wrong with the arguments that the approver wrote; `arguments` are those.
+    /// Asked again: what is wrong with the arguments that the approver wrote; `arguments` are
+    /// those.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -88,10 +91,13 @@ impl ApprovalRequest {
         })
     }
 
-    /// Whether a rule that allows the call would answer the question: nothing asks but rules and grants.
+    /// Whether a rule that allows the call would answer the question: nothing asks but rules and
+    /// grants.
     #[must_use]
     pub fn is_for_rules(&self) -> bool {
-        self.causes.iter().all(|cause| matches!(cause, ApprovalCause::Rule(_) | ApprovalCause::Grants))
+        self.causes
+            .iter()
+            .all(|cause| matches!(cause, ApprovalCause::Rule(_) | ApprovalCause::Grants))
     }
 }
 
@@ -123,7 +129,9 @@ impl fmt::Display for ApprovalAuthor {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Person { at } => write!(out, "a person at {at}"),
-            Self::ForThisRun { at, .. } => write!(out, "an earlier answer for this run, by a person at {at}"),
+            Self::ForThisRun { at, .. } => {
+                write!(out, "an earlier answer for this run, by a person at {at}")
+            }
             Self::Rule { source } => write!(out, "the rule at {source}"),
             Self::Program => out.write_str("the program"),
             Self::Nobody => out.write_str("nobody"),

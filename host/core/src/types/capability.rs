@@ -79,7 +79,8 @@ impl Capability {
         matches!(self, Self::Log | Self::Progress | Self::Config | Self::Scratch | Self::Blobs)
     }
 
-    /// This host can grant it. The others come later: asking for one that is required is refused at load.
+    /// This host can grant it. The others come later: asking for one that is required is refused at
+    /// load.
     #[must_use]
     pub fn is_offered(self) -> bool {
         self != Self::Exec

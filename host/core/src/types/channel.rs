@@ -1,5 +1,6 @@
-//! Channels of a room: how people and programs are reached, and what each channel may do there. A channel is bound to a room; what a
-//! child room gets of a binding is attenuated, never widened.
+//! Channels of a room: how people and programs are reached, and what each channel may do there. A
+//! channel is bound to a room; what a child room gets of a binding is attenuated, never widened
+//!
 
 use std::collections::BTreeSet;
 
@@ -141,7 +142,14 @@ impl Visibility {
             "none" | "internal" => Self::None,
             "transport" => Self::Transport,
             "intelligence" => Self::Intelligence,
-            names => Self::Only(names.split(',').map(str::trim).filter(|name| !name.is_empty()).map(ChannelId::from).collect()),
+            names => Self::Only(
+                names
+                    .split(',')
+                    .map(str::trim)
+                    .filter(|name| !name.is_empty())
+                    .map(ChannelId::from)
+                    .collect(),
+            ),
         }
     }
 
@@ -254,14 +262,23 @@ mod tests {
 
     #[test]
     fn two_accesses_allow_what_both_allow() {
-        let all = [ChannelAccess::ReadWrite, ChannelAccess::ReadOnly, ChannelAccess::WriteOnly, ChannelAccess::None];
+        let all = [
+            ChannelAccess::ReadWrite,
+            ChannelAccess::ReadOnly,
+            ChannelAccess::WriteOnly,
+            ChannelAccess::None,
+        ];
         for (a, b) in all.into_iter().flat_map(|a| all.map(|b| (a, b))) {
             let both = a.and(b);
-            assert_eq!((both.may_read(), both.may_write()), (a.may_read() && b.may_read(), a.may_write() && b.may_write()), "{a:?} {b:?}");
+            assert_eq!(
+                (both.may_read(), both.may_write()),
+                (a.may_read() && b.may_read(), a.may_write() && b.may_write()),
+                "{a:?} {b:?}"
+            );
         }
-        assert!(
-            ChannelAccess::WORDS.iter().all(|word| ChannelAccess::named(word).is_some_and(|access| serde_json::json!(access) == **word))
-        );
+        assert!(ChannelAccess::WORDS.iter().all(|word| {
+            ChannelAccess::named(word).is_some_and(|access| serde_json::json!(access) == **word)
+        }));
     }
 
     #[test]
@@ -271,8 +288,13 @@ mod tests {
         assert!(!Visibility::parse("transport").is_for(&desk, ChannelKind::Agent));
         assert!(Visibility::parse("phone, x").is_for(&phone, ChannelKind::Voice));
         assert!(!Visibility::parse("x").is_for(&phone, ChannelKind::Voice));
-        assert!(!Visibility::parse("internal").is_for(&phone, ChannelKind::Voice), "R-004: bookkeeping matches no channel");
-        assert!(Visibility::parse("all").is_for_agents() && !Visibility::parse("phone").is_for_agents());
+        assert!(
+            !Visibility::parse("internal").is_for(&phone, ChannelKind::Voice),
+            "R-004: bookkeeping matches no channel"
+        );
+        assert!(
+            Visibility::parse("all").is_for_agents() && !Visibility::parse("phone").is_for_agents()
+        );
     }
 
     #[test]

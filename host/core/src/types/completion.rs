@@ -1,4 +1,5 @@
-//! Model calls as the core knows them. Mirrors the `model` interface of `wit/capabilities.wit`; not how a provider is spoken to.
+//! Model calls as the core knows them. Mirrors the `model` interface of `wit/capabilities.wit`; not
+//! how a provider is spoken to.
 
 use std::sync::Arc;
 
@@ -106,8 +107,8 @@ pub enum PromptPiece {
     System {
         text: Arc<str>,
     },
-    /// Messages `start` to `end`, `end` not included, of a snapshot. A client shows each as [`Message::in_prompt`] has it, with the fence
-    /// around what plugins and other tasks said.
+    /// Messages `start` to `end`, `end` not included, of a snapshot. A client shows each as
+    /// [`Message::in_prompt`] has it, with the fence around what plugins and other tasks said.
     ///
     /// [`Message::in_prompt`]: crate::types::message::Message::in_prompt
     History {
@@ -138,7 +139,11 @@ const LENGTHS: [&str; 3] = ["max_output_tokens", "max_tokens", "max_completion_t
 impl Prompt {
     /// Tokens that the answer may have, when the options say so.
     pub(crate) fn max_output(&self) -> Option<u64> {
-        self.options.iter().rev().find(|(name, _)| is_length(name)).and_then(|(_, tokens)| tokens.as_u64())
+        self.options
+            .iter()
+            .rev()
+            .find(|(name, _)| is_length(name))
+            .and_then(|(_, tokens)| tokens.as_u64())
     }
 
     /// Lets the answer have so many tokens; with none the options stay as they are.
@@ -156,9 +161,10 @@ impl Prompt {
     pub fn last_text(&self) -> &str {
         match self.pieces.last() {
             Some(PromptPiece::System { text }) => text,
-            Some(PromptPiece::History { messages, end, .. }) => {
-                end.checked_sub(1).and_then(|last| messages.get(last)).map_or("", |message| message.text())
-            }
+            Some(PromptPiece::History { messages, end, .. }) => end
+                .checked_sub(1)
+                .and_then(|last| messages.get(last))
+                .map_or("", |message| message.text()),
             Some(PromptPiece::Draft { draft }) => &draft.content,
             None => "",
         }

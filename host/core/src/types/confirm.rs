@@ -1,5 +1,5 @@
-//! Which actions wait for somebody's consent, by how risky they are (O-109…O-111). Knows nothing of who says how risky an action is, nor of
-//! whom is asked.
+//! Which actions wait for somebody's consent, by how risky they are (O-109…O-111). Knows nothing of
+//! who says how risky an action is, nor of whom is asked.
 
 use serde::{Deserialize, Serialize};
 

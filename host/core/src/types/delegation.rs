@@ -1,5 +1,6 @@
-//! Work for a background task, whoever asks for it (a tool, an action, the program around the host), and what becomes of it: one record
-//! of the task, one of the delivery of its result. Types only; the decisions are `room/background`'s and `room/delivery`'s.
+//! Work for a background task, whoever asks for it (a tool, an action, the program around the
+//! host), and what becomes of it: one record of the task, one of the delivery of its result. Types
+//! only; the decisions are `room/background`'s and `room/delivery`'s.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -25,7 +26,8 @@ pub enum Deliver {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HandBack {
-    /// The notified task's agent takes a turn about it; where it is at work no more, the text is said as it is.
+    /// The notified task's agent takes a turn about it; where it is at work no more, the text is
+    /// said as it is.
     Relay,
     /// The text is said as it is, without a turn.
     Post,
@@ -88,18 +90,22 @@ pub struct Delegation {
 
 /// Re-prompts for a structured result, when nothing is said.
 pub const STRUCTURED_RETRIES: u32 = 3;
-/// Automatic answers that may lead to one another: a delegation that would be one more is refused.
+/// Automatic answers that may lead to one another: a delegation that would be one more is refused
+///
 pub const CHAIN_MAX: u32 = 5;
 /// Messages of a conversation that a worker may be given.
 pub const CONVERSATION_MAX: u32 = 100;
 
-/// The tool `delegate_task` as a model reads it: with agents to choose from, each with what it is for, or, with none, the
-/// general one.
+/// The tool `delegate_task` as a model reads it: with agents to choose from, each
+/// with what it is for, or, with none, the general one.
 #[must_use]
 pub fn delegate_tool(agents: &[(&str, Option<&str>)]) -> ToolSummary {
     let tool = HostTool::DelegateTask;
-    let mut summary =
-        ToolSummary { name: tool.as_str().to_owned(), description: tool.description().to_owned(), input_schema: tool.input_schema() };
+    let mut summary = ToolSummary {
+        name: tool.as_str().to_owned(),
+        description: tool.description().to_owned(),
+        input_schema: tool.input_schema(),
+    };
     if agents.is_empty() {
         return summary;
     }
@@ -108,13 +114,16 @@ pub fn delegate_tool(agents: &[(&str, Option<&str>)]) -> ToolSummary {
         summary.description.push_str("\n  - ");
         summary.description.push_str(name);
         // A description is one line, or the next one would look like another agent.
-        let description = description.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
+        let description =
+            description.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
         if !description.is_empty() {
             summary.description.push_str(": ");
             summary.description.push_str(&description);
         }
     }
-    if let Some(agent) = summary.input_schema.pointer_mut("/properties/agent").and_then(Value::as_object_mut) {
+    if let Some(agent) =
+        summary.input_schema.pointer_mut("/properties/agent").and_then(Value::as_object_mut)
+    {
         agent.insert("enum".to_owned(), agents.iter().map(|(name, _)| *name).collect());
     }
     summary
@@ -124,16 +133,25 @@ pub fn delegate_tool(agents: &[(&str, Option<&str>)]) -> ToolSummary {
 #[must_use]
 pub fn worker_tool(name: &str, agent: &str, description: Option<&str>, waits: bool) -> ToolSummary {
     let mut input_schema = HostTool::DelegateTask.input_schema();
-    if let Some(properties) = input_schema.pointer_mut("/properties").and_then(Value::as_object_mut) {
+    if let Some(properties) = input_schema.pointer_mut("/properties").and_then(Value::as_object_mut)
+    {
         properties.remove("agent");
     }
     if let Some(required) = input_schema.get_mut("required") {
         *required = json!(["task"]);
     }
     let how = if waits { "Has the agent" } else { "Has, in the background, the agent" };
-    let about = description.map(str::trim).filter(|text| !text.is_empty()).map(|text| format!(" ({text})")).unwrap_or_default();
+    let about = description
+        .map(str::trim)
+        .filter(|text| !text.is_empty())
+        .map(|text| format!(" ({text})"))
+        .unwrap_or_default();
     let result = if waits { "its result is the answer" } else { "its result comes later" };
-    ToolSummary { name: name.to_owned(), description: format!("{how} {agent}{about} do a task; {result}."), input_schema }
+    ToolSummary {
+        name: name.to_owned(),
+        description: format!("{how} {agent}{about} do a task; {result}."),
+        input_schema,
+    }
 }
 
 /// How a task delegates, from `tasks.NAME.background`.
@@ -154,7 +172,8 @@ pub struct BackgroundRules {
     pub conversation: u32,
 }
 
-/// Where a background task is in its life. The last five are ends: one of them is reached, once.
+/// Where a background task is in its life. The last five are ends: one of them is reached, once
+///
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BackgroundState {
@@ -202,7 +221,8 @@ impl From<BackgroundStatus> for BackgroundState {
     }
 }
 
-/// A background task as whoever lists or inspects tasks sees it: its own outcome, and beside it that of its delivery.
+/// A background task as whoever lists or inspects tasks sees it: its own outcome, and beside it
+/// that of its delivery.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BackgroundRecord {
     pub id: BackgroundId,
@@ -225,7 +245,8 @@ pub struct BackgroundRecord {
     pub output: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// A JSON object; the context that it was given, and under `result` what it handed in with `submit_result`.
+    /// A JSON object; the context that it was given, and under `result` what it handed in with
+    /// `submit_result`.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub metadata: Value,
     /// How many automatic answers led to it.
@@ -264,7 +285,11 @@ mod tests {
         let general = delegate_tool(&[]);
         let tool = delegate_tool(&[("b", Some("Reads\nbooks.")), ("a", None)]);
         assert_eq!(tool.input_schema["properties"]["agent"]["enum"], json!(["b", "a"]));
-        assert!(tool.description.ends_with("\nAvailable agents:\n  - b: Reads books.\n  - a"), "{}", tool.description);
+        assert!(
+            tool.description.ends_with("\nAvailable agents:\n  - b: Reads books.\n  - a"),
+            "{}",
+            tool.description
+        );
         assert_eq!(tool.input_schema["required"], general.input_schema["required"]);
         assert_eq!(delegate_tool(&[]), general);
     }

@@ -1,4 +1,5 @@
-//! Delivery of background results, as the core knows it. Mirrors `wit/delivery.wit`. The strategy decides, the host performs.
+//! Delivery of background results, as the core knows it. Mirrors `wit/delivery.wit`. The strategy
+//! decides, the host performs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -64,8 +65,8 @@ fn is_zero(number: &u32) -> bool {
 }
 
 impl EndedTask {
-    /// What a child room's end amounts to: completed only with an answer, and a failure always with its reason (R-041 done
-    /// right). The parent puts in which task it was.
+    /// What a child room's end amounts to: completed only with an answer, and a failure
+    /// always with its reason (R-041 done right). The parent puts in which task it was.
     #[must_use]
     pub fn from_outcome(outcome: &Outcome) -> Self {
         let answer = outcome.content.clone().filter(|content| !content.trim().is_empty());
@@ -136,15 +137,16 @@ pub enum Decision {
 pub struct DeliveryView {
     pub room: RoomId,
     pub now: Millis,
-    /// Oldest first; where very many wait, the oldest of them. It is woken for the rest once it has decided about these.
+    /// Oldest first; where very many wait, the oldest of them. It is woken for the rest once it has
+    /// decided about these.
     pub waiting: Vec<Arc<EndedTask>>,
     /// Those that the strategy may speak on.
     pub channels: Vec<Channel>,
     pub notify: Option<TaskName>,
 }
 
-/// The channel on which people are told something when nobody says where: voice first, then any other that leads to people. Those that
-/// are muted, or may be told nothing, never.
+/// The channel on which people are told something when nobody says where: voice first, then any
+/// other that leads to people. Those that are muted, or may be told nothing, never.
 #[must_use]
 pub fn transport(bindings: &BTreeMap<ChannelId, Binding>) -> Option<&ChannelId> {
     let open = || bindings.iter().filter(|(_, binding)| binding.can_be_told());
@@ -153,15 +155,21 @@ pub fn transport(bindings: &BTreeMap<ChannelId, Binding>) -> Option<&ChannelId> 
 }
 
 impl DeliveryView {
-    /// The best channel: voice first, then any other that is not an agent; muted ones never.
+    /// The best channel: voice first, then any other that is not an agent; muted ones never
+    ///
     #[must_use]
     pub fn transport(&self) -> Option<&Channel> {
-        let open = || self.channels.iter().filter(|channel| !channel.muted && channel.kind != ChannelKind::Agent);
+        let open = || {
+            self.channels
+                .iter()
+                .filter(|channel| !channel.muted && channel.kind != ChannelKind::Agent)
+        };
         open().find(|channel| channel.kind == ChannelKind::Voice).or_else(|| open().next())
     }
 }
 
-/// Where a result is on its way to whoever is to be told. A record of its own: a task has ended, whatever becomes of its delivery.
+/// Where a result is on its way to whoever is to be told. A record of its own: a task has ended,
+/// whatever becomes of its delivery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeliveryState {
@@ -208,7 +216,8 @@ pub struct Speech {
     /// Stop what the channel is saying.
     #[serde(default)]
     pub interrupt: bool,
-    /// The same for every attempt at the same speech: a channel that took it before takes it again without saying it.
+    /// The same for every attempt at the same speech: a channel that took it before takes it again
+    /// without saying it.
     #[serde(default)]
     pub key: String,
     /// The results that it is about; none for what somebody in the room said.

@@ -59,7 +59,8 @@ pub struct DenialRecord {
     pub layer: Layer,
     /// Why, in one sentence.
     pub reason: String,
-    /// The smallest line of config that would allow it; none where no ready-made line should be offered.
+    /// The smallest line of config that would allow it; none where no ready-made line should be
+    /// offered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
     /// Of files: the path was to be written, not only read.

@@ -1,4 +1,5 @@
-//! How a call into a plugin can go wrong, and what is measured of every call. A guest's fault is data, never a host error.
+//! How a call into a plugin can go wrong, and what is measured of every call. A guest's fault is
+//! data, never a host error.
 
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +41,8 @@ pub enum FaultKind {
     Abandoned,
     /// It could not be started.
     NotStarted,
-    /// The host stopped while it was under way, and nobody can say what of it happened; it is not repeated.
+    /// The host stopped while it was under way, and nobody can say what of it happened; it is not
+    /// repeated.
     Interrupted,
 }
 
@@ -74,7 +76,8 @@ impl FaultKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
     pub kind: FaultKind,
-    /// One sentence for people and for the model; a panic's message with file and line is part of it.
+    /// One sentence for people and for the model; a panic's message with file and line is part of
+    /// it.
     pub message: String,
 }
 

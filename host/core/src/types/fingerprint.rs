@@ -1,5 +1,5 @@
-//! What an action or a result is, in sixteen bytes: enough to say that two are the same, and nothing of them is kept. The same in every
-//! version of this host, because journals hold them.
+//! What an action or a result is, in sixteen bytes: enough to say that two are the same, and
+//! nothing of them is kept. The same in every version of this host, because journals hold them.
 
 use std::io;
 
@@ -16,7 +16,9 @@ pub fn fingerprint<T: Serialize + ?Sized>(value: &T) -> Fingerprint {
     // What cannot be written as JSON (a map whose keys are no texts) counts as far as it can.
     let _ = serde_json::to_writer(&mut hashing, value);
     let digest = hashing.0.finalize();
-    let half = |range: std::ops::Range<usize>| digest[range].iter().fold(0, |half, byte| half << 8 | u64::from(*byte));
+    let half = |range: std::ops::Range<usize>| {
+        digest[range].iter().fold(0, |half, byte| half << 8 | u64::from(*byte))
+    };
     [half(0..8), half(8..16)]
 }
 
@@ -41,10 +43,14 @@ mod tests {
 
     #[test]
     fn it_tells_values_apart_and_never_changes() {
-        assert_eq!(fingerprint(&json!({ "a": 1, "b": [2] })), fingerprint(&json!({ "b": [2], "a": 1 })));
+        assert_eq!(
+            fingerprint(&json!({ "a": 1, "b": [2] })),
+            fingerprint(&json!({ "b": [2], "a": 1 }))
+        );
         assert_ne!(fingerprint(&["ab", "c"]), fingerprint(&["a", "bc"]));
         assert_ne!(fingerprint(&json!(null)), fingerprint(&json!("null")));
-        // SHA-256 of `"a"`, its quotes among it: a journal of today is read by the host of tomorrow.
+        // SHA-256 of `"a"`, its quotes among it: a journal of today is read by the host of
+        // tomorrow.
         assert_eq!(fingerprint("a"), [0xac8d_8342_bbb2_362d, 0x13f0_a559_a362_1bb4]);
     }
 }

@@ -1,5 +1,6 @@
-//! Who holds a room's conversation, and how it came to that: a handoff moves the conversation to another task, while a delegation copies
-//! work out of it. Types only; what may be is decided in `room/handoff.rs`.
+//! Who holds a room's conversation, and how it came to that: a handoff moves the conversation to
+//! another task, while a delegation copies work out of it. Types only; what may be is
+//! decided in `room/handoff.rs`.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,6 @@
-//! An agent's history: a persistent vector of shared messages. Taking a snapshot costs the same however long it is, so a step never
-//! copies it. Not the log: rules rewind, trim and condense a history, the log they never touch.
+//! An agent's history: a persistent vector of shared messages. Taking a snapshot costs the same
+//! however long it is, so a step never copies it. Not the log: rules rewind, trim and condense a
+//! history, the log they never touch.
 
 use std::sync::Arc;
 

@@ -100,7 +100,11 @@ impl HostTool {
             Self::AgentSend => "agent_send_tool",
             Self::Rewind => "rewind_tool",
             Self::RecipientMessage | Self::AddRecipient | Self::DelegateTask => self.as_str(),
-            Self::TaskStatus | Self::CancelTask | Self::TellTask | Self::SubmitResult | Self::HandoffConversation => self.as_str(),
+            Self::TaskStatus
+            | Self::CancelTask
+            | Self::TellTask
+            | Self::SubmitResult
+            | Self::HandoffConversation => self.as_str(),
         }
     }
 
@@ -111,8 +115,12 @@ impl HostTool {
             Self::Done => "Ends your task; `content` is its result.",
             Self::AgentDone => "Ends the task, with content and calls for whoever called it.",
             Self::Result => "Ends the task; the call itself is its result.",
-            Self::FinalResult => "Ends the task and all that called it; the call itself is the result.",
-            Self::Pass => "Passes the message that you were given on, unchanged, to whoever else can answer it.",
+            Self::FinalResult => {
+                "Ends the task and all that called it; the call itself is the result."
+            }
+            Self::Pass => {
+                "Passes the message that you were given on, unchanged, to whoever else can answer it."
+            }
             Self::DonePass => "Ends your task with the message that you were given as its result.",
             Self::Forward => "Passes the message that you were given on, unchanged, to `agent`.",
             Self::Send => "Sends `content` to `to`.",
@@ -127,9 +135,13 @@ impl HostTool {
             Self::DelegateTask => {
                 "Hands a task to an agent that works in the background, in a room of its own, while this conversation goes on; its result comes later."
             }
-            Self::TaskStatus => "Says how the background tasks stand that you started: one of them, or the newest ten.",
+            Self::TaskStatus => {
+                "Says how the background tasks stand that you started: one of them, or the newest ten."
+            }
             Self::CancelTask => "Stops a background task that you started.",
-            Self::TellTask => "Says something to a background task that you started; its agent reads it in its next step.",
+            Self::TellTask => {
+                "Says something to a background task that you started; its agent reads it in its next step."
+            }
             Self::SubmitResult => {
                 "Hands in the result of your task and ends it. `status`: `completed`, `failed` or `blocked`; `summary`: the result in words; `data`: facts that a program reads."
             }
@@ -139,7 +151,8 @@ impl HostTool {
         }
     }
 
-    /// JSON Schema of its arguments. Numbers and other plain values are taken for text where text is asked for.
+    /// JSON Schema of its arguments. Numbers and other plain values are taken for text where text
+    /// is asked for.
     #[must_use]
     pub fn input_schema(self) -> Value {
         let text = json!({ "type": "string" });
@@ -147,13 +160,25 @@ impl HostTool {
         match self {
             Self::Done => object(json!({ "content": {} }), &[]),
             Self::AgentDone => object(json!({ "content": {}, "tools": { "type": "array" } }), &[]),
-            Self::Result | Self::FinalResult | Self::Pass | Self::DonePass => object(json!({}), &[]),
+            Self::Result | Self::FinalResult | Self::Pass | Self::DonePass => {
+                object(json!({}), &[])
+            }
             Self::Forward => object(json!({ "agent": text }), &["agent"]),
             Self::Send => object(json!({ "to": text, "content": text }), &["to"]),
-            Self::AgentSend => object(json!({ "to": text, "content": text, "tools": { "type": "array" } }), &["to"]),
-            Self::RecipientMessage => object(json!({ "intended_recipient": text, "content": text }), &["intended_recipient", "content"]),
-            Self::AddRecipient => object(json!({ "intended_recipient": text }), &["intended_recipient"]),
-            Self::Rewind => object(json!({ "n": { "type": "integer" }, "content": text }), &["n", "content"]),
+            Self::AgentSend => object(
+                json!({ "to": text, "content": text, "tools": { "type": "array" } }),
+                &["to"],
+            ),
+            Self::RecipientMessage => object(
+                json!({ "intended_recipient": text, "content": text }),
+                &["intended_recipient", "content"],
+            ),
+            Self::AddRecipient => {
+                object(json!({ "intended_recipient": text }), &["intended_recipient"])
+            }
+            Self::Rewind => {
+                object(json!({ "n": { "type": "integer" }, "content": text }), &["n", "content"])
+            }
             Self::DelegateTask => object(
                 json!({
                     "agent": { "type": "string", "description": "Who is to do it." },
@@ -167,7 +192,9 @@ impl HostTool {
             ),
             Self::TaskStatus => object(json!({ "task_id": text }), &[]),
             Self::CancelTask => object(json!({ "task_id": text }), &["task_id"]),
-            Self::TellTask => object(json!({ "task_id": text, "text": text }), &["task_id", "text"]),
+            Self::TellTask => {
+                object(json!({ "task_id": text, "text": text }), &["task_id", "text"])
+            }
             Self::SubmitResult => object(
                 json!({ "status": { "type": "string", "enum": ["completed", "failed", "blocked"] }, "summary": text, "data": {} }),
                 &["status", "summary"],

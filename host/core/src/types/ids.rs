@@ -1,5 +1,6 @@
-//! Names and numbers that identify things. Newtypes, so that a task's name is never taken for a plugin's.
-//! Knows nothing of how ids are made: numbers are counted by the room, names come from the operator's config.
+//! Names and numbers that identify things. Newtypes, so that a task's name is never taken for a
+//! plugin's. Knows nothing of how ids are made: numbers are counted by the room, names come from
+//! the operator's config.
 
 use std::fmt;
 use std::sync::Arc;

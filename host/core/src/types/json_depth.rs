@@ -1,10 +1,10 @@
-//! Bounds how deep JSON may be nested before a tree is built of it: a reader without such a bound exhausts its stack, which
-//! aborts the process. One bound for every reader of journal records.
+//! Bounds how deep JSON may be nested before a tree is built of it: a reader without such a bound
+//! exhausts its stack, which aborts the process. One bound for every reader of journal records.
 
 use serde::de::DeserializeOwned;
 
-/// Levels of objects and lists inside each other at most. What a plugin hands over has up to 128, and the event around it adds
-/// a few of its own.
+/// Levels of objects and lists inside each other at most. What a plugin hands over has up to 128,
+/// and the event around it adds a few of its own.
 pub const JSON_DEPTH_MAX: usize = 256;
 
 /// Why a text gives no value.
@@ -19,7 +19,8 @@ pub enum JsonError {
 /// Reads a value from JSON that may be nested deeper than the JSON library lets through by itself.
 ///
 /// # Errors
-/// `TooDeep` past [`JSON_DEPTH_MAX`] levels, found before anything is built; `Malformed` when it is not JSON of that type.
+/// `TooDeep` past [`JSON_DEPTH_MAX`] levels, found before anything is built; `Malformed` when it is
+/// not JSON of that type.
 pub fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, JsonError> {
     if is_too_deep(text) {
         return Err(JsonError::TooDeep);
@@ -32,8 +33,8 @@ pub fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, JsonError> {
     Ok(value)
 }
 
-/// Whether brackets are nested deeper than [`JSON_DEPTH_MAX`]. Of a text that is no JSON the answer is never too small up to
-/// the place where a parser would stop.
+/// Whether brackets are nested deeper than [`JSON_DEPTH_MAX`]. Of a text that is no JSON the answer
+/// is never too small up to the place where a parser would stop.
 #[must_use]
 pub fn is_too_deep(text: &str) -> bool {
     is_deeper_than(text, JSON_DEPTH_MAX)
@@ -79,8 +80,14 @@ mod tests {
     fn the_bound_is_exact_and_a_deeper_text_is_refused_before_a_tree_is_built() {
         assert!(from_json::<Value>(&nested(JSON_DEPTH_MAX)).is_ok());
         for levels in [JSON_DEPTH_MAX + 1, 100_000] {
-            assert!(matches!(from_json::<Value>(&nested(levels)), Err(JsonError::TooDeep)), "{levels}");
-            assert!(matches!(from_json::<Value>(&"[".repeat(levels)), Err(JsonError::TooDeep)), "{levels}");
+            assert!(
+                matches!(from_json::<Value>(&nested(levels)), Err(JsonError::TooDeep)),
+                "{levels}"
+            );
+            assert!(
+                matches!(from_json::<Value>(&"[".repeat(levels)), Err(JsonError::TooDeep)),
+                "{levels}"
+            );
             let objects = format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels));
             assert!(matches!(from_json::<Value>(&objects), Err(JsonError::TooDeep)), "{levels}");
         }
@@ -88,7 +95,8 @@ mod tests {
 
     #[test]
     fn brackets_in_texts_do_not_count_and_many_beside_each_other_are_not_deep() {
-        let text = format!(r#"["{0}", "\"{0}", "\\", {1} 1]"#, "[{".repeat(1_000), "[[]], ".repeat(1_000));
+        let text =
+            format!(r#"["{0}", "\"{0}", "\\", {1} 1]"#, "[{".repeat(1_000), "[[]], ".repeat(1_000));
         assert!(from_json::<Value>(&text).is_ok());
         assert!(matches!(from_json::<Value>("[1] 2"), Err(JsonError::Malformed(_))));
     }

@@ -1,4 +1,5 @@
-//! What a plugin and a run may use up at most. Every limit here is enforced, and has a guest in `tests/guests` that exceeds it.
+//! What a plugin and a run may use up at most. Every limit here is enforced, and has a guest in
+//! `tests/guests` that exceeds it.
 
 use serde::{Deserialize, Serialize};
 
@@ -104,7 +105,8 @@ impl Default for PluginLimits {
 
 /// Calls of tools of a run whose config says nothing: ten for each of its steps.
 const TOOL_CALLS: u64 = 1_000;
-/// Bytes that a room holds when the config says nothing: some hundred times the largest context window of a model.
+/// Bytes that a room holds when the config says nothing: some hundred times the largest context
+/// window of a model.
 const HISTORY: u64 = 64 << 20;
 
 /// Hard stops for a whole run, background tasks included. None: no limit.

@@ -49,8 +49,9 @@ pub enum Status {
     InternalError,
 }
 
-/// Why the host itself ended a task, as a code that stays the same when the reason beside it is reworded. Never taken from what an agent
-/// says: a worker that fails with the host's words has no cause.
+/// Why the host itself ended a task, as a code that stays the same when the reason beside it is
+/// reworded. Never taken from what an agent says: a worker that fails with the host's words has no
+/// cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "code", rename_all = "kebab-case")]
 pub enum EndCause {
@@ -74,7 +75,15 @@ impl Status {
     /// A hard limit of the run ended it.
     #[must_use]
     pub fn is_budget(self) -> bool {
-        matches!(self, Self::MaxTurns | Self::MaxCost | Self::MaxTokens | Self::MaxCalls | Self::MaxCpu | Self::MaxHistory)
+        matches!(
+            self,
+            Self::MaxTurns
+                | Self::MaxCost
+                | Self::MaxTokens
+                | Self::MaxCalls
+                | Self::MaxCpu
+                | Self::MaxHistory
+        )
     }
 
     /// The word in JSON and in conformance cases.
@@ -142,7 +151,8 @@ pub struct Outcome {
     /// Calls that are the result, or part of it (L-141…L-143).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolCall>,
-    /// The result as what it was to be; none when it is not that, or nothing was asked for (L-050i).
+    /// The result as what it was to be; none when it is not that, or nothing was asked for
+    /// (L-050i).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub typed: Option<Value>,
     /// The message that the result was made of; none when there is none.

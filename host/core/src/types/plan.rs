@@ -1,5 +1,5 @@
-//! The plan of an agent: a tree of tasks with states (O-057…O-067). Pure; the room holds one per activation. Knows nothing of who asks for a
-//! change, nor of how a refusal reaches the model.
+//! The plan of an agent: a tree of tasks with states (O-057…O-067). Pure; the room holds one per
+//! activation. Knows nothing of who asks for a change, nor of how a refusal reaches the model.
 
 mod place;
 mod size;
@@ -51,7 +51,10 @@ impl PlanTask {
     /// Sets a state; one that closes goes to every task below that is not abandoned (O-061).
     fn close(&mut self, state: PlanState) {
         self.state = state;
-        self.subtasks.iter_mut().filter(|task| task.state != PlanState::Abandoned).for_each(|task| task.close(state));
+        self.subtasks
+            .iter_mut()
+            .filter(|task| task.state != PlanState::Abandoned)
+            .for_each(|task| task.close(state));
     }
 
     fn child_in_progress(&self) -> Option<(usize, &Self)> {
@@ -74,11 +77,13 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// Puts a task below `parent` (empty: the root) and gives its id (O-057, O-059). `subtasks` is a list of `{goal, subtasks}`, or null.
-    /// Every new task is open, whatever a nested one says of its state (O-058).
+    /// Puts a task below `parent` (empty: the root) and gives its id (O-057, O-059). `subtasks` is
+    /// a list of `{goal, subtasks}`, or null. Every new task is open, whatever a nested one says of
+    /// its state (O-058).
     ///
     /// # Errors
-    /// `Malformed` when there is no such parent, when `subtasks` is no such list, and when the plan would become larger than a plan may be.
+    /// `Malformed` when there is no such parent, when `subtasks` is no such list, and when the plan
+    /// would become larger than a plan may be.
     pub fn add(&mut self, parent: &str, goal: &str, subtasks: &Value) -> Result<String, PlanError> {
         let mut place = PlanPath::find(&self.root, parent)?;
         let mut size = self.size;
@@ -88,7 +93,8 @@ impl Plan {
         siblings.push(task);
         let index = siblings.len() - 1;
         if self.root.is_closed() {
-            // The accident of C-060: there is something to do again, and the plan would say that there is not.
+            // The accident of C-060: there is something to do again, and the plan would say that
+            // there is not.
             self.root.state = PlanState::Open;
         }
         place.push(index);
@@ -105,7 +111,9 @@ impl Plan {
         }
         let place = PlanPath::find(&self.root, id)?;
         match state {
-            PlanState::Completed | PlanState::Abandoned | PlanState::Verified => place.in_mut(&mut self.root).close(state),
+            PlanState::Completed | PlanState::Abandoned | PlanState::Verified => {
+                place.in_mut(&mut self.root).close(state)
+            }
             PlanState::InProgress => place.climb(&mut self.root),
             PlanState::Open => place.in_mut(&mut self.root).state = state,
         }
@@ -116,19 +124,23 @@ impl Plan {
     /// As [`Plan::set`], with the state's word.
     ///
     /// # Errors
-    /// Those of `set`, and `InvalidState` when there is no such state (O-060); an unknown task comes first.
+    /// Those of `set`, and `InvalidState` when there is no such state (O-060); an unknown task
+    /// comes first.
     pub fn set_named(&mut self, id: &str, state: &str) -> Result<(), PlanError> {
         match named(state) {
             Some(state) => self.set(id, state),
             None => {
                 PlanPath::find(&self.root, id)?;
                 let state = text::quoted(state);
-                Err(PlanError::InvalidState(format!("{state} is no state of a task: open, in_progress, completed, verified or abandoned")))
+                Err(PlanError::InvalidState(format!(
+                    "{state} is no state of a task: open, in_progress, completed, verified or abandoned"
+                )))
             }
         }
     }
 
-    /// The task that is being worked on, the deepest that is in progress (O-064). The root's id is empty.
+    /// The task that is being worked on, the deepest that is in progress (O-064). The root's id is
+    /// empty.
     #[must_use]
     pub fn current(&self) -> Option<(String, &PlanTask)> {
         let (mut place, mut task) = (PlanPath::default(), &self.root);
@@ -186,13 +198,15 @@ impl Plan {
         form(&self.root, &mut PlanPath::default())
     }
 
-    /// For people and models: a line for each task, the root's first, with a mark for its state (O-065).
+    /// For people and models: a line for each task, the root's first, with a mark for its state
+    /// (O-065).
     #[must_use]
     pub fn to_text(&self) -> String {
         text::show(&self.root)
     }
 
-    /// O-062: the root is closed exactly as long as every top-level task is, and no task changes with it.
+    /// O-062: the root is closed exactly as long as every top-level task is, and no task changes
+    /// with it.
     fn settle(&mut self) {
         let is_through = self.root.subtasks.iter().all(PlanTask::is_closed);
         if is_through && !self.root.is_closed() {

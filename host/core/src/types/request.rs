@@ -1,5 +1,6 @@
-//! What somebody outside asks of a room while it is open: a person's message on a channel, a task, a close. Each request gets one reply,
-//! once the journal holds what came of it. Types only; `room/requests.rs` leads each to its place.
+//! What somebody outside asks of a room while it is open: a person's message on a channel, a task,
+//! a close. Each request gets one reply, once the journal holds what came of it. Types only;
+//! `room/requests.rs` leads each to its place.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -87,7 +88,8 @@ pub enum RoomRequest {
     Activity { channel: ChannelId, activity: Activity },
     /// Attaches a channel, changes its binding, or, with none, detaches it. Reply: `Done`.
     Bind { channel: ChannelId, binding: Option<Binding> },
-    /// `by`: on whose behalf, whose agent's grants then count; none: the program's own. Reply: `Delegated`.
+    /// `by`: on whose behalf, whose agent's grants then count; none: the program's own. Reply:
+    /// `Delegated`.
     Delegate {
         delegation: Box<Delegation>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -99,7 +101,8 @@ pub enum RoomRequest {
     TellTask { task: BackgroundId, text: String },
     /// Reply: `Delivery`.
     Deliver { announcement: Announcement },
-    /// The room takes nothing new; what becomes of its tasks is each one's `on_close`. Reply: `Done`.
+    /// The room takes nothing new; what becomes of its tasks is each one's `on_close`. Reply:
+    /// `Done`.
     Close { reason: String },
 }
 
@@ -131,7 +134,8 @@ pub enum RequestReply {
     Done,
 }
 
-/// Why a request, or a delegation of an agent, came to nothing: a word for programs, a sentence for people and models.
+/// Why a request, or a delegation of an agent, came to nothing: a word for programs, a sentence for
+/// people and models.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     pub error: RefusalCode,

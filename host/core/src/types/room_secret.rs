@@ -1,12 +1,14 @@
-//! The secret of a room: what randomness of its calls is derived from. It is journalled, so that a call that is run again gets
-//! the same bytes, and it leaves the host in no other way: nothing here prints it or writes it by itself.
+//! The secret of a room: what randomness of its calls is derived from. It is journalled, so that a
+//! call that is run again gets the same bytes, and it leaves the host in no other way: nothing here
+//! prints it or writes it by itself.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, de};
 
-/// Thirty-two bytes that the host drew for one room. `Debug` does not show them and there is no `Serialize`: the writers of
-/// journals write [`to_hex`](Self::to_hex) by name, and whatever else writes an event leaves it out.
+/// Thirty-two bytes that the host drew for one room. `Debug` does not show them and there is no
+/// `Serialize`: the writers of journals write [`to_hex`](Self::to_hex) by name, and whatever else
+/// writes an event leaves it out.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RoomSecret([u8; Self::LENGTH]);
 
@@ -31,11 +33,19 @@ impl RoomSecret {
     /// As a journal has it: 64 lower-case hexadecimal digits.
     #[must_use]
     pub fn to_hex(&self) -> String {
-        self.0.iter().flat_map(|byte| [byte >> 4, byte & 15]).filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
+        self.0
+            .iter()
+            .flat_map(|byte| [byte >> 4, byte & 15])
+            .filter_map(|digit| char::from_digit(digit.into(), 16))
+            .collect()
     }
 
     fn from_hex(text: &str) -> Option<Self> {
-        let digits: Vec<u8> = text.chars().map_while(|digit| digit.to_digit(16)).filter_map(|digit| digit.try_into().ok()).collect();
+        let digits: Vec<u8> = text
+            .chars()
+            .map_while(|digit| digit.to_digit(16))
+            .filter_map(|digit| digit.try_into().ok())
+            .collect();
         let is_lower = !text.contains(|character: char| character.is_ascii_uppercase());
         let bytes: Vec<u8> = digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect();
         (is_lower && text.len() == 2 * Self::LENGTH).then_some(())?;
@@ -53,7 +63,8 @@ impl<'de> Deserialize<'de> for RoomSecret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         // The text itself is in no message: it may be a secret that was mistyped.
-        Self::from_hex(&text).ok_or_else(|| de::Error::custom("a room's secret is 64 lower-case hexadecimal digits"))
+        Self::from_hex(&text)
+            .ok_or_else(|| de::Error::custom("a room's secret is 64 lower-case hexadecimal digits"))
     }
 }
 
@@ -64,11 +75,16 @@ pub(crate) mod in_state {
     use super::RoomSecret;
 
     #[expect(clippy::ref_option, reason = "serde gives a reference to the field")]
-    pub(crate) fn serialize<S: Serializer>(secret: &Option<RoomSecret>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(
+        secret: &Option<RoomSecret>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         secret.as_ref().map(RoomSecret::to_hex).serialize(serializer)
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RoomSecret>, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<RoomSecret>, D::Error> {
         Option::deserialize(deserializer)
     }
 }
@@ -79,20 +95,34 @@ mod tests {
 
     #[test]
     fn it_comes_back_from_hexadecimal_digits_and_nothing_else() {
-        let secret = RoomSecret::new(std::array::from_fn(|index| (index as u8).wrapping_mul(37).wrapping_add(201)));
+        let secret = RoomSecret::new(std::array::from_fn(|index| {
+            (index as u8).wrapping_mul(37).wrapping_add(201)
+        }));
         let written = secret.to_hex();
-        assert_eq!(serde_json::from_value::<RoomSecret>(written.clone().into()).expect("it reads"), secret);
-        let wrong =
-            [String::new(), written[..62].to_owned(), format!("{written}00"), written.to_uppercase(), "g".repeat(64), "é".repeat(32)];
+        assert_eq!(
+            serde_json::from_value::<RoomSecret>(written.clone().into()).expect("it reads"),
+            secret
+        );
+        let wrong = [
+            String::new(),
+            written[..62].to_owned(),
+            format!("{written}00"),
+            written.to_uppercase(),
+            "g".repeat(64),
+            "é".repeat(32),
+        ];
         for text in wrong {
-            let error = serde_json::from_value::<RoomSecret>(text.clone().into()).expect_err("it is none").to_string();
+            let error = serde_json::from_value::<RoomSecret>(text.clone().into())
+                .expect_err("it is none")
+                .to_string();
             assert!(text.is_empty() || !error.contains(&text), "{error}");
         }
     }
 
     #[test]
     fn debug_shows_nothing_of_it() {
-        let shown = format!("{:?} {:#?}", RoomSecret::new([171; 32]), Some(RoomSecret::new([171; 32])));
+        let shown =
+            format!("{:?} {:#?}", RoomSecret::new([171; 32]), Some(RoomSecret::new([171; 32])));
         assert!(!shown.contains("ab") && !shown.contains("171"), "{shown}");
     }
 }

@@ -1,6 +1,7 @@
-//! What a plugin does to the world while it runs, through an import: a request that leaves, a file or a key that changes. Journalled before
-//! it happens and before the plugin learns how it went, under the call and a number of its own, so that a call that is run again does
-//! nothing twice. Values are here by digest; a secret is its placeholder.
+//! What a plugin does to the world while it runs, through an import: a request that leaves, a file
+//! or a key that changes. Journalled before it happens and before the plugin learns how it went,
+//! under the call and a number of its own, so that a call that is run again does nothing twice.
+//! Values are here by digest; a secret is its placeholder.
 
 use serde::{Deserialize, Serialize};
 
@@ -91,8 +92,8 @@ pub enum SideEffectAnswer {
     },
     /// Refused on the way, such as by a redirect's target.
     Denied { denial: Denial },
-    /// It did not happen, or it is not known whether it did. A call that is run again is answered by the cause; `message` is text for
-    /// people, and for a plugin whose error carries text.
+    /// It did not happen, or it is not known whether it did. A call that is run again is answered
+    /// by the cause; `message` is text for people, and for a plugin whose error carries text.
     Failed { cause: FailureCause, message: String },
 }
 
@@ -103,7 +104,8 @@ pub enum FailureCause {
     NotFound,
     NotAFile,
     NotADirectory,
-    /// Past a quota of bytes or entries: of a folder, of a store of keys, of what one call may read.
+    /// Past a quota of bytes or entries: of a folder, of a store of keys, of what one call may
+    /// read.
     Quota {
         limit: u64,
     },

@@ -33,6 +33,13 @@ pub struct StuckRules {
 
 impl Default for StuckRules {
     fn default() -> Self {
-        Self { on: true, repeats: 4, errors: 4, alternations: 6, messages: 3, recovery: Recovery::default() }
+        Self {
+            on: true,
+            repeats: 4,
+            errors: 4,
+            alternations: 6,
+            messages: 3,
+            recovery: Recovery::default(),
+        }
     }
 }

@@ -1,10 +1,12 @@
-//! Text for people. One list of what can deceive a reader, for config problems, logs and the terminal; amounts with their units.
+//! Text for people. One list of what can deceive a reader, for config problems, logs and the
+//! terminal; amounts with their units.
 
 use icu_properties::props::{DefaultIgnorableCodePoint, Emoji, GeneralCategory};
 use icu_properties::{CodePointMapData, CodePointSetData};
 
-/// Returns whether the character steers a terminal, hides itself or turns the reading direction, so that text with it can read as
-/// something else. Goes by Unicode properties: what renderers may ignore, and what has no look that readers could know.
+/// Returns whether the character steers a terminal, hides itself or turns the reading direction, so
+/// that text with it can read as something else. Goes by Unicode properties: what renderers may
+/// ignore, and what has no look that readers could know.
 #[must_use]
 pub fn is_deceptive(c: char) -> bool {
     if c.is_ascii() {
@@ -18,17 +20,20 @@ fn is_default_ignorable(c: char) -> bool {
     CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(c)
 }
 
-/// Control and format characters, line and paragraph separators, private use, and what is not assigned.
+/// Control and format characters, line and paragraph separators, private use, and what is not
+/// assigned.
 fn has_no_known_look(c: char) -> bool {
-    use GeneralCategory::{Control, Format, LineSeparator, ParagraphSeparator, PrivateUse, Surrogate, Unassigned};
+    use GeneralCategory::{
+        Control, Format, LineSeparator, ParagraphSeparator, PrivateUse, Surrogate, Unassigned,
+    };
     matches!(
         CodePointMapData::<GeneralCategory>::new().get(c),
         Control | Format | LineSeparator | ParagraphSeparator | PrivateUse | Surrogate | Unassigned
     )
 }
 
-/// Returns whether the character is part of the picture before it, as in many emoji: it joins the next picture to it, or asks for color.
-/// Anywhere else such a character is deceptive.
+/// Returns whether the character is part of the picture before it, as in many emoji: it joins the
+/// next picture to it, or asks for color. Anywhere else such a character is deceptive.
 #[must_use]
 pub fn joins_pictures(before: Option<char>, c: char) -> bool {
     match c {
@@ -43,13 +48,15 @@ fn is_picture(c: char) -> bool {
     !c.is_ascii() && CodePointSetData::new::<Emoji>().contains(c)
 }
 
-/// A size as people write it, with the largest unit that divides it: `64 MiB`. A config reads it back.
+/// A size as people write it, with the largest unit that divides it: `64 MiB`. A config reads it
+/// back.
 #[must_use]
 pub fn show_size(bytes: u64) -> String {
     show(bytes, &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)])
 }
 
-/// A duration as people write it, with the largest unit that divides it: `300 ms`. A config reads it back.
+/// A duration as people write it, with the largest unit that divides it: `300 ms`. A config reads
+/// it back.
 #[must_use]
 pub fn show_duration(ms: u64) -> String {
     show(ms, &[("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1)])
@@ -59,7 +66,12 @@ pub fn show_duration(ms: u64) -> String {
 #[must_use]
 pub fn show_number(number: u64) -> String {
     let digits = number.to_string();
-    let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().filter_map(|group| std::str::from_utf8(group).ok()).collect();
+    let groups: Vec<&str> = digits
+        .as_bytes()
+        .rchunks(3)
+        .rev()
+        .filter_map(|group| std::str::from_utf8(group).ok())
+        .collect();
     groups.join(" ")
 }
 
@@ -117,7 +129,8 @@ mod tests {
         for c in deceptive {
             assert!(is_deceptive(c), "{}", c.escape_unicode());
         }
-        for c in " aZ09~\u{a0}éß\u{301}漢字한글привет\u{5d0}\u{627}क€→│🎉❤\u{fffd}\u{3000}".chars() {
+        for c in " aZ09~\u{a0}éß\u{301}漢字한글привет\u{5d0}\u{627}क€→│🎉❤\u{fffd}\u{3000}".chars()
+        {
             assert!(!is_deceptive(c), "{}", c.escape_unicode());
         }
     }
@@ -134,7 +147,13 @@ mod tests {
             ('\u{2764}', '\u{fe00}', false),
             ('क', '\u{200d}', false),
         ] {
-            assert_eq!(joins_pictures(Some(before), c), expected, "{} {}", before.escape_unicode(), c.escape_unicode());
+            assert_eq!(
+                joins_pictures(Some(before), c),
+                expected,
+                "{} {}",
+                before.escape_unicode(),
+                c.escape_unicode()
+            );
         }
         assert!(!joins_pictures(None, '\u{200d}'));
     }

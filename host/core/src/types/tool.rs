@@ -1,4 +1,5 @@
-//! Tools as the core knows them: what they are called, what they take, how a call can end. Not how one is run.
+//! Tools as the core knows them: what they are called, what they take, how a call can end. Not how
+//! one is run.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -86,9 +87,13 @@ impl ToolError {
     pub fn to_text(&self, tool: &str) -> String {
         match self {
             Self::InvalidArguments { message } => {
-                format!("The arguments of {tool} are not right: {message}\nCorrect them and call {tool} again.")
+                format!(
+                    "The arguments of {tool} are not right: {message}\nCorrect them and call {tool} again."
+                )
             }
-            Self::Denied { denial } => format!("{tool} was refused {}: {}", denial.capability, denial.target),
+            Self::Denied { denial } => {
+                format!("{tool} was refused {}: {}", denial.capability, denial.target)
+            }
             Self::Unavailable { retry_after_ms: Some(ms) } => {
                 format!("{tool} is not available now; it may be tried again in {ms} ms.")
             }

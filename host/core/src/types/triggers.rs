@@ -1,7 +1,8 @@
-//! When the text of a knowledge file is put before an agent: one of its triggers stands in what the user said (O-126).
+//! When the text of a knowledge file is put before an agent: one of its triggers stands in what the
+//! user said (O-126).
 
-/// Returns the first of the triggers that stands in the message as whole words, in any case: `git` is
-/// not in `digital`.
+/// Returns the first of the triggers that stands in the message as whole words, in any case: `git`
+/// is not in `digital`.
 pub fn first<'a>(triggers: impl IntoIterator<Item = &'a str>, message: &str) -> Option<&'a str> {
     let message = message.to_lowercase();
     triggers.into_iter().find(|trigger| stands_in(&trigger.to_lowercase(), &message))
@@ -14,9 +15,13 @@ fn stands_in(trigger: &str, message: &str) -> bool {
     }
     message.match_indices(trigger).any(|(start, found)| {
         let (before, after) = (&message[..start], &message[start + found.len()..]);
-        // A trigger may begin or end with something else, such as `/review`: nothing is to be bounded there.
-        let joins = |inner: Option<char>, outer: Option<char>| inner.is_some_and(is_of_word) && outer.is_some_and(is_of_word);
-        !joins(found.chars().next(), before.chars().next_back()) && !joins(found.chars().next_back(), after.chars().next())
+        // A trigger may begin or end with something else, such as `/review`: nothing is to be
+        // bounded there.
+        let joins = |inner: Option<char>, outer: Option<char>| {
+            inner.is_some_and(is_of_word) && outer.is_some_and(is_of_word)
+        };
+        !joins(found.chars().next(), before.chars().next_back())
+            && !joins(found.chars().next_back(), after.chars().next())
     })
 }
 

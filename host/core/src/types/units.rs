@@ -1,6 +1,8 @@
-//! Sizes, durations and money as people write them. Strict: a number without a unit could mean anything, so it is refused.
+//! Sizes, durations and money as people write them. Strict: a number without a unit could mean
+//! anything, so it is refused.
 
-/// Milliseconds that a duration can be at most: thirty days. Longer ones would overflow the clocks that count them down.
+/// Milliseconds that a duration can be at most: thirty days. Longer ones would overflow the clocks
+/// that count them down.
 pub(crate) const DURATION_MAX: u64 = 30 * 24 * 60 * 60 * 1000;
 
 const SIZES: [(&str, u64); 8] = [
@@ -40,7 +42,9 @@ pub(crate) fn names() -> (impl Iterator<Item = &'static str>, impl Iterator<Item
 /// # Errors
 /// Which part of it is missing or not known; `TooLarge` past 2⁶³ bytes.
 pub(crate) fn size(text: &str) -> Result<u64, UnitError> {
-    measure(text, &SIZES).and_then(|bytes| if bytes > i64::MAX as u64 { Err(UnitError::TooLarge) } else { Ok(bytes) })
+    measure(text, &SIZES).and_then(|bytes| {
+        if bytes > i64::MAX as u64 { Err(UnitError::TooLarge) } else { Ok(bytes) }
+    })
 }
 
 /// Milliseconds of a duration such as `500 ms`.
@@ -48,13 +52,19 @@ pub(crate) fn size(text: &str) -> Result<u64, UnitError> {
 /// # Errors
 /// Which part of it is missing or not known; `TooLarge` past thirty days.
 pub(crate) fn duration(text: &str) -> Result<u64, UnitError> {
-    measure(text, &DURATIONS).and_then(|ms| if ms > DURATION_MAX { Err(UnitError::TooLarge) } else { Ok(ms) })
+    measure(text, &DURATIONS)
+        .and_then(|ms| if ms > DURATION_MAX { Err(UnitError::TooLarge) } else { Ok(ms) })
 }
 
-/// Micro-US-dollars of an amount in dollars; none when it is negative, not a number, or more than a billion dollars.
+/// Micro-US-dollars of an amount in dollars; none when it is negative, not a number, or more than a
+/// billion dollars.
 pub(crate) fn micro_usd(dollars: f64) -> Option<u64> {
     let micro = (dollars * 1e6).round();
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range was checked")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the range was checked"
+    )]
     (0.0..=1e15).contains(&micro).then_some(micro as u64)
 }
 
@@ -73,7 +83,10 @@ fn measure(text: &str, units: &[(&str, u64)]) -> Result<u64, UnitError> {
     if unit.is_empty() {
         return Err(UnitError::NoUnit);
     }
-    let (_, factor) = units.iter().find(|(name, _)| *name == unit).ok_or_else(|| UnitError::UnknownUnit(shorten(unit)))?;
+    let (_, factor) = units
+        .iter()
+        .find(|(name, _)| *name == unit)
+        .ok_or_else(|| UnitError::UnknownUnit(shorten(unit)))?;
     number.checked_mul(*factor).ok_or(UnitError::TooLarge)
 }
 
@@ -133,8 +146,14 @@ mod tests {
 
     #[test]
     fn money_is_counted_in_millionths() {
-        assert_eq!((micro_usd(0.2), micro_usd(0.000_001), micro_usd(0.000_000_1)), (Some(200_000), Some(1), Some(0)));
-        assert_eq!((micro_usd(-0.1), micro_usd(f64::NAN), micro_usd(f64::INFINITY), micro_usd(1e10)), (None, None, None, None));
+        assert_eq!(
+            (micro_usd(0.2), micro_usd(0.000_001), micro_usd(0.000_000_1)),
+            (Some(200_000), Some(1), Some(0))
+        );
+        assert_eq!(
+            (micro_usd(-0.1), micro_usd(f64::NAN), micro_usd(f64::INFINITY), micro_usd(1e10)),
+            (None, None, None, None)
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! What an agent may see of its task: a snapshot that is cheap to take and read lazily. Not how a plugin reads it.
+//! What an agent may see of its task: a snapshot that is cheap to take and read lazily. Not how a
+//! plugin reads it.
 
 use std::sync::Arc;
 

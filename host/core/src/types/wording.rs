@@ -1,5 +1,5 @@
-//! How names and values stand in a sentence for people. What a stranger wrote is shown so that it cannot deceive a reader or move a
-//! terminal's cursor.
+//! How names and values stand in a sentence for people. What a stranger wrote is shown so that it
+//! cannot deceive a reader or move a terminal's cursor.
 
 use std::fmt::Display;
 
@@ -72,27 +72,41 @@ pub(crate) fn money(micro_usd: u64) -> String {
 }
 
 /// The name among these that was most likely meant, or all of them; none when there are none.
-pub(crate) fn suggest<T: AsRef<str> + Display>(written: &str, known: &[T], noun: &str) -> Option<String> {
+pub(crate) fn suggest<T: AsRef<str> + Display>(
+    written: &str,
+    known: &[T],
+    noun: &str,
+) -> Option<String> {
     let names = || known.iter().map(AsRef::as_ref);
     let all = || format!("{noun}: {}", names().map(code).collect::<Vec<_>>().join(", "));
     did_you_mean(written, names()).or_else(|| (!known.is_empty()).then(all))
 }
 
 /// The name that was most likely meant, as a question.
-pub(crate) fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+pub(crate) fn did_you_mean<'a>(
+    written: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Option<String> {
     nearest(written, known).map(|near| format!("did you mean {}?", code(near)))
 }
 
 /// The name that differs least, when it differs by little enough to be meant.
-pub(crate) fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(
+    written: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
     let written = written.to_lowercase();
     // Past this length nobody misspelt a name, and the comparison would cost its square.
     if written.chars().count() > QUOTED {
         return None;
     }
     let allowed = |name: &str| (name.chars().count().max(written.chars().count()) / 3).max(1);
-    let with_distance = known.into_iter().map(|name| (distance(&written, &name.to_lowercase()), name));
-    with_distance.filter(|(distance, name)| *distance <= allowed(name)).min_by_key(|(distance, _)| *distance).map(|(_, name)| name)
+    let with_distance =
+        known.into_iter().map(|name| (distance(&written, &name.to_lowercase()), name));
+    with_distance
+        .filter(|(distance, name)| *distance <= allowed(name))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
 }
 
 /// Insertions, deletions, replacements and swaps of neighbours that turn one into the other.
@@ -153,8 +167,14 @@ mod tests {
 
     #[test]
     fn numbers_and_money_read_well() {
-        assert_eq!((thousands(7), thousands(50_000), thousands(1_234_567)), ("7".into(), "50 000".into(), "1 234 567".into()));
-        assert_eq!((money(200_000), money(1_234_567), money(3_000_000)), ("$0.20".into(), "$1.234567".into(), "$3.00".into()));
+        assert_eq!(
+            (thousands(7), thousands(50_000), thousands(1_234_567)),
+            ("7".into(), "50 000".into(), "1 234 567".into())
+        );
+        assert_eq!(
+            (money(200_000), money(1_234_567), money(3_000_000)),
+            ("$0.20".into(), "$1.234567".into(), "$3.00".into())
+        );
         assert_eq!((count(1, "call"), count(2, "call")), ("1 call".into(), "2 calls".into()));
     }
 

@@ -1,4 +1,5 @@
-//! What a task says of an agent that acts: executors, time-outs, memory, confirmation, condensing, stuck detection, micro-agents.
+//! What a task says of an agent that acts: executors, time-outs, memory, confirmation, condensing,
+//! stuck detection, micro-agents.
 
 use std::collections::BTreeMap;
 
@@ -47,20 +48,33 @@ fn every_rule_of_an_agent_that_acts_reaches_its_setup() {
     let policy = ConfirmPolicy::Risky { threshold: Risk::Medium, unknown: false };
     assert_eq!(task.confirm, ConfirmRules { policy, analyzer: Some("patterns".into()) });
     assert_eq!(task.condense, Some(CondenseRules { plugin: "recent".into(), over: 50 }));
-    let stuck = StuckRules { on: true, repeats: 5, errors: 6, alternations: 8, messages: 4, recovery: Recovery::Restart };
+    let stuck = StuckRules {
+        on: true,
+        repeats: 5,
+        errors: 6,
+        alternations: 8,
+        messages: 4,
+        recovery: Recovery::Restart,
+    };
     assert_eq!(task.stuck, stuck);
 }
 
 #[test]
 fn short_forms_and_defaults_say_the_usual() {
     let plain = desk("");
-    assert_eq!((plain.confirm, plain.condense, plain.stuck), (ConfirmRules::default(), None, StuckRules::default()));
+    assert_eq!(
+        (plain.confirm, plain.condense, plain.stuck),
+        (ConfirmRules::default(), None, StuckRules::default())
+    );
     assert_eq!(desk("confirm = \"always\"").confirm.policy, ConfirmPolicy::Always);
     let risky = ConfirmPolicy::Risky { threshold: Risk::High, unknown: true };
     assert_eq!(desk("confirm = \"risky\"").confirm.policy, risky);
     assert_eq!(desk("confirm = { policy = \"risky\" }").confirm.policy, risky);
     assert!(!desk("stuck = false").stuck.on);
-    assert_eq!(desk("condense = { plugin = \"recent\" }").condense.map(|rules| rules.over), Some(CondenseRules::OVER));
+    assert_eq!(
+        desk("condense = { plugin = \"recent\" }").condense.map(|rules| rules.over),
+        Some(CondenseRules::OVER)
+    );
     assert!(!desk("compat = \"langroid\"").stuck.on, "it has rules of its own");
 }
 
@@ -69,8 +83,14 @@ fn what_does_not_fit_together_is_said_with_a_way_out() {
     let cases = [
         ("confirm = \"sometimes\"", "`confirm` cannot be `sometimes`"),
         ("confirm = { threshold = \"low\" }", "`policy` is missing in [tasks.desk] confirm"),
-        ("confirm = { policy = \"always\", threshold = \"low\" }", "goes with `policy = \"risky\"` only"),
-        ("confirm = { policy = \"risky\", threshold = \"unknown\" }", "`confirm.threshold` cannot be `unknown`"),
+        (
+            "confirm = { policy = \"always\", threshold = \"low\" }",
+            "goes with `policy = \"risky\"` only",
+        ),
+        (
+            "confirm = { policy = \"risky\", threshold = \"unknown\" }",
+            "`confirm.threshold` cannot be `unknown`",
+        ),
         ("condense = { plugin = \"recent\", over = 3 }", "`condense.over`"),
         ("condense = { over = 30 }", "`plugin` is missing in [tasks.desk] condense"),
         ("stuck = { repeats = 1 }", "`stuck.repeats`"),
@@ -92,7 +112,11 @@ fn a_plugin_of_another_kind_is_refused_with_those_that_would_do() {
     let cases = [
         ("executors = [\"recent\"]", "exports no `tools`", "`workspace`"),
         ("memory = \"workspace\"", "exports no `memory`", "`notes`"),
-        ("confirm = { policy = \"always\", analyzer = \"notes\" }", "exports no `security-analyzer`", "`patterns`"),
+        (
+            "confirm = { policy = \"always\", analyzer = \"notes\" }",
+            "exports no `security-analyzer`",
+            "`patterns`",
+        ),
         ("condense = { plugin = \"patterns\" }", "exports no `condenser`", "`recent`"),
     ];
     for (task, expected, others) in cases {
@@ -105,8 +129,16 @@ fn a_plugin_of_another_kind_is_refused_with_those_that_would_do() {
 fn an_executor_that_the_agent_may_not_call_is_a_warning() {
     let text = text("executors = [\"notes\"]").replace("workspace.*\"]", "workspace.read\"]");
     let warnings = good(&text).warnings.to_string();
-    assert!(warnings.contains("the executor `notes` carries out nothing: `chat` may call none of its tools"), "{warnings}");
-    assert!(warnings.contains("write `grants.tools = [\"notes.*\"]` in [plugins.chat]"), "{warnings}");
+    assert!(
+        warnings.contains(
+            "the executor `notes` carries out nothing: `chat` may call none of its tools"
+        ),
+        "{warnings}"
+    );
+    assert!(
+        warnings.contains("write `grants.tools = [\"notes.*\"]` in [plugins.chat]"),
+        "{warnings}"
+    );
 }
 
 const MICRO: &str = "---\nname: reviewer\ndescription: Reviews.\ninputs:\n  change: a diff\noutputs:\n  verdict: good or bad\n---\nReview {{ inputs.change }}.\n";
@@ -114,16 +146,21 @@ const MICRO: &str = "---\nname: reviewer\ndescription: Reviews.\ninputs:\n  chan
 #[test]
 fn a_micro_agents_file_is_its_task() {
     let mut config = good(&text("micro = \"agents/reviewer.md\""));
-    let files: Vec<_> = config.micro_files().map(|(task, file)| (task.to_string(), file.path.clone())).collect();
+    let files: Vec<_> =
+        config.micro_files().map(|(task, file)| (task.to_string(), file.path.clone())).collect();
     assert_eq!(files, [("desk".to_owned(), "/home/ann/library/agents/reviewer.md".to_owned())]);
     let warnings = config.take_micro(&TaskName::from("desk"), MICRO).expect("it is right");
     assert_eq!(warnings.to_string(), "");
     let task = &config.tasks[&TaskName::from("desk")];
-    assert_eq!((task.description.as_str(), task.system.as_ref()), ("Reviews.", "Review {{ inputs.change }}."));
+    assert_eq!(
+        (task.description.as_str(), task.system.as_ref()),
+        ("Reviews.", "Review {{ inputs.change }}.")
+    );
     let micro = task.micro.as_ref().expect("it was read");
     assert_eq!(micro.inputs["change"], "a diff");
     assert_eq!(micro.outputs["verdict"], "good or bad");
-    let problems = config.take_micro(&TaskName::from("desk"), "---\nnmae: x\n---\n").expect_err("it is wrong");
+    let problems =
+        config.take_micro(&TaskName::from("desk"), "---\nnmae: x\n---\n").expect_err("it is wrong");
     assert!(problems.to_string().contains("agents/reviewer.md:2"), "{problems}");
 }
 
@@ -134,16 +171,26 @@ fn with_file(key: &str, file: &str) -> Result<(Config, String), String> {
     let list = if key == "knowledge" { "[\"a.md\"]" } else { "\"a.md\"" };
     let mut config = good(&text(&format!("{key} = {list}")));
     let desk = TaskName::from("desk");
-    let taken = if key == "knowledge" { config.take_knowledge(&desk, 0, file) } else { config.take_micro(&desk, file) };
+    let taken = if key == "knowledge" {
+        config.take_knowledge(&desk, 0, file)
+    } else {
+        config.take_micro(&desk, file)
+    };
     taken.map(|warnings| (config, warnings.to_string())).map_err(|problems| problems.to_string())
 }
 
 #[test]
 fn knowledge_is_a_text_that_triggers_call_for() {
     let config = good(&text("knowledge = [\"agents/git.md\", \"docker.md\"]"));
-    let files: Vec<_> = config.knowledge_files().map(|(task, index, file)| (task.to_string(), index, file.shown.clone())).collect();
+    let files: Vec<_> = config
+        .knowledge_files()
+        .map(|(task, index, file)| (task.to_string(), index, file.shown.clone()))
+        .collect();
     let desk = "desk".to_owned();
-    assert_eq!(files, [(desk.clone(), 0, "agents/git.md".to_owned()), (desk, 1, "docker.md".to_owned())]);
+    assert_eq!(
+        files,
+        [(desk.clone(), 0, "agents/git.md".to_owned()), (desk, 1, "docker.md".to_owned())]
+    );
     let (config, warnings) = with_file("knowledge", GIT).expect("it is right");
     assert_eq!(warnings, "", "its text is no template");
     let known = &config.tasks[&TaskName::from("desk")].knowledge[0];
@@ -160,17 +207,50 @@ fn knowledge_is_a_text_that_triggers_call_for() {
 #[test]
 fn what_a_file_says_in_vain_is_refused_at_its_line_with_a_remedy() {
     let cases = [
-        ("micro", "---\nname: a\ntriggers: [git]\n---\nDo it.\n", "a.md:3:1: nothing calls for a prompt", "`knowledge = [\"a.md\"]`"),
-        ("micro", "---\nagent: CodeActAgent\n---\nDo it.\n", "a.md:2:8: the file is for the agent `CodeActAgent`", "`agent: chat`"),
-        ("knowledge", "---\nname: a\n---\nKnow it.\n", "a.md:1:1: no word of a user calls for this", "under `triggers`"),
-        ("knowledge", "---\ntriggers: [a]\ninputs: {b: c}\n---\nKnow it.\n", "a.md:3:1: knowledge has no `inputs`", "(`micro`)"),
-        ("knowledge", "---\ntriggers: [a]\noutputs: {b: c}\n---\nKnow it.\n", "a.md:3:1: knowledge has no `outputs`", "(`micro`)"),
-        ("knowledge", "---\ntriggers: [a]\nagent: other\n---\nKnow it.\n", "a.md:3:8: the file is for the agent `other`", "`agent: chat`"),
+        (
+            "micro",
+            "---\nname: a\ntriggers: [git]\n---\nDo it.\n",
+            "a.md:3:1: nothing calls for a prompt",
+            "`knowledge = [\"a.md\"]`",
+        ),
+        (
+            "micro",
+            "---\nagent: CodeActAgent\n---\nDo it.\n",
+            "a.md:2:8: the file is for the agent `CodeActAgent`",
+            "`agent: chat`",
+        ),
+        (
+            "knowledge",
+            "---\nname: a\n---\nKnow it.\n",
+            "a.md:1:1: no word of a user calls for this",
+            "under `triggers`",
+        ),
+        (
+            "knowledge",
+            "---\ntriggers: [a]\ninputs: {b: c}\n---\nKnow it.\n",
+            "a.md:3:1: knowledge has no `inputs`",
+            "(`micro`)",
+        ),
+        (
+            "knowledge",
+            "---\ntriggers: [a]\noutputs: {b: c}\n---\nKnow it.\n",
+            "a.md:3:1: knowledge has no `outputs`",
+            "(`micro`)",
+        ),
+        (
+            "knowledge",
+            "---\ntriggers: [a]\nagent: other\n---\nKnow it.\n",
+            "a.md:3:8: the file is for the agent `other`",
+            "`agent: chat`",
+        ),
         ("knowledge", "---\ntriggers: [a]\n---\n \n", "there is no text", "below the second line"),
     ];
     for (key, file, expected, remedy) in cases {
         let said = with_file(key, file).expect_err(expected);
-        assert!(said.contains(expected) && said.contains("\nhelp: ") && said.contains(remedy), "{file}: {said}");
+        assert!(
+            said.contains(expected) && said.contains("\nhelp: ") && said.contains(remedy),
+            "{file}: {said}"
+        );
     }
     for agent in ["chat", "desk"] {
         let file = format!("---\nagent: {agent}\n---\nDo it.\n");
@@ -182,13 +262,18 @@ fn what_a_file_says_in_vain_is_refused_at_its_line_with_a_remedy() {
 fn tools_that_a_file_wants_must_be_the_tasks_and_are_no_grant() {
     for key in ["micro", "knowledge"] {
         let triggers = if key == "knowledge" { "triggers: [a]\n" } else { "" };
-        let file = |tool: &str| format!("---\n{triggers}tools: [workspace.read, {tool}]\n---\nDo it.\n");
+        let file =
+            |tool: &str| format!("---\n{triggers}tools: [workspace.read, {tool}]\n---\nDo it.\n");
         let (config, _) = with_file(key, &file("workspace.read")).expect("it is right");
         assert!(assemble(&config, &plugins()).is_ok(), "the agent has it");
-        let (config, _) = with_file(key, &file("notes.save")).expect("what the task has is not known yet");
+        let (config, _) =
+            with_file(key, &file("notes.save")).expect("what the task has is not known yet");
         let said = assemble(&config, &plugins()).expect_err("it is not granted").to_string();
         let line = if key == "knowledge" { "a.md:3:" } else { "a.md:2:" };
-        assert!(said.contains(line) && said.contains("the file wants the tool `notes.save`"), "{said}");
+        assert!(
+            said.contains(line) && said.contains("the file wants the tool `notes.save`"),
+            "{said}"
+        );
         assert!(said.contains("help: grant it to the agent's plugin"), "{said}");
     }
 }

@@ -11,16 +11,27 @@ const RIGHT: &str = r#"{"format": 1, "name": "weather", "version": "0.1.0", "con
 fn check(json: &[u8]) {
     let Ok(manifest) = Manifest::parse(json) else { return };
     for text in [&manifest.name, &manifest.version] {
-        assert!((1..=64).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.+".contains(c)), "{text:?}");
+        assert!(
+            (1..=64).contains(&text.len())
+                && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.+".contains(c)),
+            "{text:?}"
+        );
     }
     let again = serde_json::to_vec(&manifest).expect("a manifest is JSON");
-    assert_eq!(Manifest::parse(&again).expect("what was taken in once is taken in again"), manifest);
+    assert_eq!(
+        Manifest::parse(&again).expect("what was taken in once is taken in again"),
+        manifest
+    );
     let _ = Capability::ALL.map(|capability| manifest.ask(capability));
 }
 
 #[test]
 fn the_right_one_is_taken_in() {
-    assert!(Manifest::parse(RIGHT.as_bytes()).is_ok_and(|manifest| manifest.ask(Capability::Secrets).is_some_and(|ask| ask.optional)));
+    assert!(
+        Manifest::parse(RIGHT.as_bytes()).is_ok_and(|manifest| manifest
+            .ask(Capability::Secrets)
+            .is_some_and(|ask| ask.optional))
+    );
 }
 
 proptest! {

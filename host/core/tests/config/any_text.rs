@@ -130,7 +130,11 @@ fn nesting_does_not_exhaust_the_stack() {
         format!("a = {}", "[".repeat(10_000)),
         format!("a = {}1{}", "{ a = ".repeat(10_000), "}".repeat(10_000)),
         format!("[plugins.chat.config]\nx = {}{}", "[".repeat(70), "]".repeat(70)),
-        format!("[plugins.chat.config]\nx = {}1{}", format!("{{ {dots} = ").repeat(70), "}".repeat(70)),
+        format!(
+            "[plugins.chat.config]\nx = {}1{}",
+            format!("{{ {dots} = ").repeat(70),
+            "}".repeat(70)
+        ),
         format!("plugins.chat.config = {}1{}", format!("{{ {dots} = ").repeat(70), "}".repeat(70)),
     ];
     cases.iter().for_each(|text| check(text));
@@ -138,9 +142,14 @@ fn nesting_does_not_exhaust_the_stack() {
 
 #[test]
 fn a_chain_of_many_subtasks_is_followed() {
-    let tasks: String = (0..2_000).map(|n| format!("[tasks.t{n}]\nagent = \"chat\"\nsubtasks = [\"t{}\"]\n", (n + 1) % 2_000)).collect();
+    let tasks: String = (0..2_000)
+        .map(|n| format!("[tasks.t{n}]\nagent = \"chat\"\nsubtasks = [\"t{}\"]\n", (n + 1) % 2_000))
+        .collect();
     let text = format!("entry = \"t0\"\n[plugins.chat]\nsource = \"stock:chat\"\n{tasks}");
     let problems = parse(&text).unwrap_err();
     assert_eq!(problems.0.len(), 1, "one circle, said once");
-    assert!(problems.0[0].what.contains("t0 → t1 → ") && problems.0[0].what.len() < 200, "{problems}");
+    assert!(
+        problems.0[0].what.contains("t0 → t1 → ") && problems.0[0].what.len() < 200,
+        "{problems}"
+    );
 }

@@ -19,16 +19,37 @@ fn the_library_fits_its_plugins() {
     let assembly = assembled(LIBRARY, &library());
     assert_eq!(assembly.warnings.to_string(), "");
     let setup = &assembly.setup;
-    assert_eq!(setup.channels.iter().collect::<Vec<_>>(), [(&ChannelId::from("terminal"), &Binding::of(ChannelKind::Text))]);
-    let tools = |task: &str| setup.tasks[&TaskName::from(task)].toolbox.offered().iter().map(|tool| tool.name.clone()).collect::<Vec<_>>();
-    assert_eq!(tools("answer"), ["notes.save", "search.find"], "narrowed by the task, in order of name");
+    assert_eq!(
+        setup.channels.iter().collect::<Vec<_>>(),
+        [(&ChannelId::from("terminal"), &Binding::of(ChannelKind::Text))]
+    );
+    let tools = |task: &str| {
+        setup.tasks[&TaskName::from(task)]
+            .toolbox
+            .offered()
+            .iter()
+            .map(|tool| tool.name.clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        tools("answer"),
+        ["notes.save", "search.find"],
+        "narrowed by the task, in order of name"
+    );
     assert_eq!(tools("digest"), ["search.read"], "as granted");
     assert_eq!(tools("desk"), Vec::<String>::new());
     let answer = &setup.tasks[&TaskName::from("answer")];
     assert_eq!((answer.agent.as_str(), answer.tool_format), ("librarian", ToolFormat::Native));
-    assert_eq!(setup.plugins[&PluginName::from("notes")].config, json!({ "greeting": "hello", "size": 3 }), "the default is filled in");
+    assert_eq!(
+        setup.plugins[&PluginName::from("notes")].config,
+        json!({ "greeting": "hello", "size": 3 }),
+        "the default is filled in"
+    );
     assert_eq!(setup.plugins.len(), 6);
-    assert_eq!((setup.entry.as_str(), setup.limits.turns, setup.models.len()), ("desk", Some(40), 1));
+    assert_eq!(
+        (setup.entry.as_str(), setup.limits.turns, setup.models.len()),
+        ("desk", Some(40), 1)
+    );
 }
 
 #[test]
@@ -36,14 +57,26 @@ fn a_plugin_that_waits_for_a_model_has_the_time_that_the_model_may_take() {
     let wall = |plugin: &str, model: &str| {
         let end = format!("[models.default]\n{model}");
         let text = Parts { plugin, end: &end, ..Parts::default() }.text();
-        assembled(&text, &named([("chat", agent(&["model"]))])).setup.plugins[&PluginName::from("chat")].limits.wall_ms
+        assembled(&text, &named([("chat", agent(&["model"]))])).setup.plugins
+            [&PluginName::from("chat")]
+            .limits
+            .wall_ms
     };
     let grant = "grants.model = [\"default\"]";
-    let server = "kind = \"openai\"\nurl = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\ntimeout = \"40 s\"";
+    let server =
+        "kind = \"openai\"\nurl = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\ntimeout = \"40 s\"";
     assert_eq!(wall(grant, server), 30_000 + 2 * 40_000);
     assert_eq!(wall(grant, "kind = \"native\""), 30_000 + 2 * 600_000);
-    assert_eq!(wall(grant, "kind = \"scripted\"\nreplies = \"r.json\""), 30_000, "it answers at once");
-    assert_eq!(wall(&format!("{grant}\nlimits = {{ wall = \"5 s\" }}"), server), 5_000, "what is written holds");
+    assert_eq!(
+        wall(grant, "kind = \"scripted\"\nreplies = \"r.json\""),
+        30_000,
+        "it answers at once"
+    );
+    assert_eq!(
+        wall(&format!("{grant}\nlimits = {{ wall = \"5 s\" }}"), server),
+        5_000,
+        "what is written holds"
+    );
 }
 
 #[test]
@@ -58,11 +91,24 @@ fn tools_need_an_ask_a_grant_and_a_task_that_leaves_them() {
         ("", "", &["tools?"], &[]),
     ];
     for (line, task, asks, expected) in cases {
-        let text = Parts { plugin: line, task, end: "[plugins.tool]\nsource = \"stock:tool\"", ..Parts::default() }.text();
-        let plugins = named([("chat", agent(asks)), ("tool", plugin(&[PluginKind::Tools], &[], &["b", "a"]))]);
+        let text = Parts {
+            plugin: line,
+            task,
+            end: "[plugins.tool]\nsource = \"stock:tool\"",
+            ..Parts::default()
+        }
+        .text();
+        let plugins = named([
+            ("chat", agent(asks)),
+            ("tool", plugin(&[PluginKind::Tools], &[], &["b", "a"])),
+        ]);
         let assembly = assembled(&text, &plugins);
         let tools = &assembly.setup.tasks[&TaskName::from("desk")].toolbox.offered();
-        assert_eq!(tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), expected, "{line} {task} {asks:?}");
+        assert_eq!(
+            tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(),
+            expected,
+            "{line} {task} {asks:?}"
+        );
     }
 }
 
@@ -71,8 +117,14 @@ fn every_required_ask_names_its_reason_and_the_smallest_line() {
     let end = "[plugins.search]\nsource = \"stock:search\"\n[plugins.other]\nsource = \"stock:o\"\n\
         [tasks.sub]\nagent = \"other\"\n[tasks.digest]\nagent = \"other\"\n";
     let text = Parts { task: "subtasks = [\"sub\"]", end, ..Parts::default() }.text();
-    let chat = agent(&["model", "tools", "delegate", "route", "files", "rooms", "log", "config", "fetch?"]);
-    let plugins = named([("chat", chat), ("search", plugin(&[PluginKind::Tools], &[], &["find"])), ("other", agent(&[]))]);
+    let chat = agent(&[
+        "model", "tools", "delegate", "route", "files", "rooms", "log", "config", "fetch?",
+    ]);
+    let plugins = named([
+        ("chat", chat),
+        ("search", plugin(&[PluginKind::Tools], &[], &["find"])),
+        ("other", agent(&[])),
+    ]);
     insta::assert_snapshot!(misfit(&text, &plugins));
 }
 
@@ -80,15 +132,22 @@ fn every_required_ask_names_its_reason_and_the_smallest_line() {
 fn asks_for_what_is_not_offered_are_refused_unless_they_are_optional() {
     let text = Parts::default().text();
     let mut chat = agent(&["fetch", "teleport", "exec?", "warp?"]);
-    chat.manifest.asks.get_mut("fetch").unwrap().why = format!("Reads\u{1b}[2J it. {}", "x".repeat(300));
+    chat.manifest.asks.get_mut("fetch").unwrap().why =
+        format!("Reads\u{1b}[2J it. {}", "x".repeat(300));
     chat.manifest.asks.get_mut("teleport").unwrap().why.clear();
     insta::assert_snapshot!(misfit(&text, &named([("chat", chat)])));
 }
 
 #[test]
 fn a_grant_beyond_the_manifest_is_a_warning() {
-    let text = Parts { plugin: "grants.files = [\"docs\"]\ngrants.rooms = [\"terminal\"]", ..Parts::default() }.text();
-    insta::assert_snapshot!(assembled(&text, &named([("chat", agent(&["rooms?"]))])).warnings.to_string());
+    let text = Parts {
+        plugin: "grants.files = [\"docs\"]\ngrants.rooms = [\"terminal\"]",
+        ..Parts::default()
+    }
+    .text();
+    insta::assert_snapshot!(
+        assembled(&text, &named([("chat", agent(&["rooms?"]))])).warnings.to_string()
+    );
 }
 
 #[test]
@@ -99,7 +158,11 @@ fn tasks_name_plugins_of_the_right_kind() {
         ..Parts::default()
     }
     .text();
-    let mut plugins = named([("chat", agent(&[])), ("other", plugin(&[], &[], &[])), ("tool", plugin(&[PluginKind::Tools], &[], &["a"]))]);
+    let mut plugins = named([
+        ("chat", agent(&[])),
+        ("other", plugin(&[], &[], &[])),
+        ("tool", plugin(&[PluginKind::Tools], &[], &["a"])),
+    ]);
     insta::assert_snapshot!(misfit(&text, &plugins));
     plugins = named([
         ("chat", plugin(&[PluginKind::Agent, PluginKind::Responder], &[], &[])),
@@ -123,8 +186,17 @@ fn a_pattern_that_covers_nothing_is_reported_with_the_nearest_tool() {
     ];
     let mut shown = String::new();
     for (line, task, tools) in cases {
-        let text = Parts { plugin: line, task, end: "[plugins.search]\nsource = \"stock:search\"", ..Parts::default() }.text();
-        let plugins = named([("chat", agent(&["tools?"])), ("search", plugin(&[PluginKind::Tools], &[], tools))]);
+        let text = Parts {
+            plugin: line,
+            task,
+            end: "[plugins.search]\nsource = \"stock:search\"",
+            ..Parts::default()
+        }
+        .text();
+        let plugins = named([
+            ("chat", agent(&["tools?"])),
+            ("search", plugin(&[PluginKind::Tools], &[], tools)),
+        ]);
         writeln!(shown, "{}", misfit(&text, &plugins)).unwrap();
     }
     insta::assert_snapshot!(shown);
@@ -139,9 +211,14 @@ fn a_plugin_that_is_not_loaded_is_said_once() {
 
 #[test]
 fn tools_are_declared_as_the_contract_says() {
-    let mut tools: Vec<_> = ["find", "find", "Find", "", "a-b", "ok_1"].into_iter().map(tool).collect();
+    let mut tools: Vec<_> =
+        ["find", "find", "Find", "", "a-b", "ok_1"].into_iter().map(tool).collect();
     tools.push(tool(&"x".repeat(65)));
-    let with = |description: String, schema| conclave_core::types::tool::ToolSpec { description, input_schema: schema, ..tool("odd") };
+    let with = |description: String, schema| conclave_core::types::tool::ToolSpec {
+        description,
+        input_schema: schema,
+        ..tool("odd")
+    };
     let object = || json!({ "type": "object" });
     let mut shown = String::new();
     let lone = [
@@ -159,7 +236,10 @@ fn tools_are_declared_as_the_contract_says() {
     }
     insta::assert_snapshot!(shown);
     let mut chat = plugin(&[PluginKind::Agent, PluginKind::Tools], &[], &[]);
-    chat.tools = vec![with("x".repeat(4 << 10), json!({})), with("Zeile\n\tzweié\u{200d}n".into(), object())];
+    chat.tools = vec![
+        with("x".repeat(4 << 10), json!({})),
+        with("Zeile\n\tzweié\u{200d}n".into(), object()),
+    ];
     chat.tools[1].name = "even".into();
     assembled(&Parts::default().text(), &named([("chat", chat)]));
 }
@@ -182,13 +262,18 @@ fn settings_are_as_the_manifest_declares_them() {
         "wrong": { "type": "integer", "default": "three" },
     }));
     let shown = misfit(&text, &named([("chat", chat)]));
-    let none = misfit(&Parts { plugin: "config = { a = 1 }", ..Parts::default() }.text(), &named([("chat", agent(&[]))]));
+    let none = misfit(
+        &Parts { plugin: "config = { a = 1 }", ..Parts::default() }.text(),
+        &named([("chat", agent(&[]))]),
+    );
     insta::assert_snapshot!(format!("{shown}\n{none}"));
 }
 
 #[test]
 fn settings_that_fit_are_kept_and_defaults_filled_in() {
-    let text = Parts { plugin: "config = { whole = 2, part = 3, given = \"mine\" }", ..Parts::default() }.text();
+    let text =
+        Parts { plugin: "config = { whole = 2, part = 3, given = \"mine\" }", ..Parts::default() }
+            .text();
     let mut chat = agent(&[]);
     chat.manifest.config = settings(json!({
         "whole": { "type": "integer" },
@@ -198,5 +283,8 @@ fn settings_that_fit_are_kept_and_defaults_filled_in() {
         "open": { "type": "string" },
     }));
     let setup = assembled(&text, &named([("chat", chat)])).setup;
-    assert_eq!(setup.plugins[&PluginName::from("chat")].config, json!({ "whole": 2, "part": 3, "given": "mine", "left": [1] }));
+    assert_eq!(
+        setup.plugins[&PluginName::from("chat")].config,
+        json!({ "whole": 2, "part": 3, "given": "mine", "left": [1] })
+    );
 }

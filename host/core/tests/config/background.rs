@@ -1,4 +1,5 @@
-//! How tasks delegate and run in the background: what the keys mean, what does not fit, and which tools come of it.
+//! How tasks delegate and run in the background: what the keys mean, what does not fit, and which
+//! tools come of it.
 
 use std::collections::BTreeMap;
 
@@ -26,12 +27,23 @@ fn the_keys_mean_what_they_say() {
     let slow = "deadline = \"2 min\"\non_close = \"finish-silently\"\nstructured = 3";
     let grant = "grants.delegate = { tasks = [\"slow\"], at_once = 2, total = 8, channels = [\"terminal\"] }";
     let setup = assembled(&text(grant, desk, slow), &plugins()).setup;
-    let rules = BackgroundRules { share: vec!["terminal".to_owned()], wait: true, cache_ms: Some(300_000), conversation: 12 };
+    let rules = BackgroundRules {
+        share: vec!["terminal".to_owned()],
+        wait: true,
+        cache_ms: Some(300_000),
+        conversation: 12,
+    };
     assert_eq!(setup.tasks["desk"].background, rules);
     let slow = &setup.tasks["slow"];
-    assert_eq!((slow.deadline_ms, slow.on_close, slow.structured), (Some(120_000), OnClose::FinishSilently, Some(3)));
+    assert_eq!(
+        (slow.deadline_ms, slow.on_close, slow.structured),
+        (Some(120_000), OnClose::FinishSilently, Some(3))
+    );
     let other = &setup.tasks["other"];
-    assert_eq!((other.deadline_ms, other.on_close, other.structured), (None, OnClose::Cascade, None));
+    assert_eq!(
+        (other.deadline_ms, other.on_close, other.structured),
+        (None, OnClose::Cascade, None)
+    );
     let grant = setup.plugins["chat"].grants.delegate.as_ref().expect("a grant");
     assert_eq!(grant.channels, ["terminal".into()]);
 }
@@ -41,7 +53,8 @@ fn every_mistake_is_reported_at_once() {
     let desk = "background = { share = [\"ghost\"], wait = 1, cache = \"5\", conversation = 1000 }\n\
         tools = [{ tool = \"delegate_task\", agent = \"slow\" }, { tool = \"done\", wait = true }, { tool = \"delegate_task\", as = \"x\", agent = \"nobody\" }]";
     let slow = "deadline = \"1 ms\"\non_close = \"drop\"\nstructured = 1000";
-    let said = bad(&text("grants.delegate = { tasks = [\"slow\"], channels = [\"phone\"] }", desk, slow));
+    let said =
+        bad(&text("grants.delegate = { tasks = [\"slow\"], channels = [\"phone\"] }", desk, slow));
     for expected in [
         "names the channel `ghost`",
         "names the channel `phone`",
@@ -71,8 +84,13 @@ fn the_tool_offers_the_agents_that_may_be_started() {
     };
     let tool = shown(&text(grant, tools, ""));
     assert_eq!(tool.input_schema["properties"]["agent"]["enum"], json!(["slow", "other"]));
-    assert!(tool.description.ends_with("\nAvailable agents:\n  - slow: reads books\n  - other"), "{}", tool.description);
-    let narrowed = shown(&text(grant, &format!("{tools}\nnarrow = {{ delegate = [\"other\"] }}"), ""));
+    assert!(
+        tool.description.ends_with("\nAvailable agents:\n  - slow: reads books\n  - other"),
+        "{}",
+        tool.description
+    );
+    let narrowed =
+        shown(&text(grant, &format!("{tools}\nnarrow = {{ delegate = [\"other\"] }}"), ""));
     assert_eq!(narrowed.input_schema["properties"]["agent"]["enum"], json!(["other"]));
 }
 
@@ -88,8 +106,14 @@ fn each_worker_can_have_a_tool_of_its_own() {
     assert_eq!(offered, ["ask_slow", "send_other"], "the general one is not offered");
     let ask = toolbox.get("ask_slow").expect("a tool");
     assert!(ask.summary.input_schema["properties"].get("agent").is_none());
-    assert!(ask.worker.as_ref().is_some_and(|worker| worker.wait && worker.agent.as_ref().is_some_and(|agent| agent.as_str() == "slow")));
+    assert!(
+        ask.worker.as_ref().is_some_and(|worker| worker.wait
+            && worker.agent.as_ref().is_some_and(|agent| agent.as_str() == "slow"))
+    );
     let said = misfit(&text("grants.delegate = [\"slow\"]", tools, ""), &plugins());
-    assert!(said.contains("the tool `send_other` is for `other`, which `chat` may not start"), "{said}");
+    assert!(
+        said.contains("the tool `send_other` is for `other`, which `chat` may not start"),
+        "{said}"
+    );
     assert!(said.contains("write `grants.delegate = [\"slow\", \"other\"]`"), "{said}");
 }

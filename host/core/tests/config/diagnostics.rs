@@ -44,17 +44,26 @@ fn unknown_keys_are_errors_with_the_nearest_one() {
             "grants.tools = { name = [\"chat.*\"] }",
         ],
     );
-    shown += &all(in_task, &["agents = \"chat\"", "handle_llm_no_tool = { nudge = \"x\", to = 1 }"]);
+    shown +=
+        &all(in_task, &["agents = \"chat\"", "handle_llm_no_tool = { nudge = \"x\", to = 1 }"]);
     shown += &all(
         at_end,
-        &["[limits.run]\nturn = 4", "[limits.runs]", "[plugin.x]", "[models.default]\nkind = \"scripted\"\nreplies = \"r\"\nprice = 1"],
+        &[
+            "[limits.run]\nturn = 4",
+            "[limits.runs]",
+            "[plugin.x]",
+            "[models.default]\nkind = \"scripted\"\nreplies = \"r\"\nprice = 1",
+        ],
     );
     insta::assert_snapshot!(shown);
 }
 
 #[test]
 fn keys_of_later_versions_are_refused_by_name() {
-    let mut shown = all(in_plugin, &["grants.exec = [\"ls\"]", "grants.blobs = true", "grants.route = [\"reject\"]"]);
+    let mut shown = all(
+        in_plugin,
+        &["grants.exec = [\"ls\"]", "grants.blobs = true", "grants.route = [\"reject\"]"],
+    );
     shown += &all(at_end, &["[plugins.x]\nsource = \"oci://example.org/x@sha256:00\""]);
     insta::assert_snapshot!(shown);
 }
@@ -91,8 +100,10 @@ fn grants_that_reach_out_are_held_to_their_form() {
 
 #[test]
 fn a_model_server_is_described_whole_and_without_secrets() {
-    const SERVER: &str = "[models.default]\nkind = \"openai\"\nurl = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\n";
-    let with = |lines: &str| bad(&Parts { end: &format!("{SERVER}{lines}"), ..Parts::default() }.text());
+    const SERVER: &str =
+        "[models.default]\nkind = \"openai\"\nurl = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\n";
+    let with =
+        |lines: &str| bad(&Parts { end: &format!("{SERVER}{lines}"), ..Parts::default() }.text());
     let shown = [
         all(at_end, &["[models.default]\nkind = \"openai\""]),
         all(at_end, &["[models.default]\nkind = \"openai\"\nurl = \"http://me:secret@models.example/v1\"\nmodel = \" \""]),
@@ -148,8 +159,14 @@ fn what_must_be_there_is_missed() {
     ]
     .map(bad)
     .join("\n");
-    let grants = ["grants.files = [{ }]", "grants.delegate = { total = 1 }", "grants.model = { tokens = 1 }"];
-    insta::assert_snapshot!(shown + "\n" + &all(in_plugin, &grants) + &all(in_task, &["handle_llm_no_tool = { }"]));
+    let grants = [
+        "grants.files = [{ }]",
+        "grants.delegate = { total = 1 }",
+        "grants.model = { tokens = 1 }",
+    ];
+    insta::assert_snapshot!(
+        shown + "\n" + &all(in_plugin, &grants) + &all(in_task, &["handle_llm_no_tool = { }"])
+    );
 }
 
 #[test]
@@ -169,8 +186,19 @@ fn values_have_one_type() {
             "config = 3",
         ],
     );
-    shown += &all(in_task, &["interactive = \"yes\"", "system = 1979-05-27", "done_if_response = \"llm\"", "handle_llm_no_tool = 1"]);
-    shown += &all(at_end, &["[models]\ndefault = \"x\"", "[[models]]\nkind = \"scripted\"", "[limits]\nrun = 5"]);
+    shown += &all(
+        in_task,
+        &[
+            "interactive = \"yes\"",
+            "system = 1979-05-27",
+            "done_if_response = \"llm\"",
+            "handle_llm_no_tool = 1",
+        ],
+    );
+    shown += &all(
+        at_end,
+        &["[models]\ndefault = \"x\"", "[[models]]\nkind = \"scripted\"", "[limits]\nrun = 5"],
+    );
     shown += &bad("entry = 1\nplugins = 2\ntasks = []\n");
     insta::assert_snapshot!(shown);
 }
@@ -354,36 +382,70 @@ fn the_rules_of_a_task_are_strict() {
 /// The help of the first problem of a task's lines.
 fn help(plugin: &str, task: &str) -> String {
     let text = bad(&Parts { plugin, task, ..Parts::default() }.text());
-    text.split_once("help: ").map_or(text.as_str(), |(_, help)| help).lines().next().unwrap_or_default().to_owned()
+    text.split_once("help: ")
+        .map_or(text.as_str(), |(_, help)| help)
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 #[test]
 fn a_sentence_instead_of_a_rule_is_taken_for_a_nudge() {
     let shown = help("", "handle_llm_no_tool = \"Use a tool!\"");
-    assert_eq!(shown, "to say it to the agent write `handle_llm_no_tool = { nudge = \"Use a tool!\" }`");
+    assert_eq!(
+        shown,
+        "to say it to the agent write `handle_llm_no_tool = { nudge = \"Use a tool!\" }`"
+    );
     let long = format!("handle_llm_no_tool = \"{}\"", "a ".repeat(200));
-    assert_eq!(help("", &long), "to say it to the agent write `handle_llm_no_tool = { nudge = \"…\" }`");
+    assert_eq!(
+        help("", &long),
+        "to say it to the agent write `handle_llm_no_tool = { nudge = \"…\" }`"
+    );
 }
 
 #[test]
 fn a_tool_without_its_plugin_is_proposed_with_it() {
-    let other: String = ["search", "notes", "a", "b"].iter().map(|name| format!("[plugins.{name}]\nsource = \"stock:{name}\"\n")).collect();
+    let other: String = ["search", "notes", "a", "b"]
+        .iter()
+        .map(|name| format!("[plugins.{name}]\nsource = \"stock:{name}\"\n"))
+        .collect();
     let cases = [
         ("grants.tools = [\"search.find\"]", "find", "write the plugin too: \"search.find\""),
-        ("grants.tools = [\"search.*\", \"notes.save\"]", "find", "write the plugin too: \"search.find\""),
-        ("grants.tools = [\"a.*\", \"b.*\"]", "find", "write the plugin too: \"a.find\" or \"b.find\""),
-        ("grants.tools = [\"*\"]", "find", "write the plugin too, as in \"search.find\"; for all tools of a plugin write \"search.*\""),
+        (
+            "grants.tools = [\"search.*\", \"notes.save\"]",
+            "find",
+            "write the plugin too: \"search.find\"",
+        ),
+        (
+            "grants.tools = [\"a.*\", \"b.*\"]",
+            "find",
+            "write the plugin too: \"a.find\" or \"b.find\"",
+        ),
+        (
+            "grants.tools = [\"*\"]",
+            "find",
+            "write the plugin too, as in \"search.find\"; for all tools of a plugin write \"search.*\"",
+        ),
         ("grants.tools = [\"search.*\"]", "search", "for all tools of a plugin write \"search.*\""),
     ];
     for (grant, word, expected) in cases {
-        assert_eq!(help(&format!("{grant}\n{other}"), &format!("tools = [\"{word}\"]")), expected, "{grant} {word}");
+        assert_eq!(
+            help(&format!("{grant}\n{other}"), &format!("tools = [\"{word}\"]")),
+            expected,
+            "{grant} {word}"
+        );
     }
 }
 
 #[test]
 fn a_pattern_that_cannot_be_used_is_helped_as_what_it_is() {
-    let cases =
-        [("C[(?=x)]", "without `(?=`"), (r"C[(a)\1]", "without `\\1`"), ("C[(]", "put a backslash"), (r"C[\w{900}]", "shorter pattern")];
+    let cases = [
+        ("C[(?=x)]", "without `(?=`"),
+        (r"C[(a)\1]", "without `\\1`"),
+        ("C[(]", "put a backslash"),
+        (r"C[\w{900}]", "shorter pattern"),
+    ];
     for (sequence, expected) in cases {
         let shown = help("", &format!("done_sequences = ['{sequence}']"));
         assert!(shown.contains(expected), "{sequence}: {shown}");
@@ -421,8 +483,13 @@ fn names_lead_somewhere() {
             "grants.route = [\"answer\", \"usr\", \"don\"]",
         ],
     );
-    shown += &all(in_task, &["deliver = \"immediate\"", "subtasks = [\"answer\"]", "tools = [\"search.find\"]"]);
-    shown += &bad("entry = \"dek\"\n[plugins.chat]\nsource = \"stock:chat\"\n[tasks.desk]\nagent = \"char\"\n");
+    shown += &all(
+        in_task,
+        &["deliver = \"immediate\"", "subtasks = [\"answer\"]", "tools = [\"search.find\"]"],
+    );
+    shown += &bad(
+        "entry = \"dek\"\n[plugins.chat]\nsource = \"stock:chat\"\n[tasks.desk]\nagent = \"char\"\n",
+    );
     insta::assert_snapshot!(shown);
 }
 
@@ -455,7 +522,8 @@ fn all_problems_are_said_at_once_in_the_order_of_the_lines() {
 
 #[test]
 fn syntax_errors_are_all_reported_and_nothing_is_missed_because_of_them() {
-    // `source` and `agent` were swallowed by their lines' errors: that they seem to be missing is no news. `zzz` is another mistake.
+    // `source` and `agent` were swallowed by their lines' errors: that they seem to be missing is
+    // no news. `zzz` is another mistake.
     let text = "entry = desk\n[plugins.chat]\nsource = \"stock:chat\n[tasks.desk]\nagent = = \"chat\"\nzzz = 1\nentry = \"x\"\n\
         turns = 1\nturns = 2\n";
     insta::assert_snapshot!(bad(text));
@@ -483,7 +551,8 @@ fn the_sketch_of_the_design_is_right() {
         "grants.files = [\"./notes\"]",
         "grants.files = [{ dir = \"notes\", at = \"/notes\", mode = \"read-write\", bytes = \"1 MiB\", files = 20 }]",
     );
-    let policy = "[[policy]]\ntool = \"notes.save\"\ndecide = \"ask\"\nexpires = \"10 min\"\n\n[limits.run]";
+    let policy =
+        "[[policy]]\ntool = \"notes.save\"\ndecide = \"ask\"\nexpires = \"10 min\"\n\n[limits.run]";
     good(&sketch.replace("[limits.run]", policy));
 }
 

@@ -18,16 +18,25 @@ fn plugins() -> BTreeMap<PluginName, PluginFacts> {
 }
 
 fn text(gates: &str) -> String {
-    Parts { end: &format!("{GUARD}[plugins.notes]\nsource = \"notes.wasm\"\n{gates}"), ..Parts::default() }.text()
+    Parts {
+        end: &format!("{GUARD}[plugins.notes]\nsource = \"notes.wasm\"\n{gates}"),
+        ..Parts::default()
+    }
+    .text()
 }
 
 #[test]
 fn gates_keep_their_order_and_have_a_second_unless_it_is_said() {
     let gates = "[[gates]]\non = \"delegate\"\nplugin = \"guard\"\ndeadline = \"200 ms\"\n\
         [[gates]]\non = \"inbound\"\nplugin = \"guard\"\n[[gates]]\non = \"deliver\"\nplugin = \"guard\"\ndeadline = \"1 min\"\n";
-    let of = |on, deadline_ms| GateRule { on, plugin: "guard".into(), deadline_ms, fails_open: false };
+    let of =
+        |on, deadline_ms| GateRule { on, plugin: "guard".into(), deadline_ms, fails_open: false };
     let setup = assembled(&text(gates), &plugins()).setup;
-    let expected = [of(GatePoint::Delegate, 200), of(GatePoint::Inbound, 1_000), of(GatePoint::Deliver, 60_000)];
+    let expected = [
+        of(GatePoint::Delegate, 200),
+        of(GatePoint::Inbound, 1_000),
+        of(GatePoint::Deliver, 60_000),
+    ];
     assert_eq!(setup.gates, expected, "a gate needs no grant to be asked");
     assert!(!good(&text(gates)).warnings.to_string().contains("guard"), "it is used");
 }
@@ -54,11 +63,18 @@ fn every_mistake_of_a_gate_is_reported_at_once() {
 #[test]
 fn a_plugin_that_is_no_gate_is_refused_with_those_that_are() {
     let said = misfit(&text("[[gates]]\non = \"inbound\"\nplugin = \"notes\"\n"), &plugins());
-    assert!(said.contains("the plugin `notes` exports no `gate`") && said.contains("plugins here that do: `guard`"), "{said}");
+    assert!(
+        said.contains("the plugin `notes` exports no `gate`")
+            && said.contains("plugins here that do: `guard`"),
+        "{said}"
+    );
     let mut without = plugins();
     without.insert("guard".into(), plugin(&[PluginKind::Tools], &[], &["x"]));
     let said = misfit(&text("[[gates]]\non = \"inbound\"\nplugin = \"guard\"\n"), &without);
-    assert!(said.contains("exports no `gate`") && said.contains("leave this [[gates]] out"), "{said}");
+    assert!(
+        said.contains("exports no `gate`") && said.contains("leave this [[gates]] out"),
+        "{said}"
+    );
 }
 
 fn handing(plugin: &str, task: &str) -> String {
@@ -72,17 +88,33 @@ fn whom_a_task_may_hand_over_to_is_named_and_must_be_there() {
     let desk = TaskName::from("desk");
     assert_eq!(setup.tasks[&desk].handoff, Some(vec!["billing".to_owned(), "human".to_owned()]));
     assert_eq!(setup.handoff_targets(&desk), ["billing", "user"]);
-    assert_eq!(setup.handoff_targets(&"billing".into()), ["user"], "itself and what was not granted are no targets");
+    assert_eq!(
+        setup.handoff_targets(&"billing".into()),
+        ["user"],
+        "itself and what was not granted are no targets"
+    );
     assert_eq!(setup.holders(), [desk.clone(), "billing".into()].into());
-    assert_eq!(assembled(&handing("grants.route = [\"billing\"]", "tools = []"), &plugins()).setup.holders(), [desk].into());
+    assert_eq!(
+        assembled(&handing("grants.route = [\"billing\"]", "tools = []"), &plugins())
+            .setup
+            .holders(),
+        [desk].into()
+    );
     let said = bad(&handing("", "handoff = [\"biling\"]"));
-    assert!(said.contains("names the task `biling`, which is not in this config") && said.contains("`billing`"), "{said}");
+    assert!(
+        said.contains("names the task `biling`, which is not in this config")
+            && said.contains("`billing`"),
+        "{said}"
+    );
 }
 
 #[test]
 fn a_tool_that_would_be_refused_each_time_is_not_offered() {
     for task in ["handoff = [\"billing\"]", "handoff = []"] {
-        let said = misfit(&handing("", &format!("tools = [\"handoff_conversation\"]\n{task}")), &plugins());
+        let said = misfit(
+            &handing("", &format!("tools = [\"handoff_conversation\"]\n{task}")),
+            &plugins(),
+        );
         assert!(said.contains("the task offers `handoff_conversation`"), "{said}");
         assert!(task.ends_with("[]") || said.contains("grants.route = [\"billing\"]"), "{said}");
     }
@@ -92,7 +124,12 @@ fn a_tool_that_would_be_refused_each_time_is_not_offered() {
 #[test]
 fn a_gate_that_fails_blocks_unless_the_operator_says_otherwise() {
     let gate = |more: &str| format!("[[gates]]\non = \"deliver\"\nplugin = \"guard\"\n{more}");
-    let fails_open = |more: &str| assembled(&text(&gate(more)), &plugins()).setup.gates[0].fails_open;
-    assert!(!fails_open("") && !fails_open("on_failure = \"block\"\n") && fails_open("on_failure = \"pass\"\n"));
+    let fails_open =
+        |more: &str| assembled(&text(&gate(more)), &plugins()).setup.gates[0].fails_open;
+    assert!(
+        !fails_open("")
+            && !fails_open("on_failure = \"block\"\n")
+            && fails_open("on_failure = \"pass\"\n")
+    );
     assert!(bad(&text(&gate("on_failure = \"open\"\n"))).contains("`on_failure` cannot be `open`"));
 }

@@ -15,13 +15,24 @@ fn the_library_is_read_whole() {
     let config = good(LIBRARY);
     assert_eq!(config.warnings.to_string(), "");
     assert_eq!(config.entry, TaskName::from("desk"));
-    let limits = RunLimits { wall_ms: Some(300_000), turns: Some(40), cost_micro_usd: Some(500_000), ..RunLimits::default() };
+    let limits = RunLimits {
+        wall_ms: Some(300_000),
+        turns: Some(40),
+        cost_micro_usd: Some(500_000),
+        ..RunLimits::default()
+    };
     assert_eq!(config.limits, limits);
 
     let model = &config.models[&ModelName::from("default")];
     let ModelKind::Scripted { replies } = &model.kind else { panic!("scripted") };
-    assert_eq!((replies.shown.as_str(), replies.path.as_str()), ("replies.json", "/home/ann/library/replies.json"));
-    assert_eq!((model.prices.input_price, model.prices.output_price), (Some(250_000), Some(2_000_000)));
+    assert_eq!(
+        (replies.shown.as_str(), replies.path.as_str()),
+        ("replies.json", "/home/ann/library/replies.json")
+    );
+    assert_eq!(
+        (model.prices.input_price, model.prices.output_price),
+        (Some(250_000), Some(2_000_000))
+    );
 
     let coordinator = &config.plugins[&PluginName::from("coordinator")];
     assert_eq!(coordinator.source, PluginSource::Stock("coordinator".into()));
@@ -31,27 +42,51 @@ fn the_library_is_read_whole() {
 
     let librarian = &config.plugins[&PluginName::from("librarian")].grants;
     let grant = librarian.model.as_ref().unwrap();
-    assert_eq!((grant.tokens, grant.cost_micro_usd, grant.calls), (Some(50_000), Some(200_000), None));
-    assert_eq!(librarian.tools.as_ref().unwrap().names, ["search.*", "notes.save"].map(|name| ToolPattern(name.into())));
+    assert_eq!(
+        (grant.tokens, grant.cost_micro_usd, grant.calls),
+        (Some(50_000), Some(200_000), None)
+    );
+    assert_eq!(
+        librarian.tools.as_ref().unwrap().names,
+        ["search.*", "notes.save"].map(|name| ToolPattern(name.into()))
+    );
 
     let search = &config.plugins[&PluginName::from("search")];
-    let limits = PluginLimits { memory: 64 << 20, cpu_ms: 500, wall_ms: 2000, output: 256 << 10, ..PluginLimits::default() };
+    let limits = PluginLimits {
+        memory: 64 << 20,
+        cpu_ms: 500,
+        wall_ms: 2000,
+        output: 256 << 10,
+        ..PluginLimits::default()
+    };
     assert_eq!(search.limits, limits);
     let file = &search.grants.files[0];
-    assert_eq!((file.dir.as_str(), file.shown.as_str(), file.at.as_str()), ("/home/ann/library/docs", "docs", "/folder"));
+    assert_eq!(
+        (file.dir.as_str(), file.shown.as_str(), file.at.as_str()),
+        ("/home/ann/library/docs", "docs", "/folder")
+    );
     assert_eq!(file.mode, FileMode::Read);
 
     let notes = &config.plugins[&PluginName::from("notes")];
     let PluginSource::File(source) = &notes.source else { panic!("{:?}", notes.source) };
-    assert_eq!((source.shown.as_str(), source.path.as_str()), ("./notes.wasm", "/home/ann/library/notes.wasm"));
-    assert_eq!((notes.grants.files[0].dir.as_str(), notes.grants.files[0].at.as_str()), ("/home/ann/library/notes", "/notes"));
+    assert_eq!(
+        (source.shown.as_str(), source.path.as_str()),
+        ("./notes.wasm", "/home/ann/library/notes.wasm")
+    );
+    assert_eq!(
+        (notes.grants.files[0].dir.as_str(), notes.grants.files[0].at.as_str()),
+        ("/home/ann/library/notes", "/notes")
+    );
     assert_eq!(notes.config, json!({ "greeting": "hello" }));
 
     let digest = config.plugins[&PluginName::from("digest")].grants.tools.as_ref().unwrap();
     assert_eq!(digest.calls, Some(10));
     let rooms = config.plugins[&PluginName::from("immediate")].grants.rooms.as_ref().unwrap();
     assert_eq!((rooms.channels[0].as_str(), rooms.messages), ("terminal", Some(5)));
-    assert_eq!(config.tasks[&TaskName::from("digest")].deliver, Some(PluginName::from("immediate")));
+    assert_eq!(
+        config.tasks[&TaskName::from("digest")].deliver,
+        Some(PluginName::from("immediate"))
+    );
 }
 
 #[test]
@@ -127,7 +162,10 @@ fn every_limit_has_a_maximum() {
         let key = past.split(' ').next().unwrap();
         let text = Parts { plugin: &format!("limits = {{ {past} }}"), ..Parts::default() }.text();
         let told = parse(&text).expect_err(past).to_string();
-        assert!(told.contains(key) && (told.contains("must be") || told.contains("too")), "{past}: {told}");
+        assert!(
+            told.contains(key) && (told.contains("must be") || told.contains("too")),
+            "{past}: {told}"
+        );
     }
 }
 
@@ -135,8 +173,14 @@ fn every_limit_has_a_maximum() {
 fn what_is_not_written_has_its_default() {
     let config = good(&Parts::default().text());
     let task = &config.tasks[&TaskName::from("desk")];
-    assert_eq!((task.max_stalled_steps, task.turns, task.interactive, task.allow_null_result), (5, None, false, false));
-    assert_eq!((task.tools.as_ref(), task.agent_seat, &task.no_tool), (None, AgentSeat::HostThenComponent, &NoTool::Done));
+    assert_eq!(
+        (task.max_stalled_steps, task.turns, task.interactive, task.allow_null_result),
+        (5, None, false, false)
+    );
+    assert_eq!(
+        (task.tools.as_ref(), task.agent_seat, &task.no_tool),
+        (None, AgentSeat::HostThenComponent, &NoTool::Done)
+    );
     let plugin = &config.plugins[&PluginName::from("chat")];
     assert_eq!((&plugin.limits, &plugin.config), (&PluginLimits::default(), &json!({})));
     assert_eq!(config.limits, RunLimits::default());
@@ -152,8 +196,14 @@ fn a_rule_of_the_agent_seat_wants_somebody_on_it() {
         ("seats = [\"llm\"]", Some(stalls)),
         ("seats = [\"llm\", \"user\"]", Some(stalls)),
         ("seats = [\"llm\"]\nhandle_llm_no_tool = \"done\"", Some(stalls)),
-        ("seats = [\"llm\"]\nhandle_llm_no_tool = { nudge = \"Go on.\" }\nturns = 3", Some("does nothing here")),
-        ("seats = [\"llm\", \"user\"]\ninteractive = true\nhandle_llm_no_tool = \"user\"", Some("does nothing here")),
+        (
+            "seats = [\"llm\"]\nhandle_llm_no_tool = { nudge = \"Go on.\" }\nturns = 3",
+            Some("does nothing here"),
+        ),
+        (
+            "seats = [\"llm\", \"user\"]\ninteractive = true\nhandle_llm_no_tool = \"user\"",
+            Some("does nothing here"),
+        ),
         ("seats = [\"llm\"]\nsingle_round = true", None),
         ("seats = [\"llm\"]\ndone_if_response = [\"llm\"]", None),
         ("seats = [\"llm\"]\nhandle_llm_no_tool = \"nothing\"", None),
@@ -163,7 +213,12 @@ fn a_rule_of_the_agent_seat_wants_somebody_on_it() {
     for (task, expected) in cases {
         let warnings = good(&Parts { task, ..Parts::default() }.text()).warnings.to_string();
         assert_eq!(warnings.is_empty(), expected.is_none(), "{task}: {warnings}");
-        assert!(expected.is_none_or(|why| warnings.contains(why) && warnings.contains("add \"agent\" to `seats`")), "{task}: {warnings}");
+        assert!(
+            expected.is_none_or(
+                |why| warnings.contains(why) && warnings.contains("add \"agent\" to `seats`")
+            ),
+            "{task}: {warnings}"
+        );
     }
 }
 
@@ -191,9 +246,18 @@ fn a_task_says_how_it_works_and_ends() {
         allow_null_result = true\ndone_if_response = [\"llm\", \"user\"]\ndone_if_no_response = [\"agent\"]\ntools = []";
     let config = good(&Parts { task, ..Parts::default() }.text());
     let task = &config.tasks[&TaskName::from("desk")];
-    assert_eq!((task.description.as_str(), &*task.system, task.turns, task.max_stalled_steps), ("D", "S", Some(3), 2));
-    assert_eq!((task.interactive, task.allow_null_result, task.agent_seat), (true, true, AgentSeat::Component));
-    assert_eq!(task.done_if_response.iter().copied().collect::<Vec<_>>(), [Entity::Llm, Entity::User]);
+    assert_eq!(
+        (task.description.as_str(), &*task.system, task.turns, task.max_stalled_steps),
+        ("D", "S", Some(3), 2)
+    );
+    assert_eq!(
+        (task.interactive, task.allow_null_result, task.agent_seat),
+        (true, true, AgentSeat::Component)
+    );
+    assert_eq!(
+        task.done_if_response.iter().copied().collect::<Vec<_>>(),
+        [Entity::Llm, Entity::User]
+    );
     assert_eq!(task.done_if_no_response.iter().copied().collect::<Vec<_>>(), [Entity::Agent]);
     assert_eq!(task.tools, Some(vec![]));
     let host = good(&Parts { task: "agent_seat = \"host\"", ..Parts::default() }.text());
@@ -224,7 +288,8 @@ fn a_star_uses_every_plugin_and_a_grant_to_delegate_every_task() {
 }
 
 fn served(url: &str, more: &str) -> conclave_core::config::Config {
-    let end = format!("[models.default]\nkind = \"openai\"\nurl = \"{url}\"\nmodel = \"m\"\n{more}");
+    let end =
+        format!("[models.default]\nkind = \"openai\"\nurl = \"{url}\"\nmodel = \"m\"\n{more}");
     good(&Parts { plugin: "grants.model = [\"default\"]", end: &end, ..Parts::default() }.text())
 }
 
@@ -242,22 +307,34 @@ fn a_key_that_crosses_a_network_in_the_clear_is_a_warning() {
     for (url, proxy, warns) in cases {
         let told = served(url, &format!("{proxy}\n{key}")).warnings.to_string();
         assert_eq!(told.contains("for everybody to read"), warns, "{url} {proxy}: {told}");
-        assert_eq!(served(url, proxy).warnings.to_string(), "", "without a key there is nothing to read");
+        assert_eq!(
+            served(url, proxy).warnings.to_string(),
+            "",
+            "without a key there is nothing to read"
+        );
     }
 }
 
 #[test]
 fn whoever_gets_the_prompts_is_named_a_proxy_too() {
-    let reached = |more: &str| served("https://models.example:8443/v1", more).models["default"].prices.reached_at.clone();
+    let reached = |more: &str| {
+        served("https://models.example:8443/v1", more).models["default"].prices.reached_at.clone()
+    };
     assert_eq!(reached("").as_deref(), Some("models.example:8443"));
-    assert_eq!(reached("proxy = \"http://proxy.example:3128\"").as_deref(), Some("models.example:8443 through proxy.example:3128"));
+    assert_eq!(
+        reached("proxy = \"http://proxy.example:3128\"").as_deref(),
+        Some("models.example:8443 through proxy.example:3128")
+    );
 }
 
 #[test]
 fn a_cost_limit_without_a_price_is_a_warning() {
     let plugin = "grants.model = { names = [\"default\"], cost_usd = 0.10 }";
-    let end = "[models.default]\nkind = \"scripted\"\nreplies = \"r.json\"\n[limits.run]\ncost_usd = 1";
-    insta::assert_snapshot!(good(&Parts { plugin, end, ..Parts::default() }.text()).warnings.to_string());
+    let end =
+        "[models.default]\nkind = \"scripted\"\nreplies = \"r.json\"\n[limits.run]\ncost_usd = 1";
+    insta::assert_snapshot!(
+        good(&Parts { plugin, end, ..Parts::default() }.text()).warnings.to_string()
+    );
 }
 
 #[test]
@@ -277,14 +354,17 @@ fn a_key_is_found_at_its_line_and_what_is_not_there_at_what_is_above_it() {
     for (path, (line, column)) in cases {
         assert_eq!(config.locate(path), Position { line, column }, "{path}");
     }
-    let problem = config.problem("plugins.notes.source", "there is no such file").help("build it first");
+    let problem =
+        config.problem("plugins.notes.source", "there is no such file").help("build it first");
     insta::assert_snapshot!(problem.to_string());
 }
 
 #[test]
 fn every_available_example_is_accepted_where_it_belongs() {
     let parts = |table: &str, line: &'static str| match table {
-        "plugins.NAME.limits" | "plugins.NAME.grants" => Some(Parts { plugin: line, ..Parts::default() }),
+        "plugins.NAME.limits" | "plugins.NAME.grants" => {
+            Some(Parts { plugin: line, ..Parts::default() })
+        }
         "tasks.NAME" => Some(Parts { task: line, ..Parts::default() }),
         "limits.run" => Some(Parts { end: line, ..Parts::default() }),
         _ => None,
@@ -296,24 +376,40 @@ fn every_available_example_is_accepted_where_it_belongs() {
     for key in KEYS.iter().filter(|key| key.available && key.name != "agent") {
         let Some(parts) = parts(key.table, key.example) else { continue };
         let text = match key.table {
-            "plugins.NAME.limits" => parts.text().replace(key.example, &format!("limits.{}", key.example)),
-            "limits.run" => parts.text().replace(key.example, &format!("[limits.run]\n{}", key.example)),
+            "plugins.NAME.limits" => {
+                parts.text().replace(key.example, &format!("limits.{}", key.example))
+            }
+            "limits.run" => {
+                parts.text().replace(key.example, &format!("[limits.run]\n{}", key.example))
+            }
             _ => parts.text(),
         };
-        assert!(parse(&format!("{text}{more}")).is_ok(), "{}", parse(&format!("{text}{more}")).unwrap_err());
+        assert!(
+            parse(&format!("{text}{more}")).is_ok(),
+            "{}",
+            parse(&format!("{text}{more}")).unwrap_err()
+        );
     }
 }
 
 #[test]
 fn a_length_among_the_options_is_what_an_answer_takes_where_histories_are_cut() {
     let limits = |lines: &str| {
-        let model = format!("[models.default]\nkind = \"openai\"\nurl = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\n{lines}");
+        let model = format!(
+            "[models.default]\nkind = \"openai\"\nurl = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\n{lines}"
+        );
         let config = good(&Parts { end: &model, ..Parts::default() }.text());
         let prices = &config.models[&ModelName::from("default")].prices;
         (prices.context, prices.max_output, prices.min_output)
     };
     let options = "options = { max_tokens = 900 }";
     assert_eq!(limits(options), (None, None, None));
-    assert_eq!(limits(&format!("{options}\ncontext = 8_000\nmin_output = 9")), (Some(8_000), Some(900), Some(9)));
-    assert_eq!(limits(&format!("{options}\ncontext = 351\nmax_output = 70")), (Some(351), Some(70), None));
+    assert_eq!(
+        limits(&format!("{options}\ncontext = 8_000\nmin_output = 9")),
+        (Some(8_000), Some(900), Some(9))
+    );
+    assert_eq!(
+        limits(&format!("{options}\ncontext = 351\nmax_output = 70")),
+        (Some(351), Some(70), None)
+    );
 }

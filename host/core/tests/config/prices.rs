@@ -17,9 +17,17 @@ fn a_name_counts_before_a_pattern_and_a_long_pattern_before_a_short_one() {
 
 #[test]
 fn all_mistakes_are_said_at_once_where_they_stand() {
-    let wrong = "[a]\ninput = \"2\"\n[b]\ninput = 1\noutptu = 2\n[\"c*d\"]\ninput = 1\noutput = -1\n";
+    let wrong =
+        "[a]\ninput = \"2\"\n[b]\ninput = 1\noutptu = 2\n[\"c*d\"]\ninput = 1\noutput = -1\n";
     let problems = Prices::parse("prices.toml", wrong).unwrap_err().to_string();
-    for place in ["prices.toml:1:2:", "prices.toml:2:9:", "prices.toml:3:2:", "prices.toml:5:1:", "prices.toml:6:2:", "prices.toml:8:10:"] {
+    for place in [
+        "prices.toml:1:2:",
+        "prices.toml:2:9:",
+        "prices.toml:3:2:",
+        "prices.toml:5:1:",
+        "prices.toml:6:2:",
+        "prices.toml:8:10:",
+    ] {
         assert!(problems.contains(place), "{place} {problems}");
     }
     assert!(problems.contains("did you mean `output`?"), "{problems}");
@@ -31,11 +39,17 @@ fn what_a_models_own_table_says_holds_before_the_file() {
     let config = "entry = \"t\"\nprices = \"prices.toml\"\n[limits.run]\ncost_usd = 1\n[models.default]\nkind = \"openai\"\nurl = \"http://127.0.0.1:1/v1\"\n\
         model = \"large-2\"\n[models.own]\nkind = \"openai\"\nurl = \"http://127.0.0.1:1/v1\"\nmodel = \"large-2\"\ninput_price = 1\noutput_price = 2\n\
         [models.free]\nkind = \"scripted\"\nreplies = \"r.json\"\n[plugins.p]\nsource = \"stock:chat\"\ngrants.model = [\"default\", \"own\", \"free\"]\n[tasks.t]\nagent = \"p\"\n";
-    let config = Config::parse("c.toml", "here", config).unwrap_or_else(|problems| panic!("{problems}"));
+    let config =
+        Config::parse("c.toml", "here", config).unwrap_or_else(|problems| panic!("{problems}"));
     assert!(config.warnings.is_empty(), "the file may have them: {}", config.warnings);
     assert_eq!(config.prices.as_ref().map(|file| file.path.as_str()), Some("here/prices.toml"));
-    let (priced, warnings) = config.priced("[\"large-*\"]\ninput = 3\noutput = 15\n").unwrap_or_else(|problems| panic!("{problems}"));
+    let (priced, warnings) = config
+        .priced("[\"large-*\"]\ninput = 3\noutput = 15\n")
+        .unwrap_or_else(|problems| panic!("{problems}"));
     let input = |name: &str| priced.models[&ModelName::from(name)].prices.input_price;
-    assert_eq!((input("default"), input("own"), input("free")), (Some(3_000_000), Some(1_000_000), None));
+    assert_eq!(
+        (input("default"), input("own"), input("free")),
+        (Some(3_000_000), Some(1_000_000), None)
+    );
     assert!(warnings.to_string().contains("`free`: its price is not known"), "{warnings}");
 }

@@ -32,7 +32,11 @@ fn bounds_are_named_and_grants_without_an_ask_are_not() {
     let text = Parts { plugin: grants, end, ..Parts::default() }.text();
     let tool = || plugin(&[PluginKind::Tools], &[], &["b", "a"]);
     let table = |asks: &[&str]| {
-        let setup = assembled(&text, &named([("chat", plugin(&[PluginKind::Agent], asks, &[])), ("tool", tool())])).setup;
+        let setup = assembled(
+            &text,
+            &named([("chat", plugin(&[PluginKind::Agent], asks, &[])), ("tool", tool())]),
+        )
+        .setup;
         shown(&rights_table(&setup, &good(&text).source_labels()))
     };
     insta::assert_snapshot!(table(&["route", "rooms", "files", "model", "delegate", "tools"]));
@@ -56,9 +60,12 @@ fn plugins_that_are_consulted_do_more_than_compute() {
         ("eager", PluginKind::DeliveryStrategy),
         ("idle", PluginKind::Condenser),
     ];
-    let setup = assembled(&text, &named(kinds.map(|(name, kind)| (name, plugin(&[kind], &[], &[]))))).setup;
-    let may: Vec<(String, String)> =
-        rights_table(&setup, &good(&text).source_labels()).into_iter().map(|row| (row.plugin.to_string(), row.may.join("; "))).collect();
+    let setup =
+        assembled(&text, &named(kinds.map(|(name, kind)| (name, plugin(&[kind], &[], &[]))))).setup;
+    let may: Vec<(String, String)> = rights_table(&setup, &good(&text).source_labels())
+        .into_iter()
+        .map(|row| (row.plugin.to_string(), row.may.join("; ")))
+        .collect();
     let expected = [
         ("chat", ""),
         ("eager", "decide how results of worker are told and add words of its own"),

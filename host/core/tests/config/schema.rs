@@ -1,4 +1,5 @@
-//! The JSON Schema and the reader know the same keys. Every config of these tests is held against both.
+//! The JSON Schema and the reader know the same keys. Every config of these tests is held against
+//! both.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -8,26 +9,35 @@ use conclave_core::config::{Config, ConfigKey, KEYS, Problems, ValueShape};
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
-static SCHEMA: LazyLock<Validator> = LazyLock::new(|| jsonschema::draft202012::new(&json_schema()).unwrap());
+static SCHEMA: LazyLock<Validator> =
+    LazyLock::new(|| jsonschema::draft202012::new(&json_schema()).unwrap());
 
 /// What the reader takes the schema takes; a key that the reader does not know the schema refuses.
 pub fn agrees(text: &str, parsed: &Result<Config, Problems>) {
     let unknown = match parsed {
         Ok(_) => None,
-        Err(problems) => match problems.0.iter().find(|problem| problem.what.starts_with("unknown key")) {
-            None => return,
-            unknown => unknown,
-        },
+        Err(problems) => {
+            match problems.0.iter().find(|problem| problem.what.starts_with("unknown key")) {
+                None => return,
+                unknown => unknown,
+            }
+        }
     };
     let Ok(value) = toml::from_str::<Value>(text) else { return };
     match unknown {
-        Some(problem) => assert!(!SCHEMA.is_valid(&value), "the schema lets this pass: {problem}\n{text}"),
+        Some(problem) => {
+            assert!(!SCHEMA.is_valid(&value), "the schema lets this pass: {problem}\n{text}")
+        }
         None => assert!(SCHEMA.is_valid(&value), "{}\n{text}", complaints(&value)),
     }
 }
 
 fn complaints(value: &Value) -> String {
-    SCHEMA.iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect::<Vec<_>>().join("\n")
+    SCHEMA
+        .iter_errors(value)
+        .map(|error| format!("{}: {error}", error.instance_path()))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 #[test]
@@ -53,9 +63,14 @@ fn every_example_line_of_a_key_is_valid_in_its_table() {
 fn every_example_config_is_valid() {
     let mut seen = 0;
     for folder in ["../../docs/examples", "../../tests/data"] {
-        for file in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).unwrap().flatten().map(|entry| entry.path()) {
+        for file in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder))
+            .unwrap()
+            .flatten()
+            .map(|entry| entry.path())
+        {
             if file.extension().is_some_and(|ending| ending == "toml") {
-                let value: Value = toml::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+                let value: Value =
+                    toml::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
                 assert!(SCHEMA.is_valid(&value), "{}: {}", file.display(), complaints(&value));
                 seen += 1;
             }
@@ -80,9 +95,14 @@ fn alone(key: &ConfigKey, value: &str) -> String {
         ("plugins.NAME.source.mcp", "env" | "keys" | "cwd") => "command = [\"x\"]\n",
         ("plugins.NAME.source.mcp", "key") => "url = \"http://127.0.0.1:1/mcp\"\n",
         ("plugins.NAME.source.mcp.key", _) => {
-            return format!("[plugins.some.source.mcp]\nurl = \"http://127.0.0.1:1/mcp\"\n{header}{} = {value}\n", key.name);
+            return format!(
+                "[plugins.some.source.mcp]\nurl = \"http://127.0.0.1:1/mcp\"\n{header}{} = {value}\n",
+                key.name
+            );
         }
-        ("models.NAME.key", _) => return format!("[models.some]\nkind = \"openai\"\n{header}{} = {value}\n", key.name),
+        ("models.NAME.key", _) => {
+            return format!("[models.some]\nkind = \"openai\"\n{header}{} = {value}\n", key.name);
+        }
         _ => "",
     };
     format!("{header}{kind}{} = {value}\n", key.name)
@@ -91,9 +111,14 @@ fn alone(key: &ConfigKey, value: &str) -> String {
 /// The reader and the schema both take the value, or both do not.
 fn same(key: &ConfigKey, value: &str) {
     let text = alone(key, value);
-    let is_about = |what: &str| ["cannot be `", "must be ", "is not available"].iter().any(|words| what.contains(words));
-    let problems = Config::parse("conclave.toml", "", &text).map_or_else(|problems| problems.0, |_| Vec::new());
-    let said = problems.iter().find(|problem| problem.line == text.lines().count() && is_about(&problem.what));
+    let is_about = |what: &str| {
+        ["cannot be `", "must be ", "is not available"].iter().any(|words| what.contains(words))
+    };
+    let problems = Config::parse("conclave.toml", "", &text)
+        .map_or_else(|problems| problems.0, |_| Vec::new());
+    let said = problems
+        .iter()
+        .find(|problem| problem.line == text.lines().count() && is_about(&problem.what));
     let is_valid = SCHEMA.is_valid(&toml::from_str(&text).unwrap());
     assert_eq!(said.is_none(), is_valid, "{text}{said:?}");
 }
@@ -102,20 +127,32 @@ fn same(key: &ConfigKey, value: &str) {
 fn the_reader_and_the_schema_agree_about_every_form() {
     for key in KEYS.iter().filter(|key| key.available) {
         let values: Vec<String> = match key.shape {
-            ValueShape::Choice(words) => {
-                words.iter().copied().chain(["zzz"]).map(|word| format!("{word:?}")).chain(["5".to_owned()]).collect()
-            }
-            // TOML has no integers above those of 64 bits.
-            ValueShape::Whole { least, most } => [i128::from(least) - 1, least.into(), most.into(), i128::from(most) + 1]
-                .into_iter()
-                .filter(|number| *number <= i128::from(i64::MAX))
-                .map(|number| number.to_string())
-                .chain(["1.5".to_owned()])
+            ValueShape::Choice(words) => words
+                .iter()
+                .copied()
+                .chain(["zzz"])
+                .map(|word| format!("{word:?}"))
+                .chain(["5".to_owned()])
                 .collect(),
-            ValueShape::Size => ["\"1 MiB\"", "\"64\"", "\"5 s\"", "64"].map(str::to_owned).to_vec(),
-            ValueShape::Duration => ["\"1 min\"", "\"5\"", "\"5 MiB\"", "5"].map(str::to_owned).to_vec(),
+            // TOML has no integers above those of 64 bits.
+            ValueShape::Whole { least, most } => {
+                [i128::from(least) - 1, least.into(), most.into(), i128::from(most) + 1]
+                    .into_iter()
+                    .filter(|number| *number <= i128::from(i64::MAX))
+                    .map(|number| number.to_string())
+                    .chain(["1.5".to_owned()])
+                    .collect()
+            }
+            ValueShape::Size => {
+                ["\"1 MiB\"", "\"64\"", "\"5 s\"", "64"].map(str::to_owned).to_vec()
+            }
+            ValueShape::Duration => {
+                ["\"1 min\"", "\"5\"", "\"5 MiB\"", "5"].map(str::to_owned).to_vec()
+            }
             ValueShape::Dollars => ["0.5", "2", "-1", "\"1\""].map(str::to_owned).to_vec(),
-            ValueShape::Factor => ["1", "1.5", "1000", "0.9", "1001", "\"2\""].map(str::to_owned).to_vec(),
+            ValueShape::Factor => {
+                ["1", "1.5", "1000", "0.9", "1001", "\"2\""].map(str::to_owned).to_vec()
+            }
             ValueShape::Flag => ["true", "\"yes\""].map(str::to_owned).to_vec(),
             ValueShape::Text => ["5", "[]"].map(str::to_owned).to_vec(),
             ValueShape::List(_)

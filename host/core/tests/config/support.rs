@@ -132,7 +132,8 @@ text = { signals = true, recipients = true, prefix = "|@|", calls = true, system
 agent = "chat"
 "#;
 
-/// Whatever is read here is held against the schema too: it must say the same of a config's keys as the reader.
+/// Whatever is read here is held against the schema too: it must say the same of a config's keys as
+/// the reader.
 pub fn parse(text: &str) -> Result<Config, Problems> {
     let parsed = Config::parse("conclave.toml", "/home/ann/library", text);
     crate::schema::agrees(text, &parsed);
@@ -153,7 +154,14 @@ pub fn bad(text: &str) -> String {
 pub fn plugin(kinds: &[PluginKind], asks: &[&str], tools: &[&str]) -> PluginFacts {
     let ask = |name: &&str| {
         let plain = name.trim_end_matches('?');
-        (plain.to_owned(), CapabilityRequest { why: format!("Needs {plain} to work."), optional: plain != *name, detail: BTreeMap::new() })
+        (
+            plain.to_owned(),
+            CapabilityRequest {
+                why: format!("Needs {plain} to work."),
+                optional: plain != *name,
+                detail: BTreeMap::new(),
+            },
+        )
     };
     PluginFacts {
         manifest: Manifest {
@@ -195,7 +203,9 @@ pub fn library() -> BTreeMap<PluginName, PluginFacts> {
     ])
 }
 
-pub fn named<const N: usize>(plugins: [(&str, PluginFacts); N]) -> BTreeMap<PluginName, PluginFacts> {
+pub fn named<const N: usize>(
+    plugins: [(&str, PluginFacts); N],
+) -> BTreeMap<PluginName, PluginFacts> {
     plugins.into_iter().map(|(name, facts)| (PluginName::from(name), facts)).collect()
 }
 

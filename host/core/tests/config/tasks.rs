@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use conclave_core::permissions::task_scope::Narrow;
-use conclave_core::setup::{AgentSeat, LoopRules, NoTool, PluginFacts, PluginKind, ReturnType, TaskSetup, TextRules};
+use conclave_core::setup::{
+    AgentSeat, LoopRules, NoTool, PluginFacts, PluginKind, ReturnType, TaskSetup, TextRules,
+};
 use conclave_core::tool_calls::sequence::Sequence;
 use conclave_core::types::completion::ToolFormat;
 use conclave_core::types::ids::{PluginName, TaskName};
@@ -16,7 +18,10 @@ use serde_json::json;
 use crate::support::{Parts, RULES, assembled, good, named, parse, plugin};
 
 fn plugins() -> BTreeMap<PluginName, PluginFacts> {
-    named([("chat", plugin(&[PluginKind::Agent], &["tools?"], &[])), ("search", plugin(&[PluginKind::Tools], &[], &["find", "read"]))])
+    named([
+        ("chat", plugin(&[PluginKind::Agent], &["tools?"], &[])),
+        ("search", plugin(&[PluginKind::Tools], &[], &["find", "read"])),
+    ])
 }
 
 /// The task `desk` with these lines; all rules but the toolbox.
@@ -46,7 +51,9 @@ fn every_rule_of_a_task_reaches_its_setup() {
         done_if_response: [Entity::Llm, Entity::User].into(),
         done_if_no_response: [Entity::Agent].into(),
         done_if_tool: true,
-        done_sequences: ["T[find], A", "C[a,b]"].map(|text| Sequence::parse(text).unwrap()).to_vec(),
+        done_sequences: ["T[find], A", "C[a,b]"]
+            .map(|text| Sequence::parse(text).unwrap())
+            .to_vec(),
         no_tool: NoTool::Call(ToolCall::new("find", json!({ "query": "q", "n": 1 }))),
         agent_seat: AgentSeat::Host,
         seats: [Entity::Llm, Entity::Agent].into(),
@@ -59,7 +66,13 @@ fn every_rule_of_a_task_reaches_its_setup() {
         restart_as_subtask: true,
         erase_substeps: true,
         loops: LoopRules { cycle_len: 4, dominance: 2.0, wait: 3, alternation: false },
-        text: TextRules { signals: true, recipients: true, prefix: "|@|".into(), calls: true, system_word: true },
+        text: TextRules {
+            signals: true,
+            recipients: true,
+            prefix: "|@|".into(),
+            calls: true,
+            system_word: true,
+        },
         allow_multiple_tools: false,
         respond_tools_only: true,
         allow_subtask_multi_tools: false,
@@ -74,7 +87,8 @@ fn every_rule_of_a_task_reaches_its_setup() {
 
 #[test]
 fn a_task_without_rules_has_the_defaults() {
-    let expected = TaskSetup { agent: "chat".into(), no_tool: NoTool::Done, ..TaskSetup::default() };
+    let expected =
+        TaskSetup { agent: "chat".into(), no_tool: NoTool::Done, ..TaskSetup::default() };
     assert_eq!(desk("", ""), expected);
     assert_eq!(desk("", "user_message = \"\"\ntext = { }\nloops = { }"), expected);
 }
@@ -83,7 +97,13 @@ fn a_task_without_rules_has_the_defaults() {
 fn langroid() -> TaskSetup {
     TaskSetup {
         agent: "chat".into(),
-        text: TextRules { signals: true, recipients: true, prefix: String::new(), calls: true, system_word: true },
+        text: TextRules {
+            signals: true,
+            recipients: true,
+            prefix: String::new(),
+            calls: true,
+            system_word: true,
+        },
         no_tool: NoTool::Nothing,
         as_langroid: true,
         stuck: StuckRules { on: false, ..StuckRules::default() },
@@ -98,9 +118,18 @@ fn compat_changes_what_is_not_written() {
     assert_eq!(desk("", top), langroid());
     let written = "text = { signals = false, calls = false }\nhandle_llm_no_tool = \"done\"\ninteractive = true";
     let text = TextRules { signals: false, calls: false, ..langroid().text };
-    assert_eq!(desk(top, written), TaskSetup { text, no_tool: NoTool::Done, interactive: true, ..langroid() });
-    let both = good(&Parts { task: top, end: "[tasks.other]\nagent = \"chat\"", ..Parts::default() }.text());
-    assert_eq!(both.tasks[&TaskName::from("other")].no_tool, NoTool::Done, "only the task that says so");
+    assert_eq!(
+        desk(top, written),
+        TaskSetup { text, no_tool: NoTool::Done, interactive: true, ..langroid() }
+    );
+    let both = good(
+        &Parts { task: top, end: "[tasks.other]\nagent = \"chat\"", ..Parts::default() }.text(),
+    );
+    assert_eq!(
+        both.tasks[&TaskName::from("other")].no_tool,
+        NoTool::Done,
+        "only the task that says so"
+    );
 }
 
 #[test]
@@ -113,15 +142,34 @@ fn each_word_of_a_rule_means_one_thing() {
         ("returns = \"int\"", TaskSetup { returns: Some(ReturnType::Int), ..desk("", "") }),
         ("returns = \"float\"", TaskSetup { returns: Some(ReturnType::Float), ..desk("", "") }),
         ("returns = \"bool\"", TaskSetup { returns: Some(ReturnType::Bool), ..desk("", "") }),
-        ("returns = \"any_tool\"", TaskSetup { returns: Some(ReturnType::AnyTool), ..desk("", "") }),
+        (
+            "returns = \"any_tool\"",
+            TaskSetup { returns: Some(ReturnType::AnyTool), ..desk("", "") },
+        ),
         ("tool_format = \"json\"", TaskSetup { tool_format: ToolFormat::Json, ..desk("", "") }),
         (
             "tool_format = \"off\"\nseats = [\"user\"]",
-            TaskSetup { tool_format: ToolFormat::Off, seats: [Entity::User].into(), ..desk("", "") },
+            TaskSetup {
+                tool_format: ToolFormat::Off,
+                seats: [Entity::User].into(),
+                ..desk("", "")
+            },
         ),
-        ("handle_llm_no_tool = { tool = \"pass\" }", TaskSetup { no_tool: NoTool::Call(ToolCall::new("pass", json!({}))), ..desk("", "") }),
-        ("loops = { cycle_len = 0 }", TaskSetup { loops: LoopRules { cycle_len: 0, ..LoopRules::default() }, ..desk("", "") }),
-        ("text.prefix = \"@\"", TaskSetup { text: TextRules { prefix: "@".into(), ..TextRules::default() }, ..desk("", "") }),
+        (
+            "handle_llm_no_tool = { tool = \"pass\" }",
+            TaskSetup { no_tool: NoTool::Call(ToolCall::new("pass", json!({}))), ..desk("", "") },
+        ),
+        (
+            "loops = { cycle_len = 0 }",
+            TaskSetup { loops: LoopRules { cycle_len: 0, ..LoopRules::default() }, ..desk("", "") },
+        ),
+        (
+            "text.prefix = \"@\"",
+            TaskSetup {
+                text: TextRules { prefix: "@".into(), ..TextRules::default() },
+                ..desk("", "")
+            },
+        ),
     ];
     for (line, expected) in cases {
         assert_eq!(desk("", line), expected, "{line}");
@@ -131,7 +179,9 @@ fn each_word_of_a_rule_means_one_thing() {
 #[test]
 fn the_help_for_a_pattern_goes_by_what_is_wrong_with_it_and_not_by_its_words() {
     let help = |pattern: &str| {
-        let text = Parts { task: &format!("done_sequences = ['C[{pattern}]']"), ..Parts::default() }.text();
+        let text =
+            Parts { task: &format!("done_sequences = ['C[{pattern}]']"), ..Parts::default() }
+                .text();
         parse(&text).unwrap_err().to_string()
     };
     for (pattern, told) in [
@@ -149,15 +199,22 @@ fn the_help_for_a_pattern_goes_by_what_is_wrong_with_it_and_not_by_its_words() {
 #[test]
 fn a_rule_that_does_nothing_is_a_warning() {
     let config = good(&Parts { task: "llm_delegate = true", ..Parts::default() }.text());
-    assert!(config.warnings.to_string().contains("`llm_delegate` does nothing without `single_round`"), "{}", config.warnings);
+    assert!(
+        config.warnings.to_string().contains("`llm_delegate` does nothing without `single_round`"),
+        "{}",
+        config.warnings
+    );
     assert_eq!(good(RULES).warnings.to_string(), "");
 }
 
 #[test]
 fn tasks_are_named_as_people_like() {
     for name in ["Desk2", "2nd", "My_Desk-1"] {
-        let text =
-            Parts { task: &format!("subtasks = [\"{name}\"]"), end: &format!("[tasks.{name}]\nagent = \"chat\""), ..Parts::default() };
+        let text = Parts {
+            task: &format!("subtasks = [\"{name}\"]"),
+            end: &format!("[tasks.{name}]\nagent = \"chat\""),
+            ..Parts::default()
+        };
         assert!(parse(&text.text()).is_ok(), "{name}");
     }
 }

@@ -17,24 +17,41 @@ fn plugins() -> BTreeMap<PluginName, PluginFacts> {
     search.tools[0].result_tokens = Some(100);
     search.tools[0].retained_tokens = Some(10);
     let chat = plugin(&[PluginKind::Agent], &["tools?", "delegate?"], &[]);
-    named([("chat", chat), ("search", search), ("notes", plugin(&[PluginKind::Tools], &[], &["save"]))])
+    named([
+        ("chat", chat),
+        ("search", search),
+        ("notes", plugin(&[PluginKind::Tools], &[], &["save"])),
+    ])
 }
 
 fn text(top: &str, task: &str) -> String {
-    let end = "[plugins.search]\nsource = \"stock:search\"\n[plugins.notes]\nsource = \"stock:notes\"";
+    let end =
+        "[plugins.search]\nsource = \"stock:search\"\n[plugins.notes]\nsource = \"stock:notes\"";
     Parts { top, plugin: "grants.tools = [\"search.*\"]", task, end }.text()
 }
 
 fn toolbox(top: &str, task: &str) -> Toolbox {
-    assembled(&text(top, task), &plugins()).setup.tasks[&TaskName::from("desk")].toolbox.as_ref().clone()
+    assembled(&text(top, task), &plugins()).setup.tasks[&TaskName::from("desk")]
+        .toolbox
+        .as_ref()
+        .clone()
 }
 
-/// A word for each tool that is not as in a toolbox that nobody wrote of: `name`, `+` offered, `!` handled, `*` final.
+/// A word for each tool that is not as in a toolbox that nobody wrote of: `name`, `+` offered, `!`
+/// handled, `*` final.
 fn changed(top: &str, task: &str) -> String {
-    let usual = |tool: &TaskTool| Toolbox::from(HostTool::ALL.map(TaskTool::of_host).to_vec()).iter().any(|host| host == tool);
+    let usual = |tool: &TaskTool| {
+        Toolbox::from(HostTool::ALL.map(TaskTool::of_host).to_vec()).iter().any(|host| host == tool)
+    };
     let mark = |is: bool, mark: &'static str| if is { mark } else { "" };
     let word = |tool: &TaskTool| {
-        format!("{}{}{}{}", tool.summary.name, mark(tool.offered, "+"), mark(tool.handled, "!"), mark(tool.is_final, "*"))
+        format!(
+            "{}{}{}{}",
+            tool.summary.name,
+            mark(tool.offered, "+"),
+            mark(tool.handled, "!"),
+            mark(tool.is_final, "*")
+        )
     };
     toolbox(top, task).iter().filter(|tool| !usual(tool)).map(word).collect::<Vec<_>>().join(" ")
 }
@@ -45,16 +62,28 @@ fn a_list_says_what_is_offered_and_what_is_carried_out() {
         ("", "search.find+! search.read+!"),
         ("tools = []", ""),
         ("tools = [\"done\"]", "done+!"),
-        ("tools = [\"*\", \"done_tool\", \"rewind\"]", "search.find+! search.read+! done_tool+! rewind+!"),
+        (
+            "tools = [\"*\", \"done_tool\", \"rewind\"]",
+            "search.find+! search.read+! done_tool+! rewind+!",
+        ),
         ("tools = [\"recipient_message\"]", "recipient_message+! add_recipient!"),
         ("tools = [{ tool = \"recipient_message\", handle = false }]", "recipient_message+"),
-        ("tools = [\"add_recipient\", \"recipient_message\"]", "recipient_message+! add_recipient+!"),
+        (
+            "tools = [\"add_recipient\", \"recipient_message\"]",
+            "recipient_message+! add_recipient+!",
+        ),
         ("tools = [{ tool = \"search.find\", as = \"find\" }]", "find+!"),
-        ("tools = [\"search.*\", { tool = \"search.find\", use = false }]", "search.find! search.read+!"),
+        (
+            "tools = [\"search.*\", { tool = \"search.find\", use = false }]",
+            "search.find! search.read+!",
+        ),
         ("tools = [{ tool = \"search.find\", handle = false, final = true }]", "search.find+*"),
         ("tools = [{ tool = \"pass_tool\", handle = false, use = false }]", "pass_tool"),
         ("tools = [{ tool = \"result\", use = false, as = \"outcome\" }]", "outcome!"),
-        ("tools = [{ tool = \"search.read\", as = \"a\" }, { tool = \"search.find\", as = \"b\" }]", "a+! b+!"),
+        (
+            "tools = [{ tool = \"search.read\", as = \"a\" }, { tool = \"search.find\", as = \"b\" }]",
+            "a+! b+!",
+        ),
     ];
     for (task, expected) in cases {
         assert_eq!(changed("", task), expected, "{task}");
@@ -63,26 +92,43 @@ fn a_list_says_what_is_offered_and_what_is_carried_out() {
 
 #[test]
 fn with_langroids_defaults_the_hosts_tools_have_langroids_names() {
-    let names =
-        |task: &str| toolbox("compat = \"langroid\"", task).iter().skip(2).map(|tool| tool.summary.name.clone()).collect::<Vec<_>>();
+    let names = |task: &str| {
+        toolbox("compat = \"langroid\"", task)
+            .iter()
+            .skip(2)
+            .map(|tool| tool.summary.name.clone())
+            .collect::<Vec<_>>()
+    };
     assert_eq!(names(""), HostTool::ALL.map(HostTool::langroid_name));
     let mut expected = HostTool::ALL.map(HostTool::langroid_name);
     expected[0] = "finish_it";
-    assert_eq!(names("tools = [\"search.*\", \"pass\", \"send_tool\", { tool = \"done\", as = \"finish_it\" }]"), expected);
+    assert_eq!(
+        names(
+            "tools = [\"search.*\", \"pass\", \"send_tool\", { tool = \"done\", as = \"finish_it\" }]"
+        ),
+        expected
+    );
 }
 
 #[test]
 fn the_operators_word_holds_and_of_two_bounds_the_smaller() {
     let cases = [
         ("", (Some("Its find"), Some(100), Some(10))),
-        ("title = \"Mine\", result_tokens = 50, retained_tokens = 20", (Some("Mine"), Some(50), Some(10))),
+        (
+            "title = \"Mine\", result_tokens = 50, retained_tokens = 20",
+            (Some("Mine"), Some(50), Some(10)),
+        ),
         ("result_tokens = 200", (Some("Its find"), Some(100), Some(10))),
     ];
     for (keys, expected) in cases {
         let comma = if keys.is_empty() { "" } else { "," };
         let toolbox = toolbox("", &format!("tools = [{{ tool = \"search.find\"{comma} {keys} }}]"));
         let tool = toolbox.get("search.find").unwrap();
-        assert_eq!((tool.title.as_deref(), tool.result_tokens, tool.retained_tokens), expected, "{keys}");
+        assert_eq!(
+            (tool.title.as_deref(), tool.result_tokens, tool.retained_tokens),
+            expected,
+            "{keys}"
+        );
     }
     let toolbox = toolbox("", "tools = [{ tool = \"search.read\", result_tokens = 5 }]");
     assert_eq!(toolbox.get("search.read").unwrap().result_tokens, Some(5));
@@ -101,7 +147,10 @@ fn the_names_of_recipients_stand_in_the_schema() {
         json!({ "type": "string", "enum": ["answer-1", "user"] })
     );
     assert_eq!(schema(HostTool::AddRecipient)["required"], json!(["intended_recipient"]));
-    assert_eq!(toolbox.host_tool(HostTool::Done).unwrap().summary.input_schema, HostTool::Done.input_schema());
+    assert_eq!(
+        toolbox.host_tool(HostTool::Done).unwrap().summary.input_schema,
+        HostTool::Done.input_schema()
+    );
 }
 
 /// What is said of each line, one after the other.
@@ -131,7 +180,8 @@ fn a_task_offers_what_its_agent_may_use() {
         "tools = [{ tool = \"search.fnd\" }]",
         "tools = [\"search.*\", \"delegate_task\"]",
     ]));
-    let text = text("", "tools = [\"delegate_task\"]").replace("grants.tools", "grants.delegate = [\"desk\"]\ngrants.tools");
+    let text = text("", "tools = [\"delegate_task\"]")
+        .replace("grants.tools", "grants.delegate = [\"desk\"]\ngrants.tools");
     assembled(&text, &plugins());
 }
 

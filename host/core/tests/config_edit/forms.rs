@@ -18,7 +18,8 @@ fn a_grant_stands_where_the_others_stand() {
     ];
     let mut text = String::new();
     for (plugin, fragment) in cases {
-        let edited = granted(DESK, plugin, fragment).unwrap_or_else(|error| panic!("{fragment}: {error}"));
+        let edited =
+            granted(DESK, plugin, fragment).unwrap_or_else(|error| panic!("{fragment}: {error}"));
         text += &format!("grant {plugin} '{fragment}'\n{}\n", shown(&edited));
     }
     insta::assert_snapshot!(text);
@@ -40,7 +41,8 @@ fn a_grant_is_taken_back_in_part_or_as_a_whole() {
     ];
     let mut text = String::new();
     for (plugin, fragment) in cases {
-        let edited = revoked(DESK, plugin, fragment).unwrap_or_else(|error| panic!("{fragment}: {error}"));
+        let edited =
+            revoked(DESK, plugin, fragment).unwrap_or_else(|error| panic!("{fragment}: {error}"));
         text += &format!("revoke {plugin} '{fragment}'\n{}\n", shown(&edited));
     }
     insta::assert_snapshot!(text);
@@ -110,38 +112,54 @@ fn taking_back_what_is_not_granted_is_an_error() {
     }
 }
 
-const FETCH: &str =
-    "grants.fetch = { urls = [\"http://127.0.0.1/*\", \"https://a.example/*\"], private = [\"127.0.0.1\", \"10.0.0.0/8\"], requests = 5 }";
+const FETCH: &str = "grants.fetch = { urls = [\"http://127.0.0.1/*\", \"https://a.example/*\"], private = [\"127.0.0.1\", \"10.0.0.0/8\"], requests = 5 }";
 
 #[test]
 fn private_networks_are_taken_back_with_the_rest() {
     let text = DESK.replace("grants.files = [{ dir", &format!("{FETCH}\ngrants.files = [{{ dir"));
-    let one = revoked(&text, "search", "fetch = { urls = [\"http://127.0.0.1/*\"], private = [\"127.0.0.1/32\"] }").unwrap().text;
+    let one = revoked(
+        &text,
+        "search",
+        "fetch = { urls = [\"http://127.0.0.1/*\"], private = [\"127.0.0.1/32\"] }",
+    )
+    .unwrap()
+    .text;
     assert!(one.contains("grants.fetch = { urls = [\"https://a.example/*\"], private = [\"10.0.0.0/8\"], requests = 5 }"), "{one}");
-    let all = revoked(&text, "search", "fetch = { private = [\"10.0.0.0/8\", \"127.0.0.1\"] }").unwrap().text;
+    let all = revoked(&text, "search", "fetch = { private = [\"10.0.0.0/8\", \"127.0.0.1\"] }")
+        .unwrap()
+        .text;
     assert!(all.contains("https://a.example/*\"], requests = 5 }"), "{all}");
     let error = revoked(&text, "search", "fetch = { private = [\"192.168.0.1\"] }").unwrap_err();
     assert!(matches!(error, ConfigEditError::NotGranted { .. }), "{error}");
     // What revoke does not do it says.
-    let error = revoked(&text, "search", "fetch = { urls = [\"https://a.example/*\"], requests = 5 }").unwrap_err();
+    let error =
+        revoked(&text, "search", "fetch = { urls = [\"https://a.example/*\"], requests = 5 }")
+            .unwrap_err();
     assert!(matches!(&error, ConfigEditError::Limit { key, .. } if key == "requests"), "{error}");
 }
 
 #[test]
 fn headers_are_granted_as_a_line_proposes_and_taken_back_one_by_one() {
-    let text = DESK.replace("grants.files = [{ dir", "grants.fetch = [\"https://a.example/*\"]\ngrants.files = [{ dir");
+    let text = DESK.replace(
+        "grants.files = [{ dir",
+        "grants.fetch = [\"https://a.example/*\"]\ngrants.files = [{ dir",
+    );
     let line = "fetch = { urls = [\"https://a.example/*\"], headers = [\"x-own\", \"x-other\"] }";
     let both = granted(&text, "search", line).unwrap().text;
     assert!(both.contains(&format!("grants.{line}")), "{both}");
     let one = revoked(&both, "search", "fetch = { headers = [\"X-Own\"] }").unwrap().text;
     assert!(one.contains("headers = [\"x-other\"] }"), "{one}");
     let none = revoked(&one, "search", "fetch = { headers = [\"x-other\"] }").unwrap().text;
-    assert!(none.contains("urls = [\"https://a.example/*\"] }") && !none.contains("headers"), "{none}");
+    assert!(
+        none.contains("urls = [\"https://a.example/*\"] }") && !none.contains("headers"),
+        "{none}"
+    );
 }
 
 #[test]
 fn a_folder_with_another_quota_takes_the_place_of_the_old_one() {
-    let with = |entry: &str| DESK.replace("{ dir = \"docs\", at = \"/docs\", mode = \"read\" }", entry);
+    let with =
+        |entry: &str| DESK.replace("{ dir = \"docs\", at = \"/docs\", mode = \"read\" }", entry);
     let old = "{ dir = \"docs\", at = \"/docs\", mode = \"read-write\", bytes = \"1 MiB\" }";
     for new in [
         old.replace("1 MiB", "2 MiB"),
@@ -160,32 +178,57 @@ fn a_folder_with_another_quota_takes_the_place_of_the_old_one() {
 #[test]
 fn limits_without_their_list_are_told_so() {
     let error = Fragment::parse("fetch = { requests = 5 }").unwrap_err().to_string();
-    assert!(error.contains("`fetch` needs `urls`") && error.contains("fetch = { urls = [\"https://"), "{error}");
-    assert!(Fragment::parse("fetch = { private = [\"10.0.0.1\"] }").is_err(), "networks alone grant nothing");
+    assert!(
+        error.contains("`fetch` needs `urls`") && error.contains("fetch = { urls = [\"https://"),
+        "{error}"
+    );
+    assert!(
+        Fragment::parse("fetch = { private = [\"10.0.0.1\"] }").is_err(),
+        "networks alone grant nothing"
+    );
 }
 
 #[test]
 fn a_folder_is_one_however_it_is_written() {
     let docs = "files = [{ dir = \"docs\", at = \"/docs\", mode = \"read\" }";
-    let more = format!("{docs}, {{ dir = \"./docs\", at = \"/a\" }}, {{ dir = \"docs/\", at = \"/b\" }}, {{ dir = \"x\", at = \"/x\" }}");
+    let more = format!(
+        "{docs}, {{ dir = \"./docs\", at = \"/a\" }}, {{ dir = \"docs/\", at = \"/b\" }}, {{ dir = \"x\", at = \"/x\" }}"
+    );
     let text = DESK.replace(docs, &more);
     for written in ["docs", "./docs", "docs/", "x/..//./docs"] {
-        let edited = revoked(&text, "search", &format!("files = [{{ dir = \"{written}\" }}]")).unwrap();
-        assert!(edited.text.contains("grants.files = [{ dir = \"x\", at = \"/x\" }]"), "{written}: {}", edited.text);
-        let again = granted(DESK, "search", &format!("files = [{{ dir = \"{written}\", at = \"/docs\" }}]")).unwrap();
+        let edited =
+            revoked(&text, "search", &format!("files = [{{ dir = \"{written}\" }}]")).unwrap();
+        assert!(
+            edited.text.contains("grants.files = [{ dir = \"x\", at = \"/x\" }]"),
+            "{written}: {}",
+            edited.text
+        );
+        let again = granted(
+            DESK,
+            "search",
+            &format!("files = [{{ dir = \"{written}\", at = \"/docs\" }}]"),
+        )
+        .unwrap();
         assert_eq!(again.text, DESK, "{written}");
     }
     let tables = "[[plugins.search.grants.files]]\ndir = \"docs\" # one\n[[plugins.search.grants.files]]\ndir = \"./docs\"\nat = \"/b\"\n[[plugins.search.grants.files]]\ndir = \"x\"\nat = \"/x\"\n[plugins.search.limits]\n";
     let text = DESK.replace(&format!("grants.{docs}]\n"), tables).replace("limits = {", "# {");
     let edited = revoked(&text, "search", "files = [{ dir = \"docs\" }]").unwrap();
-    assert_eq!(edited.text.matches("[[plugins.search.grants.files]]").count(), 1, "{}", edited.text);
+    assert_eq!(
+        edited.text.matches("[[plugins.search.grants.files]]").count(),
+        1,
+        "{}",
+        edited.text
+    );
     assert!(!edited.text.contains("docs\""), "{}", edited.text);
 }
 
 #[test]
 fn a_string_of_many_lines_is_not_taken_for_a_comment() {
     let long = "config.b = '''\nv      # w'''  # x\ngrants.tools";
-    let text = DESK.replace("grants.tools", long).replace("\"search.read\",", "'search.read', '''search.list''',");
+    let text = DESK
+        .replace("grants.tools", long)
+        .replace("\"search.read\",", "'search.read', '''search.list''',");
     for fragment in ["tools = [\"search.look\"]", "model = [\"m\"]"] {
         let text = text.clone() + "[models.m]\nkind = \"scripted\"\nreplies = \"r\"\n";
         let edited = granted(&text, "librarian", fragment).unwrap();
@@ -204,11 +247,13 @@ fn many_entries_are_granted_and_taken_back_at_once() {
     let fragment = format!("tools = [{}, \"search.t3\", \"search.find\"]", names.join(", "));
     let edited = granted(DESK, "librarian", &fragment).unwrap();
     assert_eq!(tools(&edited, "librarian").len(), 42);
-    let back = revoked(&edited.text, "librarian", &format!("tools = [{}]", names.join(", "))).unwrap();
+    let back =
+        revoked(&edited.text, "librarian", &format!("tools = [{}]", names.join(", "))).unwrap();
     assert_eq!(back.text, DESK);
 }
 
-/// The plugin `a` with one grant, in every form; each gets a tool more, a model, and loses both again.
+/// The plugin `a` with one grant, in every form; each gets a tool more, a model, and loses both
+/// again.
 const FORMS: [&str; 10] = [
     "[plugins.a]\nsource = \"stock:chat\"\ngrants.tools = [\"b.x\"]\n",
     "[plugins.a]\nsource = \"stock:chat\"\ngrants = { tools = [\"b.x\"] }\n",
@@ -228,8 +273,10 @@ const REST: &str = "[plugins.b]\nsource = \"stock:search\"\n[models.m]\nkind = \
 fn every_form_is_edited_and_brought_back() {
     for form in FORMS {
         let before = format!("entry = \"t\"\n{form}{REST}");
-        let with_tool = granted(&before, "a", "tools = [\"b.y\"]").unwrap_or_else(|error| panic!("{error}\n{before}"));
-        let with_both = granted(&with_tool.text, "a", "model = [\"m\"]").unwrap_or_else(|error| panic!("{error}\n{}", with_tool.text));
+        let with_tool = granted(&before, "a", "tools = [\"b.y\"]")
+            .unwrap_or_else(|error| panic!("{error}\n{before}"));
+        let with_both = granted(&with_tool.text, "a", "model = [\"m\"]")
+            .unwrap_or_else(|error| panic!("{error}\n{}", with_tool.text));
         let grants = &with_both.config.as_ref().unwrap().plugins["a"].grants;
         assert_eq!(grants.tools.as_ref().unwrap().names.len(), 2, "{}", with_both.text);
         assert_eq!(grants.model.as_ref().unwrap().names.len(), 1, "{}", with_both.text);
@@ -238,7 +285,11 @@ fn every_form_is_edited_and_brought_back() {
         let without_tool = revoked(&without_model.text, "a", "tools = [\"b.y\"]").unwrap();
         assert_eq!(without_tool.text, before);
         let without_any = revoked(&before, "a", "tools").unwrap();
-        assert!(without_any.config.as_ref().unwrap().plugins["a"].grants.tools.is_none(), "{}", without_any.text);
+        assert!(
+            without_any.config.as_ref().unwrap().plugins["a"].grants.tools.is_none(),
+            "{}",
+            without_any.text
+        );
         let comments = before.matches('#').count();
         assert_eq!(without_any.text.matches('#').count(), comments, "{}", without_any.text);
     }
@@ -260,7 +311,10 @@ fn a_plugin_is_added_behind_the_others() {
         edit.add_plugin("notes", "./notes.wasm", &["A stranger's.".to_owned()]).unwrap();
         edit.grant("notes", &Fragment::parse("files = [\"notes\"]").unwrap()).unwrap();
         let edited = edit.text().to_owned();
-        assert_eq!(toml::from_str::<toml::Table>(&edited).unwrap()["plugins"]["notes"]["source"].as_str(), Some("./notes.wasm"));
+        assert_eq!(
+            toml::from_str::<toml::Table>(&edited).unwrap()["plugins"]["notes"]["source"].as_str(),
+            Some("./notes.wasm")
+        );
         let changes = conclave_core::config::edit::changes(&before, &edited);
         let lines: String = changes.iter().map(|change| format!("{change}\n")).collect();
         text += &format!("{:?}…\n{lines}\n", before.chars().take(40).collect::<String>());
@@ -270,7 +324,9 @@ fn a_plugin_is_added_behind_the_others() {
 
 #[test]
 fn what_would_make_the_config_wrong_is_refused() {
-    let wrong = |edited: Result<_, ConfigEditError>| edited.map(|_: EditedConfig| ()).unwrap_err().to_string();
+    let wrong = |edited: Result<_, ConfigEditError>| {
+        edited.map(|_: EditedConfig| ()).unwrap_err().to_string()
+    };
     let mut text = String::new();
     for (plugin, fragment) in [
         ("librarian", "tools = [\"nothing\"]"),
@@ -280,7 +336,10 @@ fn what_would_make_the_config_wrong_is_refused() {
         ("search", "files = [{ dir = \"~/docs\", at = \"/home\" }]"),
         ("librarien", "tools = [\"search.find\"]"),
     ] {
-        text += &format!("grant {plugin} '{fragment}'\n{}\n\n", wrong(granted(DESK, plugin, fragment)).trim_end());
+        text += &format!(
+            "grant {plugin} '{fragment}'\n{}\n\n",
+            wrong(granted(DESK, plugin, fragment)).trim_end()
+        );
     }
     let all = DESK.replace("\"search.find\",  ", "\"search.*\",  ");
     text += &wrong(revoked(&all, "librarian", "tools = [\"search.list\"]"));
@@ -295,13 +354,18 @@ fn a_config_that_was_wrong_before_can_be_edited_and_gets_no_worse() {
     assert!(
         matches!(granted(&before, "librarian", "tools = [\"nothing\"]"), Err(ConfigEditError::Wrong(problems)) if problems.0.len() == 1)
     );
-    let broken = conclave_core::config::edit::ConfigText::open("conclave.toml", "", "entry = \"desk");
+    let broken =
+        conclave_core::config::edit::ConfigText::open("conclave.toml", "", "entry = \"desk");
     assert!(matches!(broken, Err(ConfigEditError::Unreadable(problems)) if problems.has_errors()));
 }
 
 #[test]
 fn nesting_does_not_exhaust_the_stack() {
-    for text in [vec!["a"; 10_000].join(".") + " = 1", format!("a = {}", "[".repeat(10_000)), "[a.".repeat(10_000)] {
+    for text in [
+        vec!["a"; 10_000].join(".") + " = 1",
+        format!("a = {}", "[".repeat(10_000)),
+        "[a.".repeat(10_000),
+    ] {
         assert!(conclave_core::config::edit::ConfigText::open("conclave.toml", "", &text).is_err());
         assert!(Fragment::parse(&text).is_err());
     }

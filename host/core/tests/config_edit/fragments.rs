@@ -12,13 +12,29 @@ fn a_grant_is_read_in_each_of_its_forms() {
         ("  [plugins.desk]\n  grants.tools = [\"a.b\"] # why\n", Some("desk"), "tools = [\"a.b\"]"),
         ("[plugins.desk.grants] tools = [\"a.b\"]", Some("desk"), "tools = [\"a.b\"]"),
         ("plugins.desk.grants.tools = [\"a.b\"]", Some("desk"), "tools = [\"a.b\"]"),
-        ("tools = { names = [\"a.b\"], calls = 3 }", None, "tools = { names = [\"a.b\"], calls = 3 }"),
-        ("tools = [\"a.b\"]\nmodel = [\"default\"]", None, "tools = [\"a.b\"]; model = [\"default\"]"),
-        ("files = [{ dir = \"docs\", at = \"/docs\" }]", None, "files = [{ dir = \"docs\", at = \"/docs\" }]"),
+        (
+            "tools = { names = [\"a.b\"], calls = 3 }",
+            None,
+            "tools = { names = [\"a.b\"], calls = 3 }",
+        ),
+        (
+            "tools = [\"a.b\"]\nmodel = [\"default\"]",
+            None,
+            "tools = [\"a.b\"]; model = [\"default\"]",
+        ),
+        (
+            "files = [{ dir = \"docs\", at = \"/docs\" }]",
+            None,
+            "files = [{ dir = \"docs\", at = \"/docs\" }]",
+        ),
     ];
     for (text, plugin, expected) in cases {
         let fragment = Fragment::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
-        assert_eq!((fragment.plugin.as_deref(), fragment.to_string().as_str()), (plugin, expected), "{text}");
+        assert_eq!(
+            (fragment.plugin.as_deref(), fragment.to_string().as_str()),
+            (plugin, expected),
+            "{text}"
+        );
         assert_eq!(Fragment::parse_revoked(text).unwrap(), fragment, "{text}");
     }
     for name in ["tools", "grants.tools"] {

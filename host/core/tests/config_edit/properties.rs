@@ -1,4 +1,5 @@
-//! Whatever is edited in whatever order: comments stay, the config stays right, and taking back undoes granting.
+//! Whatever is edited in whatever order: comments stay, the config stays right, and taking back
+//! undoes granting.
 
 use conclave_core::config::Config;
 use conclave_core::config::edit::{ConfigText, Fragment};
@@ -20,7 +21,12 @@ fn plugin() -> impl Strategy<Value = String> {
 
 fn fragment() -> impl Strategy<Value = String> {
     let tools = proptest::collection::btree_set(
-        proptest::sample::select(vec!["\"search.find\"", "\"search.read\"", "\"search.list\"", "'librarian.*'"]),
+        proptest::sample::select(vec![
+            "\"search.find\"",
+            "\"search.read\"",
+            "\"search.list\"",
+            "'librarian.*'",
+        ]),
         1..4,
     );
     let tools = tools.prop_map(|names| names.into_iter().collect::<Vec<_>>().join(", "));
@@ -55,8 +61,12 @@ fn make(text: &str, edit: &Edit) -> String {
     let mut config = open(text);
     let made = match edit {
         Edit::Add { name } => config.add_plugin(name, "stock:search", &["Added.".to_owned()]),
-        Edit::Grant { plugin, fragment } => config.grant(plugin, &Fragment::parse(fragment).unwrap()),
-        Edit::Revoke { plugin, fragment } => config.revoke(plugin, &Fragment::parse_revoked(fragment).unwrap()),
+        Edit::Grant { plugin, fragment } => {
+            config.grant(plugin, &Fragment::parse(fragment).unwrap())
+        }
+        Edit::Revoke { plugin, fragment } => {
+            config.revoke(plugin, &Fragment::parse_revoked(fragment).unwrap())
+        }
     };
     match made.and_then(|()| config.finish()) {
         Ok(edited) => edited.text,
@@ -65,7 +75,8 @@ fn make(text: &str, edit: &Edit) -> String {
 }
 
 fn comments(text: &str) -> Vec<&str> {
-    let mut comments: Vec<&str> = text.lines().filter_map(|line| line.find('#').map(|at| line[at..].trim_end())).collect();
+    let mut comments: Vec<&str> =
+        text.lines().filter_map(|line| line.find('#').map(|at| line[at..].trim_end())).collect();
     comments.sort_unstable();
     comments
 }
@@ -82,8 +93,12 @@ fn starts() -> impl Strategy<Value = String> {
             "[[plugins.search.grants.files]]\ndir = \"docs\" # where\nat = \"/docs\"\n[plugins.search.limits]",
         )
         .replace("limits = { memory = \"64 MiB\", cpu = \"5 s\" } # small", "memory = \"64 MiB\" # small");
-    let tables = DESK.replace("grants.route = [\"answer\"]  ", "[plugins.desk.grants]\nroute = [\n\"answer\"]  ");
-    let braces = DESK.replace("grants.route = [\"answer\"] ", "grants = { route = [\"answer\", ] } ");
+    let tables = DESK.replace(
+        "grants.route = [\"answer\"]  ",
+        "[plugins.desk.grants]\nroute = [\n\"answer\"]  ",
+    );
+    let braces =
+        DESK.replace("grants.route = [\"answer\"] ", "grants = { route = [\"answer\", ] } ");
     let crlf = DESK.replace('\n', "\r\n");
     proptest::sample::select(vec![DESK.to_owned(), dotted, tables, braces, crlf])
 }
@@ -113,7 +128,8 @@ proptest! {
         let granted = make(&before, &Edit::Grant { plugin: plugin.clone(), fragment: fragment.clone() });
         let only_new = Edit::Revoke { plugin: plugin.clone(), fragment: without_granted(&before, &plugin, &fragment) };
         let after = parse(&make(&granted, &only_new)).plugins.get(plugin.as_str()).map(|plugin| plugin.grants.clone());
-        // A limit that came with a grant stays: lifting it would allow more than was allowed before.
+        // A limit that came with a grant stays: lifting it would allow more than was allowed
+        // before.
         let has_limit = fragment.contains("calls") || fragment.contains("total") || fragment.contains("dir");
         prop_assert!(has_limit || after == old, "{fragment} at {plugin}\n{before}\n---\n{granted}");
     }
@@ -143,23 +159,37 @@ fn without_granted(before: &str, plugin: &str, fragment: &str) -> String {
     let tree: toml::Table = toml::from_str(before).unwrap();
     let (key, rest) = fragment.split_once('=').unwrap();
     let key = key.trim().trim_start_matches("grants.");
-    let granted = tree["plugins"].get(plugin).and_then(|plugin| plugin.get("grants")).and_then(|grants| grants.get(key)).cloned();
+    let granted = tree["plugins"]
+        .get(plugin)
+        .and_then(|plugin| plugin.get("grants"))
+        .and_then(|grants| grants.get(key))
+        .cloned();
     let Some(granted) = granted else { return fragment.to_owned() };
     let value: toml::Table = toml::from_str(&format!("v = {}", rest.trim())).unwrap();
     let list = |value: &toml::Value| {
-        let inner = value.as_table().and_then(|table| table.values().find(|value| value.is_array()));
+        let inner =
+            value.as_table().and_then(|table| table.values().find(|value| value.is_array()));
         inner.unwrap_or(value).as_array().cloned().unwrap_or_default()
     };
     let old = list(&granted);
-    let new: Vec<String> = list(&value["v"]).into_iter().filter(|entry| !old.contains(entry)).map(|entry| written(&entry)).collect();
+    let new: Vec<String> = list(&value["v"])
+        .into_iter()
+        .filter(|entry| !old.contains(entry))
+        .map(|entry| written(&entry))
+        .collect();
     // Nothing is new, so nothing is to be taken back.
-    if new.is_empty() { "rooms = [\"nowhere\"]".to_owned() } else { format!("{key} = [{}]", new.join(", ")) }
+    if new.is_empty() {
+        "rooms = [\"nowhere\"]".to_owned()
+    } else {
+        format!("{key} = [{}]", new.join(", "))
+    }
 }
 
 fn written(value: &toml::Value) -> String {
     match value {
         toml::Value::Table(table) => {
-            let entries: Vec<String> = table.iter().map(|(key, value)| format!("{key} = {}", written(value))).collect();
+            let entries: Vec<String> =
+                table.iter().map(|(key, value)| format!("{key} = {}", written(value))).collect();
             format!("{{ {} }}", entries.join(", "))
         }
         value => format!("{:?}", value.as_str().unwrap()),

@@ -1,4 +1,5 @@
-//! Actions and background commands that mean no good: floods, foreign observations, ids that are not theirs; and what they cost.
+//! Actions and background commands that mean no good: floods, foreign observations, ids that are
+//! not theirs; and what they cost.
 
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::Event;
@@ -19,36 +20,58 @@ fn opened() -> Recorded {
         "plugins": { "desk": { "grants": { "tools": ["shell.*"] } }, "shell": { "tools": ["run", "read", "kill", "poll"] } },
         "limits": { "turns": 1_000_000 },
     });
-    let case: Case = serde_json::from_value(json!({ "name": "by hand", "setup": setup, "expect": {} })).expect("a case of the right form");
+    let case: Case =
+        serde_json::from_value(json!({ "name": "by hand", "setup": setup, "expect": {} }))
+            .expect("a case of the right form");
     let mut recorded = Recorded::default();
-    recorded.handle(Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET }, START);
+    recorded.handle(
+        Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET },
+        START,
+    );
     recorded
 }
 
 fn step(recorded: &mut Recorded, action: Action) -> Vec<Effect> {
     let call = step_under_way(&recorded.take_effects());
     let turn = Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() };
-    recorded.handle(Event::AgentStepped { call, answer: Ok(turn), report: CallReport::default() }, START);
+    recorded.handle(
+        Event::AgentStepped { call, answer: Ok(turn), report: CallReport::default() },
+        START,
+    );
     recorded.take_effects()
 }
 
 fn step_under_way(effects: &[Effect]) -> CallId {
-    let step = effects.iter().find_map(|effect| if let Effect::StepAgent { call, .. } = effect { Some(*call) } else { None });
+    let step = effects.iter().find_map(|effect| {
+        if let Effect::StepAgent { call, .. } = effect { Some(*call) } else { None }
+    });
     step.unwrap_or_else(|| panic!("no step: {effects:?}"))
 }
 
 fn tool_call(effects: &[Effect]) -> (CallId, String) {
-    let call =
-        effects.iter().find_map(|effect| if let Effect::CallTool { call, tool, .. } = effect { Some((*call, tool.clone())) } else { None });
+    let call = effects.iter().find_map(|effect| {
+        if let Effect::CallTool { call, tool, .. } = effect {
+            Some((*call, tool.clone()))
+        } else {
+            None
+        }
+    });
     call.unwrap_or_else(|| panic!("no call: {effects:?}"))
 }
 
 fn answer(recorded: &mut Recorded, call: CallId, outcome: ToolOutcome) {
-    recorded.handle(Event::ToolAnswered { call, answer: Ok(outcome), report: CallReport::default() }, START);
+    recorded.handle(
+        Event::ToolAnswered { call, answer: Ok(outcome), report: CallReport::default() },
+        START,
+    );
 }
 
 fn says(content: &str, value: Value) -> ToolOutcome {
-    ToolOutcome { content: Some(content.to_owned()).filter(|content| !content.is_empty()), value: Some(value), ..ToolOutcome::default() }
+    ToolOutcome {
+        content: Some(content.to_owned()).filter(|content| !content.is_empty()),
+        value: Some(value),
+        ..ToolOutcome::default()
+    }
 }
 
 fn run(background: bool) -> Action {
@@ -57,7 +80,15 @@ fn run(background: bool) -> Action {
 
 fn pending(recorded: &Recorded) -> String {
     let call = step_under_way(&recorded.effects);
-    recorded.room.agent_view(call).expect("a step is under way").pending.as_ref().expect("something is pending").text().to_owned()
+    recorded
+        .room
+        .agent_view(call)
+        .expect("a step is under way")
+        .pending
+        .as_ref()
+        .expect("something is pending")
+        .text()
+        .to_owned()
 }
 
 fn size(room: &Room) -> usize {
@@ -71,7 +102,11 @@ fn no_more_than_sixteen_background_commands_and_what_is_handed_over_unasked_is_k
     let mut recorded = opened();
     for command_id in 0..16 {
         let (call, _) = tool_call(&step(&mut recorded, run(true)));
-        answer(&mut recorded, call, says("", json!({ "background": { "command_id": command_id } })));
+        answer(
+            &mut recorded,
+            call,
+            says("", json!({ "background": { "command_id": command_id } })),
+        );
     }
     let effects = step(&mut recorded, run(true));
     assert!(!effects.iter().any(|effect| matches!(effect, Effect::CallTool { .. })), "{effects:?}");
@@ -88,18 +123,31 @@ fn no_more_than_sixteen_background_commands_and_what_is_handed_over_unasked_is_k
 fn a_flood_of_output_stays_as_small_as_one_observation_and_wakes_nobody() {
     let mut recorded = opened();
     let (call, _) = tool_call(&step(&mut recorded, run(true)));
-    answer(&mut recorded, call, says("", json!({ "background": { "command_id": 7, "poll_ms": 1 } })));
+    answer(
+        &mut recorded,
+        call,
+        says("", json!({ "background": { "command_id": 7, "poll_ms": 1 } })),
+    );
     let mut effects = recorded.take_effects();
     let step = step_under_way(&effects);
     let after_one = size(&recorded.room);
     for _ in 0..300 {
-        let timer = effects.iter().find_map(|effect| if let Effect::SetTimer { timer, .. } = effect { Some(*timer) } else { None });
+        let timer = effects.iter().find_map(|effect| {
+            if let Effect::SetTimer { timer, .. } = effect { Some(*timer) } else { None }
+        });
         recorded.handle(Event::TimerFired { timer: timer.expect("the next poll is set") }, START);
         let (call, tool) = tool_call(&recorded.take_effects());
         assert_eq!(tool, "poll");
-        answer(&mut recorded, call, ToolOutcome { content: Some("x".repeat(50_000)), ..ToolOutcome::default() });
+        answer(
+            &mut recorded,
+            call,
+            ToolOutcome { content: Some("x".repeat(50_000)), ..ToolOutcome::default() },
+        );
         effects = recorded.take_effects();
-        assert!(!effects.iter().any(|effect| matches!(effect, Effect::StepAgent { .. })), "output starts no step");
+        assert!(
+            !effects.iter().any(|effect| matches!(effect, Effect::StepAgent { .. })),
+            "output starts no step"
+        );
     }
     assert!(recorded.room.is_in_flight(step));
     assert!(size(&recorded.room) < after_one + 40_000);
@@ -116,7 +164,10 @@ fn what_is_no_answer_is_an_error_and_the_run_goes_on() {
         (foreign("success"), "no answer to it"),
         (foreign("dance"), "no answer to it"),
         (json!({ "observation": { "observation": "run", "content": 3 } }), "gave no observation"),
-        (json!({ "observation": { "action": "run", "args": { "command": "x" } } }), "gave no observation"),
+        (
+            json!({ "observation": { "action": "run", "args": { "command": "x" } } }),
+            "gave no observation",
+        ),
     ] {
         let (call, _) = tool_call(&step(&mut recorded, run(false)));
         answer(&mut recorded, call, says("text", value));
@@ -131,7 +182,8 @@ fn what_is_no_answer_is_an_error_and_the_run_goes_on() {
     assert!(pending(&recorded).starts_with("yyy") && pending(&recorded).len() < (1 << 20) + 200);
     let (call, _) = tool_call(&step(&mut recorded, run(false)));
     let denied = Err(ToolError::Unavailable { retry_after_ms: None });
-    recorded.handle(Event::ToolAnswered { call, answer: denied, report: CallReport::default() }, START);
+    recorded
+        .handle(Event::ToolAnswered { call, answer: denied, report: CallReport::default() }, START);
     assert_eq!(pending(&recorded), "run is not available now.");
     assert_eq!(violations(&recorded.room, &recorded.records), Vec::<String>::new());
 }

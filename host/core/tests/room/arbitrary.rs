@@ -1,12 +1,18 @@
-//! Arbitrary setups, events and answers, chosen by a row of numbers: shrinking the row shrinks what is made of it.
+//! Arbitrary setups, events and answers, chosen by a row of numbers: shrinking the row shrinks what
+//! is made of it.
 
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, HistoryChange, SeatCall};
-use conclave_core::setup::plugin_query::{Condensation, EntrySpan, GateVerdict, Masked, PluginQuery, PluginReply, Verdict};
+use conclave_core::setup::plugin_query::{
+    Condensation, EntrySpan, GateVerdict, Masked, PluginQuery, PluginReply, Verdict,
+};
 use conclave_core::types::action::{Action, PlanState, Reply, Turn};
 use conclave_core::types::approval::{Approval, ApprovalAuthor};
 use conclave_core::types::channel::{Activity, Binding, ChannelAccess, ChannelKind, Visibility};
-use conclave_core::types::completion::{Completion, ModelError, ModelRequest, PromptPart, StopReason, TokenUsage, ToolChoice, ToolFormat};
+use conclave_core::types::completion::{
+    Completion, ModelError, ModelRequest, PromptPart, StopReason, TokenUsage, ToolChoice,
+    ToolFormat,
+};
 use conclave_core::types::delegation::{Delegation, HandBack};
 use conclave_core::types::delivery::{BackgroundStatus, Decision, EndedTask};
 use conclave_core::types::fault::{CallReport, Fault, FaultKind};
@@ -77,7 +83,8 @@ const TEXTS: [&str; 22] = [
     "<tool><request>box.b</request></tool>",
     "SYSTEM {\"recipient\": \"help\"}",
 ];
-const NAMES: [&str; 10] = ["", "user", "LLM", "agent", "desk", "HELP", "mute", "slow", "nobody", "loop"];
+const NAMES: [&str; 10] =
+    ["", "user", "LLM", "agent", "desk", "HELP", "mute", "slow", "nobody", "loop"];
 const TOOLS: [&str; 18] = [
     "box.a",
     "box.b",
@@ -103,7 +110,8 @@ const TASKS: [&str; 6] = ["help", "slow", "desk", "mute", "ghost", ""];
 /// A setup with a bit of everything; the choices say which options its tasks have.
 pub(crate) fn case(choices: &mut Choices<'_>) -> Case {
     let mut task = |subtasks: Value, agent: &str| {
-        let no_tool = [json!("nothing"), json!("done"), json!("user"), json!({ "nudge": "a tool, please" })];
+        let no_tool =
+            [json!("nothing"), json!("done"), json!("user"), json!({ "nudge": "a tool, please" })];
         let no_tool = &no_tool[choices.below(4)];
         let mut plan = json!({
             "agent": agent,
@@ -150,7 +158,8 @@ pub(crate) fn case(choices: &mut Choices<'_>) -> Case {
             "condense": if choices.below(3) == 2 { json!({ "plugin": "judge", "over": choices.below(5) }) } else { Value::Null },
         });
         plan["executors"] = if choices.flag() { json!(["shell", "box"]) } else { json!([]) };
-        plan["action_timeout_ms"] = if choices.below(4) == 3 { json!(choices.below(3)) } else { Value::Null };
+        plan["action_timeout_ms"] =
+            if choices.below(4) == 3 { json!(choices.below(3)) } else { Value::Null };
         plan["memory"] = if choices.below(4) == 3 { json!("judge") } else { Value::Null };
         let knowledge = json!([{ "file": "a.md", "triggers": ["a", "one", "hello", "pearl", "begin"], "text": "`" }]);
         plan["knowledge"] = if choices.below(3) == 2 { knowledge } else { json!([]) };
@@ -235,7 +244,12 @@ pub(crate) fn steers(choices: &mut Choices<'_>) -> Event {
 fn requested(choices: &mut Choices<'_>) -> Event {
     const CHANNELS: [&str; 5] = ["terminal", "pager", "phone", "", "a,b"];
     let channel = ChannelId::from(choices.one(&CHANNELS));
-    let access = [ChannelAccess::ReadWrite, ChannelAccess::ReadOnly, ChannelAccess::WriteOnly, ChannelAccess::None];
+    let access = [
+        ChannelAccess::ReadWrite,
+        ChannelAccess::ReadOnly,
+        ChannelAccess::WriteOnly,
+        ChannelAccess::None,
+    ];
     let task = || BackgroundId::from("task-1");
     let what = match choices.below(12) {
         0..=4 => RoomRequest::Inbound {
@@ -247,14 +261,28 @@ fn requested(choices: &mut Choices<'_>) -> Event {
             },
         },
         5 => {
-            let activity = [Activity::Idle, Activity::Speaking, Activity::UserSpeaking, Activity::Generating][choices.below(4)];
+            let activity =
+                [Activity::Idle, Activity::Speaking, Activity::UserSpeaking, Activity::Generating]
+                    [choices.below(4)];
             RoomRequest::Activity { channel, activity }
         }
         6 | 7 => {
-            let kind = [ChannelKind::Text, ChannelKind::Web, ChannelKind::Voice, ChannelKind::Agent, ChannelKind::Other][choices.below(5)];
+            let kind = [
+                ChannelKind::Text,
+                ChannelKind::Web,
+                ChannelKind::Voice,
+                ChannelKind::Agent,
+                ChannelKind::Other,
+            ][choices.below(5)];
             let binding = Binding {
                 access: access[choices.below(4)],
-                visibility: Visibility::parse(choices.one(&["all", "none", "transport", "intelligence", "pager, desk"])),
+                visibility: Visibility::parse(choices.one(&[
+                    "all",
+                    "none",
+                    "transport",
+                    "intelligence",
+                    "pager, desk",
+                ])),
                 muted: choices.below(3) == 2,
                 rate: choices.flag().then(|| choices.below(3) as u32),
                 ..Binding::of(kind)
@@ -274,9 +302,15 @@ fn requested(choices: &mut Choices<'_>) -> Event {
         },
         _ if choices.below(4) == 3 => RoomRequest::Close { reason: "good night".to_owned() },
         _ => {
-            let delegation =
-                Delegation { agent: choices.one(&TASKS).to_owned(), task: choices.one(&TEXTS).to_owned(), ..Delegation::default() };
-            RoomRequest::Delegate { delegation: Box::new(delegation), by: choices.flag().then(|| TaskName::from(choices.one(&TASKS))) }
+            let delegation = Delegation {
+                agent: choices.one(&TASKS).to_owned(),
+                task: choices.one(&TEXTS).to_owned(),
+                ..Delegation::default()
+            };
+            RoomRequest::Delegate {
+                delegation: Box::new(delegation),
+                by: choices.flag().then(|| TaskName::from(choices.one(&TASKS))),
+            }
         }
     };
     Event::Requested { request: RequestId(choices.below(3) as u64), what }
@@ -306,22 +340,49 @@ pub(crate) fn event(choices: &mut Choices<'_>, case: &Case) -> Event {
             let change = match choices.below(3) {
                 0 => HistoryChange::Clear { start: choices.below(5) },
                 1 => HistoryChange::Prune { start: choices.below(5) },
-                _ => HistoryChange::Import { messages: vec![Message::new(7, Entity::User, "old"), Message::new(7, Entity::Llm, "old")] },
+                _ => HistoryChange::Import {
+                    messages: vec![
+                        Message::new(7, Entity::User, "old"),
+                        Message::new(7, Entity::Llm, "old"),
+                    ],
+                },
             };
             Event::HistoryChanged { task: TaskName::from(choices.one(&TASKS)), change }
         }
-        0 => Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET },
+        0 => Event::RoomOpened {
+            setup: case.setup().into(),
+            opening: case.opening(),
+            secret: SECRET,
+        },
         1..=3 => Event::AgentStepped { call, answer: stepped(choices), report: report(choices) },
-        4 => Event::AgentResponded { call, answer: stepped(choices).map(|turn| choices.flag().then_some(turn)), report: report(choices) },
-        5 | 6 => Event::ToolAnswered { call, answer: tool_answer(choices), report: report(choices) },
+        4 => Event::AgentResponded {
+            call,
+            answer: stepped(choices).map(|turn| choices.flag().then_some(turn)),
+            report: report(choices),
+        },
+        5 | 6 => {
+            Event::ToolAnswered { call, answer: tool_answer(choices), report: report(choices) }
+        }
         7 => Event::StrategyDecided { call, answer: decided(choices), report: report(choices) },
-        8 => Event::UserAnswered { call, text: text(choices), attachments: Vec::new(), passed: false },
+        8 => Event::UserAnswered {
+            call,
+            text: text(choices),
+            attachments: Vec::new(),
+            passed: false,
+        },
         9 => model_asked(choices, call),
-        10 => Event::ModelAnswered { call, ordinal: choices.below(3) as u32, answer: completed(choices), trouble: None },
+        10 => Event::ModelAnswered {
+            call,
+            ordinal: choices.below(3) as u32,
+            answer: completed(choices),
+            trouble: None,
+        },
         11 => Event::Spoken { call, failure: text(choices) },
         12 => background_ended(choices, call),
         13 => Event::Decided { call, approval: approval(choices), author: ApprovalAuthor::Program },
-        _ if choices.below(8) == 7 => Event::TaskKilled { task: TaskName::from(choices.one(&TASKS)), reason: "no".to_owned() },
+        _ if choices.below(8) == 7 => {
+            Event::TaskKilled { task: TaskName::from(choices.one(&TASKS)), reason: "no".to_owned() }
+        }
         _ if choices.below(8) == 7 => Event::TurnStopped { reason: "wait".to_owned() },
         _ if choices.below(4) == 3 => steers(choices),
         _ if choices.below(8) == 7 => Event::Cancelled { reason: "enough".to_owned() },
@@ -329,7 +390,8 @@ pub(crate) fn event(choices: &mut Choices<'_>, case: &Case) -> Event {
     }
 }
 
-/// An answer to what the host was told to do; none where it has nothing to answer. A model is asked now and then before a plugin answers.
+/// An answer to what the host was told to do; none where it has nothing to answer. A model is asked
+/// now and then before a plugin answers.
 pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> {
     let asks = |choices: &mut Choices<'_>, call: CallId, answer: Event| match choices.below(4) {
         0 => vec![answer],
@@ -339,11 +401,19 @@ pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> 
         }
         1 => vec![model_asked(choices, call), answer],
         // The plugin is gone before its model has answered.
-        _ => vec![model_asked(choices, call), answer, Event::ModelAnswered { call, ordinal: 0, answer: completed(choices), trouble: None }],
+        _ => vec![
+            model_asked(choices, call),
+            answer,
+            Event::ModelAnswered { call, ordinal: 0, answer: completed(choices), trouble: None },
+        ],
     };
     match effect {
         Effect::StepAgent { call, .. } => {
-            let answer = Event::AgentStepped { call: *call, answer: stepped(choices), report: report(choices) };
+            let answer = Event::AgentStepped {
+                call: *call,
+                answer: stepped(choices),
+                report: report(choices),
+            };
             asks(choices, *call, answer)
         }
         Effect::AskResponder { call, .. } => {
@@ -351,39 +421,77 @@ pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> 
             vec![Event::AgentResponded { call: *call, answer, report: report(choices) }]
         }
         Effect::CallTool { call, .. } => {
-            let answer = Event::ToolAnswered { call: *call, answer: tool_answer(choices), report: report(choices) };
+            let answer = Event::ToolAnswered {
+                call: *call,
+                answer: tool_answer(choices),
+                report: report(choices),
+            };
             asks(choices, *call, answer)
         }
         Effect::Consult { call, question, .. } => {
-            let answer = Event::Consulted { call: *call, answer: advice(choices, question), report: report(choices) };
+            let answer = Event::Consulted {
+                call: *call,
+                answer: advice(choices, question),
+                report: report(choices),
+            };
             asks(choices, *call, answer)
         }
         Effect::AskUser { call, .. } => {
-            vec![Event::UserAnswered { call: *call, text: text(choices), attachments: Vec::new(), passed: false }]
+            vec![Event::UserAnswered {
+                call: *call,
+                text: text(choices),
+                attachments: Vec::new(),
+                passed: false,
+            }]
         }
         Effect::AskApproval { call, .. } => {
-            vec![Event::Decided { call: *call, approval: approval(choices), author: ApprovalAuthor::Program }]
+            vec![Event::Decided {
+                call: *call,
+                approval: approval(choices),
+                author: ApprovalAuthor::Program,
+            }]
         }
         // What is no amount is no answer: somebody has to say another word.
         Effect::AskTopUp { call, .. } => {
             let refused = Approval::Refused { reason: "no".to_owned() };
-            [approval(choices), refused].map(|approval| Event::Decided { call: *call, approval, author: ApprovalAuthor::Program }).into()
+            [approval(choices), refused]
+                .map(|approval| Event::Decided {
+                    call: *call,
+                    approval,
+                    author: ApprovalAuthor::Program,
+                })
+                .into()
         }
         Effect::CallModel { call, ordinal, .. } => {
-            vec![Event::ModelAnswered { call: *call, ordinal: *ordinal, answer: completed(choices), trouble: None }]
+            vec![Event::ModelAnswered {
+                call: *call,
+                ordinal: *ordinal,
+                answer: completed(choices),
+                trouble: None,
+            }]
         }
         Effect::StartBackground { call, .. } => vec![background_ended(choices, *call)],
         Effect::WakeStrategy { call, .. } => {
-            vec![Event::StrategyDecided { call: *call, answer: decided(choices), report: report(choices) }]
+            vec![Event::StrategyDecided {
+                call: *call,
+                answer: decided(choices),
+                report: report(choices),
+            }]
         }
         Effect::Speak { call, .. } => vec![Event::Spoken { call: *call, failure: text(choices) }],
         Effect::SetTimer { timer, .. } => vec![Event::TimerFired { timer: *timer }],
         Effect::AllowSideEffect { call, ordinal, leave: Ok(()) } => {
-            vec![Event::SideEffectEnded { call: *call, ordinal: *ordinal, answer: SideEffectAnswer::Done { length: 1 } }]
+            vec![Event::SideEffectEnded {
+                call: *call,
+                ordinal: *ordinal,
+                answer: SideEffectAnswer::Done { length: 1 },
+            }]
         }
         Effect::AllowSideEffect { .. } | Effect::ConfirmSideEffect { .. } => Vec::new(),
         Effect::Reply { .. } | Effect::TellTask { .. } | Effect::DetachTask { .. } => Vec::new(),
-        Effect::AnswerModel { .. } | Effect::AbandonCall { .. } | Effect::Finish { .. } => Vec::new(),
+        Effect::AnswerModel { .. } | Effect::AbandonCall { .. } | Effect::Finish { .. } => {
+            Vec::new()
+        }
     }
 }
 
@@ -411,7 +519,11 @@ fn advice(choices: &mut Choices<'_>, question: &PluginQuery) -> Result<PluginRep
         PluginQuery::Condense { .. } => {
             let (start, end) = (choices.below(6) as u64, choices.below(8) as u64);
             let mask = vec![Masked { index: choices.below(9) as u64, text: "…".to_owned() }];
-            let condensation = Condensation { forget: vec![EntrySpan { start, end }], mask, summary: text(choices) };
+            let condensation = Condensation {
+                forget: vec![EntrySpan { start, end }],
+                mask,
+                summary: text(choices),
+            };
             PluginReply::Condense { condensation: choices.flag().then_some(condensation) }
         }
     })
@@ -423,7 +535,11 @@ fn text(choices: &mut Choices<'_>) -> Option<String> {
 
 fn report(choices: &mut Choices<'_>) -> CallReport {
     let cpu_ticks = if choices.below(4) == 3 { choices.amount() } else { 0 };
-    CallReport { scratch: (choices.below(4) == 1).then(|| vec![1, 2, 3]), cpu_ticks, ..CallReport::default() }
+    CallReport {
+        scratch: (choices.below(4) == 1).then(|| vec![1, 2, 3]),
+        cpu_ticks,
+        ..CallReport::default()
+    }
 }
 
 fn fault() -> Fault {
@@ -431,7 +547,13 @@ fn fault() -> Fault {
 }
 
 fn value(choices: &mut Choices<'_>) -> Value {
-    let values = [json!(null), json!("text"), json!({ "content": [1, 2.5], "task": "t" }), json!([]), json!(1.1e-7)];
+    let values = [
+        json!(null),
+        json!("text"),
+        json!({ "content": [1, 2.5], "task": "t" }),
+        json!([]),
+        json!(1.1e-7),
+    ];
     values[choices.below(values.len())].clone()
 }
 
@@ -441,7 +563,9 @@ fn calls(choices: &mut Choices<'_>) -> Vec<ToolCall> {
         name: choices.one(&TOOLS).to_owned(),
         arguments: match choices.below(4) {
             0 => json!({ "agent": choices.one(&TASKS), "task": choices.one(&TEXTS) }),
-            1 => json!({ "to": choices.one(&TASKS), "content": choices.one(&TEXTS), "tools": [{ "name": choices.one(&TOOLS) }] }),
+            1 => {
+                json!({ "to": choices.one(&TASKS), "content": choices.one(&TEXTS), "tools": [{ "name": choices.one(&TOOLS) }] })
+            }
             2 => {
                 json!({ "intended_recipient": choices.one(&NAMES), "content": choices.one(&TEXTS), "n": choices.below(4), "agent": "llm" })
             }
@@ -480,13 +604,23 @@ fn stepped(choices: &mut Choices<'_>) -> Result<Turn, Fault> {
             tool_calls: calls(choices),
             recipient: choices.flag().then(|| choices.one(&NAMES).to_owned()),
             attachments: if choices.below(8) == 1 {
-                vec![Blob { sha256: "00".to_owned(), media_type: "text/plain".to_owned(), length: u64::MAX, name: None }]
+                vec![Blob {
+                    sha256: "00".to_owned(),
+                    media_type: "text/plain".to_owned(),
+                    length: u64::MAX,
+                    name: None,
+                }]
             } else {
                 Vec::new()
             },
         }),
     };
-    Ok(Turn { action, thought: String::new(), wait_for_response: choices.below(8) == 7, extra: vec![("later".to_owned(), value(choices))] })
+    Ok(Turn {
+        action,
+        thought: String::new(),
+        wait_for_response: choices.below(8) == 7,
+        extra: vec![("later".to_owned(), value(choices))],
+    })
 }
 
 /// Something for an executor, or for nobody.
@@ -500,23 +634,40 @@ fn acted(choices: &mut Choices<'_>) -> Action {
         4 => Action::Read { path, start: 0, end: -1 },
         5 => Action::Recall { query: "pearls".to_owned() },
         7 | 8 => {
-            let delegates: Vec<Value> =
-                (0..1 + choices.below(4)).map(|_| json!({ "agent": choices.one(&TASKS), "inputs": { "task": "x" } })).collect();
-            Action::Custom { name: "delegate_all".to_owned(), arguments: json!({ "delegates": delegates }) }
+            let delegates: Vec<Value> = (0..1 + choices.below(4))
+                .map(|_| json!({ "agent": choices.one(&TASKS), "inputs": { "task": "x" } }))
+                .collect();
+            Action::Custom {
+                name: "delegate_all".to_owned(),
+                arguments: json!({ "delegates": delegates }),
+            }
         }
-        6 => Action::Custom { name: "kill".to_owned(), arguments: json!({ "command_id": command_id }) },
+        6 => Action::Custom {
+            name: "kill".to_owned(),
+            arguments: json!({ "command_id": command_id }),
+        },
         _ => Action::Custom {
-            name: choices.one(&["dance", "edit", "call_tool_mcp", "delegate_all", "condensation_request", "run", ""]).to_owned(),
+            name: choices
+                .one(&[
+                    "dance",
+                    "edit",
+                    "call_tool_mcp",
+                    "delegate_all",
+                    "condensation_request",
+                    "run",
+                    "",
+                ])
+                .to_owned(),
             arguments: value(choices),
         },
     }
 }
 
-/// What an executor may add to its answer: a background command, an end, an observation, or nonsense.
+/// What an executor may add to its answer: a background command, an end, an observation, or
+/// nonsense.
 fn told(choices: &mut Choices<'_>) -> Value {
     let background = json!({ "command_id": choices.below(4), "poll_ms": choices.amount() });
-    let observation =
-        json!({ "observation": choices.one(&["run", "read", "error", "delegate", "dance"]), "content": choices.one(&TEXTS), "extras": {} });
+    let observation = json!({ "observation": choices.one(&["run", "read", "error", "delegate", "dance"]), "content": choices.one(&TEXTS), "extras": {} });
     match choices.below(8) {
         0..=2 => json!({ "background": background }),
         3 => json!({ "exit_code": choices.below(3) }),
@@ -536,28 +687,44 @@ fn tool_answer(choices: &mut Choices<'_>) -> Result<ToolOutcome, ToolError> {
         }),
         0 => Err(ToolError::Fault { fault: fault() }),
         1 => Err(ToolError::Unavailable { retry_after_ms: None }),
-        2 | 3 => Ok(ToolOutcome { content: text(choices), then: calls(choices), ..ToolOutcome::default() }),
+        2 | 3 => Ok(ToolOutcome {
+            content: text(choices),
+            then: calls(choices),
+            ..ToolOutcome::default()
+        }),
         _ => Ok(ToolOutcome { content: text(choices), ..ToolOutcome::default() }),
     }
 }
 
 fn decided(choices: &mut Choices<'_>) -> Result<Vec<Decision>, Fault> {
     let decision = |choices: &mut Choices<'_>| {
-        let tasks = vec![choices.one(&["task-1", "task-2", "task-3", "task-9", ""]).to_owned(), "task-1".to_owned()];
+        let tasks = vec![
+            choices.one(&["task-1", "task-2", "task-3", "task-9", ""]).to_owned(),
+            "task-1".to_owned(),
+        ];
         match choices.below(6) {
             0 => Decision::GiveUp { reason: "bored".to_owned() },
             1 => Decision::Attach { tasks },
             2 | 3 => {
                 let at_most_ms = choices.amount();
-                Decision::Wait { channel: at_most_ms.is_multiple_of(2).then(|| "terminal".to_owned()), at_most_ms }
+                Decision::Wait {
+                    channel: at_most_ms.is_multiple_of(2).then(|| "terminal".to_owned()),
+                    at_most_ms,
+                }
             }
             _ => {
-                let channel = choices.flag().then(|| choices.one(&["terminal", "pager", "nowhere"]).to_owned());
+                let channel = choices
+                    .flag()
+                    .then(|| choices.one(&["terminal", "pager", "nowhere"]).to_owned());
                 Decision::Speak { tasks, channel, prompt: text(choices), interrupt: choices.flag() }
             }
         }
     };
-    if choices.below(8) == 7 { Err(fault()) } else { Ok((0..choices.below(4)).map(|_| decision(choices)).collect()) }
+    if choices.below(8) == 7 {
+        Err(fault())
+    } else {
+        Ok((0..choices.below(4)).map(|_| decision(choices)).collect())
+    }
 }
 
 fn background_ended(choices: &mut Choices<'_>, call: CallId) -> Event {
@@ -565,10 +732,18 @@ fn background_ended(choices: &mut Choices<'_>, call: CallId) -> Event {
         id: BackgroundId::from("task-2"),
         agent: TaskName::from("desk"),
         task: String::new(),
-        status: if choices.flag() { BackgroundStatus::Completed } else { BackgroundStatus::Interrupted },
+        status: if choices.flag() {
+            BackgroundStatus::Completed
+        } else {
+            BackgroundStatus::Interrupted
+        },
         output: text(choices),
         error: text(choices),
-        cause: [None, Some(EndCause::WallTime), Some(EndCause::NoStructuredResult { attempts: u64::MAX })][choices.below(3)],
+        cause: [
+            None,
+            Some(EndCause::WallTime),
+            Some(EndCause::NoStructuredResult { attempts: u64::MAX }),
+        ][choices.below(3)],
         duration_ms: u64::MAX,
         attempts: 0,
         metadata: Value::Null,
@@ -585,16 +760,28 @@ fn background_ended(choices: &mut Choices<'_>, call: CallId) -> Event {
 }
 
 fn model_asked(choices: &mut Choices<'_>, call: CallId) -> Event {
-    let parts = [PromptPart::System, PromptPart::History { start: choices.amount(), end: choices.amount() }];
+    let parts = [
+        PromptPart::System,
+        PromptPart::History { start: choices.amount(), end: choices.amount() },
+    ];
     let request = ModelRequest {
         model: choices.flag().then(|| choices.one(&["default", "ghost", "other"]).to_owned()),
         prompt: parts.into_iter().take(choices.below(3)).collect(),
         tools: (choices.below(4) == 3).then(|| vec![choices.one(&TOOLS).to_owned()]),
-        tool_format: [None, Some(ToolFormat::Json), Some(ToolFormat::Xml), Some(ToolFormat::Native)][choices.below(4)],
+        tool_format: [
+            None,
+            Some(ToolFormat::Json),
+            Some(ToolFormat::Xml),
+            Some(ToolFormat::Native),
+        ][choices.below(4)],
         tool_choice: ToolChoice::Auto,
         output_schema: choices.flag().then(|| json!({ "type": "array" })),
         stream: false,
-        options: if choices.flag() { vec![("max-tokens".to_owned(), json!(choices.amount()))] } else { Vec::new() },
+        options: if choices.flag() {
+            vec![("max-tokens".to_owned(), json!(choices.amount()))]
+        } else {
+            Vec::new()
+        },
     };
     Event::ModelAsked { call, ordinal: choices.below(2) as u32, request }
 }

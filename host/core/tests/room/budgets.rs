@@ -1,5 +1,5 @@
-//! What goes on at once never overspends together, whatever is asked, answered, lost and asked again, in whatever order; and every limit of
-//! a run has a case that exceeds it.
+//! What goes on at once never overspends together, whatever is asked, answered, lost and asked
+//! again, in whatever order; and every limit of a run has a case that exceeds it.
 
 use std::collections::VecDeque;
 
@@ -33,14 +33,18 @@ const EXCEEDED: [(&str, &str); 13] = [
     ("cpu", "computing is counted over all calls"),
     ("depth", "(tests/data/room/background.json)"),
     ("tasks", "background tasks in all are counted"),
-    ("tasks_at_once", "background tasks at once are counted, those that they may start themselves included"),
+    (
+        "tasks_at_once",
+        "background tasks at once are counted, those that they may start themselves included",
+    ),
     ("when_used_up", "what is used up is asked for, and given as proposed"),
 ];
 
 #[test]
 fn every_limit_of_a_run_has_a_case_that_exceeds_it() {
     let cases = include_str!("../../../../tests/data/room/budgets.json");
-    let keys: Vec<&str> = KEYS.iter().filter(|key| key.table == "limits.run").map(|key| key.name).collect();
+    let keys: Vec<&str> =
+        KEYS.iter().filter(|key| key.table == "limits.run").map(|key| key.name).collect();
     assert_eq!(keys, EXCEEDED.map(|(key, _)| key));
     for (key, case) in EXCEEDED.iter().filter(|(_, case)| !case.starts_with('(')) {
         assert!(cases.contains(&format!("\"name\": \"{case}\"")), "there is no case for {key}");
@@ -61,15 +65,28 @@ impl Tried {
             "setup": { "limits": { "tokens": tokens }, "models": { "default": {} }, "plugins": { "desk": { "grants": { "model": ["default"] } } } },
         });
         let case: Case = serde_json::from_value(case).expect("a case of the right form");
-        let mut tried = Self { room: Room::new(), records: Vec::new(), asked: VecDeque::new(), lost: 0 };
-        let effects = tried.happened(Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET });
-        let [Effect::StepAgent { call, .. }] = effects[..] else { panic!("expected a step: {effects:?}") };
+        let mut tried =
+            Self { room: Room::new(), records: Vec::new(), asked: VecDeque::new(), lost: 0 };
+        let effects = tried.happened(Event::RoomOpened {
+            setup: case.setup().into(),
+            opening: case.opening(),
+            secret: SECRET,
+        });
+        let [Effect::StepAgent { call, .. }] = effects[..] else {
+            panic!("expected a step: {effects:?}")
+        };
         (tried, call)
     }
 
     fn happened(&mut self, event: Event) -> Vec<Effect> {
         let (seq, at) = (self.records.len() as u64, Millis(START.0 + self.records.len() as u64));
-        self.records.push(Record { seq, at, principal: Principal("tester".into()), rules: RULES, event: event.clone() });
+        self.records.push(Record {
+            seq,
+            at,
+            principal: Principal("tester".into()),
+            rules: RULES,
+            event: event.clone(),
+        });
         self.room.handle(event, at);
         while let Some(notice) = self.room.poll_notice() {
             if let Notice::AttemptLost { input_tokens, .. } = notice {
@@ -80,9 +97,15 @@ impl Tried {
     }
 
     fn ask(&mut self, call: CallId, ordinal: u32) {
-        for effect in self.happened(Event::ModelAsked { call, ordinal, request: request(&Value::Null) }) {
+        for effect in
+            self.happened(Event::ModelAsked { call, ordinal, request: request(&Value::Null) })
+        {
             if let Effect::CallModel { prompt, .. } = effect {
-                let most = prompt.options.iter().find(|(name, _)| name == "max-output-tokens").and_then(|(_, most)| most.as_u64());
+                let most = prompt
+                    .options
+                    .iter()
+                    .find(|(name, _)| name == "max-output-tokens")
+                    .and_then(|(_, most)| most.as_u64());
                 self.asked.push_back((ordinal, most.expect("a limit applies")));
             }
         }
@@ -95,9 +118,22 @@ impl Tried {
 }
 
 fn completion(output: u64) -> Completion {
-    let usage = TokenUsage { input_tokens: 1, cached_input_tokens: 0, output_tokens: output, cost_micro_usd: None };
+    let usage = TokenUsage {
+        input_tokens: 1,
+        cached_input_tokens: 0,
+        output_tokens: output,
+        cost_micro_usd: None,
+    };
     let (id, model) = (String::new(), String::new());
-    Completion { id, content: Some("x".to_owned()), reasoning: None, tool_calls: Vec::new(), stop: StopReason::End, usage, model }
+    Completion {
+        id,
+        content: Some("x".to_owned()),
+        reasoning: None,
+        tool_calls: Vec::new(),
+        stop: StopReason::End,
+        usage,
+        model,
+    }
 }
 
 proptest! {

@@ -1,16 +1,19 @@
-//! A case as it stands in a file: a compact setup, what everybody says in turn, and what is expected of it.
+//! A case as it stands in a file: a compact setup, what everybody says in turn, and what is
+//! expected of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use conclave_core::permissions::grant::{DelegateGrant, Grants, ModelGrant, RoomsGrant, RouteGrant, ToolPattern, ToolsGrant};
+use conclave_core::permissions::grant::{
+    DelegateGrant, Grants, ModelGrant, RoomsGrant, RouteGrant, ToolPattern, ToolsGrant,
+};
 use conclave_core::permissions::manifest::{CapabilityRequest, Manifest};
 use conclave_core::permissions::policy_rules::Rule;
 use conclave_core::permissions::task_scope::Narrow;
 use conclave_core::protocol::event::RunOpening;
 use conclave_core::setup::{
-    AgentSeat, CondenseRules, Knowledge, LoopRules, ModelSetup, NoTool, PluginFacts, PluginKind, PluginSetup, ReturnType, Setup, TaskSetup,
-    TextRules,
+    AgentSeat, CondenseRules, Knowledge, LoopRules, ModelSetup, NoTool, PluginFacts, PluginKind,
+    PluginSetup, ReturnType, Setup, TaskSetup, TextRules,
 };
 use conclave_core::tool_calls::sequence::Sequence;
 use conclave_core::tool_calls::toolbox::TaskTool;
@@ -50,7 +53,8 @@ pub(crate) struct Case {
     pub(crate) opening: OpeningPlan,
     #[serde(default)]
     pub(crate) scripts: Scripts,
-    /// The order in which effects are performed: `first`, `last`, or a seed. Each must lead to what is expected.
+    /// The order in which effects are performed: `first`, `last`, or a seed. Each must lead to what
+    /// is expected.
     #[serde(default = "in_order")]
     pub(crate) orders: Vec<Value>,
     /// Cancels after so many effects were performed.
@@ -303,15 +307,30 @@ impl Case {
         tasks.entry(entry.clone()).or_default();
         let mut plugins = plan.plugins.clone();
         for (name, task) in &tasks {
-            plugins.entry(task.agent.clone().unwrap_or_else(|| name.clone())).or_default().kinds.insert(PluginKind::Agent);
+            plugins
+                .entry(task.agent.clone().unwrap_or_else(|| name.clone()))
+                .or_default()
+                .kinds
+                .insert(PluginKind::Agent);
         }
-        let plugins: BTreeMap<PluginName, PluginSetup> =
-            plugins.into_iter().map(|(name, plugin)| (PluginName::from(name.as_str()), plugin.setup(&name))).collect();
+        let plugins: BTreeMap<PluginName, PluginSetup> = plugins
+            .into_iter()
+            .map(|(name, plugin)| (PluginName::from(name.as_str()), plugin.setup(&name)))
+            .collect();
         Setup {
             entry: TaskName::from(entry),
-            tasks: tasks.into_iter().map(|(name, task)| (TaskName::from(name.as_str()), task.setup(&name, &plugins).into())).collect(),
+            tasks: tasks
+                .into_iter()
+                .map(|(name, task)| {
+                    (TaskName::from(name.as_str()), task.setup(&name, &plugins).into())
+                })
+                .collect(),
             plugins: plugins.into_iter().map(|(name, plugin)| (name, plugin.into())).collect(),
-            models: plan.models.iter().map(|(name, model)| (ModelName::from(name.as_str()), model.clone())).collect(),
+            models: plan
+                .models
+                .iter()
+                .map(|(name, model)| (ModelName::from(name.as_str()), model.clone()))
+                .collect(),
             gates: plan.gates.clone(),
             channels: BTreeMap::from([
                 (ChannelId::from("pager"), Binding::of(ChannelKind::Other)),
@@ -415,15 +434,25 @@ impl TaskPlan {
     }
 
     /// Asked for ∩ granted ∩ narrowed ∩ admitted.
-    fn tools_of(&self, agent: &PluginName, plugins: &BTreeMap<PluginName, PluginSetup>) -> Vec<TaskTool> {
+    fn tools_of(
+        &self,
+        agent: &PluginName,
+        plugins: &BTreeMap<PluginName, PluginSetup>,
+    ) -> Vec<TaskTool> {
         let setup = plugins.get(agent).expect("every task's agent was put in");
         let asked = setup.facts.manifest.asks.contains_key("tools");
         let granted = setup.grants.tools.iter().filter(|_| asked).flat_map(|grant| &grant.names);
         let granted: Vec<&ToolPattern> = granted.collect();
-        let narrowed = |tool: &str| self.tools.as_ref().is_none_or(|names| names.iter().any(|name| ToolPattern(name.clone()).covers(tool)));
-        let admitted =
-            plugins.iter().flat_map(|(plugin, setup)| setup.facts.tools.iter().map(move |tool| TaskTool::of_plugin(plugin, tool)));
-        let may_call = |name: &str| granted.iter().any(|pattern| pattern.covers(name)) && narrowed(name);
+        let narrowed = |tool: &str| {
+            self.tools
+                .as_ref()
+                .is_none_or(|names| names.iter().any(|name| ToolPattern(name.clone()).covers(tool)))
+        };
+        let admitted = plugins.iter().flat_map(|(plugin, setup)| {
+            setup.facts.tools.iter().map(move |tool| TaskTool::of_plugin(plugin, tool))
+        });
+        let may_call =
+            |name: &str| granted.iter().any(|pattern| pattern.covers(name)) && narrowed(name);
         let of_host = |tool: HostTool| {
             let mut entry = TaskTool::of_host(tool);
             if self.host_tools.contains(&tool) {
@@ -431,9 +460,14 @@ impl TaskPlan {
             }
             entry
         };
-        let mut tools: Vec<TaskTool> =
-            admitted.filter(|tool| may_call(&tool.summary.name)).chain(HostTool::ALL.into_iter().map(of_host)).collect();
-        tools.iter_mut().filter(|tool| self.not_handled.contains(&tool.summary.name)).for_each(|tool| tool.handled = false);
+        let mut tools: Vec<TaskTool> = admitted
+            .filter(|tool| may_call(&tool.summary.name))
+            .chain(HostTool::ALL.into_iter().map(of_host))
+            .collect();
+        tools
+            .iter_mut()
+            .filter(|tool| self.not_handled.contains(&tool.summary.name))
+            .for_each(|tool| tool.handled = false);
         tools
     }
 }
@@ -444,10 +478,17 @@ impl PluginPlan {
         let granted = || {
             let all = ["model", "tools", "delegate", "route", "rooms"]
                 .map(|name| conclave_core::types::capability::Capability::named(name).expect(name));
-            all.into_iter().filter(|capability| grants.has(*capability)).map(|capability| capability.to_string()).collect()
+            all.into_iter()
+                .filter(|capability| grants.has(*capability))
+                .map(|capability| capability.to_string())
+                .collect()
         };
         let asks: Vec<String> = self.asks.unwrap_or_else(granted);
-        let spec = |name: String| ToolSpec { name, input_schema: json!({ "type": "object" }), ..ToolSpec::default() };
+        let spec = |name: String| ToolSpec {
+            name,
+            input_schema: json!({ "type": "object" }),
+            ..ToolSpec::default()
+        };
         let manifest = Manifest {
             format: 1,
             name: name.to_owned(),
@@ -471,7 +512,10 @@ impl GrantsPlan {
     fn grants(&self) -> Grants {
         let calls = self.tool_calls;
         Grants {
-            tools: self.tools.clone().map(|names| ToolsGrant { names: names.into_iter().map(ToolPattern).collect(), calls }),
+            tools: self.tools.clone().map(|names| ToolsGrant {
+                names: names.into_iter().map(ToolPattern).collect(),
+                calls,
+            }),
             route: self.route.clone().map(|names| RouteGrant { names }),
             delegate: self.delegate.clone().map(|tasks| DelegateGrant {
                 tasks: tasks.into_iter().map(TaskName::from).collect(),
@@ -485,10 +529,10 @@ impl GrantsPlan {
                 cost_micro_usd: self.model_cost,
                 calls: self.model_calls,
             }),
-            rooms: self
-                .rooms
-                .clone()
-                .map(|channels| RoomsGrant { channels: channels.into_iter().map(ChannelId::from).collect(), messages: self.messages }),
+            rooms: self.rooms.clone().map(|channels| RoomsGrant {
+                channels: channels.into_iter().map(ChannelId::from).collect(),
+                messages: self.messages,
+            }),
             ..Grants::default()
         }
     }

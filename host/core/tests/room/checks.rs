@@ -15,35 +15,56 @@ pub(crate) fn violations(room: &Room, records: &[Record]) -> Vec<String> {
         }
     };
     must(fold(records.iter().cloned()) == *room, "the fold of the events is another room");
-    let lines: String = records.iter().map(|record| to_line(record).expect("it is not deep") + "\n").collect();
+    let lines: String =
+        records.iter().map(|record| to_line(record).expect("it is not deep") + "\n").collect();
     let read = from_lines(&lines);
-    must(read.as_ref().is_ok_and(|read| read == records), "the records read from their lines are others");
+    must(
+        read.as_ref().is_ok_and(|read| read == records),
+        "the records read from their lines are others",
+    );
     must(read.is_ok_and(|read| fold(read) == *room), "the fold of the lines is another room");
     must(room.violation().is_none(), &format!("an invariant did not hold: {:?}", room.violation()));
     let state = serde_json::to_value(room).expect("a room is serialisable");
-    must(serde_json::from_value::<Room>(state.clone()).is_ok_and(|read| read == *room), "the room read from its JSON is another");
-    must(state["runnable"] == json!([]) && state["effects"] == json!([]), "something was left to do");
+    must(
+        serde_json::from_value::<Room>(state.clone()).is_ok_and(|read| read == *room),
+        "the room read from its JSON is another",
+    );
+    must(
+        state["runnable"] == json!([]) && state["effects"] == json!([]),
+        "something was left to do",
+    );
     let is_empty = |key: &str| state[key] == json!([]) || state[key] == json!({});
     if room.outcome().is_some() {
         for key in ["calls", "timers", "frames", "model_calls", "background"] {
-            must(is_empty(key), &format!("the room is over, and yet there are {key}: {}", state[key]));
+            must(
+                is_empty(key),
+                &format!("the room is over, and yet there are {key}: {}", state[key]),
+            );
         }
         let nothing = serde_json::to_value(Spent::default()).expect("amounts are serialisable");
-        must(state["reserved"] == nothing, &format!("the room is over, and yet it holds back {}", state["reserved"]));
+        must(
+            state["reserved"] == nothing,
+            &format!("the room is over, and yet it holds back {}", state["reserved"]),
+        );
     } else if state["phase"] != json!("Unopened") {
-        must(!is_empty("calls") || is_waiting(&state) || is_held(&state), "the room is not over, and yet it waits for nothing");
+        must(
+            !is_empty("calls") || is_waiting(&state) || is_held(&state),
+            "the room is not over, and yet it waits for nothing",
+        );
     }
     wrong
 }
 
-/// What is wrong when every answer comes a second time, late ones to abandoned calls included: nothing may change.
+/// What is wrong when every answer comes a second time, late ones to abandoned calls included:
+/// nothing may change.
 pub(crate) fn changes_when_told_again(room: &Room, records: &[Record]) -> Option<String> {
     let mut again = room.clone();
     let now = records.last().map(|record| record.at).unwrap_or_default();
     for event in records.iter().map(|record| &record.event).filter(|event| answers(event)) {
         again.handle(event.clone(), now);
     }
-    (again != *room || again.poll_effect().is_some()).then(|| "an answer that came again changed something".to_owned())
+    (again != *room || again.poll_effect().is_some())
+        .then(|| "an answer that came again changed something".to_owned())
 }
 
 fn is_waiting(state: &Value) -> bool {

@@ -1,4 +1,5 @@
-//! What a condensed history looks like to its agent and to its model, and what does not become of it (O-123, O-125, O-159).
+//! What a condensed history looks like to its agent and to its model, and what does not become of
+//! it (O-123, O-125, O-159).
 
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::Event;
@@ -18,9 +19,14 @@ fn opened(over: u64) -> Recorded {
         "tasks": { "desk": { "condense": { "plugin": "short", "over": over } } },
         "plugins": { "desk": { "grants": { "tools": ["*"] } }, "box": { "tools": ["a"] }, "short": { "kinds": ["condenser"] } },
     });
-    let case: Case = serde_json::from_value(json!({ "name": "by hand", "setup": setup, "expect": {} })).expect("a case of the right form");
+    let case: Case =
+        serde_json::from_value(json!({ "name": "by hand", "setup": setup, "expect": {} }))
+            .expect("a case of the right form");
     let mut recorded = Recorded::default();
-    recorded.handle(Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET }, START);
+    recorded.handle(
+        Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET },
+        START,
+    );
     recorded
 }
 
@@ -28,9 +34,16 @@ fn opened(over: u64) -> Recorded {
 fn look(recorded: &mut Recorded, text: &str) -> Effect {
     let step = next(recorded);
     let Effect::StepAgent { call, .. } = step else { panic!("expected a step: {step:?}") };
-    let calls = Action::Reply(Reply { tool_calls: vec![ToolCall::new("box.a", json!({}))], ..Reply::default() });
-    let turn = Turn { action: calls, thought: String::new(), wait_for_response: false, extra: Vec::new() };
-    recorded.handle(Event::AgentStepped { call, answer: Ok(turn), report: CallReport::default() }, START);
+    let calls = Action::Reply(Reply {
+        tool_calls: vec![ToolCall::new("box.a", json!({}))],
+        ..Reply::default()
+    });
+    let turn =
+        Turn { action: calls, thought: String::new(), wait_for_response: false, extra: Vec::new() };
+    recorded.handle(
+        Event::AgentStepped { call, answer: Ok(turn), report: CallReport::default() },
+        START,
+    );
     let Effect::CallTool { call, .. } = next(recorded) else { panic!("expected a call") };
     let answer = Ok(ToolOutcome { content: Some(text.to_owned()), ..ToolOutcome::default() });
     recorded.handle(Event::ToolAnswered { call, answer, report: CallReport::default() }, START);
@@ -44,8 +57,13 @@ fn next(recorded: &mut Recorded) -> Effect {
 }
 
 fn advise(recorded: &mut Recorded, call: CallId, condensation: Value) {
-    let advice = serde_json::from_value(json!({ "advice": "condense", "condensation": condensation })).expect("advice");
-    recorded.handle(Event::Consulted { call, answer: Ok(advice), report: CallReport::default() }, START);
+    let advice =
+        serde_json::from_value(json!({ "advice": "condense", "condensation": condensation }))
+            .expect("advice");
+    recorded.handle(
+        Event::Consulted { call, answer: Ok(advice), report: CallReport::default() },
+        START,
+    );
 }
 
 fn history(recorded: &Recorded) -> conclave_core::types::history::History {
@@ -57,35 +75,66 @@ fn a_call_is_forgotten_with_its_result_and_a_summary_stands_in_their_place() {
     let mut recorded = opened(4);
     look(&mut recorded, "one");
     let asked = look(&mut recorded, "two");
-    let Effect::Consult { call, .. } = asked else { panic!("the history is long enough: {asked:?}") };
-    assert!(recorded.room.agent_view(call).is_some_and(|view| view.history.len() == 5), "the condenser sees all of it");
+    let Effect::Consult { call, .. } = asked else {
+        panic!("the history is long enough: {asked:?}")
+    };
+    assert!(
+        recorded.room.agent_view(call).is_some_and(|view| view.history.len() == 5),
+        "the condenser sees all of it"
+    );
     recorded.take_effects();
-    // The result alone is named; its call goes with it. What is to be answered stays, with its call.
-    advise(&mut recorded, call, json!({ "forget": [{ "start": 2, "end": 5 }], "summary": "it looked once" }));
+    // The result alone is named; its call goes with it. What is to be answered stays, with its
+    // call.
+    advise(
+        &mut recorded,
+        call,
+        json!({ "forget": [{ "start": 2, "end": 5 }], "summary": "it looked once" }),
+    );
     let Effect::StepAgent { call, .. } = next(&mut recorded) else { panic!("the step goes on") };
     let history = history(&recorded);
     let texts: Vec<&str> = history.iter().map(|message| message.text()).collect();
     assert_eq!(texts, ["hello", "it looked once", "", "two"]);
     let summary = history.get(1).expect("it is there");
-    assert_eq!((summary.sender, summary.sender_name.as_str(), &summary.labels[..]), (Entity::Agent, "condenser:short", &[Label::Tool][..]));
+    assert_eq!(
+        (summary.sender, summary.sender_name.as_str(), &summary.labels[..]),
+        (Entity::Agent, "condenser:short", &[Label::Tool][..])
+    );
     let shown = summary.in_prompt();
-    assert!(shown.starts_with("--- SUMMARY OF EARLIER MESSAGES ---\n") && shown.contains("the condenser short wrote"), "{shown}");
+    assert!(
+        shown.starts_with("--- SUMMARY OF EARLIER MESSAGES ---\n")
+            && shown.contains("the condenser short wrote"),
+        "{shown}"
+    );
     let view = recorded.room.agent_view(call).expect("it is under way");
     assert_eq!(view.pending.map(|message| message.text().to_owned()).as_deref(), Some("two"));
     // Nothing was taken out of the log.
-    assert!(conclave_core::journal::record::fold(recorded.records.iter().cloned()) == recorded.room);
+    assert!(
+        conclave_core::journal::record::fold(recorded.records.iter().cloned()) == recorded.room
+    );
 }
 
 #[test]
 fn a_summary_of_words_from_outside_is_from_outside() {
     let mut recorded = opened(2);
     let asked = look(&mut recorded, "one");
-    let Effect::Consult { call, .. } = asked else { panic!("the history is long enough: {asked:?}") };
+    let Effect::Consult { call, .. } = asked else {
+        panic!("the history is long enough: {asked:?}")
+    };
     recorded.take_effects();
-    recorded.handle(Event::UserSaid { task: None, text: "and?".to_owned(), attachments: Vec::new() }, START);
+    recorded.handle(
+        Event::UserSaid { task: None, text: "and?".to_owned(), attachments: Vec::new() },
+        START,
+    );
     // The user's newest word is `hello`: it stays whatever is wanted.
-    advise(&mut recorded, call, json!({ "forget": [{ "start": 0, "end": 3 }], "summary": "greetings" }));
-    assert_eq!(history(&recorded).get(0).map(|message| message.text().to_owned()).as_deref(), Some("hello"));
+    advise(
+        &mut recorded,
+        call,
+        json!({ "forget": [{ "start": 0, "end": 3 }], "summary": "greetings" }),
+    );
+    assert_eq!(
+        history(&recorded).get(0).map(|message| message.text().to_owned()).as_deref(),
+        Some("hello")
+    );
     let mut asked = None;
     for _ in 0..8 {
         if let Effect::Consult { call, .. } = look(&mut recorded, "more") {
@@ -95,10 +144,18 @@ fn a_summary_of_words_from_outside_is_from_outside() {
     }
     recorded.take_effects();
     let call = asked.expect("it has grown by eight entries");
-    let place = history(&recorded).iter().position(|message| message.text() == "hello").expect("it is there") as u64;
-    advise(&mut recorded, call, json!({ "forget": [{ "start": place, "end": place + 1 }], "summary": "greetings" }));
+    let place = history(&recorded)
+        .iter()
+        .position(|message| message.text() == "hello")
+        .expect("it is there") as u64;
+    advise(
+        &mut recorded,
+        call,
+        json!({ "forget": [{ "start": place, "end": place + 1 }], "summary": "greetings" }),
+    );
     let history = history(&recorded);
-    let summary = history.iter().find(|message| message.text() == "greetings").expect("it is there");
+    let summary =
+        history.iter().find(|message| message.text() == "greetings").expect("it is there");
     assert!(summary.labels.contains(&Label::Untrusted) && summary.sender == Entity::Agent);
     assert!(history.iter().any(|message| message.text() == "and?"), "the user's newest word");
 }
@@ -108,12 +165,17 @@ fn a_masked_result_keeps_its_id_for_the_provider() {
     let mut recorded = opened(4);
     look(&mut recorded, "a long result");
     let asked = look(&mut recorded, "two");
-    let Effect::Consult { call, .. } = asked else { panic!("the history is long enough: {asked:?}") };
+    let Effect::Consult { call, .. } = asked else {
+        panic!("the history is long enough: {asked:?}")
+    };
     recorded.take_effects();
     let before = history(&recorded).get(2).expect("it is there").clone();
     advise(&mut recorded, call, json!({ "mask": [{ "index": 2, "text": LEFT_OUT }] }));
     let after = history(&recorded).get(2).expect("it is there").clone();
-    assert_eq!((after.tool_results[0].content.as_str(), &after.tool_results[0].call_id), (LEFT_OUT, &before.tool_results[0].call_id));
+    assert_eq!(
+        (after.tool_results[0].content.as_str(), &after.tool_results[0].call_id),
+        (LEFT_OUT, &before.tool_results[0].call_id)
+    );
     assert_eq!(after.seq, before.seq);
 }
 
@@ -121,7 +183,9 @@ fn a_masked_result_keeps_its_id_for_the_provider() {
 fn a_task_that_is_killed_while_its_condenser_thinks_is_over() {
     let mut recorded = opened(2);
     let asked = look(&mut recorded, "one");
-    let Effect::Consult { call, .. } = asked else { panic!("the history is long enough: {asked:?}") };
+    let Effect::Consult { call, .. } = asked else {
+        panic!("the history is long enough: {asked:?}")
+    };
     recorded.handle(Event::TaskKilled { task: "desk".into(), reason: "no".to_owned() }, START);
     assert!(recorded.room.outcome().is_some());
     let over = recorded.room.clone();

@@ -1,4 +1,5 @@
-//! No kind of action escapes consent (O-109, O-110, C-316), whatever it is called; who waits has started nothing, also after a crash.
+//! No kind of action escapes consent (O-109, O-110, C-316), whatever it is called; who waits has
+//! started nothing, also after a crash.
 
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::protocol::effect::Effect;
@@ -15,7 +16,16 @@ use serde_json::{Value, json};
 use crate::case::{Case, SECRET, START};
 use crate::properties::Recorded;
 
-const KINDS: [&str; 8] = ["run", "run_ipython", "browse", "browse_interactive", "read", "write", "edit", "call_tool_mcp"];
+const KINDS: [&str; 8] = [
+    "run",
+    "run_ipython",
+    "browse",
+    "browse_interactive",
+    "read",
+    "write",
+    "edit",
+    "call_tool_mcp",
+];
 
 fn opened(confirm: &Value, policy: &Value) -> Recorded {
     let setup = json!({
@@ -26,22 +36,36 @@ fn opened(confirm: &Value, policy: &Value) -> Recorded {
         },
         "policy": policy,
     });
-    let case: Case = serde_json::from_value(json!({ "name": "by hand", "setup": setup, "expect": {} })).expect("a case of the right form");
+    let case: Case =
+        serde_json::from_value(json!({ "name": "by hand", "setup": setup, "expect": {} }))
+            .expect("a case of the right form");
     let mut recorded = Recorded::default();
-    recorded.handle(Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET }, START);
+    recorded.handle(
+        Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET },
+        START,
+    );
     recorded
 }
 
 fn act(recorded: &mut Recorded, action: &Action) -> Vec<Effect> {
     let effects = recorded.take_effects();
-    let [Effect::StepAgent { call, .. }] = effects[..] else { panic!("expected a step alone: {effects:?}") };
-    let answer = Ok(Turn { action: action.clone(), thought: String::new(), wait_for_response: false, extra: Vec::new() });
+    let [Effect::StepAgent { call, .. }] = effects[..] else {
+        panic!("expected a step alone: {effects:?}")
+    };
+    let answer = Ok(Turn {
+        action: action.clone(),
+        thought: String::new(),
+        wait_for_response: false,
+        extra: Vec::new(),
+    });
     recorded.handle(Event::AgentStepped { call, answer, report: CallReport::default() }, START);
     recorded.take_effects()
 }
 
 fn request(effects: &[Effect]) -> (CallId, ApprovalRequest) {
-    let [Effect::AskApproval { call, request }] = effects else { panic!("expected a question alone: {effects:?}") };
+    let [Effect::AskApproval { call, request }] = effects else {
+        panic!("expected a question alone: {effects:?}")
+    };
     (*call, request.clone())
 }
 
@@ -66,7 +90,12 @@ fn actions() -> Vec<Action> {
         Action::Kill { command_id: 1 },
         Action::Recall { query: text("q") },
         Action::Delegate { agent: text("other"), inputs: json!({ "task": "t" }) },
-        Action::DelegateTask(Box::new(Delegation { agent: text("other"), task: text("t"), context: json!({}), ..Delegation::default() })),
+        Action::DelegateTask(Box::new(Delegation {
+            agent: text("other"),
+            task: text("t"),
+            context: json!({}),
+            ..Delegation::default()
+        })),
         custom("edit", json!({ "path": "a" })),
         custom("browse_interactive", json!({ "browser_actions": "noop()" })),
         custom("anything_new", json!({})),
@@ -78,18 +107,30 @@ fn nothing_is_done_before_somebody_consents() {
     for action in actions() {
         let mut recorded = opened(&json!({ "policy": "always" }), &json!([]));
         let effects = act(&mut recorded, &action);
-        assert!(matches!(effects[..], [Effect::AskApproval { .. }]), "{action:?}: {effects:?}\n{:?}", recorded.notices);
+        assert!(
+            matches!(effects[..], [Effect::AskApproval { .. }]),
+            "{action:?}: {effects:?}\n{:?}",
+            recorded.notices
+        );
         let (call, asked) = request(&effects);
         assert_eq!((asked.tool.as_str(), asked.caller.as_str()), (action.name(), "desk"));
         recorded.handle(
-            Event::Decided { call, approval: Approval::Refused { reason: "too dear".to_owned() }, author: ApprovalAuthor::Program },
+            Event::Decided {
+                call,
+                approval: Approval::Refused { reason: "too dear".to_owned() },
+                author: ApprovalAuthor::Program,
+            },
             START,
         );
         let effects = recorded.take_effects();
-        let [Effect::StepAgent { call, .. }] = effects[..] else { panic!("{action:?} was done: {effects:?}") };
+        let [Effect::StepAgent { call, .. }] = effects[..] else {
+            panic!("{action:?} was done: {effects:?}")
+        };
         let view = recorded.room.agent_view(call).expect("it is under way");
         let observed = view.since.iter().filter_map(|past| past.observation.as_ref()).next_back();
-        let Some(Observation::Custom { name, content, .. }) = observed else { panic!("{action:?}: {:?}", view.since) };
+        let Some(Observation::Custom { name, content, .. }) = observed else {
+            panic!("{action:?}: {:?}", view.since)
+        };
         assert_eq!(name, "user_rejected");
         assert!(content.contains("too dear") && content.contains(action.name()), "{content}");
     }
@@ -98,13 +139,22 @@ fn nothing_is_done_before_somebody_consents() {
 #[test]
 fn what_somebody_consents_to_is_done_once() {
     for action in actions().into_iter().filter(|action| KINDS.contains(&action.name())) {
-        let mut recorded = opened(&json!({ "policy": "always" }), &json!([{ "tool": "hands.*", "decide": "ask" }]));
+        let mut recorded = opened(
+            &json!({ "policy": "always" }),
+            &json!([{ "tool": "hands.*", "decide": "ask" }]),
+        );
         let (call, _) = request(&act(&mut recorded, &action));
-        recorded.handle(Event::Decided { call, approval: Approval::Approved, author: ApprovalAuthor::Program }, START);
+        recorded.handle(
+            Event::Decided { call, approval: Approval::Approved, author: ApprovalAuthor::Program },
+            START,
+        );
         let effects = recorded.take_effects();
         let is_done = matches!(&effects[..], [Effect::CallTool { tool, .. }, ..] if *tool == action.name())
             || effects.iter().any(|effect| matches!(effect, Effect::StepAgent { .. }));
-        assert!(is_done && !effects.iter().any(|effect| matches!(effect, Effect::AskApproval { .. })), "{action:?}: {effects:?}");
+        assert!(
+            is_done && !effects.iter().any(|effect| matches!(effect, Effect::AskApproval { .. })),
+            "{action:?}: {effects:?}"
+        );
     }
 }
 
@@ -118,17 +168,29 @@ fn a_call_of_a_server_is_a_call_like_any() {
 
 #[test]
 fn thoughts_and_plans_wait_for_nobody() {
-    for action in [Action::Think { thought: "hm".to_owned() }, custom("condensation_request", json!({}))] {
+    for action in
+        [Action::Think { thought: "hm".to_owned() }, custom("condensation_request", json!({}))]
+    {
         let mut recorded = opened(&json!({ "policy": "always", "analyzer": "judge" }), &json!([]));
         let effects = act(&mut recorded, &action);
         assert!(matches!(effects[..], [Effect::StepAgent { .. }]), "{effects:?}");
     }
 }
 
-fn assessed(recorded: &mut Recorded, effects: &[Effect], answer: Result<&str, &str>) -> Vec<Effect> {
-    let [Effect::Consult { call, .. }] = effects else { panic!("expected a consultation alone: {effects:?}") };
-    let verdict =
-        |risk: &str| serde_json::from_value(json!({ "advice": "risk", "verdict": { "risk": risk, "reason": "" } })).expect("advice");
+fn assessed(
+    recorded: &mut Recorded,
+    effects: &[Effect],
+    answer: Result<&str, &str>,
+) -> Vec<Effect> {
+    let [Effect::Consult { call, .. }] = effects else {
+        panic!("expected a consultation alone: {effects:?}")
+    };
+    let verdict = |risk: &str| {
+        serde_json::from_value(
+            json!({ "advice": "risk", "verdict": { "risk": risk, "reason": "" } }),
+        )
+        .expect("advice")
+    };
     let answer = answer.map(verdict).map_err(|message| Fault::new(FaultKind::Wall, message));
     recorded.handle(Event::Consulted { call: *call, answer, report: CallReport::default() }, START);
     recorded.take_effects()
@@ -143,16 +205,24 @@ fn the_strictest_of_rule_and_risk_counts_for_actions_too() {
     let effects = assessed(&mut recorded, &effects, Ok("low"));
     assert!(matches!(effects[..], [Effect::CallTool { .. }]), "{effects:?}");
     // Not where a rule asks about the tool that carries it out.
-    let mut recorded = opened(&risky, &json!([{ "tool": "hands.run", "decide": "ask", "source": "conclave.toml:3" }]));
+    let mut recorded = opened(
+        &risky,
+        &json!([{ "tool": "hands.run", "decide": "ask", "source": "conclave.toml:3" }]),
+    );
     let effects = act(&mut recorded, &run());
     let (_, asked) = request(&assessed(&mut recorded, &effects, Ok("low")));
     assert_eq!((asked.tool.as_str(), asked.source.as_str()), ("hands.run", "conclave.toml:3"));
     // What a rule denies nobody's consent allows.
-    let mut recorded =
-        opened(&json!({ "policy": "always" }), &json!([{ "tool": "hands.run", "decide": "deny", "source": "conclave.toml:3" }]));
+    let mut recorded = opened(
+        &json!({ "policy": "always" }),
+        &json!([{ "tool": "hands.run", "decide": "deny", "source": "conclave.toml:3" }]),
+    );
     let mut effects = act(&mut recorded, &run());
     if let [Effect::AskApproval { call, .. }] = effects[..] {
-        recorded.handle(Event::Decided { call, approval: Approval::Approved, author: ApprovalAuthor::Program }, START);
+        recorded.handle(
+            Event::Decided { call, approval: Approval::Approved, author: ApprovalAuthor::Program },
+            START,
+        );
         effects = recorded.take_effects();
     }
     assert!(matches!(effects[..], [Effect::StepAgent { .. }]), "{effects:?}");
@@ -175,14 +245,28 @@ fn an_approver_writes_other_arguments_for_an_action() {
     assert_eq!(asked.arguments["command"], "ls");
     let mut arguments = asked.arguments;
     arguments["command"] = json!("ls -l");
-    recorded.handle(Event::Decided { call, approval: Approval::Edited { arguments }, author: ApprovalAuthor::Program }, START);
+    recorded.handle(
+        Event::Decided {
+            call,
+            approval: Approval::Edited { arguments },
+            author: ApprovalAuthor::Program,
+        },
+        START,
+    );
     let effects = recorded.take_effects();
     let [Effect::CallTool { arguments, .. }] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!(arguments["command"], "ls -l");
     // What is no such action is not carried out.
     let mut recorded = opened(&json!({ "policy": "always" }), &json!([]));
     let (call, _) = request(&act(&mut recorded, &run()));
-    recorded.handle(Event::Decided { call, approval: Approval::Edited { arguments: json!([1]) }, author: ApprovalAuthor::Program }, START);
+    recorded.handle(
+        Event::Decided {
+            call,
+            approval: Approval::Edited { arguments: json!([1]) },
+            author: ApprovalAuthor::Program,
+        },
+        START,
+    );
     assert!(matches!(recorded.take_effects()[..], [Effect::StepAgent { .. }]));
 }
 
@@ -191,27 +275,44 @@ fn consent_that_was_asked_for_before_a_crash_is_asked_for_again() {
     let risky = json!({ "policy": "always", "analyzer": "judge" });
     let mut recorded = opened(&risky, &json!([]));
     let effects = act(&mut recorded, &run());
-    let again = |recorded: &Recorded| Unfinished::fold(recorded.records.clone()).resumption(START).again;
+    let again =
+        |recorded: &Recorded| Unfinished::fold(recorded.records.clone()).resumption(START).again;
     let assessing = again(&recorded);
-    assert!(assessing.iter().any(|again| matches!(again.effect, Effect::Consult { .. })), "{assessing:?}");
+    assert!(
+        assessing.iter().any(|again| matches!(again.effect, Effect::Consult { .. })),
+        "{assessing:?}"
+    );
     assessed(&mut recorded, &effects, Ok("low"));
     let asking = again(&recorded);
-    let asked = asking.iter().find_map(|again| if let Effect::AskApproval { request, .. } = &again.effect { Some(request) } else { None });
+    let asked = asking.iter().find_map(|again| {
+        if let Effect::AskApproval { request, .. } = &again.effect { Some(request) } else { None }
+    });
     assert_eq!(json!(asked.and_then(|request| request.risk)), json!("low"));
-    assert!(!asking.iter().any(|again| matches!(again.effect, Effect::CallTool { .. } | Effect::Consult { .. })));
+    assert!(
+        !asking
+            .iter()
+            .any(|again| matches!(again.effect, Effect::CallTool { .. } | Effect::Consult { .. }))
+    );
 }
 
-/// A tool of the host that starts work is held against the rules like the action that does the same, whatever stands beside it.
+/// A tool of the host that starts work is held against the rules like the action that does the
+/// same, whatever stands beside it.
 #[test]
 fn a_call_of_the_hosts_own_tool_starts_nothing_before_somebody_consents() {
     let delegating = || {
-        let arguments = json!({ "agent": "other", "task": "t", "context": {}, "share_channels": [] });
+        let arguments =
+            json!({ "agent": "other", "task": "t", "context": {}, "share_channels": [] });
         let call = ToolCall { id: "1".to_owned(), ..ToolCall::new("delegate_task", arguments) };
-        Action::Reply(Reply { content: Some("begin".to_owned()), tool_calls: vec![call], ..Reply::default() })
+        Action::Reply(Reply {
+            content: Some("begin".to_owned()),
+            tool_calls: vec![call],
+            ..Reply::default()
+        })
     };
     let starts = |effects: &[Effect]| {
-        let started =
-            effects.iter().find_map(|effect| if let Effect::StartBackground { opening, .. } = effect { Some(opening) } else { None });
+        let started = effects.iter().find_map(|effect| {
+            if let Effect::StartBackground { opening, .. } = effect { Some(opening) } else { None }
+        });
         started.map(|opening| opening.content.clone().unwrap_or_default())
     };
     let always = json!({ "policy": "always" });
@@ -221,28 +322,51 @@ fn a_call_of_the_hosts_own_tool_starts_nothing_before_somebody_consents() {
     // Yes.
     let mut recorded = opened(&always, &json!([]));
     let (call, asked) = request(&act(&mut recorded, &delegating()));
-    assert_eq!((asked.tool.as_str(), &asked.arguments["agent"]), ("delegate_task", &json!("other")));
-    recorded.handle(Event::Decided { call, approval: Approval::Approved, author: ApprovalAuthor::Program }, START);
+    assert_eq!(
+        (asked.tool.as_str(), &asked.arguments["agent"]),
+        ("delegate_task", &json!("other"))
+    );
+    recorded.handle(
+        Event::Decided { call, approval: Approval::Approved, author: ApprovalAuthor::Program },
+        START,
+    );
     assert_eq!(starts(&recorded.take_effects()).as_deref(), Some("t"));
     // Yes, but otherwise.
     let mut recorded = opened(&always, &json!([]));
     let (call, asked) = request(&act(&mut recorded, &delegating()));
     let mut arguments = asked.arguments;
     arguments["task"] = json!("u");
-    recorded.handle(Event::Decided { call, approval: Approval::Edited { arguments }, author: ApprovalAuthor::Program }, START);
+    recorded.handle(
+        Event::Decided {
+            call,
+            approval: Approval::Edited { arguments },
+            author: ApprovalAuthor::Program,
+        },
+        START,
+    );
     assert_eq!(starts(&recorded.take_effects()).as_deref(), Some("u"));
     // Yes, to what the agent was not granted.
     let mut recorded = opened(&always, &json!([]));
     let (call, mut asked) = request(&act(&mut recorded, &delegating()));
     asked.arguments["agent"] = json!("desk");
-    recorded
-        .handle(Event::Decided { call, approval: Approval::Edited { arguments: asked.arguments }, author: ApprovalAuthor::Program }, START);
+    recorded.handle(
+        Event::Decided {
+            call,
+            approval: Approval::Edited { arguments: asked.arguments },
+            author: ApprovalAuthor::Program,
+        },
+        START,
+    );
     assert_eq!(starts(&recorded.take_effects()), None);
     // No.
     let mut recorded = opened(&always, &json!([]));
     let (call, _) = request(&act(&mut recorded, &delegating()));
     recorded.handle(
-        Event::Decided { call, approval: Approval::Refused { reason: "too dear".to_owned() }, author: ApprovalAuthor::Program },
+        Event::Decided {
+            call,
+            approval: Approval::Refused { reason: "too dear".to_owned() },
+            author: ApprovalAuthor::Program,
+        },
         START,
     );
     let effects = recorded.take_effects();
@@ -257,7 +381,11 @@ fn a_call_of_the_hosts_own_tool_starts_nothing_before_somebody_consents() {
         let effects = act(&mut recorded, &delegating());
         let effects = assessed(&mut recorded, &effects, Ok(risk));
         assert_eq!(starts(&effects).is_some(), begins, "{risk}: {effects:?}");
-        assert_eq!(effects.iter().any(|effect| matches!(effect, Effect::AskApproval { .. })), !begins, "{risk}");
+        assert_eq!(
+            effects.iter().any(|effect| matches!(effect, Effect::AskApproval { .. })),
+            !begins,
+            "{risk}"
+        );
     }
 }
 
@@ -271,35 +399,56 @@ fn gated(confirm: &Value) -> Recorded {
         },
         "gates": [{ "on": "delegate", "plugin": "guard", "deadline_ms": 200 }],
     });
-    let case: Case = serde_json::from_value(json!({ "name": "by hand", "setup": setup, "expect": {} })).expect("a case of the right form");
+    let case: Case =
+        serde_json::from_value(json!({ "name": "by hand", "setup": setup, "expect": {} }))
+            .expect("a case of the right form");
     let mut recorded = Recorded::default();
-    recorded.handle(Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET }, START);
+    recorded.handle(
+        Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET },
+        START,
+    );
     recorded
 }
 
 /// The same delegation as an action, and as a call of the host's tool.
 fn delegations() -> [Action; 2] {
-    let action = Delegation { agent: "other".to_owned(), task: "Sum up the news".to_owned(), context: json!({}), ..Delegation::default() };
-    let call = ToolCall::new("delegate_task", json!({ "agent": "other", "task": "Sum up the news" }));
-    [Action::DelegateTask(Box::new(action)), Action::Reply(Reply { tool_calls: vec![call], ..Reply::default() })]
+    let action = Delegation {
+        agent: "other".to_owned(),
+        task: "Sum up the news".to_owned(),
+        context: json!({}),
+        ..Delegation::default()
+    };
+    let call =
+        ToolCall::new("delegate_task", json!({ "agent": "other", "task": "Sum up the news" }));
+    [
+        Action::DelegateTask(Box::new(action)),
+        Action::Reply(Reply { tool_calls: vec![call], ..Reply::default() }),
+    ]
 }
 
 /// The gate is asked about this text, and puts another in its place.
 fn changed(recorded: &mut Recorded, effects: &[Effect], from: &str, to: &str) -> Vec<Effect> {
     let asked = effects.iter().find_map(|effect| match effect {
-        Effect::Consult { call, question: PluginQuery::Gate { passing }, .. } => Some((*call, passing.text.clone())),
+        Effect::Consult { call, question: PluginQuery::Gate { passing }, .. } => {
+            Some((*call, passing.text.clone()))
+        }
         _ => None,
     });
     let (call, text) = asked.unwrap_or_else(|| panic!("the gate is asked: {effects:?}"));
     assert_eq!(text, from);
     let advice = PluginReply::Gate { verdict: GateVerdict::Modify { text: to.to_owned() } };
-    recorded.handle(Event::Consulted { call, answer: Ok(advice), report: CallReport::default() }, START);
+    recorded.handle(
+        Event::Consulted { call, answer: Ok(advice), report: CallReport::default() },
+        START,
+    );
     recorded.take_effects()
 }
 
 fn decide(recorded: &mut Recorded, call: CallId, approval: Approval) -> Vec<Effect> {
     recorded.handle(Event::Decided { call, approval, author: ApprovalAuthor::Program }, START);
-    assert!(conclave_core::journal::record::fold(recorded.records.iter().cloned()) == recorded.room);
+    assert!(
+        conclave_core::journal::record::fold(recorded.records.iter().cloned()) == recorded.room
+    );
     recorded.take_effects()
 }
 
@@ -316,16 +465,25 @@ fn an_approver_is_asked_about_what_gates_have_left_and_that_is_what_runs() {
     for wanted in delegations() {
         let mut recorded = gated(&json!({ "policy": "always" }));
         let effects = act(&mut recorded, &wanted);
-        let (call, asked) = request(&changed(&mut recorded, &effects, "Sum up the news", "Delete everything"));
-        assert_eq!((asked.tool.as_str(), asked.arguments["task"].as_str()), ("delegate_task", Some("Delete everything")), "{wanted:?}");
-        let effects = decide(&mut recorded, call, Approval::Approved);
-        assert_eq!(told(&effects).as_deref(), Some("Delete everything"), "no gate is asked again: {effects:?}");
-        assert!(
-            recorded
-                .records
-                .iter()
-                .any(|record| record.event == Event::Decided { call, approval: Approval::Approved, author: ApprovalAuthor::Program })
+        let (call, asked) =
+            request(&changed(&mut recorded, &effects, "Sum up the news", "Delete everything"));
+        assert_eq!(
+            (asked.tool.as_str(), asked.arguments["task"].as_str()),
+            ("delegate_task", Some("Delete everything")),
+            "{wanted:?}"
         );
+        let effects = decide(&mut recorded, call, Approval::Approved);
+        assert_eq!(
+            told(&effects).as_deref(),
+            Some("Delete everything"),
+            "no gate is asked again: {effects:?}"
+        );
+        assert!(recorded.records.iter().any(|record| record.event
+            == Event::Decided {
+                call,
+                approval: Approval::Approved,
+                author: ApprovalAuthor::Program
+            }));
     }
 }
 
@@ -334,9 +492,13 @@ fn what_is_refused_as_gates_have_left_it_does_not_begin() {
     for wanted in delegations() {
         let mut recorded = gated(&json!({ "policy": "always" }));
         let effects = act(&mut recorded, &wanted);
-        let (call, _) = request(&changed(&mut recorded, &effects, "Sum up the news", "Delete everything"));
+        let (call, _) =
+            request(&changed(&mut recorded, &effects, "Sum up the news", "Delete everything"));
         let effects = decide(&mut recorded, call, Approval::Refused { reason: "no".to_owned() });
-        assert!(told(&effects).is_none() && matches!(effects[..], [Effect::StepAgent { .. }]), "{wanted:?}: {effects:?}");
+        assert!(
+            told(&effects).is_none() && matches!(effects[..], [Effect::StepAgent { .. }]),
+            "{wanted:?}: {effects:?}"
+        );
     }
 }
 
@@ -346,7 +508,8 @@ fn what_an_approver_wrote_passes_the_gates_and_is_asked_about_again_where_they_c
         for wanted in delegations() {
             let mut recorded = gated(&json!({ "policy": "always" }));
             let effects = act(&mut recorded, &wanted);
-            let (call, _) = request(&changed(&mut recorded, &effects, "Sum up the news", "Sum up nothing"));
+            let (call, _) =
+                request(&changed(&mut recorded, &effects, "Sum up the news", "Sum up nothing"));
             let arguments = json!({ "agent": "other", "task": "Sum up the weather" });
             let effects = decide(&mut recorded, call, Approval::Edited { arguments });
             let mut effects = changed(&mut recorded, &effects, "Sum up the weather", to);
@@ -363,12 +526,25 @@ fn what_an_approver_wrote_passes_the_gates_and_is_asked_about_again_where_they_c
 #[test]
 fn the_risk_of_a_delegation_is_that_of_the_text_that_gates_have_left() {
     for wanted in delegations() {
-        let mut recorded = gated(&json!({ "policy": { "risky": { "threshold": "high", "unknown": true } }, "analyzer": "judge" }));
+        let mut recorded = gated(
+            &json!({ "policy": { "risky": { "threshold": "high", "unknown": true } }, "analyzer": "judge" }),
+        );
         let effects = act(&mut recorded, &wanted);
         let effects = changed(&mut recorded, &effects, "Sum up the news", "Delete everything");
-        let [Effect::Consult { question: PluginQuery::Risk { action, .. }, .. }] = &effects[..] else { panic!("{effects:?}") };
-        assert!(format!("{action:?}").contains("Delete everything") && !format!("{action:?}").contains("the news"), "{action:?}");
+        let [Effect::Consult { question: PluginQuery::Risk { action, .. }, .. }] = &effects[..]
+        else {
+            panic!("{effects:?}")
+        };
+        assert!(
+            format!("{action:?}").contains("Delete everything")
+                && !format!("{action:?}").contains("the news"),
+            "{action:?}"
+        );
         let (call, _) = request(&assessed(&mut recorded, &effects, Ok("high")));
-        assert_eq!(told(&decide(&mut recorded, call, Approval::Approved)).as_deref(), Some("Delete everything"), "{wanted:?}");
+        assert_eq!(
+            told(&decide(&mut recorded, call, Approval::Approved)).as_deref(),
+            Some("Delete everything"),
+            "{wanted:?}"
+        );
     }
 }

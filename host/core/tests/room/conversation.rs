@@ -1,5 +1,5 @@
-//! Channels of a room, what comes in on them, and rooms that are held open (R-001… ). Every room here is folded again
-//! from its events at the end, and must be the same.
+//! Channels of a room, what comes in on them, and rooms that are held open (R-001…,
+//! Every room here is folded again from its events at the end, and must be the same.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,9 @@ use conclave_core::types::delivery::{EndedTask, Speech};
 use conclave_core::types::fault::CallReport;
 use conclave_core::types::ids::{CallId, ChannelId, Millis, TimerId};
 use conclave_core::types::outcome::Status;
-use conclave_core::types::request::{Inbound, Refusal, RefusalCode, RequestId, RequestReply, RoomRequest};
+use conclave_core::types::request::{
+    Inbound, Refusal, RefusalCode, RequestId, RequestReply, RoomRequest,
+};
 use conclave_core::types::usage::{Spent, UsedByPlugin};
 use serde_json::{Value, json};
 
@@ -55,13 +57,23 @@ fn two() -> Channels {
 
 impl World {
     fn open(setup: Value, channels: Channels, opening: impl FnOnce(&mut RunOpening)) -> Self {
-        let case: Case = serde_json::from_value(json!({ "name": "by hand", "setup": setup, "input": null, "expect": {} })).expect("a case");
+        let case: Case = serde_json::from_value(
+            json!({ "name": "by hand", "setup": setup, "input": null, "expect": {} }),
+        )
+        .expect("a case");
         let mut setup = case.setup();
         setup.channels = channels;
         let mut opened = RunOpening { hold: true, ..case.opening() };
         opening(&mut opened);
         let (recorded, replies) = (Recorded::default(), BTreeMap::new());
-        let mut world = Self { recorded, now: START, requests: 0, replies, begun: Vec::new(), spoken: Vec::new() };
+        let mut world = Self {
+            recorded,
+            now: START,
+            requests: 0,
+            replies,
+            begun: Vec::new(),
+            spoken: Vec::new(),
+        };
         world.happened(Event::RoomOpened { setup: setup.into(), opening: opened, secret: SECRET });
         world
     }
@@ -83,7 +95,8 @@ impl World {
                 }
                 Effect::Speak { speech, .. } => {
                     self.spoken.push(*speech.clone());
-                    self.begun.push(Effect::Speak { call: effect_call(&self.recorded, &speech), speech });
+                    self.begun
+                        .push(Effect::Speak { call: effect_call(&self.recorded, &speech), speech });
                 }
                 effect => self.begun.push(effect),
             }
@@ -133,9 +146,17 @@ impl World {
     }
 
     fn ends(&mut self, call: CallId, text: &str) {
-        let turn =
-            Turn { action: Action::Finish { outputs: json!(text) }, thought: String::new(), wait_for_response: false, extra: Vec::new() };
-        self.happened(Event::AgentStepped { call, answer: Ok(turn), report: CallReport::default() });
+        let turn = Turn {
+            action: Action::Finish { outputs: json!(text) },
+            thought: String::new(),
+            wait_for_response: false,
+            extra: Vec::new(),
+        };
+        self.happened(Event::AgentStepped {
+            call,
+            answer: Ok(turn),
+            report: CallReport::default(),
+        });
     }
 
     /// Every channel takes, or does not take, what it was told.
@@ -148,7 +169,10 @@ impl World {
 
     /// What was told since it was asked the last time: `channel: text`.
     fn told(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.spoken).into_iter().map(|speech| format!("{}: {}", speech.channel, speech.text)).collect()
+        std::mem::take(&mut self.spoken)
+            .into_iter()
+            .map(|speech| format!("{}: {}", speech.channel, speech.text))
+            .collect()
     }
 
     fn history(&self, call: CallId) -> Vec<String> {
@@ -171,10 +195,15 @@ impl World {
         let written = serde_json::to_value(self.room()).expect("a room is serialisable");
         let read: Room = serde_json::from_value(written.clone()).expect("and can be read");
         assert_eq!(serde_json::to_value(&read).expect("again"), written);
-        let line = |record| conclave_core::journal::record::to_line(record).expect("it is not deep");
+        let line =
+            |record| conclave_core::journal::record::to_line(record).expect("it is not deep");
         let lines: Vec<String> = self.recorded.records.iter().map(line).collect();
-        let records = lines.iter().map(|line| serde_json::from_str(line).expect("a line is a record"));
-        assert!(Unfinished::fold(records).room == *self.room(), "the fold of the lines is another room");
+        let records =
+            lines.iter().map(|line| serde_json::from_str(line).expect("a line is a record"));
+        assert!(
+            Unfinished::fold(records).room == *self.room(),
+            "the fold of the lines is another room"
+        );
     }
 }
 
@@ -210,18 +239,27 @@ fn three_messages_one_after_the_other_keep_the_history() {
         assert_eq!(world.says("web", word), accepted(index as u64));
         assert_eq!(world.told(), [format!("terminal: web: {word}")]);
         let call = world.step();
-        let said: Vec<String> = ["one", "two", "three"][..=index].iter().map(|word| (*word).to_owned()).collect();
+        let said: Vec<String> =
+            ["one", "two", "three"][..=index].iter().map(|word| (*word).to_owned()).collect();
         let history = world.history(call);
         assert!(said.iter().all(|word| history.contains(word)), "{history:?}");
         world.ends(call, &format!("answer to {word}"));
-        assert_eq!(world.told(), [format!("terminal: answer to {word}"), format!("web: answer to {word}")]);
+        assert_eq!(
+            world.told(),
+            [format!("terminal: answer to {word}"), format!("web: answer to {word}")]
+        );
         world.hear(None);
-        assert!(world.room().outcome().is_none() && world.room().calls_in_flight().next().is_none());
+        assert!(
+            world.room().outcome().is_none() && world.room().calls_in_flight().next().is_none()
+        );
     }
     assert_eq!(world.notices(|notice| matches!(notice, Notice::Inbound { .. })), 3);
     assert_eq!(world.close(), Ok(RequestReply::Done));
     let outcome = world.room().outcome().expect("nothing was under way");
-    assert_eq!((outcome.status, outcome.content.as_deref()), (Status::Done, Some("answer to three")));
+    assert_eq!(
+        (outcome.status, outcome.content.as_deref()),
+        (Status::Done, Some("answer to three"))
+    );
     assert_eq!(world.take(|effect| matches!(effect, Effect::Finish { .. })).len(), 1);
     assert_eq!(world.room().status(), RoomStatus::Over);
     assert_eq!(world.refused(Inbound::new("web", "four")), RefusalCode::RoomClosed);
@@ -249,9 +287,16 @@ fn what_comes_in_while_the_agent_is_at_work_is_read_in_its_next_step() {
     world.says("web", "one").expect("it counts");
     let call = world.step();
     assert_eq!(world.says("terminal", "and two"), accepted(1));
-    assert!(world.take(|effect| matches!(effect, Effect::StepAgent { .. })).is_empty(), "it is at work");
-    let think =
-        Turn { action: Action::Think { thought: "hm".into() }, thought: String::new(), wait_for_response: false, extra: Vec::new() };
+    assert!(
+        world.take(|effect| matches!(effect, Effect::StepAgent { .. })).is_empty(),
+        "it is at work"
+    );
+    let think = Turn {
+        action: Action::Think { thought: "hm".into() },
+        thought: String::new(),
+        wait_for_response: false,
+        extra: Vec::new(),
+    };
     world.happened(Event::AgentStepped { call, answer: Ok(think), report: CallReport::default() });
     let call = world.step();
     assert!(world.history(call).contains(&"and two".to_owned()));
@@ -271,7 +316,10 @@ fn what_comes_in_too_late_for_a_step_begins_the_next_turn() {
     world.ends(call, "first");
     let call = world.step();
     let history = world.history(call);
-    assert!(history.contains(&"first".to_owned()) && history.contains(&"two".to_owned()), "{history:?}");
+    assert!(
+        history.contains(&"first".to_owned()) && history.contains(&"two".to_owned()),
+        "{history:?}"
+    );
     world.ends(call, "second");
     assert_eq!(world.notices(|notice| matches!(notice, Notice::UserUnheard { .. })), 0);
     assert!(world.told().contains(&"web: second".to_owned()));
@@ -285,15 +333,26 @@ fn a_close_lets_what_is_under_way_end_and_takes_nothing_new() {
     let call = world.step();
     world.says("web", "never read").expect("it counts");
     assert_eq!(world.close(), Ok(RequestReply::Done));
-    assert_eq!((world.room().status(), world.room().closed()), (RoomStatus::Closed, Some("good night")));
+    assert_eq!(
+        (world.room().status(), world.room().closed()),
+        (RoomStatus::Closed, Some("good night"))
+    );
     assert_eq!(world.refused(Inbound::new("web", "three")), RefusalCode::RoomClosed);
     assert!(world.room().outcome().is_none() && world.room().is_in_flight(call));
     assert_eq!(world.close(), Ok(RequestReply::Done));
-    assert_eq!(world.notices(|notice| matches!(notice, Notice::RoomClosed { .. })), 1, "closed twice is closed once");
+    assert_eq!(
+        world.notices(|notice| matches!(notice, Notice::RoomClosed { .. })),
+        1,
+        "closed twice is closed once"
+    );
     world.told();
     world.ends(call, "the end");
     assert_eq!(world.told(), ["terminal: the end", "web: the end"]);
-    assert_eq!(world.notices(|notice| matches!(notice, Notice::UserUnheard { .. })), 1, "nothing new begins");
+    assert_eq!(
+        world.notices(|notice| matches!(notice, Notice::UserUnheard { .. })),
+        1,
+        "nothing new begins"
+    );
     world.hear(None);
     assert_eq!(world.room().outcome().map(|outcome| outcome.status), Some(Status::Done));
     world.folds();
@@ -304,9 +363,16 @@ fn messages_that_wait_for_their_turn_when_the_room_is_closed_are_told_to_be_unre
     let mut world = World::open(json!({ "tasks": { "desk": {}, "other": {} } }), two(), |_| {});
     world.says("web", "one").expect("it counts");
     let call = world.step();
-    world.comes(Inbound { to: Some("other".into()), ..Inbound::new("web", "for the other") }).expect("it counts");
+    world
+        .comes(Inbound { to: Some("other".into()), ..Inbound::new("web", "for the other") })
+        .expect("it counts");
     world.close().expect("done");
-    assert_eq!(world.notices(|notice| matches!(notice, Notice::UserUnheard { text, .. } if text == "for the other")), 1);
+    assert_eq!(
+        world.notices(
+            |notice| matches!(notice, Notice::UserUnheard { text, .. } if text == "for the other")
+        ),
+        1
+    );
     world.ends(call, "end");
     world.hear(None);
     assert!(world.room().outcome().is_some());
@@ -318,7 +384,9 @@ fn a_task_that_is_named_takes_its_turn_and_the_conversation_stays_where_it_is() 
     let mut world = World::open(json!({ "tasks": { "desk": {}, "other": {} } }), two(), |_| {});
     world.says("web", "one").expect("it counts");
     let desk = world.step();
-    world.comes(Inbound { to: Some("other".into()), ..Inbound::new("web", "two") }).expect("it counts");
+    world
+        .comes(Inbound { to: Some("other".into()), ..Inbound::new("web", "two") })
+        .expect("it counts");
     world.ends(desk, "of desk");
     let other = world.step();
     assert_eq!(world.room().agent_view(other).map(|view| view.task), Some("other".into()));
@@ -332,17 +400,26 @@ fn a_task_that_is_named_takes_its_turn_and_the_conversation_stays_where_it_is() 
 
 #[test]
 fn an_interactive_task_in_a_held_room_is_answered_on_any_channel() {
-    let mut world = World::open(json!({ "tasks": { "desk": { "interactive": true } } }), two(), |_| {});
+    let mut world =
+        World::open(json!({ "tasks": { "desk": { "interactive": true } } }), two(), |_| {});
     world.says("web", "one").expect("it counts");
     let call = world.step();
-    let reply = Action::Reply(conclave_core::types::action::Reply { content: Some("and?".into()), ..Default::default() });
-    let turn = Turn { action: reply, thought: String::new(), wait_for_response: false, extra: Vec::new() };
+    let reply = Action::Reply(conclave_core::types::action::Reply {
+        content: Some("and?".into()),
+        ..Default::default()
+    });
+    let turn =
+        Turn { action: reply, thought: String::new(), wait_for_response: false, extra: Vec::new() };
     world.told();
     world.happened(Event::AgentStepped { call, answer: Ok(turn), report: CallReport::default() });
     assert_eq!(world.take(|effect| matches!(effect, Effect::AskUser { .. })).len(), 1);
     assert_eq!(world.told(), ["web: and?"], "the terminal is asked itself");
     world.says("web", "two").expect("it counts");
-    assert_eq!(world.take(|effect| matches!(effect, Effect::AbandonCall { .. })).len(), 1, "the question is answered");
+    assert_eq!(
+        world.take(|effect| matches!(effect, Effect::AbandonCall { .. })).len(),
+        1,
+        "the question is answered"
+    );
     let call = world.step();
     assert!(world.history(call).contains(&"two".to_owned()));
     world.folds();
@@ -351,10 +428,16 @@ fn an_interactive_task_in_a_held_room_is_answered_on_any_channel() {
 #[test]
 fn a_room_that_is_closed_while_it_waits_for_its_user_is_over() {
     let mut world =
-        World::open(json!({ "tasks": { "desk": { "interactive": true } } }), two(), |opening| opening.content = Some("hi".into()));
+        World::open(json!({ "tasks": { "desk": { "interactive": true } } }), two(), |opening| {
+            opening.content = Some("hi".into())
+        });
     let call = world.step();
-    let reply = Action::Reply(conclave_core::types::action::Reply { content: Some("and?".into()), ..Default::default() });
-    let turn = Turn { action: reply, thought: String::new(), wait_for_response: false, extra: Vec::new() };
+    let reply = Action::Reply(conclave_core::types::action::Reply {
+        content: Some("and?".into()),
+        ..Default::default()
+    });
+    let turn =
+        Turn { action: reply, thought: String::new(), wait_for_response: false, extra: Vec::new() };
     world.happened(Event::AgentStepped { call, answer: Ok(turn), report: CallReport::default() });
     world.hear(None);
     world.close().expect("done");
@@ -369,17 +452,33 @@ fn a_held_room_that_was_cut_off_goes_on() {
     world.finishes("first");
     world.hear(None);
     let idle = world.recorded.records.len();
-    world.comes(Inbound { key: Some("k".into()), ..Inbound::new("web", "two") }).expect("it counts");
+    world
+        .comes(Inbound { key: Some("k".into()), ..Inbound::new("web", "two") })
+        .expect("it counts");
     for cut in [1, idle, world.recorded.records.len()] {
         let unfinished = Unfinished::fold(world.recorded.records[..cut].to_vec());
         assert!(unfinished.room.outcome().is_none());
         let resumption = unfinished.resumption(world.now);
-        let recorded = Recorded { room: unfinished.room, records: world.recorded.records[..cut].to_vec(), ..Recorded::default() };
+        let recorded = Recorded {
+            room: unfinished.room,
+            records: world.recorded.records[..cut].to_vec(),
+            ..Recorded::default()
+        };
         let begun = resumption.again.into_iter().map(|again| again.effect).collect();
-        let mut again = World { recorded, now: world.now, requests: 100, replies: BTreeMap::new(), begun, spoken: Vec::new() };
+        let mut again = World {
+            recorded,
+            now: world.now,
+            requests: 100,
+            replies: BTreeMap::new(),
+            begun,
+            spoken: Vec::new(),
+        };
         resumption.events.into_iter().for_each(|event| again.happened(event));
         if cut == world.recorded.records.len() {
-            assert_eq!(again.comes(Inbound { key: Some("k".into()), ..Inbound::new("web", "two") }), duplicate(1));
+            assert_eq!(
+                again.comes(Inbound { key: Some("k".into()), ..Inbound::new("web", "two") }),
+                duplicate(1)
+            );
             again.finishes("second");
         }
         again.hear(None);
@@ -424,8 +523,14 @@ fn each_refusal_has_its_word_and_changes_nothing_else() {
         (Inbound::new("off", "x"), RefusalCode::NoAccess),
         (Inbound::new("in", " "), RefusalCode::BadArguments),
         (Inbound { key: Some(long), ..Inbound::new("in", "x") }, RefusalCode::BadArguments),
-        (Inbound { key: Some(String::new()), ..Inbound::new("in", "x") }, RefusalCode::BadArguments),
-        (Inbound { to: Some("nobody".into()), ..Inbound::new("in", "x") }, RefusalCode::UnknownAgent),
+        (
+            Inbound { key: Some(String::new()), ..Inbound::new("in", "x") },
+            RefusalCode::BadArguments,
+        ),
+        (
+            Inbound { to: Some("nobody".into()), ..Inbound::new("in", "x") },
+            RefusalCode::UnknownAgent,
+        ),
         (Inbound { chain_depth: 5, ..Inbound::new("in", "x") }, RefusalCode::ChainDepth),
         (Inbound { chain_depth: u32::MAX, ..Inbound::new("in", "x") }, RefusalCode::ChainDepth),
     ];
@@ -433,25 +538,44 @@ fn each_refusal_has_its_word_and_changes_nothing_else() {
         let mut world = World::held(bound());
         assert_eq!(world.refused(inbound.clone()), code, "{inbound:?}");
         assert!(world.begun.is_empty() && world.spoken.is_empty(), "{inbound:?}");
-        assert_eq!(world.notices(|notice| matches!(notice, Notice::InboundRefused { error, .. } if *error == code)), 1);
+        assert_eq!(
+            world.notices(
+                |notice| matches!(notice, Notice::InboundRefused { error, .. } if *error == code)
+            ),
+            1
+        );
         assert_eq!(world.says("push", "x"), accepted(0), "a refusal takes no number");
         world.folds();
     }
     let mut world = World::held(bound());
-    assert_eq!(world.says("nowhere", "x").expect_err("refused").allowed, ["in", "off", "out", "push"]);
-    let unknown = world.comes(Inbound { to: Some("nobody".into()), ..Inbound::new("in", "x") }).expect_err("refused");
+    assert_eq!(
+        world.says("nowhere", "x").expect_err("refused").allowed,
+        ["in", "off", "out", "push"]
+    );
+    let unknown = world
+        .comes(Inbound { to: Some("nobody".into()), ..Inbound::new("in", "x") })
+        .expect_err("refused");
     assert_eq!(unknown.allowed, ["desk"]);
-    assert_eq!(world.comes(Inbound { chain_depth: 4, ..Inbound::new("in", "x") }), accepted(0), "R-008: the fifth is the first too many");
+    assert_eq!(
+        world.comes(Inbound { chain_depth: 4, ..Inbound::new("in", "x") }),
+        accepted(0),
+        "R-008: the fifth is the first too many"
+    );
 }
 
 #[test]
 fn a_message_too_many_is_stored_nowhere_and_time_gives_new_ones() {
-    let mut world = World::held(channels(&[("web", Binding { rate: Some(2), ..text() }), ("free", text())]));
+    let mut world =
+        World::held(channels(&[("web", Binding { rate: Some(2), ..text() }), ("free", text())]));
     let twice = || Inbound { key: Some("once".into()), ..Inbound::new("web", "x") };
     assert_eq!(world.comes(twice()), accepted(0));
     assert_eq!(world.says("web", "x"), accepted(1));
     assert_eq!(world.refused(Inbound::new("web", "x")), RefusalCode::RateLimited);
-    assert_eq!(world.refused(twice()), RefusalCode::RateLimited, "R-006: the limit comes before the key");
+    assert_eq!(
+        world.refused(twice()),
+        RefusalCode::RateLimited,
+        "R-006: the limit comes before the key"
+    );
     assert_eq!(world.says("free", "x"), accepted(2), "each channel has its own");
     world.now = world.now.plus(499);
     assert_eq!(world.refused(Inbound::new("web", "x")), RefusalCode::RateLimited);
@@ -459,8 +583,14 @@ fn a_message_too_many_is_stored_nowhere_and_time_gives_new_ones() {
     assert_eq!(world.says("web", "x"), accepted(3));
     world.now = world.now.plus(60_000);
     assert_eq!([world.says("web", "x"), world.says("web", "x")], [accepted(4), accepted(5)]);
-    assert_eq!(world.refused(Inbound::new("web", "x")), RefusalCode::RateLimited, "what is saved up is one second's worth");
-    let told = world.notices(|notice| matches!(notice, Notice::InboundRefused { error: RefusalCode::RateLimited, .. }));
+    assert_eq!(
+        world.refused(Inbound::new("web", "x")),
+        RefusalCode::RateLimited,
+        "what is saved up is one second's worth"
+    );
+    let told = world.notices(|notice| {
+        matches!(notice, Notice::InboundRefused { error: RefusalCode::RateLimited, .. })
+    });
     assert_eq!(told, 2, "of each flood the first alone is told");
     world.folds();
 }
@@ -468,11 +598,16 @@ fn a_message_too_many_is_stored_nowhere_and_time_gives_new_ones() {
 #[test]
 fn a_second_message_with_the_same_key_is_the_first() {
     let mut world = World::held(two());
-    let with = |key: &str, text: &str| Inbound { key: Some(key.to_owned()), ..Inbound::new("web", text) };
+    let with =
+        |key: &str, text: &str| Inbound { key: Some(key.to_owned()), ..Inbound::new("web", text) };
     assert_eq!(world.comes(with("a", "one")), accepted(0));
     let begun = (world.spoken.len(), world.recorded.room.calls_in_flight().count());
     assert_eq!(world.comes(with("a", "another text")), duplicate(0));
-    assert_eq!((world.spoken.len(), world.recorded.room.calls_in_flight().count()), begun, "nothing comes of it");
+    assert_eq!(
+        (world.spoken.len(), world.recorded.room.calls_in_flight().count()),
+        begun,
+        "nothing comes of it"
+    );
     assert_eq!(world.comes(with("b", "two")), accepted(1));
     assert_eq!(world.comes(with("a", "one")), duplicate(0));
     world.folds();
@@ -482,7 +617,9 @@ fn a_second_message_with_the_same_key_is_the_first() {
 fn who_is_told_what_comes_in() {
     let told = |source: Binding, target: Binding| {
         let mut world = World::held(channels(&[("source", source), ("target", target)]));
-        world.comes(Inbound { sender: "Ada".into(), ..Inbound::new("source", "hi") }).expect("it counts");
+        world
+            .comes(Inbound { sender: "Ada".into(), ..Inbound::new("source", "hi") })
+            .expect("it counts");
         let heard = !world.take(|effect| matches!(effect, Effect::StepAgent { .. })).is_empty();
         world.folds();
         (world.told() == ["target: Ada: hi"], heard)
@@ -497,8 +634,18 @@ fn who_is_told_what_comes_in() {
         ("a target with no access", text(), with(ChannelAccess::None), (false, true)),
         ("a target that only reads", text(), with(ChannelAccess::ReadOnly), (true, true)),
         ("a source that only writes", with(ChannelAccess::WriteOnly), text(), (true, true)),
-        ("an agent's channel is told nothing", text(), Binding::of(ChannelKind::Agent), (false, true)),
-        ("what an agent says leads to no other", Binding::of(ChannelKind::Agent), text(), (true, false)),
+        (
+            "an agent's channel is told nothing",
+            text(),
+            Binding::of(ChannelKind::Agent),
+            (false, true),
+        ),
+        (
+            "what an agent says leads to no other",
+            Binding::of(ChannelKind::Agent),
+            text(),
+            (true, false),
+        ),
         ("internal", sees("internal"), text(), (false, false)),
         ("nobody", sees("none"), text(), (false, false)),
         ("people", sees("transport"), text(), (true, false)),
@@ -517,14 +664,17 @@ fn who_is_told_what_comes_in() {
 #[test]
 fn an_agents_channel_reaches_an_agent_that_it_names() {
     let mut world = World::held(channels(&[("bot", Binding::of(ChannelKind::Agent))]));
-    world.comes(Inbound { to: Some("desk".into()), ..Inbound::new("bot", "hi") }).expect("it counts");
+    world
+        .comes(Inbound { to: Some("desk".into()), ..Inbound::new("bot", "hi") })
+        .expect("it counts");
     world.step();
     world.folds();
 }
 
 #[test]
 fn a_channel_that_takes_nothing_is_told_of_and_the_others_hear_it() {
-    let mut world = World::held(channels(&[("web", text()), ("pager", text()), ("terminal", text())]));
+    let mut world =
+        World::held(channels(&[("web", text()), ("pager", text()), ("terminal", text())]));
     world.says("web", "hi").expect("it counts");
     let calls = world.take(|effect| matches!(effect, Effect::Speak { .. }));
     assert_eq!(world.told(), ["pager: web: hi", "terminal: web: hi"]);
@@ -533,7 +683,11 @@ fn a_channel_that_takes_nothing_is_told_of_and_the_others_hear_it() {
         world.happened(Event::Spoken { call, failure: failure.map(str::to_owned) });
         assert!(!world.room().is_in_flight(call));
     }
-    let failed = Notice::NotTold { channel: "pager".into(), key: "inbound-0-pager".into(), reason: "gone".into() };
+    let failed = Notice::NotTold {
+        channel: "pager".into(),
+        key: "inbound-0-pager".into(),
+        reason: "gone".into(),
+    };
     assert_eq!(world.notices(|notice| *notice == failed), 1);
     assert_eq!(world.notices(|notice| matches!(notice, Notice::NotTold { .. })), 1);
     world.finishes("end");
@@ -544,49 +698,84 @@ fn a_channel_that_takes_nothing_is_told_of_and_the_others_hear_it() {
 #[test]
 fn channels_are_attached_changed_and_detached_while_the_room_is_open() {
     let mut world = World::held(two());
-    let bind = |channel: &str, binding: Option<Binding>| RoomRequest::Bind { channel: channel.into(), binding };
+    let bind = |channel: &str, binding: Option<Binding>| RoomRequest::Bind {
+        channel: channel.into(),
+        binding,
+    };
     assert_eq!(world.refused(Inbound::new("phone", "x")), RefusalCode::UnknownChannel);
-    assert_eq!(world.asked(bind("phone", Some(Binding::of(ChannelKind::Voice)))), Ok(RequestReply::Done));
+    assert_eq!(
+        world.asked(bind("phone", Some(Binding::of(ChannelKind::Voice)))),
+        Ok(RequestReply::Done)
+    );
     assert_eq!(world.says("phone", "x"), accepted(0));
     assert_eq!(world.told(), ["terminal: phone: x", "web: phone: x"]);
-    assert_eq!(world.asked(bind("web", Some(Binding { muted: true, ..text() }))), Ok(RequestReply::Done));
+    assert_eq!(
+        world.asked(bind("web", Some(Binding { muted: true, ..text() }))),
+        Ok(RequestReply::Done)
+    );
     assert_eq!(world.asked(bind("terminal", None)), Ok(RequestReply::Done), "the terminal too");
     world.finishes("end");
     assert_eq!(world.told(), ["phone: end"]);
     assert_eq!(world.asked(bind("terminal", None)), Ok(RequestReply::Done), "what is gone is gone");
-    let bad =
-        [("", text()), ("a,b", text()), ("x", Binding { simulate_ms: Some(40), ..text() }), ("x", Binding { rate: Some(0), ..text() })];
+    let bad = [
+        ("", text()),
+        ("a,b", text()),
+        ("x", Binding { simulate_ms: Some(40), ..text() }),
+        ("x", Binding { rate: Some(0), ..text() }),
+    ];
     for (name, binding) in bad {
-        assert_eq!(world.asked(bind(name, Some(binding))).expect_err("refused").error, RefusalCode::BadArguments, "{name:?}");
+        assert_eq!(
+            world.asked(bind(name, Some(binding))).expect_err("refused").error,
+            RefusalCode::BadArguments,
+            "{name:?}"
+        );
     }
     assert_eq!(world.notices(|notice| matches!(notice, Notice::ChannelBound { .. })), 2);
     assert_eq!(world.notices(|notice| matches!(notice, Notice::ChannelUnbound { .. })), 1);
-    assert_eq!(world.room().bindings().keys().map(ChannelId::as_str).collect::<Vec<_>>(), ["phone", "web"]);
+    assert_eq!(
+        world.room().bindings().keys().map(ChannelId::as_str).collect::<Vec<_>>(),
+        ["phone", "web"]
+    );
     world.folds();
 }
 
 #[test]
 fn clients_say_what_their_channels_do() {
     let mut world = World::held(two());
-    let says = |channel: &str, activity| RoomRequest::Activity { channel: channel.into(), activity };
-    assert_eq!(world.asked(says("nowhere", Activity::Speaking)).expect_err("refused").error, RefusalCode::UnknownChannel);
+    let says =
+        |channel: &str, activity| RoomRequest::Activity { channel: channel.into(), activity };
+    assert_eq!(
+        world.asked(says("nowhere", Activity::Speaking)).expect_err("refused").error,
+        RefusalCode::UnknownChannel
+    );
     assert_eq!(world.asked(says("web", Activity::UserSpeaking)), Ok(RequestReply::Done));
-    assert_eq!((world.room().activity(&"web".into()), world.room().activity(&"terminal".into())), (Activity::UserSpeaking, Activity::Idle));
+    assert_eq!(
+        (world.room().activity(&"web".into()), world.room().activity(&"terminal".into())),
+        (Activity::UserSpeaking, Activity::Idle)
+    );
     world.happened(Event::Resumed { down_ms: 1 });
-    assert_eq!(world.room().activity(&"web".into()), Activity::Idle, "nobody knows what it does now");
+    assert_eq!(
+        world.room().activity(&"web".into()),
+        Activity::Idle,
+        "nobody knows what it does now"
+    );
     world.folds();
 }
 
 #[test]
 fn a_child_has_the_channels_that_were_shared_and_any_other_those_of_the_config() {
     let world = World::open(json!({}), two(), |opening| {
-        opening.bindings = Some(channels(&[("web", Binding { access: ChannelAccess::ReadOnly, ..text() })]));
+        opening.bindings =
+            Some(channels(&[("web", Binding { access: ChannelAccess::ReadOnly, ..text() })]));
         opening.room = "room/3".into();
         opening.depth = 1;
         opening.metadata = json!({ "why": "digest" });
     });
     assert_eq!(world.room().bindings().keys().map(ChannelId::as_str).collect::<Vec<_>>(), ["web"]);
-    assert_eq!((world.room().parent(), world.room().metadata()), (Some("room".into()), &json!({ "why": "digest" })));
+    assert_eq!(
+        (world.room().parent(), world.room().metadata()),
+        (Some("room".into()), &json!({ "why": "digest" }))
+    );
     let world = World::held(two());
     assert_eq!((world.room().bindings(), world.room().parent()), (&two(), None));
 }
@@ -594,15 +783,22 @@ fn a_child_has_the_channels_that_were_shared_and_any_other_those_of_the_config()
 #[test]
 fn a_room_that_is_not_held_hears_while_it_is_at_work_and_no_longer() {
     let setup = json!({ "tasks": { "desk": {}, "other": {} } });
-    let mut world = World::open(setup, two(), |opening| (opening.hold, opening.content) = (false, Some("go".into())));
+    let mut world = World::open(setup, two(), |opening| {
+        (opening.hold, opening.content) = (false, Some("go".into()))
+    });
     let call = world.step();
     assert_eq!(world.says("web", "two"), accepted(0));
-    let idle = world.comes(Inbound { to: Some("other".into()), ..Inbound::new("web", "x") }).expect_err("it is not at work");
+    let idle = world
+        .comes(Inbound { to: Some("other".into()), ..Inbound::new("web", "x") })
+        .expect_err("it is not at work");
     assert_eq!((idle.error, idle.allowed), (RefusalCode::UnknownAgent, vec!["desk".to_owned()]));
     world.told();
     world.ends(call, "end");
     assert!(world.told().is_empty(), "the result of a run is its outcome's to tell");
-    assert!(world.room().outcome().is_none(), "a channel has not said yet whether it took what came in");
+    assert!(
+        world.room().outcome().is_none(),
+        "a channel has not said yet whether it took what came in"
+    );
     assert_eq!(world.refused(Inbound::new("web", "late")), RefusalCode::RoomClosed);
     world.hear(None);
     assert_eq!(world.refused(Inbound::new("web", "later")), RefusalCode::RoomClosed);
@@ -620,8 +816,15 @@ fn a_task_that_fails_says_so_on_the_channels_and_the_room_goes_on() {
     world.says("web", "two").expect("it counts");
     for _ in 0..3 {
         let call = world.step();
-        let fault = conclave_core::types::fault::Fault::new(conclave_core::types::fault::FaultKind::Trap, "boom");
-        world.happened(Event::AgentStepped { call, answer: Err(fault), report: CallReport::default() });
+        let fault = conclave_core::types::fault::Fault::new(
+            conclave_core::types::fault::FaultKind::Trap,
+            "boom",
+        );
+        world.happened(Event::AgentStepped {
+            call,
+            answer: Err(fault),
+            report: CallReport::default(),
+        });
     }
     let told = world.told();
     assert!(told.len() == 1 && told[0].starts_with("web: There is no answer"), "{told:?}");
@@ -717,7 +920,11 @@ fn a_room_that_is_held_begins_with_what_it_was_opened_with() {
 #[test]
 fn what_somebody_says_without_a_channel_begins_a_turn_too() {
     let mut world = World::held(two());
-    world.happened(Event::UserSaid { task: None, text: "psst".to_owned(), attachments: Vec::new() });
+    world.happened(Event::UserSaid {
+        task: None,
+        text: "psst".to_owned(),
+        attachments: Vec::new(),
+    });
     let call = world.step();
     assert!(world.history(call).contains(&"psst".to_owned()) && world.told().is_empty());
     world.folds();
@@ -727,12 +934,20 @@ fn what_somebody_says_without_a_channel_begins_a_turn_too() {
 fn at_the_gates(world: &mut World, key: &str, text: &str) -> (u64, Vec<CallId>) {
     let inbound = Inbound { key: Some(key.to_owned()), ..Inbound::new("web", text) };
     let request = world.ask(RoomRequest::Inbound { inbound });
-    let calls = world.take(|effect| matches!(effect, Effect::Consult { .. })).iter().filter_map(Effect::starts).collect();
+    let calls = world
+        .take(|effect| matches!(effect, Effect::Consult { .. }))
+        .iter()
+        .filter_map(Effect::starts)
+        .collect();
     (request, calls)
 }
 
 fn verdict(world: &mut World, call: CallId, verdict: GateVerdict) {
-    world.happened(Event::Consulted { call, answer: Ok(PluginReply::Gate { verdict }), report: CallReport::default() });
+    world.happened(Event::Consulted {
+        call,
+        answer: Ok(PluginReply::Gate { verdict }),
+        report: CallReport::default(),
+    });
 }
 
 #[test]
@@ -743,7 +958,10 @@ fn the_same_message_twice_at_the_gates_is_one() {
     assert_eq!((calls.len(), none.len(), world.replies.len()), (1, 0, 0));
     world.folds();
     verdict(&mut world, calls[0], GateVerdict::Modify { text: "ONE".to_owned() });
-    assert_eq!((world.replies[&first].clone(), world.replies[&second].clone()), (accepted(0), duplicate(0)));
+    assert_eq!(
+        (world.replies[&first].clone(), world.replies[&second].clone()),
+        (accepted(0), duplicate(0))
+    );
     assert_eq!(world.told(), ["terminal: web: ONE"]);
     let call = world.step();
     assert!(world.history(call).contains(&"ONE".to_owned()));
@@ -758,9 +976,15 @@ fn a_message_that_a_gate_blocks_has_no_number_and_may_come_again() {
     verdict(&mut world, calls[0], GateVerdict::Block { reason: "no".to_owned() });
     for request in [first, second] {
         let refusal = world.replies[&request].clone().expect_err("it is blocked");
-        assert!(refusal.error == RefusalCode::Blocked && refusal.message.contains("guard"), "{refusal:?}");
+        assert!(
+            refusal.error == RefusalCode::Blocked && refusal.message.contains("guard"),
+            "{refusal:?}"
+        );
     }
-    assert!(world.told().is_empty() && world.take(|effect| matches!(effect, Effect::StepAgent { .. })).is_empty());
+    assert!(
+        world.told().is_empty()
+            && world.take(|effect| matches!(effect, Effect::StepAgent { .. })).is_empty()
+    );
     let (again, calls) = at_the_gates(&mut world, "k", "one");
     verdict(&mut world, calls[0], GateVerdict::Allow);
     assert_eq!(world.replies[&again], accepted(0));
@@ -783,24 +1007,39 @@ fn a_room_that_closes_while_a_message_is_at_the_gates_does_not_take_it() {
 
 #[test]
 fn a_background_task_of_a_held_room_outlives_the_turn() {
-    let mut world = World::open(json!({ "tasks": { "desk": {}, "worker": {} } }), two(), |opening| {
-        opening.limits.wall_ms = Some(5_000);
-    });
+    let mut world =
+        World::open(json!({ "tasks": { "desk": {}, "worker": {} } }), two(), |opening| {
+            opening.limits.wall_ms = Some(5_000);
+        });
     world.says("web", "one").expect("it counts");
     world.now = world.now.plus(4_000);
-    let delegation = Delegation { agent: "worker".to_owned(), task: "dig".to_owned(), ..Delegation::default() };
-    world.asked(RoomRequest::Delegate { delegation: Box::new(delegation), by: None }).expect("a receipt");
+    let delegation =
+        Delegation { agent: "worker".to_owned(), task: "dig".to_owned(), ..Delegation::default() };
+    world
+        .asked(RoomRequest::Delegate { delegation: Box::new(delegation), by: None })
+        .expect("a receipt");
     let started = world.take(|effect| matches!(effect, Effect::StartBackground { .. }));
-    let [Effect::StartBackground { call, opening, .. }] = &started[..] else { panic!("one task: {started:?}") };
+    let [Effect::StartBackground { call, opening, .. }] = &started[..] else {
+        panic!("one task: {started:?}")
+    };
     assert_eq!((opening.deadline, opening.hold), (Some(START.plus(9_000)), false));
-    assert_eq!(opening.bindings, Some(BTreeMap::new()), "it has the channels that were shared, and these are none");
+    assert_eq!(
+        opening.bindings,
+        Some(BTreeMap::new()),
+        "it has the channels that were shared, and these are none"
+    );
     world.finishes("the turn");
     assert!(world.room().is_in_flight(*call));
     world.hear(None);
     world.close().expect("done");
     assert!(world.room().outcome().is_none(), "what it used is still to come");
     let ended = EndedTask::interrupted("its parent stopped it".to_owned());
-    world.happened(Event::BackgroundEnded { call: *call, ended, spent: Spent::default(), used: UsedByPlugin::new() });
+    world.happened(Event::BackgroundEnded {
+        call: *call,
+        ended,
+        spent: Spent::default(),
+        used: UsedByPlugin::new(),
+    });
     assert!(world.room().outcome().is_some());
     world.folds();
 }

@@ -1,8 +1,9 @@
-//! The corpus: what rooms did when it was recorded, as hashes under `tests/data/corpus`. A change that
-//! moves, renames or splits code leaves every hash as it is.
+//! The corpus: what rooms did when it was recorded, as hashes under `tests/data/corpus`. A change
+//! that moves, renames or splits code leaves every hash as it is.
 //!
-//! `CONCLAVE_CORPUS=record` writes the files anew. `CONCLAVE_CORPUS=text` writes the hashed text of every
-//! input to `corpus/` in cargo's folder for tests' files, to compare two commits with `diff -r`.
+//! `CONCLAVE_CORPUS=record` writes the files anew. `CONCLAVE_CORPUS=text` writes the hashed text of
+//! every input to `corpus/` in cargo's folder for tests' files, to compare two commits with `diff
+//! -r`.
 
 mod canon;
 mod file;
@@ -59,8 +60,8 @@ fn rooms_with_nonsense_events_do_what_was_recorded() {
 #[test]
 fn rooms_whose_calls_are_answered_do_what_was_recorded() {
     let mut source = Source::open("answered");
-    // The file says which: seeds below 6000 whose rooms take 16 events or more (most end sooner), without
-    // most of those with the largest messages, which take long to hash.
+    // The file says which: seeds below 6000 whose rooms take 16 events or more (most end sooner),
+    // without most of those with the largest messages, which take long to hash.
     for input in source.inputs() {
         let seed = input.strip_prefix("seed ").and_then(|seed| seed.parse().ok());
         let seed: u64 = seed.expect("an input is a seed");
@@ -103,8 +104,8 @@ fn records(recorded: &[Value], names: &Names) -> Vec<Record> {
     from_lines(&recorded.iter().map(line).collect::<String>()).expect("it is a journal")
 }
 
-/// The numbers of a seed, at least 300 (a setup takes so many) and fewer than `most`. SplitMix64: the same on every machine, with
-/// every version of every crate.
+/// The numbers of a seed, at least 300 (a setup takes so many) and fewer than `most`. SplitMix64:
+/// the same on every machine, with every version of every crate.
 fn row(seed: u64, most: u64) -> Vec<u16> {
     let mut state = seed;
     let mut next = || {
@@ -187,7 +188,9 @@ fn every_hash_notices_a_change() {
         assert!(*what != opened[hash], "{hash} does not see that nothing comes after the opening");
     }
     let mut reworded = records.clone();
-    let Event::RoomOpened { opening, .. } = &mut reworded[0].event else { panic!("it is opened first") };
+    let Event::RoomOpened { opening, .. } = &mut reworded[0].event else {
+        panic!("it is opened first")
+    };
     opening.content = Some("hello again".to_owned());
     let changed = fold(&reworded);
     let differ: Vec<_> = whole.iter().filter(|(hash, what)| changed[*hash] != **what).collect();

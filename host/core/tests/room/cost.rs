@@ -1,4 +1,5 @@
-//! What a step costs does not grow with what has happened: snapshots share the history, and nothing else piles up.
+//! What a step costs does not grow with what has happened: snapshots share the history, and nothing
+//! else piles up.
 
 use std::sync::Arc;
 
@@ -22,14 +23,19 @@ fn opened() -> Room {
     });
     let case: Case = serde_json::from_value(case).expect("a case of the right form");
     let mut room = Room::new();
-    room.handle(Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET }, START);
+    room.handle(
+        Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET },
+        START,
+    );
     room
 }
 
 fn step_under_way(room: &mut Room) -> CallId {
     let effects: Vec<Effect> = std::iter::from_fn(|| room.poll_effect()).collect();
     while room.poll_notice().is_some() {}
-    let [Effect::StepAgent { call, .. }] = effects[..] else { panic!("expected a step alone: {effects:?}") };
+    let [Effect::StepAgent { call, .. }] = effects[..] else {
+        panic!("expected a step alone: {effects:?}")
+    };
     call
 }
 
@@ -38,7 +44,10 @@ fn think(room: &mut Room) {
     let call = step_under_way(room);
     let action = Action::Think { thought: "a thought of some length".to_owned() };
     let turn = Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() };
-    room.handle(Event::AgentStepped { call, answer: Ok(turn), report: CallReport::default() }, START);
+    room.handle(
+        Event::AgentStepped { call, answer: Ok(turn), report: CallReport::default() },
+        START,
+    );
 }
 
 fn is_shared(one: &History, other: &History) -> bool {
@@ -62,12 +71,19 @@ fn a_step_shares_the_history_with_every_snapshot() {
     let early = room.agent_view(call).expect("a step is under way").history;
     assert_eq!(early.len(), 1_001);
     room.handle(Event::ModelAsked { call, ordinal: 0, request: request(&Value::Null) }, START);
-    let Some(Effect::CallModel { prompt, .. }) = room.poll_effect() else { panic!("the model is asked") };
-    let Some(PromptPiece::History { messages, start: 0, end: 1_001 }) = prompt.pieces.last() else { panic!("{:?}", prompt.pieces.last()) };
+    let Some(Effect::CallModel { prompt, .. }) = room.poll_effect() else {
+        panic!("the model is asked")
+    };
+    let Some(PromptPiece::History { messages, start: 0, end: 1_001 }) = prompt.pieces.last() else {
+        panic!("{:?}", prompt.pieces.last())
+    };
     assert!(is_shared(&early, messages), "a prompt copies no message");
     let action = Action::Think { thought: "one more".to_owned() };
     let turn = Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() };
-    room.handle(Event::AgentStepped { call, answer: Ok(turn), report: CallReport::default() }, START);
+    room.handle(
+        Event::AgentStepped { call, answer: Ok(turn), report: CallReport::default() },
+        START,
+    );
     let later = room.history(&"desk".into());
     assert!(later.len() > early.len() && is_shared(&early, &later), "a step copies no message");
     assert_eq!(early.len(), 1_001, "a snapshot does not change");
@@ -84,7 +100,10 @@ fn nothing_but_the_history_grows_with_the_steps() {
         think(&mut room);
     }
     let after_many = size_without_history(&room);
-    assert!(after_many < after_few + 64, "{after_few} bytes after 10 steps, {after_many} after 1000: more than longer numbers");
+    assert!(
+        after_many < after_few + 64,
+        "{after_few} bytes after 10 steps, {after_many} after 1000: more than longer numbers"
+    );
 }
 
 #[test]

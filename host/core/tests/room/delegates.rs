@@ -9,12 +9,17 @@ use crate::case::Case;
 use crate::world::{Order, World};
 
 fn case(setup: &Value, scripts: &Value) -> Case {
-    serde_json::from_value(json!({ "name": "delegates", "setup": setup, "scripts": scripts, "expect": {} }))
-        .expect("a case of the right form")
+    serde_json::from_value(
+        json!({ "name": "delegates", "setup": setup, "scripts": scripts, "expect": {} }),
+    )
+    .expect("a case of the right form")
 }
 
 fn delegate_all(delegates: &Value) -> Value {
-    let action = Action::Custom { name: "delegate_all".to_owned(), arguments: json!({ "delegates": delegates }) };
+    let action = Action::Custom {
+        name: "delegate_all".to_owned(),
+        arguments: json!({ "delegates": delegates }),
+    };
     json!({ "action": action })
 }
 
@@ -35,11 +40,18 @@ fn told(case: &Case) -> (Value, Value) {
 
 #[test]
 fn ten_thousand_delegates_in_one_action_are_refused_with_a_text() {
-    let flood: Vec<Value> = (0..10_000).map(|_| json!({ "agent": "one", "inputs": { "task": "x" } })).collect();
-    let case = case(&three_workers(), &json!({ "agents": { "desk": [delegate_all(&json!(flood)), { "finish": "end" }] } }));
+    let flood: Vec<Value> =
+        (0..10_000).map(|_| json!({ "agent": "one", "inputs": { "task": "x" } })).collect();
+    let case = case(
+        &three_workers(),
+        &json!({ "agents": { "desk": [delegate_all(&json!(flood)), { "finish": "end" }] } }),
+    );
     let (since, steps) = told(&case);
     let text = since[0][1].as_str().expect("an observation");
-    assert!(text.starts_with("error: delegate_all: 10000 delegates, and 128 may be asked for at once"), "{text}");
+    assert!(
+        text.starts_with("error: delegate_all: 10000 delegates, and 128 may be asked for at once"),
+        "{text}"
+    );
     assert_eq!(steps, json!(2), "nobody was started");
 }
 
@@ -47,7 +59,9 @@ fn ten_thousand_delegates_in_one_action_are_refused_with_a_text() {
 fn as_many_delegates_as_are_allowed_all_answer_in_order() {
     let most: Vec<Value> =
         (0..128).map(|at| json!({ "agent": if at % 2 == 0 { "one" } else { "two" }, "inputs": { "task": at } })).collect();
-    let finish = |from: usize| -> Vec<Value> { (0..64).map(|at| json!({ "finish": { "n": at * 2 + from } })).collect() };
+    let finish = |from: usize| -> Vec<Value> {
+        (0..64).map(|at| json!({ "finish": { "n": at * 2 + from } })).collect()
+    };
     let mut setup = three_workers();
     setup["limits"] = json!({ "turns": 1_000 });
     let agents = json!({ "desk": [delegate_all(&json!(most)), { "finish": "end" }], "one": finish(0), "two": finish(1) });
@@ -72,7 +86,8 @@ fn a_room_read_back_after_any_event_goes_on_with_its_delegates_as_before() {
     world.run();
     assert!(world.room.outcome().is_some());
     for cut in 0..world.records.len() {
-        let before = serde_json::to_string(&fold(world.records[..cut].iter().cloned())).expect("a room is serialisable");
+        let before = serde_json::to_string(&fold(world.records[..cut].iter().cloned()))
+            .expect("a room is serialisable");
         let mut room: Room = serde_json::from_str(&before).expect("a room reads what it wrote");
         for record in &world.records[cut..] {
             while room.poll_effect().is_some() {}

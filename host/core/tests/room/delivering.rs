@@ -1,5 +1,5 @@
-//! Deliveries by hand: what a strategy decides, what becomes of it, what an agent reads of results, and that each is told once. Here is the
-//! desk that they happen at.
+//! Deliveries by hand: what a strategy decides, what becomes of it, what an agent reads of results,
+//! and that each is told once. Here is the desk that they happen at.
 
 mod announcing;
 mod deciding;
@@ -13,7 +13,9 @@ use conclave_core::setup::Setup;
 use conclave_core::types::action::{Action, Reply as Said, Turn};
 use conclave_core::types::channel::{Activity, Binding, ChannelKind};
 use conclave_core::types::delegation::Delegation;
-use conclave_core::types::delivery::{self, BackgroundStatus, Decision, DeliveryRecord, DeliveryState, EndedTask, Wake};
+use conclave_core::types::delivery::{
+    self, BackgroundStatus, Decision, DeliveryRecord, DeliveryState, EndedTask, Wake,
+};
 use conclave_core::types::fault::CallReport;
 use conclave_core::types::ids::{BackgroundId, CallId, Millis, TaskName, TimerId};
 use conclave_core::types::message::{Entity, Label};
@@ -59,13 +61,20 @@ impl Desk {
         Self::open_with(setup, |_| {}, |_| {})
     }
 
-    fn open_with(setup: Value, change: impl FnOnce(&mut Setup), opened: impl FnOnce(&mut RunOpening)) -> Self {
-        let case: Case = serde_json::from_value(json!({ "name": "by hand", "setup": setup, "expect": {} })).expect("a case");
+    fn open_with(
+        setup: Value,
+        change: impl FnOnce(&mut Setup),
+        opened: impl FnOnce(&mut RunOpening),
+    ) -> Self {
+        let case: Case =
+            serde_json::from_value(json!({ "name": "by hand", "setup": setup, "expect": {} }))
+                .expect("a case");
         let (mut setup, mut opening) = (case.setup(), case.opening());
         setup.channels.insert("phone".into(), Binding::of(ChannelKind::Voice));
         change(&mut setup);
         opened(&mut opening);
-        let mut desk = Self { recorded: Recorded::default(), at: START, to_do: Vec::new(), requests: 0 };
+        let mut desk =
+            Self { recorded: Recorded::default(), at: START, to_do: Vec::new(), requests: 0 };
         desk.happened(Event::RoomOpened { setup: setup.into(), opening, secret: SECRET });
         desk
     }
@@ -103,13 +112,23 @@ impl Desk {
                 return call;
             }
             let (call, _) = self.take(user).expect("an agent steps, or its user is asked");
-            self.happened(Event::UserAnswered { call, text: None, attachments: Vec::new(), passed: false });
+            self.happened(Event::UserAnswered {
+                call,
+                text: None,
+                attachments: Vec::new(),
+                passed: false,
+            });
         }
     }
 
     fn stepped(&mut self, call: CallId, action: Action) {
-        let turn = Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() };
-        self.happened(Event::AgentStepped { call, answer: Ok(turn), report: CallReport::default() });
+        let turn =
+            Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() };
+        self.happened(Event::AgentStepped {
+            call,
+            answer: Ok(turn),
+            report: CallReport::default(),
+        });
     }
 
     /// The agent delegates so often, each in a step of its own.
@@ -131,7 +150,12 @@ impl Desk {
         if status == BackgroundStatus::Completed {
             (ended.output, ended.error) = (Some(text.to_owned()), None);
         }
-        self.happened(Event::BackgroundEnded { call, ended, spent: Spent::default(), used: UsedByPlugin::new() });
+        self.happened(Event::BackgroundEnded {
+            call,
+            ended,
+            spent: Spent::default(),
+            used: UsedByPlugin::new(),
+        });
     }
 
     fn woken(&mut self) -> (CallId, Wake) {
@@ -140,7 +164,11 @@ impl Desk {
 
     fn decides(&mut self, decisions: Vec<Decision>) -> Wake {
         let (call, wake) = self.woken();
-        self.happened(Event::StrategyDecided { call, answer: Ok(decisions), report: CallReport::default() });
+        self.happened(Event::StrategyDecided {
+            call,
+            answer: Ok(decisions),
+            report: CallReport::default(),
+        });
         wake
     }
 
@@ -176,7 +204,12 @@ impl Desk {
     }
 
     fn record(&self, id: &str) -> DeliveryRecord {
-        self.room().tasks().find(|record| record.id.as_str() == id).expect("it is recorded").delivery.clone()
+        self.room()
+            .tasks()
+            .find(|record| record.id.as_str() == id)
+            .expect("it is recorded")
+            .delivery
+            .clone()
     }
 
     fn state(&self, id: &str) -> DeliveryState {
@@ -199,7 +232,10 @@ impl Desk {
     /// What the agent has in its history, and what of it is new in the step that is under way.
     fn history(&self) -> Vec<(Entity, Vec<Label>, String)> {
         let history = self.room().history(&TaskName::from("desk"));
-        history.iter().map(|message| (message.sender, message.labels.clone(), message.text().to_owned())).collect()
+        history
+            .iter()
+            .map(|message| (message.sender, message.labels.clone(), message.text().to_owned()))
+            .collect()
     }
 
     fn activity(&mut self, channel: &str, activity: Activity) {
@@ -219,7 +255,11 @@ impl Desk {
 }
 
 fn delegates() -> Action {
-    Action::DelegateTask(Box::new(Delegation { agent: "slow".to_owned(), task: "dig".to_owned(), ..Delegation::default() }))
+    Action::DelegateTask(Box::new(Delegation {
+        agent: "slow".to_owned(),
+        task: "dig".to_owned(),
+        ..Delegation::default()
+    }))
 }
 
 fn finish() -> Action {
@@ -235,15 +275,27 @@ fn step(effect: &Effect) -> Option<CallId> {
 }
 
 fn background(effect: &Effect) -> Option<(CallId, BackgroundId)> {
-    if let Effect::StartBackground { call, id, .. } = effect { Some((*call, id.clone())) } else { None }
+    if let Effect::StartBackground { call, id, .. } = effect {
+        Some((*call, id.clone()))
+    } else {
+        None
+    }
 }
 
 fn wakes(effect: &Effect) -> Option<(CallId, Wake)> {
-    if let Effect::WakeStrategy { call, wake, .. } = effect { Some((*call, wake.clone())) } else { None }
+    if let Effect::WakeStrategy { call, wake, .. } = effect {
+        Some((*call, wake.clone()))
+    } else {
+        None
+    }
 }
 
 fn speeches(effect: &Effect) -> Option<(CallId, delivery::Speech)> {
-    if let Effect::Speak { call, speech } = effect { Some((*call, (**speech).clone())) } else { None }
+    if let Effect::Speak { call, speech } = effect {
+        Some((*call, (**speech).clone()))
+    } else {
+        None
+    }
 }
 
 fn timers(effect: &Effect) -> Option<(TimerId, Millis)> {
@@ -251,11 +303,20 @@ fn timers(effect: &Effect) -> Option<(TimerId, Millis)> {
 }
 
 fn user(effect: &Effect) -> Option<(CallId, String)> {
-    if let Effect::AskUser { call, prompt, .. } = effect { Some((*call, prompt.clone())) } else { None }
+    if let Effect::AskUser { call, prompt, .. } = effect {
+        Some((*call, prompt.clone()))
+    } else {
+        None
+    }
 }
 
 fn speak(tasks: &[&str]) -> Decision {
-    Decision::Speak { tasks: tasks.iter().map(|task| (*task).to_owned()).collect(), channel: None, prompt: None, interrupt: false }
+    Decision::Speak {
+        tasks: tasks.iter().map(|task| (*task).to_owned()).collect(),
+        channel: None,
+        prompt: None,
+        interrupt: false,
+    }
 }
 
 fn on(channel: &str, tasks: &[&str]) -> Decision {
@@ -270,7 +331,8 @@ fn wait(channel: Option<&str>, at_most_ms: u64) -> Decision {
 /// A desk that waits for nothing but its background tasks.
 fn draining(times: usize) -> Desk {
     // Half of what is left of a limit is set aside for each task.
-    let mut desk = Desk::open_with(plan(json!({}), json!({})), |_| {}, |opening| opening.limits.turns = None);
+    let mut desk =
+        Desk::open_with(plan(json!({}), json!({})), |_| {}, |opening| opening.limits.turns = None);
     desk.delegate(times);
     desk.step(finish());
     desk

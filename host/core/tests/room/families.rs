@@ -1,5 +1,6 @@
-//! A room and the rooms of its background tasks, driven together, with tasks that are killed, requests that are given up and hosts that
-//! stop: whatever comes of it, the run spends no more than it may, and holds nothing back at its end.
+//! A room and the rooms of its background tasks, driven together, with tasks that are killed,
+//! requests that are given up and hosts that stop: whatever comes of it, the run spends no more
+//! than it may, and holds nothing back at its end.
 
 use std::collections::BTreeMap;
 
@@ -59,8 +60,21 @@ impl Family {
         });
         let case: Case = serde_json::from_value(case).expect("a case of the right form");
         let root = Member { room: Room::new(), parent: None, waits: Vec::new(), asked: 0 };
-        let mut family = Self { members: vec![root], children: BTreeMap::new(), now: START.0, lost: 0, answered: 0 };
-        family.happened(0, Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET });
+        let mut family = Self {
+            members: vec![root],
+            children: BTreeMap::new(),
+            now: START.0,
+            lost: 0,
+            answered: 0,
+        };
+        family.happened(
+            0,
+            Event::RoomOpened {
+                setup: case.setup().into(),
+                opening: case.opening(),
+                secret: SECRET,
+            },
+        );
         family
     }
 
@@ -71,7 +85,9 @@ impl Family {
         while let Some(notice) = room.poll_notice() {
             match notice {
                 Notice::AttemptLost { input_tokens, .. } => self.lost += input_tokens,
-                Notice::ModelAnswered { usage, .. } => self.answered += usage.input_tokens + usage.output_tokens,
+                Notice::ModelAnswered { usage, .. } => {
+                    self.answered += usage.input_tokens + usage.output_tokens
+                }
                 _ => {}
             }
         }
@@ -83,27 +99,52 @@ impl Family {
         match effect {
             Effect::StepAgent { call, .. } => self.members[index].waits.push(Waits::Step(call)),
             Effect::CallModel { call, ordinal, prompt, .. } => {
-                let most = prompt.options.iter().find(|(name, _)| name == "max-output-tokens").and_then(|(_, most)| most.as_u64());
-                self.members[index].waits.push(Waits::Model(call, ordinal, most.expect("a limit applies")));
+                let most = prompt
+                    .options
+                    .iter()
+                    .find(|(name, _)| name == "max-output-tokens")
+                    .and_then(|(_, most)| most.as_u64());
+                self.members[index].waits.push(Waits::Model(
+                    call,
+                    ordinal,
+                    most.expect("a limit applies"),
+                ));
             }
             Effect::StartBackground { call, opening, .. } => {
                 let setup = self.members[index].room.setup().clone();
                 let child = self.members.len();
-                self.members.push(Member { room: Room::new(), parent: Some((index, call)), waits: Vec::new(), asked: 0 });
+                self.members.push(Member {
+                    room: Room::new(),
+                    parent: Some((index, call)),
+                    waits: Vec::new(),
+                    asked: 0,
+                });
                 self.children.insert((index, call), child);
-                self.happened(child, Event::RoomOpened { setup, opening: *opening, secret: SECRET });
+                self.happened(
+                    child,
+                    Event::RoomOpened { setup, opening: *opening, secret: SECRET },
+                );
             }
             Effect::AbandonCall { call } => {
-                if let Some(child) =
-                    self.children.get(&(index, call)).copied().filter(|child| self.members[*child].room.outcome().is_none())
+                if let Some(child) = self
+                    .children
+                    .get(&(index, call))
+                    .copied()
+                    .filter(|child| self.members[*child].room.outcome().is_none())
                 {
-                    self.happened(child, Event::Cancelled { reason: "its parent stopped it".to_owned() });
+                    self.happened(
+                        child,
+                        Event::Cancelled { reason: "its parent stopped it".to_owned() },
+                    );
                 }
             }
             Effect::Finish { outcome } => {
                 if let Some((parent, call)) = self.members[index].parent {
                     let (ended, used) = (EndedTask::from_outcome(&outcome), outcome.used.clone());
-                    self.happened(parent, Event::BackgroundEnded { call, ended, spent: outcome.spent, used });
+                    self.happened(
+                        parent,
+                        Event::BackgroundEnded { call, ended, spent: outcome.spent, used },
+                    );
                 }
             }
             _ => {}
@@ -113,41 +154,71 @@ impl Family {
     /// Something happens to one of the rooms that go on.
     fn next(&mut self, kind: u8, number: u16) {
         let number = usize::from(number);
-        let going: Vec<usize> = (0..self.members.len()).filter(|index| self.members[*index].room.outcome().is_none()).collect();
+        let going: Vec<usize> = (0..self.members.len())
+            .filter(|index| self.members[*index].room.outcome().is_none())
+            .collect();
         let Some(index) = going.get(number % going.len().max(1)).copied() else { return };
         let waits = &mut self.members[index].waits;
         let at = (!waits.is_empty()).then(|| number / 7 % waits.len());
         match kind {
             0..=4 => {
-                let step = waits.iter().rev().find_map(|waits| if let Waits::Step(call) = waits { Some(*call) } else { None });
+                let step = waits.iter().rev().find_map(|waits| {
+                    if let Waits::Step(call) = waits { Some(*call) } else { None }
+                });
                 let Some(call) = step else { return };
                 self.members[index].asked += 1;
                 let ordinal = self.members[index].asked;
-                self.happened(index, Event::ModelAsked { call, ordinal, request: request(&Value::Null) });
+                self.happened(
+                    index,
+                    Event::ModelAsked { call, ordinal, request: request(&Value::Null) },
+                );
             }
             5..=8 => match at.map(|at| waits.swap_remove(at)) {
                 Some(Waits::Model(call, ordinal, most)) => {
                     let answer = match kind {
                         5 => Err(ModelError::Other { message: "502".to_owned() }),
-                        _ => Ok(completion(if kind == 6 { most } else { number as u64 % (most + 1) })),
+                        _ => Ok(completion(if kind == 6 {
+                            most
+                        } else {
+                            number as u64 % (most + 1)
+                        })),
                     };
-                    self.happened(index, Event::ModelAnswered { call, ordinal, answer, trouble: None });
+                    self.happened(
+                        index,
+                        Event::ModelAnswered { call, ordinal, answer, trouble: None },
+                    );
                 }
                 Some(Waits::Step(call)) => {
-                    // A task is started, or the step says something; either way another step follows.
-                    let turn = turn(if kind < 8 { background() } else { Action::Think { thought: "hm".to_owned() } });
-                    self.happened(index, Event::AgentStepped { call, answer: Ok(turn), report: CallReport::default() });
+                    // A task is started, or the step says something; either way another step
+                    // follows.
+                    let turn = turn(if kind < 8 {
+                        background()
+                    } else {
+                        Action::Think { thought: "hm".to_owned() }
+                    });
+                    self.happened(
+                        index,
+                        Event::AgentStepped {
+                            call,
+                            answer: Ok(turn),
+                            report: CallReport::default(),
+                        },
+                    );
                 }
                 None => {}
             },
-            9 => self.happened(0, Event::TaskKilled { task: TaskName::from("slow"), reason: "no".to_owned() }),
+            9 => self.happened(
+                0,
+                Event::TaskKilled { task: TaskName::from("slow"), reason: "no".to_owned() },
+            ),
             10 => self.happened(index, Event::Resumed { down_ms: 5 }),
             _ => {}
         }
     }
 
     fn of(&self, index: usize, key: &str) -> Spent {
-        let state = serde_json::to_value(&self.members[index].room).expect("a room is serialisable");
+        let state =
+            serde_json::to_value(&self.members[index].room).expect("a room is serialisable");
         serde_json::from_value(state[key].clone()).expect("amounts")
     }
 }
@@ -162,9 +233,22 @@ fn turn(action: Action) -> Turn {
 }
 
 fn completion(output: u64) -> Completion {
-    let usage = TokenUsage { input_tokens: 1, cached_input_tokens: 0, output_tokens: output, cost_micro_usd: None };
+    let usage = TokenUsage {
+        input_tokens: 1,
+        cached_input_tokens: 0,
+        output_tokens: output,
+        cost_micro_usd: None,
+    };
     let (id, model) = (String::new(), String::new());
-    Completion { id, content: Some("x".to_owned()), reasoning: None, tool_calls: Vec::new(), stop: StopReason::End, usage, model }
+    Completion {
+        id,
+        content: Some("x".to_owned()),
+        reasoning: None,
+        tool_calls: Vec::new(),
+        stop: StopReason::End,
+        usage,
+        model,
+    }
 }
 
 proptest! {

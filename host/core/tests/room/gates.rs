@@ -1,16 +1,20 @@
-//! Gates: what passes, what is changed, what is blocked; one that fails in whatever way blocks, and nothing else waits for it
-//!
+//! Gates: what passes, what is changed, what is blocked; one that fails in whatever way blocks, and
+//! nothing else waits for it.
 
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, RunOpening};
 use conclave_core::protocol::notice::Notice;
 use conclave_core::setup::GatePoint;
-use conclave_core::setup::plugin_query::{GateVerdict, PASSING_MAX, Passing, PluginQuery, PluginReply};
+use conclave_core::setup::plugin_query::{
+    GateVerdict, PASSING_MAX, Passing, PluginQuery, PluginReply,
+};
 use conclave_core::types::delegation::Delegation;
 use conclave_core::types::fault::{CallReport, Fault, FaultKind};
 use conclave_core::types::ids::{CallId, ChannelId, Millis, TimerId};
-use conclave_core::types::request::{Inbound, Refusal, RefusalCode, RequestId, RequestReply, RoomRequest};
+use conclave_core::types::request::{
+    Inbound, Refusal, RefusalCode, RequestId, RequestReply, RoomRequest,
+};
 use serde_json::{Value, json};
 
 use crate::case::{Case, SECRET, START};
@@ -23,10 +27,13 @@ fn opened(gates: Value) -> Recorded {
         "plugins": { "desk": { "grants": { "delegate": ["worker"] } }, "guard": { "kinds": ["gate"] }, "second": { "kinds": ["gate"] } },
         "gates": gates,
     });
-    let case: Case = serde_json::from_value(json!({ "name": "by hand", "setup": setup, "expect": {} })).expect("a case of the right form");
+    let case: Case =
+        serde_json::from_value(json!({ "name": "by hand", "setup": setup, "expect": {} }))
+            .expect("a case of the right form");
     let mut recorded = Recorded::default();
     let opening = RunOpening { hold: true, content: None, ..case.opening() };
-    recorded.handle(Event::RoomOpened { setup: case.setup().into(), opening, secret: SECRET }, START);
+    recorded
+        .handle(Event::RoomOpened { setup: case.setup().into(), opening, secret: SECRET }, START);
     recorded.take_effects();
     recorded
 }
@@ -43,11 +50,17 @@ fn say(recorded: &mut Recorded, request: u64, channel: &str, text: &str) {
     ask(
         recorded,
         request,
-        RoomRequest::Inbound { inbound: Inbound { sender: "ann".to_owned(), ..Inbound::new(ChannelId::from(channel), text) } },
+        RoomRequest::Inbound {
+            inbound: Inbound {
+                sender: "ann".to_owned(),
+                ..Inbound::new(ChannelId::from(channel), text)
+            },
+        },
     );
 }
 
-/// The gate that is asked now, if one is: its call, its name, what it is shown, and the timer of its deadline.
+/// The gate that is asked now, if one is: its call, its name, what it is shown, and the timer of
+/// its deadline.
 fn asked(recorded: &mut Recorded) -> Option<(CallId, String, Passing, TimerId)> {
     let effects = recorded.take_effects();
     let asked = effects.iter().find_map(|effect| match effect {
@@ -95,7 +108,11 @@ fn blocked(recorded: &Recorded) -> String {
             });
             let why = why.unwrap_or_else(|| refusal.message.clone());
             // What a failing gate says of itself is for the operator alone.
-            assert!(refusal.message == why || refusal.message == "gate guard failed", "{}", refusal.message);
+            assert!(
+                refusal.message == why || refusal.message == "gate guard failed",
+                "{}",
+                refusal.message
+            );
             why
         }
         other => panic!("expected one that is blocked: {other:?}"),
@@ -105,16 +122,21 @@ fn blocked(recorded: &Recorded) -> String {
 /// What an agent is asked about.
 fn heard(recorded: &Recorded) -> Vec<String> {
     let step = |effect: &Effect| match effect {
-        Effect::StepAgent { call, .. } => recorded.room.agent_view(*call)?.pending.map(|message| message.text().to_owned()),
+        Effect::StepAgent { call, .. } => {
+            recorded.room.agent_view(*call)?.pending.map(|message| message.text().to_owned())
+        }
         _ => None,
     };
     recorded.effects.iter().filter_map(step).collect()
 }
 
 fn folds(recorded: &Recorded) {
-    assert!(conclave_core::journal::record::fold(recorded.records.iter().cloned()) == recorded.room);
+    assert!(
+        conclave_core::journal::record::fold(recorded.records.iter().cloned()) == recorded.room
+    );
     let json = serde_json::to_string(&recorded.room).expect("a room is serialisable");
-    let read: conclave_core::room::Room = serde_json::from_str(&json).expect("and can be read again");
+    let read: conclave_core::room::Room =
+        serde_json::from_str(&json).expect("and can be read again");
     assert!(read == recorded.room);
 }
 
@@ -133,8 +155,14 @@ fn a_message_counts_once_its_gate_has_let_it_pass() {
     assert!(heard(&recorded).is_empty() && replies(&recorded).is_empty(), "it waits");
     folds(&recorded);
     let (call, plugin, passing, _) = asked(&mut recorded).expect("the gate is asked");
-    assert_eq!((plugin.as_str(), passing.on, passing.text.as_str()), ("guard", GatePoint::Inbound, "hello"));
-    assert_eq!((passing.channel, passing.room.as_str()), (Some(ChannelId::from("terminal")), "room"));
+    assert_eq!(
+        (plugin.as_str(), passing.on, passing.text.as_str()),
+        ("guard", GatePoint::Inbound, "hello")
+    );
+    assert_eq!(
+        (passing.channel, passing.room.as_str()),
+        (Some(ChannelId::from("terminal")), "room")
+    );
     assert_eq!(passing.metadata["sender"], "ann");
     assert!(recorded.room.agent_view(call).is_none(), "a gate sees what passes and no task");
     answer(&mut recorded, call, Ok(GateVerdict::Allow));
@@ -154,8 +182,14 @@ fn gates_are_asked_one_after_the_other_and_each_sees_what_the_one_before_made_of
     assert_eq!((plugin.as_str(), passing.text.as_str()), ("second", "my number is …"));
     answer(&mut recorded, call, Ok(GateVerdict::Allow));
     assert_eq!(heard(&recorded), ["my number is …"]);
-    let changed: Vec<_> = recorded.notices.iter().filter(|notice| matches!(notice, Notice::GateModified { .. })).collect();
-    assert!(matches!(changed[..], [Notice::GateModified { point: GatePoint::Inbound, plugin }] if plugin.as_str() == "guard"));
+    let changed: Vec<_> = recorded
+        .notices
+        .iter()
+        .filter(|notice| matches!(notice, Notice::GateModified { .. }))
+        .collect();
+    assert!(
+        matches!(changed[..], [Notice::GateModified { point: GatePoint::Inbound, plugin }] if plugin.as_str() == "guard")
+    );
 }
 
 #[test]
@@ -169,7 +203,10 @@ fn the_first_that_blocks_stops_it_and_its_reason_is_told() {
     assert!(heard(&recorded).is_empty() && asked(&mut recorded).is_none(), "nobody else is asked");
     let told = |notice: &&Notice| matches!(notice, Notice::GateBlocked { plugin, reason, .. } if plugin.as_str() == "guard" && reason.contains("not today"));
     assert_eq!(recorded.notices.iter().filter(told).count(), 1);
-    assert!(!recorded.notices.iter().any(|notice| matches!(notice, Notice::PluginFaulted { .. })), "it did what a gate does");
+    assert!(
+        !recorded.notices.iter().any(|notice| matches!(notice, Notice::PluginFaulted { .. })),
+        "it did what a gate does"
+    );
 }
 
 #[test]
@@ -178,10 +215,18 @@ fn a_gate_that_fails_in_whatever_way_blocks() {
     let cases: [(Result<PluginReply, Fault>, &str); 6] = [
         (fault(FaultKind::Trap, "it broke"), "gate guard failed: it broke"),
         (fault(FaultKind::Error, "it does not know"), "gate guard failed: it does not know"),
-        (fault(FaultKind::Error, "it was refused files: /etc"), "gate guard failed: it was refused files: /etc"),
-        (Ok(PluginReply::Memories { memories: Vec::new() }), "gate guard failed: it answered another question"),
         (
-            Ok(PluginReply::Gate { verdict: GateVerdict::Modify { text: "x".repeat(PASSING_MAX + 1) } }),
+            fault(FaultKind::Error, "it was refused files: /etc"),
+            "gate guard failed: it was refused files: /etc",
+        ),
+        (
+            Ok(PluginReply::Memories { memories: Vec::new() }),
+            "gate guard failed: it answered another question",
+        ),
+        (
+            Ok(PluginReply::Gate {
+                verdict: GateVerdict::Modify { text: "x".repeat(PASSING_MAX + 1) },
+            }),
             "gate guard failed: its text has 1048577 bytes",
         ),
         (
@@ -249,11 +294,19 @@ fn messages_of_one_channel_keep_their_order_and_others_do_not_wait_for_them() {
     assert_eq!(blocked(&recorded), "gate guard blocked it, and gave no reason");
     recorded.take_effects();
     answer(&mut recorded, first, Ok(GateVerdict::Allow));
-    assert!(matches!(replies(&recorded)[..], [(1, Ok(RequestReply::Accepted { .. }))]), "{:?}", replies(&recorded));
+    assert!(
+        matches!(replies(&recorded)[..], [(1, Ok(RequestReply::Accepted { .. }))]),
+        "{:?}",
+        replies(&recorded)
+    );
     let (second, _, passing, _) = asked(&mut recorded).expect("now it is the second's turn");
     assert_eq!(passing.text, "second");
     answer(&mut recorded, second, Ok(GateVerdict::Allow));
-    assert!(matches!(replies(&recorded)[..], [(2, Ok(RequestReply::Accepted { .. }))]), "{:?}", replies(&recorded));
+    assert!(
+        matches!(replies(&recorded)[..], [(2, Ok(RequestReply::Accepted { .. }))]),
+        "{:?}",
+        replies(&recorded)
+    );
 }
 
 #[test]
@@ -264,7 +317,11 @@ fn what_waits_in_front_of_the_gates_of_a_channel_is_bounded() {
     }
     recorded.take_effects();
     say(&mut recorded, 1_000, "terminal", "one too many");
-    assert!(blocked(&recorded).contains("1000 messages of the channel wait"), "{}", blocked(&recorded));
+    assert!(
+        blocked(&recorded).contains("1000 messages of the channel wait"),
+        "{}",
+        blocked(&recorded)
+    );
 }
 
 #[test]
@@ -277,29 +334,55 @@ fn a_gate_reads_and_changes_what_a_worker_is_told_not_only_its_label() {
         context: json!({ "n": 1 }),
         ..Delegation::default()
     };
-    ask(&mut recorded, 1, RoomRequest::Delegate { delegation: Box::new(delegation), by: Some("desk".into()) });
+    ask(
+        &mut recorded,
+        1,
+        RoomRequest::Delegate { delegation: Box::new(delegation), by: Some("desk".into()) },
+    );
     let (call, _, passing, _) = asked(&mut recorded).expect("the gate is asked");
-    assert_eq!((passing.on, passing.text.as_str(), passing.to.as_deref()), (GatePoint::Delegate, "all that is secret", Some("worker")));
+    assert_eq!(
+        (passing.on, passing.text.as_str(), passing.to.as_deref()),
+        (GatePoint::Delegate, "all that is secret", Some("worker"))
+    );
     assert_eq!(passing.agent, Some("desk".into()));
-    assert_eq!((&passing.metadata["label"], &passing.metadata["context"]), (&json!("a label"), &json!({ "n": 1 })));
+    assert_eq!(
+        (&passing.metadata["label"], &passing.metadata["context"]),
+        (&json!("a label"), &json!({ "n": 1 }))
+    );
     answer(&mut recorded, call, modify("what may be known"));
     let opening = recorded.effects.iter().find_map(|effect| match effect {
         Effect::StartBackground { opening, .. } => Some(opening),
         _ => None,
     });
     let told = serde_json::to_string(opening.expect("it begins")).expect("JSON");
-    assert!(told.contains("what may be known") && !told.contains("all that is secret") && !told.contains("a label"), "{told}");
+    assert!(
+        told.contains("what may be known")
+            && !told.contains("all that is secret")
+            && !told.contains("a label"),
+        "{told}"
+    );
 }
 
 #[test]
 fn a_delegation_that_is_blocked_starts_nothing() {
     let mut recorded = opened(json!([guard("delegate")]));
-    let delegation = Delegation { agent: "worker".to_owned(), task: "dig".to_owned(), ..Delegation::default() };
-    ask(&mut recorded, 1, RoomRequest::Delegate { delegation: Box::new(delegation), by: Some("desk".into()) });
+    let delegation =
+        Delegation { agent: "worker".to_owned(), task: "dig".to_owned(), ..Delegation::default() };
+    ask(
+        &mut recorded,
+        1,
+        RoomRequest::Delegate { delegation: Box::new(delegation), by: Some("desk".into()) },
+    );
     let (call, ..) = asked(&mut recorded).expect("the gate is asked");
     answer(&mut recorded, call, Ok(GateVerdict::Block { reason: "no digging".to_owned() }));
-    assert!(blocked(&recorded).contains("gate guard blocked it: no digging"), "{}", blocked(&recorded));
-    assert!(!recorded.effects.iter().any(|effect| matches!(effect, Effect::StartBackground { .. })));
+    assert!(
+        blocked(&recorded).contains("gate guard blocked it: no digging"),
+        "{}",
+        blocked(&recorded)
+    );
+    assert!(
+        !recorded.effects.iter().any(|effect| matches!(effect, Effect::StartBackground { .. }))
+    );
 }
 
 #[test]
@@ -314,7 +397,11 @@ fn a_room_is_not_over_while_something_is_on_its_way_and_what_is_when_it_stops_is
     recorded.handle(Event::Cancelled { reason: "stop".to_owned() }, START);
     assert!(recorded.room.outcome().is_some());
     assert!(recorded.effects.contains(&Effect::AbandonCall { call }));
-    let mut answered: Vec<u64> = replies(&recorded).iter().filter(|(_, reply)| reply.is_err()).map(|(request, _)| *request).collect();
+    let mut answered: Vec<u64> = replies(&recorded)
+        .iter()
+        .filter(|(_, reply)| reply.is_err())
+        .map(|(request, _)| *request)
+        .collect();
     answered.sort_unstable();
     assert_eq!(answered, [1, 2]);
     folds(&recorded);
@@ -327,7 +414,10 @@ fn a_gate_that_was_cut_off_is_asked_again() {
     let (call, .., timer) = asked(&mut recorded).expect("the gate is asked");
     let unfinished = Unfinished::fold(recorded.records.iter().cloned());
     let resumption = unfinished.resumption(Millis(START.0 + 50_000));
-    let consult = resumption.again.iter().find(|again| matches!(&again.effect, Effect::Consult { call: of, .. } if *of == call));
+    let consult = resumption
+        .again
+        .iter()
+        .find(|again| matches!(&again.effect, Effect::Consult { call: of, .. } if *of == call));
     assert!(consult.is_some_and(|again| again.start.is_some()), "{:?}", resumption.again);
     // Time in which no host ran is no time that the gate took.
     let at = resumption.again.iter().find_map(|again| match &again.effect {
@@ -339,11 +429,18 @@ fn a_gate_that_was_cut_off_is_asked_again() {
 
 #[test]
 fn a_gate_of_which_the_operator_says_so_lets_pass_when_it_fails() {
-    let open = json!({ "on": "delegate", "plugin": "guard", "deadline_ms": 200, "fails_open": true });
+    let open =
+        json!({ "on": "delegate", "plugin": "guard", "deadline_ms": 200, "fails_open": true });
     // The next one is asked all the same.
-    let mut recorded = opened(json!([open, { "on": "delegate", "plugin": "second", "deadline_ms": 200 }]));
-    let delegation = Delegation { agent: "worker".to_owned(), task: "dig".to_owned(), ..Delegation::default() };
-    ask(&mut recorded, 1, RoomRequest::Delegate { delegation: Box::new(delegation), by: Some("desk".into()) });
+    let mut recorded =
+        opened(json!([open, { "on": "delegate", "plugin": "second", "deadline_ms": 200 }]));
+    let delegation =
+        Delegation { agent: "worker".to_owned(), task: "dig".to_owned(), ..Delegation::default() };
+    ask(
+        &mut recorded,
+        1,
+        RoomRequest::Delegate { delegation: Box::new(delegation), by: Some("desk".into()) },
+    );
     let (call, ..) = asked(&mut recorded).expect("the gate is asked");
     answer(&mut recorded, call, Err(Fault::new(FaultKind::Trap, "it broke")));
     let (call, plugin, passing, _) = asked(&mut recorded).expect("the second gate is asked");

@@ -1,4 +1,5 @@
-//! Rooms that stay open for long: what they hold depends on what their histories hold, not on how much was ever said in them.
+//! Rooms that stay open for long: what they hold depends on what their histories hold, not on how
+//! much was ever said in them.
 
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, RunOpening};
@@ -7,14 +8,19 @@ use conclave_core::types::action::{Action, Turn};
 use conclave_core::types::channel::{Binding, ChannelKind};
 use conclave_core::types::fault::CallReport;
 use conclave_core::types::ids::{CallId, ChannelId, TaskName};
-use conclave_core::types::request::{Inbound, RefusalCode, RequestId, RequestReply as Answer, RoomRequest};
+use conclave_core::types::request::{
+    Inbound, RefusalCode, RequestId, RequestReply as Answer, RoomRequest,
+};
 use serde_json::{Value, json};
 
 use crate::case::{Case, SECRET, START};
 
 /// A held room that anybody may speak to.
 fn held(setup: Value) -> Room {
-    let case: Case = serde_json::from_value(json!({ "name": "by hand", "setup": setup, "input": null, "expect": {} })).expect("a case");
+    let case: Case = serde_json::from_value(
+        json!({ "name": "by hand", "setup": setup, "input": null, "expect": {} }),
+    )
+    .expect("a case");
     let mut setup = case.setup();
     setup.channels = [(ChannelId::from("web"), Binding::of(ChannelKind::Web))].into();
     let mut opening = RunOpening { hold: true, ..case.opening() };
@@ -30,8 +36,12 @@ fn effects(room: &mut Room) -> Vec<Effect> {
 }
 
 fn says(call: CallId, text: &str) -> Event {
-    let turn =
-        Turn { action: Action::Finish { outputs: json!(text) }, thought: String::new(), wait_for_response: false, extra: Vec::new() };
+    let turn = Turn {
+        action: Action::Finish { outputs: json!(text) },
+        thought: String::new(),
+        wait_for_response: false,
+        extra: Vec::new(),
+    };
     Event::AgentStepped { call, answer: Ok(turn), report: CallReport::default() }
 }
 
@@ -47,21 +57,34 @@ fn talk(room: &mut Room, turns: u64, mut look: impl FnMut(&Room, u64)) {
     for number in 0..turns {
         let inbound = Inbound::new("web", format!("question {number}"));
         let at = START.plus(number);
-        let mut events = vec![Event::Requested { request: RequestId(number), what: RoomRequest::Inbound { inbound } }];
+        let mut events = vec![Event::Requested {
+            request: RequestId(number),
+            what: RoomRequest::Inbound { inbound },
+        }];
         while let Some(event) = events.pop() {
             room.handle(event, at);
             for effect in effects(room) {
                 match effect {
-                    Effect::StepAgent { call, .. } => events.push(says(call, &format!("answer {number}"))),
+                    Effect::StepAgent { call, .. } => {
+                        events.push(says(call, &format!("answer {number}")))
+                    }
                     Effect::Consult { call, .. } => {
                         let view = room.agent_view(call).expect("a condenser sees the history");
                         let forget = json!([{ "start": 1, "end": view.history.len() - 3 }]);
                         let advice = json!({ "advice": "condense", "condensation": { "forget": forget, "summary": null } });
                         let advice = serde_json::from_value(advice).expect("advice");
-                        events.push(Event::Consulted { call, answer: Ok(advice), report: CallReport::default() });
+                        events.push(Event::Consulted {
+                            call,
+                            answer: Ok(advice),
+                            report: CallReport::default(),
+                        });
                     }
-                    Effect::Reply { reply, .. } => assert!(matches!(reply, Ok(Answer::Accepted { .. })), "{reply:?}"),
-                    Effect::Speak { call, .. } => events.push(Event::Spoken { call, failure: None }),
+                    Effect::Reply { reply, .. } => {
+                        assert!(matches!(reply, Ok(Answer::Accepted { .. })), "{reply:?}")
+                    }
+                    Effect::Speak { call, .. } => {
+                        events.push(Event::Spoken { call, failure: None })
+                    }
                     Effect::SetTimer { .. } | Effect::AbandonCall { .. } => {}
                     other => panic!("nobody asked for {other:?}"),
                 }
@@ -90,7 +113,18 @@ fn links_of_a_held_room_are_as_many_as_its_histories_have_entries() {
     assert!(longest <= over + 2, "the history was trimmed: {longest}");
     // 10 000 messages were posted.
     assert!(most <= 600, "{most} links for a history of at most {longest}");
-    for key in ["frames", "calls", "timers", "model_calls", "runnable", "effects", "lost", "without_model", "filtered", "held"] {
+    for key in [
+        "frames",
+        "calls",
+        "timers",
+        "model_calls",
+        "runnable",
+        "effects",
+        "lost",
+        "without_model",
+        "filtered",
+        "held",
+    ] {
         assert!(count(&room, key) <= 2, "{key}: {}", count(&room, key));
     }
 }
@@ -100,8 +134,13 @@ fn messages_that_nobody_reads_are_refused_after_a_thousand() {
     let mut room = held(json!({}));
     let mut came = |number: u64| {
         let inbound = Inbound::new("web", format!("question {number}"));
-        room.handle(Event::Requested { request: RequestId(number), what: RoomRequest::Inbound { inbound } }, START);
-        effects(&mut room).into_iter().find_map(|effect| if let Effect::Reply { reply, .. } = effect { Some(reply) } else { None })
+        room.handle(
+            Event::Requested { request: RequestId(number), what: RoomRequest::Inbound { inbound } },
+            START,
+        );
+        effects(&mut room).into_iter().find_map(|effect| {
+            if let Effect::Reply { reply, .. } = effect { Some(reply) } else { None }
+        })
     };
     // The first is at work; the others wait for it.
     assert!((0..=1_000).all(|number| matches!(came(number), Some(Ok(Answer::Accepted { .. })))));

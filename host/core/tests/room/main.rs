@@ -1,4 +1,5 @@
-//! The room, tested from outside: cases as data (`tests/data/room`), properties over arbitrary events, and what it costs.
+//! The room, tested from outside: cases as data (`tests/data/room`), properties over arbitrary
+//! events, and what it costs.
 
 mod acting;
 mod arbitrary;

@@ -1,5 +1,5 @@
-//! A run that is paused begins nothing, loses nothing, and goes on exactly where it was (O-122); what somebody says to an agent at work is
-//! read by it in its next step (O-053…O-055).
+//! A run that is paused begins nothing, loses nothing, and goes on exactly where it was (O-122);
+//! what somebody says to an agent at work is read by it in its next step (O-053…O-055).
 
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::protocol::effect::Effect;
@@ -21,7 +21,10 @@ fn opened(setup: Value) -> Recorded {
     let case: Case = serde_json::from_value(json!({ "name": "by hand", "setup": setup, "opening": { "deadline": 60_000 }, "expect": {} }))
         .expect("a case of the right form");
     let mut recorded = Recorded::default();
-    recorded.handle(Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET }, START);
+    recorded.handle(
+        Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET },
+        START,
+    );
     recorded
 }
 
@@ -34,7 +37,11 @@ fn pause() -> Event {
 }
 
 fn said(task: Option<&str>, text: &str) -> Event {
-    Event::UserSaid { task: task.map(TaskName::from), text: text.to_owned(), attachments: Vec::new() }
+    Event::UserSaid {
+        task: task.map(TaskName::from),
+        text: text.to_owned(),
+        attachments: Vec::new(),
+    }
 }
 
 fn turn(action: Action) -> Turn {
@@ -72,7 +79,11 @@ fn begun(recorded: &mut Recorded) -> Vec<(&'static str, CallId)> {
         Effect::StartBackground { .. } => "background",
         _ => "other",
     };
-    recorded.take_effects().iter().filter_map(|effect| Some((kind(effect), effect.starts()?))).collect()
+    recorded
+        .take_effects()
+        .iter()
+        .filter_map(|effect| Some((kind(effect), effect.starts()?)))
+        .collect()
 }
 
 fn only(recorded: &mut Recorded, kind: &str) -> CallId {
@@ -100,7 +111,8 @@ fn what_is_under_way_ends_and_nothing_begins() {
     recorded.handle(Event::Unpaused, START);
     recorded.handle(pause(), START);
     let answer = Ok(ToolOutcome { content: Some("A".to_owned()), ..ToolOutcome::default() });
-    recorded.handle(Event::ToolAnswered { call: tool, answer, report: CallReport::default() }, START);
+    recorded
+        .handle(Event::ToolAnswered { call: tool, answer, report: CallReport::default() }, START);
     assert_eq!(begun(&mut recorded), []);
     recorded.handle(Event::Unpaused, START);
     let step = only(&mut recorded, "step");
@@ -119,7 +131,14 @@ fn an_approval_is_taken_and_the_call_begins_later() {
     recorded.handle(stepped(step, calls_box()), START);
     let asked = only(&mut recorded, "approval");
     recorded.handle(pause(), START);
-    recorded.handle(Event::Decided { call: asked, approval: Approval::Approved, author: ApprovalAuthor::Program }, START);
+    recorded.handle(
+        Event::Decided {
+            call: asked,
+            approval: Approval::Approved,
+            author: ApprovalAuthor::Program,
+        },
+        START,
+    );
     assert_eq!(begun(&mut recorded), []);
     assert!(!recorded.room.is_in_flight(asked));
     recorded.handle(Event::Unpaused, START);
@@ -128,7 +147,10 @@ fn an_approval_is_taken_and_the_call_begins_later() {
 
 #[test]
 fn a_paused_run_can_be_stopped_and_one_that_is_over_cannot_be_paused() {
-    for event in [Event::Cancelled { reason: "no".to_owned() }, Event::TaskKilled { task: "desk".into(), reason: "no".to_owned() }] {
+    for event in [
+        Event::Cancelled { reason: "no".to_owned() },
+        Event::TaskKilled { task: "desk".into(), reason: "no".to_owned() },
+    ] {
         let mut recorded = opened(with_box(json!({})));
         let step = only(&mut recorded, "step");
         recorded.handle(pause(), START);
@@ -186,22 +208,30 @@ fn a_paused_room_that_is_cut_off_is_still_paused_and_owes_no_time() {
     let unfinished = Unfinished::fold(recorded.records.clone());
     assert_eq!(unfinished.room.paused(), Some("lunch"));
     let resumption = unfinished.resumption(at(1_000_000));
-    let starts: Vec<_> = resumption.again.iter().filter_map(|again| again.effect.starts()).collect();
+    let starts: Vec<_> =
+        resumption.again.iter().filter_map(|again| again.effect.starts()).collect();
     assert_eq!(starts, [], "what had not begun does not begin");
     let mut again = Recorded { room: unfinished.room.clone(), ..Recorded::default() };
     resumption.events.iter().cloned().for_each(|event| again.handle(event, at(1_000_000)));
     assert_eq!(begun(&mut again), []);
-    let wall =
-        resumption.again.iter().find_map(|again| if let Effect::SetTimer { timer, at } = again.effect { Some((timer, at)) } else { None });
+    let wall = resumption.again.iter().find_map(|again| {
+        if let Effect::SetTimer { timer, at } = again.effect { Some((timer, at)) } else { None }
+    });
     let (timer, fires) = wall.expect("it is set anew");
     assert_eq!(fires, at(60_000 + 980_000), "without the time in which no host ran");
     again.handle(Event::TimerFired { timer }, fires);
     again.handle(Event::Unpaused, at(2_000_000));
     let effects = again.take_effects();
     // Ten seconds of sixty were used up before the pause.
-    let set = effects.iter().find_map(|effect| if let Effect::SetTimer { at, .. } = effect { Some(*at) } else { None });
+    let set = effects
+        .iter()
+        .find_map(|effect| if let Effect::SetTimer { at, .. } = effect { Some(*at) } else { None });
     assert_eq!(set, Some(at(2_050_000)), "{effects:?}");
-    assert!(effects.iter().any(|effect| matches!(effect, Effect::CallTool { .. })) && again.room.outcome().is_none(), "{effects:?}");
+    assert!(
+        effects.iter().any(|effect| matches!(effect, Effect::CallTool { .. }))
+            && again.room.outcome().is_none(),
+        "{effects:?}"
+    );
 }
 
 #[test]
@@ -220,7 +250,11 @@ fn words_are_read_in_the_next_step_in_their_order() {
     let last = view.history.last().expect("it is there");
     assert_eq!((last.sender, &last.labels[..]), (Entity::User, &[Label::Untrusted][..]));
     assert_eq!(view.intent.map(|intent| intent.text().to_owned()).as_deref(), Some("and better"));
-    let unasked = view.since.iter().filter(|past| matches!(&past.action, Some(Action::Reply(_))) && past.observation.is_none()).count();
+    let unasked = view
+        .since
+        .iter()
+        .filter(|past| matches!(&past.action, Some(Action::Reply(_))) && past.observation.is_none())
+        .count();
     assert_eq!(unasked, 2, "{:?}", view.since);
     assert_eq!(notices(&recorded, |notice| matches!(notice, Notice::UserHeard { .. })), 2);
 }
@@ -236,7 +270,10 @@ fn words_in_a_pause_are_read_after_it() {
     recorded.handle(Event::Unpaused, START);
     let step = only(&mut recorded, "step");
     let view = recorded.room.agent_view(step).expect("it is under way");
-    assert_eq!(view.history.last().map(|message| message.text().to_owned()).as_deref(), Some("faster"));
+    assert_eq!(
+        view.history.last().map(|message| message.text().to_owned()).as_deref(),
+        Some("faster")
+    );
 }
 
 #[test]
@@ -247,7 +284,8 @@ fn words_to_a_task_that_waits_for_its_user_are_the_answer() {
         if paused {
             recorded.handle(pause(), START);
         }
-        let spoken = Action::Reply(Reply { content: Some("what now?".to_owned()), ..Reply::default() });
+        let spoken =
+            Action::Reply(Reply { content: Some("what now?".to_owned()), ..Reply::default() });
         recorded.handle(stepped(step, spoken), START);
         if paused {
             recorded.handle(said(None, "go on"), START);
@@ -256,11 +294,18 @@ fn words_to_a_task_that_waits_for_its_user_are_the_answer() {
         } else {
             let asked = only(&mut recorded, "user");
             recorded.handle(said(None, "go on"), START);
-            assert!(recorded.effects.contains(&Effect::AbandonCall { call: asked }), "nobody is asked any longer");
+            assert!(
+                recorded.effects.contains(&Effect::AbandonCall { call: asked }),
+                "nobody is asked any longer"
+            );
         }
         let step = only(&mut recorded, "step");
         let view = recorded.room.agent_view(step).expect("it is under way");
-        assert_eq!(view.pending.map(|message| message.text().to_owned()).as_deref(), Some("go on"), "paused: {paused}");
+        assert_eq!(
+            view.pending.map(|message| message.text().to_owned()).as_deref(),
+            Some("go on"),
+            "paused: {paused}"
+        );
     }
 }
 
@@ -276,7 +321,9 @@ fn words_that_nobody_can_read_are_told_of_and_change_nothing() {
     let unheard: Vec<&str> = recorded
         .notices
         .iter()
-        .filter_map(|notice| if let Notice::UserUnheard { text, .. } = notice { Some(text.as_str()) } else { None })
+        .filter_map(|notice| {
+            if let Notice::UserUnheard { text, .. } = notice { Some(text.as_str()) } else { None }
+        })
         .collect();
     assert_eq!(unheard, ["who?", "too late"]);
     let over = recorded.room.clone();
@@ -290,9 +337,18 @@ fn a_journal_from_before_pauses_reads() {
     only(&mut recorded, "step");
     let state = serde_json::to_value(&recorded.room).expect("a room is serialisable");
     assert!(state.get("pausing").is_none(), "what is not there is not written");
-    let record = Record { seq: 0, at: START, principal: Principal("tester".into()), rules: RULES, event: pause() };
+    let record = Record {
+        seq: 0,
+        at: START,
+        principal: Principal("tester".into()),
+        rules: RULES,
+        event: pause(),
+    };
     let line = conclave_core::journal::record::to_line(&record).expect("it is not deep");
-    assert_eq!(conclave_core::journal::record::from_lines(&(line + "\n")).expect("it reads"), [record]);
+    assert_eq!(
+        conclave_core::journal::record::from_lines(&(line + "\n")).expect("it reads"),
+        [record]
+    );
 }
 
 #[test]
@@ -330,12 +386,20 @@ fn an_approval_in_a_control_message_begins_the_call_once() {
     let step = only(&mut recorded, "step");
     recorded.handle(stepped(step, calls_box()), START);
     let asked = only(&mut recorded, "approval");
-    let approve = control("c1", Event::Decided { call: asked, approval: Approval::Approved, author: ApprovalAuthor::Program });
+    let approve = control(
+        "c1",
+        Event::Decided {
+            call: asked,
+            approval: Approval::Approved,
+            author: ApprovalAuthor::Program,
+        },
+    );
     recorded.handle(approve.clone(), START);
     only(&mut recorded, "tool");
     recorded.handle(approve, START);
     assert_eq!(begun(&mut recorded), []);
     // A message in a message is nothing, and takes no approval with it.
-    recorded.handle(control("c2", control("c3", Event::Cancelled { reason: "no".to_owned() })), START);
+    recorded
+        .handle(control("c2", control("c3", Event::Cancelled { reason: "no".to_owned() })), START);
     assert!(recorded.room.outcome().is_none());
 }

@@ -1,8 +1,11 @@
-//! What an entry of a script means: the short forms of turns, tool answers, decisions, endings and completions.
+//! What an entry of a script means: the short forms of turns, tool answers, decisions, endings and
+//! completions.
 
 use conclave_core::setup::plugin_query::PluginReply;
 use conclave_core::types::action::{Action, Reply, Turn};
-use conclave_core::types::completion::{Completion, ModelError, ModelRequest, StopReason, TokenUsage, ToolChoice};
+use conclave_core::types::completion::{
+    Completion, ModelError, ModelRequest, StopReason, TokenUsage, ToolChoice,
+};
 use conclave_core::types::delegation::Delegation;
 use conclave_core::types::delivery::{BackgroundStatus, Decision, EndedTask};
 use conclave_core::types::fault::{Fault, FaultKind};
@@ -70,10 +73,18 @@ enum CallPlan {
 impl CallPlan {
     fn call(&self) -> ToolCall {
         match self {
-            Self::Name(name) => ToolCall { id: String::new(), name: name.clone(), arguments: json!({}), untrusted: false },
-            Self::Whole { name, id, arguments } => {
-                ToolCall { id: id.clone(), name: name.clone(), arguments: arguments.clone(), untrusted: false }
-            }
+            Self::Name(name) => ToolCall {
+                id: String::new(),
+                name: name.clone(),
+                arguments: json!({}),
+                untrusted: false,
+            },
+            Self::Whole { name, id, arguments } => ToolCall {
+                id: id.clone(),
+                name: name.clone(),
+                arguments: arguments.clone(),
+                untrusted: false,
+            },
         }
     }
 }
@@ -90,9 +101,13 @@ impl<T: for<'de> Deserialize<'de>> Entry<T> {
         let mut whole = if entry.is_object() { entry.clone() } else { json!({ short: entry }) };
         let fields = whole.as_object_mut().expect("made an object above");
         let common: serde_json::Map<String, Value> =
-            ["ask", "scratch", "hold", "relay", "cpu_ticks"].iter().filter_map(|key| fields.remove_entry(*key)).collect();
+            ["ask", "scratch", "hold", "relay", "cpu_ticks"]
+                .iter()
+                .filter_map(|key| fields.remove_entry(*key))
+                .collect();
         let said = serde_json::from_value(whole).unwrap_or_else(|error| panic!("{entry}: {error}"));
-        let common = serde_json::from_value(Value::Object(common)).unwrap_or_else(|error| panic!("{entry}: {error}"));
+        let common = serde_json::from_value(Value::Object(common))
+            .unwrap_or_else(|error| panic!("{entry}: {error}"));
         Self { said, common }
     }
 }
@@ -110,7 +125,12 @@ impl Said {
         if self.nothing {
             return Ok(None);
         }
-        Ok(Some(Turn { action, thought: self.thought.clone(), wait_for_response: self.wait, extra: Vec::new() }))
+        Ok(Some(Turn {
+            action,
+            thought: self.thought.clone(),
+            wait_for_response: self.wait,
+            extra: Vec::new(),
+        }))
     }
 
     fn action(&self) -> Action {
@@ -131,7 +151,12 @@ impl Said {
             Action::Delegate { agent: agent.clone(), inputs }
         } else if let Some(agent) = &self.background {
             let context = self.inputs.clone().unwrap_or_else(|| json!({}));
-            Action::DelegateTask(Box::new(Delegation { agent: agent.clone(), task, context, ..Delegation::default() }))
+            Action::DelegateTask(Box::new(Delegation {
+                agent: agent.clone(),
+                task,
+                context,
+                ..Delegation::default()
+            }))
         } else if let Some(name) = &self.custom {
             Action::Custom { name: name.clone(), arguments: json!({}) }
         } else if self.say.is_none() && self.call.is_empty() && self.to.is_none() {
@@ -176,7 +201,8 @@ impl ToolSaid {
     }
 }
 
-/// What a plugin says to a question: `{"advice": …}` as a journal holds it; `{"fault": text}` for a failure.
+/// What a plugin says to a question: `{"advice": …}` as a journal holds it; `{"fault": text}` for a
+/// failure.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Consulted {
@@ -228,7 +254,9 @@ impl Decided {
             return Err(Fault::new(FaultKind::Trap, message.clone()));
         }
         let decision = |plan: &DecisionPlan| match plan.clone() {
-            DecisionPlan::Speak { tasks, channel, prompt } => Decision::Speak { tasks, channel, prompt, interrupt: false },
+            DecisionPlan::Speak { tasks, channel, prompt } => {
+                Decision::Speak { tasks, channel, prompt, interrupt: false }
+            }
             DecisionPlan::Attach(tasks) => Decision::Attach { tasks },
             DecisionPlan::Wait(at_most_ms) => Decision::Wait { channel: None, at_most_ms },
             DecisionPlan::GiveUp(reason) => Decision::GiveUp { reason },
@@ -270,7 +298,15 @@ impl Ended {
             attempts: 0,
             metadata: Value::Null,
         };
-        (ended, Spent { turns: self.turns, tokens: self.tokens, cost_micro_usd: self.cost, ..Spent::default() })
+        (
+            ended,
+            Spent {
+                turns: self.turns,
+                tokens: self.tokens,
+                cost_micro_usd: self.cost,
+                ..Spent::default()
+            },
+        )
     }
 }
 
@@ -302,7 +338,12 @@ impl Completed {
             reasoning: None,
             tool_calls: self.calls.iter().map(CallPlan::call).collect(),
             stop: if self.filtered { StopReason::ContentFilter } else { StopReason::End },
-            usage: TokenUsage { input_tokens: self.input, cached_input_tokens: 0, output_tokens: self.output, cost_micro_usd: self.cost },
+            usage: TokenUsage {
+                input_tokens: self.input,
+                cached_input_tokens: 0,
+                output_tokens: self.output,
+                cost_micro_usd: self.cost,
+            },
             model: "the provider's name".to_owned(),
         })
     }
@@ -312,22 +353,40 @@ impl Completed {
 pub(crate) fn relayed(completion: Completion) -> Turn {
     let Completion { id, content, tool_calls, .. } = completion;
     let reply = Reply { completion: Some(id), content, tool_calls, ..Reply::default() };
-    Turn { action: Action::Reply(reply), thought: String::new(), wait_for_response: false, extra: Vec::new() }
+    Turn {
+        action: Action::Reply(reply),
+        thought: String::new(),
+        wait_for_response: false,
+        extra: Vec::new(),
+    }
 }
 
-/// A model request: `null` for the default model, a name, or an object with `model`, `prompt`, `tools`, `format`, `choice`, `schema` and
-/// `options`.
+/// A model request: `null` for the default model, a name, or an object with `model`, `prompt`,
+/// `tools`, `format`, `choice`, `schema` and `options`.
 pub(crate) fn request(entry: &Value) -> ModelRequest {
     let field = |name: &str| entry.get(name).cloned().unwrap_or_default();
     let read = |error: serde_json::Error| panic!("{entry}: {error}");
     ModelRequest {
-        model: entry.as_str().map(str::to_owned).or_else(|| field("model").as_str().map(str::to_owned)),
-        prompt: entry.get("prompt").map(|prompt| serde_json::from_value(prompt.clone()).unwrap_or_else(read)).unwrap_or_default(),
-        tools: serde_json::from_value(field("tools")).unwrap_or_else(|error| panic!("{entry}: {error}")),
-        tool_format: serde_json::from_value(field("format")).unwrap_or_else(|error| panic!("{entry}: {error}")),
-        tool_choice: entry.get("choice").map_or(ToolChoice::Auto, |choice| serde_json::from_value(choice.clone()).expect("a choice")),
+        model: entry
+            .as_str()
+            .map(str::to_owned)
+            .or_else(|| field("model").as_str().map(str::to_owned)),
+        prompt: entry
+            .get("prompt")
+            .map(|prompt| serde_json::from_value(prompt.clone()).unwrap_or_else(read))
+            .unwrap_or_default(),
+        tools: serde_json::from_value(field("tools"))
+            .unwrap_or_else(|error| panic!("{entry}: {error}")),
+        tool_format: serde_json::from_value(field("format"))
+            .unwrap_or_else(|error| panic!("{entry}: {error}")),
+        tool_choice: entry.get("choice").map_or(ToolChoice::Auto, |choice| {
+            serde_json::from_value(choice.clone()).expect("a choice")
+        }),
         output_schema: entry.get("schema").cloned(),
         stream: false,
-        options: entry.get("options").map(|options| serde_json::from_value(options.clone()).expect("options")).unwrap_or_default(),
+        options: entry
+            .get("options")
+            .map(|options| serde_json::from_value(options.clone()).expect("options"))
+            .unwrap_or_default(),
     }
 }

@@ -8,7 +8,10 @@ use crate::case::Case;
 use crate::world::{Order, World};
 
 fn case(agents: &Value) -> Case {
-    serde_json::from_value(json!({ "name": "plans", "scripts": { "agents": agents }, "expect": {} })).expect("a case of the right form")
+    serde_json::from_value(
+        json!({ "name": "plans", "scripts": { "agents": agents }, "expect": {} }),
+    )
+    .expect("a case of the right form")
 }
 
 fn add(parent: &str, goal: &str, subtasks: Value) -> Value {

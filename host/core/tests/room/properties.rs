@@ -14,10 +14,14 @@ use crate::arbitrary::{Choices, answers, case, event, steers};
 use crate::case::{SECRET, START};
 use crate::checks::violations;
 
-/// Each property is tried so often; PROPTEST_CASES raises it. No file of failures: a seed in a comment of the fix is worth more than one
-/// in a file.
+/// Each property is tried so often; PROPTEST_CASES raises it. No file of failures: a seed in a
+/// comment of the fix is worth more than one in a file.
 fn config() -> ProptestConfig {
-    ProptestConfig { cases: ProptestConfig::default().cases.max(384), failure_persistence: None, ..ProptestConfig::default() }
+    ProptestConfig {
+        cases: ProptestConfig::default().cases.max(384),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
 }
 
 /// A room that writes down what happens to it.
@@ -32,7 +36,13 @@ pub(crate) struct Recorded {
 impl Recorded {
     pub(crate) fn handle(&mut self, event: Event, at: Millis) {
         let seq = self.records.len() as u64;
-        self.records.push(Record { seq, at, principal: Principal("tester".into()), rules: RULES, event: event.clone() });
+        self.records.push(Record {
+            seq,
+            at,
+            principal: Principal("tester".into()),
+            rules: RULES,
+            event: event.clone(),
+        });
         self.room.handle(event, at);
         self.effects.extend(std::iter::from_fn(|| self.room.poll_effect()));
         self.notices.extend(std::iter::from_fn(|| self.room.poll_notice()));
@@ -51,7 +61,10 @@ pub(crate) fn nonsense(row: &[u16]) -> Vec<(Event, Millis)> {
     if choices.below(8) != 7 {
         // Some rooms are held open.
         let opening = RunOpening { hold: choices.below(3) == 2, ..case.opening() };
-        events.push((Event::RoomOpened { setup: case.setup().into(), opening, secret: SECRET }, START));
+        events.push((
+            Event::RoomOpened { setup: case.setup().into(), opening, secret: SECRET },
+            START,
+        ));
     }
     while !choices.are_over() {
         let event = event(&mut choices, &case);
@@ -61,12 +74,16 @@ pub(crate) fn nonsense(row: &[u16]) -> Vec<(Event, Millis)> {
     events
 }
 
-/// Runs a room whose every wish is answered, in an order and with answers of choice, until there is nothing to answer.
+/// Runs a room whose every wish is answered, in an order and with answers of choice, until there is
+/// nothing to answer.
 pub(crate) fn answered(row: &[u16], most: usize) -> Recorded {
     let mut choices = Choices::new(row);
     let case = case(&mut choices);
     let mut recorded = Recorded::default();
-    recorded.handle(Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET }, START);
+    recorded.handle(
+        Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET },
+        START,
+    );
     let mut to_do: VecDeque<Effect> = recorded.take_effects().into();
     loop {
         assert!(recorded.records.len() < most, "the room goes on for ever");
@@ -96,16 +113,19 @@ pub(crate) fn answered(row: &[u16], most: usize) -> Recorded {
     recorded
 }
 
-/// Its user is not there and its sub-task's own responder has nothing to say, so in each step somebody is asked for nothing.
+/// Its user is not there and its sub-task's own responder has nothing to say, so in each step
+/// somebody is asked for nothing.
 const SILENT: &str = include_str!("silent.txt");
 
-/// Its component answers with a delegation that is refused at once, while its own call has only just ended.
+/// Its component answers with a delegation that is refused at once, while its own call has only
+/// just ended.
 const RESPONDED: &str = include_str!("responded.txt");
 
 #[test]
 fn rooms_that_waited_for_ever_end() {
     for row in [SILENT, RESPONDED] {
-        let row: Vec<u16> = row.split_whitespace().map(|number| number.parse().expect("a number")).collect();
+        let row: Vec<u16> =
+            row.split_whitespace().map(|number| number.parse().expect("a number")).collect();
         assert!(answered(&row, 40_000).room.outcome().is_some());
     }
 }

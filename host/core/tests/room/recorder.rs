@@ -1,4 +1,5 @@
-//! What can be seen of a room from outside, collected while a case runs, as the JSON that expectations are held against.
+//! What can be seen of a room from outside, collected while a case runs, as the JSON that
+//! expectations are held against.
 
 use std::collections::BTreeMap;
 
@@ -95,28 +96,47 @@ impl Recorder {
         match notice {
             Notice::MessagePosted { task, message, .. } => {
                 self.posted.push(json!([task, by(message), message.content, message.recipient]));
-                let results =
-                    message.tool_results.iter().map(|result| json!([result.name, result.content, result.is_error, result.call_id]));
+                let results = message.tool_results.iter().map(|result| {
+                    json!([result.name, result.content, result.is_error, result.call_id])
+                });
                 self.results.extend(results);
             }
             Notice::Denied { plugin, record, .. } => {
-                self.denied.push(json!([record.denial.capability, record.denial.target, record.layer, record.suggestion, plugin]));
+                self.denied.push(json!([
+                    record.denial.capability,
+                    record.denial.target,
+                    record.layer,
+                    record.suggestion,
+                    plugin
+                ]));
             }
-            Notice::Delivered { id, text, channel, .. } => self.delivered.push(json!([id, text, channel])),
+            Notice::Delivered { id, text, channel, .. } => {
+                self.delivered.push(json!([id, text, channel]))
+            }
             Notice::NotDelivered { id, reason, .. } => self.undelivered.push(json!([id, reason])),
             Notice::TaskEnded { task, status, .. } => self.ended.push(json!([task, status])),
             Notice::HistoryCut { task, cut, dropped } => self.cut.push(json!([task, cut, dropped])),
-            Notice::ModelAnswered { trouble: Some(trouble), .. } => self.troubles.push(json!(trouble.text)),
+            Notice::ModelAnswered { trouble: Some(trouble), .. } => {
+                self.troubles.push(json!(trouble.text))
+            }
             Notice::HistoryCondensed { task, forgotten, masked, summarised } => {
                 self.condensed.push(json!([task, forgotten, masked, summarised]));
             }
-            Notice::KnowledgeAdded { task, file, trigger } => self.knowledge.push(json!([task, file, trigger])),
-            Notice::AgentStateChanged { task, state, reason } => self.states.push(json!([task, state, reason])),
+            Notice::KnowledgeAdded { task, file, trigger } => {
+                self.knowledge.push(json!([task, file, trigger]))
+            }
+            Notice::AgentStateChanged { task, state, reason } => {
+                self.states.push(json!([task, state, reason]))
+            }
             Notice::PlanChanged { task, plan } => self.plans.push(json!([task, lines(plan)])),
-            Notice::AgentStuck { task, reason, recovery } => self.stuck.push(json!([task, reason, recovery])),
+            Notice::AgentStuck { task, reason, recovery } => {
+                self.stuck.push(json!([task, reason, recovery]))
+            }
             Notice::StepStalled { .. } => self.stalled += 1,
             Notice::PriceUnknown { model, limit } => self.unpriced.push(json!([model, limit])),
-            Notice::PluginFaulted { plugin, fault, .. } => self.faults.push(json!([plugin, fault.message])),
+            Notice::PluginFaulted { plugin, fault, .. } => {
+                self.faults.push(json!([plugin, fault.message]))
+            }
             _ => {}
         }
     }
@@ -130,7 +150,9 @@ impl Recorder {
                 self.approvals.push(json!([request.tool, request.arguments, request.source]));
                 self.risks.push(json!([request.risk, request.risk_reason]));
             }
-            Effect::Consult { plugin, question, .. } => self.questions.push(json!([plugin, question])),
+            Effect::Consult { plugin, question, .. } => {
+                self.questions.push(json!([plugin, question]))
+            }
             Effect::AskTopUp { top_up, .. } => {
                 let asked = top_up.as_approval();
                 self.top_ups.push(json!([asked.tool, asked.arguments, asked.source]));
@@ -158,7 +180,8 @@ impl Recorder {
                     Err(error) => json!(error),
                 });
                 let calls = answer.iter().flat_map(|completion| &completion.tool_calls);
-                self.found.push(calls.map(|call| json!([call.name, call.arguments, call.id])).collect());
+                self.found
+                    .push(calls.map(|call| json!([call.name, call.arguments, call.id])).collect());
             }
             _ => {}
         }
@@ -188,7 +211,10 @@ impl Recorder {
     }
 
     pub(crate) fn report(&self, outcome: &Value, state: &Value, hours: u64) -> Value {
-        let effects: BTreeMap<&str, u64> = KINDS.iter().map(|kind| (*kind, self.effects.get(kind).copied().unwrap_or_default())).collect();
+        let effects: BTreeMap<&str, u64> = KINDS
+            .iter()
+            .map(|kind| (*kind, self.effects.get(kind).copied().unwrap_or_default()))
+            .collect();
         json!({
             "outcome": outcome,
             "posted": self.posted,
@@ -229,9 +255,20 @@ impl Recorder {
 
 fn texts(piece: &PromptPiece) -> Vec<String> {
     let PromptPiece::History { messages, start, end } = piece else { return Vec::new() };
-    let results = |message: &Message| message.tool_results.iter().map(|result| result.content.clone()).collect::<Vec<_>>();
-    let said = |message: &Message| if message.tool_results.is_empty() { vec![message.text().to_owned()] } else { results(message) };
-    (*start..*end).filter_map(|place| messages.get(place)).flat_map(|message| said(message)).collect()
+    let results = |message: &Message| {
+        message.tool_results.iter().map(|result| result.content.clone()).collect::<Vec<_>>()
+    };
+    let said = |message: &Message| {
+        if message.tool_results.is_empty() {
+            vec![message.text().to_owned()]
+        } else {
+            results(message)
+        }
+    };
+    (*start..*end)
+        .filter_map(|place| messages.get(place))
+        .flat_map(|message| said(message))
+        .collect()
 }
 
 fn lines(plan: &Value) -> Vec<String> {
@@ -244,7 +281,11 @@ fn lines(plan: &Value) -> Vec<String> {
 }
 
 fn by(message: &Message) -> String {
-    if message.sender == Entity::User { message.sender_name.clone() } else { message.sender.to_string() }
+    if message.sender == Entity::User {
+        message.sender_name.clone()
+    } else {
+        message.sender.to_string()
+    }
 }
 
 fn past(past: &PastAction) -> Value {
@@ -262,5 +303,8 @@ fn past(past: &PastAction) -> Value {
 fn kind(effect: &Effect) -> &'static str {
     let named = serde_json::to_value(effect).expect("an effect is serialisable");
     let name = named.get("effect").and_then(Value::as_str).expect("an effect has a tag");
-    KINDS.into_iter().find(|kind| *kind == name).unwrap_or_else(|| panic!("no such kind of effect: {name}"))
+    KINDS
+        .into_iter()
+        .find(|kind| *kind == name)
+        .unwrap_or_else(|| panic!("no such kind of effect: {name}"))
 }

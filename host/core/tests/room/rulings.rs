@@ -1,4 +1,5 @@
-//! What scripts cannot say: events of the wrong kind, journals that were damaged, setups that do not fit, floods.
+//! What scripts cannot say: events of the wrong kind, journals that were damaged, setups that do
+//! not fit, floods.
 
 use conclave_core::journal::record::{self, JournalError, RecordTooDeep, from_lines};
 use conclave_core::protocol::effect::Effect;
@@ -20,13 +21,17 @@ use crate::case::{Case, SECRET, START};
 use crate::plan::request;
 
 fn case(setup: &Value) -> Case {
-    serde_json::from_value(json!({ "name": "by hand", "setup": setup, "expect": {} })).expect("a case of the right form")
+    serde_json::from_value(json!({ "name": "by hand", "setup": setup, "expect": {} }))
+        .expect("a case of the right form")
 }
 
 fn opened(setup: &Value) -> Room {
     let case = case(setup);
     let mut room = Room::new();
-    room.handle(Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET }, START);
+    room.handle(
+        Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET },
+        START,
+    );
     room
 }
 
@@ -35,7 +40,11 @@ fn effects(room: &mut Room) -> Vec<Effect> {
 }
 
 fn reply(calls: Vec<ToolCall>) -> Turn {
-    let action = Action::Reply(Reply { content: Some("reply".to_owned()), tool_calls: calls, ..Reply::default() });
+    let action = Action::Reply(Reply {
+        content: Some("reply".to_owned()),
+        tool_calls: calls,
+        ..Reply::default()
+    });
     Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() }
 }
 
@@ -85,7 +94,10 @@ fn a_second_opening_changes_nothing() {
     effects(&mut room);
     let before = room.clone();
     let other = case(&json!({ "entry": "other" }));
-    room.handle(Event::RoomOpened { setup: other.setup().into(), opening: other.opening(), secret: SECRET }, START);
+    room.handle(
+        Event::RoomOpened { setup: other.setup().into(), opening: other.opening(), secret: SECRET },
+        START,
+    );
     assert_eq!(room, before);
 }
 
@@ -97,12 +109,44 @@ fn an_event_of_another_kind_does_not_answer_a_call() {
     let before = room.clone();
     room.handle(Event::Spoken { call: CallId(0), failure: None }, START);
     room.handle(stepped(0, finish()), START);
-    room.handle(Event::UserAnswered { call: CallId(0), text: Some("q".to_owned()), attachments: Vec::new(), passed: false }, START);
-    room.handle(Event::ToolAnswered { call: CallId(0), answer: Ok(ToolOutcome::default()), report: CallReport::default() }, START);
-    room.handle(Event::StrategyDecided { call: CallId(0), answer: Ok(Vec::new()), report: CallReport::default() }, START);
+    room.handle(
+        Event::UserAnswered {
+            call: CallId(0),
+            text: Some("q".to_owned()),
+            attachments: Vec::new(),
+            passed: false,
+        },
+        START,
+    );
+    room.handle(
+        Event::ToolAnswered {
+            call: CallId(0),
+            answer: Ok(ToolOutcome::default()),
+            report: CallReport::default(),
+        },
+        START,
+    );
+    room.handle(
+        Event::StrategyDecided {
+            call: CallId(0),
+            answer: Ok(Vec::new()),
+            report: CallReport::default(),
+        },
+        START,
+    );
     assert_eq!(room, before);
-    room.handle(Event::AgentResponded { call: CallId(0), answer: Ok(None), report: CallReport::default() }, START);
-    room.handle(Event::AgentResponded { call: CallId(1), answer: Ok(Some(finish())), report: CallReport::default() }, START);
+    room.handle(
+        Event::AgentResponded { call: CallId(0), answer: Ok(None), report: CallReport::default() },
+        START,
+    );
+    room.handle(
+        Event::AgentResponded {
+            call: CallId(1),
+            answer: Ok(Some(finish())),
+            report: CallReport::default(),
+        },
+        START,
+    );
     assert!(room.outcome().is_none(), "a step is not answered by a response");
     room.handle(stepped(1, finish()), START);
     assert!(room.outcome().is_some());
@@ -125,8 +169,14 @@ fn a_server_that_does_not_say_what_it_used_is_counted_by_its_texts() {
             model: String::new(),
         };
         let mut room = opened(&setup);
-        room.handle(Event::ModelAsked { call: CallId(0), ordinal: 0, request: request(&Value::Null) }, START);
-        room.handle(Event::ModelAnswered { call: CallId(0), ordinal: 0, answer: Ok(silent), trouble: None }, START);
+        room.handle(
+            Event::ModelAsked { call: CallId(0), ordinal: 0, request: request(&Value::Null) },
+            START,
+        );
+        room.handle(
+            Event::ModelAnswered { call: CallId(0), ordinal: 0, answer: Ok(silent), trouble: None },
+            START,
+        );
         room.spent().tokens
     };
     assert!(spent(json!({ "reached_at": "127.0.0.1:80" })) >= 100);
@@ -150,15 +200,37 @@ fn a_model_answer_that_comes_after_its_plugin_is_counted_and_given_to_nobody() {
         model: String::new(),
     };
     let mut room = opened(&setup);
-    room.handle(Event::ModelAsked { call: CallId(0), ordinal: 0, request: request(&Value::Null) }, START);
+    room.handle(
+        Event::ModelAsked { call: CallId(0), ordinal: 0, request: request(&Value::Null) },
+        START,
+    );
     let fault = Fault::new(FaultKind::Wall, "too slow");
-    room.handle(Event::AgentStepped { call: CallId(0), answer: Err(fault), report: CallReport::default() }, START);
+    room.handle(
+        Event::AgentStepped { call: CallId(0), answer: Err(fault), report: CallReport::default() },
+        START,
+    );
     effects(&mut room);
-    room.handle(Event::ModelAnswered { call: CallId(0), ordinal: 0, answer: Ok(completion(60)), trouble: None }, START);
+    room.handle(
+        Event::ModelAnswered {
+            call: CallId(0),
+            ordinal: 0,
+            answer: Ok(completion(60)),
+            trouble: None,
+        },
+        START,
+    );
     assert_eq!(room.spent().tokens, 60);
     assert_eq!(effects(&mut room), Vec::new());
     // A second answer to the same request costs nothing.
-    room.handle(Event::ModelAnswered { call: CallId(0), ordinal: 0, answer: Ok(completion(60)), trouble: None }, START);
+    room.handle(
+        Event::ModelAnswered {
+            call: CallId(0),
+            ordinal: 0,
+            answer: Ok(completion(60)),
+            trouble: None,
+        },
+        START,
+    );
     assert_eq!(room.spent().tokens, 60);
 }
 
@@ -172,7 +244,11 @@ fn a_flood_of_calls_runs_in_part_and_is_answered_in_full() {
     for call in room.calls_in_flight().collect::<Vec<_>>() {
         let then = vec![self::call("box.a"); 500];
         room.handle(
-            Event::ToolAnswered { call, answer: Ok(ToolOutcome { then, ..ToolOutcome::default() }), report: CallReport::default() },
+            Event::ToolAnswered {
+                call,
+                answer: Ok(ToolOutcome { then, ..ToolOutcome::default() }),
+                report: CallReport::default(),
+            },
             START,
         );
     }
@@ -191,8 +267,11 @@ fn calls_that_follow_do_not_lift_the_bound_of_a_round() {
     room.handle(stepped(0, reply(vec![call("box.a")])), START);
     let mut started = 0;
     loop {
-        let calls: Vec<CallId> =
-            effects(&mut room).iter().filter(|effect| matches!(effect, Effect::CallTool { .. })).filter_map(Effect::starts).collect();
+        let calls: Vec<CallId> = effects(&mut room)
+            .iter()
+            .filter(|effect| matches!(effect, Effect::CallTool { .. }))
+            .filter_map(Effect::starts)
+            .collect();
         if calls.is_empty() {
             break;
         }
@@ -205,7 +284,8 @@ fn calls_that_follow_do_not_lift_the_bound_of_a_round() {
     }
     assert_eq!(started, 128);
     let history = room.history(&"desk".into());
-    let last = history.last().and_then(|message| message.tool_results.last()).expect("there are results");
+    let last =
+        history.last().and_then(|message| message.tool_results.last()).expect("there are results");
     assert!(last.is_error, "the agent reads that there were more: {last:?}");
 }
 
@@ -217,7 +297,9 @@ fn a_strategy_that_waits_for_ever_does_not_hold_the_room_for_ever() {
     });
     let mut room = opened(&setup);
     let delegate = Action::Delegate { agent: String::new(), inputs: Value::Null };
-    let background = serde_json::from_value(json!({ "action": "delegate_task", "args": { "agent": "slow", "task": "x", "context": {} } }));
+    let background = serde_json::from_value(
+        json!({ "action": "delegate_task", "args": { "agent": "slow", "task": "x", "context": {} } }),
+    );
     let turn = Turn { action: background.unwrap_or(delegate), ..finish() };
     room.handle(stepped(0, turn), START);
     let mut wakes = 0;
@@ -226,13 +308,23 @@ fn a_strategy_that_waits_for_ever_does_not_hold_the_room_for_ever() {
             let event = match effect {
                 Effect::StepAgent { call, .. } if round > 0 => stepped(call.0, finish()),
                 Effect::StartBackground { call, .. } => {
-                    let ended = conclave_core::types::delivery::EndedTask::interrupted("x".to_owned());
-                    Event::BackgroundEnded { call, ended, spent: room.spent(), used: UsedByPlugin::new() }
+                    let ended =
+                        conclave_core::types::delivery::EndedTask::interrupted("x".to_owned());
+                    Event::BackgroundEnded {
+                        call,
+                        ended,
+                        spent: room.spent(),
+                        used: UsedByPlugin::new(),
+                    }
                 }
                 Effect::WakeStrategy { call, .. } => {
                     wakes += 1;
                     let decisions = vec![Decision::Wait { channel: None, at_most_ms: 0 }; 50];
-                    Event::StrategyDecided { call, answer: Ok(decisions), report: CallReport::default() }
+                    Event::StrategyDecided {
+                        call,
+                        answer: Ok(decisions),
+                        report: CallReport::default(),
+                    }
                 }
                 Effect::SetTimer { timer, .. } => Event::TimerFired { timer },
                 Effect::StepAgent { call, .. } => stepped(call.0, finish()),
@@ -252,7 +344,9 @@ fn a_grant_for_the_whole_run_does_not_start_anew_in_a_child_room() {
         "plugins": { "desk": { "grants": { "delegate": ["slow"], "at_once": 4, "total": 3 } } },
     });
     let delegate = || {
-        let action = serde_json::from_value(json!({ "action": "delegate_task", "args": { "agent": "slow", "task": "x", "context": {} } }));
+        let action = serde_json::from_value(
+            json!({ "action": "delegate_task", "args": { "agent": "slow", "task": "x", "context": {} } }),
+        );
         Turn { action: action.expect("it is an action"), ..finish() }
     };
     let mut room = opened(&setup);
@@ -263,7 +357,11 @@ fn a_grant_for_the_whole_run_does_not_start_anew_in_a_child_room() {
     });
     let (call, opening) = started.expect("one is granted");
     let desk = PluginName::from("desk");
-    assert_eq!(opening.used.get(&desk).map(|used| used.background), Some(1), "the child knows of its own start");
+    assert_eq!(
+        opening.used.get(&desk).map(|used| used.background),
+        Some(1),
+        "the child knows of its own start"
+    );
     // The child starts two more, and comes to its end.
     let mut used = opening.used.clone();
     used.entry(desk).or_default().background = 3;
@@ -271,7 +369,8 @@ fn a_grant_for_the_whole_run_does_not_start_anew_in_a_child_room() {
     room.handle(Event::BackgroundEnded { call, ended, spent: room.spent(), used }, START);
     let step = room.calls_in_flight().next().expect("the next step");
     room.handle(stepped(step.0, delegate()), START);
-    let refused = std::iter::from_fn(|| room.poll_notice()).any(|notice| format!("{notice:?}").contains("grants.delegate.total is 3"));
+    let refused = std::iter::from_fn(|| room.poll_notice())
+        .any(|notice| format!("{notice:?}").contains("grants.delegate.total is 3"));
     assert!(refused, "all three were used, two of them below");
 }
 
@@ -284,15 +383,27 @@ fn a_setup_that_lacks_a_plugin_breaks_nothing() {
     let mut setup: Setup = case.setup();
     setup.plugins.remove(&PluginName::from("desk"));
     let mut room = Room::new();
-    room.handle(Event::RoomOpened { setup: setup.into(), opening: case.opening(), secret: SECRET }, START);
+    room.handle(
+        Event::RoomOpened { setup: setup.into(), opening: case.opening(), secret: SECRET },
+        START,
+    );
     room.handle(stepped(0, reply(vec![call("box.a")])), START);
     let mut to_help = reply(vec![call("safe.open")]);
-    to_help.action = Action::Reply(Reply { recipient: Some("help".to_owned()), ..Reply::default() });
+    to_help.action =
+        Action::Reply(Reply { recipient: Some("help".to_owned()), ..Reply::default() });
     let next = room.calls_in_flight().next().expect("the tool or the next step");
-    room.handle(Event::ToolAnswered { call: next, answer: Ok(ToolOutcome::default()), report: CallReport::default() }, START);
+    room.handle(
+        Event::ToolAnswered {
+            call: next,
+            answer: Ok(ToolOutcome::default()),
+            report: CallReport::default(),
+        },
+        START,
+    );
     let next = room.calls_in_flight().next().expect("the next step");
     room.handle(stepped(next.0, to_help), START);
-    let refused = std::iter::from_fn(|| room.poll_notice()).any(|notice| format!("{notice:?}").contains("the config has no plugin desk"));
+    let refused = std::iter::from_fn(|| room.poll_notice())
+        .any(|notice| format!("{notice:?}").contains("the config has no plugin desk"));
     assert!(refused, "who is not in the setup has no rights");
 }
 
@@ -320,7 +431,10 @@ fn a_record_that_could_not_be_read_again_is_not_written() {
     // The record, its opening, and the rest.
     let most = JSON_DEPTH_MAX - 2;
     let line = record::to_line(&deep(most)).expect("as deep as a line may be");
-    assert!(matches!(from_lines(&(line + "\n")), Err(JournalError::Gap { found: 7, .. })), "it is read");
+    assert!(
+        matches!(from_lines(&(line + "\n")), Err(JournalError::Gap { found: 7, .. })),
+        "it is read"
+    );
     let refused = record::to_line(&deep(most + 1)).expect_err("it would never be read");
     assert_eq!(refused, RecordTooDeep { seq: 7 });
     assert!(refused.to_string().contains("record_too_deep"), "{refused}");
@@ -331,25 +445,41 @@ fn a_record_that_is_nested_too_deep_is_named_and_not_read() {
     let whole = line_of(&record(0, stepped(0, finish())));
     for levels in [300, 100_000] {
         let nested = format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels));
-        let deep = format!(r#"{{"seq":1,"at":1,"principal":"x","rules":{RULES},"event":"agent-stepped","call":0,"answer":{nested}}}"#);
-        let unclosed = format!(r#"{{"seq":1,"at":1,"principal":"x","rules":{RULES},"event":{}"#, "[".repeat(levels));
+        let deep = format!(
+            r#"{{"seq":1,"at":1,"principal":"x","rules":{RULES},"event":"agent-stepped","call":0,"answer":{nested}}}"#
+        );
+        let unclosed = format!(
+            r#"{{"seq":1,"at":1,"principal":"x","rules":{RULES},"event":{}"#,
+            "[".repeat(levels)
+        );
         for line in [deep, unclosed] {
-            let error = from_lines(&format!("{whole}\n{line}\n{whole}\n")).expect_err("nobody wrote this");
+            let error =
+                from_lines(&format!("{whole}\n{line}\n{whole}\n")).expect_err("nobody wrote this");
             assert!(matches!(error, JournalError::TooDeep { line: 2, seq: 1 }), "{error}");
             assert_eq!(error.code(), "record_too_deep");
             // Torn off at the end it was never acknowledged, however deep.
-            assert_eq!(from_lines(&format!("{whole}\n{line}")).map(|read| read.len()).ok(), Some(1));
+            assert_eq!(
+                from_lines(&format!("{whole}\n{line}")).map(|read| read.len()).ok(),
+                Some(1)
+            );
         }
     }
 }
 
 #[test]
 fn the_secret_of_a_room_is_in_its_journal_and_in_nothing_else_that_is_written_of_it() {
-    let case: Case = serde_json::from_value(json!({ "name": "by hand", "expect": {} })).expect("a case");
-    let opened = record(0, Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET });
+    let case: Case =
+        serde_json::from_value(json!({ "name": "by hand", "expect": {} })).expect("a case");
+    let opened = record(
+        0,
+        Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET },
+    );
     let (hex, line) = (SECRET.to_hex(), line_of(&opened));
     assert!(line.contains(&hex));
-    assert_eq!(from_lines(&(line.clone() + "\n")).expect("it reads"), std::slice::from_ref(&opened));
+    assert_eq!(
+        from_lines(&(line.clone() + "\n")).expect("it reads"),
+        std::slice::from_ref(&opened)
+    );
     // A journal without it is none of this host's.
     let without = line.replace(&format!(",\"secret\":\"{hex}\""), "") + "\n";
     assert!(matches!(from_lines(&without), Err(JournalError::Malformed { .. })));
@@ -364,13 +494,20 @@ fn the_secret_of_a_room_is_in_its_journal_and_in_nothing_else_that_is_written_of
         line_of(&std::sync::Arc::new(opened.clone()).without_secret()),
     ];
     let bytes = format!("{:?}", SECRET.as_bytes());
-    assert!(written.iter().all(|text| !text.contains(&hex) && !text.contains(bytes.trim_matches(['[', ']']))), "{written:#?}");
+    assert!(
+        written
+            .iter()
+            .all(|text| !text.contains(&hex) && !text.contains(bytes.trim_matches(['[', ']']))),
+        "{written:#?}"
+    );
 }
 
 #[test]
 fn numbers_come_back_from_a_journal_to_the_last_digit() {
-    let numbers: Vec<f64> =
-        (1..2_000).map(|n| f64::from(n).sqrt() * 1e-7 / 3.0).chain([f64::MAX, f64::MIN_POSITIVE, 9.007_199_254_740_993e15]).collect();
+    let numbers: Vec<f64> = (1..2_000)
+        .map(|n| f64::from(n).sqrt() * 1e-7 / 3.0)
+        .chain([f64::MAX, f64::MIN_POSITIVE, 9.007_199_254_740_993e15])
+        .collect();
     let outputs = json!({ "numbers": numbers, "largest": u64::MAX, "smallest": i64::MIN });
     let event = record(0, stepped(0, Turn { action: Action::Finish { outputs }, ..finish() }));
     assert_eq!(from_lines(&(line_of(&event) + "\n")).expect("it is whole"), vec![event]);
@@ -378,7 +515,8 @@ fn numbers_come_back_from_a_journal_to_the_last_digit() {
 
 #[test]
 fn a_torn_last_line_is_left_out_and_any_other_damage_is_reported() {
-    let lines: Vec<String> = (0..3).map(|seq| line_of(&record(seq, stepped(seq, finish())))).collect();
+    let lines: Vec<String> =
+        (0..3).map(|seq| line_of(&record(seq, stepped(seq, finish())))).collect();
     let torn = format!("{}\n{}\n{}", lines[0], lines[1], &lines[2][..20]);
     assert_eq!(from_lines(&torn).expect("the rest is whole").len(), 2);
     let broken = format!("{}\n{}\n{}\n", lines[0], &lines[1][..20], lines[2]);
@@ -387,17 +525,27 @@ fn a_torn_last_line_is_left_out_and_any_other_damage_is_reported() {
     assert!(matches!(from_lines(&lost), Err(JournalError::Gap { line: 2, expected: 1, found: 2 })));
     let twice = format!("{}\n{}\n", lines[0], lines[0]);
     assert!(matches!(from_lines(&twice), Err(JournalError::Gap { line: 2, .. })));
-    assert!(matches!(from_lines(&format!("{}garbage\n", lines[0])), Err(JournalError::Malformed { line: 1, .. })));
+    assert!(matches!(
+        from_lines(&format!("{}garbage\n", lines[0])),
+        Err(JournalError::Malformed { line: 1, .. })
+    ));
 }
 
 #[test]
 fn other_rules_are_named_also_when_their_events_are_unknown_here() {
     let known = Record { rules: RULES + 1, ..record(0, stepped(0, finish())) };
-    assert!(matches!(from_lines(&(line_of(&known) + "\n")), Err(JournalError::OtherRules { seq: 0, found }) if found == RULES + 1));
-    let with_rules =
-        |rules: u32| format!("{{\"seq\":0,\"at\":1,\"principal\":\"x\",\"rules\":{rules},\"event\":\"room-forked\",\"from\":3}}\n");
+    assert!(
+        matches!(from_lines(&(line_of(&known) + "\n")), Err(JournalError::OtherRules { seq: 0, found }) if found == RULES + 1)
+    );
+    let with_rules = |rules: u32| {
+        format!(
+            "{{\"seq\":0,\"at\":1,\"principal\":\"x\",\"rules\":{rules},\"event\":\"room-forked\",\"from\":3}}\n"
+        )
+    };
     let unknown = with_rules(RULES + 1);
-    assert!(matches!(from_lines(&unknown), Err(JournalError::OtherRules { seq: 0, found }) if found == RULES + 1));
+    assert!(
+        matches!(from_lines(&unknown), Err(JournalError::OtherRules { seq: 0, found }) if found == RULES + 1)
+    );
     let same_rules = with_rules(RULES);
     assert!(matches!(from_lines(&same_rules), Err(JournalError::Malformed { line: 1, .. })));
 }

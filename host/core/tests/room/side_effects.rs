@@ -1,5 +1,5 @@
-//! What plugins do to the world while they run: nothing leaves before the room says yes, nothing is learnt before it was kept, and what
-//! holds for the whole run is counted over the whole run.
+//! What plugins do to the world while they run: nothing leaves before the room says yes, nothing is
+//! learnt before it was kept, and what holds for the whole run is counted over the whole run.
 
 use std::sync::Arc;
 
@@ -19,16 +19,24 @@ use crate::case::{Case, SECRET, START};
 
 /// A room whose agent is in its first step, call 0, and may send so many requests.
 fn stepping(requests: u64) -> Room {
-    let case: Case = serde_json::from_value(json!({ "name": "by hand", "setup": {}, "expect": {} })).expect("a case of the right form");
+    let case: Case =
+        serde_json::from_value(json!({ "name": "by hand", "setup": {}, "expect": {} }))
+            .expect("a case of the right form");
     let mut setup = case.setup();
-    let rule = FetchRule { url: UrlPattern::parse("https://example.org/*").expect("a pattern"), methods: vec!["GET".to_owned()] };
+    let rule = FetchRule {
+        url: UrlPattern::parse("https://example.org/*").expect("a pattern"),
+        methods: vec!["GET".to_owned()],
+    };
     for plugin in setup.plugins.values_mut() {
         let plugin = Arc::make_mut(plugin);
         plugin.grants.fetch = Some(FetchGrant { requests, ..FetchGrant::new(vec![rule.clone()]) });
         plugin.facts.manifest.asks.insert("fetch".to_owned(), CapabilityRequest::default());
     }
     let mut room = Room::new();
-    room.handle(Event::RoomOpened { setup: setup.into(), opening: case.opening(), secret: SECRET }, START);
+    room.handle(
+        Event::RoomOpened { setup: setup.into(), opening: case.opening(), secret: SECRET },
+        START,
+    );
     drop(effects(&mut room));
     room
 }
@@ -50,7 +58,9 @@ fn request() -> SideEffect {
 fn asked(room: &mut Room, call: u64, ordinal: u32, side_effect: SideEffect) -> Result<(), String> {
     room.handle(Event::SideEffectAsked { call: CallId(call), ordinal, side_effect }, START);
     match effects(room).as_slice() {
-        [Effect::AllowSideEffect { call: of, ordinal: number, leave }] if *of == CallId(call) && *number == ordinal => {
+        [Effect::AllowSideEffect { call: of, ordinal: number, leave }]
+            if *of == CallId(call) && *number == ordinal =>
+        {
             leave.clone().map_err(|denial| denial.detail)
         }
         other => panic!("{other:?}"),
@@ -60,18 +70,26 @@ fn asked(room: &mut Room, call: u64, ordinal: u32, side_effect: SideEffect) -> R
 #[test]
 fn requests_are_counted_over_the_run_and_the_operator_learns_which_grant_is_used_up() {
     let mut room = stepping(2);
-    assert_eq!([asked(&mut room, 0, 0, request()), asked(&mut room, 0, 1, request())], [Ok(()), Ok(())]);
+    assert_eq!(
+        [asked(&mut room, 0, 0, request()), asked(&mut room, 0, 1, request())],
+        [Ok(()), Ok(())]
+    );
     std::iter::from_fn(|| room.poll_notice()).for_each(drop);
     assert!(asked(&mut room, 0, 2, request()).is_err());
     let told: Vec<Notice> = std::iter::from_fn(|| room.poll_notice()).collect();
     let [Notice::Denied { record, .. }] = told.as_slice() else { panic!("{told:?}") };
     assert_eq!(record.layer, Layer::Runtime);
     assert!(
-        record.reason.contains("the 2 requests that plugins.") && record.reason.contains(".grants.fetch.requests"),
+        record.reason.contains("the 2 requests that plugins.")
+            && record.reason.contains(".grants.fetch.requests"),
         "{}",
         record.reason
     );
-    assert_eq!(asked(&mut room, 0, 3, SideEffect::DeleteKey { key: "k".to_owned() }), Ok(()), "a key is no request");
+    assert_eq!(
+        asked(&mut room, 0, 3, SideEffect::DeleteKey { key: "k".to_owned() }),
+        Ok(()),
+        "a key is no request"
+    );
 }
 
 #[test]
@@ -87,6 +105,9 @@ fn an_end_is_confirmed_once_it_is_kept_whoever_waits() {
     for call in [0, 7] {
         let answer = SideEffectAnswer::Done { length: 1 };
         room.handle(Event::SideEffectEnded { call: CallId(call), ordinal: 0, answer }, START);
-        assert_eq!(effects(&mut room), [Effect::ConfirmSideEffect { call: CallId(call), ordinal: 0 }]);
+        assert_eq!(
+            effects(&mut room),
+            [Effect::ConfirmSideEffect { call: CallId(call), ordinal: 0 }]
+        );
     }
 }

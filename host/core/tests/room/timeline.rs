@@ -57,12 +57,25 @@ fn every_case_has_a_timeline_and_it_is_read_back_as_it_is() {
             assert_eq!(problems(&timeline), Vec::<String>::new(), "{}", case.name);
             assert_eq!((timeline.totals.records, timeline.rooms[0].records), (count, count));
             let totals = &timeline.totals;
-            let counted = [totals.steps, totals.model_calls, totals.tool_calls, totals.side_effects, totals.approvals, totals.denials];
-            let rows = |is: &str| timeline.rows.iter().filter(|row| row.what.kind() == is).count() as u64;
+            let counted = [
+                totals.steps,
+                totals.model_calls,
+                totals.tool_calls,
+                totals.side_effects,
+                totals.approvals,
+                totals.denials,
+            ];
+            let rows =
+                |is: &str| timeline.rows.iter().filter(|row| row.what.kind() == is).count() as u64;
             let shown = ["step", "model", "tool", "side-effect", "approval", "denied"].map(rows);
             assert_eq!(counted, shown, "what is summed up is what has a row: {}", case.name);
             let line = serde_json::to_string(&timeline).expect("serialisable");
-            assert_eq!(serde_json::from_str::<Timeline>(&line).expect("readable"), timeline, "{}", case.name);
+            assert_eq!(
+                serde_json::from_str::<Timeline>(&line).expect("readable"),
+                timeline,
+                "{}",
+                case.name
+            );
             cases += 1;
         }
     }
@@ -107,8 +120,11 @@ fn an_approval_and_the_call_that_it_let_through_are_rows_of_their_task() {
     // Half a second between any two.
     records.iter_mut().for_each(|record| record.at = START.plus(500 * record.seq));
     let timeline = Timeline::of([records]).expect("a timeline");
-    let kinds: Vec<(&str, u32, u64, Option<u64>)> =
-        timeline.rows.iter().map(|row| (row.what.kind(), row.depth, row.start_ms, row.end_ms)).collect();
+    let kinds: Vec<(&str, u32, u64, Option<u64>)> = timeline
+        .rows
+        .iter()
+        .map(|row| (row.what.kind(), row.depth, row.start_ms, row.end_ms))
+        .collect();
     assert_eq!(
         kinds,
         [
@@ -128,7 +144,10 @@ fn an_approval_and_the_call_that_it_let_through_are_rows_of_their_task() {
     assert_eq!(approval, Some(("box.a", r#"{"n":1}"#, "conclave.toml:9", Some(Given::Approved))));
     assert!(timeline.rows.iter().any(|row| matches!(&row.what, RowSubject::Tool { answer, is_error: false, .. } if answer == "seven")));
     let totals = timeline.totals;
-    assert_eq!((totals.steps, totals.tool_calls, totals.approvals, totals.approval_ms), (2, 1, 1, 500));
+    assert_eq!(
+        (totals.steps, totals.tool_calls, totals.approvals, totals.approval_ms),
+        (2, 1, 1, 500)
+    );
     assert_eq!(timeline.ended.expect("it is over").answer.as_deref(), Some("end"));
 }
 
@@ -153,7 +172,8 @@ fn calls_side_by_side_have_the_time_of_their_own_report() {
     }
     let timeline = Timeline::of([records]).expect("a timeline");
     let tools = timeline.rows.iter().filter(|row| row.what.kind() == "tool");
-    let lasted: Vec<u64> = tools.map(|row| row.end_ms.expect("it is over") - row.start_ms).collect();
+    let lasted: Vec<u64> =
+        tools.map(|row| row.end_ms.expect("it is over") - row.start_ms).collect();
     // The second says more than there was: no row ends after its answer.
     assert_eq!(lasted, [400, 2_000]);
 }
@@ -164,30 +184,51 @@ fn record(seq: u64, at: u64, event: Event) -> Record {
 
 #[test]
 fn what_other_processes_said_is_shown_and_exported_once_however_often_it_arrived() {
-    let control = |id: &str, message: Event| Event::ControlReceived { id: id.into(), message: Box::new(message) };
+    let control = |id: &str, message: Event| Event::ControlReceived {
+        id: id.into(),
+        message: Box::new(message),
+    };
     let mut records = ran(&approval());
     // The approval is waited for.
     records.truncate(2);
     let said = Event::UserSaid { task: None, text: "hurry".to_owned(), attachments: Vec::new() };
     let pause = Event::Paused { reason: "lunch".to_owned() };
     let stop = Event::Cancelled { reason: "enough".to_owned() };
-    for (id, message) in [("c1", said), ("c2", pause.clone()), ("c3", Event::Unpaused), ("c2", pause), ("c4", stop)] {
+    for (id, message) in
+        [("c1", said), ("c2", pause.clone()), ("c3", Event::Unpaused), ("c2", pause), ("c4", stop)]
+    {
         for _ in 0..2 {
             let seq = records.len() as u64;
             records.push(record(seq, 100 * seq, control(id, message.clone())));
         }
     }
     let log = export::log(records.clone(), Era::V2024);
-    let hurried = log.iter().filter(|event| event["source"] == "user" && event["args"]["content"] == "hurry").count();
+    let hurried = log
+        .iter()
+        .filter(|event| event["source"] == "user" && event["args"]["content"] == "hurry")
+        .count();
     assert_eq!(hurried, 1, "{log:?}");
     let entries = audit::entries(&retold(records.clone()));
-    let of =
-        |kind: audit::AuditKind| entries.iter().filter(|entry| entry.kind == kind).map(|entry| entry.what.as_str()).collect::<Vec<_>>();
-    assert_eq!(of(audit::AuditKind::Stopped), ["the run was paused: lunch", "the run was stopped: enough"]);
+    let of = |kind: audit::AuditKind| {
+        entries
+            .iter()
+            .filter(|entry| entry.kind == kind)
+            .map(|entry| entry.what.as_str())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        of(audit::AuditKind::Stopped),
+        ["the run was paused: lunch", "the run was stopped: enough"]
+    );
     assert_eq!(of(audit::AuditKind::Resumed), ["the paused run was resumed"]);
     let timeline = Timeline::of([records]).expect("a timeline");
     let stops = timeline.rows.iter().filter(|row| row.what.kind() == "stopped").count();
-    assert_eq!((stops, timeline.ended.map(|ended| ended.reason)), (1, Some("enough".to_owned())), "{:?}", timeline.rows);
+    assert_eq!(
+        (stops, timeline.ended.map(|ended| ended.reason)),
+        (1, Some("enough".to_owned())),
+        "{:?}",
+        timeline.rows
+    );
 }
 
 #[test]
@@ -198,19 +239,31 @@ fn what_is_under_way_has_no_end_and_the_time_without_a_host_is_left_out() {
     records[1].at = START.plus(100);
     records.push(record(2, 3_600_100, Event::Resumed { down_ms: 3_600_000 }));
     let last = records.len() as u64;
-    let mut reads = record(last, 3_600_400, Event::ReadsKept { call: conclave_core::types::ids::CallId(0), reads: Vec::new() });
+    let mut reads = record(
+        last,
+        3_600_400,
+        Event::ReadsKept { call: conclave_core::types::ids::CallId(0), reads: Vec::new() },
+    );
     reads.seq = last;
     records.push(reads);
     let timeline = Timeline::of([records]).expect("a timeline");
     assert_eq!(timeline.took_ms, 400);
-    assert_eq!((timeline.totals.resumed, timeline.totals.down_ms, timeline.totals.approval_ms), (1, 3_600_000, 300));
+    assert_eq!(
+        (timeline.totals.resumed, timeline.totals.down_ms, timeline.totals.approval_ms),
+        (1, 3_600_000, 300)
+    );
     assert!(timeline.ended.is_none());
     let mut now = timeline.clone();
     now.extend(START.plus(3_601_000));
     assert_eq!((now.took_ms, now.totals.approval_ms), (1_000, 900));
     let at = |is: &str| timeline.rows.iter().position(|row| row.what.kind() == is);
     assert!(at("approval") < at("resumed"), "in the order of time");
-    let open: Vec<&str> = timeline.rows.iter().filter(|row| row.end_ms.is_none()).map(|row| row.what.kind()).collect();
+    let open: Vec<&str> = timeline
+        .rows
+        .iter()
+        .filter(|row| row.end_ms.is_none())
+        .map(|row| row.what.kind())
+        .collect();
     assert_eq!(open, ["task", "approval"]);
 }
 
@@ -223,17 +276,24 @@ fn rows_of_a_background_task_are_below_the_row_that_started_it() {
         "expect": {},
     }));
     let root = ran(&delegating);
-    let opening = case(json!({ "name": "child", "setup": {}, "scripts": { "agents": { "desk": [{ "finish": "blue" }] } }, "expect": {} }));
+    let opening = case(
+        json!({ "name": "child", "setup": {}, "scripts": { "agents": { "desk": [{ "finish": "blue" }] } }, "expect": {} }),
+    );
     let mut child = ran(&opening);
     let room = RoomId::from(format!("{}/1", opening.opening().room).as_str());
     if let Event::RoomOpened { opening, .. } = &mut child[0].event {
         *opening = RunOpening { room: room.clone(), ..opening.clone() };
     }
     let timeline = Timeline::of([root, child]).expect("a timeline");
-    let started = timeline.rows.iter().position(|row| matches!(&row.what, RowSubject::Background { child: of, .. } if *of == room));
+    let started = timeline.rows.iter().position(
+        |row| matches!(&row.what, RowSubject::Background { child: of, .. } if *of == room),
+    );
     let started = started.unwrap_or_else(|| panic!("a row of the task: {:#?}", timeline.rows));
     let below = &timeline.rows[started + 1];
-    assert_eq!((below.room.clone(), below.depth, below.what.kind()), (room, timeline.rows[started].depth + 1, "task"));
+    assert_eq!(
+        (below.room.clone(), below.depth, below.what.kind()),
+        (room, timeline.rows[started].depth + 1, "task")
+    );
     assert_eq!((timeline.rooms.len(), timeline.totals.background), (2, 1));
     assert_eq!(problems(&timeline), Vec::<String>::new());
 }

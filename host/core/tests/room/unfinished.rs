@@ -1,5 +1,5 @@
-//! A room that was cut off: wherever that was, it goes on and ends, nothing that waited is forgotten, and what may have happened does not
-//! happen again.
+//! A room that was cut off: wherever that was, it goes on and ends, nothing that waited is
+//! forgotten, and what may have happened does not happen again.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -31,7 +31,13 @@ use crate::properties::{Recorded, answered};
 const LATER: Millis = Millis(START.0 + 1_000_000);
 
 fn record(seq: usize, event: Event) -> Record {
-    Record { seq: seq as u64, at: START.plus(seq as u64), principal: Principal("tester".into()), rules: RULES, event }
+    Record {
+        seq: seq as u64,
+        at: START.plus(seq as u64),
+        principal: Principal("tester".into()),
+        rules: RULES,
+        event,
+    }
 }
 
 fn records(events: Vec<Event>) -> Vec<Record> {
@@ -98,7 +104,10 @@ fn stepping(events: Vec<Event>) -> Unfinished {
 }
 
 fn fetch() -> SideEffect {
-    SideEffect::SetKey { key: "k".to_owned(), value: conclave_core::types::side_effect::Digest { sha256: "00".repeat(32), length: 1 } }
+    SideEffect::SetKey {
+        key: "k".to_owned(),
+        value: conclave_core::types::side_effect::Digest { sha256: "00".repeat(32), length: 1 },
+    }
 }
 
 fn asked(ordinal: u32) -> Event {
@@ -107,7 +116,8 @@ fn asked(ordinal: u32) -> Event {
 
 #[test]
 fn a_step_goes_on_with_what_it_was_told() {
-    let read = LoggedRead { import: "kv.get".to_owned(), target: "k".to_owned(), answer: json!(null) };
+    let read =
+        LoggedRead { import: "kv.get".to_owned(), target: "k".to_owned(), answer: json!(null) };
     let done = SideEffectAnswer::Done { length: 1 };
     let unfinished = stepping(vec![
         Event::ReadsKept { call: CallId(0), reads: vec![read.clone()] },
@@ -116,11 +126,17 @@ fn a_step_goes_on_with_what_it_was_told() {
     ]);
     let Resumption { events, again } = unfinished.resumption(START.plus(3 + 500));
     assert_eq!(events, [Event::Resumed { down_ms: 500 }]);
-    let step = again.iter().find(|again| matches!(again.effect, Effect::StepAgent { .. })).expect("the step is made again");
+    let step = again
+        .iter()
+        .find(|again| matches!(again.effect, Effect::StepAgent { .. }))
+        .expect("the step is made again");
     assert_eq!(step.trace.reads, [read]);
     assert_eq!(step.trace.side_effect(0, &fetch()), Before::Answered(&done));
     assert_eq!(step.trace.side_effect(1, &fetch()), Before::New);
-    assert_eq!(step.trace.side_effect(0, &SideEffect::DeleteKey { key: "k".to_owned() }), Before::Otherwise);
+    assert_eq!(
+        step.trace.side_effect(0, &SideEffect::DeleteKey { key: "k".to_owned() }),
+        Before::Otherwise
+    );
     let start = step.start.as_ref().expect("what it began with");
     assert_eq!(start.at, START, "the time that it saw");
     assert!(start.agent.is_some());
@@ -129,9 +145,16 @@ fn a_step_goes_on_with_what_it_was_told() {
 #[test]
 fn a_step_whose_effect_was_cut_off_is_told_so_and_does_not_do_it_again() {
     let Resumption { events, again } = stepping(vec![asked(0)]).resumption(LATER);
-    let told = SideEffectAnswer::Failed { cause: FailureCause::Interrupted, message: INTERRUPTED.to_owned() };
-    assert_eq!(events[1], Event::SideEffectEnded { call: CallId(0), ordinal: 0, answer: told.clone() });
-    let steps: Vec<_> = again.iter().filter(|again| matches!(again.effect, Effect::StepAgent { .. })).collect();
+    let told = SideEffectAnswer::Failed {
+        cause: FailureCause::Interrupted,
+        message: INTERRUPTED.to_owned(),
+    };
+    assert_eq!(
+        events[1],
+        Event::SideEffectEnded { call: CallId(0), ordinal: 0, answer: told.clone() }
+    );
+    let steps: Vec<_> =
+        again.iter().filter(|again| matches!(again.effect, Effect::StepAgent { .. })).collect();
     assert_eq!(steps.len(), 1);
     assert_eq!(steps[0].trace.side_effect(0, &fetch()), Before::Answered(&told));
 }
@@ -140,14 +163,21 @@ fn a_step_whose_effect_was_cut_off_is_told_so_and_does_not_do_it_again() {
 fn calling(idempotent: bool, sha256: &str, events: Vec<Event>) -> Unfinished {
     let setup = json!({ "plugins": { "desk": { "grants": { "tools": ["*"] } }, "box": { "tools": ["a"] } } });
     let (mut setup, case) = case(setup);
-    let tools = Arc::make_mut(Arc::make_mut(&mut setup).plugins.get_mut("box").expect("it is there"));
+    let tools =
+        Arc::make_mut(Arc::make_mut(&mut setup).plugins.get_mut("box").expect("it is there"));
     tools.facts.tools.iter_mut().for_each(|tool| tool.idempotent = idempotent);
     tools.facts.sha256 = sha256.to_owned();
-    let call = ToolCall { id: "1".to_owned(), name: "box.a".to_owned(), arguments: json!({}), untrusted: false };
+    let call = ToolCall {
+        id: "1".to_owned(),
+        name: "box.a".to_owned(),
+        arguments: json!({}),
+        untrusted: false,
+    };
     let action = Action::Reply(Reply { content: None, tool_calls: vec![call], ..Reply::default() });
     let turn = Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() };
     let opened = Event::RoomOpened { setup, opening: case.opening(), secret: SECRET };
-    let stepped = Event::AgentStepped { call: CallId(0), answer: Ok(turn), report: CallReport::default() };
+    let stepped =
+        Event::AgentStepped { call: CallId(0), answer: Ok(turn), report: CallReport::default() };
     Unfinished::fold(records([opened, stepped].into_iter().chain(events).collect()))
 }
 
@@ -162,7 +192,8 @@ fn is_interrupted(event: &Event) -> bool {
 /// C-318: every one of them, and none is done again unasked.
 #[test]
 fn a_tool_is_called_again_only_where_that_does_nothing_twice() {
-    let effect = || vec![Event::SideEffectAsked { call: CallId(1), ordinal: 0, side_effect: fetch() }];
+    let effect =
+        || vec![Event::SideEffectAsked { call: CallId(1), ordinal: 0, side_effect: fetch() }];
     let sandboxed = "ab";
     // What it does the journal knows, and it did nothing of which the end is not known.
     let resumption = calling(false, sandboxed, Vec::new()).resumption(LATER);
@@ -170,7 +201,11 @@ fn a_tool_is_called_again_only_where_that_does_nothing_twice() {
     // Nobody knows whether the key was set.
     let resumption = calling(false, sandboxed, effect()).resumption(LATER);
     assert_eq!(called_again(&resumption), 0);
-    assert!(matches!(resumption.events[1], Event::SideEffectEnded { call: CallId(1), ordinal: 0, .. }), "{:?}", resumption.events);
+    assert!(
+        matches!(resumption.events[1], Event::SideEffectEnded { call: CallId(1), ordinal: 0, .. }),
+        "{:?}",
+        resumption.events
+    );
     assert!(is_interrupted(&resumption.events[2]));
     // Its author says that setting it twice is the same as once.
     let resumption = calling(true, sandboxed, effect()).resumption(LATER);
@@ -190,11 +225,25 @@ fn an_agent_reads_that_its_call_was_interrupted() {
     let mut room: Room = unfinished.room.clone();
     unfinished.resumption(LATER).events.into_iter().for_each(|event| room.handle(event, LATER));
     let task = TaskName::from("desk");
-    let told = room.history(&task).iter().flat_map(|message| message.tool_results.clone()).map(|result| result.content).collect::<String>();
-    let pending = std::iter::from_fn(|| room.poll_effect()).find(|effect| matches!(effect, Effect::StepAgent { .. }));
-    let view = pending.and_then(|effect| effect.starts()).and_then(|call| room.agent_view(call)).expect("the agent goes on");
-    let read = view.pending.map(|message| message.tool_results.iter().map(|result| result.content.clone()).collect::<String>());
-    assert!(told.contains("interrupted") || read.is_some_and(|read| read.contains("interrupted")), "{told}");
+    let told = room
+        .history(&task)
+        .iter()
+        .flat_map(|message| message.tool_results.clone())
+        .map(|result| result.content)
+        .collect::<String>();
+    let pending = std::iter::from_fn(|| room.poll_effect())
+        .find(|effect| matches!(effect, Effect::StepAgent { .. }));
+    let view = pending
+        .and_then(|effect| effect.starts())
+        .and_then(|call| room.agent_view(call))
+        .expect("the agent goes on");
+    let read = view.pending.map(|message| {
+        message.tool_results.iter().map(|result| result.content.clone()).collect::<String>()
+    });
+    assert!(
+        told.contains("interrupted") || read.is_some_and(|read| read.contains("interrupted")),
+        "{told}"
+    );
 }
 
 #[test]
@@ -209,15 +258,28 @@ fn a_model_reply_is_not_bought_twice() {
         usage,
         model: "m".to_owned(),
     };
-    let ask = |ordinal| Event::ModelAsked { call: CallId(0), ordinal, request: ModelRequest::default() };
-    let unfinished =
-        stepping(vec![ask(0), Event::ModelAnswered { call: CallId(0), ordinal: 0, answer: Ok(completion), trouble: None }, ask(1)]);
+    let ask =
+        |ordinal| Event::ModelAsked { call: CallId(0), ordinal, request: ModelRequest::default() };
+    let unfinished = stepping(vec![
+        ask(0),
+        Event::ModelAnswered { call: CallId(0), ordinal: 0, answer: Ok(completion), trouble: None },
+        ask(1),
+    ]);
     let Resumption { again, .. } = unfinished.resumption(LATER);
-    let models: Vec<u32> =
-        again.iter().filter_map(|again| if let Effect::CallModel { ordinal, .. } = again.effect { Some(ordinal) } else { None }).collect();
+    let models: Vec<u32> = again
+        .iter()
+        .filter_map(|again| {
+            if let Effect::CallModel { ordinal, .. } = again.effect { Some(ordinal) } else { None }
+        })
+        .collect();
     assert_eq!(models, [1], "only what was not answered is asked again");
-    let step = again.iter().find(|again| matches!(again.effect, Effect::StepAgent { .. })).expect("the step is made again");
-    let Before::Answered(Ok(answer)) = step.trace.model(0, &ModelRequest::default()) else { panic!("{:?}", step.trace) };
+    let step = again
+        .iter()
+        .find(|again| matches!(again.effect, Effect::StepAgent { .. }))
+        .expect("the step is made again");
+    let Before::Answered(Ok(answer)) = step.trace.model(0, &ModelRequest::default()) else {
+        panic!("{:?}", step.trace)
+    };
     assert_eq!(answer.content.as_deref(), Some("hm"));
     assert_eq!(step.trace.model(1, &ModelRequest::default()), Before::Open);
 }
@@ -227,13 +289,22 @@ fn time_in_which_no_host_ran_does_not_count() {
     let unfinished = stepping(Vec::new());
     let (before, mut room) = (unfinished.resumption(START.plus(5_000)), unfinished.room.clone());
     let timers = |resumption: &Resumption| -> Vec<Millis> {
-        resumption.again.iter().filter_map(|again| if let Effect::SetTimer { at, .. } = again.effect { Some(at) } else { None }).collect()
+        resumption
+            .again
+            .iter()
+            .filter_map(|again| {
+                if let Effect::SetTimer { at, .. } = again.effect { Some(at) } else { None }
+            })
+            .collect()
     };
     let soon = timers(&unfinished.resumption(START));
     assert_eq!(timers(&before), soon.iter().map(|at| at.plus(5_000)).collect::<Vec<_>>());
     assert!(!soon.is_empty(), "the run has a wall limit");
     before.events.into_iter().for_each(|event| room.handle(event, START.plus(5_000)));
-    assert!(std::iter::from_fn(|| room.poll_notice()).any(|notice| notice == Notice::Resumed { down_ms: 5_000 }));
+    assert!(
+        std::iter::from_fn(|| room.poll_notice())
+            .any(|notice| notice == Notice::Resumed { down_ms: 5_000 })
+    );
     // The clock went back while the host was down: nothing is owed.
     assert_eq!(unfinished.resumption(Millis(0)).events, [Event::Resumed { down_ms: 0 }]);
 }
@@ -247,10 +318,13 @@ fn acting(action: Action, sha256: &str, events: Vec<Event>) -> Unfinished {
         },
     });
     let (mut setup, case) = case(setup);
-    Arc::make_mut(Arc::make_mut(&mut setup).plugins.get_mut("hands").expect("it is there")).facts.sha256 = sha256.to_owned();
+    Arc::make_mut(Arc::make_mut(&mut setup).plugins.get_mut("hands").expect("it is there"))
+        .facts
+        .sha256 = sha256.to_owned();
     let turn = Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() };
     let opened = Event::RoomOpened { setup, opening: case.opening(), secret: SECRET };
-    let stepped = Event::AgentStepped { call: CallId(0), answer: Ok(turn), report: CallReport::default() };
+    let stepped =
+        Event::AgentStepped { call: CallId(0), answer: Ok(turn), report: CallReport::default() };
     Unfinished::fold(records([opened, stepped].into_iter().chain(events).collect()))
 }
 
@@ -272,21 +346,41 @@ fn an_action_that_was_cut_off_is_an_error_that_the_agent_reads() {
     let (room, resumption, effects) = gone_on(acting(run(), "", Vec::new()));
     assert_eq!(called_again(&resumption), 0);
     assert!(is_interrupted(&resumption.events[1]));
-    let step = effects.iter().find(|effect| matches!(effect, Effect::StepAgent { .. })).and_then(Effect::starts);
+    let step = effects
+        .iter()
+        .find(|effect| matches!(effect, Effect::StepAgent { .. }))
+        .and_then(Effect::starts);
     let view = step.and_then(|call| room.agent_view(call)).expect("the agent goes on");
-    let read = view.since.iter().filter_map(|past| past.observation.as_ref()).next_back().expect("it reads what came of it");
-    assert!(matches!(read, Observation::Error { content } if content.contains("interrupted")), "{read:?}");
+    let read = view
+        .since
+        .iter()
+        .filter_map(|past| past.observation.as_ref())
+        .next_back()
+        .expect("it reads what came of it");
+    assert!(
+        matches!(read, Observation::Error { content } if content.contains("interrupted")),
+        "{read:?}"
+    );
 }
 
 /// The agent's command runs in the background as 7, and its first poll, call 3, has begun.
 fn polling(sha256: &str) -> Unfinished {
-    let told = ToolOutcome { value: Some(json!({ "background": { "command_id": 7, "poll_ms": 100 } })), ..ToolOutcome::default() };
-    let began = Event::ToolAnswered { call: CallId(1), answer: Ok(told), report: CallReport::default() };
+    let told = ToolOutcome {
+        value: Some(json!({ "background": { "command_id": 7, "poll_ms": 100 } })),
+        ..ToolOutcome::default()
+    };
+    let began =
+        Event::ToolAnswered { call: CallId(1), answer: Ok(told), report: CallReport::default() };
     let run = Action::Run { command: "srv".to_owned(), background: true };
     let mut unfinished = acting(run.clone(), sha256, vec![began.clone()]);
     let timers = |unfinished: &Unfinished| -> Vec<_> {
         let again = unfinished.resumption(START).again;
-        again.iter().filter_map(|again| if let Effect::SetTimer { timer, .. } = again.effect { Some(timer) } else { None }).collect()
+        again
+            .iter()
+            .filter_map(|again| {
+                if let Effect::SetTimer { timer, .. } = again.effect { Some(timer) } else { None }
+            })
+            .collect()
     };
     let poll = *timers(&unfinished).last().expect("the poll is to come");
     unfinished = acting(run, sha256, vec![began, Event::TimerFired { timer: poll }]);
@@ -296,7 +390,13 @@ fn polling(sha256: &str) -> Unfinished {
 #[test]
 fn a_poll_that_was_cut_off_is_made_again() {
     let polls = |resumption: &Resumption| {
-        resumption.again.iter().filter(|again| matches!(&again.effect, Effect::CallTool { tool, .. } if tool == "poll")).count()
+        resumption
+            .again
+            .iter()
+            .filter(
+                |again| matches!(&again.effect, Effect::CallTool { tool, .. } if tool == "poll"),
+            )
+            .count()
     };
     let (_, resumption, _) = gone_on(polling("ab"));
     assert_eq!((polls(&resumption), resumption.events.len()), (1, 1));
@@ -309,16 +409,35 @@ fn a_poll_that_was_cut_off_is_made_again() {
 #[test]
 fn a_plugin_that_was_consulted_is_asked_again_with_what_it_was_told() {
     let recall = || Action::Recall { query: "pearls".to_owned() };
-    let read = LoggedRead { import: "kv.get".to_owned(), target: "k".to_owned(), answer: json!(null) };
-    let (room, resumption, _) = gone_on(acting(recall(), "ab", vec![Event::ReadsKept { call: CallId(1), reads: vec![read.clone()] }]));
-    let consulted: Vec<_> = resumption.again.iter().filter(|again| matches!(again.effect, Effect::Consult { .. })).collect();
+    let read =
+        LoggedRead { import: "kv.get".to_owned(), target: "k".to_owned(), answer: json!(null) };
+    let (room, resumption, _) = gone_on(acting(
+        recall(),
+        "ab",
+        vec![Event::ReadsKept { call: CallId(1), reads: vec![read.clone()] }],
+    ));
+    let consulted: Vec<_> = resumption
+        .again
+        .iter()
+        .filter(|again| matches!(again.effect, Effect::Consult { .. }))
+        .collect();
     let [consult] = consulted[..] else { panic!("{:?}", resumption.again) };
     assert_eq!(consult.trace.reads, [read]);
-    assert!(consult.start.as_ref().is_some_and(|start| start.agent.is_some()) && room.is_in_flight(CallId(1)));
+    assert!(
+        consult.start.as_ref().is_some_and(|start| start.agent.is_some())
+            && room.is_in_flight(CallId(1))
+    );
     // What it did to the world of which nobody knows the end it is told, and does not do again.
     let asked = Event::SideEffectAsked { call: CallId(1), ordinal: 0, side_effect: fetch() };
     let (_, resumption, _) = gone_on(acting(recall(), "ab", vec![asked]));
-    let told = SideEffectAnswer::Failed { cause: FailureCause::Interrupted, message: INTERRUPTED.to_owned() };
-    let consult = resumption.again.iter().find(|again| matches!(again.effect, Effect::Consult { .. })).expect("it is asked again");
+    let told = SideEffectAnswer::Failed {
+        cause: FailureCause::Interrupted,
+        message: INTERRUPTED.to_owned(),
+    };
+    let consult = resumption
+        .again
+        .iter()
+        .find(|again| matches!(again.effect, Effect::Consult { .. }))
+        .expect("it is asked again");
     assert_eq!(consult.trace.side_effect(0, &fetch()), Before::Answered(&told));
 }

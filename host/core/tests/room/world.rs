@@ -1,4 +1,5 @@
-//! The world around a room: performs its effects from a script, one at a time, and records what happened.
+//! The world around a room: performs its effects from a script, one at a time, and records what
+//! happened.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -96,7 +97,11 @@ impl<'a> World<'a> {
 
     /// Runs the case until nothing is left to do.
     pub(crate) fn run(&mut self) {
-        self.happened(Event::RoomOpened { setup: self.case.setup().into(), opening: self.case.opening(), secret: SECRET });
+        self.happened(Event::RoomOpened {
+            setup: self.case.setup().into(),
+            opening: self.case.opening(),
+            secret: SECRET,
+        });
         let mut performed = 0;
         loop {
             if !self.to_do.is_empty() {
@@ -107,8 +112,13 @@ impl<'a> World<'a> {
                 if self.case.cancel_after == Some(performed) {
                     self.happened(Event::Cancelled { reason: "enough".to_owned() });
                 }
-                if let Some((task, _)) = self.case.kill_task_after.as_ref().filter(|(_, after)| *after == performed) {
-                    self.happened(Event::TaskKilled { task: task.as_str().into(), reason: "enough of it".to_owned() });
+                if let Some((task, _)) =
+                    self.case.kill_task_after.as_ref().filter(|(_, after)| *after == performed)
+                {
+                    self.happened(Event::TaskKilled {
+                        task: task.as_str().into(),
+                        reason: "enough of it".to_owned(),
+                    });
                 }
                 if self.case.stop_turn_after == Some(performed) {
                     self.happened(Event::TurnStopped { reason: "wait".to_owned() });
@@ -131,7 +141,13 @@ impl<'a> World<'a> {
     fn happened(&mut self, event: Event) {
         assert!(self.records.len() < MAX_EVENTS, "the case runs away");
         let seq = self.records.len() as u64;
-        let record = Record { seq, at: self.now, principal: Principal("tester".into()), rules: RULES, event: event.clone() };
+        let record = Record {
+            seq,
+            at: self.now,
+            principal: Principal("tester".into()),
+            rules: RULES,
+            event: event.clone(),
+        };
         self.records.push(record);
         self.room.handle(event, self.now);
         self.now = self.now.plus(1);
@@ -154,7 +170,12 @@ impl<'a> World<'a> {
                 if self.room.is_in_flight(call) {
                     // The room of a background task that is told to stop ends.
                     let ended = EndedTask::interrupted("its parent stopped it".to_owned());
-                    self.happened(Event::BackgroundEnded { call, ended, spent: Spent::default(), used: UsedByPlugin::new() });
+                    self.happened(Event::BackgroundEnded {
+                        call,
+                        ended,
+                        spent: Spent::default(),
+                        used: UsedByPlugin::new(),
+                    });
                 }
             }
             Effect::SetTimer { timer, at } => self.timers.push((at, timer)),
@@ -182,27 +203,48 @@ impl<'a> World<'a> {
             Effect::StepAgent { call, task, .. } => {
                 self.show(call);
                 let entry = Said::read(&self.agents_entry(task.as_str()));
-                let answer = entry.said.answer().map(|turn| turn.expect("a step always returns a turn"));
-                self.begin(call, entry.common, |report| Event::AgentStepped { call, answer, report });
+                let answer =
+                    entry.said.answer().map(|turn| turn.expect("a step always returns a turn"));
+                self.begin(call, entry.common, |report| Event::AgentStepped {
+                    call,
+                    answer,
+                    report,
+                });
             }
             Effect::AskResponder { call, task, .. } => {
                 self.show(call);
-                let entry = self.next(&format!("responder {task}"), self.case.scripts.responders.get(task.as_str()));
+                let entry = self.next(
+                    &format!("responder {task}"),
+                    self.case.scripts.responders.get(task.as_str()),
+                );
                 let entry = Said::read(&entry.unwrap_or_else(|| json!({ "nothing": true })));
                 let answer = entry.said.answer();
-                self.begin(call, entry.common, |report| Event::AgentResponded { call, answer, report });
+                self.begin(call, entry.common, |report| Event::AgentResponded {
+                    call,
+                    answer,
+                    report,
+                });
             }
             Effect::CallTool { call, plugin, tool, .. } => {
                 let name = format!("{plugin}.{tool}");
                 let entry = self.next(&format!("tool {name}"), self.case.scripts.tools.get(&name));
                 let entry = ToolSaid::read(&entry.unwrap_or_else(|| json!("ok")));
                 let answer = entry.said.answer();
-                self.begin(call, entry.common, |report| Event::ToolAnswered { call, answer, report });
+                self.begin(call, entry.common, |report| Event::ToolAnswered {
+                    call,
+                    answer,
+                    report,
+                });
             }
             Effect::Consult { call, plugin, .. } => {
                 self.show(call);
                 let entry = Consulted::read(
-                    &self.next(&format!("consult {plugin}"), self.case.scripts.advice.get(plugin.as_str())).unwrap_or_default(),
+                    &self
+                        .next(
+                            &format!("consult {plugin}"),
+                            self.case.scripts.advice.get(plugin.as_str()),
+                        )
+                        .unwrap_or_default(),
                 );
                 let answer = entry.said.answer();
                 self.begin(call, entry.common, |report| Event::Consulted { call, answer, report });
@@ -219,27 +261,47 @@ impl<'a> World<'a> {
                 }
             }
             Effect::CallModel { call, ordinal, .. } => {
-                let entry = Completed::read(&self.next("model", Some(&self.case.scripts.models)).expect("the models' script is over"));
+                let entry = Completed::read(
+                    &self
+                        .next("model", Some(&self.case.scripts.models))
+                        .expect("the models' script is over"),
+                );
                 if !entry.common.hold {
-                    self.happened(Event::ModelAnswered { call, ordinal, answer: entry.said.answer(), trouble: None });
+                    self.happened(Event::ModelAnswered {
+                        call,
+                        ordinal,
+                        answer: entry.said.answer(),
+                        trouble: None,
+                    });
                 }
             }
             Effect::AskApproval { call, request } => {
-                let entry = self.next(&format!("approval {}", request.tool), Some(&self.case.scripts.approvals)).unwrap_or_default();
+                let entry = self
+                    .next(&format!("approval {}", request.tool), Some(&self.case.scripts.approvals))
+                    .unwrap_or_default();
                 if !is_held(&entry) {
                     let approval = serde_json::from_value(entry).expect("an approval");
-                    self.happened(Event::Decided { call, approval, author: ApprovalAuthor::Program });
+                    self.happened(Event::Decided {
+                        call,
+                        approval,
+                        author: ApprovalAuthor::Program,
+                    });
                 }
             }
             Effect::AskTopUp { call, .. } => {
                 // What is no amount is no answer: the same question stays open.
                 while self.room.is_in_flight(call) {
-                    let entry = self.next("top-up", Some(&self.case.scripts.top_ups)).unwrap_or_default();
+                    let entry =
+                        self.next("top-up", Some(&self.case.scripts.top_ups)).unwrap_or_default();
                     if is_held(&entry) {
                         break;
                     }
                     let approval = serde_json::from_value(entry).expect("an approval");
-                    self.happened(Event::Decided { call, approval, author: ApprovalAuthor::Program });
+                    self.happened(Event::Decided {
+                        call,
+                        approval,
+                        author: ApprovalAuthor::Program,
+                    });
                 }
             }
             Effect::AllowSideEffect { .. } | Effect::ConfirmSideEffect { .. } => {}
@@ -249,7 +311,9 @@ impl<'a> World<'a> {
                 if let (Some(running), Ok(completion)) = (running, answer) {
                     let (said, report) = (relayed(completion), CallReport::default());
                     running.answer = Some(match running.answer {
-                        Some(Event::AgentResponded { .. }) => Event::AgentResponded { call, answer: Ok(Some(said)), report },
+                        Some(Event::AgentResponded { .. }) => {
+                            Event::AgentResponded { call, answer: Ok(Some(said)), report }
+                        }
                         _ => Event::AgentStepped { call, answer: Ok(said), report },
                     });
                 }
@@ -257,26 +321,45 @@ impl<'a> World<'a> {
             }
             Effect::StartBackground { call, opening, .. } => {
                 let task = opening.entry.as_str().to_owned();
-                let entry = self.next(&format!("background {task}"), self.case.scripts.background.get(&task));
+                let entry = self
+                    .next(&format!("background {task}"), self.case.scripts.background.get(&task));
                 let entry = Ended::read(&entry.unwrap_or_else(|| json!("done")));
                 let (ended, spent) = entry.said.answer();
                 if !entry.common.hold {
-                    self.happened(Event::BackgroundEnded { call, ended, spent, used: UsedByPlugin::new() });
+                    self.happened(Event::BackgroundEnded {
+                        call,
+                        ended,
+                        spent,
+                        used: UsedByPlugin::new(),
+                    });
                 }
             }
             Effect::WakeStrategy { call, strategy, .. } => {
-                let entry = self.next(&format!("strategy {strategy}"), self.case.scripts.strategies.get(strategy.as_str()));
+                let entry = self.next(
+                    &format!("strategy {strategy}"),
+                    self.case.scripts.strategies.get(strategy.as_str()),
+                );
                 let entry = Decided::read(&entry.unwrap_or_else(|| json!([])));
                 let answer = entry.said.answer();
-                self.begin(call, entry.common, |report| Event::StrategyDecided { call, answer, report });
+                self.begin(call, entry.common, |report| Event::StrategyDecided {
+                    call,
+                    answer,
+                    report,
+                });
             }
             Effect::Speak { call, .. } => {
-                let entry = self.next("speech", Some(&self.case.scripts.speeches)).unwrap_or_default();
+                let entry =
+                    self.next("speech", Some(&self.case.scripts.speeches)).unwrap_or_default();
                 if !is_held(&entry) {
-                    self.happened(Event::Spoken { call, failure: entry.as_str().map(str::to_owned) });
+                    self.happened(Event::Spoken {
+                        call,
+                        failure: entry.as_str().map(str::to_owned),
+                    });
                 }
             }
-            Effect::SetTimer { .. } | Effect::AbandonCall { .. } | Effect::Finish { .. } => panic!("taken before"),
+            Effect::SetTimer { .. } | Effect::AbandonCall { .. } | Effect::Finish { .. } => {
+                panic!("taken before")
+            }
         }
     }
 
@@ -295,7 +378,8 @@ impl<'a> World<'a> {
 
     fn agents_entry(&mut self, task: &str) -> Value {
         let script = self.case.scripts.agents.get(task);
-        let last = script.and_then(|script| script.last()).filter(|_| self.case.scripts.repeat).cloned();
+        let last =
+            script.and_then(|script| script.last()).filter(|_| self.case.scripts.repeat).cloned();
         let entry = self.next(&format!("agent {task}"), script);
         entry.or(last).unwrap_or_else(|| panic!("the script of {task} is over"))
     }
@@ -304,7 +388,10 @@ impl<'a> World<'a> {
         let scratch = common.scratch.map(String::into_bytes);
         let report = CallReport { scratch, cpu_ticks: common.cpu_ticks, ..CallReport::default() };
         let answer = (!common.hold).then(|| answer(report));
-        self.running.insert(call, Running { asks: common.ask.into(), ordinal: 0, answer, relay: common.relay });
+        self.running.insert(
+            call,
+            Running { asks: common.ask.into(), ordinal: 0, answer, relay: common.relay },
+        );
         self.go_on(call);
     }
 

@@ -1,4 +1,5 @@
-//! What the client's person is asked before a call runs, and what their answer means. Only a plain yes is one.
+//! What the client's person is asked before a call runs, and what their answer means. Only a plain
+//! yes is one.
 
 use conclave_core::types::approval::{Approval, ApprovalRequest};
 use conclave_core::types::text::{is_deceptive, show_duration};
@@ -17,10 +18,22 @@ pub(super) fn can_ask(capabilities: Option<&ClientCapabilities>) -> bool {
 
 /// The question: who wants what, with all of the arguments, and why it is asked.
 pub(super) fn question(request: &ApprovalRequest) -> Option<ElicitRequestParams> {
-    let asked_by = request.asked_by.as_ref().map(|plugin| format!(", as an answer of {plugin} wants")).unwrap_or_default();
-    let set_to_work: String = request.delegators.iter().rev().map(|delegator| format!(", set to work by {}", delegator.plugin)).collect();
+    let asked_by = request
+        .asked_by
+        .as_ref()
+        .map(|plugin| format!(", as an answer of {plugin} wants"))
+        .unwrap_or_default();
+    let set_to_work: String = request
+        .delegators
+        .iter()
+        .rev()
+        .map(|delegator| format!(", set to work by {}", delegator.plugin))
+        .collect();
     let arguments = serde_json::to_string_pretty(&request.arguments).unwrap_or_default();
-    let within = request.expires_ms.map(|ms| format!(" Decide within {}.", show_duration(ms))).unwrap_or_default();
+    let within = request
+        .expires_ms
+        .map(|ms| format!(" Decide within {}.", show_duration(ms)))
+        .unwrap_or_default();
     let message = format!(
         "{}{set_to_work} wants to call {}{asked_by}, with these arguments:\n{}\nAsked because {}.{within}",
         request.caller,
@@ -55,14 +68,17 @@ fn escaped(text: &str) -> String {
 
 /// What the person said.
 pub(super) fn answer(result: &ElicitResult) -> Approval {
-    let field = |name: &str| result.content.as_ref().and_then(|content| content.get(name)).and_then(Value::as_str);
+    let field = |name: &str| {
+        result.content.as_ref().and_then(|content| content.get(name)).and_then(Value::as_str)
+    };
     match (&result.action, field("decision")) {
         (ElicitationAction::Accept, Some("allow")) => Approval::Approved,
         (ElicitationAction::Accept, Some(_)) => {
             let reason = field("reason").map(str::trim).filter(|reason| !reason.is_empty());
-            refused(
-                &reason.map_or_else(|| "the person at the client refused it".to_owned(), |reason| reason.chars().take(REASON).collect()),
-            )
+            refused(&reason.map_or_else(
+                || "the person at the client refused it".to_owned(),
+                |reason| reason.chars().take(REASON).collect(),
+            ))
         }
         (ElicitationAction::Accept, None) => refused("the client gave no decision"),
         _ => refused("the person at the client did not allow it"),
@@ -97,7 +113,10 @@ mod tests {
             ("decline", json!({ "decision": "allow" })),
             ("cancel", json!({ "decision": "allow" })),
         ] {
-            assert!(matches!(said(action, content.clone()), Approval::Refused { .. }), "{action} {content}");
+            assert!(
+                matches!(said(action, content.clone()), Approval::Refused { .. }),
+                "{action} {content}"
+            );
         }
     }
 
@@ -109,7 +128,8 @@ mod tests {
 
     #[test]
     fn a_client_must_say_that_it_can_ask() {
-        let can = |capabilities: Value| can_ask(Some(&serde_json::from_value(capabilities).unwrap()));
+        let can =
+            |capabilities: Value| can_ask(Some(&serde_json::from_value(capabilities).unwrap()));
         assert!(can(json!({ "elicitation": {} })) && can(json!({ "elicitation": { "form": {} } })));
         assert!(!can(json!({})) && !can(json!({ "elicitation": { "url": {} } })) && !can_ask(None));
     }

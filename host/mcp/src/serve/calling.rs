@@ -1,5 +1,5 @@
-//! One call that goes on: its run, and the questions that it waits for. A call whose client asks its person by asking the server again
-//! (2026-07-28) is kept meanwhile.
+//! One call that goes on: its run, and the questions that it waits for. A call whose client asks
+//! its person by asking the server again (2026-07-28) is kept meanwhile.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -47,7 +47,9 @@ impl Approver for ClientQuestions {
                 return gone();
             }
             let at = "the MCP client".to_owned();
-            answered.await.map_or_else(|_| gone(), |approval| approval.by(ApprovalAuthor::Person { at }))
+            answered
+                .await
+                .map_or_else(|_| gone(), |approval| approval.by(ApprovalAuthor::Person { at }))
         })
     }
 }
@@ -85,13 +87,20 @@ pub(super) struct SuspendedCall {
 pub(super) struct SuspendedCalls(Mutex<HashMap<String, SuspendedCall>>);
 
 impl SuspendedCalls {
-    pub(super) fn keep(&self, name: String, tool: String, going: ToolCallGuard, answer: oneshot::Sender<Approval>) {
+    pub(super) fn keep(
+        &self,
+        name: String,
+        tool: String,
+        going: ToolCallGuard,
+        answer: oneshot::Sender<Approval>,
+    ) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         kept.retain(|_, waiting| now.duration_since(waiting.since) < KEPT_FOR);
         // The oldest goes for a new one; its run sees that nobody answers.
         if kept.len() >= KEPT
-            && let Some(oldest) = kept.iter().min_by_key(|(_, waiting)| waiting.since).map(|(name, _)| name.clone())
+            && let Some(oldest) =
+                kept.iter().min_by_key(|(_, waiting)| waiting.since).map(|(name, _)| name.clone())
         {
             kept.remove(&oldest);
         }

@@ -1,4 +1,5 @@
-//! The server's side of one connection: lists, calls, cancellation, questions. It knows three requests of the protocol and refuses the rest.
+//! The server's side of one connection: lists, calls, cancellation, questions. It knows three
+//! requests of the protocol and refuses the rest.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,8 +12,9 @@ use conclave_runtime::subscribe::Subscriber;
 use conclave_runtime::{Caller, RunOptions, Stopper};
 use rmcp::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ClientResult, ElicitRequest, ElicitRequestParams, ElicitResult, ErrorCode, ErrorData,
-    Implementation, InputRequest, InputRequests, InputRequiredResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
+    CallToolRequestParams, CallToolResponse, ClientResult, ElicitRequest, ElicitRequestParams,
+    ElicitResult, ErrorCode, ErrorData, Implementation, InputRequest, InputRequests,
+    InputRequiredResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
     ServerCapabilities, ServerConfig, ServerRequest, Tool,
 };
 use rmcp::service::{RequestContext, RoleServer};
@@ -20,7 +22,9 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::approval::{answer, can_ask, nobody, question, refused};
-use super::calling::{ClientQuestion, ClientQuestions, KEPT_FOR, RunStopper, SuspendedCalls, ToolCallGuard};
+use super::calling::{
+    ClientQuestion, ClientQuestions, KEPT_FOR, RunStopper, SuspendedCalls, ToolCallGuard,
+};
 use super::progress::ProgressForwarder;
 use super::tools::{Offered, ServedTool, offered};
 use super::{OfferError, Service, outcome};
@@ -51,8 +55,16 @@ impl Desk {
     pub(super) fn new(service: Service) -> Result<Self, OfferError> {
         let tools = offered(&service.prepared, &service.selection)?;
         let tools = tools.into_iter().map(|tool| (tool.shown.name.to_string(), tool)).collect();
-        let (at_once, queue) = (Arc::new(Semaphore::new(AT_ONCE)), Arc::new(Semaphore::new(AT_ONCE + QUEUE)));
-        Ok(Self { service, tools, at_once, queue, kept: SuspendedCalls::default(), stoppers: Mutex::default() })
+        let (at_once, queue) =
+            (Arc::new(Semaphore::new(AT_ONCE)), Arc::new(Semaphore::new(AT_ONCE + QUEUE)));
+        Ok(Self {
+            service,
+            tools,
+            at_once,
+            queue,
+            kept: SuspendedCalls::default(),
+            stoppers: Mutex::default(),
+        })
     }
 
     /// Stops what goes on, and waits for it so long.
@@ -72,16 +84,27 @@ impl Desk {
         arguments: Value,
         context: &RequestContext<RoleServer>,
     ) -> Result<ToolCallGuard, ErrorData> {
-        let busy = || ErrorData::new(ErrorCode::INTERNAL_ERROR, format!("{} calls wait already", AT_ONCE + QUEUE), None);
+        let busy = || {
+            ErrorData::new(
+                ErrorCode::INTERNAL_ERROR,
+                format!("{} calls wait already", AT_ONCE + QUEUE),
+                None,
+            )
+        };
         let queued = self.queue.clone().try_acquire_owned().map_err(|_| busy())?;
         let place = self.at_once.clone().acquire_owned().await.map_err(|_| busy())?;
         let (asking, questions) = ClientQuestions::new();
         let options = self.options(asking, context);
-        let internal = |error: &dyn std::fmt::Display| ErrorData::internal_error(error.to_string(), None);
+        let internal =
+            |error: &dyn std::fmt::Display| ErrorData::internal_error(error.to_string(), None);
         let desk = Arc::clone(self);
         let (run, stopper) = match what {
             ServedTool::Tool(name) => {
-                let calling = self.service.prepared.start_tool(Caller::Mcp, name, arguments, options).map_err(|error| internal(&error))?;
+                let calling = self
+                    .service
+                    .prepared
+                    .start_tool(Caller::Mcp, name, arguments, options)
+                    .map_err(|error| internal(&error))?;
                 let (stopper, name) = (calling.stopper(), name.clone());
                 let run = tokio::spawn(async move {
                     let _queued = queued;
@@ -97,7 +120,11 @@ impl Desk {
                     Some(Value::String(message)) => message.clone(),
                     _ => return Err(ErrorData::invalid_params("`message` must be a text", None)),
                 };
-                let run = self.service.prepared.start(Some(message), options).map_err(|error| internal(&error))?;
+                let run = self
+                    .service
+                    .prepared
+                    .start(Some(message), options)
+                    .map_err(|error| internal(&error))?;
                 let stopper = run.stopper();
                 let run = tokio::spawn(async move {
                     let _queued = queued;
@@ -115,12 +142,20 @@ impl Desk {
 
     fn options(&self, asking: ClientQuestions, context: &RequestContext<RoleServer>) -> RunOptions {
         let options = self.service.options.clone();
-        let client = context.client_info().map(|client| shown(&client.name, 60)).unwrap_or_default();
+        let client =
+            context.client_info().map(|client| shown(&client.name, 60)).unwrap_or_default();
         let subscribers = match context.meta.get_progress_token() {
-            Some(token) => options.subscribers.with(ProgressForwarder::new(context.peer.clone(), token) as Arc<dyn Subscriber>),
+            Some(token) => options
+                .subscribers
+                .with(ProgressForwarder::new(context.peer.clone(), token) as Arc<dyn Subscriber>),
             None => options.subscribers.clone(),
         };
-        RunOptions { approver: Arc::new(asking), principal: Principal(format!("mcp {client}").trim().into()), subscribers, ..options }
+        RunOptions {
+            approver: Arc::new(asking),
+            principal: Principal(format!("mcp {client}").trim().into()),
+            subscribers,
+            ..options
+        }
     }
 
     /// Follows a call to its end, or to a question that the client must come back with.
@@ -176,10 +211,14 @@ fn too_late() -> Approval {
 
 /// Asks the client's person, where servers may ask clients.
 async fn ask(context: &RequestContext<RoleServer>, params: ElicitRequestParams) -> Approval {
-    match context.peer.send_request(ServerRequest::ElicitRequest(ElicitRequest::new(params))).await {
+    match context.peer.send_request(ServerRequest::ElicitRequest(ElicitRequest::new(params))).await
+    {
         Ok(ClientResult::ElicitResult(result)) => answer(&result),
         Ok(_) => refused("the client gave an answer of another kind"),
-        Err(error) => refused(&format!("the client could not ask its person: {}", shown(&error.to_string(), 200))),
+        Err(error) => refused(&format!(
+            "the client could not ask its person: {}",
+            shown(&error.to_string(), 200)
+        )),
     }
 }
 
@@ -202,29 +241,53 @@ impl ServerHandler for Handler {
         info
     }
 
-    async fn list_tools(&self, _: Option<PaginatedRequestParams>, _: RequestContext<RoleServer>) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(self.0.tools.values().map(|tool| tool.shown.clone()).collect()))
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(
+            self.0.tools.values().map(|tool| tool.shown.clone()).collect(),
+        ))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
         self.0.tools.get(name).map(|tool| tool.shown.clone())
     }
 
-    async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
         let desk = &self.0;
         let Some(tool) = desk.tools.get(&*request.name) else {
             let known: Vec<&str> = desk.tools.keys().map(String::as_str).collect();
-            let what = format!("there is no tool {:?}; these are there: {}", shown(&request.name, 80), known.join(", "));
+            let what = format!(
+                "there is no tool {:?}; these are there: {}",
+                shown(&request.name, 80),
+                known.join(", ")
+            );
             return Err(ErrorData::invalid_params(what, None));
         };
         let going = match &request.request_state {
-            None => desk.start(&tool.what, Value::Object(request.arguments.unwrap_or_default()), &context).await?,
+            None => {
+                desk.start(
+                    &tool.what,
+                    Value::Object(request.arguments.unwrap_or_default()),
+                    &context,
+                )
+                .await?
+            }
             Some(name) => {
                 let kept = desk.kept.take(name).filter(|waiting| waiting.tool == request.name);
-                let waiting = kept.ok_or_else(|| ErrorData::invalid_params("no call waits for this answer", None))?;
+                let waiting = kept.ok_or_else(|| {
+                    ErrorData::invalid_params("no call waits for this answer", None)
+                })?;
                 let said = request.input_responses.and_then(|mut said| said.remove(APPROVAL));
                 let said = said.and_then(|said| serde_json::from_value::<ElicitResult>(said).ok());
-                let said = said.map_or_else(|| refused("the client gave no decision"), |said| answer(&said));
+                let said = said
+                    .map_or_else(|| refused("the client gave no decision"), |said| answer(&said));
                 let mut going = waiting.going;
                 desk.resume(&mut going, &context).await;
                 let _ = waiting.answer.send(said);
@@ -239,7 +302,8 @@ impl ServerHandler for Handler {
 }
 
 impl Desk {
-    /// Waits for a place again, once its person has decided. Cancelled, it goes on without one: to its end.
+    /// Waits for a place again, once its person has decided. Cancelled, it goes on without one: to
+    /// its end.
     async fn resume(&self, going: &mut ToolCallGuard, context: &RequestContext<RoleServer>) {
         tokio::select! {
             biased;
@@ -248,12 +312,15 @@ impl Desk {
         }
     }
 
-    /// Refuses a call whose client has not come back in time, so that its journal says how it ended.
+    /// Refuses a call whose client has not come back in time, so that its journal says how it
+    /// ended.
     fn expire(self: &Arc<Self>, name: String) {
         let desk = Arc::downgrade(self);
         tokio::spawn(async move {
             tokio::time::sleep(KEPT_FOR).await;
-            let Some(waiting) = desk.upgrade().and_then(|desk| desk.kept.take(&name)) else { return };
+            let Some(waiting) = desk.upgrade().and_then(|desk| desk.kept.take(&name)) else {
+                return;
+            };
             let _ = waiting.answer.send(too_late());
             let mut going = waiting.going;
             let _ = tokio::time::timeout(STOPPING, &mut going.run).await;

@@ -1,5 +1,6 @@
-//! What a client writes, line by line, before the protocol is spoken: a line that is too long, is no JSON, or calls a tool with what are no
-//! arguments gets an answer at once, and goes no further. Knows nothing of tools.
+//! What a client writes, line by line, before the protocol is spoken: a line that is too long, is
+//! no JSON, or calls a tool with what are no arguments gets an answer at once, and goes no further.
+//! Knows nothing of tools.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -34,8 +35,19 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Spoken
     /// Lines of at most so many bytes.
     pub(super) fn new(from: R, to: W, most: usize) -> Self {
         let (sender, answers) = mpsc::channel(WAITING);
-        let good = Good { inner: from, most, line: Vec::new(), is_dropped: false, ready: Vec::new(), given: 0, answers: sender };
-        Self { inner: AsyncRwTransport::new(good, to).with_max_line_length(most.saturating_add(2)), answers }
+        let good = Good {
+            inner: from,
+            most,
+            line: Vec::new(),
+            is_dropped: false,
+            ready: Vec::new(),
+            given: 0,
+            answers: sender,
+        };
+        Self {
+            inner: AsyncRwTransport::new(good, to).with_max_line_length(most.saturating_add(2)),
+            answers,
+        }
     }
 
     /// Written by a task of its own: whoever waits for the next line may stop to wait.
@@ -45,10 +57,15 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Spoken
     }
 }
 
-impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for Spoken<R, W> {
+impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer>
+    for Spoken<R, W>
+{
     type Error = io::Error;
 
-    fn send(&mut self, item: TxJsonRpcMessage<RoleServer>) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
         self.inner.send(item)
     }
 
@@ -119,7 +136,11 @@ impl<R> Good<R> {
 }
 
 impl<R: AsyncRead + Unpin> AsyncRead for Good<R> {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         loop {
             let left = self.ready.get(self.given..).unwrap_or_default();
             if !left.is_empty() {
@@ -149,14 +170,22 @@ fn wrong(line: &[u8]) -> Option<ErrorData> {
     }
     let message: Value = match serde_json::from_slice(line) {
         Ok(message) => message,
-        Err(error) => return Some(ErrorData::new(ErrorCode::PARSE_ERROR, format!("this line is no message: {error}"), None)),
+        Err(error) => {
+            return Some(ErrorData::new(
+                ErrorCode::PARSE_ERROR,
+                format!("this line is no message: {error}"),
+                None,
+            ));
+        }
     };
-    let arguments = message.pointer("/params/arguments").filter(|_| message["method"] == "tools/call")?;
+    let arguments =
+        message.pointer("/params/arguments").filter(|_| message["method"] == "tools/call")?;
     let is_right = arguments.is_object() || arguments.is_null();
     (!is_right).then(|| ErrorData::invalid_params("`arguments` must be an object", None))
 }
 
-/// The id of a request, as far as the line can be read. An answer has one too, which is not the client's.
+/// The id of a request, as far as the line can be read. An answer has one too, which is not the
+/// client's.
 fn id_of(line: &[u8]) -> Option<RequestId> {
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
     let fields = RefCell::default();
@@ -202,10 +231,17 @@ mod tests {
 
     #[test]
     fn an_id_is_found_where_it_can_be_read() {
-        let deep = format!(r#"{{"id":2,"method":"tools/call","params":{}{}}}"#, "[".repeat(5000), "]".repeat(5000));
+        let deep = format!(
+            r#"{{"id":2,"method":"tools/call","params":{}{}}}"#,
+            "[".repeat(5000),
+            "]".repeat(5000)
+        );
         for (line, id) in [
             (deep.as_str(), Some(RequestId::Number(2))),
-            (r#"{"params":{"id":3},"method":"x","id":"a","n":1e999}"#, Some(RequestId::String("a".into()))),
+            (
+                r#"{"params":{"id":3},"method":"x","id":"a","n":1e999}"#,
+                Some(RequestId::String("a".into())),
+            ),
             (r#"{"method":"x","id":7,"params":"aaaa"#, Some(RequestId::Number(7))),
             (r#"{"method":"x","params":{"id":7,"#, None),
             (r#"{"id":7,"result":x}"#, None),
@@ -221,10 +257,17 @@ mod tests {
         for line in ["junk", r#"{"n":1e999}"#, r#"{"s":"\ud800"}"#] {
             assert_eq!(code(line), Some(-32700), "{line}");
         }
-        assert_eq!(code(r#"{"id":1,"method":"tools/call","params":{"name":"a","arguments":"x"}}"#), Some(-32602));
-        for line in
-            ["", "\r", "\u{feff}{}", r#"{"method":"tools/call","params":{"arguments":{}}}"#, r#"{"method":"tools/call","params":{}}"#]
-        {
+        assert_eq!(
+            code(r#"{"id":1,"method":"tools/call","params":{"name":"a","arguments":"x"}}"#),
+            Some(-32602)
+        );
+        for line in [
+            "",
+            "\r",
+            "\u{feff}{}",
+            r#"{"method":"tools/call","params":{"arguments":{}}}"#,
+            r#"{"method":"tools/call","params":{}}"#,
+        ] {
             assert_eq!(code(line), None, "{line}");
         }
     }

@@ -1,4 +1,5 @@
-//! What a tool or the entry task gave, as the protocol has it. A refusal is a result that is an error, so that the client's model reads it.
+//! What a tool or the entry task gave, as the protocol has it. A refusal is a result that is an
+//! error, so that the client's model reads it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,14 +13,21 @@ use serde_json::Value;
 /// Bytes of an attachment that goes along.
 const ATTACHMENT: u64 = 4 << 20;
 
-pub(super) fn of_tool(tool: &str, answer: Result<ToolOutcome, ToolError>, blobs: &dyn Blobs) -> CallToolResult {
+pub(super) fn of_tool(
+    tool: &str,
+    answer: Result<ToolOutcome, ToolError>,
+    blobs: &dyn Blobs,
+) -> CallToolResult {
     let outcome = match answer {
         Ok(outcome) => outcome,
         Err(error) => return failed(error.to_text(tool)),
     };
     let mut result = result(outcome.content, outcome.value, &outcome.attachments, blobs);
     for call in &outcome.then {
-        result.content.push(ContentBlock::text(format!("[It wants {} to be called next, which is not done here.]", call.name)));
+        result.content.push(ContentBlock::text(format!(
+            "[It wants {} to be called next, which is not done here.]",
+            call.name
+        )));
     }
     result
 }
@@ -36,7 +44,12 @@ pub(super) fn failed(text: String) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(text)])
 }
 
-fn result(content: Option<String>, value: Option<Value>, attachments: &[Blob], blobs: &dyn Blobs) -> CallToolResult {
+fn result(
+    content: Option<String>,
+    value: Option<Value>,
+    attachments: &[Blob],
+    blobs: &dyn Blobs,
+) -> CallToolResult {
     let value = value.filter(|value| !value.is_null());
     // For clients that read no values, the text holds them.
     let text = content.or_else(|| value.as_ref().map(Value::to_string)).unwrap_or_default();
@@ -51,8 +64,15 @@ fn result(content: Option<String>, value: Option<Value>, attachments: &[Blob], b
 fn attached(blob: &Blob, blobs: &dyn Blobs) -> ContentBlock {
     let bytes = (blob.length <= ATTACHMENT).then(|| blobs.read(&blob.sha256)).flatten();
     match bytes {
-        Some(bytes) if blob.media_type.starts_with("image/") => ContentBlock::image(STANDARD.encode(&*bytes), blob.media_type.clone()),
-        Some(bytes) if blob.media_type.starts_with("audio/") => ContentBlock::audio(STANDARD.encode(&*bytes), blob.media_type.clone()),
-        _ => ContentBlock::text(format!("[an attachment that is not sent: {}, {} bytes]", blob.media_type, blob.length)),
+        Some(bytes) if blob.media_type.starts_with("image/") => {
+            ContentBlock::image(STANDARD.encode(&*bytes), blob.media_type.clone())
+        }
+        Some(bytes) if blob.media_type.starts_with("audio/") => {
+            ContentBlock::audio(STANDARD.encode(&*bytes), blob.media_type.clone())
+        }
+        _ => ContentBlock::text(format!(
+            "[an attachment that is not sent: {}, {} bytes]",
+            blob.media_type, blob.length
+        )),
     }
 }

@@ -1,4 +1,5 @@
-//! How far a call has come, for a client that wants to know. What it cannot take in time is left out.
+//! How far a call has come, for a client that wants to know. What it cannot take in time is left
+//! out.
 
 use std::sync::Arc;
 
@@ -37,7 +38,10 @@ impl ProgressForwarder {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "the protocol counts in fractions; nobody counts so far")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "the protocol counts in fractions; nobody counts so far"
+)]
 fn precise(count: u64) -> f64 {
     count as f64
 }

@@ -1,4 +1,5 @@
-//! The tools that a client sees. What they may do is said from the operator's grants, never from what their plugin says of itself.
+//! The tools that a client sees. What they may do is said from the operator's grants, never from
+//! what their plugin says of itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -41,27 +42,39 @@ pub enum OfferError {
     /// Nothing is left.
     #[error("there is no tool to serve; these are there: {0}")]
     Nothing(String),
-    #[error("two tools would be called `{0}`: serve them with dots in their names, or fewer of them")]
+    #[error(
+        "two tools would be called `{0}`: serve them with dots in their names, or fewer of them"
+    )]
     SameName(String),
 }
 
 /// The tools of a selection, in order of name.
-pub(super) fn offered(prepared: &Prepared, selection: &Selection) -> Result<Vec<Offered>, OfferError> {
+pub(super) fn offered(
+    prepared: &Prepared,
+    selection: &Selection,
+) -> Result<Vec<Offered>, OfferError> {
     let setup = prepared.setup();
     let of_task = match &selection.task {
         None => None,
-        Some(task) => Some(tools_of(setup, task.as_str()).ok_or_else(|| OfferError::NoTask(task.to_string()))?),
+        Some(task) => Some(
+            tools_of(setup, task.as_str()).ok_or_else(|| OfferError::NoTask(task.to_string()))?,
+        ),
     };
     let is_meant = |name: &str| {
         of_task.as_ref().is_none_or(|names| names.contains(name))
-            && (selection.patterns.is_empty() || selection.patterns.iter().any(|pattern| pattern.covers(name)))
+            && (selection.patterns.is_empty()
+                || selection.patterns.iter().any(|pattern| pattern.covers(name)))
     };
     let mut offered = BTreeMap::new();
     for name in prepared.tools().into_iter().filter(|name| is_meant(name)) {
         let Some((plugin, spec)) = setup.tool(&name) else { continue };
         let Some(plugin) = setup.plugins.get(plugin) else { continue };
         let shown = if selection.underscores { name.replace('.', "_") } else { name.clone() };
-        add(&mut offered, shown.clone(), Offered { shown: tool(shown, plugin, spec), what: ServedTool::Tool(name) })?;
+        add(
+            &mut offered,
+            shown.clone(),
+            Offered { shown: tool(shown, plugin, spec), what: ServedTool::Tool(name) },
+        )?;
     }
     if selection.ask {
         add(&mut offered, ASK.to_owned(), Offered { shown: ask(setup), what: ServedTool::Entry })?;
@@ -72,7 +85,11 @@ pub(super) fn offered(prepared: &Prepared, selection: &Selection) -> Result<Vec<
     Ok(offered.into_values().collect())
 }
 
-fn add(offered: &mut BTreeMap<String, Offered>, name: String, tool: Offered) -> Result<(), OfferError> {
+fn add(
+    offered: &mut BTreeMap<String, Offered>,
+    name: String,
+    tool: Offered,
+) -> Result<(), OfferError> {
     match offered.insert(name.clone(), tool) {
         None => Ok(()),
         Some(_) => Err(OfferError::SameName(name)),
@@ -82,16 +99,18 @@ fn add(offered: &mut BTreeMap<String, Offered>, name: String, tool: Offered) -> 
 /// What the agent of a task is offered, by the tools' own names; none when there is no such task.
 fn tools_of(setup: &Setup, task: &str) -> Option<BTreeSet<String>> {
     let task = setup.tasks.get(task)?;
-    let targets = task.toolbox.iter().filter(|tool| tool.offered).filter_map(|tool| match &tool.target {
-        ToolTarget::Plugin { plugin, tool } => Some(format!("{plugin}.{tool}")),
-        ToolTarget::Host(_) => None,
-    });
+    let targets =
+        task.toolbox.iter().filter(|tool| tool.offered).filter_map(|tool| match &tool.target {
+            ToolTarget::Plugin { plugin, tool } => Some(format!("{plugin}.{tool}")),
+            ToolTarget::Host(_) => None,
+        });
     Some(targets.collect())
 }
 
 fn tool(name: String, plugin: &PluginSetup, spec: &ToolSpec) -> Tool {
     let schema = spec.input_schema.as_object().cloned().unwrap_or_default();
-    Tool::new(name, spec.description.clone(), Arc::new(whole(schema))).with_annotations(annotations(plugin))
+    Tool::new(name, spec.description.clone(), Arc::new(whole(schema)))
+        .with_annotations(annotations(plugin))
 }
 
 /// Clients want the type to be written.
@@ -103,14 +122,20 @@ fn whole(mut schema: Map<String, Value>) -> Map<String, Value> {
 fn annotations(plugin: &PluginSetup) -> ToolAnnotations {
     // Code outside a sandbox can do anything; so can what a plugin calls in its turn.
     let is_held = !plugin.facts.is_native() && !plugin.facts.mcp;
-    let only_reads = is_held && derived(plugin) == Decide::Allow && plugin.grants.kv.is_none() && plugin.grants.tools.is_none();
+    let only_reads = is_held
+        && derived(plugin) == Decide::Allow
+        && plugin.grants.kv.is_none()
+        && plugin.grants.tools.is_none();
     ToolAnnotations::new().read_only(only_reads).destructive(!only_reads).open_world(!only_reads)
 }
 
 fn ask(setup: &Setup) -> Tool {
     let task = setup.tasks.get(&setup.entry);
     let description = task.map(|task| task.description.trim()).filter(|text| !text.is_empty());
-    let description = description.map_or_else(|| format!("Asks the agent `{}` and gives its answer.", setup.entry), str::to_owned);
+    let description = description.map_or_else(
+        || format!("Asks the agent `{}` and gives its answer.", setup.entry),
+        str::to_owned,
+    );
     let schema = json!({
         "type": "object",
         "properties": { "message": { "type": "string", "description": "What the agent is asked." } },
@@ -118,5 +143,6 @@ fn ask(setup: &Setup) -> Tool {
         "additionalProperties": false,
     });
     let annotations = ToolAnnotations::new().read_only(false).destructive(true).open_world(true);
-    Tool::new(ASK, description, Arc::new(schema.as_object().cloned().unwrap_or_default())).with_annotations(annotations)
+    Tool::new(ASK, description, Arc::new(schema.as_object().cloned().unwrap_or_default()))
+        .with_annotations(annotations)
 }

@@ -1,5 +1,6 @@
-//! A server that runs already and is reached over HTTP: the address is the operator's, and is gone to as it stands. No redirect is
-//! followed, no proxy is taken from the environment, no cookie kept.
+//! A server that runs already and is reached over HTTP: the address is the operator's, and is gone
+//! to as it stands. No redirect is followed, no proxy is taken from the environment, no cookie
+//! kept.
 
 use std::time::Duration;
 
@@ -26,7 +27,9 @@ pub(super) fn transport(
         .tls_backend_preconfigured(tls)
         .build()
         .map_err(|error| error.without_url().to_string())?;
-    let mut config = StreamableHttpClientTransportConfig::with_uri(url).max_sse_event_size(message_max).reinit_on_expired_session(false);
+    let mut config = StreamableHttpClientTransportConfig::with_uri(url)
+        .max_sse_event_size(message_max)
+        .reinit_on_expired_session(false);
     if let Some(key) = key {
         config = config.auth_header(key);
     }

@@ -1,5 +1,5 @@
-//! A server that is started here: its process, what it may read of the environment, what it says on stderr, and its end. Not what is
-//! spoken with it.
+//! A server that is started here: its process, what it may read of the environment, what it says on
+//! stderr, and its end. Not what is spoken with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -33,11 +33,13 @@ pub(super) struct Program {
     is_too_long: Arc<AtomicBool>,
 }
 
-/// Where it is spoken with: what it says, cut off at a message that is too long, and what it is told.
+/// Where it is spoken with: what it says, cut off at a message that is too long, and what it is
+/// told.
 pub(super) type Pipes = (LineFrames<ChildStdout>, ChildStdin);
 
 impl Program {
-    /// Starts it. `variables` is its whole environment; a message may have `message_max` bytes; its last words are told as `said` has them.
+    /// Starts it. `variables` is its whole environment; a message may have `message_max` bytes; its
+    /// last words are told as `said` has them.
     pub(super) fn start(
         command: &[String],
         cwd: &str,
@@ -46,20 +48,38 @@ impl Program {
         said: &KeyFilter,
     ) -> Result<(Self, Pipes), String> {
         let (name, arguments) = command.split_first().ok_or("it names no program")?;
-        // A path is one from where this program runs; the child would look for it from its own folder.
+        // A path is one from where this program runs; the child would look for it from its own
+        // folder.
         let absolute = name.contains('/').then(|| std::path::absolute(name).ok()).flatten();
         let mut process = Command::new(absolute.as_deref().unwrap_or(Path::new(name)));
-        process.args(arguments).env_clear().envs(variables).current_dir(if cwd.is_empty() { "." } else { cwd });
-        process.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        process.args(arguments).env_clear().envs(variables).current_dir(if cwd.is_empty() {
+            "."
+        } else {
+            cwd
+        });
+        process
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
         #[cfg(unix)]
         process.process_group(0);
-        let mut child = process.spawn().map_err(|error| format!("{} could not be started: {error}", shown(name, 100)))?;
-        let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take()) else {
+        let mut child = process
+            .spawn()
+            .map_err(|error| format!("{} could not be started: {error}", shown(name, 100)))?;
+        let (Some(stdin), Some(stdout), Some(stderr)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
             return Err("its pipes are not there".to_owned());
         };
         let (last_words, is_too_long) = (Arc::default(), Arc::default());
         tokio::spawn(listen(stderr, Arc::clone(&last_words), said.clone()));
-        let lines = LineFrames { inner: stdout, most: message_max, length: 0, is_too_long: Arc::clone(&is_too_long) };
+        let lines = LineFrames {
+            inner: stdout,
+            most: message_max,
+            length: 0,
+            is_too_long: Arc::clone(&is_too_long),
+        };
         let group = child.id().ok_or("it ended at once")?;
         running().insert(group);
         Ok((Self { child, group, last_words, is_too_long }, (lines, stdin)))
@@ -154,7 +174,11 @@ pub(super) struct LineFrames<R> {
 }
 
 impl<R: AsyncRead + Unpin> AsyncRead for LineFrames<R> {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         std::task::ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
         for index in before..buffer.filled().len() {
@@ -178,7 +202,12 @@ mod tests {
     #[tokio::test]
     async fn a_line_that_is_too_long_is_the_end() {
         let is_too_long = Arc::<AtomicBool>::default();
-        let lines = |text: &'static str| LineFrames { inner: text.as_bytes(), most: 4, length: 0, is_too_long: Arc::clone(&is_too_long) };
+        let lines = |text: &'static str| LineFrames {
+            inner: text.as_bytes(),
+            most: 4,
+            length: 0,
+            is_too_long: Arc::clone(&is_too_long),
+        };
         let mut text = String::new();
         lines("1234\n12\n").read_to_string(&mut text).await.unwrap();
         assert!(!is_too_long.load(Ordering::Relaxed));

@@ -1,11 +1,15 @@
-//! What a server may ask of its client: nothing. No model, no folders, no person, and no news about its list of tools.
+//! What a server may ask of its client: nothing. No model, no folders, no person, and no news about
+//! its list of tools.
 
-#![expect(deprecated, reason = "servers of older revisions may ask for what the newest one has given up")]
+#![expect(
+    deprecated,
+    reason = "servers of older revisions may ask for what the newest one has given up"
+)]
 
 use rmcp::ClientHandler;
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams, ElicitResult, ErrorCode,
-    ErrorData, Implementation, ListRootsResult,
+    ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult,
+    ElicitRequestParams, ElicitResult, ErrorCode, ErrorData, Implementation, ListRootsResult,
 };
 use rmcp::service::{RequestContext, RoleClient};
 
@@ -14,23 +18,41 @@ use rmcp::service::{RequestContext, RoleClient};
 pub(super) struct Refusing;
 
 fn refused(what: &str) -> ErrorData {
-    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("{what} is not offered to servers here"), None)
+    ErrorData::new(
+        ErrorCode::METHOD_NOT_FOUND,
+        format!("{what} is not offered to servers here"),
+        None,
+    )
 }
 
 impl ClientHandler for Refusing {
     fn get_info(&self) -> ClientConfig {
-        ClientConfig::new(ClientCapabilities::default(), Implementation::new("conclave", env!("CARGO_PKG_VERSION")))
+        ClientConfig::new(
+            ClientCapabilities::default(),
+            Implementation::new("conclave", env!("CARGO_PKG_VERSION")),
+        )
     }
 
-    async fn create_message(&self, _: CreateMessageRequestParams, _: RequestContext<RoleClient>) -> Result<CreateMessageResult, ErrorData> {
+    async fn create_message(
+        &self,
+        _: CreateMessageRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<CreateMessageResult, ErrorData> {
         Err(refused("a model"))
     }
 
-    async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
+    async fn list_roots(
+        &self,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ListRootsResult, ErrorData> {
         Err(refused("a list of folders"))
     }
 
-    async fn create_elicitation(&self, _: ElicitRequestParams, _: RequestContext<RoleClient>) -> Result<ElicitResult, ErrorData> {
+    async fn create_elicitation(
+        &self,
+        _: ElicitRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
         Err(refused("a person"))
     }
 }

@@ -1,5 +1,5 @@
-//! What a server's tool gave, as a tool's outcome: its text, its value, and its pictures as attachments. Its size is held to the plugin's
-//! limits by whoever calls.
+//! What a server's tool gave, as a tool's outcome: its text, its value, and its pictures as
+//! attachments. Its size is held to the plugin's limits by whoever calls.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,10 +13,15 @@ use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 /// What the tool said went wrong.
 pub(super) fn outcome(result: CallToolResult, blobs: &dyn Blobs) -> Result<ToolOutcome, Failure> {
     let mut attachments = Vec::new();
-    let parts: Vec<String> = result.content.into_iter().map(|block| part(block, blobs, &mut attachments)).collect();
+    let parts: Vec<String> =
+        result.content.into_iter().map(|block| part(block, blobs, &mut attachments)).collect();
     let text = parts.join("\n");
     if result.is_error == Some(true) {
-        return Err(Failure::new(if text.trim().is_empty() { "it gave no reason".to_owned() } else { text }));
+        return Err(Failure::new(if text.trim().is_empty() {
+            "it gave no reason".to_owned()
+        } else {
+            text
+        }));
     }
     let value = result.structured_content.filter(|value| !value.is_null());
     // A value without a text is read as JSON.
@@ -32,9 +37,12 @@ fn part(block: ContentBlock, blobs: &dyn Blobs, attachments: &mut Vec<Blob>) -> 
         ContentBlock::ResourceLink(link) => format!("[resource {}: {}]", link.name, link.uri),
         ContentBlock::Resource(embedded) => match embedded.resource {
             ResourceContents::TextResourceContents { text, .. } => text,
-            ResourceContents::BlobResourceContents { blob, mime_type, .. } => {
-                kept(&blob, mime_type.as_deref().unwrap_or("application/octet-stream"), blobs, attachments)
-            }
+            ResourceContents::BlobResourceContents { blob, mime_type, .. } => kept(
+                &blob,
+                mime_type.as_deref().unwrap_or("application/octet-stream"),
+                blobs,
+                attachments,
+            ),
             _ => "[a resource of an unknown kind]".to_owned(),
         },
         _ => "[something of an unknown kind]".to_owned(),
@@ -70,16 +78,26 @@ mod tests {
         let image = json!({ "type": "image", "data": "AAEC", "mimeType": "image/png" });
         let text = json!({ "type": "text", "text": "one" });
         let all = of(json!({ "content": [text, image], "structuredContent": { "n": 1 } })).unwrap();
-        assert_eq!((all.content.as_deref(), all.value), (Some("one\n[image/png, 3 bytes]"), Some(json!({ "n": 1 }))));
+        assert_eq!(
+            (all.content.as_deref(), all.value),
+            (Some("one\n[image/png, 3 bytes]"), Some(json!({ "n": 1 })))
+        );
         assert_eq!((all.attachments.len(), all.attachments[0].length), (1, 3));
         assert_eq!(of(json!({ "content": [], "structuredContent": [1] })).unwrap().content, None);
         assert_eq!(of(json!({ "content": [] })).unwrap().content.as_deref(), Some(""));
-        assert!(of(json!({ "content": [{ "type": "image", "data": "%", "mimeType": "x" }] })).unwrap().attachments.is_empty());
+        assert!(
+            of(json!({ "content": [{ "type": "image", "data": "%", "mimeType": "x" }] }))
+                .unwrap()
+                .attachments
+                .is_empty()
+        );
     }
 
     #[test]
     fn an_error_is_one() {
-        let failure = of(json!({ "content": [{ "type": "text", "text": "no such page" }], "isError": true })).unwrap_err();
+        let failure =
+            of(json!({ "content": [{ "type": "text", "text": "no such page" }], "isError": true }))
+                .unwrap_err();
         assert!(format!("{failure:?}").contains("no such page"));
     }
 }

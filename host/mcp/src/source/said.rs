@@ -1,5 +1,5 @@
-//! What a server says, without the keys that it was given: a server may repeat them in a result, an error or its last words, and what it
-//! says is read by models and kept in journals.
+//! What a server says, without the keys that it was given: a server may repeat them in a result, an
+//! error or its last words, and what it says is read by models and kept in journals.
 
 use std::sync::Arc;
 
@@ -20,18 +20,24 @@ impl KeyFilter {
     ///
     /// # Errors
     /// When a key could not be found again in what is said, in words for the operator.
-    pub(super) fn without<'a>(keys: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, String> {
-        let values = keys.into_iter().map(|(name, value)| SecretValue::new(SecretName::from(name), value.to_owned()));
+    pub(super) fn without<'a>(
+        keys: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, String> {
+        let values = keys
+            .into_iter()
+            .map(|(name, value)| SecretValue::new(SecretName::from(name), value.to_owned()));
         let values = values.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
         Ok(Self(Arc::new(Scrubber::new(values))))
     }
 
-    /// Its words on one line, harmless and short. A key goes before they are cut: half of it would not be known.
+    /// Its words on one line, harmless and short. A key goes before they are cut: half of it would
+    /// not be known.
     pub(super) fn words(&self, text: &str, most: usize) -> String {
         shown(&self.0.scrub_text(text), most)
     }
 
-    /// Anything that it sent. None when it is no more what it was: then a key was where none can be.
+    /// Anything that it sent. None when it is no more what it was: then a key was where none can
+    /// be.
     pub(super) fn all<T: Serialize + DeserializeOwned>(&self, sent: T) -> Option<T> {
         if self.0.is_empty() {
             return Some(sent);
@@ -43,9 +49,13 @@ impl KeyFilter {
     fn value(&self, value: Value) -> Value {
         match value {
             Value::String(text) => Value::String(self.0.scrub_text(&text).into_owned()),
-            Value::Array(items) => Value::Array(items.into_iter().map(|item| self.value(item)).collect()),
+            Value::Array(items) => {
+                Value::Array(items.into_iter().map(|item| self.value(item)).collect())
+            }
             Value::Object(fields) => {
-                let field = |(name, value): (String, Value)| (self.0.scrub_text(&name).into_owned(), self.value(value));
+                let field = |(name, value): (String, Value)| {
+                    (self.0.scrub_text(&name).into_owned(), self.value(value))
+                };
                 Value::Object(fields.into_iter().map(field).collect())
             }
             Value::Number(number) => {
@@ -71,7 +81,10 @@ mod tests {
         let said = KeyFilter::without([("K", "sesame-4711"), ("N", "8812345678")]).unwrap();
         let sent = json!({ "a": ["x sesame-4711", { "sesame-4711": 1 }], "n": 8_812_345_678_u64, "b": "c2VzYW1lLTQ3MTE=", "m": 5 });
         let left = said.all(sent).unwrap().to_string();
-        assert!(!left.contains("4711") && !left.contains("88123") && !left.contains("c2VzYW1l"), "{left}");
+        assert!(
+            !left.contains("4711") && !left.contains("88123") && !left.contains("c2VzYW1l"),
+            "{left}"
+        );
         assert!(left.contains("x [secret K]") && left.contains("\"m\":5"), "{left}");
         assert_eq!(said.words(&format!("{}sesame-4711", " ".repeat(3)), 6), "[secre…");
         let short = KeyFilter::without([("K", "abc")]).unwrap_err();

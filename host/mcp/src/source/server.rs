@@ -1,4 +1,5 @@
-//! A server over the time of a host: admitted once, started anew when it has ended, and then held to what was admitted.
+//! A server over the time of a host: admitted once, started anew when it has ended, and then held
+//! to what was admitted.
 
 use std::sync::{Arc, OnceLock};
 
@@ -22,7 +23,10 @@ pub(super) struct McpServer {
 
 impl McpServer {
     /// Reaches it, and makes a plugin of its tools.
-    pub(super) async fn admit(environment: fn(&str) -> Option<String>, start: ServerStart) -> Result<Plugin, String> {
+    pub(super) async fn admit(
+        environment: fn(&str) -> Option<String>,
+        start: ServerStart,
+    ) -> Result<Plugin, String> {
         let name = start.plugin.to_string();
         let connection = Connection::open(environment, &start).await?;
         let tools = admitted(&connection.tools)?;
@@ -35,7 +39,8 @@ impl McpServer {
             admitted: OnceLock::from(tools.clone()),
             connection: Mutex::new(Some(Arc::new(connection))),
         });
-        Ok(Plugin::tools(&name, tools.into_iter().map(|tool| tool_of(&server, tool))).described("A server of tools, outside the sandbox."))
+        Ok(Plugin::tools(&name, tools.into_iter().map(|tool| tool_of(&server, tool)))
+            .described("A server of tools, outside the sandbox."))
     }
 
     async fn call(&self, tool: &str, call: &NativeCall) -> Result<ToolOutcome, Failure> {

@@ -1,4 +1,5 @@
-//! A server's tools as tools of a plugin: names of our kind, descriptions that are short, and nothing of what it says about itself.
+//! A server's tools as tools of a plugin: names of our kind, descriptions that are short, and
+//! nothing of what it says about itself.
 
 use std::collections::BTreeMap;
 
@@ -37,10 +38,19 @@ pub(super) fn admitted(tools: &[Tool]) -> Result<Vec<Admitted>, String> {
             return Err(format!("its tool {original:?} has no name that could be written here"));
         }
         if let Some(other) = names.insert(name.clone(), &tool.name) {
-            return Err(format!("its tools {:?} and {original:?} would both be called `{name}` here", shown(other, 80)));
+            return Err(format!(
+                "its tools {:?} and {original:?} would both be called `{name}` here",
+                shown(other, 80)
+            ));
         }
-        let description = cut(tool.description.as_deref().unwrap_or_default(), DESCRIPTION).to_owned();
-        admitted.push(Admitted { name, original: tool.name.to_string(), description, schema: schema(&tool.input_schema) });
+        let description =
+            cut(tool.description.as_deref().unwrap_or_default(), DESCRIPTION).to_owned();
+        admitted.push(Admitted {
+            name,
+            original: tool.name.to_string(),
+            description,
+            schema: schema(&tool.input_schema),
+        });
     }
     Ok(admitted)
 }
@@ -59,7 +69,8 @@ fn name_here(name: &str) -> String {
     here
 }
 
-/// The schema, without the name of its dialect: what is common to the dialects is all that tools use, and another than ours is refused.
+/// The schema, without the name of its dialect: what is common to the dialects is all that tools
+/// use, and another than ours is refused.
 fn schema(schema: &Map<String, Value>) -> Value {
     let mut schema = schema.clone();
     schema.remove("$schema");
@@ -73,9 +84,14 @@ mod tests {
 
     #[test]
     fn names_become_ours() {
-        for (theirs, ours) in
-            [("get-sum", "get_sum"), ("getSum", "get_sum"), ("echo", "echo"), ("HTTP", "http"), ("a.b/c", "a_b_c"), ("é", "_")]
-        {
+        for (theirs, ours) in [
+            ("get-sum", "get_sum"),
+            ("getSum", "get_sum"),
+            ("echo", "echo"),
+            ("HTTP", "http"),
+            ("a.b/c", "a_b_c"),
+            ("é", "_"),
+        ] {
             assert_eq!(name_here(theirs), ours);
         }
     }
@@ -83,7 +99,11 @@ mod tests {
     #[test]
     fn two_tools_of_one_name_are_refused() {
         let tool = |name: &'static str| Tool::new(name, "Does.", Map::new());
-        assert!(admitted(&[tool("get-sum"), tool("getSum")]).unwrap_err().contains("would both be called `get_sum`"));
+        assert!(
+            admitted(&[tool("get-sum"), tool("getSum")])
+                .unwrap_err()
+                .contains("would both be called `get_sum`")
+        );
         assert!(admitted(&[tool("\u{202e}é")]).is_err());
         assert_eq!(admitted(&[tool("a"), tool("b")]).unwrap().len(), 2);
     }

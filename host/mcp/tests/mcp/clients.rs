@@ -9,7 +9,9 @@ use conclave_runtime::journal::MemoryJournals;
 use conclave_runtime::native::{self, Failure, NativeCall, NativeTool, Plugin};
 use conclave_runtime::{Host, HostOptions, RunOptions};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
+use tokio::io::{
+    AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
+};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -45,16 +47,18 @@ struct Client {
 impl Client {
     async fn new(selection: Selection) -> Self {
         let stopped = Arc::new(Notify::new());
-        let number =
-            json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"], "additionalProperties": false });
-        let double = NativeTool::new("double", "Twice a number.", number, |call: NativeCall| async move {
-            call.host.progress(1, Some(2), "half");
-            Ok(json!({ "twice": call.arguments["n"].as_i64().unwrap_or_default() * 2 }))
-        });
+        let number = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"], "additionalProperties": false });
+        let double =
+            NativeTool::new("double", "Twice a number.", number, |call: NativeCall| async move {
+                call.host.progress(1, Some(2), "half");
+                Ok(json!({ "twice": call.arguments["n"].as_i64().unwrap_or_default() * 2 }))
+            });
         let any = || json!({ "type": "object" });
         let asked = NativeTool::new("asked", "Wants an approval.", any(), |_| async { Ok("done") });
         let denied = NativeTool::new("denied", "Is denied.", any(), |_| async { Ok("done") });
-        let fails = NativeTool::new("fails", "Fails.", any(), |_| async { Err::<String, _>(Failure::new("out of ink")) });
+        let fails = NativeTool::new("fails", "Fails.", any(), |_| async {
+            Err::<String, _>(Failure::new("out of ink"))
+        });
         let told = Arc::clone(&stopped);
         let slow = NativeTool::new("slow", "Never ends.", any(), move |_| {
             let dropped = Dropped(Arc::clone(&told));
@@ -64,11 +68,17 @@ impl Client {
             }
         });
         let agent = Plugin::tools("app", [double, asked, denied, fails, slow])
-            .with_agent(|step: native::Step| async move { Ok(native::finish(format!("You said {}", step.text()))) })
+            .with_agent(|step: native::Step| async move {
+                Ok(native::finish(format!("You said {}", step.text())))
+            })
             .may_use(Capability::Tools, "Calls.");
-        let host = Host::new(HostOptions { native: vec![agent], ..HostOptions::default() }).unwrap();
-        let text = format!("entry = 'main'\n[plugins.app]\nsource = 'native:app'\n[tasks.main]\nagent = 'app'\n{POLICY}");
-        let config = Config::parse("c.toml", "", &text).unwrap_or_else(|problems| panic!("{problems}"));
+        let host =
+            Host::new(HostOptions { native: vec![agent], ..HostOptions::default() }).unwrap();
+        let text = format!(
+            "entry = 'main'\n[plugins.app]\nsource = 'native:app'\n[tasks.main]\nagent = 'app'\n{POLICY}"
+        );
+        let config =
+            Config::parse("c.toml", "", &text).unwrap_or_else(|problems| panic!("{problems}"));
         let prepared = Arc::new(host.load(&config).await.unwrap_or_else(|error| panic!("{error}")));
         let journals = MemoryJournals::default();
         let options = RunOptions { journals: Arc::new(journals.clone()), ..RunOptions::default() };
@@ -83,10 +93,13 @@ impl Client {
     async fn started(version: &str, capabilities: Value) -> Self {
         let mut client = Self::new(Selection { ask: true, ..Selection::default() }).await;
         let info = json!({ "name": "tester", "version": "1" });
-        let params = json!({ "protocolVersion": version, "capabilities": capabilities, "clientInfo": info });
+        let params =
+            json!({ "protocolVersion": version, "capabilities": capabilities, "clientInfo": info });
         let answer = client.ask("initialize", params).await;
         assert_eq!(answer["result"]["protocolVersion"], version, "{answer}");
-        client.write(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string()).await;
+        client
+            .write(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string())
+            .await;
         client
     }
 
@@ -97,11 +110,16 @@ impl Client {
 
     async fn read(&mut self) -> Value {
         let line = self.from.next_line().await.unwrap().expect("a line");
-        serde_json::from_str(&line).unwrap_or_else(|error| panic!("stdout holds nothing but the protocol: {error}: {line}"))
+        serde_json::from_str(&line).unwrap_or_else(|error| {
+            panic!("stdout holds nothing but the protocol: {error}: {line}")
+        })
     }
 
     async fn send(&mut self, id: u64, method: &str, params: Value) {
-        self.write(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string()).await;
+        self.write(
+            &json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string(),
+        )
+        .await;
     }
 
     /// The answer to a request, whatever comes before it.
@@ -133,10 +151,21 @@ async fn every_revision_with_a_handshake_is_spoken() {
         let list = client.ask("tools/list", json!({})).await;
         let tools = list["result"]["tools"].as_array().unwrap().clone();
         let names: Vec<&str> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
-        assert_eq!(names, ["app.asked", "app.denied", "app.double", "app.fails", "app.slow", "ask"], "{version}");
-        assert!(tools.iter().all(|tool| tool["annotations"]["readOnlyHint"] == false), "native code is held by nothing: {list}");
+        assert_eq!(
+            names,
+            ["app.asked", "app.denied", "app.double", "app.fails", "app.slow", "ask"],
+            "{version}"
+        );
+        assert!(
+            tools.iter().all(|tool| tool["annotations"]["readOnlyHint"] == false),
+            "native code is held by nothing: {list}"
+        );
         let answer = client.call("app.double", json!({ "n": 21 })).await;
-        assert_eq!(answer["result"]["structuredContent"], json!({ "twice": 42 }), "{version}: {answer}");
+        assert_eq!(
+            answer["result"]["structuredContent"],
+            json!({ "twice": 42 }),
+            "{version}: {answer}"
+        );
         assert_eq!(answer["result"]["content"][0]["text"], "{\"twice\":42}");
         let answer = client.call("ask", json!({ "message": "hello" })).await;
         assert_eq!(answer["result"]["content"][0]["text"], "You said hello", "{version}: {answer}");
@@ -155,26 +184,41 @@ async fn the_newest_revision_is_spoken_without_a_handshake() {
     });
     let found = client.ask("server/discover", json!({ "_meta": meta.clone() })).await;
     assert!(found["result"]["supportedVersions"].to_string().contains("2026-07-28"), "{found}");
-    let answer = client.ask("tools/call", json!({ "name": "app.double", "arguments": { "n": 2 }, "_meta": meta.clone() })).await;
+    let answer = client
+        .ask(
+            "tools/call",
+            json!({ "name": "app.double", "arguments": { "n": 2 }, "_meta": meta.clone() }),
+        )
+        .await;
     assert_eq!(answer["result"]["structuredContent"], json!({ "twice": 4 }), "{answer}");
 
     // An approval: the client is told what to ask, and comes back with the answer.
     let request = json!({ "name": "app.asked", "arguments": {}, "_meta": meta.clone() });
     for (decision, text) in [("allow", "done"), ("refuse", "refused")] {
         let asked = client.ask("tools/call", request.clone()).await;
-        let message = asked["result"]["inputRequests"]["approval"]["params"]["message"].as_str().unwrap_or_else(|| panic!("{asked}"));
+        let message = asked["result"]["inputRequests"]["approval"]["params"]["message"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{asked}"));
         assert!(message.contains("(mcp) wants to call app.asked"), "{message}");
         let mut again = request.clone();
         again["requestState"] = asked["result"]["requestState"].clone();
-        again["inputResponses"] = json!({ "approval": { "action": "accept", "content": { "decision": decision } } });
+        again["inputResponses"] =
+            json!({ "approval": { "action": "accept", "content": { "decision": decision } } });
         let answer = client.ask("tools/call", again.clone()).await;
-        assert!(answer["result"]["content"][0]["text"].as_str().unwrap_or_default().contains(text), "{decision}: {answer}");
+        assert!(
+            answer["result"]["content"][0]["text"].as_str().unwrap_or_default().contains(text),
+            "{decision}: {answer}"
+        );
         let twice = client.ask("tools/call", again).await;
-        assert!(twice["error"]["message"].as_str().unwrap_or_default().contains("no call waits"), "an answer is used once: {twice}");
+        assert!(
+            twice["error"]["message"].as_str().unwrap_or_default().contains("no call waits"),
+            "an answer is used once: {twice}"
+        );
     }
     let mut forged = request.clone();
     forged["requestState"] = json!("guess");
-    forged["inputResponses"] = json!({ "approval": { "action": "accept", "content": { "decision": "allow" } } });
+    forged["inputResponses"] =
+        json!({ "approval": { "action": "accept", "content": { "decision": "allow" } } });
     assert!(client.ask("tools/call", forged).await["error"].is_object());
 }
 
@@ -183,8 +227,17 @@ async fn a_denied_call_is_refused_and_no_tool_grants_anything() {
     let mut client = Client::started("2025-06-18", json!({})).await;
     let answer = client.call("app.denied", json!({})).await;
     assert_eq!(answer["result"]["isError"], true, "{answer}");
-    for name in ["grant", "app.grant", "conclave.grant", "denied", "../app.double", "app.double\u{202e}", ""] {
-        let answer = client.call(name, json!({ "plugin": "app", "grant": "tools = [\"*\"]" })).await;
+    for name in [
+        "grant",
+        "app.grant",
+        "conclave.grant",
+        "denied",
+        "../app.double",
+        "app.double\u{202e}",
+        "",
+    ] {
+        let answer =
+            client.call(name, json!({ "plugin": "app", "grant": "tools = [\"*\"]" })).await;
         assert!(answer["error"].is_object(), "{name}: {answer}");
         assert!(!answer.to_string().contains('\u{202e}'));
     }
@@ -195,7 +248,10 @@ async fn a_call_that_wants_an_approval_is_refused_where_nobody_can_be_asked() {
     let mut client = Client::started("2025-06-18", json!({})).await;
     let answer = client.call("app.asked", json!({})).await;
     let said = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
-    assert!(answer["result"]["isError"] == true && said.contains("this client cannot ask its person"), "{answer}");
+    assert!(
+        answer["result"]["isError"] == true && said.contains("this client cannot ask its person"),
+        "{answer}"
+    );
 }
 
 #[tokio::test]
@@ -207,14 +263,31 @@ async fn the_clients_person_decides() {
         (json!({ "nonsense": 1 }), true),
     ] {
         let mut client = Client::started("2025-06-18", json!({ "elicitation": {} })).await;
-        client.send(7, "tools/call", json!({ "name": "app.asked", "arguments": { "path": "a\u{1b}[2Jb" } })).await;
+        client
+            .send(
+                7,
+                "tools/call",
+                json!({ "name": "app.asked", "arguments": { "path": "a\u{1b}[2Jb" } }),
+            )
+            .await;
         let question = client.read().await;
         assert_eq!(question["method"], "elicitation/create", "{question}");
         let message = question["params"]["message"].as_str().unwrap();
-        assert!(message.contains("app.asked") && !message.contains('\u{1b}') && message.contains("[2Jb"), "{message:?}");
-        client.write(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": reply }).to_string()).await;
+        assert!(
+            message.contains("app.asked")
+                && !message.contains('\u{1b}')
+                && message.contains("[2Jb"),
+            "{message:?}"
+        );
+        client
+            .write(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": reply }).to_string())
+            .await;
         let answer = client.read().await;
-        assert_eq!((&answer["id"], answer["result"]["isError"] == true), (&json!(7), is_error), "{answer}");
+        assert_eq!(
+            (&answer["id"], answer["result"]["isError"] == true),
+            (&json!(7), is_error),
+            "{answer}"
+        );
     }
 }
 
@@ -229,9 +302,15 @@ async fn calls_that_wait_for_a_person_hold_no_place() {
     let answer = client.call("app.double", json!({ "n": 4 })).await;
     assert_eq!(answer["result"]["structuredContent"]["twice"], 8, "{answer}");
     let reply = json!({ "action": "accept", "content": { "decision": "allow" } });
-    client.write(&json!({ "jsonrpc": "2.0", "id": questions[19], "result": reply }).to_string()).await;
+    client
+        .write(&json!({ "jsonrpc": "2.0", "id": questions[19], "result": reply }).to_string())
+        .await;
     let answer = client.read().await;
-    assert_eq!((&answer["id"], &answer["result"]["content"][0]["text"]), (&json!(119), &json!("done")), "{answer}");
+    assert_eq!(
+        (&answer["id"], &answer["result"]["content"][0]["text"]),
+        (&json!(119), &json!("done")),
+        "{answer}"
+    );
 }
 
 #[tokio::test]
@@ -253,20 +332,27 @@ async fn a_cancelled_call_stops_its_tool_and_so_does_a_client_that_goes() {
 #[tokio::test]
 async fn progress_is_told_to_a_client_that_wants_it() {
     let mut client = Client::started("2025-06-18", json!({})).await;
-    let params = json!({ "name": "app.double", "arguments": { "n": 1 }, "_meta": { "progressToken": "p" } });
+    let params =
+        json!({ "name": "app.double", "arguments": { "n": 1 }, "_meta": { "progressToken": "p" } });
     client.send(3, "tools/call", params).await;
     let (one, other) = (client.read().await, client.read().await);
-    let report = [&one, &other].into_iter().find(|message| message["method"] == "notifications/progress");
+    let report =
+        [&one, &other].into_iter().find(|message| message["method"] == "notifications/progress");
     let report = report.unwrap_or_else(|| panic!("{one} {other}"));
-    assert_eq!((&report["params"]["progressToken"], &report["params"]["message"]), (&json!("p"), &json!("half")));
+    assert_eq!(
+        (&report["params"]["progressToken"], &report["params"]["message"]),
+        (&json!("p"), &json!("half"))
+    );
 }
 
 #[tokio::test]
 async fn wrong_arguments_and_failures_are_results_that_a_model_reads() {
     let mut client = Client::started("2025-06-18", json!({})).await;
-    for (name, arguments, why) in
-        [("app.double", json!({ "n": "x" }), "not right"), ("app.double", json!({}), "not right"), ("app.fails", json!({}), "out of ink")]
-    {
+    for (name, arguments, why) in [
+        ("app.double", json!({ "n": "x" }), "not right"),
+        ("app.double", json!({}), "not right"),
+        ("app.fails", json!({}), "out of ink"),
+    ] {
         let answer = client.call(name, arguments).await;
         let said = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
         assert!(answer["result"]["isError"] == true && said.contains(why), "{answer}");
@@ -322,11 +408,17 @@ async fn every_call_has_a_journal_that_says_who_called() {
 #[tokio::test]
 async fn a_selection_narrows_and_names_can_have_underscores() {
     let patterns = vec![conclave_core::permissions::grant::ToolPattern("app.double".to_owned())];
-    let mut client = Client::new(Selection { patterns, underscores: true, ..Selection::default() }).await;
+    let mut client =
+        Client::new(Selection { patterns, underscores: true, ..Selection::default() }).await;
     let params = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
     client.ask("initialize", params).await;
-    client.write(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string()).await;
-    assert_eq!(client.call("app_double", json!({ "n": 1 })).await["result"]["structuredContent"]["twice"], 2);
+    client
+        .write(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string())
+        .await;
+    assert_eq!(
+        client.call("app_double", json!({ "n": 1 })).await["result"]["structuredContent"]["twice"],
+        2
+    );
     for hidden in ["app.double", "app.fails", "app_fails", "ask"] {
         assert!(client.call(hidden, json!({})).await["error"].is_object(), "{hidden}");
     }

@@ -26,7 +26,10 @@ fn folder() -> String {
 }
 
 fn has_python() -> bool {
-    let is_there = Command::new("python3").arg("--version").output().is_ok_and(|answer| answer.status.success());
+    let is_there = Command::new("python3")
+        .arg("--version")
+        .output()
+        .is_ok_and(|answer| answer.status.success());
     if !is_there {
         println!("skipped: there is no python3");
     }
@@ -43,7 +46,8 @@ fn host(servers: bool) -> Host {
     .asks(conclave_runtime::Capability::Tools, "Calls.");
     let servers = servers.then(|| Arc::new(Servers::new(|name| std::env::var(name).ok())) as _);
     let secrets = Arc::new(Sources::new(|_| None));
-    Host::new(HostOptions { native: vec![agent], servers, secrets, ..HostOptions::default() }).unwrap()
+    Host::new(HostOptions { native: vec![agent], servers, secrets, ..HostOptions::default() })
+        .unwrap()
 }
 
 fn config(mode: &str, lines: &str, policy: &str) -> Config {
@@ -100,7 +104,10 @@ async fn descriptions_names_and_schemas_that_deceive_are_refused() {
     ] {
         let problem = refused(mode).await;
         assert!(problem.contains(why), "{mode}: {problem}");
-        assert!(!problem.contains('\u{1b}') && !problem.contains('\u{200b}'), "{mode}: {problem:?}");
+        assert!(
+            !problem.contains('\u{1b}') && !problem.contains('\u{200b}'),
+            "{mode}: {problem:?}"
+        );
     }
 }
 
@@ -109,7 +116,11 @@ async fn a_server_cannot_take_the_name_of_another_plugins_tool() {
     if !has_python() {
         return;
     }
-    assert_eq!(prepared("shadow", "").await.tools(), ["it.find", "it.notes_save"], "every name begins with the plugin's");
+    assert_eq!(
+        prepared("shadow", "").await.tools(),
+        ["it.find", "it.notes_save"],
+        "every name begins with the plugin's"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -141,7 +152,10 @@ async fn a_server_that_dies_in_a_call_is_unavailable_and_started_anew() {
     }
     let prepared = prepared("dies", "").await;
     for _ in 0..2 {
-        assert_eq!(call(&prepared, "it.go").await, Err(ToolError::Unavailable { retry_after_ms: None }));
+        assert_eq!(
+            call(&prepared, "it.go").await,
+            Err(ToolError::Unavailable { retry_after_ms: None })
+        );
     }
 }
 
@@ -160,7 +174,11 @@ async fn a_list_that_is_another_after_a_new_start_is_refused() {
     }
     assert_eq!(answer, Err(ToolError::Unavailable { retry_after_ms: None }));
     let setup = prepared.setup();
-    assert_eq!(setup.tool("it.go").unwrap().1.description, "Does it.", "the model sees what was admitted");
+    assert_eq!(
+        setup.tool("it.go").unwrap().1.description,
+        "Does it.",
+        "the model sees what was admitted"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -181,9 +199,13 @@ async fn a_server_sees_of_the_environment_what_the_config_gives() {
     let text = answer.content.unwrap();
     let names: Vec<&str> = text.split(' ').collect();
     assert!(["GIVEN", "HOME", "PATH"].iter().all(|name| names.contains(name)), "{names:?}");
-    // A shell between may add some of its own; those that cargo gives to this test must not be there.
+    // A shell between may add some of its own; those that cargo gives to this test must not be
+    // there.
     let is_ours = |name: &&str| name.starts_with("CARGO") && std::env::var_os(name).is_some();
-    assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some() && !names.iter().any(is_ours), "{names:?}");
+    assert!(
+        std::env::var_os("CARGO_MANIFEST_DIR").is_some() && !names.iter().any(is_ours),
+        "{names:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -197,13 +219,17 @@ async fn a_key_that_a_server_repeats_reaches_nobody() {
     let plugin = config.plugins.get_mut("it").unwrap();
     let PluginSource::Mcp(source) = &mut plugin.source else { panic!("it is a server") };
     let McpReach::Program { keys, .. } = &mut source.reach else { panic!("it is started") };
-    keys.insert("KEY".to_owned(), KeyRef::File(ConfigPath { shown: "key".to_owned(), path: format!("{folder}/key") }));
+    keys.insert(
+        "KEY".to_owned(),
+        KeyRef::File(ConfigPath { shown: "key".to_owned(), path: format!("{folder}/key") }),
+    );
     let prepared = host(true).load(&config).await.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(prepared.setup().tool("it.go").unwrap().1.description, "Uses [secret KEY]");
     let journals = MemoryJournals::default();
     for said in ["it is [secret KEY]", "bad key [secret KEY]", "Unavailable"] {
         let options = RunOptions { journals: Arc::new(journals.clone()), ..RunOptions::default() };
-        let answer = format!("{:?}", prepared.call_tool("it.go", json!({}), options).await.unwrap().answer);
+        let answer =
+            format!("{:?}", prepared.call_tool("it.go", json!({}), options).await.unwrap().answer);
         assert!(answer.contains(said) && !answer.contains("4711"), "{answer}");
     }
     for room in journals.rooms() {
@@ -219,9 +245,17 @@ async fn an_address_at_which_nobody_listens_is_told_in_words() {
     let plugin = config.plugins.get_mut("it").unwrap();
     let PluginSource::Mcp(source) = &mut plugin.source else { panic!("it is a server") };
     source.reach = McpReach::Address { url: format!("http://127.0.0.1:{port}/mcp"), key: None };
-    let error = host(true).load(&config).await.err().map(|error| error.to_string()).unwrap_or_default();
-    assert!(error.contains(&format!("127.0.0.1:{port} could not be spoken with: ")) && error.contains("start the server"), "{error}");
-    assert!(error.contains("refused") && !error.contains("::") && !error.contains("Transport"), "{error}");
+    let error =
+        host(true).load(&config).await.err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(
+        error.contains(&format!("127.0.0.1:{port} could not be spoken with: "))
+            && error.contains("start the server"),
+        "{error}"
+    );
+    assert!(
+        error.contains("refused") && !error.contains("::") && !error.contains("Transport"),
+        "{error}"
+    );
 }
 
 #[cfg(target_os = "linux")]
@@ -233,12 +267,22 @@ async fn what_a_server_started_ends_with_it() {
     let prepared = prepared("child", "").await;
     let group = call(&prepared, "it.go").await.unwrap().content.unwrap();
     let of_group = || {
-        let processes =
-            std::fs::read_dir("/proc").unwrap().filter_map(|entry| std::fs::read_to_string(entry.ok()?.path().join("stat")).ok());
+        let processes = std::fs::read_dir("/proc")
+            .unwrap()
+            .filter_map(|entry| std::fs::read_to_string(entry.ok()?.path().join("stat")).ok());
         // Behind the name: state, parent, group.
-        let group_of = |stat: &String| stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(2).map(str::to_owned));
-        let is_alive = |stat: &String| !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z');
-        processes.filter(is_alive).filter(|stat| group_of(stat).as_deref() == Some(group.as_str())).count()
+        let group_of = |stat: &String| {
+            stat.rsplit(')')
+                .next()
+                .and_then(|rest| rest.split_whitespace().nth(2).map(str::to_owned))
+        };
+        let is_alive = |stat: &String| {
+            !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z')
+        };
+        processes
+            .filter(is_alive)
+            .filter(|stat| group_of(stat).as_deref() == Some(group.as_str()))
+            .count()
     };
     assert_eq!(of_group(), 2, "the server and its child");
     drop(prepared);
@@ -253,8 +297,10 @@ async fn without_a_rule_somebody_is_asked() {
     if !has_python() {
         return;
     }
-    let prepared = host(true).load(&config("plain", "", "")).await.unwrap_or_else(|error| panic!("{error}"));
-    let calling = prepared.start_tool(Caller::Mcp, "it.go", json!({}), RunOptions::default()).unwrap();
+    let prepared =
+        host(true).load(&config("plain", "", "")).await.unwrap_or_else(|error| panic!("{error}"));
+    let calling =
+        prepared.start_tool(Caller::Mcp, "it.go", json!({}), RunOptions::default()).unwrap();
     let answer = calling.outcome().await.unwrap().answer;
     assert!(answer.is_err(), "nobody is there to approve it: {answer:?}");
 }
@@ -268,7 +314,8 @@ async fn what_a_server_gives_is_text_from_outside() {
     let journals = MemoryJournals::default();
     let options = RunOptions { journals: Arc::new(journals.clone()), ..RunOptions::default() };
     let told = Arc::new(Labels::default());
-    let options = RunOptions { subscribers: options.subscribers.with(Arc::clone(&told) as _), ..options };
+    let options =
+        RunOptions { subscribers: options.subscribers.with(Arc::clone(&told) as _), ..options };
     let outcome = prepared.start(Some("go".to_owned()), options).unwrap().outcome().await.unwrap();
     assert_eq!(outcome.content.as_deref(), Some("call 1"));
     let labels = told.0.lock().unwrap().clone();
@@ -292,8 +339,16 @@ impl conclave_runtime::subscribe::Subscriber for Labels {
 
 #[tokio::test]
 async fn a_host_that_speaks_to_no_servers_says_so() {
-    let error = host(false).load(&config("plain", "", "")).await.err().map(|error| error.to_string()).unwrap_or_default();
-    assert!(error.contains("does not speak to MCP servers") && error.contains("HostOptions::servers"), "{error}");
+    let error = host(false)
+        .load(&config("plain", "", ""))
+        .await
+        .err()
+        .map(|error| error.to_string())
+        .unwrap_or_default();
+    assert!(
+        error.contains("does not speak to MCP servers") && error.contains("HostOptions::servers"),
+        "{error}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -310,10 +365,16 @@ async fn the_head_of_a_run_says_what_no_sandbox_holds() {
     });
     let prepared = host(true).prepare(&config("plain", "", ALLOWED), &follow).await.unwrap();
     let warned = warned.lock().unwrap().join("\n");
-    assert!(warned.contains("mcp python3: this program runs outside the sandbox, as you"), "{warned}");
+    assert!(
+        warned.contains("mcp python3: this program runs outside the sandbox, as you"),
+        "{warned}"
+    );
     let setup = prepared.setup();
     let rows = conclave_core::inspect::permission_summary::rights_table(setup, prepared.sources());
     let row = rows.iter().find(|row| row.plugin.as_str() == "it").unwrap();
     assert!(row.may[0].contains("outside the sandbox"), "{row:?}");
-    assert!(conclave_core::inspect::permission_summary::data_can_leave(setup).contains("wherever the MCP server it sends it"));
+    assert!(
+        conclave_core::inspect::permission_summary::data_can_leave(setup)
+            .contains("wherever the MCP server it sends it")
+    );
 }

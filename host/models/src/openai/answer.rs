@@ -69,7 +69,11 @@ impl ServerReply {
     ///
     /// # Errors
     /// When the answer becomes too long.
-    pub(crate) fn handle_chunk(&mut self, chunk: Chunk, sink: &dyn TextSink) -> Result<(), AnswerTooLong> {
+    pub(crate) fn handle_chunk(
+        &mut self,
+        chunk: Chunk,
+        sink: &dyn TextSink,
+    ) -> Result<(), AnswerTooLong> {
         for (kept, new) in [(&mut self.id, chunk.id), (&mut self.model, chunk.model)] {
             if kept.is_empty() {
                 *kept = self.quoter.plain_name(&new);
@@ -81,7 +85,8 @@ impl ServerReply {
             for said in [choice.delta, choice.message].into_iter().flatten() {
                 self.handle_said(said, sink)?;
             }
-            self.finish = choice.finish_reason.filter(|reason| !reason.is_empty()).or(self.finish.take());
+            self.finish =
+                choice.finish_reason.filter(|reason| !reason.is_empty()).or(self.finish.take());
         }
         Ok(())
     }
@@ -103,7 +108,11 @@ impl ServerReply {
             self.content.get_or_insert_default().push_str(&content);
             tell(&self.masking.handle_text(&content), sink);
         }
-        said.tool_calls.unwrap_or_default().0.into_iter().try_for_each(|piece| self.handle_call(piece))
+        said.tool_calls
+            .unwrap_or_default()
+            .0
+            .into_iter()
+            .try_for_each(|piece| self.handle_call(piece))
     }
 
     fn handle_call(&mut self, piece: CallPiece) -> Result<(), AnswerTooLong> {
@@ -130,8 +139,9 @@ impl ServerReply {
         Ok(())
     }
 
-    /// The call that a piece continues. By index, as the protocol says; an id that differs begins another call all the same, for some
-    /// servers count every call as the first. Without an index by id; with neither, a name begins a call and the rest continues the last.
+    /// The call that a piece continues. By index, as the protocol says; an id that differs begins
+    /// another call all the same, for some servers count every call as the first. Without an index
+    /// by id; with neither, a name begins a call and the rest continues the last.
     fn slot_of(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
         let other_id = |call: &GrowingCall| !id.is_empty() && !call.id.is_empty() && call.id != id;
         match index {
@@ -147,17 +157,26 @@ impl ServerReply {
         Ok(())
     }
 
-    /// The completion, and the rest of the text to the sink; names of tools as the host knows them. `model` when the server named none.
-    pub(crate) fn finish(mut self, names: &ToolNames<'_>, model: &str, sink: &dyn TextSink) -> Completion {
+    /// The completion, and the rest of the text to the sink; names of tools as the host knows them.
+    /// `model` when the server named none.
+    pub(crate) fn finish(
+        mut self,
+        names: &ToolNames<'_>,
+        model: &str,
+        sink: &dyn TextSink,
+    ) -> Completion {
         tell(&self.masking.finish(), sink);
-        let is_refused = !self.refusal.is_empty() && self.content.as_deref().unwrap_or_default().is_empty();
+        let is_refused =
+            !self.refusal.is_empty() && self.content.as_deref().unwrap_or_default().is_empty();
         let tool_calls = finished_calls(self.calls, names, &self.quoter);
         let stop = match self.finish.as_deref() {
             _ if is_refused => StopReason::ContentFilter,
             Some("length") => StopReason::Length,
             Some("content_filter") => StopReason::ContentFilter,
             // Some servers say `stop` although the model called something.
-            Some("tool_calls" | "function_call" | "stop") | None if !tool_calls.is_empty() => StopReason::ToolCalls,
+            Some("tool_calls" | "function_call" | "stop") | None if !tool_calls.is_empty() => {
+                StopReason::ToolCalls
+            }
             Some("stop") => StopReason::End,
             _ => StopReason::Other,
         };
@@ -166,7 +185,9 @@ impl ServerReply {
         Completion {
             id: or(self.id, "completion"),
             // Beside calls, servers write nothing as null or as an empty text.
-            content: content.filter(|text| tool_calls.is_empty() || !text.is_empty()).map(|text| self.quoter.mask(&text)),
+            content: content
+                .filter(|text| tool_calls.is_empty() || !text.is_empty())
+                .map(|text| self.quoter.mask(&text)),
             reasoning: Some(self.quoter.mask(&self.reasoning)).filter(|text| !text.is_empty()),
             tool_calls,
             stop,
@@ -182,7 +203,11 @@ fn tell(text: &str, sink: &dyn TextSink) {
     }
 }
 
-fn finished_calls(calls: Vec<GrowingCall>, names: &ToolNames<'_>, quoter: &Quoter) -> Vec<ToolCall> {
+fn finished_calls(
+    calls: Vec<GrowingCall>,
+    names: &ToolNames<'_>,
+    quoter: &Quoter,
+) -> Vec<ToolCall> {
     let mut finished: Vec<ToolCall> = Vec::with_capacity(calls.len());
     for (number, call) in calls.into_iter().enumerate() {
         let mut id = quoter.plain_name(&call.id);
@@ -192,7 +217,12 @@ fn finished_calls(calls: Vec<GrowingCall>, names: &ToolNames<'_>, quoter: &Quote
         }
         // A name that was sent is the host's own, and no news to anybody.
         let name = names.known(&call.name).map_or_else(|| quoter.mask(&call.name), str::to_owned);
-        finished.push(ToolCall { id, name, arguments: masked(arguments(call.arguments), quoter), untrusted: false });
+        finished.push(ToolCall {
+            id,
+            name,
+            arguments: masked(arguments(call.arguments), quoter),
+            untrusted: false,
+        });
     }
     finished
 }
@@ -225,10 +255,15 @@ fn values(json: &str) -> usize {
 fn masked(value: Value, quoter: &Quoter) -> Value {
     match value {
         Value::String(text) => Value::String(quoter.mask(&text)),
-        Value::Array(items) => Value::Array(items.into_iter().map(|item| masked(item, quoter)).collect()),
-        Value::Object(fields) => {
-            Value::Object(fields.into_iter().map(|(name, value)| (quoter.mask(&name), masked(value, quoter))).collect())
+        Value::Array(items) => {
+            Value::Array(items.into_iter().map(|item| masked(item, quoter)).collect())
         }
+        Value::Object(fields) => Value::Object(
+            fields
+                .into_iter()
+                .map(|(name, value)| (quoter.mask(&name), masked(value, quoter)))
+                .collect(),
+        ),
         other => other,
     }
 }

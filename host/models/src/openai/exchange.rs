@@ -1,4 +1,5 @@
-//! One request and its answer: attempts, waits, time-outs. Everything that is decided about an answer is decided elsewhere, from bytes.
+//! One request and its answer: attempts, waits, time-outs. Everything that is decided about an
+//! answer is decided elsewhere, from bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +28,8 @@ const LIST_MAX: usize = 4 << 20;
 /// For the list of models: somebody waits for a diagnosis.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// After the model said that it is done, for the usage and the end of the stream; not every server ends it.
+/// After the model said that it is done, for the usage and the end of the stream; not every server
+/// ends it.
 const TAIL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// After a stream said that it is over, for the end of the body.
@@ -68,7 +70,11 @@ struct RequestExchange<'a> {
 }
 
 impl ClientState {
-    pub(super) async fn complete(&self, prompt: Arc<Prompt>, sink: Arc<dyn TextSink>) -> Result<Completion, ModelFailure> {
+    pub(super) async fn complete(
+        &self,
+        prompt: Arc<Prompt>,
+        sink: Arc<dyn TextSink>,
+    ) -> Result<Completion, ModelFailure> {
         let body = request::body_beside(&prompt, &self.settings).await?;
         let names = ToolNames::of(&prompt);
         let deadline = Instant::now() + self.settings.timeout.min(FOREVER);
@@ -79,7 +85,11 @@ impl ClientState {
         let failed = match outcome {
             Ok(Ok(completion)) => return Ok(completion),
             Ok(Err(failed)) => failed,
-            Err(_) => self.teller(None).timed_out("did not answer", self.settings.timeout, RetryAdvice::Never),
+            Err(_) => self.teller(None).timed_out(
+                "did not answer",
+                self.settings.timeout,
+                RetryAdvice::Never,
+            ),
         };
         Err(self.with_known_models(failed).await.into())
     }
@@ -87,12 +97,23 @@ impl ClientState {
     /// Names of the server's models. Tried once.
     pub(super) async fn probe(&self) -> Result<Vec<String>, Failed> {
         let models = timeout(PROBE_TIMEOUT, self.models()).await;
-        models.unwrap_or_else(|_| Err(self.teller(None).timed_out("did not list its models", PROBE_TIMEOUT, RetryAdvice::Never)))
+        models.unwrap_or_else(|_| {
+            Err(self.teller(None).timed_out(
+                "did not list its models",
+                PROBE_TIMEOUT,
+                RetryAdvice::Never,
+            ))
+        })
     }
 
     fn teller(&self, key: Option<&ApiKey>) -> Teller<'_> {
         let quoter = self.quoter.with(key);
-        Teller { server: &self.server.shown, model: &self.settings.model, quoter, has_key: key.is_some() }
+        Teller {
+            server: &self.server.shown,
+            model: &self.settings.model,
+            quoter,
+            has_key: key.is_some(),
+        }
     }
 
     async fn key(&self) -> Result<Option<ApiKey>, Failed> {
@@ -102,9 +123,12 @@ impl ClientState {
     async fn models(&self) -> Result<Vec<String>, Failed> {
         let key = self.key().await?;
         let teller = self.teller(key.as_ref());
-        let response = self.send(self.server.request(&["models"], None), key.as_ref(), &teller).await?;
+        let response =
+            self.send(self.server.request(&["models"], None), key.as_ref(), &teller).await?;
         let (bytes, error) = read_at_most(response, LIST_MAX).await;
-        let names = serde_json::from_slice::<ModelList>(&bytes).ok().and_then(|list| list.names(&teller.quoter));
+        let names = serde_json::from_slice::<ModelList>(&bytes)
+            .ok()
+            .and_then(|list| list.names(&teller.quoter));
         names.ok_or_else(|| match error {
             Some(error) => teller.broken_off(Some(error)),
             None => {
@@ -116,17 +140,24 @@ impl ClientState {
     }
 
     /// Sends a request; the response has begun, and it is one of success.
-    async fn send(&self, mut request: Request, key: Option<&ApiKey>, teller: &Teller<'_>) -> Result<Response, Failed> {
+    async fn send(
+        &self,
+        mut request: Request,
+        key: Option<&ApiKey>,
+        teller: &Teller<'_>,
+    ) -> Result<Response, Failed> {
         if let Some(key) = key {
             set_key(&mut request, key).ok_or_else(|| teller.unusable_key())?;
         }
-        let response = self.server.send(request).await.map_err(|error| teller.unreachable(error))?;
+        let response =
+            self.server.send(request).await.map_err(|error| teller.unreachable(error))?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
         }
         if status.is_redirection() {
-            let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
+            let location =
+                response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
             return Err(teller.redirected(status.as_u16(), location));
         }
         let asked = retry::asked(response.headers());
@@ -143,8 +174,15 @@ impl ClientState {
             let key = self.keys.current().await.ok().flatten();
             let count = models.len();
             models.truncate(NAMES_TOLD);
-            let more = if count > NAMES_TOLD { format!(", and {} more", count - NAMES_TOLD) } else { String::new() };
-            failed.trouble.text += &format!(" It has {}{more}.", self.quoter.with(key.as_ref()).quote(&models.join(", ")));
+            let more = if count > NAMES_TOLD {
+                format!(", and {} more", count - NAMES_TOLD)
+            } else {
+                String::new()
+            };
+            failed.trouble.text += &format!(
+                " It has {}{more}.",
+                self.quoter.with(key.as_ref()).quote(&models.join(", "))
+            );
         }
         failed
     }
@@ -170,7 +208,9 @@ impl RequestExchange<'_> {
                 RetryAdvice::Never => return Err(failed),
                 RetryAdvice::WithNewKey => {
                     let Some(refused) = key.filter(|_| !is_key_new) else { return Err(failed) };
-                    let Ok(Some(renewed)) = self.shared.keys.renewed(&refused).await else { return Err(failed) };
+                    let Ok(Some(renewed)) = self.shared.keys.renewed(&refused).await else {
+                        return Err(failed);
+                    };
                     (key, is_key_new) = (Some(renewed), true);
                 }
                 RetryAdvice::Later(asked) => match patience.wait(asked) {
@@ -189,11 +229,18 @@ impl RequestExchange<'_> {
         let teller = self.shared.teller(key);
         let limit = self.shared.settings.attempt_timeout;
         let request = self.request.try_clone().expect("a body that is in memory can be sent twice");
-        let exchange = async { self.read(self.shared.send(request, key, &teller).await?, &teller).await };
-        timeout(limit, exchange).await.unwrap_or_else(|_| Err(teller.timed_out("did not answer", limit, RetryAdvice::Later(None))))
+        let exchange =
+            async { self.read(self.shared.send(request, key, &teller).await?, &teller).await };
+        timeout(limit, exchange).await.unwrap_or_else(|_| {
+            Err(teller.timed_out("did not answer", limit, RetryAdvice::Later(None)))
+        })
     }
 
-    async fn read(&self, mut response: Response, teller: &Teller<'_>) -> Result<Completion, Failed> {
+    async fn read(
+        &self,
+        mut response: Response,
+        teller: &Teller<'_>,
+    ) -> Result<Completion, Failed> {
         let settings = &self.shared.settings;
         let asked = retry::asked(response.headers());
         let told = |error| teller.reply(error, settings.reply_max, asked);
@@ -211,11 +258,18 @@ impl RequestExchange<'_> {
                 // Everything was said; what is missing is an end in due form.
                 _ if reply.is_finished() => break,
                 Ok(Err(error)) => return Err(teller.broken_off(Some(error))),
-                Err(_) => return Err(teller.timed_out("fell silent: nothing more came", silence, RetryAdvice::Later(None))),
+                Err(_) => {
+                    return Err(teller.timed_out(
+                        "fell silent: nothing more came",
+                        silence,
+                        RetryAdvice::Later(None),
+                    ));
+                }
             }
         }
         if reply.is_done() {
-            // A connection is used again only when its answer was read to the end, which mostly is under way now.
+            // A connection is used again only when its answer was read to the end, which mostly is
+            // under way now.
             drop(timeout(END_TIMEOUT, response.chunk()).await);
         }
         reply.finish(&self.names, &settings.model, &self.heard).map_err(told)
@@ -227,7 +281,9 @@ async fn read_at_most(mut response: Response, limit: usize) -> (Vec<u8>, Option<
     let mut bytes = Vec::new();
     while bytes.len() < limit {
         match response.chunk().await {
-            Ok(Some(chunk)) => bytes.extend_from_slice(&chunk[..chunk.len().min(limit - bytes.len())]),
+            Ok(Some(chunk)) => {
+                bytes.extend_from_slice(&chunk[..chunk.len().min(limit - bytes.len())])
+            }
             Ok(None) => break,
             Err(error) => return (bytes, Some(error)),
         }

@@ -1,4 +1,5 @@
-//! Failures, told twice: to the plugin what it needs to go on, to the operator which server, what it said and what to do.
+//! Failures, told twice: to the plugin what it needs to go on, to the operator which server, what
+//! it said and what to do.
 
 use std::time::Duration;
 
@@ -50,7 +51,12 @@ impl Teller<'_> {
     /// There is no key, and its source says why.
     pub(crate) fn no_key(&self, reason: &str) -> Failed {
         let text = format!("There is no key for {}: {}", self.server, self.quoter.quote(reason));
-        failed(other("the model's key is missing"), ModelDiagnosticKind::Key, text, RetryAdvice::Never)
+        failed(
+            other("the model's key is missing"),
+            ModelDiagnosticKind::Key,
+            text,
+            RetryAdvice::Never,
+        )
     }
 
     /// The key has characters that no header can hold.
@@ -59,11 +65,21 @@ impl Teller<'_> {
             "The key for {} has characters that cannot be sent. Look for line breaks and quotes in the place that it comes from.",
             self.server
         );
-        failed(other("the model's key is not usable"), ModelDiagnosticKind::Key, text, RetryAdvice::Never)
+        failed(
+            other("the model's key is not usable"),
+            ModelDiagnosticKind::Key,
+            text,
+            RetryAdvice::Never,
+        )
     }
 
     /// The server refused, or failed.
-    pub(crate) fn refused(&self, status: u16, error: &ServerError, asked: Option<Duration>) -> Failed {
+    pub(crate) fn refused(
+        &self,
+        status: u16,
+        error: &ServerError,
+        asked: Option<Duration>,
+    ) -> Failed {
         let (server, model) = (self.server, self.model);
         let said = self.said(status, error);
         let refused = |error, text, again| failed(error, ModelDiagnosticKind::Refused, text, again);
@@ -75,23 +91,39 @@ impl Teller<'_> {
                     "The server wants a key: set the model's key."
                 };
                 let gist = "the model's server did not accept the operator's key";
-                failed(other(gist), ModelDiagnosticKind::Key, format!("{said}. {advice}"), RetryAdvice::WithNewKey)
+                failed(
+                    other(gist),
+                    ModelDiagnosticKind::Key,
+                    format!("{said}. {advice}"),
+                    RetryAdvice::WithNewKey,
+                )
             }
             ServerRefusal::UnknownModel => {
                 let error = ModelError::UnknownModel { name: model.to_owned() };
-                refused(error, format!("{said}. It does not know the model {model:?}."), RetryAdvice::Never)
+                refused(
+                    error,
+                    format!("{said}. It does not know the model {model:?}."),
+                    RetryAdvice::Never,
+                )
             }
-            ServerRefusal::TooLong { fits } => refused(ModelError::ContextTooLong { tokens: fits }, said, RetryAdvice::Never),
+            ServerRefusal::TooLong { fits } => {
+                refused(ModelError::ContextTooLong { tokens: fits }, said, RetryAdvice::Never)
+            }
             ServerRefusal::Quota => {
-                let text = format!("{said}. The account behind the key is used up: waiting does not help.");
+                let text = format!(
+                    "{said}. The account behind the key is used up: waiting does not help."
+                );
                 refused(unavailable(None), text, RetryAdvice::Never)
             }
             ServerRefusal::Busy => {
-                let wait = asked.map(|asked| format!(". It asks to wait for {asked:?}")).unwrap_or_default();
+                let wait = asked
+                    .map(|asked| format!(". It asks to wait for {asked:?}"))
+                    .unwrap_or_default();
                 refused(unavailable(asked), format!("{said}{wait}"), RetryAdvice::Later(asked))
             }
             ServerRefusal::Other if status == 404 => {
-                let text = format!("{said}. Does {server} end where the API begins, mostly with /v1?");
+                let text =
+                    format!("{said}. Does {server} end where the API begins, mostly with /v1?");
                 refused(gist_of(status), text, RetryAdvice::Never)
             }
             ServerRefusal::Other => refused(gist_of(status), said, RetryAdvice::Never),
@@ -106,7 +138,9 @@ impl Teller<'_> {
         let text = format!(
             "{} answered {status} and points to {}. It was not followed, for the key is meant for the first: correct the url if the second is right.",
             self.server,
-            target.as_deref().map_or_else(|| "nowhere".to_owned(), |target| self.quoter.quote(target))
+            target
+                .as_deref()
+                .map_or_else(|| "nowhere".to_owned(), |target| self.quoter.quote(target))
         );
         failed(gist_of(status), ModelDiagnosticKind::Refused, text, RetryAdvice::Never)
     }
@@ -115,15 +149,32 @@ impl Teller<'_> {
     pub(crate) fn unreachable(&self, error: reqwest::Error) -> Failed {
         let kind = NoConnection::of(&error);
         let error = error.without_url();
-        let (words, innermost) = (self.quoter.quote(&chain(&error)), self.quoter.quote(&innermost(&error)));
+        let (words, innermost) =
+            (self.quoter.quote(&chain(&error)), self.quoter.quote(&innermost(&error)));
         let (reason, again) = match kind {
-            NoConnection::Refused => ("connection refused: is the server running?".to_owned(), RetryAdvice::Later(None)),
-            NoConnection::UnknownHost => (format!("its name cannot be resolved: {innermost}"), RetryAdvice::Later(None)),
-            NoConnection::NotSecure => (format!("the connection cannot be secured: {innermost}"), RetryAdvice::Never),
-            NoConnection::TimedOut => ("no connection in time".to_owned(), RetryAdvice::Later(None)),
+            NoConnection::Refused => {
+                ("connection refused: is the server running?".to_owned(), RetryAdvice::Later(None))
+            }
+            NoConnection::UnknownHost => {
+                (format!("its name cannot be resolved: {innermost}"), RetryAdvice::Later(None))
+            }
+            NoConnection::NotSecure => {
+                (format!("the connection cannot be secured: {innermost}"), RetryAdvice::Never)
+            }
+            NoConnection::TimedOut => {
+                ("no connection in time".to_owned(), RetryAdvice::Later(None))
+            }
             NoConnection::Closed => {
-                let text = format!("{} took the request and closed the connection without an answer: {words}", self.server);
-                return failed(unavailable(None), ModelDiagnosticKind::Unreachable, text, RetryAdvice::Later(None));
+                let text = format!(
+                    "{} took the request and closed the connection without an answer: {words}",
+                    self.server
+                );
+                return failed(
+                    unavailable(None),
+                    ModelDiagnosticKind::Unreachable,
+                    text,
+                    RetryAdvice::Later(None),
+                );
             }
             NoConnection::Other => (words, RetryAdvice::Later(None)),
         };
@@ -133,8 +184,13 @@ impl Teller<'_> {
 
     /// The answer broke off, or the connection did.
     pub(crate) fn broken_off(&self, error: Option<reqwest::Error>) -> Failed {
-        let words = error.map(|error| format!(": {}", self.quoter.quote(&chain(&error.without_url()))));
-        let text = format!("{} broke off in the middle of its answer{}", self.server, words.unwrap_or_default());
+        let words =
+            error.map(|error| format!(": {}", self.quoter.quote(&chain(&error.without_url()))));
+        let text = format!(
+            "{} broke off in the middle of its answer{}",
+            self.server,
+            words.unwrap_or_default()
+        );
         failed(unavailable(None), ModelDiagnosticKind::Unreachable, text, RetryAdvice::Later(None))
     }
 
@@ -148,16 +204,27 @@ impl Teller<'_> {
     pub(crate) fn reply(&self, error: ReplyError, limit: u64, asked: Option<Duration>) -> Failed {
         match error {
             ReplyError::TooLong => {
-                let text = format!("The answer of {} is larger than the {} that an answer may have", self.server, show_size(limit));
-                failed(other("the model's answer is too long"), ModelDiagnosticKind::Limit, text, RetryAdvice::Never)
+                let text = format!(
+                    "The answer of {} is larger than the {} that an answer may have",
+                    self.server,
+                    show_size(limit)
+                );
+                failed(
+                    other("the model's answer is too long"),
+                    ModelDiagnosticKind::Limit,
+                    text,
+                    RetryAdvice::Never,
+                )
             }
             ReplyError::NotUnderstood { beginning } => {
                 let begins = match self.quoter.quote(&beginning) {
                     empty if empty.is_empty() => "is empty".to_owned(),
                     beginning => format!("begins with: {beginning}"),
                 };
-                let text =
-                    format!("{} answered with something that is not Chat Completions. Is its url right? The answer {begins}", self.server);
+                let text = format!(
+                    "{} answered with something that is not Chat Completions. Is its url right? The answer {begins}",
+                    self.server
+                );
                 let gist = "the answer of the model's server cannot be read";
                 failed(other(gist), ModelDiagnosticKind::Malformed, text, RetryAdvice::Never)
             }
@@ -171,12 +238,21 @@ impl Teller<'_> {
         let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
         match self.quoter.quote(&error.message) {
             message if message.is_empty() => format!("{} answered {status}{reason}", self.server),
-            message => format!("{} answered {status}{reason}: {}", self.server, message.trim_end_matches('.')),
+            message => format!(
+                "{} answered {status}{reason}: {}",
+                self.server,
+                message.trim_end_matches('.')
+            ),
         }
     }
 }
 
-fn failed(error: ModelError, kind: ModelDiagnosticKind, text: String, again: RetryAdvice) -> Failed {
+fn failed(
+    error: ModelError,
+    kind: ModelDiagnosticKind,
+    text: String,
+    again: RetryAdvice,
+) -> Failed {
     Failed { error, trouble: ModelDiagnostic { kind, text }, again }
 }
 
@@ -185,9 +261,13 @@ fn other(message: &str) -> ModelError {
 }
 
 fn gist_of(status: u16) -> ModelError {
-    ModelError::Other { message: format!("the model's server refused the request with status {status}") }
+    ModelError::Other {
+        message: format!("the model's server refused the request with status {status}"),
+    }
 }
 
 fn unavailable(after: Option<Duration>) -> ModelError {
-    ModelError::Unavailable { retry_after_ms: after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX)) }
+    ModelError::Unavailable {
+        retry_after_ms: after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX)),
+    }
 }

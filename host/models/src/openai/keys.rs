@@ -1,4 +1,5 @@
-//! The key that requests are sent with: asked for once, kept, and asked for again after the server refused it.
+//! The key that requests are sent with: asked for once, kept, and asked for again after the server
+//! refused it.
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
-//! The order of messages on the wire. A provider wants every call answered at once and every answer called for; a history that was cut,
-//! drafted by a plugin or written by several hands does not keep to that. Calls get new ids here, so that ids need not be trusted.
+//! The order of messages on the wire. A provider wants every call answered at once and every answer
+//! called for; a history that was cut, drafted by a plugin or written by several hands does not
+//! keep to that. Calls get new ids here, so that ids need not be trusted.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -63,7 +64,10 @@ pub(crate) fn arrange(prompt: &Prompt) -> Vec<OutgoingMessage<'_>> {
         }
         let first = number;
         number += turn.calls.len();
-        outgoing.push(OutgoingMessage::Called { text: turn.text.clone(), calls: (first..).zip(turn.calls).collect() });
+        outgoing.push(OutgoingMessage::Called {
+            text: turn.text.clone(),
+            calls: (first..).zip(turn.calls).collect(),
+        });
         outgoing.extend((0..turn.calls.len()).map(|call| {
             let result = answers.get(&(index, call)).copied();
             OutgoingMessage::Answered { number: first + call, result }
@@ -88,15 +92,20 @@ fn turns(prompt: &Prompt) -> Vec<PromptTurn<'_>> {
                 });
             }
             PromptPiece::History { messages, start, end } => {
-                turns.extend((*start..(*end).min(messages.len())).filter_map(|index| messages.get(index)).map(|message| PromptTurn {
-                    role: message.sender,
-                    // The host's message about results says in its text what they say.
-                    text: Some(message.in_prompt()).filter(|_| message.tool_results.is_empty()),
-                    calls: &message.tool_calls,
-                    results: &message.tool_results,
-                    attachments: &message.attachments,
-                    is_data: message.sender != Entity::User || message.is_data(),
-                }));
+                turns.extend(
+                    (*start..(*end).min(messages.len()))
+                        .filter_map(|index| messages.get(index))
+                        .map(|message| PromptTurn {
+                            role: message.sender,
+                            // The host's message about results says in its text what they say.
+                            text: Some(message.in_prompt())
+                                .filter(|_| message.tool_results.is_empty()),
+                            calls: &message.tool_calls,
+                            results: &message.tool_results,
+                            attachments: &message.attachments,
+                            is_data: message.sender != Entity::User || message.is_data(),
+                        }),
+                );
             }
             PromptPiece::Draft { draft } => turns.push(PromptTurn {
                 role: draft.role,
@@ -124,7 +133,12 @@ fn said<'a>(turn: &PromptTurn<'a>) -> Option<OutgoingMessage<'a>> {
     // Only a user's message can show something that is not text.
     match (turn.text.clone(), role) {
         (None, _) => attached(turn),
-        (text, "user") => Some(OutgoingMessage::Said { role, text, attachments: turn.attachments, is_data: turn.is_data }),
+        (text, "user") => Some(OutgoingMessage::Said {
+            role,
+            text,
+            attachments: turn.attachments,
+            is_data: turn.is_data,
+        }),
         (text, _) => Some(OutgoingMessage::Said { role, text, attachments: &[], is_data: false }),
     }
 }
@@ -138,8 +152,11 @@ fn attached<'a>(turn: &PromptTurn<'a>) -> Option<OutgoingMessage<'a>> {
     })
 }
 
-/// Finds the call of every result. An id may occur again and again: the newest open call with this id and name is meant.
-fn pair<'a>(turns: &[PromptTurn<'a>]) -> (HashMap<Place, &'a ToolResult>, Vec<(usize, &'a ToolResult)>) {
+/// Finds the call of every result. An id may occur again and again: the newest open call with this
+/// id and name is meant.
+fn pair<'a>(
+    turns: &[PromptTurn<'a>],
+) -> (HashMap<Place, &'a ToolResult>, Vec<(usize, &'a ToolResult)>) {
     let mut open = OpenCalls::default();
     let (mut answers, mut orphans) = (HashMap::new(), Vec::new());
     for (index, turn) in turns.iter().enumerate() {
@@ -150,12 +167,17 @@ fn pair<'a>(turns: &[PromptTurn<'a>]) -> (HashMap<Place, &'a ToolResult>, Vec<(u
             }
         }
         // From the back, so that the first of a message is on top.
-        turn.calls.iter().enumerate().rev().for_each(|(position, call)| open.add(call, (index, position)));
+        turn.calls
+            .iter()
+            .enumerate()
+            .rev()
+            .for_each(|(position, call)| open.add(call, (index, position)));
     }
     (answers, orphans)
 }
 
-/// Calls so far, in three orders. A call that was found in one is skipped in the others: no search gets longer with the history.
+/// Calls so far, in three orders. A call that was found in one is skipped in the others: no search
+/// gets longer with the history.
 #[derive(Default)]
 struct OpenCalls<'a> {
     exact: HashMap<(&'a str, &'a str), Vec<Place>>,
@@ -170,14 +192,19 @@ impl<'a> OpenCalls<'a> {
         self.by_name.entry(&call.name).or_default().push(place);
     }
 
-    fn take(&mut self, result: &'a ToolResult, is_answered: impl Fn(&Place) -> bool) -> Option<Place> {
+    fn take(
+        &mut self,
+        result: &'a ToolResult,
+        is_answered: impl Fn(&Place) -> bool,
+    ) -> Option<Place> {
         let newest = |places: Option<&mut Vec<Place>>| {
             let places = places?;
             std::iter::from_fn(|| places.pop()).find(|place| !is_answered(place))
         };
         let (id, name) = (result.call_id.as_str(), result.name.as_str());
         newest(self.exact.get_mut(&(id, name))).or_else(|| match id {
-            // A result without an id answers the newest open call of its tool; an id that no call has is somebody else's.
+            // A result without an id answers the newest open call of its tool; an id that no call
+            // has is somebody else's.
             "" => newest(self.by_name.get_mut(name)),
             _ => newest(self.by_id.get_mut(id)),
         })
@@ -191,7 +218,9 @@ mod tests {
 
     use conclave_core::types::action::Action;
 
-    use conclave_core::types::completion::{DraftMessage, Prompt, PromptPiece, ToolChoice, ToolFormat};
+    use conclave_core::types::completion::{
+        DraftMessage, Prompt, PromptPiece, ToolChoice, ToolFormat,
+    };
     use conclave_core::types::history::History;
     use conclave_core::types::message::{Entity, Message, ToolCall, ToolResult};
     use proptest::prelude::*;
@@ -201,7 +230,9 @@ mod tests {
 
     fn prompt(messages: &[Message], start: usize) -> Prompt {
         let mut history = History::default();
-        messages.iter().enumerate().for_each(|(seq, message)| history.push(&Arc::new(Message { seq: seq as u64, ..message.clone() })));
+        messages.iter().enumerate().for_each(|(seq, message)| {
+            history.push(&Arc::new(Message { seq: seq as u64, ..message.clone() }))
+        });
         Prompt {
             pieces: vec![PromptPiece::History { messages: history, start, end: messages.len() }],
             tools: Vec::new(),
@@ -223,7 +254,12 @@ mod tests {
         let mut message = Message::new(0, Entity::Llm, "x");
         message.tool_calls = calls
             .iter()
-            .map(|(id, name)| ToolCall { id: (*id).to_owned(), name: (*name).to_owned(), arguments: json!({}), untrusted: false })
+            .map(|(id, name)| ToolCall {
+                id: (*id).to_owned(),
+                name: (*name).to_owned(),
+                arguments: json!({}),
+                untrusted: false,
+            })
             .collect();
         message
     }
@@ -247,9 +283,12 @@ mod tests {
     fn shown(messages: &[Message], start: usize) -> Vec<String> {
         let prompt = prompt(messages, start);
         let line = |outgoing: &OutgoingMessage<'_>| match outgoing {
-            OutgoingMessage::Said { role, text, .. } => format!("{role}: {}", text.as_deref().unwrap_or_default()),
+            OutgoingMessage::Said { role, text, .. } => {
+                format!("{role}: {}", text.as_deref().unwrap_or_default())
+            }
             OutgoingMessage::Called { calls, .. } => {
-                let calls: Vec<String> = calls.iter().map(|(number, call)| format!("{number} {}", call.name)).collect();
+                let calls: Vec<String> =
+                    calls.iter().map(|(number, call)| format!("{number} {}", call.name)).collect();
                 format!("call {}", calls.join(", "))
             }
             OutgoingMessage::Answered { number, result } => {
@@ -273,7 +312,15 @@ mod tests {
         ];
         assert_eq!(
             shown(&history, 0),
-            ["system: be good", "user: do", "call 0 a, 1 b", "0 = A", "1 = B", "user: hurry", "assistant: done"]
+            [
+                "system: be good",
+                "user: do",
+                "call 0 a, 1 b",
+                "0 = A",
+                "1 = B",
+                "user: hurry",
+                "assistant: done"
+            ]
         );
     }
 
@@ -294,15 +341,27 @@ mod tests {
             results(&[("1", "a", "second")]),
             results(&[("1", "a", "fourth")]),
         ];
-        let expected = ["call 0 a", "0 = first", "call 1 a", "1 = second", "call 2 a", "2 = third", "orphan fourth"];
+        let expected = [
+            "call 0 a",
+            "0 = first",
+            "call 1 a",
+            "1 = second",
+            "call 2 a",
+            "2 = third",
+            "orphan fourth",
+        ];
         assert_eq!(shown(&history, 0), expected);
     }
 
     #[test]
     fn ids_that_are_missing_or_the_same_are_told_apart_by_name_then_by_order() {
-        let history = [calls(&[("", "a"), ("", "b"), ("", "b")]), results(&[("", "b", "B1"), ("", "b", "B2"), ("", "a", "A")])];
+        let history = [
+            calls(&[("", "a"), ("", "b"), ("", "b")]),
+            results(&[("", "b", "B1"), ("", "b", "B2"), ("", "a", "A")]),
+        ];
         assert_eq!(shown(&history, 0), ["call 0 a, 1 b, 2 b", "0 = A", "1 = B1", "2 = B2"]);
-        let history = [calls(&[("x", "a"), ("y", "b")]), results(&[("", "b", "B"), ("z", "a", "foreign")])];
+        let history =
+            [calls(&[("x", "a"), ("y", "b")]), results(&[("", "b", "B"), ("z", "a", "foreign")])];
         assert_eq!(shown(&history, 0), ["call 0 a, 1 b", "0 = missing", "1 = B", "orphan foreign"]);
     }
 
@@ -311,23 +370,34 @@ mod tests {
         let mut did = Message::new(0, Entity::Llm, "x");
         did.action = Some(Action::Read { path: "/a".to_owned(), start: 0, end: -1 });
         let shown = shown(&[did, text(Entity::Agent, "what stands in it")], 0);
-        assert!(shown[0].starts_with("assistant: {\"action\":\"read\",\"args\":{") && shown[0].contains("\"path\":\"/a\""), "{shown:?}");
+        assert!(
+            shown[0].starts_with("assistant: {\"action\":\"read\",\"args\":{")
+                && shown[0].contains("\"path\":\"/a\""),
+            "{shown:?}"
+        );
         assert_eq!(shown[1], "user: what stands in it");
     }
 
     #[test]
     fn empty_messages_are_left_out_and_drafts_keep_their_text() {
         let mut prompt = prompt(&[text(Entity::User, ""), Message::new(0, Entity::Llm, "x")], 0);
-        let (calls, results) = (calls(&[("1", "a")]).tool_calls, results(&[("1", "a", "A")]).tool_results);
+        let (calls, results) =
+            (calls(&[("1", "a")]).tool_calls, results(&[("1", "a", "A")]).tool_results);
         let draft = |role, content: &str, tool_calls, tool_results| PromptPiece::Draft {
             draft: DraftMessage { role, content: content.to_owned(), tool_calls, tool_results },
         };
         prompt.pieces.push(draft(Entity::Llm, "let me see", calls, Vec::new()));
         prompt.pieces.push(draft(Entity::Agent, "and now?", Vec::new(), results));
         let outgoing = arrange(&prompt);
-        assert!(matches!(&outgoing[0], OutgoingMessage::Called { text: Some(Cow::Borrowed("let me see")), .. }));
+        assert!(matches!(
+            &outgoing[0],
+            OutgoingMessage::Called { text: Some(Cow::Borrowed("let me see")), .. }
+        ));
         assert!(matches!(&outgoing[1], OutgoingMessage::Answered { result: Some(_), .. }));
-        assert!(matches!(&outgoing[2], OutgoingMessage::Said { role: "user", text: Some(Cow::Borrowed("and now?")), .. }));
+        assert!(matches!(
+            &outgoing[2],
+            OutgoingMessage::Said { role: "user", text: Some(Cow::Borrowed("and now?")), .. }
+        ));
         assert_eq!(outgoing.len(), 3);
     }
 

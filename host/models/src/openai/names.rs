@@ -1,5 +1,6 @@
-//! Tool names on the wire. Providers take letters, digits, `_` and `-`, at most 64; ours are `plugin.tool`. Within one request every
-//! name has a wire name of its own, and the answer's names are turned back.
+//! Tool names on the wire. Providers take letters, digits, `_` and `-`, at most 64; ours are
+//! `plugin.tool`. Within one request every name has a wire name of its own, and the answer's names
+//! are turned back.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,7 +17,8 @@ pub(crate) struct ToolNames<'a> {
 }
 
 impl<'a> ToolNames<'a> {
-    /// Names of everything that the prompt mentions. What is offered comes first, so that its wire names do not hang on the history.
+    /// Names of everything that the prompt mentions. What is offered comes first, so that its wire
+    /// names do not hang on the history.
     pub(crate) fn of(prompt: &'a Prompt) -> Self {
         let mut names = Self::default();
         prompt.tools.iter().for_each(|tool| names.add(&tool.name));
@@ -28,9 +30,13 @@ impl<'a> ToolNames<'a> {
                 PromptPiece::System { .. } => {}
                 PromptPiece::History { messages, start, end } => {
                     let messages = (*start..*end).filter_map(|index| messages.get(index));
-                    messages.flat_map(|message| &message.tool_calls).for_each(|call| names.add(&call.name));
+                    messages
+                        .flat_map(|message| &message.tool_calls)
+                        .for_each(|call| names.add(&call.name));
                 }
-                PromptPiece::Draft { draft } => draft.tool_calls.iter().for_each(|call| names.add(&call.name)),
+                PromptPiece::Draft { draft } => {
+                    draft.tool_calls.iter().for_each(|call| names.add(&call.name))
+                }
             }
         }
         names
@@ -51,7 +57,11 @@ impl<'a> ToolNames<'a> {
             return;
         }
         let plain = plain(name);
-        let mut wire = if plain.is_empty() || plain.len() > LENGTH { tailed(&plain, name, 0) } else { plain.clone() };
+        let mut wire = if plain.is_empty() || plain.len() > LENGTH {
+            tailed(&plain, name, 0)
+        } else {
+            plain.clone()
+        };
         let mut round = 1;
         while self.ours.contains_key(&wire) {
             wire = tailed(&plain, name, round);
@@ -100,7 +110,10 @@ mod tests {
     fn a_dot_is_two_underscores_and_comes_back() {
         let names = names(&["search.find", "finish"]);
         assert_eq!((names.wire("search.find"), names.wire("finish")), ("search__find", "finish"));
-        assert_eq!((names.known("search__find"), names.known("finish")), (Some("search.find"), Some("finish")));
+        assert_eq!(
+            (names.known("search__find"), names.known("finish")),
+            (Some("search.find"), Some("finish"))
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Options of a request. The operator's go in as they are, but for what the host sets; a plugin may set only what changes how the
-//! model speaks, never what is sent where.
+//! Options of a request. The operator's go in as they are, but for what the host sets; a plugin may
+//! set only what changes how the model speaks, never what is sent where.
 
 use conclave_core::types::completion::ModelError;
 use serde_json::{Map, Value};
@@ -24,22 +24,30 @@ const ALLOWED: [&str; 10] = [
 /// Newer models of some providers want the second, everything else knows the first only.
 const LENGTHS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
 
-/// The plugin's options over the operator's. Names in `kebab-case` and in `snake_case` are the same; null takes an option out.
+/// The plugin's options over the operator's. Names in `kebab-case` and in `snake_case` are the
+/// same; null takes an option out.
 ///
 /// # Errors
 /// `other` when a plugin sets what it may not.
-pub(crate) fn merged(operator: &Map<String, Value>, plugin: &[(String, Value)]) -> Result<Map<String, Value>, ModelError> {
+pub(crate) fn merged(
+    operator: &Map<String, Value>,
+    plugin: &[(String, Value)],
+) -> Result<Map<String, Value>, ModelError> {
     let mut merged = operator.clone();
     for (name, value) in plugin {
         let name = name.replace('-', "_");
         let name = if name == "max_output_tokens" { LENGTHS[0] } else { &name };
         if !ALLOWED.contains(&name) {
-            let message = format!("the option {name:?} cannot be set by a plugin; these can: {}", ALLOWED.join(", "));
+            let message = format!(
+                "the option {name:?} cannot be set by a plugin; these can: {}",
+                ALLOWED.join(", ")
+            );
             return Err(ModelError::Other { message });
         }
         if LENGTHS.contains(&name) {
             // Only one of them goes out; under the operator's name, who knows the model.
-            let name = LENGTHS.into_iter().find(|known| operator.contains_key(*known)).unwrap_or(name);
+            let name =
+                LENGTHS.into_iter().find(|known| operator.contains_key(*known)).unwrap_or(name);
             LENGTHS.iter().for_each(|other| drop(merged.remove(*other)));
             merged.insert(name.to_owned(), value.clone());
         } else {
@@ -59,14 +67,19 @@ mod tests {
     use super::merged;
 
     fn merge(operator: &Value, plugin: &[(&str, Value)]) -> Result<Value, ModelError> {
-        let plugin: Vec<(String, Value)> = plugin.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        let plugin: Vec<(String, Value)> =
+            plugin.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
         merged(operator.as_object().unwrap(), &plugin).map(Value::Object)
     }
 
     #[test]
     fn the_plugin_s_go_over_the_operator_s() {
         let operator = json!({"temperature": 1, "top_k": 40, "seed": 7});
-        let merged = merge(&operator, &[("temperature", json!(0.5)), ("top-p", json!(0.9)), ("seed", Value::Null)]).unwrap();
+        let merged = merge(
+            &operator,
+            &[("temperature", json!(0.5)), ("top-p", json!(0.9)), ("seed", Value::Null)],
+        )
+        .unwrap();
         assert_eq!(merged, json!({"temperature": 0.5, "top_k": 40, "top_p": 0.9}));
     }
 
@@ -75,13 +88,29 @@ mod tests {
         let length = |operator, name| merge(&operator, &[(name, json!(5))]).unwrap();
         assert_eq!(length(json!({}), "max-output-tokens"), json!({"max_tokens": 5}));
         assert_eq!(length(json!({}), "max_completion_tokens"), json!({"max_completion_tokens": 5}));
-        assert_eq!(length(json!({"max_completion_tokens": 9}), "max-tokens"), json!({"max_completion_tokens": 5}));
+        assert_eq!(
+            length(json!({"max_completion_tokens": 9}), "max-tokens"),
+            json!({"max_completion_tokens": 5})
+        );
     }
 
     #[test]
     fn nothing_else_can_be_set_by_a_plugin() {
-        for name in ["model", "messages", "stream", "tools", "top_k", "user", "stream-options", "extra_body", ""] {
-            assert!(matches!(merge(&json!({}), &[(name, json!(1))]), Err(ModelError::Other { .. })), "{name}");
+        for name in [
+            "model",
+            "messages",
+            "stream",
+            "tools",
+            "top_k",
+            "user",
+            "stream-options",
+            "extra_body",
+            "",
+        ] {
+            assert!(
+                matches!(merge(&json!({}), &[(name, json!(1))]), Err(ModelError::Other { .. })),
+                "{name}"
+            );
         }
     }
 }

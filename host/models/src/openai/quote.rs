@@ -1,5 +1,5 @@
-//! What a server wrote, made fit to be told to the operator: without keys, without characters that deceive, and short. Such text is
-//! untrusted, and a server may send back what it was sent.
+//! What a server wrote, made fit to be told to the operator: without keys, without characters that
+//! deceive, and short. Such text is untrusted, and a server may send back what it was sent.
 
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
@@ -39,7 +39,8 @@ impl Quoter {
         &self.secrets
     }
 
-    /// The text in one line: secrets as `(key)`, cut after 300 characters. Nothing of it when it holds a secret in another form.
+    /// The text in one line: secrets as `(key)`, cut after 300 characters. Nothing of it when it
+    /// holds a secret in another form.
     pub(crate) fn quote(&self, text: &str) -> String {
         let clean = self.clean(text);
         if self.is_disguised_in(&clean) {
@@ -53,12 +54,14 @@ impl Quoter {
         }
     }
 
-    /// Bytes that must be at hand for a text to be cut after `bytes`: a secret that begins before the cut is in them, in any form.
+    /// Bytes that must be at hand for a text to be cut after `bytes`: a secret that begins before
+    /// the cut is in them, in any form.
     pub(crate) fn window(&self, bytes: usize) -> usize {
         self.secrets.longest().saturating_mul(LONGEST_FORM).saturating_add(bytes)
     }
 
-    /// So many bytes of the beginning, still to be quoted. `text` is the whole, or a [`window`](Self::window) of it.
+    /// So many bytes of the beginning, still to be quoted. `text` is the whole, or a
+    /// [`window`](Self::window) of it.
     pub(crate) fn beginning(&self, text: &[u8], bytes: usize) -> String {
         let text = String::from_utf8_lossy(text);
         if text.len() <= bytes {
@@ -73,7 +76,11 @@ impl Quoter {
     /// A name for the operator: as [`quote`](Self::quote), but without its cut.
     pub(crate) fn name(&self, name: &str) -> String {
         let clean = self.clean(name);
-        if self.is_disguised_in(&clean) { WITHHELD.to_owned() } else { clean.chars().take(NAME_LENGTH).collect() }
+        if self.is_disguised_in(&clean) {
+            WITHHELD.to_owned()
+        } else {
+            clean.chars().take(NAME_LENGTH).collect()
+        }
     }
 
     /// A name of an answer: without what deceives, and cut.
@@ -83,25 +90,30 @@ impl Quoter {
         self.mask(&shown).chars().take(NAME_LENGTH).collect()
     }
 
-    /// A model's text, in which only secrets are changed, and only those that are letter for letter the same.
+    /// A model's text, in which only secrets are changed, and only those that are letter for letter
+    /// the same.
     pub(crate) fn mask(&self, text: &str) -> String {
         self.secrets.mask(text, Letters::Exact)
     }
 
     fn clean(&self, text: &str) -> String {
         let masked = self.secrets.mask(text, Letters::AnyCase);
-        // Once more after the cleaning, which may have put a secret together that was broken by a character that does not show.
+        // Once more after the cleaning, which may have put a secret together that was broken by a
+        // character that does not show.
         self.secrets.mask(&printable(&masked), Letters::AnyCase)
     }
 
     /// A secret is in it as base64, percent-encoded, or with escapes of JSON.
     fn is_disguised_in(&self, text: &str) -> bool {
-        let decoded = [without_percents(text), without_escapes(text)].map(|text| text.to_ascii_lowercase());
+        let decoded =
+            [without_percents(text), without_escapes(text)].map(|text| text.to_ascii_lowercase());
         let text = text.to_ascii_lowercase();
         self.secrets.iter().any(|secret| {
-            let encoded = [BASE64_STANDARD_NO_PAD.encode(secret), BASE64_URL_SAFE_NO_PAD.encode(secret)];
+            let encoded =
+                [BASE64_STANDARD_NO_PAD.encode(secret), BASE64_URL_SAFE_NO_PAD.encode(secret)];
             let secret = secret.to_ascii_lowercase();
-            decoded.iter().any(|text| text.contains(&secret)) || encoded.iter().any(|encoded| text.contains(&encoded.to_ascii_lowercase()))
+            decoded.iter().any(|text| text.contains(&secret))
+                || encoded.iter().any(|encoded| text.contains(&encoded.to_ascii_lowercase()))
         })
     }
 }
@@ -116,12 +128,16 @@ fn without_escapes(text: &str) -> String {
     decoded(text, "\\u", 4).replace('\\', "")
 }
 
-/// Each mark that is followed by so many hexadecimal digits is replaced by the character of that number.
+/// Each mark that is followed by so many hexadecimal digits is replaced by the character of that
+/// number.
 fn decoded(text: &str, mark: &str, digits: usize) -> String {
     let mut parts = text.split(mark);
     let mut whole = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let character = part.get(..digits).and_then(|number| u32::from_str_radix(number, 16).ok()).and_then(char::from_u32);
+        let character = part
+            .get(..digits)
+            .and_then(|number| u32::from_str_radix(number, 16).ok())
+            .and_then(char::from_u32);
         match character {
             Some(character) => {
                 whole.push(character);
@@ -148,7 +164,12 @@ mod tests {
     use crate::ApiKey;
 
     fn quote(text: &str) -> String {
-        Quoter::new([ApiKey::new("sk-12345".to_owned()), ApiKey::new("sk-12345-long".to_owned()), ApiKey::new("e".to_owned())]).quote(text)
+        Quoter::new([
+            ApiKey::new("sk-12345".to_owned()),
+            ApiKey::new("sk-12345-long".to_owned()),
+            ApiKey::new("e".to_owned()),
+        ])
+        .quote(text)
     }
 
     #[test]
@@ -159,7 +180,13 @@ mod tests {
 
     #[test]
     fn a_key_in_another_form_takes_the_whole_text_with_it() {
-        for disguised in ["bad sk%2D12345", "bad %73k-12345", "bad sk\\u002d12345", "bad sk\\-12345", "bad c2stMTIzNDU"] {
+        for disguised in [
+            "bad sk%2D12345",
+            "bad %73k-12345",
+            "bad sk\\u002d12345",
+            "bad sk\\-12345",
+            "bad c2stMTIzNDU",
+        ] {
             assert_eq!(quote(disguised), super::WITHHELD, "{disguised}");
         }
         assert_eq!(quote("100% of \\users %zz \\u12"), "100% of \\users %zz \\u12");
@@ -180,12 +207,20 @@ mod tests {
     #[test]
     fn a_key_at_a_cut_does_not_survive_in_part() {
         let quoter = Quoter::new([ApiKey::new("sk-12345-long".to_owned())]);
-        for form in ["sk-12345-long", "sk-1\u{200b}2345-long", "c2stMTIzNDUtbG9uZw", "%73%6b%2d%31%32%33%34%35%2d%6c%6f%6e%67"] {
+        for form in [
+            "sk-12345-long",
+            "sk-1\u{200b}2345-long",
+            "c2stMTIzNDUtbG9uZw",
+            "%73%6b%2d%31%32%33%34%35%2d%6c%6f%6e%67",
+        ] {
             for spaces in 380..=400 {
                 let text = format!("<{}{form}{}", " ".repeat(spaces), "z".repeat(500));
                 let window = &text.as_bytes()[..quoter.window(400)];
                 let told = quoter.quote(&quoter.beginning(window, 400));
-                assert!(!told.contains("sk-1") && !told.contains("c2st") && !told.contains("%73%6b"), "{told}");
+                assert!(
+                    !told.contains("sk-1") && !told.contains("c2st") && !told.contains("%73%6b"),
+                    "{told}"
+                );
             }
         }
     }

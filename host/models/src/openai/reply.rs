@@ -1,5 +1,6 @@
-//! The body of a reply, from bytes as they come to an answer. Whether it is one JSON value or a stream of events is seen from its first
-//! byte: servers stream what was not to be streamed, send whole what was, and label both as they like. Pure; cut anywhere.
+//! The body of a reply, from bytes as they come to an answer. Whether it is one JSON value or a
+//! stream of events is seen from its first byte: servers stream what was not to be streamed, send
+//! whole what was, and label both as they like. Pure; cut anywhere.
 
 use conclave_core::types::completion::Completion;
 
@@ -11,7 +12,8 @@ use super::wire::Chunk;
 use crate::TextSink;
 use crate::event_stream::{EventStream, StreamEvent};
 
-/// A stream wraps every few letters in some hundred bytes of JSON, so it may be this many times longer than what it says.
+/// A stream wraps every few letters in some hundred bytes of JSON, so it may be this many times
+/// longer than what it says.
 const WRAPPING: u64 = 64;
 
 /// Bytes that are shown of what came instead of an answer.
@@ -60,7 +62,16 @@ impl ReplyReader {
     /// A reply that says at most `limit` bytes, and no secret that the quoter knows.
     pub(crate) fn new(limit: u64, quoter: Quoter) -> Self {
         let answer = ServerReply::new(limit, quoter.clone());
-        Self { quoter, limit, taken: 0, form: Form::Unknown, beginning: Vec::new(), answer, has_chunks: false, is_done: false }
+        Self {
+            quoter,
+            limit,
+            taken: 0,
+            form: Form::Unknown,
+            beginning: Vec::new(),
+            answer,
+            has_chunks: false,
+            is_done: false,
+        }
     }
 
     /// Nothing more needs to be read.
@@ -77,7 +88,11 @@ impl ReplyReader {
     ///
     /// # Errors
     /// When it is too long, or no answer.
-    pub(crate) fn handle_bytes(&mut self, bytes: &[u8], sink: &dyn TextSink) -> Result<(), ReplyError> {
+    pub(crate) fn handle_bytes(
+        &mut self,
+        bytes: &[u8],
+        sink: &dyn TextSink,
+    ) -> Result<(), ReplyError> {
         self.taken = self.taken.saturating_add(bytes.len() as u64);
         let kept = bytes.len().min(self.quoter.window(BEGINNING) - self.beginning.len());
         self.beginning.extend_from_slice(&bytes[..kept]);
@@ -88,7 +103,9 @@ impl ReplyReader {
             self.form = match bytes.first() {
                 None => return Ok(()),
                 Some(b'{' | b'[' | b'"' | b'<') => Form::Whole(Vec::new()),
-                Some(_) => Form::Events(EventStream::new(usize::try_from(self.limit).unwrap_or(usize::MAX))),
+                Some(_) => Form::Events(EventStream::new(
+                    usize::try_from(self.limit).unwrap_or(usize::MAX),
+                )),
             };
         }
         match &mut self.form {
@@ -98,7 +115,9 @@ impl ReplyReader {
                 whole.extend_from_slice(bytes);
                 Ok(())
             }
-            Form::Events(_) if self.taken > self.limit.saturating_mul(WRAPPING) => Err(ReplyError::TooLong),
+            Form::Events(_) if self.taken > self.limit.saturating_mul(WRAPPING) => {
+                Err(ReplyError::TooLong)
+            }
             Form::Events(stream) => {
                 let mut events = Vec::new();
                 stream.handle_bytes(bytes, &mut events).map_err(|_| ReplyError::TooLong)?;
@@ -111,7 +130,12 @@ impl ReplyReader {
     ///
     /// # Errors
     /// When it was no answer, or not all of it.
-    pub(crate) fn finish(mut self, names: &ToolNames<'_>, model: &str, sink: &dyn TextSink) -> Result<Completion, ReplyError> {
+    pub(crate) fn finish(
+        mut self,
+        names: &ToolNames<'_>,
+        model: &str,
+        sink: &dyn TextSink,
+    ) -> Result<Completion, ReplyError> {
         match std::mem::replace(&mut self.form, Form::Unknown) {
             Form::Unknown => return Err(self.not_understood()),
             Form::Whole(whole) => {
@@ -149,7 +173,9 @@ impl ReplyReader {
                 Ok(())
             }
             "" => Ok(()),
-            data if event.kind == "error" => Err(ReplyError::Server(ServerError::read(data.as_bytes(), &self.quoter))),
+            data if event.kind == "error" => {
+                Err(ReplyError::Server(ServerError::read(data.as_bytes(), &self.quoter)))
+            }
             data => self.handle_json(data.as_bytes(), sink),
         }
     }
@@ -160,7 +186,8 @@ impl ReplyReader {
             return Err(ReplyError::Server(ServerError::read(json, &self.quoter)));
         }
         if !chunk.choices.any && chunk.usage.is_none() {
-            // Something of the server's own between the chunks; where it is all there is, it is seen at the end.
+            // Something of the server's own between the chunks; where it is all there is, it is
+            // seen at the end.
             return Ok(());
         }
         self.has_chunks = true;

@@ -1,4 +1,5 @@
-//! The body of a request. Written in one pass from the borrowed prompt: a history is not copied into values first.
+//! The body of a request. Written in one pass from the borrowed prompt: a history is not copied
+//! into values first.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,30 +17,43 @@ use super::messages::{NO_RESULT, OutgoingMessage, arrange};
 use super::names::ToolNames;
 use super::options;
 
-/// The body, as JSON. Where it has attachments, whose bytes may be on a disk, it is made on a thread that may wait for one.
+/// The body, as JSON. Where it has attachments, whose bytes may be on a disk, it is made on a
+/// thread that may wait for one.
 ///
 /// # Errors
 /// As [`body`].
-pub(crate) async fn body_beside(prompt: &Arc<Prompt>, settings: &OpenAiSettings) -> Result<Vec<u8>, ModelError> {
-    let has_attachments =
-        |outgoing: &OutgoingMessage<'_>| matches!(outgoing, OutgoingMessage::Said { attachments, .. } if !attachments.is_empty());
+pub(crate) async fn body_beside(
+    prompt: &Arc<Prompt>,
+    settings: &OpenAiSettings,
+) -> Result<Vec<u8>, ModelError> {
+    let has_attachments = |outgoing: &OutgoingMessage<'_>| matches!(outgoing, OutgoingMessage::Said { attachments, .. } if !attachments.is_empty());
     if !arrange(prompt).iter().any(has_attachments) {
         return body(prompt, &ToolNames::of(prompt), settings);
     }
     let (prompt, settings) = (Arc::clone(prompt), settings.clone());
-    let made = tokio::task::spawn_blocking(move || body(&prompt, &ToolNames::of(&prompt), &settings));
-    made.await.unwrap_or_else(|_| Err(ModelError::Other { message: "the attachments could not be read".to_owned() }))
+    let made =
+        tokio::task::spawn_blocking(move || body(&prompt, &ToolNames::of(&prompt), &settings));
+    made.await.unwrap_or_else(|_| {
+        Err(ModelError::Other { message: "the attachments could not be read".to_owned() })
+    })
 }
 
 /// The body, as JSON.
 ///
 /// # Errors
 /// `other` when the prompt asks for something that cannot be sent; in words for the plugin.
-pub(crate) fn body(prompt: &Prompt, names: &ToolNames<'_>, settings: &OpenAiSettings) -> Result<Vec<u8>, ModelError> {
+pub(crate) fn body(
+    prompt: &Prompt,
+    names: &ToolNames<'_>,
+    settings: &OpenAiSettings,
+) -> Result<Vec<u8>, ModelError> {
     let other = |message: &str| ModelError::Other { message: message.to_owned() };
-    let offered: &[ToolSummary] = if prompt.tool_format == ToolFormat::Off { &[] } else { &prompt.tools };
+    let offered: &[ToolSummary] =
+        if prompt.tool_format == ToolFormat::Off { &[] } else { &prompt.tools };
     match &prompt.tool_choice {
-        ToolChoice::Required if offered.is_empty() => return Err(other("the model is to call a tool, but none is offered")),
+        ToolChoice::Required if offered.is_empty() => {
+            return Err(other("the model is to call a tool, but none is offered"));
+        }
         ToolChoice::Named { name } if !offered.iter().any(|tool| tool.name == *name) => {
             return Err(other("the tool that the model is to call is not offered"));
         }
@@ -56,25 +70,42 @@ pub(crate) fn body(prompt: &Prompt, names: &ToolNames<'_>, settings: &OpenAiSett
     serde_json::to_vec(&body).map_err(|_| other("the prompt cannot be written as JSON"))
 }
 
-fn messages<'a>(prompt: &'a Prompt, names: &'a ToolNames<'a>, settings: &OpenAiSettings) -> Result<Vec<WireMessage<'a>>, ModelError> {
+fn messages<'a>(
+    prompt: &'a Prompt,
+    names: &'a ToolNames<'a>,
+    settings: &OpenAiSettings,
+) -> Result<Vec<WireMessage<'a>>, ModelError> {
     let mut images = ImageCount::default();
     let mut arranged = arrange(prompt);
     let mut demand = demand(prompt);
-    let is_system = |message: &OutgoingMessage<'_>| matches!(message, OutgoingMessage::Said { role: "system", .. });
+    let is_system = |message: &OutgoingMessage<'_>| {
+        matches!(message, OutgoingMessage::Said { role: "system", .. })
+    };
     if demand.is_some() && !arranged.iter().any(is_system) && !arranged.is_empty() {
-        arranged.insert(0, OutgoingMessage::Said { role: "system", text: None, attachments: &[], is_data: false });
+        arranged.insert(
+            0,
+            OutgoingMessage::Said { role: "system", text: None, attachments: &[], is_data: false },
+        );
     }
     let with_parts = |message: OutgoingMessage<'a>| {
         let (attachments, is_data) =
-            if let OutgoingMessage::Said { attachments, is_data, .. } = &message { (*attachments, *is_data) } else { (&[][..], false) };
-        let parts = attachments.iter().map(|blob| images.part(blob, is_data, &*settings.images)).collect::<Result<Vec<_>, _>>()?;
+            if let OutgoingMessage::Said { attachments, is_data, .. } = &message {
+                (*attachments, *is_data)
+            } else {
+                (&[][..], false)
+            };
+        let parts = attachments
+            .iter()
+            .map(|blob| images.part(blob, is_data, &*settings.images))
+            .collect::<Result<Vec<_>, _>>()?;
         let demand = if is_system(&message) { demand.take() } else { None };
         Ok(WireMessage { message, parts, names, demand })
     };
     arranged.into_iter().map(with_parts).collect()
 }
 
-/// What stands at the end of the first system message in place of a choice of tools that only the native form has.
+/// What stands at the end of the first system message in place of a choice of tools that only the
+/// native form has.
 fn demand(prompt: &Prompt) -> Option<String> {
     if !matches!(prompt.tool_format, ToolFormat::Json | ToolFormat::Xml) {
         return None;
@@ -82,7 +113,9 @@ fn demand(prompt: &Prompt) -> Option<String> {
     match &prompt.tool_choice {
         ToolChoice::Auto | ToolChoice::None => None,
         ToolChoice::Required => Some("Your next answer must call a tool.".to_owned()),
-        ToolChoice::Named { name } => Some(format!("Your next answer must call the tool `{name}`.")),
+        ToolChoice::Named { name } => {
+            Some(format!("Your next answer must call the tool `{name}`."))
+        }
     }
 }
 
@@ -114,7 +147,8 @@ impl Serialize for RequestBody<'_> {
                 map.serialize_entry("stream_options", &json!({"include_usage": true}))?;
             }
         }
-        for (name, value) in self.options.iter().filter(|(name, value)| self.goes_out(name, value)) {
+        for (name, value) in self.options.iter().filter(|(name, value)| self.goes_out(name, value))
+        {
             map.serialize_entry(name, value)?;
         }
         map.end()
@@ -127,11 +161,14 @@ impl RequestBody<'_> {
             ToolChoice::Auto => json!("auto"),
             ToolChoice::None => json!("none"),
             ToolChoice::Required => json!("required"),
-            ToolChoice::Named { name } => json!({"type": "function", "function": {"name": self.names.wire(name)}}),
+            ToolChoice::Named { name } => {
+                json!({"type": "function", "function": {"name": self.names.wire(name)}})
+            }
         }
     }
 
-    /// An option that goes with this request: some make sense, and are taken, only beside something else.
+    /// An option that goes with this request: some make sense, and are taken, only beside something
+    /// else.
     fn goes_out(&self, name: &str, value: &Value) -> bool {
         match name {
             "stream_options" => self.prompt.stream && !value.is_null(),
@@ -157,13 +194,17 @@ impl Serialize for WireMessage<'_> {
             OutgoingMessage::Said { role, text, .. } => {
                 map.serialize_entry("role", role)?;
                 if let Some(demand) = &self.demand {
-                    let before = text.as_ref().map(|text| format!("{text}\n\n")).unwrap_or_default();
+                    let before =
+                        text.as_ref().map(|text| format!("{text}\n\n")).unwrap_or_default();
                     map.serialize_entry("content", &format!("{before}{demand}"))?;
                 } else if self.parts.is_empty() {
                     map.serialize_entry("content", text.as_deref().unwrap_or_default())?;
                 } else {
                     let text = text.as_deref().map(ContentPart::Text);
-                    map.serialize_entry("content", &text.iter().chain(&self.parts).collect::<Vec<_>>())?;
+                    map.serialize_entry(
+                        "content",
+                        &text.iter().chain(&self.parts).collect::<Vec<_>>(),
+                    )?;
                 }
             }
             OutgoingMessage::Called { text, calls } => {
@@ -174,11 +215,18 @@ impl Serialize for WireMessage<'_> {
             OutgoingMessage::Answered { number, result } => {
                 map.serialize_entry("role", "tool")?;
                 map.serialize_entry("tool_call_id", &call_id(*number))?;
-                map.serialize_entry("content", &result.map_or(Cow::Borrowed(NO_RESULT), result_text))?;
+                map.serialize_entry(
+                    "content",
+                    &result.map_or(Cow::Borrowed(NO_RESULT), result_text),
+                )?;
             }
             OutgoingMessage::Orphaned { result } => {
                 map.serialize_entry("role", "user")?;
-                let text = format!("Result of an earlier call of {}, which is not shown here:\n{}", result.name, result_text(result));
+                let text = format!(
+                    "Result of an earlier call of {}, which is not shown here:\n{}",
+                    result.name,
+                    result_text(result)
+                );
                 map.serialize_entry("content", &text)?;
             }
         }
@@ -208,13 +256,16 @@ impl Serialize for RequestCalls<'_> {
         let mut list = serializer.serialize_seq(Some(self.calls.len()))?;
         for (number, call) in self.calls {
             let function = json!({"name": self.names.wire(&call.name), "arguments": arguments(&call.arguments)});
-            list.serialize_element(&json!({"id": call_id(*number), "type": "function", "function": function}))?;
+            list.serialize_element(
+                &json!({"id": call_id(*number), "type": "function", "function": function}),
+            )?;
         }
         list.end()
     }
 }
 
-/// A JSON object as text. Templates of some servers fail for anything else, and a model may have written anything.
+/// A JSON object as text. Templates of some servers fail for anything else, and a model may have
+/// written anything.
 fn arguments(arguments: &Value) -> String {
     match arguments {
         Value::Object(_) => arguments.to_string(),
@@ -232,8 +283,11 @@ impl Serialize for Tools<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut list = serializer.serialize_seq(Some(self.tools.len()))?;
         for tool in self.tools {
-            let function =
-                Function { name: self.names.wire(&tool.name), description: &tool.description, parameters: Parameters(&tool.input_schema) };
+            let function = Function {
+                name: self.names.wire(&tool.name),
+                description: &tool.description,
+                parameters: Parameters(&tool.input_schema),
+            };
             list.serialize_element(&RequestTool { kind: "function", function })?;
         }
         list.end()
@@ -254,13 +308,17 @@ struct Function<'a> {
     parameters: Parameters<'a>,
 }
 
-/// The tool's schema as it is, when it says that it is one of an object; else with these words added, for providers insist on them.
+/// The tool's schema as it is, when it says that it is one of an object; else with these words
+/// added, for providers insist on them.
 struct Parameters<'a>(&'a Value);
 
 impl Serialize for Parameters<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let schema = self.0.as_object();
-        if schema.is_some_and(|schema| schema.get("type").is_some_and(|kind| kind == "object") && schema.contains_key("properties")) {
+        if schema.is_some_and(|schema| {
+            schema.get("type").is_some_and(|kind| kind == "object")
+                && schema.contains_key("properties")
+        }) {
             return self.0.serialize(serializer);
         }
         let has_properties = schema.is_some_and(|schema| schema.contains_key("properties"));

@@ -22,7 +22,8 @@ impl Patience {
         Self { left: retries, next: first.min(LONGEST), deadline }
     }
 
-    /// How long to wait before the next attempt; none when there is to be no other, because all were used or the wait would be too long.
+    /// How long to wait before the next attempt; none when there is to be no other, because all
+    /// were used or the wait would be too long.
     pub(crate) fn wait(&mut self, asked: Option<Duration>) -> Option<Duration> {
         self.left = self.left.checked_sub(1)?;
         let own = jittered(self.next);
@@ -32,24 +33,30 @@ impl Patience {
     }
 }
 
-/// Between half of it and all of it, or many clients that failed together would come back together. A hasher's seed is random enough.
+/// Between half of it and all of it, or many clients that failed together would come back together.
+/// A hasher's seed is random enough.
 fn jittered(wait: Duration) -> Duration {
     let share = RandomState::new().hash_one(0) % 1000;
     let half = wait / 2;
     half + half.mul_f64(share as f64 / 1000.0)
 }
 
-/// When the server wants to be asked again: `retry-after-ms`, or `retry-after` in seconds or as a date by the server's own clock.
+/// When the server wants to be asked again: `retry-after-ms`, or `retry-after` in seconds or as a
+/// date by the server's own clock.
 pub(crate) fn asked(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
-    let number = |text: &str, unit: f64| text.parse::<f64>().ok().and_then(|amount| Duration::try_from_secs_f64(amount * unit).ok());
+    let number = |text: &str, unit: f64| {
+        text.parse::<f64>().ok().and_then(|amount| Duration::try_from_secs_f64(amount * unit).ok())
+    };
     if let Some(wait) = text("retry-after-ms").and_then(|text| number(text, 0.001)) {
         return Some(wait);
     }
     let after = text(RETRY_AFTER.as_str())?;
     number(after, 1.0).or_else(|| {
         let at = httpdate::parse_http_date(after).ok()?;
-        let now = text(DATE.as_str()).and_then(|date| httpdate::parse_http_date(date).ok()).unwrap_or_else(SystemTime::now);
+        let now = text(DATE.as_str())
+            .and_then(|date| httpdate::parse_http_date(date).ok())
+            .unwrap_or_else(SystemTime::now);
         Some(at.duration_since(now).unwrap_or_default())
     })
 }
@@ -64,7 +71,9 @@ mod tests {
     use super::{LONGEST, Patience, asked};
 
     fn said(headers: &[(&str, &str)]) -> Option<Duration> {
-        let pairs = headers.iter().map(|(name, value)| (name.parse::<HeaderName>().unwrap(), HeaderValue::from_str(value).unwrap()));
+        let pairs = headers.iter().map(|(name, value)| {
+            (name.parse::<HeaderName>().unwrap(), HeaderValue::from_str(value).unwrap())
+        });
         asked(&pairs.collect::<HeaderMap>())
     }
 
@@ -72,12 +81,25 @@ mod tests {
     fn the_server_s_word_is_read_in_every_form() {
         assert_eq!(said(&[("retry-after", "7")]), Some(Duration::from_secs(7)));
         assert_eq!(said(&[("retry-after", "0.5")]), Some(Duration::from_millis(500)));
-        assert_eq!(said(&[("retry-after", "9"), ("retry-after-ms", "12.5")]), Some(Duration::from_micros(12_500)));
+        assert_eq!(
+            said(&[("retry-after", "9"), ("retry-after-ms", "12.5")]),
+            Some(Duration::from_micros(12_500))
+        );
         let date = "Sat, 21 Nov 2026 15:00:30 GMT";
-        assert_eq!(said(&[("retry-after", date), ("date", "Sat, 21 Nov 2026 15:00:00 GMT")]), Some(Duration::from_secs(30)));
-        assert_eq!(said(&[("retry-after", date), ("date", "Sat, 21 Nov 2026 16:00:00 GMT")]), Some(Duration::ZERO));
+        assert_eq!(
+            said(&[("retry-after", date), ("date", "Sat, 21 Nov 2026 15:00:00 GMT")]),
+            Some(Duration::from_secs(30))
+        );
+        assert_eq!(
+            said(&[("retry-after", date), ("date", "Sat, 21 Nov 2026 16:00:00 GMT")]),
+            Some(Duration::ZERO)
+        );
         let soon = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(90));
-        assert!(said(&[("retry-after", &soon)]).is_some_and(|wait| wait > Duration::from_secs(60) && wait <= Duration::from_secs(90)));
+        assert!(
+            said(&[("retry-after", &soon)]).is_some_and(
+                |wait| wait > Duration::from_secs(60) && wait <= Duration::from_secs(90)
+            )
+        );
     }
 
     #[test]
@@ -90,7 +112,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn waits_double_up_to_the_longest_and_vary() {
-        let mut patience = Patience::new(9, Duration::from_millis(500), Instant::now() + Duration::from_secs(600));
+        let mut patience =
+            Patience::new(9, Duration::from_millis(500), Instant::now() + Duration::from_secs(600));
         let mut whole = Duration::from_millis(500);
         for _ in 0..9 {
             let wait = patience.wait(None).unwrap();
@@ -102,7 +125,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_s_time_is_kept_unless_it_is_past_the_deadline() {
-        let mut patience = Patience::new(3, Duration::from_millis(500), Instant::now() + Duration::from_secs(60));
+        let mut patience =
+            Patience::new(3, Duration::from_millis(500), Instant::now() + Duration::from_secs(60));
         assert_eq!(patience.wait(Some(Duration::from_secs(59))), Some(Duration::from_secs(59)));
         assert_eq!(patience.wait(Some(Duration::from_secs(61))), None);
         assert_eq!(patience.wait(Some(Duration::MAX)), None);

@@ -1,5 +1,5 @@
-//! Finds secrets in text and puts `(key)` in their place: in whole texts, and in text that comes in pieces. Pure; knows nothing of where
-//! the text came from or who reads it.
+//! Finds secrets in text and puts `(key)` in their place: in whole texts, and in text that comes in
+//! pieces. Pure; knows nothing of where the text came from or who reads it.
 
 use crate::ApiKey;
 
@@ -9,7 +9,8 @@ const MASK: &str = "(key)";
 /// Shorter secrets are not looked for: they would be found everywhere.
 pub(crate) const SECRET_MIN: usize = 4;
 
-/// Whether a secret in other letters is still the secret. Hosts come back in small letters; a model's own text is left alone.
+/// Whether a secret in other letters is still the secret. Hosts come back in small letters; a
+/// model's own text is left alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Letters {
     Exact,
@@ -74,9 +75,13 @@ impl Secrets {
 
     /// The text without an end that is the beginning of a secret: it may have been cut there.
     pub(crate) fn without_begun<'a>(&self, text: &'a str) -> &'a str {
-        let is_begun = |tail: &str| tail.len() >= SECRET_MIN && self.iter().any(|secret| begins(secret, tail.as_bytes(), Letters::AnyCase));
+        let is_begun = |tail: &str| {
+            tail.len() >= SECRET_MIN
+                && self.iter().any(|secret| begins(secret, tail.as_bytes(), Letters::AnyCase))
+        };
         let earliest = text.len().saturating_sub(self.longest());
-        let begun = (earliest..text.len()).find(|start| text.is_char_boundary(*start) && is_begun(&text[*start..]));
+        let begun = (earliest..text.len())
+            .find(|start| text.is_char_boundary(*start) && is_begun(&text[*start..]));
         &text[..begun.unwrap_or(text.len())]
     }
 
@@ -176,7 +181,10 @@ mod tests {
     #[test]
     fn secrets_that_overlap_are_masked_together() {
         let secrets = secrets(&["sk-12345", "sk-12345-long", "45-xyz", "e"]);
-        assert_eq!(secrets.mask("a sk-12345-long, sk-12345-xyz sk-12345.", Letters::Exact), "a (key), (key) (key).");
+        assert_eq!(
+            secrets.mask("a sk-12345-long, sk-12345-xyz sk-12345.", Letters::Exact),
+            "a (key), (key) (key)."
+        );
         assert_eq!(secrets.mask("SK-12345", Letters::Exact), "SK-12345");
         assert_eq!(secrets.mask("SK-12345", Letters::AnyCase), "(key)");
     }
@@ -185,7 +193,10 @@ mod tests {
     fn a_cut_is_made_after_the_secret_that_it_would_go_through() {
         let secrets = secrets(&["sk-12345"]);
         for cut in 3..10 {
-            assert_eq!(secrets.mask_beginning("ab sk-12345 c", cut), if cut == 3 { "ab " } else { "ab (key)" });
+            assert_eq!(
+                secrets.mask_beginning("ab sk-12345 c", cut),
+                if cut == 3 { "ab " } else { "ab (key)" }
+            );
         }
         assert_eq!(secrets.without_begun("said sk-1"), "said ");
         assert_eq!(secrets.without_begun("said SK-1234"), "said ");

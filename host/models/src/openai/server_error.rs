@@ -1,4 +1,5 @@
-//! What servers write when they refuse. Each has its own form; what is looked for is the same: which kind of refusal, and the words.
+//! What servers write when they refuse. Each has its own form; what is looked for is the same:
+//! which kind of refusal, and the words.
 
 use serde_json::Value;
 
@@ -7,7 +8,8 @@ use super::quote::Quoter;
 /// Bytes of an error that are read.
 pub(crate) const ERROR_MAX: usize = 64 << 10;
 
-/// An error as the server wrote it. Untrusted: to be told only through a [`Quoter`](super::quote::Quoter).
+/// An error as the server wrote it. Untrusted: to be told only through a
+/// [`Quoter`](super::quote::Quoter).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ServerError {
     pub message: String,
@@ -36,8 +38,8 @@ pub(crate) enum ServerRefusal {
 }
 
 impl ServerError {
-    /// As [`parse`](Self::parse); of a body that is too large the beginning is the message. It is the whole, or a
-    /// [`window`](Quoter::window) of it.
+    /// As [`parse`](Self::parse); of a body that is too large the beginning is the message. It is
+    /// the whole, or a [`window`](Quoter::window) of it.
     pub(crate) fn read(body: &[u8], quoter: &Quoter) -> Self {
         if body.len() <= ERROR_MAX {
             return Self::parse(body);
@@ -59,13 +61,18 @@ impl ServerError {
             other => other.to_string(),
         };
         let message = error.get("message").or_else(|| outer.get("message")).unwrap_or(error);
-        let status = error.get("code").or_else(|| error.get("status")).and_then(|code| match code {
-            Value::String(text) => text.parse().ok(),
-            other => other.as_u64().and_then(|code| u16::try_from(code).ok()),
-        });
+        let status =
+            error.get("code").or_else(|| error.get("status")).and_then(|code| match code {
+                Value::String(text) => text.parse().ok(),
+                other => other.as_u64().and_then(|code| u16::try_from(code).ok()),
+            });
         Self {
             message: text(message),
-            marks: ["code", "type"].iter().filter_map(|name| error.get(*name)?.as_str()).map(str::to_lowercase).collect(),
+            marks: ["code", "type"]
+                .iter()
+                .filter_map(|name| error.get(*name)?.as_str())
+                .map(str::to_lowercase)
+                .collect(),
             status: status.filter(|status| (400..600).contains(status)),
             fits: error.get("n_ctx").and_then(Value::as_u64),
         }
@@ -75,18 +82,34 @@ impl ServerError {
     pub(crate) fn refusal(&self, status: u16) -> ServerRefusal {
         let message = self.message.to_lowercase();
         let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
-        let is_marked = |marks: &[&str]| self.marks.iter().any(|mark| marks.contains(&mark.as_str()));
-        let is_quota = is_marked(&["insufficient_quota", "billing_hard_limit_reached", "insufficient_balance"]);
+        let is_marked =
+            |marks: &[&str]| self.marks.iter().any(|mark| marks.contains(&mark.as_str()));
+        let is_quota = is_marked(&[
+            "insufficient_quota",
+            "billing_hard_limit_reached",
+            "insufficient_balance",
+        ]);
         if is_marked(&["context_length_exceeded", "exceed_context_size_error"])
             || (matches!(status, 400 | 413 | 422 | 500) && says(&TOO_LONG))
         {
-            return ServerRefusal::TooLong { fits: self.fits.or_else(|| fits(&message)).unwrap_or_default() };
+            return ServerRefusal::TooLong {
+                fits: self.fits.or_else(|| fits(&message)).unwrap_or_default(),
+            };
         }
-        let is_unknown = says(&["model"]) && says(&["not found", "does not exist", "unknown model", "invalid model", "not a valid model"]);
+        let is_unknown = says(&["model"])
+            && says(&[
+                "not found",
+                "does not exist",
+                "unknown model",
+                "invalid model",
+                "not a valid model",
+            ]);
         match status {
             401 | 403 => ServerRefusal::Key,
             402 => ServerRefusal::Quota,
-            400 | 404 if is_marked(&["model_not_found"]) || is_unknown => ServerRefusal::UnknownModel,
+            400 | 404 if is_marked(&["model_not_found"]) || is_unknown => {
+                ServerRefusal::UnknownModel
+            }
             429 if is_quota => ServerRefusal::Quota,
             408 | 429 | 500.. => ServerRefusal::Busy,
             _ => ServerRefusal::Other,
@@ -95,11 +118,22 @@ impl ServerError {
 
     /// The status to judge by, for an error that came with a status of success.
     pub(crate) fn inner_status(&self) -> u16 {
-        let is_marked = |words: &[&str]| self.marks.iter().any(|mark| words.iter().any(|word| mark.contains(word)));
+        let is_marked = |words: &[&str]| {
+            self.marks.iter().any(|mark| words.iter().any(|word| mark.contains(word)))
+        };
         match self.status {
             Some(status) => status,
             None if is_marked(&["rate_limit"]) => 429,
-            None if is_marked(&["server_error", "overloaded", "internal", "unavailable", "timeout"]) => 503,
+            None if is_marked(&[
+                "server_error",
+                "overloaded",
+                "internal",
+                "unavailable",
+                "timeout",
+            ]) =>
+            {
+                503
+            }
             None => 400,
         }
     }
@@ -121,7 +155,8 @@ const TOO_LONG: [&str; 8] = [
 fn fits(message: &str) -> Option<u64> {
     let (_, after) = TOO_LONG.iter().take(4).find_map(|words| message.split_once(words))?;
     let start = after.find(|c: char| c.is_ascii_digit()).filter(|start| *start <= 16)?;
-    let digits: String = after[start..].chars().filter(|c| *c != ',').take_while(char::is_ascii_digit).collect();
+    let digits: String =
+        after[start..].chars().filter(|c| *c != ',').take_while(char::is_ascii_digit).collect();
     digits.parse().ok()
 }
 
@@ -171,19 +206,36 @@ mod tests {
     fn refusals_are_told_apart() {
         let said = |message: &str| json!({"error": {"message": message}});
         assert_eq!(refusal(401, &said("no")), ServerRefusal::Key);
-        assert_eq!(refusal(404, &said("model \"x\" not found, try pulling it first")), ServerRefusal::UnknownModel);
-        assert_eq!(refusal(404, &said("The model `x` does not exist.")), ServerRefusal::UnknownModel);
-        assert_eq!(refusal(400, &said("Invalid model name passed in model=x")), ServerRefusal::UnknownModel);
+        assert_eq!(
+            refusal(404, &said("model \"x\" not found, try pulling it first")),
+            ServerRefusal::UnknownModel
+        );
+        assert_eq!(
+            refusal(404, &said("The model `x` does not exist.")),
+            ServerRefusal::UnknownModel
+        );
+        assert_eq!(
+            refusal(400, &said("Invalid model name passed in model=x")),
+            ServerRefusal::UnknownModel
+        );
         assert_eq!(refusal(404, &said("404 page not found")), ServerRefusal::Other);
-        assert_eq!(refusal(429, &json!({"error": {"message": "pay", "type": "insufficient_quota"}})), ServerRefusal::Quota);
+        assert_eq!(
+            refusal(429, &json!({"error": {"message": "pay", "type": "insufficient_quota"}})),
+            ServerRefusal::Quota
+        );
         assert_eq!(refusal(429, &said("slow down")), ServerRefusal::Busy);
-        assert_eq!((refusal(408, &said("")), refusal(503, &said(""))), (ServerRefusal::Busy, ServerRefusal::Busy));
+        assert_eq!(
+            (refusal(408, &said("")), refusal(503, &said(""))),
+            (ServerRefusal::Busy, ServerRefusal::Busy)
+        );
         assert_eq!(refusal(400, &said("bad schema")), ServerRefusal::Other);
     }
 
     #[test]
     fn an_error_inside_a_good_answer_has_a_status() {
-        let inner = |error: Value| ServerError::parse(json!({"error": error}).to_string().as_bytes()).inner_status();
+        let inner = |error: Value| {
+            ServerError::parse(json!({"error": error}).to_string().as_bytes()).inner_status()
+        };
         assert_eq!(inner(json!({"code": 502, "message": "x"})), 502);
         assert_eq!(inner(json!({"code": "429", "message": "x"})), 429);
         assert_eq!(inner(json!({"type": "overloaded_error"})), 503);

@@ -13,13 +13,15 @@ use crate::{BlobSource, KeySource, NoBlobs};
 /// How a model is reached. The default has no address and no model: both must be set.
 #[derive(Clone)]
 pub struct OpenAiSettings {
-    /// Where the API starts, such as `http://127.0.0.1:11434/v1`; a slash at its end makes no difference. A query is kept.
+    /// Where the API starts, such as `http://127.0.0.1:11434/v1`; a slash at its end makes no
+    /// difference. A query is kept.
     pub url: String,
     /// The model, in the server's words.
     pub model: String,
     /// Sent as a bearer token; none for a server that wants no key.
     pub key: Option<Arc<dyn KeySource>>,
-    /// Sent with every request, in addition. Values whose names speak of a secret are treated as one.
+    /// Sent with every request, in addition. Values whose names speak of a secret are treated as
+    /// one.
     pub headers: BTreeMap<String, String>,
     /// Put into every request as they are; a plugin's own options go over them.
     pub options: Map<String, Value>,
@@ -27,7 +29,8 @@ pub struct OpenAiSettings {
     pub proxy: Option<String>,
     /// How often a request is sent again after a failure that may pass.
     pub retries: u32,
-    /// The wait before the first retry; it doubles from there, up to 20 s. A server that names a time is given that time.
+    /// The wait before the first retry; it doubles from there, up to 20 s. A server that names a
+    /// time is given that time.
     pub backoff: Duration,
     /// For everything: attempts and waits together.
     pub timeout: Duration,
@@ -35,7 +38,8 @@ pub struct OpenAiSettings {
     pub attempt_timeout: Duration,
     /// For silence within a streamed answer; a server that says that it is alive is not silent.
     pub idle_timeout: Duration,
-    /// Bytes of an answer: a body that comes whole, or the text, the reasoning and the arguments of a streamed one.
+    /// Bytes of an answer: a body that comes whole, or the text, the reasoning and the arguments of
+    /// a streamed one.
     pub reply_max: u64,
     /// Where attachments are found.
     pub images: Arc<dyn BlobSource>,
@@ -64,16 +68,21 @@ impl Default for OpenAiSettings {
 }
 
 impl OpenAiSettings {
-    /// Values of the headers whose names speak of a secret; of `Bearer x` also the `x`. Other values are ordinary words, and a model may say
-    /// them.
+    /// Values of the headers whose names speak of a secret; of `Bearer x` also the `x`. Other
+    /// values are ordinary words, and a model may say them.
     pub(super) fn secrets(&self) -> impl Iterator<Item = String> {
         let bare = |(name, value): (&String, &String)| {
-            let (_, bare) = value.trim().rsplit_once(' ').filter(|_| name.to_ascii_lowercase().ends_with("authorization"))?;
+            let (_, bare) = value
+                .trim()
+                .rsplit_once(' ')
+                .filter(|_| name.to_ascii_lowercase().ends_with("authorization"))?;
             Some(bare.to_owned())
         };
         let speaks_of_a_secret = |(name, _): &(&String, &String)| {
             let name = name.to_ascii_lowercase();
-            ["auth", "key", "token", "secret", "cookie", "pass"].iter().any(|word| name.contains(word))
+            ["auth", "key", "token", "secret", "cookie", "pass"]
+                .iter()
+                .any(|word| name.contains(word))
         };
         let whole = self.headers.iter().filter(speaks_of_a_secret).map(|(_, value)| value.clone());
         whole.chain(self.headers.iter().filter_map(bare))
@@ -107,7 +116,9 @@ pub enum OpenAiError {
     Option { name: String },
     #[error("the proxy is not usable: {reason}")]
     Proxy { reason: String },
-    #[error("no connection can be secured: {reason}. Install the system's certificates (often the package ca-certificates).")]
+    #[error(
+        "no connection can be secured: {reason}. Install the system's certificates (often the package ca-certificates)."
+    )]
     Certificates { reason: String },
     #[error("the client for the model's server cannot be made: {reason}")]
     Client { reason: String },

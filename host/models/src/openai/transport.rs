@@ -1,5 +1,5 @@
-//! The connection to a model's server: one HTTP client for each, which keeps its connections. No proxy but the one that was set, no
-//! redirects, and certificates from the platform.
+//! The connection to a model's server: one HTTP client for each, which keeps its connections. No
+//! proxy but the one that was set, no redirects, and certificates from the platform.
 
 use std::error::Error;
 use std::io;
@@ -15,12 +15,18 @@ use rustls_platform_verifier::BuilderVerifierExt;
 use super::{OpenAiError, OpenAiSettings};
 use crate::ApiKey;
 
-/// For a connection to be made. Attempts have a time-out of their own; this one tells a dead host from a slow model.
+/// For a connection to be made. Attempts have a time-out of their own; this one tells a dead host
+/// from a slow model.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the client sets itself, for every request.
-const RESERVED: [HeaderName; 5] =
-    [CONTENT_TYPE, reqwest::header::HOST, reqwest::header::CONTENT_LENGTH, reqwest::header::TRANSFER_ENCODING, reqwest::header::CONNECTION];
+const RESERVED: [HeaderName; 5] = [
+    CONTENT_TYPE,
+    reqwest::header::HOST,
+    reqwest::header::CONTENT_LENGTH,
+    reqwest::header::TRANSFER_ENCODING,
+    reqwest::header::CONNECTION,
+];
 
 /// A server, and how to reach it.
 #[derive(Clone)]
@@ -43,20 +49,29 @@ impl ServerAddress {
             .retry(reqwest::retry::never())
             // Also takes away what the environment says.
             .no_proxy()
-            // Another crate of the program may compile decompression in; a model's server is not asked for it.
+            // Another crate of the program may compile decompression in; a model's server is not
+            // asked for it.
             .no_gzip()
             .no_brotli()
             .no_deflate();
         let (builder, is_proxy_secure) = with_proxy(builder, settings.proxy.as_deref())?;
-        let builder = builder.tls_backend_preconfigured(tls(base.scheme() == "https" || is_proxy_secure)?);
-        let client = builder.build().map_err(|error| OpenAiError::Client { reason: chain(&error.without_url()) })?;
+        let builder =
+            builder.tls_backend_preconfigured(tls(base.scheme() == "https" || is_proxy_secure)?);
+        let client = builder
+            .build()
+            .map_err(|error| OpenAiError::Client { reason: chain(&error.without_url()) })?;
         let shown = shown(&base);
         Ok(Self { client, headers: headers(settings)?, base, shown })
     }
 
-    /// What the address may hold of secrets: its query, and the values in it that are called so. Servers send back what they were asked.
+    /// What the address may hold of secrets: its query, and the values in it that are called so.
+    /// Servers send back what they were asked.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = String> {
-        let values = self.base.query_pairs().filter(|(name, _)| is_secret_called(name)).map(|(_, value)| value.into_owned());
+        let values = self
+            .base
+            .query_pairs()
+            .filter(|(name, _)| is_secret_called(name))
+            .map(|(_, value)| value.into_owned());
         self.base.query().map(str::to_owned).into_iter().chain(values)
     }
 
@@ -66,10 +81,13 @@ impl ServerAddress {
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(path);
         }
-        let mut request = Request::new(if body.is_some() { Method::POST } else { Method::GET }, url);
+        let mut request =
+            Request::new(if body.is_some() { Method::POST } else { Method::GET }, url);
         *request.headers_mut() = self.headers.clone();
         if let Some(body) = body {
-            request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            request
+                .headers_mut()
+                .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             *request.body_mut() = Some(body.into());
         }
         request
@@ -90,7 +108,8 @@ pub(crate) fn set_key(request: &mut Request, key: &ApiKey) -> Option<()> {
 
 fn base_url(text: &str) -> Result<Url, OpenAiError> {
     let wrong = |reason: &str| OpenAiError::Url { reason: reason.to_owned() };
-    let url = Url::parse(text.trim()).map_err(|error| OpenAiError::Url { reason: error.to_string() })?;
+    let url =
+        Url::parse(text.trim()).map_err(|error| OpenAiError::Url { reason: error.to_string() })?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(wrong("it must begin with http:// or https://"));
     }
@@ -106,7 +125,9 @@ fn base_url(text: &str) -> Result<Url, OpenAiError> {
 /// Other values, such as a version, are words that a model may well say.
 fn is_secret_called(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    ["key", "token", "secret", "sig", "auth", "pass", "code", "cred"].iter().any(|word| name.contains(word))
+    ["key", "token", "secret", "sig", "auth", "pass", "code", "cred"]
+        .iter()
+        .any(|word| name.contains(word))
 }
 
 /// Without query and fragment: a query may hold a key.
@@ -117,14 +138,19 @@ fn shown(url: &Url) -> String {
     url.as_str().trim_end_matches('/').to_owned()
 }
 
-fn with_proxy(builder: ClientBuilder, proxy: Option<&str>) -> Result<(ClientBuilder, bool), OpenAiError> {
+fn with_proxy(
+    builder: ClientBuilder,
+    proxy: Option<&str>,
+) -> Result<(ClientBuilder, bool), OpenAiError> {
     let Some(proxy) = proxy else { return Ok((builder, false)) };
     let is_secure = proxy.trim_start().starts_with("https:");
-    let proxy = Proxy::all(proxy).map_err(|error| OpenAiError::Proxy { reason: chain(&error.without_url()) })?;
+    let proxy = Proxy::all(proxy)
+        .map_err(|error| OpenAiError::Proxy { reason: chain(&error.without_url()) })?;
     Ok((builder.proxy(proxy), is_secure))
 }
 
-/// Secure connections as this crate makes them, for others who speak HTTP: certificates from the platform, cryptography from ring.
+/// Secure connections as this crate makes them, for others who speak HTTP: certificates from the
+/// platform, cryptography from ring.
 ///
 /// # Errors
 /// When the platform has no certificates.
@@ -132,7 +158,8 @@ pub fn platform_tls() -> Result<ClientConfig, OpenAiError> {
     tls(true)
 }
 
-/// Same, made once for clients that are made often. One that makes no secure connection needs no certificates, and can make none.
+/// Same, made once for clients that are made often. One that makes no secure connection needs no
+/// certificates, and can make none.
 ///
 /// # Errors
 /// When the platform has no certificates.
@@ -146,11 +173,14 @@ pub fn shared_tls(is_secure: bool) -> Result<ClientConfig, OpenAiError> {
     }
 }
 
-/// The platform's certificates are read only for a server that needs them: a machine without any can still reach a local one.
+/// The platform's certificates are read only for a server that needs them: a machine without any
+/// can still reach a local one.
 fn tls(is_needed: bool) -> Result<ClientConfig, OpenAiError> {
     let wrong = |error: rustls::Error| OpenAiError::Certificates { reason: error.to_string() };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(wrong)?;
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(wrong)?;
     if is_needed {
         Ok(builder.with_platform_verifier().map_err(wrong)?.with_no_client_auth())
     } else {
@@ -169,7 +199,8 @@ fn headers(settings: &OpenAiSettings) -> Result<HeaderMap, OpenAiError> {
         if header == AUTHORIZATION && settings.key.is_some() {
             return Err(wrong("the key is sent in it"));
         }
-        let mut value = HeaderValue::from_str(value).map_err(|_| wrong("its value has characters that no header can hold"))?;
+        let mut value = HeaderValue::from_str(value)
+            .map_err(|_| wrong("its value has characters that no header can hold"))?;
         value.set_sensitive(true);
         headers.insert(header, value);
     }
@@ -196,7 +227,10 @@ impl NoConnection {
             Self::NotSecure
         } else if error.is_dns() {
             Self::UnknownHost
-        } else if causes(error).filter_map(|cause| cause.downcast_ref::<io::Error>()).any(is_refused) {
+        } else if causes(error)
+            .filter_map(|cause| cause.downcast_ref::<io::Error>())
+            .any(is_refused)
+        {
             Self::Refused
         } else if error.is_timeout() {
             Self::TimedOut
@@ -241,13 +275,22 @@ mod tests {
 
     #[test]
     fn an_address_is_shown_without_what_may_be_secret() {
-        assert_eq!(shown(&base_url("https://api.example/v1/?key=sk-1#x").unwrap()), "https://api.example/v1");
+        assert_eq!(
+            shown(&base_url("https://api.example/v1/?key=sk-1#x").unwrap()),
+            "https://api.example/v1"
+        );
         assert_eq!(shown(&base_url("http://127.0.0.1:80/").unwrap()), "http://127.0.0.1");
     }
 
     #[test]
     fn addresses_that_cannot_be_meant_are_refused_without_being_repeated() {
-        for url in ["", "api.example/v1", "file:///etc", "https://user:secret@host/v1", "http://host/v1/chat/completions/"] {
+        for url in [
+            "",
+            "api.example/v1",
+            "file:///etc",
+            "https://user:secret@host/v1",
+            "http://host/v1/chat/completions/",
+        ] {
             let error = base_url(url).unwrap_err().to_string();
             assert!(!error.contains("secret"), "{error}");
         }

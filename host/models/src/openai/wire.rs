@@ -1,5 +1,6 @@
-//! Chat Completions as servers send them, whole or in chunks. Everything may be missing or null, for something is, somewhere.
-//! What is read takes a small multiple of the bytes that came: lists keep what is used of them, and the rest is skipped.
+//! Chat Completions as servers send them, whole or in chunks. Everything may be missing or null,
+//! for something is, somewhere. What is read takes a small multiple of the bytes that came: lists
+//! keep what is used of them, and the rest is skipped.
 
 mod bounded;
 
@@ -23,7 +24,8 @@ pub(crate) struct Chunk {
     pub choices: Choices,
     #[serde(default)]
     pub usage: Option<Tokens>,
-    /// Some servers report an error in the middle of a stream, or with a status that says that all is well.
+    /// Some servers report an error in the middle of a stream, or with a status that says that all
+    /// is well.
     #[serde(default)]
     pub error: Option<IgnoredAny>,
     /// `error` when the whole value is one, in an older form.

@@ -30,7 +30,13 @@ impl TestReply {
     #[must_use]
     pub fn bytes(status: u16, media_type: &str, body: impl Into<Vec<u8>>) -> Self {
         let headers = vec![("content-type".to_owned(), media_type.to_owned())];
-        Self { status: Some(status), headers, body: body.into(), piece: usize::MAX, ending: ReplyEnd::Proper }
+        Self {
+            status: Some(status),
+            headers,
+            body: body.into(),
+            piece: usize::MAX,
+            ending: ReplyEnd::Proper,
+        }
     }
 
     /// A JSON value.
@@ -59,7 +65,10 @@ impl TestReply {
             json!({"id": format!("call_{number}"), "type": "function", "function": function})
         };
         let calls: Vec<Value> = calls.iter().enumerate().map(call).collect();
-        Self::message(&json!({"role": "assistant", "content": null, "tool_calls": calls}), "tool_calls")
+        Self::message(
+            &json!({"role": "assistant", "content": null, "tool_calls": calls}),
+            "tool_calls",
+        )
     }
 
     fn message(message: &Value, finish: &str) -> Self {
@@ -74,17 +83,21 @@ impl TestReply {
     /// A stream of events that hold these texts, and nothing else.
     #[must_use]
     pub fn events<T: ToString>(data: &[T]) -> Self {
-        let body: String = data.iter().map(|data| format!("data: {}\n\n", data.to_string())).collect();
+        let body: String =
+            data.iter().map(|data| format!("data: {}\n\n", data.to_string())).collect();
         Self::bytes(200, "text/event-stream", body)
     }
 
     /// A streamed completion that says these pieces, with its usage and a proper end.
     #[must_use]
     pub fn streams(pieces: &[&str]) -> Self {
-        let chunk =
-            |choices: Value| json!({"id": "chatcmpl-2", "object": "chat.completion.chunk", "model": "test-model-1", "choices": choices});
-        let mut events = vec![chunk(json!([{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": null}]))];
-        events.extend(pieces.iter().map(|piece| chunk(json!([{"index": 0, "delta": {"content": piece}, "finish_reason": null}]))));
+        let chunk = |choices: Value| json!({"id": "chatcmpl-2", "object": "chat.completion.chunk", "model": "test-model-1", "choices": choices});
+        let mut events = vec![chunk(
+            json!([{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": null}]),
+        )];
+        events.extend(pieces.iter().map(|piece| {
+            chunk(json!([{"index": 0, "delta": {"content": piece}, "finish_reason": null}]))
+        }));
         events.push(chunk(json!([{"index": 0, "delta": {}, "finish_reason": "stop"}])));
         let mut usage = chunk(json!([]));
         usage["usage"] = json!({"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10});
@@ -97,7 +110,13 @@ impl TestReply {
     /// Closes the connection without a word.
     #[must_use]
     pub fn hang_up() -> Self {
-        Self { status: None, headers: Vec::new(), body: Vec::new(), piece: usize::MAX, ending: ReplyEnd::Cut }
+        Self {
+            status: None,
+            headers: Vec::new(),
+            body: Vec::new(),
+            piece: usize::MAX,
+            ending: ReplyEnd::Cut,
+        }
     }
 
     /// Takes the request and never answers.

@@ -1,4 +1,5 @@
-//! HTTP/1.1 by hand, as much of it as a test server needs: requests with a length, answers in chunks.
+//! HTTP/1.1 by hand, as much of it as a test server needs: requests with a length, answers in
+//! chunks.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -23,7 +24,8 @@ pub(super) fn read_request(stream: &TcpStream) -> io::Result<Option<SeenRequest>
             headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
         }
     }
-    let length = headers.get("content-length").and_then(|length| length.parse().ok()).unwrap_or(0u64);
+    let length =
+        headers.get("content-length").and_then(|length| length.parse().ok()).unwrap_or(0u64);
     let mut body = Vec::new();
     reader.take(length.min(BODY_MAX)).read_to_end(&mut body)?;
     Ok(Some(SeenRequest { method, path, headers, body }))
@@ -62,7 +64,8 @@ pub(super) fn write_answer(mut stream: &TcpStream, answer: &TestReply) -> io::Re
             Ok(false)
         }
         ReplyEnd::Silence => {
-            // Ends when the client closes: nobody sends a second request before the first is answered.
+            // Ends when the client closes: nobody sends a second request before the first is
+            // answered.
             io::copy(&mut stream, &mut io::sink())?;
             Err(io::ErrorKind::ConnectionAborted.into())
         }

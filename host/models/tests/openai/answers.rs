@@ -26,7 +26,10 @@ async fn a_whole_answer_is_read_and_the_request_is_as_it_should_be() {
     assert_eq!(request.headers["authorization"], format!("Bearer {SECRET}"));
     assert!(request.headers["user-agent"].starts_with("conclave/"));
     assert_eq!(request.headers["content-type"], "application/json");
-    assert_eq!(request.json(), json!({"model": "test-model", "messages": [{"role": "system", "content": "be good"}]}));
+    assert_eq!(
+        request.json(),
+        json!({"model": "test-model", "messages": [{"role": "system", "content": "be good"}]})
+    );
 }
 
 #[tokio::test]
@@ -35,7 +38,10 @@ async fn text_is_heard_in_order_while_it_comes() {
     let (completion, heard) = ask(&client(&server), true).await;
     assert_eq!(heard, ["Hel", "lo ", "wörld"]);
     let completion = completion.unwrap();
-    assert_eq!((completion.content.as_deref(), completion.usage.input_tokens), (Some("Hello wörld"), 7));
+    assert_eq!(
+        (completion.content.as_deref(), completion.usage.input_tokens),
+        (Some("Hello wörld"), 7)
+    );
     assert_eq!(server.requests()[0].json()["stream_options"], json!({"include_usage": true}));
 }
 
@@ -43,18 +49,30 @@ async fn text_is_heard_in_order_while_it_comes() {
 async fn a_stream_may_come_byte_by_byte() {
     let server = Server::start(vec![TestReply::streams(&["Hé", "llo"]).in_pieces_of(1)]);
     let (completion, heard) = ask(&client(&server), true).await;
-    assert_eq!((heard.concat().as_str(), completion.unwrap().content.as_deref()), ("Héllo", Some("Héllo")));
+    assert_eq!(
+        (heard.concat().as_str(), completion.unwrap().content.as_deref()),
+        ("Héllo", Some("Héllo"))
+    );
 }
 
 #[tokio::test]
 async fn tool_calls_come_back_under_the_host_s_names() {
-    let server = Server::start(vec![TestReply::calls(&[("search__find", json!({"q": "x"})), ("unknown__tool", json!({}))])]);
+    let server = Server::start(vec![TestReply::calls(&[
+        ("search__find", json!({"q": "x"})),
+        ("unknown__tool", json!({})),
+    ])]);
     let mut prompt = prompt(false);
-    prompt.tools =
-        vec![ToolSummary { name: "search.find".to_owned(), description: "finds".to_owned(), input_schema: json!({"type": "object"}) }];
+    prompt.tools = vec![ToolSummary {
+        name: "search.find".to_owned(),
+        description: "finds".to_owned(),
+        input_schema: json!({"type": "object"}),
+    }];
     let completion = client(&server).complete(prompt, Arc::new(NoText)).await.unwrap();
     let names: Vec<&str> = completion.tool_calls.iter().map(|call| call.name.as_str()).collect();
-    assert_eq!((names, completion.stop), (vec!["search.find", "unknown__tool"], StopReason::ToolCalls));
+    assert_eq!(
+        (names, completion.stop),
+        (vec!["search.find", "unknown__tool"], StopReason::ToolCalls)
+    );
     assert_eq!(completion.tool_calls[0].arguments, json!({"q": "x"}));
     assert_eq!(server.requests()[0].json()["tools"][0]["function"]["name"], "search__find");
 }
@@ -63,7 +81,10 @@ async fn tool_calls_come_back_under_the_host_s_names() {
 async fn a_whole_answer_to_a_request_for_a_stream_is_heard_at_once() {
     let server = Server::start(vec![TestReply::says("Hello")]);
     let (completion, heard) = ask(&client(&server), true).await;
-    assert_eq!((heard, completion.unwrap().content.as_deref()), (vec!["Hello".to_owned()], Some("Hello")));
+    assert_eq!(
+        (heard, completion.unwrap().content.as_deref()),
+        (vec!["Hello".to_owned()], Some("Hello"))
+    );
 }
 
 #[tokio::test]
@@ -81,7 +102,11 @@ async fn a_stream_that_is_finished_needs_no_proper_end() {
         settings.idle_timeout = Duration::from_secs(3);
         OpenAi::new(settings).unwrap()
     };
-    for answer in [TestReply::events(&[last]), TestReply::events(&[last]).then_cut(), TestReply::events(&[last]).then_silence()] {
+    for answer in [
+        TestReply::events(&[last]),
+        TestReply::events(&[last]).then_cut(),
+        TestReply::events(&[last]).then_silence(),
+    ] {
         let server = Server::start(vec![answer]);
         assert_eq!(ask(&impatient(&server), true).await.0.unwrap().content.as_deref(), Some("a"));
         assert_eq!(server.requests().len(), 1);
@@ -90,7 +115,8 @@ async fn a_stream_that_is_finished_needs_no_proper_end() {
 
 #[tokio::test]
 async fn one_connection_carries_many_requests() {
-    let server = Server::start(vec![TestReply::says("a"), TestReply::streams(&["b"]), TestReply::says("c")]);
+    let server =
+        Server::start(vec![TestReply::says("a"), TestReply::streams(&["b"]), TestReply::says("c")]);
     let client = client(&server);
     for stream in [false, true, false] {
         ask(&client, stream).await.0.unwrap();
@@ -106,7 +132,10 @@ async fn a_query_and_headers_of_the_operator_s_are_sent() {
     settings.headers.insert("X-Team".to_owned(), "blue".to_owned());
     ask(&OpenAi::new(settings).unwrap(), false).await.0.unwrap();
     let request = &server.requests()[0];
-    assert_eq!((request.path.as_str(), request.headers["x-team"].as_str()), ("/v1/chat/completions?api-version=7", "blue"));
+    assert_eq!(
+        (request.path.as_str(), request.headers["x-team"].as_str()),
+        ("/v1/chat/completions?api-version=7", "blue")
+    );
 }
 
 #[tokio::test]
@@ -125,9 +154,16 @@ async fn the_server_s_models_are_listed() {
     let server = Server::start(vec![TestReply::says("a")]);
     assert_eq!(client(&server).probe().await.unwrap(), ["test-model"]);
     let request = &server.requests()[0];
-    assert_eq!((request.path.as_str(), request.headers["authorization"].contains(SECRET)), ("/v1/models", true));
-    let both =
-        Server::answering(|_| TestReply::json(200, &json!({"models": [{"name": "x", "model": "x"}], "data": [{"id": "y", "name": "z"}]})));
+    assert_eq!(
+        (request.path.as_str(), request.headers["authorization"].contains(SECRET)),
+        ("/v1/models", true)
+    );
+    let both = Server::answering(|_| {
+        TestReply::json(
+            200,
+            &json!({"models": [{"name": "x", "model": "x"}], "data": [{"id": "y", "name": "z"}]}),
+        )
+    });
     assert_eq!(client(&both).probe().await.unwrap(), ["y"]);
     let named = Server::answering(|_| TestReply::json(200, &json!({"models": [{"name": "x"}]})));
     assert_eq!(client(&named).probe().await.unwrap(), ["x"]);

@@ -20,29 +20,41 @@ async fn refused(answer: TestReply) -> (ModelError, ModelDiagnosticKind, String)
 #[tokio::test]
 async fn a_refused_key_is_trouble_with_the_key() {
     for status in [401, 403] {
-        let (error, kind, text) = refused(TestReply::error(status, "Incorrect API key provided")).await;
+        let (error, kind, text) =
+            refused(TestReply::error(status, "Incorrect API key provided")).await;
         assert!(matches!(error, ModelError::Other { .. }));
-        assert!(kind == ModelDiagnosticKind::Key && text.contains("Incorrect API key provided") && text.contains("Check"), "{text}");
+        assert!(
+            kind == ModelDiagnosticKind::Key
+                && text.contains("Incorrect API key provided")
+                && text.contains("Check"),
+            "{text}"
+        );
     }
 }
 
 #[tokio::test]
 async fn an_unknown_model_is_told_with_those_that_are_known() {
-    let (error, kind, text) = refused(TestReply::error(404, "The model `test-model` does not exist")).await;
-    assert_eq!((error, kind), (ModelError::UnknownModel { name: "test-model".to_owned() }, ModelDiagnosticKind::Refused));
+    let (error, kind, text) =
+        refused(TestReply::error(404, "The model `test-model` does not exist")).await;
+    assert_eq!(
+        (error, kind),
+        (ModelError::UnknownModel { name: "test-model".to_owned() }, ModelDiagnosticKind::Refused)
+    );
     assert!(text.ends_with("It has test-model."), "{text}");
 }
 
 #[tokio::test]
 async fn a_wrong_path_is_told_as_one() {
-    let (error, kind, text) = refused(TestReply::bytes(404, "text/plain", "404 page not found")).await;
+    let (error, kind, text) =
+        refused(TestReply::bytes(404, "text/plain", "404 page not found")).await;
     assert!(matches!(error, ModelError::Other { .. }));
     assert!(kind == ModelDiagnosticKind::Refused && text.contains("mostly with /v1"), "{text}");
 }
 
 #[tokio::test]
 async fn a_prompt_that_does_not_fit_says_what_does() {
-    let message = "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens.";
+    let message =
+        "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens.";
     let (error, _, text) = refused(TestReply::error(400, message)).await;
     assert_eq!(error, ModelError::ContextTooLong { tokens: 4096 });
     assert!(text.contains("5000"), "{text}");
@@ -52,12 +64,17 @@ async fn a_prompt_that_does_not_fit_says_what_does() {
 async fn an_empty_account_is_not_waited_for() {
     let quota = json!({"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}});
     let (error, kind, _) = refused(TestReply::json(429, &quota)).await;
-    assert_eq!((error, kind), (ModelError::Unavailable { retry_after_ms: None }, ModelDiagnosticKind::Refused));
+    assert_eq!(
+        (error, kind),
+        (ModelError::Unavailable { retry_after_ms: None }, ModelDiagnosticKind::Refused)
+    );
 }
 
 #[tokio::test]
 async fn what_the_server_says_is_told_short_and_printable() {
-    let (_, _, text) = refused(TestReply::error(400, &format!("a\u{1b}[31m\r\n\u{202e}{}", "x".repeat(9000)))).await;
+    let (_, _, text) =
+        refused(TestReply::error(400, &format!("a\u{1b}[31m\r\n\u{202e}{}", "x".repeat(9000))))
+            .await;
     assert!(text.contains("a[31m xxx") && text.chars().count() < 500, "{text}");
 }
 
@@ -88,7 +105,9 @@ async fn a_large_answer_is_stopped_at_the_limit() {
 
 #[tokio::test]
 async fn an_error_without_end_is_read_in_part() {
-    let server = Server::start(vec![TestReply::bytes(400, "text/plain", b"no ".repeat(100_000)).then_silence()]);
+    let server = Server::start(vec![
+        TestReply::bytes(400, "text/plain", b"no ".repeat(100_000)).then_silence(),
+    ]);
     assert!(fails(&client(&server), false).await.2.contains("no no"));
 }
 
@@ -101,9 +120,19 @@ async fn nobody_there_is_told_as_that() {
     settings.url = format!("http://{}/v1", socket.local_addr().unwrap());
     settings.retries = 1;
     let (error, kind, text) = fails(&OpenAi::new(settings.clone()).unwrap(), false).await;
-    assert_eq!((error, kind), (ModelError::Unavailable { retry_after_ms: None }, ModelDiagnosticKind::Unreachable));
-    assert!(text.contains("connection refused: is the server running?") && text.contains("tried 2 times"), "{text}");
-    assert_eq!(OpenAi::new(settings).unwrap().probe().await.unwrap_err().kind, ModelDiagnosticKind::Unreachable);
+    assert_eq!(
+        (error, kind),
+        (ModelError::Unavailable { retry_after_ms: None }, ModelDiagnosticKind::Unreachable)
+    );
+    assert!(
+        text.contains("connection refused: is the server running?")
+            && text.contains("tried 2 times"),
+        "{text}"
+    );
+    assert_eq!(
+        OpenAi::new(settings).unwrap().probe().await.unwrap_err().kind,
+        ModelDiagnosticKind::Unreachable
+    );
 }
 
 #[tokio::test]
@@ -126,7 +155,11 @@ async fn a_server_that_speaks_no_tls_is_told_as_not_secure() {
 async fn a_probe_tells_what_stands_in_the_way() {
     let server = Server::answering(|_| TestReply::error(401, &format!("no {SECRET}")));
     let trouble = client(&server).probe().await.unwrap_err();
-    assert!(trouble.kind == ModelDiagnosticKind::Key && !trouble.text.contains(SECRET), "{}", trouble.text);
+    assert!(
+        trouble.kind == ModelDiagnosticKind::Key && !trouble.text.contains(SECRET),
+        "{}",
+        trouble.text
+    );
     let server = Server::answering(|_| TestReply::bytes(200, "text/html", "<html>"));
     assert_eq!(client(&server).probe().await.unwrap_err().kind, ModelDiagnosticKind::Malformed);
 }

@@ -35,7 +35,11 @@ fn rotating(server: &Server, last: usize) -> (OpenAi, Arc<Rotating>) {
 fn taking(key: &'static str) -> Server {
     Server::answering(move |request: &SeenRequest| {
         let given = request.headers.get("authorization").map_or("", String::as_str);
-        if given == format!("Bearer {key}") { TestReply::says("in") } else { TestReply::error(401, &format!("no such key: {given}")) }
+        if given == format!("Bearer {key}") {
+            TestReply::says("in")
+        } else {
+            TestReply::error(401, &format!("no such key: {given}"))
+        }
     })
 }
 
@@ -54,8 +58,14 @@ async fn a_second_refusal_is_the_last() {
     let server = taking("key-9");
     let (client, source) = rotating(&server, 9);
     let (_, kind, text) = fails(&client, false).await;
-    assert_eq!((kind, server.requests().len(), source.asked.load(Ordering::Relaxed)), (ModelDiagnosticKind::Key, 2, 2));
-    assert!(text.contains("401") && text.contains(&server.url()) && !text.contains("key-2"), "{text}");
+    assert_eq!(
+        (kind, server.requests().len(), source.asked.load(Ordering::Relaxed)),
+        (ModelDiagnosticKind::Key, 2, 2)
+    );
+    assert!(
+        text.contains("401") && text.contains(&server.url()) && !text.contains("key-2"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -69,7 +79,10 @@ async fn the_same_key_is_not_tried_twice() {
 #[tokio::test]
 async fn a_key_that_a_server_sends_back_is_not_told() {
     for status in [400, 401, 404, 429, 500, 200] {
-        let server = Server::start(vec![TestReply::error(status, &format!("bad {SECRET}\u{1b}[2J and Bearer {SECRET}"))]);
+        let server = Server::start(vec![TestReply::error(
+            status,
+            &format!("bad {SECRET}\u{1b}[2J and Bearer {SECRET}"),
+        )]);
         let (_, _, text) = fails(&client(&server), true).await;
         assert!(text.contains("bad (key)"), "{text}");
     }
@@ -92,11 +105,16 @@ async fn headers_of_the_operator_s_are_secrets_too() {
 
 #[tokio::test]
 async fn a_query_of_the_address_is_a_secret_too() {
-    let server = Server::answering(|request| TestReply::error(400, &format!("bad {} {SECRET}", request.path)));
+    let server = Server::answering(|request| {
+        TestReply::error(400, &format!("bad {} {SECRET}", request.path))
+    });
     let mut settings = settings(&server);
     settings.url += "?api_key=q%2Dsecret-9&api-version=2026-01-01";
     let text = fails(&OpenAi::new(settings).unwrap(), false).await.2;
-    assert!(text.contains("bad /v1/chat/completions?(key)") && !text.contains("secret-9"), "{text}");
+    assert!(
+        text.contains("bad /v1/chat/completions?(key)") && !text.contains("secret-9"),
+        "{text}"
+    );
     let server = Server::answering(|_| TestReply::says("q-secret-9 of 2026-01-01"));
     let mut settings = self::settings(&server);
     settings.url += "?api_key=q%2Dsecret-9&api-version=2026-01-01";
@@ -114,7 +132,9 @@ async fn a_key_at_the_cut_of_a_body_is_not_told_in_part() {
     }
     for cut in [1000, 65536] {
         let body = format!("<html>{}{SECRET}", " ".repeat(cut - 15));
-        let server = Server::answering(move |_| TestReply::bytes(if cut == 1000 { 200 } else { 400 }, "text/html", body.clone()));
+        let server = Server::answering(move |_| {
+            TestReply::bytes(if cut == 1000 { 200 } else { 400 }, "text/html", body.clone())
+        });
         let trouble = client(&server).probe().await.unwrap_err();
         assert!(!trouble.text.contains("sk-v"), "{}", trouble.text);
     }
@@ -123,7 +143,10 @@ async fn a_key_at_the_cut_of_a_body_is_not_told_in_part() {
 #[tokio::test]
 async fn names_of_models_are_told_without_the_key() {
     let server = Server::answering(|request| match request.method.as_str() {
-        "GET" => TestReply::json(200, &json!({"data": [{"id": format!("{}{SECRET}", "m".repeat(190))}, {"id": SECRET}]})),
+        "GET" => TestReply::json(
+            200,
+            &json!({"data": [{"id": format!("{}{SECRET}", "m".repeat(190))}, {"id": SECRET}]}),
+        ),
         _ => TestReply::error(404, "The model does not exist."),
     });
     let names = client(&server).probe().await.unwrap();
@@ -135,7 +158,10 @@ async fn names_of_models_are_told_without_the_key() {
 #[tokio::test]
 async fn a_key_in_a_redirect_is_not_told_in_small_letters() {
     let key = "sk-VERY-Secret-1234";
-    let server = Server::start(vec![TestReply::bytes(302, "text/plain", "").header("location", &format!("http://{key}.example/"))]);
+    let server = Server::start(vec![
+        TestReply::bytes(302, "text/plain", "")
+            .header("location", &format!("http://{key}.example/")),
+    ]);
     let mut settings = settings(&server);
     settings.key = Some(Arc::new(ApiKey::new(key.to_owned())));
     let text = fails(&OpenAi::new(settings).unwrap(), false).await.2;
@@ -144,9 +170,9 @@ async fn a_key_in_a_redirect_is_not_told_in_small_letters() {
 
 #[tokio::test]
 async fn a_key_that_a_server_puts_into_its_answer_reaches_nobody() {
-    let call =
-        json!({"id": format!("c-{SECRET}"), "function": {"name": SECRET, "arguments": json!({"a": [SECRET], SECRET: 1}).to_string()}});
-    let message = json!({"content": format!("it is {SECRET}!"), "reasoning": SECRET, "tool_calls": [call]});
+    let call = json!({"id": format!("c-{SECRET}"), "function": {"name": SECRET, "arguments": json!({"a": [SECRET], SECRET: 1}).to_string()}});
+    let message =
+        json!({"content": format!("it is {SECRET}!"), "reasoning": SECRET, "tool_calls": [call]});
     let id = format!("{}{SECRET}", "i".repeat(190));
     let body = json!({"id": id, "model": SECRET, "choices": [{"message": message, "finish_reason": "stop"}]});
     for stream in [false, true] {
@@ -164,7 +190,15 @@ async fn a_key_that_a_server_puts_into_its_answer_reaches_nobody() {
 
 #[tokio::test]
 async fn a_key_in_pieces_is_not_heard_and_other_text_is_not_delayed() {
-    let server = Server::start(vec![TestReply::streams(&["a s", "k-very-", "secret-1234", "b", " sk-", "ip", " s"])]);
+    let server = Server::start(vec![TestReply::streams(&[
+        "a s",
+        "k-very-",
+        "secret-1234",
+        "b",
+        " sk-",
+        "ip",
+        " s",
+    ])]);
     let (completion, heard) = ask(&client(&server), true).await;
     assert_eq!(heard, ["a ", "(key)", "b", " ", "sk-ip", " ", "s"]);
     assert_eq!(completion.unwrap().content.as_deref(), Some("a (key)b sk-ip s"));
@@ -215,10 +249,16 @@ async fn a_server_that_wants_no_key_gets_none() {
 async fn a_redirect_is_told_and_gets_neither_request_nor_key() {
     let target = Server::start(vec![TestReply::says("gotcha")]);
     let location = format!("{}/chat/completions?token={SECRET}", target.url());
-    let server = Server::start(vec![TestReply::bytes(307, "text/plain", "").header("location", &location)]);
+    let server =
+        Server::start(vec![TestReply::bytes(307, "text/plain", "").header("location", &location)]);
     let (_, kind, text) = fails(&client(&server), false).await;
     assert!(target.requests().is_empty());
-    assert!(kind == ModelDiagnosticKind::Refused && text.contains("307") && text.contains(target.url().trim_end_matches("/v1")), "{text}");
+    assert!(
+        kind == ModelDiagnosticKind::Refused
+            && text.contains("307")
+            && text.contains(target.url().trim_end_matches("/v1")),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -231,11 +271,20 @@ async fn settings_that_cannot_be_meant_are_refused() {
     };
     assert!(matches!(wrong(|settings| settings.url.clear()), OpenAiError::Url { .. }));
     assert!(matches!(wrong(|settings| settings.model.clear()), OpenAiError::NoModel));
-    assert!(matches!(wrong(|settings| drop(settings.options.insert("messages".to_owned(), 1.into()))), OpenAiError::Option { .. }));
+    assert!(matches!(
+        wrong(|settings| drop(settings.options.insert("messages".to_owned(), 1.into()))),
+        OpenAiError::Option { .. }
+    ));
     assert!(matches!(
         wrong(|settings| drop(settings.headers.insert("Authorization".to_owned(), "x".to_owned()))),
         OpenAiError::Header { .. }
     ));
-    assert!(matches!(wrong(|settings| drop(settings.headers.insert("a b".to_owned(), "x".to_owned()))), OpenAiError::Header { .. }));
-    assert!(matches!(wrong(|settings| settings.proxy = Some("http://".to_owned())), OpenAiError::Proxy { .. }));
+    assert!(matches!(
+        wrong(|settings| drop(settings.headers.insert("a b".to_owned(), "x".to_owned()))),
+        OpenAiError::Header { .. }
+    ));
+    assert!(matches!(
+        wrong(|settings| settings.proxy = Some("http://".to_owned())),
+        OpenAiError::Proxy { .. }
+    ));
 }

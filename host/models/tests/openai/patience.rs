@@ -11,7 +11,8 @@ use serde_json::json;
 
 use crate::world::{Heard, ask, client, fails, prompt, settings};
 
-/// A limit that is sure to be broken where a server is silent, and not where it answers, however busy the machine.
+/// A limit that is sure to be broken where a server is silent, and not where it answers, however
+/// busy the machine.
 const SOON: Duration = Duration::from_secs(3);
 
 const PIECE: &str = r#"{"choices":[{"delta":{"content":"a"}}]}"#;
@@ -50,14 +51,20 @@ async fn what_may_pass_is_tried_again() {
 async fn attempts_come_to_an_end() {
     let server = Server::start(vec![TestReply::error(503, "loading the model")]);
     let (error, kind, text) = fails(&client(&server), false).await;
-    assert_eq!((error, kind), (ModelError::Unavailable { retry_after_ms: None }, ModelDiagnosticKind::Refused));
+    assert_eq!(
+        (error, kind),
+        (ModelError::Unavailable { retry_after_ms: None }, ModelDiagnosticKind::Refused)
+    );
     assert!(text.contains("loading the model") && text.contains("tried 4 times"), "{text}");
     assert_eq!(server.requests().len(), 4);
 }
 
 #[tokio::test]
 async fn the_server_s_time_is_waited_for() {
-    let server = Server::start(vec![TestReply::error(429, "").header("retry-after-ms", "60"), TestReply::says("a")]);
+    let server = Server::start(vec![
+        TestReply::error(429, "").header("retry-after-ms", "60"),
+        TestReply::says("a"),
+    ]);
     let began = Instant::now();
     ask(&client(&server), false).await.0.unwrap();
     assert!(began.elapsed() >= Duration::from_millis(60));
@@ -80,7 +87,10 @@ async fn an_attempt_has_its_time_and_all_of_them_have_theirs() {
     let server = Server::start(vec![TestReply::silence()]);
     let client = client_with(&server, |settings| settings.timeout = SOON);
     let (error, kind, text) = fails(&client, false).await;
-    assert_eq!((error, kind), (ModelError::Unavailable { retry_after_ms: None }, ModelDiagnosticKind::Unreachable));
+    assert_eq!(
+        (error, kind),
+        (ModelError::Unavailable { retry_after_ms: None }, ModelDiagnosticKind::Unreachable)
+    );
     assert!(text.contains("3s"), "{text}");
 }
 
@@ -105,14 +115,19 @@ async fn text_that_was_heard_is_not_taken_back() {
         let client = client_with(&server, |settings| settings.idle_timeout = SOON);
         let (outcome, heard) = ask(&client, true).await;
         let failure = outcome.unwrap_err();
-        assert_eq!((heard, failure.error), (vec!["a".to_owned()], ModelError::Unavailable { retry_after_ms: None }), "{answer:?}");
+        assert_eq!(
+            (heard, failure.error),
+            (vec!["a".to_owned()], ModelError::Unavailable { retry_after_ms: None }),
+            "{answer:?}"
+        );
         assert_eq!(server.requests().len(), 1, "{answer:?}");
     }
 }
 
 #[tokio::test]
 async fn text_that_nobody_hears_can_be_asked_for_again() {
-    let server = Server::start(vec![TestReply::events(&[PIECE]).then_cut(), TestReply::says("second")]);
+    let server =
+        Server::start(vec![TestReply::events(&[PIECE]).then_cut(), TestReply::says("second")]);
     assert_eq!(ask(&client(&server), false).await.0.unwrap().content.as_deref(), Some("second"));
 }
 

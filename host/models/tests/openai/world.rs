@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conclave_core::types::completion::{Completion, ModelDiagnosticKind, ModelError, Prompt, PromptPiece, ToolChoice, ToolFormat};
+use conclave_core::types::completion::{
+    Completion, ModelDiagnosticKind, ModelError, Prompt, PromptPiece, ToolChoice, ToolFormat,
+};
 use conclave_models::openai::{OpenAi, OpenAiSettings};
 use conclave_models::test_server::Server;
 use conclave_models::{ApiKey, ModelClient, ModelFailure, TextSink};
@@ -58,7 +60,8 @@ pub async fn ask(client: &OpenAi, stream: bool) -> (Result<Completion, ModelFail
     (outcome, heard.pieces())
 }
 
-/// The error, and the kind and text of the trouble. The plugin's part holds nothing of the server's.
+/// The error, and the kind and text of the trouble. The plugin's part holds nothing of the
+/// server's.
 pub async fn fails(client: &OpenAi, stream: bool) -> (ModelError, ModelDiagnosticKind, String) {
     let failure = ask(client, stream).await.0.unwrap_err();
     let trouble = failure.trouble.unwrap();

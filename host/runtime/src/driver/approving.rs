@@ -1,5 +1,5 @@
-//! Asking an approver: about arguments that could run, and again when those that the approver wrote could not. What a rule says is the
-//! core's; whom to ask is the embedding program's.
+//! Asking an approver: about arguments that could run, and again when those that the approver wrote
+//! could not. What a rule says is the core's; whom to ask is the embedding program's.
 
 use std::sync::Arc;
 
@@ -25,7 +25,11 @@ pub(super) struct ApproverQueue {
 
 impl ApproverQueue {
     pub(super) fn new(shared: &RunContext, setup: &Arc<Setup>) -> Self {
-        Self { approver: Arc::clone(&shared.approver), plugins: Arc::clone(&shared.plugins), setup: Arc::clone(setup) }
+        Self {
+            approver: Arc::clone(&shared.approver),
+            plugins: Arc::clone(&shared.plugins),
+            setup: Arc::clone(setup),
+        }
     }
 
     /// Asks until there is an answer that can be carried out.
@@ -41,10 +45,13 @@ impl ApproverQueue {
                 Approval::Approved if request.problem.is_some() => request.arguments.clone(),
                 approval => return approval.by(author),
             };
-            let Some(problem) = self.problem(&request, &arguments).await else { return Approval::Edited { arguments }.by(author) };
+            let Some(problem) = self.problem(&request, &arguments).await else {
+                return Approval::Edited { arguments }.by(author);
+            };
             (request.arguments, request.problem) = (arguments, Some(problem));
         }
-        Approval::Invalid { message: request.problem.unwrap_or_default() }.by(ApprovalAuthor::Nobody)
+        Approval::Invalid { message: request.problem.unwrap_or_default() }
+            .by(ApprovalAuthor::Nobody)
     }
 
     /// Why edited arguments cannot run.

@@ -35,25 +35,31 @@ pub use conclave_core::types::delivery::Speech;
 /// # drop(options);
 /// ```
 pub trait Channels: Send + Sync + 'static {
-    /// Asks for an answer to `prompt`; none when nobody is there. A task whose other responders cannot answer either ends then, with the
-    /// cause `nobody-to-ask`.
-    fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<HumanAnswer>>;
+    /// Asks for an answer to `prompt`; none when nobody is there. A task whose other responders
+    /// cannot answer either ends then, with the cause `nobody-to-ask`.
+    fn ask(
+        &self,
+        channel: ChannelId,
+        task: TaskName,
+        prompt: String,
+    ) -> BoxFuture<'static, Option<HumanAnswer>>;
 
-    /// The run of a room begins, and from now on it can be spoken to: what its channels are doing, what comes in on them. Called for root
-    /// rooms, again for each run of a session, inside the run: it must not block.
+    /// The run of a room begins, and from now on it can be spoken to: what its channels are doing,
+    /// what comes in on them. Called for root rooms, again for each run of a session, inside the
+    /// run: it must not block.
     fn opened(&self, room: &RoomHandle) {
         let _ = room;
     }
 
-    /// It takes the time that speaking on this channel would take by itself, so the host need not simulate that
-    /// (`channels.NAME.simulate`).
+    /// It takes the time that speaking on this channel would take by itself, so the host need not
+    /// simulate that (`channels.NAME.simulate`).
     fn simulates(&self, channel: &ChannelId) -> bool {
         let _ = channel;
         false
     }
 
-    /// Says something. A speech with a key that was taken before is taken again, and not said again: after a crash nobody knows whether it
-    /// was.
+    /// Says something. A speech with a key that was taken before is taken again, and not said
+    /// again: after a crash nobody knows whether it was.
     ///
     /// # Errors
     /// Why the channel did not take it, for the strategy that wanted it said.
@@ -66,7 +72,8 @@ pub struct HumanAnswer {
     pub text: String,
     /// Kept in the host's blobs before.
     pub attachments: Vec<Blob>,
-    /// Nobody was asked: the agent first reads what the host has for it, such as the result of a tool.
+    /// Nobody was asked: the agent first reads what the host has for it, such as the result of a
+    /// tool.
     pub passed: bool,
 }
 

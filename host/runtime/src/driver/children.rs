@@ -1,5 +1,5 @@
-//! Background tasks of a room: each is a child room with a loop of its own, handed to the task runner. Not what a task may do, nor what
-//! becomes of its result, which are the core's.
+//! Background tasks of a room: each is a child room with a loop of its own, handed to the task
+//! runner. Not what a task may do, nor what becomes of its result, which are the core's.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,18 +17,26 @@ use crate::storage::journal::JournalFailure;
 use crate::support::fail_points::kill_point;
 
 impl Driver {
-    /// Opens a child room; when the host goes on after it had stopped, the room may be there already, and then goes on too.
-    pub(super) fn start_background(&mut self, call: CallId, id: BackgroundId, opening: Box<RunOpening>, again: bool) {
+    /// Opens a child room; when the host goes on after it had stopped, the room may be there
+    /// already, and then goes on too.
+    pub(super) fn start_background(
+        &mut self,
+        call: CallId,
+        id: BackgroundId,
+        opening: Box<RunOpening>,
+        again: bool,
+    ) {
         kill_point!("before-child-opened");
         let (lease, mut leased) = Lease::new();
         let (events, is_awaited) = (self.sender.clone(), lease.is_awaited());
-        let place = EndReporter::new(opening.limits.as_spent(), move |TaskEnd { task, spent, used }| {
-            kill_point!("after-child-ended");
-            if is_awaited.load(Ordering::Relaxed) {
-                // The parent may be over too.
-                let _ = events.send(Event::BackgroundEnded { call, ended: task, spent, used });
-            }
-        });
+        let place =
+            EndReporter::new(opening.limits.as_spent(), move |TaskEnd { task, spent, used }| {
+                kill_point!("after-child-ended");
+                if is_awaited.load(Ordering::Relaxed) {
+                    // The parent may be over too.
+                    let _ = events.send(Event::BackgroundEnded { call, ended: task, spent, used });
+                }
+            });
         let progressing = Progressing::default();
         let inlet = Inlet::new(&self.shared, opening.room.clone());
         let (room, events) = (inlet.id.clone(), inlet.sender.clone());
@@ -46,9 +54,15 @@ impl Driver {
             progressing: progressing.clone(),
         };
         let run = Box::pin(async move {
-            let broke_off = |reason, spent| TaskEnd { task: EndedTask::interrupted(reason), spent, used: UsedByPlugin::new() };
-            let given_up = || broke_off("the room above it was given up".to_owned(), Spent::default());
-            // Nobody can say what a room used whose journal is not there, so all that was set aside for it counts.
+            let broke_off = |reason, spent| TaskEnd {
+                task: EndedTask::interrupted(reason),
+                spent,
+                used: UsedByPlugin::new(),
+            };
+            let given_up =
+                || broke_off("the room above it was given up".to_owned(), Spent::default());
+            // Nobody can say what a room used whose journal is not there, so all that was set aside
+            // for it counts.
             let limits = beginning.opening.limits.as_spent();
             let mut child = tokio::select! {
                 biased;
@@ -64,12 +78,20 @@ impl Driver {
                 () = leased.given_up() => return given_up(),
             };
             match ran {
-                Ok(outcome) => TaskEnd { task: EndedTask::from_outcome(&outcome), spent: outcome.spent, used: outcome.used.clone() },
+                Ok(outcome) => TaskEnd {
+                    task: EndedTask::from_outcome(&outcome),
+                    spent: outcome.spent,
+                    used: outcome.used.clone(),
+                },
                 Err(failure) => broke_off(failure.to_string(), child.room.spent()),
             }
         });
         let parent = self.id.clone();
-        self.shared.runner.submit(Submission::new(Child { parent, id, opening, events, progressing }, run, place));
+        self.shared.runner.submit(Submission::new(
+            Child { parent, id, opening, events, progressing },
+            run,
+            place,
+        ));
     }
 
     pub(super) fn report_child(&self, call: CallId, id: &ControlId, text: &str) {
@@ -104,7 +126,8 @@ struct Beginning {
 }
 
 impl Beginning {
-    /// Returns the child room with its journal, or why there is none. Its parent's loop goes on meanwhile.
+    /// Returns the child room with its journal, or why there is none. Its parent's loop goes on
+    /// meanwhile.
     async fn child(self, inlet: Inlet) -> Result<Driver, String> {
         let text = |failure: JournalFailure| failure.to_string();
         let inlet = match self.again {
@@ -113,10 +136,14 @@ impl Beginning {
         };
         let mut child = match inlet {
             Ok(child) => child,
-            Err(inlet) => Driver::opening(Arc::clone(&self.shared), self.setup, inlet).map_err(text)?,
+            Err(inlet) => {
+                Driver::opening(Arc::clone(&self.shared), self.setup, inlet).map_err(text)?
+            }
         };
         if let Some(plugin) = child.changed_plugin(&self.shared.admitted) {
-            let reason = format!("the plugin `{plugin}` is not what it was when the host stopped in the middle of one of its calls");
+            let reason = format!(
+                "the plugin `{plugin}` is not what it was when the host stopped in the middle of one of its calls"
+            );
             child.give_up(&reason).await.map_err(text)?;
             return Err(reason);
         }

@@ -1,5 +1,6 @@
-//! What came of events and waits until they are kept. What does not leave the host need not wait, so a step begins while the disk still
-//! works; what leaves, and what people are told, waits its turn.
+//! What came of events and waits until they are kept. What does not leave the host need not wait,
+//! so a step begins while the disk still works; what leaves, and what people are told, waits its
+//! turn.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -45,14 +46,21 @@ impl OutputBuffer {
         self.batches.is_empty()
     }
 
-    /// Takes what came of a batch of events; without `kept` they are kept already. What `may_go` lets go need not wait.
-    pub(super) fn add(&mut self, told: Vec<HeldOutput>, kept: Option<Kept>, may_go: impl Fn(&Effect) -> bool) {
+    /// Takes what came of a batch of events; without `kept` they are kept already. What `may_go`
+    /// lets go need not wait.
+    pub(super) fn add(
+        &mut self,
+        told: Vec<HeldOutput>,
+        kept: Option<Kept>,
+        may_go: impl Fn(&Effect) -> bool,
+    ) {
         let Some(kept) = kept else {
             // What is kept later was handed over later, so nothing waits before it.
             self.free.extend(told);
             return;
         };
-        let may_go = |told: &HeldOutput| matches!(told, HeldOutput::Effect(effect, _) if may_go(effect));
+        let may_go =
+            |told: &HeldOutput| matches!(told, HeldOutput::Effect(effect, _) if may_go(effect));
         let (free, waits): (Vec<HeldOutput>, Vec<HeldOutput>) = told.into_iter().partition(may_go);
         self.free.extend(free);
         self.numbered += 1;
@@ -77,7 +85,8 @@ impl OutputBuffer {
         self.free.pop_front()
     }
 
-    /// Waits until the oldest batch is kept; what waited for it may be done then. Dropping the future loses nothing.
+    /// Waits until the oldest batch is kept; what waited for it may be done then. Dropping the
+    /// future loses nothing.
     pub(super) async fn kept(&mut self) -> Result<(), JournalFailure> {
         let Some((kept, _)) = self.batches.front_mut() else { return std::future::pending().await };
         kept.await?;

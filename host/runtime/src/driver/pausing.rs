@@ -1,4 +1,5 @@
-//! A pause reaches the rooms below: each child room is told what its parent was told. What a pause means is the core's.
+//! A pause reaches the rooms below: each child room is told what its parent was told. What a pause
+//! means is the core's.
 
 use conclave_core::protocol::event::Event;
 
@@ -45,7 +46,8 @@ impl Driver {
     }
 }
 
-/// What a child room is to take first so that it is paused when its parent is: it may have stopped before it was told.
+/// What a child room is to take first so that it is paused when its parent is: it may have stopped
+/// before it was told.
 pub(super) fn pause_as(parent: Option<&str>, was_paused: bool) -> Option<Event> {
     match (parent, was_paused) {
         (Some(reason), false) => Some(Event::Paused { reason: reason.to_owned() }),

@@ -1,4 +1,5 @@
-//! One function per effect. Each starts something and comes back at once; what it starts sends the event that answers it.
+//! One function per effect. Each starts something and comes back at once; what it starts sends the
+//! event that answers it.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -35,14 +36,20 @@ impl Driver {
             Effect::CallTool { call, task, caller, plugin, tool, arguments } => {
                 self.call_tool(call, plugin, start, ToolStart { task, caller, tool, arguments });
             }
-            Effect::Consult { call, plugin, question, .. } => self.consult(call, plugin, question, start),
+            Effect::Consult { call, plugin, question, .. } => {
+                self.consult(call, plugin, question, start)
+            }
             Effect::AskApproval { call, request } => {
                 let asking = ApproverQueue::new(&self.shared, &self.setup);
-                self.start(call, approver_broke_off(call), async move { decided(call, asking.decide(request).await) });
+                self.start(call, approver_broke_off(call), async move {
+                    decided(call, asking.decide(request).await)
+                });
             }
             Effect::AskTopUp { call, top_up } => {
                 let approver = Arc::clone(&self.shared.approver);
-                self.start(call, approver_broke_off(call), async move { decided(call, asked_for_more(&*approver, top_up).await) });
+                self.start(call, approver_broke_off(call), async move {
+                    decided(call, asked_for_more(&*approver, top_up).await)
+                });
             }
             Effect::AskUser { call, task, channel, prompt } => {
                 let channels = Arc::clone(&self.shared.channels);
@@ -50,22 +57,42 @@ impl Driver {
                     let HumanAnswer { text, attachments, passed } = answer?;
                     Some(Event::UserAnswered { call, text: Some(text), attachments, passed })
                 };
-                let nobody = move || Event::UserAnswered { call, text: None, attachments: Vec::new(), passed: false };
-                self.start(call, nobody(), async move { answered(channels.ask(channel, task, prompt).await).unwrap_or_else(nobody) });
+                let nobody = move || Event::UserAnswered {
+                    call,
+                    text: None,
+                    attachments: Vec::new(),
+                    passed: false,
+                };
+                self.start(call, nobody(), async move {
+                    answered(channels.ask(channel, task, prompt).await).unwrap_or_else(nobody)
+                });
             }
-            Effect::CallModel { call, ordinal, model, prompt } => self.call_model(call, ordinal, &model, prompt),
-            Effect::AnswerModel { call, ordinal, answer } => self.waiting.answer(call, ordinal, answer),
-            Effect::AllowSideEffect { call, ordinal, leave } => self.side_effects.answer(call, ordinal, EffectStep::Asked, leave),
+            Effect::CallModel { call, ordinal, model, prompt } => {
+                self.call_model(call, ordinal, &model, prompt)
+            }
+            Effect::AnswerModel { call, ordinal, answer } => {
+                self.waiting.answer(call, ordinal, answer)
+            }
+            Effect::AllowSideEffect { call, ordinal, leave } => {
+                self.side_effects.answer(call, ordinal, EffectStep::Asked, leave)
+            }
             Effect::ConfirmSideEffect { call, ordinal } => {
                 kill_point!("before-side-effect-told");
                 self.side_effects.answer(call, ordinal, EffectStep::Ended, Ok(()));
             }
-            Effect::StartBackground { call, id, opening } => self.start_background(call, id, opening, false),
+            Effect::StartBackground { call, id, opening } => {
+                self.start_background(call, id, opening, false)
+            }
             Effect::WakeStrategy { call, strategy, wake } => {
                 let Some(start) = start else { return };
                 let Some(view) = start.delivery.clone() else { return };
-                let (start, plugins) = (self.call_start(call, strategy, start), Arc::clone(&self.shared.plugins));
-                let fallback = Event::StrategyDecided { call, answer: Err(broke_off()), report: CallReport::default() };
+                let (start, plugins) =
+                    (self.call_start(call, strategy, start), Arc::clone(&self.shared.plugins));
+                let fallback = Event::StrategyDecided {
+                    call,
+                    answer: Err(broke_off()),
+                    report: CallReport::default(),
+                };
                 self.start(call, fallback, async move {
                     let (answer, report) = plugins.decide(start, wake, view).await;
                     Event::StrategyDecided { call, answer, report }
@@ -73,8 +100,11 @@ impl Driver {
             }
             Effect::Speak { call, speech } => {
                 let channels = Arc::clone(&self.shared.channels);
-                let fallback = Event::Spoken { call, failure: Some("the channel broke off".to_owned()) };
-                self.start(call, fallback, async move { Event::Spoken { call, failure: channels.speak(*speech).await.err() } });
+                let fallback =
+                    Event::Spoken { call, failure: Some("the channel broke off".to_owned()) };
+                self.start(call, fallback, async move {
+                    Event::Spoken { call, failure: channels.speak(*speech).await.err() }
+                });
             }
             Effect::Reply { request, reply } => self.outside.requests.answer(request, reply),
             Effect::TellTask { call, id, text } => self.report_child(call, &id, &text),
@@ -85,9 +115,14 @@ impl Driver {
         }
     }
 
-    /// Runs work for a call beside the loop. Should it panic, the host is at fault, and the room gets `fallback` for an answer: nobody
-    /// waits for ever.
-    fn start(&mut self, call: CallId, fallback: Event, work: impl Future<Output = Event> + Send + 'static) {
+    /// Runs work for a call beside the loop. Should it panic, the host is at fault, and the room
+    /// gets `fallback` for an answer: nobody waits for ever.
+    fn start(
+        &mut self,
+        call: CallId,
+        fallback: Event,
+        work: impl Future<Output = Event> + Send + 'static,
+    ) {
         let mut answering = Answering { events: self.sender.clone(), fallback: Some(fallback) };
         let task = tokio::spawn(async move {
             let answer = work.await;
@@ -98,7 +133,12 @@ impl Driver {
         self.under_way.insert(call, UnderWay::Work(task.abort_handle()));
     }
 
-    fn call_start(&mut self, call: CallId, plugin: conclave_core::types::ids::PluginName, start: Start) -> CallStart {
+    fn call_start(
+        &mut self,
+        call: CallId,
+        plugin: conclave_core::types::ids::PluginName,
+        start: Start,
+    ) -> CallStart {
         CallStart {
             room: self.id.clone(),
             secret: self.room.secret().unwrap_or(&self.secret).clone(),
@@ -110,7 +150,10 @@ impl Driver {
                 let setup = Arc::clone(self.setup.tasks.get(&task)?);
                 Some((task, setup))
             }),
-            models: Arc::new(RoomPort { events: self.sender.clone(), waiting: Arc::clone(&self.waiting) }),
+            models: Arc::new(RoomPort {
+                events: self.sender.clone(),
+                waiting: Arc::clone(&self.waiting),
+            }),
             effects: Arc::new(SideEffectPort {
                 events: self.sender.clone(),
                 waiting: Arc::clone(&self.side_effects),
@@ -127,43 +170,76 @@ impl Driver {
         }
     }
 
-    fn step_agent(&mut self, call: CallId, agent: conclave_core::types::ids::PluginName, start: Option<Start>) {
+    fn step_agent(
+        &mut self,
+        call: CallId,
+        agent: conclave_core::types::ids::PluginName,
+        start: Option<Start>,
+    ) {
         let Some(start) = start else { return };
         let Some(view) = start.agent.clone() else { return };
-        let (start, plugins) = (self.call_start(call, agent, start), Arc::clone(&self.shared.plugins));
-        let fallback = Event::AgentStepped { call, answer: Err(broke_off()), report: CallReport::default() };
+        let (start, plugins) =
+            (self.call_start(call, agent, start), Arc::clone(&self.shared.plugins));
+        let fallback =
+            Event::AgentStepped { call, answer: Err(broke_off()), report: CallReport::default() };
         self.start(call, fallback, async move {
             let (answer, report) = plugins.step(start, view).await;
             Event::AgentStepped { call, answer, report }
         });
     }
 
-    fn ask_responder(&mut self, call: CallId, agent: conclave_core::types::ids::PluginName, start: Option<Start>) {
+    fn ask_responder(
+        &mut self,
+        call: CallId,
+        agent: conclave_core::types::ids::PluginName,
+        start: Option<Start>,
+    ) {
         let Some(start) = start else { return };
         let Some(view) = start.agent.clone() else { return };
-        let (start, plugins) = (self.call_start(call, agent, start), Arc::clone(&self.shared.plugins));
-        let fallback = Event::AgentResponded { call, answer: Err(broke_off()), report: CallReport::default() };
+        let (start, plugins) =
+            (self.call_start(call, agent, start), Arc::clone(&self.shared.plugins));
+        let fallback =
+            Event::AgentResponded { call, answer: Err(broke_off()), report: CallReport::default() };
         self.start(call, fallback, async move {
             let (answer, report) = plugins.respond(start, view).await;
             Event::AgentResponded { call, answer, report }
         });
     }
 
-    fn consult(&mut self, call: CallId, plugin: conclave_core::types::ids::PluginName, question: PluginQuery, start: Option<Start>) {
+    fn consult(
+        &mut self,
+        call: CallId,
+        plugin: conclave_core::types::ids::PluginName,
+        question: PluginQuery,
+        start: Option<Start>,
+    ) {
         let Some(start) = start else { return };
         let view = start.agent.clone();
-        let (start, plugins) = (self.call_start(call, plugin, start), Arc::clone(&self.shared.plugins));
-        let fallback = Event::Consulted { call, answer: Err(broke_off()), report: CallReport::default() };
+        let (start, plugins) =
+            (self.call_start(call, plugin, start), Arc::clone(&self.shared.plugins));
+        let fallback =
+            Event::Consulted { call, answer: Err(broke_off()), report: CallReport::default() };
         self.start(call, fallback, async move {
             let (answer, report) = plugins.consult(start, question, view).await;
             Event::Consulted { call, answer, report }
         });
     }
 
-    fn call_tool(&mut self, call: CallId, plugin: conclave_core::types::ids::PluginName, start: Option<Start>, tool: ToolStart) {
+    fn call_tool(
+        &mut self,
+        call: CallId,
+        plugin: conclave_core::types::ids::PluginName,
+        start: Option<Start>,
+        tool: ToolStart,
+    ) {
         let Some(start) = start else { return };
-        let (start, plugins) = (self.call_start(call, plugin, start), Arc::clone(&self.shared.plugins));
-        let fallback = Event::ToolAnswered { call, answer: Err(ToolError::Fault { fault: broke_off() }), report: CallReport::default() };
+        let (start, plugins) =
+            (self.call_start(call, plugin, start), Arc::clone(&self.shared.plugins));
+        let fallback = Event::ToolAnswered {
+            call,
+            answer: Err(ToolError::Fault { fault: broke_off() }),
+            report: CallReport::default(),
+        };
         self.start(call, fallback, async move {
             let (answer, report) = plugins.call_tool(start, tool).await;
             Event::ToolAnswered { call, answer, report }
@@ -175,8 +251,11 @@ impl Driver {
         let name = model.to_string();
         let sink = Arc::new(StreamedText { teller: self.teller.clone(), call, ordinal });
         // It answers for a client that panics, and for a request that is given up.
-        let broke_off = ModelError::Other { message: "no answer came: the request was given up, or its client broke off".to_owned() };
-        let fallback = Event::ModelAnswered { call, ordinal, answer: Err(broke_off), trouble: None };
+        let broke_off = ModelError::Other {
+            message: "no answer came: the request was given up, or its client broke off".to_owned(),
+        };
+        let fallback =
+            Event::ModelAnswered { call, ordinal, answer: Err(broke_off), trouble: None };
         let mut answering = Answering { events: self.sender.clone(), fallback: Some(fallback) };
         let asking = self.beside.spawn(async move {
             let answer = match client {
@@ -197,11 +276,14 @@ impl Driver {
 
     fn abandon_call(&mut self, call: CallId) {
         self.waiting.forget(call);
-        // The host has no use for the answer, so the server need not go on. A plugin that ends first pays for what it asked.
+        // The host has no use for the answer, so the server need not go on. A plugin that ends
+        // first pays for what it asked.
         self.asking.iter().filter(|(of, _)| *of == call).for_each(|(_, asking)| asking.abort());
         match self.under_way.remove(&call) {
             Some(UnderWay::Work(work)) => work.abort(),
-            Some(UnderWay::Child { room, .. }) => drop(self.shared.runner.cancel(&room, "its parent stopped it")),
+            Some(UnderWay::Child { room, .. }) => {
+                drop(self.shared.runner.cancel(&room, "its parent stopped it"))
+            }
             None => {}
         }
     }
@@ -210,7 +292,8 @@ impl Driver {
 /// How often an approver may write an amount that is none; a program could do so for ever.
 const TRIES: u32 = 16;
 
-/// Asks until the answer is one: to the room an amount that is none says nothing, and it would wait on.
+/// Asks until the answer is one: to the room an amount that is none says nothing, and it would wait
+/// on.
 async fn asked_for_more(approver: &dyn Approver, mut top_up: LimitIncrease) -> ApprovalAnswer {
     for _ in 0..TRIES {
         let answer = approver.top_up(top_up.clone()).await;
@@ -260,7 +343,11 @@ struct StreamedText {
 
 impl TextSink for StreamedText {
     fn text(&self, piece: &str) {
-        self.teller.tell(|| RunEvent::Streamed { call: self.call, ordinal: self.ordinal, text: piece.to_owned() });
+        self.teller.tell(|| RunEvent::Streamed {
+            call: self.call,
+            ordinal: self.ordinal,
+            text: piece.to_owned(),
+        });
     }
 }
 
@@ -276,18 +363,33 @@ struct Follower {
 
 impl Observer for Follower {
     fn log(&self, call: CallId, level: Level, message: &str) {
-        self.gate.tell(self.batch, || RunEvent::Logged { call, plugin: self.plugin.clone(), level, message: message.to_owned() });
+        self.gate.tell(self.batch, || RunEvent::Logged {
+            call,
+            plugin: self.plugin.clone(),
+            level,
+            message: message.to_owned(),
+        });
     }
 
     fn progress(&self, call: CallId, done: u64, total: Option<u64>, message: &str) {
         if let Some(progressing) = &self.progressing {
             progressing.tell(|| TaskProgress { done, total, message: message.to_owned() });
         }
-        self.gate.tell(self.batch, || RunEvent::Progressed { call, plugin: self.plugin.clone(), done, total, message: message.to_owned() });
+        self.gate.tell(self.batch, || RunEvent::Progressed {
+            call,
+            plugin: self.plugin.clone(),
+            done,
+            total,
+            message: message.to_owned(),
+        });
     }
 
     fn denied(&self, call: CallId, record: &conclave_core::types::denial::DenialRecord) {
         // The room may be over; then the report of the call has it.
-        let _ = self.events.send(Event::Refused { call, plugin: self.plugin.clone(), record: record.clone() });
+        let _ = self.events.send(Event::Refused {
+            call,
+            plugin: self.plugin.clone(),
+            record: record.clone(),
+        });
     }
 }

@@ -1,5 +1,6 @@
-//! The way from a plugin that asks for a completion to the room, and of the answer back. The plugin waits in its import; the loop
-//! journals the request before it goes out and the answer before the plugin sees it.
+//! The way from a plugin that asks for a completion to the room, and of the answer back. The plugin
+//! waits in its import; the loop journals the request before it goes out and the answer before the
+//! plugin sees it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,13 +40,18 @@ impl WaitingModels {
         self.expected.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A call that is run again asked for this before, and its answer may come before the call is there.
+    /// A call that is run again asked for this before, and its answer may come before the call is
+    /// there.
     pub(super) fn expect(&self, call: CallId, ordinal: u32) {
         self.expected().insert((call, ordinal), None);
     }
 
     /// Waits for an answer, unless the call asked too often.
-    fn enter(self: &Arc<Self>, call: CallId, ordinal: u32) -> Result<(ModelWaiter, oneshot::Receiver<Answer>), ModelError> {
+    fn enter(
+        self: &Arc<Self>,
+        call: CallId,
+        ordinal: u32,
+    ) -> Result<(ModelWaiter, oneshot::Receiver<Answer>), ModelError> {
         let refused = |message: String| Err(ModelError::Other { message });
         if ordinal >= REQUESTS {
             return refused(format!("more than {REQUESTS} model requests in one call"));
@@ -91,7 +97,11 @@ impl WaitingModels {
     }
 
     /// Waits for what was asked for before the host stopped; none when this was not.
-    fn enter_expected(self: &Arc<Self>, call: CallId, ordinal: u32) -> Option<Result<(ModelWaiter, oneshot::Receiver<Answer>), Answer>> {
+    fn enter_expected(
+        self: &Arc<Self>,
+        call: CallId,
+        ordinal: u32,
+    ) -> Option<Result<(ModelWaiter, oneshot::Receiver<Answer>), Answer>> {
         let mut expected = self.expected();
         match expected.remove(&(call, ordinal))? {
             Some(answer) => Some(Err(answer)),
@@ -131,7 +141,9 @@ impl ModelPort for RoomPort {
             Some(Ok((place, receiver))) => {
                 return Box::pin(async move {
                     let _place = place;
-                    receiver.await.map_err(|_| ModelError::Other { message: "the run is over".to_owned() })?
+                    receiver
+                        .await
+                        .map_err(|_| ModelError::Other { message: "the run is over".to_owned() })?
                 });
             }
         }
@@ -173,7 +185,10 @@ mod tests {
         assert_eq!(received.len(), 256);
         assert!(port.waiting.lock().is_empty(), "nobody waits any more");
         let refused = ask(&port, CALL, 1_000).await.unwrap_err();
-        assert_eq!(refused, ModelError::Other { message: "more than 256 model requests in one call".to_owned() });
+        assert_eq!(
+            refused,
+            ModelError::Other { message: "more than 256 model requests in one call".to_owned() }
+        );
         drop(ask(&port, CallId(2), 0));
         assert_eq!(received.len(), 257, "another call has its own");
     }
@@ -183,7 +198,12 @@ mod tests {
         let (port, received) = port();
         let mut waiting: Vec<_> = (0..64).map(|ordinal| ask(&port, CALL, ordinal)).collect();
         let refused = ask(&port, CALL, 64).await.unwrap_err();
-        assert_eq!(refused, ModelError::Other { message: "more than 64 model requests at once in one call".to_owned() });
+        assert_eq!(
+            refused,
+            ModelError::Other {
+                message: "more than 64 model requests at once in one call".to_owned()
+            }
+        );
         assert_eq!(received.len(), 64);
         drop(waiting.pop());
         waiting.push(ask(&port, CALL, 65));

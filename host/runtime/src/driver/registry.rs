@@ -1,5 +1,5 @@
-//! All rooms that a host has under way, so that one word stops them all, and whoever is not part of a run finds one by its name. It holds
-//! no run alive.
+//! All rooms that a host has under way, so that one word stops them all, and whoever is not part of
+//! a run finds one by its name. It holds no run alive.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -19,8 +19,9 @@ pub(crate) struct RoomRegistry(Mutex<Rooms>);
 #[derive(Debug)]
 struct Rooms {
     open: Vec<OpenRoom>,
-    /// When there are so many, those that are over are taken out: twice as many as were left the last time, so that an added room costs
-    /// a constant on average, whatever the list's capacity is.
+    /// When there are so many, those that are over are taken out: twice as many as were left the
+    /// last time, so that an added room costs a constant on average, whatever the list's capacity
+    /// is.
     clean_at: usize,
 }
 
@@ -40,7 +41,10 @@ struct OpenRoom {
 
 impl std::fmt::Debug for OpenRoom {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Open").field("room", &self.room).field("is_alone", &self.is_alone).finish_non_exhaustive()
+        f.debug_struct("Open")
+            .field("room", &self.room)
+            .field("is_alone", &self.is_alone)
+            .finish_non_exhaustive()
     }
 }
 
@@ -56,14 +60,24 @@ impl RoomRegistry {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn add(&self, room: &RoomId, events: &UnboundedSender<Event>, outside: &Arc<RoomClients>) {
+    pub(crate) fn add(
+        &self,
+        room: &RoomId,
+        events: &UnboundedSender<Event>,
+        outside: &Arc<RoomClients>,
+    ) {
         let mut rooms = self.lock();
         if rooms.open.len() >= rooms.clean_at {
             rooms.open.retain(|open| open.sender().is_some());
             rooms.clean_at = CLEAN_AT.max(2 * rooms.open.len());
         }
         let is_alone = !room.as_str().contains('/');
-        rooms.open.push(OpenRoom { room: room.clone(), events: events.downgrade(), outside: Arc::downgrade(outside), is_alone });
+        rooms.open.push(OpenRoom {
+            room: room.clone(),
+            events: events.downgrade(),
+            outside: Arc::downgrade(outside),
+            is_alone,
+        });
     }
 
     /// From now on the room is stopped here and by nobody above.
@@ -80,19 +94,27 @@ impl RoomRegistry {
     }
 
     /// The same, with what those who speak to the room share with it.
-    #[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "control messages come through a store"))]
-    pub(crate) fn get_with_outside(&self, room: &RoomId) -> Option<(UnboundedSender<Event>, Arc<RoomClients>)> {
+    #[cfg_attr(
+        not(feature = "sqlite"),
+        expect(dead_code, reason = "control messages come through a store")
+    )]
+    pub(crate) fn get_with_outside(
+        &self,
+        room: &RoomId,
+    ) -> Option<(UnboundedSender<Event>, Arc<RoomClients>)> {
         let rooms = self.lock();
         let mut of_name = rooms.open.iter().rev().filter(|open| open.room == *room);
         of_name.find_map(|open| Some((open.sender()?, open.outside.upgrade()?)))
     }
 
-    /// Stops what goes on; gives how many were told. What a stopped room has in child rooms it stops itself.
+    /// Stops what goes on; gives how many were told. What a stopped room has in child rooms it
+    /// stops itself.
     pub(crate) fn stop(&self, reason: &str) -> usize {
         let rooms = self.lock();
         let alone = rooms.open.iter().filter(|open| open.is_alone);
         let told = alone.filter_map(|open| open.events.upgrade());
-        told.filter(|events| events.send(Event::Cancelled { reason: reason.to_owned() }).is_ok()).count()
+        told.filter(|events| events.send(Event::Cancelled { reason: reason.to_owned() }).is_ok())
+            .count()
     }
 }
 
@@ -107,7 +129,8 @@ mod tests {
     #[test]
     fn rooms_that_are_over_are_taken_out_in_time() {
         let everything = RoomRegistry::default();
-        let outside = Arc::new(RoomClients::new(Arc::new(LocalRunner::new()), Arc::new(SystemClock)));
+        let outside =
+            Arc::new(RoomClients::new(Arc::new(LocalRunner::new()), Arc::new(SystemClock)));
         // As a list is that once was long.
         everything.lock().open.reserve(100_000);
         let (lasting, _events) = unbounded_channel();
@@ -115,8 +138,14 @@ mod tests {
         for number in 0..10_000 {
             let (sender, _over) = unbounded_channel();
             everything.add(&RoomId::from(number.to_string()), &sender, &outside);
-            assert!(everything.lock().open.len() <= CLEAN_AT, "at most one is open beside the lasting one: {number}");
+            assert!(
+                everything.lock().open.len() <= CLEAN_AT,
+                "at most one is open beside the lasting one: {number}"
+            );
         }
-        assert!(everything.get(&RoomId::from("lasting")).is_some() && everything.get(&RoomId::from("1")).is_none());
+        assert!(
+            everything.get(&RoomId::from("lasting")).is_some()
+                && everything.get(&RoomId::from("1")).is_none()
+        );
     }
 }

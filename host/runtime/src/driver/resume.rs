@@ -1,4 +1,5 @@
-//! A room that was cut off goes on: its journal is folded, what it waited for is started again. What may be repeated is the core's.
+//! A room that was cut off goes on: its journal is folded, what it waited for is started again.
+//! What may be repeated is the core's.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,14 +21,22 @@ impl Driver {
     ///
     /// # Errors
     /// When the journal cannot be read.
-    pub(crate) async fn reopen(shared: Arc<RunContext>, id: &RoomId) -> Result<Option<Self>, JournalFailure> {
+    pub(crate) async fn reopen(
+        shared: Arc<RunContext>,
+        id: &RoomId,
+    ) -> Result<Option<Self>, JournalFailure> {
         let inlet = Inlet::new(&shared, id.clone());
         Ok(Self::reopening(shared, inlet).await?.ok())
     }
 
     /// The same with what leads into it already; it comes back when there is no such room.
-    pub(super) async fn reopening(shared: Arc<RunContext>, inlet: Inlet) -> Result<Result<Self, Inlet>, JournalFailure> {
-        let Some(reopened) = shared.journals.reopen(&inlet.id).await? else { return Ok(Err(inlet)) };
+    pub(super) async fn reopening(
+        shared: Arc<RunContext>,
+        inlet: Inlet,
+    ) -> Result<Result<Self, Inlet>, JournalFailure> {
+        let Some(reopened) = shared.journals.reopen(&inlet.id).await? else {
+            return Ok(Err(inlet));
+        };
         let paused = paused_after(reopened.records.iter().map(|record| &record.event));
         let next_request = next_request(reopened.records.iter().map(|record| &record.event));
         let unfinished = Unfinished::fold(reopened.records);
@@ -36,14 +45,22 @@ impl Driver {
         let now = shared.clock.now().plus(ahead_ms);
         let setup = Arc::clone(unfinished.room.setup());
         // One that was never opened opens with a new secret.
-        let secret = unfinished.room.secret().cloned().map_or_else(|| draw_secret(&inlet.id), Ok)?;
-        let mut driver = Self::with(shared, Arc::clone(&setup), inlet, secret, RoomJournal::Open(reopened.journal));
+        let secret =
+            unfinished.room.secret().cloned().map_or_else(|| draw_secret(&inlet.id), Ok)?;
+        let mut driver = Self::with(
+            shared,
+            Arc::clone(&setup),
+            inlet,
+            secret,
+            RoomJournal::Open(reopened.journal),
+        );
         driver.seq = unfinished.next;
         driver.ahead_ms = ahead_ms;
         driver.paused = paused;
         // Before its first event there is nothing to go on with; a run begins as any other.
         driver.opened = (unfinished.next > 0).then_some(setup);
-        driver.resumption = (unfinished.next > 0 && unfinished.room.outcome().is_none()).then(|| unfinished.resumption(now));
+        driver.resumption = (unfinished.next > 0 && unfinished.room.outcome().is_none())
+            .then(|| unfinished.resumption(now));
         driver.room = unfinished.room;
         while driver.room.poll_task().is_some() {}
         driver.room.tasks().for_each(|task| driver.outside.known.put(Arc::clone(task)));
@@ -55,8 +72,9 @@ impl Driver {
         Ok(Ok(driver))
     }
 
-    /// A background task that was told to stop before the host was cut off: its room gets the end that it had no time for. Beside
-    /// the loop, since its journal is to be read; the run waits for it at its end.
+    /// A background task that was told to stop before the host was cut off: its room gets the end
+    /// that it had no time for. Beside the loop, since its journal is to be read; the run
+    /// waits for it at its end.
     fn end_child(&mut self, effect: &Effect) {
         let Effect::StartBackground { opening, .. } = effect else { return };
         let (shared, room) = (Arc::clone(&self.shared), opening.room.clone());
@@ -75,26 +93,38 @@ impl Driver {
         self.resumption.is_some()
     }
 
-    /// Of the plugins with a call that would be run again, one whose component is another than it was.
+    /// Of the plugins with a call that would be run again, one whose component is another than it
+    /// was.
     pub(crate) fn changed_plugin(&self, now: &Setup) -> Option<PluginName> {
         let before = &self.room.setup().plugins;
-        let sha256 =
-            |setup: &BTreeMap<PluginName, Arc<PluginSetup>>, name: &PluginName| setup.get(name).map(|plugin| plugin.facts.sha256.clone());
+        let sha256 = |setup: &BTreeMap<PluginName, Arc<PluginSetup>>, name: &PluginName| {
+            setup.get(name).map(|plugin| plugin.facts.sha256.clone())
+        };
         let again = self.resumption.as_ref().map(Resumption::plugins).unwrap_or_default();
         again.into_iter().find(|name| sha256(before, name) != sha256(&now.plugins, name)).cloned()
     }
 
     /// Returns what came in meanwhile and is to be taken next.
-    pub(super) async fn resume(&mut self, resumption: Resumption) -> Result<Vec<Event>, JournalFailure> {
+    pub(super) async fn resume(
+        &mut self,
+        resumption: Resumption,
+    ) -> Result<Vec<Event>, JournalFailure> {
         let Resumption { mut events, again } = resumption;
         self.take_and_perform(&mut events).await?;
         // All that follows was journalled before.
         self.all_kept().await?;
         self.perform_free();
-        // What came in before the room was resumed, such as an approval from another process, is taken before anybody is asked again.
-        // Requests wait: they may be for background tasks, which are started again below.
-        let mut received: Vec<Event> = self.second.take().into_iter().chain(std::iter::from_fn(|| self.events.try_recv().ok())).collect();
-        let requests = received.iter().position(|event| matches!(event.effective(), Event::Requested { .. }));
+        // What came in before the room was resumed, such as an approval from another process, is
+        // taken before anybody is asked again. Requests wait: they may be for background tasks,
+        // which are started again below.
+        let mut received: Vec<Event> = self
+            .second
+            .take()
+            .into_iter()
+            .chain(std::iter::from_fn(|| self.events.try_recv().ok()))
+            .collect();
+        let requests =
+            received.iter().position(|event| matches!(event.effective(), Event::Requested { .. }));
         let later = requests.map_or_else(Vec::new, |at| received.split_off(at));
         self.take_and_perform(&mut received).await?;
         for Restart { effect, start, trace } in again {
@@ -106,7 +136,9 @@ impl Driver {
                 self.expect(call, &trace);
             }
             match effect {
-                Effect::StartBackground { call, id, opening } => self.start_background(call, id, opening, true),
+                Effect::StartBackground { call, id, opening } => {
+                    self.start_background(call, id, opening, true)
+                }
                 effect => {
                     if let Some(call) = effect.starts() {
                         self.traces.insert(call, trace);

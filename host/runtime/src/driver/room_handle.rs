@@ -1,5 +1,6 @@
-//! A room that is open, as the program around the host speaks to it: messages on its channels, tasks in its background, its close. Each
-//! request is journalled before its reply is given. Not what a room does with it, which is the core's.
+//! A room that is open, as the program around the host speaks to it: messages on its channels,
+//! tasks in its background, its close. Each request is journalled before its reply is given. Not
+//! what a room does with it, which is the core's.
 
 mod controls;
 mod requests;
@@ -15,7 +16,9 @@ use conclave_core::types::channel::{Activity, Binding};
 use conclave_core::types::delegation::{BackgroundRecord, Delegation};
 use conclave_core::types::delivery::DeliveryRecord;
 use conclave_core::types::ids::{BackgroundId, ChannelId, RoomId, TaskName};
-use conclave_core::types::request::{Announcement, Inbound, Refusal, RefusalCode, RequestId, RequestReply, RoomRequest};
+use conclave_core::types::request::{
+    Announcement, Inbound, Refusal, RefusalCode, RequestId, RequestReply, RoomRequest,
+};
 use tokio::sync::mpsc::{UnboundedSender, WeakUnboundedSender};
 
 use crate::driver::runner::{ProgressStream, TaskRunner};
@@ -37,7 +40,13 @@ pub(crate) struct RoomClients {
 
 impl RoomClients {
     pub(crate) fn new(runner: Arc<dyn TaskRunner>, clock: Arc<dyn Clock>) -> Self {
-        Self { requests: Requests::default(), controls: Controls::default(), known: RoomView::default(), runner, clock }
+        Self {
+            requests: Requests::default(),
+            controls: Controls::default(),
+            known: RoomView::default(),
+            runner,
+            clock,
+        }
     }
 
     /// A run begins, or goes on.
@@ -55,11 +64,11 @@ impl RoomClients {
     }
 }
 
-/// Speaks to a room while it is open. Clones speak to the same; none of them holds the room open. [`Prepared::open_room`] gives one, and
-/// [`Session::handle`].
+/// Speaks to a room while it is open. Clones speak to the same; none of them holds the room open.
+/// [`Prepared::open_room`] gives one, and [`Session::handle`].
 ///
-/// Every method that asks something is refused with `room_closed` when no run goes on in the room, or none goes on any more when the reply
-/// would come.
+/// Every method that asks something is refused with `room_closed` when no run goes on in the room,
+/// or none goes on any more when the reply would come.
 ///
 /// ```
 /// use conclave_runtime::native::{self, Plugin, Step};
@@ -129,7 +138,10 @@ impl TaskHandle {
     ///
     /// # Errors
     /// As there.
-    pub async fn wait(&self, at_most: Option<Duration>) -> Result<Arc<BackgroundRecord>, WaitError> {
+    pub async fn wait(
+        &self,
+        at_most: Option<Duration>,
+    ) -> Result<Arc<BackgroundRecord>, WaitError> {
         self.parent.wait(&self.id, at_most).await
     }
 
@@ -143,7 +155,11 @@ impl TaskHandle {
 }
 
 impl RoomHandle {
-    pub(crate) fn new(room: RoomId, events: &UnboundedSender<Event>, outside: Arc<RoomClients>) -> Self {
+    pub(crate) fn new(
+        room: RoomId,
+        events: &UnboundedSender<Event>,
+        outside: Arc<RoomClients>,
+    ) -> Self {
         Self { room, events: events.downgrade(), outside }
     }
 
@@ -159,7 +175,10 @@ impl RoomHandle {
     /// Why it came to nothing; `room_closed` too when the room is over before it answers.
     pub async fn ask(&self, what: RoomRequest) -> Result<RequestReply, Refusal> {
         let (request, reply) = self.outside.requests.enter().ok_or_else(requests::over)?;
-        let sent = self.events.upgrade().is_some_and(|events| events.send(Event::Requested { request, what }).is_ok());
+        let sent = self
+            .events
+            .upgrade()
+            .is_some_and(|events| events.send(Event::Requested { request, what }).is_ok());
         if !sent {
             return Err(requests::over());
         }
@@ -176,7 +195,8 @@ impl RoomHandle {
     /// Takes a message in on one of the room's channels.
     ///
     /// # Errors
-    /// `unknown_channel`, `no_access`, `rate_limited`, `chain_depth`, `blocked` by a gate, `room_closed`.
+    /// `unknown_channel`, `no_access`, `rate_limited`, `chain_depth`, `blocked` by a gate,
+    /// `room_closed`.
     pub async fn inbound(&self, inbound: Inbound) -> Result<Accepted, Refusal> {
         match self.ask(RoomRequest::Inbound { inbound }).await? {
             RequestReply::Accepted { index, duplicate } => Ok(Accepted { index, duplicate }),
@@ -188,15 +208,20 @@ impl RoomHandle {
     ///
     /// # Errors
     /// As [`inbound`](Self::inbound).
-    pub async fn say(&self, channel: impl Into<ChannelId>, text: impl Into<String>) -> Result<Accepted, Refusal> {
+    pub async fn say(
+        &self,
+        channel: impl Into<ChannelId>,
+        text: impl Into<String>,
+    ) -> Result<Accepted, Refusal> {
         self.inbound(Inbound::new(channel, text)).await
     }
 
-    /// Starts a background task on the program's own behalf: no agent's grants count, the run's limits do. The reply is a receipt; the
-    /// task's end is waited for with [`wait`](Self::wait).
+    /// Starts a background task on the program's own behalf: no agent's grants count, the run's
+    /// limits do. The reply is a receipt; the task's end is waited for with [`wait`](Self::wait).
     ///
     /// # Errors
-    /// `unknown_agent`, `empty_task`, `limit_reached`, `channel_not_shared`, `blocked`, `room_closed`.
+    /// `unknown_agent`, `empty_task`, `limit_reached`, `channel_not_shared`, `blocked`,
+    /// `room_closed`.
     pub async fn delegate(&self, delegation: Delegation) -> Result<TaskHandle, Refusal> {
         self.delegate_by(None, delegation).await
     }
@@ -205,11 +230,19 @@ impl RoomHandle {
     ///
     /// # Errors
     /// As [`delegate`](Self::delegate), and `not_granted`.
-    pub async fn delegate_for(&self, task: impl Into<TaskName>, delegation: Delegation) -> Result<TaskHandle, Refusal> {
+    pub async fn delegate_for(
+        &self,
+        task: impl Into<TaskName>,
+        delegation: Delegation,
+    ) -> Result<TaskHandle, Refusal> {
         self.delegate_by(Some(task.into()), delegation).await
     }
 
-    async fn delegate_by(&self, by: Option<TaskName>, delegation: Delegation) -> Result<TaskHandle, Refusal> {
+    async fn delegate_by(
+        &self,
+        by: Option<TaskName>,
+        delegation: Delegation,
+    ) -> Result<TaskHandle, Refusal> {
         match self.ask(RoomRequest::Delegate { delegation: Box::new(delegation), by }).await? {
             RequestReply::Delegated { task, room, agent, from_cache } => {
                 Ok(TaskHandle { id: task, room, agent, from_cache, parent: self.clone() })
@@ -218,12 +251,20 @@ impl RoomHandle {
         }
     }
 
-    /// Stops a background task, also in the middle of a step; false when there is none of that name, or it had ended.
+    /// Stops a background task, also in the middle of a step; false when there is none of that
+    /// name, or it had ended.
     ///
     /// # Errors
     /// `room_closed`.
-    pub async fn cancel(&self, task: &BackgroundId, reason: impl Into<String>) -> Result<bool, Refusal> {
-        match self.ask(RoomRequest::CancelTask { task: task.clone(), reason: reason.into() }).await? {
+    pub async fn cancel(
+        &self,
+        task: &BackgroundId,
+        reason: impl Into<String>,
+    ) -> Result<bool, Refusal> {
+        match self
+            .ask(RoomRequest::CancelTask { task: task.clone(), reason: reason.into() })
+            .await?
+        {
             RequestReply::Cancelled { cancelled } => Ok(cancelled),
             other => Err(unfit(&other)),
         }
@@ -243,7 +284,9 @@ impl RoomHandle {
     /// `unknown_channel`, `unknown_agent`, `no_access`, `chain_depth`, `blocked`, `room_closed`.
     pub async fn announce(&self, announcement: Announcement) -> Result<Announced, Refusal> {
         match self.ask(RoomRequest::Deliver { announcement }).await? {
-            RequestReply::Delivery { record, duplicate } => Ok(Announced { delivery: record, duplicate }),
+            RequestReply::Delivery { record, duplicate } => {
+                Ok(Announced { delivery: record, duplicate })
+            }
             other => Err(unfit(&other)),
         }
     }
@@ -252,7 +295,11 @@ impl RoomHandle {
     ///
     /// # Errors
     /// `bad_arguments`, `room_closed`.
-    pub async fn bind(&self, channel: impl Into<ChannelId>, binding: Binding) -> Result<(), Refusal> {
+    pub async fn bind(
+        &self,
+        channel: impl Into<ChannelId>,
+        binding: Binding,
+    ) -> Result<(), Refusal> {
         self.done(RoomRequest::Bind { channel: channel.into(), binding: Some(binding) }).await
     }
 
@@ -264,15 +311,21 @@ impl RoomHandle {
         self.done(RoomRequest::Bind { channel: channel.into(), binding: None }).await
     }
 
-    /// Reports what keeps a channel busy: strategies that wait for quiet are asked again when it changes.
+    /// Reports what keeps a channel busy: strategies that wait for quiet are asked again when it
+    /// changes.
     ///
     /// # Errors
     /// `unknown_channel`, `room_closed`.
-    pub async fn activity(&self, channel: impl Into<ChannelId>, activity: Activity) -> Result<(), Refusal> {
+    pub async fn activity(
+        &self,
+        channel: impl Into<ChannelId>,
+        activity: Activity,
+    ) -> Result<(), Refusal> {
         self.done(RoomRequest::Activity { channel: channel.into(), activity }).await
     }
 
-    /// Closes the room: it takes nothing new, and each background task goes the way of its `on_close`. A room that is over is closed.
+    /// Closes the room: it takes nothing new, and each background task goes the way of its
+    /// `on_close`. A room that is over is closed.
     ///
     /// # Errors
     /// None today; a reply that could not be kept is `room_closed`, which this takes as done.
@@ -287,8 +340,8 @@ impl RoomHandle {
         self.ask(what).await.map(drop)
     }
 
-    /// The background tasks of the room, ended ones included, in the order in which they began; also after the room is over. Asks nothing
-    /// of the room, so nothing is journalled.
+    /// The background tasks of the room, ended ones included, in the order in which they began;
+    /// also after the room is over. Asks nothing of the room, so nothing is journalled.
     #[must_use]
     pub fn tasks(&self) -> Vec<Arc<BackgroundRecord>> {
         self.outside.known.tasks()
@@ -300,8 +353,9 @@ impl RoomHandle {
         self.outside.known.task(id)
     }
 
-    /// Waits for the end of a task, and not for the delivery of its result, which has a record of its own. However the wait ends, the task
-    /// is left alone. `at_most` is counted by the run's clock.
+    /// Waits for the end of a task, and not for the delivery of its result, which has a record of
+    /// its own. However the wait ends, the task is left alone. `at_most` is counted by the run's
+    /// clock.
     ///
     /// # Errors
     /// `TimedOut`, `Unknown`, `RoomOver`.
@@ -324,7 +378,11 @@ impl RoomHandle {
     ///     Ok(ended.output.clone().unwrap_or_default())
     /// }
     /// ```
-    pub async fn wait(&self, id: &BackgroundId, at_most: Option<Duration>) -> Result<Arc<BackgroundRecord>, WaitError> {
+    pub async fn wait(
+        &self,
+        id: &BackgroundId,
+        at_most: Option<Duration>,
+    ) -> Result<Arc<BackgroundRecord>, WaitError> {
         let ended = self.outside.known.ended(id);
         let Some(at_most) = at_most else { return ended.await };
         let clock = &self.outside.clock;
@@ -336,7 +394,8 @@ impl RoomHandle {
         }
     }
 
-    /// What the guests of a background task say of their progress from now on; none when it is not at work here.
+    /// What the guests of a background task say of their progress from now on; none when it is not
+    /// at work here.
     #[must_use]
     pub fn progress(&self, id: &BackgroundId) -> Option<ProgressStream> {
         let task = self.task(id)?;
@@ -352,5 +411,8 @@ impl RoomHandle {
 
 /// A reply that does not belong to its request is a fault of the host's.
 fn unfit(reply: &RequestReply) -> Refusal {
-    Refusal::new(RefusalCode::Busy, format!("the host gave a reply that does not belong to the request: {reply:?}"))
+    Refusal::new(
+        RefusalCode::Busy,
+        format!("the host gave a reply that does not belong to the request: {reply:?}"),
+    )
 }

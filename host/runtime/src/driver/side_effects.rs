@@ -1,5 +1,6 @@
-//! The way from an import that is about to do something to the room, and of its leave back. The plugin waits in its import; the loop
-//! journals what is about to be done before it is, and how it went before the plugin learns of it.
+//! The way from an import that is about to do something to the room, and of its leave back. The
+//! plugin waits in its import; the loop journals what is about to be done before it is, and how it
+//! went before the plugin learns of it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -72,14 +73,22 @@ impl SideEffectPort {
 }
 
 impl EffectPort for SideEffectPort {
-    fn ask(&self, call: CallId, ordinal: u32, side_effect: SideEffect) -> BoxFuture<'static, Leave> {
+    fn ask(
+        &self,
+        call: CallId,
+        ordinal: u32,
+        side_effect: SideEffect,
+    ) -> BoxFuture<'static, Leave> {
         let over = Denial {
             capability: side_effect.capability().as_str().to_owned(),
             target: side_effect.target().chars().take(256).collect(),
             detail: "the run is over".to_owned(),
         };
         kill_point!("before-side-effect-asked");
-        let kept = self.kept((call, ordinal, EffectStep::Asked), Event::SideEffectAsked { call, ordinal, side_effect });
+        let kept = self.kept(
+            (call, ordinal, EffectStep::Asked),
+            Event::SideEffectAsked { call, ordinal, side_effect },
+        );
         Box::pin(async move { kept.await.unwrap_or(Err(over)) })
     }
 
@@ -92,9 +101,17 @@ impl EffectPort for SideEffectPort {
         self.survives_power_cuts
     }
 
-    fn ended(&self, call: CallId, ordinal: u32, answer: SideEffectAnswer) -> BoxFuture<'static, ()> {
+    fn ended(
+        &self,
+        call: CallId,
+        ordinal: u32,
+        answer: SideEffectAnswer,
+    ) -> BoxFuture<'static, ()> {
         kill_point!("after-side-effect-done");
-        let kept = self.kept((call, ordinal, EffectStep::Ended), Event::SideEffectEnded { call, ordinal, answer });
+        let kept = self.kept(
+            (call, ordinal, EffectStep::Ended),
+            Event::SideEffectEnded { call, ordinal, answer },
+        );
         Box::pin(async move { drop(kept.await) })
     }
 }

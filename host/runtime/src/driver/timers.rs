@@ -1,5 +1,5 @@
-//! The timers of a room: one queue, of which the loop polls the nearest deadline. A timer that the room does not wait for any more
-//! leaves the queue, so a room that is held open collects none.
+//! The timers of a room: one queue, of which the loop polls the nearest deadline. A timer that the
+//! room does not wait for any more leaves the queue, so a room that is held open collects none.
 
 use std::collections::BTreeSet;
 
@@ -38,8 +38,8 @@ impl Timers {
         *self = Self::default();
     }
 
-    /// Takes out timers that nobody waits for: those before the nearest that somebody waits for at once, so that the loop does not wake
-    /// for them, and the others in time.
+    /// Takes out timers that nobody waits for: those before the nearest that somebody waits for at
+    /// once, so that the loop does not wake for them, and the others in time.
     pub(super) fn clean(&mut self, is_waited_for: impl Fn(TimerId) -> bool) {
         while self.waiting.first().is_some_and(|(_, timer)| !is_waited_for(*timer)) {
             self.waiting.pop_first();
@@ -54,14 +54,18 @@ impl Timers {
         }
     }
 
-    /// Waits until the nearest deadline, and takes out the timers that are due then, in order. Dropping the future loses none. The room's
-    /// time is `ahead_ms` ahead of the clock.
+    /// Waits until the nearest deadline, and takes out the timers that are due then, in order.
+    /// Dropping the future loses none. The room's time is `ahead_ms` ahead of the clock.
     pub(super) async fn due(&mut self, clock: &dyn Clock, ahead_ms: u64) -> Vec<TimerId> {
-        let Some((nearest, _)) = self.waiting.first().copied() else { return std::future::pending().await };
+        let Some((nearest, _)) = self.waiting.first().copied() else {
+            return std::future::pending().await;
+        };
         if self.sleep.as_ref().is_some_and(|(at, _)| *at != nearest) {
             self.sleep = None;
         }
-        let (_, sleep) = self.sleep.get_or_insert_with(|| (nearest, clock.sleep_until(Millis(nearest.0.saturating_sub(ahead_ms)))));
+        let (_, sleep) = self.sleep.get_or_insert_with(|| {
+            (nearest, clock.sleep_until(Millis(nearest.0.saturating_sub(ahead_ms))))
+        });
         sleep.await;
         self.sleep = None;
         let mut due = Vec::new();
@@ -134,13 +138,17 @@ mod tests {
         let (clock, mut timers) = (Counting::default(), Timers::default());
         timers.set(TimerId(0), Millis(1_000_000));
         for number in 1..10_000_u64 {
-            // As an approval with a limit of time that is answered: its timer is set, and then nobody waits for it.
+            // As an approval with a limit of time that is answered: its timer is set, and then
+            // nobody waits for it.
             timers.set(TimerId(number), Millis(2_000_000 + number));
             assert_eq!(poll(&mut timers, &clock), None);
             timers.clean(|timer| timer == TimerId(0));
             assert!(timers.waiting.len() <= CLEAN_AT, "{number}: {}", timers.waiting.len());
         }
-        assert_eq!((clock.most.load(Ordering::Relaxed), clock.sleeping.load(Ordering::Relaxed)), (1, 1));
+        assert_eq!(
+            (clock.most.load(Ordering::Relaxed), clock.sleeping.load(Ordering::Relaxed)),
+            (1, 1)
+        );
         // The nearest is cancelled too: nobody sleeps for it.
         timers.clean(|_| false);
         assert!(timers.is_empty());

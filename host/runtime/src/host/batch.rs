@@ -1,5 +1,6 @@
-//! Many runs of one config: a window of them at a time, results in the order of what was asked, each in a room and with a budget of its
-//! own (L-190…L-194). Not what an answer means, and not where questions come from.
+//! Many runs of one config: a window of them at a time, results in the order of what was asked,
+//! each in a room and with a budget of its own (L-190…L-194). Not what an answer means, and not
+//! where questions come from.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -37,7 +38,8 @@ pub struct Batch {
     /// Jobs that go on at the same time; the next begins when one ends (L-193). 0 is taken for 1.
     pub concurrency: usize,
     pub on_error: OnError,
-    /// The first result ends the batch, and the others are cancelled (L-192). With `Report` an error is a result.
+    /// The first result ends the batch, and the others are cancelled (L-192). With `Report` an
+    /// error is a result.
     pub stop_on_first: bool,
     /// Steps of the entry task, for whatever is asked without a number of its own.
     pub turns: Option<u32>,
@@ -47,7 +49,13 @@ pub struct Batch {
 
 impl Default for Batch {
     fn default() -> Self {
-        Self { concurrency: 1, on_error: OnError::default(), stop_on_first: false, turns: None, limits: None }
+        Self {
+            concurrency: 1,
+            on_error: OnError::default(),
+            stop_on_first: false,
+            turns: None,
+            limits: None,
+        }
     }
 }
 
@@ -96,8 +104,9 @@ pub struct BatchProgress<'a, T, E> {
     pub total: usize,
 }
 
-/// Runs jobs, at most `batch.concurrency` at a time, on the threads of the executor. `on_progress` is called each time one has ended, in the
-/// order in which they end. Dropping the future cancels all; when it ends by itself, nothing of a cancelled job goes on.
+/// Runs jobs, at most `batch.concurrency` at a time, on the threads of the executor. `on_progress`
+/// is called each time one has ended, in the order in which they end. Dropping the future cancels
+/// all; when it ends by itself, nothing of a cancelled job goes on.
 ///
 /// # Panics
 /// When a job does; the others are cancelled.
@@ -113,7 +122,11 @@ pub struct BatchProgress<'a, T, E> {
 /// assert_eq!(halves.items, [ItemEnd::Value(2), ItemEnd::Failed("it is odd")]);
 /// # }
 /// ```
-pub async fn run_all<T, E, J, F>(jobs: Vec<J>, batch: &Batch, mut on_progress: impl FnMut(&BatchProgress<'_, T, E>)) -> BatchOutcome<T, E>
+pub async fn run_all<T, E, J, F>(
+    jobs: Vec<J>,
+    batch: &Batch,
+    mut on_progress: impl FnMut(&BatchProgress<'_, T, E>),
+) -> BatchOutcome<T, E>
 where
     T: Send + 'static,
     E: Send + 'static,
@@ -121,7 +134,8 @@ where
     F: Future<Output = Result<Option<T>, E>> + Send,
 {
     let total = jobs.len();
-    let mut items: Vec<ItemEnd<T, E>> = std::iter::repeat_with(|| ItemEnd::Cancelled).take(total).collect();
+    let mut items: Vec<ItemEnd<T, E>> =
+        std::iter::repeat_with(|| ItemEnd::Cancelled).take(total).collect();
     let (mut waiting, mut going) = (jobs.into_iter().enumerate(), JoinSet::new());
     let (mut done, mut failed, mut ended_by) = (0, 0, None);
     loop {
@@ -176,14 +190,16 @@ pub enum BatchError {
 
 /// What the end of a run counts as in a batch: its result, none, or an error.
 ///
-/// None is an end as `STALLED`, `MAX_TURNS` (L-088), `REJECTED` and `NOT_ADDRESSED`, and a success that says nothing. Every other end that is
-/// no success is an error.
+/// None is an end as `STALLED`, `MAX_TURNS` (L-088), `REJECTED` and `NOT_ADDRESSED`, and a success
+/// that says nothing. Every other end that is no success is an error.
 ///
 /// # Errors
 /// The outcome, when it counts as one.
 pub fn verdict(outcome: Arc<Outcome>) -> Result<Option<Arc<Outcome>>, BatchError> {
     match outcome.status {
-        Status::Done | Status::FixedTurns | Status::UserQuit => Ok(says_something(&outcome).then_some(outcome)),
+        Status::Done | Status::FixedTurns | Status::UserQuit => {
+            Ok(says_something(&outcome).then_some(outcome))
+        }
         Status::Stalled | Status::MaxTurns | Status::Rejected | Status::NotAddressed => Ok(None),
         Status::Kill
         | Status::Timeout
@@ -199,7 +215,10 @@ pub fn verdict(outcome: Arc<Outcome>) -> Result<Option<Arc<Outcome>>, BatchError
 }
 
 fn says_something(outcome: &Outcome) -> bool {
-    outcome.content.is_some() || outcome.value.is_some() || outcome.typed.is_some() || !outcome.tools.is_empty()
+    outcome.content.is_some()
+        || outcome.value.is_some()
+        || outcome.typed.is_some()
+        || !outcome.tools.is_empty()
 }
 
 /// The room of one run of a batch: `ROOM.INDEX`.
@@ -209,8 +228,9 @@ pub fn room_of(room: &RoomId, index: usize) -> RoomId {
 }
 
 impl Prepared {
-    /// Runs the config once for each of these, each in a room of its own; they share nothing but the host. What the options' `ids` give
-    /// is what the rooms' names begin with (see [`room_of`]).
+    /// Runs the config once for each of these, each in a room of its own; they share nothing but
+    /// the host. What the options' `ids` give is what the rooms' names begin with (see
+    /// [`room_of`]).
     ///
     /// ```
     /// use conclave_runtime::batch::Batch;
@@ -236,12 +256,18 @@ impl Prepared {
         batch: &Batch,
     ) -> BatchOutcome<Arc<Outcome>, BatchError> {
         let (parts, room) = (self.parts(), options.ids.run());
-        let jobs = asks.into_iter().map(Into::into).enumerate().map(|(index, ask): (usize, RunInput)| {
-            let options = RunOptions { ids: Arc::new(room_of(&room, index)), ..options.clone() };
-            let (parts, ask) = (parts.clone(), batch.ask(ask));
-            // The room opens when its turn comes: a thousand journals need not be open at once.
-            || async move { verdict(Session::open(parts, options).map_err(SessionError::from)?.run(ask).await?) }
-        });
+        let jobs =
+            asks.into_iter().map(Into::into).enumerate().map(|(index, ask): (usize, RunInput)| {
+                let options =
+                    RunOptions { ids: Arc::new(room_of(&room, index)), ..options.clone() };
+                let (parts, ask) = (parts.clone(), batch.ask(ask));
+                // The room opens when its turn comes: a thousand journals need not be open at once.
+                || async move {
+                    verdict(
+                        Session::open(parts, options).map_err(SessionError::from)?.run(ask).await?,
+                    )
+                }
+            });
         run_all(jobs.collect(), batch, |_| ()).await
     }
 }
@@ -250,7 +276,11 @@ impl Batch {
     /// The same, with what the batch says where it says nothing itself.
     #[must_use]
     pub fn ask(&self, ask: RunInput) -> RunInput {
-        RunInput { turns: ask.turns.or(self.turns), limits: ask.limits.or_else(|| self.limits.clone()), ..ask }
+        RunInput {
+            turns: ask.turns.or(self.turns),
+            limits: ask.limits.or_else(|| self.limits.clone()),
+            ..ask
+        }
     }
 }
 
@@ -280,14 +310,56 @@ mod tests {
     #[tokio::test]
     async fn policies_decide_what_an_error_is_and_when_it_is_enough() {
         use ItemEnd::{Cancelled, Failed, Null, Value};
-        type Case = (OnError, bool, [(Result<Option<u32>, u32>, usize); 3], [ItemEnd<u32, u32>; 3], Option<usize>);
+        type Case = (
+            OnError,
+            bool,
+            [(Result<Option<u32>, u32>, usize); 3],
+            [ItemEnd<u32, u32>; 3],
+            Option<usize>,
+        );
         let cases: [Case; 6] = [
-            (OnError::Stop, false, [(Ok(Some(1)), 9), (Ok(None), 1), (Ok(Some(3)), 5)], [Value(1), Null, Value(3)], None),
-            (OnError::Stop, false, [(Ok(Some(1)), NEVER), (Err(2), 1), (Ok(Some(3)), NEVER)], [Cancelled, Failed(2), Cancelled], Some(1)),
-            (OnError::Null, true, [(Ok(Some(1)), NEVER), (Err(2), 1), (Ok(Some(3)), 5)], [Cancelled, Null, Value(3)], Some(2)),
-            (OnError::Report, false, [(Ok(Some(1)), 3), (Err(2), 1), (Ok(None), 5)], [Value(1), Failed(2), Null], None),
-            (OnError::Report, true, [(Ok(None), 1), (Err(2), 3), (Ok(Some(3)), NEVER)], [Null, Failed(2), Cancelled], Some(1)),
-            (OnError::Stop, true, [(Ok(None), 1), (Ok(None), 2), (Ok(None), 3)], [Null, Null, Null], None),
+            (
+                OnError::Stop,
+                false,
+                [(Ok(Some(1)), 9), (Ok(None), 1), (Ok(Some(3)), 5)],
+                [Value(1), Null, Value(3)],
+                None,
+            ),
+            (
+                OnError::Stop,
+                false,
+                [(Ok(Some(1)), NEVER), (Err(2), 1), (Ok(Some(3)), NEVER)],
+                [Cancelled, Failed(2), Cancelled],
+                Some(1),
+            ),
+            (
+                OnError::Null,
+                true,
+                [(Ok(Some(1)), NEVER), (Err(2), 1), (Ok(Some(3)), 5)],
+                [Cancelled, Null, Value(3)],
+                Some(2),
+            ),
+            (
+                OnError::Report,
+                false,
+                [(Ok(Some(1)), 3), (Err(2), 1), (Ok(None), 5)],
+                [Value(1), Failed(2), Null],
+                None,
+            ),
+            (
+                OnError::Report,
+                true,
+                [(Ok(None), 1), (Err(2), 3), (Ok(Some(3)), NEVER)],
+                [Null, Failed(2), Cancelled],
+                Some(1),
+            ),
+            (
+                OnError::Stop,
+                true,
+                [(Ok(None), 1), (Ok(None), 2), (Ok(None), 3)],
+                [Null, Null, Null],
+                None,
+            ),
         ];
         for (on_error, stop_on_first, jobs, items, ended_by) in cases {
             let batch = Batch { concurrency: 3, on_error, stop_on_first, ..Batch::default() };
@@ -329,10 +401,16 @@ mod tests {
             });
             let mut told = Vec::new();
             let batch = Batch { concurrency: window, ..Batch::default() };
-            let ended = run_all(jobs.collect(), &batch, |progress| told.push((progress.done, progress.failed, progress.total))).await;
+            let ended = run_all(jobs.collect(), &batch, |progress| {
+                told.push((progress.done, progress.failed, progress.total))
+            })
+            .await;
             assert_eq!(ended.items, (0..50).map(ItemEnd::Value).collect::<Vec<_>>());
             assert_eq!(told, (1..=50).map(|done| (done, 0, 50)).collect::<Vec<_>>());
-            assert_eq!((most.load(Ordering::SeqCst), going.load(Ordering::SeqCst)), (window.max(1), 0));
+            assert_eq!(
+                (most.load(Ordering::SeqCst), going.load(Ordering::SeqCst)),
+                (window.max(1), 0)
+            );
         }
     }
 
@@ -374,7 +452,8 @@ mod tests {
                 Err::<Option<u32>, _>(number)
             }
         });
-        let ended = run_all(jobs.collect(), &Batch { concurrency: 4, ..Batch::default() }, |_| ()).await;
+        let ended =
+            run_all(jobs.collect(), &Batch { concurrency: 4, ..Batch::default() }, |_| ()).await;
         assert_eq!((ended.ended_by, going.load(Ordering::SeqCst)), (Some(3), 0));
     }
 }

@@ -1,9 +1,12 @@
-//! Clients for the models of a config: from a script, from the embedding program, or for a server. None is asked anything here.
+//! Clients for the models of a config: from a script, from the embedding program, or for a server.
+//! None is asked anything here.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use conclave_core::config::{Config, ConfigProblem, ModelConfig, ModelKind, OpenAiConfig, Problems};
+use conclave_core::config::{
+    Config, ConfigProblem, ModelConfig, ModelKind, OpenAiConfig, Problems,
+};
 use conclave_core::types::ids::ModelName;
 
 #[cfg(feature = "openai")]
@@ -43,9 +46,8 @@ impl Host {
         let mut clients = Clients::new();
         for (name, model) in &config.models {
             let client = match &model.kind {
-                ModelKind::Scripted { replies } => {
-                    scripted(&replies.path).map_err(|what| vec![config.problem(&format!("models.{name}.replies"), what)])
-                }
+                ModelKind::Scripted { replies } => scripted(&replies.path)
+                    .map_err(|what| vec![config.problem(&format!("models.{name}.replies"), what)]),
                 ModelKind::Native => self.native_client(config, name),
                 ModelKind::OpenAi(server) => self.server_client(config, name, server),
             };
@@ -64,7 +66,11 @@ impl Host {
         matches!(&model.kind, ModelKind::OpenAi(server) if server.key.as_ref().is_some_and(|from| self.secrets.check(from).is_err()))
     }
 
-    fn native_client(&self, config: &Config, name: &ModelName) -> Result<Arc<dyn ModelClient>, Vec<ConfigProblem>> {
+    fn native_client(
+        &self,
+        config: &Config,
+        name: &ModelName,
+    ) -> Result<Arc<dyn ModelClient>, Vec<ConfigProblem>> {
         if let Some(client) = self.models.get(name.as_str()) {
             return Ok(Arc::clone(client));
         }
@@ -74,14 +80,29 @@ impl Host {
         } else {
             format!("these are there: {}", known.join(", "))
         };
-        Err(vec![config.problem(&format!("models.{name}.kind"), format!("this program has no model `{name}`")).help(help)])
+        Err(vec![
+            config
+                .problem(
+                    &format!("models.{name}.kind"),
+                    format!("this program has no model `{name}`"),
+                )
+                .help(help),
+        ])
     }
 
     #[cfg(feature = "openai")]
-    fn server_client(&self, config: &Config, name: &ModelName, server: &OpenAiConfig) -> Result<Arc<dyn ModelClient>, Vec<ConfigProblem>> {
+    fn server_client(
+        &self,
+        config: &Config,
+        name: &ModelName,
+        server: &OpenAiConfig,
+    ) -> Result<Arc<dyn ModelClient>, Vec<ConfigProblem>> {
         let mut problems = Vec::new();
         if let Some(Err(what)) = server.key.as_ref().map(|from| self.secrets.check(from)) {
-            problems.push(config.problem(&format!("models.{name}.key"), format!("the key of the model `{name}` is not there: {what}")));
+            problems.push(config.problem(
+                &format!("models.{name}.key"),
+                format!("the key of the model `{name}` is not there: {what}"),
+            ));
         }
         match self.open_client(server) {
             Ok(client) if problems.is_empty() => Ok(Arc::new(client)),
@@ -95,11 +116,17 @@ impl Host {
 
     #[cfg(feature = "openai")]
     fn open_client(&self, server: &OpenAiConfig) -> Result<OpenAi, OpenAiError> {
-        let from = |from: &conclave_core::config::KeyRef| KeyOf { secrets: Arc::clone(&self.secrets), from: from.clone() };
+        let from = |from: &conclave_core::config::KeyRef| KeyOf {
+            secrets: Arc::clone(&self.secrets),
+            from: from.clone(),
+        };
         OpenAi::new(OpenAiSettings {
             url: server.url.clone(),
             model: server.model.clone(),
-            key: server.key.as_ref().map(|key| Arc::new(from(key)) as Arc<dyn crate::models::KeySource>),
+            key: server
+                .key
+                .as_ref()
+                .map(|key| Arc::new(from(key)) as Arc<dyn crate::models::KeySource>),
             headers: server.headers.clone(),
             options: server.options.clone(),
             proxy: server.proxy.clone(),
@@ -113,7 +140,8 @@ impl Host {
         })
     }
 
-    /// Asks the server of each model of a config which models it has: whether it answers, and whether it takes the key. Costs nothing.
+    /// Asks the server of each model of a config which models it has: whether it answers, and
+    /// whether it takes the key. Costs nothing.
     #[cfg(feature = "openai")]
     pub async fn probe(&self, config: &Config) -> Vec<Probe> {
         let mut probes = Vec::new();
@@ -122,24 +150,40 @@ impl Host {
             let began = Instant::now();
             let answer = match self.open_client(server) {
                 Ok(client) => client.probe().await,
-                Err(error) => Err(ModelDiagnostic { kind: ModelDiagnosticKind::Unreachable, text: error.to_string() }),
+                Err(error) => Err(ModelDiagnostic {
+                    kind: ModelDiagnosticKind::Unreachable,
+                    text: error.to_string(),
+                }),
             };
-            probes.push(Probe { name: name.clone(), url: server.url.clone(), model: server.model.clone(), answer, took: began.elapsed() });
+            probes.push(Probe {
+                name: name.clone(),
+                url: server.url.clone(),
+                model: server.model.clone(),
+                answer,
+                took: began.elapsed(),
+            });
         }
         probes
     }
 
     #[cfg(not(feature = "openai"))]
-    fn server_client(&self, config: &Config, name: &ModelName, _: &OpenAiConfig) -> Result<Arc<dyn ModelClient>, Vec<ConfigProblem>> {
+    fn server_client(
+        &self,
+        config: &Config,
+        name: &ModelName,
+        _: &OpenAiConfig,
+    ) -> Result<Arc<dyn ModelClient>, Vec<ConfigProblem>> {
         // What the missing client would need is not looked at.
         let _ = (&self.secrets, &self.blobs);
         let what = "this program was built without a client for model servers";
-        let help = "build it with the feature `openai` of conclave-runtime, or take `kind = \"native\"`";
+        let help =
+            "build it with the feature `openai` of conclave-runtime, or take `kind = \"native\"`";
         Err(vec![config.problem(&format!("models.{name}.kind"), what).help(help)])
     }
 }
 
 fn scripted(path: &str) -> Result<Arc<dyn ModelClient>, String> {
-    let script = std::fs::read_to_string(path).map_err(|error| format!("{path} could not be read: {error}"))?;
+    let script = std::fs::read_to_string(path)
+        .map_err(|error| format!("{path} could not be read: {error}"))?;
     Ok(Arc::new(Scripted::parse(&script).map_err(|error| format!("{path}: {error}"))?))
 }

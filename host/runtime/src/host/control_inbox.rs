@@ -1,5 +1,6 @@
-//! Hands control messages from other processes to the rooms that this host has under way. A message's file is deleted once the room's
-//! record of it is durable. Not how often somebody looks, nor what people are shown of it.
+//! Hands control messages from other processes to the rooms that this host has under way. A
+//! message's file is deleted once the room's record of it is durable. Not how often somebody looks,
+//! nor what people are shown of it.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,14 +42,20 @@ impl ControlInbox {
         Self { store: store.clone(), host: Arc::clone(host), in_hand: InHand::default() }
     }
 
-    /// Looks once, and hands each message to its room; `notify` is called with each. Messages to rooms that are not under way here stay
-    /// where they are, but for a stop: this process alone could have that run under way, so it was interrupted, and is ended.
+    /// Looks once, and hands each message to its room; `notify` is called with each. Messages to
+    /// rooms that are not under way here stay where they are, but for a stop: this process alone
+    /// could have that run under way, so it was interrupted, and is ended.
     ///
-    /// Disk work happens on other threads. Returns when all are handed over, and does not wait until they are journalled.
+    /// Disk work happens on other threads. Returns when all are handed over, and does not wait
+    /// until they are journalled.
     pub async fn receive(&self, notify: impl Fn(&ControlMessage)) {
-        let (store, host, in_hand) = (self.store.clone(), Arc::clone(&self.host), Arc::clone(&self.in_hand));
+        let (store, host, in_hand) =
+            (self.store.clone(), Arc::clone(&self.host), Arc::clone(&self.in_hand));
         let look = move || {
-            let is_here = |mail: &ControlMessage| matches!(mail.word, ControlCommand::Stop { .. }) || host.stopper(&mail.room).is_some();
+            let is_here = |mail: &ControlMessage| {
+                matches!(mail.word, ControlCommand::Stop { .. })
+                    || host.stopper(&mail.room).is_some()
+            };
             let is_in_hand = |mail: &ControlMessage| lock(&in_hand).contains(&mail.id);
             store.mail_for(|mail| !is_in_hand(mail) && is_here(mail), |mail| !is_in_hand(mail))
         };
@@ -66,7 +73,8 @@ impl ControlInbox {
         if let Some(confirmed) = self.host.deliver(room, id, word.to_event()) {
             notify(&received.mail);
             tokio::spawn(async move {
-                // Without a confirmation the room was over first: the message stays for whoever resumes it, or its sender takes it back.
+                // Without a confirmation the room was over first: the message stays for whoever
+                // resumes it, or its sender takes it back.
                 if confirmed.await.is_ok() {
                     let _ = tokio::task::spawn_blocking(move || received.delete()).await;
                 }
@@ -82,7 +90,8 @@ impl ControlInbox {
     }
 }
 
-/// Ends a run that no process has. It may be about to begin or to end here: then the message is for the next look.
+/// Ends a run that no process has. It may be about to begin or to end here: then the message is for
+/// the next look.
 fn end(store: &Store, received: &ReceivedMail) {
     let ControlMessage { room, word, .. } = &received.mail;
     let ControlCommand::Stop { reason } = word else { return };
@@ -93,6 +102,8 @@ fn end(store: &Store, received: &ReceivedMail) {
 
 fn is_open(store: &Store, room: &RoomId) -> bool {
     // What cannot be read now may be open still.
-    let Ok(rooms) = StoreReader::open(store.folder()).and_then(|reader| reader.rooms(room)) else { return true };
+    let Ok(rooms) = StoreReader::open(store.folder()).and_then(|reader| reader.rooms(room)) else {
+        return true;
+    };
     rooms.iter().any(|row| !matches!(row.standing, RunState::Ended(_)))
 }

@@ -1,5 +1,5 @@
-//! Granted folders, before they are opened: that they are there, and that a plugin which may write in one cannot change what decides about
-//! plugins with it, such as the config itself.
+//! Granted folders, before they are opened: that they are there, and that a plugin which may write
+//! in one cannot change what decides about plugins with it, such as the config itself.
 
 use std::path::{Path, PathBuf};
 
@@ -14,22 +14,38 @@ pub(super) fn home(config: &Config) -> PathBuf {
     folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
 }
 
-/// Says what is wrong with the folders of a config. `cache` is where this host keeps compiled code, `guards` what else its program names.
-pub(super) fn check(config: &Config, cache: Option<&Path>, guards: &[GuardedPath], problems: &mut Problems) {
+/// Says what is wrong with the folders of a config. `cache` is where this host keeps compiled code,
+/// `guards` what else its program names.
+pub(super) fn check(
+    config: &Config,
+    cache: Option<&Path>,
+    guards: &[GuardedPath],
+    problems: &mut Problems,
+) {
     let guarded = guarded(config, cache, guards);
     for (name, plugin) in &config.plugins {
         for (index, grant) in plugin.grants.files.iter().enumerate() {
             let key = format!("plugins.{name}.grants.files[{index}]");
-            let Some(dir) = Path::new(&grant.dir).canonicalize().ok().filter(|dir| dir.is_dir()) else {
+            let Some(dir) = Path::new(&grant.dir).canonicalize().ok().filter(|dir| dir.is_dir())
+            else {
                 let problem = config.problem(&key, format!("there is no folder {}", grant.dir));
-                problems.push(problem.help("make it, or correct the path; it starts at the folder of the config"));
+                problems.push(
+                    problem.help(
+                        "make it, or correct the path; it starts at the folder of the config",
+                    ),
+                );
                 continue;
             };
             let writes = grant.mode == FileMode::ReadWrite;
-            let holds = guarded.iter().find(|guarded| (writes || guarded.secret) && guarded.is_in_reach_of(&dir));
+            let holds = guarded
+                .iter()
+                .find(|guarded| (writes || guarded.secret) && guarded.is_in_reach_of(&dir));
             if let Some(Guarded { what, secret, whole, .. }) = holds {
                 let (way, could) = if *secret { ("", "read") } else { (" for writing", "change") };
-                let what = format!("{} cannot be granted{way}: {name} could {could} {what} with it", grant.shown);
+                let what = format!(
+                    "{} cannot be granted{way}: {name} could {could} {what} with it",
+                    grant.shown
+                );
                 let help = match (secret, whole) {
                     (true, true) => "grant it a folder of its own, such as `./notes`",
                     (true, false) => "keep the key in another folder",
@@ -70,20 +86,29 @@ mod tests {
         assert!(problems(&files, ".", "read-write").contains("could change the config"));
         assert!(problems(&files, "out/..", "read-write").contains("could change the config"));
         assert!(problems(&files, "lib", "read-write").contains("could change the plugin p"));
-        assert!(problems(&files, "cache", "read-write").contains("what is kept of compiled plugins"));
-        assert!(problems(&files, "cache/code", "read-write").contains("what is kept of compiled plugins"));
+        assert!(
+            problems(&files, "cache", "read-write").contains("what is kept of compiled plugins")
+        );
+        assert!(
+            problems(&files, "cache/code", "read-write")
+                .contains("what is kept of compiled plugins")
+        );
         for dir in [".", "lib", "cache"] {
             assert_eq!(problems(&files, dir, "read"), "", "{dir}");
         }
         for (dir, mode) in [("keys", "read"), ("keys", "read-write"), (".", "read")] {
             let problems = problems(&["keys/s", "out/x"], dir, mode);
-            assert!(problems.contains("cannot be granted: p could read the secret s"), "{dir}: {problems}");
+            assert!(
+                problems.contains("cannot be granted: p could read the secret s"),
+                "{dir}: {problems}"
+            );
         }
         assert!(problems(&files, "nowhere", "read").contains("there is no folder"));
         assert!(problems(&files, "out/x", "read-write").contains("there is no folder"));
     }
 
-    /// What is wrong with granting a folder below `conf/..` for writing and for reading; the config lies in `conf`.
+    /// What is wrong with granting a folder below `conf/..` for writing and for reading; the config
+    /// lies in `conf`.
     fn both(temp: &Path, dir: &str, rest: &str, guards: &[GuardedPath]) -> [String; 2] {
         ["read-write", "read"].map(|mode| {
             let text = format!(
@@ -109,11 +134,13 @@ mod tests {
 
     #[test]
     fn no_plugin_changes_what_the_host_starts_outside_the_sandbox() {
-        let temp = folders(&["conf/a.toml", "conf/out/x", "data/srv.py", "data/pkg/x", "data/sub/x"]);
+        let temp =
+            folders(&["conf/a.toml", "conf/out/x", "data/srv.py", "data/pkg/x", "data/sub/x"]);
         let mcp = |inner: &str| format!("[plugins.s]\nsource = {{ mcp = {{ {inner} }} }}");
-        let secret = |command: &str| format!("[secrets.s]\nfrom = {{ command = {command} }}\nhosts = [\"a.example\"]");
-        let model =
-            "[models.m]\nkind = \"openai\"\nurl = \"http://127.0.0.1:9/v1\"\nmodel = \"m\"\nkey = { command = [\"../data/srv.py\"] }";
+        let secret = |command: &str| {
+            format!("[secrets.s]\nfrom = {{ command = {command} }}\nhosts = [\"a.example\"]")
+        };
+        let model = "[models.m]\nkind = \"openai\"\nurl = \"http://127.0.0.1:9/v1\"\nmodel = \"m\"\nkey = { command = [\"../data/srv.py\"] }";
         let starts = [
             mcp("command = [\"../data/srv.py\"]"),
             mcp("command = [\"python3\", \"../data/srv.py\"]"),
@@ -133,9 +160,19 @@ mod tests {
         }
         // All that is below the folder of a server, or is a package that it runs.
         let cwd = mcp("command = [\"python3\", \"-m\", \"srv\"], cwd = \"../data\"");
-        assert!(both(temp.path(), "../data/sub", &cwd, &[])[0].contains("the folder in which the server s starts"));
-        assert!(both(temp.path(), "../data/pkg", &mcp("command = [\"python3\", \"../data/pkg\"]"), &[])[0].contains("for writing"));
-        assert_eq!(both(temp.path(), "../data/sub", &mcp("command = [\"python3\", \"../data/pkg\"]"), &[]), ["", ""]);
+        assert!(
+            both(temp.path(), "../data/sub", &cwd, &[])[0]
+                .contains("the folder in which the server s starts")
+        );
+        assert!(
+            both(temp.path(), "../data/pkg", &mcp("command = [\"python3\", \"../data/pkg\"]"), &[])
+                [0]
+            .contains("for writing")
+        );
+        assert_eq!(
+            both(temp.path(), "../data/sub", &mcp("command = [\"python3\", \"../data/pkg\"]"), &[]),
+            ["", ""]
+        );
     }
 
     #[test]
@@ -145,8 +182,16 @@ mod tests {
             "command = [\"x\"], keys = { F = { file = \"../data/key\" } }",
             "url = \"http://127.0.0.1:9/\", key = { file = \"../data/key\" }",
         ] {
-            for problem in both(temp.path(), "../data", &format!("[plugins.s]\nsource = {{ mcp = {{ {inner} }} }}"), &[]) {
-                assert!(problem.contains("p could read a key of the server s"), "{inner}: {problem:?}");
+            for problem in both(
+                temp.path(),
+                "../data",
+                &format!("[plugins.s]\nsource = {{ mcp = {{ {inner} }} }}"),
+                &[],
+            ) {
+                assert!(
+                    problem.contains("p could read a key of the server s"),
+                    "{inner}: {problem:?}"
+                );
             }
         }
     }
@@ -154,13 +199,28 @@ mod tests {
     #[test]
     fn what_the_program_guards_is_out_of_reach_even_before_it_is_there() {
         let temp = folders(&["conf/x", "data/real.toml", "up/x"]);
-        let guard = |path: &str, secret, whole| GuardedPath { what: "the thing".to_owned(), path: temp.path().join(path), secret, whole };
+        let guard = |path: &str, secret, whole| GuardedPath {
+            what: "the thing".to_owned(),
+            path: temp.path().join(path),
+            secret,
+            whole,
+        };
         let state = [guard("up/state", true, true)];
-        assert!(both(temp.path(), "../up", "", &state).iter().all(|problem| problem.contains("p could read the thing")));
+        assert!(
+            both(temp.path(), "../up", "", &state)
+                .iter()
+                .all(|problem| problem.contains("p could read the thing"))
+        );
         std::fs::create_dir_all(temp.path().join("up/state/journals")).unwrap();
-        assert!(both(temp.path(), "../up/state/journals", "", &state).iter().all(|problem| problem.contains("p could read the thing")));
+        assert!(
+            both(temp.path(), "../up/state/journals", "", &state)
+                .iter()
+                .all(|problem| problem.contains("p could read the thing"))
+        );
         let journals = [guard("up", false, true)];
-        assert!(both(temp.path(), "../up/state", "", &journals)[0].contains("p could change the thing"));
+        assert!(
+            both(temp.path(), "../up/state", "", &journals)[0].contains("p could change the thing")
+        );
         assert_eq!(both(temp.path(), "../up/state", "", &journals)[1], "");
         assert_eq!(both(temp.path(), "../data", "", &journals), ["", ""]);
     }
@@ -171,9 +231,17 @@ mod tests {
         let temp = folders(&["conf/x", "data/real.toml", "link/x", "free/x"]);
         std::os::unix::fs::symlink("../data/real.toml", temp.path().join("link/b.toml")).unwrap();
         std::os::unix::fs::symlink("../link/b.toml", temp.path().join("conf/a.toml")).unwrap();
-        let guards = [GuardedPath { what: "the config".to_owned(), path: temp.path().join("conf/a.toml"), secret: false, whole: false }];
+        let guards = [GuardedPath {
+            what: "the config".to_owned(),
+            path: temp.path().join("conf/a.toml"),
+            secret: false,
+            whole: false,
+        }];
         for dir in ["../data", "../link", "."] {
-            assert!(both(temp.path(), dir, "", &guards)[0].contains("p could change the config"), "{dir}");
+            assert!(
+                both(temp.path(), dir, "", &guards)[0].contains("p could change the config"),
+                "{dir}"
+            );
         }
         assert_eq!(both(temp.path(), "../free", "", &guards), ["", ""]);
         // A circle of links ends.

@@ -1,5 +1,6 @@
-//! What no plugin may change, and what none may even read: the paths that decide about plugins, those of programs that the host starts
-//! outside any sandbox, and those of keys. Which folder reaches one of them is said in `folders`.
+//! What no plugin may change, and what none may even read: the paths that decide about plugins,
+//! those of programs that the host starts outside any sandbox, and those of keys. Which folder
+//! reaches one of them is said in `folders`.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,8 @@ use super::folders::home;
 /// Links that are followed on the way to a path; more of them lead in a circle.
 const LINKS: usize = 8;
 
-/// A file or a folder of the host's own that no plugin may be let into: the config's file, where journals and stores are kept.
+/// A file or a folder of the host's own that no plugin may be let into: the config's file, where
+/// journals and stores are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuardedPath {
     /// In words, for a problem: "the journals".
@@ -57,17 +59,25 @@ impl GuardedPaths {
     fn key(&mut self, what: &str, key: &KeyRef, folder: &Path) {
         match key {
             // One that is not there is another problem.
-            KeyRef::File(path) if Path::new(&path.path).exists() => self.add(what, Path::new(&path.path), true, false),
+            KeyRef::File(path) if Path::new(&path.path).exists() => {
+                self.add(what, Path::new(&path.path), true, false)
+            }
             KeyRef::Command(words) => {
                 let program = words.first().map(|program| folder.join(program));
-                self.command(&format!("a program that gives {what}"), words, program.as_deref(), folder);
+                self.command(
+                    &format!("a program that gives {what}"),
+                    words,
+                    program.as_deref(),
+                    folder,
+                );
             }
             KeyRef::File(_) | KeyRef::Env(_) => {}
         }
     }
 
-    /// The words of a command that are paths: the program where it is looked for, the others from where it starts. Where a bare name is
-    /// found is the environment's business: whoever reads that guards its folders.
+    /// The words of a command that are paths: the program where it is looked for, the others from
+    /// where it starts. Where a bare name is found is the environment's business: whoever reads
+    /// that guards its folders.
     fn command(&mut self, what: &str, words: &[String], program: Option<&Path>, cwd: &Path) {
         let Some((name, arguments)) = words.split_first() else { return };
         if let Some(program) = program.filter(|_| name.contains('/')) {
@@ -85,20 +95,27 @@ impl GuardedPaths {
         if path.symlink_metadata().is_err() {
             return;
         }
-        // One that the config lies in holds all sorts of things, and is guarded for the config's sake.
-        let whole = path.canonicalize().is_ok_and(|path| path.is_dir() && !self.home.starts_with(path));
+        // One that the config lies in holds all sorts of things, and is guarded for the config's
+        // sake.
+        let whole =
+            path.canonicalize().is_ok_and(|path| path.is_dir() && !self.home.starts_with(path));
         self.add(what, path, false, whole);
     }
 }
 
-/// The path without links, and the place of each link on the way to it: who changes one of those changes where it leads.
+/// The path without links, and the place of each link on the way to it: who changes one of those
+/// changes where it leads.
 fn ways(path: &Path, links: usize) -> Vec<PathBuf> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut ways = vec![resolved(&path)];
     for link in path.ancestors().filter(|prefix| links > 0 && prefix.is_symlink()) {
         let (Some(folder), Some(name)) = (link.parent(), link.file_name()) else { continue };
         ways.push(resolved(folder).join(name));
-        ways.extend(std::fs::read_link(link).into_iter().flat_map(|target| self::ways(&folder.join(target), links - 1)));
+        ways.extend(
+            std::fs::read_link(link)
+                .into_iter()
+                .flat_map(|target| self::ways(&folder.join(target), links - 1)),
+        );
     }
     ways
 }
@@ -107,7 +124,10 @@ fn ways(path: &Path, links: usize) -> Vec<PathBuf> {
 fn resolved(path: &Path) -> PathBuf {
     let there = path.ancestors().find_map(|prefix| Some((prefix, prefix.canonicalize().ok()?)));
     match there {
-        Some((prefix, found)) => path.strip_prefix(prefix).map_or(found.clone(), |rest| match rest.as_os_str().is_empty() {
+        Some((prefix, found)) => path.strip_prefix(prefix).map_or(found.clone(), |rest| match rest
+            .as_os_str()
+            .is_empty()
+        {
             true => found.clone(),
             false => found.join(rest),
         }),
@@ -115,7 +135,11 @@ fn resolved(path: &Path) -> PathBuf {
     }
 }
 
-pub(super) fn guarded(config: &Config, cache: Option<&Path>, guards: &[GuardedPath]) -> Vec<Guarded> {
+pub(super) fn guarded(
+    config: &Config,
+    cache: Option<&Path>,
+    guards: &[GuardedPath],
+) -> Vec<Guarded> {
     let mut found = GuardedPaths { home: home(config), all: Vec::new() };
     let folder = found.home.clone();
     // Whatever the config's file is called, it lies there.
@@ -135,7 +159,9 @@ pub(super) fn guarded(config: &Config, cache: Option<&Path>, guards: &[GuardedPa
     }
     for (name, plugin) in &config.plugins {
         match &plugin.source {
-            PluginSource::File(path) => found.add(&format!("the plugin {name}"), Path::new(&path.path), false, false),
+            PluginSource::File(path) => {
+                found.add(&format!("the plugin {name}"), Path::new(&path.path), false, false)
+            }
             PluginSource::Mcp(source) => found.server(name.as_str(), &source.reach, &folder),
             PluginSource::Stock(_) | PluginSource::Native(_) | PluginSource::Url { .. } => {}
         }
@@ -154,9 +180,15 @@ impl GuardedPaths {
                 let what = format!("what the server {name} is started from");
                 // Its first word starts at the config's folder already.
                 self.command(&what, command, command.first().map(Path::new), cwd);
-                // Without one of its own it starts in the config's folder, where plugins may well have folders.
+                // Without one of its own it starts in the config's folder, where plugins may well
+                // have folders.
                 if resolved(cwd) != self.home {
-                    self.add(&format!("the folder in which the server {name} starts"), cwd, false, true);
+                    self.add(
+                        &format!("the folder in which the server {name} starts"),
+                        cwd,
+                        false,
+                        true,
+                    );
                 }
                 keys.values().collect()
             }

@@ -1,4 +1,5 @@
-//! The files of micro-agents and of knowledge that a config names, read when the config is used. What they mean is the core's.
+//! The files of micro-agents and of knowledge that a config names, read when the config is used.
+//! What they mean is the core's.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,8 +9,12 @@ use conclave_core::config::{Config, ConfigPath, Problems};
 
 /// Returns the config with what those files say; `None` if it names none.
 pub(super) fn read(config: &Config, problems: &mut Problems) -> Option<Config> {
-    let micro: Vec<_> = config.micro_files().map(|(task, file)| (task.clone(), file.clone())).collect();
-    let knowledge: Vec<_> = config.knowledge_files().map(|(task, index, file)| (task.clone(), index, file.clone())).collect();
+    let micro: Vec<_> =
+        config.micro_files().map(|(task, file)| (task.clone(), file.clone())).collect();
+    let knowledge: Vec<_> = config
+        .knowledge_files()
+        .map(|(task, index, file)| (task.clone(), index, file.clone()))
+        .collect();
     if micro.is_empty() && knowledge.is_empty() {
         return None;
     }
@@ -26,7 +31,13 @@ pub(super) fn read(config: &Config, problems: &mut Problems) -> Option<Config> {
 }
 
 /// Reads one file; `key` is where the config names it.
-fn take(config: &Config, file: &ConfigPath, key: &str, read: impl FnOnce(&str) -> Result<Problems, Problems>, problems: &mut Problems) {
+fn take(
+    config: &Config,
+    file: &ConfigPath,
+    key: &str,
+    read: impl FnOnce(&str) -> Result<Problems, Problems>,
+    problems: &mut Problems,
+) {
     match text_of(file) {
         Ok(text) => match read(&text) {
             Ok(found) | Err(found) => problems.0.extend(found.0),
@@ -40,7 +51,8 @@ fn take(config: &Config, file: &ConfigPath, key: &str, read: impl FnOnce(&str) -
     }
 }
 
-/// One byte more than a file may have, so that the core says what is wrong with it; a device without an end ends too.
+/// One byte more than a file may have, so that the core says what is wrong with it; a device
+/// without an end ends too.
 fn text_of(file: &ConfigPath) -> io::Result<String> {
     let opened = File::open(&file.path)?;
     if opened.metadata()?.is_dir() {

@@ -1,5 +1,5 @@
-//! Plugins that the embedding program brings, and those that stand for servers of tools: looked at like any other before a config gives them
-//! anything.
+//! Plugins that the embedding program brings, and those that stand for servers of tools: looked at
+//! like any other before a config gives them anything.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -60,15 +60,23 @@ impl Host {
                     None => Err(NativeRefusal::Missing(self.no_native(source))),
                     Some(plugin) => LoadedNative::load(plugin).await.map_err(NativeRefusal::Other),
                 },
-                PluginSource::Mcp(source) => self.load_server(name, source, &plugin.limits, follow).await,
-                PluginSource::Stock(_) | PluginSource::File(_) | PluginSource::Url { .. } => continue,
+                PluginSource::Mcp(source) => {
+                    self.load_server(name, source, &plugin.limits, follow).await
+                }
+                PluginSource::Stock(_) | PluginSource::File(_) | PluginSource::Url { .. } => {
+                    continue;
+                }
             };
             match found {
                 Ok(native) => drop(loaded.insert(name.clone(), native)),
-                Err(NativeRefusal::Missing(missing)) => problems.push(missing.problem(config, &key)),
+                Err(NativeRefusal::Missing(missing)) => {
+                    problems.push(missing.problem(config, &key))
+                }
                 Err(NativeRefusal::Other(what)) => {
                     *refused = true;
-                    problems.push(config.problem(&key, format!("the plugin `{name}` is refused: {what}")));
+                    problems.push(
+                        config.problem(&key, format!("the plugin `{name}` is refused: {what}")),
+                    );
                 }
             }
         }
@@ -85,7 +93,10 @@ impl Host {
     ) -> Result<LoadedNative, NativeRefusal> {
         let Some(servers) = &self.servers else { return Err(NativeRefusal::Missing(no_servers())) };
         if source.is_started_here() {
-            let message = format!("{}: this program runs outside the sandbox, as you; no grant holds it back", source.label);
+            let message = format!(
+                "{}: this program runs outside the sandbox, as you; no grant holds it back",
+                source.label
+            );
             follow(LoadStep::Warning { plugin: Some(name.clone()), message });
         }
         let start = ServerStart {
@@ -103,10 +114,14 @@ impl Host {
 
     pub(super) fn no_native(&self, name: &str) -> Missing {
         if self.natives.is_empty() {
-            let help = "take a component, or run this config in the program that it was written for";
+            let help =
+                "take a component, or run this config in the program that it was written for";
             return Missing::new("this program brings no native plugins", help);
         }
         let known: Vec<&str> = self.natives.keys().map(String::as_str).collect();
-        Missing::new(format!("there is no native plugin `{name}`"), format!("these are there: {}", known.join(", ")))
+        Missing::new(
+            format!("there is no native plugin `{name}`"),
+            format!("these are there: {}", known.join(", ")),
+        )
     }
 }

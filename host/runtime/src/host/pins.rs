@@ -1,10 +1,12 @@
-//! Holds what was loaded to the operator's lock, and gives what a lock is made of. What counts as a difference is decided in the core;
-//! the file is read and written by whoever runs the host.
+//! Holds what was loaded to the operator's lock, and gives what a lock is made of. What counts as a
+//! difference is decided in the core; the file is read and written by whoever runs the host.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use conclave_core::config::lockfile::{Admission, LockRefusal, Lockfile, admit, is_harmless, is_pinned};
+use conclave_core::config::lockfile::{
+    Admission, LockRefusal, Lockfile, admit, is_harmless, is_pinned,
+};
 use conclave_core::config::{Config, ConfigProblem, PluginSource, Problems};
 use conclave_core::setup::PluginFacts;
 use conclave_core::types::ids::PluginName;
@@ -25,14 +27,22 @@ impl Pins {
     ///
     /// # Errors
     /// Why it may not be used as it is.
-    pub fn admit(&self, plugin: &PluginName, source: &PluginSource, facts: &PluginFacts) -> Result<Admission, LockRefusal> {
+    pub fn admit(
+        &self,
+        plugin: &PluginName,
+        source: &PluginSource,
+        facts: &PluginFacts,
+    ) -> Result<Admission, LockRefusal> {
         admit(self.lock.as_ref(), plugin, source, facts, self.locked)
     }
 
     /// Returns whether the lock says that the operator builds this plugin.
     #[must_use]
     pub fn is_dev(&self, plugin: &str) -> bool {
-        self.lock.as_ref().and_then(|lock| lock.plugins.get(plugin)).is_some_and(|pinned| pinned.dev)
+        self.lock
+            .as_ref()
+            .and_then(|lock| lock.plugins.get(plugin))
+            .is_some_and(|pinned| pinned.dev)
     }
 
     /// Decides about all of them; gives whether one is refused.
@@ -44,22 +54,35 @@ impl Pins {
     ) -> bool {
         let mut refused = false;
         for (name, facts) in plugins {
-            let Some(plugin) = config.plugins.get(name).filter(|plugin| is_pinned(&plugin.source)) else { continue };
+            let Some(plugin) = config.plugins.get(name).filter(|plugin| is_pinned(&plugin.source))
+            else {
+                continue;
+            };
             let at = |what: String| config.problem(&format!("plugins.{name}.source"), what);
             match self.admit(name, &plugin.source, facts) {
                 // What came with this program is as trusted as the program.
                 Ok(Admission::NotPinned) if plugin.source.label() != "stock" => {
-                    let problem = at(format!("the plugin `{name}` is not in the lock: what it says may change unseen"));
+                    let problem = at(format!(
+                        "the plugin `{name}` is not in the lock: what it says may change unseen"
+                    ));
                     problems.push(helped(problem, &LockRefusal::NotPinned, name).as_warning());
                 }
                 Ok(Admission::Rebuilt) => {
-                    let problem = at(format!("the plugin `{name}` was built anew since it was pinned; it asks for and says the same"));
-                    problems.push(helped(problem, &LockRefusal::Differs(Vec::new()), name).as_warning());
+                    let problem = at(format!(
+                        "the plugin `{name}` was built anew since it was pinned; it asks for and says the same"
+                    ));
+                    problems.push(
+                        helped(problem, &LockRefusal::Differs(Vec::new()), name).as_warning(),
+                    );
                 }
                 Ok(Admission::Pinned | Admission::NotPinned | Admission::NoLock) => {}
                 Err(refusal) => {
                     refused = true;
-                    problems.push(helped(at(format!("the plugin `{name}` is refused: {refusal}")), &refusal, name));
+                    problems.push(helped(
+                        at(format!("the plugin `{name}` is refused: {refusal}")),
+                        &refusal,
+                        name,
+                    ));
                 }
             }
         }
@@ -72,7 +95,8 @@ fn helped(problem: ConfigProblem, refusal: &LockRefusal, plugin: &PluginName) ->
     let file = problem.file.to_string();
     let is_usual = file == "conclave.toml";
     let safe = |c: char| c.is_ascii_alphanumeric() || "./_-".contains(c);
-    let file = if file.chars().all(safe) { file } else { format!("'{}'", file.replace('\'', r"'\''")) };
+    let file =
+        if file.chars().all(safe) { file } else { format!("'{}'", file.replace('\'', r"'\''")) };
     let command = refusal.remedy(plugin);
     let (what, command) = match refusal {
         LockRefusal::Differs(changes) => {
@@ -92,11 +116,16 @@ fn helped(problem: ConfigProblem, refusal: &LockRefusal, plugin: &PluginName) ->
 }
 
 impl Host {
-    /// What the plugins of a config are, with nothing granted: what a lock is made of. Whether they fit the config is not looked at.
+    /// What the plugins of a config are, with nothing granted: what a lock is made of. Whether they
+    /// fit the config is not looked at.
     ///
     /// # Errors
     /// `Plugins` when one could not be loaded.
-    pub async fn facts_of(&self, config: &Config, follow: &Follow) -> Result<BTreeMap<PluginName, PluginFacts>, PrepareError> {
+    pub async fn facts_of(
+        &self,
+        config: &Config,
+        follow: &Follow,
+    ) -> Result<BTreeMap<PluginName, PluginFacts>, PrepareError> {
         let mut problems = Problems::default();
         let (loaded, mut refused) = self.load_all(config, follow, &mut problems).await;
         let natives = self.load_natives(config, follow, &mut problems, &mut refused).await;
@@ -104,7 +133,9 @@ impl Host {
             return Err(PrepareError::Plugins(problems.in_order()));
         }
         let components = loaded.iter().map(|(name, plugin)| (name.clone(), plugin.facts().clone()));
-        Ok(components.chain(natives.into_iter().map(|(name, native)| (name, native.facts))).collect())
+        Ok(components
+            .chain(natives.into_iter().map(|(name, native)| (name, native.facts)))
+            .collect())
     }
 }
 

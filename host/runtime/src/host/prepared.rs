@@ -59,7 +59,8 @@ pub struct Prepared {
     pub(crate) everything: Arc<RoomRegistry>,
 }
 
-/// Who takes part in a run besides its plugins. The default: nobody is there, nothing is kept, nobody follows.
+/// Who takes part in a run besides its plugins. The default: nobody is there, nothing is kept,
+/// nobody follows.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -78,7 +79,8 @@ pub struct RunOptions {
     pub ids: Arc<dyn Ids>,
     /// On whose behalf it runs.
     pub principal: Principal,
-    /// A JSON object for the entry agent's `inputs`; in a session and a batch each [`Ask`] brings its own.
+    /// A JSON object for the entry agent's `inputs`; in a session and a batch each [`Ask`] brings
+    /// its own.
     pub inputs: serde_json::Value,
     /// What goes with the message; likewise.
     pub attachments: Vec<Blob>,
@@ -144,23 +146,27 @@ impl Stopper {
         let _ = self.0.send(Event::Cancelled { reason: reason.to_owned() });
     }
 
-    /// Stops what the entry task is doing now. An interactive task then asks its user; another ends.
+    /// Stops what the entry task is doing now. An interactive task then asks its user; another
+    /// ends.
     pub fn stop_turn(&self, reason: &str) {
         let _ = self.0.send(Event::TurnStopped { reason: reason.to_owned() });
     }
 
-    /// Stops one task, wherever in the run it is at work, and what it had others do: a sub-task's caller goes on with what it had, a
-    /// background task ends as cancelled. The entry task is the run.
+    /// Stops one task, wherever in the run it is at work, and what it had others do: a sub-task's
+    /// caller goes on with what it had, a background task ends as cancelled. The entry task is the
+    /// run.
     pub fn kill_task(&self, task: &TaskName, reason: &str) {
         let _ = self.0.send(Event::TaskKilled { task: task.clone(), reason: reason.to_owned() });
     }
 
-    /// Decides about a call that waits for an approval, in the place of the approver; nothing happens when it waits no more.
+    /// Decides about a call that waits for an approval, in the place of the approver; nothing
+    /// happens when it waits no more.
     pub fn decide(&self, call: CallId, approval: Approval) {
         let _ = self.0.send(Event::Decided { call, approval, author: ApprovalAuthor::Program });
     }
 
-    /// Pauses it, background tasks included: what is under way goes on to its end, and nothing new begins (O-122).
+    /// Pauses it, background tasks included: what is under way goes on to its end, and nothing new
+    /// begins (O-122).
     pub fn pause(&self, reason: &str) {
         let _ = self.0.send(Event::Paused { reason: reason.to_owned() });
     }
@@ -170,9 +176,14 @@ impl Stopper {
         let _ = self.0.send(Event::Unpaused);
     }
 
-    /// Says something to a task while the run is at work; its agent reads it in its next step (O-053). None: the entry task.
+    /// Says something to a task while the run is at work; its agent reads it in its next step
+    /// (O-053). None: the entry task.
     pub fn tell(&self, task: Option<&TaskName>, text: &str) {
-        let _ = self.0.send(Event::UserSaid { task: task.cloned(), text: text.to_owned(), attachments: Vec::new() });
+        let _ = self.0.send(Event::UserSaid {
+            task: task.cloned(),
+            text: text.to_owned(),
+            attachments: Vec::new(),
+        });
     }
 
     /// Asks something of the room, and waits for no reply; [`RoomHandle`](crate::RoomHandle) does.
@@ -182,7 +193,9 @@ impl Stopper {
 
     /// Has the journal say that calls from here on go to a component that was built anew.
     pub fn note_replaced(&self, plugin: &PluginName, sha256: &str) {
-        let _ = self.0.send(Event::PluginReplaced { plugin: plugin.clone(), sha256: sha256.to_owned() });
+        let _ = self
+            .0
+            .send(Event::PluginReplaced { plugin: plugin.clone(), sha256: sha256.to_owned() });
     }
 }
 
@@ -193,7 +206,8 @@ impl Prepared {
         &self.setup
     }
 
-    /// Looks after the plugins that come from files, for an author who builds them anew: the next call goes to the new one.
+    /// Looks after the plugins that come from files, for an author who builds them anew: the next
+    /// call goes to the new one.
     #[must_use]
     pub fn reloader(&self) -> Reloader {
         Reloader::new(self.rebuilt.clone())
@@ -229,29 +243,33 @@ impl Prepared {
         &self.warnings
     }
 
-    /// Calls into its plugins without a task: every call has a sandbox of its own and the plugin's limits.
+    /// Calls into its plugins without a task: every call has a sandbox of its own and the plugin's
+    /// limits.
     #[must_use]
     pub fn calls(&self) -> &Arc<dyn Plugins> {
         &self.calls
     }
 
-    /// The same for a conversation: the entry task, and whatever task it may be handed to, asks its user after each of its answers,
-    /// whatever its config says, and only the user ends it. An answer that says nothing is one too, so that the user is asked then as well.
-    /// The run's wall time is taken out of it: the time that a person thinks is not the run's, so it is for whoever leads the conversation
-    /// to hold each turn to [`turn_wall`](Self::turn_wall).
+    /// The same for a conversation: the entry task, and whatever task it may be handed to, asks its
+    /// user after each of its answers, whatever its config says, and only the user ends it. An
+    /// answer that says nothing is one too, so that the user is asked then as well. The run's wall
+    /// time is taken out of it: the time that a person thinks is not the run's, so it is for
+    /// whoever leads the conversation to hold each turn to [`turn_wall`](Self::turn_wall).
     #[must_use]
     pub fn for_chat(mut self) -> Self {
         let setup = Arc::make_mut(&mut self.setup);
         for holder in setup.holders() {
             let Some(task) = setup.tasks.get_mut(&holder) else { continue };
             let task = Arc::make_mut(task);
-            (task.interactive, task.no_tool, task.allow_null_result) = (true, NoTool::Nothing, true);
+            (task.interactive, task.no_tool, task.allow_null_result) =
+                (true, NoTool::Nothing, true);
         }
         self.turn_wall = setup.limits.wall_ms.take().map(Duration::from_millis);
         self
     }
 
-    /// How long one turn of a conversation may take: `limits.run.wall`; none when there is no limit, or when it is no conversation.
+    /// How long one turn of a conversation may take: `limits.run.wall`; none when there is no
+    /// limit, or when it is no conversation.
     #[must_use]
     pub fn turn_wall(&self) -> Option<Duration> {
         self.turn_wall
@@ -261,11 +279,16 @@ impl Prepared {
     ///
     /// # Errors
     /// When the room's journal cannot be made.
-    pub fn start(&self, message: Option<String>, options: RunOptions) -> Result<Run, JournalFailure> {
+    pub fn start(
+        &self,
+        message: Option<String>,
+        options: RunOptions,
+    ) -> Result<Run, JournalFailure> {
         self.parts().start(message, options)
     }
 
-    /// Opens a room for run after run: what its agents remember stays from one to the next, unless a task's `restart` says otherwise.
+    /// Opens a room for run after run: what its agents remember stays from one to the next, unless
+    /// a task's `restart` says otherwise.
     ///
     /// # Errors
     /// When the room's journal cannot be made.
@@ -288,17 +311,19 @@ impl Prepared {
         Session::open(self.parts(), options)
     }
 
-    /// Goes on with a room that `options.journals` keep: its history is there, and a run that was cut off can be brought to its end. What
-    /// the room was allowed when that run began stays so until the next run; what a plugin may reach is this config's.
+    /// Goes on with a room that `options.journals` keep: its history is there, and a run that was
+    /// cut off can be brought to its end. What the room was allowed when that run began stays so
+    /// until the next run; what a plugin may reach is this config's.
     ///
     /// # Errors
-    /// `Unknown` when there is no such room, `Changed` when a component that was cut off in a call is another now.
+    /// `Unknown` when there is no such room, `Changed` when a component that was cut off in a call
+    /// is another now.
     pub async fn reopen(&self, room: &RoomId, options: RunOptions) -> Result<Session, ResumeError> {
         Session::reopen(self.parts(), options, room).await
     }
 
-    /// Opens a room that stays open until it is closed: it takes what comes in on its channels, and tasks. Its loop runs beside the caller,
-    /// on the executor that this is called on.
+    /// Opens a room that stays open until it is closed: it takes what comes in on its channels, and
+    /// tasks. Its loop runs beside the caller, on the executor that this is called on.
     ///
     /// # Errors
     /// When the room's journal cannot be made.
@@ -358,9 +383,16 @@ impl Run {
 
 impl SessionParts {
     /// Opens a room for one run.
-    pub(crate) fn start(self, content: Option<String>, mut options: RunOptions) -> Result<Run, JournalFailure> {
-        let (inputs, attachments, replay) =
-            (options.inputs.take(), std::mem::take(&mut options.attachments), std::mem::take(&mut options.replay));
+    pub(crate) fn start(
+        self,
+        content: Option<String>,
+        mut options: RunOptions,
+    ) -> Result<Run, JournalFailure> {
+        let (inputs, attachments, replay) = (
+            options.inputs.take(),
+            std::mem::take(&mut options.attachments),
+            std::mem::take(&mut options.replay),
+        );
         let ask = RunInput { content, inputs, attachments, replay, ..RunInput::default() };
         let mut session = Session::open(self, options)?;
         session.begin(ask);

@@ -1,4 +1,5 @@
-//! The file of prices that a config names, read when the config is used. What it means is the core's.
+//! The file of prices that a config names, read when the config is used. What it means is the
+//! core's.
 
 use std::fs;
 
@@ -10,8 +11,9 @@ const MOST: u64 = 4 << 20;
 /// The config with its prices; none when it names no file of them, or a wrong one.
 pub(super) fn read(config: &Config, problems: &mut Problems) -> Option<Config> {
     let file = config.prices.as_ref()?;
-    let text =
-        fs::metadata(&file.path).and_then(|found| if found.len() > MOST { Err(too_large()) } else { fs::read_to_string(&file.path) });
+    let text = fs::metadata(&file.path).and_then(|found| {
+        if found.len() > MOST { Err(too_large()) } else { fs::read_to_string(&file.path) }
+    });
     match text {
         Ok(text) => match config.priced(&text) {
             Ok((priced, warnings)) => {

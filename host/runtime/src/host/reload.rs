@@ -1,5 +1,6 @@
-//! Hot reload for authors: looks whether a plugin's file was built anew, loads it, and lets the next call go to it. Whether it may take
-//! the place of the one that was admitted is decided in the core; a refused or broken one changes nothing.
+//! Hot reload for authors: looks whether a plugin's file was built anew, loads it, and lets the
+//! next call go to it. Whether it may take the place of the one that was admitted is decided in the
+//! core; a refused or broken one changes nothing.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -62,7 +63,8 @@ struct WatchedFile {
     source: PluginFile,
     /// Of what is loaded, or was refused.
     known: Option<FileVersion>,
-    /// Seen at the last look: loaded once it is the same at the next, for a file is not written at once.
+    /// Seen at the last look: loaded once it is the same at the next, for a file is not written at
+    /// once.
     changed: Option<FileVersion>,
 }
 
@@ -103,7 +105,11 @@ impl Reloader {
 
     /// Looks again every so often, and tells what became of files that have changed.
     #[must_use]
-    pub fn watch(mut self, every: Duration, told: impl Fn(Reloaded) + Send + Sync + 'static) -> FileWatch {
+    pub fn watch(
+        mut self,
+        every: Duration,
+        told: impl Fn(Reloaded) + Send + Sync + 'static,
+    ) -> FileWatch {
         FileWatch(tokio::spawn(async move {
             loop {
                 tokio::time::sleep(every).await;
@@ -137,16 +143,31 @@ impl Reloader {
         told
     }
 
-    async fn take_in(&self, name: &PluginName, source: &PluginFile) -> Result<(String, Duration), String> {
-        let bytes = read_component(&source.path).map_err(|error| format!("{} could not be read: {error}", source.path.display()))?;
-        let plugin = self.loader.load(bytes, &source.setup.limits, &source.setup.config, || {}).await.map_err(|error| error.to_string())?;
-        may_replace(&source.setup.facts, plugin.facts()).map_err(|what| format!("{what}; start anew to take it"))?;
+    async fn take_in(
+        &self,
+        name: &PluginName,
+        source: &PluginFile,
+    ) -> Result<(String, Duration), String> {
+        let bytes = read_component(&source.path)
+            .map_err(|error| format!("{} could not be read: {error}", source.path.display()))?;
+        let plugin = self
+            .loader
+            .load(bytes, &source.setup.limits, &source.setup.config, || {})
+            .await
+            .map_err(|error| error.to_string())?;
+        may_replace(&source.setup.facts, plugin.facts())
+            .map_err(|what| format!("{what}; start anew to take it"))?;
         let held = self.pins.admit(name, &source.named, plugin.facts());
-        held.map_err(|refusal| format!("{refusal}; `{}` shows the difference", refusal.remedy(name)))?;
+        held.map_err(|refusal| {
+            format!("{refusal}; `{}` shows the difference", refusal.remedy(name))
+        })?;
         let (sha256, took) = (plugin.facts().sha256.clone(), plugin.took());
-        let sandbox = Sandbox::new(Arc::new(plugin), name.clone(), Arc::clone(&source.setup)).map_err(|error| error.to_string())?;
+        let sandbox = Sandbox::new(Arc::new(plugin), name.clone(), Arc::clone(&source.setup))
+            .map_err(|error| error.to_string())?;
         let sandbox = match self.sandboxes.get(name) {
-            Some(before) => sandbox.with_stores(before.stores().clone()).with_secrets(before.vault()),
+            Some(before) => {
+                sandbox.with_stores(before.stores().clone()).with_secrets(before.vault())
+            }
             None => sandbox,
         };
         self.sandboxes.replace(sandbox);

@@ -10,27 +10,52 @@ use super::Host;
 use crate::imports::secrets::vault::Vault;
 
 impl Host {
-    /// Holds the secrets that plugins were granted. Besides, how many of the problems are secrets that are not there.
+    /// Holds the secrets that plugins were granted. Besides, how many of the problems are secrets
+    /// that are not there.
     pub(super) fn vault(&self, config: &Config, problems: &mut Problems) -> (Arc<Vault>, usize) {
-        let granted: BTreeSet<&SecretName> =
-            config.plugins.values().flat_map(|plugin| &plugin.grants.secrets).map(|grant| &grant.name).collect();
+        let granted: BTreeSet<&SecretName> = config
+            .plugins
+            .values()
+            .flat_map(|plugin| &plugin.grants.secrets)
+            .map(|grant| &grant.name)
+            .collect();
         let mut missing = 0;
         for name in &granted {
-            let Some(Err(what)) = config.secrets.get(*name).map(|secret| self.secrets.check(&secret.from)) else { continue };
+            let Some(Err(what)) =
+                config.secrets.get(*name).map(|secret| self.secrets.check(&secret.from))
+            else {
+                continue;
+            };
             missing += 1;
             let help = match config.secrets.get(*name).map(|secret| &secret.from) {
                 Some(KeyRef::Env(variable)) => {
-                    format!("set the variable {variable} to the secret before you start, or write another `from`")
+                    format!(
+                        "set the variable {variable} to the secret before you start, or write another `from`"
+                    )
                 }
-                Some(KeyRef::File(path)) => format!("write the secret into the first line of {}, or write another `from`", path.shown),
+                Some(KeyRef::File(path)) => format!(
+                    "write the secret into the first line of {}, or write another `from`",
+                    path.shown
+                ),
                 _ => "correct the program in `from`".to_owned(),
             };
-            problems.push(config.problem(&format!("secrets.{name}.from"), format!("the secret `{name}` is not there: {what}")).help(help));
+            problems.push(
+                config
+                    .problem(
+                        &format!("secrets.{name}.from"),
+                        format!("the secret `{name}` is not there: {what}"),
+                    )
+                    .help(help),
+            );
         }
         if config.secrets.is_empty() {
             return (Vault::empty(), missing);
         }
-        let from = config.secrets.iter().map(|(name, secret)| (name.clone(), secret.from.clone())).collect();
+        let from = config
+            .secrets
+            .iter()
+            .map(|(name, secret)| (name.clone(), secret.from.clone()))
+            .collect();
         match Vault::new(Arc::clone(&self.secrets), from) {
             Ok(vault) => (Arc::new(vault), missing),
             Err(what) => {

@@ -1,5 +1,5 @@
-//! Servers of tools that others wrote: what the host asks of whoever speaks to them. How that is done is not known here; `conclave-mcp`
-//! does it.
+//! Servers of tools that others wrote: what the host asks of whoever speaks to them. How that is
+//! done is not known here; `conclave-mcp` does it.
 
 use std::sync::Arc;
 
@@ -27,8 +27,9 @@ pub struct ServerStart {
 
 /// Reaches servers of tools.
 pub trait ToolServers: Send + Sync + 'static {
-    /// A plugin whose tools are the server's. Names, descriptions and schemas are checked as any plugin's; its calls are held to the
-    /// limits `wall`, `output` and `at_once`, and what they give is labelled as text from outside.
+    /// A plugin whose tools are the server's. Names, descriptions and schemas are checked as any
+    /// plugin's; its calls are held to the limits `wall`, `output` and `at_once`, and what they
+    /// give is labelled as text from outside.
     ///
     /// # Errors
     /// In words for the operator: why it could not be reached. Never a key or a part of one.

@@ -1,5 +1,6 @@
-//! One room for run after run: what its agents remember stays, and one journal holds all of it. Not what a run does, which is the core's,
-//! and not how a kept history is written, which is `history_file`'s.
+//! One room for run after run: what its agents remember stays, and one journal holds all of it. Not
+//! what a run does, which is the core's, and not how a kept history is written, which is
+//! `history_file`'s.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -40,7 +41,8 @@ const GIVEN_UP: &str = "nobody waits for this run any more";
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunInput {
-    /// The task that gets the message; none: the one that the conversation was handed to, else the config's `entry`.
+    /// The task that gets the message; none: the one that the conversation was handed to, else the
+    /// config's `entry`.
     pub entry: Option<TaskName>,
     /// None: the task starts from its system message alone.
     pub content: Option<String>,
@@ -54,22 +56,26 @@ pub struct RunInput {
     pub tools: Vec<ToolCall>,
     /// Steps of the entry task, in the place of its own number (L-050f).
     pub turns: Option<u32>,
-    /// The seat that the message is taken to come from, instead of the user's; then it counts as the program's own word.
+    /// The seat that the message is taken to come from, instead of the user's; then it counts as
+    /// the program's own word.
     pub sender: Option<Entity>,
-    /// The run is killed once its entry task has made so many steps: for whoever looks into it step by step.
+    /// The run is killed once its entry task has made so many steps: for whoever looks into it step
+    /// by step.
     pub kill_after: Option<u32>,
     /// What the result is to be, in the place of what the task says.
     pub returns: Option<ReturnType>,
-    /// Turns that are taken in the place of the entry agent's first steps, carried out anew: a run that is played again (O-119).
+    /// Turns that are taken in the place of the entry agent's first steps, carried out anew: a run
+    /// that is played again (O-119).
     pub replay: Vec<Turn>,
     /// Only this seat of the entry task is asked.
     pub seat: Option<SeatCall>,
     /// In the place of the config's.
     pub limits: Option<RunLimits>,
-    /// The room stays open when nobody is at work in it, and takes what comes in on its channels, until it is closed.
+    /// The room stays open when nobody is at work in it, and takes what comes in on its channels,
+    /// until it is closed.
     pub hold: bool,
-    /// What is known of the room: a JSON object, null when there is nothing. What it holds under `_child_metadata` goes to all rooms below
-    /// (R-025).
+    /// What is known of the room: a JSON object, null when there is nothing. What it holds under
+    /// `_child_metadata` goes to all rooms below (R-025).
     pub metadata: Value,
 }
 
@@ -122,7 +128,8 @@ pub enum SessionError {
     /// There is nothing to go on with.
     #[error("the room {room} has no run to go on with")]
     NotBegun { room: RoomId },
-    /// The executor of the program was shut down while the room was open; what its journal holds can be gone on with.
+    /// The executor of the program was shut down while the room was open; what its journal holds
+    /// can be gone on with.
     #[error("the room {room} was cut off: the program's executor was shut down while it was open")]
     CutOff { room: RoomId },
     /// The journal failed before, so what comes now could not be kept.
@@ -135,7 +142,8 @@ pub enum SessionError {
 pub enum ResumeError {
     #[error("no room {room} is kept here")]
     Unknown { room: RoomId },
-    /// A call of it was cut off, and would have to be run again by a component that may do something else.
+    /// A call of it was cut off, and would have to be run again by a component that may do
+    /// something else.
     #[error(
         "the plugin `{plugin}` is not what it was when room {room} was cut off in the middle of one of its calls; build or install the \
          same component again, or end the run: conclave stop {room}"
@@ -154,8 +162,9 @@ pub(crate) struct SessionParts {
     pub(crate) everything: Arc<RoomRegistry>,
 }
 
-/// A room that run after run happens in, one at a time. Its agents remember, unless a task's `restart` has each run begin anew. The limits of
-/// a run, and what grants allow for a whole run, begin anew with each.
+/// A room that run after run happens in, one at a time. Its agents remember, unless a task's
+/// `restart` has each run begin anew. The limits of a run, and what grants allow for a whole run,
+/// begin anew with each.
 ///
 /// Dropping it stops what goes on, at once and without an ending in the journal.
 pub struct Session {
@@ -237,14 +246,21 @@ impl Session {
     }
 
     /// The room of that name, as its journal has it.
-    pub(crate) async fn reopen(parts: SessionParts, options: RunOptions, room: &RoomId) -> Result<Self, ResumeError> {
+    pub(crate) async fn reopen(
+        parts: SessionParts,
+        options: RunOptions,
+        room: &RoomId,
+    ) -> Result<Self, ResumeError> {
         let setup = Arc::clone(&parts.setup);
         let (shared, over) = shared(parts, options, room);
-        let Some(driver) = Driver::reopen(shared, room).await? else { return Err(ResumeError::Unknown { room: room.clone() }) };
+        let Some(driver) = Driver::reopen(shared, room).await? else {
+            return Err(ResumeError::Unknown { room: room.clone() });
+        };
         match driver.changed_plugin(&setup) {
             Some(plugin) => Err(ResumeError::Changed { room: room.clone(), plugin }),
             None => {
-                let mut session = Self { room: room.clone(), driver, is_broken: false, _over: over };
+                let mut session =
+                    Self { room: room.clone(), driver, is_broken: false, _over: over };
                 if !session.is_cut_off() {
                     session.driver.renew();
                 }
@@ -259,8 +275,8 @@ impl Session {
         self.driver.is_cut_off()
     }
 
-    /// Why its run is paused; none when it is not. One that was paused and cut off is paused when it is gone on with, until a
-    /// [`Stopper`] lets it go on.
+    /// Why its run is paused; none when it is not. One that was paused and cut off is paused when
+    /// it is gone on with, until a [`Stopper`] lets it go on.
     #[must_use]
     pub fn paused(&self) -> Option<&str> {
         self.driver.paused()
@@ -269,11 +285,16 @@ impl Session {
     /// Brings the run that was cut off to its end; the outcome of the last run when none was.
     ///
     /// # Errors
-    /// `Journal` when the journal fails, `Broken` when it did before, `NotBegun` when the room never had a run.
+    /// `Journal` when the journal fails, `Broken` when it did before, `NotBegun` when the room
+    /// never had a run.
     pub async fn resume(&mut self) -> Result<Arc<Outcome>, SessionError> {
         self.check(None)?;
         if !self.is_cut_off() {
-            return self.driver.outcome().cloned().ok_or_else(|| SessionError::NotBegun { room: self.room.clone() });
+            return self
+                .driver
+                .outcome()
+                .cloned()
+                .ok_or_else(|| SessionError::NotBegun { room: self.room.clone() });
         }
         let mut going = RunGuard(Some(self));
         let outcome = going.outcome().await;
@@ -302,12 +323,16 @@ impl Session {
         Stopper(self.driver.sender())
     }
 
-    /// Runs the room once more, to the end of the run, background tasks included. Dropping the future stops the run, and the next one can
-    /// begin.
+    /// Runs the room once more, to the end of the run, background tasks included. Dropping the
+    /// future stops the run, and the next one can begin.
     ///
     /// # Errors
-    /// `UnknownTask` when `ask.entry` names none, `Journal` when the journal fails, `Broken` when it did before.
-    pub fn run(&mut self, ask: impl Into<RunInput>) -> impl Future<Output = Result<Arc<Outcome>, SessionError>> + Send {
+    /// `UnknownTask` when `ask.entry` names none, `Journal` when the journal fails, `Broken` when
+    /// it did before.
+    pub fn run(
+        &mut self,
+        ask: impl Into<RunInput>,
+    ) -> impl Future<Output = Result<Arc<Outcome>, SessionError>> + Send {
         let ask = ask.into();
         // Here and not when it is first polled: whoever stops it from now on means this run.
         let begun = self.check(ask.entry.as_ref()).map(|()| {
@@ -317,16 +342,18 @@ impl Session {
         async move { Ok(begun?.into_end().await?) }
     }
 
-    /// Runs the room once more, and holds it open until it is closed; `hold` is what it begins with, if it has a message. The loop runs
-    /// beside the caller, on the executor that this is called on.
+    /// Runs the room once more, and holds it open until it is closed; `hold` is what it begins
+    /// with, if it has a message. The loop runs beside the caller, on the executor that this is
+    /// called on.
     #[must_use = "the room is stopped when its `Hosted` is dropped"]
     pub fn host(mut self, hold: RunInput) -> (RoomHandle, Hosted) {
-        let begun = self.check(hold.entry.as_ref()).map(|()| self.begin(RunInput { hold: true, ..hold }));
+        let begun =
+            self.check(hold.entry.as_ref()).map(|()| self.begin(RunInput { hold: true, ..hold }));
         self.run_beside(begun)
     }
 
-    /// Goes on with a room that was cut off while it was held open, as [`host`](Self::host). One that was not cut off is over, and its
-    /// outcome is that of its last run.
+    /// Goes on with a room that was cut off while it was held open, as [`host`](Self::host). One
+    /// that was not cut off is over, and its outcome is that of its last run.
     #[must_use = "the room is stopped when its `Hosted` is dropped"]
     pub fn host_on(self) -> (RoomHandle, Hosted) {
         let begun = self.check(None);
@@ -349,9 +376,14 @@ impl Session {
     ///
     /// # Errors
     /// `UnknownTask`, `Journal` and `Broken`, as [`run`](Self::run).
-    pub async fn change_history(&mut self, task: &TaskName, change: HistoryChange) -> Result<(), SessionError> {
+    pub async fn change_history(
+        &mut self,
+        task: &TaskName,
+        change: HistoryChange,
+    ) -> Result<(), SessionError> {
         self.check(Some(task))?;
-        let taken = self.driver.take_now(Event::HistoryChanged { task: task.clone(), change }).await;
+        let taken =
+            self.driver.take_now(Event::HistoryChanged { task: task.clone(), change }).await;
         self.is_broken = taken.is_err();
         Ok(taken?)
     }
@@ -362,22 +394,30 @@ impl Session {
         self.driver.history(task)
     }
 
-    /// The same as text that [`import_history`](Self::import_history) takes, here or in another session (L-183).
+    /// The same as text that [`import_history`](Self::import_history) takes, here or in another
+    /// session (L-183).
     #[must_use]
     pub fn export_history(&self, task: &TaskName) -> String {
         history_file::to_text(&self.history(task))
     }
 
-    /// Puts a history that was exported in the place of a task's. What its messages refer to must be among this host's blobs to be read.
+    /// Puts a history that was exported in the place of a task's. What its messages refer to must
+    /// be among this host's blobs to be read.
     ///
     /// # Errors
-    /// `History` when the text is no such history, and where; else as [`change_history`](Self::change_history).
-    pub async fn import_history(&mut self, task: &TaskName, text: &str) -> Result<(), SessionError> {
+    /// `History` when the text is no such history, and where; else as
+    /// [`change_history`](Self::change_history).
+    pub async fn import_history(
+        &mut self,
+        task: &TaskName,
+        text: &str,
+    ) -> Result<(), SessionError> {
         let messages = history_file::from_text(text)?;
         self.change_history(task, HistoryChange::Import { messages }).await
     }
 
-    /// Later runs go on with this config: its tasks, plugins and models. What was remembered stays with the tasks that have the same name.
+    /// Later runs go on with this config: its tasks, plugins and models. What was remembered stays
+    /// with the tasks that have the same name.
     pub fn reconfigure(&mut self, prepared: &Prepared) {
         let SessionParts { setup, plugins, models, everything: _ } = prepared.parts();
         self.driver.reconfigure(setup, plugins, models);
@@ -389,9 +429,10 @@ impl Session {
             return Err(SessionError::Broken { room: self.room.clone() });
         }
         match task.filter(|task| !setup.tasks.contains_key(*task)) {
-            Some(task) => {
-                Err(SessionError::UnknownTask { task: task.clone(), known: setup.tasks.keys().map(ToString::to_string).collect() })
-            }
+            Some(task) => Err(SessionError::UnknownTask {
+                task: task.clone(),
+                known: setup.tasks.keys().map(ToString::to_string).collect(),
+            }),
             None => Ok(()),
         }
     }
@@ -402,7 +443,10 @@ impl Session {
         let limits = ask.limits.unwrap_or_else(|| setup.limits.clone());
         let opening = RunOpening {
             room: self.room.clone(),
-            entry: ask.entry.or_else(|| self.driver.handed_to()).unwrap_or_else(|| setup.entry.clone()),
+            entry: ask
+                .entry
+                .or_else(|| self.driver.handed_to())
+                .unwrap_or_else(|| setup.entry.clone()),
             content: ask.content,
             attachments: ask.attachments,
             recipient: ask.recipient,
@@ -470,9 +514,11 @@ impl RunGuard<'_> {
 impl Drop for RunGuard<'_> {
     fn drop(&mut self) {
         if let Some(session) = self.0.take() {
-            // The one place that waits where it stands: a drop cannot await. The journal ends the wait by itself, without the executor.
+            // The one place that waits where it stands: a drop cannot await. The journal ends the
+            // wait by itself, without the executor.
             let given_up = session.driver.give_up(GIVEN_UP);
-            session.is_broken = futures_executor::block_on(tokio::task::unconstrained(given_up)).is_err();
+            session.is_broken =
+                futures_executor::block_on(tokio::task::unconstrained(given_up)).is_err();
         }
     }
 }

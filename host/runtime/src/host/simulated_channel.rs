@@ -1,5 +1,6 @@
-//! A voice that takes its time and makes no sound, for tests and for trying out strategies: it is busy for as long as its words would take,
-//! says so to the room, and can be cut short. Not what is said when, which strategies decide.
+//! A voice that takes its time and makes no sound, for tests and for trying out strategies: it is
+//! busy for as long as its words would take, says so to the room, and can be cut short. Not what is
+//! said when, which strategies decide.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -19,11 +20,13 @@ use crate::support::clock::{BoxFuture, Clock};
 /// What a speech that was cut short is answered, so that its strategy may have it said again.
 pub const INTERRUPTED: &str = "interrupted";
 
-/// Channels of which some are voices that are simulated. What is said there takes so many milliseconds for each word, one speech after the
-/// other; the room hears when a channel speaks and when it is idle again. A speech that interrupts cuts off the one that is being said, and
-/// so does a user who begins to speak: that one is answered [`INTERRUPTED`].
+/// Channels of which some are voices that are simulated. What is said there takes so many
+/// milliseconds for each word, one speech after the other; the room hears when a channel speaks and
+/// when it is idle again. A speech that interrupts cuts off the one that is being said, and so does
+/// a user who begins to speak: that one is answered [`INTERRUPTED`].
 ///
-/// A run has it by itself for channels whose config says `simulate`. A program makes its own to move its user:
+/// A run has it by itself for channels whose config says `simulate`. A program makes its own to
+/// move its user:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -120,7 +123,8 @@ impl ChannelLine {
             }
             handed_on
         };
-        // Those that wait are kept by the line, which is kept by whoever waits; an empty turn would only let two speak at once.
+        // Those that wait are kept by the line, which is kept by whoever waits; an empty turn would
+        // only let two speak at once.
         handed_on.await.unwrap_or(FloorPermit(None))
     }
 }
@@ -177,7 +181,12 @@ impl Voices {
         self.clock.sleep_until(at).await;
     }
 
-    async fn say(self: Arc<Self>, inner: Arc<dyn Channels>, speech: Speech, word_ms: u32) -> Result<(), String> {
+    async fn say(
+        self: Arc<Self>,
+        inner: Arc<dyn Channels>,
+        speech: Speech,
+        word_ms: u32,
+    ) -> Result<(), String> {
         let line = self.line(&speech.channel);
         if speech.interrupt {
             line.cut_off();
@@ -240,26 +249,49 @@ impl Drop for UserSaying {
 }
 
 impl SimulatedVoice {
-    /// These channels, of which those with a pace, in milliseconds for a word, are voices that take their time by this clock. What is said
-    /// there goes to `channels` too, when it begins.
+    /// These channels, of which those with a pace, in milliseconds for a word, are voices that take
+    /// their time by this clock. What is said there goes to `channels` too, when it begins.
     #[must_use]
-    pub fn new(channels: Arc<dyn Channels>, clock: Arc<dyn Clock>, pace: impl IntoIterator<Item = (ChannelId, u32)>) -> Self {
-        let voices = Voices { clock, pace: pace.into_iter().collect(), room: Mutex::default(), lines: Mutex::default() };
+    pub fn new(
+        channels: Arc<dyn Channels>,
+        clock: Arc<dyn Clock>,
+        pace: impl IntoIterator<Item = (ChannelId, u32)>,
+    ) -> Self {
+        let voices = Voices {
+            clock,
+            pace: pace.into_iter().collect(),
+            room: Mutex::default(),
+            lines: Mutex::default(),
+        };
         Self { inner: channels, voices: Arc::new(voices) }
     }
 
-    /// The channels as they are, or around them a voice for those of the setup that are to be simulated, and are not already.
-    pub(crate) fn around(channels: Arc<dyn Channels>, clock: &Arc<dyn Clock>, setup: &Setup) -> Arc<dyn Channels> {
-        let voices = setup.channels.iter().filter(|(channel, binding)| binding.kind == ChannelKind::Voice && !channels.simulates(channel));
-        let pace: Vec<(ChannelId, u32)> = voices.filter_map(|(channel, binding)| Some((channel.clone(), binding.simulate_ms?))).collect();
+    /// The channels as they are, or around them a voice for those of the setup that are to be
+    /// simulated, and are not already.
+    pub(crate) fn around(
+        channels: Arc<dyn Channels>,
+        clock: &Arc<dyn Clock>,
+        setup: &Setup,
+    ) -> Arc<dyn Channels> {
+        let voices = setup.channels.iter().filter(|(channel, binding)| {
+            binding.kind == ChannelKind::Voice && !channels.simulates(channel)
+        });
+        let pace: Vec<(ChannelId, u32)> = voices
+            .filter_map(|(channel, binding)| Some((channel.clone(), binding.simulate_ms?)))
+            .collect();
         match pace.is_empty() {
             true => channels,
             false => Arc::new(Self::new(channels, Arc::clone(clock), pace)),
         }
     }
 
-    /// The user of a channel speaks, until this future has ended or is dropped; what the channel says is cut off.
-    pub fn user_speaks_for(&self, channel: impl Into<ChannelId>, how_long: Duration) -> BoxFuture<'static, ()> {
+    /// The user of a channel speaks, until this future has ended or is dropped; what the channel
+    /// says is cut off.
+    pub fn user_speaks_for(
+        &self,
+        channel: impl Into<ChannelId>,
+        how_long: Duration,
+    ) -> BoxFuture<'static, ()> {
         let (voices, channel) = (Arc::clone(&self.voices), channel.into());
         Box::pin(async move {
             let line = voices.line(&channel);
@@ -271,11 +303,16 @@ impl SimulatedVoice {
         })
     }
 
-    /// Reports that a channel is busy, or is not, whatever it does; such as that a model makes what it will say.
+    /// Reports that a channel is busy, or is not, whatever it does; such as that a model makes what
+    /// it will say.
     ///
     /// # Errors
     /// As [`RoomHandle::activity`]; nothing happens before a room is open.
-    pub async fn set_activity(&self, channel: impl Into<ChannelId>, activity: Activity) -> Result<(), Refusal> {
+    pub async fn set_activity(
+        &self,
+        channel: impl Into<ChannelId>,
+        activity: Activity,
+    ) -> Result<(), Refusal> {
         match self.voices.room() {
             Some(room) => room.activity(channel, activity).await,
             None => Ok(()),
@@ -284,13 +321,20 @@ impl SimulatedVoice {
 }
 
 impl Channels for SimulatedVoice {
-    fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<HumanAnswer>> {
+    fn ask(
+        &self,
+        channel: ChannelId,
+        task: TaskName,
+        prompt: String,
+    ) -> BoxFuture<'static, Option<HumanAnswer>> {
         self.inner.ask(channel, task, prompt)
     }
 
     fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
         match self.voices.pace(&speech.channel) {
-            Some(word_ms) => Box::pin(Arc::clone(&self.voices).say(Arc::clone(&self.inner), speech, word_ms)),
+            Some(word_ms) => {
+                Box::pin(Arc::clone(&self.voices).say(Arc::clone(&self.inner), speech, word_ms))
+            }
             None => self.inner.speak(speech),
         }
     }
@@ -347,7 +391,12 @@ mod tests {
     struct Heard(Mutex<Vec<String>>);
 
     impl Channels for Heard {
-        fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<HumanAnswer>> {
+        fn ask(
+            &self,
+            channel: ChannelId,
+            task: TaskName,
+            prompt: String,
+        ) -> BoxFuture<'static, Option<HumanAnswer>> {
             UnattendedChannel.ask(channel, task, prompt)
         }
 
@@ -359,16 +408,27 @@ mod tests {
 
     fn voice() -> (Arc<SimulatedVoice>, Arc<Hands>, Arc<Heard>) {
         let (hands, heard) = (Arc::new(Hands::default()), Arc::new(Heard::default()));
-        let voice = SimulatedVoice::new(heard.clone(), hands.clone(), [(ChannelId::from("phone"), 100)]);
+        let voice =
+            SimulatedVoice::new(heard.clone(), hands.clone(), [(ChannelId::from("phone"), 100)]);
         (Arc::new(voice), hands, heard)
     }
 
     fn speech(text: &str, key: &str, interrupt: bool) -> Speech {
-        Speech { channel: ChannelId::from("phone"), text: text.to_owned(), interrupt, key: key.to_owned(), tasks: Vec::new() }
+        Speech {
+            channel: ChannelId::from("phone"),
+            text: text.to_owned(),
+            interrupt,
+            key: key.to_owned(),
+            tasks: Vec::new(),
+        }
     }
 
     /// Under way, and being said.
-    async fn begun(voice: &SimulatedVoice, hands: &Hands, speech: Speech) -> tokio::task::JoinHandle<Result<(), String>> {
+    async fn begun(
+        voice: &SimulatedVoice,
+        hands: &Hands,
+        speech: Speech,
+    ) -> tokio::task::JoinHandle<Result<(), String>> {
         let saying = tokio::spawn(voice.speak(speech));
         hands.slept.notified().await;
         saying

@@ -11,7 +11,11 @@ use crate::plugin::{LoadError, read_component};
 
 impl Host {
     /// The bytes of a plugin's component. `downloading` is called before the network is used.
-    pub(super) async fn component(&self, source: &PluginSource, downloading: impl FnOnce()) -> Result<Vec<u8>, Missing> {
+    pub(super) async fn component(
+        &self,
+        source: &PluginSource,
+        downloading: impl FnOnce(),
+    ) -> Result<Vec<u8>, Missing> {
         match source {
             PluginSource::Stock(name) => match self.stock.get(name) {
                 Some(bytes) => Ok(bytes.to_vec()),
@@ -33,17 +37,26 @@ impl Host {
         }
     }
 
-    /// The tools of a component, with nothing granted and no config: for whoever looks before they let it in.
+    /// The tools of a component, with nothing granted and no config: for whoever looks before they
+    /// let it in.
     ///
     /// # Errors
     /// Why it is refused; what it asks for and is not granted is no reason.
     pub async fn tools_of(&self, bytes: Vec<u8>) -> Result<Vec<ToolSpec>, LoadError> {
-        let plugin = self.loader.load(bytes, &PluginLimits::default(), &serde_json::json!({}), || {}).await?;
+        let plugin = self
+            .loader
+            .load(bytes, &PluginLimits::default(), &serde_json::json!({}), || {})
+            .await?;
         Ok(plugin.facts().tools.clone())
     }
 
     #[cfg(feature = "download")]
-    async fn downloaded(&self, url: &str, sha256: &str, downloading: impl FnOnce()) -> Result<Vec<u8>, Missing> {
+    async fn downloaded(
+        &self,
+        url: &str,
+        sha256: &str,
+        downloading: impl FnOnce(),
+    ) -> Result<Vec<u8>, Missing> {
         use crate::plugin::DownloadError;
 
         self.downloads.component(url, sha256, downloading).await.map_err(|error| {
@@ -66,7 +79,10 @@ impl Host {
     #[cfg(not(feature = "download"))]
     async fn downloaded(&self, url: &str, _: &str, _: impl FnOnce()) -> Result<Vec<u8>, Missing> {
         let help = "download it, put it beside the config, and write `source = \"./x.wasm\"`";
-        Err(Missing::new(format!("this program was built without what it takes to download {url}"), help))
+        Err(Missing::new(
+            format!("this program was built without what it takes to download {url}"),
+            help,
+        ))
     }
 }
 

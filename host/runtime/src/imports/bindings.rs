@@ -1,4 +1,5 @@
-//! What wasmtime makes of `wit/`: types, one trait per import, one accessor per export. Generated; `convert` is the way in and out.
+//! What wasmtime makes of `wit/`: types, one trait per import, one accessor per export. Generated;
+//! `convert` is the way in and out.
 
 wasmtime::component::bindgen!({
     world: "everything",

@@ -1,5 +1,5 @@
-//! One call into a plugin, seen from its imports: the state in its store, what the plugin may do, the
-//! answers of an earlier attempt, its log and its meter.
+//! One call into a plugin, seen from its imports: the state in its store, what the plugin may do,
+//! the answers of an earlier attempt, its log and its meter.
 
 mod lists;
 pub(crate) mod log;
@@ -22,5 +22,8 @@ pub(crate) use state::{CallInput, CallState, SharedCounter};
 
 /// The room has a view for whatever it asks, so this fault is the host's.
 pub(crate) fn no_view(name: &PluginName) -> Fault {
-    Fault::new(FaultKind::NotStarted, format!("there is nothing that {name} could be shown of its task"))
+    Fault::new(
+        FaultKind::NotStarted,
+        format!("there is nothing that {name} could be shown of its task"),
+    )
 }

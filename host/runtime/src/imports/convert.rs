@@ -1,5 +1,6 @@
-//! Between the contract's types and the core's. What comes out of a guest is checked here: JSON that is none, or of the wrong shape, is a
-//! bad answer, told so that the plugin's author finds the place.
+//! Between the contract's types and the core's. What comes out of a guest is checked here: JSON
+//! that is none, or of the wrong shape, is a bad answer, told so that the plugin's author finds the
+//! place.
 
 mod action;
 mod consult;
@@ -10,7 +11,9 @@ mod state;
 mod tool;
 
 pub(crate) use action::{action_out, turn_in};
-pub(crate) use consult::{analyzer_error_in, checked, condensation_in, condenser_error_in, gate_error_in, gate_verdict_in};
+pub(crate) use consult::{
+    analyzer_error_in, checked, condensation_in, condenser_error_in, gate_error_in, gate_verdict_in,
+};
 pub(crate) use consult::{passing_out, reason_out, verdict_in};
 pub(crate) use delivery::{channel_out, decision_in, ended_out, wake_out};
 pub(crate) use message::{blob_out, message_out};
@@ -32,7 +35,11 @@ const TEXT: usize = 4_000;
 /// JSON from a guest; `place` says where it stood.
 pub(crate) fn json_in(text: &str, place: impl Fn() -> String) -> Result<Value, Fault> {
     serde_json::from_str(text).map_err(|cause| {
-        let what = if text.is_empty() { "is empty".to_owned() } else { format!("begins with {:?}", excerpt(text, 40)) };
+        let what = if text.is_empty() {
+            "is empty".to_owned()
+        } else {
+            format!("begins with {:?}", excerpt(text, 40))
+        };
         Fault::new(FaultKind::BadAnswer, format!("{} is not JSON: {cause}; it {what}", place()))
     })
 }
@@ -43,7 +50,10 @@ pub(crate) fn object_in(text: &str, place: impl Fn() -> String) -> Result<Value,
     if value.is_object() {
         return Ok(value);
     }
-    Err(Fault::new(FaultKind::BadAnswer, format!("{} must be a JSON object; it is {}", place(), kind_of(&value))))
+    Err(Fault::new(
+        FaultKind::BadAnswer,
+        format!("{} must be a JSON object; it is {}", place(), kind_of(&value)),
+    ))
 }
 
 fn kind_of(value: &Value) -> &'static str {
@@ -58,21 +68,37 @@ fn kind_of(value: &Value) -> &'static str {
 }
 
 /// Free room of a record; keys that come twice are kept as they came.
-pub(crate) fn extras_in(extras: Vec<types::Extra>, place: &str) -> Result<Vec<(String, Value)>, Fault> {
+pub(crate) fn extras_in(
+    extras: Vec<types::Extra>,
+    place: &str,
+) -> Result<Vec<(String, Value)>, Fault> {
     extras
         .into_iter()
-        .map(|extra| Ok((json_in(&extra.value, || format!("`{}` in `{place}`", excerpt(&extra.key, 40)))?, extra.key)))
+        .map(|extra| {
+            Ok((
+                json_in(&extra.value, || format!("`{}` in `{place}`", excerpt(&extra.key, 40)))?,
+                extra.key,
+            ))
+        })
         .map(|pair| pair.map(|(value, key)| (key, value)))
         .collect()
 }
 
 pub(crate) fn denial_out(denial: &Denial) -> types::Denial {
-    types::Denial { capability: denial.capability.clone(), target: denial.target.clone(), detail: denial.detail.clone() }
+    types::Denial {
+        capability: denial.capability.clone(),
+        target: denial.target.clone(),
+        detail: denial.detail.clone(),
+    }
 }
 
 /// A denial that a guest passes on. It is the guest's word, so it is cut and made harmless.
 pub(crate) fn denial_in(denial: &types::Denial) -> Denial {
-    Denial { capability: excerpt(&denial.capability, 32), target: excerpt(&denial.target, 256), detail: excerpt(&denial.detail, 512) }
+    Denial {
+        capability: excerpt(&denial.capability, 32),
+        target: excerpt(&denial.target, 256),
+        detail: excerpt(&denial.detail, 512),
+    }
 }
 
 /// An error text of a guest.

@@ -1,6 +1,7 @@
-//! Requests of plugins on their way out: one way for both faces, the `fetch` import and `wasi:http`. Each request and each redirect is
-//! decided on by the core, journalled, sent to an address that was looked at, and looked through for secrets before anybody sees it. What
-//! may be sent is not decided here.
+//! Requests of plugins on their way out: one way for both faces, the `fetch` import and
+//! `wasi:http`. Each request and each redirect is decided on by the core, journalled, sent to an
+//! address that was looked at, and looked through for secrets before anybody sees it. What may be
+//! sent is not decided here.
 
 mod client;
 mod exchange;

@@ -1,5 +1,6 @@
-//! What stands behind each import of the contract, one file per interface, and the inert part of WASI. An import first counts itself, then
-//! asks the core whether it may; what it refuses it answers, typed, and records.
+//! What stands behind each import of the contract, one file per interface, and the inert part of
+//! WASI. An import first counts itself, then asks the core whether it may; what it refuses it
+//! answers, typed, and records.
 
 pub(crate) mod blobs;
 pub(crate) mod call;
@@ -29,15 +30,20 @@ use wasmtime_wasi::random::WasiRandom;
 use crate::imports::bindings::Everything;
 use crate::imports::call::CallState;
 
-/// Links every import that a plugin may have. Sockets and HTTP are not among them: see `sandbox::network`.
+/// Links every import that a plugin may have. Sockets and HTTP are not among them: see
+/// `sandbox::network`.
 pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     Everything::add_to_linker::<_, HasSelf<_>>(linker, |state| state)?;
     wasmtime_wasi::p2::add_to_linker_proxy_interfaces_async(linker)?;
     wasi_streams::add_to_linker(linker)?;
     wasi::filesystem::types::add_to_linker::<CallState, HasSelf<_>>(linker, |state| state)?;
     wasi::filesystem::preopens::add_to_linker::<CallState, HasSelf<_>>(linker, |state| state)?;
-    wasi::random::insecure::add_to_linker::<CallState, WasiRandom>(linker, |state| state.ctx().ctx.random())?;
-    wasi::random::insecure_seed::add_to_linker::<CallState, WasiRandom>(linker, |state| state.ctx().ctx.random())?;
+    wasi::random::insecure::add_to_linker::<CallState, WasiRandom>(linker, |state| {
+        state.ctx().ctx.random()
+    })?;
+    wasi::random::insecure_seed::add_to_linker::<CallState, WasiRandom>(linker, |state| {
+        state.ctx().ctx.random()
+    })?;
     wasi::cli::exit::add_to_linker::<CallState, WasiCli>(linker, CallState::cli)?;
     wasi::cli::environment::add_to_linker::<CallState, WasiCli>(linker, CallState::cli)?;
     wasi::cli::terminal_input::add_to_linker::<CallState, WasiCli>(linker, CallState::cli)?;

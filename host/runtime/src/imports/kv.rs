@@ -1,5 +1,6 @@
-//! What plugins keep from run to run: small values under keys, each plugin with a store of its own. Where they are kept is the program's
-//! choice; who may keep anything is not asked here, but how much is, because only the store sees a set as one step.
+//! What plugins keep from run to run: small values under keys, each plugin with a store of its own.
+//! Where they are kept is the program's choice; who may keep anything is not asked here, but how
+//! much is, because only the store sees a set as one step.
 
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -16,8 +17,9 @@ pub use sqlite::Sqlite;
 /// Bytes of a key.
 pub const KEY_BYTES: usize = 512;
 
-/// Whose store it is. All three must be the same for a plugin to find again what it kept: another component that is put in the place of
-/// one, and says another name of itself, starts with an empty store.
+/// Whose store it is. All three must be the same for a plugin to find again what it kept: another
+/// component that is put in the place of one, and says another name of itself, starts with an empty
+/// store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KvOwner {
     /// The config's folder, without links.
@@ -45,7 +47,8 @@ pub trait KvStore: Send + Sync + 'static {
     /// When it cannot be read.
     fn get(&self, owner: &KvOwner, key: &str) -> Result<Option<Vec<u8>>, KvError>;
 
-    /// Replaces a value, unless the owner's keys and values would be more than `most` together. Check and change are one step.
+    /// Replaces a value, unless the owner's keys and values would be more than `most` together.
+    /// Check and change are one step.
     ///
     /// # Errors
     /// `Full`: nothing was changed.
@@ -61,7 +64,13 @@ pub trait KvStore: Send + Sync + 'static {
     ///
     /// # Errors
     /// When they cannot be read.
-    fn keys(&self, owner: &KvOwner, prefix: &str, after: Option<&str>, count: usize) -> Result<Vec<String>, KvError>;
+    fn keys(
+        &self,
+        owner: &KvOwner,
+        prefix: &str,
+        after: Option<&str>,
+        count: usize,
+    ) -> Result<Vec<String>, KvError>;
 }
 
 /// What a value costs.
@@ -131,14 +140,24 @@ impl KvStore for MemoryKv {
         Ok(())
     }
 
-    fn keys(&self, owner: &KvOwner, prefix: &str, after: Option<&str>, count: usize) -> Result<Vec<String>, KvError> {
+    fn keys(
+        &self,
+        owner: &KvOwner,
+        prefix: &str,
+        after: Option<&str>,
+        count: usize,
+    ) -> Result<Vec<String>, KvError> {
         let from = match after {
             Some(after) if after >= prefix => Bound::Excluded(after),
             _ => Bound::Included(prefix),
         };
         let all = self.lock();
         let Some(held) = all.get(owner) else { return Ok(Vec::new()) };
-        let found = held.values.range::<str, _>((from, Bound::Unbounded)).map(|(key, _)| key).take_while(|key| key.starts_with(prefix));
+        let found = held
+            .values
+            .range::<str, _>((from, Bound::Unbounded))
+            .map(|(key, _)| key)
+            .take_while(|key| key.starts_with(prefix));
         Ok(found.take(count).cloned().collect())
     }
 }
@@ -166,7 +185,13 @@ impl KvStore for NoKv {
         self.refuse()
     }
 
-    fn keys(&self, _: &KvOwner, _: &str, _: Option<&str>, _: usize) -> Result<Vec<String>, KvError> {
+    fn keys(
+        &self,
+        _: &KvOwner,
+        _: &str,
+        _: Option<&str>,
+        _: usize,
+    ) -> Result<Vec<String>, KvError> {
         self.refuse()
     }
 }
@@ -176,7 +201,11 @@ mod tests {
     use super::*;
 
     fn owner(plugin: &str, manifest: &str) -> KvOwner {
-        KvOwner { home: "/home/me".to_owned(), plugin: plugin.to_owned(), manifest: manifest.to_owned() }
+        KvOwner {
+            home: "/home/me".to_owned(),
+            plugin: plugin.to_owned(),
+            manifest: manifest.to_owned(),
+        }
     }
 
     /// What every store must do.
@@ -196,14 +225,26 @@ mod tests {
         assert_eq!(keys("b/", Some("b/1"), 10), ["b/\u{10ffff}"]);
         assert_eq!(keys("b/", Some("a"), 10), ["b/1", "b/\u{10ffff}"]);
         assert_eq!(keys("b", Some("c"), 10), [""; 0]);
-        assert_eq!((keys("", None, 0), keys("%", None, 9), keys("_", None, 9)), (vec![], vec![], vec![]));
+        assert_eq!(
+            (keys("", None, 0), keys("%", None, 9), keys("_", None, 9)),
+            (vec![], vec![], vec![])
+        );
         // Another owner has another store.
-        for other in [owner("notes", "thief"), owner("thief", "notes"), KvOwner { home: "/".to_owned(), ..own.clone() }] {
-            assert_eq!((get(&other, "b/1"), store.keys(&other, "", None, 9).unwrap()), (None, vec![]));
+        for other in [
+            owner("notes", "thief"),
+            owner("thief", "notes"),
+            KvOwner { home: "/".to_owned(), ..own.clone() },
+        ] {
+            assert_eq!(
+                (get(&other, "b/1"), store.keys(&other, "", None, 9).unwrap()),
+                (None, vec![])
+            );
             store.delete(&other, "b/1").unwrap();
         }
         // A fourth key, and a byte too many; nothing was changed, and less is always more room.
-        assert!(matches!(store.set(&own, "c", b"", most), Err(KvError::Full(full)) if full == most));
+        assert!(
+            matches!(store.set(&own, "c", b"", most), Err(KvError::Full(full)) if full == most)
+        );
         assert!(matches!(store.set(&own, "b/1", &[0; 40], most), Err(KvError::Full(_))));
         assert_eq!(get(&own, "b/1"), Some(b"one".to_vec()));
         store.set(&own, "b/1", &[7; 28], most).unwrap();

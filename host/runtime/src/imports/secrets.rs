@@ -1,5 +1,6 @@
-//! Where the keys of model servers come from. A config only points to a key; what it points to is read by a source that the embedding
-//! program chooses, when a model is first asked. Plugins never see one.
+//! Where the keys of model servers come from. A config only points to a key; what it points to is
+//! read by a source that the embedding program chooses, when a model is first asked. Plugins never
+//! see one.
 
 mod command;
 pub(crate) mod scrub;
@@ -49,13 +50,16 @@ const KEY_BYTES: usize = 16 << 10;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait SecretSource: Send + Sync + 'static {
-    /// The key as it is now. Asked when a model is first used, and again after its server refused the key.
+    /// The key as it is now. Asked when a model is first used, and again after its server refused
+    /// the key.
     ///
     /// # Errors
-    /// In words for the operator: where it was looked for, and why it is not there. Never the key or a part of it.
+    /// In words for the operator: where it was looked for, and why it is not there. Never the key
+    /// or a part of it.
     fn secret(&self, from: &KeyRef) -> BoxFuture<'static, Result<ApiKey, String>>;
 
-    /// Whether the key is most likely there. Asked when a config is prepared, so it starts nothing and does not wait.
+    /// Whether the key is most likely there. Asked when a config is prepared, so it starts nothing
+    /// and does not wait.
     ///
     /// # Errors
     /// As `secret`.
@@ -76,8 +80,9 @@ impl SecretSource for NoSecrets {
     }
 }
 
-/// The three places that a config can name: a variable, a file, a program. It reads no environment itself: whoever makes it says how
-/// variables are read. A program that is started inherits the environment of this process, as any child does.
+/// The three places that a config can name: a variable, a file, a program. It reads no environment
+/// itself: whoever makes it says how variables are read. A program that is started inherits the
+/// environment of this process, as any child does.
 ///
 /// ```
 /// use conclave_runtime::config::KeyRef;
@@ -115,13 +120,23 @@ impl Sources {
 
     /// A program with a `/` in its name is looked for from the folder, any other on the PATH.
     fn find(&self, program: &str) -> Result<(), String> {
-        let is_there = |path: &Path| self.folder.as_deref().map_or_else(|| path.to_owned(), |folder| folder.join(path)).is_file();
+        let is_there = |path: &Path| {
+            self.folder
+                .as_deref()
+                .map_or_else(|| path.to_owned(), |folder| folder.join(path))
+                .is_file()
+        };
         if program.contains('/') {
-            return if is_there(Path::new(program)) { Ok(()) } else { Err(format!("there is no program {program}")) };
+            return if is_there(Path::new(program)) {
+                Ok(())
+            } else {
+                Err(format!("there is no program {program}"))
+            };
         }
         // Elsewhere names have endings that are not written.
         let path = (self.environment)("PATH").filter(|_| cfg!(unix)).unwrap_or_default();
-        let found = path.is_empty() || path.split(':').any(|folder| is_there(&Path::new(folder).join(program)));
+        let found = path.is_empty()
+            || path.split(':').any(|folder| is_there(&Path::new(folder).join(program)));
         if found { Ok(()) } else { Err(format!("there is no program {program} on the PATH")) }
     }
 }
@@ -145,20 +160,24 @@ impl SecretSource for Sources {
         match from {
             KeyRef::Env(name) => self.variable(name).map(drop),
             KeyRef::File(path) => regular_file(path).map(drop),
-            KeyRef::Command(words) => self.find(words.first().map(String::as_str).unwrap_or_default()),
+            KeyRef::Command(words) => {
+                self.find(words.first().map(String::as_str).unwrap_or_default())
+            }
         }
     }
 }
 
 fn regular_file(path: &ConfigPath) -> Result<(), String> {
-    let metadata = std::fs::metadata(&path.path).map_err(|error| format!("{} could not be read: {error}", path.shown))?;
+    let metadata = std::fs::metadata(&path.path)
+        .map_err(|error| format!("{} could not be read: {error}", path.shown))?;
     if metadata.is_file() { Ok(()) } else { Err(format!("{} is not a regular file", path.shown)) }
 }
 
 fn read_file(path: &ConfigPath) -> Result<ApiKey, String> {
     // Opening a pipe would wait for somebody to write to it.
     regular_file(path)?;
-    let mut file = std::fs::File::open(&path.path).map_err(|error| format!("{} could not be read: {error}", path.shown))?;
+    let mut file = std::fs::File::open(&path.path)
+        .map_err(|error| format!("{} could not be read: {error}", path.shown))?;
     first_line(&mut file).map_err(|what| format!("{} {what}", path.shown))
 }
 
@@ -170,8 +189,13 @@ fn first_line(from: &mut impl Read) -> Result<ApiKey, String> {
     if line.len() > KEY_BYTES {
         return Err(format!("has a first line of more than {KEY_BYTES} bytes"));
     }
-    let line = String::from_utf8(line).map_err(|_| "has a first line that is not UTF-8".to_owned())?;
-    if line.trim().is_empty() { Err("has an empty first line".to_owned()) } else { Ok(ApiKey::new(line)) }
+    let line =
+        String::from_utf8(line).map_err(|_| "has a first line that is not UTF-8".to_owned())?;
+    if line.trim().is_empty() {
+        Err("has an empty first line".to_owned())
+    } else {
+        Ok(ApiKey::new(line))
+    }
 }
 
 /// A key source for one model.
@@ -213,8 +237,15 @@ mod tests {
         let env = |name: &str| KeyRef::Env(name.to_owned());
         assert_eq!(secret(&sources, env("KEY")).await, Ok("sk-1".to_owned()));
         assert_eq!(sources.check(&env("KEY")), Ok(()));
-        assert_eq!(secret(&sources, env("EMPTY")).await, Err("the variable EMPTY is empty".to_owned()));
-        assert_eq!(sources.check(&env("HOME")), Err("the variable HOME is not set".to_owned()), "the process has it, the function not");
+        assert_eq!(
+            secret(&sources, env("EMPTY")).await,
+            Err("the variable EMPTY is empty".to_owned())
+        );
+        assert_eq!(
+            sources.check(&env("HOME")),
+            Err("the variable HOME is not set".to_owned()),
+            "the process has it, the function not"
+        );
     }
 
     #[tokio::test]
@@ -229,11 +260,22 @@ mod tests {
         assert_eq!(read(b"sk-2\r\nrest").await, Ok("sk-2".to_owned()));
         assert_eq!(read(b"").await, Err("key.txt has an empty first line".to_owned()));
         assert_eq!(read(b"\nsk-2").await, Err("key.txt has an empty first line".to_owned()));
-        assert_eq!(read(&vec![b'x'; 20_000]).await, Err("key.txt has a first line of more than 16384 bytes".to_owned()));
-        assert_eq!(read(b"\xff\n").await, Err("key.txt has a first line that is not UTF-8".to_owned()));
+        assert_eq!(
+            read(&vec![b'x'; 20_000]).await,
+            Err("key.txt has a first line of more than 16384 bytes".to_owned())
+        );
+        assert_eq!(
+            read(b"\xff\n").await,
+            Err("key.txt has a first line that is not UTF-8".to_owned())
+        );
         assert!(sources.check(&file(&path)).is_ok());
         assert!(sources.check(&file(temp.path())).unwrap_err().contains("not a regular file"));
-        assert!(sources.check(&file(&temp.path().join("none"))).unwrap_err().contains("could not be read"));
+        assert!(
+            sources
+                .check(&file(&temp.path().join("none")))
+                .unwrap_err()
+                .contains("could not be read")
+        );
     }
 
     #[tokio::test]

@@ -1,5 +1,5 @@
-//! What the host gives to a native call while it runs: its log, its settings, its models. What it does beside that, with the program's
-//! own means, the host does not see.
+//! What the host gives to a native call while it runs: its log, its settings, its models. What it
+//! does beside that, with the program's own means, the host does not see.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -20,7 +20,8 @@ use crate::calls::{CallStart, ModelPort, Observer};
 use crate::imports::call::log::LogBook;
 use crate::observe::subscribe::Level;
 
-/// The host's side of one call. Cloning is cheap; once the call has ended it gives nothing any more.
+/// The host's side of one call. Cloning is cheap; once the call has ended it gives nothing any
+/// more.
 #[derive(Clone)]
 pub struct CallAccess(Arc<AccessState>);
 
@@ -41,10 +42,36 @@ struct AccessState {
 
 impl CallAccess {
     pub(super) fn new(start: CallStart, setup: Arc<PluginSetup>) -> Self {
-        let CallStart { room, secret: _, call, plugin, now, scratch: _, trace, task: _, models, effects: _, observer } = start;
+        let CallStart {
+            room,
+            secret: _,
+            call,
+            plugin,
+            now,
+            scratch: _,
+            trace,
+            task: _,
+            models,
+            effects: _,
+            observer,
+        } = start;
         let book = LogBook::new(call, Arc::clone(&observer), setup.limits.log);
-        let (requests, denials, is_over) = (AtomicU32::new(0), Mutex::default(), AtomicBool::new(false));
-        Self(Arc::new(AccessState { room, call, plugin, now, setup, trace, models, observer, book, requests, denials, is_over }))
+        let (requests, denials, is_over) =
+            (AtomicU32::new(0), Mutex::default(), AtomicBool::new(false));
+        Self(Arc::new(AccessState {
+            room,
+            call,
+            plugin,
+            now,
+            setup,
+            trace,
+            models,
+            observer,
+            book,
+            requests,
+            denials,
+            is_over,
+        }))
     }
 
     /// The room that the call is in.
@@ -77,7 +104,8 @@ impl CallAccess {
         &self.0.setup.config
     }
 
-    /// Writes a line into the plugin's log, until its volume (`limits.log`) is used up. Control characters are shown escaped.
+    /// Writes a line into the plugin's log, until its volume (`limits.log`) is used up. Control
+    /// characters are shown escaped.
     pub fn log(&self, level: Level, message: &str) {
         if !self.is_over() {
             self.0.book.line(level, message);
@@ -91,13 +119,17 @@ impl CallAccess {
         }
     }
 
-    /// Asks a model. The plugin needs the `model` grant, and the budgets of grant and run hold. Dropping the future gives up waiting.
+    /// Asks a model. The plugin needs the `model` grant, and the budgets of grant and run hold.
+    /// Dropping the future gives up waiting.
     ///
     /// # Errors
-    /// What the room or the model's client says: refused, used up, unknown, too long, not available.
+    /// What the room or the model's client says: refused, used up, unknown, too long, not
+    /// available.
     pub async fn ask(&self, request: ModelRequest) -> Result<Completion, ModelCallFailure> {
         if self.is_over() {
-            return Err(ModelCallFailure(ModelError::Other { message: "the call is over".to_owned() }));
+            return Err(ModelCallFailure(ModelError::Other {
+                message: "the call is over".to_owned(),
+            }));
         }
         let plugin = &self.0.plugin;
         let wanted = request.model.as_deref().unwrap_or("default");
@@ -109,17 +141,25 @@ impl CallAccess {
         match self.0.trace.model(ordinal, &request) {
             // It is paid for.
             Before::Answered(answer) => answer.clone().map_err(ModelCallFailure),
-            Before::New | Before::Open => self.0.models.ask(self.0.call, ordinal, request).await.map_err(ModelCallFailure),
+            Before::New | Before::Open => {
+                self.0.models.ask(self.0.call, ordinal, request).await.map_err(ModelCallFailure)
+            }
             Before::Otherwise => {
-                let message =
-                    format!("request {ordinal} of this call was another before the host stopped, so there is no answer to this one");
+                let message = format!(
+                    "request {ordinal} of this call was another before the host stopped, so there is no answer to this one"
+                );
                 Err(ModelCallFailure(ModelError::Other { message }))
             }
         }
     }
 
     fn rights(&self) -> Rights<'_> {
-        Rights { plugin: self.0.plugin.as_str(), manifest: &self.0.setup.facts.manifest, grants: &self.0.setup.grants, narrowed: None }
+        Rights {
+            plugin: self.0.plugin.as_str(),
+            manifest: &self.0.setup.facts.manifest,
+            grants: &self.0.setup.grants,
+            narrowed: None,
+        }
     }
 
     fn refused(&self, record: DenialRecord) -> ModelCallFailure {
@@ -140,13 +180,17 @@ impl CallAccess {
     /// Ends it: what the call used and was refused.
     pub(super) fn end(&self, wall_us: u64) -> CallReport {
         self.0.is_over.store(true, Ordering::Relaxed);
-        let denials = std::mem::take(&mut *self.0.denials.lock().unwrap_or_else(PoisonError::into_inner));
+        let denials =
+            std::mem::take(&mut *self.0.denials.lock().unwrap_or_else(PoisonError::into_inner));
         CallReport { wall_us, log_dropped: self.0.book.dropped(), denials, ..CallReport::default() }
     }
 }
 
 impl fmt::Debug for CallAccess {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Access").field("room", &self.0.room).field("call", &self.0.call).finish_non_exhaustive()
+        out.debug_struct("Access")
+            .field("room", &self.0.room)
+            .field("call", &self.0.call)
+            .finish_non_exhaustive()
     }
 }

@@ -10,7 +10,8 @@ use super::access::CallAccess;
 use super::failure::Failure;
 use crate::support::clock::BoxFuture;
 
-pub(super) type AdvisorBody = Arc<dyn Fn(Consultation) -> BoxFuture<'static, Result<PluginReply, Failure>> + Send + Sync>;
+pub(super) type AdvisorBody =
+    Arc<dyn Fn(Consultation) -> BoxFuture<'static, Result<PluginReply, Failure>> + Send + Sync>;
 
 /// A question to a memory.
 #[derive(Clone, Debug)]
@@ -64,12 +65,22 @@ pub(super) enum Consultation {
 
 impl Consultation {
     /// None: it needs a view, and there is none.
-    pub(super) fn new(question: PluginQuery, view: Option<AgentView>, host: CallAccess) -> Option<Self> {
+    pub(super) fn new(
+        question: PluginQuery,
+        view: Option<AgentView>,
+        host: CallAccess,
+    ) -> Option<Self> {
         Some(match question {
             PluginQuery::Memories { query, limit } => Self::Recall(Recall { query, limit, host }),
-            PluginQuery::Risk { action, thought } => Self::Assess(Box::new(Assess { action: *action, thought, view: view?, host })),
-            PluginQuery::Gate { passing } => Self::Check(Box::new(Check { passing: *passing, host })),
-            PluginQuery::Condense { reason } => Self::Condense(Box::new(Condense { reason, view: view?, host })),
+            PluginQuery::Risk { action, thought } => {
+                Self::Assess(Box::new(Assess { action: *action, thought, view: view?, host }))
+            }
+            PluginQuery::Gate { passing } => {
+                Self::Check(Box::new(Check { passing: *passing, host }))
+            }
+            PluginQuery::Condense { reason } => {
+                Self::Condense(Box::new(Condense { reason, view: view?, host }))
+            }
         })
     }
 }

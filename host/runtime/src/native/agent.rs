@@ -12,7 +12,8 @@ use super::access::CallAccess;
 use super::failure::{Failure, ModelCallFailure};
 use crate::support::clock::BoxFuture;
 
-pub(super) type AgentBody = Arc<dyn Fn(Step) -> BoxFuture<'static, Result<Turn, Failure>> + Send + Sync>;
+pub(super) type AgentBody =
+    Arc<dyn Fn(Step) -> BoxFuture<'static, Result<Turn, Failure>> + Send + Sync>;
 
 /// One step of an agent.
 #[derive(Clone, Debug)]
@@ -33,10 +34,15 @@ impl Step {
     /// Answers to the tool calls of its last turn, in their order; empty when it made none.
     #[must_use]
     pub fn results(&self) -> &[ToolResult] {
-        self.view.pending.as_deref().map(|message| message.tool_results.as_slice()).unwrap_or_default()
+        self.view
+            .pending
+            .as_deref()
+            .map(|message| message.tool_results.as_slice())
+            .unwrap_or_default()
     }
 
-    /// Asks the agent's default model to go on: the task's system message, the whole history, every tool that the agent may call.
+    /// Asks the agent's default model to go on: the task's system message, the whole history, every
+    /// tool that the agent may call.
     ///
     /// # Errors
     /// As [`Access::ask`].
@@ -80,7 +86,8 @@ impl IntoTurn for &'static str {
 impl IntoTurn for Completion {
     fn into_turn(self) -> Turn {
         let Self { id, content, tool_calls, .. } = self;
-        Action::Reply(Reply { completion: Some(id), content, tool_calls, ..Reply::default() }).into_turn()
+        Action::Reply(Reply { completion: Some(id), content, tool_calls, ..Reply::default() })
+            .into_turn()
     }
 }
 

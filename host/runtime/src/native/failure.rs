@@ -1,4 +1,5 @@
-//! What a native tool or agent says when it cannot do its work. Every kind of it becomes what a component would have said.
+//! What a native tool or agent says when it cannot do its work. Every kind of it becomes what a
+//! component would have said.
 
 use std::error::Error;
 use std::fmt;
@@ -9,8 +10,8 @@ use conclave_core::types::denial::Denial;
 use conclave_core::types::fault::{Fault, FaultKind};
 use conclave_core::types::tool::ToolError;
 
-/// Why there is no answer. `?` makes one of any error; **the error's text goes to the agent and its model**, so an error that names what
-/// they should not know is better mapped by hand.
+/// Why there is no answer. `?` makes one of any error; **the error's text goes to the agent and its
+/// model**, so an error that names what they should not know is better mapped by hand.
 ///
 /// ```
 /// use conclave_runtime::native::Failure;
@@ -40,7 +41,8 @@ impl Failure {
     /// Something outside is down; `retry_after` when it is known how long.
     #[must_use]
     pub fn unavailable(retry_after: Option<Duration>) -> Self {
-        let retry_after_ms = retry_after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
+        let retry_after_ms =
+            retry_after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
         Self(ToolError::Unavailable { retry_after_ms })
     }
 
@@ -68,7 +70,9 @@ impl<E: Error + 'static> From<E> for Failure {
     fn from(error: E) -> Self {
         let any: &(dyn Error + 'static) = &error;
         match any.downcast_ref::<ModelCallFailure>() {
-            Some(ModelCallFailure(ModelError::Denied { denial })) => Self(ToolError::Denied { denial: denial.clone() }),
+            Some(ModelCallFailure(ModelError::Denied { denial })) => {
+                Self(ToolError::Denied { denial: denial.clone() })
+            }
             Some(ModelCallFailure(ModelError::Unavailable { retry_after_ms })) => {
                 Self(ToolError::Unavailable { retry_after_ms: *retry_after_ms })
             }
@@ -84,10 +88,16 @@ pub struct ModelCallFailure(pub ModelError);
 impl fmt::Display for ModelCallFailure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            ModelError::Denied { denial: Denial { capability, target, .. } } => write!(out, "refused: {capability} {target}"),
+            ModelError::Denied { denial: Denial { capability, target, .. } } => {
+                write!(out, "refused: {capability} {target}")
+            }
             ModelError::BudgetExhausted { what } => write!(out, "{what} is used up"),
-            ModelError::UnknownModel { name } => write!(out, "there is no model {name:?} in the config"),
-            ModelError::ContextTooLong { tokens } => write!(out, "the prompt does not fit into {tokens} tokens"),
+            ModelError::UnknownModel { name } => {
+                write!(out, "there is no model {name:?} in the config")
+            }
+            ModelError::ContextTooLong { tokens } => {
+                write!(out, "the prompt does not fit into {tokens} tokens")
+            }
             ModelError::Unavailable { .. } => out.write_str("the model is not available now"),
             ModelError::Other { message } => out.write_str(message),
         }

@@ -7,8 +7,9 @@ use conclave_core::types::completion::{Completion, Prompt, StopReason, TokenUsag
 use crate::models::{ModelClient, ModelFailure, TextSink};
 use crate::support::clock::BoxFuture;
 
-/// A client for `[models.NAME]` with `kind = "native"`: a closure from the prompt to the completion. Its future is dropped when nobody
-/// waits for the answer any more. One that has text while it is generated implements [`ModelClient`] itself.
+/// A client for `[models.NAME]` with `kind = "native"`: a closure from the prompt to the
+/// completion. Its future is dropped when nobody waits for the answer any more. One that has text
+/// while it is generated implements [`ModelClient`] itself.
 ///
 /// ```
 /// use conclave_runtime::completion::Prompt;
@@ -71,7 +72,11 @@ where
     F: Fn(Prompt) -> W + Send + Sync + 'static,
     W: Future<Output = Result<Completion, ModelFailure>> + Send + 'static,
 {
-    fn complete(&self, prompt: Prompt, _: Arc<dyn TextSink>) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
+    fn complete(
+        &self,
+        prompt: Prompt,
+        _: Arc<dyn TextSink>,
+    ) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
         Box::pin((self.0)(prompt))
     }
 }

@@ -1,4 +1,5 @@
-//! A native plugin as the embedding program defines it: what it offers and what it asks for. Not what a config grants it.
+//! A native plugin as the embedding program defines it: what it offers and what it asks for. Not
+//! what a config grants it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,11 +16,13 @@ use super::agent::{AgentBody, IntoTurn, Step};
 use super::failure::Failure;
 use super::tool::NativeTool;
 
-/// What native code can be granted. Files, addresses and the like it reaches without asking anybody.
-const OFFERED: [Capability; 4] = [Capability::Model, Capability::Tools, Capability::Delegate, Capability::Route];
+/// What native code can be granted. Files, addresses and the like it reaches without asking
+/// anybody.
+const OFFERED: [Capability; 4] =
+    [Capability::Model, Capability::Tools, Capability::Delegate, Capability::Route];
 
-/// A plugin of closures: tools, an agent, a memory, an analyzer, a condenser, a gate, or several of them. It asks for nothing unless it is
-/// told to. Cloning is cheap.
+/// A plugin of closures: tools, an agent, a memory, an analyzer, a condenser, a gate, or several of
+/// them. It asks for nothing unless it is told to. Cloning is cheap.
 ///
 /// ```
 /// use conclave_runtime::Capability;
@@ -53,8 +56,9 @@ impl Plugin {
         Self { tools: tools.into_iter().collect(), ..Self::empty(name) }
     }
 
-    /// A plugin that is an agent. The closure is called for each step, and returns text, a completion, an action or a turn; several steps
-    /// can be under way at once. What it keeps in its captures is in no journal, and a step that was cut off when the host stopped is run
+    /// A plugin that is an agent. The closure is called for each step, and returns text, a
+    /// completion, an action or a turn; several steps can be under way at once. What it keeps in
+    /// its captures is in no journal, and a step that was cut off when the host stopped is run
     /// again: it must do nothing that may not be done twice, but through `step.host`.
     pub fn agent<F, W, T>(name: &str, body: F) -> Self
     where
@@ -67,10 +71,19 @@ impl Plugin {
 
     fn empty(name: &str) -> Self {
         let (asks, settings, advisors) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { name: name.to_owned(), description: String::new(), asks, settings, tools: Vec::new(), agent: None, advisors }
+        Self {
+            name: name.to_owned(),
+            description: String::new(),
+            asks,
+            settings,
+            tools: Vec::new(),
+            agent: None,
+            advisors,
+        }
     }
 
-    /// A plugin that remembers: a task's `memory` names it, and the agent's `recall` asks it. What the closure keeps is in no journal.
+    /// A plugin that remembers: a task's `memory` names it, and the agent's `recall` asks it. What
+    /// the closure keeps is in no journal.
     ///
     /// ```
     /// use conclave_runtime::native::{Plugin, Recall};
@@ -89,7 +102,8 @@ impl Plugin {
         Self::empty(name).with_memory(body)
     }
 
-    /// A plugin that says how risky actions are. Should the closure fail, panic or run out of time, the risk is taken to be high.
+    /// A plugin that says how risky actions are. Should the closure fail, panic or run out of time,
+    /// the risk is taken to be high.
     pub fn analyzer<F, W>(name: &str, body: F) -> Self
     where
         F: Fn(Assess) -> W + Send + Sync + 'static,
@@ -107,7 +121,8 @@ impl Plugin {
         Self::empty(name).with_condenser(body)
     }
 
-    /// A plugin that says what may pass: a `[[gates]]` names it. Should the closure fail, panic or run out of time, nothing passes.
+    /// A plugin that says what may pass: a `[[gates]]` names it. Should the closure fail, panic or
+    /// run out of time, nothing passes.
     ///
     /// ```
     /// use conclave_runtime::plugin_query::GateVerdict;
@@ -137,8 +152,11 @@ impl Plugin {
         W: Future<Output = Result<Vec<String>, Failure>> + Send + 'static,
     {
         self.with_advisor(PluginKind::Memory, move |asked| {
-            let work = if let Consultation::Recall(asked) = asked { Some(body(asked)) } else { None };
-            async move { Ok(PluginReply::Memories { memories: work.ok_or_else(Failure::other_kind)?.await? }) }
+            let work =
+                if let Consultation::Recall(asked) = asked { Some(body(asked)) } else { None };
+            async move {
+                Ok(PluginReply::Memories { memories: work.ok_or_else(Failure::other_kind)?.await? })
+            }
         })
     }
 
@@ -150,8 +168,11 @@ impl Plugin {
         W: Future<Output = Result<Verdict, Failure>> + Send + 'static,
     {
         self.with_advisor(PluginKind::SecurityAnalyzer, move |asked| {
-            let work = if let Consultation::Assess(asked) = asked { Some(body(*asked)) } else { None };
-            async move { Ok(PluginReply::Risk { verdict: work.ok_or_else(Failure::other_kind)?.await? }) }
+            let work =
+                if let Consultation::Assess(asked) = asked { Some(body(*asked)) } else { None };
+            async move {
+                Ok(PluginReply::Risk { verdict: work.ok_or_else(Failure::other_kind)?.await? })
+            }
         })
     }
 
@@ -163,8 +184,13 @@ impl Plugin {
         W: Future<Output = Result<Option<Condensation>, Failure>> + Send + 'static,
     {
         self.with_advisor(PluginKind::Condenser, move |asked| {
-            let work = if let Consultation::Condense(asked) = asked { Some(body(*asked)) } else { None };
-            async move { Ok(PluginReply::Condense { condensation: work.ok_or_else(Failure::other_kind)?.await? }) }
+            let work =
+                if let Consultation::Condense(asked) = asked { Some(body(*asked)) } else { None };
+            async move {
+                Ok(PluginReply::Condense {
+                    condensation: work.ok_or_else(Failure::other_kind)?.await?,
+                })
+            }
         })
     }
 
@@ -176,8 +202,11 @@ impl Plugin {
         W: Future<Output = Result<GateVerdict, Failure>> + Send + 'static,
     {
         self.with_advisor(PluginKind::Gate, move |asked| {
-            let work = if let Consultation::Check(asked) = asked { Some(body(*asked)) } else { None };
-            async move { Ok(PluginReply::Gate { verdict: work.ok_or_else(Failure::other_kind)?.await? }) }
+            let work =
+                if let Consultation::Check(asked) = asked { Some(body(*asked)) } else { None };
+            async move {
+                Ok(PluginReply::Gate { verdict: work.ok_or_else(Failure::other_kind)?.await? })
+            }
         })
     }
 
@@ -212,7 +241,8 @@ impl Plugin {
         self
     }
 
-    /// Asks for a capability, and says why: `tools`, `model`, `delegate` or `route`. A config that does not grant it is refused.
+    /// Asks for a capability, and says why: `tools`, `model`, `delegate` or `route`. A config that
+    /// does not grant it is refused.
     #[must_use]
     pub fn asks(self, capability: Capability, why: &str) -> Self {
         self.asking(capability, why, false)
@@ -230,7 +260,8 @@ impl Plugin {
         self
     }
 
-    /// Declares a setting, as `[config]` of a manifest does: `{ "type": "string", "default": "celsius" }`.
+    /// Declares a setting, as `[config]` of a manifest does: `{ "type": "string", "default":
+    /// "celsius" }`.
     #[must_use]
     pub fn setting(mut self, name: &str, declaration: Value) -> Self {
         self.settings.insert(name.to_owned(), declaration);
@@ -248,8 +279,12 @@ impl Plugin {
     /// # Errors
     /// What it asks for and could not be given.
     pub(crate) fn facts(&self) -> Result<PluginFacts, String> {
-        if let Some(other) = self.asks.keys().find(|name| !OFFERED.iter().any(|offered| offered.as_str() == *name)) {
-            return Err(format!("it asks for `{other}`, which native code needs no grant for: it runs in no sandbox"));
+        if let Some(other) =
+            self.asks.keys().find(|name| !OFFERED.iter().any(|offered| offered.as_str() == *name))
+        {
+            return Err(format!(
+                "it asks for `{other}`, which native code needs no grant for: it runs in no sandbox"
+            ));
         }
         let manifest = Manifest {
             format: FORMAT,
@@ -273,6 +308,9 @@ impl Plugin {
 
 impl fmt::Debug for Plugin {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Plugin").field("name", &self.name).field("tools", &self.tools).finish_non_exhaustive()
+        out.debug_struct("Plugin")
+            .field("name", &self.name)
+            .field("tools", &self.tools)
+            .finish_non_exhaustive()
     }
 }

@@ -1,4 +1,5 @@
-//! Which of a config's plugins run in sandboxes and which are the program's own: every call goes to where its plugin is.
+//! Which of a config's plugins run in sandboxes and which are the program's own: every call goes to
+//! where its plugin is.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,13 +24,26 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    pub(crate) fn new(natives: impl IntoIterator<Item = Native>, components: Arc<dyn Plugins>) -> Self {
-        Self { natives: natives.into_iter().map(|native| (native.name().clone(), Arc::new(native))).collect(), components }
+    pub(crate) fn new(
+        natives: impl IntoIterator<Item = Native>,
+        components: Arc<dyn Plugins>,
+    ) -> Self {
+        Self {
+            natives: natives
+                .into_iter()
+                .map(|native| (native.name().clone(), Arc::new(native)))
+                .collect(),
+            components,
+        }
     }
 }
 
 impl Plugins for Routes {
-    fn step(&self, start: CallStart, view: AgentView) -> BoxFuture<'static, (Result<Turn, Fault>, CallReport)> {
+    fn step(
+        &self,
+        start: CallStart,
+        view: AgentView,
+    ) -> BoxFuture<'static, (Result<Turn, Fault>, CallReport)> {
         match self.natives.get(&start.plugin).cloned() {
             Some(native) => Box::pin(async move { native.step(start, view).await }),
             None => self.components.step(start, view),
@@ -37,11 +51,19 @@ impl Plugins for Routes {
     }
 
     /// A native agent answers by its steps alone.
-    fn respond(&self, start: CallStart, view: AgentView) -> BoxFuture<'static, (Result<Option<Turn>, Fault>, CallReport)> {
+    fn respond(
+        &self,
+        start: CallStart,
+        view: AgentView,
+    ) -> BoxFuture<'static, (Result<Option<Turn>, Fault>, CallReport)> {
         self.components.respond(start, view)
     }
 
-    fn call_tool(&self, start: CallStart, tool: ToolStart) -> BoxFuture<'static, (Result<ToolOutcome, ToolError>, CallReport)> {
+    fn call_tool(
+        &self,
+        start: CallStart,
+        tool: ToolStart,
+    ) -> BoxFuture<'static, (Result<ToolOutcome, ToolError>, CallReport)> {
         match self.natives.get(&start.plugin).cloned() {
             Some(native) => Box::pin(async move { native.call_tool(start, tool).await }),
             None => self.components.call_tool(start, tool),
@@ -60,11 +82,21 @@ impl Plugins for Routes {
         }
     }
 
-    fn decide(&self, start: CallStart, wake: Wake, view: DeliveryView) -> BoxFuture<'static, (Result<Vec<Decision>, Fault>, CallReport)> {
+    fn decide(
+        &self,
+        start: CallStart,
+        wake: Wake,
+        view: DeliveryView,
+    ) -> BoxFuture<'static, (Result<Vec<Decision>, Fault>, CallReport)> {
         self.components.decide(start, wake, view)
     }
 
-    fn check(&self, plugin: &PluginName, tool: &str, arguments: Value) -> BoxFuture<'static, Result<(), String>> {
+    fn check(
+        &self,
+        plugin: &PluginName,
+        tool: &str,
+        arguments: Value,
+    ) -> BoxFuture<'static, Result<(), String>> {
         match self.natives.get(plugin).cloned() {
             Some(native) => {
                 let tool = tool.to_owned();

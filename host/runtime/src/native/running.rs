@@ -1,4 +1,5 @@
-//! One configured native plugin, ready for calls: the closures, and the limits that can be kept without a sandbox.
+//! One configured native plugin, ready for calls: the closures, and the limits that can be kept
+//! without a sandbox.
 
 use std::any::Any;
 use std::io::Write;
@@ -41,8 +42,15 @@ pub(crate) struct Native {
 }
 
 impl Native {
-    pub(crate) fn new(plugin: Plugin, arguments: ArgumentChecker, name: PluginName, setup: Arc<PluginSetup>) -> Self {
-        let at_once = usize::try_from(setup.limits.at_once).unwrap_or(Semaphore::MAX_PERMITS).clamp(1, Semaphore::MAX_PERMITS);
+    pub(crate) fn new(
+        plugin: Plugin,
+        arguments: ArgumentChecker,
+        name: PluginName,
+        setup: Arc<PluginSetup>,
+    ) -> Self {
+        let at_once = usize::try_from(setup.limits.at_once)
+            .unwrap_or(Semaphore::MAX_PERMITS)
+            .clamp(1, Semaphore::MAX_PERMITS);
         let grantee = PluginContext::without_folders(name, setup);
         Self { plugin, grantee, arguments, at_once: Arc::new(Semaphore::new(at_once)) }
     }
@@ -52,7 +60,11 @@ impl Native {
         &self.grantee.name
     }
 
-    pub(super) async fn step(&self, start: CallStart, view: AgentView) -> (Result<Turn, Fault>, CallReport) {
+    pub(super) async fn step(
+        &self,
+        start: CallStart,
+        view: AgentView,
+    ) -> (Result<Turn, Fault>, CallReport) {
         let Some(agent) = self.plugin.agent.clone() else {
             let message = format!("{} is no agent", self.grantee.name);
             return (Err(Fault::new(FaultKind::NotStarted, message)), CallReport::default());
@@ -60,7 +72,9 @@ impl Native {
         let host = CallAccess::new(start, Arc::clone(&self.grantee.setup));
         let step = Step { view, host: host.clone() };
         let (answer, report) = self.run(&host, async move { agent(step).await }).await;
-        let said = answer.and_then(|said| said.map_err(|failure| failure.into_fault(self.grantee.name.as_str())));
+        let said = answer.and_then(|said| {
+            said.map_err(|failure| failure.into_fault(self.grantee.name.as_str()))
+        });
         (said, report)
     }
 
@@ -81,20 +95,28 @@ impl Native {
             return (Err(no_view(name)), CallReport::default());
         };
         let (answer, report) = self.run(&host, async move { advisor(consultation).await }).await;
-        let advice = answer.and_then(|advice| advice.map_err(|failure| failure.into_fault(name.as_str())));
+        let advice =
+            answer.and_then(|advice| advice.map_err(|failure| failure.into_fault(name.as_str())));
         (advice.and_then(|advice| checked(advice, most)), report)
     }
 
-    pub(super) async fn call_tool(&self, start: CallStart, tool: ToolStart) -> (Result<ToolOutcome, ToolError>, CallReport) {
+    pub(super) async fn call_tool(
+        &self,
+        start: CallStart,
+        tool: ToolStart,
+    ) -> (Result<ToolOutcome, ToolError>, CallReport) {
         let ToolStart { task, caller, tool: name, arguments } = tool;
         let Some(index) = self.plugin.tools.iter().position(|tool| tool.spec.name == name) else {
             let message = format!("{} has no tool {name:?}", self.grantee.name);
             return (Err(ToolError::Other { message }), CallReport::default());
         };
-        let arguments = match self.arguments.check(index, arguments, self.grantee.limits().arguments).await {
-            Ok((arguments, _)) => arguments,
-            Err(message) => return (Err(ToolError::InvalidArguments { message }), CallReport::default()),
-        };
+        let arguments =
+            match self.arguments.check(index, arguments, self.grantee.limits().arguments).await {
+                Ok((arguments, _)) => arguments,
+                Err(message) => {
+                    return (Err(ToolError::InvalidArguments { message }), CallReport::default());
+                }
+            };
         let body = Arc::clone(&self.plugin.tools[index].body);
         let host = CallAccess::new(start, Arc::clone(&self.grantee.setup));
         let call = NativeCall { arguments, task, caller, host: host.clone() };
@@ -106,12 +128,17 @@ impl Native {
     /// Whether a tool could be called with these arguments; else why not, for the model.
     pub(super) async fn check(&self, tool: &str, arguments: Value) -> Result<(), String> {
         match self.plugin.tools.iter().position(|own| own.spec.name == tool) {
-            Some(index) => self.arguments.check(index, arguments, self.grantee.limits().arguments).await.map(drop),
+            Some(index) => self
+                .arguments
+                .check(index, arguments, self.grantee.limits().arguments)
+                .await
+                .map(drop),
             None => Err(format!("{} has no tool {tool:?}", self.grantee.name)),
         }
     }
 
-    /// Runs a closure's future within the limits. It has a task of its own, so that one which blocks its thread is given up all the same.
+    /// Runs a closure's future within the limits. It has a task of its own, so that one which
+    /// blocks its thread is given up all the same.
     async fn run<T>(
         &self,
         host: &CallAccess,
@@ -120,25 +147,32 @@ impl Native {
     where
         T: Serialize + Send + 'static,
     {
-        let place = Arc::clone(&self.at_once).acquire_owned().await.expect("the semaphore is never closed");
+        let place =
+            Arc::clone(&self.at_once).acquire_owned().await.expect("the semaphore is never closed");
         let began = Instant::now();
         let mut task = Cancelled(tokio::spawn(async move {
             let answer = work.await;
-            // Held by the work itself: one that was given up and still blocks a thread takes its place.
+            // Held by the work itself: one that was given up and still blocks a thread takes its
+            // place.
             drop(place);
             answer
         }));
         let wall = Duration::from_millis(self.grantee.limits().wall_ms);
         let answer = match tokio::time::timeout(wall, &mut task.0).await {
             Ok(Ok(answer)) => self.within_output(answer),
-            Ok(Err(error)) if error.is_panic() => Err(Fault::new(FaultKind::Panic, panic_sentence(error.into_panic().as_ref()))),
+            Ok(Err(error)) if error.is_panic() => {
+                Err(Fault::new(FaultKind::Panic, panic_sentence(error.into_panic().as_ref())))
+            }
             Ok(Err(_)) => Err(Fault::new(FaultKind::Abandoned, "the program is shutting down")),
             Err(_) => Err(self.broken(FaultKind::Wall)),
         };
         (answer, host.end(u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX)))
     }
 
-    fn within_output<T: Serialize>(&self, answer: Result<T, Failure>) -> Result<Result<T, Failure>, Fault> {
+    fn within_output<T: Serialize>(
+        &self,
+        answer: Result<T, Failure>,
+    ) -> Result<Result<T, Failure>, Fault> {
         let limit = self.grantee.limits().output;
         let fits = match &answer {
             Ok(answer) => fits_json(answer, limit),
@@ -162,8 +196,14 @@ impl<T> Drop for Cancelled<T> {
 }
 
 fn panic_sentence(panic: &(dyn Any + Send)) -> String {
-    let message = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    message.map_or_else(|| "it panicked, and left no message".to_owned(), |message| format!("it panicked: {}", excerpt(message, WORDS)))
+    let message = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied());
+    message.map_or_else(
+        || "it panicked, and left no message".to_owned(),
+        |message| format!("it panicked: {}", excerpt(message, WORDS)),
+    )
 }
 
 /// Whether a value has no more bytes than this as JSON; nothing is kept of them.

@@ -12,7 +12,8 @@ use super::access::CallAccess;
 use super::failure::Failure;
 use crate::support::clock::BoxFuture;
 
-pub(super) type ToolBody = Arc<dyn Fn(NativeCall) -> BoxFuture<'static, Result<ToolOutcome, Failure>> + Send + Sync>;
+pub(super) type ToolBody =
+    Arc<dyn Fn(NativeCall) -> BoxFuture<'static, Result<ToolOutcome, Failure>> + Send + Sync>;
 
 /// One call of a tool. Its arguments fit the tool's schema.
 #[derive(Clone, Debug)]
@@ -32,7 +33,8 @@ impl NativeCall {
     /// # Errors
     /// When they are not of this type, which the schema then let through.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Failure> {
-        T::deserialize(&self.arguments).map_err(|error| Failure::invalid_arguments(error.to_string()))
+        T::deserialize(&self.arguments)
+            .map_err(|error| Failure::invalid_arguments(error.to_string()))
     }
 }
 
@@ -75,9 +77,10 @@ pub struct NativeTool {
 }
 
 impl NativeTool {
-    /// A tool. `name` is one of lower-case letters, digits and `_`; `description` is for the model; `schema` is JSON Schema 2020-12 of an
-    /// object. The closure gets arguments that fit the schema and returns text, a JSON value or a [`ToolOutcome`]. Its future is dropped
-    /// when it takes longer than the plugin's `limits.wall`, and when nobody waits for it any more.
+    /// A tool. `name` is one of lower-case letters, digits and `_`; `description` is for the model;
+    /// `schema` is JSON Schema 2020-12 of an object. The closure gets arguments that fit the schema
+    /// and returns text, a JSON value or a [`ToolOutcome`]. Its future is dropped when it takes
+    /// longer than the plugin's `limits.wall`, and when nobody waits for it any more.
     ///
     /// Whether name and schema are right is said when a config that uses the plugin is prepared.
     pub fn new<F, W, O>(name: &str, description: &str, schema: Value, body: F) -> Self
@@ -86,7 +89,12 @@ impl NativeTool {
         W: Future<Output = Result<O, Failure>> + Send + 'static,
         O: IntoOutcome,
     {
-        let spec = ToolSpec { name: name.to_owned(), description: description.to_owned(), input_schema: schema, ..ToolSpec::default() };
+        let spec = ToolSpec {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            input_schema: schema,
+            ..ToolSpec::default()
+        };
         let body: ToolBody = Arc::new(move |call| {
             let work = body(call);
             Box::pin(async move { work.await.map(O::into_outcome) })
@@ -94,7 +102,8 @@ impl NativeTool {
         Self { spec, body }
     }
 
-    /// A tool whose schema is that of its arguments' type. Doc comments of its fields become descriptions for the model.
+    /// A tool whose schema is that of its arguments' type. Doc comments of its fields become
+    /// descriptions for the model.
     ///
     /// ```
     /// use conclave_runtime::native::{Call, Tool};

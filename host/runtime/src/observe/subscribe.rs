@@ -1,4 +1,5 @@
-//! The one interface on which everybody who follows a run lives: the command line, the server, logs and traces.
+//! The one interface on which everybody who follows a run lives: the command line, the server, logs
+//! and traces.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,8 +30,8 @@ pub enum Level {
 pub struct Published {
     pub room: RoomId,
     pub at: Millis,
-    /// The number of the journal's record that it follows from: with the room, its address in the journal, `3f2a91c0:17`. None beside the
-    /// journal, and of a record itself.
+    /// The number of the journal's record that it follows from: with the room, its address in the
+    /// journal, `3f2a91c0:17`. None beside the journal, and of a record itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seq: Option<u64>,
     #[serde(flatten)]
@@ -49,15 +50,17 @@ pub enum RunEvent {
     Logged { call: CallId, plugin: PluginName, level: Level, message: String },
     /// How far a call has come. Beside the journal.
     Progressed { call: CallId, plugin: PluginName, done: u64, total: Option<u64>, message: String },
-    /// Text that a model says while it says it; the completion is journalled when it ends. Beside the journal.
+    /// Text that a model says while it says it; the completion is journalled when it ends. Beside
+    /// the journal.
     Streamed { call: CallId, ordinal: u32, text: String },
 }
 
 /// Gets everything that happens. It is called inside the run, so it must not block.
 ///
-/// What is recorded and told comes in order from the loop of its room. What is logged, progressed and streamed comes from where
-/// the plugin or the model's client runs, behind the notice that its call began and before the record of its answer; so a subscriber can
-/// be called by several threads at once. Every kind, with an example of each: `docs/events.md`.
+/// What is recorded and told comes in order from the loop of its room. What is logged, progressed
+/// and streamed comes from where the plugin or the model's client runs, behind the notice that its
+/// call began and before the record of its answer; so a subscriber can be called by several threads
+/// at once. Every kind, with an example of each: `docs/events.md`.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -85,9 +88,10 @@ pub enum RunEvent {
 pub trait Subscriber: Send + Sync + 'static {
     fn on(&self, happening: &Published);
 
-    /// The run with this root room is over, or was dropped, and with it the rooms below, whose names are its own, `/`, and more; a session
-    /// is over when it is dropped. For subscribers that keep something for a run. A plugin that was stopped with a dropped run may still log
-    /// a line afterwards.
+    /// The run with this root room is over, or was dropped, and with it the rooms below, whose
+    /// names are its own, `/`, and more; a session is over when it is dropped. For subscribers that
+    /// keep something for a run. A plugin that was stopped with a dropped run may still log a line
+    /// afterwards.
     fn over(&self, _room: &RoomId) {}
 }
 
@@ -124,7 +128,8 @@ impl Subscribers {
     }
 }
 
-/// Tells the followers of a run what happens in one of its rooms. Where nobody follows, nothing is made up.
+/// Tells the followers of a run what happens in one of its rooms. Where nobody follows, nothing is
+/// made up.
 #[derive(Clone)]
 pub(crate) struct Publisher {
     subscribers: Subscribers,
@@ -144,13 +149,18 @@ impl Publisher {
     /// Tells what follows from a record of this number.
     pub(crate) fn report_of(&self, seq: Option<u64>, what: impl FnOnce() -> RunEvent) {
         if !self.subscribers.is_empty() {
-            self.subscribers.tell(&Published { room: self.room.clone(), at: self.clock.now(), seq, what: what() });
+            self.subscribers.tell(&Published {
+                room: self.room.clone(),
+                at: self.clock.now(),
+                seq,
+                what: what(),
+            });
         }
     }
 }
 
-/// Tells what calls say of themselves while they run, behind the notices that they began: a call begins while its record is still being
-/// written, and nobody is told of it before that is kept.
+/// Tells what calls say of themselves while they run, behind the notices that they began: a call
+/// begins while its record is still being written, and nobody is told of it before that is kept.
 pub(crate) struct FollowGate {
     teller: Publisher,
     waiting: Mutex<SubscriberQueue>,
@@ -176,14 +186,20 @@ impl FollowGate {
         }
         // Held while subscribers are called, so that what waited is not overtaken.
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if batch <= waiting.told { self.teller.tell(what) } else { waiting.said.push_back((batch, what())) }
+        if batch <= waiting.told {
+            self.teller.tell(what)
+        } else {
+            waiting.said.push_back((batch, what()))
+        }
     }
 
     /// All that came of the batches up to this one was told.
     pub(crate) fn told_through(&self, batch: u64) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.told = waiting.told.max(batch);
-        let (now, later) = std::mem::take(&mut waiting.said).into_iter().partition::<VecDeque<_>, _>(|(of, _)| *of <= batch);
+        let (now, later) = std::mem::take(&mut waiting.said)
+            .into_iter()
+            .partition::<VecDeque<_>, _>(|(of, _)| *of <= batch);
         waiting.said = later;
         now.into_iter().for_each(|(_, what)| self.teller.tell(|| what));
     }
@@ -210,10 +226,19 @@ mod tests {
     fn a_call_is_heard_of_behind_its_beginning() {
         let heard = Arc::new(Heard::default());
         let subscribers = Subscribers::new([Arc::clone(&heard) as Arc<dyn Subscriber>]);
-        let gate = FollowGate::new(Publisher::new(subscribers, RoomId::from("3f2a"), Arc::new(SystemClock)));
+        let gate = FollowGate::new(Publisher::new(
+            subscribers,
+            RoomId::from("3f2a"),
+            Arc::new(SystemClock),
+        ));
         let log = |batch, message: &str| {
             let (plugin, message) = (PluginName::from("p"), message.to_owned());
-            gate.tell(batch, || RunEvent::Logged { call: CallId(1), plugin, level: Level::Info, message });
+            gate.tell(batch, || RunEvent::Logged {
+                call: CallId(1),
+                plugin,
+                level: Level::Info,
+                message,
+            });
         };
         log(2, "second");
         log(1, "first");

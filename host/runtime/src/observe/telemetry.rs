@@ -1,9 +1,11 @@
-//! Runs as `tracing` spans, with the names of OpenTelemetry's conventions for generative AI. A subscriber like any other: it sees what
-//! every follower sees. It installs nothing; where spans go is for the program that sets up `tracing`.
+//! Runs as `tracing` spans, with the names of OpenTelemetry's conventions for generative AI. A
+//! subscriber like any other: it sees what every follower sees. It installs nothing; where spans go
+//! is for the program that sets up `tracing`.
 //!
-//! A step of an agent is `invoke_agent`, and lasts until the next step of its task begins, so that the tools which it calls are below it;
-//! a model call is `chat`, below the step or tool that asks; a tool call is `execute_tool`. A root room is below the span in which its
-//! outcome is awaited, a background task below the step that started it.
+//! A step of an agent is `invoke_agent`, and lasts until the next step of its task begins, so that
+//! the tools which it calls are below it; a model call is `chat`, below the step or tool that asks;
+//! a tool call is `execute_tool`. A root room is below the span in which its outcome is awaited, a
+//! background task below the step that started it.
 
 mod open;
 
@@ -21,7 +23,8 @@ use tracing::{Span, event};
 use crate::observe::subscribe::{Level, Published, RunEvent, Subscriber};
 use open::OpenSpans;
 
-/// Names of attributes. Those that begin with `gen_ai.`, `error.` and `server.` are OpenTelemetry's, all others are this host's.
+/// Names of attributes. Those that begin with `gen_ai.`, `error.` and `server.` are
+/// OpenTelemetry's, all others are this host's.
 pub mod names {
     pub const OPERATION: &str = "gen_ai.operation.name";
     pub const PROVIDER: &str = "gen_ai.provider.name";
@@ -57,11 +60,12 @@ pub mod names {
 
 /// Characters of content in one attribute: a trace is no place for a whole file.
 const CONTENT: usize = 16 << 10;
-/// Rooms that are followed at once. A run that ends is forgotten, so this is met only where thousands go on at the same time.
+/// Rooms that are followed at once. A run that ends is forgotten, so this is met only where
+/// thousands go on at the same time.
 const ROOMS: usize = 4096;
 
-/// Makes spans of a run, or of many. What was said, asked for and logged is not recorded unless [`with_content`](Self::with_content) is
-/// set: it can hold what people entrusted to an agent.
+/// Makes spans of a run, or of many. What was said, asked for and logged is not recorded unless
+/// [`with_content`](Self::with_content) is set: it can hold what people entrusted to an agent.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -95,7 +99,8 @@ impl SpanSubscriber {
         self
     }
 
-    /// Names the provider of a model of the config; otherwise one that is reached over Chat Completions is `openai`, another `_OTHER`.
+    /// Names the provider of a model of the config; otherwise one that is reached over Chat
+    /// Completions is `openai`, another `_OTHER`.
     #[must_use]
     pub fn with_provider(mut self, model: &str, provider: &str) -> Self {
         self.providers.insert(model.to_owned(), provider.to_owned());
@@ -108,7 +113,9 @@ impl SpanSubscriber {
 
     fn recorded(&self, open: &mut OpenSpans, record: &Record) {
         match &record.event {
-            Event::RoomOpened { setup, .. } | Event::RunStarted { setup: Some(setup), .. } => open.setup = Some(setup.clone()),
+            Event::RoomOpened { setup, .. } | Event::RunStarted { setup: Some(setup), .. } => {
+                open.setup = Some(setup.clone())
+            }
             Event::ModelAnswered { call, ordinal, answer: Ok(completion), .. } if self.content => {
                 open.chat(*call, *ordinal).record(names::OUTPUT_MESSAGES, said(completion));
             }
@@ -118,7 +125,9 @@ impl SpanSubscriber {
 
     fn told(&self, open: &mut OpenSpans, room: &RoomId, told: &Notice) {
         match told {
-            Notice::StepStarted { call, task, agent } => open.step_started(room, *call, task, agent),
+            Notice::StepStarted { call, task, agent } => {
+                open.step_started(room, *call, task, agent)
+            }
             Notice::PluginFaulted { call, fault, .. } => {
                 open.call(*call).record(names::ERROR, word(&fault.kind));
             }
@@ -132,7 +141,12 @@ impl SpanSubscriber {
                 let span = open.tool_answered(*call);
                 span.record(names::WALL, report.wall_us);
                 if *is_error {
-                    span.record(names::ERROR, fault.as_ref().map_or_else(|| "_OTHER".to_owned(), |fault| word(&fault.kind)));
+                    span.record(
+                        names::ERROR,
+                        fault
+                            .as_ref()
+                            .map_or_else(|| "_OTHER".to_owned(), |fault| word(&fault.kind)),
+                    );
                 }
                 if self.content {
                     span.record(names::TOOL_RESULT, cut(content));
@@ -144,17 +158,21 @@ impl SpanSubscriber {
             }
             Notice::ModelAnswered { call, ordinal, usage, model, error, trouble, .. } => {
                 let span = open.model_answered(*call, *ordinal);
-                span.record(names::INPUT_TOKENS, usage.input_tokens).record(names::OUTPUT_TOKENS, usage.output_tokens);
+                span.record(names::INPUT_TOKENS, usage.input_tokens)
+                    .record(names::OUTPUT_TOKENS, usage.output_tokens);
                 model.as_deref().map(|model| span.record(names::RESPONSE_MODEL, model));
                 usage.cost_micro_usd.map(|cost| span.record(names::COST, cost));
                 if error.is_some() {
-                    let kind = trouble.as_ref().map_or_else(|| "_OTHER".to_owned(), |trouble| word(&trouble.kind));
+                    let kind = trouble
+                        .as_ref()
+                        .map_or_else(|| "_OTHER".to_owned(), |trouble| word(&trouble.kind));
                     span.record(names::ERROR, kind);
                 }
             }
             Notice::Denied { call, plugin, record } => {
                 let span = call.map_or_else(|| open.latest(), |call| open.call(call));
-                let (capability, layer) = (record.denial.capability.as_str(), record.layer.as_str());
+                let (capability, layer) =
+                    (record.denial.capability.as_str(), record.layer.as_str());
                 let target = self.content.then(|| cut(&record.denial.target));
                 event!(target: "conclave", parent: span, tracing::Level::WARN, plugin = plugin.as_str(), capability, layer, target, "denied");
             }
@@ -178,11 +196,21 @@ impl SpanSubscriber {
         let (plugin, message) = (plugin.as_str(), self.content.then(|| cut(message)));
         // The level is part of what `tracing` knows before it runs, so each has its own line.
         match level {
-            Level::Trace => event!(target: "conclave::plugin", parent: span, tracing::Level::TRACE, plugin, message),
-            Level::Debug => event!(target: "conclave::plugin", parent: span, tracing::Level::DEBUG, plugin, message),
-            Level::Info => event!(target: "conclave::plugin", parent: span, tracing::Level::INFO, plugin, message),
-            Level::Warn => event!(target: "conclave::plugin", parent: span, tracing::Level::WARN, plugin, message),
-            Level::Error => event!(target: "conclave::plugin", parent: span, tracing::Level::ERROR, plugin, message),
+            Level::Trace => {
+                event!(target: "conclave::plugin", parent: span, tracing::Level::TRACE, plugin, message)
+            }
+            Level::Debug => {
+                event!(target: "conclave::plugin", parent: span, tracing::Level::DEBUG, plugin, message)
+            }
+            Level::Info => {
+                event!(target: "conclave::plugin", parent: span, tracing::Level::INFO, plugin, message)
+            }
+            Level::Warn => {
+                event!(target: "conclave::plugin", parent: span, tracing::Level::WARN, plugin, message)
+            }
+            Level::Error => {
+                event!(target: "conclave::plugin", parent: span, tracing::Level::ERROR, plugin, message)
+            }
         }
     }
 }
@@ -191,13 +219,16 @@ impl Subscriber for SpanSubscriber {
     fn on(&self, happening: &Published) {
         let room = &happening.room;
         let mut rooms = self.lock();
-        if let RunEvent::Told { told: Notice::BackgroundStarted { room: child, .. } } = &happening.what {
+        if let RunEvent::Told { told: Notice::BackgroundStarted { room: child, .. } } =
+            &happening.what
+        {
             let parent = rooms.get(room).map_or_else(Span::none, |open| open.latest().clone());
             if rooms.len() < ROOMS {
                 rooms.insert(child.clone(), OpenSpans::below(parent));
             }
         }
-        // Only its first event makes a room known: what a run that was dropped says last must not bring it back.
+        // Only its first event makes a room known: what a run that was dropped says last must not
+        // bring it back.
         let is_opening = matches!(&happening.what, RunEvent::Recorded { record } if matches!(record.event, Event::RoomOpened { .. }));
         if is_opening && rooms.len() < ROOMS {
             rooms.entry(room.clone()).or_default();
@@ -206,14 +237,18 @@ impl Subscriber for SpanSubscriber {
         match &happening.what {
             RunEvent::Recorded { record } => self.recorded(open, record),
             RunEvent::Told { told } => self.told(open, room, told),
-            RunEvent::Logged { call, plugin, level, message } => self.logged(open.call(*call), plugin, *level, message),
+            RunEvent::Logged { call, plugin, level, message } => {
+                self.logged(open.call(*call), plugin, *level, message)
+            }
             RunEvent::Progressed { .. } | RunEvent::Streamed { .. } => {}
         }
     }
 
     /// Ends every span that is still open, also when the run was dropped.
     fn over(&self, room: &RoomId) {
-        let is_below = |name: &RoomId| name.as_str().strip_prefix(room.as_str()).is_some_and(|rest| rest.starts_with('/'));
+        let is_below = |name: &RoomId| {
+            name.as_str().strip_prefix(room.as_str()).is_some_and(|rest| rest.starts_with('/'))
+        };
         let mut rooms = self.lock();
         rooms.retain(|name, _| name != room && !is_below(name));
     }
@@ -221,11 +256,13 @@ impl Subscriber for SpanSubscriber {
 
 /// What a model said, in the form that the conventions give.
 fn said(completion: &Completion) -> String {
-    let text = completion.content.iter().map(|content| json!({ "type": "text", "content": cut(content) }));
+    let text =
+        completion.content.iter().map(|content| json!({ "type": "text", "content": cut(content) }));
     let calls = completion.tool_calls.iter();
     let calls = calls.map(|call| json!({ "type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments }));
     let parts: Vec<Value> = text.chain(calls).collect();
-    cut(&json!([{ "role": "assistant", "parts": parts, "finish_reason": completion.stop }]).to_string())
+    cut(&json!([{ "role": "assistant", "parts": parts, "finish_reason": completion.stop }])
+        .to_string())
 }
 
 fn cut(text: &str) -> String {
@@ -234,7 +271,10 @@ fn cut(text: &str) -> String {
 
 /// A kind, as it is written in a journal.
 fn word(kind: &impl Serialize) -> String {
-    serde_json::to_value(kind).ok().and_then(|kind| kind.as_str().map(str::to_owned)).unwrap_or_else(|| "_OTHER".to_owned())
+    serde_json::to_value(kind)
+        .ok()
+        .and_then(|kind| kind.as_str().map(str::to_owned))
+        .unwrap_or_else(|| "_OTHER".to_owned())
 }
 
 /// What was decided, without what it was decided about.

@@ -1,4 +1,5 @@
-//! What can be read from a component's bytes without compiling or running it: its manifest, its imports, its exports.
+//! What can be read from a component's bytes without compiling or running it: its manifest, its
+//! imports, its exports.
 
 use conclave_core::permissions::manifest::SECTION;
 use wasmparser::{Encoding, Parser, Payload};
@@ -25,9 +26,11 @@ enum SectionLevel {
 /// Reads a component.
 ///
 /// # Errors
-/// `NotAComponent`, `Malformed`, `NoManifest`, or `ManifestTwice` when it is not clear which manifest holds.
+/// `NotAComponent`, `Malformed`, `NoManifest`, or `ManifestTwice` when it is not clear which
+/// manifest holds.
 pub(crate) fn read(bytes: &[u8]) -> Result<Anatomy<'_>, LoadError> {
-    // The first four bytes say that it is WebAssembly at all, the next four whether it is a component.
+    // The first four bytes say that it is WebAssembly at all, the next four whether it is a
+    // component.
     if !bytes.starts_with(b"\0asm") {
         return Err(LoadError::NotAComponent { found: "no WebAssembly" });
     }
@@ -41,7 +44,11 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Anatomy<'_>, LoadError> {
                 return Err(LoadError::NotAComponent { found: "a core module" });
             }
             Payload::Version { encoding, .. } => {
-                levels.push(if encoding == Encoding::Module { SectionLevel::Module } else { SectionLevel::Component });
+                levels.push(if encoding == Encoding::Module {
+                    SectionLevel::Module
+                } else {
+                    SectionLevel::Component
+                });
             }
             Payload::End(_) => drop(levels.pop()),
             Payload::ComponentImportSection(section) if outermost => {
@@ -54,7 +61,9 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Anatomy<'_>, LoadError> {
                     exports.push(export.map_err(|error| malformed(&error))?.name.name);
                 }
             }
-            Payload::CustomSection(section) if section.name() == SECTION => found.add(&levels, section.data()),
+            Payload::CustomSection(section) if section.name() == SECTION => {
+                found.add(&levels, section.data())
+            }
             _ => {}
         }
     }
@@ -75,7 +84,9 @@ pub(crate) fn has_outermost_manifest(bytes: &[u8]) -> Result<bool, LoadError> {
         match payload.map_err(|error| malformed(&error))? {
             Payload::Version { .. } => depth += 1,
             Payload::End(_) => depth = depth.saturating_sub(1),
-            Payload::CustomSection(section) if depth == 1 && section.name() == SECTION => return Ok(true),
+            Payload::CustomSection(section) if depth == 1 && section.name() == SECTION => {
+                return Ok(true);
+            }
             _ => {}
         }
     }
@@ -109,8 +120,12 @@ impl<'a> ManifestSections<'a> {
         match (self.outermost.as_slice(), self.in_modules.as_slice()) {
             ([only], _) | ([], [only]) => Ok(only),
             ([], []) => Err(LoadError::NoManifest),
-            ([], several) => Err(LoadError::ManifestTwice { count: several.len(), place: "its core modules" }),
-            (several, _) => Err(LoadError::ManifestTwice { count: several.len(), place: "the component" }),
+            ([], several) => {
+                Err(LoadError::ManifestTwice { count: several.len(), place: "its core modules" })
+            }
+            (several, _) => {
+                Err(LoadError::ManifestTwice { count: several.len(), place: "the component" })
+            }
         }
     }
 }
@@ -152,7 +167,10 @@ mod tests {
 
     #[test]
     fn the_outermost_manifest_holds() {
-        assert_eq!(manifest(&component(&[b"outer"], &[&[b"inner"], &[b"other"]])).unwrap(), b"outer");
+        assert_eq!(
+            manifest(&component(&[b"outer"], &[&[b"inner"], &[b"other"]])).unwrap(),
+            b"outer"
+        );
     }
 
     #[test]
@@ -162,7 +180,9 @@ mod tests {
 
     #[test]
     fn two_at_the_same_level_are_refused() {
-        let twice = |bytes: Vec<u8>| matches!(manifest(&bytes), Err(LoadError::ManifestTwice { count: 2, .. }));
+        let twice = |bytes: Vec<u8>| {
+            matches!(manifest(&bytes), Err(LoadError::ManifestTwice { count: 2, .. }))
+        };
         assert!(twice(component(&[b"a", b"a"], &[&[b"inner"]])));
         assert!(twice(component(&[], &[&[b"a"], &[b"b"]])));
         assert!(twice(component(&[], &[&[b"a", b"b"]])));
@@ -178,8 +198,14 @@ mod tests {
 
     #[test]
     fn what_is_no_component_is_told_apart() {
-        assert!(matches!(read(b"#!/bin/sh"), Err(LoadError::NotAComponent { found: "no WebAssembly" })));
-        assert!(matches!(read(&module(&[b"m"]).finish()), Err(LoadError::NotAComponent { found: "a core module" })));
+        assert!(matches!(
+            read(b"#!/bin/sh"),
+            Err(LoadError::NotAComponent { found: "no WebAssembly" })
+        ));
+        assert!(matches!(
+            read(&module(&[b"m"]).finish()),
+            Err(LoadError::NotAComponent { found: "a core module" })
+        ));
         let mut cut = component(&[b"a"], &[]);
         cut.pop();
         assert!(matches!(read(&cut), Err(LoadError::Malformed(_))));
@@ -187,7 +213,8 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_component_is_one_harmless_line() {
-        let shown = malformed(&format!("unknown name \u{1b}[2J\n\u{202e}{}", "x".repeat(1_000))).to_string();
+        let shown = malformed(&format!("unknown name \u{1b}[2J\n\u{202e}{}", "x".repeat(1_000)))
+            .to_string();
         assert!(shown.len() < 600 && !shown.contains(['\u{1b}', '\n', '\u{202e}']), "{shown:?}");
     }
 
@@ -202,6 +229,9 @@ mod tests {
         )
         .unwrap();
         let anatomy = read(&bytes).unwrap();
-        assert_eq!((anatomy.imports, anatomy.exports), (vec!["wasi:io/poll@0.2.6"], vec!["things"]));
+        assert_eq!(
+            (anatomy.imports, anatomy.exports),
+            (vec!["wasi:io/poll@0.2.6"], vec!["things"])
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Arguments against the schemas of one plugin's tools, without holding up anybody else: the plugin wrote the schema, and what runs it is
-//! the host. What a schema says is not known here.
+//! Arguments against the schemas of one plugin's tools, without holding up anybody else: the plugin
+//! wrote the schema, and what runs it is the host. What a schema says is not known here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,13 @@ use tokio::sync::Semaphore;
 use super::schema::Schema;
 use conclave_core::types::text::show_size as size;
 
-/// Steps that are taken on the spot, well below a millisecond for any schema but a hostile one; handing over costs about as much.
+/// Steps that are taken on the spot, well below a millisecond for any schema but a hostile one;
+/// handing over costs about as much.
 const INLINE: u64 = 20_000;
 /// How long a check may take, waiting for its turn included.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Long checks under way at once. One that is given up cannot be stopped, so this is what a hostile plugin can keep busy.
+/// Long checks under way at once. One that is given up cannot be stopped, so this is what a hostile
+/// plugin can keep busy.
 const AT_ONCE: usize = 2;
 
 /// Checks arguments.
@@ -26,18 +28,36 @@ pub(crate) struct ArgumentChecker {
 
 impl ArgumentChecker {
     pub(crate) fn new(schemas: Vec<Schema>) -> Self {
-        Self { schemas: schemas.into_iter().map(Arc::new).collect(), places: Arc::new(Semaphore::new(AT_ONCE)) }
+        Self {
+            schemas: schemas.into_iter().map(Arc::new).collect(),
+            places: Arc::new(Semaphore::new(AT_ONCE)),
+        }
     }
 
     /// Gives the arguments back with their JSON text, when they fit and have at most so many bytes.
-    pub(crate) async fn check(&self, tool: usize, arguments: Value, most: u64) -> Result<(Value, String), String> {
+    pub(crate) async fn check(
+        &self,
+        tool: usize,
+        arguments: Value,
+        most: u64,
+    ) -> Result<(Value, String), String> {
         self.check_within(PATIENCE, tool, arguments, most).await
     }
 
-    async fn check_within(&self, patience: Duration, tool: usize, arguments: Value, most: u64) -> Result<(Value, String), String> {
+    async fn check_within(
+        &self,
+        patience: Duration,
+        tool: usize,
+        arguments: Value,
+        most: u64,
+    ) -> Result<(Value, String), String> {
         let text = arguments.to_string();
         if text.len() as u64 > most {
-            return Err(format!("they have {} bytes; up to {} are taken (limits.arguments of the plugin)", text.len(), size(most)));
+            return Err(format!(
+                "they have {} bytes; up to {} are taken (limits.arguments of the plugin)",
+                text.len(),
+                size(most)
+            ));
         }
         let schema = &self.schemas[tool];
         if schema.steps(&arguments)? <= INLINE {
@@ -75,9 +95,12 @@ mod tests {
 
     /// As many patterns as a schema may have.
     fn arguments() -> ArgumentChecker {
-        let input_schema = json!({ "properties": { "a": { "allOf": vec![json!({ "pattern": "^x*$" }); 32] } } });
+        let input_schema =
+            json!({ "properties": { "a": { "allOf": vec![json!({ "pattern": "^x*$" }); 32] } } });
         let tool = ToolSpec { name: "a".to_owned(), input_schema, ..ToolSpec::default() };
-        ArgumentChecker::new(compile_all(&[tool], Instant::now() + Duration::from_secs(600)).unwrap())
+        ArgumentChecker::new(
+            compile_all(&[tool], Instant::now() + Duration::from_secs(600)).unwrap(),
+        )
     }
 
     fn long() -> Value {
@@ -87,19 +110,35 @@ mod tests {
     #[tokio::test]
     async fn arguments_come_back_as_they_were() {
         for value in [json!({ "a": "x" }), long()] {
-            let (same, text) = arguments().check_within(Duration::from_secs(600), 0, value.clone(), BYTES).await.unwrap();
+            let (same, text) = arguments()
+                .check_within(Duration::from_secs(600), 0, value.clone(), BYTES)
+                .await
+                .unwrap();
             assert_eq!((&same, text), (&value, value.to_string()));
         }
         for value in [json!({ "a": "y" }), json!({ "a": "y".repeat(100_000) })] {
-            assert!(arguments().check_within(Duration::from_secs(600), 0, value, BYTES).await.unwrap_err().starts_with("at /a: "));
+            assert!(
+                arguments()
+                    .check_within(Duration::from_secs(600), 0, value, BYTES)
+                    .await
+                    .unwrap_err()
+                    .starts_with("at /a: ")
+            );
         }
     }
 
     #[tokio::test]
     async fn more_than_can_be_checked_is_refused() {
-        let refused = arguments().check(0, json!({ "b": "x".repeat(1 << 20) }), BYTES).await.unwrap_err();
+        let refused =
+            arguments().check(0, json!({ "b": "x".repeat(1 << 20) }), BYTES).await.unwrap_err();
         assert!(refused.contains("up to 1 MiB"), "{refused}");
-        assert!(arguments().check(0, json!({ "a": "x".repeat(500_000) }), BYTES).await.unwrap_err().contains("too large"));
+        assert!(
+            arguments()
+                .check(0, json!({ "a": "x".repeat(500_000) }), BYTES)
+                .await
+                .unwrap_err()
+                .contains("too large")
+        );
     }
 
     /// Was it checked on the spot, it would fit.
@@ -109,6 +148,8 @@ mod tests {
         let _others = Arc::clone(&arguments.places).acquire_many_owned(2).await.unwrap();
         let refused = arguments.check_within(Duration::ZERO, 0, long(), BYTES).await.unwrap_err();
         assert!(refused.contains("took too long"), "{refused}");
-        assert!(arguments.check_within(Duration::ZERO, 0, json!({ "a": "x" }), BYTES).await.is_ok());
+        assert!(
+            arguments.check_within(Duration::ZERO, 0, json!({ "a": "x" }), BYTES).await.is_ok()
+        );
     }
 }

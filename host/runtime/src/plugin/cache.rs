@@ -1,5 +1,6 @@
-//! Compiled components on disk. Loading one runs machine code from a file, so an entry counts only when this host wrote it: it carries a
-//! MAC under a key that nobody else can read, in a folder that nobody else can write.
+//! Compiled components on disk. Loading one runs machine code from a file, so an entry counts only
+//! when this host wrote it: it carries a MAC under a key that nobody else can read, in a folder
+//! that nobody else can write.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -65,11 +66,16 @@ impl Cache {
     /// Opens the cache in a folder, which is made when it is missing.
     ///
     /// # Errors
-    /// `Unsafe` when somebody else owns the folder or the key, or could change them; `Io` when they cannot be made or read.
+    /// `Unsafe` when somebody else owns the folder or the key, or could change them; `Io` when they
+    /// cannot be made or read.
     pub fn open(folder: &Path) -> Result<Self, CacheError> {
         let failed = |cause| CacheError::Io { path: folder.to_owned(), cause };
         private::make_folder(folder).map_err(failed)?;
-        private::check(folder, &fs::symlink_metadata(folder).map_err(failed)?, private::EntryKind::Folder)?;
+        private::check(
+            folder,
+            &fs::symlink_metadata(folder).map_err(failed)?,
+            private::EntryKind::Folder,
+        )?;
         let key = read_or_make_key(folder)?;
         Ok(Self { folder: folder.to_owned(), key })
     }
@@ -96,7 +102,8 @@ impl Cache {
         }
     }
 
-    /// Keeps code under a name. Whole or not at all: readers see the old entry or the new one, and after a power cut too.
+    /// Keeps code under a name. Whole or not at all: readers see the old entry or the new one, and
+    /// after a power cut too.
     pub(crate) fn put(&self, name: &str, code: &[u8]) -> Result<(), CacheError> {
         let path = self.path(name);
         let failed = |cause| CacheError::Io { path: path.clone(), cause };
@@ -116,8 +123,9 @@ impl Cache {
         Ok(())
     }
 
-    /// Removes the entries that were used longest ago until the rest has at most so many bytes; the one that was just `written` stays. What
-    /// cannot be removed now is tried again with the next entry.
+    /// Removes the entries that were used longest ago until the rest has at most so many bytes; the
+    /// one that was just `written` stays. What cannot be removed now is tried again with the next
+    /// entry.
     fn trim(&self, most: u64, written: &Path) {
         let mut entries: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
@@ -125,7 +133,9 @@ impl Cache {
             let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
             match path.extension().and_then(|extension| extension.to_str()) {
                 Some("cwasm") => entries.push((used, metadata.len(), path)),
-                Some("tmp") if used.elapsed().is_ok_and(|age| age > STALE) => drop(fs::remove_file(path)),
+                Some("tmp") if used.elapsed().is_ok_and(|age| age > STALE) => {
+                    drop(fs::remove_file(path))
+                }
                 _ => {}
             }
         }
@@ -167,7 +177,8 @@ impl Cache {
 
     /// The name is part of it, so that no entry can stand in for another.
     fn mac(&self, name: &str, code: &[u8]) -> Hmac<Sha256> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("a MAC takes a key of any length");
+        let mut mac =
+            Hmac::<Sha256>::new_from_slice(&self.key).expect("a MAC takes a key of any length");
         mac.update(&(name.len() as u64).to_le_bytes());
         mac.update(name.as_bytes());
         mac.update(code);
@@ -185,7 +196,8 @@ fn read_or_make_key(folder: &Path) -> Result<[u8; KEY], CacheError> {
     }
     let temporary = temporary(folder)?;
     random().and_then(|key| write_synced(&temporary, &key)).map_err(failed)?;
-    // Linking does not replace: should another host have made a key in the meantime, that one holds for both.
+    // Linking does not replace: should another host have made a key in the meantime, that one holds
+    // for both.
     let linked = fs::hard_link(&temporary, &path);
     let _ = fs::remove_file(&temporary);
     match linked.and_then(|()| sync_folder(folder)) {
@@ -194,7 +206,8 @@ fn read_or_make_key(folder: &Path) -> Result<[u8; KEY], CacheError> {
     }
 }
 
-/// Takes a key away that was not written to its end, and every entry: whoever had the whole key died with it.
+/// Takes a key away that was not written to its end, and every entry: whoever had the whole key
+/// died with it.
 fn put_aside(folder: &Path, path: &Path) -> Result<(), CacheError> {
     let aside = temporary(folder)?;
     match fs::rename(path, &aside) {
@@ -216,7 +229,8 @@ fn put_aside(folder: &Path, path: &Path) -> Result<(), CacheError> {
     Ok(())
 }
 
-/// Reads a whole key; one that is too short, or of which no byte reached the disk, is [torn](is_torn).
+/// Reads a whole key; one that is too short, or of which no byte reached the disk, is
+/// [torn](is_torn).
 fn read_key(path: &Path) -> Result<[u8; KEY], CacheError> {
     let failed = |cause| CacheError::Io { path: path.to_owned(), cause };
     let metadata = fs::symlink_metadata(path).map_err(failed)?;
@@ -282,7 +296,11 @@ mod private {
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
     }
 
-    pub(super) fn check(path: &Path, metadata: &Metadata, kind: EntryKind) -> Result<(), CacheError> {
+    pub(super) fn check(
+        path: &Path,
+        metadata: &Metadata,
+        kind: EntryKind,
+    ) -> Result<(), CacheError> {
         let (fits, forbidden) = match kind {
             EntryKind::Folder => (metadata.is_dir(), 0o022),
             EntryKind::Key => (metadata.is_file(), 0o077),
@@ -364,7 +382,8 @@ mod tests {
     fn what_was_used_longest_ago_goes_when_there_is_too_much() {
         let (_temp, cache) = cache();
         let ago = |seconds: u64| SystemTime::now() - Duration::from_secs(seconds);
-        let used = |path: &Path, when: SystemTime| File::open(path).unwrap().set_modified(when).unwrap();
+        let used =
+            |path: &Path, when: SystemTime| File::open(path).unwrap().set_modified(when).unwrap();
         for (name, seconds) in [("a", 400), ("b", 300), ("c", 200)] {
             cache.put(name, &[0; 100]).unwrap();
             used(&cache.path(name), ago(seconds));
@@ -379,7 +398,11 @@ mod tests {
         cache.trim(300, &cache.path("c"));
         let there = |names: [&str; 3]| names.map(|name| cache.path(name).exists());
         assert_eq!(there(["a", "b", "c"]), [true, false, true]);
-        assert_eq!((left.exists(), fresh.exists()), (false, true), "another host may still write it");
+        assert_eq!(
+            (left.exists(), fresh.exists()),
+            (false, true),
+            "another host may still write it"
+        );
         cache.trim(0, &cache.path("c"));
         assert_eq!(there(["a", "b", "c"]), [false, false, true], "what was just written stays");
         assert!(cache.folder.join(KEY_FILE).exists());
@@ -405,10 +428,15 @@ mod tests {
             let mut changed = whole.clone();
             changed[at] ^= 1;
             fs::write(cache.path("a"), changed).unwrap();
-            // Of another format, or longer than it is: neither is told from an entry of another version, or of a crash.
-            let is_harmless = (FAMILY.len()..MAGIC.len()).contains(&at) || (MAGIC.len()..MAGIC.len() + LENGTH).contains(&at);
+            // Of another format, or longer than it is: neither is told from an entry of another
+            // version, or of a crash.
+            let is_harmless = (FAMILY.len()..MAGIC.len()).contains(&at)
+                || (MAGIC.len()..MAGIC.len() + LENGTH).contains(&at);
             let found = cache.get("a");
-            assert!(found == Lookup::Tampered || (is_harmless && found == Lookup::Miss), "byte {at}: {found:?}");
+            assert!(
+                found == Lookup::Tampered || (is_harmless && found == Lookup::Miss),
+                "byte {at}: {found:?}"
+            );
             assert_eq!(cache.get("a"), Lookup::Miss, "it was deleted");
         }
     }
@@ -442,11 +470,20 @@ mod tests {
             cache.put("a", b"code").unwrap();
             fs::write(cache.folder.join(KEY_FILE), &torn).unwrap();
             let again = Cache::open(&cache.folder).unwrap();
-            assert_eq!(again.get("a"), Lookup::Miss, "no alarm about an entry of the lost key; key of {} bytes", torn.len());
+            assert_eq!(
+                again.get("a"),
+                Lookup::Miss,
+                "no alarm about an entry of the lost key; key of {} bytes",
+                torn.len()
+            );
             again.put("a", b"code").unwrap();
             let third = Cache::open(&cache.folder).unwrap();
             assert_eq!((third.key, third.get("a")), (again.key, Lookup::Hit(b"code".to_vec())));
-            assert_eq!(fs::read_dir(&cache.folder).unwrap().count(), 2, "nothing temporary is left");
+            assert_eq!(
+                fs::read_dir(&cache.folder).unwrap().count(),
+                2,
+                "nothing temporary is left"
+            );
         }
     }
 
@@ -476,7 +513,12 @@ mod tests {
         for mode in [0o770, 0o702, 0o777] {
             set_mode(&cache.folder, mode);
             let error = Cache::open(&cache.folder).unwrap_err();
-            assert!(error.to_string().contains("others may change or read it. Make it a folder of your own"), "{error}");
+            assert!(
+                error
+                    .to_string()
+                    .contains("others may change or read it. Make it a folder of your own"),
+                "{error}"
+            );
         }
         set_mode(&cache.folder, 0o700);
         set_mode(&cache.folder.join(KEY_FILE), 0o640);

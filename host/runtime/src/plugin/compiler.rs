@@ -1,5 +1,5 @@
-//! Who turns a component into machine code: this process, or a process of its own that can be stopped and holds nothing of the host's.
-//! The side of the host; the child's is in `child`.
+//! Who turns a component into machine code: this process, or a process of its own that can be
+//! stopped and holds nothing of the host's. The side of the host; the child's is in `child`.
 
 pub(crate) mod child;
 
@@ -19,19 +19,23 @@ use crate::imports::call::log::excerpt;
 /// Who compiles components that are not the program's own stock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Compiler {
-    /// This process. A load that takes longer than `limits.compile_time` is refused, but its thread works on to the end, and
-    /// `limits.compile_memory` is not kept: for components whose makers you trust.
+    /// This process. A load that takes longer than `limits.compile_time` is refused, but its thread
+    /// works on to the end, and `limits.compile_memory` is not kept: for components whose makers
+    /// you trust.
     #[default]
     InProcess,
-    /// A program that calls [`compile_component`](crate::plugin::compile_component) and nothing else: both limits hold.
+    /// A program that calls [`compile_component`](crate::plugin::compile_component) and nothing
+    /// else: both limits hold.
     Child {
         program: PathBuf,
-        /// What stands before the two numbers that `compile_component` takes: bytes of memory, and seconds of computing.
+        /// What stands before the two numbers that `compile_component` takes: bytes of memory, and
+        /// seconds of computing.
         args: Vec<OsString>,
     },
 }
 
-/// Bytes of compiled code that are taken. A small component can ask for large images of its memories.
+/// Bytes of compiled code that are taken. A small component can ask for large images of its
+/// memories.
 const CODE: u64 = 512 << 20;
 /// Bytes of the child's words that are looked at.
 const WORDS: u64 = 8 << 10;
@@ -45,13 +49,26 @@ pub(super) const REFUSED: i32 = 3;
 /// Has a component compiled by a child.
 ///
 /// # Errors
-/// `Compile` with the compiler's reason, `CompileTime` or `CompileMemory` when it was stopped at a limit.
-pub(super) fn in_child(program: &Path, args: &[OsString], component: &[u8], limits: &PluginLimits) -> Result<Vec<u8>, LoadError> {
+/// `Compile` with the compiler's reason, `CompileTime` or `CompileMemory` when it was stopped at a
+/// limit.
+pub(super) fn in_child(
+    program: &Path,
+    args: &[OsString],
+    component: &[u8],
+    limits: &PluginLimits,
+) -> Result<Vec<u8>, LoadError> {
     let began = Instant::now();
     let wall = Duration::from_millis(limits.compile_ms);
-    let failed = |error: &io::Error| LoadError::Compile(format!("the compiler {} could not be started: {error}", program.display()));
+    let failed = |error: &io::Error| {
+        LoadError::Compile(format!(
+            "the compiler {} could not be started: {error}",
+            program.display()
+        ))
+    };
     let mut process = Process(spawn(program, args, limits).map_err(|error| failed(&error))?);
-    let (Some(mut stdin), Some(stdout), Some(stderr)) = (process.0.stdin.take(), process.0.stdout.take(), process.0.stderr.take()) else {
+    let (Some(mut stdin), Some(stdout), Some(stderr)) =
+        (process.0.stdin.take(), process.0.stdout.take(), process.0.stderr.take())
+    else {
         return Err(failed(&io::Error::other("it has no pipes")));
     };
     let (answer, words, status) = std::thread::scope(|scope| {
@@ -67,7 +84,9 @@ pub(super) fn in_child(program: &Path, args: &[OsString], component: &[u8], limi
         (answer, words.join().unwrap_or_default(), status)
     });
     let (Ok(answer), Some(status)) = (answer, status) else { return Err(too_long(limits)) };
-    let answer = answer.map_err(|error| LoadError::Compile(format!("the compiler's answer could not be read: {error}")))?;
+    let answer = answer.map_err(|error| {
+        LoadError::Compile(format!("the compiler's answer could not be read: {error}"))
+    })?;
     judge(status, answer, &String::from_utf8_lossy(&words), limits)
 }
 
@@ -91,12 +110,23 @@ fn read(pipe: impl Read, most: u64) -> io::Result<Vec<u8>> {
 }
 
 /// What an ended child says.
-fn judge(status: ExitStatus, answer: Vec<u8>, words: &str, limits: &PluginLimits) -> Result<Vec<u8>, LoadError> {
+fn judge(
+    status: ExitStatus,
+    answer: Vec<u8>,
+    words: &str,
+    limits: &PluginLimits,
+) -> Result<Vec<u8>, LoadError> {
     if answer.len() as u64 > CODE {
-        return Err(LoadError::Compile(format!("it becomes more than {} of machine code", size(CODE))));
+        return Err(LoadError::Compile(format!(
+            "it becomes more than {} of machine code",
+            size(CODE)
+        )));
     }
-    let no_memory =
-        |text: &str| ["memory allocation of", "Cannot allocate memory", "temporarily unavailable"].iter().any(|sign| text.contains(sign));
+    let no_memory = |text: &str| {
+        ["memory allocation of", "Cannot allocate memory", "temporarily unavailable"]
+            .iter()
+            .any(|sign| text.contains(sign))
+    };
     match status.code() {
         Some(DONE) => return Ok(answer),
         Some(REFUSED) if !no_memory(&String::from_utf8_lossy(&answer)) => {
@@ -110,8 +140,12 @@ fn judge(status: ExitStatus, answer: Vec<u8>, words: &str, limits: &PluginLimits
     if no_memory(words) || no_memory(&String::from_utf8_lossy(&answer)) || killed(status, words) {
         return Err(LoadError::CompileMemory { limit: size(limits.compile_memory) });
     }
-    let last = words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
-    Err(LoadError::Compile(format!("the compiler ended without an answer ({status}): {}", excerpt(last, 300))))
+    let last =
+        words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+    Err(LoadError::Compile(format!(
+        "the compiler ended without an answer ({status}): {}",
+        excerpt(last, 300)
+    )))
 }
 
 fn too_long(limits: &PluginLimits) -> LoadError {
@@ -125,7 +159,8 @@ fn stopped_for_time(status: ExitStatus) -> bool {
     status.signal() == Some(rustix::process::Signal::XCPU.as_raw())
 }
 
-/// The kernel took it, which it does when memory ends, or it gave up without a word, for which it would have needed some.
+/// The kernel took it, which it does when memory ends, or it gave up without a word, for which it
+/// would have needed some.
 #[cfg(unix)]
 fn killed(status: ExitStatus, words: &str) -> bool {
     use rustix::process::Signal;

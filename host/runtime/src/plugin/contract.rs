@@ -1,5 +1,5 @@
-//! A component's imports and exports against the contract, by name, before anything of it is compiled. Their types are checked later, when
-//! it is linked and started for the first time.
+//! A component's imports and exports against the contract, by name, before anything of it is
+//! compiled. Their types are checked later, when it is linked and started for the first time.
 
 use std::collections::BTreeSet;
 
@@ -33,19 +33,29 @@ const IMPORTS: [&str; 15] = [
     "delivery-context",
 ];
 /// Packages of WASI that are linked, inert, and those whose every call is refused.
-const WASI: [&str; 7] = ["wasi:cli/", "wasi:io/", "wasi:clocks/", "wasi:random/", "wasi:filesystem/", "wasi:sockets/", "wasi:http/"];
+const WASI: [&str; 7] = [
+    "wasi:cli/",
+    "wasi:io/",
+    "wasi:clocks/",
+    "wasi:random/",
+    "wasi:filesystem/",
+    "wasi:sockets/",
+    "wasi:http/",
+];
 /// Characters of a component's names that are shown.
 const NAME: usize = 200;
 
 /// What the component can serve as.
 ///
 /// # Errors
-/// `ForeignImport` or `OtherContract` for an import that this host does not have, `NothingExported` when it exports nothing of the
-/// contract.
+/// `ForeignImport` or `OtherContract` for an import that this host does not have, `NothingExported`
+/// when it exports nothing of the contract.
 pub(crate) fn check(anatomy: &Anatomy<'_>) -> Result<BTreeSet<PluginKind>, LoadError> {
     anatomy.imports.iter().try_for_each(|import| check_import(import))?;
-    let kinds: BTreeSet<PluginKind> =
-        PluginKind::ALL.into_iter().filter(|kind| anatomy.exports.contains(&export_name(*kind).as_str())).collect();
+    let kinds: BTreeSet<PluginKind> = PluginKind::ALL
+        .into_iter()
+        .filter(|kind| anatomy.exports.contains(&export_name(*kind).as_str()))
+        .collect();
     if !kinds.is_empty() {
         return Ok(kinds);
     }
@@ -73,11 +83,18 @@ fn check_import(import: &str) -> Result<(), LoadError> {
     let is_wasi = WASI.iter().any(|package| interface.starts_with(package));
     match is_wasi {
         true if version.starts_with("0.2.") => Ok(()),
-        true => Err(foreign(import, "this host has WASI 0.2; build the plugin for target wasm32-wasip2")),
-        false if interface.starts_with("wasi:") => {
-            Err(foreign(import, "plugins get no such authority; see the capabilities of the contract"))
-        }
-        false => Err(foreign(import, "compose the component with one that exports it, so that nothing is left to import")),
+        true => Err(foreign(
+            import,
+            "this host has WASI 0.2; build the plugin for target wasm32-wasip2",
+        )),
+        false if interface.starts_with("wasi:") => Err(foreign(
+            import,
+            "plugins get no such authority; see the capabilities of the contract",
+        )),
+        false => Err(foreign(
+            import,
+            "compose the component with one that exports it, so that nothing is left to import",
+        )),
     }
 }
 
@@ -91,7 +108,13 @@ fn foreign(import: &str, needed: &'static str) -> LoadError {
 /// `Unoffered`, naming the first such capability.
 pub(crate) fn check_asks(manifest: &Manifest) -> Result<(), LoadError> {
     for (name, ask) in manifest.asks.iter().filter(|(_, ask)| !ask.optional) {
-        let why = || if ask.why.is_empty() { String::new() } else { format!(" ({})", excerpt(&ask.why, 200)) };
+        let why = || {
+            if ask.why.is_empty() {
+                String::new()
+            } else {
+                format!(" ({})", excerpt(&ask.why, 200))
+            }
+        };
         let reason = match Capability::named(name) {
             Some(capability) if capability.is_offered() => continue,
             Some(_) => "this version of the host does not offer it",
@@ -116,7 +139,9 @@ mod tests {
 
     #[test]
     fn what_it_exports_says_what_it_is() {
-        let kinds = check(&anatomy(&[], &[TOOLS, "something-else", "conclave:plugin/agent@0.1.0-draft"])).unwrap();
+        let kinds =
+            check(&anatomy(&[], &[TOOLS, "something-else", "conclave:plugin/agent@0.1.0-draft"]))
+                .unwrap();
         assert_eq!(kinds, BTreeSet::from([PluginKind::Agent, PluginKind::Tools]));
         for kind in PluginKind::ALL {
             let export = format!("conclave:plugin/{}@0.1.0-draft", kind.as_str());
@@ -126,7 +151,12 @@ mod tests {
 
     #[test]
     fn known_imports_are_taken() {
-        let imports = ["conclave:plugin/log@0.1.0-draft", "wasi:io/streams@0.2.6", "wasi:sockets/tcp@0.2.0", "wasi:http/types@0.2.3"];
+        let imports = [
+            "conclave:plugin/log@0.1.0-draft",
+            "wasi:io/streams@0.2.6",
+            "wasi:sockets/tcp@0.2.0",
+            "wasi:http/types@0.2.3",
+        ];
         assert!(check(&anatomy(&imports, &[TOOLS])).is_ok());
     }
 
@@ -150,31 +180,54 @@ mod tests {
     #[test]
     fn another_contract_is_told_apart_from_a_foreign_import() {
         let newer = "conclave:plugin/log@0.2.0";
-        assert!(matches!(check(&anatomy(&[newer], &[TOOLS])), Err(LoadError::OtherContract { .. })));
-        assert!(matches!(check(&anatomy(&[], &["conclave:plugin/tools@0.2.0"])), Err(LoadError::OtherContract { .. })));
+        assert!(matches!(
+            check(&anatomy(&[newer], &[TOOLS])),
+            Err(LoadError::OtherContract { .. })
+        ));
+        assert!(matches!(
+            check(&anatomy(&[], &["conclave:plugin/tools@0.2.0"])),
+            Err(LoadError::OtherContract { .. })
+        ));
         assert!(matches!(check(&anatomy(&[], &["run"])), Err(LoadError::NothingExported)));
     }
 
     #[test]
     fn names_reach_a_terminal_as_one_harmless_line() {
         let hostile = "\u{1b}[2J\n\u{202e}";
-        let (other, foreign) = (format!("conclave:plugin/{hostile}@9"), format!("acme:{hostile}{}", "x".repeat(1_000)));
-        for (imports, exports) in [(vec![foreign.as_str()], vec![]), (vec![other.as_str()], vec![]), (vec![], vec![other.as_str()])] {
+        let (other, foreign) = (
+            format!("conclave:plugin/{hostile}@9"),
+            format!("acme:{hostile}{}", "x".repeat(1_000)),
+        );
+        for (imports, exports) in [
+            (vec![foreign.as_str()], vec![]),
+            (vec![other.as_str()], vec![]),
+            (vec![], vec![other.as_str()]),
+        ] {
             let shown = check(&anatomy(&imports, &exports)).unwrap_err().to_string();
-            assert!(shown.len() < 600 && !shown.contains(['\u{1b}', '\n', '\u{202e}']), "{shown:?}");
+            assert!(
+                shown.len() < 600 && !shown.contains(['\u{1b}', '\n', '\u{202e}']),
+                "{shown:?}"
+            );
         }
     }
 
     #[test]
     fn a_required_ask_that_nobody_can_grant_is_refused() {
         let asks = |name: &str, optional| {
-            let ask = CapabilityRequest { why: "Reads forecasts.".to_owned(), optional, ..CapabilityRequest::default() };
+            let ask = CapabilityRequest {
+                why: "Reads forecasts.".to_owned(),
+                optional,
+                ..CapabilityRequest::default()
+            };
             Manifest { asks: [(name.to_owned(), ask)].into(), ..Manifest::default() }
         };
         assert!(check_asks(&asks("files", false)).is_ok());
         assert!(check_asks(&asks("fetch", true)).is_ok());
         for name in ["exec", "telepathy"] {
-            assert!(matches!(check_asks(&asks(name, false)), Err(LoadError::Unoffered { .. })), "{name}");
+            assert!(
+                matches!(check_asks(&asks(name, false)), Err(LoadError::Unoffered { .. })),
+                "{name}"
+            );
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Components from elsewhere. The operator wrote down a digest, so it does not matter who answers and over how many detours: what has
-//! another digest is not taken. Kept in a folder by digest, and held to it again at every read.
+//! Components from elsewhere. The operator wrote down a digest, so it does not matter who answers
+//! and over how many detours: what has another digest is not taken. Kept in a folder by digest, and
+//! held to it again at every read.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,9 @@ pub enum DownloadError {
     Status { url: String, status: u16 },
     #[error("{url} gives more than {limit}; a component has no more")]
     TooLarge { url: String, limit: String },
-    #[error("{url} gives another component than the one that was wanted: its SHA-256 is {found}, not {wanted}")]
+    #[error(
+        "{url} gives another component than the one that was wanted: its SHA-256 is {found}, not {wanted}"
+    )]
     OtherDigest { url: String, found: String, wanted: String },
     #[error("no secure connection can be made: {0}")]
     Setup(String),
@@ -50,11 +53,18 @@ impl Downloads {
         Self { folder }
     }
 
-    /// The component of this digest: kept, or downloaded now. `downloading` is called before the network is used.
+    /// The component of this digest: kept, or downloaded now. `downloading` is called before the
+    /// network is used.
     ///
     /// # Errors
-    /// When the server does not answer with a component of this digest. A folder that cannot be written is no error.
-    pub async fn component(&self, url: &str, sha256: &str, downloading: impl FnOnce()) -> Result<Vec<u8>, DownloadError> {
+    /// When the server does not answer with a component of this digest. A folder that cannot be
+    /// written is no error.
+    pub async fn component(
+        &self,
+        url: &str,
+        sha256: &str,
+        downloading: impl FnOnce(),
+    ) -> Result<Vec<u8>, DownloadError> {
         if let Some(bytes) = self.kept(sha256) {
             return Ok(bytes);
         }
@@ -62,7 +72,11 @@ impl Downloads {
         let bytes = fetch(url).await?;
         let found = digest(&bytes);
         if found != sha256 {
-            return Err(DownloadError::OtherDigest { url: url.to_owned(), found, wanted: sha256.to_owned() });
+            return Err(DownloadError::OtherDigest {
+                url: url.to_owned(),
+                found,
+                wanted: sha256.to_owned(),
+            });
         }
         self.keep(sha256, &bytes);
         Ok(bytes)
@@ -93,7 +107,10 @@ impl Downloads {
 pub async fn fetch(url: &str) -> Result<Vec<u8>, DownloadError> {
     let response = client()?.get(url).send().await.map_err(|error| unreachable(url, error))?;
     if !response.status().is_success() {
-        return Err(DownloadError::Status { url: url.to_owned(), status: response.status().as_u16() });
+        return Err(DownloadError::Status {
+            url: url.to_owned(),
+            status: response.status().as_u16(),
+        });
     }
     body(url, response).await
 }
@@ -121,8 +138,9 @@ fn client() -> Result<Client, DownloadError> {
     builder.build().map_err(|error| setup(&error))
 }
 
-/// Whether a redirect is followed. A plain address may lead to a secure one, never the other way round; and what the operator wrote as an
-/// address of the web leads to none of this machine or its network.
+/// Whether a redirect is followed. A plain address may lead to a secure one, never the other way
+/// round; and what the operator wrote as an address of the web leads to none of this machine or its
+/// network.
 fn may_follow(first: Option<&Url>, to: &Url, hops: usize) -> Result<(), &'static str> {
     if hops > REDIRECTS {
         return Err("it leads on and on");
@@ -137,7 +155,8 @@ fn may_follow(first: Option<&Url>, to: &Url, hops: usize) -> Result<(), &'static
 }
 
 async fn body(url: &str, mut response: Response) -> Result<Vec<u8>, DownloadError> {
-    let too_large = || DownloadError::TooLarge { url: url.to_owned(), limit: size(COMPONENT_BYTES) };
+    let too_large =
+        || DownloadError::TooLarge { url: url.to_owned(), limit: size(COMPONENT_BYTES) };
     if response.content_length().is_some_and(|length| length > COMPONENT_BYTES) {
         return Err(too_large());
     }
@@ -175,7 +194,10 @@ mod tests {
         let url = |text: &str| Url::parse(text).unwrap();
         let follow = |from: &str, to: &str| may_follow(Some(&url(from)), &url(to), 1).is_ok();
         assert!(follow("https://a.example/x.wasm", "https://cdn.example/x.wasm"));
-        assert!(follow("http://127.0.0.1:8000/x.wasm", "http://127.0.0.1:9000/x.wasm"), "the operator's own machine, from the start");
+        assert!(
+            follow("http://127.0.0.1:8000/x.wasm", "http://127.0.0.1:9000/x.wasm"),
+            "the operator's own machine, from the start"
+        );
         for inner in [
             "https://127.0.0.1/",
             "https://169.254.169.254/",
@@ -201,14 +223,18 @@ mod tests {
                 counted.fetch_add(1, Ordering::SeqCst);
                 let mut request = [0; 4096];
                 let _ = stream.read(&mut request).await.unwrap();
-                let _ = stream.write_all(answer.replace("HERE", &address.to_string()).as_bytes()).await;
+                let _ =
+                    stream.write_all(answer.replace("HERE", &address.to_string()).as_bytes()).await;
             }
         });
         (format!("http://{address}/x.wasm"), asked)
     }
 
     fn ok(body: &str) -> String {
-        format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len())
+        format!(
+            "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+            body.len()
+        )
     }
 
     #[tokio::test]
@@ -219,10 +245,18 @@ mod tests {
         let (url, asked) = server(vec![detour, ok("component"), ok("component")]).await;
         let wanted = digest(b"component");
         assert_eq!(downloads.component(&url, &wanted, || {}).await.unwrap(), b"component");
-        assert_eq!(downloads.component(&url, &wanted, || panic!("it was kept")).await.unwrap(), b"component");
+        assert_eq!(
+            downloads.component(&url, &wanted, || panic!("it was kept")).await.unwrap(),
+            b"component"
+        );
         assert_eq!(asked.load(Ordering::SeqCst), 2);
-        std::fs::write(folder.path().join("components").join(format!("{wanted}.wasm")), b"changed").unwrap();
-        assert_eq!(downloads.component(&url, &wanted, || {}).await.unwrap(), b"component", "what was changed is fetched anew");
+        std::fs::write(folder.path().join("components").join(format!("{wanted}.wasm")), b"changed")
+            .unwrap();
+        assert_eq!(
+            downloads.component(&url, &wanted, || {}).await.unwrap(),
+            b"component",
+            "what was changed is fetched anew"
+        );
     }
 
     #[tokio::test]
@@ -230,11 +264,25 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let downloads = Downloads::new(Some(folder.path().to_owned()));
         let long = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", COMPONENT_BYTES + 1);
-        let (url, _) = server(vec![ok("another"), "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_owned(), long]).await;
+        let (url, _) = server(vec![
+            ok("another"),
+            "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_owned(),
+            long,
+        ])
+        .await;
         let wanted = digest(b"component");
-        assert!(matches!(downloads.component(&url, &wanted, || {}).await, Err(DownloadError::OtherDigest { .. })));
-        assert!(matches!(downloads.component(&url, &wanted, || {}).await, Err(DownloadError::Status { status: 404, .. })));
-        assert!(matches!(downloads.component(&url, &wanted, || {}).await, Err(DownloadError::TooLarge { .. })));
+        assert!(matches!(
+            downloads.component(&url, &wanted, || {}).await,
+            Err(DownloadError::OtherDigest { .. })
+        ));
+        assert!(matches!(
+            downloads.component(&url, &wanted, || {}).await,
+            Err(DownloadError::Status { status: 404, .. })
+        ));
+        assert!(matches!(
+            downloads.component(&url, &wanted, || {}).await,
+            Err(DownloadError::TooLarge { .. })
+        ));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         let nobody = downloads.component("http://127.0.0.1:9/x.wasm", &wanted, || {}).await;
         assert!(matches!(nobody, Err(DownloadError::Unreachable { .. })), "{nobody:?}");

@@ -4,15 +4,18 @@ use conclave_core::permissions::manifest::{Manifest, SECTION};
 
 use super::{LoadError, anatomy};
 
-/// The component with the manifest as its outermost section. A manifest that a nested module carries stays, and no longer counts.
+/// The component with the manifest as its outermost section. A manifest that a nested module
+/// carries stays, and no longer counts.
 ///
 /// # Errors
-/// `NotAComponent` or `Malformed` when the bytes are no component; `ManifestTwice` when it has an outermost manifest already.
+/// `NotAComponent` or `Malformed` when the bytes are no component; `ManifestTwice` when it has an
+/// outermost manifest already.
 pub fn embed(component: &[u8], manifest: &Manifest) -> Result<Vec<u8>, LoadError> {
     if anatomy::has_outermost_manifest(component)? {
         return Err(LoadError::ManifestTwice { count: 2, place: "the outermost component" });
     }
-    let json = serde_json::to_vec(manifest).expect("a manifest holds nothing but JSON values and texts");
+    let json =
+        serde_json::to_vec(manifest).expect("a manifest holds nothing but JSON values and texts");
     let mut section = Vec::with_capacity(json.len() + SECTION.len() + 16);
     write_length(&mut section, SECTION.len());
     section.extend_from_slice(SECTION.as_bytes());
@@ -48,7 +51,14 @@ mod tests {
 
     fn manifest(description: &str) -> Manifest {
         let (name, version, contract) = ("x".into(), "1".into(), "0.1".into());
-        Manifest { format: 1, name, version, contract, description: description.into(), ..Manifest::default() }
+        Manifest {
+            format: 1,
+            name,
+            version,
+            contract,
+            description: description.into(),
+            ..Manifest::default()
+        }
     }
 
     #[test]
@@ -57,7 +67,10 @@ mod tests {
         for length in [0, 200, 20_000] {
             let whole = embed(EMPTY, &manifest(&"d".repeat(length))).expect("it is a component");
             let read = anatomy::read(&whole).expect("it is a component with a manifest");
-            assert_eq!(Manifest::parse(read.manifest).expect("it is right").description.len(), length);
+            assert_eq!(
+                Manifest::parse(read.manifest).expect("it is right").description.len(),
+                length
+            );
         }
     }
 

@@ -29,17 +29,28 @@ impl Exports {
     ///
     /// # Errors
     /// When one lacks a function.
-    pub(super) fn find(code: &InstancePre<CallState>, kinds: &BTreeSet<PluginKind>) -> wasmtime::Result<Self> {
+    pub(super) fn find(
+        code: &InstancePre<CallState>,
+        kinds: &BTreeSet<PluginKind>,
+    ) -> wasmtime::Result<Self> {
         let mut exports = Self::default();
         for kind in kinds {
             match kind {
                 PluginKind::Agent => exports.agent = Some(agent::GuestIndices::new(code)?),
-                PluginKind::Responder => exports.responder = Some(responder::GuestIndices::new(code)?),
+                PluginKind::Responder => {
+                    exports.responder = Some(responder::GuestIndices::new(code)?)
+                }
                 PluginKind::Memory => exports.memory = Some(memory::GuestIndices::new(code)?),
                 PluginKind::Tools => exports.tools = Some(tools::GuestIndices::new(code)?),
-                PluginKind::DeliveryStrategy => exports.strategy = Some(delivery_strategy::GuestIndices::new(code)?),
-                PluginKind::SecurityAnalyzer => exports.analyzer = Some(security_analyzer::GuestIndices::new(code)?),
-                PluginKind::Condenser => exports.condenser = Some(condenser::GuestIndices::new(code)?),
+                PluginKind::DeliveryStrategy => {
+                    exports.strategy = Some(delivery_strategy::GuestIndices::new(code)?)
+                }
+                PluginKind::SecurityAnalyzer => {
+                    exports.analyzer = Some(security_analyzer::GuestIndices::new(code)?)
+                }
+                PluginKind::Condenser => {
+                    exports.condenser = Some(condenser::GuestIndices::new(code)?)
+                }
                 PluginKind::Gate => exports.gate = Some(gate::GuestIndices::new(code)?),
             }
         }
@@ -47,14 +58,24 @@ impl Exports {
     }
 
     /// Every export has the contract's type.
-    pub(super) fn check_types(&self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<()> {
+    pub(super) fn check_types(
+        &self,
+        store: &mut Store<CallState>,
+        instance: &Instance,
+    ) -> wasmtime::Result<()> {
         self.agent.as_ref().map(|agent| agent.load(&mut *store, instance)).transpose()?;
-        self.responder.as_ref().map(|responder| responder.load(&mut *store, instance)).transpose()?;
+        self.responder
+            .as_ref()
+            .map(|responder| responder.load(&mut *store, instance))
+            .transpose()?;
         self.memory.as_ref().map(|memory| memory.load(&mut *store, instance)).transpose()?;
         self.tools.as_ref().map(|tools| tools.load(&mut *store, instance)).transpose()?;
         self.strategy.as_ref().map(|strategy| strategy.load(&mut *store, instance)).transpose()?;
         self.analyzer.as_ref().map(|analyzer| analyzer.load(&mut *store, instance)).transpose()?;
-        self.condenser.as_ref().map(|condenser| condenser.load(&mut *store, instance)).transpose()?;
+        self.condenser
+            .as_ref()
+            .map(|condenser| condenser.load(&mut *store, instance))
+            .transpose()?;
         self.gate.as_ref().map(|gate| gate.load(&mut *store, instance)).transpose()?;
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! From bytes to a plugin that can be called: one step after the other, and the first that fails says why the plugin is not taken in.
+//! From bytes to a plugin that can be called: one step after the other, and the first that fails
+//! says why the plugin is not taken in.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +24,8 @@ use crate::sandbox::engine::Engine;
 use crate::support::digest;
 use conclave_core::types::text::{show_duration, show_size as size};
 
-/// How long compiling the schemas of a plugin may take: what the caps on them leave possible takes a fraction of it.
+/// How long compiling the schemas of a plugin may take: what the caps on them leave possible takes
+/// a fraction of it.
 pub(super) const COMPILING: Duration = Duration::from_secs(5);
 
 /// Loads plugins into one engine. Cloning is cheap.
@@ -56,8 +58,9 @@ impl Loader {
         self.clone().with_compiler(Compiler::InProcess)
     }
 
-    /// Takes in a component: reads it, compiles it or takes it from the cache, starts it once with nothing granted but its own `settings`
-    /// to read and lists its tools. `compiling` is called when it has to be compiled, which takes a while.
+    /// Takes in a component: reads it, compiles it or takes it from the cache, starts it once with
+    /// nothing granted but its own `settings` to read and lists its tools. `compiling` is called
+    /// when it has to be compiled, which takes a while.
     ///
     /// # Errors
     /// Why it is refused, in the order of the steps: see `LoadError`.
@@ -72,17 +75,23 @@ impl Loader {
         let loader = self.clone();
         let theirs = limits.clone();
         // Hashing and compiling a large component take seconds of computing.
-        let preparing = tokio::task::spawn_blocking(move || loader.prepare(&bytes, &theirs, compiling));
+        let preparing =
+            tokio::task::spawn_blocking(move || loader.prepare(&bytes, &theirs, compiling));
         let prepared = match self.compiler {
             // The thread cannot be stopped; what it makes is dropped.
-            Compiler::InProcess => tokio::time::timeout(Duration::from_millis(limits.compile_ms), preparing)
-                .await
-                .map_err(|_| LoadError::CompileTime { limit: show_duration(limits.compile_ms) })?,
+            Compiler::InProcess => {
+                tokio::time::timeout(Duration::from_millis(limits.compile_ms), preparing)
+                    .await
+                    .map_err(|_| LoadError::CompileTime {
+                        limit: show_duration(limits.compile_ms),
+                    })?
+            }
             Compiler::Child { .. } => preparing.await,
         };
         let PreparedCode { inspection, code, origin, notes } =
             prepared.map_err(|panic| LoadError::Compile(excerpt(&panic.to_string(), 600)))??;
-        let exports = Exports::find(&code, &inspection.kinds).map_err(|error| LoadError::Types(excerpt(&format!("{error:#}"), 600)))?;
+        let exports = Exports::find(&code, &inspection.kinds)
+            .map_err(|error| LoadError::Types(excerpt(&format!("{error:#}"), 600)))?;
         let mut facts = PluginFacts {
             manifest: inspection.manifest.clone(),
             kinds: inspection.kinds.clone(),
@@ -93,14 +102,30 @@ impl Loader {
         let settings = with_defaults(&facts.manifest, settings);
         facts.tools = probe(&self.engine, &code, &exports, facts.clone(), limits, settings).await?;
         let arguments = ArgumentChecker::new(schemas(facts.tools.clone()).await?);
-        Ok(LoadedPlugin { engine: self.engine.clone(), code, exports, arguments, facts, inspection, origin, notes, took: began.elapsed() })
+        Ok(LoadedPlugin {
+            engine: self.engine.clone(),
+            code,
+            exports,
+            arguments,
+            facts,
+            inspection,
+            origin,
+            notes,
+            took: began.elapsed(),
+        })
     }
 
-    fn prepare(&self, bytes: &[u8], limits: &PluginLimits, compiling: impl FnOnce()) -> Result<PreparedCode, LoadError> {
+    fn prepare(
+        &self,
+        bytes: &[u8],
+        limits: &PluginLimits,
+        compiling: impl FnOnce(),
+    ) -> Result<PreparedCode, LoadError> {
         require_size(bytes.len() as u64, limits.component)?;
         let inspection = inspect(bytes)?;
         contract::check_asks(&inspection.manifest)?;
-        let (component, origin, notes) = self.component(bytes, &inspection.sha256, limits, compiling)?;
+        let (component, origin, notes) =
+            self.component(bytes, &inspection.sha256, limits, compiling)?;
         let code = self.link(&component, &inspection.imports)?;
         Ok(PreparedCode { inspection, code, origin, notes })
     }
@@ -132,7 +157,8 @@ impl Loader {
         }
         compiling();
         let (component, code) = self.compile(bytes, limits)?;
-        let kept = code.map_or_else(|| component.serialize().map_err(|error| format!("{error:#}")), Ok);
+        let kept =
+            code.map_or_else(|| component.serialize().map_err(|error| format!("{error:#}")), Ok);
         let kept = kept.and_then(|code| cache.put(&name, &code).map_err(|error| error.to_string()));
         // Without a cache entry the next load takes longer, nothing else.
         notes.extend(kept.err());
@@ -140,10 +166,17 @@ impl Loader {
     }
 
     /// The component, and its code where that is at hand.
-    fn compile(&self, bytes: &[u8], limits: &PluginLimits) -> Result<(Component, Option<Vec<u8>>), LoadError> {
-        let failed = |error: wasmtime::Error| LoadError::Compile(excerpt(&format!("{error:#}"), 600));
+    fn compile(
+        &self,
+        bytes: &[u8],
+        limits: &PluginLimits,
+    ) -> Result<(Component, Option<Vec<u8>>), LoadError> {
+        let failed =
+            |error: wasmtime::Error| LoadError::Compile(excerpt(&format!("{error:#}"), 600));
         match &self.compiler {
-            Compiler::InProcess => Ok((Component::from_binary(self.engine.wasm(), bytes).map_err(failed)?, None)),
+            Compiler::InProcess => {
+                Ok((Component::from_binary(self.engine.wasm(), bytes).map_err(failed)?, None))
+            }
             Compiler::Child { program, args } => {
                 let code = in_child(program, args, bytes, limits)?;
                 Ok((self.take_over(&code).map_err(failed)?, Some(code)))
@@ -151,19 +184,28 @@ impl Loader {
         }
     }
 
-    #[expect(unsafe_code, reason = "loading compiled code cannot be checked by the engine; the child that made it is this host's own")]
+    #[expect(
+        unsafe_code,
+        reason = "loading compiled code cannot be checked by the engine; the child that made it is this host's own"
+    )]
     fn take_over(&self, code: &[u8]) -> wasmtime::Result<Component> {
-        // SAFETY: these bytes came through a pipe that only the child held, from a program that the embedder named as its compiler and
-        // that ended with the code for success; they are what `Engine::precompile_component` gave there. The child runs nothing of the
-        // component, so the component has no say in them but through a fault of the compiler, which would have the same effect here.
+        // SAFETY: these bytes came through a pipe that only the child held, from a program that the
+        // embedder named as its compiler and that ended with the code for success; they are what
+        // `Engine::precompile_component` gave there. The child runs nothing of the component, so
+        // the component has no say in them but through a fault of the compiler, which would have
+        // the same effect here.
         unsafe { Component::deserialize(self.engine.wasm(), code) }
     }
 
     /// Code of another build of the engine is none, which is no reason for an error.
-    #[expect(unsafe_code, reason = "loading compiled code cannot be checked by the engine; the cache's MAC says that this host made it")]
+    #[expect(
+        unsafe_code,
+        reason = "loading compiled code cannot be checked by the engine; the cache's MAC says that this host made it"
+    )]
     fn revive(&self, code: &[u8]) -> Option<Component> {
-        // SAFETY: `Cache::get` gave these bytes, so they carry a MAC under a key that only this host's user can read: they are what
-        // `Component::serialize` gave `Cache::put`, unchanged. Both happened in memory, so no file can be exchanged in between.
+        // SAFETY: `Cache::get` gave these bytes, so they carry a MAC under a key that only this
+        // host's user can read: they are what `Component::serialize` gave `Cache::put`, unchanged.
+        // Both happened in memory, so no file can be exchanged in between.
         unsafe { Component::deserialize(self.engine.wasm(), code) }.ok()
     }
 
@@ -176,7 +218,11 @@ impl Loader {
     }
 
     /// Connects every import, which also checks their types.
-    fn link(&self, component: &Component, imports: &[String]) -> Result<InstancePre<CallState>, LoadError> {
+    fn link(
+        &self,
+        component: &Component,
+        imports: &[String],
+    ) -> Result<InstancePre<CallState>, LoadError> {
         let failed = |error: wasmtime::Error| LoadError::Types(excerpt(&format!("{error:#}"), 600));
         if !imports.iter().any(|import| network::is_network(import)) {
             return self.engine.linker().instantiate_pre(component).map_err(failed);
@@ -188,11 +234,19 @@ impl Loader {
     }
 }
 
-/// What the operator wrote, and the manifest's defaults where nothing is written. Whether it is of the declared types is said when config
-/// and plugin are held against each other; a list of tools that was made of a wrong one is then of no use to anybody.
+/// What the operator wrote, and the manifest's defaults where nothing is written. Whether it is of
+/// the declared types is said when config and plugin are held against each other; a list of tools
+/// that was made of a wrong one is then of no use to anybody.
 fn with_defaults(manifest: &Manifest, settings: &Value) -> Value {
-    let defaults = manifest.config.iter().filter_map(|(name, declared)| Some((name.clone(), declared.get("default")?.clone())));
-    let written = settings.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone()));
+    let defaults = manifest
+        .config
+        .iter()
+        .filter_map(|(name, declared)| Some((name.clone(), declared.get("default")?.clone())));
+    let written = settings
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, value)| (name.clone(), value.clone()));
     Value::Object(defaults.chain(written).collect())
 }
 
@@ -215,7 +269,11 @@ struct PreparedCode {
 }
 
 fn require_size(length: u64, most: u64) -> Result<(), LoadError> {
-    if length > most { Err(LoadError::TooLarge { size: size(length), limit: size(most) }) } else { Ok(()) }
+    if length > most {
+        Err(LoadError::TooLarge { size: size(length), limit: size(most) })
+    } else {
+        Ok(())
+    }
 }
 
 /// Reads a component without compiling or running it.
@@ -230,7 +288,14 @@ pub fn inspect(bytes: &[u8]) -> Result<Inspection, LoadError> {
     let manifest = Manifest::parse(anatomy.manifest)?;
     let kinds = contract::check(&anatomy)?;
     let owned = |names: Vec<&str>| names.into_iter().map(|name| excerpt(name, 200)).collect();
-    Ok(Inspection { manifest, kinds, imports: owned(anatomy.imports), exports: owned(anatomy.exports), sha256, size: length })
+    Ok(Inspection {
+        manifest,
+        kinds,
+        imports: owned(anatomy.imports),
+        exports: owned(anatomy.exports),
+        sha256,
+        size: length,
+    })
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! The first run of a component: with nothing granted, its own settings to read, and within limits. Its exports are checked to be of the
-//! contract's types, and its tools are listed; the model will see what they are now and nothing else.
+//! The first run of a component: with nothing granted, its own settings to read, and within limits.
+//! Its exports are checked to be of the contract's types, and its tools are listed; the model will
+//! see what they are now and nothing else.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,8 +39,8 @@ const DESCRIPTION: usize = 16 << 10;
 /// Starts the component once and lists its tools; none when it offers none.
 ///
 /// # Errors
-/// `NotStarted` when it does not start, `Types` when an export is not of the contract's type, `Listing` when it cannot say what tools it
-/// has, `Tool` when one of them is not as it should be.
+/// `NotStarted` when it does not start, `Types` when an export is not of the contract's type,
+/// `Listing` when it cannot say what tools it has, `Tool` when one of them is not as it should be.
 pub(super) async fn probe(
     engine: &Engine,
     code: &InstancePre<CallState>,
@@ -49,11 +50,16 @@ pub(super) async fn probe(
     settings: Value,
 ) -> Result<Vec<ToolSpec>, LoadError> {
     let name = PluginName::from(facts.manifest.name.as_str());
-    let setup = PluginSetup { facts, grants: Grants::default(), limits: limits.clone(), config: settings };
-    let grantee = Arc::new(PluginContext::new(name.clone(), Arc::new(setup)).expect("nothing is granted, so there is no folder to open"));
+    let setup =
+        PluginSetup { facts, grants: Grants::default(), limits: limits.clone(), config: settings };
+    let grantee = Arc::new(
+        PluginContext::new(name.clone(), Arc::new(setup))
+            .expect("nothing is granted, so there is no folder to open"),
+    );
     let start = CallStart {
         room: RoomId::from("load"),
-        // The list of tools is the same at every load; nobody is given anything that must not be guessed.
+        // The list of tools is the same at every load; nobody is given anything that must not be
+        // guessed.
         secret: RoomSecret::WITHHELD,
         call: CallId(0),
         plugin: name,
@@ -85,7 +91,11 @@ impl GuestCall for ListTools<'_> {
     /// The outer error: an export has another type than the contract says.
     type Answer = Result<Listed, String>;
 
-    async fn run(&self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
+    async fn run(
+        &self,
+        store: &mut Store<CallState>,
+        instance: &Instance,
+    ) -> wasmtime::Result<Self::Answer> {
         if let Err(cause) = self.0.check_types(store, instance) {
             return Ok(Err(format!("{cause:#}")));
         }
@@ -101,7 +111,10 @@ fn sentence(error: tools::ToolError) -> String {
     match error {
         tools::ToolError::InvalidArguments(text) | tools::ToolError::Other(text) => text_in(&text),
         tools::ToolError::Denied(denial) => {
-            format!("it was refused {}; tools are listed with nothing granted", excerpt(&denial.capability, 32))
+            format!(
+                "it was refused {}; tools are listed with nothing granted",
+                excerpt(&denial.capability, 32)
+            )
         }
         tools::ToolError::Unavailable(_) => "it says that it is not available".to_owned(),
     }
@@ -109,7 +122,10 @@ fn sentence(error: tools::ToolError) -> String {
 
 fn read(specs: Vec<tools::ToolSpec>) -> Result<Vec<ToolSpec>, LoadError> {
     if specs.len() > TOOLS {
-        return Err(LoadError::Listing(format!("it lists {} tools; {TOOLS} are taken", specs.len())));
+        return Err(LoadError::Listing(format!(
+            "it lists {} tools; {TOOLS} are taken",
+            specs.len()
+        )));
     }
     let mut names = BTreeSet::new();
     specs
@@ -118,7 +134,10 @@ fn read(specs: Vec<tools::ToolSpec>) -> Result<Vec<ToolSpec>, LoadError> {
             let name = spec.name.clone();
             let refuse = |problem: String| LoadError::Tool { name: excerpt(&name, 64), problem };
             if !is_tool_name(&name) {
-                return Err(refuse("its name must be lower-case ASCII letters and digits, with `_` between words".to_owned()));
+                return Err(refuse(
+                    "its name must be lower-case ASCII letters and digits, with `_` between words"
+                        .to_owned(),
+                ));
             }
             if !names.insert(name.clone()) {
                 return Err(refuse("it is listed twice".to_owned()));
@@ -128,7 +147,10 @@ fn read(specs: Vec<tools::ToolSpec>) -> Result<Vec<ToolSpec>, LoadError> {
             }
             let tool = spec_in(spec).map_err(|Fault { message, .. }| refuse(message))?;
             match in_tool(&tool) {
-                Some((place, c)) => Err(refuse(format!("its {place} has a character that a person does not see: {}", code_point(c)))),
+                Some((place, c)) => Err(refuse(format!(
+                    "its {place} has a character that a person does not see: {}",
+                    code_point(c)
+                ))),
                 None => Ok(tool),
             }
         })
@@ -136,16 +158,27 @@ fn read(specs: Vec<tools::ToolSpec>) -> Result<Vec<ToolSpec>, LoadError> {
 }
 
 fn is_tool_name(name: &str) -> bool {
-    let word = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
-    name.len() <= 64 && name.starts_with(|c: char| c.is_ascii_lowercase()) && name.split('_').all(word)
+    let word = |word: &str| {
+        !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
+    };
+    name.len() <= 64
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name.split('_').all(word)
 }
 
 /// Nobody follows a plugin while it is loaded, and nobody answers it.
 struct NoHost;
 
 impl ModelPort for NoHost {
-    fn ask(&self, _: CallId, _: u32, _: ModelRequest) -> BoxFuture<'static, Result<Completion, ModelError>> {
-        Box::pin(std::future::ready(Err(ModelError::Other { message: "a plugin that is being loaded has no model".to_owned() })))
+    fn ask(
+        &self,
+        _: CallId,
+        _: u32,
+        _: ModelRequest,
+    ) -> BoxFuture<'static, Result<Completion, ModelError>> {
+        Box::pin(std::future::ready(Err(ModelError::Other {
+            message: "a plugin that is being loaded has no model".to_owned(),
+        })))
     }
 }
 

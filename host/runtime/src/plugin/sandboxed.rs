@@ -1,4 +1,5 @@
-//! Calls into plugins: each in a fresh sandbox, within limits, with an answer or a fault at the end. A guest's fault is data.
+//! Calls into plugins: each in a fresh sandbox, within limits, with an answer or a fault at the
+//! end. A guest's fault is data.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -39,7 +40,11 @@ impl Sandbox {
     ///
     /// # Errors
     /// When a granted folder cannot be opened.
-    pub fn new(plugin: Arc<LoadedPlugin>, name: PluginName, setup: Arc<PluginSetup>) -> Result<Self, FolderError> {
+    pub fn new(
+        plugin: Arc<LoadedPlugin>,
+        name: PluginName,
+        setup: Arc<PluginSetup>,
+    ) -> Result<Self, FolderError> {
         let at_once = CallPermits::new(usize::try_from(setup.limits.at_once).unwrap_or(usize::MAX));
         let grantee = Arc::new(PluginContext::new(name, setup)?);
         Ok(Self { plugin, grantee, at_once })
@@ -75,10 +80,17 @@ impl Sandbox {
     /// The agent's turn.
     ///
     /// # Errors
-    /// The fault; `Error` when the agent says so itself, `BadAnswer` when its answer is not what the contract says.
-    pub async fn step(&self, start: CallStart, view: AgentView) -> (Result<Turn, Fault>, CallReport) {
+    /// The fault; `Error` when the agent says so itself, `BadAnswer` when its answer is not what
+    /// the contract says.
+    pub async fn step(
+        &self,
+        start: CallStart,
+        view: AgentView,
+    ) -> (Result<Turn, Fault>, CallReport) {
         match self.plugin.exports().agent() {
-            Some(agent) => self.run(start, CallInput::Agent(view), errands::StepCall(agent)).await.flatten(),
+            Some(agent) => {
+                self.run(start, CallInput::Agent(view), errands::StepCall(agent)).await.flatten()
+            }
             None => self.lacks("agent"),
         }
     }
@@ -87,14 +99,21 @@ impl Sandbox {
     ///
     /// # Errors
     /// As for `step`.
-    pub async fn respond(&self, start: CallStart, view: AgentView) -> (Result<Option<Turn>, Fault>, CallReport) {
+    pub async fn respond(
+        &self,
+        start: CallStart,
+        view: AgentView,
+    ) -> (Result<Option<Turn>, Fault>, CallReport) {
         match self.plugin.exports().responder() {
-            Some(responder) => self.run(start, CallInput::Agent(view), errands::Respond(responder)).await.flatten(),
+            Some(responder) => {
+                self.run(start, CallInput::Agent(view), errands::Respond(responder)).await.flatten()
+            }
             None => self.lacks("responder"),
         }
     }
 
-    /// What the plugin says to a question: memories, a risk, what a history may forget, what may pass. Risks and histories read the view.
+    /// What the plugin says to a question: memories, a risk, what a history may forget, what may
+    /// pass. Risks and histories read the view.
     ///
     /// # Errors
     /// As for `step`.
@@ -107,26 +126,48 @@ impl Sandbox {
         let exports = self.plugin.exports();
         match (question, view) {
             (PluginQuery::Memories { query, limit }, _) => match exports.memory() {
-                Some(memory) => self.run(start, CallInput::Nothing, errands::RecallCall { memory, query, limit: *limit }).await.flatten(),
+                Some(memory) => self
+                    .run(
+                        start,
+                        CallInput::Nothing,
+                        errands::RecallCall { memory, query, limit: *limit },
+                    )
+                    .await
+                    .flatten(),
                 None => self.lacks(question.kind().as_str()),
             },
             (PluginQuery::Risk { action, thought }, Some(view)) => match exports.analyzer() {
-                Some(analyzer) => {
-                    self.run(start, CallInput::Agent(view), errands::AssessCall { analyzer, action, thought }).await.flatten()
-                }
+                Some(analyzer) => self
+                    .run(
+                        start,
+                        CallInput::Agent(view),
+                        errands::AssessCall { analyzer, action, thought },
+                    )
+                    .await
+                    .flatten(),
                 None => self.lacks(question.kind().as_str()),
             },
             (PluginQuery::Condense { reason }, Some(view)) => match exports.condenser() {
-                Some(condenser) => {
-                    self.run(start, CallInput::Agent(view), errands::CondenseCall { condenser, reason: *reason }).await.flatten()
-                }
+                Some(condenser) => self
+                    .run(
+                        start,
+                        CallInput::Agent(view),
+                        errands::CondenseCall { condenser, reason: *reason },
+                    )
+                    .await
+                    .flatten(),
                 None => self.lacks(question.kind().as_str()),
             },
             (PluginQuery::Gate { passing }, _) => match exports.gate() {
-                Some(gate) => self.run(start, CallInput::Nothing, errands::CheckCall { gate, passing }).await.flatten(),
+                Some(gate) => self
+                    .run(start, CallInput::Nothing, errands::CheckCall { gate, passing })
+                    .await
+                    .flatten(),
                 None => self.lacks(question.kind().as_str()),
             },
-            (PluginQuery::Risk { .. } | PluginQuery::Condense { .. }, None) => (Err(no_view(&self.grantee.name)), CallReport::default()),
+            (PluginQuery::Risk { .. } | PluginQuery::Condense { .. }, None) => {
+                (Err(no_view(&self.grantee.name)), CallReport::default())
+            }
         }
     }
 
@@ -134,9 +175,17 @@ impl Sandbox {
     ///
     /// # Errors
     /// As for `step`.
-    pub async fn decide(&self, start: CallStart, wake: &Wake, view: DeliveryView) -> (Result<Vec<Decision>, Fault>, CallReport) {
+    pub async fn decide(
+        &self,
+        start: CallStart,
+        wake: &Wake,
+        view: DeliveryView,
+    ) -> (Result<Vec<Decision>, Fault>, CallReport) {
         match self.plugin.exports().strategy() {
-            Some(strategy) => self.run(start, CallInput::Delivery(view), errands::DecideCall { strategy, wake }).await.flatten(),
+            Some(strategy) => self
+                .run(start, CallInput::Delivery(view), errands::DecideCall { strategy, wake })
+                .await
+                .flatten(),
             None => self.lacks("delivery-strategy"),
         }
     }
@@ -145,18 +194,30 @@ impl Sandbox {
     ///
     /// # Errors
     /// `InvalidArguments` with the place and the reason, what the tool itself says, or `Fault`.
-    pub async fn call_tool(&self, start: CallStart, mut tool: ToolStart) -> (Result<ToolOutcome, ToolError>, CallReport) {
-        let (Some(tools), Some(index)) = (self.plugin.exports().tools(), self.plugin.tool_index(&tool.tool)) else {
+    pub async fn call_tool(
+        &self,
+        start: CallStart,
+        mut tool: ToolStart,
+    ) -> (Result<ToolOutcome, ToolError>, CallReport) {
+        let (Some(tools), Some(index)) =
+            (self.plugin.exports().tools(), self.plugin.tool_index(&tool.tool))
+        else {
             let message = format!("{} has no tool {:?}", self.grantee.name, tool.tool);
             return (Err(ToolError::Other { message }), CallReport::default());
         };
         let most = self.grantee.limits().arguments;
-        let arguments = match self.plugin.check_arguments(index, std::mem::take(&mut tool.arguments), most).await {
+        let arguments = match self
+            .plugin
+            .check_arguments(index, std::mem::take(&mut tool.arguments), most)
+            .await
+        {
             Ok((checked, text)) => {
                 tool.arguments = checked;
                 text
             }
-            Err(message) => return (Err(ToolError::InvalidArguments { message }), CallReport::default()),
+            Err(message) => {
+                return (Err(ToolError::InvalidArguments { message }), CallReport::default());
+            }
         };
         let errand = errands::CallTool { tools, name: tool.tool.clone(), arguments };
         let (answer, report) = self.run(start, CallInput::Tool(tool), errand).await;
@@ -166,7 +227,11 @@ impl Sandbox {
     /// Whether a tool could be called with these arguments; else why not, for the model.
     pub(crate) async fn check(&self, tool: &str, arguments: Value) -> Result<(), String> {
         match self.plugin.tool_index(tool) {
-            Some(index) => self.plugin.check_arguments(index, arguments, self.grantee.limits().arguments).await.map(drop),
+            Some(index) => self
+                .plugin
+                .check_arguments(index, arguments, self.grantee.limits().arguments)
+                .await
+                .map(drop),
             None => Err(format!("{} has no tool {tool:?}", self.grantee.name)),
         }
     }
@@ -188,23 +253,32 @@ impl<T> Flatten<T> for (Result<Result<T, Fault>, Fault>, CallReport) {
     }
 }
 
-/// The plugins of a config, by name. One can be replaced; calls under way end in the one they began in.
+/// The plugins of a config, by name. One can be replaced; calls under way end in the one they began
+/// in.
 #[derive(Clone, Debug, Default)]
 pub struct Sandboxes(Arc<HashMap<PluginName, RwLock<Arc<Sandbox>>>>);
 
 impl Sandboxes {
     /// These plugins, each under the name that the config gives it.
     pub fn new(sandboxes: impl IntoIterator<Item = Sandbox>) -> Self {
-        Self(Arc::new(sandboxes.into_iter().map(|sandbox| (sandbox.grantee.name.clone(), RwLock::new(Arc::new(sandbox)))).collect()))
+        Self(Arc::new(
+            sandboxes
+                .into_iter()
+                .map(|sandbox| (sandbox.grantee.name.clone(), RwLock::new(Arc::new(sandbox))))
+                .collect(),
+        ))
     }
 
     /// The plugin of a name.
     #[must_use]
     pub fn get(&self, name: &PluginName) -> Option<Arc<Sandbox>> {
-        self.0.get(name).map(|sandbox| Arc::clone(&sandbox.read().unwrap_or_else(PoisonError::into_inner)))
+        self.0
+            .get(name)
+            .map(|sandbox| Arc::clone(&sandbox.read().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// Puts a plugin in the place of the one of its name; the next call goes to it. Nothing happens when there is none.
+    /// Puts a plugin in the place of the one of its name; the next call goes to it. Nothing happens
+    /// when there is none.
     pub(crate) fn replace(&self, sandbox: Sandbox) {
         if let Some(place) = self.0.get(&sandbox.grantee.name) {
             *place.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(sandbox);
@@ -218,17 +292,33 @@ fn unknown(name: &PluginName) -> Fault {
 }
 
 impl Plugins for Sandboxes {
-    fn step(&self, start: CallStart, view: AgentView) -> BoxFuture<'static, (Result<Turn, Fault>, CallReport)> {
-        let Some(sandbox) = self.get(&start.plugin) else { return at_once(Err(unknown(&start.plugin))) };
+    fn step(
+        &self,
+        start: CallStart,
+        view: AgentView,
+    ) -> BoxFuture<'static, (Result<Turn, Fault>, CallReport)> {
+        let Some(sandbox) = self.get(&start.plugin) else {
+            return at_once(Err(unknown(&start.plugin)));
+        };
         Box::pin(async move { sandbox.step(start, view).await })
     }
 
-    fn respond(&self, start: CallStart, view: AgentView) -> BoxFuture<'static, (Result<Option<Turn>, Fault>, CallReport)> {
-        let Some(sandbox) = self.get(&start.plugin) else { return at_once(Err(unknown(&start.plugin))) };
+    fn respond(
+        &self,
+        start: CallStart,
+        view: AgentView,
+    ) -> BoxFuture<'static, (Result<Option<Turn>, Fault>, CallReport)> {
+        let Some(sandbox) = self.get(&start.plugin) else {
+            return at_once(Err(unknown(&start.plugin)));
+        };
         Box::pin(async move { sandbox.respond(start, view).await })
     }
 
-    fn call_tool(&self, start: CallStart, tool: ToolStart) -> BoxFuture<'static, (Result<ToolOutcome, ToolError>, CallReport)> {
+    fn call_tool(
+        &self,
+        start: CallStart,
+        tool: ToolStart,
+    ) -> BoxFuture<'static, (Result<ToolOutcome, ToolError>, CallReport)> {
         let Some(sandbox) = self.get(&start.plugin) else {
             return at_once(Err(ToolError::Fault { fault: unknown(&start.plugin) }));
         };
@@ -241,16 +331,30 @@ impl Plugins for Sandboxes {
         question: PluginQuery,
         view: Option<AgentView>,
     ) -> BoxFuture<'static, (Result<PluginReply, Fault>, CallReport)> {
-        let Some(sandbox) = self.get(&start.plugin) else { return at_once(Err(unknown(&start.plugin))) };
+        let Some(sandbox) = self.get(&start.plugin) else {
+            return at_once(Err(unknown(&start.plugin)));
+        };
         Box::pin(async move { sandbox.consult(start, &question, view).await })
     }
 
-    fn decide(&self, start: CallStart, wake: Wake, view: DeliveryView) -> BoxFuture<'static, (Result<Vec<Decision>, Fault>, CallReport)> {
-        let Some(sandbox) = self.get(&start.plugin) else { return at_once(Err(unknown(&start.plugin))) };
+    fn decide(
+        &self,
+        start: CallStart,
+        wake: Wake,
+        view: DeliveryView,
+    ) -> BoxFuture<'static, (Result<Vec<Decision>, Fault>, CallReport)> {
+        let Some(sandbox) = self.get(&start.plugin) else {
+            return at_once(Err(unknown(&start.plugin)));
+        };
         Box::pin(async move { sandbox.decide(start, &wake, view).await })
     }
 
-    fn check(&self, plugin: &PluginName, tool: &str, arguments: Value) -> BoxFuture<'static, Result<(), String>> {
+    fn check(
+        &self,
+        plugin: &PluginName,
+        tool: &str,
+        arguments: Value,
+    ) -> BoxFuture<'static, Result<(), String>> {
         let (sandbox, tool) = (self.get(plugin), tool.to_owned());
         Box::pin(async move {
             match sandbox {
@@ -261,21 +365,31 @@ impl Plugins for Sandboxes {
     }
 }
 
-fn at_once<T: Send + 'static, E: Send + 'static>(answer: Result<T, E>) -> BoxFuture<'static, (Result<T, E>, CallReport)> {
+fn at_once<T: Send + 'static, E: Send + 'static>(
+    answer: Result<T, E>,
+) -> BoxFuture<'static, (Result<T, E>, CallReport)> {
     Box::pin(std::future::ready((answer, CallReport::default())))
 }
 
 impl Sandbox {
     /// Runs an errand in a fresh sandbox, within the plugin's limits.
     ///
-    /// The plugin's own queue comes first: a plugin with a thousand waiting calls holds no more of the pool than it may use.
-    async fn run<E>(&self, start: CallStart, lent: CallInput, errand: E) -> (Result<E::Answer, Fault>, CallReport)
+    /// The plugin's own queue comes first: a plugin with a thousand waiting calls holds no more of
+    /// the pool than it may use.
+    async fn run<E>(
+        &self,
+        start: CallStart,
+        lent: CallInput,
+        errand: E,
+    ) -> (Result<E::Answer, Fault>, CallReport)
     where
         E: GuestCall,
         E::Answer: Serialize + DeserializeOwned,
     {
         let state = CallState::new(self.grantee.clone(), start, lent);
-        let (answer, report) = run::run(self.plugin.engine(), self.plugin.code(), Some(&self.at_once), state, &errand).await;
+        let (answer, report) =
+            run::run(self.plugin.engine(), self.plugin.code(), Some(&self.at_once), state, &errand)
+                .await;
         scrub::ended(&self.grantee, answer, report)
     }
 }

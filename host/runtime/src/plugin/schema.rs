@@ -1,5 +1,6 @@
-//! A tool's input schema, compiled once, and arguments checked against it. Its patterns run in linear time, and it can refer to nothing
-//! outside itself. When it is checked, and on which thread, is not decided here.
+//! A tool's input schema, compiled once, and arguments checked against it. Its patterns run in
+//! linear time, and it can refer to nothing outside itself. When it is checked, and on which
+//! thread, is not decided here.
 
 use std::time::Instant;
 
@@ -15,16 +16,18 @@ use crate::imports::call::log::excerpt;
 const BYTES: usize = 64 << 10;
 /// Bytes of all schemas of one plugin.
 const ALL_BYTES: usize = 256 << 10;
-/// Schemas in all schemas of one plugin, references written out: each is compiled, and kept while the plugin is loaded.
+/// Schemas in all schemas of one plugin, references written out: each is compiled, and kept while
+/// the plugin is loaded.
 const ALL_SCHEMAS: u64 = 20_000;
-/// Patterns of one plugin, and the bytes in which they are written: five bytes can ask for a class of a hundred thousand characters.
+/// Patterns of one plugin, and the bytes in which they are written: five bytes can ask for a class
+/// of a hundred thousand characters.
 const ALL_PATTERNS: u64 = 128;
 const ALL_PATTERN_BYTES: usize = 4 << 10;
 /// Bytes of a compiled pattern: a few characters of pattern can ask for gigabytes.
 /// A pattern with the letters and digits of all languages takes less.
 const PATTERN_BYTES: usize = 128 << 10;
-/// Bytes that matching may keep of one pattern. With less than a few times its compiled size, matching falls back to an engine that takes a
-/// hundred times as long.
+/// Bytes that matching may keep of one pattern. With less than a few times its compiled size,
+/// matching falls back to an engine that takes a hundred times as long.
 const MATCHER_BYTES: usize = 256 << 10;
 /// Problems that are told at once.
 const PROBLEMS: usize = 3;
@@ -38,10 +41,12 @@ pub(crate) struct Schema {
     weight: Weight,
 }
 
-/// Compiles the schemas of a plugin's tools, in their order. It computes; `deadline` ends it between two tools.
+/// Compiles the schemas of a plugin's tools, in their order. It computes; `deadline` ends it
+/// between two tools.
 ///
 /// # Errors
-/// `Tool` for the first whose schema is refused or takes the plugin past what all may have, `Schemas` past the deadline.
+/// `Tool` for the first whose schema is refused or takes the plugin past what all may have,
+/// `Schemas` past the deadline.
 pub(crate) fn compile_all(tools: &[ToolSpec], deadline: Instant) -> Result<Vec<Schema>, LoadError> {
     let refused = |tool: &ToolSpec, problem: String| LoadError::Tool {
         name: tool.name.clone(),
@@ -49,8 +54,10 @@ pub(crate) fn compile_all(tools: &[ToolSpec], deadline: Instant) -> Result<Vec<S
     };
     // All are weighed before any is compiled: what asks for too much costs next to nothing.
     let mut total = Total::default();
-    let weighed: Vec<Weight> =
-        tools.iter().map(|tool| total.add(&tool.input_schema).map_err(|problem| refused(tool, problem))).collect::<Result<_, _>>()?;
+    let weighed: Vec<Weight> = tools
+        .iter()
+        .map(|tool| total.add(&tool.input_schema).map_err(|problem| refused(tool, problem)))
+        .collect::<Result<_, _>>()?;
     let compiled = tools.iter().zip(weighed).map(|(tool, weight)| {
         if Instant::now() >= deadline {
             return Err(LoadError::too_slow());
@@ -81,16 +88,22 @@ impl Total {
         }
         self.bytes += bytes;
         if self.bytes > ALL_BYTES {
-            return Err(format!("with it, the input schemas of the plugin's tools have more than {ALL_BYTES} bytes"));
+            return Err(format!(
+                "with it, the input schemas of the plugin's tools have more than {ALL_BYTES} bytes"
+            ));
         }
         let weight = weigh(schema)?;
         self.schemas += weight.schemas;
         if self.schemas > ALL_SCHEMAS {
-            return Err(format!("with it, those of the plugin's tools consist of more than {ALL_SCHEMAS} schemas, references written out"));
+            return Err(format!(
+                "with it, those of the plugin's tools consist of more than {ALL_SCHEMAS} schemas, references written out"
+            ));
         }
         self.comparisons += weight.comparisons;
         if self.comparisons > COMPARISONS {
-            return Err(format!("with it, those of the plugin's tools compare with more than {COMPARISONS} values and names"));
+            return Err(format!(
+                "with it, those of the plugin's tools compare with more than {COMPARISONS} values and names"
+            ));
         }
         self.patterns += weight.patterns;
         self.pattern_bytes += weight.pattern_bytes;
@@ -105,13 +118,21 @@ impl Total {
 
 impl Schema {
     fn compile(schema: &Value, weight: Weight) -> Result<Self, String> {
-        let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES).dfa_size_limit(MATCHER_BYTES);
+        let patterns =
+            PatternOptions::regex().size_limit(PATTERN_BYTES).dfa_size_limit(MATCHER_BYTES);
         // What a format means is the tool's to say; some cost more to check than a pattern.
-        let options =
-            jsonschema::options().with_draft(Draft::Draft202012).offline().should_validate_formats(false).with_pattern_options(patterns);
-        let validator = options
-            .build(schema)
-            .map_err(|error| format!("at {}: {}", place(error.instance_path().as_str()), excerpt(&error.to_string(), PROBLEM)))?;
+        let options = jsonschema::options()
+            .with_draft(Draft::Draft202012)
+            .offline()
+            .should_validate_formats(false)
+            .with_pattern_options(patterns);
+        let validator = options.build(schema).map_err(|error| {
+            format!(
+                "at {}: {}",
+                place(error.instance_path().as_str()),
+                excerpt(&error.to_string(), PROBLEM)
+            )
+        })?;
         Ok(Self { validator, weight })
     }
 
@@ -123,7 +144,9 @@ impl Schema {
         if !arguments.is_object() {
             return Err("they must be a JSON object".to_owned());
         }
-        self.weight.steps(arguments).ok_or_else(|| "they are too large or nested too deep to be checked".to_owned())
+        self.weight
+            .steps(arguments)
+            .ok_or_else(|| "they are too large or nested too deep to be checked".to_owned())
     }
 
     /// Checks arguments, whatever that takes: ask for the steps first.
@@ -138,7 +161,13 @@ impl Schema {
             .validator
             .iter_errors(arguments)
             .take(PROBLEMS)
-            .map(|error| format!("at {}: {}", place(error.instance_path().as_str()), excerpt(&error.to_string(), PROBLEM)))
+            .map(|error| {
+                format!(
+                    "at {}: {}",
+                    place(error.instance_path().as_str()),
+                    excerpt(&error.to_string(), PROBLEM)
+                )
+            })
             .collect();
         Err(problems.join("; "))
     }
@@ -179,7 +208,8 @@ mod tests {
         let patterns = json!({ "properties": { "a": { "pattern": "x".repeat(1_000) } } });
         assert!(compile_all(&each(4, patterns.clone()), soon()).is_ok());
         assert!(refused(&each(5, patterns)).contains("more than 4096 bytes"));
-        let short = json!({ "properties": { "a": { "allOf": vec![json!({ "pattern": "x" }); 32] } } });
+        let short =
+            json!({ "properties": { "a": { "allOf": vec![json!({ "pattern": "x" }); 32] } } });
         assert!(compile_all(&each(4, short.clone()), soon()).is_ok());
         assert!(refused(&each(5, short)).contains("more than 128 patterns"));
         let compared = json!({ "enum": (0..10_000).collect::<Vec<u32>>() });
@@ -201,12 +231,20 @@ mod tests {
 
     #[test]
     fn compiling_ends_at_the_deadline() {
-        assert!(matches!(compile_all(&[tool(json!({}))], Instant::now()), Err(LoadError::Schemas(_))));
+        assert!(matches!(
+            compile_all(&[tool(json!({}))], Instant::now()),
+            Err(LoadError::Schemas(_))
+        ));
     }
 
     #[test]
     fn patterns_as_people_write_them_are_taken() {
-        for pattern in ["^[\\w.+-]+@[\\w-]+(\\.[\\w-]+)+$", "^\\p{L}[\\p{L}\\p{N} ]*$", "^\\d{4}-\\d{2}-\\d{2}$", "^[0-9a-f]{64}$"] {
+        for pattern in [
+            "^[\\w.+-]+@[\\w-]+(\\.[\\w-]+)+$",
+            "^\\p{L}[\\p{L}\\p{N} ]*$",
+            "^\\d{4}-\\d{2}-\\d{2}$",
+            "^[0-9a-f]{64}$",
+        ] {
             let compiled = compile(&json!({ "properties": { "a": { "pattern": pattern } } }));
             assert!(compiled.is_ok(), "{pattern}: {compiled:?}");
         }
@@ -214,8 +252,13 @@ mod tests {
 
     #[test]
     fn a_refusal_is_one_harmless_line() {
-        let problem = refused(&[tool(json!({ "$ref": format!("\u{1b}[2J\n\u{202e}{}", "x".repeat(10_000)) }))]);
-        assert!(problem.len() < 1_000 && !problem.contains(['\u{1b}', '\n', '\u{202e}']), "{problem:?}");
+        let problem = refused(&[tool(
+            json!({ "$ref": format!("\u{1b}[2J\n\u{202e}{}", "x".repeat(10_000)) }),
+        )]);
+        assert!(
+            problem.len() < 1_000 && !problem.contains(['\u{1b}', '\n', '\u{202e}']),
+            "{problem:?}"
+        );
     }
 
     #[test]
@@ -252,6 +295,9 @@ mod tests {
 
     #[test]
     fn a_pattern_cannot_take_all_memory() {
-        assert!(compile(&json!({ "properties": { "a": { "pattern": "((((a{99}){99}){99}){99})" } } })).is_err());
+        assert!(
+            compile(&json!({ "properties": { "a": { "pattern": "((((a{99}){99}){99}){99})" } } }))
+                .is_err()
+        );
     }
 }

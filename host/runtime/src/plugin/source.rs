@@ -1,4 +1,5 @@
-//! A component's bytes from a file. Whoever names the file may be wrong about what it is; here it is neither waited for nor read without end.
+//! A component's bytes from a file. Whoever names the file may be wrong about what it is; here it
+//! is neither waited for nor read without end.
 
 use std::fs::Metadata;
 use std::io::{Error, ErrorKind, Read, Result};
@@ -14,7 +15,8 @@ use conclave_core::types::text::show_size as size;
 /// Reads a component's file; a link counts as what it leads to.
 ///
 /// # Errors
-/// `InvalidInput` when it is no regular file, `FileTooLarge` past the size of a component, otherwise the operating system's.
+/// `InvalidInput` when it is no regular file, `FileTooLarge` past the size of a component,
+/// otherwise the operating system's.
 pub fn read_component(path: &Path) -> Result<Vec<u8>> {
     // Looks first, because opening a device can do something.
     let length = require(&std::fs::metadata(path)?)?;
@@ -53,16 +55,25 @@ mod tests {
     #[test]
     fn only_a_regular_file_is_read() {
         let temp = tempfile::tempdir().unwrap();
-        let (plain, link, pipe) = (temp.path().join("plain"), temp.path().join("link"), temp.path().join("pipe"));
+        let (plain, link, pipe) =
+            (temp.path().join("plain"), temp.path().join("link"), temp.path().join("pipe"));
         std::fs::write(&plain, b"wasm").unwrap();
         std::os::unix::fs::symlink(&plain, &link).unwrap();
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         assert_eq!(read_component(&plain).unwrap(), b"wasm");
         assert_eq!(read_component(&link).unwrap(), b"wasm");
         for other in [&pipe, temp.path(), Path::new("/dev/zero")] {
-            assert_eq!(read_component(other).unwrap_err().kind(), ErrorKind::InvalidInput, "{}", other.display());
+            assert_eq!(
+                read_component(other).unwrap_err().kind(),
+                ErrorKind::InvalidInput,
+                "{}",
+                other.display()
+            );
         }
-        assert_eq!(read_component(&temp.path().join("missing")).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(
+            read_component(&temp.path().join("missing")).unwrap_err().kind(),
+            ErrorKind::NotFound
+        );
     }
 
     #[test]

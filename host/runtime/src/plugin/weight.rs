@@ -1,5 +1,6 @@
-//! How much work a JSON Schema can make. A plugin writes its schema and the host runs it, outside every limit of the sandbox: so what can
-//! grow without bound is refused when the plugin is loaded, and what can grow with the arguments is measured against them.
+//! How much work a JSON Schema can make. A plugin writes its schema and the host runs it, outside
+//! every limit of the sandbox: so what can grow without bound is refused when the plugin is loaded,
+//! and what can grow with the arguments is measured against them.
 
 use serde_json::Value;
 
@@ -10,7 +11,8 @@ pub(crate) struct Weight {
     pub(super) schemas: u64,
     /// References back to a schema that contains them: what makes it recursive.
     loops: u64,
-    /// Schemas inside one another at most, references written out: how deep checking recurses for one level of arguments.
+    /// Schemas inside one another at most, references written out: how deep checking recurses for
+    /// one level of arguments.
     levels: u32,
     /// Patterns, and the bytes that they are written in, references written out.
     pub(super) patterns: u64,
@@ -21,7 +23,8 @@ pub(crate) struct Weight {
     pub(super) comparisons: u64,
 }
 
-/// Schemas that one may consist of, references written out. Ten levels of ten references each are ten thousand million.
+/// Schemas that one may consist of, references written out. Ten levels of ten references each are
+/// ten thousand million.
 const SCHEMAS: u64 = 10_000;
 /// Schemas inside one another. Both compiling and checking recurse, and a thread's stack ends.
 const LEVELS: u32 = 128;
@@ -29,7 +32,8 @@ const LEVELS: u32 = 128;
 const DEPTH: u32 = 1_024;
 /// Patterns in one schema: each reads every string that it applies to.
 const PATTERNS: u64 = 32;
-/// Values of `enum` and the like, and names of `required`, in all schemas of one plugin, references written out.
+/// Values of `enum` and the like, and names of `required`, in all schemas of one plugin, references
+/// written out.
 pub(super) const COMPARISONS: u64 = 100_000;
 /// Steps of a pattern at one byte, against one of comparing it.
 const PATTERN_STEPS: u64 = 4;
@@ -49,16 +53,22 @@ pub(crate) fn weigh(schema: &Value) -> Result<Weight, String> {
 }
 
 impl Weight {
-    /// Steps that checking these arguments takes at most; none when they are more than anybody waits for.
+    /// Steps that checking these arguments takes at most; none when they are more than anybody
+    /// waits for.
     pub(crate) fn steps(self, arguments: &Value) -> Option<u64> {
         let JsonWeight { nodes, depth, bytes } = measure(arguments);
         if self.loops > 0 && self.levels.saturating_mul(depth) > DEPTH {
             return None;
         }
         let comparing = self.schemas.saturating_add(self.comparisons).saturating_mul(nodes);
-        let reading = bytes.saturating_mul(self.patterns * PATTERN_STEPS + self.readers / READER_BYTES + 1);
+        let reading =
+            bytes.saturating_mul(self.patterns * PATTERN_STEPS + self.readers / READER_BYTES + 1);
         // With one loop a schema walks down; with two or more every level can multiply the work.
-        let branches = if self.loops > 1 { (0..depth).fold(1_u64, |product, _| product.saturating_mul(self.loops)) } else { 1 };
+        let branches = if self.loops > 1 {
+            (0..depth).fold(1_u64, |product, _| product.saturating_mul(self.loops))
+        } else {
+            1
+        };
         let steps = comparing.saturating_add(reading).saturating_mul(branches);
         (steps <= STEPS).then_some(steps)
     }
@@ -68,7 +78,8 @@ struct Scale<'a> {
     root: &'a Value,
     weight: Weight,
     level: u32,
-    /// Targets of references that are being written out, and how deep in the arguments each applies.
+    /// Targets of references that are being written out, and how deep in the arguments each
+    /// applies.
     within: Vec<(*const Value, u32)>,
 }
 
@@ -78,7 +89,9 @@ impl<'a> Scale<'a> {
         self.level += 1;
         self.weight.levels = self.weight.levels.max(self.level);
         if self.level > LEVELS {
-            return Err(format!("more than {LEVELS} schemas are inside one another when its references are written out"));
+            return Err(format!(
+                "more than {LEVELS} schemas are inside one another when its references are written out"
+            ));
         }
         self.add_keywords(schema, depth)?;
         self.level -= 1;
@@ -88,18 +101,28 @@ impl<'a> Scale<'a> {
     fn add_keywords(&mut self, schema: &'a Value, depth: u32) -> Result<(), String> {
         self.weight.schemas += 1;
         if self.weight.schemas > SCHEMAS {
-            return Err(format!("it consists of more than {SCHEMAS} schemas when its references are written out"));
+            return Err(format!(
+                "it consists of more than {SCHEMAS} schemas when its references are written out"
+            ));
         }
         let Value::Object(keywords) = schema else { return Ok(()) };
         for (keyword, value) in keywords {
             match keyword.as_str() {
                 "$ref" => self.follow(value, depth)?,
-                "$dynamicRef" | "$recursiveRef" => return Err(format!("`{keyword}` is not taken; use `$ref`")),
+                "$dynamicRef" | "$recursiveRef" => {
+                    return Err(format!("`{keyword}` is not taken; use `$ref`"));
+                }
                 // It would change what `#/…` means below it.
-                "$id" if !std::ptr::eq(schema, self.root) => return Err("`$id` is taken at the top only".to_owned()),
+                "$id" if !std::ptr::eq(schema, self.root) => {
+                    return Err("`$id` is taken at the top only".to_owned());
+                }
                 "pattern" => value.as_str().map_or(Ok(()), |pattern| self.add_pattern(pattern))?,
                 "patternProperties" => {
-                    value.as_object().into_iter().flatten().try_for_each(|(pattern, _)| self.add_pattern(pattern))?;
+                    value
+                        .as_object()
+                        .into_iter()
+                        .flatten()
+                        .try_for_each(|(pattern, _)| self.add_pattern(pattern))?;
                     self.add_values(value, depth + 1)?;
                 }
                 "properties" => self.add_values(value, depth + 1)?,
@@ -108,7 +131,9 @@ impl<'a> Scale<'a> {
                     self.add_comparisons(value)?;
                     self.add_values(value, depth)?;
                 }
-                "enum" | "const" | "required" | "dependentRequired" => self.add_comparisons(value)?,
+                "enum" | "const" | "required" | "dependentRequired" => {
+                    self.add_comparisons(value)?
+                }
                 "minLength" | "maxLength" | "format" | "uniqueItems" => self.weight.readers += 1,
                 "items"
                 | "prefixItems"
@@ -118,7 +143,9 @@ impl<'a> Scale<'a> {
                 | "propertyNames"
                 | "unevaluatedItems"
                 | "unevaluatedProperties" => self.add_each(value, depth + 1)?,
-                "allOf" | "anyOf" | "oneOf" | "not" | "if" | "then" | "else" => self.add_each(value, depth)?,
+                "allOf" | "anyOf" | "oneOf" | "not" | "if" | "then" | "else" => {
+                    self.add_each(value, depth)?
+                }
                 _ => {}
             }
         }
@@ -129,7 +156,9 @@ impl<'a> Scale<'a> {
         self.weight.patterns += 1;
         self.weight.pattern_bytes += pattern.len();
         if self.weight.patterns > PATTERNS {
-            return Err(format!("it has more than {PATTERNS} patterns when its references are written out"));
+            return Err(format!(
+                "it has more than {PATTERNS} patterns when its references are written out"
+            ));
         }
         Ok(())
     }
@@ -137,13 +166,19 @@ impl<'a> Scale<'a> {
     fn add_comparisons(&mut self, values: &Value) -> Result<(), String> {
         self.weight.comparisons += measure(values).nodes;
         if self.weight.comparisons > COMPARISONS {
-            return Err(format!("it compares with more than {COMPARISONS} values and names when its references are written out"));
+            return Err(format!(
+                "it compares with more than {COMPARISONS} values and names when its references are written out"
+            ));
         }
         Ok(())
     }
 
     fn add_values(&mut self, value: &'a Value, depth: u32) -> Result<(), String> {
-        value.as_object().into_iter().flat_map(|map| map.values()).try_for_each(|schema| self.add(schema, depth))
+        value
+            .as_object()
+            .into_iter()
+            .flat_map(|map| map.values())
+            .try_for_each(|schema| self.add(schema, depth))
     }
 
     fn add_each(&mut self, value: &'a Value, depth: u32) -> Result<(), String> {
@@ -161,9 +196,16 @@ impl<'a> Scale<'a> {
         let target_pointer = std::ptr::from_ref(target);
         // The root contains everything, whether or not a reference led to it.
         let begun = if std::ptr::eq(target, self.root) { Some(0) } else { None };
-        let begun = begun.or_else(|| self.within.iter().find(|(within, _)| *within == target_pointer).map(|(_, depth)| *depth));
+        let begun = begun.or_else(|| {
+            self.within
+                .iter()
+                .find(|(within, _)| *within == target_pointer)
+                .map(|(_, depth)| *depth)
+        });
         match begun {
-            Some(begun) if begun == depth => Err(format!("`$ref` {text:?} leads back to itself without going deeper")),
+            Some(begun) if begun == depth => {
+                Err(format!("`$ref` {text:?} leads back to itself without going deeper"))
+            }
             Some(_) => {
                 self.weight.loops += 1;
                 Ok(())
@@ -195,13 +237,19 @@ impl JsonWeight {
     }
 
     fn with(self, inner: Self) -> Self {
-        Self { nodes: self.nodes + inner.nodes, depth: self.depth.max(inner.depth + 1), bytes: self.bytes + inner.bytes }
+        Self {
+            nodes: self.nodes + inner.nodes,
+            depth: self.depth.max(inner.depth + 1),
+            bytes: self.bytes + inner.bytes,
+        }
     }
 }
 
 fn measure(value: &Value) -> JsonWeight {
     match value {
-        Value::Array(items) => items.iter().map(measure).fold(JsonWeight::leaf(0), JsonWeight::with),
+        Value::Array(items) => {
+            items.iter().map(measure).fold(JsonWeight::leaf(0), JsonWeight::with)
+        }
         Value::Object(fields) => {
             let names = fields.keys().map(String::len).sum();
             fields.values().map(measure).fold(JsonWeight::leaf(names), JsonWeight::with)
@@ -219,21 +267,23 @@ mod tests {
 
     #[test]
     fn ordinary_schemas_are_light() {
-        let schema =
-            json!({ "type": "object", "properties": { "a": { "type": "string" }, "b": { "$ref": "#/$defs/b" } }, "$defs": { "b": {} } });
+        let schema = json!({ "type": "object", "properties": { "a": { "type": "string" }, "b": { "$ref": "#/$defs/b" } }, "$defs": { "b": {} } });
         assert_eq!(weigh(&schema).unwrap(), Weight { schemas: 4, levels: 3, ..Weight::default() });
         assert!(weigh(&schema).unwrap().steps(&json!({ "a": "x".repeat(1_000_000) })).is_some());
     }
 
     #[test]
     fn what_reads_every_byte_is_counted_with_the_bytes() {
-        let steps = |schema: Value, length: usize| weigh(&schema).unwrap().steps(&json!({ "a": "x".repeat(length) }));
+        let steps = |schema: Value, length: usize| {
+            weigh(&schema).unwrap().steps(&json!({ "a": "x".repeat(length) }))
+        };
         let patterns = |count: usize| json!({ "properties": { "a": { "allOf": vec![json!({ "pattern": "x" }); count] } } });
         assert!(steps(patterns(2), 1_000_000).is_some());
         assert!(steps(patterns(32), 1_000_000).is_none());
         let named = json!({ "patternProperties": { "a": {} } });
         assert!(steps(named.clone(), 1_000).unwrap() > 4 * 1_000, "its names are patterns");
-        let lengths = json!({ "properties": { "a": { "allOf": vec![json!({ "maxLength": 9 }); 1_000] } } });
+        let lengths =
+            json!({ "properties": { "a": { "allOf": vec![json!({ "maxLength": 9 }); 1_000] } } });
         assert!(steps(lengths, 1_000_000).is_none());
     }
 
@@ -241,15 +291,29 @@ mod tests {
     fn what_is_compared_is_counted() {
         let many: Vec<String> = (0..10_000).map(|number| number.to_string()).collect();
         let items = json!({ "a": vec!["x"; 10_000] });
-        assert!(weigh(&json!({ "properties": { "a": { "items": {} } } })).unwrap().steps(&items).is_some());
-        assert!(weigh(&json!({ "properties": { "a": { "items": { "enum": many } } } })).unwrap().steps(&items).is_none());
-        assert!(weigh(&json!({ "properties": { "a": { "items": { "required": many } } } })).unwrap().steps(&items).is_none());
+        assert!(
+            weigh(&json!({ "properties": { "a": { "items": {} } } }))
+                .unwrap()
+                .steps(&items)
+                .is_some()
+        );
+        assert!(
+            weigh(&json!({ "properties": { "a": { "items": { "enum": many } } } }))
+                .unwrap()
+                .steps(&items)
+                .is_none()
+        );
+        assert!(
+            weigh(&json!({ "properties": { "a": { "items": { "required": many } } } }))
+                .unwrap()
+                .steps(&items)
+                .is_none()
+        );
     }
 
     #[test]
     fn more_comparisons_than_schemas_may_make_are_refused() {
-        let again =
-            |count: usize| json!({ "allOf": vec![json!({ "$ref": "#/$defs/a" }); count], "$defs": { "a": { "enum": vec![0; 999] } } });
+        let again = |count: usize| json!({ "allOf": vec![json!({ "$ref": "#/$defs/a" }); count], "$defs": { "a": { "enum": vec![0; 999] } } });
         assert!(weigh(&again(100)).is_ok());
         assert!(weigh(&again(101)).unwrap_err().contains("more than 100000 values"));
     }
@@ -259,7 +323,8 @@ mod tests {
         let patterns = |count: usize| json!({ "allOf": vec![json!({ "pattern": "x" }); count] });
         assert!(weigh(&patterns(32)).is_ok());
         assert!(weigh(&patterns(33)).unwrap_err().contains("more than 32 patterns"));
-        let names: serde_json::Map<String, Value> = (0..33).map(|number| (number.to_string(), json!({}))).collect();
+        let names: serde_json::Map<String, Value> =
+            (0..33).map(|number| (number.to_string(), json!({}))).collect();
         assert!(weigh(&json!({ "patternProperties": names })).is_err());
         let again = json!({ "allOf": vec![json!({ "$ref": "#/$defs/a" }); 33], "$defs": { "a": { "pattern": "x" } } });
         assert!(weigh(&again).is_err(), "a reference is one more pattern to run");
@@ -291,7 +356,9 @@ mod tests {
     #[test]
     fn long_chains_of_references_are_refused() {
         let chain = |length: usize| {
-            let link = |level: usize| (format!("l{level}"), json!({ "$ref": format!("#/$defs/l{}", level + 1) }));
+            let link = |level: usize| {
+                (format!("l{level}"), json!({ "$ref": format!("#/$defs/l{}", level + 1) }))
+            };
             let mut defs: serde_json::Map<String, Value> = (0..length).map(link).collect();
             defs.insert(format!("l{length}"), json!({ "properties": { "a": { "$ref": "#" } } }));
             json!({ "$ref": "#/$defs/l0", "$defs": defs })
@@ -316,8 +383,12 @@ mod tests {
 
     #[test]
     fn references_elsewhere_are_refused() {
-        for reference in ["https://example.org/s.json", "file:///etc/passwd", "#name", "other.json"] {
-            assert!(weigh(&json!({ "properties": { "a": { "$ref": reference } } })).is_err(), "{reference}");
+        for reference in ["https://example.org/s.json", "file:///etc/passwd", "#name", "other.json"]
+        {
+            assert!(
+                weigh(&json!({ "properties": { "a": { "$ref": reference } } })).is_err(),
+                "{reference}"
+            );
         }
         assert!(weigh(&json!({ "$id": "https://example.org/s", "properties": {} })).is_ok());
         assert!(weigh(&json!({ "properties": { "a": { "$id": "other", "$ref": "#" } } })).is_err());

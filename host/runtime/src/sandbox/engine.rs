@@ -1,11 +1,14 @@
-//! The WebAssembly engine of a host: how guests are compiled, where their memory comes from, the clock that stops them, and how many
-//! may be alive at once. Not what a guest may do: that is linked in `capability`.
+//! The WebAssembly engine of a host: how guests are compiled, where their memory comes from, the
+//! clock that stops them, and how many may be alive at once. Not what a guest may do: that is
+//! linked in `capability`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use conclave_core::types::limits::{INSTANCES_MAX, MEMORIES, MEMORY_MAX, TABLE_ELEMENTS_MAX, TABLES, TICK_MS};
+use conclave_core::types::limits::{
+    INSTANCES_MAX, MEMORIES, MEMORY_MAX, TABLE_ELEMENTS_MAX, TABLES, TICK_MS,
+};
 use tokio::sync::SemaphorePermit;
 use wasmtime::component::Linker;
 use wasmtime::{Config, Enabled, EngineWeak, InstanceAllocationStrategy, PoolingAllocationConfig};
@@ -19,15 +22,19 @@ use crate::support::suspension::Suspension;
 /// What an embedder can choose.
 #[derive(Clone, Debug)]
 pub struct EngineSettings {
-    /// Sandboxes alive at once, over all plugins; further calls wait for their turn. Each reserves address space, not memory.
+    /// Sandboxes alive at once, over all plugins; further calls wait for their turn. Each reserves
+    /// address space, not memory.
     pub slots: u32,
-    /// Bytes of stack that a guest's frames may take in one call: from 64 KiB to 8 MiB, and what lies outside counts as the nearest.
+    /// Bytes of stack that a guest's frames may take in one call: from 64 KiB to 8 MiB, and what
+    /// lies outside counts as the nearest.
     ///
-    /// It holds for every plugin of the host: the engine knows one size. A language's own stack, in the guest's memory, is part of
-    /// `limits.memory` and ends where the guest's linker has put its end.
+    /// It holds for every plugin of the host: the engine knows one size. A language's own stack, in
+    /// the guest's memory, is part of `limits.memory` and ends where the guest's linker has put its
+    /// end.
     pub stack: u32,
-    /// A call that waits longer than this for a model gives its sandbox back, and is run again from what it was told when the answer is
-    /// there; sooner when others wait for a sandbox. None: every call keeps its sandbox to its end.
+    /// A call that waits longer than this for a model gives its sandbox back, and is run again from
+    /// what it was told when the answer is there; sooner when others wait for a sandbox. None:
+    /// every call keeps its sandbox to its end.
     pub park_after: Option<Duration>,
     /// What parking goes by. Limits of a call that holds a sandbox are counted by the machine.
     pub park_clock: Arc<dyn MonotonicClock>,
@@ -35,7 +42,12 @@ pub struct EngineSettings {
 
 impl Default for EngineSettings {
     fn default() -> Self {
-        Self { slots: 256, stack: 512 << 10, park_after: Some(Duration::from_millis(100)), park_clock: Arc::new(SystemMonotonicClock) }
+        Self {
+            slots: 256,
+            stack: 512 << 10,
+            park_after: Some(Duration::from_millis(100)),
+            park_clock: Arc::new(SystemMonotonicClock),
+        }
     }
 }
 
@@ -47,13 +59,16 @@ const HOST_STACK: usize = 1536 << 10;
 /// The engine could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    #[error("the WebAssembly engine does not start with {slots} slots: {cause}. Fewer slots need less address space.")]
+    #[error(
+        "the WebAssembly engine does not start with {slots} slots: {cause}. Fewer slots need less address space."
+    )]
     Setup { slots: u32, cause: String },
     #[error("the thread that stops guests does not start: {0}")]
     Ticker(#[from] std::io::Error),
 }
 
-/// Compiles and runs guests. Cloning is cheap; the engine lives as long as its last clone or plugin.
+/// Compiles and runs guests. Cloning is cheap; the engine lives as long as its last clone or
+/// plugin.
 #[derive(Clone)]
 pub struct Engine(Arc<EngineState>);
 
@@ -71,14 +86,16 @@ impl Engine {
     /// An engine with its pool and its ticker thread.
     ///
     /// # Errors
-    /// `Setup` when the machine has not enough address space for the pool, or cannot run compiled code; `Ticker` when no thread can
-    /// be started.
+    /// `Setup` when the machine has not enough address space for the pool, or cannot run compiled
+    /// code; `Ticker` when no thread can be started.
     pub fn new(settings: &EngineSettings) -> Result<Self, EngineError> {
         // With none, every call would wait for ever.
         let slots = settings.slots.max(1);
-        let setup = |cause: wasmtime::Error| EngineError::Setup { slots, cause: format!("{cause:#}") };
+        let setup =
+            |cause: wasmtime::Error| EngineError::Setup { slots, cause: format!("{cause:#}") };
         let mut config = code_config();
-        let stack = usize::try_from(settings.stack.clamp(*STACK.start(), *STACK.end())).unwrap_or(HOST_STACK);
+        let stack = usize::try_from(settings.stack.clamp(*STACK.start(), *STACK.end()))
+            .unwrap_or(HOST_STACK);
         config.max_wasm_stack(stack).async_stack_size(stack + HOST_STACK);
         config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(slots)));
         let wasm = wasmtime::Engine::new(&config).map_err(setup)?;
@@ -99,7 +116,8 @@ impl Engine {
         &self.0.linker
     }
 
-    /// A place in the pool, first come, first served. Taken before a guest is instantiated, so the pool is never exhausted.
+    /// A place in the pool, first come, first served. Taken before a guest is instantiated, so the
+    /// pool is never exhausted.
     pub(crate) async fn slot(&self) -> SemaphorePermit<'_> {
         self.0.slots.take().await
     }
@@ -119,7 +137,12 @@ impl Engine {
     /// How calls of a plugin with these places are parked; none when they are not.
     pub(crate) fn parking(&self, at_once: Option<&CallPermits>) -> Option<Suspension> {
         let after = self.0.park_after?;
-        Some(Suspension { after, slots: self.0.slots.clone(), at_once: at_once.cloned(), clock: Arc::clone(&self.0.park_clock) })
+        Some(Suspension {
+            after,
+            slots: self.0.slots.clone(),
+            at_once: at_once.cloned(),
+            clock: Arc::clone(&self.0.park_clock),
+        })
     }
 
     /// What parking goes by.
@@ -145,17 +168,22 @@ impl Drop for ParkedCall {
 
 impl std::fmt::Debug for Engine {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Engine").field("live", &self.live()).field("waiting", &self.waiting()).finish_non_exhaustive()
+        out.debug_struct("Engine")
+            .field("live", &self.live())
+            .field("waiting", &self.waiting())
+            .finish_non_exhaustive()
     }
 }
 
-/// This machine can say which pages of a sandbox were written to; without that a fresh one costs more.
+/// This machine can say which pages of a sandbox were written to; without that a fresh one costs
+/// more.
 #[must_use]
 pub fn has_page_map_scan() -> bool {
     PoolingAllocationConfig::is_pagemap_scan_available()
 }
 
-/// An engine that compiles what an [`Engine`] can load, and can run nothing: it has no pool, so it needs no address space for one.
+/// An engine that compiles what an [`Engine`] can load, and can run nothing: it has no pool, so it
+/// needs no address space for one.
 ///
 /// # Errors
 /// When the machine cannot run compiled code.
@@ -169,13 +197,15 @@ fn code_config() -> Config {
     config
         .epoch_interruption(true)
         .memory_init_cow(true)
-        // Proposals that no guest toolchain needs by default. Each is a part of the engine that a hostile guest cannot reach.
+        // Proposals that no guest toolchain needs by default. Each is a part of the engine that a
+        // hostile guest cannot reach.
         .wasm_threads(false)
         .wasm_gc(false)
         .wasm_exceptions(false)
         .wasm_function_references(false)
         .wasm_memory64(false)
-        // Its results may differ from machine to machine, and a replayed call must give the same answer.
+        // Its results may differ from machine to machine, and a replayed call must give the same
+        // answer.
         .wasm_relaxed_simd(false)
         // Enough frames to tell a runaway recursion from a stray pointer.
         .wasm_backtrace_max_frames(std::num::NonZeroUsize::new(64));
@@ -197,8 +227,8 @@ fn pool(slots: u32) -> PoolingAllocationConfig {
         .max_tables_per_component(count(TABLES))
         .table_elements(usize::try_from(TABLE_ELEMENTS_MAX).unwrap_or(usize::MAX))
         .max_memory_size(usize::try_from(MEMORY_MAX).unwrap_or(usize::MAX))
-        // With the page-map scan a slot is cleaned by copying what changed, without a call that stops all threads: this is what
-        // makes a fresh instance cost microseconds.
+        // With the page-map scan a slot is cleaned by copying what changed, without a call that
+        // stops all threads: this is what makes a fresh instance cost microseconds.
         .linear_memory_keep_resident(1 << 20)
         .table_keep_resident(64 << 10)
         .async_stack_keep_resident(64 << 10)
@@ -215,7 +245,11 @@ fn start_ticker(engine: EngineWeak) -> std::io::Result<()> {
             std::thread::sleep(Duration::from_millis(TICK_MS));
         }
     };
-    std::thread::Builder::new().name("conclave-ticker".to_owned()).stack_size(128 << 10).spawn(ticks).map(drop)
+    std::thread::Builder::new()
+        .name("conclave-ticker".to_owned())
+        .stack_size(128 << 10)
+        .spawn(ticks)
+        .map(drop)
 }
 
 #[cfg(test)]
@@ -237,7 +271,9 @@ mod tests {
     #[test]
     fn the_compiler_makes_what_the_engine_takes() {
         for stack in [0, 512 << 10, u32::MAX] {
-            let engine = Engine::new(&EngineSettings { slots: 1, stack, ..EngineSettings::default() }).unwrap();
+            let engine =
+                Engine::new(&EngineSettings { slots: 1, stack, ..EngineSettings::default() })
+                    .unwrap();
             assert_eq!(hash(engine.wasm()), hash(&compiler().unwrap()));
         }
     }
@@ -252,16 +288,28 @@ mod tests {
                         (else (i32.add (i32.const 1) (call $down (i32.sub (local.get 0) (i32.const 1))))))))
                 (core instance $i (instantiate $m))
                 (func (export "down") (param "deep" u32) (result u32) (canon lift (core func $i "down"))))"#;
-            engine.linker().instantiate_pre(&Component::new(engine.wasm(), wat::parse_str(text).unwrap()).unwrap()).unwrap()
+            engine
+                .linker()
+                .instantiate_pre(
+                    &Component::new(engine.wasm(), wat::parse_str(text).unwrap()).unwrap(),
+                )
+                .unwrap()
         };
         let recurse = async |stack: u32| {
-            let engine = Engine::new(&EngineSettings { slots: 1, stack, ..EngineSettings::default() }).unwrap();
+            let engine =
+                Engine::new(&EngineSettings { slots: 1, stack, ..EngineSettings::default() })
+                    .unwrap();
             let code = component(&engine);
-            let mut store = Store::new(engine.wasm(), crate::imports::call::testing::state(crate::imports::call::testing::setup()));
+            let mut store = Store::new(
+                engine.wasm(),
+                crate::imports::call::testing::state(crate::imports::call::testing::setup()),
+            );
             store.set_epoch_deadline(1_000_000);
             let instance: Instance = code.instantiate_async(&mut store).await.unwrap();
             let down = instance.get_typed_func::<(u32,), (u32,)>(&mut store, "down").unwrap();
-            down.call_async(&mut store, (10_000,)).await.map_err(|error| error.downcast_ref::<Trap>().copied())
+            down.call_async(&mut store, (10_000,))
+                .await
+                .map_err(|error| error.downcast_ref::<Trap>().copied())
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         assert_eq!(runtime.block_on(recurse(64 << 10)).unwrap_err(), Some(Trap::StackOverflow));

@@ -1,4 +1,5 @@
-//! What a trap means: which limit was broken or what went wrong in the guest, in one sentence for people.
+//! What a trap means: which limit was broken or what went wrong in the guest, in one sentence for
+//! people.
 
 use conclave_core::types::fault::{Fault, FaultKind};
 use wasmtime::component::ResourceTableError;
@@ -26,13 +27,18 @@ pub(crate) fn fault(error: &Error, state: &CallState, stderr: &str) -> Fault {
         return broken(kind, grantee);
     }
     if let Some(exit) = error.downcast_ref::<I32Exit>() {
-        return Fault::new(FaultKind::Trap, format!("it ended itself with exit code {}{}", exit.0, last_words(stderr)));
+        return Fault::new(
+            FaultKind::Trap,
+            format!("it ended itself with exit code {}{}", exit.0, last_words(stderr)),
+        );
     }
     match error.downcast_ref::<Trap>() {
         Some(Trap::StackOverflow) => recursion(),
         Some(Trap::MemoryOutOfBounds) if is_deep_recursion(error) => recursion(),
         Some(Trap::UnreachableCodeReached) => Fault::new(FaultKind::Panic, panic_sentence(stderr)),
-        Some(trap) => Fault::new(FaultKind::Trap, format!("it trapped: {trap}{}", last_words(stderr))),
+        Some(trap) => {
+            Fault::new(FaultKind::Trap, format!("it trapped: {trap}{}", last_words(stderr)))
+        }
         // Whoever shows a fault begins with "was stopped" or "could not be started".
         None => Fault::new(FaultKind::Trap, excerpt(&error.root_cause().to_string(), WORDS)),
     }
@@ -43,12 +49,16 @@ pub(crate) fn broken(kind: FaultKind, grantee: &PluginContext) -> Fault {
     Fault::new(kind, grantee.limit_sentence(kind))
 }
 
-/// What the engine says, whole, when a limit that it keeps itself is broken and it has no type for that. Nothing of a guest's stands in
-/// these texts, and an error that only holds one of them beside other words is another error. The tests of every limit hold them in place.
+/// What the engine says, whole, when a limit that it keeps itself is broken and it has no type for
+/// that. Nothing of a guest's stands in these texts, and an error that only holds one of them
+/// beside other words is another error. The tests of every limit hold them in place.
 const ENGINE_TEXTS: [(&str, FaultKind); 3] = [
     ("cannot allocate another handle: store handle limit exceeded", FaultKind::Handles),
     ("cannot lend resource: store handle limit exceeded", FaultKind::Handles),
-    ("too much data is being copied between the host and the guest: fuel allocated for hostcalls has been exhausted", FaultKind::Output),
+    (
+        "too much data is being copied between the host and the guest: fuel allocated for hostcalls has been exhausted",
+        FaultKind::Output,
+    ),
 ];
 /// The same, before the number of instances.
 const TOO_MANY_INSTANCES: &str = "resource limit exceeded: instance count too high at ";
@@ -58,13 +68,17 @@ fn broken_in_engine(error: &Error) -> Option<FaultKind> {
     if let Some(broken) = error.downcast_ref::<Broken>() {
         return Some(broken.0);
     }
-    let is_full = |cause: &(dyn std::error::Error + 'static)| matches!(cause.downcast_ref(), Some(ResourceTableError::Full));
+    let is_full = |cause: &(dyn std::error::Error + 'static)| {
+        matches!(cause.downcast_ref(), Some(ResourceTableError::Full))
+    };
     if error.chain().any(is_full) {
         return Some(FaultKind::Handles);
     }
     let cause = error.root_cause().to_string();
     let count = cause.strip_prefix(TOO_MANY_INSTANCES);
-    if count.is_some_and(|count| !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit())) {
+    if count
+        .is_some_and(|count| !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit()))
+    {
         return Some(FaultKind::Instances);
     }
     ENGINE_TEXTS.iter().find(|(text, _)| *text == cause).map(|(_, kind)| *kind)
@@ -74,11 +88,12 @@ fn recursion() -> Fault {
     Fault::new(FaultKind::Stack, "it recursed too deep: its stack ran out")
 }
 
-/// Languages keep a stack of their own in memory. When it runs out, the guest writes below its memory, deep in a few functions that call
-/// each other.
+/// Languages keep a stack of their own in memory. When it runs out, the guest writes below its
+/// memory, deep in a few functions that call each other.
 fn is_deep_recursion(error: &Error) -> bool {
     let Some(backtrace) = error.downcast_ref::<WasmBacktrace>() else { return false };
-    let mut functions: Vec<u32> = backtrace.frames().iter().map(wasmtime::FrameInfo::func_index).collect();
+    let mut functions: Vec<u32> =
+        backtrace.frames().iter().map(wasmtime::FrameInfo::func_index).collect();
     let frames = functions.len();
     functions.sort_unstable();
     functions.dedup();
@@ -93,11 +108,9 @@ fn panic_sentence(stderr: &str) -> String {
 }
 
 fn last_words(stderr: &str) -> String {
-    stderr
-        .lines()
-        .rev()
-        .find(|line| !line.trim().is_empty())
-        .map_or_else(String::new, |line| format!("; its last words were: {}", excerpt(line.trim(), WORDS)))
+    stderr.lines().rev().find(|line| !line.trim().is_empty()).map_or_else(String::new, |line| {
+        format!("; its last words were: {}", excerpt(line.trim(), WORDS))
+    })
 }
 
 #[cfg(test)]
@@ -111,7 +124,10 @@ mod tests {
     fn what_the_engine_refuses_is_one_sentence() {
         let error = Error::msg("unknown handle index 7\n").context("error while executing");
         let fault = fault(&error, &state(setup()), "");
-        assert_eq!((fault.kind, fault.message.as_str()), (FaultKind::Trap, "unknown handle index 7\\n"));
+        assert_eq!(
+            (fault.kind, fault.message.as_str()),
+            (FaultKind::Trap, "unknown handle index 7\\n")
+        );
         let shown = ToolError::Fault { fault }.to_text("notes.add");
         assert_eq!(shown.matches("stopped").count(), 1, "{shown}");
     }
@@ -119,7 +135,9 @@ mod tests {
     #[test]
     fn the_engines_words_beside_others_are_no_broken_limit() {
         let state = state(setup());
-        let kind = |text: String| fault(&Error::msg(text).context("error while executing"), &state, "").kind;
+        let kind = |text: String| {
+            fault(&Error::msg(text).context("error while executing"), &state, "").kind
+        };
         let texts = ENGINE_TEXTS.iter().map(|(text, kind)| ((*text).to_owned(), *kind));
         let known = texts.chain([(format!("{TOO_MANY_INSTANCES}31"), FaultKind::Instances)]);
         for (text, broken) in known {
@@ -128,6 +146,9 @@ mod tests {
         }
         let full = || Error::from(ResourceTableError::Full);
         assert_eq!(fault(&full(), &state, "").kind, FaultKind::Handles);
-        assert_eq!(fault(&full().context("while a handle was made"), &state, "").kind, FaultKind::Handles);
+        assert_eq!(
+            fault(&full().context("while a handle was made"), &state, "").kind,
+            FaultKind::Handles
+        );
     }
 }

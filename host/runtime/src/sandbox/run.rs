@@ -1,4 +1,5 @@
-//! One call: wait for a place, make a store and an instance, run, take the answer or the fault, drop everything. No store is used again.
+//! One call: wait for a place, make a store and an instance, run, take the answer or the fault,
+//! drop everything. No store is used again.
 
 use std::time::{Duration, Instant};
 
@@ -17,11 +18,15 @@ use crate::support::suspension::Parked;
 pub(crate) trait GuestCall: Send + Sync {
     type Answer: Send;
 
-    fn run(&self, store: &mut Store<CallState>, instance: &Instance) -> impl Future<Output = wasmtime::Result<Self::Answer>> + Send;
+    fn run(
+        &self,
+        store: &mut Store<CallState>,
+        instance: &Instance,
+    ) -> impl Future<Output = wasmtime::Result<Self::Answer>> + Send;
 }
 
-/// Runs an errand on code that need not be a loaded plugin yet. A call that waits long gives its places back, and is run again from what it
-/// was told when the answer is there.
+/// Runs an errand on code that need not be a loaded plugin yet. A call that waits long gives its
+/// places back, and is run again from what it was told when the answer is there.
 pub(crate) async fn run<E: GuestCall>(
     engine: &Engine,
     code: &InstancePre<CallState>,
@@ -74,7 +79,11 @@ impl TimeLeft {
         self.1 += took;
     }
 
-    fn told<T>(&self, answer: Result<T, Fault>, state: CallState) -> (Result<T, Fault>, CallReport) {
+    fn told<T>(
+        &self,
+        answer: Result<T, Fault>,
+        state: CallState,
+    ) -> (Result<T, Fault>, CallReport) {
         let wall_us = u64::try_from(self.1.as_micros()).unwrap_or(u64::MAX);
         (answer, CallReport { wall_us, ..state.into_report() })
     }
@@ -127,7 +136,9 @@ async fn attempt<E: GuestCall>(
 /// A guest that fails while it starts has done nothing yet, unless it broke a limit.
 fn started_or_not(fault: Fault, started: bool) -> Fault {
     match fault.kind {
-        FaultKind::Trap if !started => Fault::new(FaultKind::NotStarted, format!("it could not be started: {}", fault.message)),
+        FaultKind::Trap if !started => {
+            Fault::new(FaultKind::NotStarted, format!("it could not be started: {}", fault.message))
+        }
         _ => fault,
     }
 }
@@ -146,7 +157,8 @@ fn store(engine: &Engine, state: CallState) -> Store<CallState> {
     store
 }
 
-/// Counts the tick and lets others run. The store is only looked at: changing it here is not sound (CVE-2026-104855).
+/// Counts the tick and lets others run. The store is only looked at: changing it here is not sound
+/// (CVE-2026-104855).
 fn on_tick(store: StoreContextMut<'_, CallState>) -> wasmtime::Result<UpdateDeadline> {
     store.data().past.check()?;
     store.data().meter.tick().map_err(wasmtime::Error::new)?;
@@ -180,18 +192,27 @@ mod tests {
     /// The epoch stops nobody who is outside of the guest.
     #[tokio::test]
     async fn the_wall_clock_stops_a_call_whose_import_blocks_a_thread() {
-        let engine = Engine::new(&EngineSettings { slots: 1, ..EngineSettings::default() }).unwrap();
-        let component = Component::new(engine.wasm(), wat::parse_str("(component)").unwrap()).unwrap();
+        let engine =
+            Engine::new(&EngineSettings { slots: 1, ..EngineSettings::default() }).unwrap();
+        let component =
+            Component::new(engine.wasm(), wat::parse_str("(component)").unwrap()).unwrap();
         let code = engine.linker().instantiate_pre(&component).unwrap();
         let mut setup = testing::setup();
         setup.limits.wall_ms = 50;
         let (held, waits) = mpsc::channel();
-        let (answer, _) = run(&engine, &code, None, testing::state(setup), &Blocked(Mutex::new(Some(waits)))).await;
+        let (answer, _) =
+            run(&engine, &code, None, testing::state(setup), &Blocked(Mutex::new(Some(waits))))
+                .await;
         let fault = answer.unwrap_err();
         assert_eq!(fault.kind, FaultKind::Wall);
-        assert!(fault.message.contains("50 ms") && fault.message.contains("limits.wall"), "{}", fault.message);
+        assert!(
+            fault.message.contains("50 ms") && fault.message.contains("limits.wall"),
+            "{}",
+            fault.message
+        );
         // The next call finds the only place free, though the thread still waits.
-        let (answer, _) = run(&engine, &code, None, testing::state(testing::setup()), &Nothing).await;
+        let (answer, _) =
+            run(&engine, &code, None, testing::state(testing::setup()), &Nothing).await;
         assert!(answer.is_ok(), "{answer:?}");
         drop(held);
     }

@@ -1,5 +1,6 @@
-//! What an agent remembers, as text that can be kept and taken in again (L-183). Only its messages: no state of a task, no bytes of
-//! attachments, which are named by their hash. It reads and writes no file.
+//! What an agent remembers, as text that can be kept and taken in again (L-183). Only its messages:
+//! no state of a task, no bytes of attachments, which are named by their hash. It reads and writes
+//! no file.
 
 use std::collections::BTreeSet;
 
@@ -49,21 +50,29 @@ struct HistoryHeader {
 /// The history as JSON: `{"format":1,"messages":[…]}`.
 #[must_use]
 pub fn to_text(history: &History) -> String {
-    let written = HistoryWrite { format: FORMAT, messages: history.iter().map(|message| &**message).collect() };
-    serde_json::to_string(&written).expect("a message holds nothing but JSON values, texts and numbers")
+    let written = HistoryWrite {
+        format: FORMAT,
+        messages: history.iter().map(|message| &**message).collect(),
+    };
+    serde_json::to_string(&written)
+        .expect("a message holds nothing but JSON values, texts and numbers")
 }
 
-/// The messages of a history that was written by [`to_text`]. Calls that wait for their results may do so.
+/// The messages of a history that was written by [`to_text`]. Calls that wait for their results may
+/// do so.
 ///
 /// # Errors
-/// `Malformed` when the text is none, `OtherFormat` when another host wrote it, else the first message that cannot be so: a call's id is
-/// its own within its message, and a result answers a call that was made before and has none yet.
+/// `Malformed` when the text is none, `OtherFormat` when another host wrote it, else the first
+/// message that cannot be so: a call's id is its own within its message, and a result answers a
+/// call that was made before and has none yet.
 pub fn from_text(text: &str) -> Result<Vec<Message>, HistoryFileError> {
-    let HistoryHeader { format } = serde_json::from_str(text).map_err(HistoryFileError::Malformed)?;
+    let HistoryHeader { format } =
+        serde_json::from_str(text).map_err(HistoryFileError::Malformed)?;
     if format != u64::from(FORMAT) {
         return Err(HistoryFileError::OtherFormat { found: format });
     }
-    let HistoryRead { messages, .. } = serde_json::from_str(text).map_err(HistoryFileError::Malformed)?;
+    let HistoryRead { messages, .. } =
+        serde_json::from_str(text).map_err(HistoryFileError::Malformed)?;
     let mut open = BTreeSet::new();
     for (index, message) in messages.iter().enumerate() {
         check(index, message, &mut open)?;
@@ -72,10 +81,17 @@ pub fn from_text(text: &str) -> Result<Vec<Message>, HistoryFileError> {
 }
 
 /// `open`: calls that have no result yet.
-fn check<'a>(index: usize, message: &'a Message, open: &mut BTreeSet<&'a str>) -> Result<(), HistoryFileError> {
+fn check<'a>(
+    index: usize,
+    message: &'a Message,
+    open: &mut BTreeSet<&'a str>,
+) -> Result<(), HistoryFileError> {
     for result in message.tool_results.iter().filter(|result| !result.call_id.is_empty()) {
         if !open.remove(result.call_id.as_str()) {
-            return Err(HistoryFileError::ResultWithoutCall { message: index, id: result.call_id.clone() });
+            return Err(HistoryFileError::ResultWithoutCall {
+                message: index,
+                id: result.call_id.clone(),
+            });
         }
     }
     let mut own = BTreeSet::new();
@@ -104,7 +120,10 @@ mod tests {
     use super::*;
 
     fn messages() -> Vec<Message> {
-        let call = |id: &str| ToolCall { id: id.to_owned(), ..ToolCall::new("search.find", json!({ "query": "lit" })) };
+        let call = |id: &str| ToolCall {
+            id: id.to_owned(),
+            ..ToolCall::new("search.find", json!({ "query": "lit" }))
+        };
         let result = |id: &str| ToolResult {
             call_id: id.to_owned(),
             name: "search.find".to_owned(),
@@ -112,12 +131,31 @@ mod tests {
             value: None,
             is_error: false,
         };
-        let chart = Blob { sha256: "ab".repeat(32), media_type: "image/png".to_owned(), length: 5, name: None };
+        let chart = Blob {
+            sha256: "ab".repeat(32),
+            media_type: "image/png".to_owned(),
+            length: 5,
+            name: None,
+        };
         vec![
-            Message { content: Some("When?".to_owned()), attachments: vec![chart], ..Message::new(0, Entity::User, "you") },
-            Message { tool_calls: vec![call("1"), call("2")], ..Message::new(1, Entity::Llm, "desk") },
-            Message { tool_results: vec![result("2"), result("1")], ..Message::new(2, Entity::Agent, "desk") },
-            Message { tool_calls: vec![call("1")], tools: vec![call(""), call("")], ..Message::new(3, Entity::Llm, "desk") },
+            Message {
+                content: Some("When?".to_owned()),
+                attachments: vec![chart],
+                ..Message::new(0, Entity::User, "you")
+            },
+            Message {
+                tool_calls: vec![call("1"), call("2")],
+                ..Message::new(1, Entity::Llm, "desk")
+            },
+            Message {
+                tool_results: vec![result("2"), result("1")],
+                ..Message::new(2, Entity::Agent, "desk")
+            },
+            Message {
+                tool_calls: vec![call("1")],
+                tools: vec![call(""), call("")],
+                ..Message::new(3, Entity::Llm, "desk")
+            },
         ]
     }
 
@@ -139,10 +177,19 @@ mod tests {
     fn what_cannot_be_so_is_refused_and_says_where() {
         type Change = fn(&mut Value);
         let cases: [(Change, &str); 6] = [
-            (|file| file["format"] = json!(2), "the history has format 2; this host reads format 1"),
+            (
+                |file| file["format"] = json!(2),
+                "the history has format 2; this host reads format 1",
+            ),
             (|file| file["more"] = json!(2), "this is not a history: unknown field `more`"),
-            (|file| file["messages"][0]["sender"] = json!("ghost"), "this is not a history: unknown variant `ghost`"),
-            (|file| file["messages"][1]["tool_calls"][1]["id"] = json!("1"), "message 1 of the history has two calls with the id \"1\""),
+            (
+                |file| file["messages"][0]["sender"] = json!("ghost"),
+                "this is not a history: unknown variant `ghost`",
+            ),
+            (
+                |file| file["messages"][1]["tool_calls"][1]["id"] = json!("1"),
+                "message 1 of the history has two calls with the id \"1\"",
+            ),
             (
                 |file| file["messages"][2]["tool_results"][0]["call_id"] = json!("9"),
                 "message 2 of the history holds a result for the call \"9\"",

@@ -1,5 +1,5 @@
-//! Where records are kept. The driver appends before it performs, so what was acknowledged is never lost. The format of a line is the
-//! core's.
+//! Where records are kept. The driver appends before it performs, so what was acknowledged is never
+//! lost. The format of a line is the core's.
 
 use std::collections::{BTreeMap, btree_map};
 use std::fs::{File, OpenOptions};
@@ -22,7 +22,8 @@ use crate::support::durable_file;
 pub struct JournalBatch<'a> {
     /// In this order, all or none.
     pub records: &'a [Arc<Record>],
-    /// What the room waits for since, and what no longer; derived from the records, for whoever lists it without folding them.
+    /// What the room waits for since, and what no longer; derived from the records, for whoever
+    /// lists it without folding them.
     pub waits: &'a [WaitChange],
     /// How the room's run ended, where these records end it.
     pub outcome: Option<&'a Arc<Outcome>>,
@@ -30,11 +31,13 @@ pub struct JournalBatch<'a> {
     pub spent: Spent,
 }
 
-/// Whether what was handed over is kept. The futures must come to their end by themselves, such as by a thread of the journal's: a session
-/// that is dropped waits for them where it stands, and nothing of its executor runs meanwhile.
+/// Whether what was handed over is kept. The futures must come to their end by themselves, such as
+/// by a thread of the journal's: a session that is dropped waits for them where it stands, and
+/// nothing of its executor runs meanwhile.
 pub enum Keeping {
     Kept,
-    /// It will be, with others; until then nothing that came of it leaves the host, and nobody is told of it.
+    /// It will be, with others; until then nothing that came of it leaves the host, and nobody is
+    /// told of it.
     Soon(BoxFuture<'static, Result<(), JournalFailure>>),
     /// It will be, and until then nothing that came of it is done at all.
     First(BoxFuture<'static, Result<(), JournalFailure>>),
@@ -42,8 +45,9 @@ pub enum Keeping {
 
 /// The journal of one room; there is one writer.
 pub trait Journal: Send + 'static {
-    /// Waits until there is room for more records; awaited before each [`append`](Self::append), so that a full queue holds up its room
-    /// and no thread. As [`Keeping`]'s futures it must come to its end by itself. Ready by default.
+    /// Waits until there is room for more records; awaited before each [`append`](Self::append), so
+    /// that a full queue holds up its room and no thread. As [`Keeping`]'s futures it must come to
+    /// its end by itself. Ready by default.
     ///
     /// # Errors
     /// When nothing is taken any more.
@@ -51,7 +55,8 @@ pub trait Journal: Send + 'static {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Takes records to keep. Called in the room's loop, so it must not wait: neither for a disk nor for another thread.
+    /// Takes records to keep. Called in the room's loop, so it must not wait: neither for a disk
+    /// nor for another thread.
     ///
     /// # Errors
     /// When they cannot be kept; the room stops.
@@ -62,7 +67,8 @@ pub trait Journal: Send + 'static {
         true
     }
 
-    /// All that was handed over is kept for good, also should the machine lose its power; awaited before an outcome is given out.
+    /// All that was handed over is kept for good, also should the machine lose its power; awaited
+    /// before an outcome is given out.
     fn settle(&mut self) -> BoxFuture<'static, Result<(), JournalFailure>> {
         Box::pin(std::future::ready(Ok(())))
     }
@@ -80,8 +86,9 @@ pub type Opening = BoxFuture<'static, Result<Box<dyn Journal>, JournalFailure>>;
 /// A journal that is being read, to resume its room.
 pub type Reopening = BoxFuture<'static, Result<Option<Reopened>, JournalFailure>>;
 
-/// Makes the journal of each room of a run. Both methods are called where nothing may block, such as in the loop of a parent room; what
-/// takes time belongs into the futures, and what blocks a thread on a thread that may, such as that of `tokio::task::spawn_blocking`.
+/// Makes the journal of each room of a run. Both methods are called where nothing may block, such
+/// as in the loop of a parent room; what takes time belongs into the futures, and what blocks a
+/// thread on a thread that may, such as that of `tokio::task::spawn_blocking`.
 ///
 /// ```
 /// use std::sync::{Arc, mpsc};
@@ -120,20 +127,22 @@ pub type Reopening = BoxFuture<'static, Result<Option<Reopened>, JournalFailure>
 /// # drop((options, kept));
 /// ```
 pub trait Journals: Send + Sync + 'static {
-    /// A new journal. The future is polled before the room's first event is taken, and may be dropped unpolled.
+    /// A new journal. The future is polled before the room's first event is taken, and may be
+    /// dropped unpolled.
     ///
     /// # Errors
     /// When it cannot be made, or one of that room is there already: at once, or by the future.
     fn open(&self, room: &RoomId) -> Result<Opening, JournalFailure>;
 
-    /// Whether what these journals acknowledge survives a power cut. Then what plugins change on the disk is synced before its end is
-    /// journalled; otherwise that would promise more than the journal itself.
+    /// Whether what these journals acknowledge survives a power cut. Then what plugins change on
+    /// the disk is synced before its end is journalled; otherwise that would promise more than the
+    /// journal itself.
     fn survive_power_cuts(&self) -> bool {
         true
     }
 
-    /// The journal of a room that was cut off; none when there is none of that room, or these keep none that can be read again. The
-    /// future fails when the journal is there and cannot be read.
+    /// The journal of a room that was cut off; none when there is none of that room, or these keep
+    /// none that can be read again. The future fails when the journal is there and cannot be read.
     fn reopen(&self, room: &RoomId) -> Reopening {
         let _ = room;
         Box::pin(std::future::ready(Ok(None)))
@@ -142,7 +151,9 @@ pub trait Journals: Send + Sync + 'static {
 
 /// A journal that could not be written.
 #[derive(Debug, thiserror::Error)]
-#[error("the journal of room {room} could not be written to {place}: {cause}. The run was stopped; nothing after this point was done.")]
+#[error(
+    "the journal of room {room} could not be written to {place}: {cause}. The run was stopped; nothing after this point was done."
+)]
 pub struct JournalFailure {
     pub room: RoomId,
     pub place: String,
@@ -160,7 +171,9 @@ async fn off_the_loop<T: Send + 'static>(
     place: String,
     work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
 ) -> Result<T, JournalFailure> {
-    let done = tokio::task::spawn_blocking(work).await.unwrap_or_else(|broken| Err(std::io::Error::other(broken)));
+    let done = tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|broken| Err(std::io::Error::other(broken)));
     done.map_err(|cause| JournalFailure { room, place, cause })
 }
 
@@ -223,8 +236,15 @@ impl Journals for MemoryJournals {
         match self.lock().entry(room.clone()) {
             btree_map::Entry::Vacant(place) => drop(place.insert(Vec::new())),
             btree_map::Entry::Occupied(_) => {
-                let cause = std::io::Error::new(std::io::ErrorKind::AlreadyExists, "it has a journal already");
-                return Err(JournalFailure { room: room.clone(), place: "memory".to_owned(), cause });
+                let cause = std::io::Error::new(
+                    std::io::ErrorKind::AlreadyExists,
+                    "it has a journal already",
+                );
+                return Err(JournalFailure {
+                    room: room.clone(),
+                    place: "memory".to_owned(),
+                    cause,
+                });
             }
         }
         Ok(opened(MemoryJournal { room: room.clone(), journals: self.clone() }))
@@ -235,9 +255,14 @@ impl Journals for MemoryJournals {
     }
 
     fn reopen(&self, room: &RoomId) -> Reopening {
-        let records = self.lock().get(room).map(|kept| kept.iter().map(|record| Record::clone(record)).collect());
+        let records = self
+            .lock()
+            .get(room)
+            .map(|kept| kept.iter().map(|record| Record::clone(record)).collect());
         let journal = || Box::new(MemoryJournal { room: room.clone(), journals: self.clone() });
-        Box::pin(std::future::ready(Ok(records.map(|records| Reopened { records, journal: journal() }))))
+        Box::pin(std::future::ready(Ok(
+            records.map(|records| Reopened { records, journal: journal() })
+        )))
     }
 }
 
@@ -255,7 +280,8 @@ impl Journal for MemoryJournal {
     }
 }
 
-/// One file of JSON lines for each room, in one folder. A child room's file is named after it, with `-` for `/`.
+/// One file of JSON lines for each room, in one folder. A child room's file is named after it, with
+/// `-` for `/`.
 #[derive(Clone, Debug)]
 pub struct JsonLines {
     folder: PathBuf,
@@ -295,7 +321,8 @@ impl Journals for JsonLines {
         }))
     }
 
-    /// A line is with the operating system when it is acknowledged, and on the disk when the run ends.
+    /// A line is with the operating system when it is acknowledged, and on the disk when the run
+    /// ends.
     fn survive_power_cuts(&self) -> bool {
         false
     }
@@ -304,8 +331,13 @@ impl Journals for JsonLines {
         let (room, path) = (room.clone(), self.path(room));
         Box::pin(async move {
             let place = path.clone();
-            let reopened = off_the_loop(room.clone(), path.display().to_string(), move || lines_again(&place)).await?;
-            Ok(reopened.map(|(records, file)| Reopened { records, journal: Box::new(JsonLinesJournal { room, path, file }) }))
+            let reopened =
+                off_the_loop(room.clone(), path.display().to_string(), move || lines_again(&place))
+                    .await?;
+            Ok(reopened.map(|(records, file)| Reopened {
+                records,
+                journal: Box::new(JsonLinesJournal { room, path, file }),
+            }))
         })
     }
 }
@@ -317,7 +349,8 @@ fn lines_again(path: &Path) -> std::io::Result<Option<(Vec<Record>, File)>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    let records = from_lines(&text).map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))?;
+    let records = from_lines(&text)
+        .map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))?;
     let file = OpenOptions::new().append(true).open(path)?;
     // What was torn off was never acknowledged; the next record begins a line.
     let whole = text.rfind('\n').map_or(0, |end| end + 1);
@@ -342,7 +375,9 @@ impl Journal for JsonLinesJournal {
     fn append(&mut self, entry: &JournalBatch<'_>) -> Result<Keeping, JournalFailure> {
         let mut lines = String::new();
         for record in entry.records {
-            let line = to_line(record).map_err(|error| self.failure(std::io::Error::new(std::io::ErrorKind::InvalidInput, error)))?;
+            let line = to_line(record).map_err(|error| {
+                self.failure(std::io::Error::new(std::io::ErrorKind::InvalidInput, error))
+            })?;
             lines.push_str(&line);
             lines.push('\n');
         }
@@ -353,18 +388,23 @@ impl Journal for JsonLinesJournal {
 
     /// On a thread of its own: a disk takes its time.
     fn settle(&mut self) -> BoxFuture<'static, Result<(), JournalFailure>> {
-        let (room, path, place) = (self.room.clone(), self.path.clone(), self.path.display().to_string());
+        let (room, path, place) =
+            (self.room.clone(), self.path.clone(), self.path.display().to_string());
         let (answer, answered) = tokio::sync::oneshot::channel();
         let synced = self.file.try_clone().and_then(|file| {
             let sync = move || {
-                let synced = file.sync_all().and_then(|()| durable_file::sync_folder(durable_file::folder_of(&path)));
+                let synced = file
+                    .sync_all()
+                    .and_then(|()| durable_file::sync_folder(durable_file::folder_of(&path)));
                 let _ = answer.send(synced);
             };
             std::thread::Builder::new().name("conclave-settle".to_owned()).spawn(sync)
         });
         Box::pin(async move {
             let synced = match synced {
-                Ok(_) => answered.await.unwrap_or_else(|_| Err(std::io::ErrorKind::BrokenPipe.into())),
+                Ok(_) => {
+                    answered.await.unwrap_or_else(|_| Err(std::io::ErrorKind::BrokenPipe.into()))
+                }
                 Err(error) => Err(error),
             };
             synced.map_err(|cause| JournalFailure { room, place, cause })
@@ -387,13 +427,22 @@ mod tests {
         let mut journal = journals.open(&room).unwrap().await.unwrap();
         let record = |seq: u64, levels: usize| {
             let inputs = (0..levels).fold(json!(1), |inner, _| json!([inner]));
-            let event = Event::RunStarted { setup: None, opening: Run { inputs, ..Run::default() } };
-            Arc::new(Record { seq, at: Millis(1), principal: Principal("ada".into()), rules: RULES, event })
+            let event =
+                Event::RunStarted { setup: None, opening: Run { inputs, ..Run::default() } };
+            Arc::new(Record {
+                seq,
+                at: Millis(1),
+                principal: Principal("ada".into()),
+                rules: RULES,
+                event,
+            })
         };
-        let entry = |records| JournalBatch { records, waits: &[], outcome: None, spent: Spent::default() };
+        let entry =
+            |records| JournalBatch { records, waits: &[], outcome: None, spent: Spent::default() };
         let fine = record(0, 100);
         journal.append(&entry(std::slice::from_ref(&fine))).unwrap();
-        let refused = journal.append(&entry(&[record(1, 1), record(2, 300)])).err().unwrap().to_string();
+        let refused =
+            journal.append(&entry(&[record(1, 1), record(2, 300)])).err().unwrap().to_string();
         assert!(refused.contains("record 2 ") && refused.contains("record_too_deep"), "{refused}");
         drop(journal);
         let reopened = journals.reopen(&room).await.unwrap().unwrap();
@@ -406,10 +455,16 @@ mod tests {
         let journals = JsonLines::in_folder(temp.path());
         let room = RoomId::from("a");
         let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
-        let line = format!("{{\"seq\":0,\"at\":1,\"principal\":\"x\",\"rules\":0,\"event\":\"cancelled\",\"reason\":{deep}}}\n");
+        let line = format!(
+            "{{\"seq\":0,\"at\":1,\"principal\":\"x\",\"rules\":0,\"event\":\"cancelled\",\"reason\":{deep}}}\n"
+        );
         std::fs::write(journals.path(&room), line).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let failure = runtime.block_on(journals.reopen(&room)).err().unwrap().to_string();
-        assert!(failure.contains("record 0 ") && failure.contains("record_too_deep"), "{}", &failure[..200.min(failure.len())]);
+        assert!(
+            failure.contains("record 0 ") && failure.contains("record_too_deep"),
+            "{}",
+            &failure[..200.min(failure.len())]
+        );
     }
 }

@@ -1,8 +1,9 @@
-//! The event log: one SQLite file in a folder of its own, which one process at a time writes and any may read. What is in it is in
-//! docs/journal-format.md.
+//! The event log: one SQLite file in a folder of its own, which one process at a time writes and
+//! any may read. What is in it is in docs/journal-format.md.
 //!
-//! [`Store`] is the writer: one thread that commits the records of all rooms in groups. [`Reader`] looks at it, from this process or
-//! another. [`Mail`] is how another process sends a control message to the one that writes, and [`crate::ControlInbox`] receives it there.
+//! [`Store`] is the writer: one thread that commits the records of all rooms in groups. [`Reader`]
+//! looks at it, from this process or another. [`Mail`] is how another process sends a control
+//! message to the one that writes, and [`crate::ControlInbox`] receives it there.
 
 mod chain;
 mod lock;
@@ -64,7 +65,8 @@ pub struct RunOrigin {
 /// How a store is opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreOptions {
-    /// What its file may take up; past it runs stop as when the disk is full. None: what the disk has.
+    /// What its file may take up; past it runs stop as when the disk is full. None: what the disk
+    /// has.
     pub most_bytes: Option<u64>,
 }
 
@@ -77,12 +79,14 @@ pub struct StoreTotals {
     pub synced: u64,
 }
 
-/// A store that this process writes. Dropping the last handle commits what is left and lets the lock go.
+/// A store that this process writes. Dropping the last handle commits what is left and lets the
+/// lock go.
 #[derive(Clone)]
 pub struct Store(Arc<writer::StoreWriter>);
 
 impl Store {
-    /// Opens or makes the store in a folder, takes its lock, brings an older format up to date, and looks whether it is whole.
+    /// Opens or makes the store in a folder, takes its lock, brings an older format up to date, and
+    /// looks whether it is whole.
     ///
     /// # Errors
     /// `InUse`, `Damaged`, `Newer`, or what the operating system says.
@@ -98,7 +102,8 @@ impl Store {
         writer::StoreWriter::open(folder, options).map(|writer| Self(Arc::new(writer)))
     }
 
-    /// The first store below a folder that no other process writes and that is whole: `1`, `2` and so on, made when it is not there.
+    /// The first store below a folder that no other process writes and that is whole: `1`, `2` and
+    /// so on, made when it is not there.
     ///
     /// # Errors
     /// As [`open`](Self::open); `InUse`, `Damaged` and `Newer` only when all are.
@@ -130,21 +135,26 @@ impl Store {
         writer::blobs(&self.0)
     }
 
-    /// Takes the control messages that are meant, oldest first; each is taken again until it is deleted. The others stay for the process
-    /// that has their runs under way next. Those sent more than a day ago to a run that has ended, or is not here, are deleted.
-    /// Those that were taken before, are left (`is_left`) and stand in a journal are deleted too.
+    /// Takes the control messages that are meant, oldest first; each is taken again until it is
+    /// deleted. The others stay for the process that has their runs under way next. Those sent more
+    /// than a day ago to a run that has ended, or is not here, are deleted. Those that were taken
+    /// before, are left (`is_left`) and stand in a journal are deleted too.
     pub(crate) fn mail_for(
         &self,
         is_meant: impl Fn(&ControlMessage) -> bool,
         is_left: impl Fn(&ControlMessage) -> bool,
     ) -> Result<Vec<mail::ReceivedMail>, StoreError> {
-        let journal_has =
-            |mail: &ControlMessage| StoreReader::open(self.folder()).and_then(|reader| reader.has_received(&mail.room, &mail.id));
-        let is_received = |mail: &ControlMessage| is_left(mail) && journal_has(mail).unwrap_or(false);
+        let journal_has = |mail: &ControlMessage| {
+            StoreReader::open(self.folder())
+                .and_then(|reader| reader.has_received(&mail.room, &mail.id))
+        };
+        let is_received =
+            |mail: &ControlMessage| is_left(mail) && journal_has(mail).unwrap_or(false);
         mail::receive(self.folder(), &is_meant, &|room| self.0.is_over(room), &is_received)
     }
 
-    /// Removes what need not be kept any longer: runs that have ended, and payloads that nothing refers to.
+    /// Removes what need not be kept any longer: runs that have ended, and payloads that nothing
+    /// refers to.
     ///
     /// # Errors
     /// What SQLite says.
@@ -152,8 +162,9 @@ impl Store {
         self.0.collect(keep)
     }
 
-    /// Marks a run that will not be gone on with as over, without running any of it: for `conclave stop` of a run that was cut off. Reads
-    /// its journals and waits for the disk, so it is for a thread that may.
+    /// Marks a run that will not be gone on with as over, without running any of it: for `conclave
+    /// stop` of a run that was cut off. Reads its journals and waits for the disk, so it is for a
+    /// thread that may.
     ///
     /// # Errors
     /// What SQLite says, or when there is no such room.
@@ -162,7 +173,8 @@ impl Store {
     }
 }
 
-/// Whether a process, this one included, writes to the store in a folder. Looks at its lock alone: nothing is opened, and nobody waits.
+/// Whether a process, this one included, writes to the store in a folder. Looks at its lock alone:
+/// nothing is opened, and nobody waits.
 #[must_use]
 pub fn is_in_use(folder: &Path) -> bool {
     lock::is_held(folder)

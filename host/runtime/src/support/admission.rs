@@ -1,5 +1,5 @@
-//! Places that calls take one after the other, first come, first served; and how whoever waits for something else learns that his place
-//! is wanted.
+//! Places that calls take one after the other, first come, first served; and how whoever waits for
+//! something else learns that his place is wanted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +22,12 @@ impl CallPermits {
     pub(crate) fn new(places: usize) -> Self {
         // With none, every call would wait for ever.
         let all = places.clamp(1, Semaphore::MAX_PERMITS);
-        Self(Arc::new(AdmissionState { free: Semaphore::new(all), all, waiting: AtomicUsize::new(0), wanted: Notify::new() }))
+        Self(Arc::new(AdmissionState {
+            free: Semaphore::new(all),
+            all,
+            waiting: AtomicUsize::new(0),
+            wanted: Notify::new(),
+        }))
     }
 
     /// Waits for a place.

@@ -1,4 +1,5 @@
-//! Attachments: bytes that messages refer to by digest. The core sees the reference only; model clients read the bytes.
+//! Attachments: bytes that messages refer to by digest. The core sees the reference only; model
+//! clients read the bytes.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -68,8 +69,12 @@ pub enum BlobError {
 /// # Errors
 /// `MediaType` when it is not of the form `type/subtype`.
 pub fn describe(bytes: &[u8], media_type: &str, name: Option<&str>) -> Result<Blob, BlobError> {
-    let is_word = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&^_.+-".contains(&byte));
-    let is_media_type = media_type.len() <= 127 && media_type.split_once('/').is_some_and(|(kind, rest)| is_word(kind) && is_word(rest));
+    let is_word = |word: &str| {
+        !word.is_empty()
+            && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&^_.+-".contains(&byte))
+    };
+    let is_media_type = media_type.len() <= 127
+        && media_type.split_once('/').is_some_and(|(kind, rest)| is_word(kind) && is_word(rest));
     if !is_media_type {
         return Err(BlobError::MediaType(media_type.chars().take(127).collect()));
     }
@@ -81,7 +86,8 @@ pub fn describe(bytes: &[u8], media_type: &str, name: Option<&str>) -> Result<Bl
     })
 }
 
-/// Keeps attachments in memory, the newest of them: past its limit the oldest go, and a model is then told that they cannot be shown.
+/// Keeps attachments in memory, the newest of them: past its limit the oldest go, and a model is
+/// then told that they cannot be shown.
 #[derive(Debug)]
 pub struct MemoryBlobs {
     limit: usize,
@@ -119,7 +125,10 @@ impl BlobSource for MemoryBlobs {
 impl Blobs for MemoryBlobs {
     fn keep(&self, bytes: &[u8], media_type: &str, name: Option<&str>) -> Result<Blob, BlobError> {
         if bytes.len() > self.limit {
-            return Err(BlobError::TooLarge { length: bytes.len() as u64, limit: self.limit as u64 });
+            return Err(BlobError::TooLarge {
+                length: bytes.len() as u64,
+                limit: self.limit as u64,
+            });
         }
         let blob = describe(bytes, media_type, name)?;
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -157,9 +166,13 @@ mod tests {
     #[test]
     fn what_cannot_be_kept_is_said() {
         let blobs = MemoryBlobs::new(1 << 10);
-        let refused = |length: usize, media_type: &str| blobs.keep(&vec![0; length], media_type, None).unwrap_err().to_string();
+        let refused = |length: usize, media_type: &str| {
+            blobs.keep(&vec![0; length], media_type, None).unwrap_err().to_string()
+        };
         assert_eq!(refused(1025, "image/png"), "it has 1025 B; up to 1 KiB are kept");
-        for media_type in ["", "image", "/", "image/", "image/png; a=b", "image/\"png", &"a/".repeat(100)] {
+        for media_type in
+            ["", "image", "/", "image/", "image/png; a=b", "image/\"png", &"a/".repeat(100)]
+        {
             assert!(refused(1, media_type).contains("no media type"), "{media_type}");
         }
     }

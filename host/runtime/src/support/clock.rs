@@ -1,4 +1,5 @@
-//! Time, as the driver and the engine need it. The core gets it as an argument; tests put in one that stands still.
+//! Time, as the driver and the engine need it. The core gets it as an argument; tests put in one
+//! that stands still.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -11,8 +12,9 @@ use conclave_core::types::ids::Millis;
 /// A future that can be sent to another thread.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Where time comes from: what is stamped on events, what plugins see, when `limits.run.wall` and other timers are over. Limits of one
-/// call (`limits.wall`, `limits.cpu`) are counted by the machine.
+/// Where time comes from: what is stamped on events, what plugins see, when `limits.run.wall` and
+/// other timers are over. Limits of one call (`limits.wall`, `limits.cpu`) are counted by the
+/// machine.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -44,8 +46,8 @@ pub trait Clock: Send + Sync + 'static {
     /// Ends at this time or later.
     fn sleep_until(&self, at: Millis) -> BoxFuture<'static, ()>;
 
-    /// Returns a clock that shows the time of now and goes on evenly from there, whatever this one is set to later: a session goes by
-    /// it. `None`: a session goes by this clock itself.
+    /// Returns a clock that shows the time of now and goes on evenly from there, whatever this one
+    /// is set to later: a session goes by it. `None`: a session goes by this clock itself.
     fn steady(&self) -> Option<Arc<dyn Clock>> {
         None
     }
@@ -71,8 +73,8 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that was set once and never jumps: deadlines and durations hold although somebody sets the machine's clock. Time in which the
-/// machine is suspended counts, where the system can tell.
+/// A clock that was set once and never jumps: deadlines and durations hold although somebody sets
+/// the machine's clock. Time in which the machine is suspended counts, where the system can tell.
 #[derive(Clone, Copy, Debug)]
 pub struct SteadyClock {
     start: Millis,
@@ -98,8 +100,9 @@ impl Clock for SteadyClock {
     }
 }
 
-/// Returns the time since some moment before, suspended time included: Rust's own [`Instant`] leaves that out on Linux, and a session
-/// that outlasts a night would tell its guests the date of yesterday.
+/// Returns the time since some moment before, suspended time included: Rust's own [`Instant`]
+/// leaves that out on Linux, and a session that outlasts a night would tell its guests the date of
+/// yesterday.
 #[cfg(target_os = "linux")]
 fn since_boot() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
@@ -113,8 +116,9 @@ fn since_boot() -> Duration {
     FIRST.get_or_init(Instant::now).elapsed()
 }
 
-/// Where the engine takes the time from by which it parks calls: how long a call has computed, how long it waits before it gives its
-/// sandbox back, and what is left of `limits.wall` while it is parked. Unlike [`Clock`] it never goes back.
+/// Where the engine takes the time from by which it parks calls: how long a call has computed, how
+/// long it waits before it gives its sandbox back, and what is left of `limits.wall` while it is
+/// parked. Unlike [`Clock`] it never goes back.
 pub trait MonotonicClock: Debug + Send + Sync + 'static {
     fn now(&self) -> Instant;
 

@@ -1,5 +1,6 @@
-//! Files that are there after a power cut. A file's bytes are durable once the file is synced, its name once the folder is: what is
-//! reported as written goes through here, so that neither is forgotten. Knows nothing of what the files hold.
+//! Files that are there after a power cut. A file's bytes are durable once the file is synced, its
+//! name once the folder is: what is reported as written goes through here, so that neither is
+//! forgotten. Knows nothing of what the files hold.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -17,10 +18,12 @@ pub enum FileAccess {
     Like(Permissions),
 }
 
-/// Writes a whole file in the place of an old one or of none. A crash leaves the old file or the new one; after `Ok` it is the new one.
+/// Writes a whole file in the place of an old one or of none. A crash leaves the old file or the
+/// new one; after `Ok` it is the new one.
 ///
 /// # Errors
-/// Returns what the operating system says. The old file is there then, unless only the sync of the folder failed.
+/// Returns what the operating system says. The old file is there then, unless only the sync of the
+/// folder failed.
 pub fn replace(path: &Path, bytes: &[u8], access: &FileAccess) -> io::Result<()> {
     let draft = draft(path)?;
     let written = write_new(&draft, bytes, access).and_then(|()| std::fs::rename(&draft, path));
@@ -47,12 +50,16 @@ pub fn create(path: &Path, bytes: &[u8], access: &FileAccess) -> io::Result<()> 
     }
 }
 
-/// Makes a folder and what is missing above it, with this mode on Unix. One that is there stays as it is.
+/// Makes a folder and what is missing above it, with this mode on Unix. One that is there stays as
+/// it is.
 ///
 /// # Errors
 /// What the operating system says.
 pub fn make_folders(folder: &Path, mode: u32) -> io::Result<()> {
-    let missing: Vec<&Path> = folder.ancestors().take_while(|above| !above.as_os_str().is_empty() && !above.exists()).collect();
+    let missing: Vec<&Path> = folder
+        .ancestors()
+        .take_while(|above| !above.as_os_str().is_empty() && !above.exists())
+        .collect();
     let mut builder = DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, mode);
@@ -74,10 +81,12 @@ pub fn make_folders(folder: &Path, mode: u32) -> io::Result<()> {
 /// # Errors
 /// What the operating system says.
 pub fn sync_folder(folder: &Path) -> io::Result<()> {
-    // Elsewhere a folder cannot be opened like a file, and the file system keeps its names by itself.
+    // Elsewhere a folder cannot be opened like a file, and the file system keeps its names by
+    // itself.
     #[cfg(unix)]
     match File::open(folder) {
-        // One may write into it and not read it: then it cannot be synced, and a file's own sync has to do.
+        // One may write into it and not read it: then it cannot be synced, and a file's own sync
+        // has to do.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
         folder => folder?.sync_all()?,
     }
@@ -149,7 +158,10 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("a");
         create(&path, b"one", &FileAccess::Private).unwrap();
-        assert_eq!(create(&path, b"two", &FileAccess::Private).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(
+            create(&path, b"two", &FileAccess::Private).unwrap_err().kind(),
+            io::ErrorKind::AlreadyExists
+        );
         assert_eq!(std::fs::read(&path).unwrap(), b"one");
     }
 
@@ -158,11 +170,17 @@ mod tests {
     fn access_is_as_asked() {
         use std::os::unix::fs::PermissionsExt;
         let temp = tempfile::tempdir().unwrap();
-        let mode = |name: &str| std::fs::metadata(temp.path().join(name)).unwrap().permissions().mode() & 0o777;
+        let mode = |name: &str| {
+            std::fs::metadata(temp.path().join(name)).unwrap().permissions().mode() & 0o777
+        };
         create(&temp.path().join("own"), b"", &FileAccess::Private).unwrap();
-        replace(&temp.path().join("like"), b"", &FileAccess::Like(Permissions::from_mode(0o640))).unwrap();
+        replace(&temp.path().join("like"), b"", &FileAccess::Like(Permissions::from_mode(0o640)))
+            .unwrap();
         make_folders(&temp.path().join("x/y"), 0o700).unwrap();
-        assert_eq!((mode("own"), mode("like"), mode("x"), mode("x/y")), (0o600, 0o640, 0o700, 0o700));
+        assert_eq!(
+            (mode("own"), mode("like"), mode("x"), mode("x/y")),
+            (0o600, 0o640, 0o700, 0o700)
+        );
     }
 
     #[test]

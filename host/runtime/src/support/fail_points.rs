@@ -1,5 +1,5 @@
-//! Named points between journal and effect at which a test has this process killed. Nothing without the feature `kill-points`, which no
-//! program that is shipped has.
+//! Named points between journal and effect at which a test has this process killed. Nothing without
+//! the feature `kill-points`, which no program that is shipped has.
 
 #[cfg(feature = "kill-points")]
 use std::sync::Mutex;
@@ -22,27 +22,35 @@ pub const NAMES: [&str; 14] = [
     "after-commit",
 ];
 
-/// The points that only a control message from another process comes by, in this order. Its record is appended between the first two.
-pub const OF_CONTROL: [&str; 3] = ["before-control-delivered", "before-control-deleted", "after-control-deleted"];
+/// The points that only a control message from another process comes by, in this order. Its record
+/// is appended between the first two.
+pub const OF_CONTROL: [&str; 3] =
+    ["before-control-delivered", "before-control-deleted", "after-control-deleted"];
 
 #[cfg(feature = "kill-points")]
 static ARMED: Mutex<Option<(String, u64)>> = Mutex::new(None);
 
-/// Has the process killed, without a word and at once, when it comes by this point for the `nth` time.
+/// Has the process killed, without a word and at once, when it comes by this point for the `nth`
+/// time.
 #[cfg(feature = "kill-points")]
 pub fn arm(name: &str, nth: u64) {
-    *ARMED.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some((name.to_owned(), nth.max(1)));
+    *ARMED.lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
+        Some((name.to_owned(), nth.max(1)));
 }
 
 #[cfg(feature = "kill-points")]
 pub(crate) fn pass(name: &'static str) {
     let mut armed = ARMED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let Some((wanted, left)) = armed.as_mut().filter(|(wanted, _)| wanted == name) else { return };
-    debug_assert!(NAMES.contains(&wanted.as_str()) || OF_CONTROL.contains(&wanted.as_str()), "{wanted} is in the list");
+    debug_assert!(
+        NAMES.contains(&wanted.as_str()) || OF_CONTROL.contains(&wanted.as_str()),
+        "{wanted} is in the list"
+    );
     *left -= 1;
     if *left == 0 {
         #[cfg(unix)]
-        let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+        let _ =
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
         #[cfg(not(unix))]
         std::process::abort();
         // The lock is held, so that nothing comes by again before the signal is there.

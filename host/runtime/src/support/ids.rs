@@ -1,10 +1,13 @@
-//! What a run is called. Everything inside a run is counted by its room; only the run's own name comes from outside.
+//! What a run is called. Everything inside a run is counted by its room; only the run's own name
+//! comes from outside.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-pub use conclave_core::types::ids::{BackgroundId, CallId, ChannelId, ControlId, Millis, ModelName, PluginName, RoomId, TaskName};
+pub use conclave_core::types::ids::{
+    BackgroundId, CallId, ChannelId, ControlId, Millis, ModelName, PluginName, RoomId, TaskName,
+};
 
 /// Names runs.
 ///
@@ -29,8 +32,8 @@ pub use conclave_core::types::ids::{BackgroundId, CallId, ChannelId, ControlId, 
 /// assert_eq!(options.ids.run().as_str(), "ticket-1");
 /// ```
 pub trait Ids: Send + Sync + 'static {
-    /// A name that no run of this process had, nor any whose journal is kept in the same place. A child room's name is this one, `/` and a
-    /// number, so it holds no `/` itself.
+    /// A name that no run of this process had, nor any whose journal is kept in the same place. A
+    /// child room's name is this one, `/` and a number, so it holds no `/` itself.
     fn run(&self) -> RoomId;
 }
 
@@ -41,8 +44,8 @@ impl Ids for RoomId {
     }
 }
 
-/// Eight hexadecimal digits: no two runs of a process have the same before there were four thousand million, and two processes
-/// hardly ever.
+/// Eight hexadecimal digits: no two runs of a process have the same before there were four thousand
+/// million, and two processes hardly ever.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RandomIds;
 

@@ -1,5 +1,5 @@
-//! When a call that waits gives its instance back: how long it may wait, and who wants its place. Whether it may be run again is asked of
-//! its state.
+//! When a call that waits gives its instance back: how long it may wait, and who wants its place.
+//! Whether it may be run again is asked of its state.
 
 use std::sync::Arc;
 use std::time::Duration;

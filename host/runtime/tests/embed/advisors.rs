@@ -1,9 +1,12 @@
-//! Native memories, analyzers and condensers: what they are asked, what they say, and what becomes of one that misbehaves.
+//! Native memories, analyzers and condensers: what they are asked, what they say, and what becomes
+//! of one that misbehaves.
 
 use std::sync::Arc;
 
 use conclave_core::setup::PluginKind;
-use conclave_core::setup::plugin_query::{Condensation, CondenseReason, EntrySpan, PluginQuery, PluginReply, Verdict};
+use conclave_core::setup::plugin_query::{
+    Condensation, CondenseReason, EntrySpan, PluginQuery, PluginReply, Verdict,
+};
 use conclave_core::types::action::{Action, Reply};
 use conclave_core::types::completion::{Completion, ModelError, ModelRequest};
 use conclave_core::types::denial::DenialRecord;
@@ -27,7 +30,12 @@ use crate::support::{config, prepared};
 struct Nobody;
 
 impl ModelPort for Nobody {
-    fn ask(&self, _: CallId, _: u32, _: ModelRequest) -> BoxFuture<'static, Result<Completion, ModelError>> {
+    fn ask(
+        &self,
+        _: CallId,
+        _: u32,
+        _: ModelRequest,
+    ) -> BoxFuture<'static, Result<Completion, ModelError>> {
         Box::pin(std::future::pending())
     }
 }
@@ -79,7 +87,11 @@ async fn with(app: Plugin, limits: &str) -> Prepared {
     prepared([desk, app], &config(limits, "")).await
 }
 
-async fn consult(prepared: &Prepared, question: PluginQuery, view: Option<AgentView>) -> (Result<PluginReply, Fault>, CallReport) {
+async fn consult(
+    prepared: &Prepared,
+    question: PluginQuery,
+    view: Option<AgentView>,
+) -> (Result<PluginReply, Fault>, CallReport) {
     prepared.calls().consult(start(), question, view).await
 }
 
@@ -92,7 +104,12 @@ fn memories(limit: u32) -> PluginQuery {
 }
 
 fn risk() -> PluginQuery {
-    let call = ToolCall { id: "1".to_owned(), name: "files.remove".to_owned(), arguments: json!({ "path": "/" }), untrusted: false };
+    let call = ToolCall {
+        id: "1".to_owned(),
+        name: "files.remove".to_owned(),
+        arguments: json!({ "path": "/" }),
+        untrusted: false,
+    };
     let action = Action::Reply(Reply { tool_calls: vec![call], ..Reply::default() });
     PluginQuery::Risk { action: Box::new(action), thought: "make room".to_owned() }
 }
@@ -103,10 +120,18 @@ fn condense() -> PluginQuery {
 
 #[tokio::test]
 async fn a_memory_is_asked_and_gives_no_more_than_was_wanted() {
-    let memory =
-        || Plugin::memory("app", |ask: Recall| async move { Ok((0..9).map(|n| format!("{} {n} of {}", ask.query, ask.limit)).collect()) });
+    let memory = || {
+        Plugin::memory("app", |ask: Recall| async move {
+            Ok((0..9).map(|n| format!("{} {n} of {}", ask.query, ask.limit)).collect())
+        })
+    };
     let given = advice(memory(), memories(2)).await.unwrap();
-    assert_eq!(given, PluginReply::Memories { memories: vec!["lamp 0 of 2".to_owned(), "lamp 1 of 2".to_owned()] });
+    assert_eq!(
+        given,
+        PluginReply::Memories {
+            memories: vec!["lamp 0 of 2".to_owned(), "lamp 1 of 2".to_owned()]
+        }
+    );
     let without_view = consult(&with(memory(), "").await, memories(1), None).await.0;
     assert!(without_view.is_ok(), "a memory reads no view: {without_view:?}");
 }
@@ -115,39 +140,64 @@ async fn a_memory_is_asked_and_gives_no_more_than_was_wanted() {
 async fn an_analyzer_sees_the_action_and_what_the_agent_sees() {
     let analyzer = Plugin::analyzer("app", |ask: Assess| async move {
         let Action::Reply(reply) = &ask.action else { return Err(Failure::new("no call")) };
-        let reason = format!("{} because {} at step {}\u{1b}", reply.tool_calls[0].name, ask.thought, ask.view.iteration);
+        let reason = format!(
+            "{} because {} at step {}\u{1b}",
+            reply.tool_calls[0].name, ask.thought, ask.view.iteration
+        );
         Ok(Verdict { risk: Risk::High, reason })
     });
-    let verdict = Verdict { risk: Risk::High, reason: "files.remove because make room at step 7\\u{1b}".to_owned() };
+    let verdict = Verdict {
+        risk: Risk::High,
+        reason: "files.remove because make room at step 7\\u{1b}".to_owned(),
+    };
     assert_eq!(advice(analyzer, risk()).await, Ok(PluginReply::Risk { verdict }));
 }
 
 #[tokio::test]
 async fn a_condenser_says_what_may_be_forgotten_or_nothing() {
-    let condensation =
-        Condensation { forget: vec![EntrySpan { start: 1, end: 4 }], summary: Some("three lamps".to_owned()), ..Condensation::default() };
+    let condensation = Condensation {
+        forget: vec![EntrySpan { start: 1, end: 4 }],
+        summary: Some("three lamps".to_owned()),
+        ..Condensation::default()
+    };
     let wanted = condensation.clone();
     let condenser = Plugin::condenser("app", move |ask: Condense| {
         let wanted = (ask.reason == CondenseReason::Overflow).then(|| wanted.clone());
         async { Ok(wanted) }
     });
     let prepared = with(condenser, "").await;
-    assert_eq!(consult(&prepared, condense(), Some(view())).await.0, Ok(PluginReply::Condense { condensation: Some(condensation) }));
+    assert_eq!(
+        consult(&prepared, condense(), Some(view())).await.0,
+        Ok(PluginReply::Condense { condensation: Some(condensation) })
+    );
     let size = PluginQuery::Condense { reason: CondenseReason::Size };
-    assert_eq!(consult(&prepared, size, Some(view())).await.0, Ok(PluginReply::Condense { condensation: None }));
+    assert_eq!(
+        consult(&prepared, size, Some(view())).await.0,
+        Ok(PluginReply::Condense { condensation: None })
+    );
 }
 
 #[tokio::test]
 async fn a_plugin_says_what_it_can_be_asked_and_is_asked_nothing_else() {
-    let memory = Plugin::memory("app", |_: Recall| async { Ok(Vec::new()) })
-        .with_analyzer(|_: Assess| async { Ok(Verdict { risk: Risk::Low, reason: String::new() }) });
+    let memory = Plugin::memory("app", |_: Recall| async { Ok(Vec::new()) }).with_analyzer(
+        |_: Assess| async { Ok(Verdict { risk: Risk::Low, reason: String::new() }) },
+    );
     let prepared = with(memory, "").await;
     let kinds = &prepared.setup().plugins[&PluginName::from("app")].facts.kinds;
-    assert_eq!(kinds.iter().copied().collect::<Vec<_>>(), [PluginKind::Memory, PluginKind::SecurityAnalyzer]);
+    assert_eq!(
+        kinds.iter().copied().collect::<Vec<_>>(),
+        [PluginKind::Memory, PluginKind::SecurityAnalyzer]
+    );
     let fault = consult(&prepared, condense(), Some(view())).await.0.unwrap_err();
-    assert_eq!((fault.kind, fault.message.as_str()), (FaultKind::NotStarted, "app is no `condenser`"));
+    assert_eq!(
+        (fault.kind, fault.message.as_str()),
+        (FaultKind::NotStarted, "app is no `condenser`")
+    );
     let fault = consult(&prepared, risk(), None).await.0.unwrap_err();
-    assert_eq!((fault.kind, fault.message.as_str()), (FaultKind::NotStarted, "there is nothing that app could be shown of its task"));
+    assert_eq!(
+        (fault.kind, fault.message.as_str()),
+        (FaultKind::NotStarted, "there is nothing that app could be shown of its task")
+    );
 }
 
 #[tokio::test]
@@ -160,14 +210,37 @@ async fn whatever_goes_wrong_is_a_fault() {
         })
     };
     let cases: Vec<Wrong> = vec![
-        (analyzer("x".repeat(5_000)), risk(), FaultKind::BadAnswer, "the `reason` of its verdict has 5000 bytes"),
+        (
+            analyzer("x".repeat(5_000)),
+            risk(),
+            FaultKind::BadAnswer,
+            "the `reason` of its verdict has 5000 bytes",
+        ),
         (analyzer("x".repeat(2 << 20)), risk(), FaultKind::Output, "limits.output"),
-        (Plugin::analyzer("app", |_: Assess| async { panic!("no lamp") }), risk(), FaultKind::Panic, "it panicked: no lamp"),
-        (Plugin::analyzer("app", |_: Assess| async { Err(Failure::new("no idea")) }), risk(), FaultKind::Error, "no idea"),
-        (Plugin::memory("app", |_: Recall| async { Err(Failure::unavailable(None)) }), memories(1), FaultKind::Error, "app"),
+        (
+            Plugin::analyzer("app", |_: Assess| async { panic!("no lamp") }),
+            risk(),
+            FaultKind::Panic,
+            "it panicked: no lamp",
+        ),
+        (
+            Plugin::analyzer("app", |_: Assess| async { Err(Failure::new("no idea")) }),
+            risk(),
+            FaultKind::Error,
+            "no idea",
+        ),
+        (
+            Plugin::memory("app", |_: Recall| async { Err(Failure::unavailable(None)) }),
+            memories(1),
+            FaultKind::Error,
+            "app",
+        ),
         (
             Plugin::condenser("app", |_: Condense| async {
-                Ok(Some(Condensation { forget: vec![EntrySpan { start: 0, end: 1 }; 10_001], ..Condensation::default() }))
+                Ok(Some(Condensation {
+                    forget: vec![EntrySpan { start: 0, end: 1 }; 10_001],
+                    ..Condensation::default()
+                }))
             }),
             condense(),
             FaultKind::BadAnswer,
@@ -182,7 +255,8 @@ async fn whatever_goes_wrong_is_a_fault() {
 
 #[tokio::test]
 async fn one_that_never_answers_is_stopped_at_its_wall() {
-    let hanging = Plugin::analyzer("app", |_: Assess| std::future::pending::<Result<Verdict, Failure>>());
+    let hanging =
+        Plugin::analyzer("app", |_: Assess| std::future::pending::<Result<Verdict, Failure>>());
     let prepared = with(hanging, "limits.wall = \"50 ms\"").await;
     let fault = consult(&prepared, risk(), Some(view())).await.0.unwrap_err();
     assert_eq!(fault.kind, FaultKind::Wall);

@@ -36,11 +36,15 @@ async fn after(approval: Approval) -> String {
     })
     .asks(Capability::Tools, "Pays.");
     let schema = json!({ "type": "object", "properties": { "euros": { "type": "integer", "maximum": 100 } } });
-    let pay = NativeTool::new("pay", "Pays.", schema, |call: NativeCall| async move { Ok(format!("paid {}", call.arguments["euros"])) });
+    let pay = NativeTool::new("pay", "Pays.", schema, |call: NativeCall| async move {
+        Ok(format!("paid {}", call.arguments["euros"]))
+    });
     let rule = "grants.tools = [\"app.pay\"]\n[[policy]]\ntool = \"app.pay\"\ndecide = \"ask\"";
     let deny = "[[policy]]\ntool = \"app.pay\"\narguments = { euros = 13 }\ndecide = \"deny\"\n";
-    let text = config("", "").replace("source = \"native:desk\"\n", "source = \"native:desk\"\ngrants.tools = [\"app.pay\"]\n")
-        + deny
+    let text = config("", "").replace(
+        "source = \"native:desk\"\n",
+        "source = \"native:desk\"\ngrants.tools = [\"app.pay\"]\n",
+    ) + deny
         + &rule.replace("grants.tools = [\"app.pay\"]\n", "");
     let prepared = prepared([desk, Plugin::tools("app", [pay])], &text).await;
     let options = RunOptions { approver: Arc::new(Decided(approval)), ..RunOptions::default() };
@@ -56,12 +60,18 @@ async fn what_is_approved_runs_as_it_is() {
 async fn what_is_edited_runs_as_edited_and_is_checked_like_any() {
     assert_eq!(after(Approval::Edited { arguments: json!({ "euros": 10 }) }).await, "paid 10");
     let said = after(Approval::Edited { arguments: json!({ "euros": 1_000 }) }).await;
-    assert!(said.contains("at /euros"), "an approver that does not learn is not asked for ever: {said}");
+    assert!(
+        said.contains("at /euros"),
+        "an approver that does not learn is not asked for ever: {said}"
+    );
     let said = after(Approval::Edited { arguments: json!({ "euros": 13 }) }).await;
     assert!(said.contains("denies it"), "what a rule denies no approver can write: {said}");
 }
 
 #[tokio::test]
 async fn what_is_refused_does_not_run_and_the_agent_reads_why() {
-    assert_eq!(after(Approval::Refused { reason: "too much".to_owned() }).await, "Not approved: too much");
+    assert_eq!(
+        after(Approval::Refused { reason: "too much".to_owned() }).await,
+        "Not approved: too much"
+    );
 }

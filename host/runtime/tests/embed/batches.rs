@@ -1,4 +1,5 @@
-//! Many runs of one config: their order, their rooms, what one of them does to the others, and how many of them there can be.
+//! Many runs of one config: their order, their rooms, what one of them does to the others, and how
+//! many of them there can be.
 
 use std::sync::Arc;
 
@@ -12,7 +13,8 @@ use conclave_runtime::{Prepared, RunInput, RunOptions};
 
 use crate::support::{Told, prepared};
 
-const TEXT: &str = "entry = \"desk\"\n[plugins.desk]\nsource = \"native:desk\"\n[tasks.desk]\nagent = \"desk\"\n";
+const TEXT: &str =
+    "entry = \"desk\"\n[plugins.desk]\nsource = \"native:desk\"\n[tasks.desk]\nagent = \"desk\"\n";
 
 async fn desk() -> Prepared {
     let desk = Plugin::agent("desk", |step: Step| async move {
@@ -28,11 +30,24 @@ async fn desk() -> Prepared {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_runs_end_in_the_order_of_what_was_asked() {
     let (journals, told) = (MemoryJournals::default(), Told::default());
-    let options = RunOptions { journals: Arc::new(journals.clone()), ids: Arc::new(RoomId::from("many")), ..told.options() };
-    let asks = (0..1_000).map(|number| RunInput { inputs: serde_json::json!({ "n": number }), ..RunInput::from(format!("ask {number}")) });
-    let ended = desk().await.batch(asks, options, &Batch { concurrency: 16, ..Batch::default() }).await;
-    let said: Vec<Option<String>> = ended.items.iter().map(|item| item.value().and_then(|outcome| outcome.content.clone())).collect();
-    let expected: Vec<Option<String>> = (0..1_000).map(|number| Some(format!("ask {number}, {{\"n\":{number}}}"))).collect();
+    let options = RunOptions {
+        journals: Arc::new(journals.clone()),
+        ids: Arc::new(RoomId::from("many")),
+        ..told.options()
+    };
+    let asks = (0..1_000).map(|number| RunInput {
+        inputs: serde_json::json!({ "n": number }),
+        ..RunInput::from(format!("ask {number}"))
+    });
+    let ended =
+        desk().await.batch(asks, options, &Batch { concurrency: 16, ..Batch::default() }).await;
+    let said: Vec<Option<String>> = ended
+        .items
+        .iter()
+        .map(|item| item.value().and_then(|outcome| outcome.content.clone()))
+        .collect();
+    let expected: Vec<Option<String>> =
+        (0..1_000).map(|number| Some(format!("ask {number}, {{\"n\":{number}}}"))).collect();
     assert_eq!(said, expected);
     assert_eq!(journals.rooms().len(), 1_000);
     assert!(!journals.records(&RoomId::from("many.999")).is_empty());
@@ -42,15 +57,23 @@ async fn a_thousand_runs_end_in_the_order_of_what_was_asked() {
 async fn an_error_stands_in_its_place_or_ends_the_batch() {
     let report = Batch { concurrency: 2, on_error: OnError::Report, ..Batch::default() };
     let ended = desk().await.batch(["one", "fail", "three"], RunOptions::default(), &report).await;
-    let [ItemEnd::Value(_), ItemEnd::Failed(BatchError::Ended(failed)), ItemEnd::Value(_)] = &ended.items[..] else {
+    let [ItemEnd::Value(_), ItemEnd::Failed(BatchError::Ended(failed)), ItemEnd::Value(_)] =
+        &ended.items[..]
+    else {
         panic!("{:?}", ended.items)
     };
     assert_eq!((failed.status, ended.ended_by), (Status::Error, None));
     let stop = Batch { concurrency: 3, ..Batch::default() };
-    let ended = desk().await.batch(["wait", "fail", "wait", "never begun"], RunOptions::default(), &stop).await;
+    let ended = desk()
+        .await
+        .batch(["wait", "fail", "wait", "never begun"], RunOptions::default(), &stop)
+        .await;
     assert_eq!(ended.ended_by, Some(1));
     assert!(
-        matches!(&ended.items[..], [ItemEnd::Cancelled, ItemEnd::Failed(_), ItemEnd::Cancelled, ItemEnd::Cancelled]),
+        matches!(
+            &ended.items[..],
+            [ItemEnd::Cancelled, ItemEnd::Failed(_), ItemEnd::Cancelled, ItemEnd::Cancelled]
+        ),
         "{:?}",
         ended.items
     );
@@ -59,9 +82,13 @@ async fn an_error_stands_in_its_place_or_ends_the_batch() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_run_has_the_limits_of_the_batch_unless_it_brings_its_own() {
     let wall = |wall_ms| Some(RunLimits { wall_ms: Some(wall_ms), ..RunLimits::default() });
-    let batch = Batch { concurrency: 2, on_error: OnError::Report, limits: wall(1), ..Batch::default() };
+    let batch =
+        Batch { concurrency: 2, on_error: OnError::Report, limits: wall(1), ..Batch::default() };
     let own = RunInput { limits: wall(60_000), ..RunInput::from("one") };
-    let ended = desk().await.batch([RunInput::from("wait"), own], RunOptions::default(), &batch).await;
-    let [ItemEnd::Failed(BatchError::Ended(late)), ItemEnd::Value(_)] = &ended.items[..] else { panic!("{:?}", ended.items) };
+    let ended =
+        desk().await.batch([RunInput::from("wait"), own], RunOptions::default(), &batch).await;
+    let [ItemEnd::Failed(BatchError::Ended(late)), ItemEnd::Value(_)] = &ended.items[..] else {
+        panic!("{:?}", ended.items)
+    };
     assert_eq!(late.status, Status::Timeout);
 }

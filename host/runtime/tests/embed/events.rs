@@ -1,5 +1,6 @@
-//! docs/events.md shows one line of each kind as `conclave run --json` prints it. Here every kind is made and written, so the page cannot
-//! go stale: what is missing or different there is printed by the test.
+//! docs/events.md shows one line of each kind as `conclave run --json` prints it. Here every kind
+//! is made and written, so the page cannot go stale: what is missing or different there is printed
+//! by the test.
 
 use std::sync::Arc;
 
@@ -39,23 +40,36 @@ fn lines() -> Vec<String> {
         let seq = matches!(what, RunEvent::Told { .. }).then_some(17);
         serde_json::to_string(&Published { room: RoomId::from("3f2a91c0"), at, seq, what }).unwrap()
     };
-    whats().into_iter().chain(notices().into_iter().map(|told| RunEvent::Told { told })).map(line).collect()
+    whats()
+        .into_iter()
+        .chain(notices().into_iter().map(|told| RunEvent::Told { told }))
+        .map(line)
+        .collect()
 }
 
 #[test]
 fn the_page_shows_every_kind_as_it_is_written() {
     let written: Vec<&str> = PAGE.lines().filter(|line| line.starts_with("{\"room\"")).collect();
     let lines = lines();
-    let missing: Vec<&String> = lines.iter().filter(|line| !written.contains(&line.as_str())).collect();
-    assert!(missing.is_empty(), "not in docs/events.md:\n{}", missing.iter().map(|line| format!("{line}\n")).collect::<String>());
-    let stale: Vec<&&str> = written.iter().filter(|line| !lines.iter().any(|known| known == **line)).collect();
+    let missing: Vec<&String> =
+        lines.iter().filter(|line| !written.contains(&line.as_str())).collect();
+    assert!(
+        missing.is_empty(),
+        "not in docs/events.md:\n{}",
+        missing.iter().map(|line| format!("{line}\n")).collect::<String>()
+    );
+    let stale: Vec<&&str> =
+        written.iter().filter(|line| !lines.iter().any(|known| known == **line)).collect();
     assert!(stale.is_empty(), "in docs/events.md, and never written: {stale:#?}");
 }
 
 /// A new kind does not compile until it has a sample, and then a line on the page.
 fn is_sampled(what: &RunEvent) -> bool {
     match what {
-        RunEvent::Recorded { .. } | RunEvent::Logged { .. } | RunEvent::Progressed { .. } | RunEvent::Streamed { .. } => true,
+        RunEvent::Recorded { .. }
+        | RunEvent::Logged { .. }
+        | RunEvent::Progressed { .. }
+        | RunEvent::Streamed { .. } => true,
         RunEvent::Told { told } => is_notice_sampled(told),
     }
 }
@@ -148,12 +162,34 @@ fn denial() -> DenialRecord {
 
 fn whats() -> Vec<RunEvent> {
     let (call, search) = (CallId(3), plugin("search"));
-    let event = Event::UserAnswered { call, text: Some("Yes.".to_owned()), attachments: Vec::new(), passed: false };
-    let record = Record { seq: 12, at: Millis(1_760_000_000_000), principal: Principal("operator".into()), rules: RULES, event };
+    let event = Event::UserAnswered {
+        call,
+        text: Some("Yes.".to_owned()),
+        attachments: Vec::new(),
+        passed: false,
+    };
+    let record = Record {
+        seq: 12,
+        at: Millis(1_760_000_000_000),
+        principal: Principal("operator".into()),
+        rules: RULES,
+        event,
+    };
     vec![
         RunEvent::Recorded { record: Arc::new(record) },
-        RunEvent::Logged { call, plugin: search.clone(), level: Level::Info, message: "41 files".to_owned() },
-        RunEvent::Progressed { call, plugin: search, done: 20, total: Some(41), message: "reading".to_owned() },
+        RunEvent::Logged {
+            call,
+            plugin: search.clone(),
+            level: Level::Info,
+            message: "41 files".to_owned(),
+        },
+        RunEvent::Progressed {
+            call,
+            plugin: search,
+            done: 20,
+            total: Some(41),
+            message: "reading".to_owned(),
+        },
         RunEvent::Streamed { call: CallId(4), ordinal: 0, text: "Skerryvore ".to_owned() },
     ]
 }
@@ -162,10 +198,23 @@ fn notices() -> Vec<Notice> {
     let (step, tool) = (CallId(0), CallId(3));
     let find = || "search.find".to_owned();
     let arguments = || json!({ "query": "Skerryvore lit" });
-    let message = Message { content: Some("When was it lit?".to_owned()), ..Message::new(1, Entity::User, "terminal") };
-    let answer = Message { content: Some("In 1844.".to_owned()), parent: Some(1), ..Message::new(2, Entity::Llm, "answer") };
-    let handed = Message { content: Some("--- BACKGROUND TASK COMPLETED ---".to_owned()), ..Message::new(4, Entity::Agent, "host") };
-    let aside = Message { content: Some("And its keeper?".to_owned()), ..Message::new(3, Entity::User, "user") };
+    let message = Message {
+        content: Some("When was it lit?".to_owned()),
+        ..Message::new(1, Entity::User, "terminal")
+    };
+    let answer = Message {
+        content: Some("In 1844.".to_owned()),
+        parent: Some(1),
+        ..Message::new(2, Entity::Llm, "answer")
+    };
+    let handed = Message {
+        content: Some("--- BACKGROUND TASK COMPLETED ---".to_owned()),
+        ..Message::new(4, Entity::Agent, "host")
+    };
+    let aside = Message {
+        content: Some("And its keeper?".to_owned()),
+        ..Message::new(3, Entity::User, "user")
+    };
     let mut plan = Plan::default();
     plan.add("", "Find out when it was lit", &json!(null)).unwrap();
     plan.set("0", PlanState::InProgress).unwrap();
@@ -182,20 +231,39 @@ fn notices() -> Vec<Notice> {
         attempts: 0,
         metadata: json!({}),
     };
-    let report = || CallReport { wall_us: 2_140, cpu_ticks: 0, memory: 1_114_112, ..CallReport::default() };
+    let report =
+        || CallReport { wall_us: 2_140, cpu_ticks: 0, memory: 1_114_112, ..CallReport::default() };
     let outcome = Outcome {
         content: Some("Skerryvore was first lit in 1844.".to_owned()),
         spent: Spent { turns: 3, tokens: 1_204, model_calls: 2, tool_calls: 1, ..Spent::default() },
         ..Outcome::new(Status::Done, "librarian says that it is done")
     };
     vec![
-        Notice::TaskStarted { task: task("answer"), agent: plugin("librarian"), caller: Some(task("desk")) },
+        Notice::TaskStarted {
+            task: task("answer"),
+            agent: plugin("librarian"),
+            caller: Some(task("desk")),
+        },
         Notice::StepStarted { call: step, task: task("answer"), agent: plugin("librarian") },
-        Notice::MessagePosted { task: task("answer"), agent: plugin("librarian"), message: Arc::new(message) },
-        Notice::StepEnded { task: task("answer"), by: "llm".to_owned(), message: Some(Arc::new(answer)) },
+        Notice::MessagePosted {
+            task: task("answer"),
+            agent: plugin("librarian"),
+            message: Arc::new(message),
+        },
+        Notice::StepEnded {
+            task: task("answer"),
+            by: "llm".to_owned(),
+            message: Some(Arc::new(answer)),
+        },
         Notice::StepStalled { task: task("answer"), stalled: 1, of: 5 },
         Notice::QuestionUnanswered { task: task("answer"), question: "Which lighthouse?".into() },
-        Notice::ToolCalled { call: tool, task: task("answer"), caller: plugin("librarian"), name: find(), arguments: arguments() },
+        Notice::ToolCalled {
+            call: tool,
+            task: task("answer"),
+            caller: plugin("librarian"),
+            name: find(),
+            arguments: arguments(),
+        },
         Notice::ToolAnswered {
             call: Some(tool),
             task: task("answer"),
@@ -209,7 +277,10 @@ fn notices() -> Vec<Notice> {
         Notice::PluginFaulted {
             call: step,
             plugin: plugin("librarian"),
-            fault: Fault::new(FaultKind::Cpu, "it computed for more than 1 s (plugins.librarian.limits.cpu)"),
+            fault: Fault::new(
+                FaultKind::Cpu,
+                "it computed for more than 1 s (plugins.librarian.limits.cpu)",
+            ),
         },
         Notice::SideEffectStarted {
             call: CallId(3),
@@ -223,7 +294,12 @@ fn notices() -> Vec<Notice> {
                 secrets: vec!["met_token".to_owned()],
             },
         },
-        Notice::SideEffectEnded { call: CallId(3), ordinal: 0, plugin: plugin("weather"), answer: SideEffectAnswer::Done { length: 12 } },
+        Notice::SideEffectEnded {
+            call: CallId(3),
+            ordinal: 0,
+            plugin: plugin("weather"),
+            answer: SideEffectAnswer::Done { length: 12 },
+        },
         Notice::Denied { call: None, plugin: plugin("librarian"), record: denial() },
         Notice::ApprovalAsked {
             call: CallId(5),
@@ -243,7 +319,11 @@ fn notices() -> Vec<Notice> {
                 problem: None,
             },
         },
-        Notice::ApprovalGiven { call: CallId(5), approval: Approval::Approved, author: ApprovalAuthor::Program },
+        Notice::ApprovalGiven {
+            call: CallId(5),
+            approval: Approval::Approved,
+            author: ApprovalAuthor::Program,
+        },
         Notice::TopUpAsked {
             call: CallId(6),
             top_up: LimitIncrease {
@@ -257,9 +337,24 @@ fn notices() -> Vec<Notice> {
                 problem: None,
             },
         },
-        Notice::ToppedUp { call: CallId(6), budget: Budget::Tokens, more: Some(5_000), reason: None, author: ApprovalAuthor::Program },
-        Notice::PriceUnknown { model: ModelName::from("default"), limit: "limits.run.cost_usd".to_owned() },
-        Notice::AttemptLost { call: step, ordinal: 0, model: ModelName::from("default"), input_tokens: 812, cost_micro_usd: 0 },
+        Notice::ToppedUp {
+            call: CallId(6),
+            budget: Budget::Tokens,
+            more: Some(5_000),
+            reason: None,
+            author: ApprovalAuthor::Program,
+        },
+        Notice::PriceUnknown {
+            model: ModelName::from("default"),
+            limit: "limits.run.cost_usd".to_owned(),
+        },
+        Notice::AttemptLost {
+            call: step,
+            ordinal: 0,
+            model: ModelName::from("default"),
+            input_tokens: 812,
+            cost_micro_usd: 0,
+        },
         Notice::ModelCalled {
             call: step,
             ordinal: 0,
@@ -281,10 +376,17 @@ fn notices() -> Vec<Notice> {
         Notice::HistoryCut { task: task("answer"), cut: 2, dropped: 0 },
         Notice::Resumed { down_ms: 3_000 },
         Notice::PluginReplaced { plugin: plugin("search"), sha256: "9f86d081884c7d65".repeat(4) },
-        Notice::InvariantViolated { code: "round_waits".to_owned(), reason: "internal error (round_waits): the room was ended".to_owned() },
+        Notice::InvariantViolated {
+            code: "round_waits".to_owned(),
+            reason: "internal error (round_waits): the room was ended".to_owned(),
+        },
         Notice::TurnStopped { task: task("desk"), reason: "Ctrl-C".to_owned() },
         Notice::PlanChanged { task: task("desk"), plan: plan.to_json() },
-        Notice::AgentStateChanged { task: task("desk"), state: AgentState::AwaitingUserInput, reason: None },
+        Notice::AgentStateChanged {
+            task: task("desk"),
+            state: AgentState::AwaitingUserInput,
+            reason: None,
+        },
         Notice::AgentStuck {
             task: task("desk"),
             reason: "the same action failed 4 times in a row".to_owned(),
@@ -293,18 +395,43 @@ fn notices() -> Vec<Notice> {
         Notice::RunPaused { reason: "paused with `conclave pause`".to_owned() },
         Notice::RunUnpaused,
         Notice::UserHeard { task: task("answer"), message: Arc::new(aside) },
-        Notice::UserUnheard { task: task("answer"), text: "And its keeper?".to_owned(), reason: "the run is over".to_owned() },
-        Notice::HistoryCondensed { task: task("answer"), forgotten: 38, masked: 2, summarised: true },
-        Notice::KnowledgeAdded { task: task("answer"), file: "agents/git.md".to_owned(), trigger: "rebase".to_owned() },
-        Notice::Inbound { index: 4, channel: "web".into(), sender: "Ada".to_owned(), text: "Is it still lit?".to_owned() },
+        Notice::UserUnheard {
+            task: task("answer"),
+            text: "And its keeper?".to_owned(),
+            reason: "the run is over".to_owned(),
+        },
+        Notice::HistoryCondensed {
+            task: task("answer"),
+            forgotten: 38,
+            masked: 2,
+            summarised: true,
+        },
+        Notice::KnowledgeAdded {
+            task: task("answer"),
+            file: "agents/git.md".to_owned(),
+            trigger: "rebase".to_owned(),
+        },
+        Notice::Inbound {
+            index: 4,
+            channel: "web".into(),
+            sender: "Ada".to_owned(),
+            text: "Is it still lit?".to_owned(),
+        },
         Notice::InboundRefused {
             channel: "web".into(),
             sender: "Ada".to_owned(),
             error: RefusalCode::RateLimited,
             reason: "the channel web may say 5 a second (channels.web.rate)".to_owned(),
         },
-        Notice::NotTold { channel: "web".into(), key: "answer-2-web".to_owned(), reason: "nobody listens".to_owned() },
-        Notice::ChannelBound { channel: "phone".into(), binding: Binding { muted: true, ..Binding::of(ChannelKind::Voice) } },
+        Notice::NotTold {
+            channel: "web".into(),
+            key: "answer-2-web".to_owned(),
+            reason: "nobody listens".to_owned(),
+        },
+        Notice::ChannelBound {
+            channel: "phone".into(),
+            binding: Binding { muted: true, ..Binding::of(ChannelKind::Voice) },
+        },
         Notice::ChannelUnbound { channel: "phone".into() },
         Notice::RoomClosed { reason: "good night".to_owned() },
         Notice::GateBlocked {
@@ -324,7 +451,10 @@ fn notices() -> Vec<Notice> {
             to: "legal".to_owned(),
             refusal: Refusal {
                 allowed: vec!["billing".to_owned(), "user".to_owned()],
-                ..Refusal::new(RefusalCode::UnknownAgent, "there is no task \"legal\" to hand the conversation to")
+                ..Refusal::new(
+                    RefusalCode::UnknownAgent,
+                    "there is no task \"legal\" to hand the conversation to",
+                )
             },
         },
         Notice::BackgroundStarted {
@@ -342,11 +472,24 @@ fn notices() -> Vec<Notice> {
             channel: ChannelId::from("terminal"),
             text: "41 files, mostly about lighthouses".to_owned(),
         },
-        Notice::NotDelivered { id: id(), agent: task("digest"), reason: "the channel did not take it".to_owned() },
-        Notice::DeadLetter { id: id(), agent: task("digest"), attempts: 4, reason: "it was tried 4 times; the last time: busy".to_owned() },
+        Notice::NotDelivered {
+            id: id(),
+            agent: task("digest"),
+            reason: "the channel did not take it".to_owned(),
+        },
+        Notice::DeadLetter {
+            id: id(),
+            agent: task("digest"),
+            attempts: 4,
+            reason: "it was tried 4 times; the last time: busy".to_owned(),
+        },
         Notice::ResultsRelayed { task: task("answer"), ids: vec![id()], message: Arc::new(handed) },
         Notice::ResultsTold { task: task("answer"), ids: vec![id()] },
-        Notice::TaskEnded { task: task("answer"), status: Status::Done, reason: "librarian says that it is done".to_owned() },
+        Notice::TaskEnded {
+            task: task("answer"),
+            status: Status::Done,
+            reason: "librarian says that it is done".to_owned(),
+        },
         Notice::ResultReady { outcome: Arc::new(outcome) },
     ]
 }
@@ -358,5 +501,9 @@ fn the_page_shows_trouble_too() {
         kind: ModelDiagnosticKind::Unreachable,
         text: "nobody answers at 127.0.0.1:11434; is the server running?".to_owned(),
     };
-    assert!(PAGE.contains(&serde_json::to_string(&trouble).unwrap()), "{}", serde_json::to_string(&trouble).unwrap());
+    assert!(
+        PAGE.contains(&serde_json::to_string(&trouble).unwrap()),
+        "{}",
+        serde_json::to_string(&trouble).unwrap()
+    );
 }

@@ -1,4 +1,5 @@
-//! Native gates in front of a room that a program speaks to, and a conversation that is handed over and stays there from run to run.
+//! Native gates in front of a room that a program speaks to, and a conversation that is handed over
+//! and stays there from run to run.
 
 use std::sync::{Arc, Mutex};
 
@@ -24,7 +25,9 @@ fn guard(shown: &Arc<Mutex<Vec<Passing>>>) -> Plugin {
                 "panic" => panic!("the gate panics"),
                 "fail" => Err(Failure::new("no idea")),
                 "long" => Ok(GateVerdict::Block { reason: "x".repeat(5_000) }),
-                text if text.contains("password") => Ok(GateVerdict::Block { reason: "no passwords".to_owned() }),
+                text if text.contains("password") => {
+                    Ok(GateVerdict::Block { reason: "no passwords".to_owned() })
+                }
                 text => Ok(GateVerdict::Modify { text: text.replace("1234", "…") }),
             }
         }
@@ -61,22 +64,33 @@ async fn a_native_gate_stands_in_front_of_a_room_and_whatever_goes_wrong_with_it
         });
         assert!(why.is_some_and(|why| why.contains(expected)), "{text}: {notices:?}");
         // Of a gate that failed whoever is kept back reads no more than that.
-        assert!(expected.starts_with(&refused.message) || refused.message.contains(expected), "{text}: {refused:?}");
+        assert!(
+            expected.starts_with(&refused.message) || refused.message.contains(expected),
+            "{text}: {refused:?}"
+        );
     }
     room.say("terminal", "it is 1234").await.unwrap();
     room.close("enough").await.unwrap();
     hosted.closed().await.unwrap();
     assert_eq!(*heard.lock().unwrap(), ["it is …"], "nothing that was blocked reached anybody");
     let shown = shown.lock().unwrap();
-    assert!(shown.iter().all(|passing| passing.on == GatePoint::Inbound && passing.agent.is_none()));
-    assert_eq!(told.notices().iter().filter(|notice| matches!(notice, Notice::GateBlocked { .. })).count(), 5);
+    assert!(
+        shown.iter().all(|passing| passing.on == GatePoint::Inbound && passing.agent.is_none())
+    );
+    assert_eq!(
+        told.notices().iter().filter(|notice| matches!(notice, Notice::GateBlocked { .. })).count(),
+        5
+    );
 }
 
 #[tokio::test]
 async fn a_conversation_that_was_handed_over_stays_there_in_later_runs() {
     let desk = Plugin::agent("desk", |step: Step| async move {
         Ok(match step.view.task.as_str() {
-            "desk" => native::call("handoff_conversation", json!({ "target": "billing", "reason": "money", "summary": "charged twice" })),
+            "desk" => native::call(
+                "handoff_conversation",
+                json!({ "target": "billing", "reason": "money", "summary": "charged twice" }),
+            ),
             task => native::finish(format!("{task}: {}", step.text())),
         })
     })

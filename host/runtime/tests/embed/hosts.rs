@@ -72,14 +72,22 @@ fn host_saying(word: &'static str) -> Host {
 async fn two_hosts_know_nothing_of_each_other() {
     let (aye, nay) = (host_saying("aye"), host_saying("nay"));
     let turns = format!("{TEXT}[limits.run]\nturns = 1\n");
-    let (aye, nay) = (aye.load(&parse(TEXT)).await.unwrap(), nay.load(&parse(&turns)).await.unwrap());
+    let (aye, nay) =
+        (aye.load(&parse(TEXT)).await.unwrap(), nay.load(&parse(&turns)).await.unwrap());
     let journals = MemoryJournals::default();
     let ask = |prepared: &Prepared, millis: u64| {
-        let options =
-            RunOptions { clock: Arc::new(Hands(Still::at(millis))), journals: Arc::new(journals.clone()), ..RunOptions::default() };
+        let options = RunOptions {
+            clock: Arc::new(Hands(Still::at(millis))),
+            journals: Arc::new(journals.clone()),
+            ..RunOptions::default()
+        };
         tokio::spawn(prepared.start(Some("Well?".to_owned()), options).unwrap().outcome())
     };
-    let asked: Vec<_> = (0..50).flat_map(|time| [(time, "aye", ask(&aye, time)), (time + 100, "nay", ask(&nay, time + 100))]).collect();
+    let asked: Vec<_> = (0..50)
+        .flat_map(|time| {
+            [(time, "aye", ask(&aye, time)), (time + 100, "nay", ask(&nay, time + 100))]
+        })
+        .collect();
     for (time, word, asked) in asked {
         assert_eq!(asked.await.unwrap().unwrap().content, Some(format!("{word} at {time}")));
     }
@@ -88,7 +96,8 @@ async fn two_hosts_know_nothing_of_each_other() {
 
 #[tokio::test]
 async fn on_a_clock_that_stands_still_nothing_is_over() {
-    let (begun, release) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
+    let (begun, release) =
+        (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
     let (begins, released) = (Arc::clone(&begun), Arc::clone(&release));
     let desk = Plugin::agent("desk", move |_| {
         let (begins, released) = (Arc::clone(&begins), Arc::clone(&released));
@@ -125,13 +134,24 @@ async fn what_is_attached_reaches_the_model_by_its_digest() {
         keeps.lock().unwrap().push(text);
         async { Ok(native::answer("a chart")) }
     });
-    let desk = Plugin::agent("desk", |step: Step| async move { Ok(native::finish(step.complete().await?.content.unwrap_or_default())) })
-        .asks(Capability::Model, "Looks.");
-    let options = HostOptions { native: vec![desk], models: [("default".to_owned(), model)].into(), ..HostOptions::default() };
+    let desk = Plugin::agent("desk", |step: Step| async move {
+        Ok(native::finish(step.complete().await?.content.unwrap_or_default()))
+    })
+    .asks(Capability::Model, "Looks.");
+    let options = HostOptions {
+        native: vec![desk],
+        models: [("default".to_owned(), model)].into(),
+        ..HostOptions::default()
+    };
     let host = Host::new(options).unwrap();
     let blob = host.keep_blob(b"\x89PNG", "image/png", Some("chart.png")).unwrap();
     let prepared = host.load(&parse(TEXT)).await.unwrap();
-    let outcome = run(&prepared, "What is it?", RunOptions { attachments: vec![blob.clone()], ..RunOptions::default() }).await;
+    let outcome = run(
+        &prepared,
+        "What is it?",
+        RunOptions { attachments: vec![blob.clone()], ..RunOptions::default() },
+    )
+    .await;
     assert_eq!(outcome.content.as_deref(), Some("a chart"));
     assert!(seen.lock().unwrap()[0].contains(&blob.sha256));
     assert_eq!(host.blobs().read(&blob.sha256).as_deref(), Some(&b"\x89PNG"[..]));
@@ -154,10 +174,18 @@ impl Subscriber for Ends {
 async fn every_run_is_over_once_however_it_ends() {
     let ends = Arc::new(Ends::default());
     let desk = Plugin::agent("desk", |_| async { Ok(native::finish("done")) });
-    let prepared = prepared([desk], "entry = \"a\"\n[plugins.a]\nsource = \"native:desk\"\n[tasks.a]\nagent = \"a\"\n").await;
+    let prepared = prepared(
+        [desk],
+        "entry = \"a\"\n[plugins.a]\nsource = \"native:desk\"\n[tasks.a]\nagent = \"a\"\n",
+    )
+    .await;
     let start = || {
         let subscribers = Subscribers::new([Arc::clone(&ends) as Arc<dyn Subscriber>]);
-        let options = RunOptions { ids: Arc::new(RoomId::from("test")), subscribers, ..RunOptions::default() };
+        let options = RunOptions {
+            ids: Arc::new(RoomId::from("test")),
+            subscribers,
+            ..RunOptions::default()
+        };
         prepared.start(Some("go".to_owned()), options).unwrap()
     };
     start().outcome().await.unwrap();
@@ -172,5 +200,8 @@ async fn every_run_is_over_once_however_it_ends() {
 async fn where_native_code_sends_data_is_not_known_and_said() {
     let prepared = host_saying("aye").load(&parse(TEXT)).await.unwrap();
     let places = conclave_core::inspect::permission_summary::data_can_leave(prepared.setup());
-    assert_eq!(places, "wherever the native plugin desk sends it, wherever this program's client sends it (model default)");
+    assert_eq!(
+        places,
+        "wherever the native plugin desk sends it, wherever this program's client sends it (model default)"
+    );
 }

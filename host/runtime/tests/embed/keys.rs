@@ -26,7 +26,12 @@ fn host(secrets: Arc<dyn SecretSource>) -> Host {
 }
 
 async fn problem(secrets: Arc<dyn SecretSource>, key: &str) -> String {
-    host(secrets).load(&parse(&text(key))).await.map(drop).expect_err("it should be refused").to_string()
+    host(secrets)
+        .load(&parse(&text(key)))
+        .await
+        .map(drop)
+        .expect_err("it should be refused")
+        .to_string()
 }
 
 /// Counts what it is asked.
@@ -53,8 +58,16 @@ impl SecretSource for Counting {
 #[tokio::test]
 async fn without_the_feature_a_server_is_a_problem_that_names_it() {
     let counting = Arc::new(Counting::default());
-    let problem = problem(Arc::clone(&counting) as Arc<dyn SecretSource>, "key = { command = [\"pass\", \"show\"] }").await;
-    assert!(problem.contains("the feature `openai` of conclave-runtime") && problem.contains("app.toml:3:"), "{problem}");
+    let problem = problem(
+        Arc::clone(&counting) as Arc<dyn SecretSource>,
+        "key = { command = [\"pass\", \"show\"] }",
+    )
+    .await;
+    assert!(
+        problem.contains("the feature `openai` of conclave-runtime")
+            && problem.contains("app.toml:3:"),
+        "{problem}"
+    );
 }
 
 #[cfg(feature = "openai")]
@@ -62,8 +75,14 @@ async fn without_the_feature_a_server_is_a_problem_that_names_it() {
 async fn preparing_looks_whether_a_key_is_there_and_never_takes_it() {
     let counting = Arc::new(Counting::default());
     let secrets = Arc::clone(&counting) as Arc<dyn SecretSource>;
-    host(secrets).load(&parse(&text("key = { command = [\"pass\", \"show\"] }"))).await.unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!((counting.checks.load(Ordering::Relaxed), counting.secrets.load(Ordering::Relaxed)), (1, 0));
+    host(secrets)
+        .load(&parse(&text("key = { command = [\"pass\", \"show\"] }")))
+        .await
+        .unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(
+        (counting.checks.load(Ordering::Relaxed), counting.secrets.load(Ordering::Relaxed)),
+        (1, 0)
+    );
 }
 
 #[cfg(feature = "openai")]

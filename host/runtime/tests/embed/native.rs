@@ -1,4 +1,5 @@
-//! Native tools and agents: the same grants, checks and limits as for components, as far as there can be any without a sandbox.
+//! Native tools and agents: the same grants, checks and limits as for components, as far as there
+//! can be any without a sandbox.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -47,7 +48,10 @@ async fn a_tool_gets_its_arguments_and_its_answer_goes_back() {
     let app = app(|call: NativeCall| async move {
         call.host.log(Level::Info, "at work\u{1b}");
         call.host.progress(1, Some(2), "half");
-        assert_eq!((call.task.as_str(), call.caller.as_str(), call.host.room().as_str()), ("desk", "desk", "test"));
+        assert_eq!(
+            (call.task.as_str(), call.caller.as_str(), call.host.room().as_str()),
+            ("desk", "desk", "test")
+        );
         Ok(format!("{} doubled", call.arguments["number"]))
     });
     let told = Told::default();
@@ -56,9 +60,16 @@ async fn a_tool_gets_its_arguments_and_its_answer_goes_back() {
     assert!(prepared.plugins().iter().all(|plugin| plugin.is_native));
     let outcome = run(&prepared, r#"{"number": 21}"#, told.options()).await;
     assert_eq!((outcome.status, outcome.content.as_deref()), (Status::Done, Some("21 doubled")));
-    let whats: Vec<RunEvent> = told.happenings().into_iter().map(|happening| happening.what).collect();
-    assert!(whats.iter().any(|what| matches!(what, RunEvent::Logged { message, .. } if message == "at work\\u{1b}")));
-    assert!(whats.iter().any(|what| matches!(what, RunEvent::Progressed { done: 1, total: Some(2), .. })));
+    let whats: Vec<RunEvent> =
+        told.happenings().into_iter().map(|happening| happening.what).collect();
+    assert!(whats.iter().any(
+        |what| matches!(what, RunEvent::Logged { message, .. } if message == "at work\\u{1b}")
+    ));
+    assert!(
+        whats
+            .iter()
+            .any(|what| matches!(what, RunEvent::Progressed { done: 1, total: Some(2), .. }))
+    );
 }
 
 #[tokio::test]
@@ -69,8 +80,16 @@ async fn arguments_that_do_not_fit_never_reach_the_closure() {
         counted.fetch_add(1, Ordering::Relaxed);
         async { Ok(String::new()) }
     });
-    let outcome = run(&prepared([desk(), app], &granted("")).await, r#"{"number": "many"}"#, RunOptions::default()).await;
-    assert!(outcome.content.as_deref().unwrap().contains("\"number\" must be a whole number"), "{outcome:?}");
+    let outcome = run(
+        &prepared([desk(), app], &granted("")).await,
+        r#"{"number": "many"}"#,
+        RunOptions::default(),
+    )
+    .await;
+    assert!(
+        outcome.content.as_deref().unwrap().contains("\"number\" must be a whole number"),
+        "{outcome:?}"
+    );
     assert_eq!(calls.load(Ordering::Relaxed), 0);
 }
 
@@ -82,7 +101,8 @@ async fn without_a_grant_no_tool_is_called() {
         counted.fetch_add(1, Ordering::Relaxed);
         async { Ok(String::new()) }
     });
-    let outcome = run(&prepared([desk(), app], &config("", "")).await, "{}", RunOptions::default()).await;
+    let outcome =
+        run(&prepared([desk(), app], &config("", "")).await, "{}", RunOptions::default()).await;
     assert_eq!(outcome.content.as_deref(), Some("Refused: tools app.tool."));
     assert_eq!(calls.load(Ordering::Relaxed), 0);
 }
@@ -90,8 +110,10 @@ async fn without_a_grant_no_tool_is_called() {
 #[tokio::test]
 async fn a_tool_that_panics_is_a_fault() {
     let told = Told::default();
-    let app = app(|call: NativeCall| async move { panic!("no {}\u{1b}", call.arguments["number"]) });
-    let outcome = run(&prepared([desk(), app], &granted("")).await, r#"{"number": 1}"#, told.options()).await;
+    let app =
+        app(|call: NativeCall| async move { panic!("no {}\u{1b}", call.arguments["number"]) });
+    let outcome =
+        run(&prepared([desk(), app], &granted("")).await, r#"{"number": 1}"#, told.options()).await;
     assert_eq!((outcome.status, told.fault().kind), (Status::Done, FaultKind::Panic));
     assert_eq!(told.fault().message, "it panicked: no 1\\u{1b}");
 }
@@ -125,7 +147,12 @@ fn hanging() -> (Plugin, oneshot::Receiver<()>, Arc<Notify>) {
 async fn a_tool_that_hangs_is_stopped_at_its_wall_time_and_dropped() {
     let (app, dropped, _) = hanging();
     let told = Told::default();
-    let outcome = run(&prepared([desk(), app], &granted("limits.wall = \"50 ms\"")).await, "{}", told.options()).await;
+    let outcome = run(
+        &prepared([desk(), app], &granted("limits.wall = \"50 ms\"")).await,
+        "{}",
+        told.options(),
+    )
+    .await;
     assert_eq!((outcome.status, told.fault().kind), (Status::Done, FaultKind::Wall));
     assert_eq!(told.fault().message, "it took more than 50 ms (plugins.app.limits.wall)");
     dropped.await.unwrap();
@@ -148,7 +175,9 @@ async fn stopping_a_run_drops_the_future() {
 async fn dropping_a_run_drops_the_future() {
     let (app, dropped, began) = hanging();
     let prepared = prepared([desk(), app], &granted("")).await;
-    let running = tokio::spawn(prepared.start(Some("{}".to_owned()), RunOptions::default()).unwrap().outcome());
+    let running = tokio::spawn(
+        prepared.start(Some("{}".to_owned()), RunOptions::default()).unwrap().outcome(),
+    );
     began.notified().await;
     running.abort();
     dropped.await.unwrap();
@@ -164,7 +193,8 @@ async fn a_tool_that_blocks_its_thread_is_given_up_all_the_same() {
         async move { Ok(format!("{:?}", blocked.lock().unwrap().recv())) }
     });
     let told = Told::default();
-    run(&prepared([desk(), app], &granted("limits.wall = \"20 ms\"")).await, "{}", told.options()).await;
+    run(&prepared([desk(), app], &granted("limits.wall = \"20 ms\"")).await, "{}", told.options())
+        .await;
     assert_eq!(told.fault().kind, FaultKind::Wall);
     drop(release);
 }
@@ -173,9 +203,18 @@ async fn a_tool_that_blocks_its_thread_is_given_up_all_the_same() {
 async fn an_answer_that_is_too_large_is_a_fault() {
     let told = Told::default();
     let app = app(|_| async { Ok("x".repeat(2_000)) });
-    run(&prepared([desk(), app], &granted("limits.output = \"1 KiB\"")).await, "{}", told.options()).await;
+    run(
+        &prepared([desk(), app], &granted("limits.output = \"1 KiB\"")).await,
+        "{}",
+        told.options(),
+    )
+    .await;
     assert_eq!(told.fault().kind, FaultKind::Output);
-    assert!(told.fault().message.ends_with("more than 1 KiB at once (plugins.app.limits.output)"), "{:?}", told.fault());
+    assert!(
+        told.fault().message.ends_with("more than 1 KiB at once (plugins.app.limits.output)"),
+        "{:?}",
+        told.fault()
+    );
 }
 
 #[tokio::test]
@@ -196,7 +235,14 @@ async fn no_more_calls_run_at_once_than_may() {
     let prepared = Arc::new(prepared([desk(), app], &granted("limits.at_once = 2")).await);
     let call = |_| {
         let prepared = Arc::clone(&prepared);
-        tokio::spawn(async move { prepared.call_tool("app.tool", json!({}), RunOptions::default()).await.unwrap().answer.unwrap() })
+        tokio::spawn(async move {
+            prepared
+                .call_tool("app.tool", json!({}), RunOptions::default())
+                .await
+                .unwrap()
+                .answer
+                .unwrap()
+        })
     };
     for called in (0..20).map(call).collect::<Vec<_>>() {
         called.await.unwrap();
@@ -208,7 +254,12 @@ async fn no_more_calls_run_at_once_than_may() {
 async fn an_agent_that_fails_is_given_up_after_three_times() {
     let told = Told::default();
     let desk = Plugin::agent("desk", |_: Step| async { Err::<String, _>(Failure::new("no idea")) });
-    let outcome = run(&prepared([desk, app(|_| async { Ok(String::new()) })], &config("", "")).await, "hello", told.options()).await;
+    let outcome = run(
+        &prepared([desk, app(|_| async { Ok(String::new()) })], &config("", "")).await,
+        "hello",
+        told.options(),
+    )
+    .await;
     assert_eq!(outcome.status, Status::Error);
     assert!(outcome.reason.contains("no idea"), "{outcome:?}");
     assert_eq!(told.agent_faults(), [FaultKind::Error; 3]);
@@ -221,18 +272,26 @@ async fn a_model_is_asked_only_with_a_grant() {
         native::model(move |_| std::future::ready(Ok(Completion { usage, ..native::answer(text) })))
     };
     let desk = || {
-        Plugin::agent("desk", |step: Step| async move { Ok(native::finish(step.complete().await?.content.unwrap_or_default())) })
-            .may_use(Capability::Model, "Thinks.")
+        Plugin::agent("desk", |step: Step| async move {
+            Ok(native::finish(step.complete().await?.content.unwrap_or_default()))
+        })
+        .may_use(Capability::Model, "Thinks.")
     };
     let text = |grant: &str| {
         format!(
             "entry = \"desk\"\n[models.default]\nkind = \"native\"\n[plugins.desk]\nsource = \"native:desk\"\n{grant}\n[tasks.desk]\nagent = \"desk\"\n"
         )
     };
-    for (grant, status, tokens) in [("grants.model = [\"default\"]", Status::Done, 9), ("", Status::Error, 0)] {
+    for (grant, status, tokens) in
+        [("grants.model = [\"default\"]", Status::Done, 9), ("", Status::Error, 0)]
+    {
         let models = [("default".to_owned(), answering("Aye."))].into_iter().collect();
-        let host = Host::new(HostOptions { native: vec![desk()], models, ..HostOptions::default() }).unwrap();
-        let outcome = run(&host.load(&parse(&text(grant))).await.unwrap(), "Well?", RunOptions::default()).await;
+        let host =
+            Host::new(HostOptions { native: vec![desk()], models, ..HostOptions::default() })
+                .unwrap();
+        let outcome =
+            run(&host.load(&parse(&text(grant))).await.unwrap(), "Well?", RunOptions::default())
+                .await;
         assert_eq!((outcome.status, outcome.spent.tokens), (status, tokens), "{outcome:?}");
     }
     let problem = refused([desk()], &text("")).await;
@@ -242,31 +301,56 @@ async fn a_model_is_asked_only_with_a_grant() {
 #[tokio::test]
 async fn what_is_not_right_is_said_when_the_config_is_prepared() {
     let tool = |name: &str, schema: Value| NativeTool::new(name, "", schema, |_| async { Ok("") });
-    let only = |source: &str| format!("entry = \"a\"\n[plugins.a]\nsource = \"native:{source}\"\n[tasks.a]\nagent = \"a\"\n");
+    let only = |source: &str| {
+        format!(
+            "entry = \"a\"\n[plugins.a]\nsource = \"native:{source}\"\n[tasks.a]\nagent = \"a\"\n"
+        )
+    };
     let agent = |_: Step| async { Ok("") };
-    let problem = refused([Plugin::agent("book", agent), Plugin::agent("desk", agent)], &only("dsek")).await;
-    assert!(problem.contains("there is no native plugin `dsek`") && problem.contains("book, desk"), "{problem}");
+    let problem =
+        refused([Plugin::agent("book", agent), Plugin::agent("desk", agent)], &only("dsek")).await;
+    assert!(
+        problem.contains("there is no native plugin `dsek`") && problem.contains("book, desk"),
+        "{problem}"
+    );
     let problem = refused([], &only("desk")).await;
     assert!(problem.contains("this program brings no native plugins"), "{problem}");
-    let problem = refused([Plugin::tools("a", [tool("t", json!({ "type": 7 }))]).with_agent(agent)], &only("a")).await;
-    assert!(problem.contains("the plugin `a` is refused") && problem.contains("input schema"), "{problem}");
-    let problem = refused([Plugin::tools("a", [tool("T", json!({}))]).with_agent(agent)], &only("a")).await;
+    let problem = refused(
+        [Plugin::tools("a", [tool("t", json!({ "type": 7 }))]).with_agent(agent)],
+        &only("a"),
+    )
+    .await;
+    assert!(
+        problem.contains("the plugin `a` is refused") && problem.contains("input schema"),
+        "{problem}"
+    );
+    let problem =
+        refused([Plugin::tools("a", [tool("T", json!({}))]).with_agent(agent)], &only("a")).await;
     assert!(problem.contains("must have a name"), "{problem}");
     let problem = refused([Plugin::tools("a", [tool("t", json!({}))])], &only("a")).await;
     assert!(problem.contains("exports no `agent`"), "{problem}");
-    let problem = refused([Plugin::agent("a", agent).asks(Capability::Files, "Reads.")], &only("a")).await;
+    let problem =
+        refused([Plugin::agent("a", agent).asks(Capability::Files, "Reads.")], &only("a")).await;
     assert!(problem.contains("needs no grant for"), "{problem}");
-    let problem = refused([Plugin::agent("a", agent).asks(Capability::Tools, "Calls.")], &only("a")).await;
+    let problem =
+        refused([Plugin::agent("a", agent).asks(Capability::Tools, "Calls.")], &only("a")).await;
     assert!(problem.contains("`a` needs `tools`, which is not granted"), "{problem}");
 }
 
 #[tokio::test]
 async fn settings_are_declared_and_defaults_filled_in() {
     let desk = || {
-        Plugin::agent("desk", |step: Step| async move { Ok(native::finish(step.host.config().clone())) })
-            .setting("units", json!({ "type": "string", "default": "celsius" }))
+        Plugin::agent(
+            "desk",
+            |step: Step| async move { Ok(native::finish(step.host.config().clone())) },
+        )
+        .setting("units", json!({ "type": "string", "default": "celsius" }))
     };
-    let text = |lines: &str| format!("entry = \"a\"\n[plugins.a]\nsource = \"native:desk\"\n{lines}\n[tasks.a]\nagent = \"a\"\n");
+    let text = |lines: &str| {
+        format!(
+            "entry = \"a\"\n[plugins.a]\nsource = \"native:desk\"\n{lines}\n[tasks.a]\nagent = \"a\"\n"
+        )
+    };
     let outcome = run(&prepared([desk()], &text("")).await, "?", RunOptions::default()).await;
     assert_eq!(outcome.value, Some(json!({ "units": "celsius" })));
     let problem = refused([desk()], &text("config = { unit = \"kelvin\" }")).await;

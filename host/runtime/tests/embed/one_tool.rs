@@ -26,18 +26,34 @@ fn app() -> Plugin {
     Plugin::tools(
         "app",
         [
-            NativeTool::new("echo", "Says it again.", schema(), |call: NativeCall| async move { Ok(call.arguments) }),
-            NativeTool::new("fail", "Fails.", schema(), |_| async { Err::<String, _>(Failure::new("it is raining")) }),
-            NativeTool::new("hang", "Hangs.", schema(), |_| async { std::future::pending::<Result<String, Failure>>().await }),
+            NativeTool::new("echo", "Says it again.", schema(), |call: NativeCall| async move {
+                Ok(call.arguments)
+            }),
+            NativeTool::new("fail", "Fails.", schema(), |_| async {
+                Err::<String, _>(Failure::new("it is raining"))
+            }),
+            NativeTool::new("hang", "Hangs.", schema(), |_| async {
+                std::future::pending::<Result<String, Failure>>().await
+            }),
             NativeTool::new("lead_on", "Asks for more.", schema(), |_| async {
-                let then = vec![ToolCall { id: "x".to_owned(), name: "app.lead_on".to_owned(), arguments: json!({}), untrusted: false }];
+                let then = vec![ToolCall {
+                    id: "x".to_owned(),
+                    name: "app.lead_on".to_owned(),
+                    arguments: json!({}),
+                    untrusted: false,
+                }];
                 Ok(ToolOutcome { content: Some("more".to_owned()), then, ..ToolOutcome::default() })
             }),
         ],
     )
 }
 
-async fn call(text: &str, tool: &str, arguments: Value, options: RunOptions) -> Result<ToolOutcome, ToolError> {
+async fn call(
+    text: &str,
+    tool: &str,
+    arguments: Value,
+    options: RunOptions,
+) -> Result<ToolOutcome, ToolError> {
     let run = prepared([desk(), app()], text).await.call_tool(tool, arguments, options).await;
     run.unwrap_or_else(|error| panic!("{error}")).answer
 }
@@ -49,7 +65,8 @@ async fn the_answer_is_the_tools_own() {
     let options = RunOptions { journals: Arc::new(journals.clone()), ..told.options() };
     let outcome = call(&config("", ""), "app.echo", text.clone(), options).await.unwrap();
     assert_eq!(outcome.value, Some(text));
-    let called = told.notices().iter().filter(|notice| format!("{notice:?}").contains("app.echo")).count();
+    let called =
+        told.notices().iter().filter(|notice| format!("{notice:?}").contains("app.echo")).count();
     assert!(called >= 2, "called and answered, as in any run");
     assert_eq!(journals.records(&journals.rooms()[0]).len(), 3, "opened, stepped, answered");
 }
@@ -60,24 +77,45 @@ async fn an_unknown_tool_is_told_with_those_that_are_there() {
     for tool in ["app.ech", "echo", "desk.echo", "done"] {
         let error = prepared.call_tool(tool, json!({}), RunOptions::default()).await.unwrap_err();
         assert!(matches!(error, CallToolError::Unknown { .. }));
-        assert!(error.to_string().ends_with("these are there: app.echo, app.fail, app.hang, app.lead_on"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .ends_with("these are there: app.echo, app.fail, app.hang, app.lead_on"),
+            "{error}"
+        );
     }
 }
 
 #[tokio::test]
 async fn what_goes_wrong_is_an_answer() {
     let text = config("limits.wall = \"20 ms\"", "");
-    let called = |tool: &'static str, arguments: Value| call(&text, tool, arguments, RunOptions::default());
-    assert_eq!(called("app.fail", json!({})).await, Err(ToolError::Other { message: "it is raining".to_owned() }));
-    assert!(matches!(called("app.echo", json!({ "text": 7 })).await, Err(ToolError::InvalidArguments { .. })));
-    assert!(matches!(called("app.echo", json!("no object")).await, Err(ToolError::InvalidArguments { .. })));
-    assert!(matches!(called("app.hang", json!({})).await, Err(ToolError::Fault { fault }) if fault.kind == FaultKind::Wall));
+    let called =
+        |tool: &'static str, arguments: Value| call(&text, tool, arguments, RunOptions::default());
+    assert_eq!(
+        called("app.fail", json!({})).await,
+        Err(ToolError::Other { message: "it is raining".to_owned() })
+    );
+    assert!(matches!(
+        called("app.echo", json!({ "text": 7 })).await,
+        Err(ToolError::InvalidArguments { .. })
+    ));
+    assert!(matches!(
+        called("app.echo", json!("no object")).await,
+        Err(ToolError::InvalidArguments { .. })
+    ));
+    assert!(
+        matches!(called("app.hang", json!({})).await, Err(ToolError::Fault { fault }) if fault.kind == FaultKind::Wall)
+    );
 }
 
 #[tokio::test]
 async fn a_run_that_is_over_first_is_told_as_that() {
     let text = config("", "[limits.run]\nwall = \"20 ms\"");
-    let Err(ToolError::Fault { fault }) = call(&text, "app.hang", json!({}), RunOptions::default()).await else { panic!("no fault") };
+    let Err(ToolError::Fault { fault }) =
+        call(&text, "app.hang", json!({}), RunOptions::default()).await
+    else {
+        panic!("no fault")
+    };
     assert_eq!(fault.kind, FaultKind::Abandoned);
     assert!(fault.message.contains("limits.run.wall"), "{fault:?}");
 }
@@ -87,7 +125,10 @@ async fn calls_that_would_follow_are_listed_and_not_made() {
     let told = Told::default();
     let outcome = call(&config("", ""), "app.lead_on", json!({}), told.options()).await.unwrap();
     assert_eq!(outcome.then.len(), 1);
-    let calls = told.notices().into_iter().filter(|notice| matches!(notice, conclave_runtime::notice::Notice::ToolCalled { .. }));
+    let calls = told
+        .notices()
+        .into_iter()
+        .filter(|notice| matches!(notice, conclave_runtime::notice::Notice::ToolCalled { .. }));
     assert_eq!(calls.count(), 1);
 }
 
@@ -98,22 +139,29 @@ impl Approver for Editor {
     fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, ApprovalAnswer> {
         self.0.fetch_add(1, Ordering::Relaxed);
         assert_eq!((request.tool.as_str(), request.caller.as_str()), ("app.echo", "(you)"));
-        Box::pin(std::future::ready(Approval::Edited { arguments: json!({ "text": "edited" }) }.into()))
+        Box::pin(std::future::ready(
+            Approval::Edited { arguments: json!({ "text": "edited" }) }.into(),
+        ))
     }
 }
 
 #[tokio::test]
 async fn the_policy_holds() {
-    let text = |decide: &str| config("", &format!("[[policy]]\ntool = \"app.*\"\ndecide = \"{decide}\""));
+    let text =
+        |decide: &str| config("", &format!("[[policy]]\ntool = \"app.*\"\ndecide = \"{decide}\""));
     let called = |decide: &str, options: RunOptions| {
         let text = text(decide);
         async move { call(&text, "app.echo", json!({}), options).await }
     };
     assert!(matches!(called("deny", RunOptions::default()).await, Err(ToolError::Denied { .. })));
     let refused = called("ask", RunOptions::default()).await;
-    assert_eq!(refused, Err(ToolError::Other { message: "Not approved: nobody is there to approve it".to_owned() }));
+    assert_eq!(
+        refused,
+        Err(ToolError::Other { message: "Not approved: nobody is there to approve it".to_owned() })
+    );
     let editor = Arc::new(Editor(AtomicUsize::new(0)));
-    let options = RunOptions { approver: Arc::clone(&editor) as Arc<dyn Approver>, ..RunOptions::default() };
+    let options =
+        RunOptions { approver: Arc::clone(&editor) as Arc<dyn Approver>, ..RunOptions::default() };
     assert_eq!(called("ask", options).await.unwrap().value, Some(json!({ "text": "edited" })));
     assert_eq!(editor.0.load(Ordering::Relaxed), 1);
 }
@@ -132,7 +180,12 @@ async fn a_call_takes_microseconds() {
     let prepared = prepared([desk(), app()], &config("", "")).await;
     let began = Instant::now();
     for _ in 0..10_000 {
-        prepared.call_tool("app.echo", json!({}), RunOptions::default()).await.unwrap().answer.unwrap();
+        prepared
+            .call_tool("app.echo", json!({}), RunOptions::default())
+            .await
+            .unwrap()
+            .answer
+            .unwrap();
     }
     println!("{:?} a call", began.elapsed() / 10_000);
 }

@@ -17,14 +17,21 @@ use serde_json::json;
 async fn run(options: HostOptions, config: &str, run: RunOptions) -> Arc<Outcome> {
     let host = Host::new(options).expect("the engine starts");
     let config = Config::parse("desk.toml", "", config).expect("the config is right");
-    let run = host.load(&config).await.expect("it fits").start(Some("Go.".to_owned()), run).expect("it starts");
+    let run = host
+        .load(&config)
+        .await
+        .expect("it fits")
+        .start(Some("Go.".to_owned()), run)
+        .expect("it starts");
     run.outcome().await.expect("there is no journal that fails")
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_client_that_panics_is_answered() {
     let model = native::model(|_: Prompt| async move { panic!("the client's own fault") });
-    let desk = Plugin::agent("desk", |step: Step| async move { Ok(native::finish(step.complete().await?.content.unwrap_or_default())) });
+    let desk = Plugin::agent("desk", |step: Step| async move {
+        Ok(native::finish(step.complete().await?.content.unwrap_or_default()))
+    });
     let options = HostOptions {
         native: vec![desk.asks(Capability::Model, "Answers.")],
         models: [("default".to_owned(), model)].into(),
@@ -56,7 +63,10 @@ impl Approver for Panics {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_approver_that_panics_has_not_approved() {
-    let ring = NativeTool::new("ring", "Rings.", json!({ "type": "object" }), |_: NativeCall| async { Ok("Ding.") });
+    let ring =
+        NativeTool::new("ring", "Rings.", json!({ "type": "object" }), |_: NativeCall| async {
+            Ok("Ding.")
+        });
     let desk = Plugin::agent("desk", |step: Step| async move {
         Ok(match step.results() {
             [] => native::call("bell.ring", json!({})),
@@ -86,5 +96,9 @@ async fn an_approver_that_panics_has_not_approved() {
 fn an_earlier_journal_of_the_same_name_is_not_thrown_away() {
     let journals = MemoryJournals::default();
     let first = journals.open(&RoomId::from("a"));
-    assert!(first.is_ok() && journals.open(&RoomId::from("a")).is_err() && journals.open(&RoomId::from("b")).is_ok());
+    assert!(
+        first.is_ok()
+            && journals.open(&RoomId::from("a")).is_err()
+            && journals.open(&RoomId::from("b")).is_ok()
+    );
 }

@@ -1,4 +1,5 @@
-//! Rooms that stay open, as a program speaks to them: messages, tasks in the background and their ends, a close, a host that stops.
+//! Rooms that stay open, as a program speaks to them: messages, tasks in the background and their
+//! ends, a close, a host that stops.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,12 +13,16 @@ use conclave_runtime::channel::{Channels, HumanAnswer, Speech, UnattendedChannel
 use conclave_runtime::clock::{BoxFuture, Clock};
 use conclave_runtime::delegation::{BackgroundState, Delegation, OnClose};
 use conclave_runtime::ids::{BackgroundId, ChannelId, ControlId, RoomId, TaskName};
-use conclave_runtime::journal::{Journal, JournalBatch, JournalFailure, Journals, Keeping, MemoryJournals, Opening, Reopening};
+use conclave_runtime::journal::{
+    Journal, JournalBatch, JournalFailure, Journals, Keeping, MemoryJournals, Opening, Reopening,
+};
 use conclave_runtime::native::{self, Failure, Plugin, Step};
 use conclave_runtime::outcome::Status;
 use conclave_runtime::request::{Inbound, RefusalCode, RoomRequest};
 use conclave_runtime::runner::{LocalRunner, TaskProgress, TaskRunner};
-use conclave_runtime::{Host, HostOptions, Prepared, RoomHandle, RunInput, RunOptions, SessionError, WaitError};
+use conclave_runtime::{
+    Host, HostOptions, Prepared, RoomHandle, RunInput, RunOptions, SessionError, WaitError,
+};
 use tokio::sync::{Notify, mpsc, watch};
 
 use crate::support::{Told, parse};
@@ -55,7 +60,8 @@ impl Bench {
         self.goes_on.send_replace(true);
     }
 
-    /// `never` waits for ever, `wait` for the test's word, and reads in its next step what it was told; anything else ends at once.
+    /// `never` waits for ever, `wait` for the test's word, and reads in its next step what it was
+    /// told; anything else ends at once.
     fn worker(&self) -> Plugin {
         let bench = self.clone();
         Plugin::agent("worker", move |step: Step| {
@@ -88,13 +94,18 @@ impl Bench {
     }
 
     fn host(&self) -> Host {
-        let desk =
-            Plugin::agent("desk", |step: Step| async move { Ok(native::finish(format!("{} ({})", step.text(), step.view.history.len()))) });
-        Host::new(HostOptions { native: vec![desk, self.worker()], ..HostOptions::default() }).unwrap()
+        let desk = Plugin::agent("desk", |step: Step| async move {
+            Ok(native::finish(format!("{} ({})", step.text(), step.view.history.len())))
+        });
+        Host::new(HostOptions { native: vec![desk, self.worker()], ..HostOptions::default() })
+            .unwrap()
     }
 
     async fn prepared(&self, more: &str) -> Prepared {
-        self.host().load(&parse(&format!("{TEXT}{more}"))).await.unwrap_or_else(|error| panic!("{error}"))
+        self.host()
+            .load(&parse(&format!("{TEXT}{more}")))
+            .await
+            .unwrap_or_else(|error| panic!("{error}"))
     }
 }
 
@@ -102,7 +113,12 @@ impl Bench {
 struct Loud(mpsc::UnboundedSender<Speech>);
 
 impl Channels for Loud {
-    fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<HumanAnswer>> {
+    fn ask(
+        &self,
+        channel: ChannelId,
+        task: TaskName,
+        prompt: String,
+    ) -> BoxFuture<'static, Option<HumanAnswer>> {
         UnattendedChannel.ask(channel, task, prompt)
     }
 
@@ -150,7 +166,8 @@ impl Clock for Hands {
 async fn what_comes_in_is_answered_on_the_channel_and_the_room_stays_open() {
     let (channels, mut heard) = loud();
     let prepared = Bench::default().prepared("").await;
-    let (room, hosted) = prepared.open_room(RunOptions { channels, ..RunOptions::default() }).unwrap();
+    let (room, hosted) =
+        prepared.open_room(RunOptions { channels, ..RunOptions::default() }).unwrap();
     let first = room.say("terminal", "one").await.unwrap();
     let said = heard.recv().await.unwrap();
     assert_eq!((said.channel.as_str(), said.text.as_str()), ("terminal", "one (1)"));
@@ -161,7 +178,10 @@ async fn what_comes_in_is_answered_on_the_channel_and_the_room_stays_open() {
     let again = room.inbound(keyed).await.unwrap();
     assert_eq!((again.index, again.duplicate), (1, true));
     let refused = room.say("phone", "three").await.unwrap_err();
-    assert_eq!((refused.error, refused.allowed), (RefusalCode::UnknownChannel, vec!["terminal".to_owned()]));
+    assert_eq!(
+        (refused.error, refused.allowed),
+        (RefusalCode::UnknownChannel, vec!["terminal".to_owned()])
+    );
     assert!(!hosted.is_over());
     room.close("that was all").await.unwrap();
     let outcome = hosted.closed().await.unwrap();
@@ -189,17 +209,34 @@ async fn a_wait_that_is_given_up_leaves_its_task_alone() {
     }
     assert_eq!(patience.await.unwrap(), Err(WaitError::TimedOut));
     let record = room.task(&task.id).unwrap();
-    assert_eq!((record.state, record.room.clone(), record.task.as_str()), (BackgroundState::Running, task.room.clone(), "wait a little"));
+    assert_eq!(
+        (record.state, record.room.clone(), record.task.as_str()),
+        (BackgroundState::Running, task.room.clone(), "wait a little")
+    );
     bench.go_on();
     let ended = task.wait(None).await.unwrap();
-    assert_eq!((ended.state, ended.output.as_deref()), (BackgroundState::Completed, Some("done: wait a little")));
-    assert_eq!(task.wait(Some(Duration::ZERO)).await.unwrap(), ended, "it has ended, so no time is needed");
+    assert_eq!(
+        (ended.state, ended.output.as_deref()),
+        (BackgroundState::Completed, Some("done: wait a little"))
+    );
+    assert_eq!(
+        task.wait(Some(Duration::ZERO)).await.unwrap(),
+        ended,
+        "it has ended, so no time is needed"
+    );
     assert_eq!(room.wait(&BackgroundId::from("task-99"), None).await, Err(WaitError::Unknown));
     let failed = room.delegate(work("say nothing")).await.unwrap().wait(None).await.unwrap();
     assert_eq!(failed.state, BackgroundState::Failed);
     assert!(failed.error.is_some() && failed.output.is_none(), "{failed:?}");
-    let states: Vec<_> = room.tasks().iter().map(|task| (task.id.to_string(), task.state)).collect();
-    assert_eq!(states, [("task-1".to_owned(), BackgroundState::Completed), ("task-2".to_owned(), BackgroundState::Failed)]);
+    let states: Vec<_> =
+        room.tasks().iter().map(|task| (task.id.to_string(), task.state)).collect();
+    assert_eq!(
+        states,
+        [
+            ("task-1".to_owned(), BackgroundState::Completed),
+            ("task-2".to_owned(), BackgroundState::Failed)
+        ]
+    );
     room.close("enough").await.unwrap();
     hosted.closed().await.unwrap();
     assert_eq!(room.tasks().len(), 2, "readable after the room is over");
@@ -209,11 +246,17 @@ async fn a_wait_that_is_given_up_leaves_its_task_alone() {
 async fn what_cannot_be_delegated_is_refused_with_a_word() {
     let prepared = Bench::default().prepared("").await;
     let (room, _hosted) = prepared.open_room(RunOptions::default()).unwrap();
-    let unknown = room.delegate(Delegation { agent: "plumber".to_owned(), ..work("mend it") }).await.unwrap_err();
+    let unknown = room
+        .delegate(Delegation { agent: "plumber".to_owned(), ..work("mend it") })
+        .await
+        .unwrap_err();
     assert_eq!(unknown.error, RefusalCode::UnknownAgent);
     assert!(unknown.allowed.contains(&"worker".to_owned()), "{unknown:?}");
     assert_eq!(room.delegate(work("  ")).await.unwrap_err().error, RefusalCode::EmptyTask);
-    assert_eq!(room.delegate_for("desk", work("mend it")).await.unwrap_err().error, RefusalCode::NotGranted);
+    assert_eq!(
+        room.delegate_for("desk", work("mend it")).await.unwrap_err().error,
+        RefusalCode::NotGranted
+    );
     assert!(room.tasks().is_empty());
 }
 
@@ -230,7 +273,10 @@ async fn a_task_is_stopped_and_its_neighbours_go_on() {
     assert_eq!(runner.list().len(), 2);
     assert_eq!(room.cancel(&stuck.id, "it takes too long").await, Ok(true));
     let ended = stuck.wait(None).await.unwrap();
-    assert_eq!((ended.state, ended.error.as_deref()), (BackgroundState::Cancelled, Some("cancelled: it takes too long")));
+    assert_eq!(
+        (ended.state, ended.error.as_deref()),
+        (BackgroundState::Cancelled, Some("cancelled: it takes too long"))
+    );
     assert_eq!(stuck.cancel("again").await, Ok(false), "it has ended");
     assert_eq!(room.cancel(&BackgroundId::from("task-99"), "").await, Ok(false));
     assert_eq!(room.tell(&stuck.id, "hello?").await.unwrap_err().error, RefusalCode::TaskEnded);
@@ -263,12 +309,18 @@ async fn a_running_task_reads_what_it_is_told() {
 async fn the_progress_of_a_task_can_be_followed() {
     let bench = Bench::default();
     let held = Arc::new(Notify::new());
-    let (room, _hosted) =
-        bench.prepared("").await.open_room(RunOptions { runner: Arc::new(Held::new(&held)), ..RunOptions::default() }).unwrap();
+    let (room, _hosted) = bench
+        .prepared("")
+        .await
+        .open_room(RunOptions { runner: Arc::new(Held::new(&held)), ..RunOptions::default() })
+        .unwrap();
     let task = room.delegate(work("never")).await.unwrap();
     let mut progress = room.progress(&task.id).expect("it is here");
     held.notify_one();
-    assert_eq!(progress.next().await, Some(TaskProgress { done: 1, total: Some(2), message: "half of it".to_owned() }));
+    assert_eq!(
+        progress.next().await,
+        Some(TaskProgress { done: 1, total: Some(2), message: "half of it".to_owned() })
+    );
 }
 
 /// A runner of the program's own: each task waits for a word before it begins.
@@ -286,7 +338,8 @@ impl Held {
 
 impl TaskRunner for Held {
     fn submit(&self, submission: conclave_runtime::runner::Submission) {
-        let (inner, word, waiting) = (self.inner.clone(), Arc::clone(&self.word), Arc::clone(&self.waiting));
+        let (inner, word, waiting) =
+            (self.inner.clone(), Arc::clone(&self.word), Arc::clone(&self.waiting));
         waiting.lock().unwrap().insert(submission.room().clone(), submission.reins());
         tokio::spawn(async move {
             word.notified().await;
@@ -355,7 +408,11 @@ async fn no_more_tasks_run_at_once_than_the_runner_lets() {
 async fn a_handle_does_not_hold_its_room_open() {
     let bench = Bench::default();
     let journals = MemoryJournals::default();
-    let options = RunOptions { journals: Arc::new(journals.clone()), ids: Arc::new(RoomId::from("r")), ..RunOptions::default() };
+    let options = RunOptions {
+        journals: Arc::new(journals.clone()),
+        ids: Arc::new(RoomId::from("r")),
+        ..RunOptions::default()
+    };
     let (room, hosted) = bench.prepared("").await.open_room(options).unwrap();
     let task = room.delegate(work("never")).await.unwrap();
     bench.begun().await;
@@ -365,32 +422,53 @@ async fn a_handle_does_not_hold_its_room_open() {
     });
     drop(hosted);
     let ended = waits.await.unwrap();
-    assert!(matches!(&ended, Err(WaitError::RoomOver)) || ended.is_ok_and(|record| record.state == BackgroundState::Cancelled));
+    assert!(
+        matches!(&ended, Err(WaitError::RoomOver))
+            || ended.is_ok_and(|record| record.state == BackgroundState::Cancelled)
+    );
     // Whoever asks while it is being stopped gets a reply, if only that the room is over.
     while room.say("terminal", "hello?").await.is_ok() {
         tokio::task::yield_now().await;
     }
     assert_eq!(room.say("terminal", "hello?").await.unwrap_err().error, RefusalCode::RoomClosed);
-    let stopped = |record: &Arc<conclave_runtime::event::Record>| matches!(record.event, Event::Cancelled { .. });
-    assert!(journals.records(&RoomId::from("r")).iter().any(stopped), "the journal says that it was stopped");
+    let stopped = |record: &Arc<conclave_runtime::event::Record>| {
+        matches!(record.event, Event::Cancelled { .. })
+    };
+    assert!(
+        journals.records(&RoomId::from("r")).iter().any(stopped),
+        "the journal says that it was stopped"
+    );
 }
 
 #[tokio::test]
 async fn a_session_is_asked_only_while_a_run_goes_on() {
     let mut session = Bench::default().prepared("").await.session(RunOptions::default()).unwrap();
     let room = session.handle();
-    assert_eq!(room.say("terminal", "hello?").await.unwrap_err().error, RefusalCode::RoomClosed, "no run goes on");
+    assert_eq!(
+        room.say("terminal", "hello?").await.unwrap_err().error,
+        RefusalCode::RoomClosed,
+        "no run goes on"
+    );
     session.run(RunInput::from("one")).await.unwrap();
-    assert_eq!(room.say("terminal", "hello?").await.unwrap_err().error, RefusalCode::RoomClosed, "none goes on any more");
+    assert_eq!(
+        room.say("terminal", "hello?").await.unwrap_err().error,
+        RefusalCode::RoomClosed,
+        "none goes on any more"
+    );
     let (_, hosted) = session.host(RunInput::from("two"));
     room.close("that was all").await.unwrap();
-    assert_eq!(hosted.closed().await.unwrap().content.as_deref(), Some("two (3)"), "the handle of before speaks to the next run too");
+    assert_eq!(
+        hosted.closed().await.unwrap().content.as_deref(),
+        Some("two (3)"),
+        "the handle of before speaks to the next run too"
+    );
 }
 
 #[tokio::test]
 async fn a_room_with_an_unknown_entry_says_so_when_it_is_waited_for() {
     let session = Bench::default().prepared("").await.session(RunOptions::default()).unwrap();
-    let (room, hosted) = session.host(RunInput { entry: Some(TaskName::from("nobody")), ..RunInput::default() });
+    let (room, hosted) =
+        session.host(RunInput { entry: Some(TaskName::from("nobody")), ..RunInput::default() });
     assert!(matches!(hosted.closed().await, Err(SessionError::UnknownTask { .. })));
     assert_eq!(room.say("terminal", "hello?").await.unwrap_err().error, RefusalCode::RoomClosed);
 }
@@ -399,9 +477,16 @@ async fn a_room_with_an_unknown_entry_says_so_when_it_is_waited_for() {
 async fn a_task_that_is_let_go_comes_to_its_end_after_its_room() {
     let bench = Bench::default();
     let (journals, runner) = (MemoryJournals::default(), LocalRunner::new());
-    let options = RunOptions { journals: Arc::new(journals.clone()), runner: Arc::new(runner.clone()), ..RunOptions::default() };
+    let options = RunOptions {
+        journals: Arc::new(journals.clone()),
+        runner: Arc::new(runner.clone()),
+        ..RunOptions::default()
+    };
     let (room, hosted) = bench.prepared("").await.open_room(options).unwrap();
-    let alone = room.delegate(Delegation { on_close: Some(OnClose::Detach), ..work("wait alone") }).await.unwrap();
+    let alone = room
+        .delegate(Delegation { on_close: Some(OnClose::Detach), ..work("wait alone") })
+        .await
+        .unwrap();
     bench.begun().await;
     let with_it = room.delegate(work("never")).await.unwrap();
     bench.begun().await;
@@ -415,8 +500,13 @@ async fn a_task_that_is_let_go_comes_to_its_end_after_its_room() {
     let waits = runner.wait(&alone.room, None);
     bench.go_on();
     assert_eq!(waits.await.unwrap().output.as_deref(), Some("done: wait alone"));
-    let folded = conclave_core::journal::record::fold(journals.records(&alone.room).iter().map(|record| (**record).clone()));
-    assert_eq!(folded.outcome().and_then(|outcome| outcome.content.clone()).as_deref(), Some("done: wait alone"));
+    let folded = conclave_core::journal::record::fold(
+        journals.records(&alone.room).iter().map(|record| (**record).clone()),
+    );
+    assert_eq!(
+        folded.outcome().and_then(|outcome| outcome.content.clone()).as_deref(),
+        Some("done: wait alone")
+    );
     assert_eq!(runner.list(), []);
 }
 
@@ -427,7 +517,10 @@ async fn a_host_that_stops_everything_stops_what_was_let_go_too() {
     let prepared = host.load(&parse(TEXT)).await.unwrap_or_else(|error| panic!("{error}"));
     let options = RunOptions { runner: Arc::new(runner.clone()), ..RunOptions::default() };
     let (room, hosted) = prepared.open_room(options).unwrap();
-    let alone = room.delegate(Delegation { on_close: Some(OnClose::Detach), ..work("never") }).await.unwrap();
+    let alone = room
+        .delegate(Delegation { on_close: Some(OnClose::Detach), ..work("never") })
+        .await
+        .unwrap();
     bench.begun().await;
     room.close("that was all").await.unwrap();
     hosted.closed().await.unwrap();
@@ -446,7 +539,11 @@ async fn a_runner_that_closes_stops_the_tasks_of_its_rooms() {
     runner.close("the program ends").await;
     assert_eq!(stuck.wait(None).await.unwrap().state, BackgroundState::Cancelled);
     let late = room.delegate(work("never")).await.unwrap();
-    assert_eq!(late.wait(None).await.unwrap().state, BackgroundState::Cancelled, "it takes no more");
+    assert_eq!(
+        late.wait(None).await.unwrap().state,
+        BackgroundState::Cancelled,
+        "it takes no more"
+    );
 }
 
 #[tokio::test]
@@ -455,7 +552,11 @@ async fn a_held_room_that_was_cut_off_goes_on() {
     let prepared = bench.prepared("").await;
     let kept = {
         let journals = MemoryJournals::default();
-        let options = RunOptions { journals: Arc::new(journals.clone()), ids: Arc::new(room_id.clone()), ..RunOptions::default() };
+        let options = RunOptions {
+            journals: Arc::new(journals.clone()),
+            ids: Arc::new(room_id.clone()),
+            ..RunOptions::default()
+        };
         let (room, _hosted) = prepared.open_room(options).unwrap();
         room.bind("desk", Binding::of(ChannelKind::Web)).await.unwrap();
         room.delegate(work("wait a little")).await.unwrap();
@@ -467,7 +568,9 @@ async fn a_held_room_that_was_cut_off_goes_on() {
     for room in kept.rooms() {
         let records = kept.records(&room);
         // Its `Cancelled` is from the end of the block above.
-        let records = records.into_iter().take_while(|record| !matches!(record.event, Event::Cancelled { .. }));
+        let records = records
+            .into_iter()
+            .take_while(|record| !matches!(record.event, Event::Cancelled { .. }));
         put(&cut_off, &room, records);
     }
     let options = RunOptions { journals: Arc::new(cut_off.clone()), ..RunOptions::default() };
@@ -476,10 +579,17 @@ async fn a_held_room_that_was_cut_off_goes_on() {
     let (room, hosted) = session.host_on();
     let tasks = room.tasks();
     assert_eq!(tasks.len(), 1);
-    assert_eq!(tasks[0].state, BackgroundState::Running, "the list is there before anything happens");
+    assert_eq!(
+        tasks[0].state,
+        BackgroundState::Running,
+        "the list is there before anything happens"
+    );
     assert!(room.bindings().contains_key("desk"), "{:?}", room.bindings());
     bench.go_on();
-    assert_eq!(room.wait(&tasks[0].id, None).await.unwrap().output.as_deref(), Some("done: wait a little"));
+    assert_eq!(
+        room.wait(&tasks[0].id, None).await.unwrap().output.as_deref(),
+        Some("done: wait a little")
+    );
     // Replies find whoever asked now, and nobody of before.
     room.say("desk", "still there?").await.unwrap();
     room.close("that was all").await.unwrap();
@@ -504,7 +614,11 @@ async fn what_a_task_was_told_right_before_its_host_stopped_is_read_once() {
         let prepared = bench.prepared("").await;
         let kept = {
             let journals = MemoryJournals::default();
-            let options = RunOptions { journals: Arc::new(journals.clone()), ids: Arc::new(room_id.clone()), ..RunOptions::default() };
+            let options = RunOptions {
+                journals: Arc::new(journals.clone()),
+                ids: Arc::new(room_id.clone()),
+                ..RunOptions::default()
+            };
             let (room, _hosted) = prepared.open_room(options).unwrap();
             let task = room.delegate(work("wait for a word")).await.unwrap();
             bench.begun().await;
@@ -515,7 +629,10 @@ async fn what_a_task_was_told_right_before_its_host_stopped_is_read_once() {
         let said = |event: &Event| matches!(event.effective(), Event::UserSaid { .. });
         for room in kept.rooms() {
             let records = kept.records(&room).into_iter();
-            let before = records.take_while(|record| !matches!(record.event, Event::Cancelled { .. }) && (is_kept || !said(&record.event)));
+            let before = records.take_while(|record| {
+                !matches!(record.event, Event::Cancelled { .. })
+                    && (is_kept || !said(&record.event))
+            });
             put(&cut_off, &room, before);
         }
         let options = RunOptions { journals: Arc::new(cut_off.clone()), ..RunOptions::default() };
@@ -525,16 +642,27 @@ async fn what_a_task_was_told_right_before_its_host_stopped_is_read_once() {
         let ended = room.wait(&task, None).await.unwrap();
         assert_eq!(ended.output.as_deref(), Some("done: hurry"), "kept by the child: {is_kept}");
         let child = cut_off.records(&RoomId::from("r/1"));
-        assert_eq!(child.iter().filter(|record| said(&record.event)).count(), 1, "kept by the child: {is_kept}");
+        assert_eq!(
+            child.iter().filter(|record| said(&record.event)).count(),
+            1,
+            "kept by the child: {is_kept}"
+        );
     }
 }
 
 /// Puts records into journals as if a host had left them.
-fn put(journals: &MemoryJournals, room: &RoomId, records: impl Iterator<Item = Arc<conclave_runtime::event::Record>>) {
+fn put(
+    journals: &MemoryJournals,
+    room: &RoomId,
+    records: impl Iterator<Item = Arc<conclave_runtime::event::Record>>,
+) {
     let records: Vec<_> = records.collect();
     let mut journal = futures_executor::block_on(journals.open(room).unwrap()).unwrap();
     let spent = conclave_core::types::usage::Spent::default();
-    journal.append(&JournalBatch { records: &records, waits: &[], outcome: None, spent }).map(drop).unwrap();
+    journal
+        .append(&JournalBatch { records: &records, waits: &[], outcome: None, spent })
+        .map(drop)
+        .unwrap();
 }
 
 #[tokio::test]
@@ -543,7 +671,12 @@ async fn channels_are_told_of_the_room_that_they_serve() {
     struct Eager(Arc<Mutex<Vec<RoomId>>>);
 
     impl Channels for Eager {
-        fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<HumanAnswer>> {
+        fn ask(
+            &self,
+            channel: ChannelId,
+            task: TaskName,
+            prompt: String,
+        ) -> BoxFuture<'static, Option<HumanAnswer>> {
             UnattendedChannel.ask(channel, task, prompt)
         }
 
@@ -563,7 +696,11 @@ async fn channels_are_told_of_the_room_that_they_serve() {
     }
 
     let opened = Arc::new(Mutex::new(Vec::new()));
-    let options = RunOptions { channels: Arc::new(Eager(opened.clone())), ids: Arc::new(RoomId::from("r")), ..RunOptions::default() };
+    let options = RunOptions {
+        channels: Arc::new(Eager(opened.clone())),
+        ids: Arc::new(RoomId::from("r")),
+        ..RunOptions::default()
+    };
     let (_room, hosted) = Bench::default().prepared("").await.open_room(options).unwrap();
     assert_eq!(hosted.closed().await.unwrap().content.as_deref(), Some("hello (1)"));
     assert_eq!(*opened.lock().unwrap(), [RoomId::from("r")], "the room, and not those below it");
@@ -574,7 +711,9 @@ async fn a_simulated_voice_keeps_its_channel_busy() {
     let (channels, mut heard) = loud();
     let (clock, told) = (Arc::new(Hands::default()), Told::default());
     let options = RunOptions { channels, clock: clock.clone(), ..told.options() };
-    let prepared = Bench::default().prepared("[channels.phone]\nkind = \"voice\"\nsimulate = \"100 ms\"\n").await;
+    let prepared = Bench::default()
+        .prepared("[channels.phone]\nkind = \"voice\"\nsimulate = \"100 ms\"\n")
+        .await;
     let (room, hosted) = prepared.open_room(options).unwrap();
     assert_eq!(room.bindings().get("phone").and_then(|binding| binding.simulate_ms), Some(100));
     room.say("phone", "one").await.unwrap();
@@ -593,7 +732,9 @@ async fn a_simulated_voice_keeps_its_channel_busy() {
         .into_iter()
         .filter_map(|happening| match happening.what {
             conclave_runtime::subscribe::RunEvent::Recorded { record } => match &record.event {
-                Event::Requested { what: RoomRequest::Activity { activity, .. }, .. } => Some(*activity),
+                Event::Requested { what: RoomRequest::Activity { activity, .. }, .. } => {
+                    Some(*activity)
+                }
                 _ => None,
             },
             _ => None,
@@ -607,7 +748,10 @@ async fn a_run_that_is_not_held_can_be_spoken_to_while_it_works() {
     let bench = Bench::default();
     let mut session = bench.prepared("").await.session(RunOptions::default()).unwrap();
     let room = session.handle();
-    let run = session.run(RunInput { entry: Some(TaskName::from("worker")), ..RunInput::from("wait for a word") });
+    let run = session.run(RunInput {
+        entry: Some(TaskName::from("worker")),
+        ..RunInput::from("wait for a word")
+    });
     let ((), outcome) = tokio::join!(
         async {
             bench.begun().await;
@@ -620,7 +764,8 @@ async fn a_run_that_is_not_held_can_be_spoken_to_while_it_works() {
     assert_eq!((outcome.status, outcome.content.as_deref()), (Status::Done, Some("done: hurry")));
 }
 
-/// Journals in memory; those of child rooms are opened, reopened and take records only once the gate is open.
+/// Journals in memory; those of child rooms are opened, reopened and take records only once the
+/// gate is open.
 #[derive(Clone)]
 struct Gated {
     kept: MemoryJournals,
@@ -696,7 +841,8 @@ async fn a_room_goes_on_while_its_childs_journal_is_opened_or_full() {
         let (room, hosted) = bench.prepared("").await.open_room(options).unwrap();
         let task = room.delegate(work("quick")).await.unwrap();
         journals.waits.notified().await;
-        // The one thread is free, and so is the parent's loop: it takes requests, journals them and replies.
+        // The one thread is free, and so is the parent's loop: it takes requests, journals them and
+        // replies.
         room.bind("desk", Binding::of(ChannelKind::Web)).await.unwrap();
         room.say("desk", "still there?").await.unwrap();
         assert!(journals.kept.records(&task.room).is_empty() && !*journals.gate.borrow());
@@ -720,7 +866,11 @@ async fn a_room_that_is_resumed_goes_on_while_its_childs_journal_is_read() {
     let prepared = bench.prepared("").await;
     let kept = {
         let journals = MemoryJournals::default();
-        let options = RunOptions { journals: Arc::new(journals.clone()), ids: Arc::new(room_id.clone()), ..RunOptions::default() };
+        let options = RunOptions {
+            journals: Arc::new(journals.clone()),
+            ids: Arc::new(room_id.clone()),
+            ..RunOptions::default()
+        };
         let (room, _hosted) = prepared.open_room(options).unwrap();
         room.delegate(work("wait a little")).await.unwrap();
         bench.begun().await;
@@ -729,7 +879,13 @@ async fn a_room_that_is_resumed_goes_on_while_its_childs_journal_is_read() {
     let cut_off = MemoryJournals::default();
     for room in kept.rooms() {
         let records = kept.records(&room);
-        put(&cut_off, &room, records.into_iter().take_while(|record| !matches!(record.event, Event::Cancelled { .. })));
+        put(
+            &cut_off,
+            &room,
+            records
+                .into_iter()
+                .take_while(|record| !matches!(record.event, Event::Cancelled { .. })),
+        );
     }
     let journals = Gated::new(cut_off, true);
     let options = RunOptions { journals: Arc::new(journals.clone()), ..RunOptions::default() };
@@ -740,7 +896,10 @@ async fn a_room_that_is_resumed_goes_on_while_its_childs_journal_is_read() {
     journals.gate.send_replace(true);
     bench.go_on();
     let task = room.tasks().remove(0);
-    assert_eq!(room.wait(&task.id, None).await.unwrap().output.as_deref(), Some("done: wait a little"));
+    assert_eq!(
+        room.wait(&task.id, None).await.unwrap().output.as_deref(),
+        Some("done: wait a little")
+    );
     room.close("that was all").await.unwrap();
     hosted.closed().await.unwrap();
 }

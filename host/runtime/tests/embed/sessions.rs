@@ -1,11 +1,14 @@
-//! Run after run in one room: what stays, what begins anew, what ends a run that nobody waits for, and what the journal makes of it.
+//! Run after run in one room: what stays, what begins anew, what ends a run that nobody waits for,
+//! and what the journal makes of it.
 
 use std::sync::Arc;
 
 use conclave_core::journal::record::{fold, from_lines, to_line};
 use conclave_core::protocol::event::{Event, HistoryChange};
 use conclave_runtime::ids::{RoomId, TaskName};
-use conclave_runtime::journal::{Journal, JournalBatch, JournalFailure, Journals, Keeping, MemoryJournals, Opening};
+use conclave_runtime::journal::{
+    Journal, JournalBatch, JournalFailure, Journals, Keeping, MemoryJournals, Opening,
+};
 use conclave_runtime::limits::RunLimits;
 use conclave_runtime::native::{self, Failure, Plugin, Step};
 use conclave_runtime::outcome::Status;
@@ -46,12 +49,23 @@ async fn agents_remember_from_run_to_run_and_the_journal_holds_all_of_it() {
     let mut session = prepare("heard").await.session(options).unwrap();
     let first = said(&mut session, "one").await;
     let remembered = session.history(&desk_name()).len();
-    let second = said(&mut session, RunInput { entry: Some(TaskName::from("other")), ..RunInput::from("two") }).await;
+    let second = said(
+        &mut session,
+        RunInput { entry: Some(TaskName::from("other")), ..RunInput::from("two") },
+    )
+    .await;
     let third = said(&mut session, "three").await;
-    assert_eq!((first.as_str(), second.as_str()), ("heard one 1", "heard two 1"), "each task has a history of its own");
+    assert_eq!(
+        (first.as_str(), second.as_str()),
+        ("heard one 1", "heard two 1"),
+        "each task has a history of its own"
+    );
     assert_eq!(third, format!("heard three {}", remembered + 1));
     let records = journals.records(session.room());
-    let starts = records.iter().filter(|record| matches!(record.event, Event::RunStarted { setup: None, .. })).count();
+    let starts = records
+        .iter()
+        .filter(|record| matches!(record.event, Event::RunStarted { setup: None, .. }))
+        .count();
     assert!(matches!(records[0].event, Event::RoomOpened { .. }) && starts == 2, "{records:?}");
     let lines: String = records.iter().map(|record| to_line(record).unwrap() + "\n").collect();
     let folded = fold(from_lines(&lines).unwrap());
@@ -64,9 +78,17 @@ async fn an_unknown_task_starts_nothing() {
     let journals = MemoryJournals::default();
     let options = RunOptions { journals: Arc::new(journals.clone()), ..RunOptions::default() };
     let mut session = prepare("heard").await.session(options).unwrap();
-    let error = session.run(RunInput { entry: Some(TaskName::from("none")), ..RunInput::default() }).await.unwrap_err();
+    let error = session
+        .run(RunInput { entry: Some(TaskName::from("none")), ..RunInput::default() })
+        .await
+        .unwrap_err();
     assert_eq!(error.to_string(), "there is no task `none`; these are there: desk, other");
-    assert!(session.change_history(&TaskName::from("none"), HistoryChange::Clear { start: 0 }).await.is_err());
+    assert!(
+        session
+            .change_history(&TaskName::from("none"), HistoryChange::Clear { start: 0 })
+            .await
+            .is_err()
+    );
     assert!(journals.records(session.room()).is_empty());
     assert_eq!(said(&mut session, "one").await, "heard one 1");
 }
@@ -86,9 +108,13 @@ async fn a_run_that_nobody_waits_for_is_stopped_and_the_next_one_begins() {
     }
     drop(session.run("never polled"));
     assert!(said(&mut session, "two").await.starts_with("heard two"));
-    let events: Vec<Event> = journals.records(session.room()).iter().map(|record| record.event.clone()).collect();
-    let given_up = events.iter().position(|event| matches!(event, Event::Cancelled { .. })).unwrap();
-    let started: Vec<usize> = (0..events.len()).filter(|index| matches!(events[*index], Event::RunStarted { .. })).collect();
+    let events: Vec<Event> =
+        journals.records(session.room()).iter().map(|record| record.event.clone()).collect();
+    let given_up =
+        events.iter().position(|event| matches!(event, Event::Cancelled { .. })).unwrap();
+    let started: Vec<usize> = (0..events.len())
+        .filter(|index| matches!(events[*index], Event::RunStarted { .. }))
+        .collect();
     assert!(started.len() == 1 && given_up < started[0], "{events:?}");
 }
 
@@ -110,7 +136,8 @@ async fn a_stopper_means_the_run_that_goes_on_and_no_later_one() {
 async fn limits_of_an_ask_are_those_of_its_run_alone() {
     let mut session = prepare("heard").await.session(RunOptions::default()).unwrap();
     let limits = RunLimits { wall_ms: Some(1), ..RunLimits::default() };
-    let late = session.run(RunInput { limits: Some(limits), ..RunInput::from("wait") }).await.unwrap();
+    let late =
+        session.run(RunInput { limits: Some(limits), ..RunInput::from("wait") }).await.unwrap();
     assert_eq!(late.status, Status::Timeout);
     assert!(said(&mut session, "two").await.starts_with("heard two"));
 }
@@ -124,7 +151,11 @@ async fn later_runs_go_on_with_another_config() {
     session.reconfigure(&prepare("noted").await);
     assert!(said(&mut session, "two").await.starts_with("noted two"));
     assert!(said(&mut session, "three").await.starts_with("noted three"));
-    let setups: Vec<bool> = journals.records(session.room()).iter().filter_map(|record| started_with_setup(&record.event)).collect();
+    let setups: Vec<bool> = journals
+        .records(session.room())
+        .iter()
+        .filter_map(|record| started_with_setup(&record.event))
+        .collect();
     assert_eq!(setups, [true, false], "the journal says once what the runs go on with");
 }
 
@@ -141,9 +172,18 @@ async fn what_an_agent_remembers_moves_to_another_session() {
     said(&mut one, "one").await;
     let kept = one.export_history(&desk_name());
     let journals = MemoryJournals::default();
-    let mut two = prepare("heard").await.session(RunOptions { journals: Arc::new(journals.clone()), ..RunOptions::default() }).unwrap();
+    let mut two = prepare("heard")
+        .await
+        .session(RunOptions { journals: Arc::new(journals.clone()), ..RunOptions::default() })
+        .unwrap();
     two.import_history(&desk_name(), &kept).await.unwrap();
-    let texts = |session: &Session| session.history(&desk_name()).iter().map(|message| message.content.clone()).collect::<Vec<_>>();
+    let texts = |session: &Session| {
+        session
+            .history(&desk_name())
+            .iter()
+            .map(|message| message.content.clone())
+            .collect::<Vec<_>>()
+    };
     assert_eq!(texts(&two), texts(&one));
     let remembered = two.history(&desk_name()).len();
     assert_eq!(said(&mut two, "two").await, format!("heard two {}", remembered + 1));
@@ -170,7 +210,8 @@ impl Journal for Full {
     fn append(&mut self, entry: &JournalBatch<'_>) -> Result<Keeping, JournalFailure> {
         let (room, place) = (RoomId::from("test"), "memory".to_owned());
         let cause = std::io::ErrorKind::StorageFull.into();
-        self.0 = self.0.checked_sub(entry.records.len()).ok_or(JournalFailure { room, place, cause })?;
+        self.0 =
+            self.0.checked_sub(entry.records.len()).ok_or(JournalFailure { room, place, cause })?;
         Ok(Keeping::Kept)
     }
 }
@@ -181,10 +222,14 @@ async fn a_journal_that_failed_ends_the_session() {
     let mut session = prepare("heard").await.session(options).unwrap();
     assert!(matches!(session.run("one").await, Err(SessionError::Journal(_))));
     let broken = session.run("two").await.unwrap_err();
-    assert_eq!(broken.to_string(), "the journal of room test has failed before; what is to go on needs another session");
+    assert_eq!(
+        broken.to_string(),
+        "the journal of room test has failed before; what is to go on needs another session"
+    );
 }
 
-/// Keeps each entry before anything may be done, once the test lets it; the record of this number cannot be kept.
+/// Keeps each entry before anything may be done, once the test lets it; the record of this number
+/// cannot be kept.
 #[derive(Clone)]
 struct Gated {
     fails: u64,
@@ -220,7 +265,8 @@ impl Journal for Gated {
                 held.notify_one();
             }
             open.acquire().await.expect("it is never closed").forget();
-            let (room, place, cause) = (RoomId::from("test"), "memory".to_owned(), std::io::ErrorKind::StorageFull.into());
+            let (room, place, cause) =
+                (RoomId::from("test"), "memory".to_owned(), std::io::ErrorKind::StorageFull.into());
             if fails { Err(JournalFailure { room, place, cause }) } else { Ok(()) }
         })))
     }
@@ -231,7 +277,8 @@ async fn a_run_can_be_dropped_wherever_its_journal_is() {
     let mut entries = 0;
     loop {
         let journal = Gated::new(u64::MAX, entries);
-        let options = RunOptions { journals: Arc::new(journal.clone()), ..Told::default().options() };
+        let options =
+            RunOptions { journals: Arc::new(journal.clone()), ..Told::default().options() };
         let mut session = prepare("heard").await.session(options).unwrap();
         let is_over = {
             let mut run = std::pin::pin!(session.run("one"));
@@ -256,14 +303,24 @@ async fn a_run_can_be_dropped_wherever_its_journal_is() {
 async fn nothing_is_told_of_what_could_not_be_kept() {
     for seq in 0..2 {
         let told = Told::default();
-        let options = RunOptions { journals: Arc::new(Gated::new(seq, Semaphore::MAX_PERMITS)), ..told.options() };
+        let options = RunOptions {
+            journals: Arc::new(Gated::new(seq, Semaphore::MAX_PERMITS)),
+            ..told.options()
+        };
         let mut session = prepare("heard").await.session(options).unwrap();
         assert!(matches!(session.run("one").await, Err(SessionError::Journal(_))));
         assert!(matches!(session.resume().await, Err(SessionError::Broken { .. })));
         let happenings = told.happenings();
-        let late: Vec<_> = happenings.iter().filter(|happening| happening.seq.is_some_and(|of| of >= seq)).collect();
+        let late: Vec<_> = happenings
+            .iter()
+            .filter(|happening| happening.seq.is_some_and(|of| of >= seq))
+            .collect();
         assert!(late.is_empty(), "{late:?}");
-        assert_eq!(happenings.iter().any(|happening| happening.seq.is_some()), seq > 0, "what was kept was told");
+        assert_eq!(
+            happenings.iter().any(|happening| happening.seq.is_some()),
+            seq > 0,
+            "what was kept was told"
+        );
     }
 }
 
@@ -286,10 +343,16 @@ async fn what_a_failed_agent_remembers_is_left() {
 
 #[tokio::test]
 async fn one_word_stops_all_runs_of_a_host_and_a_name_stops_one_task() {
-    let host = conclave_runtime::Host::new(conclave_runtime::HostOptions { native: vec![desk("heard")], ..Default::default() }).unwrap();
+    let host = conclave_runtime::Host::new(conclave_runtime::HostOptions {
+        native: vec![desk("heard")],
+        ..Default::default()
+    })
+    .unwrap();
     let config = conclave_runtime::config::Config::parse("c.toml", "", TEXT).unwrap();
     let prepared = host.load(&config).await.unwrap();
-    let runs: Vec<_> = (0..3).map(|_| prepared.start(Some("wait".to_owned()), RunOptions::default()).unwrap()).collect();
+    let runs: Vec<_> = (0..3)
+        .map(|_| prepared.start(Some("wait".to_owned()), RunOptions::default()).unwrap())
+        .collect();
     let by_name = prepared.start(Some("wait".to_owned()), RunOptions::default()).unwrap();
     let stopper = by_name.stopper();
     let by_name = tokio::spawn(by_name.outcome());

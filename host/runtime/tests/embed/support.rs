@@ -23,7 +23,8 @@ pub fn parse(text: &str) -> Config {
 }
 
 pub fn host(native: impl IntoIterator<Item = Plugin>) -> Host {
-    Host::new(HostOptions { native: native.into_iter().collect(), ..HostOptions::default() }).unwrap()
+    Host::new(HostOptions { native: native.into_iter().collect(), ..HostOptions::default() })
+        .unwrap()
 }
 
 pub async fn prepared(native: impl IntoIterator<Item = Plugin>, text: &str) -> Prepared {
@@ -32,7 +33,12 @@ pub async fn prepared(native: impl IntoIterator<Item = Plugin>, text: &str) -> P
 
 /// What is said about a config that must not load.
 pub async fn refused(native: impl IntoIterator<Item = Plugin>, text: &str) -> String {
-    host(native).load(&parse(text)).await.map(drop).expect_err("the config should be refused").to_string()
+    host(native)
+        .load(&parse(text))
+        .await
+        .map(drop)
+        .expect_err("the config should be refused")
+        .to_string()
 }
 
 /// Everything that was told.

@@ -1,4 +1,5 @@
-//! Spans of a run, seen by a layer on `tracing`'s own registry, which panics when a parent has ended before its child begins.
+//! Spans of a run, seen by a layer on `tracing`'s own registry, which panics when a parent has
+//! ended before its child begins.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -62,21 +63,32 @@ impl<S: Registered + for<'a> LookupSpan<'a>> Layer<S> for Collector {
         let mut collected = self.0.lock().unwrap();
         let mut fields = Fields::new();
         attributes.record(&mut Into(&mut fields));
-        let parent = context.span(id).and_then(|span| span.parent().map(|parent| parent.id().into_u64()));
-        let above = parent.map(|parent| format!("{} > ", collected.spans[&parent].path)).unwrap_or_default();
-        let name = fields.get(names::SHOWN).cloned().unwrap_or_else(|| attributes.metadata().name().to_owned());
+        let parent =
+            context.span(id).and_then(|span| span.parent().map(|parent| parent.id().into_u64()));
+        let above = parent
+            .map(|parent| format!("{} > ", collected.spans[&parent].path))
+            .unwrap_or_default();
+        let name = fields
+            .get(names::SHOWN)
+            .cloned()
+            .unwrap_or_else(|| attributes.metadata().name().to_owned());
         collected.spans.insert(id.into_u64(), Seen { path: format!("{above}{name}"), fields });
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, _: Context<'_, S>) {
-        values.record(&mut Into(&mut self.0.lock().unwrap().spans.get_mut(&id.into_u64()).unwrap().fields));
+        values.record(&mut Into(
+            &mut self.0.lock().unwrap().spans.get_mut(&id.into_u64()).unwrap().fields,
+        ));
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let mut fields = Fields::new();
         event.record(&mut Into(&mut fields));
         let mut collected = self.0.lock().unwrap();
-        let place = context.event_span(event).map(|span| collected.spans[&span.id().into_u64()].path.clone()).unwrap_or_default();
+        let place = context
+            .event_span(event)
+            .map(|span| collected.spans[&span.id().into_u64()].path.clone())
+            .unwrap_or_default();
         collected.events.push((place, fields));
     }
 
@@ -92,7 +104,11 @@ impl Collector {
     /// All spans that ended, in the order of their ends.
     fn closed(&self) -> Vec<Seen> {
         let collected = self.0.lock().unwrap();
-        assert!(collected.spans.values().all(|span| !span.fields.contains_key(names::SHOWN)), "still open: {:?}", collected.spans);
+        assert!(
+            collected.spans.values().all(|span| !span.fields.contains_key(names::SHOWN)),
+            "still open: {:?}",
+            collected.spans
+        );
         collected.closed.clone()
     }
 
@@ -103,7 +119,8 @@ impl Collector {
     }
 
     fn span(&self, end: &str) -> Fields {
-        let found: Vec<Seen> = self.closed().into_iter().filter(|span| span.path.ends_with(end)).collect();
+        let found: Vec<Seen> =
+            self.closed().into_iter().filter(|span| span.path.ends_with(end)).collect();
         assert_eq!(found.len(), 1, "{end}: {found:?}");
         found[0].fields.clone()
     }
@@ -141,7 +158,9 @@ async fn desk() -> Prepared {
         step.host.log(Level::Warn, "a secret log line");
         Ok(match step.view.iteration {
             0 => native::IntoTurn::into_turn(completion),
-            1 => native::call("delegate_task", json!({ "agent": "digest", "task": "a secret task" })),
+            1 => {
+                native::call("delegate_task", json!({ "agent": "digest", "task": "a secret task" }))
+            }
             _ => native::finish("a secret end"),
         })
     })
@@ -171,19 +190,31 @@ async fn desk() -> Prepared {
         Ok(Completion { usage, tool_calls: vec![call], ..native::answer("a secret thought") })
     });
     let native = vec![desk, Plugin::tools("app", [look]), digest];
-    let host = Host::new(HostOptions { native, models: [("default".to_owned(), model)].into(), ..HostOptions::default() }).unwrap();
+    let host = Host::new(HostOptions {
+        native,
+        models: [("default".to_owned(), model)].into(),
+        ..HostOptions::default()
+    })
+    .unwrap();
     host.load(&parse(TEXT)).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn options(spans: &Arc<SpanSubscriber>) -> RunOptions {
     let subscribers = Subscribers::new([Arc::clone(spans) as Arc<dyn Subscriber>]);
-    RunOptions { ids: Arc::new(conclave_runtime::ids::RoomId::from("test")), subscribers, ..RunOptions::default() }
+    RunOptions {
+        ids: Arc::new(conclave_runtime::ids::RoomId::from("test")),
+        subscribers,
+        ..RunOptions::default()
+    }
 }
 
 async fn traced(spans: SpanSubscriber) -> Collector {
     let collector = Collector::default();
     let _guard = tracing::subscriber::set_default(Registry::default().with(collector.clone()));
-    let run = desk().await.start(Some("a secret question".to_owned()), options(&Arc::new(spans))).unwrap();
+    let run = desk()
+        .await
+        .start(Some("a secret question".to_owned()), options(&Arc::new(spans)))
+        .unwrap();
     run.outcome().instrument(tracing::info_span!("request")).await.unwrap();
     collector
 }
@@ -218,8 +249,10 @@ async fn attributes_have_the_names_of_the_conventions() {
     assert_eq!(tool["gen_ai.conversation.id"], "test");
     assert_eq!(tool["error.type"], "_OTHER");
     assert!(tool["gen_ai.tool.call.id"].starts_with('c'));
-    let chats: Vec<Seen> = collector.closed().into_iter().filter(|span| span.path.ends_with("chat default")).collect();
-    let (answered, failed): (Vec<&Seen>, Vec<&Seen>) = chats.iter().partition(|span| !span.fields.contains_key("error.type"));
+    let chats: Vec<Seen> =
+        collector.closed().into_iter().filter(|span| span.path.ends_with("chat default")).collect();
+    let (answered, failed): (Vec<&Seen>, Vec<&Seen>) =
+        chats.iter().partition(|span| !span.fields.contains_key("error.type"));
     assert_eq!((answered.len(), failed.len()), (3, 1));
     for span in answered {
         assert_eq!(span.fields["gen_ai.provider.name"], "own");
@@ -230,12 +263,31 @@ async fn attributes_have_the_names_of_the_conventions() {
         assert!(!span.fields.contains_key("server.address"));
     }
     assert_eq!(failed[0].fields["error.type"], "_OTHER");
-    let steps: Vec<Seen> = collector.closed().into_iter().filter(|span| span.path.ends_with("invoke_agent digest")).collect();
-    assert!(steps.iter().all(|step| step.fields["gen_ai.conversation.id"] == "test/1"), "{steps:?}");
-    assert_eq!(steps.iter().filter(|step| step.fields.get("error.type").is_some_and(|kind| kind == "error")).count(), 1);
+    let steps: Vec<Seen> = collector
+        .closed()
+        .into_iter()
+        .filter(|span| span.path.ends_with("invoke_agent digest"))
+        .collect();
+    assert!(
+        steps.iter().all(|step| step.fields["gen_ai.conversation.id"] == "test/1"),
+        "{steps:?}"
+    );
+    assert_eq!(
+        steps
+            .iter()
+            .filter(|step| step.fields.get("error.type").is_some_and(|kind| kind == "error"))
+            .count(),
+        1
+    );
     let events = &collector.0.lock().unwrap().events;
-    let denied = events.iter().find(|(_, fields)| fields.get("message").is_some_and(|message| message == "denied")).unwrap();
-    assert_eq!((denied.0.as_str(), denied.1["capability"].as_str()), ("request > invoke_agent desk > execute_tool app.look", "model"));
+    let denied = events
+        .iter()
+        .find(|(_, fields)| fields.get("message").is_some_and(|message| message == "denied"))
+        .unwrap();
+    assert_eq!(
+        (denied.0.as_str(), denied.1["capability"].as_str()),
+        ("request > invoke_agent desk > execute_tool app.look", "model")
+    );
 }
 
 #[tokio::test]
@@ -243,7 +295,9 @@ async fn content_is_recorded_only_when_it_is_asked_for() {
     let without = all_text(&traced(SpanSubscriber::new()).await);
     assert!(!without.contains("secret"), "{without}");
     let with = all_text(&traced(SpanSubscriber::new().with_content(true)).await);
-    for content in ["a secret thought", "a secret failure", "a secret log line", "\\\"a\\\":\\\"secret\\\""] {
+    for content in
+        ["a secret thought", "a secret failure", "a secret log line", "\\\"a\\\":\\\"secret\\\""]
+    {
         assert!(with.contains(content), "{content}: {with}");
     }
 }
@@ -258,16 +312,21 @@ async fn a_run_that_is_dropped_leaves_nothing_open() {
         begins.notify_one();
         std::future::pending::<Result<String, native::Failure>>()
     });
-    let desk = Plugin::agent("desk", |_| async { Ok(native::call("app.look", json!({}))) }).asks(Capability::Tools, "Looks.");
+    let desk = Plugin::agent("desk", |_| async { Ok(native::call("app.look", json!({}))) })
+        .asks(Capability::Tools, "Looks.");
     let text = "entry = \"desk\"\n[plugins.desk]\nsource = \"native:desk\"\ngrants.tools = [\"app.look\"]\n[plugins.app]\nsource = \"native:app\"\n[tasks.desk]\nagent = \"desk\"\n";
     let prepared = crate::support::prepared([desk, Plugin::tools("app", [hang])], text).await;
     let spans = Arc::new(SpanSubscriber::new());
-    let running = tokio::spawn(prepared.start(Some("go".to_owned()), options(&spans)).unwrap().outcome());
+    let running =
+        tokio::spawn(prepared.start(Some("go".to_owned()), options(&spans)).unwrap().outcome());
     begun.notified().await;
     assert!(collector.closed_so_far().is_empty());
     running.abort();
     let _ = running.await;
-    assert_eq!(collector.paths(), ["invoke_agent desk", "invoke_agent desk > execute_tool app.look"]);
+    assert_eq!(
+        collector.paths(),
+        ["invoke_agent desk", "invoke_agent desk > execute_tool app.look"]
+    );
     assert!(format!("{spans:?}").contains("rooms: Mutex { data: {}"), "nothing is kept: {spans:?}");
 }
 
@@ -306,19 +365,30 @@ impl Subscriber for Stops {
 async fn spans_of_stopped_tools_end_with_their_turn() {
     let collector = Collector::default();
     let _guard = tracing::subscriber::set_default(Registry::default().with(collector.clone()));
-    let hang = NativeTool::new("look", "Hangs.", json!({}), |_| std::future::pending::<Result<String, native::Failure>>());
-    let desk = Plugin::agent("desk", |_| async { Ok(native::call("app.look", json!({}))) }).asks(Capability::Tools, "Looks.");
+    let hang = NativeTool::new("look", "Hangs.", json!({}), |_| {
+        std::future::pending::<Result<String, native::Failure>>()
+    });
+    let desk = Plugin::agent("desk", |_| async { Ok(native::call("app.look", json!({}))) })
+        .asks(Capability::Tools, "Looks.");
     let text = "entry = \"desk\"\n[plugins.desk]\nsource = \"native:desk\"\ngrants.tools = [\"app.look\"]\n[plugins.app]\nsource = \"native:app\"\nlimits.at_once = 100\n[tasks.desk]\nagent = \"desk\"\n";
     let prepared = crate::support::prepared([desk, Plugin::tools("app", [hang])], text).await;
     let stops = Arc::new(Stops::default());
-    let subscribers = Subscribers::new([Arc::new(SpanSubscriber::new()) as Arc<dyn Subscriber>, Arc::clone(&stops) as _]);
+    let subscribers = Subscribers::new([
+        Arc::new(SpanSubscriber::new()) as Arc<dyn Subscriber>,
+        Arc::clone(&stops) as _,
+    ]);
     let open = Arc::default();
-    let channels = Arc::new(Again { asked: AtomicUsize::new(0), collector: collector.clone(), open: Arc::clone(&open) });
+    let channels = Arc::new(Again {
+        asked: AtomicUsize::new(0),
+        collector: collector.clone(),
+        open: Arc::clone(&open),
+    });
     let options = RunOptions { channels, subscribers, ..RunOptions::default() };
     let run = prepared.for_chat().start(Some("go".to_owned()), options).unwrap();
     *stops.0.lock().unwrap() = Some(run.stopper());
     run.outcome().await.unwrap();
-    let tools = collector.paths().iter().filter(|path| path.ends_with("execute_tool app.look")).count();
+    let tools =
+        collector.paths().iter().filter(|path| path.ends_with("execute_tool app.look")).count();
     assert!(tools >= 5, "{tools}");
     // While the user is asked, the step that asks may be open; nothing that was stopped is.
     let open = open.lock().unwrap();

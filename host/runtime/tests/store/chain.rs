@@ -83,9 +83,20 @@ fn the_hashes_are_what_the_documentation_says() {
             [&(text.len() as u64).to_be_bytes()[..], text.as_bytes()].concat()
         };
         let rules = row.get::<_, u32>(5).unwrap().to_be_bytes();
-        let record = Sha256::digest([text(1), text(4), text(6), text(7), number(2).into(), number(3).into(), rules.into()].concat());
+        let record = Sha256::digest(
+            [text(1), text(4), text(6), text(7), number(2).into(), number(3).into(), rules.into()]
+                .concat(),
+        );
         assert_eq!(record[..], row.get::<_, Vec<u8>>(8).unwrap()[..]);
-        let line = [before, number(0).into(), text(1), number(2).into(), number(3).into(), record.to_vec()].concat();
+        let line = [
+            before,
+            number(0).into(),
+            text(1),
+            number(2).into(),
+            number(3).into(),
+            record.to_vec(),
+        ]
+        .concat();
         before = Sha256::digest(line).to_vec();
         assert_eq!(before, row.get::<_, Vec<u8>>(9).unwrap());
         count += 1;

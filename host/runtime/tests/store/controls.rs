@@ -1,5 +1,5 @@
-//! An approval from another process, whose receiver is killed on the way from the message's file to the journal and on to the deletion
-//! of the file: it is neither lost nor applied twice.
+//! An approval from another process, whose receiver is killed on the way from the message's file to
+//! the journal and on to the deletion of the file: it is neither lost nor applied twice.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,9 @@ use conclave_runtime::event::Event;
 use conclave_runtime::fail_points;
 use conclave_runtime::ids::{CallId, RoomId};
 use conclave_runtime::native::{self, NativeCall, NativeTool, Plugin, Step};
-use conclave_runtime::store::{ControlCommand, ControlMessage, Durability, MailState, RunState, Store, StoreReader};
+use conclave_runtime::store::{
+    ControlCommand, ControlMessage, Durability, MailState, RunState, Store, StoreReader,
+};
 use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
 use serde_json::json;
 
@@ -42,14 +44,16 @@ impl Approver for Elsewhere {
 /// An agent whose one call must be approved, and a bell that writes down each ring.
 async fn prepared(folder: &Path) -> (Arc<Host>, Prepared) {
     let rings = folder.join("rings");
-    let ring = NativeTool::new("ring", "Rings.", json!({ "type": "object" }), move |_: NativeCall| {
-        let rings = rings.clone();
-        async move {
-            let mut file = std::fs::OpenOptions::new().append(true).create(true).open(rings).unwrap();
-            file.write_all(b"ding\n").unwrap();
-            Ok("Ding.")
-        }
-    });
+    let ring =
+        NativeTool::new("ring", "Rings.", json!({ "type": "object" }), move |_: NativeCall| {
+            let rings = rings.clone();
+            async move {
+                let mut file =
+                    std::fs::OpenOptions::new().append(true).create(true).open(rings).unwrap();
+                file.write_all(b"ding\n").unwrap();
+                Ok("Ding.")
+            }
+        });
     let desk = Plugin::agent("desk", |step: Step| async move {
         Ok(match step.results() {
             [] => native::call("bell.ring", json!({})),
@@ -88,7 +92,8 @@ async fn live(folder: &Path, kill: Option<&str>) {
     while !running.is_finished() {
         inbox
             .receive(|_| {
-                // The next commit is that of the message's record: on this one thread its room has not seen it yet.
+                // The next commit is that of the message's record: on this one thread its room has
+                // not seen it yet.
                 if let Some(kill) = kill.filter(|_| !is_of_control) {
                     fail_points::arm(kill, 1);
                 }
@@ -123,11 +128,15 @@ fn start(folder: &Path, kill: Option<&str>) -> Child {
 /// The call that waits for an approval.
 fn asked(store: &Path, child: &mut Child) -> CallId {
     loop {
-        let waits = StoreReader::open(store).and_then(|reader| reader.waits(None)).unwrap_or_default();
-        let call = waits.iter().find(|wait| wait.wait.request.is_some()).and_then(|wait| match wait.wait.key {
-            WaitKey::Call(call) => Some(call),
-            _ => None,
-        });
+        let waits =
+            StoreReader::open(store).and_then(|reader| reader.waits(None)).unwrap_or_default();
+        let call =
+            waits.iter().find(|wait| wait.wait.request.is_some()).and_then(|wait| {
+                match wait.wait.key {
+                    WaitKey::Call(call) => Some(call),
+                    _ => None,
+                }
+            });
         if let Some(call) = call {
             return call;
         }
@@ -138,7 +147,8 @@ fn asked(store: &Path, child: &mut Child) -> CallId {
 
 #[test]
 fn an_approval_is_neither_lost_nor_applied_twice_wherever_its_receiver_is_killed() {
-    // In the order in which the message comes by them; and whether its room has it then, and whether its file is there.
+    // In the order in which the message comes by them; and whether its room has it then, and
+    // whether its file is there.
     let points = [
         ("before-control-delivered", false, true),
         ("before-commit", false, true),
@@ -151,27 +161,46 @@ fn an_approval_is_neither_lost_nor_applied_twice_wherever_its_receiver_is_killed
         let store = temp.path().join("kept");
         let mut child = start(temp.path(), Some(point));
         let call = asked(&store, &mut child);
-        let mail = ControlMessage::new(RoomId::from(ROOM), ControlCommand::Decide { call, approval: Approval::Approved });
+        let mail = ControlMessage::new(
+            RoomId::from(ROOM),
+            ControlCommand::Decide { call, approval: Approval::Approved },
+        );
         mail.send(&store).unwrap();
         let killed = child.wait_with_output().unwrap();
-        assert!(killed.status.code().is_none(), "{point}: {}", String::from_utf8_lossy(&killed.stderr));
-        let has_it = || StoreReader::open(&store).unwrap().has_received(&mail.room, &mail.id).unwrap();
+        assert!(
+            killed.status.code().is_none(),
+            "{point}: {}",
+            String::from_utf8_lossy(&killed.stderr)
+        );
+        let has_it =
+            || StoreReader::open(&store).unwrap().has_received(&mail.room, &mail.id).unwrap();
         assert_eq!(has_it(), is_journalled, "{point}");
         let state = if is_there { MailState::Taken } else { MailState::Gone };
-        assert_eq!(mail.state(&store), state, "{point}: its sender learns that it was taken only once it is journalled");
+        assert_eq!(
+            mail.state(&store),
+            state,
+            "{point}: its sender learns that it was taken only once it is journalled"
+        );
 
         let ended = start(temp.path(), None).wait_with_output().unwrap();
         assert!(ended.status.success(), "{point}: {}", String::from_utf8_lossy(&ended.stderr));
         assert!(has_it() && mail.state(&store) == MailState::Gone, "{point}");
         let all = records(&store, ROOM);
-        let received = all.iter().filter(|record| matches!(record.event, Event::ControlReceived { .. })).count();
-        let approved = |event: &Event| matches!(event, Event::Decided { approval: Approval::Approved, .. });
+        let received = all
+            .iter()
+            .filter(|record| matches!(record.event, Event::ControlReceived { .. }))
+            .count();
+        let approved =
+            |event: &Event| matches!(event, Event::Decided { approval: Approval::Approved, .. });
         let approved = all.iter().filter(|record| approved(record.event.effective())).count();
         assert_eq!((received, approved), (1, 1), "{point}");
         let row = StoreReader::open(&store).unwrap().rooms(&RoomId::from(ROOM)).unwrap().remove(0);
         assert!(matches!(row.standing, RunState::Ended(_)), "{point}");
         // A call that was under way when its host was killed is not repeated.
         let rings = std::fs::read_to_string(temp.path().join("rings")).unwrap_or_default();
-        assert!(rings == "ding\n" || (is_journalled && rings.is_empty()), "{point}: what was approved happens once: {rings:?}");
+        assert!(
+            rings == "ding\n" || (is_journalled && rings.is_empty()),
+            "{point}: what was approved happens once: {rings:?}"
+        );
     }
 }

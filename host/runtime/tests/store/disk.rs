@@ -4,14 +4,19 @@ use std::path::Path;
 
 use conclave_runtime::event::Event;
 use conclave_runtime::ids::{CallId, RoomId};
-use conclave_runtime::store::{Durability, RunFilter, Store, StoreError, StoreOptions, StoreReader};
+use conclave_runtime::store::{
+    Durability, RunFilter, Store, StoreError, StoreOptions, StoreReader,
+};
 
-use crate::support::{about, append, copied, entry, kept, opened, opened_in, record, records, reopen, run, said};
+use crate::support::{
+    about, append, copied, entry, kept, opened, opened_in, record, records, reopen, run, said,
+};
 
 #[test]
 fn a_full_disk_stops_the_room_and_a_reopened_store_goes_on() {
     let temp = tempfile::tempdir().unwrap();
-    let store = Store::open_with(temp.path(), &StoreOptions { most_bytes: Some(400 << 10) }).unwrap();
+    let store =
+        Store::open_with(temp.path(), &StoreOptions { most_bytes: Some(400 << 10) }).unwrap();
     let mut journal = run(&store, "a", 1);
     let text = "x".repeat(20_000);
     let (mut seq, failure) = (1, loop_until_full(&mut *journal, &text));
@@ -22,7 +27,11 @@ fn a_full_disk_stops_the_room_and_a_reopened_store_goes_on() {
     assert!(append(&mut *journal, &[said(seq + 1, "small")]).is_err());
     assert!(append(&mut *journal, &[said(seq, "small")]).is_err());
     drop((journal, store));
-    assert_eq!(records(temp.path(), "a").len() as u64, seq, "all that was acknowledged, and nothing else");
+    assert_eq!(
+        records(temp.path(), "a").len() as u64,
+        seq,
+        "all that was acknowledged, and nothing else"
+    );
     let store = Store::open(temp.path()).unwrap();
     let mut again = reopen(&store, "a");
     append(&mut *again.journal, &[said(seq, &text)]).unwrap();
@@ -30,7 +39,10 @@ fn a_full_disk_stops_the_room_and_a_reopened_store_goes_on() {
 }
 
 /// How many were kept before one was not.
-fn loop_until_full(journal: &mut dyn conclave_runtime::journal::Journal, text: &str) -> (u64, conclave_runtime::journal::JournalFailure) {
+fn loop_until_full(
+    journal: &mut dyn conclave_runtime::journal::Journal,
+    text: &str,
+) -> (u64, conclave_runtime::journal::JournalFailure) {
     for kept in 0..1_000 {
         if let Err(failure) = append(journal, &[said(1 + kept, text)]) {
             return (kept, failure);
@@ -57,23 +69,40 @@ fn what_nobody_waited_for_and_could_not_be_kept_is_said_when_the_run_settles() {
 #[test]
 fn an_attachment_for_which_there_is_no_room_is_not_lost_silently() {
     let temp = tempfile::tempdir().unwrap();
-    let store = Store::open_with(temp.path(), &StoreOptions { most_bytes: Some(300 << 10) }).unwrap();
+    let store =
+        Store::open_with(temp.path(), &StoreOptions { most_bytes: Some(300 << 10) }).unwrap();
     let (mut refers, mut other) = (run(&store, "a", 1), run(&store, "b", 1));
     let blob = store.blobs().keep(&vec![7; 1 << 20], "image/png", None).unwrap();
-    let answered =
-        |seq| record(seq, 2, Event::UserAnswered { call: CallId(1), text: None, attachments: vec![blob.clone()], passed: false });
+    let answered = |seq| {
+        record(
+            seq,
+            2,
+            Event::UserAnswered {
+                call: CallId(1),
+                text: None,
+                attachments: vec![blob.clone()],
+                passed: false,
+            },
+        )
+    };
     // The others need not suffer.
     append(&mut *other, &[said(1, "nothing of it")]).unwrap();
     let failure = append(&mut *refers, &[answered(1)]).unwrap_err();
     assert_eq!(failure.cause.kind(), std::io::ErrorKind::StorageFull);
-    assert!(append(&mut *refers, &[said(1, "small")]).is_err(), "nothing of the room is taken after it");
+    assert!(
+        append(&mut *refers, &[said(1, "small")]).is_err(),
+        "nothing of the room is taken after it"
+    );
     append(&mut *other, &[said(2, "on")]).unwrap();
     store.blobs().keep(b"small", "text/plain", None).unwrap();
     append(&mut *other, &[said(3, "on")]).unwrap();
     assert!(append(&mut *other, &[answered(4)]).is_err());
     drop((refers, other, store));
     assert_eq!((records(temp.path(), "a").len(), records(temp.path(), "b").len()), (1, 4));
-    assert_eq!(StoreReader::open(temp.path()).unwrap().check().unwrap().problems, Vec::<String>::new());
+    assert_eq!(
+        StoreReader::open(temp.path()).unwrap().check().unwrap().problems,
+        Vec::<String>::new()
+    );
 }
 
 /// A record of room `a` that is there already, so that the next of it fails.
@@ -90,7 +119,11 @@ fn nothing_of_a_room_is_kept_after_a_record_that_was_not() {
     let beside = other.append(&entry(&[said(1, "x")])).unwrap();
     kept(beside).unwrap();
     assert!(handed.into_iter().all(|handed| handed.and_then(kept).is_err()));
-    let there = |seq: i64| sql.query_row("SELECT count(*) FROM events WHERE room = 'a' AND seq >= ?", [seq], |row| row.get::<_, i64>(0));
+    let there = |seq: i64| {
+        sql.query_row("SELECT count(*) FROM events WHERE room = 'a' AND seq >= ?", [seq], |row| {
+            row.get::<_, i64>(0)
+        })
+    };
     assert_eq!((there(1).unwrap(), there(2).unwrap()), (1, 0));
     assert_eq!(records(temp.path(), "b").len(), 2);
 }
@@ -104,7 +137,8 @@ fn what_waits_while_the_store_breaks_is_not_said_to_be_kept() {
     waits.append(&entry(&[opened("b", "x")])).unwrap();
     futures_executor::block_on(waits.settle()).unwrap();
     let sql = crate::support::sql(temp.path());
-    // The thread waits for this, and more is handed over meanwhile: behind what it has taken already, or with it.
+    // The thread waits for this, and more is handed over meanwhile: behind what it has taken
+    // already, or with it.
     sql.execute_batch("BEGIN IMMEDIATE").unwrap();
     let broken = breaks.append(&entry(&[said(1, "x")])).unwrap();
     waits.append(&entry(&[said(1, "y")])).unwrap();
@@ -141,7 +175,8 @@ fn a_store_that_cannot_be_written_can_be_read() {
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700)).unwrap();
 }
 
-/// A store with small pages, so that there are few places to cut: two records are in its file, four in the file beside it.
+/// A store with small pages, so that there are few places to cut: two records are in its file, four
+/// in the file beside it.
 fn small(folder: &Path) -> Store {
     std::fs::create_dir_all(folder).unwrap();
     let sql = rusqlite::Connection::open(folder.join("log.db")).unwrap();
@@ -197,7 +232,12 @@ fn goes_on(folder: &Path, file: &[u8], log: &[u8], length: usize) {
     let mut again = reopen(&store, "a");
     assert_eq!(again.records.len(), length);
     append(&mut *again.journal, &[said(length as u64, "on")]).unwrap();
-    assert_eq!(StoreReader::open(folder).unwrap().check().unwrap().problems, Vec::<String>::new(), "at {}", log.len());
+    assert_eq!(
+        StoreReader::open(folder).unwrap().check().unwrap().problems,
+        Vec::<String>::new(),
+        "at {}",
+        log.len()
+    );
 }
 
 #[test]
@@ -219,10 +259,16 @@ fn a_changed_byte_is_found_or_was_nothing() {
         }
         std::fs::write(flipped.join("log.db"), changed).unwrap();
         let reader = StoreReader::open(&flipped);
-        let is_found = reader.as_ref().map_or(true, |reader| reader.check().map_or(true, |checked| !checked.problems.is_empty()));
+        let is_found = reader.as_ref().map_or(true, |reader| {
+            reader.check().map_or(true, |checked| !checked.problems.is_empty())
+        });
         // Never a panic, and never something else in the place of what was written.
         let read = reader.and_then(|reader| reader.records(&RoomId::from("a")));
-        assert!(read.as_ref().map_or(true, |read| read.len() <= all.len() && read[..] == all[..read.len()]), "at {place}");
+        assert!(
+            read.as_ref()
+                .map_or(true, |read| read.len() <= all.len() && read[..] == all[..read.len()]),
+            "at {place}"
+        );
         if is_found {
             found += 1
         } else {
@@ -236,17 +282,24 @@ fn a_changed_byte_is_found_or_was_nothing() {
 #[test]
 fn what_is_no_store_of_ours_is_refused() {
     let temp = tempfile::tempdir().unwrap();
-    assert!(matches!(StoreReader::open(&temp.path().join("none")).map(drop), Err(StoreError::Missing { .. })));
+    assert!(matches!(
+        StoreReader::open(&temp.path().join("none")).map(drop),
+        Err(StoreError::Missing { .. })
+    ));
     let garbage = temp.path().join("garbage");
     std::fs::create_dir(&garbage).unwrap();
-    std::fs::write(garbage.join("log.db"), "this is no database, however long it is".repeat(100)).unwrap();
+    std::fs::write(garbage.join("log.db"), "this is no database, however long it is".repeat(100))
+        .unwrap();
     assert!(matches!(Store::open(&garbage).map(drop), Err(StoreError::Damaged { .. })));
     assert!(matches!(StoreReader::open(&garbage).map(drop), Err(StoreError::Damaged { .. })));
     let newer = temp.path().join("newer");
     drop(Store::open(&newer).unwrap());
     crate::support::sql(&newer).pragma_update(None, "user_version", 99).unwrap();
     assert!(matches!(Store::open(&newer).map(drop), Err(StoreError::Newer { found: 99, .. })));
-    assert!(matches!(StoreReader::open(&newer).map(drop), Err(StoreError::Newer { found: 99, .. })));
+    assert!(matches!(
+        StoreReader::open(&newer).map(drop),
+        Err(StoreError::Newer { found: 99, .. })
+    ));
 }
 
 #[test]
@@ -279,13 +332,18 @@ fn the_files_are_their_owners_alone() {
     let journal = run(&store, "a", 2);
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&folder), 0o700);
-    let names: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()).collect();
+    let names: Vec<_> =
+        std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()).collect();
     assert!(names.len() >= 4, "{names:?}");
     names.iter().for_each(|path| assert_eq!(mode(path), 0o600, "{}", path.display()));
     StoreReader::open(&folder).unwrap().backup(&temp.path().join("copy")).unwrap();
-    assert_eq!((mode(&temp.path().join("copy")), mode(&temp.path().join("copy/log.db"))), (0o700, 0o600));
+    assert_eq!(
+        (mode(&temp.path().join("copy")), mode(&temp.path().join("copy/log.db"))),
+        (0o700, 0o600)
+    );
     drop((journal, store));
-    std::fs::set_permissions(folder.join("log.db"), std::fs::Permissions::from_mode(0o666)).unwrap();
+    std::fs::set_permissions(folder.join("log.db"), std::fs::Permissions::from_mode(0o666))
+        .unwrap();
     assert!(Store::open(&folder).is_err(), "others could have written it");
 }
 
@@ -316,9 +374,12 @@ fn as_a_kill_leaves_it(from: &Path, to: &Path) {
     std::fs::copy(from.join("reached"), to.join("reached")).unwrap();
 }
 
-/// What is in its files; one that is empty, as who reads it leaves the log beside it, counts as none.
+/// What is in its files; one that is empty, as who reads it leaves the log beside it, counts as
+/// none.
 fn files(folder: &Path) -> Vec<Option<Vec<u8>>> {
-    ["log.db", "log.db-wal", "reached"].map(|name| std::fs::read(folder.join(name)).ok().filter(|bytes| !bytes.is_empty())).into()
+    ["log.db", "log.db-wal", "reached"]
+        .map(|name| std::fs::read(folder.join(name)).ok().filter(|bytes| !bytes.is_empty()))
+        .into()
 }
 
 #[test]
@@ -333,14 +394,22 @@ fn a_log_that_was_cut_off_removed_or_emptied_is_found_and_nothing_is_written_ove
         match StoreReader::open(cut.path()) {
             Ok(reader) => {
                 for checked in [reader.verify(None).unwrap(), reader.check().unwrap()] {
-                    assert!(checked.problems.first().is_some_and(|what| what.contains("acknowledged")), "{how}: {:?}", checked.problems);
+                    assert!(
+                        checked.problems.first().is_some_and(|what| what.contains("acknowledged")),
+                        "{how}: {:?}",
+                        checked.problems
+                    );
                 }
             }
-            Err(StoreError::Damaged { what, .. }) => assert!(what.contains("acknowledged"), "{how}: {what}"),
+            Err(StoreError::Damaged { what, .. }) => {
+                assert!(what.contains("acknowledged"), "{how}: {what}")
+            }
             Err(error) => panic!("{how}: {error}"),
         }
         match Store::open(cut.path()).map(drop) {
-            Err(StoreError::Damaged { what, .. }) => assert!(what.contains("acknowledged"), "{how}: {what}"),
+            Err(StoreError::Damaged { what, .. }) => {
+                assert!(what.contains("acknowledged"), "{how}: {what}")
+            }
             other => panic!("{how}: {other:?}"),
         }
         assert!(files(cut.path()) == before, "{how}: something was written over");
@@ -349,7 +418,8 @@ fn a_log_that_was_cut_off_removed_or_emptied_is_found_and_nothing_is_written_ove
     let length = std::fs::metadata(cut.path().join("log.db-wal")).unwrap().len();
     for part in 0..12 {
         restore();
-        let log = std::fs::OpenOptions::new().write(true).open(cut.path().join("log.db-wal")).unwrap();
+        let log =
+            std::fs::OpenOptions::new().write(true).open(cut.path().join("log.db-wal")).unwrap();
         log.set_len(length * part / 12).unwrap();
         found(&format!("cut at {part} of 12"));
     }
@@ -369,7 +439,8 @@ fn a_log_that_was_cut_off_removed_or_emptied_is_found_and_nothing_is_written_ove
     // Ended as it should be, and put back to an older state.
     restore();
     drop((journal, store));
-    let (older, newer) = (std::fs::read(temp.path().join("log.db")).unwrap(), temp.path().join("reached"));
+    let (older, newer) =
+        (std::fs::read(temp.path().join("log.db")).unwrap(), temp.path().join("reached"));
     let store = Store::open(temp.path()).unwrap();
     drop((run(&store, "b", 3), store));
     let _ = std::fs::remove_file(cut.path().join("log.db-wal"));
@@ -392,7 +463,10 @@ fn a_note_that_is_behind_torn_or_gone_is_no_damage() {
     for note in [&behind[..], &torn, &now[..30], b"", &now] {
         copied(temp.path(), other.path());
         std::fs::write(other.path().join("reached"), note).unwrap();
-        assert_eq!(StoreReader::open(other.path()).unwrap().check().unwrap().problems, Vec::<String>::new());
+        assert_eq!(
+            StoreReader::open(other.path()).unwrap().check().unwrap().problems,
+            Vec::<String>::new()
+        );
         drop(Store::open(other.path()).unwrap());
         assert_eq!(records(other.path(), "a").len(), 4);
         std::fs::remove_dir_all(other.path()).unwrap();
@@ -420,7 +494,10 @@ fn what_was_never_synced_may_be_missing() {
     copied(temp.path(), other.path());
     std::fs::copy(temp.path().join("reached"), other.path().join("reached")).unwrap();
     let _ = std::fs::remove_file(other.path().join("log.db-wal"));
-    assert!(matches!(Store::open(other.path()).map(drop), Err(StoreError::Damaged { .. })), "settled, it is held to");
+    assert!(
+        matches!(Store::open(other.path()).map(drop), Err(StoreError::Damaged { .. })),
+        "settled, it is held to"
+    );
     drop((first, unsynced, store));
 }
 

@@ -10,7 +10,8 @@ use crate::support::{append, copied, open, opened, records, run, said, sql};
 
 const FOLDER: &str = "CONCLAVE_TEST_STORE";
 
-/// This test program once more, as another process, which says a line for each record that was kept.
+/// This test program once more, as another process, which says a line for each record that was
+/// kept.
 fn another(folder: &Path) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["ends::another_process", "--exact", "--ignored", "--nocapture"])
@@ -30,7 +31,8 @@ fn another_process() {
     let mut journal = open(&store, "a");
     append(&mut *journal, &[opened("a", "x")]).unwrap();
     for seq in 1.. {
-        append(&mut *journal, &[said(seq, &"y".repeat(usize::try_from(seq % 3_000).unwrap()))]).unwrap();
+        append(&mut *journal, &[said(seq, &"y".repeat(usize::try_from(seq % 3_000).unwrap()))])
+            .unwrap();
         println!("kept {seq}");
     }
 }
@@ -56,21 +58,32 @@ fn two_processes_never_write_one_store_and_one_that_is_killed_loses_nothing_ackn
         let (mut child, mut out) = another(&folder);
         acknowledged = kept(&mut out, 20 * round);
         match Store::open(&folder).map(drop) {
-            Err(StoreError::InUse { who, .. }) => assert!(who.contains(&child.id().to_string()), "{who}"),
+            Err(StoreError::InUse { who, .. }) => {
+                assert!(who.contains(&child.id().to_string()), "{who}")
+            }
             other => panic!("{other:?}"),
         }
         // It can be looked at meanwhile.
-        assert_eq!(StoreReader::open(&folder).unwrap().runs(&RunFilter::default()).unwrap()[0].standing, RunState::Running);
+        assert_eq!(
+            StoreReader::open(&folder).unwrap().runs(&RunFilter::default()).unwrap()[0].standing,
+            RunState::Running
+        );
         let second = Store::open_free(temp.path()).unwrap();
         assert_eq!(second.folder(), temp.path().join("2"));
         assert_eq!(all(temp.path()), [folder.clone(), temp.path().join("2")]);
         drop(second);
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(StoreReader::open(&folder).unwrap().runs(&RunFilter::default()).unwrap()[0].standing, RunState::CutOff);
+        assert_eq!(
+            StoreReader::open(&folder).unwrap().runs(&RunFilter::default()).unwrap()[0].standing,
+            RunState::CutOff
+        );
         assert!(records(&folder, "a").len() as u64 > acknowledged);
         let store = Store::open(&folder).unwrap();
-        assert_eq!(StoreReader::open(&folder).unwrap().check().unwrap().problems, Vec::<String>::new());
+        assert_eq!(
+            StoreReader::open(&folder).unwrap().check().unwrap().problems,
+            Vec::<String>::new()
+        );
         drop(store);
         std::fs::remove_dir_all(&folder).unwrap();
     }
@@ -89,7 +102,11 @@ fn an_end_as_it_should_be_leaves_one_file_and_any_other_a_mark() {
     assert!(Store::open(&folder).is_err(), "a journal still holds it");
     drop(journal);
     assert!(!folder.join("log.db-wal").exists());
-    let open = |folder: &Path| sql(folder).query_row("SELECT value FROM meta WHERE name = 'open'", [], |row| row.get::<_, i64>(0)).unwrap();
+    let open = |folder: &Path| {
+        sql(folder)
+            .query_row("SELECT value FROM meta WHERE name = 'open'", [], |row| row.get::<_, i64>(0))
+            .unwrap()
+    };
     assert_eq!((open(&folder), open(&cut_off)), (0, 1));
     assert_eq!(records(&cut_off, "a").len(), 3);
     drop(Store::open(&cut_off).unwrap());
@@ -101,7 +118,11 @@ fn the_pages_are_looked_at_after_an_end_that_was_none() {
     let temp = tempfile::tempdir().unwrap();
     let store = Store::open(temp.path()).unwrap();
     drop((run(&store, "a", 200), store));
-    sql(temp.path()).execute_batch("UPDATE meta SET value = 1 WHERE name = 'open'; PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    sql(temp.path())
+        .execute_batch(
+            "UPDATE meta SET value = 1 WHERE name = 'open'; PRAGMA wal_checkpoint(TRUNCATE)",
+        )
+        .unwrap();
     let path = temp.path().join("log.db");
     let mut bytes = std::fs::read(&path).unwrap();
     // Pages of rows: what begins each no longer says what kind of page it is.

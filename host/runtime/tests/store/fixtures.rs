@@ -1,4 +1,5 @@
-//! Files of every format that was released stay readable. Made anew with UPDATE_FIXTURES=1, and only before a release.
+//! Files of every format that was released stay readable. Made anew with UPDATE_FIXTURES=1, and
+//! only before a release.
 
 use std::path::{Path, PathBuf};
 
@@ -38,10 +39,16 @@ fn format_1_stays_readable() {
     std::fs::copy(fixtures().join("format-1.db"), folder.join("log.db")).unwrap();
     // Whatever the umask of whoever checked it out.
     #[cfg(unix)]
-    std::fs::set_permissions(folder.join("log.db"), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    std::fs::set_permissions(
+        folder.join("log.db"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o600),
+    )
+    .unwrap();
     // By whoever writes to it, it is brought up to date; then it says what it said.
     drop(Store::open(&folder).unwrap());
-    let values = |text: &str| text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect::<Vec<_>>();
+    let values = |text: &str| {
+        text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect::<Vec<_>>()
+    };
     let twin = std::fs::read_to_string(fixtures().join("format-1.jsonl")).unwrap();
     assert_eq!(values(&lines(&folder)), values(&twin));
     assert!(values(&twin).len() == 8);
@@ -49,7 +56,10 @@ fn format_1_stays_readable() {
     assert_eq!(reader.check().unwrap().problems, Vec::<String>::new());
     let runs = reader.runs(&RunFilter::default()).unwrap();
     assert_eq!(runs.len(), 2);
-    assert!(runs.iter().any(|run| run.standing == RunState::CutOff) && runs.iter().any(|run| run.tokens == 40));
+    assert!(
+        runs.iter().any(|run| run.standing == RunState::CutOff)
+            && runs.iter().any(|run| run.tokens == 40)
+    );
     let again = temp.path().join("again");
     copied(&folder, &again);
     assert_eq!(lines(&again), lines(&folder));

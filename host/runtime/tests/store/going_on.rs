@@ -1,4 +1,5 @@
-//! A whole host over a store: a disk that is full in the middle of a run, a clock that jumps, and what goes on afterwards.
+//! A whole host over a store: a disk that is full in the middle of a run, a clock that jumps, and
+//! what goes on afterwards.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,14 +21,26 @@ use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
 struct Talker(AtomicU64);
 
 impl ModelClient for Talker {
-    fn complete(&self, _: Prompt, _: Arc<dyn TextSink>) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
+    fn complete(
+        &self,
+        _: Prompt,
+        _: Arc<dyn TextSink>,
+    ) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
         let asked = self.0.fetch_add(1, Ordering::SeqCst);
         // No two alike, so that none is kept in the place of another.
         let content = format!("{asked} ").repeat(8_000);
         let usage = TokenUsage { input_tokens: 10, output_tokens: 10, ..TokenUsage::default() };
         let (id, model) = (asked.to_string(), "talker".to_owned());
         Box::pin(async move {
-            Ok(Completion { id, content: Some(content), reasoning: None, tool_calls: Vec::new(), stop: StopReason::End, usage, model })
+            Ok(Completion {
+                id,
+                content: Some(content),
+                reasoning: None,
+                tool_calls: Vec::new(),
+                stop: StopReason::End,
+                usage,
+                model,
+            })
         })
     }
 }
@@ -46,7 +59,8 @@ async fn prepared(talker: &Arc<Talker>) -> Prepared {
     })
     .asks(conclave_runtime::Capability::Model, "Talks.");
     let models = [("default".to_owned(), Arc::clone(talker) as Arc<dyn ModelClient>)].into();
-    let host = Host::new(HostOptions { native: vec![desk], models, ..HostOptions::default() }).unwrap();
+    let host =
+        Host::new(HostOptions { native: vec![desk], models, ..HostOptions::default() }).unwrap();
     host.load(&Config::parse("desk.toml", "", CONFIG).unwrap()).await.unwrap()
 }
 
@@ -63,15 +77,24 @@ async fn a_run_that_met_a_full_disk_goes_on_once_there_is_space() {
     let temp = tempfile::tempdir().unwrap();
     let talker = Arc::new(Talker::default());
     let prepared = prepared(&talker).await;
-    let store = Store::open_with(temp.path(), &StoreOptions { most_bytes: Some(300 << 10) }).unwrap();
-    let failure = prepared.start(Some("Talk.".to_owned()), options(&store)).unwrap().outcome().await.unwrap_err();
+    let store =
+        Store::open_with(temp.path(), &StoreOptions { most_bytes: Some(300 << 10) }).unwrap();
+    let failure = prepared
+        .start(Some("Talk.".to_owned()), options(&store))
+        .unwrap()
+        .outcome()
+        .await
+        .unwrap_err();
     assert_eq!(failure.cause.kind(), std::io::ErrorKind::StorageFull, "{failure}");
     let bought = talker.0.load(Ordering::SeqCst);
     assert!(bought > 1 && bought < 20, "the disk was full in the middle: {bought}");
     drop(store);
 
     let reader = StoreReader::open(temp.path()).unwrap();
-    assert_eq!(reader.runs(&conclave_runtime::store::RunFilter::default()).unwrap()[0].standing, RunState::CutOff);
+    assert_eq!(
+        reader.runs(&conclave_runtime::store::RunFilter::default()).unwrap()[0].standing,
+        RunState::CutOff
+    );
     drop(reader);
     let store = Store::open(temp.path()).unwrap();
     let mut session = prepared.reopen(&RoomId::from("talk"), options(&store)).await.unwrap();
@@ -84,7 +107,8 @@ async fn a_run_that_met_a_full_disk_goes_on_once_there_is_space() {
     assert!(StoreReader::open(temp.path()).unwrap().check().unwrap().problems.is_empty());
 }
 
-/// A clock that is set by hand; a sleep until a time that has passed ends at once. The second field: sessions go by a steady one.
+/// A clock that is set by hand; a sleep until a time that has passed ends at once. The second
+/// field: sessions go by a steady one.
 #[derive(Default)]
 struct Jumping(Mutex<u64>, bool);
 
@@ -111,7 +135,11 @@ impl Clock for Jumping {
 struct Mover(Arc<Jumping>, Vec<i64>, AtomicU64);
 
 impl ModelClient for Mover {
-    fn complete(&self, prompt: Prompt, sink: Arc<dyn TextSink>) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
+    fn complete(
+        &self,
+        prompt: Prompt,
+        sink: Arc<dyn TextSink>,
+    ) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
         let asked = self.2.fetch_add(1, Ordering::SeqCst);
         let by = self.1.get(usize::try_from(asked).unwrap()).copied().unwrap_or_default();
         let mut now = self.0.0.lock().unwrap();
@@ -126,7 +154,8 @@ async fn a_clock_that_jumps_costs_nothing_and_owes_nothing() {
     const HOUR: i64 = 3_600_000;
     let temp = tempfile::tempdir().unwrap();
     let clock = Arc::new(Jumping(Mutex::new(1_000_000_000_000), false));
-    let mover = Mover(Arc::clone(&clock), vec![-HOUR, 60_000, -2 * HOUR, 24 * HOUR], AtomicU64::default());
+    let mover =
+        Mover(Arc::clone(&clock), vec![-HOUR, 60_000, -2 * HOUR, 24 * HOUR], AtomicU64::default());
     let desk = Plugin::agent("desk", |step: Step| async move {
         for _ in 0..4 {
             step.complete().await?;
@@ -135,11 +164,13 @@ async fn a_clock_that_jumps_costs_nothing_and_owes_nothing() {
     })
     .asks(conclave_runtime::Capability::Model, "Talks.");
     let models = [("default".to_owned(), Arc::new(mover) as Arc<dyn ModelClient>)].into();
-    let host = Host::new(HostOptions { native: vec![desk], models, ..HostOptions::default() }).unwrap();
+    let host =
+        Host::new(HostOptions { native: vec![desk], models, ..HostOptions::default() }).unwrap();
     let prepared = host.load(&Config::parse("desk.toml", "", CONFIG).unwrap()).await.unwrap();
     let store = Store::open(temp.path()).unwrap();
     let options = RunOptions { clock: Arc::clone(&clock) as Arc<dyn Clock>, ..options(&store) };
-    let outcome = prepared.start(Some("Talk.".to_owned()), options).unwrap().outcome().await.unwrap();
+    let outcome =
+        prepared.start(Some("Talk.".to_owned()), options).unwrap().outcome().await.unwrap();
     assert_eq!(outcome.status, Status::Done, "{}", outcome.reason);
     drop(store);
     let reader = StoreReader::open(temp.path()).unwrap();
@@ -152,7 +183,8 @@ async fn a_clock_that_jumps_costs_nothing_and_owes_nothing() {
     assert!(reader.verify(None).unwrap().problems.is_empty());
 }
 
-/// How a run ended whose model sets the machine's clock at each request, and the times of its records.
+/// How a run ended whose model sets the machine's clock at each request, and the times of its
+/// records.
 async fn ran_while_the_clock_was_set(by: Vec<i64>, is_steady: bool) -> (Arc<Outcome>, Vec<u64>) {
     let clock = Arc::new(Jumping(Mutex::new(1_000_000_000_000), is_steady));
     let steps = by.len();
@@ -162,18 +194,24 @@ async fn ran_while_the_clock_was_set(by: Vec<i64>, is_steady: bool) -> (Arc<Outc
         let is_last = asked.fetch_add(1, Ordering::SeqCst) + 1 >= steps;
         async move {
             step.complete().await?;
-            Ok(if is_last { native::finish("well") } else { Action::Think { thought: "on".to_owned() }.into_turn() })
+            Ok(if is_last {
+                native::finish("well")
+            } else {
+                Action::Think { thought: "on".to_owned() }.into_turn()
+            })
         }
     })
     .asks(conclave_runtime::Capability::Model, "Talks.");
     let models = [("default".to_owned(), Arc::new(mover) as Arc<dyn ModelClient>)].into();
-    let host = Host::new(HostOptions { native: vec![desk], models, ..HostOptions::default() }).unwrap();
+    let host =
+        Host::new(HostOptions { native: vec![desk], models, ..HostOptions::default() }).unwrap();
     let config = format!("{CONFIG}\n[limits.run]\nwall = \"10 min\"\n");
     let prepared = host.load(&Config::parse("desk.toml", "", &config).unwrap()).await.unwrap();
     let temp = tempfile::tempdir().unwrap();
     let store = Store::open(temp.path()).unwrap();
     let options = RunOptions { clock: Arc::clone(&clock) as Arc<dyn Clock>, ..options(&store) };
-    let outcome = prepared.start(Some("Talk.".to_owned()), options).unwrap().outcome().await.unwrap();
+    let outcome =
+        prepared.start(Some("Talk.".to_owned()), options).unwrap().outcome().await.unwrap();
     drop(store);
     let records = StoreReader::open(temp.path()).unwrap().records(&RoomId::from("talk")).unwrap();
     (outcome, records.iter().map(|record| record.at.0).collect())
@@ -185,7 +223,12 @@ async fn a_clock_that_is_set_forward_ends_no_run() {
     const DAY: i64 = 24 * 3_600_000;
     for by in [vec![400 * DAY, 0, 0], vec![400 * DAY, -800 * DAY, 1], vec![-DAY, 2 * DAY, 0]] {
         let (outcome, times) = ran_while_the_clock_was_set(by.clone(), true).await;
-        assert_eq!((outcome.status, outcome.content.as_deref()), (Status::Done, Some("well")), "{by:?}: {}", outcome.reason);
+        assert_eq!(
+            (outcome.status, outcome.content.as_deref()),
+            (Status::Done, Some("well")),
+            "{by:?}: {}",
+            outcome.reason
+        );
         let took = times[times.len() - 1] - times[0];
         assert!(times.is_sorted() && took < 600_000, "{by:?}: {times:?}");
     }
@@ -194,16 +237,21 @@ async fn a_clock_that_is_set_forward_ends_no_run() {
     assert_eq!(outcome.status, Status::Timeout, "{}", outcome.reason);
 }
 
-/// B22: between two processes the clock was set back by a day. The later run has its ten minutes, and its records come after the others.
+/// B22: between two processes the clock was set back by a day. The later run has its ten minutes,
+/// and its records come after the others.
 #[tokio::test]
 async fn a_clock_that_was_set_back_between_two_processes_holds_up_no_deadline() {
     let temp = tempfile::tempdir().unwrap();
     let desk = || Plugin::agent("desk", |_: Step| async move { Ok(native::finish("well")) });
-    let config = CONFIG.replace("grants.model = ['default']\n", "") + "\n[limits.run]\nwall = '10 min'\n";
+    let config =
+        CONFIG.replace("grants.model = ['default']\n", "") + "\n[limits.run]\nwall = '10 min'\n";
     let config = Config::parse("desk.toml", "", &config).unwrap();
     for (now, is_first) in [(1_000_086_400_000, true), (1_000_000_000_000, false)] {
-        let models = [("default".to_owned(), Arc::new(Talker::default()) as Arc<dyn ModelClient>)].into();
-        let host = Host::new(HostOptions { native: vec![desk()], models, ..HostOptions::default() }).unwrap();
+        let models =
+            [("default".to_owned(), Arc::new(Talker::default()) as Arc<dyn ModelClient>)].into();
+        let host =
+            Host::new(HostOptions { native: vec![desk()], models, ..HostOptions::default() })
+                .unwrap();
         let prepared = host.load(&config).await.unwrap();
         let store = Store::open(temp.path()).unwrap();
         let clock = Arc::new(Jumping(Mutex::new(now), false));
@@ -221,7 +269,9 @@ async fn a_clock_that_was_set_back_between_two_processes_holds_up_no_deadline() 
     let deadlines: Vec<u64> = records
         .iter()
         .filter_map(|record| match &record.event {
-            Event::RoomOpened { opening, .. } | Event::RunStarted { opening, .. } => opening.deadline,
+            Event::RoomOpened { opening, .. } | Event::RunStarted { opening, .. } => {
+                opening.deadline
+            }
             _ => None,
         })
         .map(|deadline| deadline.0)

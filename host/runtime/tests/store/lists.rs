@@ -14,10 +14,18 @@ use conclave_runtime::store::{Durability, RunFilter, RunMatch, RunState, Store, 
 use conclave_runtime::usage::Spent;
 use conclave_runtime::{Host, HostOptions, RunOptions};
 
-use crate::support::{about, append, copied, end, ended, kept, open, opened, record, reopen, run, said};
+use crate::support::{
+    about, append, copied, end, ended, kept, open, opened, record, reopen, run, said,
+};
 
 fn begun(key: WaitKey, kind: &str, at: Option<u64>) -> WaitChange {
-    WaitChange::Begun(PendingWork { key, kind: kind.to_owned(), target: "t".to_owned(), at: at.map(Millis), request: None })
+    WaitChange::Begun(PendingWork {
+        key,
+        kind: kind.to_owned(),
+        target: "t".to_owned(),
+        at: at.map(Millis),
+        request: None,
+    })
 }
 
 #[test]
@@ -29,8 +37,12 @@ fn a_run_is_listed_as_it_stands() {
     drop(run(&store, "ab2/1", 1));
     let reader = StoreReader::open(temp.path()).unwrap();
     let runs = reader.runs(&RunFilter::default()).unwrap();
-    let standing: Vec<_> = runs.iter().map(|run| (run.run.as_str(), run.standing, run.rooms, run.records)).collect();
-    assert_eq!(standing, [("ab2", RunState::Running, 2, 3), ("aa1", RunState::Ended(Status::Done), 1, 3)]);
+    let standing: Vec<_> =
+        runs.iter().map(|run| (run.run.as_str(), run.standing, run.rooms, run.records)).collect();
+    assert_eq!(
+        standing,
+        [("ab2", RunState::Running, 2, 3), ("aa1", RunState::Ended(Status::Done), 1, 3)]
+    );
     let run = &runs[1];
     assert_eq!((run.turns, run.tokens, run.cost_micro_usd), (3, 40, 500));
     assert_eq!(
@@ -42,7 +54,10 @@ fn a_run_is_listed_as_it_stands() {
     let one = |filter: RunFilter| reader.runs(&filter).unwrap().len();
     assert_eq!(one(RunFilter { status: Some("done".to_owned()), ..RunFilter::default() }), 1);
     assert_eq!(one(RunFilter { status: Some("running".to_owned()), ..RunFilter::default() }), 1);
-    assert_eq!(one(RunFilter { text: Some("GOOD".to_owned()), most: Some(1), ..RunFilter::default() }), 1);
+    assert_eq!(
+        one(RunFilter { text: Some("GOOD".to_owned()), most: Some(1), ..RunFilter::default() }),
+        1
+    );
     assert_eq!(one(RunFilter { cost: Some(501), ..RunFilter::default() }), 0);
     assert_eq!(one(RunFilter { agent: Some("nobody".to_owned()), ..RunFilter::default() }), 0);
     assert_eq!(reader.find("aa").unwrap(), RunMatch::One(RoomId::from("aa1")));
@@ -63,7 +78,8 @@ fn a_room_that_was_let_go_or_left_by_another_process_is_cut_off_until_it_is_reop
     drop(run(&store, "a", 2));
     drop(store);
     let store = Store::open(temp.path()).unwrap();
-    let standing = || StoreReader::open(temp.path()).unwrap().runs(&RunFilter::default()).unwrap()[0].standing;
+    let standing =
+        || StoreReader::open(temp.path()).unwrap().runs(&RunFilter::default()).unwrap()[0].standing;
     assert_eq!(standing(), RunState::CutOff);
     let mut again = reopen(&store, "a");
     append(&mut *again.journal, &[said(2, "x")]).unwrap();
@@ -77,17 +93,24 @@ fn what_a_room_waits_for_is_listed_until_it_is_over() {
     let temp = tempfile::tempdir().unwrap();
     let store = Store::open(temp.path()).unwrap();
     let mut journal = open(&store, "a");
-    let (call, model, timer) = (WaitKey::Call(CallId(1)), WaitKey::Model(CallId(1), 0), WaitKey::Timer(TimerId(4)));
+    let (call, model, timer) =
+        (WaitKey::Call(CallId(1)), WaitKey::Model(CallId(1), 0), WaitKey::Timer(TimerId(4)));
     let mut take = |record, waits: &[WaitChange]| {
-        let entry = JournalBatch { records: &[record], waits, outcome: None, spent: Spent::default() };
+        let entry =
+            JournalBatch { records: &[record], waits, outcome: None, spent: Spent::default() };
         kept(journal.append(&entry).unwrap()).unwrap();
-        let waits = StoreReader::open(temp.path()).unwrap().waits(Some(&RoomId::from("a"))).unwrap();
+        let waits =
+            StoreReader::open(temp.path()).unwrap().waits(Some(&RoomId::from("a"))).unwrap();
         waits.into_iter().map(|wait| (wait.wait.key, wait.is_live)).collect::<Vec<_>>()
     };
-    let begun = [begun(call, "step", None), begun(model, "model", None), begun(timer, "timer", Some(7))];
+    let begun =
+        [begun(call, "step", None), begun(model, "model", None), begun(timer, "timer", Some(7))];
     assert_eq!(take(opened("a", "x"), &begun), [(timer, true), (call, true), (model, true)]);
     assert_eq!(take(said(1, "x"), &[WaitChange::Over(model)]), [(timer, true), (call, true)]);
-    assert_eq!(take(said(2, "x"), &[begun[1].clone(), WaitChange::Abandoned(CallId(1))]), [(timer, true)]);
+    assert_eq!(
+        take(said(2, "x"), &[begun[1].clone(), WaitChange::Abandoned(CallId(1))]),
+        [(timer, true)]
+    );
     assert_eq!(take(said(3, "x"), &[begun[0].clone(), WaitChange::Finished]), []);
 }
 
@@ -95,13 +118,16 @@ fn what_a_room_waits_for_is_listed_until_it_is_over() {
 async fn a_run_that_nobody_goes_on_with_gets_an_end() {
     let temp = tempfile::tempdir().unwrap();
     let (folder, cut_off) = (temp.path().join("store"), temp.path().join("cut-off"));
-    let desk = Plugin::agent("desk", |_: Step| std::future::pending::<Result<&'static str, Failure>>());
+    let desk =
+        Plugin::agent("desk", |_: Step| std::future::pending::<Result<&'static str, Failure>>());
     let text = "entry = \"desk\"\n[plugins.desk]\nsource = \"native:desk\"\n[tasks.desk]\nagent = \"desk\"\n";
-    let config = Config::parse("desk.toml", "", text).unwrap_or_else(|problems| panic!("{problems}"));
+    let config =
+        Config::parse("desk.toml", "", text).unwrap_or_else(|problems| panic!("{problems}"));
     let host = Host::new(HostOptions { native: vec![desk], ..HostOptions::default() }).unwrap();
     let store = Store::open(&folder).unwrap();
     let journals = store.journals(Durability::Group, about());
-    let options = RunOptions { journals, ids: Arc::new(RoomId::from("a")), ..RunOptions::default() };
+    let options =
+        RunOptions { journals, ids: Arc::new(RoomId::from("a")), ..RunOptions::default() };
     let run = host.load(&config).await.unwrap().start(Some("Wait".to_owned()), options).unwrap();
     let going = tokio::spawn(run.outcome());
     // It waits for its agent before long.
@@ -121,8 +147,15 @@ async fn a_run_that_nobody_goes_on_with_gets_an_end() {
         store.give_up(&RoomId::from("a"), "no longer wanted").unwrap();
         let run = reader.runs(&RunFilter::default()).unwrap().remove(0);
         assert_eq!(run.standing, RunState::Ended(Status::Kill));
-        assert_eq!((run.reason.as_deref(), run.agents), (Some("no longer wanted"), vec!["desk".to_owned()]));
-        assert_eq!(reader.records(&RoomId::from("a")).unwrap().len(), before + 2, "what has ended stays as it is");
+        assert_eq!(
+            (run.reason.as_deref(), run.agents),
+            (Some("no longer wanted"), vec!["desk".to_owned()])
+        );
+        assert_eq!(
+            reader.records(&RoomId::from("a")).unwrap().len(),
+            before + 2,
+            "what has ended stays as it is"
+        );
     }
     assert!(reader.waits(None).unwrap().is_empty());
 }
@@ -132,7 +165,10 @@ async fn a_run_that_nobody_goes_on_with_gets_an_end() {
 fn a_room_that_was_never_opened_can_be_given_up() {
     let temp = tempfile::tempdir().unwrap();
     let store = Store::open(temp.path()).unwrap();
-    let changed = Event::HistoryChanged { task: TaskName::from("desk"), change: HistoryChange::Clear { start: 0 } };
+    let changed = Event::HistoryChanged {
+        task: TaskName::from("desk"),
+        change: HistoryChange::Clear { start: 0 },
+    };
     append(&mut *open(&store, "a"), &[record(0, 1_000, changed)]).unwrap();
     store.give_up(&RoomId::from("a"), "it is over").unwrap();
     let reader = StoreReader::open(temp.path()).unwrap();

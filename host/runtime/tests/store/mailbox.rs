@@ -14,7 +14,12 @@ fn messages_lie_in_order_until_they_are_taken_back() {
     assert!(matches!(stop("a").send(temp.path()), Err(StoreError::Missing { .. })));
     let _store = Store::open(temp.path()).unwrap();
     assert_eq!(ControlMessage::pending(temp.path()).unwrap(), []);
-    let decide = || ControlMessage::new(RoomId::from("a/1"), ControlCommand::Decide { call: CallId(3), approval: Approval::Approved });
+    let decide = || {
+        ControlMessage::new(
+            RoomId::from("a/1"),
+            ControlCommand::Decide { call: CallId(3), approval: Approval::Approved },
+        )
+    };
     // The same words twice are two messages.
     let sent = [stop("a"), decide(), stop("b"), stop("b")];
     sent.iter().for_each(|mail| mail.send(temp.path()).unwrap());
@@ -22,9 +27,15 @@ fn messages_lie_in_order_until_they_are_taken_back() {
     assert!(sent.iter().all(|mail| mail.state(temp.path()) == MailState::Waiting));
     let back = ControlMessage::take_back(temp.path(), |mail| mail.id == sent[2].id).unwrap();
     assert_eq!(back, sent[2..3]);
-    assert_eq!((sent[2].state(temp.path()), sent[3].state(temp.path())), (MailState::Gone, MailState::Waiting));
+    assert_eq!(
+        (sent[2].state(temp.path()), sent[3].state(temp.path())),
+        (MailState::Gone, MailState::Waiting)
+    );
     assert_eq!(ControlMessage::take_back(temp.path(), |mail| mail.id == sent[2].id).unwrap(), []);
-    let long = ControlMessage::new(RoomId::from("a"), ControlCommand::Stop { reason: "x".repeat(2 << 20) });
+    let long = ControlMessage::new(
+        RoomId::from("a"),
+        ControlCommand::Stop { reason: "x".repeat(2 << 20) },
+    );
     assert!(long.send(temp.path()).is_err());
     assert_eq!(ControlMessage::pending(temp.path()).unwrap().len(), 3);
 }

@@ -1,7 +1,11 @@
-//! The event log on the disk: what is written is read back, in groups, after every kind of end, and nothing else is taken for it.
+//! The event log on the disk: what is written is read back, in groups, after every kind of end, and
+//! nothing else is taken for it.
 #![cfg(feature = "sqlite")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![allow(clippy::disallowed_methods, reason = "tests start themselves again, and make fixtures anew when they are told to")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests start themselves again, and make fixtures anew when they are told to"
+)]
 
 mod chain;
 #[cfg(feature = "kill-points")]

@@ -8,7 +8,10 @@ use conclave_runtime::journal::Keeping;
 use conclave_runtime::store::{Durability, Store, StoreReader};
 use futures_executor::block_on;
 
-use crate::support::{SECRET, about, append, entry, kept, opened, opened_in, record, records, reopened_in, run, said, setup, sql};
+use crate::support::{
+    SECRET, about, append, entry, kept, opened, opened_in, record, records, reopened_in, run, said,
+    setup, sql,
+};
 
 #[test]
 fn every_durability_gives_back_what_was_appended() {
@@ -20,7 +23,9 @@ fn every_durability_gives_back_what_was_appended() {
         let keeping = journal.append(&entry(&all[..1])).unwrap();
         let is_so = matches!(
             (durability, &keeping),
-            (Durability::Sync, Keeping::First(_)) | (Durability::Group, Keeping::Soon(_)) | (Durability::Exit, Keeping::Kept)
+            (Durability::Sync, Keeping::First(_))
+                | (Durability::Group, Keeping::Soon(_))
+                | (Durability::Exit, Keeping::Kept)
         );
         assert!(is_so, "{durability:?}");
         kept(keeping).unwrap();
@@ -43,7 +48,10 @@ fn a_room_is_opened_once_and_gone_on_with_after_it_was_let_go() {
     let busy = reopened_in(&*journals, "a").map(drop).unwrap_err();
     assert_eq!(busy.cause.kind(), std::io::ErrorKind::ResourceBusy);
     drop(journal);
-    assert_eq!(opened_in(&*journals, "a").map(drop).unwrap_err().cause.kind(), std::io::ErrorKind::AlreadyExists);
+    assert_eq!(
+        opened_in(&*journals, "a").map(drop).unwrap_err().cause.kind(),
+        std::io::ErrorKind::AlreadyExists
+    );
     let mut again = reopened_in(&*journals, "a").unwrap().unwrap();
     assert_eq!(again.records.len(), 3);
     assert!(append(&mut *again.journal, &[said(7, "a gap")]).is_err());
@@ -61,9 +69,21 @@ fn large_fields_and_setups_are_blobs_and_one_setup_is_kept_once() {
     let mut all = Vec::new();
     for name in ["a", "b"] {
         let mut journal = opened_in(&*journals, name).unwrap();
-        let opening = RunOpening { room: RoomId::from(name), content: Some("x".repeat(50_000)), ..RunOpening::default() };
-        let large = Event::UserAnswered { call: CallId(1), text: Some("é\"\n".repeat(20_000)), attachments: Vec::new(), passed: false };
-        let kept = [record(0, 1, Event::RoomOpened { setup: Arc::clone(&setup), opening, secret: SECRET }), record(1, 2, large)];
+        let opening = RunOpening {
+            room: RoomId::from(name),
+            content: Some("x".repeat(50_000)),
+            ..RunOpening::default()
+        };
+        let large = Event::UserAnswered {
+            call: CallId(1),
+            text: Some("é\"\n".repeat(20_000)),
+            attachments: Vec::new(),
+            passed: false,
+        };
+        let kept = [
+            record(0, 1, Event::RoomOpened { setup: Arc::clone(&setup), opening, secret: SECRET }),
+            record(1, 2, large),
+        ];
         append(&mut *journal, &kept).unwrap();
         all.push((name, kept));
     }
@@ -85,13 +105,17 @@ fn many_middling_fields_go_out_together() {
     let store = Store::open(temp.path()).unwrap();
     let mut journal = run(&store, "a", 1);
     let (text, message) = ("y".repeat(20_000), "z".repeat(20_000));
-    let answer =
-        conclave_runtime::side_effect::SideEffectAnswer::Failed { cause: conclave_runtime::side_effect::FailureCause::Other, message };
+    let answer = conclave_runtime::side_effect::SideEffectAnswer::Failed {
+        cause: conclave_runtime::side_effect::FailureCause::Other,
+        message,
+    };
     let ended = record(1, 5, Event::SideEffectEnded { call: CallId(1), ordinal: 0, answer });
     let killed = record(2, 6, Event::TaskKilled { task: text.as_str().into(), reason: text });
     append(&mut *journal, &[ended, Arc::clone(&killed)]).unwrap();
     assert_eq!(records(temp.path(), "a")[2], *killed);
-    let parts: String = sql(temp.path()).query_row("SELECT parts FROM events WHERE seq = 2", [], |row| row.get(0)).unwrap();
+    let parts: String = sql(temp.path())
+        .query_row("SELECT parts FROM events WHERE seq = 2", [], |row| row.get(0))
+        .unwrap();
     assert!(parts.starts_with("{\"*\":"), "{parts}");
 }
 
@@ -104,7 +128,10 @@ fn attachments_are_read_back_at_once_and_after_the_end() {
     assert!(store.blobs().keep(&vec![0; (16 << 20) + 1], "image/png", None).is_err());
     assert!(store.blobs().keep(b"x", "nothing", None).is_err());
     drop(store);
-    assert_eq!(StoreReader::open(temp.path()).unwrap().blob(&blob.sha256).unwrap().as_deref(), Some(&b"\x89PNG"[..]));
+    assert_eq!(
+        StoreReader::open(temp.path()).unwrap().blob(&blob.sha256).unwrap().as_deref(),
+        Some(&b"\x89PNG"[..])
+    );
     let store = Store::open(temp.path()).unwrap();
     assert_eq!(store.blobs().read(&blob.sha256).as_deref(), Some(&b"\x89PNG"[..]));
 }
@@ -145,7 +172,8 @@ async fn a_room_that_is_let_go_of_later_is_waited_for_and_holds_up_nobody() {
         waits.send(()).unwrap();
         reopening.await
     });
-    // On the one thread this goes on only when that task gives it free: it waits for the room, and blocks nothing.
+    // On the one thread this goes on only when that task gives it free: it waits for the room, and
+    // blocks nothing.
     begun.await.unwrap();
     assert!(!reopening.is_finished());
     drop(journal);

@@ -22,7 +22,13 @@ fn only_what_has_ended_goes_and_the_chain_stays_whole() {
     let reader = StoreReader::open(temp.path()).unwrap();
     assert_eq!(reader.runs(&RunFilter::default()).unwrap().len(), 4, "a dry run removes nothing");
     assert!(store.collect(&Retention::default()).unwrap().runs.is_empty());
-    assert!(store.collect(&Retention { before: Some(Millis(1)), ..Retention::default() }).unwrap().runs.is_empty());
+    assert!(
+        store
+            .collect(&Retention { before: Some(Millis(1)), ..Retention::default() })
+            .unwrap()
+            .runs
+            .is_empty()
+    );
     let both = Retention { before: Some(Millis(u64::MAX)), runs: Some(3), dry: false };
     assert_eq!(names(&store.collect(&both).unwrap().runs), ["a"]);
     let all = Retention { runs: Some(0), ..Retention::default() };
@@ -32,12 +38,20 @@ fn only_what_has_ended_goes_and_the_chain_stays_whole() {
     assert_eq!(checked.problems, Vec::<String>::new());
     assert!(reader.check().unwrap().problems.is_empty());
     assert!(reader.audit(1, 100).unwrap().iter().take(9).all(|line| line.record.is_none()));
-    // A name is free again once its run is gone, and so is what was taken out of the new one not forgiven.
+    // A name is free again once its run is gone, and so is what was taken out of the new one not
+    // forgiven.
     ended(&store, "a");
     drop((going, store));
-    crate::support::sql(temp.path()).execute("DELETE FROM events WHERE room = 'a' AND seq = 1", []).unwrap();
+    crate::support::sql(temp.path())
+        .execute("DELETE FROM events WHERE room = 'a' AND seq = 1", [])
+        .unwrap();
     let problems = StoreReader::open(temp.path()).unwrap().verify(None).unwrap().problems;
-    assert!(problems.iter().any(|problem| problem.contains("record 1 of room a") && problem.contains("taken out")), "{problems:?}");
+    assert!(
+        problems
+            .iter()
+            .any(|problem| problem.contains("record 1 of room a") && problem.contains("taken out")),
+        "{problems:?}"
+    );
 }
 
 #[test]
@@ -64,14 +78,24 @@ fn blobs_go_when_nothing_refers_to_them_any_more() {
     let (used, deep, unused) = (keep(b"used"), keep(b"deep"), keep(b"unused"));
     let mut journal = run(&store, "a", 1);
     let text = format!("{}\"{}\"", "x".repeat(40_000), deep.sha256);
-    let answered = Event::UserAnswered { call: CallId(1), text: Some(text), attachments: vec![used.clone()], passed: false };
+    let answered = Event::UserAnswered {
+        call: CallId(1),
+        text: Some(text),
+        attachments: vec![used.clone()],
+        passed: false,
+    };
     append(&mut *journal, &[record(1, 2, answered)]).unwrap();
-    assert_eq!(store.collect(&Retention::default()).unwrap().blobs, 0, "a record may refer to it in a moment");
+    assert_eq!(
+        store.collect(&Retention::default()).unwrap().blobs,
+        0,
+        "a record may refer to it in a moment"
+    );
     drop((journal, store));
     let store = Store::open(temp.path()).unwrap();
     let collected = store.collect(&Retention::default()).unwrap();
     assert_eq!((collected.blobs, collected.bytes), (1, 6));
     let reader = StoreReader::open(temp.path()).unwrap();
-    let is_there = |blob: &conclave_runtime::blobs::Blob| reader.blob(&blob.sha256).unwrap().is_some();
+    let is_there =
+        |blob: &conclave_runtime::blobs::Blob| reader.blob(&blob.sha256).unwrap().is_some();
     assert!(is_there(&used) && is_there(&deep) && !is_there(&unused));
 }

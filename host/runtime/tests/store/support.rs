@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use conclave_runtime::event::{Event, Principal, RULES, Record, RunOpening};
 use conclave_runtime::ids::{CallId, Millis, RoomId, TaskName};
-use conclave_runtime::journal::{Journal, JournalBatch, JournalFailure, Journals, Keeping, Reopened};
+use conclave_runtime::journal::{
+    Journal, JournalBatch, JournalFailure, Journals, Keeping, Reopened,
+};
 use conclave_runtime::outcome::{Outcome, Status};
 use conclave_runtime::room_secret::RoomSecret;
 use conclave_runtime::setup::Setup;
@@ -19,21 +21,49 @@ pub const SECRET: RoomSecret = RoomSecret::new([0x5e; RoomSecret::LENGTH]);
 pub fn setup() -> Arc<Setup> {
     let (entry, limits) = (TaskName::from("desk"), conclave_runtime::limits::RunLimits::default());
     let (tasks, plugins, models, channels) = Default::default();
-    Arc::new(Setup { entry, tasks, plugins, models, channels, gates: Vec::new(), policy: Vec::new(), limits })
+    Arc::new(Setup {
+        entry,
+        tasks,
+        plugins,
+        models,
+        channels,
+        gates: Vec::new(),
+        policy: Vec::new(),
+        limits,
+    })
 }
 
 pub fn record(seq: u64, at: u64, event: Event) -> Arc<Record> {
-    Arc::new(Record { seq, at: Millis(at), principal: Principal("ada".into()), rules: RULES, event })
+    Arc::new(Record {
+        seq,
+        at: Millis(at),
+        principal: Principal("ada".into()),
+        rules: RULES,
+        event,
+    })
 }
 
 pub fn opened(room: &str, text: &str) -> Arc<Record> {
-    let opening =
-        RunOpening { room: RoomId::from(room), entry: TaskName::from("desk"), content: Some(text.to_owned()), ..RunOpening::default() };
+    let opening = RunOpening {
+        room: RoomId::from(room),
+        entry: TaskName::from("desk"),
+        content: Some(text.to_owned()),
+        ..RunOpening::default()
+    };
     record(0, 1_000, Event::RoomOpened { setup: setup(), opening, secret: SECRET })
 }
 
 pub fn said(seq: u64, text: &str) -> Arc<Record> {
-    record(seq, 1_000 + seq, Event::UserAnswered { call: CallId(seq), text: Some(text.to_owned()), attachments: Vec::new(), passed: false })
+    record(
+        seq,
+        1_000 + seq,
+        Event::UserAnswered {
+            call: CallId(seq),
+            text: Some(text.to_owned()),
+            attachments: Vec::new(),
+            passed: false,
+        },
+    )
 }
 
 pub fn entry(records: &[Arc<Record>]) -> JournalBatch<'_> {
@@ -56,7 +86,12 @@ pub fn end(journal: &mut dyn Journal, record: Arc<Record>, status: Status) {
     let outcome = Arc::new(Outcome::new(status, "it was so"));
     let records = [record];
     let spent = Spent { turns: 3, tokens: 40, cost_micro_usd: 500, ..Spent::default() };
-    kept(journal.append(&JournalBatch { records: &records, waits: &[], outcome: Some(&outcome), spent }).unwrap()).unwrap();
+    kept(
+        journal
+            .append(&JournalBatch { records: &records, waits: &[], outcome: Some(&outcome), spent })
+            .unwrap(),
+    )
+    .unwrap();
 }
 
 pub fn about() -> RunOrigin {
@@ -69,7 +104,10 @@ pub fn opened_in(journals: &dyn Journals, room: &str) -> Result<Box<dyn Journal>
 }
 
 /// Reopens a room's journal, as its session does.
-pub fn reopened_in(journals: &dyn Journals, room: &str) -> Result<Option<Reopened>, JournalFailure> {
+pub fn reopened_in(
+    journals: &dyn Journals,
+    room: &str,
+) -> Result<Option<Reopened>, JournalFailure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(journals.reopen(&RoomId::from(room)))
 }

@@ -1,5 +1,5 @@
-//! Takes new inputs into the repository's corpus: of those that reach code that nothing there reaches, the ones that reach most of it, and
-//! no more than keeps the corpus small.
+//! Takes new inputs into the repository's corpus: of those that reach code that nothing there
+//! reaches, the ones that reach most of it, and no more than keeps the corpus small.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,8 +20,13 @@ const RUN_FILES: usize = 24;
 /// Bytes of one input; a larger one is hard to understand, and costs room for many others.
 const INPUT_BYTES: u64 = 8 << 10;
 
-/// Adds to `corpus` what of `own/corpus` reaches new code, and returns how many inputs that are. `command` is libFuzzer's program.
-pub(super) fn keep(corpus: &Path, own: &Path, command: impl Fn() -> Command) -> Result<usize, XtaskFailure> {
+/// Adds to `corpus` what of `own/corpus` reaches new code, and returns how many inputs that are.
+/// `command` is libFuzzer's program.
+pub(super) fn keep(
+    corpus: &Path,
+    own: &Path,
+    command: impl Fn() -> Command,
+) -> Result<usize, XtaskFailure> {
     let (merged, control) = (own.join("merged"), own.join("merged.log"));
     // An old control file would be taken for that of a merge that was cut off.
     let _ = fs::remove_dir_all(&merged);
@@ -32,12 +37,16 @@ pub(super) fn keep(corpus: &Path, own: &Path, command: impl Fn() -> Command) -> 
         fs::copy(&file, &to).map_err(|error| XtaskFailure::io("write", &to, &error))?;
     }
     let mut command = command();
-    command.arg("-merge=1").arg(format!("-merge_control_file={}", control.display())).args([merged, own.join("corpus")]);
+    command
+        .arg("-merge=1")
+        .arg(format!("-merge_control_file={}", control.display()))
+        .args([merged, own.join("corpus")]);
     let output = command.output().map_err(|error| phase::not_started(&command, &error))?;
     if !output.status.success() {
         return Err(XtaskFailure::new(String::from_utf8_lossy(&output.stderr)));
     }
-    let text = fs::read_to_string(&control).map_err(|error| XtaskFailure::io("read", &control, &error))?;
+    let text =
+        fs::read_to_string(&control).map_err(|error| XtaskFailure::io("read", &control, &error))?;
     let sized = |path: PathBuf| fs::metadata(&path).map(|data| (data.len(), path)).ok();
     let measured = |(edges, path): (usize, &str)| {
         let (length, path) = sized(PathBuf::from(path))?;
@@ -45,10 +54,17 @@ pub(super) fn keep(corpus: &Path, own: &Path, command: impl Fn() -> Command) -> 
     };
     let candidates = reaching_new_code(&text).into_iter().filter_map(measured).collect();
     let whole = place::files_below(corpus.parent().unwrap_or(corpus), "");
-    let room = CORPUS_BYTES.saturating_sub(whole.into_iter().filter_map(sized).map(|(length, _)| length).sum());
+    let room = CORPUS_BYTES
+        .saturating_sub(whole.into_iter().filter_map(sized).map(|(length, _)| length).sum());
     let chosen = best(candidates, room.min(RUN_BYTES));
     for file in &chosen {
-        let name = file.file_name().unwrap_or_default().to_string_lossy().chars().take(12).collect::<String>();
+        let name = file
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .chars()
+            .take(12)
+            .collect::<String>();
         let to = corpus.join(format!("found-{name}"));
         fs::copy(file, &to).map_err(|error| XtaskFailure::io("write", &to, &error))?;
     }
@@ -64,12 +80,14 @@ struct Candidate {
     path: PathBuf,
 }
 
-/// The files that reach code which none before them in a merge reached, but for those of the first corpus, and how many branches of it. A
-/// control file of libFuzzer has the number of files, the number of those in the first corpus, their paths, and then `COV number edges…`
-/// for each. It runs the smallest first.
+/// The files that reach code which none before them in a merge reached, but for those of the first
+/// corpus, and how many branches of it. A control file of libFuzzer has the number of files, the
+/// number of those in the first corpus, their paths, and then `COV number edges…` for each. It runs
+/// the smallest first.
 fn reaching_new_code(control: &str) -> Vec<(usize, &str)> {
     let mut lines = control.lines();
-    let mut number = || lines.next().and_then(|line| line.trim().parse::<usize>().ok()).unwrap_or(0);
+    let mut number =
+        || lines.next().and_then(|line| line.trim().parse::<usize>().ok()).unwrap_or(0);
     let (all, first) = (number(), number());
     let paths: Vec<&str> = lines.by_ref().take(all).collect();
     let reaching = |line: &str| {
@@ -105,9 +123,22 @@ mod tests {
 
     #[test]
     fn the_corpus_stays_small() {
-        let candidate = |edges: usize, length: u64| Candidate { edges, length, path: PathBuf::from(format!("{edges}-{length}")) };
-        let numbers = |files: Vec<PathBuf>| files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" ");
-        let found = || vec![candidate(1, 30), candidate(9, INPUT_BYTES + 1), candidate(2, 40), candidate(2, 20)];
+        let candidate = |edges: usize, length: u64| Candidate {
+            edges,
+            length,
+            path: PathBuf::from(format!("{edges}-{length}")),
+        };
+        let numbers = |files: Vec<PathBuf>| {
+            files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" ")
+        };
+        let found = || {
+            vec![
+                candidate(1, 30),
+                candidate(9, INPUT_BYTES + 1),
+                candidate(2, 40),
+                candidate(2, 20),
+            ]
+        };
         assert_eq!(numbers(best(found(), RUN_BYTES)), "2-20 2-40 1-30");
         assert_eq!(numbers(best(found(), 60)), "2-20 2-40");
         let many = (0..RUN_FILES + 1).map(|_| candidate(1, 1)).collect();

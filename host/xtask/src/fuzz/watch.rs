@@ -1,4 +1,5 @@
-//! Follows a driver while it runs: its words go to a log, a terminal shows how far it is, and its last words say what it came to.
+//! Follows a driver while it runs: its words go to a log, a terminal shows how far it is, and its
+//! last words say what it came to.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
@@ -31,24 +32,42 @@ pub(super) struct DriverReport {
 
 impl DriverReport {
     fn take(&mut self, line: &str) {
-        let stat = |name: &str| line.strip_prefix("stat::")?.strip_prefix(name)?.trim_start_matches(':').trim().parse::<u64>().ok();
+        let stat = |name: &str| {
+            line.strip_prefix("stat::")?
+                .strip_prefix(name)?
+                .trim_start_matches(':')
+                .trim()
+                .parse::<u64>()
+                .ok()
+        };
         self.executions = stat("number_of_executed_units").unwrap_or(self.executions);
-        self.new = stat("new_units_added").and_then(|new| usize::try_from(new).ok()).unwrap_or(self.new);
+        self.new =
+            stat("new_units_added").and_then(|new| usize::try_from(new).ok()).unwrap_or(self.new);
         if let Some((_, path)) = line.split_once("Test unit written to ") {
             self.finding = Some(PathBuf::from(path.trim()));
         }
         if self.is_panic {
             self.is_panic = false;
-            let (place, message) = (self.reason.take().unwrap_or_default(), line.chars().take(REASON).collect::<String>());
+            let (place, message) = (
+                self.reason.take().unwrap_or_default(),
+                line.chars().take(REASON).collect::<String>(),
+            );
             self.reason = Some(format!("{message}\n{place}"));
             return;
         }
         if self.reason.is_some() {
             return;
         }
-        self.reason = line.find("panicked at ").map(|at| line[at..].trim_end_matches(':').chars().take(REASON).collect());
+        self.reason = line
+            .find("panicked at ")
+            .map(|at| line[at..].trim_end_matches(':').chars().take(REASON).collect());
         self.is_panic = self.reason.is_some();
-        let signs = ["has overflowed its stack", "one input takes longer", "libFuzzer: timeout", "libFuzzer: out-of-memory"];
+        let signs = [
+            "has overflowed its stack",
+            "one input takes longer",
+            "libFuzzer: timeout",
+            "libFuzzer: out-of-memory",
+        ];
         if signs.iter().any(|sign| line.contains(sign)) {
             self.reason = Some(line.trim().chars().take(REASON).collect());
         }
@@ -62,12 +81,18 @@ fn count(line: &str) -> Option<u64> {
 }
 
 /// Runs the program to its end.
-pub(super) fn watched(log: &Path, name: &str, seconds: u64, command: &mut Command) -> Result<DriverReport, XtaskFailure> {
+pub(super) fn watched(
+    log: &Path,
+    name: &str,
+    seconds: u64,
+    command: &mut Command,
+) -> Result<DriverReport, XtaskFailure> {
     let mut file = File::create(log).map_err(|error| XtaskFailure::io("write", log, &error))?;
     let is_live = io::stderr().is_terminal();
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| phase::not_started(command, &error))?;
-    let errors = child.stderr.take().ok_or_else(|| XtaskFailure::new(format!("{name} says nothing")))?;
+    let errors =
+        child.stderr.take().ok_or_else(|| XtaskFailure::new(format!("{name} says nothing")))?;
     let executions = AtomicU64::new(0);
     let mut seen = DriverReport::default();
     thread::scope(|scope| {
@@ -84,7 +109,9 @@ pub(super) fn watched(log: &Path, name: &str, seconds: u64, command: &mut Comman
         }
         drop(ended);
     });
-    let status = child.wait().map_err(|error| XtaskFailure::new(format!("{name} cannot be waited for: {error}")))?;
+    let status = child
+        .wait()
+        .map_err(|error| XtaskFailure::new(format!("{name} cannot be waited for: {error}")))?;
     seen.is_success = status.success();
     seen.executions = seen.executions.max(executions.into_inner());
     if seen.is_success {
@@ -134,15 +161,24 @@ mod tests {
             "stat::number_of_executed_units: 12",
             "stat::new_units_added:          3",
         ]);
-        assert_eq!(seen.reason.as_deref(), Some("a host that is not named\npanicked at tests/fuzz/src/targets/urls.rs:9:5"));
+        assert_eq!(
+            seen.reason.as_deref(),
+            Some("a host that is not named\npanicked at tests/fuzz/src/targets/urls.rs:9:5")
+        );
         assert_eq!(seen.finding.as_deref(), Some(Path::new("/t/crash-00")));
         assert_eq!((seen.executions, seen.new), (12, 3));
     }
 
     #[test]
     fn what_is_no_panic_is_told_too() {
-        for line in ["thread 'main' has overflowed its stack", "==7== ERROR: libFuzzer: timeout after 120 seconds"] {
-            assert_eq!(seen(&["#2 INITED", line, "panicked at later"]).reason.as_deref(), Some(line));
+        for line in [
+            "thread 'main' has overflowed its stack",
+            "==7== ERROR: libFuzzer: timeout after 120 seconds",
+        ] {
+            assert_eq!(
+                seen(&["#2 INITED", line, "panicked at later"]).reason.as_deref(),
+                Some(line)
+            );
         }
     }
 

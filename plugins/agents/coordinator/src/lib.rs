@@ -1,7 +1,10 @@
-//! Coordinator: answers nothing itself. It starts background work if it may, passes the question to the task that answers, and
-//! finishes with what comes back. A refused background task must not keep the user waiting: the question goes on all the same.
+//! Coordinator: answers nothing itself. It starts background work if it may, passes the question to
+//! the task that answers, and finishes with what comes back. A refused background task must not
+//! keep the user waiting: the question goes on all the same.
 
-use conclave_sdk::{Agent, Entity, Message, Result, Turn, View, config, delegate_in_background, finish, say};
+use conclave_sdk::{
+    Agent, Entity, Message, Result, Turn, View, config, delegate_in_background, finish, say,
+};
 use serde::Deserialize;
 
 /// What the background task is asked to do.
@@ -29,13 +32,16 @@ impl Agent for Coordinator {
     fn step(view: &View) -> Result<Turn> {
         let settings: Settings = config::get()?;
         let pending = view.pending();
-        if let Some(answer) = pending.as_ref().filter(|message| message.sender_name == settings.answer) {
+        if let Some(answer) =
+            pending.as_ref().filter(|message| message.sender_name == settings.answer)
+        {
             return Ok(finish(answer.content.as_str()));
         }
         let Some(question) = question(view.history()) else { return Ok(finish(NO_QUESTION)) };
         let has_background = view.agents().iter().any(|peer| peer.name == settings.background);
         Ok(match phase(view.iteration(), has_background) {
-            Phase::Background => delegate_in_background(settings.background, BACKGROUND_WORK).because("it can go on beside the answer"),
+            Phase::Background => delegate_in_background(settings.background, BACKGROUND_WORK)
+                .because("it can go on beside the answer"),
             Phase::Ask => say(question).to(settings.answer),
             Phase::GiveUp => finish(known(&settings.answer, pending)),
         })
@@ -59,10 +65,12 @@ fn phase(iteration: u32, has_background: bool) -> Phase {
     }
 }
 
-/// Looked up where the history begins: by the second step the pending message is what became of the background task, which is the
-/// host's text and no question.
+/// Looked up where the history begins: by the second step the pending message is what became of the
+/// background task, which is the host's text and no question.
 fn question(mut history: impl Iterator<Item = Message>) -> Option<String> {
-    history.find(|message| message.sender == Entity::User && !message.content.trim().is_empty()).map(|message| message.content)
+    history
+        .find(|message| message.sender == Entity::User && !message.content.trim().is_empty())
+        .map(|message| message.content)
 }
 
 fn known(answer: &str, pending: Option<Message>) -> String {
@@ -104,8 +112,14 @@ mod tests {
 
     #[test]
     fn background_work_comes_first_where_it_is_granted() {
-        assert_eq!([0, 1, 2, 9].map(|iteration| phase(iteration, true)), [Phase::Background, Phase::Ask, Phase::GiveUp, Phase::GiveUp]);
-        assert_eq!([0, 1, 2].map(|iteration| phase(iteration, false)), [Phase::Ask, Phase::GiveUp, Phase::GiveUp]);
+        assert_eq!(
+            [0, 1, 2, 9].map(|iteration| phase(iteration, true)),
+            [Phase::Background, Phase::Ask, Phase::GiveUp, Phase::GiveUp]
+        );
+        assert_eq!(
+            [0, 1, 2].map(|iteration| phase(iteration, false)),
+            [Phase::Ask, Phase::GiveUp, Phase::GiveUp]
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! Delegator: does nothing itself. It lets one agent study what there is, one work, and one verify; when the work is not good it is done
-//! again, with what was wrong, until it is or the rounds are over (O-093). No model stands behind it: the order is the point.
+//! Delegator: does nothing itself. It lets one agent study what there is, one work, and one verify;
+//! when the work is not good it is done again, with what was wrong, until it is or the rounds are
+//! over (O-093). No model stands behind it: the order is the point.
 //!
 //! ```toml
 //! [plugins.delegator]
@@ -11,8 +12,9 @@
 //! agent = "delegator"
 //! ```
 //!
-//! Each of the three gets `task`, what the user asked for, and what the others gave: `summary`, `result`, and `reason`, both of which are
-//! empty for the one that works until it is done again. The one that verifies gives `completed`, true or false, and a `reason`.
+//! Each of the three gets `task`, what the user asked for, and what the others gave: `summary`,
+//! `result`, and `reason`, both of which are empty for the one that works until it is done again.
+//! The one that verifies gives `completed`, true or false, and a `reason`.
 
 use conclave_sdk::{Agent, Observation, Result, Turn, View, act, config, finish, reject, scratch};
 use serde::{Deserialize, Serialize};
@@ -60,7 +62,12 @@ impl Agent for Delegator {
         let settings: Settings = config::get()?;
         let kept: Option<Progress> = if view.iteration() == 0 { None } else { scratch::get()? };
         let (progress, turn) = match kept {
-            None => begin(&settings, view.intent().or_else(|| view.pending().map(|message| message.content)).unwrap_or_default()),
+            None => begin(
+                &settings,
+                view.intent()
+                    .or_else(|| view.pending().map(|message| message.content))
+                    .unwrap_or_default(),
+            ),
             Some(progress) => go_on(&settings, progress, view.last_observation()),
         };
         scratch::set(&progress)?;
@@ -69,20 +76,29 @@ impl Agent for Delegator {
 }
 
 fn begin(settings: &Settings, task: String) -> (Progress, Turn) {
-    let turn = act::delegate(&settings.study, json!({ "task": task })).because("to know what there is");
+    let turn =
+        act::delegate(&settings.study, json!({ "task": task })).because("to know what there is");
     (Progress { task, ..Progress::default() }, turn)
 }
 
 /// Somebody has given what they have.
-fn go_on(settings: &Settings, mut progress: Progress, observed: Option<Observation>) -> (Progress, Turn) {
+fn go_on(
+    settings: &Settings,
+    mut progress: Progress,
+    observed: Option<Observation>,
+) -> (Progress, Turn) {
     let who = match progress.phase {
         Phase::Study => &settings.study,
         Phase::Work => &settings.work,
         Phase::Verify => &settings.verify,
     };
     let given = match observed {
-        Some(Observation::Delegated((_, outputs))) => serde_json::from_str(&outputs).unwrap_or(Value::String(outputs)),
-        Some(Observation::Error(text)) => return (progress, reject(format!("{who} could not help: {text}"))),
+        Some(Observation::Delegated((_, outputs))) => {
+            serde_json::from_str(&outputs).unwrap_or(Value::String(outputs))
+        }
+        Some(Observation::Error(text)) => {
+            return (progress, reject(format!("{who} could not help: {text}")));
+        }
         _ => return (progress, reject(format!("{who} gave nothing."))),
     };
     let turn = match progress.phase {
@@ -98,7 +114,11 @@ fn go_on(settings: &Settings, mut progress: Progress, observed: Option<Observati
         }
         Phase::Verify if is_completed(&given) => finish(progress.result.clone()),
         Phase::Verify if progress.round >= settings.rounds => {
-            let times = if progress.round == 1 { "once".to_owned() } else { format!("{} times", progress.round) };
+            let times = if progress.round == 1 {
+                "once".to_owned()
+            } else {
+                format!("{} times", progress.round)
+            };
             reject(format!("The work was done {times} and is not good: {}", reason(&given)))
         }
         Phase::Verify => work(settings, &mut progress, Some(reason(&given))),
@@ -109,8 +129,13 @@ fn go_on(settings: &Settings, mut progress: Progress, observed: Option<Observati
 fn work(settings: &Settings, progress: &mut Progress, reason: Option<String>) -> Turn {
     progress.phase = Phase::Work;
     progress.round += 1;
-    let why = if reason.is_some() { "what was done is not good yet" } else { "it is known what there is" };
-    // Empty in the first round, and there: a micro-agent may name them as inputs, and is not started without.
+    let why = if reason.is_some() {
+        "what was done is not good yet"
+    } else {
+        "it is known what there is"
+    };
+    // Empty in the first round, and there: a micro-agent may name them as inputs, and is not
+    // started without.
     let result = if progress.result.is_null() { Value::from("") } else { progress.result.clone() };
     let reason = reason.unwrap_or_default();
     let inputs = json!({ "task": progress.task, "summary": progress.summary, "result": result, "reason": reason });
@@ -121,14 +146,18 @@ fn work(settings: &Settings, progress: &mut Progress, reason: Option<String>) ->
 fn is_completed(given: &Value) -> bool {
     match verdict(given).get("completed") {
         Some(Value::Bool(completed)) => *completed,
-        Some(Value::String(text)) => text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("yes"),
+        Some(Value::String(text)) => {
+            text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("yes")
+        }
         _ => false,
     }
 }
 
 fn reason(given: &Value) -> String {
     let verdict = verdict(given);
-    let said = ["reason", "summary", "content"].iter().find_map(|key| verdict.get(*key).and_then(Value::as_str).map(str::to_owned));
+    let said = ["reason", "summary", "content"]
+        .iter()
+        .find_map(|key| verdict.get(*key).and_then(Value::as_str).map(str::to_owned));
     said.unwrap_or_else(|| given.to_string())
 }
 
@@ -161,7 +190,11 @@ mod tests {
     }
 
     fn gave(progress: Progress, outputs: &Value) -> (Progress, Turn) {
-        go_on(&Settings::default(), progress, Some(Observation::Delegated((String::new(), outputs.to_string()))))
+        go_on(
+            &Settings::default(),
+            progress,
+            Some(Observation::Delegated((String::new(), outputs.to_string()))),
+        )
     }
 
     fn until_verified() -> Progress {
@@ -170,7 +203,10 @@ mod tests {
         let (progress, turn) = gave(progress, &json!({ "summary": "a typo" }));
         assert_eq!(
             delegate(&turn),
-            ("work".into(), json!({ "task": "mend it", "summary": { "summary": "a typo" }, "result": "", "reason": "" }))
+            (
+                "work".into(),
+                json!({ "task": "mend it", "summary": { "summary": "a typo" }, "result": "", "reason": "" })
+            )
         );
         let (progress, turn) = gave(progress, &json!({ "diff": "+a" }));
         assert_eq!(delegate(&turn).0, "verify");
@@ -190,18 +226,25 @@ mod tests {
         let mut progress = until_verified();
         for _ in 1..Settings::default().rounds {
             let (again, turn) = gave(progress, &bad);
-            assert_eq!((delegate(&turn).0.as_str(), &delegate(&turn).1["reason"]), ("work", &json!("no test")));
+            assert_eq!(
+                (delegate(&turn).0.as_str(), &delegate(&turn).1["reason"]),
+                ("work", &json!("no test"))
+            );
             progress = gave(again, &json!({ "diff": "+b" })).0;
         }
         let (_, turn) = gave(progress, &bad);
-        assert_eq!(turn.action(), &Action::Reject(r#""The work was done 3 times and is not good: no test""#.into()));
+        assert_eq!(
+            turn.action(),
+            &Action::Reject(r#""The work was done 3 times and is not good: no test""#.into())
+        );
     }
 
     #[test]
     fn whoever_cannot_help_ends_it() {
-        for (observed, expected) in
-            [(Some(Observation::Error("refused".into())), "study could not help: refused"), (None, "study gave nothing.")]
-        {
+        for (observed, expected) in [
+            (Some(Observation::Error("refused".into())), "study could not help: refused"),
+            (None, "study gave nothing."),
+        ] {
             let (_, turn) = go_on(&Settings::default(), Progress::default(), observed);
             assert_eq!(turn.action(), &Action::Reject(Value::from(expected).to_string()));
         }
@@ -214,9 +257,18 @@ mod tests {
             json!({ "completed": "Yes" }),
             json!({ "content": "So: {\"completed\": true}", "status": "DONE" }),
         ];
-        let no = [json!({}), json!("fine"), json!({ "content": "completed" }), json!({ "completed": 1 }), json!({ "completed": "no" })];
+        let no = [
+            json!({}),
+            json!("fine"),
+            json!({ "content": "completed" }),
+            json!({ "completed": 1 }),
+            json!({ "completed": "no" }),
+        ];
         assert!(yes.iter().all(is_completed) && !no.iter().any(is_completed));
-        assert_eq!(reason(&json!({ "content": "{\"completed\": false, \"reason\": \"slow\"}" })), "slow");
+        assert_eq!(
+            reason(&json!({ "content": "{\"completed\": false, \"reason\": \"slow\"}" })),
+            "slow"
+        );
         assert_eq!(reason(&json!({ "content": "It is slow." })), "It is slow.");
     }
 }

@@ -1,5 +1,6 @@
-//! Digest: reads a folder through a search plugin and finishes with what it is about. Three steps: list, read, summarise. The
-//! summary quotes the sentences that share most with all others, so it says nothing that the folder does not.
+//! Digest: reads a folder through a search plugin and finishes with what it is about. Three steps:
+//! list, read, summarise. The summary quotes the sentences that share most with all others, so it
+//! says nothing that the folder does not.
 
 mod summary;
 
@@ -55,7 +56,8 @@ fn read(view: &View, listed: &ToolOutput) -> Result<Turn> {
     let reading = Reading::of(listings(listed)?);
     let mut reads = reading.paths.iter().map(|path| json!({ "path": path }));
     let Some(first) = reads.next() else { return Ok(finish(nothing_to_read(reading.left_out))) };
-    let turn = reads.fold(call(&tool.name, first), |turn, arguments| turn.and_call(&tool.name, arguments));
+    let turn =
+        reads.fold(call(&tool.name, first), |turn, arguments| turn.and_call(&tool.name, arguments));
     scratch::set(&reading)?;
     Ok(turn)
 }
@@ -63,8 +65,16 @@ fn read(view: &View, listed: &ToolOutput) -> Result<Turn> {
 impl Reading {
     fn of(listings: Vec<Listing>) -> Self {
         let files = listings.len();
-        let fitting: Vec<_> = listings.into_iter().filter(|file| file.bytes <= LARGEST_TEXT).map(|file| file.path).collect();
-        Self { files, left_out: files - fitting.len(), paths: fitting.into_iter().take(MOST_FILES).collect() }
+        let fitting: Vec<_> = listings
+            .into_iter()
+            .filter(|file| file.bytes <= LARGEST_TEXT)
+            .map(|file| file.path)
+            .collect();
+        Self {
+            files,
+            left_out: files - fitting.len(),
+            paths: fitting.into_iter().take(MOST_FILES).collect(),
+        }
     }
 }
 
@@ -95,7 +105,11 @@ fn listings(listed: &ToolOutput) -> Result<Vec<Listing>> {
         let listed: Listed = serde_json::from_str(value)?;
         return Ok(listed.files);
     }
-    listed.content.lines().map(|line| listing(line).ok_or_else(|| Error::other(format!("no path and size: {line}")))).collect()
+    listed
+        .content
+        .lines()
+        .map(|line| listing(line).ok_or_else(|| Error::other(format!("no path and size: {line}"))))
+        .collect()
 }
 
 fn listing(line: &str) -> Option<Listing> {
@@ -104,12 +118,18 @@ fn listing(line: &str) -> Option<Listing> {
 }
 
 fn summarised(reading: &Option<Reading>, outputs: &[ToolOutput]) -> String {
-    let Some(reading) = reading else { return "I have read files, but no longer know which.".into() };
+    let Some(reading) = reading else {
+        return "I have read files, but no longer know which.".into();
+    };
     let pairs = reading.paths.iter().zip(outputs);
-    let documents: Vec<_> =
-        pairs.filter(|(_, output)| !output.is_error).map(|(path, output)| Document::new(&one_line(path), &output.content)).collect();
+    let documents: Vec<_> = pairs
+        .filter(|(_, output)| !output.is_error)
+        .map(|(path, output)| Document::new(&one_line(path), &output.content))
+        .collect();
     match outputs.first() {
-        Some(output) if documents.is_empty() => format!("I could not read any of {}: {}", files(reading.files), output.content),
+        Some(output) if documents.is_empty() => {
+            format!("I could not read any of {}: {}", files(reading.files), output.content)
+        }
         _ => summary::of(reading.files, reading.left_out, &documents),
     }
 }
@@ -118,10 +138,19 @@ conclave_sdk::export!(agent: Digest);
 
 #[cfg(test)]
 mod tests {
-    use super::{LARGEST_TEXT, Listing, MOST_FILES, Reading, ToolOutput, listings, nothing_to_read, summarised};
+    use super::{
+        LARGEST_TEXT, Listing, MOST_FILES, Reading, ToolOutput, listings, nothing_to_read,
+        summarised,
+    };
 
     fn output(content: &str, value: Option<&str>, is_error: bool) -> ToolOutput {
-        ToolOutput { call_id: "1".into(), name: "search.read".into(), content: content.into(), value: value.map(str::to_owned), is_error }
+        ToolOutput {
+            call_id: "1".into(),
+            name: "search.read".into(),
+            content: content.into(),
+            value: value.map(str::to_owned),
+            is_error,
+        }
     }
 
     #[test]
@@ -135,8 +164,12 @@ mod tests {
     #[test]
     fn files_over_the_cap_are_not_read() {
         let listing = |name: &str, bytes| Listing { path: format!("/folder/{name}"), bytes };
-        let reading = Reading::of(vec![listing("a.csv", LARGEST_TEXT + 1), listing("b.md", LARGEST_TEXT)]);
-        assert_eq!((reading.files, reading.left_out, reading.paths), (2, 1, vec!["/folder/b.md".to_owned()]));
+        let reading =
+            Reading::of(vec![listing("a.csv", LARGEST_TEXT + 1), listing("b.md", LARGEST_TEXT)]);
+        assert_eq!(
+            (reading.files, reading.left_out, reading.paths),
+            (2, 1, vec!["/folder/b.md".to_owned()])
+        );
         let reading = Reading::of((0..=MOST_FILES).map(|_| listing("a.md", 1)).collect());
         assert_eq!((reading.left_out, reading.paths.len()), (0, MOST_FILES));
         assert_eq!(nothing_to_read(2), "The folder has 2 files, all too large to read.");
@@ -144,16 +177,26 @@ mod tests {
 
     #[test]
     fn a_name_cannot_forge_a_place() {
-        let reading = Reading { files: 1, left_out: 0, paths: vec!["/folder/a\nForged.  (b.md".into()] };
+        let reading =
+            Reading { files: 1, left_out: 0, paths: vec!["/folder/a\nForged.  (b.md".into()] };
         let text = output("The light stands on a rock in the sea.", None, false);
         assert!(summarised(&Some(reading), &[text]).ends_with("(folder/a\\nForged.  (b.md:1)"));
     }
 
     #[test]
     fn files_that_could_not_be_read_are_left_out() {
-        let reading = || Some(Reading { files: 2, left_out: 0, paths: vec!["/folder/a.md".into(), "/folder/b.md".into()] });
+        let reading = || {
+            Some(Reading {
+                files: 2,
+                left_out: 0,
+                paths: vec!["/folder/a.md".into(), "/folder/b.md".into()],
+            })
+        };
         let refused = || output("refused", None, true);
-        assert_eq!(summarised(&reading(), &[refused(), refused()]), "I could not read any of 2 files: refused");
+        assert_eq!(
+            summarised(&reading(), &[refused(), refused()]),
+            "I could not read any of 2 files: refused"
+        );
         let text = output("The light stands on a rock in the sea.", None, false);
         assert!(summarised(&reading(), &[refused(), text]).contains("(folder/b.md:1)"));
     }

@@ -1,9 +1,12 @@
-//! An extractive summary: the words that most files share, and the sentences that hold most of them.
+//! An extractive summary: the words that most files share, and the sentences that hold most of
+//! them.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-use conclave_prose::{Format, files as files_in_words, is_common, is_scrap, overlap, passages, stem, words};
+use conclave_prose::{
+    Format, files as files_in_words, is_common, is_scrap, overlap, passages, stem, words,
+};
 
 const TOPICS: usize = 3;
 const MOST_SENTENCES: usize = 2;
@@ -39,17 +42,24 @@ impl Document {
     pub(crate) fn new(path: &str, text: &str) -> Self {
         let passages = passages(text, Format::of(path));
         let words = passages.iter().flat_map(|passage| telling(&passage.text)).collect();
-        let quotable = passages.into_iter().filter(|passage| !passage.is_heading && is_quotable(&passage.text));
+        let quotable = passages
+            .into_iter()
+            .filter(|passage| !passage.is_heading && is_quotable(&passage.text));
         let sentences = quotable.map(|passage| Sentence {
             line: passage.line,
             terms: telling(&passage.text).map(|(stem, _)| stem).collect(),
             text: passage.text,
         });
-        Self { path: path.trim_start_matches('/').to_owned(), sentences: sentences.collect(), words }
+        Self {
+            path: path.trim_start_matches('/').to_owned(),
+            sentences: sentences.collect(),
+            words,
+        }
     }
 }
 
-/// "41 files, mostly about a, b and c.", and the most central sentences with their places. `left_out` of the files were too large.
+/// "41 files, mostly about a, b and c.", and the most central sentences with their places.
+/// `left_out` of the files were too large.
 pub(crate) fn of(files: usize, left_out: usize, documents: &[Document]) -> String {
     let weights = weights(documents);
     let about = match topics(&weights).as_slice() {
@@ -63,18 +73,26 @@ pub(crate) fn of(files: usize, left_out: usize, documents: &[Document]) -> Strin
         (read, _) => format!(" ({read} read, {left_out} left out as too large)"),
     };
     let mut lines = vec![format!("{}{read}{about}.", files_in_words(files))];
-    lines.extend(central(documents, &weights).into_iter().map(|(path, sentence)| format!("{}  ({path}:{})", sentence.text, sentence.line)));
+    lines.extend(
+        central(documents, &weights)
+            .into_iter()
+            .map(|(path, sentence)| format!("{}  ({path}:{})", sentence.text, sentence.line)),
+    );
     lines.join("\n")
 }
 
 /// Stem and spelling of the words that say something. Numbers are facts, no topics.
 fn telling(text: &str) -> impl Iterator<Item = (String, String)> + '_ {
-    let says_something = |word: &String| word.chars().count() > 3 && word.chars().all(char::is_alphabetic) && !is_common(word);
+    let says_something = |word: &String| {
+        word.chars().count() > 3 && word.chars().all(char::is_alphabetic) && !is_common(word)
+    };
     words(text).filter(says_something).map(|word| (stem(&word), word))
 }
 
 fn is_quotable(text: &str) -> bool {
-    text.ends_with('.') && WORDS_OF_A_SENTENCE.contains(&text.split_whitespace().count()) && !is_scrap(text)
+    text.ends_with('.')
+        && WORDS_OF_A_SENTENCE.contains(&text.split_whitespace().count())
+        && !is_scrap(text)
 }
 
 fn weights(documents: &[Document]) -> BTreeMap<&str, Weight<'_>> {
@@ -99,26 +117,37 @@ impl Weight<'_> {
     }
 
     fn spelling(&self) -> &str {
-        let most = self.spellings.iter().max_by_key(|(spelling, count)| (**count, std::cmp::Reverse(**spelling)));
+        let most = self
+            .spellings
+            .iter()
+            .max_by_key(|(spelling, count)| (**count, std::cmp::Reverse(**spelling)));
         most.map_or("", |(spelling, _)| spelling)
     }
 }
 
 fn topics<'w>(weights: &'w BTreeMap<&str, Weight>) -> Vec<&'w str> {
-    let mut ranked: Vec<_> = weights.iter().map(|(stem, weight)| (weight.value(), *stem, weight)).collect();
+    let mut ranked: Vec<_> =
+        weights.iter().map(|(stem, weight)| (weight.value(), *stem, weight)).collect();
     ranked.sort_by(|one, other| descending(one.0, other.0).then_with(|| one.1.cmp(other.1)));
     ranked.into_iter().take(TOPICS).map(|(_, _, weight)| weight.spelling()).collect()
 }
 
 /// Greedy: the best sentence that does not repeat those before it, at first one of each file.
-fn central<'d>(documents: &'d [Document], weights: &BTreeMap<&str, Weight>) -> Vec<(&'d str, &'d Sentence)> {
-    let all = documents.iter().flat_map(|document| document.sentences.iter().map(|sentence| (document.path.as_str(), sentence)));
-    let mut ranked: Vec<_> = all.map(|(path, sentence)| (centrality(sentence, weights), path, sentence)).collect();
+fn central<'d>(
+    documents: &'d [Document],
+    weights: &BTreeMap<&str, Weight>,
+) -> Vec<(&'d str, &'d Sentence)> {
+    let all = documents.iter().flat_map(|document| {
+        document.sentences.iter().map(|sentence| (document.path.as_str(), sentence))
+    });
+    let mut ranked: Vec<_> =
+        all.map(|(path, sentence)| (centrality(sentence, weights), path, sentence)).collect();
     ranked.sort_by(|one, other| descending(one.0, other.0));
     let mut chosen: Vec<(&str, &Sentence)> = Vec::new();
     for one_of_each_file in [true, false] {
         for (_, path, sentence) in &ranked {
-            let repeats = chosen.iter().any(|(_, other)| overlap(&other.terms, &sentence.terms) >= REPEATS);
+            let repeats =
+                chosen.iter().any(|(_, other)| overlap(&other.terms, &sentence.terms) >= REPEATS);
             let has_its_file = one_of_each_file && chosen.iter().any(|(other, _)| other == path);
             if chosen.len() < MOST_SENTENCES && !repeats && !has_its_file {
                 chosen.push((path, sentence));
@@ -131,7 +160,8 @@ fn central<'d>(documents: &'d [Document], weights: &BTreeMap<&str, Weight>) -> V
 /// The weight of its terms; a root of the length, because else the longest sentence always wins.
 fn centrality(sentence: &Sentence, weights: &BTreeMap<&str, Weight>) -> f64 {
     let terms: BTreeSet<_> = sentence.terms.iter().collect();
-    let sum: f64 = terms.iter().filter_map(|term| weights.get(term.as_str())).map(Weight::value).sum();
+    let sum: f64 =
+        terms.iter().filter_map(|term| weights.get(term.as_str())).map(Weight::value).sum();
     sum / (sentence.terms.len().max(1) as f64).sqrt()
 }
 
@@ -150,14 +180,23 @@ mod tests {
     #[test]
     fn what_most_files_share_comes_first() {
         let documents = documents(&[
-            ("/folder/a.md", "# Bell Rock\nThe lighthouse stands on a reef near Arbroath. Tea is served."),
-            ("/folder/b.md", "Lighthouses on a reef need a strong tower. My uncle once collected stamps from abroad."),
+            (
+                "/folder/a.md",
+                "# Bell Rock\nThe lighthouse stands on a reef near Arbroath. Tea is served.",
+            ),
+            (
+                "/folder/b.md",
+                "Lighthouses on a reef need a strong tower. My uncle once collected stamps from abroad.",
+            ),
             ("/folder/c.txt", "Every lighthouse has a keeper and a tower."),
         ]);
         let summary = of(3, 0, &documents);
         let lines: Vec<_> = summary.lines().collect();
         assert_eq!(lines[0], "3 files, mostly about lighthouse, reef and tower.");
-        assert!(lines[1].starts_with("Lighthouses on a reef need a strong tower.  (folder/b.md:1)"), "{summary}");
+        assert!(
+            lines[1].starts_with("Lighthouses on a reef need a strong tower.  (folder/b.md:1)"),
+            "{summary}"
+        );
     }
 
     #[test]
@@ -170,12 +209,18 @@ mod tests {
     #[test]
     fn folders_without_sentences_are_only_counted() {
         assert_eq!(of(1, 0, &documents(&[("/folder/a.csv", "1;2;3")])), "1 file.");
-        assert_eq!(of(90, 0, &documents(&[("/folder/a.txt", "reef")])), "90 files (1 read), mostly about reef.");
+        assert_eq!(
+            of(90, 0, &documents(&[("/folder/a.txt", "reef")])),
+            "90 files (1 read), mostly about reef."
+        );
     }
 
     #[test]
     fn what_was_too_large_is_counted() {
         let reef = documents(&[("/folder/a.txt", "reef")]);
-        assert_eq!(of(3, 2, &reef), "3 files (1 read, 2 left out as too large), mostly about reef.");
+        assert_eq!(
+            of(3, 2, &reef),
+            "3 files (1 read, 2 left out as too large), mostly about reef."
+        );
     }
 }

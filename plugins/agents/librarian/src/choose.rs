@@ -1,5 +1,5 @@
-//! Which of the found sentences really answer. A search tool ranks by rare words; an answer must also cover the question, hold the
-//! kind of thing that was asked for, and state something.
+//! Which of the found sentences really answer. A search tool ranks by rare words; an answer must
+//! also cover the question, hold the kind of thing that was asked for, and state something.
 
 use std::cmp::Ordering;
 
@@ -13,14 +13,18 @@ use crate::quote::is_table_row;
 const MOST: usize = 3;
 /// What the right kind of content is worth, measured in the share of the question that is covered.
 const KIND_BONUS: f64 = 0.25;
-/// What it costs to be no sentence of one's own. Less than the right kind of content is worth, and nothing when no other answers.
+/// What it costs to be no sentence of one's own. Less than the right kind of content is worth, and
+/// nothing when no other answers.
 const NOT_ALONE: f64 = 0.2;
 /// They stand for something in the sentence before.
-const DANGLING: [&str; 9] = ["both", "he", "it", "its", "otherwise", "she", "their", "they", "theirs"];
+const DANGLING: [&str; 9] =
+    ["both", "he", "it", "its", "otherwise", "she", "their", "they", "theirs"];
 /// They do so before one of `GOES_ON`: "Each is enforced", but "Each plugin is alone".
 const MAYBE_DANGLING: [&str; 8] = ["all", "each", "none", "some", "that", "these", "this", "those"];
-const GOES_ON: [&str; 17] =
-    ["are", "can", "does", "had", "has", "have", "is", "may", "means", "must", "of", "one", "page", "section", "was", "were", "will"];
+const GOES_ON: [&str; 17] = [
+    "are", "can", "does", "had", "has", "have", "is", "may", "means", "must", "of", "one", "page",
+    "section", "was", "were", "will",
+];
 /// What it is worth to say what something is, where that was asked.
 const EXPLAINS: f64 = 0.6;
 /// Below this a sentence shares words with the question, but is about something else.
@@ -34,7 +38,8 @@ const SAME: f64 = 0.8;
 pub(crate) fn best<'h>(question: &Question, hits: &'h [Hit]) -> Vec<&'h Hit> {
     let highest = hits.iter().map(|hit| hit.score).fold(f64::MIN_POSITIVE, f64::max);
     let relevant = hits.iter().filter(|hit| !is_noise(hit) && relevance(question, hit) >= LEAST);
-    let value = |hit: &Hit| relevance(question, hit) + manner(question, hit) + 0.1 * hit.score / highest;
+    let value =
+        |hit: &Hit| relevance(question, hit) + manner(question, hit) + 0.1 * hit.score / highest;
     let mut ranked: Vec<_> = relevant.map(|hit| (value(hit), hit)).collect();
     ranked.sort_by(|(one, _), (other, _)| other.partial_cmp(one).unwrap_or(Ordering::Equal));
     let Some((best, first)) = ranked.first() else { return Vec::new() };
@@ -52,8 +57,9 @@ pub(crate) fn best<'h>(question: &Question, hits: &'h [Hit]) -> Vec<&'h Hit> {
     chosen
 }
 
-/// The share of the question's terms that stand in the sentence or around it, and whether it holds what was asked for. Nothing
-/// when it names none of those that the question names: it is about somebody else.
+/// The share of the question's terms that stand in the sentence or around it, and whether it holds
+/// what was asked for. Nothing when it names none of those that the question names: it is about
+/// somebody else.
 fn relevance(question: &Question, hit: &Hit) -> f64 {
     let file = hit.path.rsplit('/').next().unwrap_or_default();
     let about = [terms(&hit.text), terms(&hit.context), terms(file)].concat();
@@ -70,8 +76,8 @@ fn is_noise(hit: &Hit) -> bool {
     Format::of(&hit.path) == Format::Prose && !is_table_row(hit) && is_scrap(&hit.text)
 }
 
-/// A statement answers; a question, a title or a piece of code does not. One that needs its surroundings answers worse, and one that
-/// explains what was asked about answers best.
+/// A statement answers; a question, a title or a piece of code does not. One that needs its
+/// surroundings answers worse, and one that explains what was asked about answers best.
 fn manner(question: &Question, hit: &Hit) -> f64 {
     if explains(question, hit) {
         return EXPLAINS;
@@ -79,7 +85,8 @@ fn manner(question: &Question, hit: &Hit) -> f64 {
     form(hit) - if is_table_row(hit) || dangles(&hit.text) { NOT_ALONE } else { 0.0 }
 }
 
-/// It begins with the thing that is to be explained, and goes on to say what it is; or it is a row of a table about that thing.
+/// It begins with the thing that is to be explained, and goes on to say what it is; or it is a row
+/// of a table about that thing.
 fn explains(question: &Question, hit: &Hit) -> bool {
     if question.explained.is_empty() {
         return false;
@@ -87,16 +94,24 @@ fn explains(question: &Question, hit: &Hit) -> bool {
     if is_table_row(hit) {
         // A word and what it means; a longer row says other things of it.
         let mut cells = hit.text.split('|').map(str::trim).filter(|cell| !cell.is_empty());
-        let (Some(first), Some(second), None) = (cells.next(), cells.next(), cells.next()) else { return false };
+        let (Some(first), Some(second), None) = (cells.next(), cells.next(), cells.next()) else {
+            return false;
+        };
         let cell: Vec<String> = words(first).collect();
-        let is_it = without_article(&cell).iter().map(|word| stem(word)).eq(question.explained.iter().cloned());
+        let is_it = without_article(&cell)
+            .iter()
+            .map(|word| stem(word))
+            .eq(question.explained.iter().cloned());
         return is_it && !second.ends_with('?');
     }
     let said: Vec<String> = words(&hit.text).take(question.explained.len() + 2).collect();
     let said = without_article(&said);
     let (name, rest) = said.split_at(question.explained.len().min(said.len()));
     let is_it = name.iter().map(|word| stem(word)).eq(question.explained.iter().cloned());
-    is_it && rest.first().is_some_and(|verb| matches!(verb.as_str(), "is" | "are" | "means" | "was" | "were"))
+    is_it
+        && rest
+            .first()
+            .is_some_and(|verb| matches!(verb.as_str(), "is" | "are" | "means" | "was" | "were"))
 }
 
 fn form(hit: &Hit) -> f64 {
@@ -115,7 +130,8 @@ fn dangles(text: &str) -> bool {
     let mut words = words(text);
     let (first, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let first = first.split(['\'', '’']).next().unwrap_or_default();
-    DANGLING.contains(&first) || (MAYBE_DANGLING.contains(&first) && GOES_ON.contains(&second.as_str()))
+    DANGLING.contains(&first)
+        || (MAYBE_DANGLING.contains(&first) && GOES_ON.contains(&second.as_str()))
 }
 
 fn says_the_same(one: &Hit, other: &Hit) -> bool {
@@ -139,13 +155,23 @@ mod tests {
     }
 
     fn chosen(question: &str, texts: &[&str]) -> Vec<String> {
-        best(&Question::new(question), &hits(texts)).into_iter().map(|hit| hit.text.clone()).collect()
+        best(&Question::new(question), &hits(texts))
+            .into_iter()
+            .map(|hit| hit.text.clone())
+            .collect()
     }
 
     #[test]
     fn the_kind_of_answer_beats_the_rank_of_the_tool() {
-        let texts = ["Skerryvore was lit by oil for years.", "When was Skerryvore lit?", "Skerryvore was first lit in 1844."];
-        assert_eq!(chosen("When was Skerryvore lit?", &texts), ["Skerryvore was first lit in 1844."]);
+        let texts = [
+            "Skerryvore was lit by oil for years.",
+            "When was Skerryvore lit?",
+            "Skerryvore was first lit in 1844.",
+        ];
+        assert_eq!(
+            chosen("When was Skerryvore lit?", &texts),
+            ["Skerryvore was first lit in 1844."]
+        );
         let texts = ["The tower of Skerryvore is tall.", "Skerryvore is 48 metres tall."];
         assert_eq!(chosen("How tall is Skerryvore?", &texts)[0], "Skerryvore is 48 metres tall.");
     }
@@ -160,13 +186,20 @@ mod tests {
             "| manifest | a section | read and written |",
         ];
         assert_eq!(chosen("What is a manifest?", &texts), texts[1..2]);
-        let texts = ["Each keeper has a lamp.", "A keeper is a person who tends a light.", "Ask the keeper."];
+        let texts = [
+            "Each keeper has a lamp.",
+            "A keeper is a person who tends a light.",
+            "Ask the keeper.",
+        ];
         assert_eq!(chosen("What is a keeper?", &texts), texts[1..2]);
     }
 
     #[test]
     fn a_drawing_or_a_command_is_no_answer() {
-        assert_eq!(chosen("What is a manifest?", &["┌── manifest ──▶ ┐", "$ conclave manifest --all"]), [""; 0]);
+        assert_eq!(
+            chosen("What is a manifest?", &["┌── manifest ──▶ ┐", "$ conclave manifest --all"]),
+            [""; 0]
+        );
     }
 
     #[test]
@@ -177,21 +210,32 @@ mod tests {
 
     #[test]
     fn equally_good_sentences_stand_together() {
-        let texts = ["Alan Stevenson built Skerryvore.", "Skerryvore was built by masons from Mull."];
+        let texts =
+            ["Alan Stevenson built Skerryvore.", "Skerryvore was built by masons from Mull."];
         assert_eq!(chosen("Who built Skerryvore?", &texts).len(), 2);
     }
 
     #[test]
     fn somebody_else_is_no_answer() {
-        assert_eq!(chosen("Who built Skerryvore?", &["The Bell Rock was built by Robert Stevenson."]), [""; 0]);
+        assert_eq!(
+            chosen("Who built Skerryvore?", &["The Bell Rock was built by Robert Stevenson."]),
+            [""; 0]
+        );
     }
 
     #[test]
     fn a_sentence_of_its_own_beats_one_that_points_back() {
-        let mut hits = hits(&["Each is enforced, the wall limit too.", "This page has the limits.", "The default wall limit is 30 s."]);
+        let mut hits = hits(&[
+            "Each is enforced, the wall limit too.",
+            "This page has the limits.",
+            "The default wall limit is 30 s.",
+        ]);
         hits[0].context = "Limits and their default".into();
         let chosen = best(&Question::new("What is the default wall limit?"), &hits);
-        assert_eq!(chosen.iter().map(|hit| hit.text.as_str()).collect::<Vec<_>>(), ["The default wall limit is 30 s."]);
+        assert_eq!(
+            chosen.iter().map(|hit| hit.text.as_str()).collect::<Vec<_>>(),
+            ["The default wall limit is 30 s."]
+        );
     }
 
     #[test]
@@ -203,7 +247,10 @@ mod tests {
 
     #[test]
     fn what_points_back_stands_behind_no_other() {
-        let texts = ["The default wall limit is 30 s.", "It holds for calls, and the default wall limit ends them."];
+        let texts = [
+            "The default wall limit is 30 s.",
+            "It holds for calls, and the default wall limit ends them.",
+        ];
         assert_eq!(chosen("What is the default wall limit?", &texts), texts[..1]);
     }
 
@@ -216,10 +263,24 @@ mod tests {
 
     #[test]
     fn only_a_beginning_without_its_noun_dangles() {
-        for text in ["Each is enforced.", "It ends.", "It's over.", "They end.", "This page is new.", "Both end.", "Otherwise it ends."] {
+        for text in [
+            "Each is enforced.",
+            "It ends.",
+            "It's over.",
+            "They end.",
+            "This page is new.",
+            "Both end.",
+            "Otherwise it ends.",
+        ] {
             assert!(dangles(text), "{text}");
         }
-        for text in ["Each plugin is alone.", "This limit holds.", "A tool is a function; it ends.", "All plugins end.", ""] {
+        for text in [
+            "Each plugin is alone.",
+            "This limit holds.",
+            "A tool is a function; it ends.",
+            "All plugins end.",
+            "",
+        ] {
             assert!(!dangles(text), "{text}");
         }
     }

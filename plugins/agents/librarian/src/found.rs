@@ -1,4 +1,5 @@
-//! What the search tool gave: its structured value, or the same read back from its lines where only text arrived.
+//! What the search tool gave: its structured value, or the same read back from its lines where only
+//! text arrived.
 
 use conclave_sdk::ToolOutput;
 use serde::Deserialize;
@@ -32,7 +33,11 @@ pub(crate) struct Found {
 impl Found {
     pub(crate) fn read(output: &ToolOutput) -> Self {
         let structured = output.value.as_deref().and_then(|value| serde_json::from_str(value).ok());
-        structured.unwrap_or_else(|| Self { files: None, left_out: 0, hits: output.content.lines().filter_map(hit).collect() })
+        structured.unwrap_or_else(|| Self {
+            files: None,
+            left_out: 0,
+            hits: output.content.lines().filter_map(hit).collect(),
+        })
     }
 }
 
@@ -40,7 +45,13 @@ impl Found {
 fn hit(line: &str) -> Option<Hit> {
     let (place, text) = line.split_once(": ")?;
     let (path, line) = place.rsplit_once(':')?;
-    Some(Hit { path: path.to_owned(), line: line.parse().ok()?, text: text.to_owned(), score: 0.0, context: String::new() })
+    Some(Hit {
+        path: path.to_owned(),
+        line: line.parse().ok()?,
+        text: text.to_owned(),
+        score: 0.0,
+        context: String::new(),
+    })
 }
 
 #[cfg(test)]
@@ -49,9 +60,22 @@ mod tests {
 
     #[test]
     fn lines_are_read_when_there_is_no_value() {
-        let content = "/folder/a.md:3: It was: lit.\n(1 file was too large to be searched)".to_owned();
-        let output = ToolOutput { call_id: "1".into(), name: "search.find".into(), content, value: None, is_error: false };
-        let hit = Hit { path: "/folder/a.md".into(), line: 3, text: "It was: lit.".into(), score: 0.0, context: String::new() };
+        let content =
+            "/folder/a.md:3: It was: lit.\n(1 file was too large to be searched)".to_owned();
+        let output = ToolOutput {
+            call_id: "1".into(),
+            name: "search.find".into(),
+            content,
+            value: None,
+            is_error: false,
+        };
+        let hit = Hit {
+            path: "/folder/a.md".into(),
+            line: 3,
+            text: "It was: lit.".into(),
+            score: 0.0,
+            context: String::new(),
+        };
         assert_eq!(Found::read(&output), Found { files: None, left_out: 0, hits: vec![hit] });
     }
 }

@@ -1,5 +1,6 @@
-//! Librarian: answers a question with sentences from a folder. It reads nothing itself: a search tool finds, the librarian chooses.
-//! No model stands behind it, so it only quotes, and says so when nothing fits.
+//! Librarian: answers a question with sentences from a folder. It reads nothing itself: a search
+//! tool finds, the librarian chooses. No model stands behind it, so it only quotes, and says so
+//! when nothing fits.
 
 mod choose;
 mod found;
@@ -13,7 +14,8 @@ use serde_json::json;
 use found::Found;
 use question::Question;
 
-/// Sentences to choose from: a search tool ranks by rare words, and what answers may stand far below.
+/// Sentences to choose from: a search tool ranks by rare words, and what answers may stand far
+/// below.
 const HITS: u32 = 40;
 
 struct Librarian;
@@ -33,13 +35,17 @@ impl Agent for Librarian {
             return Ok(finish("I searched, but got no result."));
         }
         match view.tool("find") {
-            Some(tool) => Ok(call(tool.name, json!({ "query": question.keywords(), "limit": HITS })).because("the folder may know")),
+            Some(tool) => {
+                Ok(call(tool.name, json!({ "query": question.keywords(), "limit": HITS }))
+                    .because("the folder may know"))
+            }
             None => Ok(finish("I have no search tool: I need one that is named `find`.")),
         }
     }
 }
 
-/// What was asked last: an agent remembers by reading the history, because each step is a fresh instance.
+/// What was asked last: an agent remembers by reading the history, because each step is a fresh
+/// instance.
 fn question(view: &View) -> Question {
     let asked = view.history().rev().find(|message| message.sender == Entity::User);
     let message = asked.or_else(|| view.pending());
@@ -58,7 +64,11 @@ fn answer(question: &Question, output: &ToolOutput) -> String {
     let chosen = choose::best(question, &found.hits);
     if chosen.is_empty() {
         let place = found.files.map_or_else(|| "the folder".to_owned(), files);
-        return format!("I found nothing about {} in {place}{}.", question.keywords(), too_large(found.left_out));
+        return format!(
+            "I found nothing about {} in {place}{}.",
+            question.keywords(),
+            too_large(found.left_out)
+        );
     }
     chosen.into_iter().map(quote::of).collect::<Vec<_>>().join("\n")
 }
@@ -83,7 +93,13 @@ mod tests {
 
     fn output(value: serde_json::Value) -> ToolOutput {
         let name = "search.find".to_owned();
-        ToolOutput { call_id: "1".into(), name, content: String::new(), value: Some(value.to_string()), is_error: false }
+        ToolOutput {
+            call_id: "1".into(),
+            name,
+            content: String::new(),
+            value: Some(value.to_string()),
+            is_error: false,
+        }
     }
 
     #[test]
@@ -110,8 +126,14 @@ mod tests {
             let value = json!({ "files": files, "left_out": left_out, "hits": [] });
             answer(&Question::new("Who built Skerryvore?"), &output(value))
         };
-        assert_eq!(answered(6, 1), "I found nothing about built Skerryvore in 6 files (1 was too large to search).");
-        assert_eq!(answered(1, 2), "I found nothing about built Skerryvore in 1 file (2 were too large to search).");
+        assert_eq!(
+            answered(6, 1),
+            "I found nothing about built Skerryvore in 6 files (1 was too large to search)."
+        );
+        assert_eq!(
+            answered(1, 2),
+            "I found nothing about built Skerryvore in 1 file (2 were too large to search)."
+        );
         assert_eq!(answered(1, 0), "I found nothing about built Skerryvore in 1 file.");
     }
 
@@ -120,6 +142,9 @@ mod tests {
         let mut refused = output(json!(null));
         refused.is_error = true;
         refused.content = "files was refused: /folder".into();
-        assert_eq!(answer(&Question::new("Who?"), &refused), "I could not search: files was refused: /folder");
+        assert_eq!(
+            answer(&Question::new("Who?"), &refused),
+            "I could not search: files was refused: /folder"
+        );
     }
 }

@@ -21,30 +21,53 @@ pub(crate) struct Question {
     /// The stems of its names, as far as capitals tell.
     pub(crate) names: Vec<String>,
     pub(crate) wanted: Wanted,
-    /// The stems of what is to be explained, in order: `What is a manifest?`. Empty where something else is asked.
+    /// The stems of what is to be explained, in order: `What is a manifest?`. Empty where something
+    /// else is asked.
     pub(crate) explained: Vec<String>,
 }
 
 /// More words than this are no name of a thing.
 const NAME_WORDS: usize = 3;
 
-const MONTHS: [&str; 12] =
-    ["january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december"];
+const MONTHS: [&str; 12] = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+];
 /// After "how": what is measured or counted.
-const MEASURES: [&str; 16] =
-    ["big", "deep", "far", "fast", "heavy", "high", "large", "long", "many", "much", "often", "old", "small", "tall", "wide", "young"];
+const MEASURES: [&str; 16] = [
+    "big", "deep", "far", "fast", "heavy", "high", "large", "long", "many", "much", "often", "old",
+    "small", "tall", "wide", "young",
+];
 
 impl Question {
     /// Only what is asked counts: "When was it lit? Note it down." is about the light.
     pub(crate) fn new(text: &str) -> Self {
-        let sentences: Vec<_> = passages(text, Format::Prose).into_iter().map(|passage| passage.text).collect();
-        let asked: Vec<_> = sentences.iter().filter(|sentence| sentence.ends_with('?')).cloned().collect();
+        let sentences: Vec<_> =
+            passages(text, Format::Prose).into_iter().map(|passage| passage.text).collect();
+        let asked: Vec<_> =
+            sentences.iter().filter(|sentence| sentence.ends_with('?')).cloned().collect();
         let text = if asked.is_empty() { text.to_owned() } else { asked.join(" ") };
         let mut terms = terms(&text);
         terms.sort_unstable();
         terms.dedup();
         let names = names(&text);
-        Self { keywords: keywords(&text), terms, names, wanted: Wanted::by(&text), explained: explained(&text) }
+        Self {
+            keywords: keywords(&text),
+            terms,
+            names,
+            wanted: Wanted::by(&text),
+            explained: explained(&text),
+        }
     }
 
     /// For a search tool, and for people.
@@ -59,7 +82,8 @@ fn explained(text: &str) -> Vec<String> {
     let [what, is, rest @ ..] = words.as_slice() else { return Vec::new() };
     let name = without_article(rest);
     let asks = what == "what" && matches!(is.as_str(), "is" | "are");
-    let is_name = (1..=NAME_WORDS).contains(&name.len()) && name.iter().all(|word| !is_common(word));
+    let is_name =
+        (1..=NAME_WORDS).contains(&name.len()) && name.iter().all(|word| !is_common(word));
     if asks && is_name { name.iter().map(|word| stem(word)).collect() } else { Vec::new() }
 }
 
@@ -74,13 +98,15 @@ pub(crate) fn without_article(words: &[String]) -> &[String] {
 fn keywords(text: &str) -> Vec<String> {
     let bare = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
     let all: Vec<_> = text.split_whitespace().map(bare).filter(|word| !word.is_empty()).collect();
-    let telling: Vec<_> = all.iter().filter(|word| !is_common(&word.to_lowercase())).cloned().collect();
+    let telling: Vec<_> =
+        all.iter().filter(|word| !is_common(&word.to_lowercase())).cloned().collect();
     if telling.is_empty() { all } else { telling }
 }
 
 /// The first word is capitalised in any sentence.
 fn names(text: &str) -> Vec<String> {
-    let capitalised = text.split_whitespace().skip(1).filter(|word| word.starts_with(char::is_uppercase));
+    let capitalised =
+        text.split_whitespace().skip(1).filter(|word| word.starts_with(char::is_uppercase));
     capitalised.flat_map(words).filter(|word| !is_common(word)).map(|word| stem(&word)).collect()
 }
 
@@ -90,7 +116,9 @@ impl Wanted {
         for pair in words.windows(2) {
             match (pair[0].as_str(), pair[1].as_str()) {
                 ("how", measure) if MEASURES.contains(&measure) => return Self::Number,
-                ("what" | "which", "year" | "date" | "day" | "month" | "century") => return Self::Time,
+                ("what" | "which", "year" | "date" | "day" | "month" | "century") => {
+                    return Self::Time;
+                }
                 _ => {}
             }
         }
@@ -107,9 +135,13 @@ impl Wanted {
     /// A sentence holds such a thing.
     pub(crate) fn is_in(self, sentence: &str) -> bool {
         match self {
-            Self::Time => words(sentence).any(|word| is_year(&word) || MONTHS.contains(&word.as_str())),
+            Self::Time => {
+                words(sentence).any(|word| is_year(&word) || MONTHS.contains(&word.as_str()))
+            }
             Self::Number => sentence.contains(|c: char| c.is_ascii_digit()),
-            Self::Name => sentence.split_whitespace().skip(1).any(|word| word.starts_with(char::is_uppercase)),
+            Self::Name => {
+                sentence.split_whitespace().skip(1).any(|word| word.starts_with(char::is_uppercase))
+            }
             Self::Anything => false,
         }
     }
@@ -165,9 +197,14 @@ mod tests {
     #[test]
     fn answers_are_told_by_what_they_hold() {
         assert!(
-            Wanted::Time.is_in("It was lit in 1844.") && Wanted::Time.is_in("Lit in March.") && !Wanted::Time.is_in("It has 48 lamps.")
+            Wanted::Time.is_in("It was lit in 1844.")
+                && Wanted::Time.is_in("Lit in March.")
+                && !Wanted::Time.is_in("It has 48 lamps.")
         );
         assert!(Wanted::Number.is_in("It is 48 m tall.") && !Wanted::Number.is_in("It is tall."));
-        assert!(Wanted::Name.is_in("Built by Alan Stevenson.") && !Wanted::Name.is_in("Built by masons."));
+        assert!(
+            Wanted::Name.is_in("Built by Alan Stevenson.")
+                && !Wanted::Name.is_in("Built by masons.")
+        );
     }
 }

@@ -19,10 +19,17 @@ pub(crate) fn is_table_row(hit: &Hit) -> bool {
 fn cells(row: &str) -> String {
     // An escaped pipe is part of its cell; a zero byte cannot be, because text has none.
     let row = row.replace("\\|", "\0");
-    let cells: Vec<_> = row.split('|').map(str::trim).filter(|cell| !cell.is_empty()).map(|cell| cell.replace('\0', "|")).collect();
+    let cells: Vec<_> = row
+        .split('|')
+        .map(str::trim)
+        .filter(|cell| !cell.is_empty())
+        .map(|cell| cell.replace('\0', "|"))
+        .collect();
     match cells.as_slice() {
         [] => String::new(),
-        [name, rest @ ..] if !rest.is_empty() => format!("{}: {}", name.trim_matches('*'), rest.join(" · ")),
+        [name, rest @ ..] if !rest.is_empty() => {
+            format!("{}: {}", name.trim_matches('*'), rest.join(" · "))
+        }
         [only, ..] => only.clone(),
     }
 }
@@ -32,12 +39,21 @@ mod tests {
     use super::{Hit, of};
 
     fn quoted(path: &str, text: &str) -> String {
-        of(&Hit { path: path.into(), line: 3, text: text.into(), score: 0.0, context: String::new() })
+        of(&Hit {
+            path: path.into(),
+            line: 3,
+            text: text.into(),
+            score: 0.0,
+            context: String::new(),
+        })
     }
 
     #[test]
     fn a_row_of_a_table_is_read_without_its_pipes() {
-        assert_eq!(quoted("/f/a.md", "| `wall` | 30 s | stops the call |"), "`wall`: 30 s · stops the call  (f/a.md:3)");
+        assert_eq!(
+            quoted("/f/a.md", "| `wall` | 30 s | stops the call |"),
+            "`wall`: 30 s · stops the call  (f/a.md:3)"
+        );
         assert_eq!(quoted("/f/a.md", "| `a\\|b` | |"), "`a|b`  (f/a.md:3)");
         assert_eq!(quoted("/f/a.rs", "| Some(1) => 2,"), "| Some(1) => 2,  (f/a.rs:3)");
     }

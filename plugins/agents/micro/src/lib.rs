@@ -1,8 +1,11 @@
-//! Micro: the agent of micro-agents, which are text files with a prompt, what they are given, and what they must give back. The host puts
-//! what was given into the prompt and adds which outputs are wanted: that is the task's system text. This component asks a model with it,
-//! does what the model wants done, and finishes with what it gives. The host refuses a finish that lacks an output, and says which.
+//! Micro: the agent of micro-agents, which are text files with a prompt, what they are given, and
+//! what they must give back. The host puts what was given into the prompt and adds which outputs
+//! are wanted: that is the task's system text. This component asks a model with it, does what the
+//! model wants done, and finishes with what it gives. The host refuses a finish that lacks an
+//! output, and says which.
 //!
-//! A model may call tools, write an action in its fixed JSON form, or write the outputs alone: `{"summary": "…"}` is a finish.
+//! A model may call tools, write an action in its fixed JSON form, or write the outputs alone:
+//! `{"summary": "…"}` is a finish.
 //!
 //! ```toml
 //! [plugins.micro]
@@ -18,8 +21,20 @@ use serde_json::Value;
 const SHOWN: usize = 4_000;
 const FORM: &str = "Call a tool, or write one JSON object and nothing else: the outputs alone when you are done, or an action:";
 /// No plan: a micro-agent has one thing to do.
-const ACTIONS: [&str; 12] =
-    ["run", "run_ipython", "read", "write", "edit", "browse", "recall", "call_tool_mcp", "delegate", "think", "finish", "reject"];
+const ACTIONS: [&str; 12] = [
+    "run",
+    "run_ipython",
+    "read",
+    "write",
+    "edit",
+    "browse",
+    "recall",
+    "call_tool_mcp",
+    "delegate",
+    "think",
+    "finish",
+    "reject",
+];
 
 struct Micro;
 
@@ -33,14 +48,22 @@ impl Agent for Micro {
 
 fn note(came: Vec<Value>) -> String {
     let quoted = |came| model::quoted("EVENTS", "your actions, tools and other plugins gave", came);
-    let came = if came.is_empty() { String::new() } else { format!("What came since your last action:\n{}\n\n", quoted(came)) };
+    let came = if came.is_empty() {
+        String::new()
+    } else {
+        format!("What came since your last action:\n{}\n\n", quoted(came))
+    };
     format!("{came}{FORM}\n{}", act::form(&ACTIONS))
 }
 
 /// An object that is no action is what the micro-agent gives back.
 fn read(text: &str) -> Result<Turn> {
     match value_in(text)? {
-        Value::Object(outputs) if !outputs.contains_key("action") && !outputs.contains_key("observation") => Ok(finish(outputs)),
+        Value::Object(outputs)
+            if !outputs.contains_key("action") && !outputs.contains_key("observation") =>
+        {
+            Ok(finish(outputs))
+        }
         value => Turn::from_value(&value),
     }
 }
@@ -63,9 +86,16 @@ mod tests {
 
     #[test]
     fn an_action_is_an_action() {
-        assert_eq!(read(r#"{"action": "run", "args": {"command": "ls"}}"#).unwrap(), act::run("ls"));
-        assert!(matches!(read(r#"{"action": "dance"}"#), Err(Error::InvalidArguments(text)) if text.contains("does not exist")));
-        assert!(matches!(read("It is a typo."), Err(Error::InvalidArguments(text)) if text.contains("one JSON object")));
+        assert_eq!(
+            read(r#"{"action": "run", "args": {"command": "ls"}}"#).unwrap(),
+            act::run("ls")
+        );
+        assert!(
+            matches!(read(r#"{"action": "dance"}"#), Err(Error::InvalidArguments(text)) if text.contains("does not exist"))
+        );
+        assert!(
+            matches!(read("It is a typo."), Err(Error::InvalidArguments(text)) if text.contains("one JSON object"))
+        );
         assert!(read(r#"{"observation": "null"}"#).is_err());
     }
 

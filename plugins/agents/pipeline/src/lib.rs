@@ -1,5 +1,6 @@
-//! Pipeline: does nothing itself. Its stages work one after the other; each gets the task and what the one before gave, and what the last
-//! one gave is the answer. A stage that fails ends it, and is named (R-133). No model stands behind it: the order is the point.
+//! Pipeline: does nothing itself. Its stages work one after the other; each gets the task and what
+//! the one before gave, and what the last one gave is the answer. A stage that fails ends it, and
+//! is named (R-133). No model stands behind it: the order is the point.
 //!
 //! ```toml
 //! [plugins.pipeline]
@@ -11,8 +12,9 @@
 //! agent = "pipeline"
 //! ```
 //!
-//! A stage gets `task`, in words: what the user asked for, and what the stage before said. Beside it, for stages that read their inputs:
-//! `original`, the user's words alone, `previous`, the outputs of the stage before, and `stage`, its own name.
+//! A stage gets `task`, in words: what the user asked for, and what the stage before said. Beside
+//! it, for stages that read their inputs: `original`, the user's words alone, `previous`, the
+//! outputs of the stage before, and `stage`, its own name.
 
 use conclave_sdk::{Agent, Observation, Result, Turn, View, act, config, finish, reject, scratch};
 use serde::{Deserialize, Serialize};
@@ -40,7 +42,12 @@ impl Agent for Pipeline {
         let settings: Settings = config::get()?;
         let kept: Option<Progress> = if view.iteration() == 0 { None } else { scratch::get()? };
         let (progress, turn) = match kept {
-            None => begin(&settings.stages, view.intent().or_else(|| view.pending().map(|message| message.content)).unwrap_or_default()),
+            None => begin(
+                &settings.stages,
+                view.intent()
+                    .or_else(|| view.pending().map(|message| message.content))
+                    .unwrap_or_default(),
+            ),
             Some(progress) => go_on(&settings.stages, progress, view.last_observation()),
         };
         scratch::set(&progress)?;
@@ -53,7 +60,9 @@ fn begin(stages: &[String], task: String) -> (Progress, Turn) {
     let turn = match stages.first() {
         Some(stage) if !progress.task.trim().is_empty() => hand_to(stage, &progress, None),
         Some(_) => reject("I was given no task."),
-        None => reject("I have no stages: the operator names them in config.stages of this plugin."),
+        None => {
+            reject("I have no stages: the operator names them in config.stages of this plugin.")
+        }
     };
     (progress, turn)
 }
@@ -61,7 +70,9 @@ fn begin(stages: &[String], task: String) -> (Progress, Turn) {
 /// A stage has given what it has.
 fn go_on(stages: &[String], progress: Progress, observed: Option<Observation>) -> (Progress, Turn) {
     let stage = stages.get(progress.at).map_or("a stage", String::as_str);
-    let failed = |why: String| reject(format!("Stage {} of {}, {stage}, failed: {why}", progress.at + 1, stages.len()));
+    let failed = |why: String| {
+        reject(format!("Stage {} of {}, {stage}, failed: {why}", progress.at + 1, stages.len()))
+    };
     let given = match given(observed) {
         Ok(given) => given,
         Err(why) => {
@@ -79,7 +90,9 @@ fn go_on(stages: &[String], progress: Progress, observed: Option<Observation>) -
 
 fn hand_to(stage: &str, progress: &Progress, previous: Option<&Map<String, Value>>) -> Turn {
     let task = match previous {
-        Some(previous) => format!("{}\n\nWhat the stage before gave:\n{}", progress.task, text_of(previous)),
+        Some(previous) => {
+            format!("{}\n\nWhat the stage before gave:\n{}", progress.task, text_of(previous))
+        }
         None => progress.task.clone(),
     };
     let inputs = json!({ "task": task, "original": progress.task, "previous": previous.cloned().unwrap_or_default(), "stage": stage });
@@ -90,8 +103,13 @@ fn hand_to(stage: &str, progress: &Progress, previous: Option<&Map<String, Value
 fn given(observed: Option<Observation>) -> std::result::Result<Map<String, Value>, String> {
     match observed {
         Some(Observation::Delegated((_, outputs))) => {
-            let outputs: Map<String, Value> = serde_json::from_str(&outputs).unwrap_or_else(|_| Map::from_iter([content(outputs)]));
-            if outputs.get("rejected") == Some(&Value::Bool(true)) { Err(text_of(&outputs)) } else { Ok(outputs) }
+            let outputs: Map<String, Value> = serde_json::from_str(&outputs)
+                .unwrap_or_else(|_| Map::from_iter([content(outputs)]));
+            if outputs.get("rejected") == Some(&Value::Bool(true)) {
+                Err(text_of(&outputs))
+            } else {
+                Ok(outputs)
+            }
         }
         Some(Observation::Error(text)) => Err(text),
         _ => Err("it gave nothing".into()),
@@ -104,10 +122,14 @@ fn content(text: String) -> (String, Value) {
 
 /// Outputs in words: a text alone as it is, else their JSON.
 fn text_of(outputs: &Map<String, Value>) -> String {
-    let told: Vec<_> = outputs.iter().filter(|(key, _)| *key != "rejected" && *key != "metrics").collect();
+    let told: Vec<_> =
+        outputs.iter().filter(|(key, _)| *key != "rejected" && *key != "metrics").collect();
     match told.as_slice() {
         [(_, Value::String(text))] => text.clone(),
-        _ => Value::Object(told.into_iter().map(|(key, value)| (key.clone(), value.clone())).collect()).to_string(),
+        _ => Value::Object(
+            told.into_iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
+        )
+        .to_string(),
     }
 }
 
@@ -139,19 +161,32 @@ mod tests {
     }
 
     fn gave(progress: Progress, outputs: &Value) -> (Progress, Turn) {
-        go_on(&stages(), progress, Some(Observation::Delegated((String::new(), outputs.to_string()))))
+        go_on(
+            &stages(),
+            progress,
+            Some(Observation::Delegated((String::new(), outputs.to_string()))),
+        )
     }
 
     #[test]
     fn each_stage_gets_the_task_and_what_the_one_before_gave() {
         let (progress, turn) = begin(&stages(), "write about lights".into());
         let (stage, inputs) = delegate(&turn);
-        assert_eq!((stage.as_str(), &inputs["task"], &inputs["previous"]), ("research", &json!("write about lights"), &json!({})));
+        assert_eq!(
+            (stage.as_str(), &inputs["task"], &inputs["previous"]),
+            ("research", &json!("write about lights"), &json!({}))
+        );
         let (progress, turn) = gave(progress, &json!({ "content": "lit in 1844" }));
         let (stage, inputs) = delegate(&turn);
         assert_eq!(stage, "draft");
-        assert_eq!(inputs["task"], "write about lights\n\nWhat the stage before gave:\nlit in 1844");
-        assert_eq!((&inputs["original"], &inputs["previous"]["content"]), (&json!("write about lights"), &json!("lit in 1844")));
+        assert_eq!(
+            inputs["task"],
+            "write about lights\n\nWhat the stage before gave:\nlit in 1844"
+        );
+        assert_eq!(
+            (&inputs["original"], &inputs["previous"]["content"]),
+            (&json!("write about lights"), &json!("lit in 1844"))
+        );
         let (_, turn) = gave(progress, &json!({ "content": "A light." }));
         assert_eq!(turn.action(), &Action::Finish("\"A light.\"".into()));
     }
@@ -160,7 +195,10 @@ mod tests {
     fn outputs_stay_what_they_are() {
         let (progress, _) = begin(&stages(), "x".into());
         let (progress, turn) = gave(progress, &json!({ "facts": ["a"], "metrics": {} }));
-        assert_eq!(delegate(&turn).1["task"], "x\n\nWhat the stage before gave:\n{\"facts\":[\"a\"]}");
+        assert_eq!(
+            delegate(&turn).1["task"],
+            "x\n\nWhat the stage before gave:\n{\"facts\":[\"a\"]}"
+        );
         let (_, turn) = gave(progress, &json!({ "title": "A", "text": "B" }));
         assert_eq!(turn.action(), &Action::Finish(r#"{"text":"B","title":"A"}"#.into()));
     }
@@ -170,7 +208,10 @@ mod tests {
         let failures = [
             (Some(Observation::Error("no disk".into())), "Stage 1 of 2, research, failed: no disk"),
             (
-                Some(Observation::Delegated((String::new(), json!({ "content": "not mine", "rejected": true }).to_string()))),
+                Some(Observation::Delegated((
+                    String::new(),
+                    json!({ "content": "not mine", "rejected": true }).to_string(),
+                ))),
                 "Stage 1 of 2, research, failed: not mine",
             ),
             (None, "Stage 1 of 2, research, failed: it gave nothing"),
@@ -183,7 +224,11 @@ mod tests {
 
     #[test]
     fn without_stages_or_a_task_nothing_begins() {
-        assert!(matches!(begin(&[], "x".into()).1.action(), Action::Reject(text) if text.contains("config.stages")));
-        assert!(matches!(begin(&stages(), " ".into()).1.action(), Action::Reject(text) if text.contains("no task")));
+        assert!(
+            matches!(begin(&[], "x".into()).1.action(), Action::Reject(text) if text.contains("config.stages"))
+        );
+        assert!(
+            matches!(begin(&stages(), " ".into()).1.action(), Action::Reject(text) if text.contains("no task"))
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The plan as the host gives it, and what is next in it. Pure: it knows neither models nor the host.
+//! The plan as the host gives it, and what is next in it. Pure: it knows neither models nor the
+//! host.
 
 use conclave_sdk::PlanState;
 use serde::Deserialize;
@@ -60,7 +61,15 @@ impl Task {
 
     /// For a model: one line for each task, indented by its depth.
     pub(crate) fn to_text(&self) -> String {
-        let line = |task: &Self| format!("{}{} [{}] {}", "  ".repeat(task.id.matches('.').count()), task.id, task.state, task.goal);
+        let line = |task: &Self| {
+            format!(
+                "{}{} [{}] {}",
+                "  ".repeat(task.id.matches('.').count()),
+                task.id,
+                task.state,
+                task.goal
+            )
+        };
         self.below().into_iter().map(line).collect::<Vec<_>>().join("\n")
     }
 }
@@ -87,9 +96,29 @@ mod tests {
             (vec![task("0", "open", &[]), task("1", "open", &[])], "0 in-progress"),
             (vec![task("0", "in_progress", &[])], "work 0"),
             (vec![task("0", "open", &[task("0.0", "open", &[])])], "0.0 in-progress"),
-            (vec![task("0", "in_progress", &[task("0.0", "completed", &[]), task("0.1", "open", &[])])], "0.1 in-progress"),
-            (vec![task("0", "in_progress", &[task("0.0", "completed", &[]), task("0.1", "abandoned", &[])])], "0 completed"),
-            (vec![task("0", "verified", &[]), task("1", "in_progress", &[task("1.0", "in_progress", &[])])], "work 1.0"),
+            (
+                vec![task(
+                    "0",
+                    "in_progress",
+                    &[task("0.0", "completed", &[]), task("0.1", "open", &[])],
+                )],
+                "0.1 in-progress",
+            ),
+            (
+                vec![task(
+                    "0",
+                    "in_progress",
+                    &[task("0.0", "completed", &[]), task("0.1", "abandoned", &[])],
+                )],
+                "0 completed",
+            ),
+            (
+                vec![
+                    task("0", "verified", &[]),
+                    task("1", "in_progress", &[task("1.0", "in_progress", &[])]),
+                ],
+                "work 1.0",
+            ),
             // What is over is not looked into.
             (vec![task("0", "abandoned", &[task("0.0", "open", &[])])], "finish"),
         ];
@@ -109,7 +138,11 @@ mod tests {
 
     #[test]
     fn three_levels_are_worked_through_to_the_end() {
-        let mut plan = plan(&[task("0", "open", &[task("0.0", "open", &[task("0.0.0", "open", &[])]), task("0.1", "open", &[])])]);
+        let mut plan = plan(&[task(
+            "0",
+            "open",
+            &[task("0.0", "open", &[task("0.0.0", "open", &[])]), task("0.1", "open", &[])],
+        )]);
         let mut done = Vec::new();
         for _ in 0..20 {
             let (id, state) = match plan.next() {
@@ -136,7 +169,13 @@ mod tests {
 
     #[test]
     fn a_model_sees_what_belongs_to_what() {
-        let plan = plan(&[task("0", "in_progress", &[task("0.0", "completed", &[])]), task("1", "open", &[])]);
-        assert_eq!(plan.to_text(), "0 [in_progress] goal 0\n  0.0 [completed] goal 0.0\n1 [open] goal 1");
+        let plan = plan(&[
+            task("0", "in_progress", &[task("0.0", "completed", &[])]),
+            task("1", "open", &[]),
+        ]);
+        assert_eq!(
+            plan.to_text(),
+            "0 [in_progress] goal 0\n  0.0 [completed] goal 0.0\n1 [open] goal 1"
+        );
     }
 }

@@ -1,6 +1,8 @@
-//! Supervisor: does nothing itself. Its workers do the task, one after the other, each with what those before gave, or all at once; then,
-//! if it is told to, somebody reviews it, and it is done again until it is approved or the revisions are over (R-132). No model stands
-//! behind it: the order is the point. A supervisor with a model of its own is a `stock:chat` with one `delegate_task` for each worker.
+//! Supervisor: does nothing itself. Its workers do the task, one after the other, each with what
+//! those before gave, or all at once; then, if it is told to, somebody reviews it, and it is done
+//! again until it is approved or the revisions are over (R-132). No model stands behind it: the
+//! order is the point. A supervisor with a model of its own is a `stock:chat` with one
+//! `delegate_task` for each worker.
 //!
 //! ```toml
 //! [plugins.supervisor]
@@ -15,9 +17,11 @@
 //! agent = "chat"
 //! ```
 //!
-//! A worker gets `task`, in words, with what the others gave and what the reviewer wants otherwise. Beside it, for workers that read their
-//! inputs: `original`, the user's words alone, `outputs`, what the others gave by name, and `feedback`. The reviewer gets the same with
-//! `result`, and gives `approved`, true or false, and `feedback`, as outputs or as JSON in its words. **Anything else is a no.**
+//! A worker gets `task`, in words, with what the others gave and what the reviewer wants otherwise.
+//! Beside it, for workers that read their inputs: `original`, the user's words alone, `outputs`,
+//! what the others gave by name, and `feedback`. The reviewer gets the same with `result`, and
+//! gives `approved`, true or false, and `feedback`, as outputs or as JSON in its words. **Anything
+//! else is a no.**
 
 mod progress;
 
@@ -58,13 +62,18 @@ impl Agent for Supervisor {
         let settings: Settings = config::get()?;
         let kept: Option<Progress> = if view.iteration() == 0 { None } else { scratch::get()? };
         let (progress, turn) = match kept {
-            None => Progress::begin(&settings, view.intent().or_else(|| view.pending().map(|message| message.content)).unwrap_or_default()),
+            None => Progress::begin(
+                &settings,
+                view.intent()
+                    .or_else(|| view.pending().map(|message| message.content))
+                    .unwrap_or_default(),
+            ),
             Some(progress) => progress.go_on(&settings, view.observations()),
         };
         Ok(match scratch::set(&progress) {
-            Err(error) if !is_last(&turn) => {
-                reject(format!("What was done is too large to go on with ({error}): limits.scratch of this plugin."))
-            }
+            Err(error) if !is_last(&turn) => reject(format!(
+                "What was done is too large to go on with ({error}): limits.scratch of this plugin."
+            )),
             _ => turn,
         })
     }

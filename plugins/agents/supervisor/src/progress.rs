@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 
 use crate::{Mode, Settings};
 
-/// Kept between steps, because each is a fresh instance. Results are texts here: the scratch is small, and a result is read by a model.
+/// Kept between steps, because each is a fresh instance. Results are texts here: the scratch is
+/// small, and a result is read by a model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Progress {
     task: String,
@@ -27,7 +28,9 @@ impl Progress {
     pub(crate) fn begin(settings: &Settings, task: String) -> (Self, Turn) {
         let progress = Self { task, ..Self::default() };
         let turn = match settings.workers.as_slice() {
-            [] => reject("I have no workers: the operator names them in config.workers of this plugin."),
+            [] => reject(
+                "I have no workers: the operator names them in config.workers of this plugin.",
+            ),
             _ if progress.task.trim().is_empty() => reject("I was given no task."),
             _ => progress.work(settings),
         };
@@ -42,7 +45,9 @@ impl Progress {
 
     fn worked(mut self, settings: &Settings, mut came: Vec<Came>) -> (Self, Turn) {
         let asked: Vec<String> = match settings.mode {
-            Mode::Sequential => settings.workers.iter().skip(self.outputs.len()).take(1).cloned().collect(),
+            Mode::Sequential => {
+                settings.workers.iter().skip(self.outputs.len()).take(1).cloned().collect()
+            }
             Mode::Parallel => settings.workers.clone(),
         };
         // What could not be asked at all comes as one error for all.
@@ -54,7 +59,8 @@ impl Progress {
                 Err(why) => failed.push(format!("{worker} failed: {why}")),
             }
         }
-        let turn = if failed.is_empty() { self.next(settings) } else { reject(self.stopped(&failed)) };
+        let turn =
+            if failed.is_empty() { self.next(settings) } else { reject(self.stopped(&failed)) };
         (self, turn)
     }
 
@@ -87,19 +93,28 @@ impl Progress {
             // Without a verdict there is nothing to do otherwise: doing it again would not help.
             Err(why) => {
                 let result = self.result(settings);
-                let turn =
-                    reject(format!("It was not approved: {} could not review it: {why}\n\nWhat was done:\n{result}", settings.review));
+                let turn = reject(format!(
+                    "It was not approved: {} could not review it: {why}\n\nWhat was done:\n{result}",
+                    settings.review
+                ));
                 return (self, turn);
             }
         };
         if self.revision >= settings.revisions {
-            let times = if self.revision == 1 { "once".to_owned() } else { format!("{} times", self.revision) };
+            let times = if self.revision == 1 {
+                "once".to_owned()
+            } else {
+                format!("{} times", self.revision)
+            };
             let result = self.result(settings);
-            let turn = reject(format!("It was revised {times} and is not approved: {feedback}\n\nWhat was done last:\n{result}"));
+            let turn = reject(format!(
+                "It was revised {times} and is not approved: {feedback}\n\nWhat was done last:\n{result}"
+            ));
             return (self, turn);
         }
         let before = std::mem::take(&mut self.outputs);
-        let again = Self { revision: self.revision + 1, is_reviewed: false, before, feedback, ..self };
+        let again =
+            Self { revision: self.revision + 1, is_reviewed: false, before, feedback, ..self };
         let turn = again.work(settings);
         (again, turn)
     }
@@ -114,7 +129,10 @@ impl Progress {
                 task += &format!("\n\nWhat you gave before:\n{text}");
             }
             if !self.feedback.is_empty() {
-                task += &format!("\n\nIt was not approved. Do it again, with this in mind:\n{}", self.feedback);
+                task += &format!(
+                    "\n\nIt was not approved. Do it again, with this in mind:\n{}",
+                    self.feedback
+                );
             }
             json!({ "task": task, "original": self.task, "outputs": self.by_name(), "feedback": self.feedback })
         };
@@ -131,7 +149,11 @@ impl Progress {
     }
 
     fn why(&self) -> String {
-        if self.revision == 0 { "it is their work".to_owned() } else { format!("revision {}", self.revision) }
+        if self.revision == 0 {
+            "it is their work".to_owned()
+        } else {
+            format!("revision {}", self.revision)
+        }
     }
 
     /// One worker after the other: what the last one gave. At once: what each gave, under its name.
@@ -143,26 +165,37 @@ impl Progress {
     }
 
     fn by_name(&self) -> Value {
-        Value::Object(self.outputs.iter().map(|(worker, text)| (worker.clone(), json!(text))).collect())
+        Value::Object(
+            self.outputs.iter().map(|(worker, text)| (worker.clone(), json!(text))).collect(),
+        )
     }
 
     /// A worker that failed is never told as one that worked, and what others gave is not lost.
     fn stopped(&self, failed: &[String]) -> String {
         let failed = failed.join("\n");
-        if self.outputs.is_empty() { failed } else { format!("{failed}\n\nWhat was done before it stopped:\n{}", sections(&self.outputs)) }
+        if self.outputs.is_empty() {
+            failed
+        } else {
+            format!("{failed}\n\nWhat was done before it stopped:\n{}", sections(&self.outputs))
+        }
     }
 }
 
 fn sections(outputs: &[(String, String)]) -> String {
-    outputs.iter().map(|(worker, text)| format!("## {worker}\n\n{text}")).collect::<Vec<_>>().join("\n\n")
+    outputs
+        .iter()
+        .map(|(worker, text)| format!("## {worker}\n\n{text}"))
+        .collect::<Vec<_>>()
+        .join("\n\n")
 }
 
 /// What a delegate gave, or why it gave nothing; none for an observation of something else.
 fn came_of(observed: Observation) -> Option<Came> {
     match observed {
         Observation::Delegated((_, outputs)) => {
-            let outputs: Map<String, Value> =
-                serde_json::from_str(&outputs).unwrap_or_else(|_| Map::from_iter([("content".to_owned(), Value::String(outputs))]));
+            let outputs: Map<String, Value> = serde_json::from_str(&outputs).unwrap_or_else(|_| {
+                Map::from_iter([("content".to_owned(), Value::String(outputs))])
+            });
             let is_rejected = outputs.get("rejected") == Some(&Value::Bool(true));
             Some(if is_rejected { Err(text_of(&outputs)) } else { Ok(outputs) })
         }
@@ -173,14 +206,19 @@ fn came_of(observed: Observation) -> Option<Came> {
 
 /// Outputs in words: a text alone as it is, else their JSON.
 fn text_of(outputs: &Map<String, Value>) -> String {
-    let told: Vec<_> = outputs.iter().filter(|(key, _)| *key != "rejected" && *key != "metrics").collect();
+    let told: Vec<_> =
+        outputs.iter().filter(|(key, _)| *key != "rejected" && *key != "metrics").collect();
     match told.as_slice() {
         [(_, Value::String(text))] => text.clone(),
-        _ => Value::Object(told.into_iter().map(|(key, value)| (key.clone(), value.clone())).collect()).to_string(),
+        _ => Value::Object(
+            told.into_iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
+        )
+        .to_string(),
     }
 }
 
-/// Only `approved` with the value true is a yes. What the reviewer says of it, else all that it said.
+/// Only `approved` with the value true is a yes. What the reviewer says of it, else all that it
+/// said.
 fn verdict_of(outputs: &Map<String, Value>) -> (bool, String) {
     let words = text_of(outputs);
     let verdict = if outputs.contains_key("approved") {
@@ -191,6 +229,8 @@ fn verdict_of(outputs: &Map<String, Value>) -> (bool, String) {
             _ => Map::new(),
         }
     };
-    let feedback = ["feedback", "reason"].iter().find_map(|key| verdict.get(*key)?.as_str().filter(|text| !text.trim().is_empty()));
+    let feedback = ["feedback", "reason"]
+        .iter()
+        .find_map(|key| verdict.get(*key)?.as_str().filter(|text| !text.trim().is_empty()));
     (verdict.get("approved") == Some(&Value::Bool(true)), feedback.map_or(words, str::to_owned))
 }

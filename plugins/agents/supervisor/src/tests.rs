@@ -7,17 +7,27 @@ use serde_json::{Value, json};
 use super::{Mode, Progress, Settings};
 
 fn settings(mode: Mode, review: &str) -> Settings {
-    Settings { workers: ["research", "write"].map(str::to_owned).to_vec(), mode, review: review.into(), revisions: 3 }
+    Settings {
+        workers: ["research", "write"].map(str::to_owned).to_vec(),
+        mode,
+        review: review.into(),
+        revisions: 3,
+    }
 }
 
 /// Whom the turn asks, and with what.
 fn asked(turn: &Turn) -> Vec<(String, Value)> {
     match turn.action() {
-        Action::Delegate(delegate) => vec![(delegate.agent.clone(), serde_json::from_str(&delegate.inputs).unwrap())],
+        Action::Delegate(delegate) => {
+            vec![(delegate.agent.clone(), serde_json::from_str(&delegate.inputs).unwrap())]
+        }
         Action::Custom(custom) if custom.name == "delegate_all" => {
             let arguments: Value = serde_json::from_str(&custom.arguments).unwrap();
             let delegates = arguments["delegates"].as_array().unwrap();
-            delegates.iter().map(|one| (one["agent"].as_str().unwrap().to_owned(), one["inputs"].clone())).collect()
+            delegates
+                .iter()
+                .map(|one| (one["agent"].as_str().unwrap().to_owned(), one["inputs"].clone()))
+                .collect()
         }
         other => panic!("nobody is asked: {other:?}"),
     }
@@ -59,7 +69,10 @@ fn one_after_the_other_each_gets_what_those_before_gave() {
     assert_eq!(asked(&turn)[0].1["task"], "about lights");
     let (progress, turn) = progress.go_on(&settings, vec![said("lit in 1844")]);
     let (name, inputs) = asked(&turn).remove(0);
-    assert_eq!((name.as_str(), &inputs["outputs"]), ("write", &json!({ "research": "lit in 1844" })));
+    assert_eq!(
+        (name.as_str(), &inputs["outputs"]),
+        ("write", &json!({ "research": "lit in 1844" }))
+    );
     assert_eq!(inputs["task"], "about lights\n\nWhat the others gave:\n## research\n\nlit in 1844");
     let (_, turn) = progress.go_on(&settings, vec![said("A light.")]);
     assert_eq!(finished(&turn), "A light.");
@@ -70,7 +83,8 @@ fn all_at_once_are_joined_under_their_names() {
     let settings = settings(Mode::Parallel, "");
     let (progress, turn) = Progress::begin(&settings, "about lights".into());
     assert_eq!(names(&turn), ["research", "write"]);
-    let (_, turn) = progress.go_on(&settings, vec![said("lit in 1844"), gave(json!({ "n": 1, "m": 2 }))]);
+    let (_, turn) =
+        progress.go_on(&settings, vec![said("lit in 1844"), gave(json!({ "n": 1, "m": 2 }))]);
     assert_eq!(finished(&turn), "## research\n\nlit in 1844\n\n## write\n\n{\"m\":2,\"n\":1}");
 }
 
@@ -80,15 +94,25 @@ fn a_worker_that_fails_stops_the_chain_and_is_named() {
     let (progress, _) = Progress::begin(&sequential, "x".into());
     let (progress, _) = progress.go_on(&sequential, vec![said("lit in 1844")]);
     let (_, turn) = progress.go_on(&sequential, vec![Observation::Error("no disk".into())]);
-    assert_eq!(rejected(&turn), "write failed: no disk\n\nWhat was done before it stopped:\n## research\n\nlit in 1844");
+    assert_eq!(
+        rejected(&turn),
+        "write failed: no disk\n\nWhat was done before it stopped:\n## research\n\nlit in 1844"
+    );
 
     let parallel = settings(Mode::Parallel, "");
     let (progress, _) = Progress::begin(&parallel, "x".into());
     let not_mine = gave(json!({ "content": "not mine", "rejected": true }));
     let (_, turn) = progress.clone().go_on(&parallel, vec![not_mine, said("A light.")]);
-    assert_eq!(rejected(&turn), "research failed: not mine\n\nWhat was done before it stopped:\n## write\n\nA light.");
-    let (_, turn) = progress.go_on(&parallel, vec![Observation::Error("nobody was started".into())]);
-    assert_eq!(rejected(&turn), "research failed: nobody was started\nwrite failed: it gave nothing");
+    assert_eq!(
+        rejected(&turn),
+        "research failed: not mine\n\nWhat was done before it stopped:\n## write\n\nA light."
+    );
+    let (_, turn) =
+        progress.go_on(&parallel, vec![Observation::Error("nobody was started".into())]);
+    assert_eq!(
+        rejected(&turn),
+        "research failed: nobody was started\nwrite failed: it gave nothing"
+    );
 }
 
 /// Until both have worked.
@@ -104,7 +128,10 @@ fn what_is_approved_is_the_answer() {
     let (progress, turn) = until_review(&settings);
     let (name, inputs) = asked(&turn).remove(0);
     assert_eq!((name.as_str(), &inputs["result"]), ("review", &json!("A light.")));
-    for yes in [json!({ "approved": true }), json!({ "content": "```json\n{\"approved\": true, \"feedback\": \"\"}\n```" })] {
+    for yes in [
+        json!({ "approved": true }),
+        json!({ "content": "```json\n{\"approved\": true, \"feedback\": \"\"}\n```" }),
+    ] {
         assert_eq!(finished(&progress.clone().go_on(&settings, vec![gave(yes)]).1), "A light.");
     }
 }
@@ -133,13 +160,23 @@ fn anything_but_a_clear_yes_is_a_no() {
 fn it_is_done_again_with_the_feedback_and_not_for_ever() {
     let settings = settings(Mode::Sequential, "review");
     let (mut progress, _) = until_review(&settings);
-    let no = || vec![gave(json!({ "content": "{\"approved\": false, \"feedback\": \"name the year\"}" }))];
+    let no = || {
+        vec![gave(json!({ "content": "{\"approved\": false, \"feedback\": \"name the year\"}" }))]
+    };
     for revision in 1..=3 {
         let (again, turn) = progress.go_on(&settings, no());
         let (name, inputs) = asked(&turn).remove(0);
-        assert_eq!((name.as_str(), &inputs["feedback"]), ("research", &json!("name the year")), "revision {revision}");
+        assert_eq!(
+            (name.as_str(), &inputs["feedback"]),
+            ("research", &json!("name the year")),
+            "revision {revision}"
+        );
         let task = inputs["task"].as_str().unwrap();
-        assert!(task.contains("What you gave before:\nlit in 1844") && task.ends_with("with this in mind:\nname the year"), "{task}");
+        assert!(
+            task.contains("What you gave before:\nlit in 1844")
+                && task.ends_with("with this in mind:\nname the year"),
+            "{task}"
+        );
         let (again, turn) = again.go_on(&settings, vec![said("lit in 1844")]);
         let (_, inputs) = asked(&turn).remove(0);
         assert_eq!(inputs["feedback"], "name the year", "the second worker hears of it too");
@@ -147,7 +184,10 @@ fn it_is_done_again_with_the_feedback_and_not_for_ever() {
         progress = again.go_on(&settings, vec![said("A light.")]).0;
     }
     let (_, turn) = progress.go_on(&settings, no());
-    assert_eq!(rejected(&turn), "It was revised 3 times and is not approved: name the year\n\nWhat was done last:\nA light.");
+    assert_eq!(
+        rejected(&turn),
+        "It was revised 3 times and is not approved: name the year\n\nWhat was done last:\nA light."
+    );
 }
 
 #[test]
@@ -156,7 +196,11 @@ fn a_reviewer_that_cannot_review_approves_nothing() {
     let (progress, _) = until_review(&settings);
     for failure in [vec![Observation::Error("out of time".into())], vec![]] {
         let said = rejected(&progress.clone().go_on(&settings, failure).1);
-        assert!(said.starts_with("It was not approved: review could not review it: ") && said.ends_with("A light."), "{said}");
+        assert!(
+            said.starts_with("It was not approved: review could not review it: ")
+                && said.ends_with("A light."),
+            "{said}"
+        );
     }
 }
 
@@ -164,5 +208,8 @@ fn a_reviewer_that_cannot_review_approves_nothing() {
 fn without_workers_or_a_task_nothing_begins() {
     let nobody = Settings::default();
     assert!(rejected(&Progress::begin(&nobody, "x".into()).1).contains("config.workers"));
-    assert!(rejected(&Progress::begin(&settings(Mode::Parallel, ""), "\n".into()).1).contains("no task"));
+    assert!(
+        rejected(&Progress::begin(&settings(Mode::Parallel, ""), "\n".into()).1)
+            .contains("no task")
+    );
 }

@@ -1,4 +1,5 @@
-//! What is to be done, in the form that rules look at: a kind, a tool where one is called, and texts.
+//! What is to be done, in the form that rules look at: a kind, a tool where one is called, and
+//! texts.
 
 use conclave_sdk::actions::Action;
 use serde_json::Value;
@@ -26,20 +27,29 @@ pub(crate) fn deeds(action: &Action) -> Vec<Deed> {
             reply.tool_calls.iter().map(|call| called(&call.name, &call.arguments)).collect()
         }
         Action::Null => vec![deed("null", [])],
-        Action::Reply(reply) => vec![deed("message", [reply.content.as_deref().unwrap_or_default()])],
+        Action::Reply(reply) => {
+            vec![deed("message", [reply.content.as_deref().unwrap_or_default()])]
+        }
         Action::Run(run) => vec![deed("run", [run.command.as_str()])],
         Action::Kill(id) => vec![deed("kill", [id.to_string().as_str()])],
-        Action::RunCell(cell) => vec![deed("run_ipython", [cell.code.as_str(), cell.kernel_init_code.as_str()])],
+        Action::RunCell(cell) => {
+            vec![deed("run_ipython", [cell.code.as_str(), cell.kernel_init_code.as_str()])]
+        }
         Action::Browse(url) => vec![deed("browse", [url.as_str()])],
         Action::Read(read) => vec![deed("read", [read.path.as_str()])],
         Action::Write(write) => {
-            vec![Deed { writes: Some(write.path.clone()), ..deed("write", [write.path.as_str(), write.content.as_str()]) }]
+            vec![Deed {
+                writes: Some(write.path.clone()),
+                ..deed("write", [write.path.as_str(), write.content.as_str()])
+            }]
         }
         Action::Recall(query) => vec![deed("recall", [query.as_str()])],
         Action::AddTask(task) => vec![deed("add_task", [task.goal.as_str()])],
         Action::ModifyTask(task) => vec![deed("modify_task", [task.task_id.as_str()])],
         Action::Delegate(delegate) => vec![json("delegate", &[&delegate.agent], &delegate.inputs)],
-        Action::DelegateTask(task) => vec![json("delegate_task", &[&task.agent, &task.task], &task.context)],
+        Action::DelegateTask(task) => {
+            vec![json("delegate_task", &[&task.agent, &task.task], &task.context)]
+        }
         Action::Think(thought) => vec![deed("think", [thought.as_str()])],
         Action::Talk(text) => vec![deed("talk", [text.as_str()])],
         Action::Finish(outputs) => vec![json("finish", &[], outputs)],
@@ -61,7 +71,9 @@ fn json(kind: &str, texts: &[&str], more: &str) -> Deed {
 
 fn called(tool: &str, arguments: &str) -> Deed {
     let last = tool.rsplit('.').next().unwrap_or(tool);
-    let writes = matches!(last, "write" | "edit" | "create" | "delete" | "remove").then(|| path_of(arguments)).flatten();
+    let writes = matches!(last, "write" | "edit" | "create" | "delete" | "remove")
+        .then(|| path_of(arguments))
+        .flatten();
     Deed { kind: "call".into(), tool: Some(tool.to_owned()), texts: texts_of(arguments), writes }
 }
 
@@ -69,7 +81,8 @@ fn called(tool: &str, arguments: &str) -> Deed {
 fn custom_deed(name: &str, arguments: &str) -> Deed {
     let value: Value = serde_json::from_str(arguments).unwrap_or_default();
     let is_view = value.get("command").and_then(Value::as_str) == Some("view");
-    let tool = (name == "call_tool_mcp").then(|| value.get("name").and_then(Value::as_str).unwrap_or_default().to_owned());
+    let tool = (name == "call_tool_mcp")
+        .then(|| value.get("name").and_then(Value::as_str).unwrap_or_default().to_owned());
     let writes = (name == "edit" && !is_view).then(|| path_of(arguments)).flatten();
     // Looking at a file through the editor is reading it.
     let kind = if name == "edit" && is_view { "read" } else { name };
@@ -78,7 +91,10 @@ fn custom_deed(name: &str, arguments: &str) -> Deed {
 
 fn path_of(arguments: &str) -> Option<String> {
     let value: Value = serde_json::from_str(arguments).ok()?;
-    ["path", "file", "file_path"].iter().find_map(|key| value.get(*key)?.as_str()).map(str::to_owned)
+    ["path", "file", "file_path"]
+        .iter()
+        .find_map(|key| value.get(*key)?.as_str())
+        .map(str::to_owned)
 }
 
 /// Every text of a JSON value, keys included; the value itself where it is no JSON.

@@ -1,5 +1,6 @@
-//! Patterns: a security analyzer that knows risky actions by their texts. It is a hint for people who are asked, **no security
-//! boundary**: whoever writes a command can write it so that no pattern knows it. What holds is the sandbox and the grants.
+//! Patterns: a security analyzer that knows risky actions by their texts. It is a hint for people
+//! who are asked, **no security boundary**: whoever writes a command can write it so that no
+//! pattern knows it. What holds is the sandbox and the grants.
 
 mod deed;
 mod rules;
@@ -20,8 +21,12 @@ impl SecurityAnalyzer for Patterns {
 
 /// The highest risk of what the action does.
 fn verdict(action: &Action, settings: &Settings) -> Result<Verdict> {
-    let assessed: Vec<_> = deed::deeds(action).iter().map(|deed| assess(deed, settings)).collect::<Result<_>>()?;
-    let highest = assessed.into_iter().reduce(higher).ok_or_else(|| Error::other("there is nothing to assess"))?;
+    let assessed: Vec<_> =
+        deed::deeds(action).iter().map(|deed| assess(deed, settings)).collect::<Result<_>>()?;
+    let highest = assessed
+        .into_iter()
+        .reduce(higher)
+        .ok_or_else(|| Error::other("there is nothing to assess"))?;
     Ok(Verdict { risk: highest.0, reason: highest.1 })
 }
 

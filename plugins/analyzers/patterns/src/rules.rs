@@ -1,4 +1,5 @@
-//! Rules: what fits, how risky it is, and why. The operator's come first, then the usual ones; the first that fits holds.
+//! Rules: what fits, how risky it is, and why. The operator's come first, then the usual ones; the
+//! first that fits holds.
 
 use conclave_sdk::analyzer::Risk;
 use conclave_sdk::{Error, Result};
@@ -20,7 +21,8 @@ pub(crate) struct Written {
     name: String,
     /// A kind, such as `run`; `*` at the end stands for anything. Empty: all.
     action: String,
-    /// A tool, such as `shell.run`; `*` at either end stands for anything. Empty: all, and what is no tool call.
+    /// A tool, such as `shell.run`; `*` at either end stands for anything. Empty: all, and what is
+    /// no tool call.
     tool: String,
     /// A regular expression that one of the texts must hold, whatever the case. Empty: any text.
     pattern: String,
@@ -75,7 +77,13 @@ const USUAL: [Usual; 17] = [
     (
         "disk",
         DOING,
-        &[r"\bmkfs(\.\w+)?\b", r"\bdd\b.*\bof=", r"\bfdisk\b", r"\bparted\b", r">\s*/dev/(sd|nvme|hd|disk)"],
+        &[
+            r"\bmkfs(\.\w+)?\b",
+            r"\bdd\b.*\bof=",
+            r"\bfdisk\b",
+            r"\bparted\b",
+            r">\s*/dev/(sd|nvme|hd|disk)",
+        ],
         Risk::High,
         "it writes to a disk past its files",
     ),
@@ -101,11 +109,22 @@ const USUAL: [Usual; 17] = [
     (
         "become-root",
         DOING,
-        &[r"(^|[\s;&|(`])(sudo|doas|su|pkexec|runas)(\s|$)", r"\bsetcap\b", r"\bchroot\b", r"\bnsenter\b"],
+        &[
+            r"(^|[\s;&|(`])(sudo|doas|su|pkexec|runas)(\s|$)",
+            r"\bsetcap\b",
+            r"\bchroot\b",
+            r"\bnsenter\b",
+        ],
         Risk::High,
         "it asks for more rights",
     ),
-    ("rights", DOING, &[r"\b(chmod|chown|chgrp|setfacl|icacls)\b"], Risk::High, "it changes who may do what with files"),
+    (
+        "rights",
+        DOING,
+        &[r"\b(chmod|chown|chgrp|setfacl|icacls)\b"],
+        Risk::High,
+        "it changes who may do what with files",
+    ),
     (
         "secret-files",
         ACTING,
@@ -190,7 +209,9 @@ const USUAL: [Usual; 17] = [
     (
         "install",
         DOING,
-        &[r"\b(pip3?|npm|pnpm|yarn|cargo|gem|go|apt|apt-get|dnf|yum|brew|apk|pacman)\s+(install|add|i|get|-S)\b"],
+        &[
+            r"\b(pip3?|npm|pnpm|yarn|cargo|gem|go|apt|apt-get|dnf|yum|brew|apk|pacman)\s+(install|add|i|get|-S)\b",
+        ],
         Risk::Medium,
         "it installs software",
     ),
@@ -252,7 +273,17 @@ const USUAL: [Usual; 17] = [
 /// Kinds that carry something out.
 const DOING: &[&str] = &["run", "run_ipython", "call", "call_tool_mcp"];
 /// Kinds that reach something outside the conversation, reading included.
-const ACTING: &[&str] = &["run", "run_ipython", "call", "call_tool_mcp", "read", "write", "edit", "browse", "browse_interactive"];
+const ACTING: &[&str] = &[
+    "run",
+    "run_ipython",
+    "call",
+    "call_tool_mcp",
+    "read",
+    "write",
+    "edit",
+    "browse",
+    "browse_interactive",
+];
 
 /// How risky the deed is, and why; the reason names the rule.
 pub(crate) fn assess(deed: &Deed, settings: &Settings) -> Result<(Risk, String)> {
@@ -260,19 +291,30 @@ pub(crate) fn assess(deed: &Deed, settings: &Settings) -> Result<(Risk, String)>
         if fits_written(&rule, deed)? {
             return Ok((
                 rule.risk,
-                format!("{}: {}", rule.name, if rule.reason.is_empty() { "a rule of the settings" } else { rule.reason }),
+                format!(
+                    "{}: {}",
+                    rule.name,
+                    if rule.reason.is_empty() { "a rule of the settings" } else { rule.reason }
+                ),
             ));
         }
     }
-    if let Some(path) = deed.writes.as_deref().filter(|path| settings.usual && is_outside(path, &settings.folders)) {
-        return Ok((Risk::High, format!("outside: it writes to {path}, which is not where writing is usual")));
+    if let Some(path) =
+        deed.writes.as_deref().filter(|path| settings.usual && is_outside(path, &settings.folders))
+    {
+        return Ok((
+            Risk::High,
+            format!("outside: it writes to {path}, which is not where writing is usual"),
+        ));
     }
     for (name, kinds, patterns, risk, reason) in USUAL.iter().filter(|_| settings.usual) {
         if kinds.contains(&deed.kind.as_str()) && holds(&patterns.join("|"), deed, name)? {
             return Ok((*risk, format!("{name}: {reason}")));
         }
     }
-    let risk = risk(&settings.otherwise).ok_or_else(|| Error::other(format!("otherwise: no risk is named {:?}", settings.otherwise)))?;
+    let risk = risk(&settings.otherwise).ok_or_else(|| {
+        Error::other(format!("otherwise: no risk is named {:?}", settings.otherwise))
+    })?;
     Ok((risk, format!("no rule knows `{}`", deed.kind)))
 }
 
@@ -298,19 +340,32 @@ fn risk(word: &str) -> Option<Risk> {
 /// The operator's rules; an error where one makes no sense, which the host takes for a high risk.
 fn written(settings: &Settings) -> Result<Vec<Rule<'_>>> {
     if settings.rules.len() > MOST_RULES {
-        return Err(Error::other(format!("rules: there are {}, and at most {MOST_RULES} are read", settings.rules.len())));
+        return Err(Error::other(format!(
+            "rules: there are {}, and at most {MOST_RULES} are read",
+            settings.rules.len()
+        )));
     }
     let rules = settings.rules.iter().zip(1..).map(|(rule, number)| {
         let name = if rule.name.is_empty() { format!("rule {number}") } else { rule.name.clone() };
-        let risk = risk(&rule.risk).ok_or_else(|| Error::other(format!("{name}: `risk` is {:?}, not low, medium or high", rule.risk)))?;
-        Ok(Rule { name, action: &rule.action, tool: &rule.tool, pattern: &rule.pattern, risk, reason: &rule.reason })
+        let risk = risk(&rule.risk).ok_or_else(|| {
+            Error::other(format!("{name}: `risk` is {:?}, not low, medium or high", rule.risk))
+        })?;
+        Ok(Rule {
+            name,
+            action: &rule.action,
+            tool: &rule.tool,
+            pattern: &rule.pattern,
+            risk,
+            reason: &rule.reason,
+        })
     });
     rules.collect()
 }
 
 fn fits_written(rule: &Rule<'_>, deed: &Deed) -> Result<bool> {
     let of_action = rule.action.is_empty() || glob(rule.action, &deed.kind);
-    let of_tool = rule.tool.is_empty() || deed.tool.as_deref().is_some_and(|tool| glob(rule.tool, tool));
+    let of_tool =
+        rule.tool.is_empty() || deed.tool.as_deref().is_some_and(|tool| glob(rule.tool, tool));
     Ok(of_action && of_tool && holds(rule.pattern, deed, &rule.name)?)
 }
 
@@ -329,12 +384,18 @@ fn holds(pattern: &str, deed: &Deed, name: &str) -> Result<bool> {
     if pattern.is_empty() {
         return Ok(true);
     }
-    let expression = compiled(pattern).map_err(|error| Error::other(format!("{name}: `pattern` is no regular expression: {error}")))?;
+    let expression = compiled(pattern).map_err(|error| {
+        Error::other(format!("{name}: `pattern` is no regular expression: {error}"))
+    })?;
     Ok(deed.texts.iter().any(|text| ends(text).any(|part| expression.is_match(part))))
 }
 
 fn compiled(pattern: &str) -> Result<Regex, regex_lite::Error> {
-    RegexBuilder::new(pattern).case_insensitive(true).multi_line(true).size_limit(PATTERN_BYTES).build()
+    RegexBuilder::new(pattern)
+        .case_insensitive(true)
+        .multi_line(true)
+        .size_limit(PATTERN_BYTES)
+        .build()
 }
 
 /// The text, or its start and its end where it is very long.
@@ -359,7 +420,9 @@ fn is_outside(path: &str, folders: &[String]) -> bool {
         let folder = folder.trim_end_matches('/');
         path == folder || path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
     };
-    climbs || path.starts_with('~') || (path.starts_with('/') && !folders.is_empty() && !folders.iter().any(within))
+    climbs
+        || path.starts_with('~')
+        || (path.starts_with('/') && !folders.is_empty() && !folders.iter().any(within))
 }
 
 #[cfg(test)]

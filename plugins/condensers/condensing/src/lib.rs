@@ -1,5 +1,5 @@
-//! What the stock condensers know about histories: where one may be cut, and what may go. Pure but for `read`, so that four plugins share
-//! it and its tests need no host.
+//! What the stock condensers know about histories: where one may be cut, and what may go. Pure but
+//! for `read`, so that four plugins share it and its tests need no host.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,7 +7,8 @@ use std::ops::Range;
 use conclave_sdk::condenser::{Condensation, Reason};
 use conclave_sdk::{Entity, Message, View};
 
-/// What a condensation takes away at least, of all entries: less is not worth that the model's cache is lost (O-125).
+/// What a condensation takes away at least, of all entries: less is not worth that the model's
+/// cache is lost (O-125).
 const LEAST_PROGRESS: usize = 10;
 
 /// Who speaks in an entry.
@@ -45,24 +46,32 @@ impl From<&Message> for Entry {
             Entity::User => Seat::User,
             Entity::System => Seat::System,
         };
-        let told = message.tool_results.iter().map(|result| result.content.chars().count()).sum::<usize>();
+        let told =
+            message.tool_results.iter().map(|result| result.content.chars().count()).sum::<usize>();
         Self {
             seat,
-            calls: message.tool_calls.iter().map(|call| (call.id.clone(), call.name.clone())).collect(),
+            calls: message
+                .tool_calls
+                .iter()
+                .map(|call| (call.id.clone(), call.name.clone()))
+                .collect(),
             results: message.tool_results.iter().map(|result| result.call_id.clone()).collect(),
             chars: told.max(message.content.chars().count()),
         }
     }
 }
 
-/// Whether something must go, whatever the settings say: a prompt did not fit, or the agent asked for it.
+/// Whether something must go, whatever the settings say: a prompt did not fit, or the agent asked
+/// for it.
 pub fn is_needed(why: Reason) -> bool {
     why != Reason::Size
 }
 
 /// A condensation that leaves out these entries.
 pub fn forgetting(gone: impl IntoIterator<Item = Range<usize>>) -> Condensation {
-    gone.into_iter().fold(Condensation::nothing(), |all, range| all.forget(range.start as u64..range.end as u64))
+    gone.into_iter().fold(Condensation::nothing(), |all, range| {
+        all.forget(range.start as u64..range.end as u64)
+    })
 }
 
 /// A history with the places where it must not be cut.
@@ -124,16 +133,23 @@ impl History {
         (0..=place.min(self.len())).rev().find(|place| !self.within[*place]).unwrap_or(0)
     }
 
-    /// All but the first and the newest so many, calls and their results together; none when nothing is left to go.
+    /// All but the first and the newest so many, calls and their results together; none when
+    /// nothing is left to go.
     pub fn between(&self, first: usize, newest: usize) -> Option<Range<usize>> {
         let start = self.cut_from(first.min(self.len()));
         let end = self.cut_until(self.len().saturating_sub(newest));
         (start < end).then_some(start..end)
     }
 
-    /// What goes when the first `first` entries and at most `newest` stay; half of all where that is not said (O-125). When there is a
-    /// need whatever the settings say, and they would keep everything, half of what they do not hold on to goes all the same.
-    pub fn recent(&self, first: usize, newest: Option<usize>, needed: bool) -> Option<Range<usize>> {
+    /// What goes when the first `first` entries and at most `newest` stay; half of all where that
+    /// is not said (O-125). When there is a need whatever the settings say, and they would keep
+    /// everything, half of what they do not hold on to goes all the same.
+    pub fn recent(
+        &self,
+        first: usize,
+        newest: Option<usize>,
+        needed: bool,
+    ) -> Option<Range<usize>> {
         // What waits for an answer is the newest entry.
         let usual = newest.unwrap_or_else(|| (self.len() / 2).saturating_sub(first)).max(1);
         if let Some(range) = self.between(first, usual) {
@@ -148,8 +164,8 @@ impl History {
         gone > 0 && gone * 100 >= self.len() * LEAST_PROGRESS
     }
 
-    /// All but system messages at the start, the first user message with what was recalled for it, and the newest half (O-124). What
-    /// answers a call that goes, goes too.
+    /// All but system messages at the start, the first user message with what was recalled for it,
+    /// and the newest half (O-124). What answers a call that goes, goes too.
     pub fn window(&self) -> Vec<Range<usize>> {
         let mut kept = vec![false; self.len()];
         let heads = self.entries.iter().take_while(|entry| entry.seat == Seat::System).count();
@@ -169,14 +185,23 @@ impl History {
 
     /// A lookup in the agent's memory at that place, with its result.
     fn recalled(&self, place: usize) -> Range<usize> {
-        let recalls = |entry: &Entry| !entry.calls.is_empty() && entry.calls.iter().all(|(_, name)| is_recall(name));
-        if self.entries.get(place).is_some_and(recalls) { place..self.cut_from(place + 1) } else { place..place }
+        let recalls = |entry: &Entry| {
+            !entry.calls.is_empty() && entry.calls.iter().all(|(_, name)| is_recall(name))
+        };
+        if self.entries.get(place).is_some_and(recalls) {
+            place..self.cut_from(place + 1)
+        } else {
+            place..place
+        }
     }
 
-    /// Entries of results that are longer than `longer_than` and stand before the newest `window` entries.
+    /// Entries of results that are longer than `longer_than` and stand before the newest `window`
+    /// entries.
     pub fn old_results(&self, window: usize, longer_than: usize) -> Vec<usize> {
         let old = self.entries.iter().take(self.len().saturating_sub(window)).enumerate();
-        old.filter(|(_, entry)| entry.seat == Seat::Results && entry.chars > longer_than).map(|(index, _)| index).collect()
+        old.filter(|(_, entry)| entry.seat == Seat::Results && entry.chars > longer_than)
+            .map(|(index, _)| index)
+            .collect()
     }
 }
 

@@ -1,10 +1,11 @@
 use super::{Entry, History, Range, Seat};
 
-/// `s` system, `u` user, `a` agent, `c1` a call, `r1` its result, `m1` a lookup in the memory, `L` a long result; several of one agent
-/// message are joined by `+`.
+/// `s` system, `u` user, `a` agent, `c1` a call, `r1` its result, `m1` a lookup in the memory, `L`
+/// a long result; several of one agent message are joined by `+`.
 fn history(text: &str) -> History {
     let entry = |word: &str| {
-        let mut entry = Entry { seat: Seat::Agent, calls: Vec::new(), results: Vec::new(), chars: 5 };
+        let mut entry =
+            Entry { seat: Seat::Agent, calls: Vec::new(), results: Vec::new(), chars: 5 };
         for part in word.split('+') {
             let id = part[1..].to_owned();
             match &part[..1] {
@@ -12,7 +13,10 @@ fn history(text: &str) -> History {
                 "u" => entry.seat = Seat::User,
                 "c" => entry.calls.push((id, "shell.run".into())),
                 "m" => entry.calls.push((id, "recall".into())),
-                "r" => (entry.seat, entry.results) = (Seat::Results, [entry.results.clone(), vec![id]].concat()),
+                "r" => {
+                    (entry.seat, entry.results) =
+                        (Seat::Results, [entry.results.clone(), vec![id]].concat())
+                }
                 "L" => (entry.seat, entry.results, entry.chars) = (Seat::Results, vec![id], 5_000),
                 _ => {}
             }
@@ -60,7 +64,11 @@ fn the_first_and_the_newest_stay() {
         ("u a a a", 9, Some(9), true, Some(2..3)),
     ];
     for (text, first, newest, needed, expected) in cases {
-        assert_eq!(history(text).recent(first, newest, needed), expected, "{text} {first} {newest:?} {needed}");
+        assert_eq!(
+            history(text).recent(first, newest, needed),
+            expected,
+            "{text} {first} {newest:?} {needed}"
+        );
     }
 }
 

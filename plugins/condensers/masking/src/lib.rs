@@ -1,5 +1,5 @@
-//! Masking: puts `[left out]` in the place of what tools said long ago (O-124). What the agent did stays, so it knows what it has tried;
-//! results are most of a history's bytes (O-180).
+//! Masking: puts `[left out]` in the place of what tools said long ago (O-124). What the agent did
+//! stays, so it knows what it has tried; results are most of a history's bytes (O-180).
 
 use conclave_condensing::{History, is_needed};
 use conclave_sdk::condenser::{Condensation, Condenser, LEFT_OUT, Reason};
@@ -26,7 +26,8 @@ impl Condenser for Masking {
     }
 }
 
-/// Only what is longer than the text itself: what was hidden once is not hidden again, and a mask never says more.
+/// Only what is longer than the text itself: what was hidden once is not hidden again, and a mask
+/// never says more.
 fn condensed(history: &History, settings: &Settings, needed: bool) -> Option<Condensation> {
     let length = LEFT_OUT.chars().count();
     let mut old = history.old_results(settings.window, length);
@@ -34,7 +35,8 @@ fn condensed(history: &History, settings: &Settings, needed: bool) -> Option<Con
         // The settings would keep everything, and something must go.
         old = history.old_results(settings.window.min(history.len().div_ceil(2)), length);
     }
-    let masked = old.iter().fold(Condensation::nothing(), |all, index| all.leave_out(*index as u64));
+    let masked =
+        old.iter().fold(Condensation::nothing(), |all, index| all.leave_out(*index as u64));
     (!old.is_empty()).then_some(masked)
 }
 
@@ -48,8 +50,12 @@ mod tests {
 
     /// A call and its result, again and again, the first result being short.
     fn history(pairs: usize) -> History {
-        let call =
-            |id: usize| Entry { seat: Seat::Agent, calls: vec![(id.to_string(), "shell.run".into())], results: Vec::new(), chars: 900 };
+        let call = |id: usize| Entry {
+            seat: Seat::Agent,
+            calls: vec![(id.to_string(), "shell.run".into())],
+            results: Vec::new(),
+            chars: 900,
+        };
         let result = |id: usize| Entry {
             seat: Seat::Results,
             calls: Vec::new(),
@@ -60,7 +66,9 @@ mod tests {
     }
 
     fn masked(pairs: usize, window: usize, needed: bool) -> Vec<u64> {
-        let Some(condensation) = condensed(&history(pairs), &Settings { window }, needed) else { return Vec::new() };
+        let Some(condensation) = condensed(&history(pairs), &Settings { window }, needed) else {
+            return Vec::new();
+        };
         assert!(condensation.forget.is_empty() && condensation.summary.is_none());
         assert!(condensation.mask.iter().all(|mask| mask.text == "[left out]"));
         condensation.mask.iter().map(|mask| mask.index).collect()

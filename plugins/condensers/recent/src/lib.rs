@@ -1,5 +1,5 @@
-//! Recent: keeps the first and the newest entries of a history and forgets what is between (O-124). The cheapest condenser: no model, no
-//! look at any text.
+//! Recent: keeps the first and the newest entries of a history and forgets what is between (O-124).
+//! The cheapest condenser: no model, no look at any text.
 
 use conclave_condensing::{History, forgetting, is_needed};
 use conclave_sdk::condenser::{Condensation, Condenser, Reason};
@@ -45,7 +45,15 @@ mod tests {
     use super::{Settings, condensed};
 
     fn history(entries: usize) -> History {
-        History::new(vec![Entry { seat: Seat::User, calls: Vec::new(), results: Vec::new(), chars: 1 }; entries])
+        History::new(vec![
+            Entry {
+                seat: Seat::User,
+                calls: Vec::new(),
+                results: Vec::new(),
+                chars: 1
+            };
+            entries
+        ])
     }
 
     fn forgotten(entries: usize, settings: &Settings, needed: bool) -> Option<(u64, u64)> {
@@ -58,8 +66,14 @@ mod tests {
     #[test]
     fn the_settings_say_what_stays() {
         assert_eq!(forgotten(100, &Settings::default(), false), Some((1, 51)));
-        assert_eq!(forgotten(100, &Settings { keep_first: 3, keep_last: 10 }, false), Some((3, 90)));
-        assert_eq!(forgotten(100, &Settings { keep_first: 0, keep_last: 80 }, false), Some((0, 20)));
+        assert_eq!(
+            forgotten(100, &Settings { keep_first: 3, keep_last: 10 }, false),
+            Some((3, 90))
+        );
+        assert_eq!(
+            forgotten(100, &Settings { keep_first: 0, keep_last: 80 }, false),
+            Some((0, 20))
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! Summary: asks a model what was important in the entries that go, and puts its answer in their place (O-124, O-125). The summary before
-//! stands among them, so it goes into the new one. Without a model, or when it fails, the same entries go without a summary.
+//! Summary: asks a model what was important in the entries that go, and puts its answer in their
+//! place (O-124, O-125). The summary before stands among them, so it goes into the new one. Without
+//! a model, or when it fails, the same entries go without a summary.
 
 mod prompt;
 
@@ -11,7 +12,8 @@ use conclave_sdk::model::{self, Audience, ModelError, Part, Request, ToolChoice,
 use conclave_sdk::{Draft, Entity, Message, Result, View, config, log};
 use serde::Deserialize;
 
-/// How often a prompt that is too long is tried again, and how much of its text stays each time (O-125).
+/// How often a prompt that is too long is tried again, and how much of its text stays each time
+/// (O-125).
 const TRIES: u32 = 5;
 const SHRINK: f64 = 0.8;
 
@@ -52,7 +54,8 @@ impl Condenser for Summary {
         let messages: Vec<Message> = view.history().collect();
         let history = History::new(messages.iter().map(Entry::from).collect());
         let Some(gone) = gone(&history, &settings, is_needed(why)) else { return Ok(None) };
-        let summary = summarised(&messages[gone.clone()], &settings, |prompt| ask(&settings, prompt));
+        let summary =
+            summarised(&messages[gone.clone()], &settings, |prompt| ask(&settings, prompt));
         if let Err(error) = &summary {
             log::warn!("no summary, so the entries go without one: {error}");
         }
@@ -81,10 +84,12 @@ fn summarised(
     let mut share = 1.0;
     for _ in 0..TRIES {
         let scaled = |chars: usize| (chars as f64 * share) as usize;
-        let text = prompt::text(messages, scaled(settings.entry_chars), scaled(settings.total_chars));
+        let text =
+            prompt::text(messages, scaled(settings.entry_chars), scaled(settings.total_chars));
         match ask(text) {
             Ok(answer) => {
-                let summary = answer.as_deref().map(str::trim).filter(|summary| !summary.is_empty());
+                let summary =
+                    answer.as_deref().map(str::trim).filter(|summary| !summary.is_empty());
                 let summary = summary.ok_or("the model said nothing")?;
                 return Ok(prompt::cut(summary, settings.summary_chars));
             }
@@ -96,9 +101,19 @@ fn summarised(
 }
 
 fn ask(settings: &Settings, text: String) -> Result<Option<String>, ModelError> {
-    let instructions = if settings.instructions.is_empty() { prompt::INSTRUCTIONS } else { &settings.instructions };
+    let instructions = if settings.instructions.is_empty() {
+        prompt::INSTRUCTIONS
+    } else {
+        &settings.instructions
+    };
     let draft = |role: Entity, content: String| {
-        Part::Draft(Draft { role, content, tool_calls: Vec::new(), tool_results: Vec::new(), attachments: Vec::new() })
+        Part::Draft(Draft {
+            role,
+            content,
+            tool_calls: Vec::new(),
+            tool_results: Vec::new(),
+            attachments: Vec::new(),
+        })
     };
     let request = Request {
         model: (!settings.model.is_empty()).then(|| settings.model.clone()),
@@ -123,7 +138,15 @@ mod tests {
     use super::*;
 
     fn history(entries: usize) -> History {
-        History::new(vec![Entry { seat: Seat::User, calls: Vec::new(), results: Vec::new(), chars: 1 }; entries])
+        History::new(vec![
+            Entry {
+                seat: Seat::User,
+                calls: Vec::new(),
+                results: Vec::new(),
+                chars: 1
+            };
+            entries
+        ])
     }
 
     fn said(content: &str) -> Message {
@@ -144,7 +167,10 @@ mod tests {
     #[test]
     fn half_goes_and_the_start_stays() {
         assert_eq!(gone(&history(240), &Settings::default(), false), Some(2..122));
-        assert_eq!(gone(&history(240), &Settings { keep_last: 100, ..Settings::default() }, false), Some(2..140));
+        assert_eq!(
+            gone(&history(240), &Settings { keep_last: 100, ..Settings::default() }, false),
+            Some(2..140)
+        );
     }
 
     #[test]
@@ -159,7 +185,10 @@ mod tests {
     #[test]
     fn the_answer_is_the_summary_and_bounded() {
         let settings = Settings { summary_chars: 10, ..Settings::default() };
-        assert_eq!(summarised(&[said("hi")], &settings, |_| Ok(Some("  They met. ".into()))), Ok("They met.".into()));
+        assert_eq!(
+            summarised(&[said("hi")], &settings, |_| Ok(Some("  They met. ".into()))),
+            Ok("They met.".into())
+        );
         let long = summarised(&[said("hi")], &settings, |_| Ok(Some("x".repeat(100)))).unwrap();
         assert_eq!(long.chars().filter(|letter| *letter == 'x').count(), 10);
     }
@@ -174,7 +203,10 @@ mod tests {
             *asked.borrow_mut() += 1;
             Err(ModelError::BudgetExhausted("limits.run.tokens".into()))
         });
-        assert_eq!((refused, asked.into_inner()), (Err("model: limits.run.tokens is used up".into()), 1));
+        assert_eq!(
+            (refused, asked.into_inner()),
+            (Err("model: limits.run.tokens is used up".into()), 1)
+        );
     }
 
     #[test]
@@ -186,6 +218,9 @@ mod tests {
             Err(ModelError::ContextTooLong(10))
         });
         assert!(answer.is_err());
-        assert_eq!(lengths.into_inner(), [1_000, 800, 640, 512, 409].map(|length| length / 2 * 2 - "[user] ".len()));
+        assert_eq!(
+            lengths.into_inner(),
+            [1_000, 800, 640, 512, 409].map(|length| length / 2 * 2 - "[user] ".len())
+        );
     }
 }

@@ -13,10 +13,11 @@ without an introduction.";
 /// The marker of what was cut (O-009).
 const CUT: &str = "\n[... Observation truncated due to length ...]\n";
 
-/// The entries, oldest first. Where all are too much, those in the middle are left out: the first may be the summary before, the last
-/// are the nearest.
+/// The entries, oldest first. Where all are too much, those in the middle are left out: the first
+/// may be the summary before, the last are the nearest.
 pub(crate) fn text(messages: &[Message], entry_chars: usize, total_chars: usize) -> String {
-    let entries: Vec<String> = messages.iter().map(|message| cut(&entry(message), entry_chars)).collect();
+    let entries: Vec<String> =
+        messages.iter().map(|message| cut(&entry(message), entry_chars)).collect();
     let lengths: Vec<usize> = entries.iter().map(|entry| entry.chars().count()).collect();
     let first = entries.first().map_or(0, |_| 1);
     let mut used = lengths.first().copied().unwrap_or(0);
@@ -41,10 +42,23 @@ fn entry(message: &Message) -> String {
         Entity::System => "host",
     };
     let mut lines = vec![format!("[{seat}] {}", message.content)];
-    lines.extend(message.tool_calls.iter().map(|call| format!("calls {} with {}", call.name, call.arguments)));
+    lines.extend(
+        message
+            .tool_calls
+            .iter()
+            .map(|call| format!("calls {} with {}", call.name, call.arguments)),
+    );
     // Where the text of a message is that of its results, it is said once.
-    let told = message.tool_results.iter().filter(|result| !message.content.contains(&result.content));
-    lines.extend(told.map(|result| format!("{} {}: {}", result.name, if result.is_error { "failed" } else { "said" }, result.content)));
+    let told =
+        message.tool_results.iter().filter(|result| !message.content.contains(&result.content));
+    lines.extend(told.map(|result| {
+        format!(
+            "{} {}: {}",
+            result.name,
+            if result.is_error { "failed" } else { "said" },
+            result.content
+        )
+    }));
     lines.join("\n")
 }
 
@@ -84,9 +98,18 @@ mod tests {
     #[test]
     fn calls_and_results_are_told() {
         let mut calling = message(Entity::Llm, "I look.");
-        calling.tool_calls.push(ToolCall { id: "1".into(), name: "search.find".into(), arguments: r#"{"query":"x"}"#.into() });
+        calling.tool_calls.push(ToolCall {
+            id: "1".into(),
+            name: "search.find".into(),
+            arguments: r#"{"query":"x"}"#.into(),
+        });
         let mut told = message(Entity::Agent, "");
-        told.tool_results.push(ToolResult { call_id: "1".into(), name: "search.find".into(), content: "no folder".into(), is_error: true });
+        told.tool_results.push(ToolResult {
+            call_id: "1".into(),
+            name: "search.find".into(),
+            content: "no folder".into(),
+            is_error: true,
+        });
         let mut twice = message(Entity::Agent, "found it");
         twice.tool_results.push(ToolResult {
             call_id: "2".into(),
@@ -96,14 +119,23 @@ mod tests {
         });
         let expected = "[user] Find x.\n\n[agent] I look.\ncalls search.find with {\"query\":\"x\"}\n\n\
                         [result] \nsearch.find failed: no folder\n\n[result] found it";
-        assert_eq!(text(&[message(Entity::User, "Find x."), calling, told, twice], 1_000, 10_000), expected);
+        assert_eq!(
+            text(&[message(Entity::User, "Find x."), calling, told, twice], 1_000, 10_000),
+            expected
+        );
     }
 
     #[test]
     fn the_first_and_the_last_entries_stay_within_the_bound() {
-        let entries: Vec<_> = (0..10).map(|number| message(Entity::User, &number.to_string().repeat(20))).collect();
+        let entries: Vec<_> =
+            (0..10).map(|number| message(Entity::User, &number.to_string().repeat(20))).collect();
         let told = text(&entries, 1_000, 100);
-        assert!(told.starts_with("[user] 00000000000000000000\n\n[7 entries are left out here]\n\n[user] 8888"), "{told}");
+        assert!(
+            told.starts_with(
+                "[user] 00000000000000000000\n\n[7 entries are left out here]\n\n[user] 8888"
+            ),
+            "{told}"
+        );
         assert!(told.ends_with("9999"), "{told}");
         assert_eq!(text(&[], 1_000, 100), "");
     }

@@ -1,5 +1,6 @@
-//! Window: keeps the system messages at the start, the first thing that the user asked with what was recalled for it, and the newest half
-//! of a history (O-124). It has no settings: it is what to fall back on when nothing else helps.
+//! Window: keeps the system messages at the start, the first thing that the user asked with what
+//! was recalled for it, and the newest half of a history (O-124). It has no settings: it is what to
+//! fall back on when nothing else helps.
 
 use conclave_condensing::{History, forgetting, is_needed};
 use conclave_sdk::condenser::{Condensation, Condenser, Reason};
@@ -30,7 +31,12 @@ mod tests {
     use super::condensed;
 
     fn history(seats: &[Seat]) -> History {
-        History::new(seats.iter().map(|seat| Entry { seat: *seat, calls: Vec::new(), results: Vec::new(), chars: 1 }).collect())
+        History::new(
+            seats
+                .iter()
+                .map(|seat| Entry { seat: *seat, calls: Vec::new(), results: Vec::new(), chars: 1 })
+                .collect(),
+        )
     }
 
     #[test]
@@ -44,7 +50,9 @@ mod tests {
 
     #[test]
     fn a_short_history_stays() {
-        for seats in [&[][..], &[Seat::User], &[Seat::User, Seat::Agent], &[Seat::System, Seat::User]] {
+        for seats in
+            [&[][..], &[Seat::User], &[Seat::User, Seat::Agent], &[Seat::System, Seat::User]]
+        {
             assert_eq!(condensed(&history(seats), true), None, "{seats:?}");
         }
     }

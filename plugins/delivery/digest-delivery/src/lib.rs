@@ -1,5 +1,6 @@
-//! Digest-delivery: at most one turn in an interval. A result waits a moment for others, and for the end of the interval that the last
-//! turn began; then one speech tells all that waits. (`stock:digest` is an agent, hence the longer name.)
+//! Digest-delivery: at most one turn in an interval. A result waits a moment for others, and for
+//! the end of the interval that the last turn began; then one speech tells all that waits.
+//! (`stock:digest` is an agent, hence the longer name.)
 //!
 //! ```toml
 //! [plugins.digest-delivery]
@@ -10,15 +11,16 @@
 
 use conclave_sdk::config::{self, Span};
 use conclave_sdk::delivery::{
-    Activity, Channel, Context, Decision, DeliveryStrategy, Due, EndedTask, MOST_ATTEMPTS, Waited, Wake, attach, due, speak_on, wait,
-    wait_for,
+    Activity, Channel, Context, Decision, DeliveryStrategy, Due, EndedTask, MOST_ATTEMPTS, Waited,
+    Wake, attach, due, speak_on, wait, wait_for,
 };
 use conclave_sdk::{Result, scratch};
 use serde::{Deserialize, Serialize};
 
 /// While a user speaks it looks again so often; when they stop, it is woken.
 const LOOK_AGAIN_MS: u64 = 15_000;
-/// A user who speaks longer than this after the time of a turn has gone, and their program has not said so.
+/// A user who speaks longer than this after the time of a turn has gone, and their program has not
+/// said so.
 const LONGEST_MS: u64 = 10 * 60 * 1_000;
 
 /// The `config` table of this plugin.
@@ -49,7 +51,14 @@ impl DeliveryStrategy for DigestDelivery {
     fn decide(wake: Wake, context: &Context) -> Result<Vec<Decision>> {
         let settings: Settings = config::get()?;
         let memory: Memory = scratch::get()?.unwrap_or_default();
-        let (decisions, memory) = next(&settings, &wake, &context.waiting(), context.transport_channel(), context.now_ms(), memory);
+        let (decisions, memory) = next(
+            &settings,
+            &wake,
+            &context.waiting(),
+            context.transport_channel(),
+            context.now_ms(),
+            memory,
+        );
         scratch::set(&memory)?;
         Ok(decisions)
     }
@@ -68,7 +77,8 @@ fn next(
     let collected = now.saturating_sub(memory.waited.ms(waiting, now)) + settings.collect.ms();
     let turn = memory.last.map_or(0, |last| last + settings.interval.ms()).max(collected);
     let Due { now: told, rest } = due(wake, waiting);
-    // The turn has begun, and was not accepted: it is tried again, and what came since is part of it.
+    // The turn has begun, and was not accepted: it is tried again, and what came since is part of
+    // it.
     let is_tried = waiting.iter().any(|ended| (1..MOST_ATTEMPTS).contains(&ended.attempts));
     let is_time = matches!(wake, Wake::Timer | Wake::ChannelChanged(_));
     if told.is_empty() || (is_tried && !is_time) {
@@ -94,7 +104,9 @@ conclave_sdk::export!(delivery: DigestDelivery);
 mod tests {
     use conclave_sdk::Result;
     use conclave_sdk::delivery::harness::{Harness, Report};
-    use conclave_sdk::delivery::{Activity, ChannelKind, Context, Decision, DeliveryStrategy, TaskStatus, Wake};
+    use conclave_sdk::delivery::{
+        Activity, ChannelKind, Context, Decision, DeliveryStrategy, TaskStatus, Wake,
+    };
     use serde_json::json;
 
     use super::DigestDelivery;
@@ -127,18 +139,34 @@ mod tests {
 
     #[test]
     fn without_a_moment_the_first_is_told_at_once() {
-        let report =
-            strategy().config(json!({ "collect": "0 s", "interval": "2 h" })).completes("a", "48 m").at(1).completes("b", "x").run();
-        assert!(report.check().is_err(), "an hour after its end the script is over, and b has an hour to go");
+        let report = strategy()
+            .config(json!({ "collect": "0 s", "interval": "2 h" }))
+            .completes("a", "48 m")
+            .at(1)
+            .completes("b", "x")
+            .run();
+        assert!(
+            report.check().is_err(),
+            "an hour after its end the script is over, and b has an hour to go"
+        );
         assert_eq!((report.told.len(), report.told_at("a"), report.waiting.len()), (1, Some(0), 1));
-        let report =
-            strategy().config(json!({ "collect": "0 s", "interval": "30 min" })).completes("a", "48 m").at(1).completes("b", "x").run();
+        let report = strategy()
+            .config(json!({ "collect": "0 s", "interval": "30 min" }))
+            .completes("a", "48 m")
+            .at(1)
+            .completes("b", "x")
+            .run();
         assert_eq!(times(&report), [(0, 1), (1_800_000, 1)]);
     }
 
     #[test]
     fn a_turn_that_is_not_accepted_is_tried_again_within_its_interval() {
-        let report = strategy().refuses("terminal", 2).completes("a", "48 m").at(5_500).completes("b", "1844").run();
+        let report = strategy()
+            .refuses("terminal", 2)
+            .completes("a", "48 m")
+            .at(5_500)
+            .completes("b", "1844")
+            .run();
         assert_eq!(times(&report), [(7_000, 2)], "what came since is part of it");
         let report = strategy().refuses("terminal", 99).burst("task", 3).run();
         assert_eq!((times(&report).len(), report.kept.len()), (0, 3));
@@ -146,15 +174,30 @@ mod tests {
 
     #[test]
     fn a_user_who_speaks_is_waited_for() {
-        let speaking = || Harness::new(DigestDelivery::decide).voice("phone", 1_000).activity("phone", Activity::UserSpeaking);
-        assert_eq!(times(&speaking().completes("a", "x").at(30_000).activity("phone", Activity::Idle).run()), [(30_000, 1)]);
+        let speaking = || {
+            Harness::new(DigestDelivery::decide)
+                .voice("phone", 1_000)
+                .activity("phone", Activity::UserSpeaking)
+        };
+        assert_eq!(
+            times(
+                &speaking().completes("a", "x").at(30_000).activity("phone", Activity::Idle).run()
+            ),
+            [(30_000, 1)]
+        );
         let report = speaking().completes("a", "x").run();
         assert!(times(&report).is_empty() && report.kept.contains_key("a"));
     }
 
     #[test]
     fn crashes_and_channels_that_go() {
-        assert_eq!(times(&strategy().completes("a", "x").at(5_000).crashes(60_000).completes("b", "x").run()).len(), 1);
+        assert_eq!(
+            times(
+                &strategy().completes("a", "x").at(5_000).crashes(60_000).completes("b", "x").run()
+            )
+            .len(),
+            1
+        );
         let report = strategy().completes("a", "x").at(1_000).leaves("terminal").run();
         assert!(times(&report).is_empty() && report.kept.contains_key("a"));
     }

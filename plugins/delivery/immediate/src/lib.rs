@@ -1,5 +1,6 @@
-//! Immediate: the simplest delivery strategy. Whatever waits is told at once, whoever is speaking; a speech that was not accepted is tried
-//! again after one second, two and four, and then left for the agent's next turn so that no result is lost.
+//! Immediate: the simplest delivery strategy. Whatever waits is told at once, whoever is speaking;
+//! a speech that was not accepted is tried again after one second, two and four, and then left for
+//! the agent's next turn so that no result is lost.
 //!
 //! ```toml
 //! [plugins.immediate]
@@ -11,7 +12,9 @@
 //! deliver = "immediate"
 //! ```
 
-use conclave_sdk::delivery::{Context, Decision, DeliveryStrategy, EndedTask, Wake, attach, due, speak, worded};
+use conclave_sdk::delivery::{
+    Context, Decision, DeliveryStrategy, EndedTask, Wake, attach, due, speak, worded,
+};
 use conclave_sdk::{Result, config, log};
 use serde::Deserialize;
 
@@ -50,13 +53,18 @@ conclave_sdk::export!(delivery: Immediate);
 #[cfg(test)]
 mod tests {
     use conclave_sdk::delivery::harness::{Guarantee, Harness, ended};
-    use conclave_sdk::delivery::{Activity, ChannelKind, DeliveryStrategy, EndedTask, TaskStatus, Wake, wait};
+    use conclave_sdk::delivery::{
+        Activity, ChannelKind, DeliveryStrategy, EndedTask, TaskStatus, Wake, wait,
+    };
 
     use super::{Immediate, attach, next, speak};
 
     #[test]
     fn an_ended_task_is_told_at_once_with_all_that_waits() {
-        assert_eq!(next(&Wake::Ended("b".into()), &[ended("a"), ended("b")], true), [speak(["a", "b"])]);
+        assert_eq!(
+            next(&Wake::Ended("b".into()), &[ended("a"), ended("b")], true),
+            [speak(["a", "b"])]
+        );
     }
 
     #[test]
@@ -83,19 +91,32 @@ mod tests {
             .run();
         report.check().expect("it keeps its guarantees");
         assert_eq!(report.told_at("a"), Some(0));
-        assert_eq!((report.told_at("b"), report.told_at("c")), (Some(1_020), Some(1_020)), "c failed at 20, and its wait tells both");
+        assert_eq!(
+            (report.told_at("b"), report.told_at("c")),
+            (Some(1_020), Some(1_020)),
+            "c failed at 20, and its wait tells both"
+        );
     }
 
     #[test]
     fn a_channel_that_takes_nothing_leaves_results_in_the_inbox() {
-        let report = Harness::new(Immediate::decide).channel("terminal", ChannelKind::Text).refuses("terminal", 99).burst("task", 3).run();
+        let report = Harness::new(Immediate::decide)
+            .channel("terminal", ChannelKind::Text)
+            .refuses("terminal", 99)
+            .burst("task", 3)
+            .run();
         report.check().expect("it keeps its guarantees");
         assert_eq!((report.told.len(), report.kept.len()), (0, 3));
     }
 
     #[test]
     fn a_thousand_results_and_a_crash() {
-        let report = Harness::new(Immediate::decide).channel("terminal", ChannelKind::Text).at(5).crashes(9_000).burst("task", 1_000).run();
+        let report = Harness::new(Immediate::decide)
+            .channel("terminal", ChannelKind::Text)
+            .at(5)
+            .crashes(9_000)
+            .burst("task", 1_000)
+            .run();
         report.check().expect("it keeps its guarantees");
         assert_eq!(report.told.iter().map(|told| told.tasks.len()).sum::<usize>(), 1_000);
     }
@@ -119,8 +140,11 @@ mod tests {
     /// At once means at once: whoever minds takes `wait-for-idle`.
     #[test]
     fn it_speaks_over_a_user_and_breaks_nothing_else() {
-        let report =
-            Harness::new(Immediate::decide).voice("phone", 2_000).activity("phone", Activity::UserSpeaking).completes("a", "48 m").run();
+        let report = Harness::new(Immediate::decide)
+            .voice("phone", 2_000)
+            .activity("phone", Activity::UserSpeaking)
+            .completes("a", "48 m")
+            .run();
         assert!(report.check().is_err_and(|broken| broken.is(Guarantee::NeverOverAUser)));
         report.check_but(&[Guarantee::NeverOverAUser]).expect("it keeps the others");
     }

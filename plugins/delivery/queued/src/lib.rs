@@ -1,6 +1,7 @@
-//! Queued: all that waits is told in one turn. While the channel is busy the results queue up; when it is free there is one speech about
-//! all of them, with an empty line between, so that ten results are one turn of the agent and not ten (R-110 done right). A speech that
-//! was not accepted is tried again with what has come since.
+//! Queued: all that waits is told in one turn. While the channel is busy the results queue up; when
+//! it is free there is one speech about all of them, with an empty line between, so that ten
+//! results are one turn of the agent and not ten (R-110 done right). A speech that was not accepted
+//! is tried again with what has come since.
 //!
 //! ```toml
 //! [plugins.queued]
@@ -11,7 +12,8 @@
 
 use conclave_sdk::config::{self, Span};
 use conclave_sdk::delivery::{
-    Activity, Channel, Context, Decision, DeliveryStrategy, Due, EndedTask, MOST_ATTEMPTS, Waited, Wake, attach, due, speak_on, wait_for,
+    Activity, Channel, Context, Decision, DeliveryStrategy, Due, EndedTask, MOST_ATTEMPTS, Waited,
+    Wake, attach, due, speak_on, wait_for,
 };
 use conclave_sdk::{Result, scratch};
 use serde::Deserialize;
@@ -48,7 +50,13 @@ impl DeliveryStrategy for Queued {
 }
 
 /// What to do, when the oldest result has waited for so long.
-fn next(settings: &Settings, wake: &Wake, waiting: &[EndedTask], channel: Option<Channel>, waited: u64) -> Vec<Decision> {
+fn next(
+    settings: &Settings,
+    wake: &Wake,
+    waiting: &[EndedTask],
+    channel: Option<Channel>,
+    waited: u64,
+) -> Vec<Decision> {
     let all = || attach(waiting.iter().map(|ended| &ended.task_id));
     let Some(Channel { id, activity, .. }) = channel else { return vec![all()] };
     let Due { now, rest } = due(wake, waiting);
@@ -74,7 +82,9 @@ conclave_sdk::export!(delivery: Queued);
 mod tests {
     use conclave_sdk::Result;
     use conclave_sdk::delivery::harness::{Harness, Report};
-    use conclave_sdk::delivery::{Activity, ChannelKind, Context, Decision, DeliveryStrategy, TaskStatus, Wake};
+    use conclave_sdk::delivery::{
+        Activity, ChannelKind, Context, Decision, DeliveryStrategy, TaskStatus, Wake,
+    };
     use serde_json::json;
 
     use super::Queued;
@@ -120,12 +130,26 @@ mod tests {
 
     #[test]
     fn it_waits_for_a_while_and_for_a_user_always() {
-        let busy = |activity| strategy().channel("phone", ChannelKind::Voice).activity("phone", activity).completes("a", "48 m");
+        let busy = |activity| {
+            strategy()
+                .channel("phone", ChannelKind::Voice)
+                .activity("phone", activity)
+                .completes("a", "48 m")
+        };
         assert_eq!(times(&busy(Activity::Speaking).run()), [at(60_000, "a")]);
-        assert_eq!(times(&busy(Activity::Speaking).config(json!({ "at_most": "2 s" })).run()), [at(2_000, "a")]);
-        assert_eq!(times(&busy(Activity::UserSpeaking).at(90_000).activity("phone", Activity::Idle).run()), [at(90_000, "a")]);
+        assert_eq!(
+            times(&busy(Activity::Speaking).config(json!({ "at_most": "2 s" })).run()),
+            [at(2_000, "a")]
+        );
+        assert_eq!(
+            times(&busy(Activity::UserSpeaking).at(90_000).activity("phone", Activity::Idle).run()),
+            [at(90_000, "a")]
+        );
         let report = busy(Activity::UserSpeaking).run();
-        assert!(times(&report).is_empty() && report.kept.contains_key("a"), "it is in the inbox: {report:?}");
+        assert!(
+            times(&report).is_empty() && report.kept.contains_key("a"),
+            "it is in the inbox: {report:?}"
+        );
     }
 
     #[test]
@@ -138,13 +162,19 @@ mod tests {
             .completes("b", "1844")
             .run();
         assert_eq!(times(&report), [at(1_000, "a+b")]);
-        let report = strategy().channel("terminal", ChannelKind::Text).refuses("terminal", 99).burst("task", 5).run();
+        let report = strategy()
+            .channel("terminal", ChannelKind::Text)
+            .refuses("terminal", 99)
+            .burst("task", 5)
+            .run();
         assert!(times(&report).is_empty() && report.kept.len() == 5);
     }
 
     #[test]
     fn crashes_and_channels_that_go() {
-        let busy = || strategy().voice("phone", 2_000).completes("a", "48 m").at(100).completes("b", "1844");
+        let busy = || {
+            strategy().voice("phone", 2_000).completes("a", "48 m").at(100).completes("b", "1844")
+        };
         assert_eq!(times(&busy().at(200).crashes(60_000).completes("c", "x").run()).len(), 2);
         let report = busy().at(300).leaves("phone").run();
         assert_eq!((times(&report).len(), report.kept.len()), (1, 1));

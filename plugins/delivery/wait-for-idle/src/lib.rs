@@ -1,6 +1,7 @@
-//! Wait-for-idle: results are told when nobody is speaking. While the channel says something, or a model makes what it will say, it waits,
-//! at most for a while; then it speaks anyway, or with `interrupt` at once. While the *user* speaks it waits in any case, and in the end
-//! leaves the results for the agent's next turn: nobody is talked down (R-107 done right).
+//! Wait-for-idle: results are told when nobody is speaking. While the channel says something, or a
+//! model makes what it will say, it waits, at most for a while; then it speaks anyway, or with
+//! `interrupt` at once. While the *user* speaks it waits in any case, and in the end leaves the
+//! results for the agent's next turn: nobody is talked down (R-107 done right).
 //!
 //! ```toml
 //! [plugins.wait-for-idle]
@@ -11,8 +12,8 @@
 
 use conclave_sdk::config::{self, Span};
 use conclave_sdk::delivery::{
-    Activity, Channel, ChannelKind, Context, Decision, DeliveryStrategy, Due, EndedTask, Waited, Wake, attach, due, interrupt, speak_on,
-    wait_for, worded,
+    Activity, Channel, ChannelKind, Context, Decision, DeliveryStrategy, Due, EndedTask, Waited,
+    Wake, attach, due, interrupt, speak_on, wait_for, worded,
 };
 use conclave_sdk::{Result, scratch};
 use serde::{Deserialize, Serialize};
@@ -43,7 +44,13 @@ enum Awaited {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { at_most: Span::from_secs(15), buffer: Span::from_secs(1), interrupt: false, channels: Awaited::Any, prompt: String::new() }
+        Self {
+            at_most: Span::from_secs(15),
+            buffer: Span::from_secs(1),
+            interrupt: false,
+            channels: Awaited::Any,
+            prompt: String::new(),
+        }
     }
 }
 
@@ -69,7 +76,14 @@ impl DeliveryStrategy for WaitForIdle {
     fn decide(wake: Wake, context: &Context) -> Result<Vec<Decision>> {
         let settings: Settings = config::get()?;
         let memory: Memory = scratch::get()?.unwrap_or_default();
-        let (decisions, memory) = next(&settings, &wake, &context.waiting(), context.transport_channel(), context.now_ms(), memory);
+        let (decisions, memory) = next(
+            &settings,
+            &wake,
+            &context.waiting(),
+            context.transport_channel(),
+            context.now_ms(),
+            memory,
+        );
         scratch::set(&memory)?;
         Ok(worded(decisions, &settings.prompt))
     }
@@ -123,7 +137,8 @@ fn next(
     (say.into_iter().chain(rest).collect(), memory)
 }
 
-/// Milliseconds that are missing until an idle channel has been idle for long enough; 0 when it was not seen busy.
+/// Milliseconds that are missing until an idle channel has been idle for long enough; 0 when it was
+/// not seen busy.
 fn not_quiet_for(buffer: u64, quiet: &mut Quiet, now: u64) -> u64 {
     if *quiet == Quiet::NotYet {
         *quiet = Quiet::Since(now);

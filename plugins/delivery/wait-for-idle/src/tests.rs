@@ -3,7 +3,9 @@
 use conclave_sdk::Result;
 use conclave_sdk::config::Span;
 use conclave_sdk::delivery::harness::{Harness, Report, Script, ended};
-use conclave_sdk::delivery::{Activity, Channel, ChannelKind, Context, Decision, DeliveryStrategy, TaskStatus, Wake, wait_for};
+use conclave_sdk::delivery::{
+    Activity, Channel, ChannelKind, Context, Decision, DeliveryStrategy, TaskStatus, Wake, wait_for,
+};
 use serde_json::json;
 
 use super::{Memory, Settings, WaitForIdle, next};
@@ -24,16 +26,27 @@ fn at(ms: u64, tasks: &str) -> (u64, String) {
 
 #[test]
 fn an_idle_channel_is_spoken_on_at_once() {
-    let report = strategy().channel("terminal", ChannelKind::Text).at(40).completes("a", "48 m").run();
+    let report =
+        strategy().channel("terminal", ChannelKind::Text).at(40).completes("a", "48 m").run();
     assert_eq!(times(&report), [at(40, "a")]);
 }
 
 #[test]
 fn a_voice_is_waited_for_and_then_a_moment_of_silence() {
-    let speaking = || strategy().channel("phone", ChannelKind::Voice).activity("phone", Activity::Speaking).at(100).completes("a", "48 m");
+    let speaking = || {
+        strategy()
+            .channel("phone", ChannelKind::Voice)
+            .activity("phone", Activity::Speaking)
+            .at(100)
+            .completes("a", "48 m")
+    };
     let report = speaking().at(3_000).activity("phone", Activity::Idle).run();
     assert_eq!(times(&report), [at(4_000, "a")]);
-    let report = speaking().config(json!({ "buffer": "0 s" })).at(3_000).activity("phone", Activity::Idle).run();
+    let report = speaking()
+        .config(json!({ "buffer": "0 s" }))
+        .at(3_000)
+        .activity("phone", Activity::Idle)
+        .run();
     assert_eq!(times(&report), [at(3_000, "a")]);
     // It goes on speaking within the moment: another moment must pass.
     let report = speaking()
@@ -53,13 +66,22 @@ fn a_voice_is_waited_for_and_then_a_moment_of_silence() {
         .at(3_600)
         .activity("phone", Activity::Idle)
         .run();
-    assert_eq!(times(&report), [at(4_600, "a")], "a word between, which is over when the moment is");
+    assert_eq!(
+        times(&report),
+        [at(4_600, "a")],
+        "a word between, which is over when the moment is"
+    );
 }
 
 #[test]
 fn when_its_time_is_over_it_speaks_anyway() {
     for activity in [Activity::Speaking, Activity::Generating] {
-        let report = strategy().channel("phone", ChannelKind::Voice).activity("phone", activity).at(100).completes("a", "48 m").run();
+        let report = strategy()
+            .channel("phone", ChannelKind::Voice)
+            .activity("phone", activity)
+            .at(100)
+            .completes("a", "48 m")
+            .run();
         assert_eq!(times(&report), [at(15_100, "a")], "{activity:?}");
         assert!(!report.told[0].interrupted);
     }
@@ -74,8 +96,10 @@ fn when_its_time_is_over_it_speaks_anyway() {
 
 #[test]
 fn it_interrupts_a_voice_and_never_a_user() {
-    let interrupting = || strategy().config(json!({ "interrupt": true })).channel("phone", ChannelKind::Voice);
-    let report = interrupting().activity("phone", Activity::Speaking).at(100).completes("a", "48 m").run();
+    let interrupting =
+        || strategy().config(json!({ "interrupt": true })).channel("phone", ChannelKind::Voice);
+    let report =
+        interrupting().activity("phone", Activity::Speaking).at(100).completes("a", "48 m").run();
     assert_eq!((times(&report), report.told[0].interrupted), (vec![at(100, "a")], true));
     let report = interrupting()
         .activity("phone", Activity::UserSpeaking)
@@ -84,12 +108,20 @@ fn it_interrupts_a_voice_and_never_a_user() {
         .at(40_000)
         .activity("phone", Activity::Idle)
         .run();
-    assert_eq!((times(&report), report.told[0].interrupted), (vec![at(41_000, "a")], false), "long after its time");
+    assert_eq!(
+        (times(&report), report.told[0].interrupted),
+        (vec![at(41_000, "a")], false),
+        "long after its time"
+    );
 }
 
 #[test]
 fn a_user_who_speaks_for_ever_finds_the_result_in_the_agents_next_turn() {
-    let report = strategy().channel("phone", ChannelKind::Voice).activity("phone", Activity::UserSpeaking).completes("a", "48 m").run();
+    let report = strategy()
+        .channel("phone", ChannelKind::Voice)
+        .activity("phone", Activity::UserSpeaking)
+        .completes("a", "48 m")
+        .run();
     assert!(times(&report).is_empty() && report.kept["a"].at >= 600_000, "{report:?}");
 }
 
@@ -106,7 +138,11 @@ fn barge_in_while_it_waits() {
         .at(20_500)
         .activity("phone", Activity::Idle)
         .run();
-    assert_eq!(times(&report), [at(21_500, "a")], "its time was over, and a user is waited for until all is quiet");
+    assert_eq!(
+        times(&report),
+        [at(21_500, "a")],
+        "its time was over, and a user is waited for until all is quiet"
+    );
 }
 
 #[test]
@@ -139,7 +175,13 @@ fn text_is_waited_for_unless_only_voices_are() {
 
 #[test]
 fn a_voice_that_refuses_is_tried_later() {
-    let report = strategy().voice("phone", 2_000).refuses("phone", 2).completes("a", "48 m").at(100).completes("b", "1844").run();
+    let report = strategy()
+        .voice("phone", 2_000)
+        .refuses("phone", 2)
+        .completes("a", "48 m")
+        .at(100)
+        .completes("b", "1844")
+        .run();
     times(&report);
     assert!(report.told_at("a") >= Some(1_000) && report.told_at("b") >= Some(1_000), "{report:?}");
     let report = strategy().voice("phone", 2_000).refuses("phone", 99).completes("a", "48 m").run();
@@ -150,7 +192,11 @@ fn a_voice_that_refuses_is_tried_later() {
 fn many_at_once_each_alone_and_a_crash() {
     let report = strategy().voice("phone", 300).at(5).burst("task", 1_000).run();
     let told = times(&report);
-    assert_eq!((told.len(), report.told[1].tasks.len()), (2, 999), "what came while it spoke is one turn");
+    assert_eq!(
+        (told.len(), report.told[1].tasks.len()),
+        (2, 999),
+        "what came while it spoke is one turn"
+    );
     let report = strategy()
         .voice("phone", 300)
         .completes("a", "48 m")
@@ -165,7 +211,12 @@ fn many_at_once_each_alone_and_a_crash() {
 
 #[test]
 fn a_channel_that_is_muted_or_leaves_is_not_waited_for() {
-    let speaking = || strategy().channel("phone", ChannelKind::Voice).activity("phone", Activity::Speaking).completes("a", "48 m");
+    let speaking = || {
+        strategy()
+            .channel("phone", ChannelKind::Voice)
+            .activity("phone", Activity::Speaking)
+            .completes("a", "48 m")
+    };
     let report = speaking().at(1_000).leaves("phone").run();
     assert!(times(&report).is_empty() && report.kept.contains_key("a"));
     let report = speaking().channel("terminal", ChannelKind::Text).at(1_000).mutes("phone").run();
@@ -188,7 +239,11 @@ fn settings_that_make_no_sense_are_refused_with_the_key() {
         (json!({ "at-most": "15 s" }), "unknown field `at-most`"),
         (json!({ "channels": "loud" }), "unknown variant `loud`"),
     ] {
-        let report = strategy().config(settings).channel("phone", ChannelKind::Voice).completes("a", "").run();
+        let report = strategy()
+            .config(settings)
+            .channel("phone", ChannelKind::Voice)
+            .completes("a", "")
+            .run();
         let broken = report.check().expect_err("the settings make no sense").to_string();
         assert!(broken.contains(said), "{broken}");
     }
@@ -196,8 +251,15 @@ fn settings_that_make_no_sense_are_refused_with_the_key() {
 
 #[test]
 fn no_time_at_all_does_not_wait_in_a_loop() {
-    let settings = Settings { at_most: Span::from_ms(0), buffer: Span::from_ms(0), ..Settings::default() };
-    let phone = Channel { id: "phone".into(), kind: ChannelKind::Voice, activity: Activity::UserSpeaking, muted: false };
-    let (decisions, _) = next(&settings, &Wake::Timer, &[ended("a")], Some(phone), 5, Memory::default());
+    let settings =
+        Settings { at_most: Span::from_ms(0), buffer: Span::from_ms(0), ..Settings::default() };
+    let phone = Channel {
+        id: "phone".into(),
+        kind: ChannelKind::Voice,
+        activity: Activity::UserSpeaking,
+        muted: false,
+    };
+    let (decisions, _) =
+        next(&settings, &Wake::Timer, &[ended("a")], Some(phone), 5, Memory::default());
     assert_eq!(decisions, [wait_for("phone", 15_000)]);
 }

@@ -1,5 +1,6 @@
-//! The notes: each under a key of its own with a growing number, and how many there are. A note is written before its index, so that one
-//! whose writing was cut off can still be listed and forgotten; an index entry without its note says nothing.
+//! The notes: each under a key of its own with a growing number, and how many there are. A note is
+//! written before its index, so that one whose writing was cut off can still be listed and
+//! forgotten; an index entry without its note says nothing.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -18,7 +19,8 @@ const MOST_TAGS: usize = 16;
 const MOST_TAG_BYTES: usize = 64;
 /// Words of a query that count.
 const MOST_QUERY_WORDS: usize = 64;
-/// The usual constants: how fast repetition stops to count, and how much a long note is held against it.
+/// The usual constants: how fast repetition stops to count, and how much a long note is held
+/// against it.
 const SATURATION: f64 = 1.2;
 const LENGTH_WEIGHT: f64 = 0.75;
 const TOTALS: &str = "totals";
@@ -59,7 +61,8 @@ fn key_of(id: u64) -> String {
 
 fn totals(store: &impl Store) -> Result<Totals> {
     match store.get(TOTALS).map_err(readable)? {
-        Some(bytes) => serde_json::from_slice(&bytes).map_err(|error| Error::other(format!("the notes cannot be read: {error}"))),
+        Some(bytes) => serde_json::from_slice(&bytes)
+            .map_err(|error| Error::other(format!("the notes cannot be read: {error}"))),
         None => Ok(Totals { next: 1, ..Totals::default() }),
     }
 }
@@ -79,7 +82,11 @@ fn readable(error: KvError) -> Error {
 }
 
 /// Keeps a note and says its number and how many there are.
-pub(crate) fn remember(store: &mut impl Store, text: &str, tags: Vec<String>) -> Result<(u64, u64)> {
+pub(crate) fn remember(
+    store: &mut impl Store,
+    text: &str,
+    tags: Vec<String>,
+) -> Result<(u64, u64)> {
     let text = text.trim();
     if text.is_empty() {
         return Err(Error::invalid_arguments("text: there is nothing to remember"));
@@ -90,8 +97,11 @@ pub(crate) fn remember(store: &mut impl Store, text: &str, tags: Vec<String>) ->
             text.len()
         )));
     }
-    if tags.len() > MOST_TAGS || tags.iter().any(|tag| tag.is_empty() || tag.len() > MOST_TAG_BYTES) {
-        return Err(Error::invalid_arguments(format!("tags: at most {MOST_TAGS}, each of 1 to {MOST_TAG_BYTES} bytes")));
+    if tags.len() > MOST_TAGS || tags.iter().any(|tag| tag.is_empty() || tag.len() > MOST_TAG_BYTES)
+    {
+        return Err(Error::invalid_arguments(format!(
+            "tags: at most {MOST_TAGS}, each of 1 to {MOST_TAG_BYTES} bytes"
+        )));
     }
     let before = totals(store)?;
     if before.notes >= MOST_NOTES {
@@ -102,9 +112,12 @@ pub(crate) fn remember(store: &mut impl Store, text: &str, tags: Vec<String>) ->
     let (id, note) = (before.next, Note { text: text.to_owned(), tags });
     let words = note.words();
     // First of all its number, so that no other note ever gets it.
-    let after = Totals { next: id + 1, notes: before.notes + 1, words: before.words + words.len() as u64 };
+    let after =
+        Totals { next: id + 1, notes: before.notes + 1, words: before.words + words.len() as u64 };
     set_totals(store, after)?;
-    let written = store.set(&key_of(id), &serde_json::to_vec(&note)?).and_then(|()| index::add(store, id, &words));
+    let written = store
+        .set(&key_of(id), &serde_json::to_vec(&note)?)
+        .and_then(|()| index::add(store, id, &words));
     if let Err(error) = written {
         let _ = store.delete(&key_of(id));
         set_totals(store, Totals { next: id + 1, ..before })?;
@@ -120,7 +133,11 @@ pub(crate) fn forget(store: &mut impl Store, id: u64) -> Result<Option<Note>> {
     store.delete(&key_of(id)).map_err(readable)?;
     index::remove(store, id, &words).map_err(readable)?;
     let before = totals(store)?;
-    let after = Totals { notes: before.notes.saturating_sub(1), words: before.words.saturating_sub(words.len() as u64), ..before };
+    let after = Totals {
+        notes: before.notes.saturating_sub(1),
+        words: before.words.saturating_sub(words.len() as u64),
+        ..before
+    };
     set_totals(store, after)?;
     Ok(Some(note))
 }
@@ -130,8 +147,8 @@ fn note(store: &impl Store, id: u64) -> Result<Option<Note>> {
     Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
 }
 
-/// The notes that fit a query best, by BM25; of equally good ones the newest first. Reads the index of the query's words, and the notes
-/// that it gives.
+/// The notes that fit a query best, by BM25; of equally good ones the newest first. Reads the index
+/// of the query's words, and the notes that it gives.
 pub(crate) fn search(store: &impl Store, query: &str, limit: usize) -> Result<Vec<Found>> {
     let mut wanted = words(query);
     wanted.sort_unstable();
@@ -146,12 +163,16 @@ pub(crate) fn search(store: &impl Store, query: &str, limit: usize) -> Result<Ve
         let rarity = ((all - having + 0.5) / (having + 0.5)).ln_1p();
         for (id, count, length) in postings {
             let count = f64::from(count);
-            let weight = SATURATION * (1.0 - LENGTH_WEIGHT + LENGTH_WEIGHT * f64::from(length) / mean);
-            *scores.entry(id).or_default() += rarity * count * (SATURATION + 1.0) / (count + weight);
+            let weight =
+                SATURATION * (1.0 - LENGTH_WEIGHT + LENGTH_WEIGHT * f64::from(length) / mean);
+            *scores.entry(id).or_default() +=
+                rarity * count * (SATURATION + 1.0) / (count + weight);
         }
     }
     let mut ranked: Vec<(f64, u64)> = scores.into_iter().map(|(id, score)| (score, id)).collect();
-    ranked.sort_by(|one, other| other.0.partial_cmp(&one.0).unwrap_or(Ordering::Equal).then(other.1.cmp(&one.1)));
+    ranked.sort_by(|one, other| {
+        other.0.partial_cmp(&one.0).unwrap_or(Ordering::Equal).then(other.1.cmp(&one.1))
+    });
     let mut found = Vec::new();
     for (_, id) in ranked {
         if found.len() >= limit {
@@ -173,7 +194,10 @@ pub(crate) fn newest(store: &impl Store, limit: usize) -> Result<(Vec<Found>, u6
         // Numbers of forgotten notes are skipped without being read.
         let mut keys: Vec<String> = Vec::new();
         loop {
-            let after = keys.last().cloned().unwrap_or_else(|| if start == 0 { "note/".to_owned() } else { key_of(start - 1) });
+            let after = keys
+                .last()
+                .cloned()
+                .unwrap_or_else(|| if start == 0 { "note/".to_owned() } else { key_of(start - 1) });
             let page = store.keys("note/", &after, 256).map_err(readable)?;
             let is_end = page.is_empty() || page.last().is_some_and(|key| *key >= key_of(end));
             keys.extend(page.into_iter().filter(|key| *key < key_of(end)));
@@ -182,7 +206,9 @@ pub(crate) fn newest(store: &impl Store, limit: usize) -> Result<(Vec<Found>, u6
             }
         }
         for key in keys.iter().rev() {
-            let Some(id) = key.strip_prefix("note/").and_then(|id| id.parse().ok()) else { continue };
+            let Some(id) = key.strip_prefix("note/").and_then(|id| id.parse().ok()) else {
+                continue;
+            };
             if found.len() < limit {
                 found.extend(note(store, id)?.map(|note| Found { id, note }));
             }

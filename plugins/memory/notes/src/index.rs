@@ -1,5 +1,5 @@
-//! The index: which notes have a word, how often, and how long they are, in 64 pieces, so that neither a new note nor a search reads it
-//! all.
+//! The index: which notes have a word, how often, and how long they are, in 64 pieces, so that
+//! neither a new note nor a search reads it all.
 
 use std::collections::BTreeMap;
 
@@ -20,14 +20,17 @@ pub(crate) struct Piece(BTreeMap<String, Vec<Posting>>);
 /// The key of the piece that a word stands in.
 fn key_of(word: &str) -> String {
     // FNV-1a: the same in every version and on every machine.
-    let hash = word.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let hash = word
+        .bytes()
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     format!("index/{:02}", hash % PIECES)
 }
 
 /// A piece as it is kept; empty where there is none, or none that can be read.
 fn read(store: &impl Store, key: &str) -> Result<(Option<Vec<u8>>, Piece), KvError> {
     let bytes = store.get(key)?;
-    let piece = bytes.as_deref().and_then(|bytes| serde_json::from_slice(bytes).ok()).unwrap_or_default();
+    let piece =
+        bytes.as_deref().and_then(|bytes| serde_json::from_slice(bytes).ok()).unwrap_or_default();
     Ok((bytes, piece))
 }
 
@@ -58,7 +61,11 @@ pub(crate) fn remove(store: &mut impl Store, note: u64, words: &[String]) -> Res
     })
 }
 
-fn change(store: &mut impl Store, words: &[String], change: impl Fn(&mut Piece, &str, u32)) -> Result<(), KvError> {
+fn change(
+    store: &mut impl Store,
+    words: &[String],
+    change: impl Fn(&mut Piece, &str, u32),
+) -> Result<(), KvError> {
     let mut pieces: BTreeMap<String, BTreeMap<&str, u32>> = BTreeMap::new();
     for word in words {
         *pieces.entry(key_of(word)).or_default().entry(word).or_default() += 1;

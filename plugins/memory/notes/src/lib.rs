@@ -1,8 +1,10 @@
-//! Notes: a memory that is kept from run to run. The action `recall` finds notes by their words (BM25); tools write, list and forget
-//! them. Everything is in the plugin's own store of keys; the index grows with each note, so a search reads the index of its words and
-//! the notes that it gives, however many there are.
+//! Notes: a memory that is kept from run to run. The action `recall` finds notes by their words
+//! (BM25); tools write, list and forget them. Everything is in the plugin's own store of keys; the
+//! index grows with each note, so a search reads the index of its words and the notes that it
+//! gives, however many there are.
 //!
-//! Two calls at the same time may overwrite each other's index: `limits.at_once = 1` makes them take turns.
+//! Two calls at the same time may overwrite each other's index: `limits.at_once = 1` makes them
+//! take turns.
 
 mod book;
 mod index;
@@ -34,8 +36,8 @@ struct Listed {
     memories: Vec<Found>,
 }
 
-/// Keeps a note for later runs. Use it for what will be needed again: what the user likes, what was decided, what was learnt. Write it so
-/// that it can be understood on its own.
+/// Keeps a note for later runs. Use it for what will be needed again: what the user likes, what was
+/// decided, what was learnt. Write it so that it can be understood on its own.
 #[tool]
 fn remember(
     /// The note, at most 32 KiB.
@@ -85,13 +87,19 @@ fn shown(mut listed: Listed) -> Result<Outcome> {
         chars <= MOST_CHARS
     });
     let line = |found: &Found| {
-        let tags = if found.note.tags.is_empty() { String::new() } else { format!(" [{}]", found.note.tags.join(", ")) };
+        let tags = if found.note.tags.is_empty() {
+            String::new()
+        } else {
+            format!(" [{}]", found.note.tags.join(", "))
+        };
         format!("{}.{tags} {}", found.id, found.note.text)
     };
     let mut lines: Vec<String> = listed.memories.iter().map(line).collect();
     match listed.notes {
         _ if lines.is_empty() => lines.push("There is no such note.".into()),
-        Some(notes) if notes > lines.len() as u64 => lines.push(format!("({notes} notes altogether; ask with a query for others.)")),
+        Some(notes) if notes > lines.len() as u64 => {
+            lines.push(format!("({notes} notes altogether; ask with a query for others.)"))
+        }
         _ => {}
     }
     Outcome::text(lines.join("\n")).with_value(&listed)
@@ -109,7 +117,10 @@ struct Notes;
 
 impl Memory for Notes {
     fn search(query: &str, limit: u32) -> Result<Vec<String>> {
-        Ok(book::search(&Granted, query, limit as usize)?.into_iter().map(|found| found.note.text).collect())
+        Ok(book::search(&Granted, query, limit as usize)?
+            .into_iter()
+            .map(|found| found.note.text)
+            .collect())
     }
 }
 
@@ -120,17 +131,33 @@ mod tests {
     use super::{Found, Listed, MOST_CHARS, book::Note, shown, start_of};
 
     fn found(id: u64, text: &str, tags: &[&str]) -> Found {
-        Found { id, note: Note { text: text.into(), tags: tags.iter().map(|tag| (*tag).to_owned()).collect() } }
+        Found {
+            id,
+            note: Note {
+                text: text.into(),
+                tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+            },
+        }
     }
 
     #[test]
     fn notes_are_listed_with_numbers_and_tags() {
-        let listed =
-            Listed { notes: Some(9), memories: vec![found(7, "Likes tea.", &["drink", "taste"]), found(2, "Lives in Mull.", &[])] };
+        let listed = Listed {
+            notes: Some(9),
+            memories: vec![
+                found(7, "Likes tea.", &["drink", "taste"]),
+                found(2, "Lives in Mull.", &[]),
+            ],
+        };
         let outcome = shown(listed).unwrap();
         let expected = "7. [drink, taste] Likes tea.\n2. Lives in Mull.\n(9 notes altogether; ask with a query for others.)";
         assert_eq!(outcome.content.as_deref(), Some(expected));
-        assert!(outcome.value.unwrap().starts_with(r#"{"notes":9,"memories":[{"id":7,"text":"Likes tea.""#));
+        assert!(
+            outcome
+                .value
+                .unwrap()
+                .starts_with(r#"{"notes":9,"memories":[{"id":7,"text":"Likes tea.""#)
+        );
         let nothing = shown(Listed { notes: None, memories: Vec::new() }).unwrap();
         assert_eq!(nothing.content.as_deref(), Some("There is no such note."));
     }

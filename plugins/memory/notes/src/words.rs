@@ -1,4 +1,5 @@
-//! The words of a text as they are looked up: lower case, plurals folded into their singular. Nothing of it depends on a language's data.
+//! The words of a text as they are looked up: lower case, plurals folded into their singular.
+//! Nothing of it depends on a language's data.
 
 /// Words of one text that are indexed.
 const MOST_WORDS: usize = 8_192;
@@ -25,7 +26,12 @@ pub(crate) fn words(text: &str) -> Vec<String> {
 
 /// Chinese, Japanese and Korean stand without spaces between words.
 fn is_alone(letter: char) -> bool {
-    let scripts = ['\u{3040}'..='\u{30ff}', '\u{3400}'..='\u{4dbf}', '\u{4e00}'..='\u{9fff}', '\u{ac00}'..='\u{d7af}'];
+    let scripts = [
+        '\u{3040}'..='\u{30ff}',
+        '\u{3400}'..='\u{4dbf}',
+        '\u{4e00}'..='\u{9fff}',
+        '\u{ac00}'..='\u{d7af}',
+    ];
     scripts.iter().any(|script| script.contains(&letter))
 }
 

@@ -15,8 +15,14 @@ pub(crate) enum Kind {
 
 /// By its content type; by its first letters where there is none.
 pub(crate) fn kind(content_type: Option<&str>, bytes: &[u8]) -> Kind {
-    let name = content_type.and_then(|value| value.split(';').next()).unwrap_or_default().trim().to_ascii_lowercase();
-    let is_text = ["json", "xml", "javascript", "yaml", "toml", "csv", "x-www-form-urlencoded"].iter().any(|word| name.ends_with(word));
+    let name = content_type
+        .and_then(|value| value.split(';').next())
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
+    let is_text = ["json", "xml", "javascript", "yaml", "toml", "csv", "x-www-form-urlencoded"]
+        .iter()
+        .any(|word| name.ends_with(word));
     match name.as_str() {
         "text/html" | "application/xhtml+xml" => Kind::Html,
         "" | "application/octet-stream" if looks_like_html(bytes) => Kind::Html,
@@ -27,7 +33,8 @@ pub(crate) fn kind(content_type: Option<&str>, bytes: &[u8]) -> Kind {
 }
 
 fn looks_like_html(bytes: &[u8]) -> bool {
-    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(HEAD)]).trim_start().to_ascii_lowercase();
+    let head =
+        String::from_utf8_lossy(&bytes[..bytes.len().min(HEAD)]).trim_start().to_ascii_lowercase();
     ["<!doctype html", "<html", "<head", "<body"].iter().any(|start| head.starts_with(start))
 }
 
@@ -43,9 +50,14 @@ pub(crate) fn decoded(bytes: &[u8], content_type: Option<&str>) -> String {
         return utf16(rest, u16::from_be_bytes);
     }
     let head = String::from_utf8_lossy(&bytes[..bytes.len().min(HEAD)]).to_ascii_lowercase();
-    let said = content_type.and_then(|value| charset(&value.to_ascii_lowercase())).or_else(|| charset(&head));
+    let said = content_type
+        .and_then(|value| charset(&value.to_ascii_lowercase()))
+        .or_else(|| charset(&head));
     match said.as_deref() {
-        Some("iso-8859-1" | "latin1" | "latin-1" | "windows-1252" | "cp1252" | "us-ascii" | "ascii" | "iso-8859-15") => latin(bytes),
+        Some(
+            "iso-8859-1" | "latin1" | "latin-1" | "windows-1252" | "cp1252" | "us-ascii" | "ascii"
+            | "iso-8859-15",
+        ) => latin(bytes),
         Some(_) => String::from_utf8_lossy(bytes).into_owned(),
         None => std::str::from_utf8(bytes).map_or_else(|_| latin(bytes), str::to_owned),
     }
@@ -54,18 +66,32 @@ pub(crate) fn decoded(bytes: &[u8], content_type: Option<&str>) -> String {
 fn charset(text: &str) -> Option<String> {
     let (_, rest) = text.split_once("charset")?;
     let name = rest.trim_start().strip_prefix('=')?.trim_start().trim_start_matches(['"', '\'']);
-    let name: String = name.chars().take_while(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_')).collect();
+    let name: String = name
+        .chars()
+        .take_while(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_'))
+        .collect();
     (!name.is_empty()).then_some(name)
 }
 
-/// The letters between those of ASCII and those of Latin-1 in Windows-1252, which browsers read for both.
+/// The letters between those of ASCII and those of Latin-1 in Windows-1252, which browsers read for
+/// both.
 const WINDOWS: [char; 32] = [
-    '€', '\u{fffd}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{fffd}', 'Ž', '\u{fffd}', '\u{fffd}', '‘', '’', '“', '”',
-    '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{fffd}', 'ž', 'Ÿ',
+    '€', '\u{fffd}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{fffd}', 'Ž',
+    '\u{fffd}', '\u{fffd}', '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{fffd}',
+    'ž', 'Ÿ',
 ];
 
 fn latin(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| if (0x80..0xa0).contains(byte) { WINDOWS[usize::from(byte - 0x80)] } else { char::from(*byte) }).collect()
+    bytes
+        .iter()
+        .map(|byte| {
+            if (0x80..0xa0).contains(byte) {
+                WINDOWS[usize::from(byte - 0x80)]
+            } else {
+                char::from(*byte)
+            }
+        })
+        .collect()
 }
 
 fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> String {

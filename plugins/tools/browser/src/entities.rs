@@ -1,4 +1,5 @@
-//! Character references of HTML: numbers, and the names that pages really use. An unknown one stays as it is written.
+//! Character references of HTML: numbers, and the names that pages really use. An unknown one stays
+//! as it is written.
 
 /// Letters that a name or number may have.
 const LONGEST: usize = 32;
@@ -26,7 +27,11 @@ pub(crate) fn decoded(text: &str) -> String {
     while let Some(at) = rest.find('&') {
         decoded.push_str(&rest[..at]);
         rest = &rest[at + 1..];
-        let end = rest.as_bytes().iter().take(LONGEST).position(|byte| !byte.is_ascii_alphanumeric() && *byte != b'#');
+        let end = rest
+            .as_bytes()
+            .iter()
+            .take(LONGEST)
+            .position(|byte| !byte.is_ascii_alphanumeric() && *byte != b'#');
         let window = end.filter(|end| rest.as_bytes()[*end] == b';');
         match window.and_then(|end| Some((reference(&rest[..end])?, end))) {
             Some((meant, end)) => {
@@ -42,7 +47,10 @@ pub(crate) fn decoded(text: &str) -> String {
 
 fn reference(name: &str) -> Option<String> {
     let Some(number) = name.strip_prefix('#') else {
-        return NAMES.binary_search_by(|(known, _)| (*known).cmp(name)).ok().map(|found| NAMES[found].1.to_owned());
+        return NAMES
+            .binary_search_by(|(known, _)| (*known).cmp(name))
+            .ok()
+            .map(|found| NAMES[found].1.to_owned());
     };
     let code = match number.strip_prefix(['x', 'X']) {
         Some(hexadecimal) => u32::from_str_radix(hexadecimal, 16).ok()?,
@@ -70,7 +78,10 @@ mod tests {
         for (text, expected) in [
             ("a &amp; b &lt;c&gt;", "a & b <c>"),
             ("&#233;&#xE9;&eacute;", "ééé"),
-            ("&#0;&#x1b;&#xD800;&#x110000;", "\u{fffd}\u{fffd}\u{fffd}&#x110000;".replace("&#x110000;", "\u{fffd}").as_str()),
+            (
+                "&#0;&#x1b;&#xD800;&#x110000;",
+                "\u{fffd}\u{fffd}\u{fffd}&#x110000;".replace("&#x110000;", "\u{fffd}").as_str(),
+            ),
             ("&amp;amp;", "&amp;"),
             ("AT&T; a & b; &unknown; &", "AT&T; a & b; &unknown; &"),
             ("&#99999999999999;", "&#99999999999999;"),

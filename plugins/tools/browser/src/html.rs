@@ -1,4 +1,5 @@
-//! A page as text that a model reads: title, headings, paragraphs, lists, links, tables. What a script would add is not there.
+//! A page as text that a model reads: title, headings, paragraphs, lists, links, tables. What a
+//! script would add is not there.
 
 use crate::entities::decoded;
 use crate::link::resolved;
@@ -129,12 +130,15 @@ impl Page {
             return;
         }
         match name {
-            "script" | "style" | "template" | "svg" | "math" | "iframe" | "object" | "textarea" | "select" | "noembed" | "noframes" => {
+            "script" | "style" | "template" | "svg" | "math" | "iframe" | "object" | "textarea"
+            | "select" | "noembed" | "noframes" => {
                 self.skipped = Some((name.to_owned(), 1));
             }
             "title" => self.in_title = true,
             "base" => {
-                if let Some(href) = tag.attribute("href").and_then(|href| resolved(&self.base, &decoded(href))) {
+                if let Some(href) =
+                    tag.attribute("href").and_then(|href| resolved(&self.base, &decoded(href)))
+                {
                     self.base = href;
                 }
             }
@@ -179,7 +183,8 @@ impl Page {
             }
             "a" => {
                 self.end_link();
-                let leads = tag.attribute("href").and_then(|href| resolved(&self.base, &decoded(href)));
+                let leads =
+                    tag.attribute("href").and_then(|href| resolved(&self.base, &decoded(href)));
                 self.link = leads.map(|address| (self.out.len(), address));
             }
             "img" => {
@@ -242,7 +247,9 @@ impl Page {
 
     fn end_link(&mut self) {
         let Some((start, address)) = self.link.take() else { return };
-        let Some(text) = self.out.get(start..).filter(|text| !text.trim().is_empty()) else { return };
+        let Some(text) = self.out.get(start..).filter(|text| !text.trim().is_empty()) else {
+            return;
+        };
         let text = one_line(text);
         self.out.truncate(start);
         self.out.push_str(&if text == address { text } else { format!("[{text}]({address})") });
@@ -260,13 +267,29 @@ impl Page {
 }
 
 fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ").chars().filter(|letter| !letter.is_control()).collect()
+    text.split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+        .chars()
+        .filter(|letter| !letter.is_control())
+        .collect()
 }
 
 fn is_paragraph(name: &str) -> bool {
     matches!(
         name,
-        "p" | "blockquote" | "table" | "article" | "section" | "header" | "footer" | "main" | "nav" | "aside" | "figure" | "dl" | "form"
+        "p" | "blockquote"
+            | "table"
+            | "article"
+            | "section"
+            | "header"
+            | "footer"
+            | "main"
+            | "nav"
+            | "aside"
+            | "figure"
+            | "dl"
+            | "form"
     )
 }
 

@@ -1,6 +1,6 @@
-//! Browser: opens a page with one request and gives its readable text. As an executor it carries out the action `browse` (O-139); there
-//! is no script, no picture and no click. What cannot be opened is a `browse` observation with `error`, so that the agent can try another
-//! address.
+//! Browser: opens a page with one request and gives its readable text. As an executor it carries
+//! out the action `browse` (O-139); there is no script, no picture and no click. What cannot be
+//! opened is a `browse` observation with `error`, so that the agent can try another address.
 
 mod body;
 mod entities;
@@ -51,19 +51,27 @@ impl Toolset for Browser {
 
     fn call(_: &str, arguments: Value, _: &Call) -> Result<Outcome> {
         // Arguments of the fixed JSON that mean nothing here, such as a thought, are accepted.
-        let Browse { url } = serde_json::from_value(arguments).map_err(|error| Error::invalid_arguments(error.to_string()))?;
+        let Browse { url } = serde_json::from_value(arguments)
+            .map_err(|error| Error::invalid_arguments(error.to_string()))?;
         told(&url, open(&url))
     }
 }
 
 fn open(url: &str) -> Page {
-    let answer = fetch::get(address(url)).header("accept", "text/html, text/plain, application/json, */*;q=0.5").send();
+    let answer = fetch::get(address(url))
+        .header("accept", "text/html, text/plain, application/json, */*;q=0.5")
+        .send();
     match answer {
         Ok(response) => {
             // Whole, or what of it is looked at.
             let mut bytes = response.bytes();
             bytes.truncate(MOST_BYTES);
-            page(response.status(), response.header("content-type").as_deref(), &bytes, &response.url())
+            page(
+                response.status(),
+                response.header("content-type").as_deref(),
+                &bytes,
+                &response.url(),
+            )
         }
         Err(error) => refused(url, &error),
     }
@@ -82,12 +90,17 @@ fn page(status: u16, content_type: Option<&str>, bytes: &[u8], address: &str) ->
         Kind::Text => without_controls(&body::decoded(bytes, content_type)),
         Kind::Other => {
             let kind = content_type.unwrap_or("an unknown kind");
-            let content = format!("{address} answered with {} bytes of {kind}, in which there is no text to read.", bytes.len());
+            let content = format!(
+                "{address} answered with {} bytes of {kind}, in which there is no text to read.",
+                bytes.len()
+            );
             return Page { content, status, error: true };
         }
     };
     let content = match content.trim() {
-        "" if is_failure => format!("{address} answered with the status {status} and nothing else."),
+        "" if is_failure => {
+            format!("{address} answered with the status {status} and nothing else.")
+        }
         "" => "The page has no text. It may be made by scripts, which do not run here.".to_owned(),
         _ => truncate(&content, if is_failure { MOST_CHARS_OF_ERROR } else { MOST_CHARS }),
     };
@@ -98,16 +111,22 @@ fn without_controls(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_control() || matches!(letter, '\n' | '\t')).collect()
 }
 
-/// O-139: what was refused or failed is told in the page's place. The host has told the operator of a refusal.
+/// O-139: what was refused or failed is told in the page's place. The host has told the operator of
+/// a refusal.
 fn refused(url: &str, error: &Error) -> Page {
     let why = match error {
         Error::Denied(denial) => format!("this address is not granted ({})", denial.detail),
         error => error.to_string(),
     };
-    Page { content: format!("{} could not be opened: {why}", truncate(url, 500)), status: 0, error: true }
+    Page {
+        content: format!("{} could not be opened: {why}", truncate(url, 500)),
+        status: 0,
+        error: true,
+    }
 }
 
-/// The plain success is only text; what the host would not know of it goes beside it in the fixed form.
+/// The plain success is only text; what the host would not know of it goes beside it in the fixed
+/// form.
 fn told(url: &str, page: Page) -> Result<Outcome> {
     let Page { content, status, error } = page;
     if status == 200 && !error {
@@ -131,7 +150,11 @@ mod tests {
 
     #[test]
     fn addresses_get_a_scheme_and_lose_their_fragment() {
-        for (url, expected) in [(" example.org/x#y ", "https://example.org/x"), ("http://a.example", "http://a.example"), ("", "")] {
+        for (url, expected) in [
+            (" example.org/x#y ", "https://example.org/x"),
+            ("http://a.example", "http://a.example"),
+            ("", ""),
+        ] {
             assert_eq!(address(url), expected);
         }
     }
@@ -142,37 +165,59 @@ mod tests {
         assert_eq!(shown("text/html", "<h1>A</h1><p>b"), "# A\n\nb");
         assert_eq!(shown("text/plain", "<h1>A</h1>\n"), "<h1>A</h1>\n");
         assert_eq!(shown("application/json", "{\"a\": \"\u{1b}[0m\"}"), "{\"a\": \"[0m\"}");
-        assert_eq!(shown("text/html", "<div id=app></div>"), "The page has no text. It may be made by scripts, which do not run here.");
+        assert_eq!(
+            shown("text/html", "<div id=app></div>"),
+            "The page has no text. It may be made by scripts, which do not run here."
+        );
     }
 
     #[test]
     fn what_is_no_text_is_an_error() {
         let expected = "https://a.example/ answered with 4 bytes of image/png, in which there is no text to read.";
-        assert_eq!(page(200, Some("image/png"), b"\x89PNG", AT), Page { content: expected.into(), status: 200, error: true });
+        assert_eq!(
+            page(200, Some("image/png"), b"\x89PNG", AT),
+            Page { content: expected.into(), status: 200, error: true }
+        );
     }
 
     #[test]
     fn a_failure_keeps_its_page_and_status() {
         let missing = page(404, Some("text/html"), b"<h1>Not here</h1>", AT);
         assert_eq!(missing, Page { content: "# Not here".into(), status: 404, error: true });
-        assert_eq!(page(500, None, b"", AT).content, "https://a.example/ answered with the status 500 and nothing else.");
+        assert_eq!(
+            page(500, None, b"", AT).content,
+            "https://a.example/ answered with the status 500 and nothing else."
+        );
     }
 
     #[test]
     fn a_long_page_is_cut() {
         let long = page(200, Some("text/plain"), &vec![b'x'; 3 * MOST_CHARS], AT).content;
-        assert!(long.len() < MOST_CHARS + 100 && long.contains("[... Observation truncated due to length ...]"));
+        assert!(
+            long.len() < MOST_CHARS + 100
+                && long.contains("[... Observation truncated due to length ...]")
+        );
     }
 
     #[test]
     fn a_refusal_is_an_observation_of_its_own() {
-        let denial = Denial { capability: "fetch".into(), target: AT.into(), detail: "no address of this host is granted".into() };
+        let denial = Denial {
+            capability: "fetch".into(),
+            target: AT.into(),
+            detail: "no address of this host is granted".into(),
+        };
         let outcome = told(AT, refused(AT, &Error::Denied(denial))).unwrap();
         let value: Value = serde_json::from_str(&outcome.value.unwrap()).unwrap();
         let observation = &value["observation"];
         let expected = "https://a.example/ could not be opened: this address is not granted (no address of this host is granted)";
-        assert_eq!((&observation["observation"], &observation["content"]), (&json!("browse"), &json!(expected)));
-        assert_eq!((&observation["extras"]["error"], &observation["extras"]["status_code"]), (&json!(true), &json!(0)));
+        assert_eq!(
+            (&observation["observation"], &observation["content"]),
+            (&json!("browse"), &json!(expected))
+        );
+        assert_eq!(
+            (&observation["extras"]["error"], &observation["extras"]["status_code"]),
+            (&json!(true), &json!(0))
+        );
         assert_eq!(observation["extras"]["url"], AT);
         assert_eq!(outcome.content.as_deref(), Some(expected));
     }

@@ -8,7 +8,8 @@ pub(crate) fn resolved(base: &str, href: &str) -> Option<String> {
         return None;
     }
     if let Some(scheme) = scheme(href) {
-        return matches!(scheme.to_ascii_lowercase().as_str(), "http" | "https" | "mailto").then(|| href.to_owned());
+        return matches!(scheme.to_ascii_lowercase().as_str(), "http" | "https" | "mailto")
+            .then(|| href.to_owned());
     }
     let (scheme, rest) = base.split_once("://")?;
     if let Some(host) = href.strip_prefix("//") {
@@ -19,7 +20,8 @@ pub(crate) fn resolved(base: &str, href: &str) -> Option<String> {
     if href.starts_with('?') {
         return Some(format!("{scheme}://{host}/{path}{href}"));
     }
-    let (href, query) = href.split_once('?').map_or((href, None), |(href, query)| (href, Some(query)));
+    let (href, query) =
+        href.split_once('?').map_or((href, None), |(href, query)| (href, Some(query)));
     let mut parts: Vec<&str> = if href.starts_with('/') {
         Vec::new()
     } else {
@@ -42,7 +44,9 @@ pub(crate) fn resolved(base: &str, href: &str) -> Option<String> {
 fn scheme(href: &str) -> Option<&str> {
     let (scheme, _) = href.split_once(':')?;
     let is_one = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-        && scheme.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '+' | '-' | '.'));
+        && scheme
+            .chars()
+            .all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '+' | '-' | '.'));
     is_one.then_some(scheme)
 }
 

@@ -1,4 +1,5 @@
-//! HTML cut into texts and tags, in one pass. It builds no tree and never goes back, so a hostile page costs no more than its bytes.
+//! HTML cut into texts and tags, in one pass. It builds no tree and never goes back, so a hostile
+//! page costs no more than its bytes.
 
 use std::ops::Range;
 
@@ -26,7 +27,10 @@ pub(crate) struct Tag<'t> {
 impl<'t> Tag<'t> {
     /// The value of an attribute, as it is written.
     pub(crate) fn attribute(&self, name: &str) -> Option<&'t str> {
-        self.attributes.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| *value)
+        self.attributes
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name))
+            .map(|(_, value)| *value)
     }
 }
 
@@ -46,7 +50,9 @@ impl<'t> Tokens<'t> {
     /// The place of an ASCII text from here on, whatever its case.
     fn place_of(&self, text: &str) -> Option<usize> {
         let rest = &self.html.as_bytes()[self.at..];
-        rest.windows(text.len()).position(|window| window.eq_ignore_ascii_case(text.as_bytes())).map(|found| self.at + found)
+        rest.windows(text.len())
+            .position(|window| window.eq_ignore_ascii_case(text.as_bytes()))
+            .map(|found| self.at + found)
     }
 
     fn byte(&self, at: usize) -> Option<u8> {
@@ -56,7 +62,8 @@ impl<'t> Tokens<'t> {
     /// Up to where bytes are as wanted.
     fn end_of(&self, start: usize, is_in: impl Fn(u8) -> bool) -> usize {
         let rest = &self.html.as_bytes()[start.min(self.html.len())..];
-        start.min(self.html.len()) + rest.iter().position(|byte| !is_in(*byte)).unwrap_or(rest.len())
+        start.min(self.html.len())
+            + rest.iter().position(|byte| !is_in(*byte)).unwrap_or(rest.len())
     }
 
     fn text(&mut self, range: Range<usize>) -> Token<'t> {
@@ -95,7 +102,17 @@ impl<'t> Tokens<'t> {
                 let end = self.end_of(start + 1, is_name);
                 let name = self.html[start + 1..end].to_ascii_lowercase();
                 let attributes = self.attributes(end);
-                if matches!(name.as_str(), "script" | "style" | "title" | "textarea" | "xmp" | "iframe" | "noembed" | "noframes") {
+                if matches!(
+                    name.as_str(),
+                    "script"
+                        | "style"
+                        | "title"
+                        | "textarea"
+                        | "xmp"
+                        | "iframe"
+                        | "noembed"
+                        | "noframes"
+                ) {
                     self.raw = Some(name.clone());
                 }
                 Some(Token::Start(Tag { name, attributes }))
@@ -119,7 +136,8 @@ impl<'t> Tokens<'t> {
                 Some(_) => {}
             }
             // An attribute may begin with `=`, but always has a letter.
-            let name_end = self.end_of(at + 1, |byte| !is_space(byte) && byte != b'=' && byte != b'>');
+            let name_end =
+                self.end_of(at + 1, |byte| !is_space(byte) && byte != b'=' && byte != b'>');
             let name = at..name_end;
             let equals = self.end_of(name_end, |byte| byte.is_ascii_whitespace());
             let value = if self.byte(equals) == Some(b'=') {
@@ -177,7 +195,11 @@ mod tests {
     fn shown(html: &str) -> String {
         let show = |token: Token<'_>| match token {
             Token::Text(text) => text.to_owned(),
-            Token::Start(tag) => format!("<{}{}>", tag.name, tag.attribute("href").map(|href| format!(" {href}")).unwrap_or_default()),
+            Token::Start(tag) => format!(
+                "<{}{}>",
+                tag.name,
+                tag.attribute("href").map(|href| format!(" {href}")).unwrap_or_default()
+            ),
             Token::End(name) => format!("</{name}>"),
         };
         Tokens::new(html).map(show).filter(|token| !token.is_empty()).collect::<Vec<_>>().join("·")
@@ -209,9 +231,14 @@ mod tests {
 
     #[test]
     fn hostile_pages_are_read_once() {
-        for piece in ["<", "<a ", "<a b=", "<a b='", "<!--", "<script>", "</script", "<!", "<?", "<p>", "</", "=\"'>", "<a/", "é<"] {
+        for piece in [
+            "<", "<a ", "<a b=", "<a b='", "<!--", "<script>", "</script", "<!", "<?", "<p>", "</",
+            "=\"'>", "<a/", "é<",
+        ] {
             let html = piece.repeat(50_000);
-            let bytes: usize = Tokens::new(&html).map(|token| if let Token::Text(text) = token { text.len() } else { 0 }).sum();
+            let bytes: usize = Tokens::new(&html)
+                .map(|token| if let Token::Text(text) = token { text.len() } else { 0 })
+                .sum();
             assert!(bytes <= html.len(), "{piece}");
         }
     }

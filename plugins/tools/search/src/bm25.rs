@@ -1,4 +1,5 @@
-//! Which sentences fit a query, by BM25. Only the query's own terms are counted, so one pass over the text needs no index.
+//! Which sentences fit a query, by BM25. Only the query's own terms are counted, so one pass over
+//! the text needs no index.
 
 use std::cmp::Ordering;
 
@@ -8,11 +9,12 @@ use serde::Serialize;
 use crate::folder::Text;
 use crate::query::{Counted, Query};
 
-/// The usual constants: how fast repetition stops to count, and how much a long sentence is held against it.
+/// The usual constants: how fast repetition stops to count, and how much a long sentence is held
+/// against it.
 const SATURATION: f64 = 1.2;
 const LENGTH_WEIGHT: f64 = 0.75;
-/// What a term counts that stands in the heading above, in the sentence before or in the file's name: a sentence under "Skerryvore" is about Skerryvore,
-/// but one that says so is more so.
+/// What a term counts that stands in the heading above, in the sentence before or in the file's
+/// name: a sentence under "Skerryvore" is about Skerryvore, but one that says so is more so.
 const CONTEXT_WEIGHT: f64 = 0.5;
 /// A longer passage is cut for the answer: it is read by a model, and the place is given.
 const MOST_CHARS: usize = 600;
@@ -24,7 +26,8 @@ pub(crate) struct Hit {
     pub(crate) line: u32,
     pub(crate) text: String,
     pub(crate) score: f64,
-    /// What it stands under and refers to: the heading above, and the sentence before when a pronoun points there.
+    /// What it stands under and refers to: the heading above, and the sentence before when a
+    /// pronoun points there.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) context: String,
 }
@@ -51,14 +54,20 @@ struct Statistics {
 pub(crate) fn best(texts: &[Text], query: &[String], limit: usize) -> Vec<Hit> {
     let query = Query::new(query);
     let mut statistics = Statistics { passages: 0, words: 0, containing: vec![0; query.len()] };
-    let candidates: Vec<_> = texts.iter().flat_map(|text| candidates(text, &query, &mut statistics)).collect();
-    let mut scored: Vec<_> = candidates.into_iter().map(|candidate| (statistics.score(&candidate), candidate)).collect();
+    let candidates: Vec<_> =
+        texts.iter().flat_map(|text| candidates(text, &query, &mut statistics)).collect();
+    let mut scored: Vec<_> =
+        candidates.into_iter().map(|candidate| (statistics.score(&candidate), candidate)).collect();
     scored.sort_by(|(one, _), (other, _)| other.partial_cmp(one).unwrap_or(Ordering::Equal));
     scored.truncate(limit);
     scored.into_iter().map(|(score, candidate)| hit(score, candidate)).collect()
 }
 
-fn candidates<'t>(text: &'t Text, query: &Query, statistics: &mut Statistics) -> Vec<Candidate<'t>> {
+fn candidates<'t>(
+    text: &'t Text,
+    query: &Query,
+    statistics: &mut Statistics,
+) -> Vec<Candidate<'t>> {
     let file = query.count(text.path.rsplit('/').next().unwrap_or_default());
     let mut heading = Surrounding::none(query);
     let mut before = Surrounding::none(query);
@@ -78,9 +87,18 @@ fn candidates<'t>(text: &'t Text, query: &Query, statistics: &mut Statistics) ->
         }
         if counts.iter().any(|count| *count > 0) {
             let around: Vec<_> = if refers_back { vec![&heading, &before] } else { vec![&heading] };
-            let in_context = |term: usize| file.counts[term] > 0 || around.iter().any(|part| part.counts[term] > 0);
-            let counts = counts.iter().enumerate().map(|(term, count)| (*count, in_context(term))).collect();
-            candidates.push(Candidate { path: &text.path, length: words, context: joined(&around), passage, counts });
+            let in_context = |term: usize| {
+                file.counts[term] > 0 || around.iter().any(|part| part.counts[term] > 0)
+            };
+            let counts =
+                counts.iter().enumerate().map(|(term, count)| (*count, in_context(term))).collect();
+            candidates.push(Candidate {
+                path: &text.path,
+                length: words,
+                context: joined(&around),
+                passage,
+                counts,
+            });
         }
     }
     candidates
@@ -99,7 +117,12 @@ impl Surrounding {
 }
 
 fn joined(parts: &[&Surrounding]) -> String {
-    parts.iter().map(|part| part.text.as_str()).filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" · ")
+    parts
+        .iter()
+        .map(|part| part.text.as_str())
+        .filter(|text| !text.is_empty())
+        .collect::<Vec<_>>()
+        .join(" · ")
 }
 
 impl Statistics {
@@ -113,11 +136,15 @@ impl Statistics {
 
     fn score(&self, candidate: &Candidate) -> f64 {
         let average = self.words as f64 / self.passages.max(1) as f64;
-        let length = 1.0 - LENGTH_WEIGHT + LENGTH_WEIGHT * candidate.length as f64 / average.max(1.0);
-        let terms = candidate.counts.iter().zip(&self.containing).map(|((count, in_context), containing)| {
-            let count = f64::from(*count) + if *in_context { CONTEXT_WEIGHT } else { 0.0 };
-            self.rarity(*containing) * count * (SATURATION + 1.0) / (count + SATURATION * length)
-        });
+        let length =
+            1.0 - LENGTH_WEIGHT + LENGTH_WEIGHT * candidate.length as f64 / average.max(1.0);
+        let terms = candidate.counts.iter().zip(&self.containing).map(
+            |((count, in_context), containing)| {
+                let count = f64::from(*count) + if *in_context { CONTEXT_WEIGHT } else { 0.0 };
+                self.rarity(*containing) * count * (SATURATION + 1.0)
+                    / (count + SATURATION * length)
+            },
+        );
         terms.sum()
     }
 
@@ -130,12 +157,20 @@ fn hit(score: f64, candidate: Candidate) -> Hit {
     let Passage { line, text, .. } = candidate.passage;
     // More digits would only make answers differ between machines.
     let score = (score * 100.0).round() / 100.0;
-    Hit { path: candidate.path.to_owned(), line, text: shortened(text), score, context: candidate.context }
+    Hit {
+        path: candidate.path.to_owned(),
+        line,
+        text: shortened(text),
+        score,
+        context: candidate.context,
+    }
 }
 
 fn shortened(text: String) -> String {
     match text.char_indices().nth(MOST_CHARS) {
-        Some((end, _)) => format!("{} …", text[..end].rsplit_once(' ').map_or(&text[..end], |(whole, _)| whole)),
+        Some((end, _)) => {
+            format!("{} …", text[..end].rsplit_once(' ').map_or(&text[..end], |(whole, _)| whole))
+        }
         None => text,
     }
 }
@@ -148,7 +183,10 @@ mod tests {
     use crate::folder::Text;
 
     fn files(files: &[(&str, &str)]) -> Vec<Text> {
-        files.iter().map(|(path, text)| Text { path: (*path).into(), text: (*text).into() }).collect()
+        files
+            .iter()
+            .map(|(path, text)| Text { path: (*path).into(), text: (*text).into() })
+            .collect()
     }
 
     fn places(texts: &[Text], query: &str) -> Vec<(String, u32)> {
@@ -178,13 +216,22 @@ mod tests {
 
     #[test]
     fn a_heading_lifts_the_sentences_below_it() {
-        let texts = files(&[("/f/a.md", "# Bell Rock\nIt was lit in 1811.\n# Skerryvore\nIt was lit in 1844.\n")]);
-        assert_eq!(places(&texts, "when was Skerryvore lit"), [("/f/a.md".to_owned(), 4), ("/f/a.md".to_owned(), 2)]);
+        let texts = files(&[(
+            "/f/a.md",
+            "# Bell Rock\nIt was lit in 1811.\n# Skerryvore\nIt was lit in 1844.\n",
+        )]);
+        assert_eq!(
+            places(&texts, "when was Skerryvore lit"),
+            [("/f/a.md".to_owned(), 4), ("/f/a.md".to_owned(), 2)]
+        );
     }
 
     #[test]
     fn a_pronoun_takes_the_sentence_before_along() {
-        let texts = files(&[("/f/a.md", "# Lights\nSkerryvore is a reef. Alan Stevenson built it. Masons built piers.")]);
+        let texts = files(&[(
+            "/f/a.md",
+            "# Lights\nSkerryvore is a reef. Alan Stevenson built it. Masons built piers.",
+        )]);
         let hits = best(&texts, &terms("Who built Skerryvore?"), 5);
         let contexts: Vec<_> = hits.iter().map(|hit| hit.context.as_str()).collect();
         assert_eq!(contexts, ["Lights · Skerryvore is a reef.", "Lights", "Lights"]);

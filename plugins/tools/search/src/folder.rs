@@ -1,4 +1,5 @@
-//! The files that are searched: text, not hidden, not too large. It knows the granted folders; it does not look for words.
+//! The files that are searched: text, not hidden, not too large. It knows the granted folders; it
+//! does not look for words.
 
 use conclave_prose::{LARGEST_TEXT, one_line};
 use conclave_sdk::files::{self, FileError, Found, Kind};
@@ -59,7 +60,10 @@ pub(crate) fn texts() -> Result<Texts> {
     let mut texts = Texts { files: Vec::new(), left_out: 0 };
     let mut bytes = 0;
     for (listing, done) in listings.into_iter().zip(0..) {
-        if listing.bytes > LARGEST_TEXT || bytes + listing.bytes > MOST_BYTES || texts.files.len() == MOST_FILES {
+        if listing.bytes > LARGEST_TEXT
+            || bytes + listing.bytes > MOST_BYTES
+            || texts.files.len() == MOST_FILES
+        {
             texts.left_out += 1;
             continue;
         }
@@ -84,17 +88,22 @@ pub(crate) fn texts() -> Result<Texts> {
 /// One file's text. What is too large to be searched is too large to be read.
 pub(crate) fn read(path: &str) -> Result<String> {
     match within_the_cap(|offset| files::read_at(path, offset, PAGE))? {
-        Some(content) => String::from_utf8(content).map_err(|_| Error::other(format!("{} is not text in UTF-8", one_line(path)))),
+        Some(content) => String::from_utf8(content)
+            .map_err(|_| Error::other(format!("{} is not text in UTF-8", one_line(path)))),
         None => Err(too_large(path)),
     }
 }
 
 fn too_large(path: &str) -> Error {
     let mib = LARGEST_TEXT / (1024 * 1024);
-    Error::invalid_arguments(format!("path: {} is larger than {mib} MiB, and such files are not read", one_line(path)))
+    Error::invalid_arguments(format!(
+        "path: {} is larger than {mib} MiB, and such files are not read",
+        one_line(path)
+    ))
 }
 
-/// The whole content, read page by page because nobody told its length; none as soon as it goes over the cap.
+/// The whole content, read page by page because nobody told its length; none as soon as it goes
+/// over the cap.
 fn within_the_cap<E>(read_at: impl Fn(u64) -> Result<Vec<u8>, E>) -> Result<Option<Vec<u8>>, E> {
     let mut content = Vec::new();
     while content.len() as u64 <= LARGEST_TEXT {

@@ -1,5 +1,6 @@
-//! Search: finds sentences in the text files of the granted folders. It asks for `files` and only reads. Each call has a sandbox
-//! of its own, so nothing is indexed ahead: one pass over bounded text is fast enough, and always right.
+//! Search: finds sentences in the text files of the granted folders. It asks for `files` and only
+//! reads. Each call has a sandbox of its own, so nothing is indexed ahead: one pass over bounded
+//! text is fast enough, and always right.
 
 mod bm25;
 mod folder;
@@ -27,8 +28,9 @@ struct Found {
     hits: Vec<Hit>,
 }
 
-/// Finds the sentences that fit a query best, in every text file of the folder. Use it to answer a question from the folder, or to
-/// learn where something is written. Gives path, line and text of each.
+/// Finds the sentences that fit a query best, in every text file of the folder. Use it to answer a
+/// question from the folder, or to learn where something is written. Gives path, line and text of
+/// each.
 #[tool(idempotent)]
 fn find(
     /// Words or a question. Forms of a word find each other; order does not matter.
@@ -80,7 +82,11 @@ fn listed(files: &[folder::Listing]) -> String {
 
 /// What the model reads: one line per hit, as compilers and editors write places.
 fn readable(query: &str, found: &Found) -> String {
-    let mut lines: Vec<_> = found.hits.iter().map(|hit| format!("{}:{}: {}", one_line(&hit.path), hit.line, hit.text)).collect();
+    let mut lines: Vec<_> = found
+        .hits
+        .iter()
+        .map(|hit| format!("{}:{}: {}", one_line(&hit.path), hit.line, hit.text))
+        .collect();
     if lines.is_empty() {
         lines.push(format!("nothing about \"{}\" in {}", one_line(query), files(found.files)));
     }
@@ -94,7 +100,9 @@ fn readable(query: &str, found: &Found) -> String {
 fn lines(text: &str, start: usize, end: usize) -> String {
     let skipped = start.saturating_sub(1);
     let mut cut = String::new();
-    for (line, number) in text.lines().skip(skipped).take(end.saturating_sub(skipped)).zip(start.max(1)..) {
+    for (line, number) in
+        text.lines().skip(skipped).take(end.saturating_sub(skipped)).zip(start.max(1)..)
+    {
         if cut.len() + line.len() > MOST_BYTES {
             cut.push_str(&format!("… (goes on in line {number})"));
             break;
@@ -121,10 +129,19 @@ mod tests {
     #[test]
     fn a_name_cannot_forge_a_place() {
         let path = "/folder/a.md:1: x\n/folder/b.md";
-        let hit = Hit { path: path.into(), line: 3, text: "It was lit.".into(), score: 1.0, context: String::new() };
+        let hit = Hit {
+            path: path.into(),
+            line: 3,
+            text: "It was lit.".into(),
+            score: 1.0,
+            context: String::new(),
+        };
         let found = Found { files: 2, left_out: 0, hits: vec![hit] };
         assert_eq!(readable("lit", &found), "/folder/a.md:1: x\\n/folder/b.md:3: It was lit.");
-        assert_eq!(listed(&[Listing { path: path.into(), bytes: 3 }]), "/folder/a.md:1: x\\n/folder/b.md 3");
+        assert_eq!(
+            listed(&[Listing { path: path.into(), bytes: 3 }]),
+            "/folder/a.md:1: x\\n/folder/b.md 3"
+        );
     }
 
     #[test]
@@ -143,11 +160,26 @@ mod tests {
 
     #[test]
     fn hits_read_like_places() {
-        let hit = Hit { path: "/folder/a.md".into(), line: 3, text: "It was lit.".into(), score: 1.0, context: String::new() };
-        assert_eq!(readable("lit", &Found { files: 2, left_out: 0, hits: vec![hit] }), "/folder/a.md:3: It was lit.");
+        let hit = Hit {
+            path: "/folder/a.md".into(),
+            line: 3,
+            text: "It was lit.".into(),
+            score: 1.0,
+            context: String::new(),
+        };
+        assert_eq!(
+            readable("lit", &Found { files: 2, left_out: 0, hits: vec![hit] }),
+            "/folder/a.md:3: It was lit."
+        );
         let nothing = readable("lit", &Found { files: 2, left_out: 1, hits: Vec::new() });
-        assert_eq!(nothing, "nothing about \"lit\" in 2 files\n(1 file was too large to be searched)");
+        assert_eq!(
+            nothing,
+            "nothing about \"lit\" in 2 files\n(1 file was too large to be searched)"
+        );
         let nothing = readable("lit\n", &Found { files: 1, left_out: 2, hits: Vec::new() });
-        assert_eq!(nothing, "nothing about \"lit\\n\" in 1 file\n(2 files were too large to be searched)");
+        assert_eq!(
+            nothing,
+            "nothing about \"lit\\n\" in 1 file\n(2 files were too large to be searched)"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! The query's terms, and counting them in a text. Nearly all of a search is spent here, so a word that cannot be one of the terms
-//! costs a look at its first letter and no memory.
+//! The query's terms, and counting them in a text. Nearly all of a search is spent here, so a word
+//! that cannot be one of the terms costs a look at its first letter and no memory.
 
 use conclave_prose::{spellings, stem};
 
@@ -45,7 +45,8 @@ impl Query {
         let mut counted = Counted { words: 0, counts: vec![0; self.len()], refers_back: false };
         for word in spellings(text) {
             counted.words += 1;
-            counted.refers_back |= PRONOUNS.iter().any(|pronoun| word.eq_ignore_ascii_case(pronoun));
+            counted.refers_back |=
+                PRONOUNS.iter().any(|pronoun| word.eq_ignore_ascii_case(pronoun));
             if let Some(term) = self.term(word) {
                 counted.counts[term] += 1;
             }
@@ -53,8 +54,8 @@ impl Query {
         counted
     }
 
-    /// A stem keeps the beginning of its word, so only words with the right first letter are stemmed. Lower case can change the
-    /// first byte of other scripts; those are always stemmed.
+    /// A stem keeps the beginning of its word, so only words with the right first letter are
+    /// stemmed. Lower case can change the first byte of other scripts; those are always stemmed.
     fn term(&self, word: &str) -> Option<usize> {
         let first = word.bytes().next()?;
         if first.is_ascii() && !self.begins[usize::from(first.to_ascii_lowercase())] {

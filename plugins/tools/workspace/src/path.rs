@@ -1,5 +1,5 @@
-//! Where a path of an action leads: below one of the granted folders, or outside. It looks at names alone; whether links lead out is the
-//! host's to say.
+//! Where a path of an action leads: below one of the granted folders, or outside. It looks at names
+//! alone; whether links lead out is the host's to say.
 
 /// A path of the workspace.
 #[derive(Debug, PartialEq, Eq)]
@@ -12,7 +12,11 @@ pub(crate) enum Place {
 
 /// Relative paths start from `root`; `.` and `..` are followed by name.
 pub(crate) fn place(path: &str, root: &str, folders: &[String]) -> Place {
-    let absolute = if path.starts_with('/') { path.to_owned() } else { format!("{}/{path}", root.trim_end_matches('/')) };
+    let absolute = if path.starts_with('/') {
+        path.to_owned()
+    } else {
+        format!("{}/{path}", root.trim_end_matches('/'))
+    };
     let mut parts: Vec<&str> = Vec::new();
     for part in absolute.split('/') {
         match part {
@@ -23,7 +27,10 @@ pub(crate) fn place(path: &str, root: &str, folders: &[String]) -> Place {
         }
     }
     let plain = format!("/{}", parts.join("/"));
-    let below = |folder: &String| plain == *folder || plain.strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with('/'));
+    let below = |folder: &String| {
+        plain == *folder
+            || plain.strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with('/'))
+    };
     if folders.iter().any(below) { Place::Inside(plain) } else { Place::Outside(absolute) }
 }
 
@@ -57,7 +64,15 @@ mod tests {
 
     #[test]
     fn what_leads_elsewhere_is_outside() {
-        for path in ["/etc/passwd", "../etc/passwd", "/work/../etc", "../../..", "/", "/workshop/a", "/docs/../../x"] {
+        for path in [
+            "/etc/passwd",
+            "../etc/passwd",
+            "/work/../etc",
+            "../../..",
+            "/",
+            "/workshop/a",
+            "/docs/../../x",
+        ] {
             assert_eq!(inside(path), None, "{path}");
         }
     }

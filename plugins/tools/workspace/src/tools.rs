@@ -1,5 +1,5 @@
-//! What the model is told of the tools, and the arguments that they take. Arguments of the fixed JSON that mean nothing here, such as a
-//! thought, are accepted.
+//! What the model is told of the tools, and the arguments that they take. Arguments of the fixed
+//! JSON that mean nothing here, such as a thought, are accepted.
 
 use conclave_sdk::{Error, Result, ToolSpec};
 use serde::Deserialize;
@@ -50,8 +50,7 @@ pub(crate) fn arguments<T: DeserializeOwned>(arguments: Value) -> Result<T> {
 
 /// The tools as a model reads of them.
 pub(crate) fn specs() -> Vec<ToolSpec> {
-    let path =
-        json!({ "type": "string", "description": "Relative to the workspace, such as `a/b.rs`, or absolute, such as `/folder/a/b.rs`." });
+    let path = json!({ "type": "string", "description": "Relative to the workspace, such as `a/b.rs`, or absolute, such as `/folder/a/b.rs`." });
     let read = json!({
         "type": "object",
         "required": ["path"],
@@ -100,7 +99,11 @@ pub(crate) fn specs() -> Vec<ToolSpec> {
             },
         },
     });
-    let mut read = ToolSpec::new("read", "Reads a text file, or some of its lines. Use it before you change a file.", read.to_string());
+    let mut read = ToolSpec::new(
+        "read",
+        "Reads a text file, or some of its lines. Use it before you change a file.",
+        read.to_string(),
+    );
     read.idempotent = true;
     let write = ToolSpec::new(
         "write",
@@ -108,6 +111,10 @@ pub(crate) fn specs() -> Vec<ToolSpec> {
          of a file, use `edit`.",
         write.to_string(),
     );
-    let edit = ToolSpec::new("edit", "Views, creates and edits text files, a place at a time. Edits can be undone.", edit.to_string());
+    let edit = ToolSpec::new(
+        "edit",
+        "Views, creates and edits text files, a place at a time. Edits can be undone.",
+        edit.to_string(),
+    );
     vec![read, write, edit]
 }

@@ -3,7 +3,9 @@
 use conclave_sdk::files::{FileError, Kind};
 use conclave_sdk::{Error, Outcome, Result};
 use conclave_trajectory::edit::{self, EditError};
-use conclave_trajectory::{Era, Observation, TrajectoryEvent, action, observation, read_lines, truncate, write_lines};
+use conclave_trajectory::{
+    Era, Observation, TrajectoryEvent, action, observation, read_lines, truncate, write_lines,
+};
 use serde_json::json;
 
 use crate::disk::Disk;
@@ -39,7 +41,8 @@ impl<D: Disk> Workspace<D> {
             disk.list("/")?;
             return Err(Error::other("There is no workspace: no folder was granted."));
         };
-        let root = if root.is_empty() { first.clone() } else { format!("/{}", root.trim_matches('/')) };
+        let root =
+            if root.is_empty() { first.clone() } else { format!("/{}", root.trim_matches('/')) };
         if matches!(place("", &root, &folders), Place::Outside(_)) {
             return Err(Error::other(format!(
                 "The setting `root` is {root}, which is in none of the granted folders: {}.",
@@ -52,7 +55,9 @@ impl<D: Disk> Workspace<D> {
     /// O-136
     pub(crate) fn read(&mut self, arguments: Read) -> Result<String> {
         let place = self.place(&arguments.path)?;
-        let text = self.text(&arguments.path, &place, LARGEST_READ)?.ok_or_else(|| not_found(&arguments.path))?;
+        let text = self
+            .text(&arguments.path, &place, LARGEST_READ)?
+            .ok_or_else(|| not_found(&arguments.path))?;
         let content = match &arguments.view_range {
             Some(range) => edit::view(&text, Some(range)).map_err(Error::other)?,
             None => read_lines(&text, arguments.start, arguments.end),
@@ -64,7 +69,8 @@ impl<D: Disk> Workspace<D> {
     pub(crate) fn write(&mut self, arguments: Write) -> Result<String> {
         let Write { path, content, start, end } = arguments;
         let place = self.place(&path)?;
-        // What is replaced as a whole need not be read, nor be text; and it is what was asked for, to the byte.
+        // What is replaced as a whole need not be read, nor be text; and it is what was asked for,
+        // to the byte.
         let written = if start == 0 && end == -1 {
             content
         } else {
@@ -87,7 +93,8 @@ impl<D: Disk> Workspace<D> {
         let previous = last.map(|last| before[last].1.clone());
         let is_undo = arguments.command == "undo_edit";
         let (mut observation, text) =
-            edit::apply(&action(&arguments), existing.as_deref(), previous.as_deref()).map_err(|error| wording(path, error))?;
+            edit::apply(&action(&arguments), existing.as_deref(), previous.as_deref())
+                .map_err(|error| wording(path, error))?;
         if let Some(text) = text {
             self.put(path, &place, &text)?;
             if let (true, Some(last)) = (is_undo, last) {
@@ -96,7 +103,9 @@ impl<D: Disk> Workspace<D> {
             } else if let Some(existing) = &existing
                 && !self.remember(before, &place, existing)
             {
-                observation.content.push_str("\nThis edit cannot be undone: the text before was too large to be kept.");
+                observation.content.push_str(
+                    "\nThis edit cannot be undone: the text before was too large to be kept.",
+                );
             }
         }
         told(observation)
@@ -111,14 +120,19 @@ impl<D: Disk> Workspace<D> {
                 edit::view(&text, arguments.view_range.as_deref()).map_err(Error::other)?
             }
         };
-        let observation =
-            observation::Edit { content: truncate(&content, MOST_SHOWN), path: path.to_owned(), prev_exist: true, ..Default::default() };
+        let observation = observation::Edit {
+            content: truncate(&content, MOST_SHOWN),
+            path: path.to_owned(),
+            prev_exist: true,
+            ..Default::default()
+        };
         told(observation)
     }
 
     /// What is in a directory, two levels deep, without hidden names.
     fn listing(&self, path: &str, place: &str) -> Result<String> {
-        let mut lines = vec![format!("Files and directories in {path}, two levels deep, without hidden ones:")];
+        let mut lines =
+            vec![format!("Files and directories in {path}, two levels deep, without hidden ones:")];
         let mut add = |line: String| {
             let is_room = lines.len() <= MOST_ENTRIES;
             if is_room {
@@ -136,9 +150,18 @@ impl<D: Disk> Workspace<D> {
                 break;
             }
             // A directory that cannot be listed is shown all the same.
-            let below = if is_directory { self.disk.list(&format!("{place}/{}", entry.name)).unwrap_or_default() } else { Vec::new() };
+            let below = if is_directory {
+                self.disk.list(&format!("{place}/{}", entry.name)).unwrap_or_default()
+            } else {
+                Vec::new()
+            };
             for inner in below.into_iter().filter(|inner| shown(&inner.name)) {
-                if !add(format!("{}/{}{}", entry.name, inner.name, if inner.kind == Kind::Directory { "/" } else { "" })) {
+                if !add(format!(
+                    "{}/{}{}",
+                    entry.name,
+                    inner.name,
+                    if inner.kind == Kind::Directory { "/" } else { "" }
+                )) {
                     break 'all;
                 }
             }
@@ -164,10 +187,12 @@ impl<D: Disk> Workspace<D> {
     /// A text file; none when it is absent.
     fn text(&self, path: &str, place: &str, most: usize) -> Result<Option<String>> {
         match self.disk.read(place, most) {
-            Ok(Some(bytes)) => {
-                String::from_utf8(bytes).map(Some).map_err(|_| Error::other(format!("File could not be decoded as utf-8: {path}")))
-            }
-            Ok(None) => Err(Error::other(format!("The file {path} has more than {most} bytes, and such files are not read for this."))),
+            Ok(Some(bytes)) => String::from_utf8(bytes)
+                .map(Some)
+                .map_err(|_| Error::other(format!("File could not be decoded as utf-8: {path}"))),
+            Ok(None) => Err(Error::other(format!(
+                "The file {path} has more than {most} bytes, and such files are not read for this."
+            ))),
             Err(FileError::NotFound) => Ok(None),
             Err(error) => Err(failure(path, &error)),
         }
@@ -181,9 +206,10 @@ impl<D: Disk> Workspace<D> {
             )));
         }
         self.disk.write(place, text).map_err(|error| match error {
-            FileError::Denied(denial) if self.is_readable(place) => {
-                Error::other(format!("You're not allowed to write to this path: {path}. {}", denial.detail))
-            }
+            FileError::Denied(denial) if self.is_readable(place) => Error::other(format!(
+                "You're not allowed to write to this path: {path}. {}",
+                denial.detail
+            )),
             error => failure(path, &error),
         })
     }
@@ -193,7 +219,8 @@ impl<D: Disk> Workspace<D> {
         !matches!(self.disk.read(place, 0), Err(FileError::Denied(_)))
     }
 
-    /// Keeps what a file was; drops what is oldest where there is no room. False when there is none for this one.
+    /// Keeps what a file was; drops what is oldest where there is no room. False when there is none
+    /// for this one.
     fn remember(&mut self, mut before: Vec<(String, String)>, place: &str, text: &str) -> bool {
         before.push((place.to_owned(), text.to_owned()));
         let surplus = before.len().saturating_sub(MOST_UNDONE);
@@ -238,9 +265,9 @@ fn told(mut observation: observation::Edit) -> Result<Outcome> {
 fn wording(path: &str, error: EditError) -> Error {
     match error {
         EditError::NotFound => not_found(path),
-        EditError::NothingToUndo => {
-            Error::other(format!("There is no edit of {path} to undo: edits of this task are kept, as far as there is room for them."))
-        }
+        EditError::NothingToUndo => Error::other(format!(
+            "There is no edit of {path} to undo: edits of this task are kept, as far as there is room for them."
+        )),
         error => Error::other(error),
     }
 }
@@ -251,17 +278,25 @@ fn not_found(path: &str) -> Error {
 
 /// O-135
 fn outside(path: &str) -> Error {
-    Error::other(format!("You're not allowed to access this path: {path}. You can only access paths inside the workspace."))
+    Error::other(format!(
+        "You're not allowed to access this path: {path}. You can only access paths inside the workspace."
+    ))
 }
 
 fn failure(path: &str, error: &FileError) -> Error {
     match error {
         FileError::NotFound => not_found(path),
-        FileError::NotAFile => Error::other(format!("Path is a directory: {path}. You can only read files")),
-        FileError::NotADirectory => Error::other(format!("A part of this path is a file, not a directory: {path}")),
+        FileError::NotAFile => {
+            Error::other(format!("Path is a directory: {path}. You can only read files"))
+        }
+        FileError::NotADirectory => {
+            Error::other(format!("A part of this path is a file, not a directory: {path}"))
+        }
         // The host sees what names do not tell, such as a link that leads out.
         FileError::Denied(_) => outside(path),
-        FileError::QuotaExceeded(limit) => Error::other(format!("The limit of {limit} is reached, so {path} was not read or written.")),
+        FileError::QuotaExceeded(limit) => Error::other(format!(
+            "The limit of {limit} is reached, so {path} was not read or written."
+        )),
         FileError::Other(text) => Error::other(format!("{path}: {text}")),
     }
 }

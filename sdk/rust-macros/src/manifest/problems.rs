@@ -37,15 +37,26 @@ impl<'i> Problems<'i> {
 
     pub(super) fn check_keys(&mut self, place: &str, table: &DeTable, known: &[&str]) {
         for key in table.keys().filter(|key| !known.contains(&key.get_ref().as_ref())) {
-            let message = format!("{place} has an unknown key `{}`; remove it or use one of {}", key.get_ref(), known.join(", "));
+            let message = format!(
+                "{place} has an unknown key `{}`; remove it or use one of {}",
+                key.get_ref(),
+                known.join(", ")
+            );
             self.add(Some(key.span()), message);
         }
     }
 
-    pub(super) fn table<'t, 'v>(&mut self, path: &str, value: &'t Spanned<DeValue<'v>>) -> Option<&'t DeTable<'v>> {
+    pub(super) fn table<'t, 'v>(
+        &mut self,
+        path: &str,
+        value: &'t Spanned<DeValue<'v>>,
+    ) -> Option<&'t DeTable<'v>> {
         let table = value.get_ref().as_table();
         if table.is_none() {
-            self.add(Some(value.span()), format!("`{path}` must be a table: write [{path}] on a line of its own"));
+            self.add(
+                Some(value.span()),
+                format!("`{path}` must be a table: write [{path}] on a line of its own"),
+            );
         }
         table
     }

@@ -62,7 +62,11 @@ fn all_problems_are_named_at_once_with_their_places() {
 
 #[test]
 fn a_file_that_is_no_toml_says_where() {
-    assert!(problems("[plugin]\nname = \"a\nversion = \"0.1.0\"").iter().all(|problem| problem.starts_with("conclave-plugin.toml:")));
+    assert!(
+        problems("[plugin]\nname = \"a\nversion = \"0.1.0\"")
+            .iter()
+            .all(|problem| problem.starts_with("conclave-plugin.toml:"))
+    );
 }
 
 #[test]
@@ -74,17 +78,31 @@ fn a_default_must_have_the_type_it_names() {
 #[test]
 fn another_contract_is_refused() {
     let text = "[plugin]\nname = \"a\"\nversion = \"1.0.0\"\ncontract = \"9.9\"\n";
-    assert_eq!(problems(text), ["conclave-plugin.toml:4:12: `contract` is \"9.9\", but this SDK is built against \"0.1\""]);
+    assert_eq!(
+        problems(text),
+        ["conclave-plugin.toml:4:12: `contract` is \"9.9\", but this SDK is built against \"0.1\""]
+    );
 }
 
 #[test]
 fn an_empty_file_lacks_its_table() {
-    assert_eq!(problems(""), ["conclave-plugin.toml:1:1: the table [plugin] is missing: add it, with `name` and `version`"]);
+    assert_eq!(
+        problems(""),
+        [
+            "conclave-plugin.toml:1:1: the table [plugin] is missing: add it, with `name` and `version`"
+        ]
+    );
 }
 
 #[test]
 fn a_guest_is_named_after_its_crate() {
-    let manifest: Value = serde_json::from_str(&inline("files_read", "0.1.0", &[("files".into(), true)]).expect("valid")).expect("JSON");
-    assert_eq!((&manifest["name"], &manifest["asks"]["files"]["optional"]), (&json!("files-read"), &json!(true)));
+    let manifest: Value = serde_json::from_str(
+        &inline("files_read", "0.1.0", &[("files".into(), true)]).expect("valid"),
+    )
+    .expect("JSON");
+    assert_eq!(
+        (&manifest["name"], &manifest["asks"]["files"]["optional"]),
+        (&json!("files-read"), &json!(true))
+    );
     assert!(inline("x", "0.1.0", &[("disk".into(), false)]).is_err());
 }

@@ -1,9 +1,11 @@
-//! What a strategy sees: read from the host in a component, and from a snapshot in a test, so that an author writes one function.
+//! What a strategy sees: read from the host in a component, and from a snapshot in a test, so that
+//! an author writes one function.
 
 use super::{Channel, ChannelKind, EndedTask};
 use crate::bindings::delivery::conclave::plugin::delivery_context as import;
 
-/// The room as this decision may see it. Reading is lazy: in a component each method asks the host, and gives a copy.
+/// The room as this decision may see it. Reading is lazy: in a component each method asks the host,
+/// and gives a copy.
 pub struct Context<'a>(Source<'a>);
 
 enum Source<'a> {
@@ -42,7 +44,10 @@ impl Snapshot {
 
     /// Voice first, then any other; a muted one and an agent's never (R-101 done right).
     fn transport(&self) -> Option<&Channel> {
-        let mut open = self.channels.iter().filter(|channel| !channel.muted && channel.kind != ChannelKind::Agent);
+        let mut open = self
+            .channels
+            .iter()
+            .filter(|channel| !channel.muted && channel.kind != ChannelKind::Agent);
         open.clone().find(|channel| channel.kind == ChannelKind::Voice).or_else(|| open.next())
     }
 }
@@ -85,7 +90,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Id of the best of them: voice first, then any other; none when there is none that may be spoken on.
+    /// Id of the best of them: voice first, then any other; none when there is none that may be
+    /// spoken on.
     pub fn transport(&self) -> Option<String> {
         match self.0 {
             Source::Host(context) => context.transport(),
@@ -120,14 +126,20 @@ mod tests {
             activity: Activity::Idle,
             muted: *muted,
         };
-        Snapshot { channels: channels.iter().map(channel).collect(), ..Snapshot::default() }.context().transport()
+        Snapshot { channels: channels.iter().map(channel).collect(), ..Snapshot::default() }
+            .context()
+            .transport()
     }
 
     #[test]
     fn voice_is_the_best_and_muted_ones_and_agents_are_none() {
-        let (text, voice) = (("terminal", ChannelKind::Text, false), ("phone", ChannelKind::Voice, false));
+        let (text, voice) =
+            (("terminal", ChannelKind::Text, false), ("phone", ChannelKind::Voice, false));
         assert_eq!(transport(&[text, voice]).as_deref(), Some("phone"));
-        assert_eq!(transport(&[text, ("phone", ChannelKind::Voice, true)]).as_deref(), Some("terminal"));
+        assert_eq!(
+            transport(&[text, ("phone", ChannelKind::Voice, true)]).as_deref(),
+            Some("terminal")
+        );
         assert_eq!(transport(&[("desk", ChannelKind::Agent, false)]), None);
     }
 }

@@ -1,4 +1,5 @@
-//! What of the results that wait may be told now, when speeches have failed: the same few lines in every strategy, so they stand here.
+//! What of the results that wait may be told now, when speeches have failed: the same few lines in
+//! every strategy, so they stand here.
 
 use super::{Decision, EndedTask, Wake, attach, wait};
 
@@ -7,7 +8,8 @@ pub const MOST_ATTEMPTS: u32 = 4;
 const FIRST_PAUSE_MS: u64 = 1_000;
 const LONGEST_PAUSE_MS: u64 = 60_000;
 
-/// Milliseconds to wait after so many failed speeches: 1 s, doubled each time, at most 60 s. None: that was often enough.
+/// Milliseconds to wait after so many failed speeches: 1 s, doubled each time, at most 60 s. None:
+/// that was often enough.
 ///
 /// ```
 /// use conclave_sdk::delivery::backoff;
@@ -15,7 +17,8 @@ const LONGEST_PAUSE_MS: u64 = 60_000;
 /// assert_eq!([1, 2, 3, 4].map(backoff), [Some(1_000), Some(2_000), Some(4_000), None]);
 /// ```
 pub fn backoff(attempts: u32) -> Option<u64> {
-    let doubled = FIRST_PAUSE_MS.checked_shl(attempts.saturating_sub(1)).unwrap_or(LONGEST_PAUSE_MS);
+    let doubled =
+        FIRST_PAUSE_MS.checked_shl(attempts.saturating_sub(1)).unwrap_or(LONGEST_PAUSE_MS);
     (attempts < MOST_ATTEMPTS).then_some(doubled.min(LONGEST_PAUSE_MS))
 }
 
@@ -24,25 +27,37 @@ pub fn backoff(attempts: u32) -> Option<u64> {
 pub struct Due {
     /// Ids of those that may be told, oldest first.
     pub now: Vec<String>,
-    /// For the others: attach what was tried often enough, and after a failure wait for the time of the next attempt.
+    /// For the others: attach what was tried often enough, and after a failure wait for the time of
+    /// the next attempt.
     pub rest: Vec<Decision>,
 }
 
-/// Parts what waits by how often it was tried. What was never tried may be told; what failed may be told when its time has come, or when
-/// the channel that was waited for is idle; what failed [`MOST_ATTEMPTS`] times is attached. On [`Wake::SendFailed`] there is a wait of
-/// [`backoff`] among the rest. On [`Wake::Ended`] there is none: the wait of the failure before still holds, and another would put it off.
+/// Parts what waits by how often it was tried. What was never tried may be told; what failed may be
+/// told when its time has come, or when the channel that was waited for is idle; what failed
+/// [`MOST_ATTEMPTS`] times is attached. On [`Wake::SendFailed`] there is a wait of [`backoff`]
+/// among the rest. On [`Wake::Ended`] there is none: the wait of the failure before still holds,
+/// and another would put it off.
 pub fn due(wake: &Wake, waiting: &[EndedTask]) -> Due {
     let is_over = |ended: &&EndedTask| ended.attempts >= MOST_ATTEMPTS;
     let over: Vec<_> = waiting.iter().filter(is_over).map(|ended| &ended.task_id).collect();
     let is_time = matches!(wake, Wake::Timer | Wake::ChannelChanged(_));
-    let is_now = |ended: &EndedTask| ended.attempts == 0 || (is_time && ended.attempts < MOST_ATTEMPTS);
-    let now: Vec<String> = waiting.iter().filter(|ended| is_now(ended)).map(|ended| ended.task_id.clone()).collect();
+    let is_now =
+        |ended: &EndedTask| ended.attempts == 0 || (is_time && ended.attempts < MOST_ATTEMPTS);
+    let now: Vec<String> =
+        waiting.iter().filter(|ended| is_now(ended)).map(|ended| ended.task_id.clone()).collect();
     let mut rest = Vec::new();
     if !over.is_empty() {
         rest.push(attach(over));
     }
     if matches!(wake, Wake::SendFailed(_)) {
-        rest.extend(waiting.iter().filter(|ended| ended.attempts > 0).filter_map(|ended| backoff(ended.attempts)).min().map(wait));
+        rest.extend(
+            waiting
+                .iter()
+                .filter(|ended| ended.attempts > 0)
+                .filter_map(|ended| backoff(ended.attempts))
+                .min()
+                .map(wait),
+        );
     }
     Due { now, rest }
 }
@@ -54,23 +69,39 @@ mod tests {
     use crate::delivery::harness::ended;
 
     fn tried(attempts: &[(&str, u32)]) -> Vec<EndedTask> {
-        attempts.iter().map(|(id, attempts)| EndedTask { attempts: *attempts, ..ended(id) }).collect()
+        attempts
+            .iter()
+            .map(|(id, attempts)| EndedTask { attempts: *attempts, ..ended(id) })
+            .collect()
     }
 
     #[test]
     fn pauses_double_and_end() {
-        assert_eq!([0, 1, 2, 3, 4, u32::MAX].map(backoff), [Some(1_000), Some(1_000), Some(2_000), Some(4_000), None, None]);
+        assert_eq!(
+            [0, 1, 2, 3, 4, u32::MAX].map(backoff),
+            [Some(1_000), Some(1_000), Some(2_000), Some(4_000), None, None]
+        );
     }
 
     #[test]
     fn what_failed_waits_for_its_time_and_the_rest_does_not_wait_for_it() {
         let waiting = tried(&[("a", 2), ("b", 0), ("c", 4), ("d", 3)]);
         let failed = due(&Wake::SendFailed("busy".into()), &waiting);
-        assert_eq!((failed.now, failed.rest), (vec!["b".to_owned()], vec![attach(["c"]), wait(2_000)]));
+        assert_eq!(
+            (failed.now, failed.rest),
+            (vec!["b".to_owned()], vec![attach(["c"]), wait(2_000)])
+        );
         let timer = due(&Wake::Timer, &waiting);
-        assert_eq!((timer.now, timer.rest), (["a", "b", "d"].map(str::to_owned).to_vec(), vec![attach(["c"])]));
+        assert_eq!(
+            (timer.now, timer.rest),
+            (["a", "b", "d"].map(str::to_owned).to_vec(), vec![attach(["c"])])
+        );
         assert_eq!(due(&Wake::ChannelChanged("phone".into()), &waiting).now, ["a", "b", "d"]);
         let ended = due(&Wake::Ended("b".into()), &waiting);
-        assert_eq!((ended.now, ended.rest), (vec!["b".to_owned()], vec![attach(["c"])]), "the wait for a and d holds");
+        assert_eq!(
+            (ended.now, ended.rest),
+            (vec!["b".to_owned()], vec![attach(["c"])]),
+            "the wait for a and d holds"
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! The author's kit for strategies: it plays a script of rooms, clocks, channels and failures to a strategy, as the host would, and says
-//! which guarantees the strategy breaks. No host, no component and no waiting: the clock is the script's. It runs natively, in a test.
+//! The author's kit for strategies: it plays a script of rooms, clocks, channels and failures to a
+//! strategy, as the host would, and says which guarantees the strategy breaks. No host, no
+//! component and no waiting: the clock is the script's. It runs natively, in a test.
 //!
 //! ```
 //! use conclave_sdk::Result;
@@ -20,9 +21,10 @@
 //! assert!(broken.is(Guarantee::NeverOverAUser), "{broken}");
 //! ```
 //!
-//! The script is played four times: twice as it is, which must come out the same; with all that happens in one moment joined into one wake,
-//! as a host does that is deciding already; and with the answer of each wake lost once, as by a crash, and asked for again a second later.
-//! Each time every guarantee must hold.
+//! The script is played four times: twice as it is, which must come out the same; with all that
+//! happens in one moment joined into one wake, as a host does that is deciding already; and with
+//! the answer of each wake lost once, as by a crash, and asked for again a second later. Each time
+//! every guarantee must hold.
 
 mod report;
 mod room;
@@ -48,7 +50,8 @@ pub struct Harness<F> {
 }
 
 impl<F: Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>> Harness<F> {
-    /// A strategy in a room without channels, in which nothing has happened. `MyStrategy::decide` is a strategy.
+    /// A strategy in a room without channels, in which nothing has happened. `MyStrategy::decide`
+    /// is a strategy.
     pub fn new(decide: F) -> Self {
         Self { decide, script: Script::default(), config: Value::Null, now: 0 }
     }
@@ -89,7 +92,8 @@ impl<F: Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>> Harness<F> {
         self.happens(Happening::Ends(ended))
     }
 
-    /// A background task ends in another way, with that error; in [`TaskStatus::Completed`] without an answer.
+    /// A background task ends in another way, with that error; in [`TaskStatus::Completed`] without
+    /// an answer.
     pub fn ends(self, task: &str, status: TaskStatus, error: &str) -> Self {
         let error = (status != TaskStatus::Completed).then(|| error.to_owned());
         self.happens(Happening::Ends(EndedTask { status, error, output: None, ..ended(task) }))
@@ -97,7 +101,8 @@ impl<F: Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>> Harness<F> {
 
     /// So many background tasks complete in the same moment: `NAME-0`, `NAME-1` and so on.
     pub fn burst(self, name: &str, count: usize) -> Self {
-        (0..count).fold(self, |harness, number| harness.completes(&format!("{name}-{number}"), "done"))
+        (0..count)
+            .fold(self, |harness, number| harness.completes(&format!("{name}-{number}"), "done"))
     }
 
     /// A channel begins to be busy, or is idle again.
@@ -125,7 +130,8 @@ impl<F: Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>> Harness<F> {
         self.happens(Happening::Leaves { channel: channel.to_owned() })
     }
 
-    /// The host stops for so long: the answer of the next wake is lost, with what it set in the scratch, and asked for again.
+    /// The host stops for so long: the answer of the next wake is lost, with what it set in the
+    /// scratch, and asked for again.
     pub fn crashes(self, for_ms: u64) -> Self {
         self.happens(Happening::Crashes { for_ms })
     }
@@ -135,7 +141,8 @@ impl<F: Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>> Harness<F> {
         self
     }
 
-    /// Plays the script, and says what came of it. The report tells the first of the four times; a breach of each.
+    /// Plays the script, and says what came of it. The report tells the first of the four times; a
+    /// breach of each.
     pub fn run(mut self) -> Report {
         self.script.lines.sort_by_key(|line| line.at);
         let before = native::set_config(self.config.is_object().then(|| self.config.to_string()));
@@ -143,7 +150,11 @@ impl<F: Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>> Harness<F> {
         report.expect(self.script.expected.as_ref());
         let again = self.play(Play { name: "played again", ..Play::default() });
         if again.woken != report.woken {
-            report.breaks(Guarantee::Deterministic, 0, "the same script, played again, was answered otherwise".to_owned());
+            report.breaks(
+                Guarantee::Deterministic,
+                0,
+                "the same script, played again, was answered otherwise".to_owned(),
+            );
         }
         let others = [
             Play { name: "with wakes of one moment joined", joins: true, ..Play::default() },
@@ -161,7 +172,8 @@ impl<F: Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>> Harness<F> {
     }
 }
 
-/// A task that completed without an answer: a start for one of a test's own, `EndedTask { attempts: 2, ..ended("a") }`.
+/// A task that completed without an answer: a start for one of a test's own, `EndedTask { attempts:
+/// 2, ..ended("a") }`.
 pub fn ended(task_id: &str) -> EndedTask {
     EndedTask {
         task_id: task_id.to_owned(),

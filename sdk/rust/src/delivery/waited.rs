@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::EndedTask;
 
-/// How long the oldest of the waiting results has waited. It goes into the scratch, and is as small with ten thousand results as with
-/// one: when the oldest one is told, the next one's time begins.
+/// How long the oldest of the waiting results has waited. It goes into the scratch, and is as small
+/// with ten thousand results as with one: when the oldest one is told, the next one's time begins.
 ///
 /// ```
 /// use conclave_sdk::delivery::{Waited, harness::ended};
@@ -22,7 +22,8 @@ pub struct Waited {
 }
 
 impl Waited {
-    /// Milliseconds that the first of them is seen to wait, at the context's `now_ms`; 0 when none waits.
+    /// Milliseconds that the first of them is seen to wait, at the context's `now_ms`; 0 when none
+    /// waits.
     pub fn ms(&mut self, waiting: &[EndedTask], now_ms: u64) -> u64 {
         let Some(oldest) = waiting.first() else {
             *self = Self::default();

@@ -1,10 +1,12 @@
-//! Actions of the contract as actions of a log, and back. Neither loses what the other can hold; what the contract does not type travels
-//! in its `custom` case.
+//! Actions of the contract as actions of a log, and back. Neither loses what the other can hold;
+//! what the contract does not type travels in its `custom` case.
 
 use serde_json::{Map, Value, json};
 
 use super::refused;
-use crate::bindings::agent::conclave::plugin::actions::{Action, Background, PlanState, ReadFile, Reply, RunCell, RunCommand, WriteFile};
+use crate::bindings::agent::conclave::plugin::actions::{
+    Action, Background, PlanState, ReadFile, Reply, RunCell, RunCommand, WriteFile,
+};
 use crate::trajectory::action as log;
 use crate::trajectory::{Action as Logged, Era, LooseId, Source, TrajectoryEvent};
 use crate::{Error, Result, Turn, act, call};
@@ -20,35 +22,62 @@ pub(super) fn forms(turn: &Turn, era: Era) -> Vec<Value> {
 /// The turn's actions as events; a custom one that no log knows gives none.
 pub(super) fn events(turn: &Turn) -> Vec<TrajectoryEvent> {
     if let Some(form) = raw_custom(turn) {
-        return TrajectoryEvent::from_json(&form).into_iter().map(|event| event.from_source(Source::Agent)).collect();
+        return TrajectoryEvent::from_json(&form)
+            .into_iter()
+            .map(|event| event.from_source(Source::Agent))
+            .collect();
     }
     let thought = turn.thought().to_owned();
     let action: Logged = match turn.action().clone() {
         Action::Reply(reply) => return said(reply, turn),
         Action::Null => log::Null::default().into(),
-        Action::Run(run) => log::Run { command: run.command, background: run.background, thought, ..Default::default() }.into(),
+        Action::Run(run) => log::Run {
+            command: run.command,
+            background: run.background,
+            thought,
+            ..Default::default()
+        }
+        .into(),
         Action::Kill(id) => log::Kill { command_id: LooseId::Number(id), thought }.into(),
         Action::RunCell(cell) => {
             let RunCell { code, kernel_init_code } = cell;
             log::RunIpython { code, kernel_init_code, thought, ..Default::default() }.into()
         }
         Action::Browse(url) => log::Browse { url, thought, ..Default::default() }.into(),
-        Action::Read(ReadFile { path, start, end }) => log::Read { path, start, end, thought, ..Default::default() }.into(),
+        Action::Read(ReadFile { path, start, end }) => {
+            log::Read { path, start, end, thought, ..Default::default() }.into()
+        }
         Action::Write(WriteFile { path, content, start, end }) => {
             log::Write { path, content, start, end, thought, ..Default::default() }.into()
         }
         Action::Recall(query) => log::Recall { query, thought, ..Default::default() }.into(),
-        Action::AddTask(task) => log::AddTask { parent: task.parent, goal: task.goal, subtasks: list(&task.subtasks), thought }.into(),
-        Action::ModifyTask(task) => {
-            log::ModifyTask { task_id: LooseId::Text(task.task_id), state: state_name(task.state).into(), thought }.into()
+        Action::AddTask(task) => log::AddTask {
+            parent: task.parent,
+            goal: task.goal,
+            subtasks: list(&task.subtasks),
+            thought,
         }
-        Action::Delegate(delegate) => log::Delegate { agent: delegate.agent, inputs: object(&delegate.inputs), thought }.into(),
+        .into(),
+        Action::ModifyTask(task) => log::ModifyTask {
+            task_id: LooseId::Text(task.task_id),
+            state: state_name(task.state).into(),
+            thought,
+        }
+        .into(),
+        Action::Delegate(delegate) => {
+            log::Delegate { agent: delegate.agent, inputs: object(&delegate.inputs), thought }
+                .into()
+        }
         Action::DelegateTask(background) => delegate_task(background, thought).into(),
         Action::Think(thought) => log::Think { thought }.into(),
-        Action::Talk(content) if turn.waits() => log::Message { content, wait_for_response: true, ..Default::default() }.into(),
+        Action::Talk(content) if turn.waits() => {
+            log::Message { content, wait_for_response: true, ..Default::default() }.into()
+        }
         Action::Talk(content) => log::Talk { content }.into(),
         Action::Finish(outputs) => finish(&outputs, thought).into(),
-        Action::Reject(outputs) => log::Reject { outputs: outcome(&outputs, "reason"), thought }.into(),
+        Action::Reject(outputs) => {
+            log::Reject { outputs: outcome(&outputs, "reason"), thought }.into()
+        }
         Action::Custom(_) => return Vec::new(),
     };
     vec![TrajectoryEvent::from(action).from_source(Source::Agent)]
@@ -73,15 +102,29 @@ pub(super) fn turn(action: Logged) -> Result<Turn> {
         }
         Logged::Kill(kill) => match kill.command_id.number() {
             Some(id) => act::kill(id),
-            None => return Err(Error::InvalidArguments(format!("kill: `command_id` must be a number, and is {}", kill.command_id))),
+            None => {
+                return Err(Error::InvalidArguments(format!(
+                    "kill: `command_id` must be a number, and is {}",
+                    kill.command_id
+                )));
+            }
         },
-        Logged::RunIpython(cell) => Action::RunCell(RunCell { code: cell.code, kernel_init_code: cell.kernel_init_code }).into(),
+        Logged::RunIpython(cell) => {
+            Action::RunCell(RunCell { code: cell.code, kernel_init_code: cell.kernel_init_code })
+                .into()
+        }
         Logged::Browse(page) => act::browse(page.url),
-        Logged::Read(read) if read.view_range.is_none() => act::read_lines(read.path, read.start, read.end),
+        Logged::Read(read) if read.view_range.is_none() => {
+            act::read_lines(read.path, read.start, read.end)
+        }
         Logged::Write(write) => act::write_lines(write.path, write.content, write.start, write.end),
         Logged::Recall(recall) => act::recall(recall.query),
-        Logged::AddTask(task) => act::add_tasks(task.parent, task.goal, Value::Array(task.subtasks)),
-        Logged::ModifyTask(task) => act::modify_task(task.task_id.to_string(), state_of(&task.state)?),
+        Logged::AddTask(task) => {
+            act::add_tasks(task.parent, task.goal, Value::Array(task.subtasks))
+        }
+        Logged::ModifyTask(task) => {
+            act::modify_task(task.task_id.to_string(), state_of(&task.state)?)
+        }
         Logged::Delegate(delegate) => act::delegate(delegate.agent, Value::Object(delegate.inputs)),
         Logged::DelegateTask(task) => background(task),
         Logged::Think(think) => return Ok(act::think(think.thought)),
@@ -105,20 +148,30 @@ pub(super) fn reply_of(forms: &[Value]) -> Result<Turn> {
     for form in forms {
         let one = Turn::from_value(form)?;
         let Action::Reply(reply) = one.action().clone() else {
-            return Err(Error::invalid_arguments("only `message` and `call_tool_mcp` can stand in a list: write one action at a time"));
+            return Err(Error::invalid_arguments(
+                "only `message` and `call_tool_mcp` can stand in a list: write one action at a time",
+            ));
         };
         content.extend(reply.content);
         calls.extend(reply.tool_calls);
     }
     let content = (!content.is_empty()).then(|| content.join("\n"));
-    Ok(Reply { completion: None, content, tool_calls: calls, recipient: None, attachments: Vec::new() }.into())
+    Ok(Reply {
+        completion: None,
+        content,
+        tool_calls: calls,
+        recipient: None,
+        attachments: Vec::new(),
+    }
+    .into())
 }
 
 /// A custom action as it stands, its thought among its arguments where there is one.
 fn raw_custom(turn: &Turn) -> Option<Value> {
     let Action::Custom(custom) = turn.action() else { return None };
     let mut arguments = object(&custom.arguments);
-    let takes_thought = Logged::fields_of(&custom.name, Era::V2025).is_none_or(|(known, _)| known.contains(&"thought"));
+    let takes_thought = Logged::fields_of(&custom.name, Era::V2025)
+        .is_none_or(|(known, _)| known.contains(&"thought"));
     if !turn.thought().is_empty() && takes_thought {
         arguments.insert("thought".into(), turn.thought().into());
     }
@@ -129,14 +182,25 @@ fn said(reply: Reply, turn: &Turn) -> Vec<TrajectoryEvent> {
     let mut actions: Vec<Logged> = Vec::new();
     if reply.content.is_some() || reply.tool_calls.is_empty() {
         let content = reply.content.unwrap_or_default();
-        actions.push(log::Message { content, wait_for_response: turn.waits(), ..Default::default() }.into());
+        actions.push(
+            log::Message { content, wait_for_response: turn.waits(), ..Default::default() }.into(),
+        );
     }
     let calls = reply.tool_calls.into_iter().map(|call| {
         let thought = turn.thought().to_owned();
-        log::CallToolMcp { name: call.name, arguments: object(&call.arguments), thought, ..Default::default() }.into()
+        log::CallToolMcp {
+            name: call.name,
+            arguments: object(&call.arguments),
+            thought,
+            ..Default::default()
+        }
+        .into()
     });
     actions.extend(calls);
-    actions.into_iter().map(|action| TrajectoryEvent::from(action).from_source(Source::Agent)).collect()
+    actions
+        .into_iter()
+        .map(|action| TrajectoryEvent::from(action).from_source(Source::Agent))
+        .collect()
 }
 
 fn message_turn(message: log::Message) -> Turn {
@@ -163,7 +227,9 @@ fn finish(outputs: &str, thought: String) -> log::Finish {
 
 fn finished(finish: log::Finish) -> Turn {
     let log::Finish { final_thought, outputs, .. } = finish;
-    let is_answer = outputs.is_empty() || (outputs.len() == 1 && outputs.get("content").and_then(Value::as_str) == Some(&final_thought));
+    let is_answer = outputs.is_empty()
+        || (outputs.len() == 1
+            && outputs.get("content").and_then(Value::as_str) == Some(&final_thought));
     if !final_thought.is_empty() && is_answer {
         return crate::finish(final_thought);
     }
@@ -180,7 +246,17 @@ fn background(task: log::DelegateTask) -> Turn {
     let log::DelegateTask { agent, task, context, share_channels, .. } = task;
     let (context, plain) = (Value::Object(context).to_string(), (None, 0, false, false));
     let (brief, conversation, wait, structured) = plain;
-    Action::DelegateTask(Background { agent, task, context, share_channels, brief, conversation, wait, structured }).into()
+    Action::DelegateTask(Background {
+        agent,
+        task,
+        context,
+        share_channels,
+        brief,
+        conversation,
+        wait,
+        structured,
+    })
+    .into()
 }
 
 /// A kind that the contract does not type.
@@ -191,7 +267,8 @@ fn custom(action: &Logged) -> Result<Turn> {
         arguments.remove("thought");
     }
     // Whatever was decoded encodes; asked all the same, so that no action is lost in silence.
-    TrajectoryEvent::from_json(&json!({ "action": action.kind(), "args": arguments })).map_err(|malformed| refused(&malformed))?;
+    TrajectoryEvent::from_json(&json!({ "action": action.kind(), "args": arguments }))
+        .map_err(|malformed| refused(&malformed))?;
     Ok(act::custom(action.kind(), arguments))
 }
 
@@ -206,10 +283,18 @@ fn state_name(state: PlanState) -> &'static str {
 }
 
 fn state_of(name: &str) -> Result<PlanState> {
-    let states = [PlanState::Open, PlanState::InProgress, PlanState::Completed, PlanState::Verified, PlanState::Abandoned];
+    let states = [
+        PlanState::Open,
+        PlanState::InProgress,
+        PlanState::Completed,
+        PlanState::Verified,
+        PlanState::Abandoned,
+    ];
     states.into_iter().find(|state| state_name(*state) == name).ok_or_else(|| {
         let known = states.map(state_name).join(", ");
-        Error::InvalidArguments(format!("modify_task: there is no state `{name}`. Known are: {known}."))
+        Error::InvalidArguments(format!(
+            "modify_task: there is no state `{name}`. Known are: {known}."
+        ))
     })
 }
 

@@ -1,10 +1,13 @@
-//! Observations of the contract as observations of a log, and back; and messages of a history as events.
+//! Observations of the contract as observations of a log, and back; and messages of a history as
+//! events.
 
 use serde_json::{Map, Value, json};
 
 use crate::bindings::agent::conclave::plugin::actions::{CommandOutput, CustomObservation, Page};
 use crate::trajectory::observation as log;
-use crate::trajectory::{Body, CommandMetadata, Era, Observation as Logged, Source, TrajectoryEvent, action};
+use crate::trajectory::{
+    Body, CommandMetadata, Era, Observation as Logged, Source, TrajectoryEvent, action,
+};
 use crate::{Entity, Message, Observation, ToolOutput};
 
 /// Between an agent's name and what it gave (O-090).
@@ -23,23 +26,45 @@ pub(super) fn event(observation: &Observation) -> Option<TrajectoryEvent> {
     let logged: Logged = match observation.clone() {
         Observation::Null => log::Null::default().into(),
         Observation::Command(CommandOutput { command_id, command, exit_code, content }) => {
-            let metadata = CommandMetadata { exit_code: exit_code.into(), pid: command_id, ..Default::default() };
+            let metadata = CommandMetadata {
+                exit_code: exit_code.into(),
+                pid: command_id,
+                ..Default::default()
+            };
             log::Run { content, command, metadata, hidden: false }.into()
         }
-        Observation::Cell((code, content)) => log::RunIpython { content, code, image_urls: None }.into(),
+        Observation::Cell((code, content)) => {
+            log::RunIpython { content, code, image_urls: None }.into()
+        }
         Observation::Browsed(Page { url, status, content, error }) => {
             let trigger_by_action = "browse".to_owned();
-            log::Browse { content, url, status_code: status.into(), error, trigger_by_action, ..Default::default() }.into()
+            log::Browse {
+                content,
+                url,
+                status_code: status.into(),
+                error,
+                trigger_by_action,
+                ..Default::default()
+            }
+            .into()
         }
-        Observation::File((path, content)) => log::Read { content, path, ..Default::default() }.into(),
+        Observation::File((path, content)) => {
+            log::Read { content, path, ..Default::default() }.into()
+        }
         Observation::Written(path) => log::Write { path, ..Default::default() }.into(),
         Observation::Recalled(memories) => log::Recall { memories, ..Default::default() }.into(),
         Observation::Delegated((agent, outputs)) => delegated(&agent, &outputs).into(),
-        Observation::Tool(ToolOutput { content, is_error: true, .. }) => log::Error { content, ..Default::default() }.into(),
-        Observation::Tool(ToolOutput { name, content, .. }) => log::Mcp { content, name, ..Default::default() }.into(),
+        Observation::Tool(ToolOutput { content, is_error: true, .. }) => {
+            log::Error { content, ..Default::default() }.into()
+        }
+        Observation::Tool(ToolOutput { name, content, .. }) => {
+            log::Mcp { content, name, ..Default::default() }.into()
+        }
         Observation::Success(content) => log::Success { content }.into(),
         Observation::Error(content) => log::Error { content, ..Default::default() }.into(),
-        Observation::Custom(_) => return TrajectoryEvent::from_json(&raw_custom(observation)?).ok(),
+        Observation::Custom(_) => {
+            return TrajectoryEvent::from_json(&raw_custom(observation)?).ok();
+        }
     };
     Some(TrajectoryEvent::from(logged))
 }
@@ -63,14 +88,26 @@ pub(super) fn observation(logged: Logged) -> Observation {
         }),
         Logged::Read(read) => Observation::File((read.path, read.content)),
         Logged::Write(write) => Observation::Written(write.path),
-        Logged::Recall(recall) if recall.recall_type.is_none() => Observation::Recalled(recall.memories),
+        Logged::Recall(recall) if recall.recall_type.is_none() => {
+            Observation::Recalled(recall.memories)
+        }
         Logged::Delegate(delegate) => {
-            let agent = delegate.content.split_once(FINISHES).map(|(agent, _)| agent.to_owned()).unwrap_or_default();
+            let agent = delegate
+                .content
+                .split_once(FINISHES)
+                .map(|(agent, _)| agent.to_owned())
+                .unwrap_or_default();
             Observation::Delegated((agent, Value::Object(delegate.outputs).to_string()))
         }
         Logged::Mcp(mcp) => {
             let (name, content) = (mcp.name, mcp.content);
-            Observation::Tool(ToolOutput { call_id: String::new(), name, content, value: None, is_error: false })
+            Observation::Tool(ToolOutput {
+                call_id: String::new(),
+                name,
+                content,
+                value: None,
+                is_error: false,
+            })
         }
         Logged::Success(success) => Observation::Success(success.content),
         Logged::Error(error) => Observation::Error(error.content),
@@ -86,18 +123,27 @@ pub(super) fn events_of_message(message: Message) -> Vec<TrajectoryEvent> {
         Entity::Agent | Entity::System => Source::Environment,
     };
     let mut bodies = Vec::new();
-    // What the host says for itself is an observation only as the result of a call; elsewhere it is a message of the environment.
-    if message.tool_results.is_empty() && (!message.content.is_empty() || message.tool_calls.is_empty()) {
-        bodies.push(Body::Action(action::Message { content: message.content, ..Default::default() }.into()));
+    // What the host says for itself is an observation only as the result of a call; elsewhere it is
+    // a message of the environment.
+    if message.tool_results.is_empty()
+        && (!message.content.is_empty() || message.tool_calls.is_empty())
+    {
+        bodies.push(Body::Action(
+            action::Message { content: message.content, ..Default::default() }.into(),
+        ));
     }
     bodies.extend(message.tool_calls.into_iter().map(|call| {
         let arguments = serde_json::from_str(&call.arguments).unwrap_or_default();
-        Body::Action(action::CallToolMcp { name: call.name, arguments, ..Default::default() }.into())
+        Body::Action(
+            action::CallToolMcp { name: call.name, arguments, ..Default::default() }.into(),
+        )
     }));
     bodies.extend(message.tool_results.into_iter().map(|result| {
         Body::Observation(match result.is_error {
             true => log::Error { content: result.content, ..Default::default() }.into(),
-            false => log::Mcp { content: result.content, name: result.name, ..Default::default() }.into(),
+            false => {
+                log::Mcp { content: result.content, name: result.name, ..Default::default() }.into()
+            }
         })
     }));
     bodies.into_iter().map(|body| TrajectoryEvent::new(body).from_source(source.clone())).collect()
@@ -110,14 +156,18 @@ fn delegated(agent: &str, outputs: &str) -> log::Delegate {
         Ok(Value::Null) | Err(_) => Map::new(),
         Ok(value) => Map::from_iter([("content".to_owned(), value)]),
     };
-    let told = outputs.iter().map(|(key, value)| format!("{key}: {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)));
+    let told = outputs.iter().map(|(key, value)| {
+        format!("{key}: {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+    });
     let told: Vec<_> = told.collect();
     let content = format!("{agent}{FINISHES} with {}", told.join(", "));
     log::Delegate { content, outputs }
 }
 
 fn raw_custom(observation: &Observation) -> Option<Value> {
-    let Observation::Custom(CustomObservation { name, content, extras }) = observation else { return None };
+    let Observation::Custom(CustomObservation { name, content, extras }) = observation else {
+        return None;
+    };
     let extras: Map<String, Value> = serde_json::from_str(extras).unwrap_or_default();
     Some(json!({ "observation": name, "content": content, "extras": extras }))
 }
@@ -125,5 +175,9 @@ fn raw_custom(observation: &Observation) -> Option<Value> {
 fn custom(logged: &Logged) -> Observation {
     let form = TrajectoryEvent::from(logged.clone()).to_json(Era::V2025);
     let extras = form.get("extras").map_or_else(|| "{}".to_owned(), Value::to_string);
-    Observation::Custom(CustomObservation { name: logged.kind().to_owned(), content: logged.content().to_owned(), extras })
+    Observation::Custom(CustomObservation {
+        name: logged.kind().to_owned(),
+        content: logged.content().to_owned(),
+        extras,
+    })
 }

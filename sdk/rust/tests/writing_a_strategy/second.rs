@@ -1,6 +1,8 @@
 //! Tells results when nobody is speaking.
 use conclave_sdk::Result;
-use conclave_sdk::delivery::{Activity, Context, Decision, DeliveryStrategy, Wake, attach, due, speak, wait_for};
+use conclave_sdk::delivery::{
+    Activity, Context, Decision, DeliveryStrategy, Wake, attach, due, speak, wait_for,
+};
 
 pub struct Polite;
 

@@ -1,5 +1,6 @@
-//! Where what a case expects and what was seen differ. Everything that is expected must be there; what is data (events, plans, texts) must
-//! be exactly so, of what happened more may be seen than a case looks at.
+//! Where what a case expects and what was seen differ. Everything that is expected must be there;
+//! what is data (events, plans, texts) must be exactly so, of what happened more may be seen than a
+//! case looks at.
 
 use serde_json::{Map, Value};
 
@@ -37,12 +38,20 @@ fn tokens(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(plain(text)),
         Value::Array(items) => items.iter().map(tokens).collect(),
-        Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), tokens(value))).collect(),
+        Value::Object(fields) => {
+            fields.iter().map(|(key, value)| (key.clone(), tokens(value))).collect()
+        }
         other => other.clone(),
     }
 }
 
-fn below(expected: &Value, got: &Value, path: &str, exact: bool, differences: &mut Vec<Difference>) {
+fn below(
+    expected: &Value,
+    got: &Value,
+    path: &str,
+    exact: bool,
+    differences: &mut Vec<Difference>,
+) {
     match (expected, got) {
         (Value::Object(fields), Value::Object(seen)) => {
             for (key, value) in fields {
@@ -50,13 +59,17 @@ fn below(expected: &Value, got: &Value, path: &str, exact: bool, differences: &m
                 match (seen.get(key), asks(key, value, seen)) {
                     (Some(found), _) => below(value, found, &path, exact, differences),
                     (None, Some(Ok(()))) => {}
-                    (None, Some(Err(found))) => differences.push(Difference::new(&path, Some(value), Some(found))),
+                    (None, Some(Err(found))) => {
+                        differences.push(Difference::new(&path, Some(value), Some(found)))
+                    }
                     (None, None) => differences.push(Difference::new(&path, Some(value), None)),
                 }
             }
             if exact && !path.is_empty() {
                 let more = seen.iter().filter(|(key, _)| !fields.contains_key(*key));
-                differences.extend(more.map(|(key, found)| Difference::new(&format!("{path}.{key}"), None, Some(found))));
+                differences.extend(more.map(|(key, found)| {
+                    Difference::new(&format!("{path}.{key}"), None, Some(found))
+                }));
             }
         }
         (Value::Array(items), Value::Array(seen)) if items.len() == seen.len() => {
@@ -66,7 +79,8 @@ fn below(expected: &Value, got: &Value, path: &str, exact: bool, differences: &m
         }
         // An event by its name alone.
         (Value::String(name), Value::Object(seen)) if !exact && is_named(name, seen) => {}
-        (Value::String(one), Value::String(other)) if path == ".error" && is_same_error(one, other) => {}
+        (Value::String(one), Value::String(other))
+            if path == ".error" && is_same_error(one, other) => {}
         (Value::Number(one), Value::Number(other)) if one.as_f64() == other.as_f64() => {}
         _ if expected == got => {}
         _ => differences.push(Difference::new(path, Some(expected), Some(got))),
@@ -75,7 +89,9 @@ fn below(expected: &Value, got: &Value, path: &str, exact: bool, differences: &m
 
 /// `{"observation": "error", …}` and `{"agent_error": "…"}` have a name.
 fn is_named(name: &str, event: &Map<String, Value>) -> bool {
-    let has_name = ["observation", "action"].iter().any(|key| event.get(*key).is_some_and(|value| value == name));
+    let has_name = ["observation", "action"]
+        .iter()
+        .any(|key| event.get(*key).is_some_and(|value| value == name));
     has_name || (event.len() == 1 && event.contains_key(name))
 }
 
@@ -83,7 +99,15 @@ fn is_named(name: &str, event: &Map<String, Value>) -> bool {
 const ERRORS: [&[&str]; 4] = [
     &["value-error", "unknown-event", "unknown-event-type", "neither"],
     &["unknown-parent", "missing-parent", "parent-not-found", "no-such-parent"],
-    &["unknown-id", "unknown-event", "not-found", "event-not-found", "missing-event", "no-such-event", "key-error"],
+    &[
+        "unknown-id",
+        "unknown-event",
+        "not-found",
+        "event-not-found",
+        "missing-event",
+        "no-such-event",
+        "key-error",
+    ],
     &["cycle", "cyclic", "corrupt-tree", "corrupt"],
 ];
 
@@ -99,19 +123,27 @@ fn is_same_error(one: &str, other: &str) -> bool {
         plain
     };
     let (one, other) = (plain(one), plain(other));
-    one == other || ERRORS.iter().any(|names| names.contains(&one.as_str()) && names.contains(&other.as_str()))
+    one == other
+        || ERRORS
+            .iter()
+            .any(|names| names.contains(&one.as_str()) && names.contains(&other.as_str()))
 }
 
 type Asks = fn(&Value, &Value) -> bool;
 
-/// What a key with an ending asks of the one in front of it: what a text begins with, what is in it, the last of a list.
+/// What a key with an ending asks of the one in front of it: what a text begins with, what is in
+/// it, the last of a list.
 const ENDINGS: [(&str, Asks); 6] = [
     ("_prefix", starts_with),
     ("_starts_with", starts_with),
     ("_startswith", starts_with),
     ("_starts", starts_with),
-    ("_contains", |whole, part| texts(whole, part).is_some_and(|(whole, part)| whole.contains(part))),
-    ("_tail", |list, last| list.as_array().is_some_and(|list| list.last().unwrap_or(&Value::Null) == last)),
+    ("_contains", |whole, part| {
+        texts(whole, part).is_some_and(|(whole, part)| whole.contains(part))
+    }),
+    ("_tail", |list, last| {
+        list.as_array().is_some_and(|list| list.last().unwrap_or(&Value::Null) == last)
+    }),
 ];
 
 fn texts<'a>(one: &'a Value, other: &'a Value) -> Option<(&'a str, &'a str)> {
@@ -127,8 +159,13 @@ pub(super) fn asked_of(key: &str) -> Option<&str> {
     ENDINGS.iter().find_map(|(ending, _)| key.strip_suffix(ending))
 }
 
-/// Whether the key in front of an ending is as it asks, else what is there; `None` without an ending, or without such a key.
-fn asks<'a>(key: &str, wanted: &Value, seen: &'a Map<String, Value>) -> Option<Result<(), &'a Value>> {
+/// Whether the key in front of an ending is as it asks, else what is there; `None` without an
+/// ending, or without such a key.
+fn asks<'a>(
+    key: &str,
+    wanted: &Value,
+    seen: &'a Map<String, Value>,
+) -> Option<Result<(), &'a Value>> {
     ENDINGS.iter().find_map(|(ending, is)| {
         let found = seen.get(key.strip_suffix(ending)?)?;
         Some(if is(found, wanted) { Ok(()) } else { Err(found) })
@@ -149,8 +186,16 @@ mod tests {
     fn data_is_compared_exactly_and_what_happened_as_far_as_it_is_expected() {
         let got = json!({ "a": { "b": 1, "c": [2] }, "more": 3 });
         assert!(found("controller", &json!({ "a": { "b": 1.0 } }), &got).is_empty());
-        assert_eq!(found("codec", &json!({ "a": { "b": 1 } }), &got), [".a.c: is there, and was not expected"]);
-        for wrong in [json!({ "a": { "b": 2 } }), json!({ "a": { "c": [2, 3] } }), json!({ "x": null }), json!({ "a": "b" })] {
+        assert_eq!(
+            found("codec", &json!({ "a": { "b": 1 } }), &got),
+            [".a.c: is there, and was not expected"]
+        );
+        for wrong in [
+            json!({ "a": { "b": 2 } }),
+            json!({ "a": { "c": [2, 3] } }),
+            json!({ "x": null }),
+            json!({ "a": "b" }),
+        ] {
             assert_eq!(found("controller", &wrong, &got).len(), 1, "{wrong}");
         }
     }
@@ -163,7 +208,9 @@ mod tests {
         assert!(found("runtime", &json!({ "content_contains": "bc" }), &got).is_empty());
         assert_eq!(found("runtime", &json!({ "content_contains": "x" }), &got).len(), 1);
         let got = json!({ "history": [["run", "run"], ["message", "null"]] });
-        assert!(found("controller", &json!({ "history_tail": ["message", "null"] }), &got).is_empty());
+        assert!(
+            found("controller", &json!({ "history_tail": ["message", "null"] }), &got).is_empty()
+        );
         assert_eq!(found("controller", &json!({ "history_tail": ["run", "run"] }), &got).len(), 1);
     }
 
@@ -177,7 +224,11 @@ mod tests {
             assert_eq!(found("event_tree", &json!({ "error": other }), &got).len(), 1, "{other}");
         }
         // In other places a text is compared as it stands.
-        assert_eq!(found("codec", &json!({ "dict": "ValueError" }), &json!({ "dict": "value-error" })).len(), 1);
+        assert_eq!(
+            found("codec", &json!({ "dict": "ValueError" }), &json!({ "dict": "value-error" }))
+                .len(),
+            1
+        );
     }
 
     #[test]
@@ -187,7 +238,13 @@ mod tests {
         assert_eq!(found("beat", &json!({ "observation": "null" }), &got).len(), 1);
         assert_eq!(found("codec", &json!({ "observation": "error" }), &got).len(), 1);
         let got = json!({ "events": [{ "agent_error": "x" }, "observation"] });
-        assert!(found("parallel", &json!({ "events": ["agent_error", "observation"] }), &got).is_empty());
-        assert_eq!(found("parallel", &json!({ "events": ["observation", "observation"] }), &got).len(), 1);
+        assert!(
+            found("parallel", &json!({ "events": ["agent_error", "observation"] }), &got)
+                .is_empty()
+        );
+        assert_eq!(
+            found("parallel", &json!({ "events": ["observation", "observation"] }), &got).len(),
+            1
+        );
     }
 }

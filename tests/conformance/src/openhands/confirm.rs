@@ -1,5 +1,5 @@
-//! Which actions wait for consent, played by a task with `confirm`, an analyzer that says what a case says of the risk, and an
-//! approver that decides what the case's user decides.
+//! Which actions wait for consent, played by a task with `confirm`, an analyzer that says what a
+//! case says of the risk, and an approver that decides what the case's user decides.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,7 +38,8 @@ fn analyzer(risks: Risks) -> Plugin {
     })
 }
 
-/// The task's `confirm` with the policy of a case. Where all risks are unknown there is no analyzer: that is what the host calls unknown.
+/// The task's `confirm` with the policy of a case. Where all risks are unknown there is no
+/// analyzer: that is what the host calls unknown.
 fn confirming(stage: &mut Stage, policy: &Value, risks: Risks) -> Result<(), String> {
     let word = |key: &str| policy.get(key).and_then(Value::as_str);
     let kind = word("kind").or_else(|| policy.as_str()).ok_or("the policy has no kind")?;
@@ -74,11 +75,19 @@ fn tools(names: &[&str]) -> Vec<(String, Vec<Told>)> {
 
 pub(super) async fn policy(case: &Case<'_>) -> Result<Value, String> {
     let risk = risk(case.get("risk").and_then(Value::as_str).unwrap_or("UNKNOWN"))?;
-    let mut stage = Stage { tools: tools(&["run"]), approval: Some(Approval::Approved), ..Stage::of(vec![run()]) };
+    let mut stage = Stage {
+        tools: tools(&["run"]),
+        approval: Some(Approval::Approved),
+        ..Stage::of(vec![run()])
+    };
     confirming(&mut stage, case.get("policy").ok_or("`in` has no policy")?, vec![risk])?;
     if let Some(problems) = stage.refused() {
         // The config's reader names the key; what it may be follows.
-        return if problems.contains("threshold") { Ok(json!({ "error": "threshold-cannot-be-unknown" })) } else { Err(problems) };
+        return if problems.contains("threshold") {
+            Ok(json!({ "error": "threshold-cannot-be-unknown" }))
+        } else {
+            Err(problems)
+        };
     }
     let seen = stage.play().await?;
     if seen.executed != ["run"] {
@@ -87,14 +96,23 @@ pub(super) async fn policy(case: &Case<'_>) -> Result<Value, String> {
     Ok(json!({ "confirm": !seen.asked.is_empty() }))
 }
 
-/// A batch is one message with several calls. `finish` beside others is a tool whose result ends the task; alone, and `think` alone, it is
-/// the action of that name.
+/// A batch is one message with several calls. `finish` beside others is a tool whose result ends
+/// the task; alone, and `think` alone, it is the action of that name.
 pub(super) async fn batch(case: &Case<'_>) -> Result<Value, String> {
     let mut calls = Vec::new();
     for (index, call) in case.list("batch")?.iter().enumerate() {
-        let given = call.get("risk").or_else(|| call.get(1)).or_else(|| case.get("risks")?.get(index)).or_else(|| case.get("risk"));
-        let name = ["tool", "name", "action"].iter().find_map(|key| call.get(key)).or_else(|| call.get(0)).unwrap_or(call);
-        let name = name.as_str().ok_or_else(|| format!("a call of a batch is a name, not {call}"))?;
+        let given = call
+            .get("risk")
+            .or_else(|| call.get(1))
+            .or_else(|| case.get("risks")?.get(index))
+            .or_else(|| case.get("risk"));
+        let name = ["tool", "name", "action"]
+            .iter()
+            .find_map(|key| call.get(key))
+            .or_else(|| call.get(0))
+            .unwrap_or(call);
+        let name =
+            name.as_str().ok_or_else(|| format!("a call of a batch is a name, not {call}"))?;
         calls.push((name, risk(given.and_then(Value::as_str).unwrap_or("UNKNOWN"))?));
     }
     let names: Vec<&str> = calls.iter().map(|(name, _)| *name).collect();
@@ -106,8 +124,16 @@ pub(super) async fn batch(case: &Case<'_>) -> Result<Value, String> {
     let mut distinct = names.clone();
     distinct.sort_unstable();
     distinct.dedup();
-    let mut stage = Stage { tools: tools(&distinct), approval: Some(Approval::Approved), ..Stage::of(vec![Move::Turn(made)]) };
-    confirming(&mut stage, case.get("policy").ok_or("`in` has no policy")?, calls.iter().map(|(_, risk)| *risk).collect())?;
+    let mut stage = Stage {
+        tools: tools(&distinct),
+        approval: Some(Approval::Approved),
+        ..Stage::of(vec![Move::Turn(made)])
+    };
+    confirming(
+        &mut stage,
+        case.get("policy").ok_or("`in` has no policy")?,
+        calls.iter().map(|(_, risk)| *risk).collect(),
+    )?;
     let seen = stage.play().await?;
     Ok(json!({ "wait": !seen.asked.is_empty() }))
 }
@@ -121,20 +147,32 @@ pub(super) fn called(names: &[&str]) -> Turn {
         let id = format!("call-{at}");
         ToolCall { id, ..ToolCall::new(format!("world.{name}"), json!({ PLACE: at })) }
     };
-    Action::Reply(Reply { tool_calls: names.iter().enumerate().map(call).collect(), ..Reply::default() }).into_turn()
+    Action::Reply(Reply {
+        tool_calls: names.iter().enumerate().map(call).collect(),
+        ..Reply::default()
+    })
+    .into_turn()
 }
 
-/// An agent of 2025-11 that wants one action: risky ones wait where somebody says how risky they are, and all of them where nobody does.
+/// An agent of 2025-11 that wants one action: risky ones wait where somebody says how risky they
+/// are, and all of them where nobody does.
 pub(super) async fn v0(case: &Case<'_>) -> Result<Value, String> {
     let awaiting = case.get("awaiting").and_then(Value::as_str);
-    let kind = awaiting.or_else(|| case.get("action").and_then(Value::as_str)).ok_or("`in` has no action")?;
-    let has_analyzer = case.get("analyzer").is_some_and(|analyzer| !matches!(analyzer, Value::Bool(false) | Value::Null));
-    let is_on = case.get("confirmation_mode").and_then(Value::as_bool).unwrap_or(awaiting.is_some());
+    let kind = awaiting
+        .or_else(|| case.get("action").and_then(Value::as_str))
+        .ok_or("`in` has no action")?;
+    let has_analyzer = case
+        .get("analyzer")
+        .is_some_and(|analyzer| !matches!(analyzer, Value::Bool(false) | Value::Null));
+    let is_on =
+        case.get("confirmation_mode").and_then(Value::as_bool).unwrap_or(awaiting.is_some());
     let given = case.get("risk").and_then(Value::as_str).map(risk).transpose()?.flatten();
     let approval = match case.get("user").and_then(Value::as_str) {
         None => None,
         Some("confirm" | "confirmed" | "user_confirmed") => Some(Approval::Approved),
-        Some("reject" | "rejected" | "user_rejected") => Some(Approval::Refused { reason: "the user rejected it".to_owned() }),
+        Some("reject" | "rejected" | "user_rejected") => {
+            Some(Approval::Refused { reason: "the user rejected it".to_owned() })
+        }
         Some(other) => return Err(format!("a user does not {other:?}")),
     };
     let moves = vec![Move::Turn(turn(&json!({ "action": kind, "args": example_args(kind) }))?)];
@@ -145,7 +183,10 @@ pub(super) async fn v0(case: &Case<'_>) -> Result<Value, String> {
     }
     let seen = stage.play().await?;
     let state = seen.state.as_str();
-    let told = seen.since.last().and_then(|since| since.iter().rev().find_map(|past| past.observation.as_ref()));
+    let told = seen
+        .since
+        .last()
+        .and_then(|since| since.iter().rev().find_map(|past| past.observation.as_ref()));
     let observation = told.map(|told| match told {
         Observation::Custom { name, .. } => name.as_str(),
         other => other.name(),
@@ -153,8 +194,14 @@ pub(super) async fn v0(case: &Case<'_>) -> Result<Value, String> {
     let observation = observation.map(|name| json!({ "observation": name }));
     let log = seen.log(case.wire());
     // The same action once more, as the log has it.
-    let republished = log.iter().filter(|event| event["action"] == kind).nth(1).map(|event| event["args"].clone());
-    Ok(json!({ "state": state, "states": seen.states(), "observation": observation, "republished": republished }))
+    let republished = log
+        .iter()
+        .filter(|event| event["action"] == kind)
+        .nth(1)
+        .map(|event| event["args"].clone());
+    Ok(
+        json!({ "state": state, "states": seen.states(), "observation": observation, "republished": republished }),
+    )
 }
 
 /// What an action of this kind needs.

@@ -1,5 +1,5 @@
-//! An agent, the loop around it, and the limits of a run: what it does is the case's script, what is seen is what the host reports and
-//! what `conclave trajectory export` writes of it.
+//! An agent, the loop around it, and the limits of a run: what it does is the case's script, what
+//! is seen is what the host reports and what `conclave trajectory export` writes of it.
 
 use conclave_core::trajectory::Era;
 use serde_json::{Value, json};
@@ -16,7 +16,10 @@ pub(super) fn era(case: &Case<'_>) -> Era {
 
 /// As many answers as any case needs of each executor.
 pub(super) fn executors() -> Vec<(String, Vec<Told>)> {
-    ["run", "run_ipython", "read", "write", "browse"].into_iter().map(|name| (name.to_owned(), Vec::new())).collect()
+    ["run", "run_ipython", "read", "write", "browse"]
+        .into_iter()
+        .map(|name| (name.to_owned(), Vec::new()))
+        .collect()
 }
 
 pub(super) async fn controller(case: &Case<'_>) -> Result<Value, String> {
@@ -28,12 +31,18 @@ pub(super) async fn controller(case: &Case<'_>) -> Result<Value, String> {
     let (mut moves, mut user) = (Vec::new(), Vec::new());
     if case.get("state").is_some_and(|state| state == "awaiting_user_input") {
         moves.push(made(&json!({ "message": "What now?", "wait_for_response": true }))?);
-        user.extend(case.get("event").and_then(|event| event.get("user_message")?.as_str()).map(str::to_owned));
+        user.extend(
+            case.get("event")
+                .and_then(|event| event.get("user_message")?.as_str())
+                .map(str::to_owned),
+        );
     }
     for entry in &script {
         moves.push(made(entry)?);
     }
-    let turns = case.any(&["max_iterations", "max_iteration", "iterations_max", "max"]).and_then(Value::as_u64);
+    let turns = case
+        .any(&["max_iterations", "max_iteration", "iterations_max", "max"])
+        .and_then(Value::as_u64);
     let more = turns.map(|turns| format!("[limits.run]\nturns = {turns}\n")).unwrap_or_default();
     let seen = Stage { tools: executors(), user, more, ..Stage::of(moves) }.play().await?;
     shown(case, &seen)
@@ -43,9 +52,14 @@ fn shown(case: &Case<'_>, seen: &Seen) -> Result<Value, String> {
     let part = seen.part()?;
     let log = seen.log(era(case));
     let history = pairs(&log);
-    let is_told = |event: &&Value| event["observation"] == "error" || event["observation"] == "delegate";
+    let is_told =
+        |event: &&Value| event["observation"] == "error" || event["observation"] == "delegate";
     let observation = log.iter().rev().find(is_told).map(worded).unwrap_or_default();
-    let published: Vec<&Value> = log.iter().filter(|event| event["source"] == "agent").map(|event| &event["action"]).collect();
+    let published: Vec<&Value> = log
+        .iter()
+        .filter(|event| event["source"] == "agent")
+        .map(|event| &event["action"])
+        .collect();
     let published: Vec<&Value> = published.into_iter().filter(|action| !action.is_null()).collect();
     let outcome = part.outcome.as_ref();
     let is_success = outcome.is_some_and(|outcome| outcome.status.is_success());
@@ -69,16 +83,29 @@ pub(super) fn worded(event: &Value) -> Value {
 /// The actions of a log but for the word that begins it, each with what answered it.
 pub(super) fn pairs(log: &[Value]) -> Vec<Value> {
     let actions = log.iter().skip(1).filter(|event| event.get("action").is_some());
-    let answer = |action: &Value| log.iter().find(|event| event.get("observation").is_some() && event.get("cause") == action.get("id"));
+    let answer = |action: &Value| {
+        log.iter().find(|event| {
+            event.get("observation").is_some() && event.get("cause") == action.get("id")
+        })
+    };
     actions
-        .map(|action| json!([action["action"], answer(action).map_or("null", |event| event["observation"].as_str().unwrap_or("null"))]))
+        .map(|action| {
+            json!([
+                action["action"],
+                answer(action)
+                    .map_or("null", |event| event["observation"].as_str().unwrap_or("null"))
+            ])
+        })
         .collect()
 }
 
 /// Steps until a limit of the run holds. A step that is refused is the reference's error.
 pub(super) async fn limit(case: &Case<'_>) -> Result<Value, String> {
     let init = case.get("init").cloned().unwrap_or_default();
-    let max = init.get("max_value").and_then(Value::as_u64).ok_or("init has no max_value, a whole number")?;
+    let max = init
+        .get("max_value")
+        .and_then(Value::as_u64)
+        .ok_or("init has no max_value, a whole number")?;
     let steps = case.list("ops")?.len();
     let say = |at: usize| made(&json!(format!("step {at}")));
     let moves = (0..steps).map(say).collect::<Result<Vec<Move>, String>>()?;
@@ -86,7 +113,8 @@ pub(super) async fn limit(case: &Case<'_>) -> Result<Value, String> {
     let seen = Stage { more, ..Stage::of(moves) }.play().await?;
     let part = seen.part()?;
     let reason = part.outcome.as_ref().map(|outcome| plain(&outcome.reason)).unwrap_or_default();
-    let result = |at: usize| if at < part.played { json!("ok") } else { json!({ "error": reason }) };
+    let result =
+        |at: usize| if at < part.played { json!("ok") } else { json!({ "error": reason }) };
     Ok(json!({
         "results": (0..steps).map(result).collect::<Vec<_>>(), "current": seen.recorded_steps(), "max": seen.most_turns(),
     }))

@@ -1,4 +1,5 @@
-//! A conversation on the whole host: an agent that plays a script of actions, executors that carry them out, and what both saw.
+//! A conversation on the whole host: an agent that plays a script of actions, executors that carry
+//! them out, and what both saw.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,12 +36,22 @@ impl Executor {
 
     /// The stock workspace over a folder that is empty.
     pub(super) fn workspace() -> Self {
-        Self { name: "workspace", source: STOCK_WORKSPACE.to_owned(), config: json!({}), grants: String::new() }
+        Self {
+            name: "workspace",
+            source: STOCK_WORKSPACE.to_owned(),
+            config: json!({}),
+            grants: String::new(),
+        }
     }
 
     /// One whose `run` never ends.
     pub(super) fn spinning() -> Self {
-        Self { name: "spin", source: "spin".to_owned(), config: json!({}), grants: "limits = { cpu = \"200 ms\" }\n".to_owned() }
+        Self {
+            name: "spin",
+            source: "spin".to_owned(),
+            config: json!({}),
+            grants: "limits = { cpu = \"200 ms\" }\n".to_owned(),
+        }
     }
 
     /// One that has a tool for each of these kinds, and answers whatever it is called with.
@@ -53,7 +64,12 @@ impl Executor {
             })
             .collect();
         let script = json!({ "tools": tools }).to_string();
-        Self { name: "tools", source: "script_tools".to_owned(), config: json!({ "script": script }), grants: String::new() }
+        Self {
+            name: "tools",
+            source: "script_tools".to_owned(),
+            config: json!({ "script": script }),
+            grants: String::new(),
+        }
     }
 }
 
@@ -75,7 +91,8 @@ impl Conversation {
     pub(super) fn new(script: Vec<Value>, executors: Vec<Executor>) -> Self {
         static FOLDERS: AtomicU64 = AtomicU64::new(0);
         let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("conclave-conformance-{}-{number}", std::process::id()));
+        let folder = std::env::temp_dir()
+            .join(format!("conclave-conformance-{}-{number}", std::process::id()));
         Self { files: Vec::new(), script, executors, confirm: None, analyzer: None, folder }
     }
 
@@ -89,7 +106,8 @@ impl Conversation {
         Self { confirm: Some("\"always\"".to_owned()), ..self }
     }
 
-    /// Risky actions wait, and a component that behaves like this says what is risky: `low`, or it is broken: `trap`, `spin`.
+    /// Risky actions wait, and a component that behaves like this says what is risky: `low`, or it
+    /// is broken: `trap`, `spin`.
     pub(super) fn assessed(self, mode: &str) -> Self {
         let confirm = "{ policy = \"risky\", threshold = \"medium\", unknown = false, analyzer = \"analyzer\" }";
         Self { confirm: Some(confirm.to_owned()), analyzer: Some(mode.to_owned()), ..self }
@@ -97,17 +115,36 @@ impl Conversation {
 
     fn text(&self, runner: &Runner) -> Result<String, String> {
         let source = |source: &str| {
-            let stock = runner.folder.parent().filter(|_| source == STOCK_WORKSPACE).map(|parent| parent.join("stock"));
-            string(&stock.as_ref().unwrap_or(&runner.folder).join(format!("{source}.wasm")).to_string_lossy())
+            let stock = runner
+                .folder
+                .parent()
+                .filter(|_| source == STOCK_WORKSPACE)
+                .map(|parent| parent.join("stock"));
+            string(
+                &stock
+                    .as_ref()
+                    .unwrap_or(&runner.folder)
+                    .join(format!("{source}.wasm"))
+                    .to_string_lossy(),
+            )
         };
         let table = |name: &str, of: &str, config: &Value, more: &str| {
             let config = value(config).ok_or("a script holds null")?;
-            Ok::<String, String>(format!("\n[plugins.{name}]\nsource = {}\nconfig = {config}\n{more}", source(of)))
+            Ok::<String, String>(format!(
+                "\n[plugins.{name}]\nsource = {}\nconfig = {config}\n{more}",
+                source(of)
+            ))
         };
         let mut text = "entry = \"main\"\n".to_owned();
-        let names: Vec<String> = self.executors.iter().map(|executor| string(executor.name)).collect();
-        let tools: Vec<String> = self.executors.iter().map(|executor| string(&format!("{}.*", executor.name))).collect();
-        let tools = if tools.is_empty() { String::new() } else { format!("grants.tools = [{}]\n", tools.join(", ")) };
+        let names: Vec<String> =
+            self.executors.iter().map(|executor| string(executor.name)).collect();
+        let tools: Vec<String> =
+            self.executors.iter().map(|executor| string(&format!("{}.*", executor.name))).collect();
+        let tools = if tools.is_empty() {
+            String::new()
+        } else {
+            format!("grants.tools = [{}]\n", tools.join(", "))
+        };
         text += &table("agent", "acting_agent", &json!({ "script": self.script }), &tools)?;
         for Executor { name, source, config, grants } in &self.executors {
             let folder = match source == STOCK_WORKSPACE {
@@ -117,12 +154,21 @@ impl Conversation {
                 ),
                 false => String::new(),
             };
-            // Nobody is asked because of what its plugin may do: who is to be asked is said by the task.
-            let allowed = format!("[[policy]]\ntool = {}\ndecide = \"allow\"\n", string(&format!("{name}.*")));
+            // Nobody is asked because of what its plugin may do: who is to be asked is said by the
+            // task.
+            let allowed = format!(
+                "[[policy]]\ntool = {}\ndecide = \"allow\"\n",
+                string(&format!("{name}.*"))
+            );
             text += &table(name, source, config, &(grants.clone() + &folder + &allowed))?;
         }
         if let Some(mode) = &self.analyzer {
-            text += &table("analyzer", "hostile_analyzer", &json!({ "mode": mode }), "limits = { cpu = \"200 ms\" }\n")?;
+            text += &table(
+                "analyzer",
+                "hostile_analyzer",
+                &json!({ "mode": mode }),
+                "limits = { cpu = \"200 ms\" }\n",
+            )?;
         }
         text += "\n[tasks.main]\nagent = \"agent\"\n";
         if !names.is_empty() {
@@ -142,7 +188,10 @@ impl Conversation {
         let made = std::fs::create_dir_all(&self.folder).and_then(|()| {
             self.files.iter().try_for_each(|(name, bytes)| {
                 let path = self.folder.join(name);
-                bytes.as_ref().map_or_else(|| std::fs::create_dir_all(&path), |bytes| std::fs::write(&path, bytes))
+                bytes.as_ref().map_or_else(
+                    || std::fs::create_dir_all(&path),
+                    |bytes| std::fs::write(&path, bytes),
+                )
             })
         });
         made.map_err(|error| format!("{}: {error}", self.folder.display()))?;
@@ -154,16 +203,31 @@ impl Conversation {
 
     async fn play(&self, runner: &Runner) -> Result<Told, String> {
         let text = self.text(runner)?;
-        let config = Config::parse("conclave.toml", "/", &text).map_err(|problems| format!("the config is refused:\n{problems}"))?;
-        let prepared = runner.host.load(&config).await.map_err(|error| format!("the config does not fit:\n{error}"))?;
+        let config = Config::parse("conclave.toml", "/", &text)
+            .map_err(|problems| format!("the config is refused:\n{problems}"))?;
+        let prepared = runner
+            .host
+            .load(&config)
+            .await
+            .map_err(|error| format!("the config does not fit:\n{error}"))?;
         let records = Arc::new(Records::default());
-        let subscribers = Subscribers::new([Arc::clone(&records) as Arc<dyn Subscriber>, crate::bound::counter()]);
+        let subscribers = Subscribers::new([
+            Arc::clone(&records) as Arc<dyn Subscriber>,
+            crate::bound::counter(),
+        ]);
         let options = RunOptions { subscribers, ..RunOptions::default() };
         let mut session = prepared.session(options).map_err(|error| error.to_string())?;
-        let outcome =
-            session.run(RunInput { content: Some("go".to_owned()), ..RunInput::default() }).await.map_err(|error| error.to_string())?;
-        let value = outcome.value.clone().or_else(|| serde_json::from_str(outcome.content.as_deref()?).ok()).unwrap_or_default();
-        let records = std::mem::take(&mut *records.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let outcome = session
+            .run(RunInput { content: Some("go".to_owned()), ..RunInput::default() })
+            .await
+            .map_err(|error| error.to_string())?;
+        let value = outcome
+            .value
+            .clone()
+            .or_else(|| serde_json::from_str(outcome.content.as_deref()?).ok())
+            .unwrap_or_default();
+        let records =
+            std::mem::take(&mut *records.0.lock().unwrap_or_else(PoisonError::into_inner));
         let ended = format!("it ended as {:?}: {}", outcome.status, outcome.reason);
         Ok(Told {
             status: outcome.status,
@@ -177,15 +241,25 @@ impl Conversation {
 
 /// Loads every component once, so that no case waits for a compiler.
 pub(super) async fn warm_up(runner: &Runner) -> Result<(), String> {
-    let executors = vec![Executor::terminal(1, None), Executor::workspace(), Executor::spinning(), Executor::of_tools(&[json!("edit")])];
+    let executors = vec![
+        Executor::terminal(1, None),
+        Executor::workspace(),
+        Executor::spinning(),
+        Executor::of_tools(&[json!("edit")]),
+    ];
     let all = Conversation::new(Vec::new(), executors);
     // The workspace's folder must be there.
     std::fs::create_dir_all(&all.folder).map_err(|error| error.to_string())?;
     let folder = all.folder.clone();
     let all = all.assessed("low");
-    let config =
-        Config::parse("conclave.toml", "/", &all.text(runner)?).map_err(|problems| format!("the config is refused:\n{problems}"))?;
-    let loaded = runner.host.load(&config).await.map(drop).map_err(|error| format!("the config does not fit:\n{error}"));
+    let config = Config::parse("conclave.toml", "/", &all.text(runner)?)
+        .map_err(|problems| format!("the config is refused:\n{problems}"))?;
+    let loaded = runner
+        .host
+        .load(&config)
+        .await
+        .map(drop)
+        .map_err(|error| format!("the config does not fit:\n{error}"));
     let _ = std::fs::remove_dir_all(folder);
     loaded
 }
@@ -215,17 +289,24 @@ pub(super) struct Told {
 impl Told {
     /// What answered this action, in the reference's form.
     pub(super) fn observation(&self, action: usize) -> Result<Value, String> {
-        let step = self.steps.get(action + 1).ok_or_else(|| format!("there is no step after action {action}: {}", self.ended))?;
+        let step = self
+            .steps
+            .get(action + 1)
+            .ok_or_else(|| format!("there is no step after action {action}: {}", self.ended))?;
         let since = step["since"].as_array().into_iter().flatten().rev();
-        let mut answers = since.map(|past| &past["observation"]).filter(|observation| !observation.is_null());
-        let answer = answers.next().ok_or_else(|| format!("nothing answered action {action}: {step}"))?;
+        let mut answers =
+            since.map(|past| &past["observation"]).filter(|observation| !observation.is_null());
+        let answer =
+            answers.next().ok_or_else(|| format!("nothing answered action {action}: {step}"))?;
         Ok(formed(answer))
     }
 
     /// The first action is answered with an error, and the agent steps again.
     pub(super) fn outlived(&self) -> Result<Value, String> {
         let told = self.observation(0)?;
-        Ok(json!({ "observation": told["observation"], "content": told["content"], "loop_continues": self.steps.len() > 1 }))
+        Ok(
+            json!({ "observation": told["observation"], "content": told["content"], "loop_continues": self.steps.len() > 1 }),
+        )
     }
 
     /// All that the journal holds.
@@ -235,18 +316,26 @@ impl Told {
 
     /// The lines that a terminal says it ran.
     pub(super) fn ran(&self) -> Value {
-        self.records.iter().rev().find_map(|record| found(record, "ran")).cloned().unwrap_or_default()
+        self.records
+            .iter()
+            .rev()
+            .find_map(|record| found(record, "ran"))
+            .cloned()
+            .unwrap_or_default()
     }
 
-    /// The kinds of the actions whose tools have run: in the journal each answer of a tool follows the step that wanted it.
+    /// The kinds of the actions whose tools have run: in the journal each answer of a tool follows
+    /// the step that wanted it.
     pub(super) fn executed(&self) -> Vec<Value> {
         let (mut steps, mut executed) = (0_usize, Vec::new());
         for record in &self.records {
             match record["event"].as_str() {
                 Some("agent-stepped") => steps += 1,
-                Some("tool-answered") => {
-                    executed.extend(steps.checked_sub(1).and_then(|step| Some(self.script.get(step)?["action"].clone())))
-                }
+                Some("tool-answered") => executed.extend(
+                    steps
+                        .checked_sub(1)
+                        .and_then(|step| Some(self.script.get(step)?["action"].clone())),
+                ),
                 _ => {}
             }
         }
@@ -256,7 +345,9 @@ impl Told {
 
 fn found<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
     match value {
-        Value::Object(fields) => fields.get(key).or_else(|| fields.values().find_map(|field| found(field, key))),
+        Value::Object(fields) => {
+            fields.get(key).or_else(|| fields.values().find_map(|field| found(field, key)))
+        }
         Value::Array(items) => items.iter().find_map(|item| found(item, key)),
         _ => None,
     }
@@ -271,11 +362,17 @@ fn formed(told: &Value) -> Value {
     } else if has("null") {
         json!({ "observation": "null", "content": "", "extras": {} })
     } else if has("command") {
-        named("run", json!({ "command_id": told["id"], "command": told["command"], "exit_code": told["exit_code"] }))
+        named(
+            "run",
+            json!({ "command_id": told["id"], "command": told["command"], "exit_code": told["exit_code"] }),
+        )
     } else if has("code") {
         named("run_ipython", json!({ "code": told["code"] }))
     } else if has("url") {
-        named("browse", json!({ "url": told["url"], "status_code": told["status"], "error": told["error"] }))
+        named(
+            "browse",
+            json!({ "url": told["url"], "status_code": told["status"], "error": told["error"] }),
+        )
     } else if has("path") {
         named("read", json!({ "path": told["path"] }))
     } else if has("written") {

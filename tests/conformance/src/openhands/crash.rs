@@ -1,4 +1,5 @@
-//! A host that is gone while calls are under way, and another one that goes on with what its journal holds (C-318).
+//! A host that is gone while calls are under way, and another one that goes on with what its
+//! journal holds (C-318).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,8 @@ use crate::toml_text::{string, value};
 /// The room, and so its journal's name.
 const ROOM: &str = "crash";
 
-/// Tools of the embedding program, whose effects are in the world: nobody can take them back, so none may happen twice.
+/// Tools of the embedding program, whose effects are in the world: nobody can take them back, so
+/// none may happen twice.
 struct World {
     /// How often each was executed.
     executed: Mutex<BTreeMap<String, usize>>,
@@ -42,7 +44,12 @@ impl World {
         let tool = |name: &String| {
             let (world, of) = (Arc::clone(self), name.clone());
             NativeTool::new(name, "Changes the world.", json!({ "type": "object" }), move |_| {
-                *world.executed.lock().unwrap_or_else(PoisonError::into_inner).entry(of.clone()).or_default() += 1;
+                *world
+                    .executed
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .entry(of.clone())
+                    .or_default() += 1;
                 world.begun.notify_one();
                 std::future::pending::<Result<String, conclave_runtime::native::Failure>>()
             })
@@ -52,10 +59,15 @@ impl World {
 
     /// A host of its own that has them: what a process is.
     async fn host(self: &Arc<Self>, runner: &Runner, names: &[String]) -> Result<Prepared, String> {
-        let options = HostOptions { cache: runner.cache.clone(), native: vec![self.plugin(names)], ..HostOptions::default() };
+        let options = HostOptions {
+            cache: runner.cache.clone(),
+            native: vec![self.plugin(names)],
+            ..HostOptions::default()
+        };
         let host = Host::new(options).map_err(|error| error.to_string())?;
         let text = config(&runner.folder, names)?;
-        let config = Config::parse("conclave.toml", "/", &text).map_err(|problems| format!("the config is refused:\n{problems}"))?;
+        let config = Config::parse("conclave.toml", "/", &text)
+            .map_err(|problems| format!("the config is refused:\n{problems}"))?;
         host.load(&config).await.map_err(|error| format!("the config does not fit:\n{error}"))
     }
 }
@@ -94,21 +106,31 @@ impl Drop for Folder {
 }
 
 fn options(journals: JsonLines) -> RunOptions {
-    RunOptions { ids: Arc::new(RoomId::from(ROOM)), journals: Arc::new(journals), ..RunOptions::default() }
+    RunOptions {
+        ids: Arc::new(RoomId::from(ROOM)),
+        journals: Arc::new(journals),
+        ..RunOptions::default()
+    }
 }
 
-/// One host dies with these calls under way; what another one, with the journal as it was then, tells and does.
+/// One host dies with these calls under way; what another one, with the journal as it was then,
+/// tells and does.
 pub(super) async fn play(runner: &Runner, names: Vec<String>) -> Result<Value, String> {
     let (folder, room) = (Folder::new(), RoomId::from(ROOM));
     let before = World::new();
     let (first, second) = (folder.journals("first"), folder.journals("second"));
-    let mut session = before.host(runner, &names).await?.session(options(first.clone())).map_err(|error| error.to_string())?;
+    let mut session = before
+        .host(runner, &names)
+        .await?
+        .session(options(first.clone()))
+        .map_err(|error| error.to_string())?;
     let crash = async {
         while before.executed().len() < names.len() {
             before.begun.notified().await;
         }
         // As a process that is killed leaves it: not a byte is written after this.
-        let copied = std::fs::create_dir_all(folder.0.join("second")).and_then(|()| std::fs::copy(first.path(&room), second.path(&room)));
+        let copied = std::fs::create_dir_all(folder.0.join("second"))
+            .and_then(|()| std::fs::copy(first.path(&room), second.path(&room)));
         copied.map_err(|error| format!("{}: {error}", folder.0.display()))
     };
     tokio::select! {
@@ -119,20 +141,32 @@ pub(super) async fn play(runner: &Runner, names: Vec<String>) -> Result<Value, S
 
     let after = World::new();
     let prepared = after.host(runner, &names).await?;
-    let mut session = prepared.reopen(&room, options(second)).await.map_err(|error| error.to_string())?;
+    let mut session =
+        prepared.reopen(&room, options(second)).await.map_err(|error| error.to_string())?;
     if !session.is_cut_off() {
         return Err("the journal holds nothing that was cut off".to_owned());
     }
     let outcome = session.resume().await.map_err(|error| error.to_string())?;
-    let told = outcome.value.clone().or_else(|| serde_json::from_str(outcome.content.as_deref()?).ok()).unwrap_or_default();
-    Ok(json!({ "errors_after_restart": interrupted(&told), "re_executed": after.executed(), "outcome": told }))
+    let told = outcome
+        .value
+        .clone()
+        .or_else(|| serde_json::from_str(outcome.content.as_deref()?).ok())
+        .unwrap_or_default();
+    Ok(
+        json!({ "errors_after_restart": interrupted(&told), "re_executed": after.executed(), "outcome": told }),
+    )
 }
 
 /// The calls of which the agent was told that they were interrupted.
 fn interrupted(told: &Value) -> Vec<String> {
     let steps = told["steps"].as_array().into_iter().flatten();
-    let observations = steps.flat_map(|step| step["since"].as_array().into_iter().flatten()).map(|past| &past["observation"]);
-    let cut_off = observations.filter(|seen| seen["content"].as_str().is_some_and(|text| text.contains(INTERRUPTED)));
-    let name = |seen: &Value| seen["tool"].as_str().map(|tool| tool.trim_start_matches("world.").to_owned());
+    let observations = steps
+        .flat_map(|step| step["since"].as_array().into_iter().flatten())
+        .map(|past| &past["observation"]);
+    let cut_off = observations
+        .filter(|seen| seen["content"].as_str().is_some_and(|text| text.contains(INTERRUPTED)));
+    let name = |seen: &Value| {
+        seen["tool"].as_str().map(|tool| tool.trim_start_matches("world.").to_owned())
+    };
     cut_off.filter_map(name).collect()
 }

@@ -10,7 +10,9 @@ use super::stage::{Move, nothing, turn};
 /// What an agent does, of an entry of a script.
 pub(super) fn made(entry: &Value) -> Result<Move, String> {
     let word = entry.as_str().unwrap_or_default().to_ascii_lowercase();
-    if let Some(raised) = ["raises", "raise", "exception", "malformed", "error"].iter().find_map(|key| entry.get(key)) {
+    if let Some(raised) =
+        ["raises", "raise", "exception", "malformed", "error"].iter().find_map(|key| entry.get(key))
+    {
         return Ok(Move::Fails(raised.as_str().unwrap_or("malformed").to_owned()));
     }
     if word.contains("malformed") || word.starts_with("raise") || word == "crashes" {
@@ -24,19 +26,24 @@ pub(super) fn made(entry: &Value) -> Result<Move, String> {
     }))
 }
 
-/// An action in its fixed form, of one of the ways in which cases write one: its whole form, `{"run": "ls"}`, `{"finish": {…}}`, or a
-/// text, which is said.
+/// An action in its fixed form, of one of the ways in which cases write one: its whole form,
+/// `{"run": "ls"}`, `{"finish": {…}}`, or a text, which is said.
 fn action(entry: &Value) -> Result<Value, String> {
     Ok(match entry {
-        Value::String(text) if matches!(text.as_str(), "finish" | "reject") => json!({ "action": text, "args": {} }),
+        Value::String(text) if matches!(text.as_str(), "finish" | "reject") => {
+            json!({ "action": text, "args": {} })
+        }
         Value::String(text) => match text.strip_prefix("run ") {
             Some(command) => json!({ "action": "run", "args": { "command": command } }),
             None => json!({ "action": "message", "args": { "content": text } }),
         },
         Value::Object(fields) if fields.contains_key("action") => completed(entry),
         Value::Object(fields) => {
-            let is_kind = |name: &&String| Action::kind_in(name, Era::V2024) || Action::kind_in(name, Era::V2025);
-            let kind = fields.keys().find(is_kind).ok_or_else(|| format!("{entry} is no action"))?;
+            let is_kind = |name: &&String| {
+                Action::kind_in(name, Era::V2024) || Action::kind_in(name, Era::V2025)
+            };
+            let kind =
+                fields.keys().find(is_kind).ok_or_else(|| format!("{entry} is no action"))?;
             let key = match kind.as_str() {
                 "run" => "command",
                 "run_ipython" => "code",
@@ -52,7 +59,12 @@ fn action(entry: &Value) -> Result<Value, String> {
                 Value::Bool(_) | Value::Null => Map::new(),
                 one => Map::from_iter([(key.to_owned(), one.clone())]),
             };
-            args.extend(fields.iter().filter(|(name, _)| *name != kind).map(|(name, value)| (name.clone(), value.clone())));
+            args.extend(
+                fields
+                    .iter()
+                    .filter(|(name, _)| *name != kind)
+                    .map(|(name, value)| (name.clone(), value.clone())),
+            );
             json!({ "action": kind, "args": args })
         }
         other => return Err(format!("{other} is no action")),
@@ -94,7 +106,9 @@ fn completed(given: &Value) -> Value {
                 "run" => json!({ "command": "ls", "command_id": -1 }),
                 "run_ipython" => json!({ "code": "1" }),
                 "read" | "write" => json!({ "path": "p" }),
-                "edit" => json!({ "path": "p", "prev_exist": true, "old_content": "", "new_content": "" }),
+                "edit" => {
+                    json!({ "path": "p", "prev_exist": true, "old_content": "", "new_content": "" })
+                }
                 "browse" => json!({ "url": "u", "screenshot": "", "trigger_by_action": "browse" }),
                 "delegate" => json!({ "outputs": {} }),
                 "agent_state_changed" => json!({ "agent_state": "running" }),

@@ -1,5 +1,6 @@
-//! Where this host does better than the reference: what is stored, what a broken guard and a broken log mean, and what goes round in circles.
-//! Whatever needs a conversation is one on the whole host, with components.
+//! Where this host does better than the reference: what is stored, what a broken guard and a broken
+//! log mean, and what goes round in circles. Whatever needs a conversation is one on the whole
+//! host, with components.
 
 use conclave_core::trajectory;
 use conclave_core::types::outcome::Status;
@@ -13,8 +14,15 @@ use crate::Runner;
 pub(super) async fn runtime(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let number = |key: &str| case.get(key).and_then(Value::as_i64);
     let run = |command: &str| json!({ "action": "run", "args": { "command": command } });
-    let lines = |lines: &[Value]| run(&lines.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("\n"));
-    let terminal = || vec![Executor::terminal(number("pid").or_else(|| number("kill")).unwrap_or(42), number("timeout_s"))];
+    let lines = |lines: &[Value]| {
+        run(&lines.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("\n"))
+    };
+    let terminal = || {
+        vec![Executor::terminal(
+            number("pid").or_else(|| number("kill")).unwrap_or(42),
+            number("timeout_s"),
+        )]
+    };
     let mut executors = terminal();
     let script = if let Some(action) = case.get("action") {
         let action = if action.is_string() { json!({ "action": action }) } else { action.clone() };
@@ -25,7 +33,9 @@ pub(super) async fn runtime(runner: &Runner, case: &Case<'_>) -> Result<Value, S
         }
         vec![action]
     } else if let Some(command) = case.get("run").and_then(Value::as_str) {
-        vec![json!({ "action": "run", "args": { "command": command, "background": case.flag("background") } })]
+        vec![
+            json!({ "action": "run", "args": { "command": command, "background": case.flag("background") } }),
+        ]
     } else if let Some(commands) = case.any(&["run_lines", "run"]).and_then(Value::as_array) {
         vec![lines(commands)]
     } else if let Some(commands) = case.get("runs").and_then(Value::as_array) {
@@ -37,7 +47,9 @@ pub(super) async fn runtime(runner: &Runner, case: &Case<'_>) -> Result<Value, S
             Some(id) => vec![known, kill(id)],
             None => vec![kill(7)],
         }
-    } else if let Some((kind, given)) = ["read", "write"].iter().find_map(|kind| Some((kind, case.get(kind)?))) {
+    } else if let Some((kind, given)) =
+        ["read", "write"].iter().find_map(|kind| Some((kind, case.get(kind)?)))
+    {
         executors = vec![Executor::workspace()];
         let mut args = if given.is_object() { given.clone() } else { json!({ "path": given }) };
         if *kind == "write" && args.get("content").is_none() {
@@ -61,15 +73,29 @@ pub(super) async fn runtime(runner: &Runner, case: &Case<'_>) -> Result<Value, S
 /// What is in the workspace at first: `files`, or what the path that is read is said to be.
 fn files(case: &Case<'_>) -> Vec<(String, Option<Vec<u8>>)> {
     let given = case.get("files").and_then(Value::as_object).into_iter().flatten();
-    let mut files: Vec<_> = given.map(|(name, text)| (name.clone(), text.as_str().map(|text| text.as_bytes().to_vec()))).collect();
-    let Some(path) = case.any(&["read", "write"]).and_then(|given| given.as_str().or_else(|| given.get("path")?.as_str())) else {
+    let mut files: Vec<_> = given
+        .map(|(name, text)| (name.clone(), text.as_str().map(|text| text.as_bytes().to_vec())))
+        .collect();
+    let Some(path) = case
+        .any(&["read", "write"])
+        .and_then(|given| given.as_str().or_else(|| given.get("path")?.as_str()))
+    else {
         return files;
     };
     let bytes = case.get("bytes").and_then(Value::as_array);
     if ["is_dir", "directory", "is_directory", "dir"].iter().any(|key| case.flag(key)) {
         files.push((path.to_owned(), None));
     } else if let Some(bytes) = bytes {
-        files.push((path.to_owned(), Some(bytes.iter().filter_map(Value::as_u64).filter_map(|byte| u8::try_from(byte).ok()).collect())));
+        files.push((
+            path.to_owned(),
+            Some(
+                bytes
+                    .iter()
+                    .filter_map(Value::as_u64)
+                    .filter_map(|byte| u8::try_from(byte).ok())
+                    .collect(),
+            ),
+        ));
     } else if case.flag("not_utf8") || case.flag("binary") {
         files.push((path.to_owned(), Some(vec![0xff, 0xfe])));
     } else if let Some(text) = case.any(&["text", "existing", "file"]).and_then(Value::as_str) {
@@ -96,10 +122,16 @@ pub(super) async fn beat(runner: &Runner, case: &Case<'_>) -> Result<Value, Stri
     }
     let lone = |action: Value| Conversation::new(vec![action], vec![Executor::terminal(42, None)]);
     if case.get("kill").is_some() {
-        return lone(json!({ "action": "kill", "args": { "command_id": 7 } })).hold(runner).await?.outlived();
+        return lone(json!({ "action": "kill", "args": { "command_id": 7 } }))
+            .hold(runner)
+            .await?
+            .outlived();
     }
     if let Some(delegate) = case.get("delegate") {
-        return lone(json!({ "action": "delegate", "args": delegate_args(delegate) })).hold(runner).await?.outlived();
+        return lone(json!({ "action": "delegate", "args": delegate_args(delegate) }))
+            .hold(runner)
+            .await?
+            .outlived();
     }
     if case.get("tool").is_some() {
         return spinning(runner).await;
@@ -113,16 +145,29 @@ pub(super) async fn beat(runner: &Runner, case: &Case<'_>) -> Result<Value, Stri
             }
             json!({ "action": kind, "args": args })
         };
-        let talk = || Conversation::new(actions.iter().map(example).collect(), vec![Executor::of_tools(actions)]);
+        let talk = || {
+            Conversation::new(
+                actions.iter().map(example).collect(),
+                vec![Executor::of_tools(actions)],
+            )
+        };
         // What would never run shows nothing by not running.
         let free = talk().hold(runner).await?;
         if free.executed() != *actions {
             return Err(format!("without anybody's consent only these run: {:?}", free.executed()));
         }
-        return Ok(json!({ "executed_before_answer": talk().confirming().hold(runner).await?.executed() }));
+        return Ok(
+            json!({ "executed_before_answer": talk().confirming().hold(runner).await?.executed() }),
+        );
     }
     if let Some(calls) = case.get("crash_with_in_flight") {
-        let names = calls.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+        let names = calls
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect();
         return super::crash::play(runner, names).await;
     }
     Err("`in` has nothing that this kind plays".to_owned())
@@ -152,15 +197,24 @@ async fn spinning(runner: &Runner) -> Result<Value, String> {
 /// What the journal holds of an action with a secret in it that its agent wrote there by hand.
 async fn stored_secret(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let action = case.get("event").cloned().ok_or("`in` has no event")?;
-    let seen = Conversation::new(vec![action], vec![Executor::terminal(42, None)]).hold(runner).await?;
-    let secrets = case.get("secrets").and_then(Value::as_object).into_iter().flat_map(|all| all.values().filter_map(Value::as_str));
+    let seen =
+        Conversation::new(vec![action], vec![Executor::terminal(42, None)]).hold(runner).await?;
+    let secrets = case
+        .get("secrets")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flat_map(|all| all.values().filter_map(Value::as_str));
     let stored = seen.stored();
-    Ok(json!({ "stored_bytes_contain_secret": secrets.filter(|secret| !secret.is_empty()).any(|secret| stored.contains(secret)) }))
+    Ok(
+        json!({ "stored_bytes_contain_secret": secrets.filter(|secret| !secret.is_empty()).any(|secret| stored.contains(secret)) }),
+    )
 }
 
 /// A change of the plan that is refused, in a conversation: the agent reads why, and goes on.
 async fn plan_fails(runner: &Runner, op: &Value) -> Result<Value, String> {
-    let word = |at: usize| op.get(at).and_then(Value::as_str).ok_or_else(|| format!("{op} is no change of a plan"));
+    let word = |at: usize| {
+        op.get(at).and_then(Value::as_str).ok_or_else(|| format!("{op} is no change of a plan"))
+    };
     let action = match word(0)? {
         "add" => json!({ "action": "add_task", "args": { "parent": word(1)?, "goal": word(2)? } }),
         _ => json!({ "action": "modify_task", "args": { "task_id": word(1)?, "state": word(2)? } }),
@@ -168,12 +222,14 @@ async fn plan_fails(runner: &Runner, op: &Value) -> Result<Value, String> {
     Conversation::new(vec![action], Vec::new()).hold(runner).await?.outlived()
 }
 
-/// A log of ten events, one of which was written only in part, as `conclave trajectory show` reads it.
+/// A log of ten events, one of which was written only in part, as `conclave trajectory show` reads
+/// it.
 fn torn(which: &str) -> Result<Value, String> {
     const EVENTS: usize = 10;
     let torn = if which == "last" { EVENTS - 1 } else { EVENTS / 2 };
-    let event =
-        |at: usize| json!({ "id": at, "source": "user", "action": "message", "args": { "content": format!("message {at}") } }).to_string();
+    let event = |at: usize| {
+        json!({ "id": at, "source": "user", "action": "message", "args": { "content": format!("message {at}") } }).to_string()
+    };
     let line = |at: usize| if at == torn { event(at)[..20].to_owned() } else { event(at) };
     let lines: Vec<String> = (0..EVENTS).map(line).collect();
     let loaded = trajectory::load(&lines.join("\n"));
@@ -181,13 +237,18 @@ fn torn(which: &str) -> Result<Value, String> {
     let all_before = ids.iter().map(|id| usize::try_from(*id)).eq((0..torn).map(Ok));
     let kept = if all_before { json!("all before the torn one") } else { json!(ids) };
     let place = format!("line {}", torn + 1);
-    Ok(json!({ "loads": !ids.is_empty(), "events_kept": kept, "reports_gap": loaded.problems.iter().any(|problem| problem.at == place) }))
+    Ok(
+        json!({ "loads": !ids.is_empty(), "events_kept": kept, "reports_gap": loaded.problems.iter().any(|problem| problem.at == place) }),
+    )
 }
 
-/// A guard that says `low` lets the action happen; one that traps, and one that runs out of time, let nothing happen (O-184).
+/// A guard that says `low` lets the action happen; one that traps, and one that runs out of time,
+/// let nothing happen (O-184).
 async fn broken_guard(runner: &Runner) -> Result<Value, String> {
     let run = json!({ "action": "run", "args": { "command": "echo hi" } });
-    let guarded = |mode: &str| Conversation::new(vec![run.clone()], vec![Executor::terminal(42, None)]).assessed(mode);
+    let guarded = |mode: &str| {
+        Conversation::new(vec![run.clone()], vec![Executor::terminal(42, None)]).assessed(mode)
+    };
     if guarded("low").hold(runner).await?.executed().is_empty() {
         return Err("a guard that allows lets nothing happen either".to_owned());
     }
@@ -200,7 +261,8 @@ async fn broken_guard(runner: &Runner) -> Result<Value, String> {
     Ok(json!({ "verdict": "deny" }))
 }
 
-/// The same action with the same result, each time thought about in another way; and with another result each time, which is no loop.
+/// The same action with the same result, each time thought about in another way; and with another
+/// result each time, which is no loop.
 async fn stuck_in_spite_of_thoughts(runner: &Runner, times: u64) -> Result<Value, String> {
     let of = |command: &dyn Fn(u64) -> String| {
         let action = |at: u64| json!({ "action": "run", "args": { "command": command(at) }, "thought": format!("thought {at}") });
@@ -209,7 +271,10 @@ async fn stuck_in_spite_of_thoughts(runner: &Runner, times: u64) -> Result<Value
     };
     let other = of(&|at| format!("echo {at}")).hold(runner).await?;
     if other.status != Status::Done {
-        return Err(format!("an agent that does something else each time is stopped: {:?}", other.status));
+        return Err(format!(
+            "an agent that does something else each time is stopped: {:?}",
+            other.status
+        ));
     }
     let same = of(&|_| "echo x".to_owned()).hold(runner).await?;
     Ok(json!({ "stuck": same.status == Status::InfLoop, "status": same.status.as_str() }))

@@ -15,11 +15,23 @@ pub(super) async fn parallel(case: &Case<'_>) -> Result<Value, String> {
         return at_once(&names, case.flag("same_tool")).await;
     }
     let calls = case.list("calls")?;
-    let name =
-        |call: &Value| call.as_str().or_else(|| call.get("tool")?.as_str()).or_else(|| call.get("name")?.as_str()).map(str::to_owned);
-    let names = calls.iter().map(|call| name(call).ok_or_else(|| format!("{call} is no call"))).collect::<Result<Vec<String>, String>>()?;
+    let name = |call: &Value| {
+        call.as_str()
+            .or_else(|| call.get("tool")?.as_str())
+            .or_else(|| call.get("name")?.as_str())
+            .map(str::to_owned)
+    };
+    let names = calls
+        .iter()
+        .map(|call| name(call).ok_or_else(|| format!("{call} is no call")))
+        .collect::<Result<Vec<String>, String>>()?;
     let seen = round(&names, calls).await?;
-    let results = seen.since.last().into_iter().flat_map(|since| since.iter()).filter_map(|past| past.observation.as_ref());
+    let results = seen
+        .since
+        .last()
+        .into_iter()
+        .flat_map(|since| since.iter())
+        .filter_map(|past| past.observation.as_ref());
     let event = |told: &Observation| match told {
         Observation::Tool(result) if !result.is_error => json!("observation"),
         told => json!({ "agent_error": told.content() }),
@@ -29,8 +41,9 @@ pub(super) async fn parallel(case: &Case<'_>) -> Result<Value, String> {
     Ok(json!({ "events": events, "executed": executed, "discarded": discarded }))
 }
 
-/// The calls whose tools ran, each as often as one ran, and the others, in the order of the message. The tools themselves say that they ran;
-/// in which order is left to whatever schedules them, since they begin at the same time. One that nobody called comes last.
+/// The calls whose tools ran, each as often as one ran, and the others, in the order of the
+/// message. The tools themselves say that they ran; in which order is left to whatever schedules
+/// them, since they begin at the same time. One that nobody called comes last.
 fn by_call(names: &[String], mut ran: Vec<String>) -> (Vec<String>, Vec<String>) {
     let (mut executed, mut discarded) = (Vec::new(), Vec::new());
     for name in names {
@@ -69,16 +82,25 @@ async fn round(names: &[String], calls: &[Value]) -> Result<Seen, String> {
     Stage { tools, task, ..Stage::of(vec![Move::Turn(called(&words))]) }.play().await
 }
 
-/// Which calls ran one after another, and whether two ran at the same time, by the notices of their beginnings and ends.
+/// Which calls ran one after another, and whether two ran at the same time, by the notices of their
+/// beginnings and ends.
 async fn at_once(names: &[String], same_tool: bool) -> Result<Value, String> {
-    let tools: Vec<String> = names.iter().map(|name| if same_tool { "t".to_owned() } else { name.clone() }).collect();
+    let tools: Vec<String> =
+        names.iter().map(|name| if same_tool { "t".to_owned() } else { name.clone() }).collect();
     let seen = round(&tools, &vec![Value::Null; tools.len()]).await?;
     let mut spans: Vec<Span> = Vec::new();
     for (at, notice) in seen.notices().enumerate() {
         match notice {
             Notice::ToolCalled { call, arguments, .. } => {
-                let place = arguments.get(PLACE).and_then(Value::as_u64).and_then(|place| names.get(usize::try_from(place).ok()?));
-                let name = place.ok_or_else(|| format!("a tool was called that the case does not call: {arguments}"))?.clone();
+                let place = arguments
+                    .get(PLACE)
+                    .and_then(Value::as_u64)
+                    .and_then(|place| names.get(usize::try_from(place).ok()?));
+                let name = place
+                    .ok_or_else(|| {
+                        format!("a tool was called that the case does not call: {arguments}")
+                    })?
+                    .clone();
                 spans.push(Span { call: *call, name, begins: at, ends: usize::MAX });
             }
             Notice::ToolAnswered { call: Some(call), .. } => {
@@ -108,7 +130,10 @@ impl Span {
 }
 
 fn overlaps(spans: &[Span]) -> bool {
-    spans.iter().enumerate().any(|(at, span)| spans[at + 1..].iter().any(|other| span.overlaps(other)))
+    spans
+        .iter()
+        .enumerate()
+        .any(|(at, span)| spans[at + 1..].iter().any(|other| span.overlaps(other)))
 }
 
 /// Groups of calls of which none overlaps the next.
@@ -121,7 +146,10 @@ fn serialised(spans: &[Span]) -> Vec<Vec<&str>> {
         }
     }
     groups.retain(|group| group.len() > 1);
-    groups.into_iter().map(|group| group.into_iter().map(|span| span.name.as_str()).collect()).collect()
+    groups
+        .into_iter()
+        .map(|group| group.into_iter().map(|span| span.name.as_str()).collect())
+        .collect()
 }
 
 #[cfg(test)]
@@ -136,13 +164,21 @@ mod tests {
     fn each_call_is_executed_as_often_as_its_tool_ran() {
         let called = texts(&["a", "b", "a"]);
         assert_eq!(by_call(&called, texts(&["b", "a"])), (texts(&["a", "b"]), texts(&["a"])));
-        assert_eq!(by_call(&called, texts(&["b", "a", "a", "c"])), (texts(&["a", "b", "a", "c"]), texts(&[])));
+        assert_eq!(
+            by_call(&called, texts(&["b", "a", "a", "c"])),
+            (texts(&["a", "b", "a", "c"]), texts(&[]))
+        );
         assert_eq!(by_call(&called, Vec::new()), (Vec::new(), called));
     }
 
     #[test]
     fn calls_are_serialised_only_when_none_overlaps_another() {
-        let span = |name: &str, begins: usize, ends: usize| Span { call: CallId(begins as u64), name: name.to_owned(), begins, ends };
+        let span = |name: &str, begins: usize, ends: usize| Span {
+            call: CallId(begins as u64),
+            name: name.to_owned(),
+            begins,
+            ends,
+        };
         let one_by_one = [span("a", 0, 1), span("b", 2, 3)];
         assert_eq!((serialised(&one_by_one), overlaps(&one_by_one)), (vec![vec!["a", "b"]], false));
         let at_once = [span("a", 0, 2), span("b", 1, 3)];

@@ -1,5 +1,5 @@
-//! A conversation on the whole host with plugins of this program: an agent that plays a script, tools that answer what a case
-//! says, and what the host reported of it. No component is needed.
+//! A conversation on the whole host with plugins of this program: an agent that plays a script,
+//! tools that answer what a case says, and what the host reported of it. No component is needed.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,19 +40,22 @@ pub(super) enum Told {
     Fails(String),
 }
 
-/// An action in its fixed form, as the turn of an agent. A message without `wait_for_response` is said, and the agent goes on.
+/// An action in its fixed form, as the turn of an agent. A message without `wait_for_response` is
+/// said, and the agent goes on.
 ///
 /// # Errors
 /// When the arguments are none of its kind.
 pub(super) fn turn(form: &Value) -> Result<Turn, String> {
-    let kind = form.get("action").and_then(Value::as_str).ok_or_else(|| format!("{form} is no action"))?;
+    let kind =
+        form.get("action").and_then(Value::as_str).ok_or_else(|| format!("{form} is no action"))?;
     let args = form.get("args").cloned().unwrap_or_else(|| json!({}));
     let text = |key: &str| args.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let action = match kind {
         "message" => Action::Talk { content: text("content") },
         kind => Action::from_args(kind, &args).map_err(|error| format!("{form}: {error}"))?,
     };
-    let wait_for_response = args.get("wait_for_response").and_then(Value::as_bool).unwrap_or_default();
+    let wait_for_response =
+        args.get("wait_for_response").and_then(Value::as_bool).unwrap_or_default();
     let thought = if kind == "think" { String::new() } else { text("thought") };
     Ok(Turn { thought, wait_for_response, ..action.into_turn() })
 }
@@ -62,7 +65,8 @@ pub(super) fn nothing() -> Turn {
     Action::Reply(Reply::default()).into_turn()
 }
 
-/// What is to be played. The moves of the entry agent come in parts: one for each message of its user.
+/// What is to be played. The moves of the entry agent come in parts: one for each message of its
+/// user.
 #[derive(Default)]
 pub(super) struct Stage {
     pub(super) parts: Vec<(String, Vec<Move>)>,
@@ -122,7 +126,9 @@ impl Seen {
     /// The states that the entry agent went through.
     pub(super) fn states(&self) -> Vec<&'static str> {
         let state = |notice: &Notice| match notice {
-            Notice::AgentStateChanged { task, state, .. } if task.as_str() == "main" => Some(state.as_str()),
+            Notice::AgentStateChanged { task, state, .. } if task.as_str() == "main" => {
+                Some(state.as_str())
+            }
             _ => None,
         };
         self.notices().filter_map(state).collect()
@@ -130,13 +136,18 @@ impl Seen {
 
     /// The steps that the journal holds.
     pub(super) fn recorded_steps(&self) -> usize {
-        self.records.iter().filter(|record| matches!(record.event, Event::AgentStepped { .. })).count()
+        self.records
+            .iter()
+            .filter(|record| matches!(record.event, Event::AgentStepped { .. }))
+            .count()
     }
 
     /// The steps that the newest run may take, as the journal has its limits.
     pub(super) fn most_turns(&self) -> Option<u64> {
         self.records.iter().rev().find_map(|record| match &record.event {
-            Event::RoomOpened { opening, .. } | Event::RunStarted { opening, .. } => opening.limits.turns,
+            Event::RoomOpened { opening, .. } | Event::RunStarted { opening, .. } => {
+                opening.limits.turns
+            }
             _ => None,
         })
     }
@@ -182,13 +193,17 @@ impl Shared {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends when somebody was asked who gives no answer, and the host has told that its agent waits for that.
+    /// Ends when somebody was asked who gives no answer, and the host has told that its agent waits
+    /// for that.
     async fn rests(&self) {
         self.unanswered.notified().await;
         loop {
             {
                 let mut inner = self.lock();
-                if matches!(inner.state, AgentState::AwaitingUserInput | AgentState::AwaitingUserConfirmation) {
+                if matches!(
+                    inner.state,
+                    AgentState::AwaitingUserInput | AgentState::AwaitingUserConfirmation
+                ) {
                     let at_end = (inner.state, inner.records.len());
                     inner.at_end.get_or_insert(at_end);
                     return;
@@ -219,7 +234,11 @@ impl Shared {
     fn call(&self, tool: &str) -> Result<Value, Failure> {
         let mut inner = self.lock();
         inner.executed.push(tool.to_owned());
-        let told = inner.tools.iter_mut().find(|(name, _)| name == tool).and_then(|(_, told)| told.pop_front());
+        let told = inner
+            .tools
+            .iter_mut()
+            .find(|(name, _)| name == tool)
+            .and_then(|(_, told)| told.pop_front());
         match told {
             Some(Told::Value(value)) => Ok(value),
             Some(Told::Fails(text)) => Err(Failure::new(text)),
@@ -303,7 +322,9 @@ impl Stage {
             text += "grants.tools = [\"world.*\"]\n";
         }
         if let Some((child, _)) = &self.child {
-            text += &format!("grants.delegate = {{ tasks = [\"{child}\"] }}\n[plugins.worker]\nsource = \"native:worker\"\n");
+            text += &format!(
+                "grants.delegate = {{ tasks = [\"{child}\"] }}\n[plugins.worker]\nsource = \"native:worker\"\n"
+            );
             text += &format!("[tasks.{child}]\nagent = \"worker\"\n");
         }
         let executors = if self.tools.is_empty() { "" } else { "executors = [\"world\"]\n" };
@@ -322,14 +343,20 @@ impl Stage {
         if self.child.is_some() {
             let of = Arc::clone(shared);
             plugins.push(Plugin::agent("worker", move |_| {
-                let next = of.lock().child.pop_front().unwrap_or_else(|| Move::Turn(finish("done")));
+                let next =
+                    of.lock().child.pop_front().unwrap_or_else(|| Move::Turn(finish("done")));
                 std::future::ready(next.made())
             }));
         }
         if !self.tools.is_empty() {
             let tool = |(name, _): &(String, Vec<Told>)| {
                 let (of, own) = (Arc::clone(shared), name.clone());
-                NativeTool::new(name, "Does what the case says.", json!({ "type": "object" }), move |_| std::future::ready(of.call(&own)))
+                NativeTool::new(
+                    name,
+                    "Does what the case says.",
+                    json!({ "type": "object" }),
+                    move |_| std::future::ready(of.call(&own)),
+                )
             };
             plugins.push(Plugin::tools("world", self.tools.iter().map(tool)));
         }
@@ -338,7 +365,9 @@ impl Stage {
 
     /// The problems that the host has with the config; none: it would be played.
     pub(super) fn refused(&self) -> Option<String> {
-        Config::parse("conclave.toml", "/", &self.config()).err().map(|problems| problems.to_string())
+        Config::parse("conclave.toml", "/", &self.config())
+            .err()
+            .map(|problems| problems.to_string())
     }
 
     /// Plays it.
@@ -349,18 +378,29 @@ impl Stage {
         let shared = Arc::new(Shared { approval: self.approval.take(), ..Shared::default() });
         {
             let mut inner = shared.lock();
-            inner.child = self.child.iter_mut().flat_map(|(_, moves)| std::mem::take(moves)).collect();
-            inner.tools = self.tools.iter().map(|(name, told)| (name.clone(), told.iter().cloned().collect())).collect();
+            inner.child =
+                self.child.iter_mut().flat_map(|(_, moves)| std::mem::take(moves)).collect();
+            inner.tools = self
+                .tools
+                .iter()
+                .map(|(name, told)| (name.clone(), told.iter().cloned().collect()))
+                .collect();
             inner.user = std::mem::take(&mut self.user).into();
         }
         let native = self.plugins(&shared);
         let text = self.config();
-        let host = Host::new(HostOptions { native, ..HostOptions::default() }).map_err(|error| error.to_string())?;
-        let config =
-            Config::parse("conclave.toml", "/", &text).map_err(|problems| format!("the config is refused:\n{problems}\n{text}"))?;
-        let prepared = host.load(&config).await.map_err(|error| format!("the config does not fit:\n{error}\n{text}"))?;
+        let host = Host::new(HostOptions { native, ..HostOptions::default() })
+            .map_err(|error| error.to_string())?;
+        let config = Config::parse("conclave.toml", "/", &text)
+            .map_err(|problems| format!("the config is refused:\n{problems}\n{text}"))?;
+        let prepared = host
+            .load(&config)
+            .await
+            .map_err(|error| format!("the config does not fit:\n{error}\n{text}"))?;
         let options = RunOptions {
-            subscribers: Subscribers::new([Arc::new(Following(Arc::clone(&shared))) as Arc<dyn Subscriber>]),
+            subscribers: Subscribers::new([
+                Arc::new(Following(Arc::clone(&shared))) as Arc<dyn Subscriber>
+            ]),
             channels: Arc::new(User(Arc::clone(&shared))),
             approver: Arc::new(Approves(Arc::clone(&shared))),
             ..RunOptions::default()
@@ -370,7 +410,8 @@ impl Stage {
         for (said, moves) in std::mem::take(&mut self.parts) {
             {
                 let mut inner = shared.lock();
-                (inner.moves, inner.played, inner.was_asked_for_more, inner.at_end) = (moves.into(), 0, false, None);
+                (inner.moves, inner.played, inner.was_asked_for_more, inner.at_end) =
+                    (moves.into(), 0, false, None);
             }
             let outcome = tokio::select! {
                 ended = session.run(RunInput { content: Some(said), ..RunInput::default() }) => Some(ended.map_err(|error| error.to_string())?),
@@ -379,7 +420,12 @@ impl Stage {
             let is_over = outcome.is_none();
             let mut inner = shared.lock();
             let (played, was_asked_for_more) = (inner.played, inner.was_asked_for_more);
-            parts.push(Part { outcome, notices: std::mem::take(&mut inner.notices), played, was_asked_for_more });
+            parts.push(Part {
+                outcome,
+                notices: std::mem::take(&mut inner.notices),
+                played,
+                was_asked_for_more,
+            });
             if is_over {
                 break;
             }

@@ -1,5 +1,6 @@
-//! Loop detection, played by the room's own watch: an agent does what the history of a case says it did, its tools answer as
-//! they did there, and each message of the user begins the next run of the session.
+//! Loop detection, played by the room's own watch: an agent does what the history of a case says it
+//! did, its tools answer as they did there, and each message of the user begins the next run of the
+//! session.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +16,13 @@ use super::Case;
 use super::stage::{Move, Part, Seen, Stage, Told, nothing, turn};
 
 /// Every kind of loop that the host knows.
-const KINDS: [StuckKind; 5] =
-    [StuckKind::SameResult, StuckKind::SameError, StuckKind::Alternating, StuckKind::SameMessage, StuckKind::OnlyCondensing];
+const KINDS: [StuckKind; 5] = [
+    StuckKind::SameResult,
+    StuckKind::SameError,
+    StuckKind::Alternating,
+    StuckKind::SameMessage,
+    StuckKind::OnlyCondensing,
+];
 /// More repeats than any case has.
 const MOST: u32 = 100;
 
@@ -54,8 +60,16 @@ impl Script {
                     if let Some((tool, told)) = answer {
                         script.tools.entry(tool).or_default().push(told);
                     }
-                    script.parts.last_mut().into_iter().for_each(|(_, moves)| moves.push(Move::clone(&made)));
-                    script.places.last_mut().into_iter().for_each(|places| places.push((is_message, at)));
+                    script
+                        .parts
+                        .last_mut()
+                        .into_iter()
+                        .for_each(|(_, moves)| moves.push(Move::clone(&made)));
+                    script
+                        .places
+                        .last_mut()
+                        .into_iter()
+                        .for_each(|places| places.push((is_message, at)));
                 }
             }
         }
@@ -69,14 +83,22 @@ impl Script {
 
     async fn play(&self, repeats: u32) -> Result<Seen, String> {
         let task = format!("stuck = {{ repeats = {repeats}, recovery = \"stop\" }}\n");
-        Stage { parts: self.parts.clone(), tools: self.tools.clone().into_iter().collect(), task, ..Stage::default() }.play().await
+        Stage {
+            parts: self.parts.clone(),
+            tools: self.tools.clone().into_iter().collect(),
+            task,
+            ..Stage::default()
+        }
+        .play()
+        .await
     }
 }
 
 /// An action and what answered it, or a message.
 fn entry(action: &Value, observation: Option<&Value>, at: usize) -> Result<Entry, String> {
     let kind = action.get("action").and_then(Value::as_str).unwrap_or_default();
-    let content = || action.pointer("/args/content").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let content =
+        || action.pointer("/args/content").and_then(Value::as_str).unwrap_or_default().to_owned();
     let is_message = kind == "message";
     if is_message && action.get("source").is_some_and(|source| source == "user") {
         return Ok(Entry::User(content()));
@@ -126,7 +148,9 @@ fn found(part: &Part) -> Option<(StuckKind, u32)> {
 /// Pairs of 2024: the era of June looked for four of the same, that of July for three.
 pub(super) async fn pairs(case: &Case<'_>) -> Result<Value, String> {
     let pairs = case.list("history")?.iter().enumerate();
-    let pairs = pairs.map(|(at, pair)| entry(pair.get(0).unwrap_or(&Value::Null), pair.get(1), at)).collect::<Result<_, String>>()?;
+    let pairs = pairs
+        .map(|(at, pair)| entry(pair.get(0).unwrap_or(&Value::Null), pair.get(1), at))
+        .collect::<Result<_, String>>()?;
     let script = Script::of(pairs);
     let mut got = json!({});
     for (era, repeats) in [("2024-06", 4), ("2024-07", 3)] {
@@ -148,21 +172,30 @@ pub(super) async fn events(case: &Case<'_>) -> Result<Value, String> {
             at += if answer.is_some() && !is_message { 2 } else { 1 };
         } else {
             // What a case leaves out: the action that this answers.
-            let action =
-                json!({ "action": "run", "args": { "command": event.pointer("/extras/command").cloned().unwrap_or_else(|| json!("")) } });
+            let action = json!({ "action": "run", "args": { "command": event.pointer("/extras/command").cloned().unwrap_or_else(|| json!("")) } });
             entries.push(entry(&action, Some(event), at)?);
             at += 1;
         }
     }
     let script = Script::of(entries);
     let seen = script.play(4).await?;
-    let Some((part, places)) = seen.parts.last().zip(script.places.get(seen.parts.len().saturating_sub(1))) else {
+    let Some((part, places)) =
+        seen.parts.last().zip(script.places.get(seen.parts.len().saturating_sub(1)))
+    else {
         return Ok(json!({ "stuck": false, "loop": null }));
     };
     let shown = found(part).map(|(kind, repeats)| {
         let is_message = kind == StuckKind::SameMessage;
-        let done: Vec<usize> = places.iter().take(part.played).filter(|(said, _)| *said == is_message).map(|(_, at)| *at).collect();
-        let start = done.len().checked_sub(usize::try_from(repeats).unwrap_or(usize::MAX)).and_then(|first| done.get(first));
+        let done: Vec<usize> = places
+            .iter()
+            .take(part.played)
+            .filter(|(said, _)| *said == is_message)
+            .map(|(_, at)| *at)
+            .collect();
+        let start = done
+            .len()
+            .checked_sub(usize::try_from(repeats).unwrap_or(usize::MAX))
+            .and_then(|first| done.get(first));
         // Theirs counts how often two actions come in turns, ours how many actions that are.
         let repeats = if kind == StuckKind::Alternating { repeats / 2 } else { repeats };
         json!({ "type": named(kind), "repeats": repeats, "start": start })
@@ -182,16 +215,28 @@ fn named(kind: StuckKind) -> &'static str {
 
 /// Scripts of the SDK, in words.
 pub(super) async fn sdk(case: &Case<'_>) -> Result<Value, String> {
-    let given = case.any(&["script", "events"]).and_then(Value::as_array).ok_or("`in` has neither script nor events")?;
+    let given = case
+        .any(&["script", "events"])
+        .and_then(Value::as_array)
+        .ok_or("`in` has neither script nor events")?;
     let mut entries = Vec::new();
     for (at, entry) in given.iter().enumerate() {
-        let word = entry.as_str().or_else(|| entry.get("ev")?.as_str()).ok_or_else(|| format!("{entry} is no word of a script"))?;
+        let word = entry
+            .as_str()
+            .or_else(|| entry.get("ev")?.as_str())
+            .ok_or_else(|| format!("{entry} is no word of a script"))?;
         let run = |command: &str, told: Told| {
-            let made = Box::new(Move::Turn(Action::Run { command: command.to_owned(), background: false }.into_turn()));
+            let made = Box::new(Move::Turn(
+                Action::Run { command: command.to_owned(), background: false }.into_turn(),
+            ));
             Entry::Done { made, is_message: false, at, answer: Some(("run".to_owned(), told)) }
         };
-        let said =
-            |made: conclave_runtime::action::Turn| Entry::Done { made: Box::new(Move::Turn(made)), is_message: true, at, answer: None };
+        let said = |made: conclave_runtime::action::Turn| Entry::Done {
+            made: Box::new(Move::Turn(made)),
+            is_message: true,
+            at,
+            answer: None,
+        };
         entries.push(match word {
             "bad" => run("bad", Told::Fails("it failed".to_owned())),
             "same_ok" => run("ls", Told::Value(json!("x"))),
@@ -215,7 +260,9 @@ pub(super) async fn sdk(case: &Case<'_>) -> Result<Value, String> {
     };
     // A script says how it went on, a list of events only what was found in it.
     Ok(match case.get("script") {
-        Some(_) => json!({ "status": status, "nudges": nudges(&seen), "corrective_nudges": corrective_nudges(&seen, &script) }),
+        Some(_) => {
+            json!({ "status": status, "nudges": nudges(&seen), "corrective_nudges": corrective_nudges(&seen, &script) })
+        }
         None => json!({ "stuck": is_stuck(part) }),
     })
 }
@@ -226,7 +273,11 @@ fn is_nudge(message: &Message) -> bool {
 
 /// The host's words on a row of failures.
 fn nudges(seen: &Seen) -> usize {
-    seen.notices().filter(|notice| matches!(notice, Notice::MessagePosted { message, .. } if is_nudge(message))).count()
+    seen.notices()
+        .filter(
+            |notice| matches!(notice, Notice::MessagePosted { message, .. } if is_nudge(message)),
+        )
+        .count()
 }
 
 /// Words that an agent is given after a turn in which it said nothing, before it is asked again.
@@ -238,9 +289,14 @@ fn corrective_nudges(seen: &Seen, script: &Script) -> usize {
             match notice {
                 Notice::StepStarted { .. } => steps += 1,
                 Notice::MessagePosted { message, .. } => {
-                    let was_silent = steps.checked_sub(1).and_then(|step| moves.get(step)).is_some_and(is_silent);
+                    let was_silent = steps
+                        .checked_sub(1)
+                        .and_then(|step| moves.get(step))
+                        .is_some_and(is_silent);
                     let is_hosts = message.sender != Entity::Llm && message.sender != Entity::User;
-                    words += usize::from(was_silent && is_hosts && !message.text().is_empty() && !is_nudge(message));
+                    words += usize::from(
+                        was_silent && is_hosts && !message.text().is_empty() && !is_nudge(message),
+                    );
                 }
                 _ => {}
             }

@@ -10,9 +10,13 @@ const MESSAGE_CHARS: usize = 10_000;
 
 pub(super) fn codec(case: &Case<'_>) -> Result<Value, String> {
     Ok(match TrajectoryEvent::from_json_of(case.input, case.wire()) {
-        Ok(event) => json!({ "dict": event.to_json(case.wire()), "memory": event.memory_form(MESSAGE_CHARS) }),
+        Ok(event) => {
+            json!({ "dict": event.to_json(case.wire()), "memory": event.memory_form(MESSAGE_CHARS) })
+        }
         // The cases call it by the class of the reference.
-        Err(malformed) if malformed.kind == MalformedKind::ValueError => json!({ "error": "ValueError" }),
+        Err(malformed) if malformed.kind == MalformedKind::ValueError => {
+            json!({ "error": "ValueError" })
+        }
         Err(malformed) => json!({ "error": malformed.kind.name() }),
     })
 }
@@ -23,12 +27,18 @@ pub(super) fn truncate(case: &Case<'_>) -> Result<Value, String> {
 }
 
 pub(super) fn read_lines(case: &Case<'_>) -> Result<Value, String> {
-    let content = trajectory::read_lines(case.text("text")?, case.number("start")?, case.number("end")?);
+    let content =
+        trajectory::read_lines(case.text("text")?, case.number("start")?, case.number("end")?);
     Ok(json!({ "content": content }))
 }
 
 pub(super) fn write_lines(case: &Case<'_>) -> Result<Value, String> {
     let existing = case.get("existing").and_then(Value::as_str);
-    let text = trajectory::write_lines(existing, case.text("content")?, case.number("start")?, case.number("end")?);
+    let text = trajectory::write_lines(
+        existing,
+        case.text("content")?,
+        case.number("start")?,
+        case.number("end")?,
+    );
     Ok(json!({ "text": text }))
 }

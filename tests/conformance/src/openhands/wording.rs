@@ -1,4 +1,5 @@
-//! Sentences that the host and the reference word each in their own way, as one token on both sides: `«max-iterations»`.
+//! Sentences that the host and the reference word each in their own way, as one token on both
+//! sides: `«max-iterations»`.
 
 use regex::Regex;
 
@@ -9,7 +10,10 @@ const SENTENCES: [(&str, &str); 7] = [
     ("«delegate-error»", r"^Delegator agent encounters an error.*$"),
     ("«delegate-error»", r"^The delegate \S+ did not finish its task \(ERROR\).*$"),
     ("«no-action»", r"^No action was returned$"),
-    ("«finished $1: $2»", r"^(?s)Delegated agent finished with result:\s+(\S+) finishes task with (.*)$"),
+    (
+        "«finished $1: $2»",
+        r"^(?s)Delegated agent finished with result:\s+(\S+) finishes task with (.*)$",
+    ),
     ("«finished $1: $2»", r"^(\S+) finishes its task with (.*)$"),
 ];
 
@@ -28,10 +32,17 @@ mod tests {
 
     #[test]
     fn both_sides_sentences_become_one_token_and_others_stay() {
-        let theirs = plain("Delegated agent finished with result:\n\nChildAgent finishes task with x: y");
-        assert_eq!((theirs.as_str(), plain("ChildAgent finishes its task with x: y")), ("«finished ChildAgent: x: y»", theirs.clone()));
+        let theirs =
+            plain("Delegated agent finished with result:\n\nChildAgent finishes task with x: y");
+        assert_eq!(
+            (theirs.as_str(), plain("ChildAgent finishes its task with x: y")),
+            ("«finished ChildAgent: x: y»", theirs.clone())
+        );
         let limit = plain("the run made the 2 steps that limits.run.turns allows");
-        assert_eq!(plain("Agent reached maximum iteration. Current iteration: 2, max iteration: 2"), limit);
+        assert_eq!(
+            plain("Agent reached maximum iteration. Current iteration: 2, max iteration: 2"),
+            limit
+        );
         assert_eq!(plain("No action was returned, or so"), "No action was returned, or so");
     }
 }

@@ -1,4 +1,5 @@
-//! The agents of a case, as native plugins: each does what the case's script says, and keeps what it was told.
+//! The agents of a case, as native plugins: each does what the case's script says, and keeps what
+//! it was told.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +21,8 @@ pub(super) struct Script {
     pub(super) id: String,
     /// One for each step of a room, the last for all that follow; none says nothing at all.
     pub(super) replies: Vec<Option<String>>,
-    /// How long a step takes in the time of the case, which passes when somebody waits for an end: [`Agent::release`].
+    /// How long a step takes in the time of the case, which passes when somebody waits for an end:
+    /// [`Agent::release`].
     pub(super) delay_ms: u64,
     pub(super) raises: Option<String>,
     /// The step in which it hands a structured result in; 0: never. None: nobody asks for one.
@@ -36,7 +38,9 @@ impl Script {
         let replies = entry.get("replies").and_then(Value::as_array);
         Some(Self {
             id: text("id")?,
-            replies: replies.map_or_else(Vec::new, |replies| replies.iter().map(|reply| reply.as_str().map(str::to_owned)).collect()),
+            replies: replies.map_or_else(Vec::new, |replies| {
+                replies.iter().map(|reply| reply.as_str().map(str::to_owned)).collect()
+            }),
             delay_ms: entry.get("delay_ms").and_then(Value::as_u64).unwrap_or_default(),
             raises: text("raises").or_else(|| text("error")),
             submits_on: entry.get("submits_on_turn").map(|turn| turn.as_u64().unwrap_or_default()),
@@ -111,7 +115,9 @@ impl Agent {
     pub(super) fn plugin(&self, name: &str) -> Plugin {
         let agent = self.clone();
         let plugin = Plugin::agent(name, move |step| agent.clone().step(step));
-        plugin.may_use(Capability::Delegate, "The case's script says so.").may_use(Capability::Tools, "The case's script says so.")
+        plugin
+            .may_use(Capability::Delegate, "The case's script says so.")
+            .may_use(Capability::Tools, "The case's script says so.")
     }
 
     async fn step(self, step: Step) -> Result<Turn, Failure> {
@@ -143,12 +149,20 @@ impl Agent {
         }
         let depth = room.as_str().matches('/').count() as u64;
         if number == 1 && depth < *nests_to {
-            return Ok(call("delegate_task", json!({ "agent": self.0.script.id, "task": format!("level {}", depth + 1) })));
+            return Ok(call(
+                "delegate_task",
+                json!({ "agent": self.0.script.id, "task": format!("level {}", depth + 1) }),
+            ));
         }
-        let at = usize::try_from(number).unwrap_or(usize::MAX).saturating_sub(1).min(replies.len().saturating_sub(1));
+        let at = usize::try_from(number)
+            .unwrap_or(usize::MAX)
+            .saturating_sub(1)
+            .min(replies.len().saturating_sub(1));
         let reply = replies.get(at).cloned();
         Ok(match (submits_on, reply) {
-            (Some(turn), _) if number == *turn => call(SUBMIT, json!({ "status": "completed", "summary": "done" })),
+            (Some(turn), _) if number == *turn => {
+                call(SUBMIT, json!({ "status": "completed", "summary": "done" }))
+            }
             (Some(_), reply) => finish(reply.flatten().unwrap_or_else(|| "not yet".to_owned())),
             (None, Some(Some(text))) => finish(text),
             // No reply at all.

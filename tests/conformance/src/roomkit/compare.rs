@@ -1,5 +1,6 @@
-//! Where what a case expects and what was seen differ. Everything that is expected must be there; more may be seen than a case looks at.
-//! A text in pointed brackets, such as `<id>`, stands for any text that is not empty.
+//! Where what a case expects and what was seen differ. Everything that is expected must be there;
+//! more may be seen than a case looks at. A text in pointed brackets, such as `<id>`, stands for
+//! any text that is not empty.
 
 use serde_json::{Map, Value};
 
@@ -19,10 +20,13 @@ fn below(expected: &Value, got: &Value, path: &str, differences: &mut Vec<Differ
                 let path = format!("{path}.{key}");
                 match (seen.get(key), about(key, value, seen)) {
                     (Some(found), _) => below(value, found, &path, differences),
-                    (None, Some((found, failed))) => differences.extend(failed.into_iter().map(|(place, wanted)| {
-                        let path = place.map_or_else(|| path.clone(), |place| format!("{path}[{place}]"));
-                        Difference::new(&path, Some(wanted), Some(found))
-                    })),
+                    (None, Some((found, failed))) => {
+                        differences.extend(failed.into_iter().map(|(place, wanted)| {
+                            let path = place
+                                .map_or_else(|| path.clone(), |place| format!("{path}[{place}]"));
+                            Difference::new(&path, Some(wanted), Some(found))
+                        }))
+                    }
                     // What is expected to be null may as well not be there.
                     (None, None) if value.is_null() => {}
                     (None, None) => differences.push(Difference::new(&path, Some(value), None)),
@@ -35,14 +39,18 @@ fn below(expected: &Value, got: &Value, path: &str, differences: &mut Vec<Differ
             }
         }
         (Value::Number(one), Value::Number(other)) if one.as_f64() == other.as_f64() => {}
-        (Value::String(text), Value::String(found)) if is_placeholder(text) && !found.is_empty() => {}
+        (Value::String(text), Value::String(found))
+            if is_placeholder(text) && !found.is_empty() => {}
         _ if expected == got => {}
         _ => differences.push(Difference::new(path, Some(expected), Some(got))),
     }
 }
 
 fn is_placeholder(text: &str) -> bool {
-    text.len() > 2 && text.starts_with('<') && text.ends_with('>') && !text[1..text.len() - 1].contains(['<', '>'])
+    text.len() > 2
+        && text.starts_with('<')
+        && text.ends_with('>')
+        && !text[1..text.len() - 1].contains(['<', '>'])
 }
 
 type Asks = fn(&Value, &Value) -> bool;
@@ -57,7 +65,9 @@ const ASKS: [(&str, Asks); 7] = [
     ("_matches", matches),
     ("_in", |found, wanted| wanted.as_array().is_some_and(|any| any.contains(found))),
     ("_lt", |found, wanted| compared(found, wanted).is_some_and(|(found, wanted)| found < wanted)),
-    ("_gte", |found, wanted| compared(found, wanted).is_some_and(|(found, wanted)| found >= wanted)),
+    ("_gte", |found, wanted| {
+        compared(found, wanted).is_some_and(|(found, wanted)| found >= wanted)
+    }),
     ("_prefix", begins),
 ];
 
@@ -70,14 +80,25 @@ pub(super) fn asked_of(key: &str) -> Option<&str> {
 /// What is missed, with its place where several things are asked for.
 type Missed<'a> = Vec<(Option<usize>, &'a Value)>;
 
-/// What a key with an ending asks of the field in front of it: the field, and what of it is missed. `None` when there is no such ending, or no
-/// such field.
-fn about<'a>(key: &str, wanted: &'a Value, seen: &'a Map<String, Value>) -> Option<(&'a Value, Missed<'a>)> {
-    let of = |ending: &str| if key == "contains" { seen.get("text") } else { seen.get(key.strip_suffix(ending)?) };
+/// What a key with an ending asks of the field in front of it: the field, and what of it is missed.
+/// `None` when there is no such ending, or no such field.
+fn about<'a>(
+    key: &str,
+    wanted: &'a Value,
+    seen: &'a Map<String, Value>,
+) -> Option<(&'a Value, Missed<'a>)> {
+    let of = |ending: &str| {
+        if key == "contains" { seen.get("text") } else { seen.get(key.strip_suffix(ending)?) }
+    };
     if let Some(found) = PARTS.iter().find_map(|ending| of(ending)) {
-        let parts = wanted.as_array().map(|parts| parts.iter().enumerate().map(|(place, part)| (Some(place), part)).collect());
+        let parts = wanted.as_array().map(|parts| {
+            parts.iter().enumerate().map(|(place, part)| (Some(place), part)).collect()
+        });
         let parts: Missed<'a> = parts.unwrap_or_else(|| vec![(None, wanted)]);
-        return Some((found, parts.into_iter().filter(|(_, part)| !holds_one(found, part)).collect()));
+        return Some((
+            found,
+            parts.into_iter().filter(|(_, part)| !holds_one(found, part)).collect(),
+        ));
     }
     ASKS.iter().find_map(|(ending, asks)| {
         let found = of(ending)?;
@@ -99,7 +120,8 @@ fn holds_one(found: &Value, one: &Value) -> bool {
         Value::String(text) => one.as_str().is_some_and(|part| text.contains(part)),
         Value::Array(items) => items.iter().any(|item| {
             // A list of texts holds a text that is one of them, or part of one.
-            item == one || item.as_str().zip(one.as_str()).is_some_and(|(item, part)| item.contains(part))
+            item == one
+                || item.as_str().zip(one.as_str()).is_some_and(|(item, part)| item.contains(part))
         }),
         Value::Object(fields) => match one {
             Value::Object(some) => some.iter().all(|(key, value)| fields.get(key) == Some(value)),

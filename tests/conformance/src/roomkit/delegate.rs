@@ -1,9 +1,12 @@
-//! Delegations: one, several at once, one within another, one that waits, and one whose room closes meanwhile.
+//! Delegations: one, several at once, one within another, one that waits, and one whose room closes
+//! meanwhile.
 
 use std::sync::Arc;
 
 use conclave_core::types::ids::BackgroundId;
-use conclave_runtime::delegation::{BackgroundRecord, Delegation, Deliver, HandBack, OnClose, STRUCTURED_RETRIES};
+use conclave_runtime::delegation::{
+    BackgroundRecord, Delegation, Deliver, HandBack, OnClose, STRUCTURED_RETRIES,
+};
 use conclave_runtime::delivery::{Decision, DeliveryState};
 use conclave_runtime::ids::{PluginName, RoomId, TaskName};
 use conclave_runtime::message::Entity;
@@ -29,19 +32,24 @@ pub(super) async fn play(runner: &Runner, case: &Case<'_>) -> Result<Value, Stri
 
 /// Nothing more is to come of its result.
 pub(super) fn is_settled(record: &BackgroundRecord) -> bool {
-    record.state.is_end() && !matches!(record.delivery.state, DeliveryState::Waiting | DeliveryState::Speaking)
+    record.state.is_end()
+        && !matches!(record.delivery.state, DeliveryState::Waiting | DeliveryState::Speaking)
 }
 
-/// The strategies that a case names, those of its own kind (`track…`, `raise…`) played by components of the same behaviour.
+/// The strategies that a case names, those of its own kind (`track…`, `raise…`) played by
+/// components of the same behaviour.
 pub(super) fn add_strategy(stage: &mut Stage, named: &Value) -> Option<String> {
     let table = named.get("type").or_else(|| named.get("name")).and_then(Value::as_str);
     let name = named.as_str().or(table)?.to_owned();
     if stage.strategies.iter().any(|strategy| strategy.name == name) {
         return Some(name);
     }
-    let breaks = ["raise", "throw", "fail", "error", "boom", "broken"].iter().any(|word| name.contains(word));
+    let breaks = ["raise", "throw", "fail", "error", "boom", "broken"]
+        .iter()
+        .any(|word| name.contains(word));
     let stock = names::STRATEGIES.iter().find(|(theirs, _)| *theirs == name).map(|(_, ours)| *ours);
-    let (component, is_guest) = if breaks { ("strategy_spin", true) } else { (stock.unwrap_or("immediate"), false) };
+    let (component, is_guest) =
+        if breaks { ("strategy_spin", true) } else { (stock.unwrap_or("immediate"), false) };
     let config = if is_guest { json!({}) } else { super::deliver::settings(component, named) };
     stage.strategies.push(Strategy { name: name.clone(), component, is_guest, config });
     Some(name)
@@ -65,8 +73,12 @@ pub(super) fn delegation(stage: &Stage, case: &Case<'_>, call: &Value) -> Delega
     let word = |key: &str| get(key).and_then(Value::as_str);
     let shared = get("share_channels").and_then(Value::as_array).into_iter().flatten();
     let structured = get("require_structured_result").and_then(Value::as_bool).unwrap_or_default();
-    let retries = get("max_result_retries").and_then(Value::as_u64).and_then(|retries| u32::try_from(retries).ok());
-    let agent = word("agent_id").or_else(|| stage.agents.first().map(|agent| agent.script().id.as_str())).unwrap_or_default();
+    let retries = get("max_result_retries")
+        .and_then(Value::as_u64)
+        .and_then(|retries| u32::try_from(retries).ok());
+    let agent = word("agent_id")
+        .or_else(|| stage.agents.first().map(|agent| agent.script().id.as_str()))
+        .unwrap_or_default();
     // None notified is the worker itself, which has no part in this room: nobody is told.
     let notify = word("notify").filter(|notify| stage.agent(notify).is_some());
     let by_name = |named: &str| stage.strategies.iter().position(|strategy| strategy.name == named);
@@ -77,8 +89,13 @@ pub(super) fn delegation(stage: &Stage, case: &Case<'_>, call: &Value) -> Delega
         None => Deliver::AsConfigured,
         Some(Value::Null) => Deliver::Never,
         Some(named) => {
-            let named = named.as_str().or_else(|| named.get("type").and_then(Value::as_str)).unwrap_or_default();
-            by_name(named).map_or(Deliver::Never, |number| Deliver::By(PluginName::from(format!("s{number}"))))
+            let named = named
+                .as_str()
+                .or_else(|| named.get("type").and_then(Value::as_str))
+                .unwrap_or_default();
+            by_name(named).map_or(Deliver::Never, |number| {
+                Deliver::By(PluginName::from(format!("s{number}")))
+            })
         }
     };
     Delegation {
@@ -87,7 +104,10 @@ pub(super) fn delegation(stage: &Stage, case: &Case<'_>, call: &Value) -> Delega
         context: get("context").cloned().filter(Value::is_object).unwrap_or_else(|| json!({})),
         share_channels: shared.filter_map(Value::as_str).map(str::to_owned).collect(),
         brief: word("brief").map(str::to_owned),
-        conversation: get("conversation").and_then(Value::as_u64).and_then(|count| u32::try_from(count).ok()).unwrap_or_default(),
+        conversation: get("conversation")
+            .and_then(Value::as_u64)
+            .and_then(|count| u32::try_from(count).ok())
+            .unwrap_or_default(),
         wait: waits,
         structured: structured.then(|| retries.unwrap_or(STRUCTURED_RETRIES)),
         notify: notify.map(TaskName::from),
@@ -108,7 +128,8 @@ pub(super) fn refused(refusal: &Refusal) -> Value {
 
 /// A room that is not this one: nobody has a handle on it.
 fn is_elsewhere(open: &Open, case: &Case<'_>) -> bool {
-    case.text("room_id").is_some_and(|room| room != open.stage.room && case.given.get("parent").is_none())
+    case.text("room_id")
+        .is_some_and(|room| room != open.stage.room && case.given.get("parent").is_none())
 }
 
 async fn one(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
@@ -119,9 +140,15 @@ async fn one(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     }
     let open = stage.open(runner).await?;
     for text in conversation(case) {
-        open.handle.say(open.stage.channels.first().map_or("terminal", |(id, _)| id.as_str()), text).await.map_err(|r| r.message)?;
+        open.handle
+            .say(open.stage.channels.first().map_or("terminal", |(id, _)| id.as_str()), text)
+            .await
+            .map_err(|r| r.message)?;
     }
-    let is_closed = case.given.pointer("/parent/status").is_some_and(|status| status == "closed" || status == "archived");
+    let is_closed = case
+        .given
+        .pointer("/parent/status")
+        .is_some_and(|status| status == "closed" || status == "archived");
     if is_closed || case.op.contains("after") || case.flag("closed") || case.flag("closing") {
         open.handle.close("the case closes it").await.map_err(|refusal| refusal.message)?;
     }
@@ -129,8 +156,15 @@ async fn one(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let asked = if is_elsewhere(&open, case) {
         let room = case.text("room_id").unwrap_or_default();
         match open.host.stopper(&RoomId::from(room)) {
-            Some(_) => return Err(format!("the case says that there is no room {room}, and it is open in this host")),
-            None => Err(Refusal::new(RefusalCode::RoomNotFound, format!("no room {room} is open in this host"))),
+            Some(_) => {
+                return Err(format!(
+                    "the case says that there is no room {room}, and it is open in this host"
+                ));
+            }
+            None => Err(Refusal::new(
+                RefusalCode::RoomNotFound,
+                format!("no room {room} is open in this host"),
+            )),
         }
     } else {
         open.delegate(None, delegation(&open.stage, case, case.when)).await
@@ -138,7 +172,9 @@ async fn one(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let task = match asked {
         Err(refusal) => {
             let after = open.follower.seen();
-            let is_untouched = after.started.is_empty() && after.said.is_empty() && after.openings.len() <= before.openings.len().max(1);
+            let is_untouched = after.started.is_empty()
+                && after.said.is_empty()
+                && after.openings.len() <= before.openings.len().max(1);
             let mut got = refused(&refusal);
             got["side_effects"] = json!(if is_untouched { "none" } else { "some" });
             return Ok(got);
@@ -176,9 +212,17 @@ async fn next_turn(open: &Open, task: &str) -> Result<(), String> {
 
 /// What was said in the room before anybody delegates.
 fn conversation(case: &Case<'_>) -> Vec<String> {
-    let said = case.given.pointer("/parent/messages").or_else(|| case.given.get("messages")).and_then(Value::as_array);
-    let text =
-        |message: &Value| message.as_str().or_else(|| message.get("text").or_else(|| message.get("body"))?.as_str()).map(str::to_owned);
+    let said = case
+        .given
+        .pointer("/parent/messages")
+        .or_else(|| case.given.get("messages"))
+        .and_then(Value::as_array);
+    let text = |message: &Value| {
+        message
+            .as_str()
+            .or_else(|| message.get("text").or_else(|| message.get("body"))?.as_str())
+            .map(str::to_owned)
+    };
     said.into_iter().flatten().filter_map(text).collect()
 }
 
@@ -194,7 +238,11 @@ fn steps(open: &Open, agent: &str) -> Vec<Step> {
 /// What the cases about one background task report (`TASKS` of the schema).
 pub(super) fn shown(open: &Open, record: &BackgroundRecord, returned: usize) -> Value {
     let seen = open.follower.seen();
-    let ended: Vec<&Ended> = seen.ended.iter().filter(|ended| ended.parent == *open.room() && ended.task.id == record.id).collect();
+    let ended: Vec<&Ended> = seen
+        .ended
+        .iter()
+        .filter(|ended| ended.parent == *open.room() && ended.task.id == record.id)
+        .collect();
     let bindings = open.child_bindings(&record.room);
     let mut ids: Vec<String> = bindings.keys().map(ToString::to_string).collect();
     ids.push(record.agent.to_string());
@@ -208,15 +256,23 @@ pub(super) fn shown(open: &Open, record: &BackgroundRecord, returned: usize) -> 
     let bound: Map<String, Value> = bindings.iter().map(binding).collect();
     let delegated = seen.started.iter().filter(|started| started.parent == *open.room()).count();
     let strategy_name = |plugin: &PluginName| {
-        let number: Option<usize> = plugin.as_str().strip_prefix('s').and_then(|number| number.parse().ok());
-        number.and_then(|number| open.stage.strategies.get(number)).map(|strategy| strategy.name.clone())
+        let number: Option<usize> =
+            plugin.as_str().strip_prefix('s').and_then(|number| number.parse().ok());
+        number
+            .and_then(|number| open.stage.strategies.get(number))
+            .map(|strategy| strategy.name.clone())
     };
     let used = record.delivery.strategy.as_ref().and_then(strategy_name);
     let calls = |name: &str| if used.as_deref() == Some(name) { seen.decided.len() } else { 0 };
-    let by_name: Map<String, Value> =
-        open.stage.strategies.iter().map(|strategy| (strategy.name.clone(), json!(calls(&strategy.name)))).collect();
+    let by_name: Map<String, Value> = open
+        .stage
+        .strategies
+        .iter()
+        .map(|strategy| (strategy.name.clone(), json!(calls(&strategy.name))))
+        .collect();
     let strategy_calls: usize = used.as_deref().map_or(0, calls);
-    let hook_order: Vec<&String> = seen.order.iter().filter(|name| name.starts_with("on_")).collect();
+    let hook_order: Vec<&String> =
+        seen.order.iter().filter(|name| name.starts_with("on_")).collect();
     json!({
         "result": result(open, record), "child_bindings": ids, "child_binding": bound, "child_room_metadata": child_metadata(open, record),
         "worker_input": seen.openings.get(&record.room).and_then(|opening| opening.content.clone()),
@@ -249,7 +305,8 @@ fn hook_events(open: &Open, record: &BackgroundRecord) -> Value {
     })
 }
 
-/// What is kept of a child: how its room was opened, and how its task stands, which theirs keeps there too.
+/// What is kept of a child: how its room was opened, and how its task stands, which theirs keeps
+/// there too.
 pub(super) fn child_metadata(open: &Open, record: &BackgroundRecord) -> Value {
     let mut metadata = open.child_metadata(&record.room);
     if !metadata.is_object() {
@@ -275,14 +332,20 @@ pub(super) fn result(open: &Open, record: &BackgroundRecord) -> Value {
 pub(super) fn error(open: &Open, record: &BackgroundRecord) -> Option<String> {
     let error = record.error.clone()?;
     let seen = open.follower.seen();
-    let words = seen.faults.iter().rev().find(|(room, _, words)| *room == record.room && error.ends_with(words.as_str()));
+    let words = seen
+        .faults
+        .iter()
+        .rev()
+        .find(|(room, _, words)| *room == record.room && error.ends_with(words.as_str()));
     Some(words.map_or(error, |(_, _, words)| words.clone()))
 }
 
 pub(super) fn outcome(record: &BackgroundRecord) -> String {
     let state = names::outcome(record.delivery.state);
     match &record.delivery.reason {
-        Some(reason) if record.delivery.state == DeliveryState::Blocked => format!("{state}:{reason}"),
+        Some(reason) if record.delivery.state == DeliveryState::Blocked => {
+            format!("{state}:{reason}")
+        }
         _ => state.to_owned(),
     }
 }
@@ -303,8 +366,19 @@ fn system(step: &Step) -> String {
 
 /// All that a task's agent reads in its newest turn; its system text when it took none.
 fn prompt(open: &Open, task: &str) -> String {
-    let mut texts = vec![open.prepared.setup().tasks.get(task).map_or_else(String::new, |task| task.system.to_string())];
-    texts.extend(steps(open, task).last().into_iter().flat_map(|step| step.history.iter().map(|message| message.text().to_owned())));
+    let mut texts = vec![
+        open.prepared
+            .setup()
+            .tasks
+            .get(task)
+            .map_or_else(String::new, |task| task.system.to_string()),
+    ];
+    texts.extend(
+        steps(open, task)
+            .last()
+            .into_iter()
+            .flat_map(|step| step.history.iter().map(|message| message.text().to_owned())),
+    );
     texts.join("\n")
 }
 
@@ -312,7 +386,8 @@ fn prompt(open: &Open, task: &str) -> String {
 fn id_shape(parent: &RoomId, child: &RoomId) -> String {
     let below = child.as_str().strip_prefix(parent.as_str()).unwrap_or_default();
     let numbers: Vec<&str> = below.split('/').skip(1).collect();
-    let is_counted = !numbers.is_empty() && numbers.iter().all(|number| number.parse::<u32>().is_ok());
+    let is_counted =
+        !numbers.is_empty() && numbers.iter().all(|number| number.parse::<u32>().is_ok());
     let repeated = if numbers.len() > 1 { " repeated" } else { "" };
     if is_counted { format!("<parent>/<number>{repeated}") } else { child.to_string() }
 }
@@ -322,7 +397,11 @@ async fn all(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let calls = case.get("calls").and_then(Value::as_array).cloned().unwrap_or_default();
     let mut tasks = Vec::new();
     for call in &calls {
-        tasks.push(open.delegate(None, delegation(&open.stage, case, call)).await.map_err(|refusal| refusal.message)?);
+        tasks.push(
+            open.delegate(None, delegation(&open.stage, case, call))
+                .await
+                .map_err(|refusal| refusal.message)?,
+        );
     }
     let mut records = Vec::new();
     for task in &tasks {
@@ -344,18 +423,24 @@ async fn many(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let open = staged(case).open(runner).await?;
     let mut tasks = Vec::new();
     for _ in 0..case.number("n").unwrap_or(1) {
-        tasks.push(open.delegate(None, delegation(&open.stage, case, case.when)).await.map_err(|refusal| refusal.message)?);
+        tasks.push(
+            open.delegate(None, delegation(&open.stage, case, case.when))
+                .await
+                .map_err(|refusal| refusal.message)?,
+        );
     }
     let worker = tasks.first().and_then(|task| open.stage.agent(task.agent.as_str()));
     let takes = worker.map_or(0, |worker| worker.script().delay_ms);
     if let Some(worker) = worker.filter(|_| takes > 0) {
-        // None of them has ended, so all are at work at the same time: together they take as long as one.
+        // None of them has ended, so all are at work at the same time: together they take as long
+        // as one.
         worker.has_begun(tasks.len()).await;
     }
     let mut completed = 0;
     for task in &tasks {
         let record = open.wait(&task.id).await;
-        completed += usize::from(record.is_ok_and(|record| names::state(record.state) == "completed"));
+        completed +=
+            usize::from(record.is_ok_and(|record| names::state(record.state) == "completed"));
     }
     Ok(json!({
         "all_completed": completed == tasks.len(), "completed": completed,
@@ -367,7 +452,11 @@ async fn many(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
 async fn nested(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let levels = case.number("levels").unwrap_or(2);
     let mut stage = staged(case);
-    let worker = stage.agents.iter().find(|agent| !stage.front.contains(&agent.script().id)).or(stage.agents.first());
+    let worker = stage
+        .agents
+        .iter()
+        .find(|agent| !stage.front.contains(&agent.script().id))
+        .or(stage.agents.first());
     let script = worker.map(|agent| agent.script().clone()).ok_or("the case has no agent")?;
     let name = script.id.clone();
     stage.agents.retain(|agent| agent.script().id != name);
@@ -377,8 +466,14 @@ async fn nested(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let task = open.delegate(None, asked).await.map_err(|refusal| refusal.message)?;
     let record = open.wait(&task.id).await.map_err(|error| error.to_string())?;
     let seen = open.follower.seen();
-    let completed = seen.ended.iter().filter(|ended| names::status(ended.task.status) == "completed").count();
-    let deepest = seen.started.iter().map(|started| &started.room).max_by_key(|room| room.as_str().len()).unwrap_or(&record.room);
+    let completed =
+        seen.ended.iter().filter(|ended| names::status(ended.task.status) == "completed").count();
+    let deepest = seen
+        .started
+        .iter()
+        .map(|started| &started.room)
+        .max_by_key(|room| room.as_str().len())
+        .unwrap_or(&record.room);
     Ok(json!({
         "all_completed": completed as u64 == levels, "child_id_shape": id_shape(open.room(), deepest),
     }))
@@ -390,13 +485,17 @@ async fn inline(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let wanted = Delegation { wait: true, ..delegation(&open.stage, case, case.when) };
     let task = open.delegate(None, wanted.clone()).await.map_err(|refusal| refusal.message)?;
     let record = open.wait(&task.id).await.map_err(|error| error.to_string())?;
-    let turns = steps(&open, task.agent.as_str()).into_iter().filter(|step| step.room == task.room).count();
+    let turns =
+        steps(&open, task.agent.as_str()).into_iter().filter(|step| step.room == task.room).count();
     // The same worker once more, and nobody asks for a form: the tool is not there.
     let plain = Delegation { structured: None, wait: false, ..wanted };
     let again = open.delegate(None, plain).await.map_err(|refusal| refusal.message)?;
     let offered = |room: &RoomId| {
         let steps = steps(&open, task.agent.as_str());
-        steps.iter().find(|step| step.room == *room).map(|step| step.tools.iter().any(|tool| tool == "submit_result"))
+        steps
+            .iter()
+            .find(|step| step.room == *room)
+            .map(|step| step.tools.iter().any(|tool| tool == "submit_result"))
     };
     let find = |_: &super::followed::Seen| offered(&again.room);
     let is_offered_again = open.follower.until(find).await.unwrap_or(true);
@@ -411,7 +510,12 @@ async fn inline(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
 async fn then_close(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let mut stage = staged(case);
     if stage.agents.iter().all(|agent| stage.front.contains(&agent.script().id)) {
-        stage.add_agent(Script { id: "agent-bg".to_owned(), replies: vec![Some("result".to_owned())], delay_ms: 50, ..Script::default() });
+        stage.add_agent(Script {
+            id: "agent-bg".to_owned(),
+            replies: vec![Some("result".to_owned())],
+            delay_ms: 50,
+            ..Script::default()
+        });
     }
     if stage.channels.is_empty() {
         stage.channels.push(("sms-1".to_owned(), Default::default()));
@@ -419,9 +523,18 @@ async fn then_close(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     if stage.deliver.is_none() {
         stage.deliver = add_strategy(&mut stage, &json!("immediate"));
     }
-    let worker = stage.agents.iter().map(|agent| agent.script().id.clone()).find(|id| !stage.front.contains(id)).unwrap_or_default();
+    let worker = stage
+        .agents
+        .iter()
+        .map(|agent| agent.script().id.clone())
+        .find(|id| !stage.front.contains(id))
+        .unwrap_or_default();
     let open = stage.open(runner).await?;
-    let wanted = Delegation { agent: worker, on_close: Some(OnClose::FinishSilently), ..delegation(&open.stage, case, case.when) };
+    let wanted = Delegation {
+        agent: worker,
+        on_close: Some(OnClose::FinishSilently),
+        ..delegation(&open.stage, case, case.when)
+    };
     let task = open.delegate(None, wanted).await.map_err(|refusal| refusal.message)?;
     open.handle.close("the case closes it").await.map_err(|refusal| refusal.message)?;
     let before = open.follower.seen();
@@ -430,7 +543,8 @@ async fn then_close(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let record = settled(&open, record).await;
     let after = open.follower.seen();
     let mut got = shown(&open, &record, usize::MAX);
-    got["parent_events_added"] = json!(after.said.len() - before.said.len() + after.posted - before.posted);
+    got["parent_events_added"] =
+        json!(after.said.len() - before.said.len() + after.posted - before.posted);
     Ok(got)
 }
 
@@ -438,8 +552,12 @@ async fn then_close(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
 pub(super) fn waits(open: &Open) -> Vec<Value> {
     let seen = open.follower.seen();
     let call = |decision: &Decision| match decision {
-        Decision::Wait { channel: Some(_), at_most_ms } => Some(json!(["wait_playback_done", open.room(), at_most_ms])),
-        Decision::Speak { interrupt: true, .. } => Some(json!(["interrupt_all", open.room(), "task_delivery"])),
+        Decision::Wait { channel: Some(_), at_most_ms } => {
+            Some(json!(["wait_playback_done", open.room(), at_most_ms]))
+        }
+        Decision::Speak { interrupt: true, .. } => {
+            Some(json!(["interrupt_all", open.room(), "task_delivery"]))
+        }
         _ => None,
     };
     seen.decided.iter().flatten().filter_map(call).collect()

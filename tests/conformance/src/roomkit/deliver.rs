@@ -1,4 +1,5 @@
-//! Deliveries: which channel is the best, what each stock strategy makes of a result, and what can be said to a room.
+//! Deliveries: which channel is the best, what each stock strategy makes of a result, and what can
+//! be said to a room.
 
 use conclave_runtime::binding::{Activity, Binding, Channel, ChannelKind};
 use conclave_runtime::delegation::{BackgroundRecord, Delegation, Deliver, HandBack};
@@ -31,9 +32,19 @@ pub(super) async fn play(runner: &Runner, case: &Case<'_>) -> Result<Value, Stri
 pub(super) async fn warm_up(runner: &Runner) -> Result<(), String> {
     let mut stage = Stage::of(&json!({}));
     for (theirs, component) in names::STRATEGIES {
-        stage.strategies.push(Strategy { name: theirs.to_owned(), component, is_guest: false, config: json!({}) });
+        stage.strategies.push(Strategy {
+            name: theirs.to_owned(),
+            component,
+            is_guest: false,
+            config: json!({}),
+        });
     }
-    stage.strategies.push(Strategy { name: "raises".to_owned(), component: "strategy_spin", is_guest: true, config: json!({}) });
+    stage.strategies.push(Strategy {
+        name: "raises".to_owned(),
+        component: "strategy_spin",
+        is_guest: true,
+        config: json!({}),
+    });
     stage.prepare(runner).await.map(drop)
 }
 
@@ -44,11 +55,19 @@ pub(super) fn settings(component: &str, named: &Value) -> Value {
         config.insert("prompt".to_owned(), prompt.clone());
     }
     if component == "wait-for-idle" {
-        let milliseconds = |key: &str| named.get(key).and_then(Value::as_u64).map(|ms| json!(format!("{ms} ms")));
+        let milliseconds =
+            |key: &str| named.get(key).and_then(Value::as_u64).map(|ms| json!(format!("{ms} ms")));
         // Theirs of the first era has no pause after the last word.
-        config.insert("buffer".to_owned(), milliseconds("buffer_ms").unwrap_or_else(|| json!("0 s")));
-        config.extend(milliseconds("playback_timeout_ms").map(|at_most| ("at_most".to_owned(), at_most)));
-        config.extend(named.get("interrupt_playback").map(|interrupt| ("interrupt".to_owned(), interrupt.clone())));
+        config
+            .insert("buffer".to_owned(), milliseconds("buffer_ms").unwrap_or_else(|| json!("0 s")));
+        config.extend(
+            milliseconds("playback_timeout_ms").map(|at_most| ("at_most".to_owned(), at_most)),
+        );
+        config.extend(
+            named
+                .get("interrupt_playback")
+                .map(|interrupt| ("interrupt".to_owned(), interrupt.clone())),
+        );
     }
     Value::Object(config)
 }
@@ -56,7 +75,8 @@ pub(super) fn settings(component: &str, named: &Value) -> Value {
 /// Whether a delegation may name it: the room looks whether its config has such a strategy.
 async fn resolve(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let value = case.any(&["value", "name", "strategy"]).cloned().unwrap_or_default();
-    let name = value.as_str().or_else(|| value.get("type")?.as_str()).unwrap_or_default().to_owned();
+    let name =
+        value.as_str().or_else(|| value.get("type")?.as_str()).unwrap_or_default().to_owned();
     let mut stage = Stage::of(case.given);
     stage.add_agent(worker(&Value::Null));
     for (theirs, _) in names::STRATEGIES {
@@ -73,14 +93,20 @@ async fn resolve(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     };
     Ok(match open.delegate(None, wanted).await {
         Ok(_) => json!({ "strategy": name }),
-        Err(refusal) if refusal.error == RefusalCode::BadArguments => json!({ "error": "unknown_strategy" }),
+        Err(refusal) if refusal.error == RefusalCode::BadArguments => {
+            json!({ "error": "unknown_strategy" })
+        }
         Err(refusal) => json!({ "error": names::refusal(refusal.error) }),
     })
 }
 
 /// The core's own choice, of the channels in the order of the case.
 fn find_transport(case: &Case<'_>) -> Value {
-    let listed = case.given.pointer("/parent/channels").or_else(|| case.given.get("channels")).and_then(Value::as_array);
+    let listed = case
+        .given
+        .pointer("/parent/channels")
+        .or_else(|| case.given.get("channels"))
+        .and_then(Value::as_array);
     let channel = |channel: &Value| {
         let word = |key: &str| channel.get(key).and_then(Value::as_str);
         let can_be_told = word("access").map(names::access).unwrap_or_default().may_read();
@@ -88,11 +114,18 @@ fn find_transport(case: &Case<'_>) -> Value {
             id: ChannelId::from(word("id")?),
             kind: names::kind(word("category").unwrap_or("transport"), word("type")),
             activity: Activity::Idle,
-            muted: channel.get("muted").and_then(Value::as_bool).unwrap_or_default() || !can_be_told,
+            muted: channel.get("muted").and_then(Value::as_bool).unwrap_or_default()
+                || !can_be_told,
         })
     };
     let channels = listed.into_iter().flatten().filter_map(channel).collect();
-    let view = DeliveryView { room: RoomId::from("room-1"), now: Millis(0), waiting: Vec::new(), channels, notify: None };
+    let view = DeliveryView {
+        room: RoomId::from("room-1"),
+        now: Millis(0),
+        waiting: Vec::new(),
+        channels,
+        notify: None,
+    };
     json!({ "channel_id": view.transport().map(|channel| &channel.id) })
 }
 
@@ -102,12 +135,15 @@ async fn deliver(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let mut stage = Stage::of(case.given);
     let strategy = add_strategy(&mut stage, &named).ok_or("the case names no strategy")?;
     stage.deliver = Some(strategy);
-    stage.deaf = case.number("failures").and_then(|count| u32::try_from(count).ok()).unwrap_or_default();
+    stage.deaf =
+        case.number("failures").and_then(|count| u32::try_from(count).ok()).unwrap_or_default();
     let result = case.get("result").cloned().unwrap_or(Value::Null);
     stage.add_agent(worker(&result));
     // Of a realtime voice nobody says whether it plays something.
-    let listed = case.given.pointer("/parent/channels").and_then(Value::as_array).into_iter().flatten();
-    let plays = |channel: &&Value| channel["type"] == json!("voice") && channel["muted"] != json!(true);
+    let listed =
+        case.given.pointer("/parent/channels").and_then(Value::as_array).into_iter().flatten();
+    let plays =
+        |channel: &&Value| channel["type"] == json!("voice") && channel["muted"] != json!(true);
     let voice = listed.filter(plays).find_map(|channel| channel["id"].as_str()).map(str::to_owned);
     let open = stage.open(runner).await?;
     if let Some(voice) = &voice {
@@ -119,12 +155,16 @@ async fn deliver(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
         };
         open.handle.activity(voice.as_str(), busy).await.map_err(|refusal| refusal.message)?;
     }
-    let record = delegated(&open, case, &result, named.get("prompt").is_some_and(Value::is_string)).await?;
+    let record =
+        delegated(&open, case, &result, named.get("prompt").is_some_and(Value::is_string)).await?;
     if let Some(voice) = voice.filter(|_| !plays_for_ever(case)) {
         // It is quiet again once the strategy waits for that.
         let decided = |seen: &Seen| (!seen.decided.is_empty()).then_some(());
         open.follower.until(decided).await;
-        open.handle.activity(voice.as_str(), Activity::Idle).await.map_err(|refusal| refusal.message)?;
+        open.handle
+            .activity(voice.as_str(), Activity::Idle)
+            .await
+            .map_err(|refusal| refusal.message)?;
     }
     let record = settled(&open, record).await;
     heard(&open, &record).await;
@@ -134,8 +174,18 @@ async fn deliver(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
 /// Its playback does not come to an end in time.
 fn plays_for_ever(case: &Case<'_>) -> bool {
     let words = ["never", "timeout", "raises", "hangs", "forever"];
-    let says = |value: &Value| value == &json!(true) || value.as_str().is_some_and(|text| words.iter().any(|word| text.contains(word)));
-    case.any(&["playback", "playback_never_ends", "playback_never_done", "voice_hangs", "wait_playback_raises"]).is_some_and(says)
+    let says = |value: &Value| {
+        value == &json!(true)
+            || value.as_str().is_some_and(|text| words.iter().any(|word| text.contains(word)))
+    };
+    case.any(&[
+        "playback",
+        "playback_never_ends",
+        "playback_never_done",
+        "voice_hangs",
+        "wait_playback_raises",
+    ])
+    .is_some_and(says)
 }
 
 /// Who came to the result that a case gives.
@@ -152,14 +202,20 @@ fn worker(result: &Value) -> Script {
     }
 }
 
-async fn delegated(open: &Open, case: &Case<'_>, result: &Value, has_prompt: bool) -> Result<std::sync::Arc<BackgroundRecord>, String> {
+async fn delegated(
+    open: &Open,
+    case: &Case<'_>,
+    result: &Value,
+    has_prompt: bool,
+) -> Result<std::sync::Arc<BackgroundRecord>, String> {
     let word = |key: &str| result.get(key).and_then(Value::as_str);
     let wanted = Delegation {
         agent: word("agent_id").unwrap_or("agent-bg").to_owned(),
         task: word("task").unwrap_or("do the work").to_owned(),
         notify: case.text("notify").map(TaskName::from),
         deliver: Deliver::AsConfigured,
-        // Words of the strategy's own are for people; the host's own are for the agent that is notified.
+        // Words of the strategy's own are for people; the host's own are for the agent that is
+        // notified.
         hand_back: match case.text("hand_back") {
             Some("relay") => Some(HandBack::Relay),
             Some("post") => Some(HandBack::Post),
@@ -186,15 +242,24 @@ async fn heard(open: &Open, record: &BackgroundRecord) {
 fn delivered(open: &Open, record: &BackgroundRecord) -> Value {
     let seen = open.follower.seen();
     let calls = waits(open);
-    let body = seen.relayed.first().cloned().or_else(|| seen.said.first().map(|speech| speech.text.clone()));
+    let body = seen
+        .relayed
+        .first()
+        .cloned()
+        .or_else(|| seen.said.first().map(|speech| speech.text.clone()));
     let message = json!({
         "channel_id": seen.said.first().map(|speech| &speech.channel), "sender_id": HOST, "content_type": "text", "body": body,
     });
-    let unsaid = seen.not_delivered.first().map(|(_, reason)| reason.clone()).or_else(|| record.delivery.reason.clone());
+    let unsaid = seen
+        .not_delivered
+        .first()
+        .map(|(_, reason)| reason.clone())
+        .or_else(|| record.delivery.reason.clone());
     let is_skipped = seen.inbound() == 0 && unsaid.is_some();
     json!({
         "inbound_calls": seen.inbound(), "message": message, "room_id": open.room(), "voice_calls": calls, "order": order(&seen),
-        // A delivery that found no channel is told in the host's words; cases know it by two of theirs.
+        // A delivery that found no channel is told in the host's words; cases know it by two of
+        // theirs.
         "log": is_skipped.then(|| json!({ "level": "error", "text": format!("delivery skipped: {}", unsaid.unwrap_or_default()) })),
         "raises": false,
     })
@@ -212,10 +277,22 @@ async fn several(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let mut stage = Stage::of(case.given);
     let strategy = add_strategy(&mut stage, &named).ok_or("the case names no strategy")?;
     stage.deliver = Some(strategy);
-    let items = case.any(&["contents", "items", "results"]).and_then(Value::as_array).cloned().unwrap_or_default();
-    let output = |item: &Value| item.as_str().or_else(|| item.get("output").or_else(|| item.get("content"))?.as_str()).map(str::to_owned);
+    let items = case
+        .any(&["contents", "items", "results"])
+        .and_then(Value::as_array)
+        .cloned()
+        .unwrap_or_default();
+    let output = |item: &Value| {
+        item.as_str()
+            .or_else(|| item.get("output").or_else(|| item.get("content"))?.as_str())
+            .map(str::to_owned)
+    };
     for (number, item) in items.iter().enumerate() {
-        stage.add_agent(Script { id: format!("worker-{number}"), replies: vec![output(item)], ..Script::default() });
+        stage.add_agent(Script {
+            id: format!("worker-{number}"),
+            replies: vec![output(item)],
+            ..Script::default()
+        });
     }
     let open = stage.open(runner).await?;
     let mut records = Vec::new();
@@ -258,20 +335,32 @@ async fn deliver_to(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     })
 }
 
-async fn said_to(runner: &Runner, case: &Case<'_>, mode: Option<GateMode>) -> Result<Value, String> {
+async fn said_to(
+    runner: &Runner,
+    case: &Case<'_>,
+    mode: Option<GateMode>,
+) -> Result<Value, String> {
     let mut stage = Stage::of(case.given);
     stage.gate = mode.map(|mode| ("deliver", mode));
     let is_realtime = |id: &ChannelId| {
-        let listed = case.given.pointer("/parent/channels").and_then(Value::as_array).into_iter().flatten();
+        let listed =
+            case.given.pointer("/parent/channels").and_then(Value::as_array).into_iter().flatten();
         let mut of_type = listed.filter(|channel| channel["type"] == json!("realtime_voice"));
         of_type.any(|channel| channel["id"] == json!(id))
     };
-    let is_closed = case.flag("closed") || case.flag("parent_closed") || case.given.pointer("/parent/status") == Some(&json!("closed"));
+    let is_closed = case.flag("closed")
+        || case.flag("parent_closed")
+        || case.given.pointer("/parent/status") == Some(&json!("closed"));
     let open = stage.open(runner).await?;
     // An agent's channel leads to nobody: it is bound as one, and the host finds who is to hear it.
     for front in open.stage.front.clone() {
-        if case.given.pointer("/parent/channels").is_some() && case.text("channel_id") == Some(front.as_str()) {
-            open.handle.bind(front.as_str(), Binding::of(ChannelKind::Agent)).await.map_err(|refusal| refusal.message)?;
+        if case.given.pointer("/parent/channels").is_some()
+            && case.text("channel_id") == Some(front.as_str())
+        {
+            open.handle
+                .bind(front.as_str(), Binding::of(ChannelKind::Agent))
+                .await
+                .map_err(|refusal| refusal.message)?;
         }
     }
     if is_closed {
@@ -282,7 +371,10 @@ async fn said_to(runner: &Runner, case: &Case<'_>, mode: Option<GateMode>) -> Re
         channel: case.text("channel_id").or_else(|| case.text("channel")).map(ChannelId::from),
         addressed_to: case.text("addressed_to").map(TaskName::from),
         key: case.text("idempotency_key").or_else(|| case.text("key")).map(str::to_owned),
-        chain_depth: case.number("chain_depth").and_then(|depth| u32::try_from(depth).ok()).unwrap_or_default(),
+        chain_depth: case
+            .number("chain_depth")
+            .and_then(|depth| u32::try_from(depth).ok())
+            .unwrap_or_default(),
         interrupt: case.flag("interrupt"),
     };
     let (mut outcome, mut reason, mut duplicate) = ("unknown", None, false);
@@ -297,7 +389,9 @@ async fn said_to(runner: &Runner, case: &Case<'_>, mode: Option<GateMode>) -> Re
                 (outcome, reason) = match refusal.error {
                     RefusalCode::UnknownChannel => ("unavailable", Some(refusal.message)),
                     RefusalCode::RoomClosed => ("blocked", Some("room_closed".to_owned())),
-                    RefusalCode::NoAccess | RefusalCode::Blocked => ("blocked", Some(refusal.message)),
+                    RefusalCode::NoAccess | RefusalCode::Blocked => {
+                        ("blocked", Some(refusal.message))
+                    }
                     other => ("failed", Some(names::refusal(other).to_owned())),
                 };
             }

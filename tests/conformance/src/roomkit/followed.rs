@@ -1,4 +1,5 @@
-//! What is seen of a room from outside: its notices, what its journal holds, and what was said on its channels, each in its order.
+//! What is seen of a room from outside: its notices, what its journal holds, and what was said on
+//! its channels, each in its order.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -84,7 +85,12 @@ pub(super) struct Follower {
 
 impl Follower {
     pub(super) fn new(deaf: u32, is_stuck: bool) -> Arc<Self> {
-        Arc::new(Self { seen: Mutex::default(), changed: watch::Sender::new(0), deaf: Mutex::new(deaf), is_stuck })
+        Arc::new(Self {
+            seen: Mutex::default(),
+            changed: watch::Sender::new(0),
+            deaf: Mutex::new(deaf),
+            is_stuck,
+        })
     }
 
     pub(super) fn seen(&self) -> Seen {
@@ -132,9 +138,15 @@ impl Follower {
                 let order = seen.order.len();
                 seen.ended.push(Ended { parent: room.clone(), task: ended.clone(), order });
             }
-            Notice::Delivered { id, strategy, .. } => seen.delivered.push((id.to_string(), strategy.clone())),
-            Notice::NotDelivered { id, reason, .. } => seen.not_delivered.push((id.to_string(), reason.clone())),
-            Notice::PluginFaulted { plugin, fault, .. } => seen.faults.push((room.clone(), plugin.clone(), fault.message.clone())),
+            Notice::Delivered { id, strategy, .. } => {
+                seen.delivered.push((id.to_string(), strategy.clone()))
+            }
+            Notice::NotDelivered { id, reason, .. } => {
+                seen.not_delivered.push((id.to_string(), reason.clone()))
+            }
+            Notice::PluginFaulted { plugin, fault, .. } => {
+                seen.faults.push((room.clone(), plugin.clone(), fault.message.clone()))
+            }
             Notice::ResultReady { .. } => seen.finished.push(room.clone()),
             Notice::ResultsRelayed { message, .. } if !is_child => {
                 seen.order.push("process_inbound".to_owned());
@@ -152,9 +164,14 @@ impl Follower {
             Event::RoomOpened { opening, .. } => {
                 seen.openings.insert(room.clone(), opening.clone());
             }
-            Event::Requested { what: RoomRequest::Delegate { .. }, .. } => seen.order.push("delegate_asked".to_owned()),
+            Event::Requested { what: RoomRequest::Delegate { .. }, .. } => {
+                seen.order.push("delegate_asked".to_owned())
+            }
             Event::StrategyDecided { answer: Ok(decisions), .. } => {
-                if decisions.iter().any(|decision| matches!(decision, Decision::Speak { interrupt: true, .. })) {
+                if decisions
+                    .iter()
+                    .any(|decision| matches!(decision, Decision::Speak { interrupt: true, .. }))
+                {
                     seen.order.push("interrupt_all".to_owned());
                 }
                 if decisions.iter().any(|decision| matches!(decision, Decision::Wait { .. })) {
@@ -170,8 +187,12 @@ impl Follower {
 impl Subscriber for Follower {
     fn on(&self, happening: &Published) {
         match &happening.what {
-            RunEvent::Told { told } => self.change(|seen| Self::noticed(seen, &happening.room, told)),
-            RunEvent::Recorded { record } => self.change(|seen| Self::recorded(seen, &happening.room, &record.event)),
+            RunEvent::Told { told } => {
+                self.change(|seen| Self::noticed(seen, &happening.room, told))
+            }
+            RunEvent::Recorded { record } => {
+                self.change(|seen| Self::recorded(seen, &happening.room, &record.event))
+            }
             _ => {}
         }
     }
@@ -195,7 +216,11 @@ impl Channels for Follower {
             }
             seen.said.push(speech);
         });
-        if self.is_stuck { Box::pin(std::future::pending()) } else { Box::pin(std::future::ready(Ok(()))) }
+        if self.is_stuck {
+            Box::pin(std::future::pending())
+        } else {
+            Box::pin(std::future::ready(Ok(())))
+        }
     }
 }
 

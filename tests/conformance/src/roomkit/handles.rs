@@ -36,17 +36,28 @@ fn staged(case: &Case<'_>) -> Stage {
     let replies = case.any(&["agent_replies", "replies"]).and_then(Value::as_array);
     // A result that a case gives is what the worker comes to.
     let given = case.get("result").filter(|result| result.is_object());
-    let of_result = |key: &str| given.and_then(|result| result.get(key)).and_then(Value::as_str).map(str::to_owned);
+    let of_result = |key: &str| {
+        given.and_then(|result| result.get(key)).and_then(Value::as_str).map(str::to_owned)
+    };
     let cancels = case.op.contains("cancel") || case.flag("cancelled");
     stage.add_agent(Script {
         id: WORKER.to_owned(),
         replies: match (replies, reply) {
-            (Some(replies), _) => replies.iter().map(|reply| reply.as_str().map(str::to_owned)).collect(),
+            (Some(replies), _) => {
+                replies.iter().map(|reply| reply.as_str().map(str::to_owned)).collect()
+            }
             (None, Some(reply)) => vec![reply.as_str().map(str::to_owned)],
             (None, None) => vec![Some(of_result("output").unwrap_or_else(|| "done".to_owned()))],
         },
-        delay_ms: case.any(&["delay_ms", "agent_delay_ms"]).and_then(Value::as_u64).unwrap_or(if cancels { LONG_MS } else { 0 }),
-        raises: case.any(&["agent_raises", "raises"]).and_then(Value::as_str).map(str::to_owned).or_else(|| of_result("error")),
+        delay_ms: case
+            .any(&["delay_ms", "agent_delay_ms"])
+            .and_then(Value::as_u64)
+            .unwrap_or(if cancels { LONG_MS } else { 0 }),
+        raises: case
+            .any(&["agent_raises", "raises"])
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+            .or_else(|| of_result("error")),
         ..Script::default()
     });
     stage
@@ -55,12 +66,22 @@ fn staged(case: &Case<'_>) -> Stage {
 /// A room that is not there cannot be opened: its journal cannot be made.
 fn journals(case: &Case<'_>) -> Arc<dyn Journals> {
     let is_missing = case.get("child_room").is_some_and(Value::is_null);
-    if is_missing { Arc::new(WithoutChildren::default()) } else { Arc::new(MemoryJournals::default()) }
+    if is_missing {
+        Arc::new(WithoutChildren::default())
+    } else {
+        Arc::new(MemoryJournals::default())
+    }
 }
 
 async fn started(open: &Open, case: &Case<'_>, task: &str) -> Result<TaskHandle, String> {
-    let context = case.get("context").cloned().filter(Value::is_object).unwrap_or_else(|| json!({}));
-    let wanted = Delegation { agent: WORKER.to_owned(), task: task.to_owned(), context, ..Delegation::default() };
+    let context =
+        case.get("context").cloned().filter(Value::is_object).unwrap_or_else(|| json!({}));
+    let wanted = Delegation {
+        agent: WORKER.to_owned(),
+        task: task.to_owned(),
+        context,
+        ..Delegation::default()
+    };
     open.delegate(None, wanted).await.map_err(|refusal| refusal.message)
 }
 
@@ -100,20 +121,35 @@ async fn wait(open: &Open, case: &Case<'_>) -> Result<Value, String> {
         }
         Err(other) => return Err(other.to_string()),
     };
-    let same = second.is_ok_and(|second| (second.state, &second.output) == (record.state, &record.output));
-    let again = open.wait_at_most(&task.id, 0).await.is_ok_and(|again| again.output == record.output);
-    Ok(json!({ "status": names::state(record.state), "waiters_equal": same, "returns_at_once": again }))
+    let same =
+        second.is_ok_and(|second| (second.state, &second.output) == (record.state, &record.output));
+    let again =
+        open.wait_at_most(&task.id, 0).await.is_ok_and(|again| again.output == record.output);
+    Ok(
+        json!({ "status": names::state(record.state), "waiters_equal": same, "returns_at_once": again }),
+    )
 }
 
 async fn cancel(open: &Open, case: &Case<'_>) -> Result<Value, String> {
-    let is_unknown = case.op.contains("unknown") || case.flag("unknown") || case.given.get("submitted") == Some(&json!(false));
-    let named = case.text("id").filter(|_| case.op == "cancel" && case.given.as_object().is_none_or(Map::is_empty));
+    let is_unknown = case.op.contains("unknown")
+        || case.flag("unknown")
+        || case.given.get("submitted") == Some(&json!(false));
+    let named = case
+        .text("id")
+        .filter(|_| case.op == "cancel" && case.given.as_object().is_none_or(Map::is_empty));
     if is_unknown || named.is_some() {
-        let cancelled = open.handle.cancel(&background(named.unwrap_or("ghost")), "cancelled").await.map_err(|refusal| refusal.message)?;
+        let cancelled = open
+            .handle
+            .cancel(&background(named.unwrap_or("ghost")), "cancelled")
+            .await
+            .map_err(|refusal| refusal.message)?;
         return Ok(json!({ "returns": cancelled }));
     }
     let task = started(open, case, "do the work").await?;
-    let is_late = case.op.contains("finished") || case.op.contains("done") || case.flag("finished") || case.flag("done");
+    let is_late = case.op.contains("finished")
+        || case.op.contains("done")
+        || case.flag("finished")
+        || case.flag("done");
     if is_late {
         open.wait(&task.id).await.map_err(|error| error.to_string())?;
     }
@@ -133,7 +169,9 @@ async fn cancel(open: &Open, case: &Case<'_>) -> Result<Value, String> {
     let returned = open.follower.note("wait_returned");
     let record = settled(open, record).await;
     if case.kind == "cancel_handle" {
-        return Ok(json!({ "status": names::state(record.state), "result": result(open, &record) }));
+        return Ok(
+            json!({ "status": names::state(record.state), "result": result(open, &record) }),
+        );
     }
     let mut got = shown(open, &record, returned);
     got["returns"] = json!(answers.first().copied().unwrap_or_default());
@@ -153,7 +191,8 @@ async fn close(open: &Open, case: &Case<'_>) -> Result<Value, String> {
     open.handle.close("the host closes").await.map_err(|refusal| refusal.message)?;
     let mut statuses = Map::new();
     for (id, task) in tasks {
-        let record: Arc<BackgroundRecord> = open.wait_for_stopped(&task.id).await.map_err(|error| error.to_string())?;
+        let record: Arc<BackgroundRecord> =
+            open.wait_for_stopped(&task.id).await.map_err(|error| error.to_string())?;
         statuses.insert(id, json!(names::state(record.state)));
     }
     Ok(json!({ "statuses": statuses }))
@@ -167,7 +206,11 @@ impl Journals for WithoutChildren {
     fn open(&self, room: &RoomId) -> Result<Opening, JournalFailure> {
         if room.as_str().contains('/') {
             let cause = std::io::Error::new(std::io::ErrorKind::NotFound, "the room was not found");
-            return Err(JournalFailure { room: room.clone(), place: "the case's rooms".to_owned(), cause });
+            return Err(JournalFailure {
+                room: room.clone(),
+                place: "the case's rooms".to_owned(),
+                cause,
+            });
         }
         self.0.open(room)
     }

@@ -2,14 +2,20 @@
 
 use serde_json::{Value, json};
 
-/// Their ids of child rooms are `parent::task-<12 hex>`, ours `parent/1`: a case that asks for a part of one asks for ours.
+/// Their ids of child rooms are `parent::task-<12 hex>`, ours `parent/1`: a case that asks for a
+/// part of one asks for ours.
 pub(super) fn in_our_ids(then: &Value) -> Value {
     match then {
         Value::Object(fields) => {
             let ours = |(key, value): (&String, &Value)| {
-                let is_id = ["child_id", "child_room_id"].iter().any(|name| key.starts_with(name)) && key.as_str() != "child_id_shape";
+                let is_id = ["child_id", "child_room_id"].iter().any(|name| key.starts_with(name))
+                    && key.as_str() != "child_id_shape";
                 let value = match value.as_str().filter(|_| is_id) {
-                    Some(id) => json!(id.replace("::task-", "/").replace("[0-9a-f]{12}", "[0-9]+").replace("\\w{12}", "[0-9]+")),
+                    Some(id) => json!(
+                        id.replace("::task-", "/")
+                            .replace("[0-9a-f]{12}", "[0-9]+")
+                            .replace("\\w{12}", "[0-9]+")
+                    ),
                     None => in_our_ids(value),
                 };
                 (key.clone(), value)

@@ -1,4 +1,5 @@
-//! A result by itself: its JSON, which is that of the journal (`Event::BackgroundEnded`), gives back what was written.
+//! A result by itself: its JSON, which is that of the journal (`Event::BackgroundEnded`), gives
+//! back what was written.
 
 use conclave_core::types::ids::BackgroundId;
 use conclave_runtime::delivery::{BackgroundStatus, EndedTask};

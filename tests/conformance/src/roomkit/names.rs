@@ -1,5 +1,5 @@
-//! The reference's words and ours, in one table. What a case calls by a name of theirs is played by ours, and what was seen is told by
-//! theirs.
+//! The reference's words and ours, in one table. What a case calls by a name of theirs is played by
+//! ours, and what was seen is told by theirs.
 
 use conclave_runtime::binding::{ChannelAccess, ChannelKind};
 use conclave_runtime::delegation::BackgroundState;
@@ -7,8 +7,12 @@ use conclave_runtime::delivery::{BackgroundStatus, DeliveryState};
 use conclave_runtime::request::RefusalCode;
 
 /// Types of their channels; any other is text.
-const KINDS: [(&str, ChannelKind); 4] =
-    [("voice", ChannelKind::Voice), ("realtime_voice", ChannelKind::Voice), ("websocket", ChannelKind::Web), ("ai", ChannelKind::Agent)];
+const KINDS: [(&str, ChannelKind); 4] = [
+    ("voice", ChannelKind::Voice),
+    ("realtime_voice", ChannelKind::Voice),
+    ("websocket", ChannelKind::Web),
+    ("ai", ChannelKind::Agent),
+];
 
 /// Theirs, and our component of `plugins/delivery`.
 pub(super) const STRATEGIES: [(&str, &str); 5] = [
@@ -21,8 +25,17 @@ pub(super) const STRATEGIES: [(&str, &str); 5] = [
 
 /// What a channel of a case is here: `category` says whether it leads to people, `type` how.
 pub(super) fn kind(category: &str, kind: Option<&str>) -> ChannelKind {
-    let named = |name: &str| KINDS.iter().find(|(theirs, _)| *theirs == name).map_or(ChannelKind::Text, |(_, ours)| *ours);
-    if category == "intelligence" { ChannelKind::Agent } else { kind.map_or(ChannelKind::Text, named) }
+    let named = |name: &str| {
+        KINDS
+            .iter()
+            .find(|(theirs, _)| *theirs == name)
+            .map_or(ChannelKind::Text, |(_, ours)| *ours)
+    };
+    if category == "intelligence" {
+        ChannelKind::Agent
+    } else {
+        kind.map_or(ChannelKind::Text, named)
+    }
 }
 
 pub(super) fn access(theirs: &str) -> ChannelAccess {
@@ -38,14 +51,17 @@ pub(super) fn access_word(ours: ChannelAccess) -> &'static str {
     }
 }
 
-/// The states that a task can be in; theirs has no ends of their own for time and for what broke off: both failed.
+/// The states that a task can be in; theirs has no ends of their own for time and for what broke
+/// off: both failed.
 pub(super) fn state(ours: BackgroundState) -> &'static str {
     match ours {
         BackgroundState::Pending => "pending",
         BackgroundState::Running => "in_progress",
         BackgroundState::Completed => "completed",
         BackgroundState::Cancelled => "cancelled",
-        BackgroundState::Failed | BackgroundState::TimedOut | BackgroundState::Interrupted => "failed",
+        BackgroundState::Failed | BackgroundState::TimedOut | BackgroundState::Interrupted => {
+            "failed"
+        }
     }
 }
 

@@ -1,5 +1,6 @@
-//! What waits to be told: it is the room's, in its journal. A channel that takes nothing is tried again until the result is a dead letter,
-//! and what was on its way when the process went is there again when the room is gone on with.
+//! What waits to be told: it is the room's, in its journal. A channel that takes nothing is tried
+//! again until the result is a dead letter, and what was on its way when the process went is there
+//! again when the room is gone on with.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +24,11 @@ use crate::Runner;
 const NEVER: u32 = 100;
 
 pub(super) async fn play(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
-    if case.kind == "backend_close" { close(runner, case).await } else { failing(runner, case).await }
+    if case.kind == "backend_close" {
+        close(runner, case).await
+    } else {
+        failing(runner, case).await
+    }
 }
 
 fn staged(case: &Case<'_>) -> Result<Stage, String> {
@@ -32,12 +37,21 @@ fn staged(case: &Case<'_>) -> Result<Stage, String> {
         stage.channels.push(("sms-1".to_owned(), Default::default()));
     }
     stage.deliver = add_strategy(&mut stage, &json!("immediate"));
-    stage.add_agent(Script { id: "agent-bg".to_owned(), replies: vec![Some("result".to_owned())], ..Script::default() });
+    stage.add_agent(Script {
+        id: "agent-bg".to_owned(),
+        replies: vec![Some("result".to_owned())],
+        ..Script::default()
+    });
     Ok(stage)
 }
 
 fn wanted() -> Delegation {
-    Delegation { agent: "agent-bg".to_owned(), task: "do the work".to_owned(), hand_back: Some(HandBack::Post), ..Delegation::default() }
+    Delegation {
+        agent: "agent-bg".to_owned(),
+        task: "do the work".to_owned(),
+        hand_back: Some(HandBack::Post),
+        ..Delegation::default()
+    }
 }
 
 /// The process ends while speeches are under way; the next one reads the journal.
@@ -57,12 +71,18 @@ async fn close(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let journals = MemoryJournals::of(room.clone(), journals.records(&room));
     drop(open.hosted);
     let follower = Follower::new(0, true);
-    let options = RunOptions { channels: Arc::clone(&follower) as _, journals: Arc::new(journals), ..RunOptions::default() };
+    let options = RunOptions {
+        channels: Arc::clone(&follower) as _,
+        journals: Arc::new(journals),
+        ..RunOptions::default()
+    };
     let session = open.prepared.reopen(&room, options).await.map_err(|error| error.to_string())?;
     let (handle, hosted) = session.host_on();
     // It has taken the room up when it answers.
     handle.unbind("nothing").await.map_err(|refusal| refusal.message)?;
-    let is_there = |state: DeliveryState| !matches!(state, DeliveryState::Delivered | DeliveryState::Told | DeliveryState::None);
+    let is_there = |state: DeliveryState| {
+        !matches!(state, DeliveryState::Delivered | DeliveryState::Told | DeliveryState::None)
+    };
     let waiting = handle.tasks().iter().filter(|record| is_there(record.delivery.state)).count();
     drop(hosted);
     Ok(json!({ "queue_depth": waiting }))
@@ -73,15 +93,22 @@ async fn failing(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let failures = case.number("failures");
     let deaf = failures.and_then(|count| u32::try_from(count).ok()).unwrap_or(NEVER);
     let stage = Stage { deaf, ..staged(case)? };
-    let open = stage.open_with(runner, Arc::new(MemoryJournals::default()), Arc::new(Hurried::default())).await?;
+    let open = stage
+        .open_with(runner, Arc::new(MemoryJournals::default()), Arc::new(Hurried::default()))
+        .await?;
     let task = open.delegate(None, wanted()).await.map_err(|refusal| refusal.message)?;
     let record = task.wait(None).await.map_err(|error| error.to_string())?;
     let record = settled(&open, record).await;
     let seen = open.follower.seen();
-    let pause = |decision: &Decision| if let Decision::Wait { at_most_ms, .. } = decision { Some(*at_most_ms) } else { None };
+    let pause = |decision: &Decision| {
+        if let Decision::Wait { at_most_ms, .. } = decision { Some(*at_most_ms) } else { None }
+    };
     let pauses: Vec<u64> = seen.decided.iter().flatten().filter_map(pause).collect();
     let dead = u64::from(record.delivery.state == DeliveryState::DeadLetter);
-    let waits = u64::from(matches!(record.delivery.state, DeliveryState::Waiting | DeliveryState::Speaking));
+    let waits = u64::from(matches!(
+        record.delivery.state,
+        DeliveryState::Waiting | DeliveryState::Speaking
+    ));
     Ok(json!({
         "dead_letter": dead, "queue_depth": waits, "delays_ms": pauses, "attempts": record.delivery.attempts,
         "outcome": outcome(&record), "inbound_calls": seen.inbound(),

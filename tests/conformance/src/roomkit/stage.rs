@@ -1,5 +1,6 @@
-//! The room of a case: its channels, its agents as native plugins, its strategies as components, its gates. What it becomes is a config,
-//! read and checked like anybody's, and a room that is held open.
+//! The room of a case: its channels, its agents as native plugins, its strategies as components,
+//! its gates. What it becomes is a config, read and checked like anybody's, and a room that is held
+//! open.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +18,9 @@ use conclave_runtime::limits::RunLimits;
 use conclave_runtime::native::{Check, Failure, NativeCall, NativeTool, Plugin};
 use conclave_runtime::request::{Refusal, RefusalCode};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
-use conclave_runtime::{Host, HostOptions, Hosted, Prepared, RoomHandle, RunInput, RunOptions, TaskHandle, WaitError};
+use conclave_runtime::{
+    Host, HostOptions, Hosted, Prepared, RoomHandle, RunInput, RunOptions, TaskHandle, WaitError,
+};
 use serde_json::{Map, Value, json};
 
 use super::agents::{Agent, Script};
@@ -28,7 +31,8 @@ use crate::toml_text::{string, value};
 
 /// Who has the conversation where a case names nobody.
 const FRONT: &str = "front-desk";
-/// Levels and tasks that a case may take. The host's own limits are lower; an operator may raise them, and here does.
+/// Levels and tasks that a case may take. The host's own limits are lower; an operator may raise
+/// them, and here does.
 const DEPTH: u32 = 25;
 const TASKS: u32 = 1_100;
 
@@ -84,7 +88,8 @@ impl Stage {
     /// The room that a case gives, where it gives one, and its agents.
     pub(super) fn of(given: &Value) -> Self {
         let parent = given.get("parent").unwrap_or(&Value::Null);
-        let entries = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
+        let entries =
+            |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
         let registered = entries(given.get("registered"));
         let described = |entry: &Value| {
             let words = entry.get("role").or_else(|| entry.get("description"))?.as_str()?;
@@ -159,39 +164,71 @@ impl Stage {
 
     pub(super) fn text(&self, runner: &Runner) -> Result<String, String> {
         let all: Vec<String> = self.agents.iter().map(|agent| string(&agent.script().id)).collect();
-        let named: BTreeSet<&str> = self.channels.iter().map(|(id, _)| id.as_str()).chain(["terminal"]).collect();
+        let named: BTreeSet<&str> =
+            self.channels.iter().map(|(id, _)| id.as_str()).chain(["terminal"]).collect();
         let channels: Vec<String> = named.into_iter().map(string).collect();
         let mut text = format!("entry = {}\n[limits.run]\ndepth = {DEPTH}\n", string(self.entry()));
         for (id, binding) in self.channels.iter().filter(|(id, _)| id != "terminal") {
-            text += &format!("\n[channels.{}]\nkind = {}\n", string(id), string(binding.kind.as_str()));
+            text +=
+                &format!("\n[channels.{}]\nkind = {}\n", string(id), string(binding.kind.as_str()));
         }
         for (number, agent) in self.agents.iter().enumerate() {
             let Script { id, system, .. } = agent.script();
-            text += &format!("\n[plugins.p{number}]\nsource = \"native:p{number}\"\nlimits = {{ at_once = {TASKS} }}\n");
-            let grant = format!("tasks = [{}], at_once = {TASKS}, total = {TASKS}, channels = [{}]", all.join(", "), channels.join(", "));
+            text += &format!(
+                "\n[plugins.p{number}]\nsource = \"native:p{number}\"\nlimits = {{ at_once = {TASKS} }}\n"
+            );
+            let grant = format!(
+                "tasks = [{}], at_once = {TASKS}, total = {TASKS}, channels = [{}]",
+                all.join(", "),
+                channels.join(", ")
+            );
             text += if self.tool.is_some() { "grants.tools = [\"others.*\"]\n" } else { "" };
-            text += &format!("grants.delegate = {{ {grant} }}\n\n[tasks.{}]\nagent = \"p{number}\"\n", string(id));
+            text += &format!(
+                "grants.delegate = {{ {grant} }}\n\n[tasks.{}]\nagent = \"p{number}\"\n",
+                string(id)
+            );
             let is_entry = id == self.entry();
-            let mut tools = vec!["\"delegate_task\"".to_owned(); if is_entry { self.listed } else { 1 }];
+            let mut tools =
+                vec!["\"delegate_task\"".to_owned(); if is_entry { self.listed } else { 1 }];
             if let Some((name, _)) = self.tool.as_ref().filter(|_| is_entry) {
-                tools.push(format!("{{ tool = {}, as = {} }}", string(&format!("others.{name}")), string(name)));
+                tools.push(format!(
+                    "{{ tool = {}, as = {} }}",
+                    string(&format!("others.{name}")),
+                    string(name)
+                ));
             }
             text += &format!("tools = [{}]\n", tools.join(", "));
-            text += &system.as_ref().map_or_else(String::new, |system| format!("system = {}\n", string(system)));
-            text += &self.described.get(id).map_or_else(String::new, |words| format!("description = {}\n", string(words)));
-            let delivers = self.deliver.as_ref().and_then(|name| self.strategies.iter().position(|strategy| strategy.name == *name));
-            text += &delivers.map_or_else(String::new, |number| format!("deliver = \"s{number}\"\n"));
+            text += &system
+                .as_ref()
+                .map_or_else(String::new, |system| format!("system = {}\n", string(system)));
+            text += &self
+                .described
+                .get(id)
+                .map_or_else(String::new, |words| format!("description = {}\n", string(words)));
+            let delivers = self.deliver.as_ref().and_then(|name| {
+                self.strategies.iter().position(|strategy| strategy.name == *name)
+            });
+            text +=
+                &delivers.map_or_else(String::new, |number| format!("deliver = \"s{number}\"\n"));
             if id == self.entry() && !self.background.is_empty() {
-                let table = value(&Value::Object(self.background.clone())).ok_or("the background of a task holds null")?;
+                let table = value(&Value::Object(self.background.clone()))
+                    .ok_or("the background of a task holds null")?;
                 text += &format!("background = {table}\n");
             }
         }
         for (number, strategy) in self.strategies.iter().enumerate() {
             let guest = runner.folder.join(format!("{}.wasm", strategy.component));
-            let stock = runner.folder.parent().map(|parent| parent.join("stock").join(format!("{}.wasm", strategy.component)));
+            let stock = runner
+                .folder
+                .parent()
+                .map(|parent| parent.join("stock").join(format!("{}.wasm", strategy.component)));
             let path = if strategy.is_guest { guest } else { stock.unwrap_or(guest) };
-            text += &format!("\n[plugins.s{number}]\nsource = {}\n", string(&path.to_string_lossy()));
-            text += &format!("grants.rooms = [{}]\nlimits = {{ cpu = \"500 ms\" }}\n", channels.join(", "));
+            text +=
+                &format!("\n[plugins.s{number}]\nsource = {}\n", string(&path.to_string_lossy()));
+            text += &format!(
+                "grants.rooms = [{}]\nlimits = {{ cpu = \"500 ms\" }}\n",
+                channels.join(", ")
+            );
             let config = value(&strategy.config).ok_or("the config of a strategy holds null")?;
             text += &format!("config = {config}\n");
         }
@@ -199,19 +236,28 @@ impl Stage {
             text += "\n[plugins.others]\nsource = \"native:others\"\n";
         }
         if let Some((point, mode)) = &self.gate {
-            text += &format!("\n[plugins.gate]\nsource = \"native:gate\"\n\n[[gates]]\non = \"{point}\"\nplugin = \"gate\"\n");
-            // What a case calls a hook that throws lets pass, as an operator may say of a gate; a gate blocks when nothing is said.
+            text += &format!(
+                "\n[plugins.gate]\nsource = \"native:gate\"\n\n[[gates]]\non = \"{point}\"\nplugin = \"gate\"\n"
+            );
+            // What a case calls a hook that throws lets pass, as an operator may say of a gate; a
+            // gate blocks when nothing is said.
             text += if *mode == GateMode::Throw { "on_failure = \"pass\"\n" } else { "" };
         }
         Ok(text)
     }
 
     fn natives(&self) -> Vec<Plugin> {
-        let agents = self.agents.iter().enumerate().map(|(number, agent)| agent.plugin(&format!("p{number}")));
+        let agents = self
+            .agents
+            .iter()
+            .enumerate()
+            .map(|(number, agent)| agent.plugin(&format!("p{number}")));
         let gate = self.gate.map(|(_, mode)| {
             Plugin::gate("gate", move |_: Check| async move {
                 match mode {
-                    GateMode::Block => Ok(GateVerdict::Block { reason: "the case says so".to_owned() }),
+                    GateMode::Block => {
+                        Ok(GateVerdict::Block { reason: "the case says so".to_owned() })
+                    }
                     GateMode::Modify => Ok(GateVerdict::Modify { text: REWRITTEN.to_owned() }),
                     GateMode::Throw => Err(Failure::new("the gate is broken")),
                 }
@@ -219,8 +265,12 @@ impl Stage {
         });
         let others = self.tool.clone().map(|(name, answer)| {
             let schema = json!({ "type": "object" });
-            let tool =
-                NativeTool::new(&name, "Answers as the case says.", schema, move |_: NativeCall| std::future::ready(Ok(answer.clone())));
+            let tool = NativeTool::new(
+                &name,
+                "Answers as the case says.",
+                schema,
+                move |_: NativeCall| std::future::ready(Ok(answer.clone())),
+            );
             Plugin::tools("others", [tool])
         });
         agents.chain(gate).chain(others).collect()
@@ -229,11 +279,18 @@ impl Stage {
     /// The config, loaded by a host of its own.
     pub(super) async fn prepare(&self, runner: &Runner) -> Result<(Host, Prepared), String> {
         let text = self.text(runner)?;
-        let options = HostOptions { cache: runner.cache.clone(), native: self.natives(), ..HostOptions::default() };
+        let options = HostOptions {
+            cache: runner.cache.clone(),
+            native: self.natives(),
+            ..HostOptions::default()
+        };
         let host = Host::new(options).map_err(|error| error.to_string())?;
-        let config =
-            Config::parse("conclave.toml", "/", &text).map_err(|problems| format!("the config is refused:\n{problems}\n{text}"))?;
-        let prepared = host.load(&config).await.map_err(|error| format!("the config does not fit:\n{error}\n{text}"))?;
+        let config = Config::parse("conclave.toml", "/", &text)
+            .map_err(|problems| format!("the config is refused:\n{problems}\n{text}"))?;
+        let prepared = host
+            .load(&config)
+            .await
+            .map_err(|error| format!("the config does not fit:\n{error}\n{text}"))?;
         Ok((host, prepared))
     }
 
@@ -243,7 +300,12 @@ impl Stage {
     }
 
     /// The same with these journals and this clock.
-    pub(super) async fn open_with(self, runner: &Runner, journals: Arc<dyn Journals>, clock: Arc<dyn Clock>) -> Result<Open, String> {
+    pub(super) async fn open_with(
+        self,
+        runner: &Runner,
+        journals: Arc<dyn Journals>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Open, String> {
         let (host, prepared) = self.prepare(runner).await?;
         let follower = Follower::new(self.deaf, self.is_stuck);
         let options = RunOptions {
@@ -251,13 +313,26 @@ impl Stage {
             channels: Arc::clone(&follower) as _,
             journals,
             clock,
-            subscribers: Subscribers::new([Arc::clone(&follower) as Arc<dyn Subscriber>, crate::bound::counter()]),
+            subscribers: Subscribers::new([
+                Arc::clone(&follower) as Arc<dyn Subscriber>,
+                crate::bound::counter(),
+            ]),
             ..RunOptions::default()
         };
-        // A run's steps are for a run: half of what is left of them would be set aside for each of many tasks.
-        let limits = RunLimits { turns: None, wall_ms: None, tool_calls: None, ..prepared.setup().limits.clone() };
+        // A run's steps are for a run: half of what is left of them would be set aside for each of
+        // many tasks.
+        let limits = RunLimits {
+            turns: None,
+            wall_ms: None,
+            tool_calls: None,
+            ..prepared.setup().limits.clone()
+        };
         let session = prepared.session(options).map_err(|error| error.to_string())?;
-        let (handle, hosted) = session.host(RunInput { metadata: self.metadata.clone(), limits: Some(limits), ..RunInput::default() });
+        let (handle, hosted) = session.host(RunInput {
+            metadata: self.metadata.clone(),
+            limits: Some(limits),
+            ..RunInput::default()
+        });
         let refused = |refusal: Refusal| refusal.message;
         // Only the channels of the case are there, as the case has them.
         if !self.channels.iter().any(|(id, _)| id == "terminal") {
@@ -285,47 +360,75 @@ impl Open {
         self.handle.room()
     }
 
-    /// As a program that has the room asks; what cannot be shared is left out where the reference leaves it out without a word, and
-    /// the refusal says what can.
-    pub(super) async fn delegate(&self, by: Option<&str>, delegation: Delegation) -> Result<TaskHandle, Refusal> {
+    /// As a program that has the room asks; what cannot be shared is left out where the reference
+    /// leaves it out without a word, and the refusal says what can.
+    pub(super) async fn delegate(
+        &self,
+        by: Option<&str>,
+        delegation: Delegation,
+    ) -> Result<TaskHandle, Refusal> {
         match self.delegate_once(by, delegation.clone()).await {
-            Err(refusal) if matches!(refusal.error, RefusalCode::ChannelNotShared | RefusalCode::UnknownChannel) => {
-                let share_channels =
-                    delegation.share_channels.iter().filter(|channel| refusal.allowed.contains(channel)).cloned().collect();
+            Err(refusal)
+                if matches!(
+                    refusal.error,
+                    RefusalCode::ChannelNotShared | RefusalCode::UnknownChannel
+                ) =>
+            {
+                let share_channels = delegation
+                    .share_channels
+                    .iter()
+                    .filter(|channel| refusal.allowed.contains(channel))
+                    .cloned()
+                    .collect();
                 self.delegate_once(by, Delegation { share_channels, ..delegation }).await
             }
             other => other,
         }
     }
 
-    async fn delegate_once(&self, by: Option<&str>, delegation: Delegation) -> Result<TaskHandle, Refusal> {
+    async fn delegate_once(
+        &self,
+        by: Option<&str>,
+        delegation: Delegation,
+    ) -> Result<TaskHandle, Refusal> {
         match by {
             Some(task) => self.handle.delegate_for(TaskName::from(task), delegation).await,
             None => self.handle.delegate(delegation).await,
         }
     }
 
-    /// The record of a task that has ended; the time of the case passes, so steps that take long end. A case's `wait_ms` is how long a
-    /// test of the reference waits for what is sure to come; here it may come as late as the machine likes.
+    /// The record of a task that has ended; the time of the case passes, so steps that take long
+    /// end. A case's `wait_ms` is how long a test of the reference waits for what is sure to come;
+    /// here it may come as late as the machine likes.
     pub(super) async fn wait(&self, id: &BackgroundId) -> Result<Arc<BackgroundRecord>, WaitError> {
         self.stage.agents.iter().for_each(Agent::release);
         self.handle.wait(id, None).await
     }
 
     /// The same of a task that is stopped: what it was at goes on for ever.
-    pub(super) async fn wait_for_stopped(&self, id: &BackgroundId) -> Result<Arc<BackgroundRecord>, WaitError> {
+    pub(super) async fn wait_for_stopped(
+        &self,
+        id: &BackgroundId,
+    ) -> Result<Arc<BackgroundRecord>, WaitError> {
         self.handle.wait(id, None).await
     }
 
-    /// As long as this and no longer, of a task whose steps take longer: the wait ends first on every machine.
-    pub(super) async fn wait_at_most(&self, id: &BackgroundId, at_most_ms: u64) -> Result<Arc<BackgroundRecord>, WaitError> {
+    /// As long as this and no longer, of a task whose steps take longer: the wait ends first on
+    /// every machine.
+    pub(super) async fn wait_at_most(
+        &self,
+        id: &BackgroundId,
+        at_most_ms: u64,
+    ) -> Result<Arc<BackgroundRecord>, WaitError> {
         self.handle.wait(id, Some(Duration::from_millis(at_most_ms))).await
     }
 
     /// Everything that was to come of it has come: the results are told, kept or blocked.
     pub(super) async fn settle(&self, id: &BackgroundId) -> Arc<BackgroundRecord> {
         loop {
-            if let Some(record) = self.handle.task(id).filter(|record| super::delegate::is_settled(record)) {
+            if let Some(record) =
+                self.handle.task(id).filter(|record| super::delegate::is_settled(record))
+            {
                 return record;
             }
             // A record is changed without a notice of its own.
@@ -335,11 +438,20 @@ impl Open {
 
     /// What a task's room was given of this one's channels.
     pub(super) fn child_bindings(&self, room: &RoomId) -> BTreeMap<ChannelId, Binding> {
-        self.follower.seen().openings.get(room).and_then(|opening| opening.bindings.clone()).unwrap_or_default()
+        self.follower
+            .seen()
+            .openings
+            .get(room)
+            .and_then(|opening| opening.bindings.clone())
+            .unwrap_or_default()
     }
 
     pub(super) fn child_metadata(&self, room: &RoomId) -> Value {
-        self.follower.seen().openings.get(room).map_or_else(|| json!({}), |opening| opening.metadata.clone())
+        self.follower
+            .seen()
+            .openings
+            .get(room)
+            .map_or_else(|| json!({}), |opening| opening.metadata.clone())
     }
 }
 

@@ -1,4 +1,5 @@
-//! The tool `delegate_task`: its schema, what a call of it leads to, and what it answers when it can lead to nothing.
+//! The tool `delegate_task`: its schema, what a call of it leads to, and what it answers when it
+//! can lead to nothing.
 
 use std::collections::BTreeSet;
 
@@ -35,19 +36,31 @@ fn schema(case: &Case<'_>) -> Value {
         _ => Vec::new(),
     };
     let agent = |entry: &Value| {
-        let at = |key: &str, place: usize| entry.get(key).or_else(|| entry.get(place)).and_then(Value::as_str).map(str::to_owned);
-        let id = entry.as_str().map(str::to_owned).or_else(|| at("id", 0)).or_else(|| at("agent_id", 0))?;
+        let at = |key: &str, place: usize| {
+            entry.get(key).or_else(|| entry.get(place)).and_then(Value::as_str).map(str::to_owned)
+        };
+        let id = entry
+            .as_str()
+            .map(str::to_owned)
+            .or_else(|| at("id", 0))
+            .or_else(|| at("agent_id", 0))?;
         Some((id, at("description", 1)))
     };
     let agents: Vec<(String, Option<String>)> = listed.iter().filter_map(agent).collect();
-    let borrowed: Vec<(&str, Option<&str>)> = agents.iter().map(|(id, words)| (id.as_str(), words.as_deref())).collect();
+    let borrowed: Vec<(&str, Option<&str>)> =
+        agents.iter().map(|(id, words)| (id.as_str(), words.as_deref())).collect();
     let general = delegate_tool(&[]);
     let tool = delegate_tool(&borrowed);
     let schema = &tool.input_schema;
     // The order of an object's keys says nothing; a case lists them in its own.
     let known = ["agent", "task", "context", "share_channels"];
     let has = |name: &&str| schema.pointer(&format!("/properties/{name}")).is_some();
-    let more = schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()).filter(|name| !known.contains(name));
+    let more = schema["properties"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, _)| name.as_str())
+        .filter(|name| !known.contains(name));
     let properties: Vec<&str> = known.into_iter().filter(has).chain(more).collect();
     let lines: Vec<&str> = tool.description.lines().collect();
     let targets: Vec<&&str> = lines.iter().filter(|line| line.starts_with("  - ")).collect();
@@ -60,7 +73,8 @@ fn schema(case: &Case<'_>) -> Value {
 /// The room of a call: whoever calls has the conversation, on a channel of its own.
 fn staged(case: &Case<'_>) -> Stage {
     let mut stage = Stage::of(case.given);
-    let caller = case.any(&["calling_agent_id", "channel"]).and_then(Value::as_str).unwrap_or(CALLER);
+    let caller =
+        case.any(&["calling_agent_id", "channel"]).and_then(Value::as_str).unwrap_or(CALLER);
     stage.front.retain(|id| id == caller);
     if stage.front.is_empty() {
         stage.add_front(Script { id: caller.to_owned(), ..Script::default() });
@@ -68,7 +82,11 @@ fn staged(case: &Case<'_>) -> Stage {
     stage.room = case.text("room_id").unwrap_or(&stage.room).to_owned();
     let arguments = case.get("arguments").cloned().unwrap_or_default();
     let worker = arguments.get("agent").and_then(Value::as_str).filter(|agent| !agent.is_empty());
-    let done = |id: &str| Script { id: id.to_owned(), replies: vec![Some("done".to_owned())], ..Script::default() };
+    let done = |id: &str| Script {
+        id: id.to_owned(),
+        replies: vec![Some("done".to_owned())],
+        ..Script::default()
+    };
     if case.given.get("registered").is_none() {
         stage.add_agent(done(worker.unwrap_or("agent-bg")));
     }
@@ -83,7 +101,11 @@ fn staged(case: &Case<'_>) -> Stage {
     if let Some(agent) = earlier(case).map(|(agent, _)| agent) {
         stage.add_agent(done(&agent));
     }
-    let named = [arguments.get("share_channels"), shares].into_iter().flatten().filter_map(Value::as_array).flatten();
+    let named = [arguments.get("share_channels"), shares]
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_array)
+        .flatten();
     let wanted: BTreeSet<&str> = named.filter_map(Value::as_str).chain(["terminal"]).collect();
     let is_given = case.given.pointer("/parent/channels").is_some();
     for channel in wanted {
@@ -123,7 +145,8 @@ async fn handle(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let record = open.wait(&started.id.as_str().into()).await.map_err(|error| error.to_string())?;
     let record = settled(&open, record).await;
     let opening = open.follower.seen().openings.get(&started.room).cloned().unwrap_or_default();
-    let shared: Vec<String> = opening.bindings.iter().flatten().map(|(id, _)| id.to_string()).collect();
+    let shared: Vec<String> =
+        opening.bindings.iter().flatten().map(|(id, _)| id.to_string()).collect();
     let context = if opening.inputs.is_object() { opening.inputs.clone() } else { json!({}) };
     got["delegate_called_with"] = json!({
         "room_id": open.room(), "agent_id": record.agent, "task": record.task, "context": context, "share_channels": shared,
@@ -139,11 +162,24 @@ async fn handle(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
 async fn at_once(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let open = staged(case).open(runner).await?;
     let caller = open.stage.entry().to_owned();
-    let agent = open.stage.agents.iter().map(|agent| agent.script().id.clone()).find(|id| *id != caller).ok_or("nobody works")?;
+    let agent = open
+        .stage
+        .agents
+        .iter()
+        .map(|agent| agent.script().id.clone())
+        .find(|id| *id != caller)
+        .ok_or("nobody works")?;
     let calls = case.any(&["calls", "n", "times"]);
-    let count = calls.and_then(Value::as_u64).or_else(|| calls.and_then(Value::as_array).map(|calls| calls.len() as u64)).unwrap_or(3);
+    let count = calls
+        .and_then(Value::as_u64)
+        .or_else(|| calls.and_then(Value::as_array).map(|calls| calls.len() as u64))
+        .unwrap_or(3);
     let call = |number: u64| {
-        let wanted = Delegation { agent: agent.clone(), task: format!("task {number}"), ..Delegation::default() };
+        let wanted = Delegation {
+            agent: agent.clone(),
+            task: format!("task {number}"),
+            ..Delegation::default()
+        };
         let handle = open.handle.clone();
         let caller = caller.clone();
         tokio::spawn(async move { handle.delegate_for(caller, wanted).await.map(|task| task.id) })
@@ -168,7 +204,8 @@ async fn at_once(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
 
 /// A delegation on the agent's behalf, to its end.
 async fn finish(open: &Open, caller: &str, agent: &str, task: &str) -> Result<String, String> {
-    let wanted = Delegation { agent: agent.to_owned(), task: task.to_owned(), ..Delegation::default() };
+    let wanted =
+        Delegation { agent: agent.to_owned(), task: task.to_owned(), ..Delegation::default() };
     let task = open.delegate(Some(caller), wanted).await.map_err(|refusal| refusal.message)?;
     open.wait(&task.id).await.map_err(|error| error.to_string())?;
     Ok(task.room.to_string())
@@ -176,7 +213,13 @@ async fn finish(open: &Open, caller: &str, agent: &str, task: &str) -> Result<St
 
 /// How many earlier tasks a worker is told of, when there are more than a few.
 async fn most_entries(open: &Open, caller: &str) -> Result<usize, String> {
-    let agent = open.stage.agents.iter().map(|agent| agent.script().id.clone()).find(|id| id != caller).ok_or("nobody works")?;
+    let agent = open
+        .stage
+        .agents
+        .iter()
+        .map(|agent| agent.script().id.clone())
+        .find(|id| id != caller)
+        .ok_or("nobody works")?;
     let mut last = String::new();
     for number in 0..5 {
         last = finish(open, caller, &agent, &format!("another task {number}")).await?;
@@ -201,7 +244,8 @@ fn last_result(agent: &Agent) -> Option<String> {
 
 /// Our receipt under their names.
 fn receipt(answer: &str) -> Value {
-    let mut read: Value = serde_json::from_str(answer).unwrap_or_else(|_| json!({ "error": answer }));
+    let mut read: Value =
+        serde_json::from_str(answer).unwrap_or_else(|_| json!({ "error": answer }));
     for (ours, theirs) in [("room_id", "child_room_id"), ("agent", "agent_id")] {
         if let Some(value) = read.as_object_mut().and_then(|read| read.remove(ours)) {
             read[theirs] = value;
@@ -225,7 +269,10 @@ async fn call(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let has_no_room = case.given.get("room_context").is_some_and(Value::is_null);
     let payload = if has_no_room {
         let (_, prepared) = stage.prepare(runner).await?;
-        match prepared.start_tool(Caller::You, name, arguments, RunOptions::default()).map(ToolCalling::outcome) {
+        match prepared
+            .start_tool(Caller::You, name, arguments, RunOptions::default())
+            .map(ToolCalling::outcome)
+        {
             Err(error) => json!({ "error": error.to_string() }),
             Ok(outcome) => match outcome.await.map_err(|error| error.to_string())?.answer {
                 Ok(answer) => json!(answer.content),
@@ -244,14 +291,18 @@ async fn call(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
 /// What another tool answered, or that there is none.
 fn told(open: &Open, name: &str, answer: String) -> Value {
     let is_known = open.stage.tool.as_ref().is_some_and(|(known, _)| known == name);
-    let read = || serde_json::from_str(&answer).ok().filter(Value::is_object).unwrap_or_else(|| json!(answer));
+    let read = || {
+        serde_json::from_str(&answer).ok().filter(Value::is_object).unwrap_or_else(|| json!(answer))
+    };
     if is_known { read() } else { json!({ "error": answer }) }
 }
 
 /// An agent has the tool because its task lists it, and no second time.
 async fn wire(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let times = case.number("times").unwrap_or(if case.op.contains("twice") { 2 } else { 1 });
-    let is_wired = case.any(&["already_wired", "wired", "already"]).is_some_and(|value| *value != json!(false));
+    let is_wired = case
+        .any(&["already_wired", "wired", "already"])
+        .is_some_and(|value| *value != json!(false));
     let times = times + u64::from(is_wired);
     let mut stage = staged(case);
     stage.listed = usize::try_from(times).unwrap_or(1);
@@ -260,7 +311,11 @@ async fn wire(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
         Err(problems) => Ok(json!({ "error": problems })),
         Ok((_, prepared)) => {
             let setup = prepared.setup();
-            let offered = setup.tasks.get(caller.as_str()).map(|task| task.toolbox.offered().clone()).unwrap_or_default();
+            let offered = setup
+                .tasks
+                .get(caller.as_str())
+                .map(|task| task.toolbox.offered().clone())
+                .unwrap_or_default();
             Ok(json!({ "tool_names": offered.iter().map(|tool| &tool.name).collect::<Vec<_>>() }))
         }
     }
@@ -272,8 +327,12 @@ mod tests {
 
     #[test]
     fn a_receipt_has_their_names_and_a_text_is_an_error() {
-        let read = receipt(r#"{"status":"delegated","task_id":"task-1","room_id":"r/1","agent":"a"}"#);
-        assert_eq!((&read["child_room_id"], &read["agent_id"], &read["status"]), (&json!("r/1"), &json!("a"), &json!("delegated")));
+        let read =
+            receipt(r#"{"status":"delegated","task_id":"task-1","room_id":"r/1","agent":"a"}"#);
+        assert_eq!(
+            (&read["child_room_id"], &read["agent_id"], &read["status"]),
+            (&json!("r/1"), &json!("a"), &json!("delegated"))
+        );
         assert_eq!(receipt("no")["error"], json!("no"));
     }
 }

@@ -1,5 +1,5 @@
-//! Runs one target of `conclave-fuzz` under libFuzzer, which keeps what reaches new code. The target is named by the environment,
-//! because libFuzzer takes the command line for itself.
+//! Runs one target of `conclave-fuzz` under libFuzzer, which keeps what reaches new code. The
+//! target is named by the environment, because libFuzzer takes the command line for itself.
 
 #![no_main]
 

@@ -19,8 +19,16 @@ const CALLS_MAX: usize = 129;
 
 static TOOLBOX: LazyLock<Toolbox> = LazyLock::new(|| {
     let notes = PluginName::from("notes");
-    let of_plugin = facts::versatile().tools.iter().map(|spec| TaskTool::of_plugin(&notes, spec)).collect::<Vec<_>>();
-    let of_host = HostTool::ALL.into_iter().map(|tool| TaskTool { offered: true, handled: true, ..TaskTool::of_host(tool) });
+    let of_plugin = facts::versatile()
+        .tools
+        .iter()
+        .map(|spec| TaskTool::of_plugin(&notes, spec))
+        .collect::<Vec<_>>();
+    let of_host = HostTool::ALL.into_iter().map(|tool| TaskTool {
+        offered: true,
+        handled: true,
+        ..TaskTool::of_host(tool)
+    });
     of_plugin.into_iter().chain(of_host).collect::<Vec<_>>().into()
 });
 
@@ -28,11 +36,17 @@ pub(super) fn check_json(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let objects = json::objects(&text);
     assert!(objects.len() <= text.matches('{').count(), "more objects than braces");
-    assert_eq!(json::first_objects(&text, 3), objects[..objects.len().min(3)], "the first are the first");
+    assert_eq!(
+        json::first_objects(&text, 3),
+        objects[..objects.len().min(3)],
+        "the first are the first"
+    );
     if let Ok(Value::Object(object)) = serde_json::from_str::<Value>(&text) {
         assert_eq!(objects, [Value::Object(object)], "valid JSON comes out as it is");
     }
-    if let Some(key) = objects.iter().find_map(Value::as_object).and_then(|object| object.keys().next()) {
+    if let Some(key) =
+        objects.iter().find_map(Value::as_object).and_then(|object| object.keys().next())
+    {
         assert!(json::field(&text, key).is_some(), "a field of an object is found");
     }
     if let [schema, arguments, ..] = objects.as_slice() {
@@ -46,7 +60,11 @@ pub(super) fn check_xml(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let candidates = xml::candidates(&text);
     let found: usize = candidates.iter().map(String::len).sum();
-    assert!(found <= text.len() + (candidates.len() + 1) * "<tool></tool>".len(), "candidates are {found} bytes of {}", text.len());
+    assert!(
+        found <= text.len() + (candidates.len() + 1) * "<tool></tool>".len(),
+        "candidates are {found} bytes of {}",
+        text.len()
+    );
     let schema = &facts::versatile().tools[0].input_schema;
     for candidate in candidates.iter().map(String::as_str).chain([&*text]) {
         for schema in [None, Some(schema)] {
@@ -62,9 +80,11 @@ pub(super) fn check_xml(input: &[u8]) {
 /// A call that was read is written so that the same is read.
 fn rendered(request: &str, fields: &Value, schema: &Value) {
     let written = xml::render(request, fields, schema);
-    let read = xml::fields(&written, Some(schema)).unwrap_or_else(|error| panic!("a written call is read: {error}\n{written}"));
+    let read = xml::fields(&written, Some(schema))
+        .unwrap_or_else(|error| panic!("a written call is read: {error}\n{written}"));
     let again = xml::render(request, &read, schema);
-    let read_again = xml::fields(&again, Some(schema)).unwrap_or_else(|error| panic!("a written call is read: {error}\n{again}"));
+    let read_again = xml::fields(&again, Some(schema))
+        .unwrap_or_else(|error| panic!("a written call is read: {error}\n{again}"));
     assert_eq!(read, read_again, "a written call is read as it was");
 }
 
@@ -72,12 +92,23 @@ fn reads(text: &str) {
     for sender in [Entity::Llm, Entity::User] {
         let message = Message { content: Some(text.to_owned()), ..Message::new(0, sender, "desk") };
         for name in [None, Some("desk")] {
-            let reader =
-                CallParser { toolbox: &TOOLBOX, text: true, name, for_handlers: name.is_none(), after_model: sender == Entity::Llm };
+            let reader = CallParser {
+                toolbox: &TOOLBOX,
+                text: true,
+                name,
+                for_handlers: name.is_none(),
+                after_model: sender == Entity::Llm,
+            };
             let reading = reader.read(&message);
             assert!(reading.all.len() <= CALLS_MAX && reading.unknown.len() <= CALLS_MAX);
-            assert!(reading.mine.iter().all(|call| reading.all.contains(call)), "it carries out what it does not know");
-            assert!(reading.mine.iter().all(|call| TOOLBOX.get(&call.name).is_some()), "a call of a tool that there is not");
+            assert!(
+                reading.mine.iter().all(|call| reading.all.contains(call)),
+                "it carries out what it does not know"
+            );
+            assert!(
+                reading.mine.iter().all(|call| TOOLBOX.get(&call.name).is_some()),
+                "a call of a tool that there is not"
+            );
         }
     }
 }
@@ -96,7 +127,10 @@ fn arguments_fit(schema: &Value, arguments: &Value) {
         }
     }
     let empty = Map::new();
-    let _ = conclave_core::tool_calls::arguments::infer(TOOLBOX.iter(), arguments.as_object().unwrap_or(&empty));
+    let _ = conclave_core::tool_calls::arguments::infer(
+        TOOLBOX.iter(),
+        arguments.as_object().unwrap_or(&empty),
+    );
 }
 
 fn routes(text: &str) {
@@ -117,7 +151,11 @@ fn routes(text: &str) {
         if let Ok(sequence) = Sequence::parse(line) {
             assert!(!sequence.events().is_empty() && sequence.as_str() == line);
             let json = serde_json::to_string(&sequence).expect("a sequence can be journalled");
-            assert_eq!(serde_json::from_str::<Sequence>(&json).ok().as_ref(), Some(&sequence), "a sequence is read back");
+            assert_eq!(
+                serde_json::from_str::<Sequence>(&json).ok().as_ref(),
+                Some(&sequence),
+                "a sequence is read back"
+            );
         }
     }
 }

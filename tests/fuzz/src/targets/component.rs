@@ -8,9 +8,21 @@ pub(super) fn check(input: &[u8]) {
         Ok(inspection) => {
             assert_eq!(inspection.size, input.len() as u64);
             let section = SECTION.as_bytes();
-            assert!(input.windows(section.len()).any(|window| window == section), "a manifest from nowhere");
-            assert!(inspection.imports.iter().chain(&inspection.exports).all(|name| !name.chars().any(char::is_control)));
-            assert!(embed(input, &manifest()).is_err() || inspect(&embed(input, &manifest()).unwrap_or_default()).is_ok());
+            assert!(
+                input.windows(section.len()).any(|window| window == section),
+                "a manifest from nowhere"
+            );
+            assert!(
+                inspection
+                    .imports
+                    .iter()
+                    .chain(&inspection.exports)
+                    .all(|name| !name.chars().any(char::is_control))
+            );
+            assert!(
+                embed(input, &manifest()).is_err()
+                    || inspect(&embed(input, &manifest()).unwrap_or_default()).is_ok()
+            );
         }
         Err(error) => {
             let told = error.to_string();
@@ -21,7 +33,11 @@ pub(super) fn check(input: &[u8]) {
     if let Ok(whole) = embed(input, &manifest()) {
         assert!(whole.starts_with(input), "the component itself is changed");
         if let Ok(inspection) = inspect(&whole) {
-            assert_eq!(inspection.manifest, manifest(), "the manifest that was put in is the one that is read");
+            assert_eq!(
+                inspection.manifest,
+                manifest(),
+                "the manifest that was put in is the one that is read"
+            );
         }
     }
 }

@@ -18,7 +18,10 @@ pub(super) fn check(input: &[u8]) {
 }
 
 fn assembled(text: &str, config: &Config) {
-    assert!(!config.warnings.has_errors(), "an error among the warnings of a config that was taken");
+    assert!(
+        !config.warnings.has_errors(),
+        "an error among the warnings of a config that was taken"
+    );
     stand_in(text, &config.warnings);
     match assemble(config, &facts::all(config.plugins.keys())) {
         Err(problems) => {
@@ -28,7 +31,8 @@ fn assembled(text: &str, config: &Config) {
         Ok(assembly) => {
             stand_in(text, &assembly.warnings);
             let json = serde_json::to_string(&assembly.setup).expect("a setup can be journalled");
-            let read: Setup = serde_json::from_str(&json).unwrap_or_else(|error| panic!("a setup is read back: {error}"));
+            let read: Setup = serde_json::from_str(&json)
+                .unwrap_or_else(|error| panic!("a setup is read back: {error}"));
             assert_eq!(read, assembly.setup, "a setup is read back as it was");
         }
     }
@@ -38,11 +42,21 @@ fn assembled(text: &str, config: &Config) {
 pub(super) fn stand_in(text: &str, problems: &Problems) {
     let lines: Vec<&str> = text.split('\n').collect();
     for problem in &problems.0 {
-        let line = lines.get(problem.line.wrapping_sub(1)).unwrap_or_else(|| panic!("line {} of {}", problem.line, lines.len()));
+        let line = lines
+            .get(problem.line.wrapping_sub(1))
+            .unwrap_or_else(|| panic!("line {} of {}", problem.line, lines.len()));
         let columns = line.chars().count() + 1;
-        assert!((1..=columns).contains(&problem.column), "column {} of {columns} in line {}", problem.column, problem.line);
+        assert!(
+            (1..=columns).contains(&problem.column),
+            "column {} of {columns} in line {}",
+            problem.column,
+            problem.line
+        );
         assert!(matches!(problem.severity, Severity::Error | Severity::Warning));
         let shown = problem.to_string();
-        assert!(shown.lines().all(|line| !line.chars().any(char::is_control)), "a problem steers the terminal: {shown:?}");
+        assert!(
+            shown.lines().all(|line| !line.chars().any(char::is_control)),
+            "a problem steers the terminal: {shown:?}"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! A config and edits of it. The input is a config, a line `=====`, and edits, one in a line: `grant PLUGIN TOML`, `revoke PLUGIN TOML`,
-//! `add NAME SOURCE`, `set PATH TOML`, `remove PATH`.
+//! A config and edits of it. The input is a config, a line `=====`, and edits, one in a line:
+//! `grant PLUGIN TOML`, `revoke PLUGIN TOML`, `add NAME SOURCE`, `set PATH TOML`, `remove PATH`.
 
 use conclave_core::config::edit::{ConfigEditError, ConfigText, Fragment};
 use toml::Value;
@@ -11,7 +11,8 @@ const EDITS: usize = 4;
 
 pub(super) fn check(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
-    let (before, edits) = text.split_once("\n=====\n").unwrap_or((&text, "grant a route = [\"user\"]"));
+    let (before, edits) =
+        text.split_once("\n=====\n").unwrap_or((&text, "grant a route = [\"user\"]"));
     match ConfigText::open("conclave.toml", "/srv/desk", before) {
         Err(ConfigEditError::Unreadable(problems)) => {
             assert!(problems.has_errors(), "unreadable without a reason");
@@ -20,7 +21,9 @@ pub(super) fn check(input: &[u8]) {
         Err(error) => panic!("opening gives no other error: {error}"),
         Ok(opened) => {
             assert!(
-                toml::from_str::<toml::Table>(before).is_ok() || before.contains('\r') || before.starts_with('\u{feff}'),
+                toml::from_str::<toml::Table>(before).is_ok()
+                    || before.contains('\r')
+                    || before.starts_with('\u{feff}'),
                 "it was opened"
             );
             edits.lines().take(EDITS).for_each(|line| edit(&opened, before, line));
@@ -52,7 +55,11 @@ fn edit(opened: &ConfigText, before: &str, line: &str) {
                     assert_eq!(edit.text(), before, "a refused revocation changes nothing");
                 } else {
                     let again = edit.clone().revoke(first, &fragment);
-                    assert!(again.is_err(), "what was taken back is still granted:\n{}", edit.text());
+                    assert!(
+                        again.is_err(),
+                        "what was taken back is still granted:\n{}",
+                        edit.text()
+                    );
                 }
                 (outcome, vec!["plugins", first])
             }
@@ -77,7 +84,11 @@ fn edit(opened: &ConfigText, before: &str, line: &str) {
     match edit.finish() {
         Ok(edited) => {
             assert_eq!(edited.text, after);
-            assert_eq!(edited.changes.is_empty(), before.lines().eq(after.lines()), "changes are told");
+            assert_eq!(
+                edited.changes.is_empty(),
+                before.lines().eq(after.lines()),
+                "changes are told"
+            );
             same_elsewhere(before, &after, &about);
         }
         Err(ConfigEditError::Wrong(problems)) => stand_in(&after, &problems),
@@ -115,7 +126,9 @@ fn same_elsewhere(before: &str, after: &str, about: &[&str]) {
 
 /// Without the value at this path, and without tables that are empty then.
 fn remove(value: &mut Value, path: &[&str]) {
-    let (Some(table), Some((first, rest))) = (value.as_table_mut(), path.split_first()) else { return };
+    let (Some(table), Some((first, rest))) = (value.as_table_mut(), path.split_first()) else {
+        return;
+    };
     if rest.is_empty() {
         table.remove(*first);
     } else if let Some(inner) = table.get_mut(*first) {

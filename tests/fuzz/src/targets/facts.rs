@@ -11,8 +11,12 @@ use serde_json::json;
 
 /// A plugin that is of every kind, asks for everything without requiring it, and has two tools.
 pub(super) fn versatile() -> PluginFacts {
-    let ask =
-        |capability: &Capability| (capability.as_str().to_owned(), CapabilityRequest { optional: true, ..CapabilityRequest::default() });
+    let ask = |capability: &Capability| {
+        (
+            capability.as_str().to_owned(),
+            CapabilityRequest { optional: true, ..CapabilityRequest::default() },
+        )
+    };
     let manifest = Manifest {
         format: FORMAT,
         name: "fuzz".to_owned(),
@@ -34,10 +38,18 @@ pub(super) fn versatile() -> PluginFacts {
         }),
         ..ToolSpec::default()
     };
-    PluginFacts { manifest, kinds: PluginKind::ALL.into(), tools: vec![tool("find"), tool("save")], sha256: "00".repeat(32), mcp: false }
+    PluginFacts {
+        manifest,
+        kinds: PluginKind::ALL.into(),
+        tools: vec![tool("find"), tool("save")],
+        sha256: "00".repeat(32),
+        mcp: false,
+    }
 }
 
 /// The same plugin under each of these names.
-pub(super) fn all<'a>(names: impl IntoIterator<Item = &'a PluginName>) -> BTreeMap<PluginName, PluginFacts> {
+pub(super) fn all<'a>(
+    names: impl IntoIterator<Item = &'a PluginName>,
+) -> BTreeMap<PluginName, PluginFacts> {
     names.into_iter().map(|name| (name.clone(), versatile())).collect()
 }

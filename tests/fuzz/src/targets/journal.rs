@@ -1,7 +1,9 @@
-//! Lines of a journal. A line that is a record is put in its place, so that any sequence of records is folded, not only a whole journal.
+//! Lines of a journal. A line that is a record is put in its place, so that any sequence of records
+//! is folded, not only a whole journal.
 //!
-//! What the records do is held to more once their setups are ones that a host assembles: then no order of events may lead to a state that
-//! cannot be, neither as they come nor when the host stops after any of them and goes on.
+//! What the records do is held to more once their setups are ones that a host assembles: then no
+//! order of events may lead to a state that cannot be, neither as they come nor when the host stops
+//! after any of them and goes on.
 
 use std::sync::{Arc, LazyLock};
 
@@ -25,7 +27,10 @@ const RECORDS: usize = 64;
 pub(super) fn check(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     if let Ok(records) = from_lines(&text) {
-        assert!(records.iter().zip(0..).all(|(record, seq)| record.seq == seq && record.rules == RULES), "a gap, or other rules");
+        assert!(
+            records.iter().zip(0..).all(|(record, seq)| record.seq == seq && record.rules == RULES),
+            "a gap, or other rules"
+        );
     }
     let mut records: Vec<Record> = Vec::new();
     for line in text.lines().take(RECORDS) {
@@ -39,7 +44,8 @@ pub(super) fn check(input: &[u8]) {
     hosted(&records, hash(input));
 }
 
-/// The record that stands in a line, whatever its number and the version of its rules: the corpus outlives versions.
+/// The record that stands in a line, whatever its number and the version of its rules: the corpus
+/// outlives versions.
 fn alone(line: &str) -> Option<Record> {
     let line = with_number(&with_number(line, "\"seq\":", 0)?, "\"rules\":", u64::from(RULES))?;
     let mut records = from_lines(&format!("{line}\n")).ok()?;
@@ -54,12 +60,17 @@ fn with_number(line: &str, key: &str, number: u64) -> Option<String> {
 }
 
 fn written_and_read(records: &[Record]) {
-    let lines: String = records.iter().map(|record| to_line(record).expect("what was read is written") + "\n").collect();
-    let read = from_lines(&lines).unwrap_or_else(|error| panic!("what was written is read: {error}"));
+    let lines: String = records
+        .iter()
+        .map(|record| to_line(record).expect("what was read is written") + "\n")
+        .collect();
+    let read =
+        from_lines(&lines).unwrap_or_else(|error| panic!("what was written is read: {error}"));
     assert_eq!(read, records, "records are read back as they were");
     // A torn end was never acknowledged; what comes before it is whole.
     if let Some(cut) = lines.len().checked_sub(2).map(|cut| lines.floor_char_boundary(cut)) {
-        let torn = from_lines(&lines[..cut]).unwrap_or_else(|error| panic!("a torn end is left out: {error}"));
+        let torn = from_lines(&lines[..cut])
+            .unwrap_or_else(|error| panic!("a torn end is left out: {error}"));
         assert_eq!(torn, records[..records.len() - 1], "only the torn record is left out");
     }
 }
@@ -104,9 +115,11 @@ const JOURNALS: [&str; 16] = corpus![
     "journal/case-subtask",
     "journal/case-user",
 ];
-const CONFIGS: [&str; 5] = corpus!["config/acting", "config/chat", "config/handoff", "config/model", "config/whole"];
+const CONFIGS: [&str; 5] =
+    corpus!["config/acting", "config/chat", "config/handoff", "config/model", "config/whole"];
 
-/// Setups that hosts make. The operator's config and the admission of plugins stand before a room, so it need not expect any other.
+/// Setups that hosts make. The operator's config and the admission of plugins stand before a room,
+/// so it need not expect any other.
 static SETUPS: LazyLock<Vec<Arc<Setup>>> = LazyLock::new(|| {
     let opened = JOURNALS.iter().filter_map(|text| match alone(text.lines().next()?)?.event {
         Event::RoomOpened { setup, .. } => Some(setup),
@@ -121,7 +134,8 @@ fn assembled(text: &str) -> Result<Arc<Setup>, Problems> {
     assemble(&config, &facts::all(config.plugins.keys())).map(|assembly| Arc::new(assembly.setup))
 }
 
-/// Takes the records as a host takes events, and once more with a stop of the host after one of them.
+/// Takes the records as a host takes events, and once more with a stop of the host after one of
+/// them.
 fn hosted(records: &[Record], chosen: u64) {
     let mut room = Room::new();
     let mut taken = Vec::new();
@@ -151,11 +165,16 @@ fn take(room: &mut Room, event: Event, at: Millis) {
     while room.poll_notice().is_some() {}
     let shown = || format!("{taken:?}").chars().take(400).collect::<String>();
     assert!(room.violation().is_none(), "{:?} after {}", room.violation(), shown());
-    assert!(room.outcome().is_none() || room.calls_in_flight().next().is_none(), "it is over and waits for calls after {}", shown());
+    assert!(
+        room.outcome().is_none() || room.calls_in_flight().next().is_none(),
+        "it is over and waits for calls after {}",
+        shown()
+    );
 }
 
-/// The event as a host could have written it: it opens a room, and begins a run, with a setup that was assembled and for a task in it.
-/// Everything else comes from outside, and may come at any time.
+/// The event as a host could have written it: it opens a room, and begins a run, with a setup that
+/// was assembled and for a task in it. Everything else comes from outside, and may come at any
+/// time.
 fn sound(event: &Event, at: Millis, room: &Room) -> Event {
     match event {
         Event::RoomOpened { setup, opening, secret } => {
@@ -168,7 +187,9 @@ fn sound(event: &Event, at: Millis, room: &Room) -> Event {
             let opening = sound_opening(opening, setup.as_ref().unwrap_or(room.setup()));
             Event::RunStarted { setup, opening }
         }
-        Event::ControlReceived { id, message } => Event::ControlReceived { id: id.clone(), message: Box::new(sound(message, at, room)) },
+        Event::ControlReceived { id, message } => {
+            Event::ControlReceived { id: id.clone(), message: Box::new(sound(message, at, room)) }
+        }
         event => event.clone(),
     }
 }
@@ -176,13 +197,18 @@ fn sound(event: &Event, at: Millis, room: &Room) -> Event {
 /// This one, if a host made it; else one with the same tasks, or any.
 fn sound_setup(setup: &Arc<Setup>, at: Millis) -> Arc<Setup> {
     let same = SETUPS.iter().find(|known| *known == setup);
-    let alike = || SETUPS.iter().find(|known| known.entry == setup.entry && known.tasks.keys().eq(setup.tasks.keys()));
+    let alike = || {
+        SETUPS
+            .iter()
+            .find(|known| known.entry == setup.entry && known.tasks.keys().eq(setup.tasks.keys()))
+    };
     let chosen = usize::try_from(at.0 % SETUPS.len() as u64).unwrap_or(0);
     Arc::clone(same.or_else(alike).unwrap_or(&SETUPS[chosen]))
 }
 
 fn sound_opening(opening: &RunOpening, setup: &Setup) -> RunOpening {
-    let entry = if setup.tasks.contains_key(&opening.entry) { &opening.entry } else { &setup.entry };
+    let entry =
+        if setup.tasks.contains_key(&opening.entry) { &opening.entry } else { &setup.entry };
     RunOpening { entry: entry.clone(), ..opening.clone() }
 }
 
@@ -209,7 +235,8 @@ mod tests {
         }
     }
 
-    /// The check sees a violation where there is one: here the answer to a step comes, and its task is gone.
+    /// The check sees a violation where there is one: here the answer to a step comes, and its task
+    /// is gone.
     #[test]
     #[should_panic(expected = "StepWaits")]
     fn a_state_that_cannot_be_is_a_finding() {

@@ -17,6 +17,7 @@ pub(super) fn check(input: &[u8]) {
 fn written_and_read(manifest: &Manifest) {
     assert!(manifest.format <= FORMAT && manifest.contract == CONTRACT);
     let json = serde_json::to_vec(manifest).expect("a manifest can be written");
-    let read = Manifest::parse(&json).unwrap_or_else(|error| panic!("a manifest is read back: {error}"));
+    let read =
+        Manifest::parse(&json).unwrap_or_else(|error| panic!("a manifest is read back: {error}"));
     assert_eq!(&read, manifest, "a manifest is read back as it was");
 }

@@ -1,4 +1,5 @@
-//! Rules on tool calls. A line of the input is a rule, or a call: `{"tool": …, "callers": […], "arguments": …}`.
+//! Rules on tool calls. A line of the input is a rule, or a call: `{"tool": …, "callers": […],
+//! "arguments": …}`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,7 +33,11 @@ pub(super) fn check(input: &[u8]) {
     for line in text.lines().take(LINES) {
         if let Ok(rule) = serde_json::from_str::<Rule>(line) {
             let json = serde_json::to_string(&rule).expect("a rule can be journalled");
-            assert_eq!(serde_json::from_str::<Rule>(&json).ok().as_ref(), Some(&rule), "a rule is read back");
+            assert_eq!(
+                serde_json::from_str::<Rule>(&json).ok().as_ref(),
+                Some(&rule),
+                "a rule is read back"
+            );
             rules.push(rule);
         } else if let Ok(value) = serde_json::from_str::<Value>(line) {
             calls.extend(call(&value));
@@ -46,21 +51,44 @@ pub(super) fn check(input: &[u8]) {
 }
 
 fn call(value: &Value) -> Option<Call> {
-    let callers = value.get("callers")?.as_array()?.iter().filter_map(Value::as_str).take(4).map(PluginName::from).collect();
-    Some(Call { tool: value.get("tool")?.as_str()?.to_owned(), callers, arguments: value.get("arguments")?.clone() })
+    let callers = value
+        .get("callers")?
+        .as_array()?
+        .iter()
+        .filter_map(Value::as_str)
+        .take(4)
+        .map(PluginName::from)
+        .collect();
+    Some(Call {
+        tool: value.get("tool")?.as_str()?.to_owned(),
+        callers,
+        arguments: value.get("arguments")?.clone(),
+    })
 }
 
 fn setup(policy: Vec<Rule>) -> Setup {
     let plugin = |files: Vec<FileGrant>| {
         let grants = Grants { files, ..Grants::default() };
-        Arc::new(PluginSetup { facts: facts::versatile(), grants, limits: PluginLimits::default(), config: json!({}) })
+        Arc::new(PluginSetup {
+            facts: facts::versatile(),
+            grants,
+            limits: PluginLimits::default(),
+            config: json!({}),
+        })
     };
-    let writes =
-        FileGrant { dir: "/srv/notes".into(), shown: "./notes".into(), at: "/notes".into(), mode: FileMode::ReadWrite, bytes: 1, files: 1 };
+    let writes = FileGrant {
+        dir: "/srv/notes".into(),
+        shown: "./notes".into(),
+        at: "/notes".into(),
+        mode: FileMode::ReadWrite,
+        bytes: 1,
+        files: 1,
+    };
     Setup {
         entry: "t".into(),
         tasks: BTreeMap::new(),
-        plugins: [("notes".into(), plugin(vec![writes])), ("search".into(), plugin(Vec::new()))].into(),
+        plugins: [("notes".into(), plugin(vec![writes])), ("search".into(), plugin(Vec::new()))]
+            .into(),
         models: BTreeMap::new(),
         channels: BTreeMap::new(),
         gates: Vec::new(),
@@ -70,15 +98,21 @@ fn setup(policy: Vec<Rule>) -> Setup {
 }
 
 fn decided(setup: &Setup, call: &Call) {
-    let of = |setup: &Setup, callers: &[PluginName]| decide(setup, callers, &call.tool, &call.arguments).decide;
+    let of = |setup: &Setup, callers: &[PluginName]| {
+        decide(setup, callers, &call.tool, &call.arguments).decide
+    };
     let all = of(setup, &call.callers);
     let mut reversed = call.callers.clone();
     reversed.reverse();
     assert_eq!(of(setup, &reversed), all, "the order of the callers decides");
     for caller in &call.callers {
-        assert!(of(setup, std::slice::from_ref(caller)) <= all, "{caller} is held to more than all of them together");
+        assert!(
+            of(setup, std::slice::from_ref(caller)) <= all,
+            "{caller} is held to more than all of them together"
+        );
     }
-    let joined: Vec<PluginName> = call.callers.iter().cloned().chain([PluginName::from("somebody")]).collect();
+    let joined: Vec<PluginName> =
+        call.callers.iter().cloned().chain([PluginName::from("somebody")]).collect();
     assert!(call.callers.is_empty() || of(setup, &joined) >= all, "who joins loosens");
     let any = |decide| Rule {
         tool: ToolPattern("*".to_owned()),
@@ -128,7 +162,11 @@ fn left(setup: &Setup, call: &Call) {
         let mut with = setup.clone();
         with.policy.splice(at..at, leave.rules.iter().cloned());
         let callers: Vec<PluginName> = request.callers().cloned().collect();
-        assert_eq!(decide(&with, &callers, &call.tool, &call.arguments).decide, Decide::Allow, "a leave allows what was asked");
+        assert_eq!(
+            decide(&with, &callers, &call.tool, &call.arguments).decide,
+            Decide::Allow,
+            "a leave allows what was asked"
+        );
         written(&leave.to_toml(), &leave.rules);
         let denied = decide(setup, &callers, &call.tool, &call.arguments).decide;
         assert_ne!(denied, Decide::Allow, "a leave for what is allowed");
@@ -137,9 +175,15 @@ fn left(setup: &Setup, call: &Call) {
 
 /// The rules as TOML are the rules, where the names in them could stand in a config.
 fn written(toml: &str, rules: &[Rule]) {
-    let parsed: toml::Table = toml::from_str(toml).unwrap_or_else(|error| panic!("a leave is TOML: {error}\n{toml}"));
-    assert_eq!(parsed.get("policy").and_then(toml::Value::as_array).map(Vec::len), Some(rules.len()), "{toml}");
-    let plugins = "[plugins.notes]\nsource = \"stock:chat\"\n[plugins.search]\nsource = \"stock:chat\"\n";
+    let parsed: toml::Table =
+        toml::from_str(toml).unwrap_or_else(|error| panic!("a leave is TOML: {error}\n{toml}"));
+    assert_eq!(
+        parsed.get("policy").and_then(toml::Value::as_array).map(Vec::len),
+        Some(rules.len()),
+        "{toml}"
+    );
+    let plugins =
+        "[plugins.notes]\nsource = \"stock:chat\"\n[plugins.search]\nsource = \"stock:chat\"\n";
     let config = format!("entry = \"t\"\n{plugins}[tasks.t]\nagent = \"notes\"\n{toml}");
     if let Ok(config) = Config::parse("conclave.toml", "", &config) {
         let bare = |rule: &Rule| Rule { source: String::new(), ..rule.clone() };

@@ -5,14 +5,18 @@ use conclave_models::fuzzing::{ParsedReply, read};
 use crate::Random;
 
 const KEY: &str = "sk-fuzz-0123456789abcdef";
-/// More than any input streams: what is too long depends on how much came at once, and has its own check.
+/// More than any input streams: what is too long depends on how much came at once, and has its own
+/// check.
 const LIMIT: u64 = 1 << 20;
 
 pub(super) fn check(input: &[u8]) {
     let whole = read([input], LIMIT, KEY);
     hides_the_key(&whole);
-    let mut random = Random::new(input.iter().fold(0, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte))));
-    let mut cuts: Vec<usize> = (0..5).map(|_| random.below(input.len() + 1)).chain([0, input.len()]).collect();
+    let mut random = Random::new(
+        input.iter().fold(0, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte))),
+    );
+    let mut cuts: Vec<usize> =
+        (0..5).map(|_| random.below(input.len() + 1)).chain([0, input.len()]).collect();
     cuts.sort_unstable();
     for other in [
         read(cuts.windows(2).map(|pair| &input[pair[0]..pair[1]]), LIMIT, KEY),
@@ -20,11 +24,19 @@ pub(super) fn check(input: &[u8]) {
         read(input.chunks(3), LIMIT, KEY),
     ] {
         hides_the_key(&other);
-        assert_eq!((&other.streamed, &other.answer), (&whole.streamed, &whole.answer), "cut otherwise it says something else");
+        assert_eq!(
+            (&other.streamed, &other.answer),
+            (&whole.streamed, &whole.answer),
+            "cut otherwise it says something else"
+        );
     }
     let short = read(input.chunks(7), 64, KEY);
     hides_the_key(&short);
-    assert!(short.streamed.len() <= 64 + KEY.len() * 8, "more was streamed than allowed: {}", short.streamed.len());
+    assert!(
+        short.streamed.len() <= 64 + KEY.len() * 8,
+        "more was streamed than allowed: {}",
+        short.streamed.len()
+    );
 }
 
 fn hides_the_key(read: &ParsedReply) {

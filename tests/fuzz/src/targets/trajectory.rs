@@ -11,7 +11,10 @@ pub(super) fn check(input: &[u8]) {
     let loaded = load(&text);
     loaded.events.iter().take(EVENTS).for_each(event);
     loaded.sdk.iter().take(EVENTS).for_each(sdk);
-    let found = search(&loaded.events, &Filter { query: Some("a".to_owned()), exclude_hidden: true, ..Filter::default() });
+    let found = search(
+        &loaded.events,
+        &Filter { query: Some("a".to_owned()), exclude_hidden: true, ..Filter::default() },
+    );
     assert!(found.len() <= loaded.events.len());
     torn(&text, &loaded);
 }
@@ -19,12 +22,17 @@ pub(super) fn check(input: &[u8]) {
 /// Nothing of an event is lost where it is stored, and what an era writes is read again.
 fn event(event: &TrajectoryEvent) {
     let stored = serde_json::to_string(event).expect("an event can be stored");
-    let read: TrajectoryEvent = serde_json::from_str(&stored).unwrap_or_else(|error| panic!("a stored event is read: {error}: {stored}"));
+    let read: TrajectoryEvent = serde_json::from_str(&stored)
+        .unwrap_or_else(|error| panic!("a stored event is read: {error}: {stored}"));
     assert_eq!(&read, event, "a stored event is read as it was: {stored}");
     for era in [Era::V2024, Era::V2025] {
         let json = event.to_json(era);
         let text = event.to_json_text(era);
-        assert_eq!(serde_json::from_str::<Value>(&text).ok().as_ref(), Some(&json), "both forms of an event are the same");
+        assert_eq!(
+            serde_json::from_str::<Value>(&text).ok().as_ref(),
+            Some(&json),
+            "both forms of an event are the same"
+        );
         if let Ok(again) = TrajectoryEvent::from_json_of(&json, era) {
             assert_eq!(again.to_json(era), json, "what an era wrote it writes again");
         }
@@ -35,18 +43,26 @@ fn event(event: &TrajectoryEvent) {
 
 fn sdk(event: &SdkEvent) {
     let json = event.to_json();
-    let again = SdkEvent::from_json(&json).unwrap_or_else(|error| panic!("an event is read back: {error}: {json}"));
+    let again = SdkEvent::from_json(&json)
+        .unwrap_or_else(|error| panic!("an event is read back: {error}: {json}"));
     assert_eq!(again.to_json(), json, "an event is read back as it was");
 }
 
 /// A log of lines that was torn gives what came before the tear.
 fn torn(text: &str, whole: &Loaded) {
     let Some((before, _)) = text.trim_end_matches('\n').rsplit_once('\n') else { return };
-    if serde_json::from_str::<Value>(text).is_ok() || serde_json::from_str::<Value>(before).is_ok() || !whole.problems.is_empty() {
+    if serde_json::from_str::<Value>(text).is_ok()
+        || serde_json::from_str::<Value>(before).is_ok()
+        || !whole.problems.is_empty()
+    {
         return;
     }
     let torn = load(before);
-    assert!(torn.problems.is_empty(), "lines that were read are no problem without the last: {:?}", torn.problems);
+    assert!(
+        torn.problems.is_empty(),
+        "lines that were read are no problem without the last: {:?}",
+        torn.problems
+    );
     assert!(whole.sdk.starts_with(&torn.sdk), "a torn log begins as the whole one");
     if whole.sdk.is_empty() {
         assert!(whole.events.starts_with(&torn.events), "a torn log begins as the whole one");

@@ -14,7 +14,11 @@ fn after(disk: &Disk, survival: Survival, seed: u64) -> BTreeMap<String, String>
             if is_folder {
                 open.push((ino, path.clone()));
             }
-            let bytes = if is_folder { "folder" } else { &String::from_utf8_lossy(disk.read(ino, 0, 1 << 20).unwrap()) };
+            let bytes = if is_folder {
+                "folder"
+            } else {
+                &String::from_utf8_lossy(disk.read(ino, 0, 1 << 20).unwrap())
+            };
             found.insert(path, bytes.to_owned());
         }
     }
@@ -35,11 +39,17 @@ fn file(disk: &mut Disk, name: &str, bytes: &str) -> Ino {
 fn a_file_is_there_when_both_its_bytes_and_its_name_were_synced() {
     let mut disk = Disk::new(Order::Strict);
     let ino = file(&mut disk, "a", "text");
-    let states = |disk: &Disk| Survival::ALL.map(|survival| after(disk, survival, 1)).map(|state| state.get("/a").cloned());
+    let states = |disk: &Disk| {
+        Survival::ALL.map(|survival| after(disk, survival, 1)).map(|state| state.get("/a").cloned())
+    };
     let some = |text: &str| Some(text.to_owned());
     assert_eq!(states(&disk)[..4], [None, some("text"), some(""), None]);
     disk.sync(ino, true).unwrap();
-    assert_eq!(states(&disk)[..4], [None, some("text"), some("text"), None], "the name is not durable");
+    assert_eq!(
+        states(&disk)[..4],
+        [None, some("text"), some("text"), None],
+        "the name is not durable"
+    );
     disk.sync_folder(ROOT).unwrap();
     assert_eq!(states(&disk), [(); 5].map(|()| some("text")), "whatever survives else");
 }
@@ -66,7 +76,8 @@ fn a_synced_rename_shows_the_old_file_or_the_new_one_and_never_none() {
     let new = file(&mut disk, "draft", "new");
     disk.sync(new, true).unwrap();
     disk.rename((ROOT, "draft"), (ROOT, "a"), false).unwrap();
-    let seen: BTreeSet<String> = (0..64).map(|seed| after(&disk, Survival::Some, seed)["/a"].clone()).collect();
+    let seen: BTreeSet<String> =
+        (0..64).map(|seed| after(&disk, Survival::Some, seed)["/a"].clone()).collect();
     assert_eq!(seen, ["new", "old"].map(str::to_owned).into());
 }
 
@@ -106,7 +117,13 @@ fn writes_survive_in_any_order_and_torn_but_a_sector_is_whole() {
     let seen: BTreeSet<String> = (0..256)
         .map(|seed| after(&disk, Survival::Some, seed)["/a"].clone())
         .map(|bytes| {
-            assert!(bytes.as_bytes().chunks(512).all(|sector| sector.iter().all(|byte| *byte == sector[0])), "{bytes}");
+            assert!(
+                bytes
+                    .as_bytes()
+                    .chunks(512)
+                    .all(|sector| sector.iter().all(|byte| *byte == sector[0])),
+                "{bytes}"
+            );
             format!("{}{}", &bytes[..1], &bytes[512..513])
         })
         .collect();
@@ -157,7 +174,9 @@ fn one_seed_gives_one_state() {
     for seed in 0..16 {
         assert_eq!(after(&disk, Survival::Some, seed), after(&disk, Survival::Some, seed));
     }
-    assert!((0..16).any(|seed| after(&disk, Survival::Some, seed) != after(&disk, Survival::Some, 0)));
+    assert!(
+        (0..16).any(|seed| after(&disk, Survival::Some, seed) != after(&disk, Survival::Some, 0))
+    );
 }
 
 #[test]

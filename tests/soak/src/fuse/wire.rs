@@ -1,5 +1,5 @@
-//! Requests and answers of FUSE 7.31, byte by byte, as `linux/fuse.h` has them. What is not known here is refused, and the kernel does
-//! without.
+//! Requests and answers of FUSE 7.31, byte by byte, as `linux/fuse.h` has them. What is not known
+//! here is refused, and the kernel does without.
 
 use crate::disk::{Disk, Ino, Refusal, Status};
 
@@ -120,7 +120,8 @@ impl Out {
     fn attributes(self, ino: Ino, status: &Status) -> Self {
         let kind = if status.is_folder { 0o040_000 } else { 0o100_000 };
         let blocks = status.length.div_ceil(512);
-        // Number, length, blocks; three times; their nanoseconds; mode, links, owner, group, device, block, flags.
+        // Number, length, blocks; three times; their nanoseconds; mode, links, owner, group,
+        // device, block, flags.
         let out = self.u64(ino).u64(status.length).u64(blocks).zeros(24 + 12);
         out.u32(kind | status.mode).u32(status.links).zeros(12).u32(4096).u32(0)
     }
@@ -156,7 +157,12 @@ pub(super) fn answer(disk: &mut Disk, header: &Header, words: Words<'_>, most: u
     }
 }
 
-fn done(disk: &mut Disk, header: &Header, mut words: Words<'_>, most: usize) -> Result<Out, Option<Refusal>> {
+fn done(
+    disk: &mut Disk,
+    header: &Header,
+    mut words: Words<'_>,
+    most: usize,
+) -> Result<Out, Option<Refusal>> {
     let (node, out) = (header.node, Out::default());
     Ok(match header.opcode {
         opcode::INIT => init(&mut words, most),
@@ -221,8 +227,18 @@ fn done(disk: &mut Disk, header: &Header, mut words: Words<'_>, most: usize) -> 
             list(disk, node, after, length as usize)?
         }
         opcode::RELEASE | opcode::RELEASEDIR | opcode::DESTROY => out,
-        // Blocks, files, and what is free of them; the size of a block, of a name, of a part of a block.
-        opcode::STATFS => out.u64(1 << 24).u64(1 << 23).u64(1 << 23).u64(1 << 20).u64(1 << 19).u32(4096).u32(255).u32(4096).zeros(28),
+        // Blocks, files, and what is free of them; the size of a block, of a name, of a part of a
+        // block.
+        opcode::STATFS => out
+            .u64(1 << 24)
+            .u64(1 << 23)
+            .u64(1 << 23)
+            .u64(1 << 20)
+            .u64(1 << 19)
+            .u32(4096)
+            .u32(255)
+            .u32(4096)
+            .zeros(28),
         _ => return Err(None),
     })
 }
@@ -256,7 +272,9 @@ fn set_attributes(disk: &mut Disk, ino: Ino, words: &mut Words<'_>) -> Result<()
 
 fn list(disk: &Disk, folder: Ino, after: u64, most: usize) -> Result<Out, Refusal> {
     let mut out = Out::default();
-    let names = [(".".to_owned(), folder, true), ("..".to_owned(), folder, true)].into_iter().chain(disk.list(folder)?);
+    let names = [(".".to_owned(), folder, true), ("..".to_owned(), folder, true)]
+        .into_iter()
+        .chain(disk.list(folder)?);
     for (place, (name, ino, is_folder)) in (1..).zip(names).filter(|(place, _)| *place > after) {
         let padding = name.len().next_multiple_of(8) - name.len();
         if out.0.len() + 24 + name.len() + padding > most {

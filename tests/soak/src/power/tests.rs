@@ -1,5 +1,6 @@
-//! What the host writes by itself, with the power cut before each change and sync of the disk in turn. Skipped where no disk can be
-//! mounted. Nothing here may map a file of the disk into memory, as SQLite does: this process serves the disk, and would wait for itself.
+//! What the host writes by itself, with the power cut before each change and sync of the disk in
+//! turn. Skipped where no disk can be mounted. Nothing here may map a file of the disk into memory,
+//! as SQLite does: this process serves the disk, and would wait for itself.
 
 use std::sync::mpsc::channel;
 
@@ -9,11 +10,17 @@ use conclave_runtime::plugin::Cache;
 use super::*;
 use crate::skip::is_skipped;
 
-const HARSH: [Survival; 4] = [Survival::Nothing, Survival::NamesOnly, Survival::BytesOnly, Survival::Some];
+const HARSH: [Survival; 4] =
+    [Survival::Nothing, Survival::NamesOnly, Survival::BytesOnly, Survival::Some];
 
-/// Does `act` on a new disk after `prepare`, with the power cut before its first operation, its second, and so on until it is done; and
-/// shows each time what is left, and whether `act` had said that it is done.
-fn at_every_cut<T: Send>(prepare: impl Fn(&Path), act: impl Fn(&Path) -> Result<T, String> + Sync, look: impl Fn(&Path, bool)) {
+/// Does `act` on a new disk after `prepare`, with the power cut before its first operation, its
+/// second, and so on until it is done; and shows each time what is left, and whether `act` had said
+/// that it is done.
+fn at_every_cut<T: Send>(
+    prepare: impl Fn(&Path),
+    act: impl Fn(&Path) -> Result<T, String> + Sync,
+    look: impl Fn(&Path, bool),
+) {
     if is_skipped(can_cut_power()) {
         return;
     }
@@ -92,7 +99,8 @@ fn a_cache_opens_after_every_cut_of_its_first_start() {
     );
 }
 
-/// A process is killed while the power stays on: the next one finds what it wrote, and the power can go under that one.
+/// A process is killed while the power stays on: the next one finds what it wrote, and the power
+/// can go under that one.
 #[test]
 fn a_kill_without_a_cut_keeps_what_was_not_synced() {
     if is_skipped(can_cut_power()) {
@@ -118,5 +126,8 @@ fn a_kill_without_a_cut_keeps_what_was_not_synced() {
     });
     power.cut(Survival::Nothing, &mut Random::new(1)).unwrap();
     power.copy_to(&temp.path().join("left-2")).unwrap();
-    assert!(!temp.path().join("left-2/home/a").exists(), "the cut takes what the killed process left");
+    assert!(
+        !temp.path().join("left-2/home/a").exists(),
+        "the cut takes what the killed process left"
+    );
 }

@@ -8,7 +8,12 @@ fn digest(bytes: &[u8]) -> Digest {
 }
 
 fn write(offset: u64, bytes: &str, truncate: bool) -> SideEffect {
-    SideEffect::WriteFile { path: "/data/a".to_owned(), offset, truncate, bytes: digest(bytes.as_bytes()) }
+    SideEffect::WriteFile {
+        path: "/data/a".to_owned(),
+        offset,
+        truncate,
+        bytes: digest(bytes.as_bytes()),
+    }
 }
 
 /// The problem with these bytes after these changes, each with the length that it gave.
@@ -29,7 +34,9 @@ fn problem(changes: &[(SideEffect, Option<u64>)], there: Option<&str>) -> Option
 fn a_write_that_is_done_is_there_with_its_bytes() {
     let done = [(write(0, "text", true), Some(4))];
     assert_eq!(problem(&done, Some("text")), None);
-    for (there, part) in [(None, "is not there"), (Some(""), "has 0"), (Some("\0\0\0\0"), "other bytes")] {
+    for (there, part) in
+        [(None, "is not there"), (Some(""), "has 0"), (Some("\0\0\0\0"), "other bytes")]
+    {
         assert!(problem(&done, there).unwrap().contains(part), "{there:?}");
     }
 }
@@ -42,7 +49,11 @@ fn of_a_write_without_an_end_nothing_is_asked() {
 
 #[test]
 fn pieces_are_looked_at_each_and_a_later_one_covers_an_earlier() {
-    let pieces = [(write(0, "", true), Some(0)), (write(0, "abc", false), Some(3)), (write(3, "def", false), Some(6))];
+    let pieces = [
+        (write(0, "", true), Some(0)),
+        (write(0, "abc", false), Some(3)),
+        (write(3, "def", false), Some(6)),
+    ];
     assert_eq!(problem(&pieces, Some("abcdef")), None);
     assert!(problem(&pieces, Some("abc\0\0\0")).unwrap().contains("other bytes from 3"));
     let covered = [&pieces[..], &[(write(0, "xyz", false), Some(6))]].concat();

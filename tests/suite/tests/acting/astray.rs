@@ -28,7 +28,11 @@ fn thoughts_that_vary_do_not_hide_a_loop() {
     assert_eq!((ran.status(), times(&ran)), (Status::InfLoop, 4), "{}", ran.outcome.reason);
     let reason = "main is stuck: the same action gave the same result 4 times in a row (run); tasks.main.stuck = false lets it go on";
     assert_eq!(ran.outcome.reason, reason);
-    assert!(ran.notices().any(|notice| matches!(notice, Notice::AgentStuck { reason: told, .. } if told == reason)));
+    assert!(
+        ran.notices().any(
+            |notice| matches!(notice, Notice::AgentStuck { reason: told, .. } if told == reason)
+        )
+    );
 }
 
 #[test]
@@ -36,7 +40,11 @@ fn an_action_that_fails_again_and_again_is_a_loop() {
     let act = |time: usize| json!({ "action": "browse", "args": { "url": "https://a.example/" }, "thought": format!("Attempt {time}.") });
     let ran = run(&json!((0..12).map(act).collect::<Vec<_>>()), "");
     assert_eq!(ran.status(), Status::InfLoop, "{}", ran.outcome.reason);
-    assert!(ran.outcome.reason.contains("the same action failed 4 times in a row (browse)"), "{}", ran.outcome.reason);
+    assert!(
+        ran.outcome.reason.contains("the same action failed 4 times in a row (browse)"),
+        "{}",
+        ran.outcome.reason
+    );
 }
 
 #[test]

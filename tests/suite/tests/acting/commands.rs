@@ -1,4 +1,5 @@
-//! Commands, through a pretend shell: their output, their end, and those that go on in the background.
+//! Commands, through a pretend shell: their output, their end, and those that go on in the
+//! background.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,7 +20,12 @@ use super::{acting, executor, observations};
 
 fn config(script: &Value, task: &str) -> String {
     let terminal = executor("stub_terminal", "terminal", "");
-    acting(script, "grants.tools = [\"terminal.*\"]", &format!("executors = [\"terminal\"]\n{task}"), &terminal)
+    acting(
+        script,
+        "grants.tools = [\"terminal.*\"]",
+        &format!("executors = [\"terminal\"]\n{task}"),
+        &terminal,
+    )
 }
 
 fn command(id: i64, command: &str, exit_code: i64, content: &str) -> Value {
@@ -57,7 +63,8 @@ fn a_command_that_takes_too_long_is_interrupted_and_says_so() {
     let [seen] = &observations(&ran)[..] else { panic!("{:?}", observations(&ran)) };
     assert_eq!(seen["exit_code"], -1);
     assert!(
-        seen["content"].as_str().is_some_and(|text| text.starts_with("Command: \"sleep 999\" timed out. Sent SIGINT to the process:")),
+        seen["content"].as_str().is_some_and(|text| text
+            .starts_with("Command: \"sleep 999\" timed out. Sent SIGINT to the process:")),
         "{seen}"
     );
 }
@@ -70,8 +77,12 @@ fn lines_run_until_one_of_them_fails() {
 
 #[test]
 fn a_kill_of_what_is_not_there_is_read_and_calls_nobody() {
-    let ran = Rig::new().run(&config(&json!([{ "action": "kill", "args": { "command_id": 7 } }]), ""), "go");
-    assert_eq!(observations(&ran), [json!({ "error": "There is no background command with id 7." })]);
+    let ran = Rig::new()
+        .run(&config(&json!([{ "action": "kill", "args": { "command_id": 7 } }]), ""), "go");
+    assert_eq!(
+        observations(&ran),
+        [json!({ "error": "There is no background command with id 7." })]
+    );
     let called = ran.notices().filter(|notice| matches!(notice, Notice::ToolCalled { .. })).count();
     assert_eq!((ran.status(), called), (Status::Done, 0));
 }
@@ -85,7 +96,12 @@ fn a_background_command_is_killed_by_its_id() {
     ]);
     let ran = Rig::new().run(&config(&script, ""), "go");
     let expected = [
-        command(42, "srv", 0, "Background command started. To stop it, send a `kill` action with command_id 42"),
+        command(
+            42,
+            "srv",
+            0,
+            "Background command started. To stop it, send a `kill` action with command_id 42",
+        ),
         command(42, "srv", 0, "Background command with id 42 has been killed."),
         json!({ "error": "There is no background command with id 42." }),
     ];
@@ -94,7 +110,13 @@ fn a_background_command_is_killed_by_its_id() {
 
 #[test]
 fn a_background_command_does_not_outlive_its_agent() {
-    let ran = Rig::new().run(&config(&json!([{ "action": "run", "args": { "command": "srv", "background": true } }]), ""), "go");
+    let ran = Rig::new().run(
+        &config(
+            &json!([{ "action": "run", "args": { "command": "srv", "background": true } }]),
+            "",
+        ),
+        "go",
+    );
     assert_eq!(ran.status(), Status::Done, "{}", ran.outcome.reason);
     let killed = ran.answers().into_iter().find(|answer| answer.name.ends_with("kill"));
     assert!(killed.as_ref().is_some_and(|answer| !answer.is_error && answer.content.contains("42 has been killed")), "{killed:?}");
@@ -132,7 +154,8 @@ impl Channels for Patient {
     }
 }
 
-/// What a background command says comes before the next step, whole and in order, and so does its end.
+/// What a background command says comes before the next step, whole and in order, and so does its
+/// end.
 #[test]
 fn a_background_command_is_followed_to_its_end() {
     let script = json!([
@@ -140,7 +163,8 @@ fn a_background_command_is_followed_to_its_end() {
         { "action": "talk", "args": { "content": "I wait." }, "wait": true },
     ]);
     let outcome = block_on(async {
-        let config = Config::parse("conclave.toml", "/", &config(&script, "")).unwrap_or_else(|problems| panic!("{problems}"));
+        let config = Config::parse("conclave.toml", "/", &config(&script, ""))
+            .unwrap_or_else(|problems| panic!("{problems}"));
         let prepared = host().load(&config).await.unwrap_or_else(|error| panic!("{error}"));
         let ended = Arc::new(Ended(Semaphore::new(0)));
         let person = Arc::new(Patient(Arc::clone(&ended), AtomicU32::new(0)));
@@ -149,15 +173,29 @@ fn a_background_command_is_followed_to_its_end() {
             subscribers: Subscribers::new([ended as Arc<dyn Subscriber>]),
             ..RunOptions::default()
         };
-        let outcome =
-            prepared.start(Some("go".to_owned()), options).expect("it opens").outcome().await.expect("a journal in memory does not fail");
+        let outcome = prepared
+            .start(Some("go".to_owned()), options)
+            .expect("it opens")
+            .outcome()
+            .await
+            .expect("a journal in memory does not fail");
         assert_eq!(person.1.load(Ordering::Relaxed), 1, "{outcome:?}");
         outcome
     });
-    let value = outcome.value.clone().or_else(|| serde_json::from_str(outcome.content.as_deref()?).ok()).unwrap_or_default();
-    let last = value["steps"].as_array().and_then(|steps| steps.last()).cloned().unwrap_or_default();
-    let told: Vec<&Value> =
-        last["since"].as_array().into_iter().flatten().map(|past| &past["observation"]).filter(|seen| !seen.is_null()).collect();
+    let value = outcome
+        .value
+        .clone()
+        .or_else(|| serde_json::from_str(outcome.content.as_deref()?).ok())
+        .unwrap_or_default();
+    let last =
+        value["steps"].as_array().and_then(|steps| steps.last()).cloned().unwrap_or_default();
+    let told: Vec<&Value> = last["since"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|past| &past["observation"])
+        .filter(|seen| !seen.is_null())
+        .collect();
     let expected = command(42, "echo a\necho b\nexit 5", 5, "a\nb\n");
     assert!(told.contains(&&expected), "{outcome:#?}");
 }

@@ -1,4 +1,5 @@
-//! Executors that answer wrongly, break, or never end (C-326): the agent reads an error, and nobody else notices.
+//! Executors that answer wrongly, break, or never end (C-326): the agent reads an error, and nobody
+//! else notices.
 
 use std::sync::Arc;
 
@@ -15,7 +16,12 @@ use tokio::sync::Semaphore;
 use super::{acting, executor, observations, steps};
 
 fn config(script: &Value, limits: &str) -> String {
-    acting(script, "grants.tools = [\"hostile.*\"]", "executors = [\"hostile\"]", &executor("hostile_executor", "hostile", limits))
+    acting(
+        script,
+        "grants.tools = [\"hostile.*\"]",
+        "executors = [\"hostile\"]",
+        &executor("hostile_executor", "hostile", limits),
+    )
 }
 
 fn read(how: &str) -> Value {
@@ -28,7 +34,8 @@ fn ran(script: &Value, limits: &str) -> Ran {
     ran
 }
 
-/// Whatever an executor gives, the agent gets what answers its action, or an error that says why not.
+/// Whatever an executor gives, the agent gets what answers its action, or an error that says why
+/// not.
 #[test]
 fn what_is_no_observation_of_the_action_is_an_error() {
     for (how, expected) in [
@@ -48,9 +55,18 @@ fn what_is_no_observation_of_the_action_is_an_error() {
     ] {
         let ran = ran(&json!([read(how)]), "");
         let seen = observations(&ran);
-        let error = seen.first().and_then(|seen| seen["error"].as_str()).unwrap_or_else(|| panic!("{how}: {seen:?}"));
+        let error = seen
+            .first()
+            .and_then(|seen| seen["error"].as_str())
+            .unwrap_or_else(|| panic!("{how}: {seen:?}"));
         assert!(seen.len() == 1 && error.contains(expected), "{how}: {seen:?}");
-        assert!(steps(&ran).iter().all(|step| step["intent"] == "go" && step["outputs"] != json!({ "answer": "forged" })), "{how}");
+        assert!(
+            steps(&ran)
+                .iter()
+                .all(|step| step["intent"] == "go"
+                    && step["outputs"] != json!({ "answer": "forged" })),
+            "{how}"
+        );
     }
 }
 
@@ -73,28 +89,45 @@ fn an_executor_cannot_end_the_task() {
 
 #[test]
 fn a_flood_of_text_is_refused_or_cut() {
-    let ran = ran(&json!([{ "action": "run", "args": { "command": "huge" } }, { "action": "run", "args": { "command": "long" } }]), "");
+    let ran = ran(
+        &json!([{ "action": "run", "args": { "command": "huge" } }, { "action": "run", "args": { "command": "long" } }]),
+        "",
+    );
     let size = |seen: &Value| seen.to_string().len();
     let seen = observations(&ran);
     assert_eq!(seen.len(), 2);
-    assert!(seen.iter().all(|seen| seen["error"].is_string() && size(seen) < 40_000), "{:?}", seen.iter().map(size).collect::<Vec<_>>());
+    assert!(
+        seen.iter().all(|seen| seen["error"].is_string() && size(seen) < 40_000),
+        "{:?}",
+        seen.iter().map(size).collect::<Vec<_>>()
+    );
 }
 
 #[test]
 fn a_background_command_without_an_id_is_an_error() {
-    let run = json!([{ "action": "run", "args": { "command": "no-background", "background": true } }]);
+    let run =
+        json!([{ "action": "run", "args": { "command": "no-background", "background": true } }]);
     let seen = observations(&ran(&run, ""));
-    assert_eq!(seen, [json!({ "error": "The executor of run gave a background command without a command_id." })]);
+    assert_eq!(
+        seen,
+        [json!({ "error": "The executor of run gave a background command without a command_id." })]
+    );
 }
 
 #[test]
 fn a_panic_and_an_endless_loop_are_observations_and_the_run_goes_on() {
-    let ran = ran(&json!([read("panic"), read("spin"), read("fine")]), "limits = { cpu = \"200 ms\" }");
-    let faults: Vec<Option<FaultKind>> = ran.answers().iter().map(|answer| answer.fault.as_ref().map(|fault| fault.kind)).collect();
+    let ran =
+        ran(&json!([read("panic"), read("spin"), read("fine")]), "limits = { cpu = \"200 ms\" }");
+    let faults: Vec<Option<FaultKind>> =
+        ran.answers().iter().map(|answer| answer.fault.as_ref().map(|fault| fault.kind)).collect();
     assert_eq!(faults, [Some(FaultKind::Panic), Some(FaultKind::Cpu), None]);
     let seen = observations(&ran);
     assert!(seen[0]["error"].as_str().is_some_and(|text| text.contains("panic")), "{}", seen[0]);
-    assert!(seen[1]["error"].as_str().is_some_and(|text| text.contains("limits.cpu")), "{}", seen[1]);
+    assert!(
+        seen[1]["error"].as_str().is_some_and(|text| text.contains("limits.cpu")),
+        "{}",
+        seen[1]
+    );
     assert_eq!(seen[2], json!({ "path": "fine", "content": "read of fine" }));
 }
 
@@ -110,7 +143,8 @@ impl Subscriber for Called {
 }
 
 async fn prepare(host: &Host, config: &str) -> Prepared {
-    let config = Config::parse("conclave.toml", "/", config).unwrap_or_else(|problems| panic!("{problems}"));
+    let config =
+        Config::parse("conclave.toml", "/", config).unwrap_or_else(|problems| panic!("{problems}"));
     host.load(&config).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -118,10 +152,17 @@ async fn prepare(host: &Host, config: &str) -> Prepared {
 fn another_conversation_of_the_host_goes_on_while_an_executor_never_ends() {
     block_on(async {
         let host = host();
-        let stuck = prepare(&host, &config(&json!([read("spin")]), "limits = { cpu = \"1 h\", wall = \"1 h\" }")).await;
+        let stuck = prepare(
+            &host,
+            &config(&json!([read("spin")]), "limits = { cpu = \"1 h\", wall = \"1 h\" }"),
+        )
+        .await;
         let fine = prepare(&host, &config(&json!([read("fine")]), "")).await;
         let called = Arc::new(Called(Semaphore::new(0)));
-        let options = RunOptions { subscribers: Subscribers::new([Arc::clone(&called) as Arc<dyn Subscriber>]), ..RunOptions::default() };
+        let options = RunOptions {
+            subscribers: Subscribers::new([Arc::clone(&called) as Arc<dyn Subscriber>]),
+            ..RunOptions::default()
+        };
         let run = stuck.start(Some("go".to_owned()), options).expect("it opens");
         let stopper = run.stopper();
         let run = tokio::spawn(run.outcome());
@@ -133,7 +174,8 @@ fn another_conversation_of_the_host_goes_on_while_an_executor_never_ends() {
         }
         assert!(!run.is_finished(), "it is spinning all the while");
         stopper.stop("enough");
-        let outcome = run.await.expect("it does not panic").expect("a journal in memory does not fail");
+        let outcome =
+            run.await.expect("it does not panic").expect("a journal in memory does not fail");
         assert_eq!(outcome.status, Status::Kill, "{}", outcome.reason);
     });
 }

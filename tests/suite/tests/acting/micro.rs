@@ -32,7 +32,10 @@ fn rig() -> Rig {
 }
 
 fn given(ran: &Ran) -> Value {
-    ran.outcome.value.clone().unwrap_or_else(|| serde_json::from_str(ran.content()).unwrap_or_default())
+    ran.outcome
+        .value
+        .clone()
+        .unwrap_or_else(|| serde_json::from_str(ran.content()).unwrap_or_default())
 }
 
 /// Its only input is the message, where nobody gave it by name.
@@ -40,23 +43,42 @@ fn given(ran: &Ran) -> Value {
 fn a_text_file_is_an_agent() {
     let (server, models) = model(vec![says(&json!({ "verdict": "good", "remarks": "" }))]);
     let ran = rig().run(&config(&models), "+let a = 1;");
-    assert_eq!((ran.status(), given(&ran)), (Status::Done, json!({ "verdict": "good", "remarks": "" })), "{}", ran.outcome.reason);
+    assert_eq!(
+        (ran.status(), given(&ran)),
+        (Status::Done, json!({ "verdict": "good", "remarks": "" })),
+        "{}",
+        ran.outcome.reason
+    );
     let asked = prompts(&server);
     let (role, system) = &asked[0][0];
     assert_eq!((asked.len(), role.as_str()), (1, "system"));
     assert!(system.starts_with("You review changes. This is the one: +let a = 1;"), "{system}");
-    assert!(system.contains("- verdict: good or bad") && system.contains("- remarks: what to mend"), "{system}");
+    assert!(
+        system.contains("- verdict: good or bad") && system.contains("- remarks: what to mend"),
+        "{system}"
+    );
     assert!(!system.contains("inputs.change"), "{system}");
 }
 
 #[test]
 fn an_end_that_lacks_an_output_is_none_and_the_model_reads_which() {
     let finish = json!({ "action": "finish", "args": { "outputs": { "verdict": "bad", "remarks": "a test" } } });
-    let (server, models) = model(vec![says(&json!({ "verdict": "bad" })), TestReply::says("It is bad."), says(&finish)]);
+    let (server, models) = model(vec![
+        says(&json!({ "verdict": "bad" })),
+        TestReply::says("It is bad."),
+        says(&finish),
+    ]);
     let ran = rig().run(&config(&models), "+let a = 1;");
-    assert_eq!((ran.status(), given(&ran)), (Status::Done, json!({ "verdict": "bad", "remarks": "a test" })), "{}", ran.outcome.reason);
+    assert_eq!(
+        (ran.status(), given(&ran)),
+        (Status::Done, json!({ "verdict": "bad", "remarks": "a test" })),
+        "{}",
+        ran.outcome.reason
+    );
     let asked = prompts(&server);
-    let reads = |prompt: &[(String, String)], text: &str| prompt.iter().any(|(_, told)| told.contains(text));
+    let reads = |prompt: &[(String, String)], text: &str| {
+        prompt.iter().any(|(_, told)| told.contains(text))
+    };
     assert_eq!(asked.len(), 3);
     assert!(reads(&asked[1], "The outputs lack `remarks`."), "{:#?}", asked[1]);
     assert!(reads(&asked[2], "You wrote: It is bad."), "{:#?}", asked[2]);
@@ -68,7 +90,10 @@ fn another_agent_hands_it_work_and_gets_its_outputs() {
     let (server, models) = model(vec![says(&outputs)]);
     let delegate = |inputs: Value| json!({ "action": "delegate", "args": { "agent": "reviewer", "inputs": inputs } });
     let script = json!([delegate(json!({})), delegate(json!({ "change": "-a", "depth": 2 }))]);
-    let ran = rig().run(&acting(&script, "grants.delegate = [\"reviewer\"]", "", &format!("{models}\n{TASK}")), "go");
+    let ran = rig().run(
+        &acting(&script, "grants.delegate = [\"reviewer\"]", "", &format!("{models}\n{TASK}")),
+        "go",
+    );
     assert_eq!(ran.status(), Status::Done, "{}", ran.outcome.reason);
     let seen = observations(&ran);
     assert_eq!(seen[0], json!({ "error": "reviewer was not started. The inputs lack `change`." }));
@@ -81,21 +106,32 @@ fn another_agent_hands_it_work_and_gets_its_outputs() {
 #[test]
 fn what_an_input_says_is_put_in_as_it_is() {
     let (server, models) = model(vec![says(&json!({ "verdict": "good", "remarks": "" }))]);
-    let ran = rig().run(&config(&models), "{{ inputs.change }} ${change} {{ state.inputs.change }}");
+    let ran =
+        rig().run(&config(&models), "{{ inputs.change }} ${change} {{ state.inputs.change }}");
     assert_eq!(ran.status(), Status::Done, "{}", ran.outcome.reason);
     let system = prompts(&server)[0][0].1.clone();
-    assert!(system.contains("This is the one: {{ inputs.change }} ${change} {{ state.inputs.change }}\n"), "{system}");
+    assert!(
+        system
+            .contains("This is the one: {{ inputs.change }} ${change} {{ state.inputs.change }}\n"),
+        "{system}"
+    );
 }
 
 #[test]
 fn a_mistake_in_the_file_is_told_with_its_place() {
     let models = "[models.default]\nkind = \"scripted\"\nreplies = \"r.json\"\n";
     for (text, place, what) in [
-        (REVIEWER.replace("{{ inputs.change }}", "{% if inputs.change %}"), "agents/reviewer.md:10:", "templates are not run here"),
+        (
+            REVIEWER.replace("{{ inputs.change }}", "{% if inputs.change %}"),
+            "agents/reviewer.md:10:",
+            "templates are not run here",
+        ),
         (REVIEWER.replace("outputs:", "outputs: none"), "agents/reviewer.md:7:10", "no YAML"),
         (REVIEWER.replacen("---\n", "", 1), "agents/reviewer.md:1:1", "begins with a line of ---"),
     ] {
-        let rig = Rig::new().with_file("agents/reviewer.md", text).with_file("r.json", "{\"replies\": [\"x\"]}");
+        let rig = Rig::new()
+            .with_file("agents/reviewer.md", text)
+            .with_file("r.json", "{\"replies\": [\"x\"]}");
         let problems = refused(&rig, &config(models));
         assert!(problems.contains(place) && problems.contains(what), "{problems}");
     }
@@ -103,7 +139,8 @@ fn a_mistake_in_the_file_is_told_with_its_place() {
     assert!(none.contains("conclave.toml:") && none.contains("agents/reviewer.md"), "{none}");
 }
 
-const GIT: &str = "---\nname: git\ntype: knowledge\ntriggers: [git, pull request]\n---\nNever push to `main`.\n";
+const GIT: &str =
+    "---\nname: git\ntype: knowledge\ntriggers: [git, pull request]\n---\nNever push to `main`.\n";
 
 /// O-126: from the file to the model's prompt, and into the journal that `conclave show` reads.
 #[test]
@@ -116,8 +153,11 @@ fn a_trigger_in_a_users_message_puts_the_file_before_the_model() {
         let ran = rig().run(&format!("entry = \"desk\"\n{models}\n{chat}"), said);
         assert_eq!(ran.status(), Status::Done, "{}", ran.outcome.reason);
         let asked = prompts(&server);
-        let told: Vec<&str> =
-            asked[0].iter().map(|(_, text)| text.as_str()).filter(|text| text.contains("Never push to `main`.")).collect();
+        let told: Vec<&str> = asked[0]
+            .iter()
+            .map(|(_, text)| text.as_str())
+            .filter(|text| text.contains("Never push to `main`."))
+            .collect();
         assert_eq!(told.len(), usize::from(is_read), "{asked:#?}");
         let from = "from the operator's file agents/git.md, because the message above says \"pull request\"";
         assert!(told.iter().all(|text| text.contains(from)), "{told:?}");
@@ -132,12 +172,28 @@ fn what_a_file_of_knowledge_says_in_vain_keeps_the_config_from_running() {
     let chat = "[plugins.chat]\nsource = \"stock:chat\"\ngrants.model = [\"default\"]\n[tasks.desk]\nagent = \"chat\"\n\
                 knowledge = [\"git.md\"]\n";
     for (file, place, what) in [
-        (GIT.replace("type: knowledge", "tools: [search.find]"), "git.md:3:", "wants the tool `search.find`"),
-        (GIT.replace("type: knowledge", "agent: CodeActAgent"), "git.md:3:8", "is for the agent `CodeActAgent`"),
-        (GIT.replace("triggers: [git, pull request]\n", ""), "git.md:1:1", "no word of a user calls for this"),
+        (
+            GIT.replace("type: knowledge", "tools: [search.find]"),
+            "git.md:3:",
+            "wants the tool `search.find`",
+        ),
+        (
+            GIT.replace("type: knowledge", "agent: CodeActAgent"),
+            "git.md:3:8",
+            "is for the agent `CodeActAgent`",
+        ),
+        (
+            GIT.replace("triggers: [git, pull request]\n", ""),
+            "git.md:1:1",
+            "no word of a user calls for this",
+        ),
     ] {
-        let rig = Rig::new().with_file("git.md", file).with_file("r.json", "{\"replies\": [\"x\"]}");
+        let rig =
+            Rig::new().with_file("git.md", file).with_file("r.json", "{\"replies\": [\"x\"]}");
         let problems = refused(&rig, &format!("entry = \"desk\"\n{models}\n{chat}"));
-        assert!(problems.contains(place) && problems.contains(what) && problems.contains("help: "), "{problems}");
+        assert!(
+            problems.contains(place) && problems.contains(what) && problems.contains("help: "),
+            "{problems}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The stock planner with a scripted model: a plan of three levels worked through to its end, and a model that does not always make sense.
+//! The stock planner with a scripted model: a plan of three levels worked through to its end, and a
+//! model that does not always make sense.
 
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::outcome::Status;
@@ -53,7 +54,8 @@ fn all_completed(ran: &Ran, goals: usize) {
 #[test]
 fn a_plan_of_three_levels_is_worked_through() {
     let leaves = ["trimmed", "full", "lit", "out"];
-    let replies = std::iter::once(plan()).chain(leaves.map(finish)).map(|reply| says(&reply)).collect();
+    let replies =
+        std::iter::once(plan()).chain(leaves.map(finish)).map(|reply| says(&reply)).collect();
     let (server, models) = model(replies);
     let ran = Rig::new().run(&config(&models, "", ""), "Keep the light tonight.");
     assert_eq!(ran.status(), Status::Done, "{}", ran.outcome.reason);
@@ -63,16 +65,25 @@ fn a_plan_of_three_levels_is_worked_through() {
     let asked = prompts(&server);
     assert_eq!(asked.len(), 5, "one for the plan, and one for each leaf");
     assert!(asked.iter().all(|prompt| prompt[0].1.starts_with("You keep a light.")), "{asked:#?}");
-    let last = |prompt: &[(String, String)]| prompt.last().map(|(_, text)| text.clone()).unwrap_or_default();
+    let last = |prompt: &[(String, String)]| {
+        prompt.last().map(|(_, text)| text.clone()).unwrap_or_default()
+    };
     assert!(last(&asked[0]).starts_with("There is no plan yet."), "{}", last(&asked[0]));
-    for (prompt, goal) in asked[1..].iter().zip(["Trim the wick", "Fill the oil", "Light it", "Put it out"]) {
-        assert!(last(prompt).contains(&format!(": {goal}. When it is done")), "{goal}: {}", last(prompt));
+    for (prompt, goal) in
+        asked[1..].iter().zip(["Trim the wick", "Fill the oil", "Light it", "Put it out"])
+    {
+        assert!(
+            last(prompt).contains(&format!(": {goal}. When it is done")),
+            "{goal}: {}",
+            last(prompt)
+        );
     }
 }
 
 #[test]
 fn a_planner_acts_for_its_tasks() {
-    let write = json!({ "action": "write", "args": { "path": "log.txt", "content": "lit at eight" } });
+    let write =
+        json!({ "action": "write", "args": { "path": "log.txt", "content": "lit at eight" } });
     let add = json!({ "action": "add_task", "args": { "parent": "", "goal": "Write the log" } });
     let (server, models) = model([add, write, finish("It is written.")].iter().map(says).collect());
     let workspace = format!(
@@ -80,11 +91,24 @@ fn a_planner_acts_for_its_tasks() {
         allowed("workspace.*")
     );
     let rig = Rig::new().with_file("box/old.txt", "");
-    let ran = rig.run(&config(&models, &workspace, "executors = [\"workspace\"]"), "Write the log.");
-    assert_eq!((ran.status(), ran.content()), (Status::Done, "It is written."), "{}", ran.outcome.reason);
-    assert_eq!(std::fs::read_to_string(rig.folder().join("box/log.txt")).expect("it was written"), "lit at eight");
-    let told = prompts(&server).pop().and_then(|prompt| prompt.last().cloned()).unwrap_or_default().1;
-    assert!(told.contains("What came since your last action") && told.contains("log.txt"), "{told}");
+    let ran =
+        rig.run(&config(&models, &workspace, "executors = [\"workspace\"]"), "Write the log.");
+    assert_eq!(
+        (ran.status(), ran.content()),
+        (Status::Done, "It is written."),
+        "{}",
+        ran.outcome.reason
+    );
+    assert_eq!(
+        std::fs::read_to_string(rig.folder().join("box/log.txt")).expect("it was written"),
+        "lit at eight"
+    );
+    let told =
+        prompts(&server).pop().and_then(|prompt| prompt.last().cloned()).unwrap_or_default().1;
+    assert!(
+        told.contains("What came since your last action") && told.contains("log.txt"),
+        "{told}"
+    );
 }
 
 /// A reply that is no action goes back to the model with what was wrong with it.
@@ -92,12 +116,15 @@ fn a_planner_acts_for_its_tasks() {
 fn a_reply_that_makes_no_sense_goes_back_to_the_model() {
     let add = says(&json!({ "action": "add_task", "args": { "parent": "", "goal": "Light it" } }));
     let wrong = says(&json!({ "action": "dance", "args": {} }));
-    let (server, models) = model(vec![TestReply::says("Well, let us see."), add, wrong, says(&finish("lit"))]);
+    let (server, models) =
+        model(vec![TestReply::says("Well, let us see."), add, wrong, says(&finish("lit"))]);
     let ran = Rig::new().run(&config(&models, "", ""), "Light it.");
     assert_eq!((ran.status(), ran.content()), (Status::Done, "lit"), "{}", ran.outcome.reason);
     all_completed(&ran, 1);
     let asked = prompts(&server);
-    let reads = |prompt: &[(String, String)], text: &str| prompt.iter().any(|(_, told)| told.contains(text));
+    let reads = |prompt: &[(String, String)], text: &str| {
+        prompt.iter().any(|(_, told)| told.contains(text))
+    };
     assert_eq!(asked.len(), 4);
     assert!(reads(&asked[1], "You wrote: Well, let us see."), "{:#?}", asked[1]);
     assert!(reads(&asked[3], "dance") && reads(&asked[3], "does not exist"), "{:#?}", asked[3]);
@@ -106,8 +133,7 @@ fn a_reply_that_makes_no_sense_goes_back_to_the_model() {
 /// A task that is given up is no task that is left.
 #[test]
 fn a_task_that_cannot_be_done_is_abandoned_and_the_rest_goes_on() {
-    let add =
-        json!({ "action": "add_task", "args": { "parent": "", "goal": "All", "subtasks": [{ "goal": "First" }, { "goal": "Second" }] } });
+    let add = json!({ "action": "add_task", "args": { "parent": "", "goal": "All", "subtasks": [{ "goal": "First" }, { "goal": "Second" }] } });
     let give_up = json!({ "action": "modify_task", "args": { "task_id": "0.0", "state": "abandoned", "thought": "there is no oil" } });
     let (_server, models) = model([add, give_up, finish("done")].iter().map(says).collect());
     let ran = Rig::new().run(&config(&models, "", ""), "go");
@@ -115,5 +141,9 @@ fn a_task_that_cannot_be_done_is_abandoned_and_the_rest_goes_on() {
     let mut all = Vec::new();
     states(&told_plan(&ran), &mut all);
     let of = |goal: &str| all.iter().find(|(of, _)| of == goal).map(|(_, state)| state.as_str());
-    assert_eq!((of("First"), of("Second"), of("All")), (Some("abandoned"), Some("completed"), Some("completed")), "{all:?}");
+    assert_eq!(
+        (of("First"), of("Second"), of("All")),
+        (Some("abandoned"), Some("completed"), Some("completed")),
+        "{all:?}"
+    );
 }

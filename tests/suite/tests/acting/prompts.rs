@@ -22,9 +22,15 @@ fn a_model_sees_the_actions_that_it_wrote_and_what_came_of_them() {
     let ran = Rig::new().with_file("box/a.txt", "one\n").run(&config, "What is in a.txt?");
     assert_eq!((ran.status(), ran.content()), (Status::Done, "one"), "{}", ran.outcome.reason);
     let last = prompts(&server).pop().expect("it was asked");
-    let at = |role: &str, text: &str| last.iter().position(|(of, told)| of == role && told.contains(text));
-    let acted = at("assistant", "\"read\"").unwrap_or_else(|| panic!("it does not see what it did: {last:#?}"));
+    let at = |role: &str, text: &str| {
+        last.iter().position(|(of, told)| of == role && told.contains(text))
+    };
+    let acted = at("assistant", "\"read\"")
+        .unwrap_or_else(|| panic!("it does not see what it did: {last:#?}"));
     assert!(last[acted].1.contains("a.txt"), "{:?}", last[acted]);
-    assert!(last[acted + 1..].iter().any(|(role, told)| role != "assistant" && told.contains("one")), "{last:#?}");
+    assert!(
+        last[acted + 1..].iter().any(|(role, told)| role != "assistant" && told.contains("one")),
+        "{last:#?}"
+    );
     assert!(at("assistant", "add_task").is_some_and(|added| added < acted), "{last:#?}");
 }

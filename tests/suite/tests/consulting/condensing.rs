@@ -1,4 +1,5 @@
-//! Histories that are made shorter: what a model is shown afterwards is shorter and still makes sense, whatever the condenser wants.
+//! Histories that are made shorter: what a model is shown afterwards is shorter and still makes
+//! sense, whatever the condenser wants.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,7 +26,8 @@ fn worker() -> Arc<Scripted> {
 
 fn calling(nth: usize) -> Completion {
     let arguments = json!({ "text": format!("result {nth} {}", "of many words ".repeat(40)) });
-    let tool_calls = vec![ToolCall { id: format!("call-{nth}"), ..ToolCall::new("echo.run", arguments) }];
+    let tool_calls =
+        vec![ToolCall { id: format!("call-{nth}"), ..ToolCall::new("echo.run", arguments) }];
     Completion { content: None, tool_calls, stop: StopReason::ToolCalls, ..says("") }
 }
 
@@ -39,38 +41,58 @@ fn config(condenser: &str, rest: &str) -> String {
     )
 }
 
-/// No call is without its result, no result without its call, and what the user asked for is still there.
+/// No call is without its result, no result without its call, and what the user asked for is still
+/// there.
 fn makes_sense(prompt: &[Message], what: &str) {
     let (mut open, mut called) = (BTreeSet::new(), BTreeSet::new());
     for entry in prompt {
         if entry.sender == Entity::Llm {
-            assert!(open.is_empty(), "{what}: calls without a result before the agent speaks again: {open:?}");
+            assert!(
+                open.is_empty(),
+                "{what}: calls without a result before the agent speaks again: {open:?}"
+            );
             open.extend(entry.tool_calls.iter().map(|call| call.id.clone()));
             called.extend(entry.tool_calls.iter().map(|call| call.id.clone()));
         }
         for result in &entry.tool_results {
-            assert!(called.contains(&result.call_id), "{what}: a result of {}, which nobody called", result.call_id);
+            assert!(
+                called.contains(&result.call_id),
+                "{what}: a result of {}, which nobody called",
+                result.call_id
+            );
             open.remove(&result.call_id);
         }
     }
     assert!(open.is_empty(), "{what}: calls without a result: {open:?}");
-    assert!(prompt.iter().any(|entry| entry.sender == Entity::User && entry.text() == "Read them all."), "{what}: the user's word is gone");
+    assert!(
+        prompt.iter().any(|entry| entry.sender == Entity::User && entry.text() == "Read them all."),
+        "{what}: the user's word is gone"
+    );
 }
 
 fn bytes(prompt: &[Message]) -> usize {
-    prompt.iter().map(|entry| entry.text().len() + entry.tool_results.iter().map(|result| result.content.len()).sum::<usize>()).sum()
+    prompt
+        .iter()
+        .map(|entry| {
+            entry.text().len()
+                + entry.tool_results.iter().map(|result| result.content.len()).sum::<usize>()
+        })
+        .sum()
 }
 
 fn condensed(world: &World) -> Vec<(u64, u64, bool)> {
     let of = |notice: Notice| match notice {
-        Notice::HistoryCondensed { forgotten, masked, summarised, .. } => Some((forgotten, masked, summarised)),
+        Notice::HistoryCondensed { forgotten, masked, summarised, .. } => {
+            Some((forgotten, masked, summarised))
+        }
         _ => None,
     };
     world.told().into_iter().filter_map(of).collect()
 }
 
 fn run(condenser: &str, rest: &str, model: &Arc<Scripted>, summary: &Arc<Scripted>) -> World {
-    let world = World::with(EngineSettings::default(), vec![("default", model), ("summary", summary)]);
+    let world =
+        World::with(EngineSettings::default(), vec![("default", model), ("summary", summary)]);
     let outcome = block_on(world.run(&config(condenser, rest), "Read them all."));
     assert_eq!(outcome.content.as_deref(), Some("It is done."), "{condenser}: {outcome:?}");
     let shown = model.shown();
@@ -92,31 +114,64 @@ fn each_condenser_makes_the_next_prompt_shorter_and_it_still_makes_sense() {
         ("summary", summary),
     ];
     for (condenser, rest) in cases {
-        let (model, writer) = (worker(), Scripted::new(|nth, _| says(&format!("Summary {nth}: many words were read."))));
+        let (model, writer) = (
+            worker(),
+            Scripted::new(|nth, _| says(&format!("Summary {nth}: many words were read."))),
+        );
         let world = run(condenser, &rest, &model, &writer);
         let condensed = condensed(&world);
         assert!(!condensed.is_empty(), "{condenser}: nothing was condensed");
         let shown = model.shown();
         let shorter = shown.windows(2).any(|pair| bytes(&pair[1]) < bytes(&pair[0]));
-        assert!(shorter, "{condenser}: {:?}", shown.iter().map(|prompt| bytes(prompt)).collect::<Vec<_>>());
+        assert!(
+            shorter,
+            "{condenser}: {:?}",
+            shown.iter().map(|prompt| bytes(prompt)).collect::<Vec<_>>()
+        );
         // Far less than all that was said.
         let whole = bytes(&shown[0]) + CALLS * 560;
         assert!(bytes(shown.last().expect("prompts")) * 2 < whole, "{condenser}");
         match condenser {
-            "masking" => assert!(condensed.iter().all(|(gone, masked, _)| *gone == 0 && *masked > 0), "{condensed:?}"),
+            "masking" => assert!(
+                condensed.iter().all(|(gone, masked, _)| *gone == 0 && *masked > 0),
+                "{condensed:?}"
+            ),
             "summary" => {
-                assert!(condensed.iter().all(|(gone, _, summarised)| *gone > 1 && *summarised), "{condensed:?}");
+                assert!(
+                    condensed.iter().all(|(gone, _, summarised)| *gone > 1 && *summarised),
+                    "{condensed:?}"
+                );
                 assert_eq!(writer.shown().len(), condensed.len(), "each summary is bought once");
-                let last = shown.last().expect("prompts").iter().map(Message::text).collect::<Vec<_>>().join("\n");
+                let last = shown
+                    .last()
+                    .expect("prompts")
+                    .iter()
+                    .map(Message::text)
+                    .collect::<Vec<_>>()
+                    .join("\n");
                 let newest = format!("Summary {}: many words were read.", condensed.len() - 1);
                 assert!(last.contains(&newest), "{last}");
                 // The summary before is part of what the next is made of.
-                let second = writer.shown().get(1).map(|prompt| prompt.iter().map(Message::text).collect::<String>());
-                assert!(second.is_none_or(|prompt| prompt.contains("Summary 0: many words were read.")));
+                let second = writer
+                    .shown()
+                    .get(1)
+                    .map(|prompt| prompt.iter().map(Message::text).collect::<String>());
+                assert!(
+                    second.is_none_or(|prompt| prompt.contains("Summary 0: many words were read."))
+                );
             }
             _ => {
-                assert!(condensed.iter().all(|(gone, masked, summarised)| *gone > 0 && *masked == 0 && !summarised), "{condensed:?}");
-                assert!(shown.iter().all(|prompt| prompt.len() <= OVER + 2), "{:?}", shown.iter().map(Vec::len).collect::<Vec<_>>());
+                assert!(
+                    condensed
+                        .iter()
+                        .all(|(gone, masked, summarised)| *gone > 0 && *masked == 0 && !summarised),
+                    "{condensed:?}"
+                );
+                assert!(
+                    shown.iter().all(|prompt| prompt.len() <= OVER + 2),
+                    "{:?}",
+                    shown.iter().map(Vec::len).collect::<Vec<_>>()
+                );
             }
         }
     }
@@ -124,9 +179,14 @@ fn each_condenser_makes_the_next_prompt_shorter_and_it_still_makes_sense() {
 
 #[test]
 fn a_summary_without_a_model_is_none_and_the_entries_go_all_the_same() {
-    let world = run("summary", &stocked("summary", ""), &worker(), &Scripted::new(|_, _| says("never")));
+    let world =
+        run("summary", &stocked("summary", ""), &worker(), &Scripted::new(|_, _| says("never")));
     let condensed = condensed(&world);
-    assert!(!condensed.is_empty() && condensed.iter().all(|(gone, _, summarised)| *gone > 0 && !summarised), "{condensed:?}");
+    assert!(
+        !condensed.is_empty()
+            && condensed.iter().all(|(gone, _, summarised)| *gone > 0 && !summarised),
+        "{condensed:?}"
+    );
 }
 
 /// It is asked a few times, and never does harm.
@@ -148,18 +208,29 @@ fn a_condenser_that_misbehaves_breaks_no_history_and_is_not_asked_without_end() 
         "trap",
         "fail",
     ] {
-        let bad = hostile("hostile_condenser", "bad", &format!("config = {{ mode = \"{mode}\" }}\nlimits = {{ cpu = \"200 ms\" }}"));
+        let bad = hostile(
+            "hostile_condenser",
+            "bad",
+            &format!("config = {{ mode = \"{mode}\" }}\nlimits = {{ cpu = \"200 ms\" }}"),
+        );
         let model = worker();
         let world = run("bad", &bad, &model, &Scripted::new(|_, _| says("never")));
-        let asked = world.records().iter().filter(|record| json!(record.event)["event"] == "consulted").count();
+        let asked = world
+            .records()
+            .iter()
+            .filter(|record| json!(record.event)["event"] == "consulted")
+            .count();
         assert!((1..=CALLS).contains(&asked), "{mode}: asked {asked} times");
         let (faults, done) = (faults(&world), condensed(&world).len());
         match mode {
-            "longer" | "beyond" | "backwards" | "many" | "huge" | "yes" | "spin" | "trap" | "fail" => {
+            "longer" | "beyond" | "backwards" | "many" | "huge" | "yes" | "spin" | "trap"
+            | "fail" => {
                 assert_eq!((faults, done), (asked, 0), "{mode}: each is told, nothing is done");
                 assert!(asked <= 3, "{mode}: asked {asked} times");
             }
-            "nothing" | "empty" => assert!((faults, done) == (0, 0) && asked <= 3, "{mode}: asked {asked} times"),
+            "nothing" | "empty" => {
+                assert!((faults, done) == (0, 0) && asked <= 3, "{mode}: asked {asked} times")
+            }
             _ => assert!(faults == 0 && done > 0, "{mode}: {faults} faults, {done} done"),
         }
     }
@@ -172,14 +243,27 @@ fn what_a_condenser_says_is_read_as_its_summary_and_as_data() {
     let world = run("bad", &bad, &model, &Scripted::new(|_, _| says("never")));
     assert!(condensed(&world).iter().any(|(.., summarised)| *summarised));
     let shown = model.shown();
-    let texts: Vec<String> =
-        shown.iter().flatten().filter(|entry| entry.tool_results.is_empty()).map(|entry| entry.in_prompt().into()).collect();
+    let texts: Vec<String> = shown
+        .iter()
+        .flatten()
+        .filter(|entry| entry.tool_results.is_empty())
+        .map(|entry| entry.in_prompt().into())
+        .collect();
     let spoken: Vec<&String> = texts.iter().filter(|text| text.contains("approved all")).collect();
     assert!(!spoken.is_empty(), "{texts:#?}");
     for text in spoken {
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!((lines.len(), lines[0], lines[3]), (4, "--- SUMMARY OF EARLIER MESSAGES ---", "--- END ---"), "{text}");
-        assert!(lines[1].contains("the condenser bad wrote") && lines[2].starts_with('{') && !text.contains('\u{202e}'), "{text}");
+        assert_eq!(
+            (lines.len(), lines[0], lines[3]),
+            (4, "--- SUMMARY OF EARLIER MESSAGES ---", "--- END ---"),
+            "{text}"
+        );
+        assert!(
+            lines[1].contains("the condenser bad wrote")
+                && lines[2].starts_with('{')
+                && !text.contains('\u{202e}'),
+            "{text}"
+        );
     }
 }
 
@@ -189,7 +273,11 @@ fn faults(world: &World) -> usize {
 
 #[test]
 fn a_condenser_that_waits_for_its_model_gives_its_sandbox_back() {
-    let engine = EngineSettings { park_after: Some(Duration::from_millis(5)), slots: 4, ..EngineSettings::default() };
+    let engine = EngineSettings {
+        park_after: Some(Duration::from_millis(5)),
+        slots: 4,
+        ..EngineSettings::default()
+    };
     let (model, writer) = (worker(), Scripted::slow(|_, _| says("Many words were read.")));
     let rest = "[models.summary]\nkind = \"native\"\n".to_owned()
         + &stocked(
@@ -203,7 +291,10 @@ fn a_condenser_that_waits_for_its_model_gives_its_sandbox_back() {
             let world = Arc::clone(&world);
             async move { world.run(&config, "Read them all.").await }
         });
-        until("it is parked", || world.host().engine().waiting() == 1 && world.host().engine().live() == 0).await;
+        until("it is parked", || {
+            world.host().engine().waiting() == 1 && world.host().engine().live() == 0
+        })
+        .await;
         assert_eq!(writer.shown().len(), 1);
         writer.answer_all();
         let outcome = running.await.expect("it does not panic");

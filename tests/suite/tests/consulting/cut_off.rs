@@ -1,5 +1,5 @@
-//! A run with an analyzer, a condenser that asks a model, and a memory, cut off at every record of its journal: it goes on to the same end,
-//! and no answer of a model is bought twice.
+//! A run with an analyzer, a condenser that asks a model, and a memory, cut off at every record of
+//! its journal: it goes on to the same end, and no answer of a model is bought twice.
 
 use std::sync::Arc;
 
@@ -9,7 +9,9 @@ use conclave_core::types::ids::RoomId;
 use conclave_core::types::outcome::Outcome;
 use conclave_runtime::RunOptions;
 use conclave_runtime::engine::EngineSettings;
-use conclave_runtime::journal::{Journal, JournalBatch, JournalFailure, Journals, Keeping, MemoryJournals, Opening};
+use conclave_runtime::journal::{
+    Journal, JournalBatch, JournalFailure, Journals, Keeping, MemoryJournals, Opening,
+};
 use conclave_test_support::block_on;
 use serde_json::{Value, json};
 
@@ -47,18 +49,22 @@ impl Journal for StopsOne {
 
 fn config() -> String {
     let recall = |query: &str| json!({ "action": "recall", "args": { "query": query } });
-    let read = json!({ "action": "read", "args": { "path": "/box/in.txt", "start": 0, "end": -1 } });
-    let script =
-        json!([recall("lamp"), read, recall("keeper"), { "action": "think", "args": { "thought": "well" } }, recall("lamp keeper")]);
+    let read =
+        json!({ "action": "read", "args": { "path": "/box/in.txt", "start": 0, "end": -1 } });
+    let script = json!([recall("lamp"), read, recall("keeper"), { "action": "think", "args": { "thought": "well" } }, recall("lamp keeper")]);
     let task = "executors = [\"workspace\"]\nmemory = \"notes\"\nstuck = false\ncondense = { plugin = \"summary\", over = 4 }\n\
         confirm = { policy = \"always\", analyzer = \"patterns\" }";
     let plugins = [
         stocked("notes", "grants.kv = { bytes = \"1 MiB\", keys = 200 }\nlimits.at_once = 1"),
         stocked("workspace", "grants.files = [{ dir = \"box\", at = \"/box\", mode = \"read\" }]"),
         stocked("patterns", ""),
-        stocked("summary", "grants.model = [\"summary\"]\nconfig = { model = \"summary\", keep_first = 1, keep_last = 2 }"),
+        stocked(
+            "summary",
+            "grants.model = [\"summary\"]\nconfig = { model = \"summary\", keep_first = 1, keep_last = 2 }",
+        ),
     ];
-    let models = "[models.summary]\nkind = \"native\"\n[[policy]]\ntool = \"*\"\ndecide = \"allow\"\n";
+    let models =
+        "[models.summary]\nkind = \"native\"\n[[policy]]\ntool = \"*\"\ndecide = \"allow\"\n";
     acting(&script, "grants.tools = [\"workspace.*\"]", task, &(plugins.concat() + models))
 }
 
@@ -72,7 +78,10 @@ impl Cut {
     async fn new() -> Self {
         // What it says depends on what it reads and on nothing else.
         let writer = Scripted::new(|_, prompt| {
-            says(&format!("Summary of {} letters.", prompt.iter().map(|entry| entry.text().len()).sum::<usize>()))
+            says(&format!(
+                "Summary of {} letters.",
+                prompt.iter().map(|entry| entry.text().len()).sum::<usize>()
+            ))
         });
         let world = World::with(EngineSettings::default(), vec![("summary", &writer)]);
         let world = world.deciding(|_: &ApprovalRequest, _| Approval::Approved);
@@ -80,7 +89,10 @@ impl Cut {
         let config = config();
         let prepared = world.prepare(&config).await;
         for text in ["The lamp was lit in 1844.", "The keeper was called Ritson."] {
-            let kept = prepared.call_tool("notes.remember", json!({ "text": text }), RunOptions::default()).await.expect("it is called");
+            let kept = prepared
+                .call_tool("notes.remember", json!({ "text": text }), RunOptions::default())
+                .await
+                .expect("it is called");
             assert!(kept.answer.is_ok(), "{:?}", kept.answer);
         }
         Self { world, writer, config }
@@ -89,7 +101,12 @@ impl Cut {
     async fn begin(&self, after: usize) -> (Vec<Arc<Record>>, Option<Arc<Outcome>>) {
         let stops = Stops { after, kept: MemoryJournals::default() };
         let options = self.world.options(Arc::new(stops.clone()));
-        let run = self.world.prepare(&self.config).await.start(Some("go".to_owned()), options).expect("it opens");
+        let run = self
+            .world
+            .prepare(&self.config)
+            .await
+            .start(Some("go".to_owned()), options)
+            .expect("it opens");
         let outcome = run.outcome().await.ok();
         (stops.kept.records(&RoomId::from("test")), outcome)
     }
@@ -98,7 +115,10 @@ impl Cut {
         let room = RoomId::from("test");
         let journals = MemoryJournals::of(room.clone(), records);
         let prepared = self.world.prepare(&self.config).await;
-        let mut session = prepared.reopen(&room, self.world.options(Arc::new(journals.clone()))).await.expect("it is kept");
+        let mut session = prepared
+            .reopen(&room, self.world.options(Arc::new(journals.clone())))
+            .await
+            .expect("it is kept");
         let outcome = session.resume().await.expect("a journal in memory does not fail");
         (outcome, journals.records(&room))
     }
@@ -120,7 +140,10 @@ fn a_run_that_consults_goes_on_to_the_same_end_wherever_it_is_cut_off() {
         let (records, outcome) = whole.begin(usize::MAX).await;
         let expected: Vec<Value> = steps(&outcome.expect("nothing stops it"));
         let (answers, questions) = (paid(&records), consulted(&records));
-        assert!(answers > 0 && questions > answers + 4, "{answers} answers, {questions} questions: {expected:#?}");
+        assert!(
+            answers > 0 && questions > answers + 4,
+            "{answers} answers, {questions} questions: {expected:#?}"
+        );
         assert_eq!(whole.writer.shown().len(), answers);
         for cut in 1..records.len() {
             let world = Cut::new().await;
@@ -130,10 +153,22 @@ fn a_run_that_consults_goes_on_to_the_same_end_wherever_it_is_cut_off() {
             }
             let (had, bought) = (paid(&before), world.writer.shown().len());
             let (outcome, after) = world.go_on(before.clone()).await;
-            assert_eq!(steps(&outcome), expected, "cut at {cut}, behind {:?}", before.last().map(|record| &record.event));
-            assert_eq!(world.writer.shown().len() - bought, answers - had, "cut at {cut}: what was paid for is not bought again");
+            assert_eq!(
+                steps(&outcome),
+                expected,
+                "cut at {cut}, behind {:?}",
+                before.last().map(|record| &record.event)
+            );
+            assert_eq!(
+                world.writer.shown().len() - bought,
+                answers - had,
+                "cut at {cut}: what was paid for is not bought again"
+            );
             assert_eq!((paid(&after), consulted(&after)), (answers, questions), "cut at {cut}");
-            assert!(after.iter().zip(0..).all(|(record, seq)| record.seq == seq), "cut at {cut}: the numbers have a gap");
+            assert!(
+                after.iter().zip(0..).all(|(record, seq)| record.seq == seq),
+                "cut at {cut}: the numbers have a gap"
+            );
         }
     });
 }

@@ -1,4 +1,5 @@
-//! `recall`: what a memory says reaches the agent, bounded; what goes wrong with it is an observation.
+//! `recall`: what a memory says reaches the agent, bounded; what goes wrong with it is an
+//! observation.
 
 use conclave_core::protocol::event::Record;
 use conclave_core::protocol::notice::Notice;
@@ -28,23 +29,41 @@ fn what_was_remembered_is_recalled_in_this_run_and_in_the_next() {
         recall("zeppelins")
     ]);
     let notes = stocked("notes", NOTES);
-    let config = acting(&script, "grants.tools = [\"notes.*\"]", "memory = \"notes\"", &format!("{notes}{ALLOW}"));
+    let config = acting(
+        &script,
+        "grants.tools = [\"notes.*\"]",
+        "memory = \"notes\"",
+        &format!("{notes}{ALLOW}"),
+    );
     let next = acting(&json!([recall("Skerryvore")]), "", "memory = \"notes\"", &notes);
     block_on(async {
         let world = World::new();
         let told = steps(&world.run(&config, "go").await);
-        assert_eq!(seen(&told, 3), json!({ "memories": ["The lamp of Skerryvore was lit in 1844."] }), "{told:#?}");
+        assert_eq!(
+            seen(&told, 3),
+            json!({ "memories": ["The lamp of Skerryvore was lit in 1844."] }),
+            "{told:#?}"
+        );
         assert_eq!(seen(&told, 4), json!({ "memories": [] }));
-        assert!(told[4]["pending"].as_str().is_some_and(|text| text.contains("No memory fits")), "{:#?}", told[4]);
+        assert!(
+            told[4]["pending"].as_str().is_some_and(|text| text.contains("No memory fits")),
+            "{:#?}",
+            told[4]
+        );
         let told = steps(&world.run(&next, "go").await);
-        assert_eq!(seen(&told, 1), json!({ "memories": ["The lamp of Skerryvore was lit in 1844."] }), "notes outlive their run");
+        assert_eq!(
+            seen(&told, 1),
+            json!({ "memories": ["The lamp of Skerryvore was lit in 1844."] }),
+            "notes outlive their run"
+        );
     });
 }
 
 #[test]
 fn without_a_memory_there_is_nothing_and_it_is_said() {
     block_on(async {
-        let told = steps(&World::new().run(&acting(&json!([recall("anything")]), "", "", ""), "go").await);
+        let told =
+            steps(&World::new().run(&acting(&json!([recall("anything")]), "", "", ""), "go").await);
         assert_eq!(seen(&told, 1), json!({ "null": true }), "{told:#?}");
         let said = told[1]["pending"].as_str().expect("it is said");
         assert!(said.contains("There is no memory to search: the task main has none."), "{said}");
@@ -55,35 +74,70 @@ fn without_a_memory_there_is_nothing_and_it_is_said() {
 fn a_memory_that_misbehaves_is_bounded_or_an_error_that_the_agent_reads() {
     let queries = ["many", "spin", "trap", "refuse", "fail", "huge", "lamps"];
     let script: Vec<Value> = queries.iter().map(|query| recall(query)).collect();
-    let config =
-        acting(&json!(script), "", "memory = \"bad\"\nstuck = false", &hostile("hostile_memory", "bad", "limits = { cpu = \"50 ms\" }"));
+    let config = acting(
+        &json!(script),
+        "",
+        "memory = \"bad\"\nstuck = false",
+        &hostile("hostile_memory", "bad", "limits = { cpu = \"50 ms\" }"),
+    );
     block_on(async {
         let world = World::new();
         let told = steps(&world.run(&config, "go").await);
-        let of = |query: &str| seen(&told, 1 + queries.iter().position(|asked| *asked == query).expect("it was asked"));
+        let of = |query: &str| {
+            seen(&told, 1 + queries.iter().position(|asked| *asked == query).expect("it was asked"))
+        };
         let many = of("many")["memories"].as_array().map(Vec::len).expect("memories");
         assert!(many > 0 && many <= 20, "{many} memories");
         for query in ["spin", "trap", "refuse", "fail", "huge"] {
-            let error = of(query)["error"].as_str().unwrap_or_else(|| panic!("{query} is an error: {}", of(query))).to_owned();
-            assert!(error.starts_with("The memory failed: ") && error.len() < 5_000, "{query}: {error}");
+            let error = of(query)["error"]
+                .as_str()
+                .unwrap_or_else(|| panic!("{query} is an error: {}", of(query)))
+                .to_owned();
+            assert!(
+                error.starts_with("The memory failed: ") && error.len() < 5_000,
+                "{query}: {error}"
+            );
         }
-        assert!(of("lamps")["memories"][0].as_str().is_some_and(|memory| memory.ends_with("about lamps")), "it works as before");
-        let faults = world.told().into_iter().filter(|notice| matches!(notice, Notice::PluginFaulted { .. })).count();
+        assert!(
+            of("lamps")["memories"][0]
+                .as_str()
+                .is_some_and(|memory| memory.ends_with("about lamps")),
+            "it works as before"
+        );
+        let faults = world
+            .told()
+            .into_iter()
+            .filter(|notice| matches!(notice, Notice::PluginFaulted { .. }))
+            .count();
         assert_eq!(faults, 5, "each is told");
     });
 }
 
 #[test]
 fn a_long_memory_is_cut_in_its_middle() {
-    let script = acting(&json!([recall("long")]), "", "memory = \"bad\"", &hostile("hostile_memory", "bad", ""));
+    let script = acting(
+        &json!([recall("long")]),
+        "",
+        "memory = \"bad\"",
+        &hostile("hostile_memory", "bad", ""),
+    );
     // It is longer than what the agent may keep of what it was told.
     let config = script.replacen("config = {", "config = { report = false,", 1);
     block_on(async {
         let world = World::new();
         world.run(&config, "go").await;
-        let log = conclave_core::inspect::export::log(world.records().iter().map(|record| Record::clone(record)), Era::V2024);
-        let recalled = log.iter().find(|event| event["observation"] == "recall").unwrap_or_else(|| panic!("it recalled: {log:#?}"));
+        let log = conclave_core::inspect::export::log(
+            world.records().iter().map(|record| Record::clone(record)),
+            Era::V2024,
+        );
+        let recalled = log
+            .iter()
+            .find(|event| event["observation"] == "recall")
+            .unwrap_or_else(|| panic!("it recalled: {log:#?}"));
         let bytes = recalled.to_string().len();
-        assert!((30_000..35_000).contains(&bytes), "one of 200 000 bytes comes with its two ends: {bytes}");
+        assert!(
+            (30_000..35_000).contains(&bytes),
+            "one of 200 000 bytes comes with its two ends: {bytes}"
+        );
     });
 }

@@ -1,4 +1,5 @@
-//! A host with models of the test's own, somebody who approves, and an agent that plays a script of actions.
+//! A host with models of the test's own, somebody who approves, and an agent that plays a script of
+//! actions.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,13 +35,25 @@ pub(super) struct Scripted {
 }
 
 impl Scripted {
-    pub(super) fn new(says: impl Fn(usize, &[Message]) -> Completion + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self { says: Box::new(says), shown: Mutex::default(), open: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS / 2)) })
+    pub(super) fn new(
+        says: impl Fn(usize, &[Message]) -> Completion + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            says: Box::new(says),
+            shown: Mutex::default(),
+            open: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS / 2)),
+        })
     }
 
     /// One that answers only when it is told to.
-    pub(super) fn slow(says: impl Fn(usize, &[Message]) -> Completion + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self { says: Box::new(says), shown: Mutex::default(), open: Arc::new(Semaphore::new(0)) })
+    pub(super) fn slow(
+        says: impl Fn(usize, &[Message]) -> Completion + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            says: Box::new(says),
+            shown: Mutex::default(),
+            open: Arc::new(Semaphore::new(0)),
+        })
     }
 
     pub(super) fn answer_all(&self) {
@@ -54,7 +67,11 @@ impl Scripted {
 }
 
 impl ModelClient for Scripted {
-    fn complete(&self, prompt: Prompt, _: Arc<dyn TextSink>) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
+    fn complete(
+        &self,
+        prompt: Prompt,
+        _: Arc<dyn TextSink>,
+    ) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
         let entries = entries(&prompt);
         let mut shown = lock(&self.shown);
         let completion = (self.says)(shown.len(), &entries);
@@ -73,7 +90,9 @@ fn entries(prompt: &Prompt) -> Vec<Message> {
         match piece {
             PromptPiece::System { .. } => {}
             PromptPiece::History { messages, start, end } => {
-                entries.extend((*start..*end).filter_map(|place| messages.get(place).map(|message| Message::clone(message))));
+                entries.extend((*start..*end).filter_map(|place| {
+                    messages.get(place).map(|message| Message::clone(message))
+                }));
             }
             PromptPiece::Draft { draft } => {
                 let mut message = Message::new(u64::MAX, draft.role, "draft");
@@ -88,7 +107,15 @@ fn entries(prompt: &Prompt) -> Vec<Message> {
 /// A completion that only says something.
 pub(super) fn says(text: &str) -> Completion {
     let (id, model, usage) = ("1".to_owned(), "scripted".to_owned(), TokenUsage::default());
-    Completion { id, content: Some(text.to_owned()), reasoning: None, tool_calls: Vec::new(), stop: StopReason::End, usage, model }
+    Completion {
+        id,
+        content: Some(text.to_owned()),
+        reasoning: None,
+        tool_calls: Vec::new(),
+        stop: StopReason::End,
+        usage,
+        model,
+    }
 }
 
 /// Somebody who decides, and remembers what they were asked.
@@ -132,20 +159,32 @@ impl World {
     }
 
     pub(super) fn with(engine: EngineSettings, models: Vec<(&str, &Arc<Scripted>)>) -> Self {
-        let cache = guest("busy").parent().and_then(Path::parent).map(|built| built.join("test-cache"));
-        let models = models.into_iter().map(|(name, model)| (name.to_owned(), Arc::clone(model) as Arc<dyn ModelClient>)).collect();
-        let host = Host::new(HostOptions { cache, models, engine, ..HostOptions::default() }).expect("the engine starts");
+        let cache =
+            guest("busy").parent().and_then(Path::parent).map(|built| built.join("test-cache"));
+        let models = models
+            .into_iter()
+            .map(|(name, model)| (name.to_owned(), Arc::clone(model) as Arc<dyn ModelClient>))
+            .collect();
+        let host = Host::new(HostOptions { cache, models, engine, ..HostOptions::default() })
+            .expect("the engine starts");
         let folder = tempfile::tempdir().expect("a test can make a folder");
         std::fs::create_dir(folder.path().join("box")).expect("a test can make a folder");
-        let refuses = |_: &ApprovalRequest| Approval::Refused { reason: "nobody is there".to_owned() };
+        let refuses =
+            |_: &ApprovalRequest| Approval::Refused { reason: "nobody is there".to_owned() };
         let approver = Arc::new(Decides { decide: Box::new(refuses), asked: Mutex::default() });
         Self { host, folder, told: Arc::default(), approver, journals: Mutex::default() }
     }
 
     /// Whoever is asked decides so; the folder is the world's.
-    pub(super) fn deciding(mut self, decide: impl Fn(&ApprovalRequest, &Path) -> Approval + Send + Sync + 'static) -> Self {
+    pub(super) fn deciding(
+        mut self,
+        decide: impl Fn(&ApprovalRequest, &Path) -> Approval + Send + Sync + 'static,
+    ) -> Self {
         let folder = self.folder.path().join("box");
-        self.approver = Arc::new(Decides { decide: Box::new(move |request| decide(request, &folder)), asked: Mutex::default() });
+        self.approver = Arc::new(Decides {
+            decide: Box::new(move |request| decide(request, &folder)),
+            asked: Mutex::default(),
+        });
         self
     }
 
@@ -160,7 +199,8 @@ impl World {
 
     /// Puts a file there.
     pub(super) fn put(&self, name: &str, content: &str) {
-        std::fs::write(self.folder.path().join("box").join(name), content).expect("a test can write a file");
+        std::fs::write(self.folder.path().join("box").join(name), content)
+            .expect("a test can write a file");
     }
 
     pub(super) fn asked(&self) -> Vec<ApprovalRequest> {
@@ -173,8 +213,10 @@ impl World {
 
     pub(super) async fn prepare(&self, config: &str) -> Prepared {
         let folder = self.folder.path().to_string_lossy().into_owned();
-        let config = Config::parse("conclave.toml", &folder, config).unwrap_or_else(|problems| panic!("{problems}\n{config}"));
-        let prepared = self.host.prepare(&config, &(Arc::new(|_| {}) as conclave_runtime::Follow)).await;
+        let config = Config::parse("conclave.toml", &folder, config)
+            .unwrap_or_else(|problems| panic!("{problems}\n{config}"));
+        let prepared =
+            self.host.prepare(&config, &(Arc::new(|_| {}) as conclave_runtime::Follow)).await;
         prepared.unwrap_or_else(|problems| panic!("{problems}"))
     }
 
@@ -192,7 +234,11 @@ impl World {
         let journals = MemoryJournals::default();
         *lock(&self.journals) = journals.clone();
         let options = self.options(Arc::new(journals));
-        let run = self.prepare(config).await.start(Some(message.to_owned()), options).expect("a journal in memory opens");
+        let run = self
+            .prepare(config)
+            .await
+            .start(Some(message.to_owned()), options)
+            .expect("a journal in memory opens");
         Outcome::clone(&run.outcome().await.expect("a journal in memory holds"))
     }
 
@@ -212,37 +258,52 @@ pub(super) fn acting(script: &Value, grants: &str, task: &str, rest: &str) -> St
 
 /// A table of a stock plugin.
 pub(super) fn stocked(name: &str, lines: &str) -> String {
-    format!("[plugins.{name}]\nsource = \"{}\"\n{lines}\n", stock().join(format!("{name}.wasm")).display())
+    format!(
+        "[plugins.{name}]\nsource = \"{}\"\n{lines}\n",
+        stock().join(format!("{name}.wasm")).display()
+    )
 }
 
 /// A table of a guest of the tests, under another name.
 pub(super) fn hostile(guest: &str, name: &str, lines: &str) -> String {
-    format!("[plugins.{name}]\nsource = \"{}\"\n{lines}\n", conclave_test_support::guest(guest).display())
+    format!(
+        "[plugins.{name}]\nsource = \"{}\"\n{lines}\n",
+        conclave_test_support::guest(guest).display()
+    )
 }
 
 /// A JSON value as an inline TOML value.
 pub(super) fn inline(value: &Value) -> String {
     match value {
         Value::Object(fields) => {
-            let fields: Vec<String> =
-                fields.iter().map(|(key, value)| format!("{} = {}", Value::from(key.as_str()), inline(value))).collect();
+            let fields: Vec<String> = fields
+                .iter()
+                .map(|(key, value)| format!("{} = {}", Value::from(key.as_str()), inline(value)))
+                .collect();
             format!("{{ {} }}", fields.join(", "))
         }
-        Value::Array(items) => format!("[{}]", items.iter().map(inline).collect::<Vec<_>>().join(", ")),
+        Value::Array(items) => {
+            format!("[{}]", items.iter().map(inline).collect::<Vec<_>>().join(", "))
+        }
         other => other.to_string(),
     }
 }
 
 /// What the agent that plays a script was told before each of its steps.
 pub(super) fn steps(outcome: &Outcome) -> Vec<Value> {
-    let told = outcome.value.clone().or_else(|| serde_json::from_str(outcome.content.as_deref()?).ok());
+    let told =
+        outcome.value.clone().or_else(|| serde_json::from_str(outcome.content.as_deref()?).ok());
     let steps = told.as_ref().and_then(|told| told["steps"].as_array().cloned());
     steps.unwrap_or_else(|| panic!("the script did not come to its end: {outcome:?}"))
 }
 
 /// The newest thing that it was told before that step.
 pub(super) fn seen(steps: &[Value], step: usize) -> Value {
-    steps[step]["since"].as_array().and_then(|since| since.last()).map(|past| past["observation"].clone()).unwrap_or_default()
+    steps[step]["since"]
+        .as_array()
+        .and_then(|since| since.last())
+        .map(|past| past["observation"].clone())
+        .unwrap_or_default()
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

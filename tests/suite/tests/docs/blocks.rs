@@ -1,4 +1,5 @@
-//! The code blocks of the documentation pages: where each stands, what its fence says of it, and its text.
+//! The code blocks of the documentation pages: where each stands, what its fence says of it, and
+//! its text.
 
 use std::path::PathBuf;
 
@@ -32,11 +33,15 @@ impl Block {
 pub(crate) fn blocks(language: &str) -> Vec<Block> {
     let mut all: Vec<PathBuf> = pages();
     all.sort();
-    all.iter().flat_map(|page| of_page(page)).filter(|block| block.info.split(' ').next() == Some(language)).collect()
+    all.iter()
+        .flat_map(|page| of_page(page))
+        .filter(|block| block.info.split(' ').next() == Some(language))
+        .collect()
 }
 
 fn of_page(path: &std::path::Path) -> Vec<Block> {
-    let page = path.strip_prefix(root()).expect("pages lie in the repository").display().to_string();
+    let page =
+        path.strip_prefix(root()).expect("pages lie in the repository").display().to_string();
     let text = read(path);
     let mut found: Vec<Block> = Vec::new();
     let mut is_open = false;

@@ -1,5 +1,5 @@
-//! Every `$ …` line of the documentation's `console` blocks is run, in the order of its page, by a shell
-//! that finds `conclave` on its path.
+//! Every `$ …` line of the documentation's `console` blocks is run, in the order of its page, by a
+//! shell that finds `conclave` on its path.
 //!
 //! Each page has a stage: a folder with the files that it speaks of. A line that needs something to
 //! have happened (a run under way, a call that waits) has that happen right before it. What is not
@@ -18,7 +18,10 @@ use crate::resume_cli::{kill, until};
 
 /// Lines that no test runs, by how they begin, and why.
 const ELSEWHERE: [(&str, &str); 11] = [
-    ("cargo xtask ", "starts the tests themselves; xtask's own tests hold that these commands exist"),
+    (
+        "cargo xtask ",
+        "starts the tests themselves; xtask's own tests hold that these commands exist",
+    ),
     ("cargo new ", "the pages about a first plugin are played by `a_first_tool_is_built_and_run`"),
     ("rustup target add ", "changes the machine; `cargo xtask` does it before any test runs"),
     ("cargo build --release --target wasm32-wasip2", "played by `a_first_tool_is_built_and_run`"),
@@ -28,7 +31,10 @@ const ELSEWHERE: [(&str, &str); 11] = [
     ("venv/bin/componentize-py ", "a toolchain of another language"),
     ("npm install ", "downloads a toolchain of another language"),
     ("node ", "a toolchain of another language"),
-    ("conclave run conclave.toml \"What is here?\" --model https://", "reaches a server on the network"),
+    (
+        "conclave run conclave.toml \"What is here?\" --model https://",
+        "reaches a server on the network",
+    ),
 ];
 
 /// Pages whose commands work on a component that their reader builds.
@@ -100,7 +106,8 @@ fn asking() -> String {
 impl Stage {
     fn of(page: &str) -> Self {
         let weather = std::fs::read(guest("weather")).expect("guests are built before tests");
-        let fetching = std::fs::read(guest("secret_sender")).expect("guests are built before tests");
+        let fetching =
+            std::fs::read(guest("secret_sender")).expect("guests are built before tests");
         let rig = Rig::new().with_file("asking.toml", asking());
         let rig = match page {
             "README.md" => rig.with_file("stranger.wasm", weather),
@@ -109,7 +116,8 @@ impl Stage {
                 .with_file("weather.wasm", fetching)
                 .with_file("token.txt", "a token of the test")
                 .with_file("library/page.md", "Skerryvore was first lit in 1844."),
-            "docs/acting.md" => rig.with_file("FILE", read(&root().join("tests/data/trajectory/pairs-2024-07.json"))),
+            "docs/acting.md" => rig
+                .with_file("FILE", read(&root().join("tests/data/trajectory/pairs-2024-07.json"))),
             "docs/runs.md" => rig.with_file("hint.txt", "Look at the tower.\n"),
             _ => rig,
         };
@@ -135,7 +143,11 @@ impl Stage {
         let folder = program.parent().expect("a program lies in a folder");
         let path = std::env::var("PATH").unwrap_or_default();
         let mut command = self.rig.bare("sh");
-        command.args(["-c", line]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args(["-c", line])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         command.env("PATH", format!("{}:{path}", folder.display()));
         command.env("CONCLAVE_CACHE", cache()).env("CONCLAVE_STATE", self.rig.root().join("state"));
         if self.is_at_root() {
@@ -156,19 +168,31 @@ impl Stage {
     /// What the page does not show; it must go well. Returns its stdout.
     fn hidden(&mut self, line: &str) -> String {
         let output = self.run(line);
-        assert!(output.status.success(), "{}: {line}\n{}{}", self.page, text(&output.stdout), text(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{}: {line}\n{}{}",
+            self.page,
+            text(&output.stdout),
+            text(&output.stderr)
+        );
         text(&output.stdout)
     }
 
     fn json(&mut self, line: &str) -> Vec<Value> {
-        self.hidden(&format!("{line} --json")).lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+        self.hidden(&format!("{line} --json"))
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("a line of JSON"))
+            .collect()
     }
 
     /// A run that waits for somebody's word, in a process of its own.
     fn begin_run(&mut self) {
         self.end_run();
-        self.under_way =
-            Some(self.shell("exec conclave run asking.toml 'Is it in season?' --approvals wait").spawn().expect("a shell runs"));
+        self.under_way = Some(
+            self.shell("exec conclave run asking.toml 'Is it in season?' --approvals wait")
+                .spawn()
+                .expect("a shell runs"),
+        );
         until("a call that waits", || (!self.run_ids("approvals").is_empty()).then_some(()));
     }
 
@@ -193,11 +217,17 @@ impl Stage {
     }
 
     fn newest(&mut self) -> String {
-        self.json("conclave runs").first().and_then(|run| run["run"].as_str().map(str::to_owned)).unwrap_or_default()
+        self.json("conclave runs")
+            .first()
+            .and_then(|run| run["run"].as_str().map(str::to_owned))
+            .unwrap_or_default()
     }
 
     fn call(&mut self) -> String {
-        self.json("conclave approvals").first().and_then(|call| call["id"].as_str().map(str::to_owned)).unwrap_or_default()
+        self.json("conclave approvals")
+            .first()
+            .and_then(|call| call["id"].as_str().map(str::to_owned))
+            .unwrap_or_default()
     }
 
     /// What must have happened before this line.
@@ -216,13 +246,20 @@ impl Stage {
             "docs/acting.md" if is("conclave trajectory replay") => {
                 self.hidden("sed 's/\"ask\"/\"allow\"/' asking.toml > conclave.toml");
             }
-            "docs/runs.md" if is("conclave resume") && self.under_way.is_none() => self.cut_off_run(),
-            "docs/runs.md" if is("conclave approvals") || is("conclave approve") || is("conclave refuse") => self.begin_run(),
+            "docs/runs.md" if is("conclave resume") && self.under_way.is_none() => {
+                self.cut_off_run()
+            }
+            "docs/runs.md"
+                if is("conclave approvals") || is("conclave approve") || is("conclave refuse") =>
+            {
+                self.begin_run()
+            }
             "docs/operate.md" if is("conclave run conclave.toml \"How warm") => {
                 let lock = self.rig.folder().join("conclave.lock");
                 let pinned = read(&lock);
                 assert!(pinned.contains("Climbs out of its folder."), "{pinned}");
-                std::fs::write(&lock, pinned.replace("Climbs out of its folder.", "Climbs.")).expect("the lock can be written");
+                std::fs::write(&lock, pinned.replace("Climbs out of its folder.", "Climbs."))
+                    .expect("the lock can be written");
             }
             "docs/operate.md" if is("conclave grant librarian") => {
                 self.hidden("conclave plugin upgrade weather --yes");
@@ -238,7 +275,8 @@ impl Stage {
                 self.hidden("conclave add stock:notes --as notes --grant 'kv = true'");
                 let lock = self.rig.folder().join("conclave.lock");
                 let pinned = read(&lock);
-                std::fs::write(&lock, pinned.replace("Keeps", "Kept")).expect("the lock can be written");
+                std::fs::write(&lock, pinned.replace("Keeps", "Kept"))
+                    .expect("the lock can be written");
             }
             _ => {}
         }
@@ -254,7 +292,11 @@ impl Stage {
         }
         if ["3f2a", "RUN"].iter().any(|name| command.contains(name)) {
             let run = self.newest();
-            command = command.replace("3f2a91c0", &run).replace("3f2a:17", &format!("{run}:3")).replace("3f2a", &run).replace("RUN", &run);
+            command = command
+                .replace("3f2a91c0", &run)
+                .replace("3f2a:17", &format!("{run}:3"))
+                .replace("3f2a", &run)
+                .replace("RUN", &run);
         }
         command
     }
@@ -272,7 +314,10 @@ impl Drop for Stage {
 fn expected(page: &str, command: &str) -> i32 {
     let whole = format!("{}\n", command.split("  #").next().unwrap_or_default().trim_end());
     let shown = whole.replace("3f2a91c0:c7", "RUN:CALL");
-    ENDS_WITH.iter().find(|(on, start, _)| *on == page && shown.starts_with(start)).map_or(0, |(_, _, code)| *code)
+    ENDS_WITH
+        .iter()
+        .find(|(on, start, _)| *on == page && shown.starts_with(start))
+        .map_or(0, |(_, _, code)| *code)
 }
 
 #[test]
@@ -297,15 +342,18 @@ fn every_command_in_the_pages_runs() {
         if output.status.code() != Some(code) {
             let ended = output.status.code();
             let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
-            problems.push(format!("{}: $ {}\nended with {ended:?}, not {code}:\n{said}", line.place, line.command));
+            problems.push(format!(
+                "{}: $ {}\nended with {ended:?}, not {code}:\n{said}",
+                line.place, line.command
+            ));
         }
     }
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));
     assert!(ran > 45, "{ran}");
 }
 
-/// The page about a first tool, as its reader does it: the files that it shows, built by the commands
-/// that it shows, without a network.
+/// The page about a first tool, as its reader does it: the files that it shows, built by the
+/// commands that it shows, without a network.
 #[test]
 fn a_first_tool_is_built_and_run() {
     let page = "docs/first-tool.md";
@@ -313,7 +361,8 @@ fn a_first_tool_is_built_and_run() {
     let crate_of_page = stage.rig.folder().join("tides");
     let mut built = 0;
     for line in lines().iter().filter(|line| line.page == page) {
-        // The target is there: the tests' own components are built for it. What watches goes on for ever.
+        // The target is there: the tests' own components are built for it. What watches goes on for
+        // ever.
         if line.command.starts_with("rustup ") || line.command.contains("--watch") {
             continue;
         }
@@ -322,9 +371,19 @@ fn a_first_tool_is_built_and_run() {
         }
         built += 1;
         let folder = if built == 1 { "." } else { "tides" };
-        let output = stage.shell(&format!("cd {folder} && {}", line.command.replace("cargo new", "cargo new --vcs none")));
+        let output = stage.shell(&format!(
+            "cd {folder} && {}",
+            line.command.replace("cargo new", "cargo new --vcs none")
+        ));
         let output = offline(output).output().expect("a shell runs");
-        assert!(output.status.success(), "{}: $ {}\n{}{}", line.place, line.command, text(&output.stdout), text(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{}: $ {}\n{}{}",
+            line.place,
+            line.command,
+            text(&output.stdout),
+            text(&output.stderr)
+        );
         if line.command.starts_with("conclave run") {
             assert_eq!(text(&output.stdout), "High water at Oban is at 06:12 and 18:40.\n");
         }
@@ -332,7 +391,8 @@ fn a_first_tool_is_built_and_run() {
     assert_eq!(built, 8);
 }
 
-/// Builds what the workspace has already downloaded, unoptimised: what it does is tested, not how fast.
+/// Builds what the workspace has already downloaded, unoptimised: what it does is tested, not how
+/// fast.
 fn offline(mut command: Command) -> Command {
     for name in ["HOME", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN"] {
         command.envs(std::env::var_os(name).map(|value| (name, value)));
@@ -345,7 +405,8 @@ fn offline(mut command: Command) -> Command {
     command
 }
 
-/// The page's `Cargo.toml`, manifest, config and source, with this repository in the place of `/path/to/conclave`.
+/// The page's `Cargo.toml`, manifest, config and source, with this repository in the place of
+/// `/path/to/conclave`.
 fn write_files_of(page: &str, folder: &std::path::Path) {
     let write = |name: &str, content: &str| {
         let content = content.replace("/path/to/conclave", &root().display().to_string());
@@ -355,7 +416,10 @@ fn write_files_of(page: &str, folder: &std::path::Path) {
         let name = if block.label().is_empty() { "conclave.toml" } else { block.label() };
         write(name, &block.text);
     }
-    let source = blocks("rust").into_iter().find(|block| block.page == page).expect("the page shows the source");
+    let source = blocks("rust")
+        .into_iter()
+        .find(|block| block.page == page)
+        .expect("the page shows the source");
     write("src/lib.rs", &source.text);
     // Dependencies that an earlier run of the tests built are taken from there.
     let warm = conclave_test_support::stock().join("../first-tool");
@@ -370,11 +434,15 @@ fn write_files_of(page: &str, folder: &std::path::Path) {
 fn exceptions_are_lines_of_pages() {
     let lines = lines();
     for (start, _) in ELSEWHERE {
-        assert!(lines.iter().any(|line| line.command.starts_with(start)), "no page has a line that begins `{start}`");
+        assert!(
+            lines.iter().any(|line| line.command.starts_with(start)),
+            "no page has a line that begins `{start}`"
+        );
     }
     for (page, start, _) in ENDS_WITH {
         let found = lines.iter().any(|line| {
-            let shown = format!("{}\n", line.command.split("  #").next().unwrap_or_default().trim_end());
+            let shown =
+                format!("{}\n", line.command.split("  #").next().unwrap_or_default().trim_end());
             line.page == page && shown.replace("3f2a91c0:c7", "RUN:CALL").starts_with(start)
         });
         assert!(found, "{page} has no line that begins `{start}`");

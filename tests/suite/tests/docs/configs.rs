@@ -1,9 +1,10 @@
 //! Every `toml` block of the documentation is loaded, for a reader copies it.
 //!
-//! A block without a label is `conclave.toml`, whole or a part of it. A part is completed with what it
-//! refers to and does not show (a task's agent, a plugin that a rule names), and then loaded like any
-//! other config: parsed, its components loaded, everything checked against their manifests. A label
-//! says that the block is another file, or the table that its keys stand in (`toml [tasks.main]`).
+//! A block without a label is `conclave.toml`, whole or a part of it. A part is completed with what
+//! it refers to and does not show (a task's agent, a plugin that a rule names), and then loaded
+//! like any other config: parsed, its components loaded, everything checked against their
+//! manifests. A label says that the block is another file, or the table that its keys stand in
+//! (`toml [tasks.main]`).
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -26,8 +27,14 @@ const STRANGERS: [(&str, &str); 5] = [
 ];
 
 /// Plugins that pages name for what they do; the stock plugin of another name stands in.
-const STAND_INS: [(&str, &str); 6] =
-    [("chat", "chat"), ("research", "chat"), ("librarian", "librarian"), ("desk", "chat"), ("git", "workspace"), ("tickets", "search")];
+const STAND_INS: [(&str, &str); 6] = [
+    ("chat", "chat"),
+    ("research", "chat"),
+    ("librarian", "librarian"),
+    ("desk", "chat"),
+    ("git", "workspace"),
+    ("tickets", "search"),
+];
 
 #[test]
 fn every_config_in_the_pages_loads() {
@@ -43,7 +50,9 @@ fn every_config_in_the_pages_loads() {
             other => Err(format!("no test reads a block of the kind `{other}`")),
         };
         loaded += 1;
-        problems.extend(checked.err().map(|problem| format!("{}:\n{problem}\n{}", block.place(), block.text)));
+        problems.extend(
+            checked.err().map(|problem| format!("{}:\n{problem}\n{}", block.place(), block.text)),
+        );
     }
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));
     assert!(loaded > 40, "{loaded}");
@@ -53,7 +62,12 @@ fn every_config_in_the_pages_loads() {
 /// test above could not fail.
 #[test]
 fn a_config_that_does_not_load_is_found() {
-    let block = |text: &str| Block { page: "a page".to_owned(), line: 1, info: "toml".to_owned(), text: text.to_owned() };
+    let block = |text: &str| Block {
+        page: "a page".to_owned(),
+        line: 1,
+        info: "toml".to_owned(),
+        text: text.to_owned(),
+    };
     for wrong in [
         "[plugins.wait-for-idle]\ncomponent = \"wait-for-idle\"\n",
         "[plugins.desk]\nsource = \"chat\"\n[tasks.desk]\nagent = \"desk\"\n",
@@ -74,7 +88,10 @@ fn config(block: &Block, text: &str) -> Result<(), String> {
         .with_file("token.txt", "a token of the test")
         .with_file("agents/git.md", "---\ntriggers: [git]\n---\nCommit small.\n")
         .with_file("agents/docker.md", "---\ntriggers: [docker]\n---\nImages are pinned.\n")
-        .with_file("agents/reviewer.md", "---\nname: reviewer\ndescription: Reviews.\n---\nYou review.\n");
+        .with_file(
+            "agents/reviewer.md",
+            "---\nname: reviewer\ndescription: Reviews.\n---\nYou review.\n",
+        );
     let fields = value.as_object_mut().ok_or("it is no table")?;
     let rig = complete(fields, rig);
     let folder = rig.folder().display().to_string();
@@ -119,7 +136,11 @@ fn complete(config: &mut Map<String, Value>, mut rig: Rig) -> Rig {
         }
     }
     let plugins = table(config, "plugins");
-    if named.plugins.iter().any(|name| needed_grants(name).iter().any(|(grant, _)| *grant == "tools")) {
+    if named
+        .plugins
+        .iter()
+        .any(|name| needed_grants(name).iter().any(|(grant, _)| *grant == "tools"))
+    {
         named.plugins.insert("search".to_owned());
     }
     for name in &named.plugins {
@@ -129,10 +150,17 @@ fn complete(config: &mut Map<String, Value>, mut rig: Rig) -> Rig {
         if plugin.get("source").is_none() && STRANGERS.iter().any(|(file, _)| *file == stranger) {
             plugin["source"] = json!(stranger);
         } else if plugin.get("source").is_none() {
-            let stock = STAND_INS.iter().find(|(called, _)| called == name).map_or(name.as_str(), |(_, stock)| stock);
+            let stock = STAND_INS
+                .iter()
+                .find(|(called, _)| called == name)
+                .map_or(name.as_str(), |(_, stock)| stock);
             plugin["source"] = json!(format!("stock:{stock}"));
             for (grant, value) in needed_grants(stock) {
-                let grants = plugin.as_object_mut().expect("it is a table").entry("grants").or_insert_with(|| json!({}));
+                let grants = plugin
+                    .as_object_mut()
+                    .expect("it is a table")
+                    .entry("grants")
+                    .or_insert_with(|| json!({}));
                 grants.as_object_mut().expect("it is a table").entry(grant).or_insert(value);
             }
             if stock == "chat" && !named.tools.is_empty() {
@@ -146,11 +174,16 @@ fn complete(config: &mut Map<String, Value>, mut rig: Rig) -> Rig {
     for name in &named.channels {
         table(config, "channels").entry(name).or_insert_with(|| json!({ "kind": "text" }));
     }
-    table(config, "models").entry("default").or_insert_with(|| json!({ "kind": "scripted", "replies": "replies.json" }));
+    table(config, "models")
+        .entry("default")
+        .or_insert_with(|| json!({ "kind": "scripted", "replies": "replies.json" }));
     for plugin in table(config, "plugins").values() {
         let source = plugin["source"].as_str().unwrap_or_default();
         if let Some((file, name)) = STRANGERS.iter().find(|(file, _)| *file == source) {
-            rig = rig.with_file(file, std::fs::read(guest(name)).expect("guests are built before tests"));
+            rig = rig.with_file(
+                file,
+                std::fs::read(guest(name)).expect("guests are built before tests"),
+            );
         }
         for folder in plugin["grants"]["files"].as_array().into_iter().flatten() {
             let folder = folder.get("dir").unwrap_or(folder).as_str().unwrap_or_default();
@@ -164,7 +197,9 @@ fn complete(config: &mut Map<String, Value>, mut rig: Rig) -> Rig {
 fn needed_grants(stock: &str) -> Vec<(&'static str, Value)> {
     match stock {
         "chat" | "micro" | "summary" => vec![("model", json!(["default"]))],
-        "immediate" | "wait-for-idle" | "queued" | "digest-delivery" => vec![("rooms", json!(["terminal"]))],
+        "immediate" | "wait-for-idle" | "queued" | "digest-delivery" => {
+            vec![("rooms", json!(["terminal"]))]
+        }
         "librarian" | "digest" => vec![("tools", json!(["search.find"]))],
         "search" | "workspace" => vec![("files", json!(["docs"]))],
         "notes" => vec![("kv", json!(true))],
@@ -262,17 +297,24 @@ fn cargo(part: &str) -> Result<(), String> {
     let dependencies = table.get("dependencies").and_then(toml::Value::as_table).unwrap_or(&table);
     for (name, dependency) in dependencies {
         let Some(path) = dependency.get("path").and_then(toml::Value::as_str) else { continue };
-        let path = path.strip_prefix("/path/to/conclave/").ok_or_else(|| format!("{name}: {path} is not in this repository"))?;
+        let path = path
+            .strip_prefix("/path/to/conclave/")
+            .ok_or_else(|| format!("{name}: {path} is not in this repository"))?;
         let package: toml::Table =
-            toml::from_str(&read(&root().join(Path::new(path)).join("Cargo.toml"))).map_err(|error| error.to_string())?;
+            toml::from_str(&read(&root().join(Path::new(path)).join("Cargo.toml")))
+                .map_err(|error| error.to_string())?;
         let found = package["package"]["name"].as_str();
         if found != Some(name.as_str()) {
             return Err(format!("{path} is the package {found:?}, not {name}"));
         }
-        for feature in dependency.get("features").and_then(toml::Value::as_array).into_iter().flatten() {
+        for feature in
+            dependency.get("features").and_then(toml::Value::as_array).into_iter().flatten()
+        {
             let known = package.get("features").and_then(toml::Value::as_table);
             let optional = package["dependencies"].get(feature.as_str().unwrap_or_default());
-            if !known.is_some_and(|known| known.contains_key(feature.as_str().unwrap_or_default())) && optional.is_none() {
+            if !known.is_some_and(|known| known.contains_key(feature.as_str().unwrap_or_default()))
+                && optional.is_none()
+            {
                 return Err(format!("{name} has no feature {feature:?}"));
             }
         }
@@ -281,7 +323,9 @@ fn cargo(part: &str) -> Result<(), String> {
 }
 
 fn prices(block: &Block) -> Result<(), String> {
-    let rig = Rig::new().with_file("prices.toml", &block.text).with_file("replies.json", "{\"replies\": [\"Yes.\"]}");
+    let rig = Rig::new()
+        .with_file("prices.toml", &block.text)
+        .with_file("replies.json", "{\"replies\": [\"Yes.\"]}");
     let config = "entry = \"main\"\nprices = \"prices.toml\"\n[models.default]\nkind = \"scripted\"\nreplies = \"replies.json\"\n\
                   [plugins.chat]\nsource = \"stock:chat\"\ngrants.model = [\"default\"]\n[tasks.main]\nagent = \"chat\"\n";
     assert!(stock().is_dir(), "the stock plugins are built before tests");

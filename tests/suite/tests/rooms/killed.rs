@@ -1,4 +1,5 @@
-//! A thousand tasks at once in one room, each told once, also when the process is killed in the middle.
+//! A thousand tasks at once in one room, each told once, also when the process is killed in the
+//! middle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -22,7 +23,8 @@ const TASKS: usize = 1_000;
 /// What the process that is killed is told; only then is [`the_child`] one.
 const WORDS: &str = "CONCLAVE_ROOM_CHILD";
 
-/// A channel as a service behind it would be: it knows what it took, also after a crash, and takes the same key once.
+/// A channel as a service behind it would be: it knows what it took, also after a crash, and takes
+/// the same key once.
 struct Service {
     taken: Mutex<Taken>,
     /// Tasks that were told of.
@@ -47,8 +49,15 @@ impl Service {
     fn open(file: &Path) -> Self {
         let before = taken(file);
         let tasks = before.iter().map(|(_, tasks)| tasks.len()).sum();
-        let whole = before.iter().map(|line| serde_json::to_string(line).expect("it is text").len() + 1).sum::<usize>();
-        let file = std::fs::OpenOptions::new().append(true).create(true).open(file).expect("the file opens");
+        let whole = before
+            .iter()
+            .map(|line| serde_json::to_string(line).expect("it is text").len() + 1)
+            .sum::<usize>();
+        let file = std::fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(file)
+            .expect("the file opens");
         file.set_len(whole as u64).expect("a torn line is cut off");
         let taken = Taken { file, keys: before.into_iter().map(|(key, _)| key).collect(), tasks };
         Self { taken: Mutex::new(taken), told: watch::Sender::new(tasks) }
@@ -56,14 +65,20 @@ impl Service {
 }
 
 impl Channels for Service {
-    fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<HumanAnswer>> {
+    fn ask(
+        &self,
+        channel: ChannelId,
+        task: TaskName,
+        prompt: String,
+    ) -> BoxFuture<'static, Option<HumanAnswer>> {
         UnattendedChannel.ask(channel, task, prompt)
     }
 
     fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
         let mut taken = self.taken.lock().expect("nobody panicked");
         if !speech.tasks.is_empty() && taken.keys.insert(speech.key.clone()) {
-            let line = serde_json::to_string(&(&speech.key, &speech.tasks)).expect("it is text") + "\n";
+            let line =
+                serde_json::to_string(&(&speech.key, &speech.tasks)).expect("it is text") + "\n";
             taken.file.write_all(line.as_bytes()).expect("it is written");
             taken.tasks += speech.tasks.len();
             self.told.send_replace(taken.tasks);
@@ -89,9 +104,18 @@ fn live(folder: &Path) {
         let (room, hosted) = match prepared.reopen(&id, options()).await {
             Ok(session) => session.host_on(),
             Err(_) => {
-                // Each task gets half of what is left, so a thousand get nothing of what has an end.
-                let limits = RunLimits { turns: None, wall_ms: None, tool_calls: None, ..RunLimits::default() };
-                prepared.session(options()).expect("it opens").host(RunInput { limits: Some(limits), ..RunInput::default() })
+                // Each task gets half of what is left, so a thousand get nothing of what has an
+                // end.
+                let limits = RunLimits {
+                    turns: None,
+                    wall_ms: None,
+                    tool_calls: None,
+                    ..RunLimits::default()
+                };
+                prepared
+                    .session(options())
+                    .expect("it opens")
+                    .host(RunInput { limits: Some(limits), ..RunInput::default() })
             }
         };
         // Whoever asked before the kill may not have had the reply; the key makes it the same task.
@@ -99,14 +123,30 @@ fn live(folder: &Path) {
             let room = room.clone();
             tokio::spawn(async move {
                 let key = Some(format!("task {number}"));
-                let delegation = Delegation { agent: "quick".to_owned(), task: format!("part {number}"), key, ..Delegation::default() };
-                room.delegate(delegation).await.expect("it may").wait(None).await.expect("it ends").state
+                let delegation = Delegation {
+                    agent: "quick".to_owned(),
+                    task: format!("part {number}"),
+                    key,
+                    ..Delegation::default()
+                };
+                room.delegate(delegation)
+                    .await
+                    .expect("it may")
+                    .wait(None)
+                    .await
+                    .expect("it ends")
+                    .state
             })
         });
         for ended in asked.collect::<Vec<_>>() {
             assert_eq!(ended.await.expect("nobody panicked"), BackgroundState::Completed);
         }
-        service.told.subscribe().wait_for(|told| *told >= TASKS).await.expect("the channel is there");
+        service
+            .told
+            .subscribe()
+            .wait_for(|told| *told >= TASKS)
+            .await
+            .expect("the channel is there");
         room.close("that was all").await.expect("it is open");
         hosted.closed().await.expect("it ends");
     });
@@ -131,11 +171,13 @@ fn a_thousand_tasks_at_once_are_each_told_once() {
     each_was_told_once(folder.path());
 }
 
-/// Not a test of its own: the process that [`nor_does_a_kill_in_the_middle_lose_or_repeat_any`] starts and kills.
+/// Not a test of its own: the process that [`nor_does_a_kill_in_the_middle_lose_or_repeat_any`]
+/// starts and kills.
 #[test]
 fn the_child() {
     let Ok(words) = std::env::var(WORDS) else { return };
-    let (folder, kill): (PathBuf, Option<(String, u64)>) = serde_json::from_str(&words).expect("the parent's words");
+    let (folder, kill): (PathBuf, Option<(String, u64)>) =
+        serde_json::from_str(&words).expect("the parent's words");
     if let Some((name, nth)) = kill {
         fail_points::arm(&name, nth);
     }
@@ -154,7 +196,11 @@ fn nor_does_a_kill_in_the_middle_lose_or_repeat_any() {
     // While they are started, while they end, while they are told.
     for kill in [("before-child-opened", 400), ("after-child-ended", 300), ("before-append", 60)] {
         let killed = run(Some(kill));
-        assert!(!killed.status.success() && killed.status.code().is_none(), "{kill:?}: {}", String::from_utf8_lossy(&killed.stderr));
+        assert!(
+            !killed.status.success() && killed.status.code().is_none(),
+            "{kill:?}: {}",
+            String::from_utf8_lossy(&killed.stderr)
+        );
     }
     let ended = run(None);
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));

@@ -1,4 +1,5 @@
-//! What comes in is answered, tasks end and are told, a task that spins is stopped, and a strategy that does not do its work is done without.
+//! What comes in is answered, tasks end and are told, a task that spins is stopped, and a strategy
+//! that does not do its work is done without.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,12 @@ use super::{IMMEDIATE, host, prepared, strategy};
 struct Loud(UnboundedSender<Speech>);
 
 impl Channels for Loud {
-    fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<HumanAnswer>> {
+    fn ask(
+        &self,
+        channel: ChannelId,
+        task: TaskName,
+        prompt: String,
+    ) -> BoxFuture<'static, Option<HumanAnswer>> {
         UnattendedChannel.ask(channel, task, prompt)
     }
 
@@ -51,7 +57,10 @@ struct Following {
 fn followed() -> (RunOptions, Following) {
     let ((say, heard), (tell, notices)) = (unbounded_channel(), unbounded_channel());
     let subscribers = Subscribers::new([Arc::new(Notices(tell)) as Arc<dyn Subscriber>]);
-    (RunOptions { channels: Arc::new(Loud(say)), subscribers, ..RunOptions::default() }, Following { heard, notices })
+    (
+        RunOptions { channels: Arc::new(Loud(say)), subscribers, ..RunOptions::default() },
+        Following { heard, notices },
+    )
 }
 
 fn work(agent: &str, task: &str) -> Delegation {
@@ -67,16 +76,28 @@ fn a_conversation_goes_on_while_its_tasks_run_and_each_result_comes_once() {
         let task = room.delegate(work("echo", "Digest the folder.")).await.expect("it may");
         room.say("terminal", "Meanwhile?").await.expect("it is open");
         let ended = task.wait(None).await.expect("it ends");
-        assert_eq!((ended.state, ended.output.as_deref()), (BackgroundState::Completed, Some("Digest the folder.")));
-        let (first, second) = (following.heard.recv().await.expect("said"), following.heard.recv().await.expect("said"));
+        assert_eq!(
+            (ended.state, ended.output.as_deref()),
+            (BackgroundState::Completed, Some("Digest the folder."))
+        );
+        let (first, second) = (
+            following.heard.recv().await.expect("said"),
+            following.heard.recv().await.expect("said"),
+        );
         let mut texts = [first.text.as_str(), second.text.as_str()];
         texts.sort_unstable();
         assert_eq!(texts, ["Digest the folder.", "Meanwhile?"]);
-        let told = [first, second].into_iter().find(|speech| !speech.tasks.is_empty()).expect("one is about the task");
+        let told = [first, second]
+            .into_iter()
+            .find(|speech| !speech.tasks.is_empty())
+            .expect("one is about the task");
         assert_eq!(told.tasks, std::slice::from_ref(&task.id));
         room.close("that was all").await.expect("it is open");
         hosted.closed().await.expect("it ends");
-        assert_eq!(room.task(&task.id).map(|record| record.delivery.state), Some(DeliveryState::Delivered));
+        assert_eq!(
+            room.task(&task.id).map(|record| record.delivery.state),
+            Some(DeliveryState::Delivered)
+        );
         assert!(following.heard.try_recv().is_err(), "nothing was said twice");
     });
 }
@@ -93,9 +114,16 @@ fn a_guest_in_a_tight_loop_is_stopped_at_once_and_its_neighbours_go_on() {
         while host.engine().live() == before {
             tokio::task::yield_now().await;
         }
-        assert_eq!(stuck.wait(Some(Duration::ZERO)).await.map(|record| record.state).ok(), None, "it spins");
+        assert_eq!(
+            stuck.wait(Some(Duration::ZERO)).await.map(|record| record.state).ok(),
+            None,
+            "it spins"
+        );
         assert_eq!(stuck.cancel("it takes too long").await, Ok(true));
-        assert_eq!(stuck.wait(None).await.map(|record| record.state), Ok(BackgroundState::Cancelled));
+        assert_eq!(
+            stuck.wait(None).await.map(|record| record.state),
+            Ok(BackgroundState::Cancelled)
+        );
         // The sandbox goes with the next tick.
         while host.engine().live() > before {
             tokio::task::yield_now().await;
@@ -103,7 +131,10 @@ fn a_guest_in_a_tight_loop_is_stopped_at_once_and_its_neighbours_go_on() {
         let _ = runner.wait(&stuck.room, None).await;
         assert_eq!(runner.list(), []);
         let neighbour = room.delegate(work("echo", "And you?")).await.expect("it may");
-        assert_eq!(neighbour.wait(None).await.expect("it ends").output.as_deref(), Some("And you?"));
+        assert_eq!(
+            neighbour.wait(None).await.expect("it ends").output.as_deref(),
+            Some("And you?")
+        );
         room.close("that was all").await.expect("it is open");
         hosted.closed().await.expect("it ends");
     });
@@ -131,7 +162,10 @@ fn falls_back(strategy: &str, expected: FaultKind) {
         room.close("that was all").await.expect("it is open");
         hosted.closed().await.expect("it ends");
         let record = room.task(&task.id).expect("it is listed");
-        assert_eq!((record.state, record.delivery.state), (BackgroundState::Completed, DeliveryState::Attached));
+        assert_eq!(
+            (record.state, record.delivery.state),
+            (BackgroundState::Completed, DeliveryState::Attached)
+        );
         assert!(following.heard.try_recv().is_err(), "nothing was said");
     });
 }

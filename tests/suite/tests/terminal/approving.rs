@@ -182,7 +182,8 @@ fn a_long_question_takes_a_yes_behind_its_last_page_alone() {
             let is_refused = |row: &&String| is_own(row, "not all of it was shown yet");
             terminal.until("so many refusals", |rows| {
                 let is_asked = rows.iter().rfind(|row| !row.is_empty());
-                is_asked.is_some_and(|row| row.ends_with(LETTERS)) && rows.iter().filter(is_refused).count() == count
+                is_asked.is_some_and(|row| row.ends_with(LETTERS))
+                    && rows.iter().filter(is_refused).count() == count
             });
         }
         let pages = pages_of(&terminal.rows());

@@ -38,7 +38,10 @@ fn what_confirm_asks_about_is_asked_at_a_terminal_though_a_rule_allows_it() {
     terminal.until_prompt_below("?    write wants to run for actor", LETTERS);
     let rows = terminal.rows();
     assert!(rows.iter().any(|row| is_own(row, "carried out by workspace, in notes")), "{rows:#?}");
-    assert!(!rows.iter().any(|row| is_own(row, "[a] always")), "no rule is about actions: {rows:#?}");
+    assert!(
+        !rows.iter().any(|row| is_own(row, "[a] always")),
+        "no rule is about actions: {rows:#?}"
+    );
     assert!(!is_written("action.md"), "nobody has said yes");
     terminal.until_heard();
     terminal.types("y\r");

@@ -99,8 +99,10 @@ fn what_a_changed_component_says_as_it_is_added_stands_behind_marks() {
         };
         let weather = std::fs::read(guest("weather")).expect("it is built");
         let changed = embed(&weather, &manifest).expect("it is a component");
-        let bare =
-            format!("entry = \"main\"\n[plugins.agent]\nsource = \"{}\"\n[tasks.main]\nagent = \"agent\"\n", guest("agent_echo").display());
+        let bare = format!(
+            "entry = \"main\"\n[plugins.agent]\nsource = \"{}\"\n[tasks.main]\nagent = \"agent\"\n",
+            guest("agent_echo").display()
+        );
         let rig = Rig::new().with_file("conclave.toml", bare).with_file("weather.wasm", changed);
         let mut terminal = Terminal::start(&rig, &["add", "weather.wasm"], columns);
         for question in ["Which addresses may it", "Which folder may it", "Which tools may it"] {

@@ -1,4 +1,5 @@
-//! What a plugin that was just added still needs before it does something: grants that it cannot do without, and somebody who uses it.
+//! What a plugin that was just added still needs before it does something: grants that it cannot do
+//! without, and somebody who uses it.
 
 use std::io::Write;
 use std::path::Path;
@@ -37,26 +38,42 @@ pub(super) fn show(hints: &[Hint], file: &Path) {
     for hint in hints {
         let _ = writeln!(err, "{}\n  {}", paint(ODD, &hint.what), hint.how);
     }
-    let _ = writeln!(err, "{}\n  conclave check {}", paint(FAINT, "then"), shell(&file.display().to_string()));
+    let _ = writeln!(
+        err,
+        "{}\n  conclave check {}",
+        paint(FAINT, "then"),
+        shell(&file.display().to_string())
+    );
 }
 
 /// Asks that are required and not granted: the config does not fit the plugin without them.
-pub(crate) fn missing_grants(name: &str, found: &Inspection, config: &Config, file: &Path) -> Vec<Hint> {
+pub(crate) fn missing_grants(
+    name: &str,
+    found: &Inspection,
+    config: &Config,
+    file: &Path,
+) -> Vec<Hint> {
     let Some(plugin) = config.plugins.get(name) else { return Vec::new() };
     let required = found.manifest.asks.iter().filter(|(_, ask)| !ask.optional).map(|(key, _)| key);
-    let missing = required.filter_map(|key| match Capability::named(key).filter(|capability| capability.is_offered()) {
-        Some(capability) if plugin.grants.has(capability) => None,
-        Some(capability) => Some(missing_grant(name, capability, config, file)),
-        None => Some(Hint {
-            what: format!("{name} cannot do without `{}`, which this version of the host does not offer:", one_line(key, 20)),
-            how: format!("leave [plugins.{name}] out"),
-        }),
+    let missing = required.filter_map(|key| {
+        match Capability::named(key).filter(|capability| capability.is_offered()) {
+            Some(capability) if plugin.grants.has(capability) => None,
+            Some(capability) => Some(missing_grant(name, capability, config, file)),
+            None => Some(Hint {
+                what: format!(
+                    "{name} cannot do without `{}`, which this version of the host does not offer:",
+                    one_line(key, 20)
+                ),
+                how: format!("leave [plugins.{name}] out"),
+            }),
+        }
     });
     missing.collect()
 }
 
 fn missing_grant(name: &str, capability: Capability, config: &Config, file: &Path) -> Hint {
-    let command = |grant: &str| format!("conclave grant {name} {}{}", shell(grant), file_option(file));
+    let command =
+        |grant: &str| format!("conclave grant {name} {}{}", shell(grant), file_option(file));
     if capability == Capability::Model && config.models.is_empty() {
         return Hint {
             what: format!("{name} cannot do without `model`, and the config has none:"),
@@ -73,18 +90,25 @@ fn missing_grant(name: &str, capability: Capability, config: &Config, file: &Pat
             how: format!("{table}\n  {}", command("secrets = [\"NAME\"]")),
         };
     }
-    Hint { what: format!("{name} cannot do without `{capability}`, which is not granted:"), how: command(&example(capability, config)) }
+    Hint {
+        what: format!("{name} cannot do without `{capability}`, which is not granted:"),
+        how: command(&example(capability, config)),
+    }
 }
 
 /// A grant that could be meant, with names of this config where it has some.
 fn example(capability: Capability, config: &Config) -> String {
     let name = match capability {
         Capability::Model => config.models.keys().next().map(ToString::to_string),
-        Capability::Delegate | Capability::Route => config.tasks.keys().find(|task| **task != config.entry).map(ToString::to_string),
+        Capability::Delegate | Capability::Route => {
+            config.tasks.keys().find(|task| **task != config.entry).map(ToString::to_string)
+        }
         Capability::Secrets => config.secrets.keys().next().map(ToString::to_string),
         _ => None,
     };
-    let usual = || example_of(capability).map_or_else(|| format!("{capability} = [\"NAME\"]"), str::to_owned);
+    let usual = || {
+        example_of(capability).map_or_else(|| format!("{capability} = [\"NAME\"]"), str::to_owned)
+    };
     name.map_or_else(usual, |name| format!("{capability} = [{}]", quoted(&name)))
 }
 
@@ -95,8 +119,15 @@ fn unused(name: &str, found: &Inspection, config: &Config, file: &Path) -> Optio
         return if is_callable(name, config) { None } else { Some(callers(name, config, file)) };
     }
     if is(PluginKind::DeliveryStrategy) {
-        let task = config.plugins.values().filter_map(|plugin| plugin.grants.delegate.as_ref()).find_map(|grant| grant.tasks.first());
-        let place = task.map_or_else(|| "the task that runs in the background".to_owned(), |task| format!("[tasks.{task}]"));
+        let task = config
+            .plugins
+            .values()
+            .filter_map(|plugin| plugin.grants.delegate.as_ref())
+            .find_map(|grant| grant.tasks.first());
+        let place = task.map_or_else(
+            || "the task that runs in the background".to_owned(),
+            |task| format!("[tasks.{task}]"),
+        );
         return Some(Hint {
             what: format!("no task uses {name} yet; it delivers results of background tasks:"),
             how: format!("in {place} write `deliver = {name:?}`"),
@@ -113,7 +144,11 @@ fn free_task(name: &str, config: &Config) -> String {
 }
 
 fn is_callable(name: &str, config: &Config) -> bool {
-    let granted = config.plugins.values().filter_map(|plugin| plugin.grants.tools.as_ref()).flat_map(|grant| &grant.names);
+    let granted = config
+        .plugins
+        .values()
+        .filter_map(|plugin| plugin.grants.tools.as_ref())
+        .flat_map(|grant| &grant.names);
     let mut patterns = granted.map(|ToolPattern(pattern)| pattern.as_str());
     patterns.any(|pattern| pattern == "*" || pattern.split('.').next() == Some(name))
 }
@@ -121,7 +156,9 @@ fn is_callable(name: &str, config: &Config) -> bool {
 /// The agents that could call its tools. One that calls tools already comes first.
 fn callers(name: &str, config: &Config, file: &Path) -> Hint {
     let mut tasks: Vec<_> = config.tasks.iter().collect();
-    let calls = |plugin: &str| config.plugins.get(plugin).is_some_and(|plugin| plugin.grants.tools.is_some());
+    let calls = |plugin: &str| {
+        config.plugins.get(plugin).is_some_and(|plugin| plugin.grants.tools.is_some())
+    };
     let asks = |plugin: &str| {
         let found = config.plugins.get(plugin).and_then(|plugin| source::look_up(&plugin.source));
         found.is_none_or(|found| found.manifest.ask(Capability::Tools).is_some())
@@ -135,19 +172,29 @@ fn callers(name: &str, config: &Config, file: &Path) -> Hint {
         };
     };
     let agent = &setup.agent;
-    let mut how = format!("conclave grant {agent} {}{}", shell(&format!("tools = [\"{name}.*\"]")), file_option(file));
+    let mut how = format!(
+        "conclave grant {agent} {}{}",
+        shell(&format!("tools = [\"{name}.*\"]")),
+        file_option(file)
+    );
     if let Some(tools) = &setup.tools {
         let mut names: Vec<String> = tools.iter().map(written).collect();
         names.push(format!("\"{name}.*\""));
         how.push_str(&format!("\n  in [tasks.{task}] write `tools = [{}]`", names.join(", ")));
     }
-    Hint { what: format!("no agent may call its tools yet; {agent}, the agent of task {task}, could:"), how }
+    Hint {
+        what: format!("no agent may call its tools yet; {agent}, the agent of task {task}, could:"),
+        how,
+    }
 }
 
 /// An entry of a task's `tools` as a config writes it, with all that it says.
 fn written(entry: &ToolEntry) -> String {
-    let flag = |key: &str, value: bool, usual: bool| (value != usual).then(|| format!("{key} = {value}"));
-    let text = |key: &str, text: &Option<String>| text.as_ref().map(|text| format!("{key} = {}", quoted(text)));
+    let flag =
+        |key: &str, value: bool, usual: bool| (value != usual).then(|| format!("{key} = {value}"));
+    let text = |key: &str, text: &Option<String>| {
+        text.as_ref().map(|text| format!("{key} = {}", quoted(text)))
+    };
     let count = |key: &str, count: Option<u64>| count.map(|count| format!("{key} = {count}"));
     let recipients: Vec<String> = entry.recipients.iter().map(|name| quoted(name)).collect();
     let more = [
@@ -177,12 +224,16 @@ mod tests {
             let text = format!(
                 "entry = \"t\"\n[plugins.a]\nsource = \"a.wasm\"\n[tasks.x]\nagent = \"a\"\n[tasks.t]\nagent = \"a\"\nsubtasks = [\"x\"]\ntools = {tools}\n"
             );
-            let config = Config::parse("c.toml", "", &text).unwrap_or_else(|problems| panic!("{problems}"));
+            let config =
+                Config::parse("c.toml", "", &text).unwrap_or_else(|problems| panic!("{problems}"));
             config.tasks["t"].tools.clone().expect("they are listed")
         };
         let entries = config(tools);
         let again = format!("[{}]", entries.iter().map(written).collect::<Vec<_>>().join(", "));
         assert_eq!(config(&again), entries, "{again}");
-        assert!(again.starts_with("[\"a.one\", {") && again.ends_with("\"a.*\", \"done\"]"), "{again}");
+        assert!(
+            again.starts_with("[\"a.one\", {") && again.ends_with("\"a.*\", \"done\"]"),
+            "{again}"
+        );
     }
 }

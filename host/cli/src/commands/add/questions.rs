@@ -1,11 +1,14 @@
-//! What to grant, asked of the person at the terminal, one ask at a time. An empty answer grants nothing.
+//! What to grant, asked of the person at the terminal, one ask at a time. An empty answer grants
+//! nothing.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use conclave_core::config::edit::Fragment;
 use conclave_core::config::{Config, default_place};
-use conclave_core::permissions::fetch::{UrlPattern, is_header_name, is_own_header, is_usual_header};
+use conclave_core::permissions::fetch::{
+    UrlPattern, is_header_name, is_own_header, is_usual_header,
+};
 use conclave_core::permissions::grant::ToolPattern;
 use conclave_core::permissions::manifest::CapabilityRequest;
 use conclave_core::types::capability::Capability;
@@ -23,27 +26,39 @@ const METHOD: usize = 8;
 pub(super) fn ask_all(found: &Inspection, config: Option<&Config>, folder: &Path) -> Vec<Fragment> {
     let mut chosen = Vec::new();
     for (name, ask) in &found.manifest.asks {
-        let Some(capability) = Capability::named(name).filter(|capability| capability.is_offered() && !capability.is_own()) else {
+        let Some(capability) = Capability::named(name)
+            .filter(|capability| capability.is_offered() && !capability.is_own())
+        else {
             continue;
         };
         let value = match capability {
             Capability::Files => files(ask, folder),
             Capability::Model => models(config),
             Capability::Tools => tools(ask, config),
-            Capability::Delegate => tasks("Which tasks may it start in the background?", config, &[]),
+            Capability::Delegate => {
+                tasks("Which tasks may it start in the background?", config, &[])
+            }
             Capability::Route => tasks("Whom may it address?", config, &["user"]),
-            Capability::Rooms => confirm(&question(capability, "May it speak on your terminal?")).then(|| list(&["terminal".to_owned()])),
+            Capability::Rooms => confirm(&question(capability, "May it speak on your terminal?"))
+                .then(|| list(&["terminal".to_owned()])),
             Capability::Fetch => addresses(ask),
             Capability::Secrets => secrets(ask, config),
-            Capability::Kv => {
-                confirm(&question(capability, "May it keep data of its own from run to run (1 MiB)?")).then(|| "true".to_owned())
-            }
-            Capability::Exec | Capability::Log | Capability::Progress | Capability::Config | Capability::Scratch | Capability::Blobs => {
-                None
-            }
+            Capability::Kv => confirm(&question(
+                capability,
+                "May it keep data of its own from run to run (1 MiB)?",
+            ))
+            .then(|| "true".to_owned()),
+            Capability::Exec
+            | Capability::Log
+            | Capability::Progress
+            | Capability::Config
+            | Capability::Scratch
+            | Capability::Blobs => None,
         };
         // A name that cannot be granted is refused with its place when the config is read.
-        chosen.extend(value.and_then(|value| Fragment::parse(&format!("{capability} = {value}")).ok()));
+        chosen.extend(
+            value.and_then(|value| Fragment::parse(&format!("{capability} = {value}")).ok()),
+        );
     }
     if !found.manifest.asks.is_empty() {
         let _ = writeln!(crate::output::stderr());
@@ -62,9 +77,17 @@ fn list(names: &[String]) -> String {
 }
 
 /// Names, asked for again until each is one, or there are none.
-fn typed(capability: Capability, text: &str, such: &[String], wrong: impl Fn(&str) -> Option<String>) -> Option<String> {
+fn typed(
+    capability: Capability,
+    text: &str,
+    such: &[String],
+    wrong: impl Fn(&str) -> Option<String>,
+) -> Option<String> {
     let such = if such.is_empty() { String::new() } else { format!("{}; ", such.join(", ")) };
-    let text = question(capability, &format!("{text} {}", paint(FAINT, format_args!("({such}empty: none)"))));
+    let text = question(
+        capability,
+        &format!("{text} {}", paint(FAINT, format_args!("({such}empty: none)"))),
+    );
     loop {
         let names = names(&text);
         match names.iter().find_map(|name| wrong(name)) {
@@ -83,104 +106,172 @@ fn tasks(text: &str, config: Option<&Config>, others: &[&str]) -> Option<String>
     let capability = if others.is_empty() { Capability::Delegate } else { Capability::Route };
     let tasks = config.into_iter().flat_map(|config| config.tasks.keys()).map(ToString::to_string);
     let such: Vec<String> = tasks.chain(others.iter().map(|name| (*name).to_owned())).collect();
-    let wrong = |name: &str| (config.is_some() && !such.iter().any(|known| known == name)).then(|| format!("{name} is none of them"));
+    let wrong = |name: &str| {
+        (config.is_some() && !such.iter().any(|known| known == name))
+            .then(|| format!("{name} is none of them"))
+    };
     typed(capability, text, &such, wrong)
 }
 
-/// The names that the manifest asks for; where it asks for none in particular, those that the config grants elsewhere.
+/// The names that the manifest asks for; where it asks for none in particular, those that the
+/// config grants elsewhere.
 fn tools(ask: &CapabilityRequest, config: Option<&Config>) -> Option<String> {
-    let asked = ask.detail.get("names").and_then(|names| names.as_array()).into_iter().flatten().filter_map(|name| name.as_str());
-    // The config takes no others, and a question with a sentence of the plugin's in it could read as another question.
-    let asked: Vec<String> = asked.filter(|name| ToolPattern::is_well_formed(name)).map(|name| one_line(name, 64)).collect();
+    let asked = ask
+        .detail
+        .get("names")
+        .and_then(|names| names.as_array())
+        .into_iter()
+        .flatten()
+        .filter_map(|name| name.as_str());
+    // The config takes no others, and a question with a sentence of the plugin's in it could read
+    // as another question.
+    let asked: Vec<String> = asked
+        .filter(|name| ToolPattern::is_well_formed(name))
+        .map(|name| one_line(name, 64))
+        .collect();
     if !asked.is_empty() {
-        let allowed = asked.into_iter().filter(|name| confirm(&question(Capability::Tools, &format!("May it call {name}?"))));
+        let allowed = asked
+            .into_iter()
+            .filter(|name| confirm(&question(Capability::Tools, &format!("May it call {name}?"))));
         let allowed: Vec<String> = allowed.collect();
         return (!allowed.is_empty()).then(|| list(&allowed));
     }
-    let granted = config.into_iter().flat_map(|config| config.plugins.values()).filter_map(|plugin| plugin.grants.tools.as_ref());
-    let mut such: Vec<String> = granted.flat_map(|grant| grant.names.iter().map(|name| name.0.clone())).collect();
+    let granted = config
+        .into_iter()
+        .flat_map(|config| config.plugins.values())
+        .filter_map(|plugin| plugin.grants.tools.as_ref());
+    let mut such: Vec<String> =
+        granted.flat_map(|grant| grant.names.iter().map(|name| name.0.clone())).collect();
     such.sort_unstable();
     such.dedup();
     if such.is_empty() {
         such.push("PLUGIN.TOOL".to_owned());
     }
-    let wrong = |name: &str| match (ToolPattern::is_well_formed(name), name.split_once('.'), config) {
-        (false, ..) => Some(format!("{name} is no tool; write PLUGIN.TOOL, or PLUGIN.* for all of a plugin")),
-        (true, Some((plugin, _)), Some(config)) if !config.plugins.contains_key(plugin) => Some(format!("there is no plugin {plugin}")),
+    let wrong = |name: &str| match (ToolPattern::is_well_formed(name), name.split_once('.'), config)
+    {
+        (false, ..) => {
+            Some(format!("{name} is no tool; write PLUGIN.TOOL, or PLUGIN.* for all of a plugin"))
+        }
+        (true, Some((plugin, _)), Some(config)) if !config.plugins.contains_key(plugin) => {
+            Some(format!("there is no plugin {plugin}"))
+        }
         _ => None,
     };
     typed(Capability::Tools, "Which tools may it call?", &such, wrong)
 }
 
-/// The addresses that the manifest asks for, one after the other, with the methods that it asks for.
+/// The addresses that the manifest asks for, one after the other, with the methods that it asks
+/// for.
 fn addresses(ask: &CapabilityRequest) -> Option<String> {
     let texts = |key: &str| -> Vec<String> {
         let list = ask.detail.get(key).and_then(|list| list.as_array()).into_iter().flatten();
         list.filter_map(|text| text.as_str()).map(|text| one_line(text, 256)).collect()
     };
     let (mut asked, mut methods) = (texts("urls"), texts("methods"));
-    let mut headers: Vec<String> = texts("headers").iter().map(|name| name.to_ascii_lowercase()).collect();
-    // The config takes no others, and a question with a sentence of the plugin's in it could read as another question.
+    let mut headers: Vec<String> =
+        texts("headers").iter().map(|name| name.to_ascii_lowercase()).collect();
+    // The config takes no others, and a question with a sentence of the plugin's in it could read
+    // as another question.
     asked.retain(|url| UrlPattern::parse(url).is_ok());
-    methods.retain(|method| method.len() <= METHOD && method.chars().all(|c| c.is_ascii_uppercase()));
+    methods
+        .retain(|method| method.len() <= METHOD && method.chars().all(|c| c.is_ascii_uppercase()));
     headers.retain(|name| is_header_name(name) && !is_own_header(name) && !is_usual_header(name));
     headers.sort_unstable();
     headers.dedup();
     if asked.is_empty() {
         let such = ["such as https://api.example.org/v1/*".to_owned()];
-        let wrong = |url: &str| UrlPattern::parse(url).err().map(|why| format!("{url} cannot be one: {why}"));
+        let wrong = |url: &str| {
+            UrlPattern::parse(url).err().map(|why| format!("{url} cannot be one: {why}"))
+        };
         return typed(Capability::Fetch, "Which addresses may it send requests to?", &such, wrong);
     }
     let what = if methods.is_empty() { "GET, HEAD".to_owned() } else { methods.join(", ") };
-    let with = if headers.is_empty() { String::new() } else { format!(" with the headers {}", headers.join(", ")) };
-    let allowed = asked.into_iter().filter(|url| confirm(&question(Capability::Fetch, &format!("May it send {what} to {url}{with}?"))));
+    let with = if headers.is_empty() {
+        String::new()
+    } else {
+        format!(" with the headers {}", headers.join(", "))
+    };
+    let allowed = asked.into_iter().filter(|url| {
+        confirm(&question(Capability::Fetch, &format!("May it send {what} to {url}{with}?")))
+    });
     let allowed: Vec<String> = allowed.collect();
     if allowed.is_empty() {
         return None;
     }
-    let more = [("methods", methods), ("headers", headers)].into_iter().filter(|(_, names)| !names.is_empty());
+    let more = [("methods", methods), ("headers", headers)]
+        .into_iter()
+        .filter(|(_, names)| !names.is_empty());
     let more: String = more.map(|(key, names)| format!(", {key} = {}", list(&names))).collect();
-    Some(if more.is_empty() { list(&allowed) } else { format!("{{ urls = {}{more} }}", list(&allowed)) })
+    Some(if more.is_empty() {
+        list(&allowed)
+    } else {
+        format!("{{ urls = {}{more} }}", list(&allowed))
+    })
 }
 
 /// Secrets of the config; each is bound to its hosts there.
 fn secrets(ask: &CapabilityRequest, config: Option<&Config>) -> Option<String> {
-    let known: Vec<String> = config.into_iter().flat_map(|config| config.secrets.keys()).map(ToString::to_string).collect();
+    let known: Vec<String> = config
+        .into_iter()
+        .flat_map(|config| config.secrets.keys())
+        .map(ToString::to_string)
+        .collect();
     if known.is_empty() {
         let _ = writeln!(
             crate::output::stderr(),
             "{}",
-            question(Capability::Secrets, &paint(FAINT, "the config has no secrets; write this, and grant it then"))
+            question(
+                Capability::Secrets,
+                &paint(FAINT, "the config has no secrets; write this, and grant it then")
+            )
         );
-        secret_blocks(ask).iter().for_each(|line| drop(writeln!(crate::output::stderr(), "          {line}")));
+        secret_blocks(ask)
+            .iter()
+            .for_each(|line| drop(writeln!(crate::output::stderr(), "          {line}")));
         return None;
     }
     let hosts = |name: &str| {
         let secret = config.and_then(|config| config.secrets.get(name));
-        let hosts: Vec<&str> = secret.into_iter().flat_map(|secret| &secret.hosts).map(|host| host.as_str()).collect();
+        let hosts: Vec<&str> =
+            secret.into_iter().flat_map(|secret| &secret.hosts).map(|host| host.as_str()).collect();
         hosts.join(", ")
     };
-    let text = |name: &str| format!("May the host put {name} into its requests to {}?", hosts(name));
-    let allowed: Vec<String> = known.into_iter().filter(|name| confirm(&question(Capability::Secrets, &text(name)))).collect();
+    let text =
+        |name: &str| format!("May the host put {name} into its requests to {}?", hosts(name));
+    let allowed: Vec<String> = known
+        .into_iter()
+        .filter(|name| confirm(&question(Capability::Secrets, &text(name))))
+        .collect();
     (!allowed.is_empty()).then(|| list(&allowed))
 }
 
-/// A table of the config for each secret that the manifest asks for by name; its hosts are the operator's to say.
+/// A table of the config for each secret that the manifest asks for by name; its hosts are the
+/// operator's to say.
 fn secret_blocks(ask: &CapabilityRequest) -> Vec<String> {
-    let is_name = |name: &&String| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
+    let is_name = |name: &&String| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c))
+    };
     let mut names: Vec<&str> = ask.detail.keys().filter(is_name).map(String::as_str).collect();
     if names.is_empty() {
         names.push("NAME");
     }
     let block = |name: &&str| {
         let variable = name.to_ascii_uppercase().replace('-', "_");
-        [format!("[secrets.{name}]"), format!("from = {{ env = \"{variable}\" }}"), "hosts = [\"HOST\"]".to_owned()]
+        [
+            format!("[secrets.{name}]"),
+            format!("from = {{ env = \"{variable}\" }}"),
+            "hosts = [\"HOST\"]".to_owned(),
+        ]
     };
     names.iter().flat_map(block).collect()
 }
 
 fn models(config: Option<&Config>) -> Option<String> {
-    let models: Vec<String> = config.into_iter().flat_map(|config| config.models.keys()).map(ToString::to_string).collect();
+    let models: Vec<String> = config
+        .into_iter()
+        .flat_map(|config| config.models.keys())
+        .map(ToString::to_string)
+        .collect();
     if models.is_empty() {
         let _ = writeln!(
             crate::output::stderr(),
@@ -189,7 +280,9 @@ fn models(config: Option<&Config>) -> Option<String> {
         );
         return None;
     }
-    let allowed = models.into_iter().filter(|name| confirm(&question(Capability::Model, &format!("May it ask the model {name}?"))));
+    let allowed = models.into_iter().filter(|name| {
+        confirm(&question(Capability::Model, &format!("May it ask the model {name}?")))
+    });
     let allowed: Vec<String> = allowed.collect();
     (!allowed.is_empty()).then(|| list(&allowed))
 }
@@ -197,7 +290,10 @@ fn models(config: Option<&Config>) -> Option<String> {
 /// A directory, asked for again until it is one or none.
 fn files(ask: &CapabilityRequest, folder: &Path) -> Option<String> {
     let writes = ask.detail.get("mode").and_then(|mode| mode.as_str()) == Some("read-write");
-    let text = question(Capability::Files, &format!("Which folder may it read? {}", paint(FAINT, "(empty: none)")));
+    let text = question(
+        Capability::Files,
+        &format!("Which folder may it read? {}", paint(FAINT, "(empty: none)")),
+    );
     loop {
         let typed = line(&text)?;
         let written = expanded(&typed);
@@ -206,43 +302,70 @@ fn files(ask: &CapabilityRequest, folder: &Path) -> Option<String> {
             let _ = writeln!(
                 crate::output::stderr(),
                 "          {}",
-                paint(ODD, format_args!("there is no folder {typed} in {}", folders::whole(folder).display()))
+                paint(
+                    ODD,
+                    format_args!(
+                        "there is no folder {typed} in {}",
+                        folders::whole(folder).display()
+                    )
+                )
             );
             continue;
         };
         if let Some(why) = too_much(&whole, &folders::whole(folder)) {
-            let sure = confirm(&format!("          {} Grant it all the same?", paint(ODD, format_args!("{} {why}.", whole.display()))));
+            let sure = confirm(&format!(
+                "          {} Grant it all the same?",
+                paint(ODD, format_args!("{} {why}.", whole.display()))
+            ));
             if !sure {
                 continue;
             }
         }
         let shown = written.display().to_string();
         let at = place(&shown);
-        let mode =
-            if writes && confirm("          May it also change what is in it (16 MiB, 1000 files)?") { "read-write" } else { "read" };
-        return Some(format!("[{{ dir = {}, at = {}, mode = {mode:?} }}]", quoted(&shown), quoted(&at)));
+        let mode = if writes
+            && confirm("          May it also change what is in it (16 MiB, 1000 files)?")
+        {
+            "read-write"
+        } else {
+            "read"
+        };
+        return Some(format!(
+            "[{{ dir = {}, at = {}, mode = {mode:?} }}]",
+            quoted(&shown),
+            quoted(&at)
+        ));
     }
 }
 
-/// What the plugin calls a directory, asked for again until it is a name; return takes the directory's own.
+/// What the plugin calls a directory, asked for again until it is a name; return takes the
+/// directory's own.
 fn place(dir: &str) -> String {
     let own = default_place(dir).unwrap_or_else(|| "/folder".to_owned());
-    let text = format!("          Under which name does the plugin see it? {}", paint(FAINT, format_args!("(return: {own})")));
+    let text = format!(
+        "          Under which name does the plugin see it? {}",
+        paint(FAINT, format_args!("(return: {own})"))
+    );
     loop {
         let Some(typed) = line(&text) else { return own };
         let at = format!("/{}", typed.trim_matches('/'));
         if default_place(&at).as_ref() == Some(&at) {
             return at;
         }
-        let _ =
-            writeln!(crate::output::stderr(), "          {}", paint(ODD, format_args!("{typed} is no such name; write one like /notes")));
+        let _ = writeln!(
+            crate::output::stderr(),
+            "          {}",
+            paint(ODD, format_args!("{typed} is no such name; write one like /notes"))
+        );
     }
 }
 
 /// `~` is the shell's, which did not see this line.
 fn expanded(typed: &str) -> PathBuf {
     match (typed.strip_prefix('~'), std::env::var_os("HOME")) {
-        (Some(rest), Some(home)) if rest.is_empty() || rest.starts_with('/') => Path::new(&home).join(rest.trim_start_matches('/')),
+        (Some(rest), Some(home)) if rest.is_empty() || rest.starts_with('/') => {
+            Path::new(&home).join(rest.trim_start_matches('/'))
+        }
         _ => PathBuf::from(typed),
     }
 }

@@ -1,4 +1,5 @@
-//! `conclave audit verify` and `conclave audit head`: whether all that is kept is what was written, and a hash to note elsewhere.
+//! `conclave audit verify` and `conclave audit head`: whether all that is kept is what was written,
+//! and a hash to note elsewhere.
 
 use conclave_runtime::store::{StoreCheck, StoreReader};
 use serde_json::json;
@@ -14,14 +15,18 @@ use crate::{exit, stdout};
 /// Problems of one store that are shown; a program reads all with `--json`.
 const PROBLEMS: usize = 20;
 
-/// Ends with 1 when something is not whole. A hash that was noted must be one of the chain of some store.
-pub(super) fn verify(stores: &OpenStores, noted: Option<&str>, output: OutputArgs) -> Result<u8, CliError> {
+/// Ends with 1 when something is not whole. A hash that was noted must be one of the chain of some
+/// store.
+pub(super) fn verify(
+    stores: &OpenStores,
+    noted: Option<&str>,
+    output: OutputArgs,
+) -> Result<u8, CliError> {
     if let Some(noted) = noted
         && !is_hash(noted)
     {
-        return Err(
-            CliError::usage(format!("{noted:?} is no hash")).hint("write what `conclave audit head` printed: 64 characters of 0-9 and a-f")
-        );
+        return Err(CliError::usage(format!("{noted:?} is no hash"))
+            .hint("write what `conclave audit head` printed: 64 characters of 0-9 and a-f"));
     }
     let readers = stores.readers()?;
     let noted = noted.map(str::to_ascii_lowercase);
@@ -39,9 +44,15 @@ pub(super) fn verify(stores: &OpenStores, noted: Option<&str>, output: OutputArg
 }
 
 /// The hash belongs to one store; the others are held against their own chains only.
-fn check_all<'a>(readers: &'a [StoreReader], noted: Option<&str>) -> Result<Vec<(&'a StoreReader, StoreCheck)>, CliError> {
-    let plain = |reader: &'a StoreReader| Ok((reader, reader.verify(None).map_err(|error| unusable(&error))?));
-    let mut checked: Vec<(&StoreReader, StoreCheck)> = readers.iter().map(plain).collect::<Result<_, CliError>>()?;
+fn check_all<'a>(
+    readers: &'a [StoreReader],
+    noted: Option<&str>,
+) -> Result<Vec<(&'a StoreReader, StoreCheck)>, CliError> {
+    let plain = |reader: &'a StoreReader| {
+        Ok((reader, reader.verify(None).map_err(|error| unusable(&error))?))
+    };
+    let mut checked: Vec<(&StoreReader, StoreCheck)> =
+        readers.iter().map(plain).collect::<Result<_, CliError>>()?;
     let Some(noted) = noted else { return Ok(checked) };
     let mut against = Vec::new();
     for reader in readers {
@@ -67,7 +78,9 @@ pub(super) fn head(stores: &OpenStores, output: OutputArgs) -> Result<u8, CliErr
         let checked = reader.verify(None).map_err(|error| unusable(&error))?;
         let Some(head) = &checked.head else { continue };
         if output.json {
-            stdout::json(json!({ "type": "head", "store": reader.folder(), "head": head, "records": checked.records }))?;
+            stdout::json(
+                json!({ "type": "head", "store": reader.folder(), "head": head, "records": checked.records }),
+            )?;
         } else {
             let folder = reader.folder().display().to_string();
             stdout::styled(format!("{head}  {}", paint(FAINT, one_line(&folder, 200))))?;
@@ -77,7 +90,12 @@ pub(super) fn head(stores: &OpenStores, output: OutputArgs) -> Result<u8, CliErr
 }
 
 /// What a check of a store found; also for `conclave store check`.
-pub(super) fn tell(word: &str, reader: &StoreReader, checked: &StoreCheck, output: OutputArgs) -> Result<(), CliError> {
+pub(super) fn tell(
+    word: &str,
+    reader: &StoreReader,
+    checked: &StoreCheck,
+    output: OutputArgs,
+) -> Result<(), CliError> {
     if output.json {
         let mut value = json!(checked);
         (value["type"], value["store"]) = (word.into(), json!(reader.folder()));
@@ -88,10 +106,18 @@ pub(super) fn tell(word: &str, reader: &StoreReader, checked: &StoreCheck, outpu
         if output.quiet {
             return Ok(());
         }
-        let some = |count: u64, one: &str, several: &str| format!("{} {}", thousands(count), if count == 1 { one } else { several });
-        let (records, rooms) = (some(checked.records, "record", "records"), some(checked.rooms, "room", "rooms"));
-        let counts = format!("{records} of {rooms}, {}", some(checked.blobs, "payload", "payloads"));
-        let head = checked.head.as_ref().map(|head| paint(FAINT, format_args!("  head {head}"))).unwrap_or_default();
+        let some = |count: u64, one: &str, several: &str| {
+            format!("{} {}", thousands(count), if count == 1 { one } else { several })
+        };
+        let (records, rooms) =
+            (some(checked.records, "record", "records"), some(checked.rooms, "room", "rooms"));
+        let counts =
+            format!("{records} of {rooms}, {}", some(checked.blobs, "payload", "payloads"));
+        let head = checked
+            .head
+            .as_ref()
+            .map(|head| paint(FAINT, format_args!("  head {head}")))
+            .unwrap_or_default();
         return stdout::styled(format!("{} {folder}: {counts}{head}", paint(GOOD, "verified")));
     }
     stdout::styled(format!("{} {folder}", paint(BAD, "DAMAGED")))?;
@@ -99,7 +125,10 @@ pub(super) fn tell(word: &str, reader: &StoreReader, checked: &StoreCheck, outpu
         stdout::styled(format!("  {}", one_line(problem, 400)))?;
     }
     if checked.problems.len() > PROBLEMS {
-        stdout::styled(note(format_args!("  and {} more; --json lists all", checked.problems.len() - PROBLEMS)))?;
+        stdout::styled(note(format_args!(
+            "  and {} more; --json lists all",
+            checked.problems.len() - PROBLEMS
+        )))?;
     }
     Ok(())
 }

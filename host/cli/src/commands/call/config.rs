@@ -1,4 +1,5 @@
-//! The config of a single call: one plugin, what the command line grants it, and a task that does nothing, because a config has one.
+//! The config of a single call: one plugin, what the command line grants it, and a task that does
+//! nothing, because a config has one.
 
 use conclave_core::config::edit::{ConfigEditError, ConfigText, Fragment, proposed_name};
 use conclave_core::config::{Config, ConfigProblem, check_name};
@@ -13,9 +14,11 @@ use crate::error::CliError;
 use crate::setup;
 use crate::source::ComponentPlace;
 
-/// Whoever stands in for the agent that a config needs; no plugin's name, because none is called so here.
+/// Whoever stands in for the agent that a config needs; no plugin's name, because none is called so
+/// here.
 const YOU: &str = "you";
-const START: &str = "entry = \"you\"\n[plugins.you]\nsource = \"native:you\"\n[tasks.you]\nagent = \"you\"\n";
+const START: &str =
+    "entry = \"you\"\n[plugins.you]\nsource = \"native:you\"\n[tasks.you]\nagent = \"you\"\n";
 /// What problems of the grants call their place.
 const SHOWN: &str = "command line";
 
@@ -27,27 +30,39 @@ pub(super) fn host() -> Result<Host, CliError> {
 
 /// What the plugin is called for the call: its own name, where a config could use it.
 pub(super) fn name(manifest: &Manifest) -> String {
-    proposed_name(&manifest.name).filter(|name| name != YOU && check_name(name).is_ok()).unwrap_or_else(|| "plugin".to_owned())
+    proposed_name(&manifest.name)
+        .filter(|name| name != YOU && check_name(name).is_ok())
+        .unwrap_or_else(|| "plugin".to_owned())
 }
 
 /// The config, read as any other: so grants and limits are checked as in a file.
-pub(super) fn config(place: &ComponentPlace, name: &str, grants: &[Fragment], args: &CallArgs) -> Result<Config, CliError> {
+pub(super) fn config(
+    place: &ComponentPlace,
+    name: &str,
+    grants: &[Fragment],
+    args: &CallArgs,
+) -> Result<Config, CliError> {
     let mut text = ConfigText::open(SHOWN, "", START).map_err(refused)?;
     let source = match place {
-        ComponentPlace::File(file) => std::path::absolute(file).unwrap_or_else(|_| file.clone()).display().to_string(),
+        ComponentPlace::File(file) => {
+            std::path::absolute(file).unwrap_or_else(|_| file.clone()).display().to_string()
+        }
         other => other.in_config(std::path::Path::new(".")),
     };
     text.add_plugin(name, &source, &[]).map_err(refused)?;
     grants.iter().try_for_each(|fragment| text.grant(name, fragment)).map_err(refused)?;
     for limit in &args.limits {
         let (key, value) = limit.split_once('=').ok_or_else(|| {
-            CliError::usage(format!("--limit {limit} sets nothing")).hint("write --limit KEY=VALUE, such as --limit memory='64 MiB'")
+            CliError::usage(format!("--limit {limit} sets nothing"))
+                .hint("write --limit KEY=VALUE, such as --limit memory='64 MiB'")
         })?;
         text.set(&["plugins", name, "limits", key.trim()], &amount(value)).map_err(refused)?;
     }
     if let Some(settings) = &args.config {
-        let settings = object(settings).map_err(|why| CliError::usage(format!("--config is {why}")))?;
-        let value = toml_of(&settings).ok_or_else(|| CliError::usage("--config holds `null`, which a config cannot say"))?;
+        let settings =
+            object(settings).map_err(|why| CliError::usage(format!("--config is {why}")))?;
+        let value = toml_of(&settings)
+            .ok_or_else(|| CliError::usage("--config holds `null`, which a config cannot say"))?;
         text.set(&["plugins", name, "config"], &value).map_err(refused)?;
     }
     let edited = text.finish().map_err(refused)?;
@@ -63,13 +78,18 @@ fn refused(error: ConfigEditError) -> CliError {
         Some(remedy) => format!("{}\nhelp: {remedy}", problem.what),
         None => problem.what.clone(),
     };
-    CliError::usage(problems.0.iter().map(line).collect::<Vec<_>>().join("\n")).with_problems(problems)
+    CliError::usage(problems.0.iter().map(line).collect::<Vec<_>>().join("\n"))
+        .with_problems(problems)
 }
 
 /// A whole number, or a text with its unit; quotes around it are the shell's business.
 fn amount(value: &str) -> String {
     let value = value.trim().trim_matches(['"', '\'']);
-    if value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_') { value.to_owned() } else { quoted(value) }
+    if value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_') {
+        value.to_owned()
+    } else {
+        quoted(value)
+    }
 }
 
 /// JSON as TOML writes it on one line; none for `null`.
@@ -77,9 +97,13 @@ fn toml_of(value: &Value) -> Option<String> {
     Some(match value {
         Value::Null => return None,
         Value::String(text) => quoted(text),
-        Value::Array(items) => format!("[{}]", items.iter().map(toml_of).collect::<Option<Vec<_>>>()?.join(", ")),
+        Value::Array(items) => {
+            format!("[{}]", items.iter().map(toml_of).collect::<Option<Vec<_>>>()?.join(", "))
+        }
         Value::Object(fields) => {
-            let fields = fields.iter().map(|(key, value)| Some(format!("{} = {}", quoted(key), toml_of(value)?)));
+            let fields = fields
+                .iter()
+                .map(|(key, value)| Some(format!("{} = {}", quoted(key), toml_of(value)?)));
             format!("{{ {} }}", fields.collect::<Option<Vec<_>>>()?.join(", "))
         }
         other => other.to_string(),
@@ -95,8 +119,14 @@ mod tests {
     #[test]
     fn settings_and_limits_are_written_as_toml() {
         let settings = json!({ "a": 1, "b b": [true, "x\"y"], "c": { "d": 0.5 } });
-        assert_eq!(toml_of(&settings).as_deref(), Some(r#"{ "a" = 1, "b b" = [true, "x\"y"], "c" = { "d" = 0.5 } }"#));
+        assert_eq!(
+            toml_of(&settings).as_deref(),
+            Some(r#"{ "a" = 1, "b b" = [true, "x\"y"], "c" = { "d" = 0.5 } }"#)
+        );
         assert_eq!(toml_of(&json!([null])), None);
-        assert_eq!((amount("64 MiB"), amount("\"2 s\""), amount("100_000")), ("\"64 MiB\"".into(), "\"2 s\"".into(), "100_000".into()));
+        assert_eq!(
+            (amount("64 MiB"), amount("\"2 s\""), amount("100_000")),
+            ("\"64 MiB\"".into(), "\"2 s\"".into(), "100_000".into())
+        );
     }
 }

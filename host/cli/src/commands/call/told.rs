@@ -1,4 +1,5 @@
-//! What a single call says on its way: log lines, progress, what it does to the world, and each refusal with the argument that would allow it.
+//! What a single call says on its way: log lines, progress, what it does to the world, and each
+//! refusal with the argument that would allow it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,7 +35,13 @@ pub(super) struct CallFollower {
 
 impl CallFollower {
     pub(super) fn new(verbose: bool, output: OutputArgs) -> Self {
-        Self { verbose, output, log: Mutex::default(), log_lines: AtomicU64::new(0), screen: Screen::new(Loudness::of(output)) }
+        Self {
+            verbose,
+            output,
+            log: Mutex::default(),
+            log_lines: AtomicU64::new(0),
+            screen: Screen::new(Loudness::of(output)),
+        }
     }
 
     /// The log lines, in order.
@@ -74,13 +81,28 @@ impl CallFollower {
 
     fn denied(&self, record: &DenialRecord) {
         let denial = &record.denial;
-        self.put(&EntryText::new(BAD, "DENIED").words(Style::new(), &denial.capability).cut(Style::new(), &denial.target));
+        self.put(
+            &EntryText::new(BAD, "DENIED")
+                .words(Style::new(), &denial.capability)
+                .cut(Style::new(), &denial.target),
+        );
         self.line(&format!(
             "       {}",
-            paint(FAINT, format_args!("{} says no: {}", record.layer.as_str(), one_line(&record.reason, WIDTH)))
+            paint(
+                FAINT,
+                format_args!(
+                    "{} says no: {}",
+                    record.layer.as_str(),
+                    one_line(&record.reason, WIDTH)
+                )
+            )
         ));
         if let Some(argument) = argument(record) {
-            self.line(&format!("       {} {}", paint(FAINT, "to allow it:"), paint(GOOD, argument)));
+            self.line(&format!(
+                "       {} {}",
+                paint(FAINT, "to allow it:"),
+                paint(GOOD, argument)
+            ));
         }
     }
 }
@@ -88,7 +110,10 @@ impl CallFollower {
 impl Subscriber for CallFollower {
     fn on(&self, happening: &Published) {
         if let RunEvent::Logged { level, message, .. } = &happening.what {
-            self.log.lock().unwrap_or_else(PoisonError::into_inner).push(json!({ "level": level, "message": message }));
+            self.log
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(json!({ "level": level, "message": message }));
         }
         if self.output.json || self.output.quiet {
             return;
@@ -101,7 +126,10 @@ impl Subscriber for CallFollower {
                 let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
                 let entry = EntryText::new(FAINT, format!("{done}{of}")).cut(FAINT, message);
                 match self.screen.has_status() {
-                    true => self.screen.set_progress(&anstream::adapter::strip_str(&entry.rows(total_columns()).concat()).to_string()),
+                    true => self.screen.set_progress(
+                        &anstream::adapter::strip_str(&entry.rows(total_columns()).concat())
+                            .to_string(),
+                    ),
                     false => self.put(&entry),
                 }
             }
@@ -110,7 +138,10 @@ impl Subscriber for CallFollower {
                 let (what, target) = told_side_effect(side_effect);
                 self.put(&EntryText::new(FAINT, what).cut(FAINT, &target));
             }
-            RunEvent::Told { told: Notice::SideEffectEnded { answer: SideEffectAnswer::Failed { message, .. }, .. } } => {
+            RunEvent::Told {
+                told:
+                    Notice::SideEffectEnded { answer: SideEffectAnswer::Failed { message, .. }, .. },
+            } => {
                 self.put(&EntryText::new(FAINT, "that failed").whole(FAINT, message));
             }
             RunEvent::Told { told: Notice::SideEffectEnded { answer, .. } } => {
@@ -148,8 +179,14 @@ mod tests {
         };
         assert_eq!((shown(false), shown(true)), (20, 1_000));
         assert_eq!(left_out(false, 20), None);
-        assert_eq!(left_out(false, 21).as_deref(), Some("… 1 log line not shown; --verbose shows all"));
-        assert_eq!(left_out(false, 20_020).as_deref(), Some("… 20 000 log lines not shown; --verbose shows all"));
+        assert_eq!(
+            left_out(false, 21).as_deref(),
+            Some("… 1 log line not shown; --verbose shows all")
+        );
+        assert_eq!(
+            left_out(false, 20_020).as_deref(),
+            Some("… 20 000 log lines not shown; --verbose shows all")
+        );
         assert_eq!(left_out(true, 20_020), None);
     }
 }

@@ -1,5 +1,6 @@
-//! The one folder that a new config grants. Chosen so that nobody grants more than they think: what holds too much only when that is
-//! said, and without a choice only one whose name says that it holds documents.
+//! The one folder that a new config grants. Chosen so that nobody grants more than they think: what
+//! holds too much only when that is said, and without a choice only one whose name says that it
+//! holds documents.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,8 +34,8 @@ impl ProjectFolder {
     /// The folder that was named; else `docs` beside the config, else a new one.
     ///
     /// # Errors
-    /// When the folder is not there, or, unless `yes`, holds more than anybody would mean to grant. Without a choice also when it is a
-    /// link: its name says nothing about what it leads to.
+    /// When the folder is not there, or, unless `yes`, holds more than anybody would mean to grant.
+    /// Without a choice also when it is a link: its name says nothing about what it leads to.
     pub(super) fn choose(beside: &Path, named: Option<&Path>, yes: bool) -> Result<Self, CliError> {
         match named {
             Some(named) => Self::named(beside, named, yes),
@@ -47,8 +48,14 @@ impl ProjectFolder {
         let path = beside.join(name);
         if path.is_symlink() {
             let to = fs::read_link(&path).unwrap_or_default();
-            let what = format!("{} is not granted without being named: it is a link to {}", path.display(), to.display());
-            return Err(CliError::usage(what).hint("name the folder that may be read with `--folder DIR`"));
+            let what = format!(
+                "{} is not granted without being named: it is a link to {}",
+                path.display(),
+                to.display()
+            );
+            return Err(
+                CliError::usage(what).hint("name the folder that may be read with `--folder DIR`")
+            );
         }
         let is_new = !path.is_dir();
         if !is_new {
@@ -58,7 +65,9 @@ impl ProjectFolder {
     }
 
     fn named(beside: &Path, named: &Path, yes: bool) -> Result<Self, CliError> {
-        let missing = |error| CliError::usage(format!("the folder {} cannot be read: {error}", named.display()));
+        let missing = |error| {
+            CliError::usage(format!("the folder {} cannot be read: {error}", named.display()))
+        };
         let whole = fs::canonicalize(named).map_err(missing)?;
         if !whole.is_dir() {
             return Err(CliError::usage(format!("{} is no folder", named.display())));
@@ -78,7 +87,11 @@ impl ProjectFolder {
         if self.is_new {
             fs::create_dir(&self.path)?;
             durable_file::sync_folder(durable_file::folder_of(&self.path))?;
-            durable_file::create(&self.path.join("grants.txt"), PAGE.as_bytes(), &FileAccess::Usual)?;
+            durable_file::create(
+                &self.path.join("grants.txt"),
+                PAGE.as_bytes(),
+                &FileAccess::Usual,
+            )?;
         }
         Ok(())
     }
@@ -90,15 +103,20 @@ impl ProjectFolder {
 
     /// Where the plugin sees it.
     pub(super) fn at(&self) -> String {
-        let last = Path::new(&self.written).file_name().map(|name| name.to_string_lossy().into_owned());
-        let is_plain = |name: &String| name.chars().all(|c| c.is_ascii_alphanumeric() || "-_ .".contains(c)) && name.len() <= 64;
+        let last =
+            Path::new(&self.written).file_name().map(|name| name.to_string_lossy().into_owned());
+        let is_plain = |name: &String| {
+            name.chars().all(|c| c.is_ascii_alphanumeric() || "-_ .".contains(c))
+                && name.len() <= 64
+        };
         format!("/{}", last.filter(is_plain).unwrap_or_else(|| "folder".to_owned()))
     }
 }
 
 fn refuse_too_much(named: &Path, whole: &Path, own: &Path, yes: bool) -> Result<(), CliError> {
     match too_much(whole, own).filter(|_| !yes) {
-        Some(why) => Err(CliError::usage(format!("{} is not granted: it {why}", named.display())).hint(ALL_THE_SAME)),
+        Some(why) => Err(CliError::usage(format!("{} is not granted: it {why}", named.display()))
+            .hint(ALL_THE_SAME)),
         None => Ok(()),
     }
 }
@@ -127,7 +145,10 @@ mod tests {
         assert_eq!((folder.written.as_str(), folder.at().as_str()), ("My texts", "/My texts"));
         let folder = ProjectFolder::choose(&config, Some(&config), false).unwrap();
         assert_eq!((folder.written.as_str(), folder.at().as_str()), (".", "/folder"));
-        assert!(ProjectFolder::choose(&config, Some(temp.path()), false).is_err(), "it lies above the config");
+        assert!(
+            ProjectFolder::choose(&config, Some(temp.path()), false).is_err(),
+            "it lies above the config"
+        );
         let folder = ProjectFolder::choose(&config, Some(temp.path()), true).unwrap();
         assert!(Path::new(&folder.written).is_absolute());
     }
@@ -137,7 +158,12 @@ mod tests {
         for name in ["docs", "library"] {
             let temp = tempfile::tempdir().unwrap();
             fs::create_dir_all(temp.path().join(name).join(".ssh")).unwrap();
-            assert!(ProjectFolder::choose(temp.path(), None, false).unwrap_err().to_string().contains("keys"));
+            assert!(
+                ProjectFolder::choose(temp.path(), None, false)
+                    .unwrap_err()
+                    .to_string()
+                    .contains("keys")
+            );
             assert_eq!(ProjectFolder::choose(temp.path(), None, true).unwrap().written, name);
         }
     }
@@ -149,7 +175,13 @@ mod tests {
             let temp = tempfile::tempdir().unwrap();
             std::os::unix::fs::symlink(to, temp.path().join(name)).unwrap();
             for yes in [false, true] {
-                assert!(ProjectFolder::choose(temp.path(), None, yes).unwrap_err().to_string().contains("link"), "{name} to {to}");
+                assert!(
+                    ProjectFolder::choose(temp.path(), None, yes)
+                        .unwrap_err()
+                        .to_string()
+                        .contains("link"),
+                    "{name} to {to}"
+                );
             }
         }
     }
@@ -158,8 +190,15 @@ mod tests {
     fn a_folder_with_keys_in_it_is_not_granted() {
         let temp = tempfile::tempdir().unwrap();
         fs::create_dir(temp.path().join(".ssh")).unwrap();
-        assert!(ProjectFolder::choose(temp.path(), Some(temp.path()), false).unwrap_err().to_string().contains("keys"));
+        assert!(
+            ProjectFolder::choose(temp.path(), Some(temp.path()), false)
+                .unwrap_err()
+                .to_string()
+                .contains("keys")
+        );
         assert!(ProjectFolder::choose(temp.path(), Some(Path::new("/")), false).is_err());
-        assert!(ProjectFolder::choose(temp.path(), Some(&temp.path().join("missing")), true).is_err());
+        assert!(
+            ProjectFolder::choose(temp.path(), Some(&temp.path().join("missing")), true).is_err()
+        );
     }
 }

@@ -20,10 +20,14 @@ impl Model {
     /// When one of them is missing.
     pub(super) fn parse(text: &str) -> Result<Self, CliError> {
         match text.split_once('#') {
-            Some((url, name)) if !url.is_empty() && !name.is_empty() => Ok(Self { url: url.to_owned(), name: name.to_owned() }),
+            Some((url, name)) if !url.is_empty() && !name.is_empty() => {
+                Ok(Self { url: url.to_owned(), name: name.to_owned() })
+            }
             _ => {
                 let what = format!("--model {text} does not name a server and a model");
-                Err(CliError::usage(what).hint("write --model URL#NAME, such as --model http://127.0.0.1:11434/v1#qwen3:8b"))
+                Err(CliError::usage(what).hint(
+                    "write --model URL#NAME, such as --model http://127.0.0.1:11434/v1#qwen3:8b",
+                ))
             }
         }
     }
@@ -36,10 +40,31 @@ pub(super) fn text(file: &str, folder: &ProjectFolder, model: Option<&Model>) ->
     // In a comment a name must not begin a line of its own.
     let (file, shown) = (&one_line(file, 80), &one_line(&folder.written, 80));
     match model {
-        None => head + &fill(DESK, &[("FILE", file), ("DIR", &dir), ("AT", &at), ("SHOWN", shown), ("QUESTION", folder.question())]),
+        None => {
+            head + &fill(
+                DESK,
+                &[
+                    ("FILE", file),
+                    ("DIR", &dir),
+                    ("AT", &at),
+                    ("SHOWN", shown),
+                    ("QUESTION", folder.question()),
+                ],
+            )
+        }
         Some(model) => {
             let (url, name) = (quoted(&model.url), quoted(&model.name));
-            head + &fill(CHAT, &[("FILE", file), ("DIR", &dir), ("AT", &at), ("SHOWN", shown), ("URL", &url), ("MODEL", &name)])
+            head + &fill(
+                CHAT,
+                &[
+                    ("FILE", file),
+                    ("DIR", &dir),
+                    ("AT", &at),
+                    ("SHOWN", shown),
+                    ("URL", &url),
+                    ("MODEL", &name),
+                ],
+            )
         }
     }
 }
@@ -56,8 +81,13 @@ fn fill(template: &str, values: &[(&str, &str)]) -> String {
     text + rest
 }
 
-fn next<'a>(rest: &'a str, values: &[(&'a str, &'a str)]) -> Option<(&'a str, (&'a str, &'a str), &'a str)> {
-    let found = values.iter().filter_map(|(name, value)| Some((rest.find(&format!("<{name}>"))?, (*name, *value))));
+fn next<'a>(
+    rest: &'a str,
+    values: &[(&'a str, &'a str)],
+) -> Option<(&'a str, (&'a str, &'a str), &'a str)> {
+    let found = values
+        .iter()
+        .filter_map(|(name, value)| Some((rest.find(&format!("<{name}>"))?, (*name, *value))));
     found.min_by_key(|(at, _)| *at).map(|(at, value)| (&rest[..at], value, &rest[at..]))
 }
 
@@ -155,7 +185,8 @@ mod tests {
         for written in ["library", ".", "a \"quoted\" <DIR>", "two\nlines", "/srv/docs"] {
             for model in [None, Some(&model)] {
                 let text = text("conclave.toml", &folder(written), model);
-                let config = Config::parse("conclave.toml", "", &text).unwrap_or_else(|problems| panic!("{problems}\n{text}"));
+                let config = Config::parse("conclave.toml", "", &text)
+                    .unwrap_or_else(|problems| panic!("{problems}\n{text}"));
                 assert!(config.warnings.is_empty(), "{}", config.warnings);
                 assert_eq!(config.plugins["search"].grants.files[0].shown, written);
             }

@@ -1,4 +1,5 @@
-//! The lock on the disk: read whole, written whole or not at all, and not when somebody else changed it meanwhile.
+//! The lock on the disk: read whole, written whole or not at all, and not when somebody else
+//! changed it meanwhile.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -38,7 +39,9 @@ impl LockFile {
         let text = match read(&path) {
             Ok(text) => Some(text),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
-            Err(error) => return Err(failed(format!("{} could not be read: {error}", path.display()))),
+            Err(error) => {
+                return Err(failed(format!("{} could not be read: {error}", path.display())));
+            }
         };
         let lock = text.as_deref().map(Lockfile::parse).transpose();
         let lock = lock.map_err(|error| failed(format!("{}:{error}", path.display())))?;
@@ -63,7 +66,10 @@ impl LockFile {
             return Ok(());
         }
         if read(&self.path).ok() != self.text {
-            let what = format!("{} was changed by somebody else in the meantime; nothing was written", self.path.display());
+            let what = format!(
+                "{} was changed by somebody else in the meantime; nothing was written",
+                self.path.display()
+            );
             return Err(CliError::usage(what).hint("type the command again"));
         }
         let text = lock.to_string();
@@ -79,7 +85,10 @@ fn read(path: &Path) -> std::io::Result<String> {
     let metadata = match fs::metadata(path) {
         // A link is there on purpose: what it led to is gone, and does not count as never pinned.
         Err(error) if error.kind() == ErrorKind::NotFound && fs::symlink_metadata(path).is_ok() => {
-            return Err(std::io::Error::new(ErrorKind::InvalidInput, "it is a link to a file that is not there"));
+            return Err(std::io::Error::new(
+                ErrorKind::InvalidInput,
+                "it is a link to a file that is not there",
+            ));
         }
         metadata => metadata?,
     };
@@ -87,7 +96,10 @@ fn read(path: &Path) -> std::io::Result<String> {
         return Err(std::io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"));
     }
     if metadata.len() > MOST {
-        return Err(std::io::Error::new(ErrorKind::FileTooLarge, format!("it has more than {}", show_size(MOST))));
+        return Err(std::io::Error::new(
+            ErrorKind::FileTooLarge,
+            format!("it has more than {}", show_size(MOST)),
+        ));
     }
     fs::read_to_string(path)
 }

@@ -1,5 +1,5 @@
-//! What the operator is told when a client's call was not approved: the rule that would let it through, and where to look it up. The client
-//! and its model are told neither.
+//! What the operator is told when a client's call was not approved: the rule that would let it
+//! through, and where to look it up. The client and its model are told neither.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,17 +31,22 @@ impl RefusalPrinter {
     }
 
     fn told(&self, room: &RoomId, seq: Option<u64>, request: &ApprovalRequest) {
-        let mut lines = vec![format!("{} was not approved: asked because {}", request.tool, request.source)];
+        let mut lines =
+            vec![format!("{} was not approved: asked because {}", request.tool, request.source)];
         if let Some(leave) = leave(&self.setup, request, false) {
             let place = leave.before.and_then(|index| self.setup.policy.get(index));
-            let place = place.map(|rule| format!(", before the rule at {}", rule.source)).unwrap_or_default();
+            let place = place
+                .map(|rule| format!(", before the rule at {}", rule.source))
+                .unwrap_or_default();
             lines.push(format!("to allow it, write in the config{place}:"));
             lines.extend(leave.to_toml().lines().map(|line| format!("  {line}")));
         }
         if let Some(seq) = seq.filter(|_| self.has_journal) {
             lines.push(format!("Details: conclave why {room}:{seq}"));
         }
-        lines.iter().for_each(|line| self.screen.line(format_args!("{:21}{}", "", paint(FAINT, line))));
+        lines
+            .iter()
+            .for_each(|line| self.screen.line(format_args!("{:21}{}", "", paint(FAINT, line))));
     }
 }
 

@@ -58,7 +58,9 @@ pub(super) struct EndContext<'a> {
 pub(super) fn finish(outcome: &Outcome, context: &EndContext<'_>) -> Result<(), CliError> {
     let EndContext { code, output, tally, file, .. } = *context;
     if output.json {
-        return stdout::json(serde_json::json!({ "type": "result", "exit_code": code, "outcome": outcome }));
+        return stdout::json(
+            serde_json::json!({ "type": "result", "exit_code": code, "outcome": outcome }),
+        );
     }
     let counts = tally.counts();
     let mut err = crate::output::stderr();
@@ -71,7 +73,9 @@ pub(super) fn finish(outcome: &Outcome, context: &EndContext<'_>) -> Result<(), 
             // Every ending says why, also when there is no result.
             None => drop(writeln!(err, "{}", ending(ODD, outcome))),
         }
-    } else if let Some((task, question)) = tally.unanswered().filter(|_| outcome.cause == Some(EndCause::NobodyToAsk)) {
+    } else if let Some((task, question)) =
+        tally.unanswered().filter(|_| outcome.cause == Some(EndCause::NobodyToAsk))
+    {
         let _ = writeln!(err, "{}", ending(BAD, outcome));
         let question = foreign::block(question.trim(), Style::new(), 0, total_columns());
         let _ = writeln!(err, "{}\n{question}", paint(NAME, format_args!("{task} asks:")));
@@ -80,9 +84,14 @@ pub(super) fn finish(outcome: &Outcome, context: &EndContext<'_>) -> Result<(), 
         let _ = writeln!(err, "{} {}", paint(FAINT, "help:"), printable(&help));
     } else {
         let _ = writeln!(err, "{}", ending(BAD, outcome));
-        let said = outcome.content.as_deref().filter(|said| outcome.status != Status::Kill && !said.trim().is_empty());
+        let said = outcome
+            .content
+            .as_deref()
+            .filter(|said| outcome.status != Status::Kill && !said.trim().is_empty());
         if let Some(said) = said {
-            let rows = EntryText::new(FAINT, "what was said last").whole(FAINT, said.trim()).rows(total_columns());
+            let rows = EntryText::new(FAINT, "what was said last")
+                .whole(FAINT, said.trim())
+                .rows(total_columns());
             let _ = writeln!(err, "{}", rows.join("\n"));
         }
         if let Some(hint) = limit_hint(outcome) {
@@ -97,14 +106,27 @@ pub(super) fn finish(outcome: &Outcome, context: &EndContext<'_>) -> Result<(), 
 
 /// Returns the status and the reason of an end, in rows.
 pub(crate) fn ending(style: Style, outcome: &Outcome) -> String {
-    EntryText::new(style, outcome.status.as_str()).whole(Style::new(), outcome.reason.trim()).rows(total_columns()).join("\n")
+    EntryText::new(style, outcome.status.as_str())
+        .whole(Style::new(), outcome.reason.trim())
+        .rows(total_columns())
+        .join("\n")
 }
 
-/// What the run was for: its text, else a value, else calls, else what it was to be, as JSON; none when it ended without anything.
+/// What the run was for: its text, else a value, else calls, else what it was to be, as JSON; none
+/// when it ended without anything.
 pub(crate) fn result(outcome: &Outcome) -> Option<String> {
     let text = outcome.content.clone().filter(|content| !content.trim().is_empty());
     let value = || outcome.value.as_ref().map(ToString::to_string);
-    let calls = || Some(outcome.tools.iter().map(|call| as_json(call).to_string()).collect::<Vec<_>>().join("\n"));
+    let calls = || {
+        Some(
+            outcome
+                .tools
+                .iter()
+                .map(|call| as_json(call).to_string())
+                .collect::<Vec<_>>()
+                .join("\n"),
+        )
+    };
     let typed = || outcome.typed.as_ref().map(ToString::to_string);
     text.or_else(value).or_else(|| calls().filter(|calls| !calls.is_empty())).or_else(typed)
 }
@@ -135,7 +157,8 @@ pub(crate) fn limit_hint(outcome: &Outcome) -> Option<String> {
 fn summary(outcome: &Outcome, counts: Counts, context: &EndContext<'_>) -> String {
     let ended = if outcome.status.is_success() { "done in" } else { "ended after" };
     let took = took_for(context.took);
-    let mut parts = vec![format!("{ended} {took}"), plural(counts.sandboxes, "sandbox", "sandboxes")];
+    let mut parts =
+        vec![format!("{ended} {took}"), plural(counts.sandboxes, "sandbox", "sandboxes")];
     if counts.denials > 0 {
         parts.push(plural(counts.denials, "denial", "denials"));
     }
@@ -175,14 +198,21 @@ mod tests {
         };
         let of = |status| summary(&Outcome::new(status, ""), tally.counts(), &context);
         assert!(of(Status::Done).starts_with("done in 1 min 23 s · "), "{}", of(Status::Done));
-        assert!(of(Status::Error).starts_with("ended after 1 min 23 s · "), "{}", of(Status::Error));
+        assert!(
+            of(Status::Error).starts_with("ended after 1 min 23 s · "),
+            "{}",
+            of(Status::Error)
+        );
     }
 
     #[test]
     fn the_remedies_name_the_task_and_the_config() {
         let help = interactive_help(&"desk".into(), Path::new("my lights/c.toml"));
         let chat = "conclave chat 'my lights/c.toml'";
-        assert_eq!(help, format!("write `interactive = false` in [tasks.desk], or talk with it: {chat}"));
+        assert_eq!(
+            help,
+            format!("write `interactive = false` in [tasks.desk], or talk with it: {chat}")
+        );
         assert!(question_help(Path::new("c.toml")).ends_with("conclave chat c.toml"));
     }
 }

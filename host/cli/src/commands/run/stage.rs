@@ -1,4 +1,5 @@
-//! Everybody who takes part in a run at the terminal, be it new or gone on with: who is asked, who follows it, who stops it.
+//! Everybody who takes part in a run at the terminal, be it new or gone on with: who is asked, who
+//! follows it, who stops it.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -71,10 +72,21 @@ impl Stage {
         let Manner { output, trace, verbose, approvals } = manner;
         let screen = Screen::new(Loudness::of(output));
         let person = Person::new(Arc::clone(&screen), None, None);
-        let approver = AtTerminal::new(Arc::clone(&person), interrupts.clone(), RequestContext::new(prepared, file), approvals);
-        let steps = trace.detail(output)?.map(|detail| Steps::of_run(Arc::clone(&screen), detail, prepared.setup()));
+        let approver = AtTerminal::new(
+            Arc::clone(&person),
+            interrupts.clone(),
+            RequestContext::new(prepared, file),
+            approvals,
+        );
+        let steps = trace
+            .detail(output)?
+            .map(|detail| Steps::of_run(Arc::clone(&screen), detail, prepared.setup()));
         let trace = (steps.is_some() || !(output.json || output.quiet)).then(|| {
-            Arc::new(TracePrinter::of_run(Arc::clone(&screen), verbose, prepared.setup()).with_addresses(kept.is_kept()).with_steps(steps))
+            Arc::new(
+                TracePrinter::of_run(Arc::clone(&screen), verbose, prepared.setup())
+                    .with_addresses(kept.is_kept())
+                    .with_steps(steps),
+            )
         });
         let interrupts = interrupts.clone();
         let tasks = prepared.setup().tasks.iter().filter(|(_, task)| task.interactive);
@@ -109,7 +121,8 @@ impl Stage {
         if self.manner.approvals == Approvals::Wait && !self.manner.output.json {
             subscribers.push(Arc::new(PendingLine(Arc::clone(&self.screen))));
         }
-        let (person, screen, interrupts) = (Arc::clone(&self.person), Arc::clone(&self.screen), self.interrupts.clone());
+        let (person, screen, interrupts) =
+            (Arc::clone(&self.person), Arc::clone(&self.screen), self.interrupts.clone());
         RunOptions {
             channels: Arc::new(Terminal { person, screen, interrupts }),
             approver: Arc::clone(&self.approver) as _,
@@ -175,14 +188,28 @@ impl Stage {
     }
 
     /// Tells the end, and gives the exit code.
-    pub(crate) fn end(&self, outcome: &Outcome, began: Instant, journal: Option<&Path>) -> Result<u8, CliError> {
+    pub(crate) fn end(
+        &self,
+        outcome: &Outcome,
+        began: Instant,
+        journal: Option<&Path>,
+    ) -> Result<u8, CliError> {
         let output = self.manner.output;
         let nobody_to_ask = self.approver.has_refused_for_nobody();
         let met = Met { trouble: self.tally.trouble(), nobody_to_ask, cause: outcome.cause };
         let code = exit::of(outcome.status, met);
-        if let Some(why) = self.tally.why_no_answer().filter(|_| output.quiet && !output.json && !outcome.status.is_success()) {
+        if let Some(why) = self
+            .tally
+            .why_no_answer()
+            .filter(|_| output.quiet && !output.json && !outcome.status.is_success())
+        {
             // Otherwise it was told when it happened.
-            let _ = writeln!(crate::output::stderr(), "{} {}", paint(BAD, "model:"), printable(why.trim()));
+            let _ = writeln!(
+                crate::output::stderr(),
+                "{} {}",
+                paint(BAD, "model:"),
+                printable(why.trim())
+            );
         }
         if let Some(trace) = &self.trace {
             trace.end(result(outcome).as_deref());
@@ -207,7 +234,9 @@ impl Stage {
 pub(crate) fn unkept(failure: &impl Display, room: &RoomId, kept: &RunStorage) -> CliError {
     let told = CliError::internal(failure.to_string());
     // A disk that was full from the start has nothing of it.
-    let is_there = |store: &Store| StoreReader::open(store.folder()).and_then(|reader| reader.find(room.as_str()));
+    let is_there = |store: &Store| {
+        StoreReader::open(store.folder()).and_then(|reader| reader.find(room.as_str()))
+    };
     match kept.store() {
         Some(store) if !matches!(is_there(store), Ok(RunMatch::One(_))) => {
             told.hint("nothing of this run was kept, so it cannot be resumed; make room on the disk, and run it again")
@@ -238,8 +267,15 @@ mod tests {
     #[test]
     fn a_run_that_was_never_kept_is_not_named_as_one_to_resume() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = RunStorage::in_store(Store::open(folder.path()).unwrap(), Durability::default(), RunOrigin::default());
+        let kept = RunStorage::in_store(
+            Store::open(folder.path()).unwrap(),
+            Durability::default(),
+            RunOrigin::default(),
+        );
         let told = unkept(&"the disk is full", &RoomId::from("d7f2ba80"), &kept).to_string();
-        assert!(told.contains("nothing of this run was kept") && !told.contains("conclave resume"), "{told}");
+        assert!(
+            told.contains("nothing of this run was kept") && !told.contains("conclave resume"),
+            "{told}"
+        );
     }
 }

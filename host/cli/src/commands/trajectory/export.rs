@@ -26,10 +26,17 @@ pub(super) fn export(args: &TrajectoryExport, output: OutputArgs) -> Result<u8, 
     };
     write_private(file, &text(&events))?;
     if output.json {
-        stdout::json(json!({ "type": "trajectory", "file": file, "run": found.room, "events": events.len() }))?;
+        stdout::json(
+            json!({ "type": "trajectory", "file": file, "run": found.room, "events": events.len() }),
+        )?;
     } else if !output.quiet {
         let count = plural(events.len() as u64, "event", "events");
-        let _ = writeln!(crate::output::stderr(), "wrote {}: {count} of {}", printable(&file.display().to_string()), found.room);
+        let _ = writeln!(
+            crate::output::stderr(),
+            "wrote {}: {count} of {}",
+            printable(&file.display().to_string()),
+            found.room
+        );
     }
     Ok(exit::OK)
 }
@@ -40,11 +47,13 @@ fn text(events: &[Value]) -> String {
     format!("[\n{}\n]\n", lines.join(",\n"))
 }
 
-/// A log holds what was said in the run: it is its owner's alone. What is there is not written over.
+/// A log holds what was said in the run: it is its owner's alone. What is there is not written
+/// over.
 fn write_private(file: &Path, text: &str) -> Result<(), CliError> {
     let written = durable_file::create(file, text.as_bytes(), &FileAccess::Private);
     written.map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => CliError::usage(format!("{} is there already", file.display())).hint("name another file with -o"),
+        ErrorKind::AlreadyExists => CliError::usage(format!("{} is there already", file.display()))
+            .hint("name another file with -o"),
         _ => CliError::usage(format!("{} could not be written: {error}", file.display())),
     })
 }

@@ -17,10 +17,14 @@ const REASON: usize = 400;
 /// # Errors
 /// When there is none that can be read at all.
 pub(super) fn read(file: &Path) -> Result<Loaded, CliError> {
-    let failed = |error: &std::io::Error| CliError::usage(format!("{} could not be read: {error}", file.display()));
+    let failed = |error: &std::io::Error| {
+        CliError::usage(format!("{} could not be read: {error}", file.display()))
+    };
     if file.as_os_str() == "-" {
         let mut bytes = Vec::new();
-        std::io::stdin().read_to_end(&mut bytes).map_err(|error| CliError::usage(format!("stdin could not be read: {error}")))?;
+        std::io::stdin()
+            .read_to_end(&mut bytes)
+            .map_err(|error| CliError::usage(format!("stdin could not be read: {error}")))?;
         return Ok(load(&String::from_utf8_lossy(&bytes)));
     }
     if !file.is_dir() {
@@ -31,19 +35,27 @@ pub(super) fn read(file: &Path) -> Result<Loaded, CliError> {
     let folder = if below.is_dir() { below } else { file.to_owned() };
     let names = files(&folder).map_err(|error| failed(&error))?;
     if names.is_empty() {
-        let what = format!("{} holds no events: no file in it is named as those of a log are", folder.display());
+        let what = format!(
+            "{} holds no events: no file in it is named as those of a log are",
+            folder.display()
+        );
         return Err(CliError::usage(what).hint("such as 0.json or event-00000-5f0a….json"));
     }
     let mut all = Loaded::default();
     let mut votes = [0_usize; 2];
     let mut own = Vec::new();
     for path in names {
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let name =
+            path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let loaded = match fs::read(&path) {
             Ok(bytes) => load(&String::from_utf8_lossy(&bytes)),
             // The rest is shown all the same.
             Err(error) => {
-                all.problems.push(LogProblem { at: name, text: format!("It could not be read: {error}."), raw: None });
+                all.problems.push(LogProblem {
+                    at: name,
+                    text: format!("It could not be read: {error}."),
+                    raw: None,
+                });
                 continue;
             }
         };
@@ -51,7 +63,12 @@ pub(super) fn read(file: &Path) -> Result<Loaded, CliError> {
         votes[1] += usize::from(loaded.era == Some(Era::V2025));
         own.extend(own_events(&loaded).iter().cloned());
         all.sdk.extend(loaded.sdk);
-        all.problems.extend(loaded.problems.into_iter().map(|problem| LogProblem { at: format!("{name}, {}", problem.at), ..problem }));
+        all.problems.extend(
+            loaded
+                .problems
+                .into_iter()
+                .map(|problem| LogProblem { at: format!("{name}, {}", problem.at), ..problem }),
+        );
     }
     // What came of what stands in other files, so they are translated together.
     own.extend(translate(&all.sdk));
@@ -94,7 +111,11 @@ pub(super) fn report_unanswered(places: &[i64]) {
     if !places.is_empty() {
         let actions = plural(places.len() as u64, "action has", "actions have");
         let places = places.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
-        let _ = writeln!(crate::output::stderr(), "{} {actions} no answer: {places}", paint(ODD, "unanswered:"));
+        let _ = writeln!(
+            crate::output::stderr(),
+            "{} {actions} no answer: {places}",
+            paint(ODD, "unanswered:")
+        );
     }
 }
 
@@ -120,15 +141,20 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let events = temp.path().join("events");
         fs::create_dir(&events).unwrap();
-        let event = |text: &str| format!(r#"{{"action": "message", "args": {{"content": "{text}"}}}}"#);
-        for (name, text) in
-            [("10.json", event("ten")), ("2.json", event("two")), ("base.json", "{}".to_owned()), ("3.json", "{oops".to_owned())]
-        {
+        let event =
+            |text: &str| format!(r#"{{"action": "message", "args": {{"content": "{text}"}}}}"#);
+        for (name, text) in [
+            ("10.json", event("ten")),
+            ("2.json", event("two")),
+            ("base.json", "{}".to_owned()),
+            ("3.json", "{oops".to_owned()),
+        ] {
             fs::write(events.join(name), text).unwrap();
         }
         for folder in [temp.path(), &events] {
             let loaded = read(folder).unwrap();
-            let said: Vec<String> = loaded.events.iter().map(|event| event.message(Era::V2025)).collect();
+            let said: Vec<String> =
+                loaded.events.iter().map(|event| event.message(Era::V2025)).collect();
             assert_eq!(said, ["two", "ten"]);
             assert_eq!(loaded.problems.len(), 1);
             assert!(loaded.problems[0].at.starts_with("3.json, "), "{:?}", loaded.problems);
@@ -139,7 +165,12 @@ mod tests {
     fn what_is_not_there_is_said() {
         let temp = tempfile::tempdir().unwrap();
         assert!(read(temp.path()).unwrap_err().to_string().contains("holds no events"));
-        assert!(read(&temp.path().join("no.json")).unwrap_err().to_string().contains("could not be read"));
+        assert!(
+            read(&temp.path().join("no.json"))
+                .unwrap_err()
+                .to_string()
+                .contains("could not be read")
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! `conclave trajectory replay FILE [CONFIG]`: a run whose task is a log's, and whose first turns are what the log's agent did, carried out anew
-//! (O-119). Results are not compared; what an action may touch is what the config grants now.
+//! `conclave trajectory replay FILE [CONFIG]`: a run whose task is a log's, and whose first turns
+//! are what the log's agent did, carried out anew (O-119). Results are not compared; what an action
+//! may touch is what the config grants now.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -19,7 +20,11 @@ use crate::journals::{Of, RunStorage};
 use crate::setup;
 use crate::show::{FAINT, head, paint, plural};
 
-pub(super) async fn replay(args: TrajectoryReplay, output: OutputArgs, interrupts: Interrupts) -> Result<u8, CliError> {
+pub(super) async fn replay(
+    args: TrajectoryReplay,
+    output: OutputArgs,
+    interrupts: Interrupts,
+) -> Result<u8, CliError> {
     args.trace.detail(output)?;
     let loaded = log::read(&args.file)?;
     if !output.json {
@@ -28,22 +33,31 @@ pub(super) async fn replay(args: TrajectoryReplay, output: OutputArgs, interrupt
     let (task, turns) = again(&loaded, &args)?;
     let loading = Instant::now();
     let (models, locked) = (args.model.models()?, args.locked.locked);
-    let kept = RunStorage::open(&args.keep, Of { command: "run", file: &args.config, models: &models, locked, is_bulk: false })?;
+    let kept = RunStorage::open(
+        &args.keep,
+        Of { command: "run", file: &args.config, models: &models, locked, is_bulk: false },
+    )?;
     let host = Arc::new(setup::open_host_keeping(&args.config, &kept)?);
     let prepared = setup::prepare_with(&host, &args.config, &models, locked, output).await?;
     let room = RandomIds.run();
-    let manner = Manner { output, trace: args.trace, verbose: args.verbose, approvals: args.approvals };
+    let manner =
+        Manner { output, trace: args.trace, verbose: args.verbose, approvals: args.approvals };
     let stage = Stage::new(&prepared, &args.config, &kept, manner, &interrupts)?;
     let count = plural(turns.len() as u64, "action", "actions");
     let options = RunOptions { ids: Arc::new(room.clone()), replay: turns, ..stage.options(&kept) };
     if !output.quiet && !output.json {
         head::print(&prepared, Some(&room), loading.elapsed());
-        let _ = writeln!(crate::output::stderr(), "{}", paint(FAINT, format_args!("{count} of the log are carried out anew\n")));
+        let _ = writeln!(
+            crate::output::stderr(),
+            "{}",
+            paint(FAINT, format_args!("{count} of the log are carried out anew\n"))
+        );
     }
     stage.legend();
     let started = Instant::now();
     interrupts.run_begins();
-    let run = prepared.start(Some(task), options).map_err(|failure| unkept(&failure, &room, &kept))?;
+    let run =
+        prepared.start(Some(task), options).map_err(|failure| unkept(&failure, &room, &kept))?;
     let attending = stage.attend(&kept, &host);
     let outcome = stage.follow(run.stopper(), run.outcome(), (&room, &kept)).await;
     drop(attending);
@@ -56,9 +70,13 @@ fn again(loaded: &Loaded, args: &TrajectoryReplay) -> Result<(String, Vec<Turn>)
     let Replay { task, actions } = Replay::of(&loaded.events);
     let Some(task) = task else {
         let what = format!("{file} has no message of its user, so there is no task to run");
-        return Err(CliError::usage(what).hint("conclave trajectory show --source user shows what the user said"));
+        return Err(CliError::usage(what)
+            .hint("conclave trajectory show --source user shows what the user said"));
     };
-    let turns = actions.into_iter().filter_map(|action| Turn::from_event(&TrajectoryEvent::from(action))).collect();
+    let turns = actions
+        .into_iter()
+        .filter_map(|action| Turn::from_event(&TrajectoryEvent::from(action)))
+        .collect();
     Ok((task, turns))
 }
 
@@ -72,7 +90,8 @@ mod tests {
     use crate::args::{Cli, Command, Trajectory};
 
     fn args() -> TrajectoryReplay {
-        match Cli::try_parse_from(["conclave", "trajectory", "replay", "log.json"]).unwrap().command {
+        match Cli::try_parse_from(["conclave", "trajectory", "replay", "log.json"]).unwrap().command
+        {
             Command::Trajectory(Trajectory::Replay(args)) => args,
             other => panic!("{other:?}"),
         }

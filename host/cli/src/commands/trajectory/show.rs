@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use anstyle::Style;
 use conclave_core::trajectory::{
-    Body, Era, Filter, Loaded, LogProblem, Observation, SdkEvent, TrajectoryEvent, TreeError, search, tree_of, unmatched_events,
+    Body, Era, Filter, Loaded, LogProblem, Observation, SdkEvent, TrajectoryEvent, TreeError,
+    search, tree_of, unmatched_events,
 };
 use serde_json::{Value, json};
 
@@ -36,7 +37,8 @@ pub(super) fn show(args: &TrajectoryShow, output: OutputArgs) -> Result<u8, CliE
         Some(leaf) => (Vec::new(), of_sdk(sdk, &filter, Some(&branch(sdk, leaf)?))),
         None => (numbered(events, &filter), of_sdk(sdk, &filter, None)),
     };
-    let problems: Vec<LogProblem> = loaded.problems.iter().cloned().chain(out_of_place(sdk)).collect();
+    let problems: Vec<LogProblem> =
+        loaded.problems.iter().cloned().chain(out_of_place(sdk)).collect();
     let unanswered = unanswered(sdk);
     if output.json {
         for (number, event) in &found {
@@ -49,16 +51,25 @@ pub(super) fn show(args: &TrajectoryShow, output: OutputArgs) -> Result<u8, CliE
             stdout::json(json!({ "type": "unanswered", "n": number }))?;
         }
         for problem in &problems {
-            stdout::json(json!({ "type": "problem", "at": problem.at, "message": problem.text, "raw": problem.raw }))?;
+            stdout::json(
+                json!({ "type": "problem", "at": problem.at, "message": problem.text, "raw": problem.raw }),
+            )?;
         }
     } else {
-        let rows: Vec<Row> =
-            found.iter().map(|(n, event)| row(*n, event, form)).chain(later.iter().map(|(n, event)| sdk_row(*n, event))).collect();
+        let rows: Vec<Row> = found
+            .iter()
+            .map(|(n, event)| row(*n, event, form))
+            .chain(later.iter().map(|(n, event)| sdk_row(*n, event)))
+            .collect();
         if !rows.is_empty() {
             table::lines(&COLUMNS, &rows, table::total()).iter().try_for_each(stdout::styled)?;
         }
         if !output.quiet && rows.len() < all {
-            stdout::styled(note(format_args!("{} of {}", rows.len(), plural(all as u64, "event", "events"))))?;
+            stdout::styled(note(format_args!(
+                "{} of {}",
+                rows.len(),
+                plural(all as u64, "event", "events")
+            )))?;
         }
         if !output.quiet && all == 0 && problems.is_empty() {
             stdout::styled(note("the log is empty"))?;
@@ -73,7 +84,15 @@ pub(super) fn show(args: &TrajectoryShow, output: OutputArgs) -> Result<u8, CliE
 
 fn filter(args: &TrajectoryShow) -> Result<Filter, CliError> {
     let date = |option: &str, text: &Option<String>| {
-        text.as_deref().map(|text| if is_date(text) { Ok(text.replacen(' ', "T", 1)) } else { Err(no_date(option, text)) }).transpose()
+        text.as_deref()
+            .map(|text| {
+                if is_date(text) {
+                    Ok(text.replacen(' ', "T", 1))
+                } else {
+                    Err(no_date(option, text))
+                }
+            })
+            .transpose()
     };
     let until = date("--until", &args.until)?;
     let filter = Filter {
@@ -81,7 +100,8 @@ fn filter(args: &TrajectoryShow) -> Result<Filter, CliError> {
         exclude_types: args.not_type.clone(),
         source: args.source.clone(),
         start_date: date("--since", &args.since)?,
-        // Time stamps are compared as text, and those of that day are longer: this is after all of them.
+        // Time stamps are compared as text, and those of that day are longer: this is after all of
+        // them.
         end_date: until.map(|date| if date.len() == 10 { format!("{date}T99") } else { date }),
         query: args.text.clone(),
         start_id: args.from,
@@ -99,22 +119,34 @@ fn filter(args: &TrajectoryShow) -> Result<Filter, CliError> {
 }
 
 fn no_date(option: &str, text: &str) -> CliError {
-    CliError::usage(format!("{option}: {text:?} is neither a day nor a moment")).hint("such as 2024-07-01 or 2024-07-01T12:00:00")
+    CliError::usage(format!("{option}: {text:?} is neither a day nor a moment"))
+        .hint("such as 2024-07-01 or 2024-07-01T12:00:00")
 }
 
 /// It begins with a day.
 fn is_date(text: &str) -> bool {
     let day = text.get(..10).unwrap_or_default();
-    let is_day = day.len() == 10 && day.char_indices().all(|(at, c)| if matches!(at, 4 | 7) { c == '-' } else { c.is_ascii_digit() });
+    let is_day = day.len() == 10
+        && day
+            .char_indices()
+            .all(|(at, c)| if matches!(at, 4 | 7) { c == '-' } else { c.is_ascii_digit() });
     is_day && matches!(text.as_bytes().get(10), None | Some(b'T' | b' '))
 }
 
 /// The events that are wanted, with their numbers: their ids, else their places.
 fn numbered<'a>(events: &'a [TrajectoryEvent], filter: &Filter) -> Vec<(i64, &'a TrajectoryEvent)> {
-    let places: HashMap<*const TrajectoryEvent, usize> =
-        events.iter().enumerate().map(|(place, event)| (std::ptr::from_ref(event), place)).collect();
-    let place = |event: &TrajectoryEvent| places.get(&std::ptr::from_ref(event)).copied().unwrap_or_default();
-    search(events, filter).into_iter().map(|event| (event.id.unwrap_or_else(|| number(place(event))), event)).collect()
+    let places: HashMap<*const TrajectoryEvent, usize> = events
+        .iter()
+        .enumerate()
+        .map(|(place, event)| (std::ptr::from_ref(event), place))
+        .collect();
+    let place = |event: &TrajectoryEvent| {
+        places.get(&std::ptr::from_ref(event)).copied().unwrap_or_default()
+    };
+    search(events, filter)
+        .into_iter()
+        .map(|event| (event.id.unwrap_or_else(|| number(place(event))), event))
+        .collect()
 }
 
 fn number(place: usize) -> i64 {
@@ -127,26 +159,47 @@ fn number(place: usize) -> i64 {
 /// When there is no such event, and when its parents do not lead to the beginning of the log.
 fn branch(events: &[SdkEvent], leaf: &str) -> Result<Vec<usize>, CliError> {
     let path = tree_of(events).0.path_to_root(Some(leaf));
-    path.map_err(|error| CliError::usage(format!("--branch {}: {error}", printable(leaf))).hint("`--json` shows the `id` of each event"))
+    path.map_err(|error| {
+        CliError::usage(format!("--branch {}: {error}", printable(leaf)))
+            .hint("`--json` shows the `id` of each event")
+    })
 }
 
-/// Returns what is wrong with the tree of the SDK's events: ids that are there twice, parents that are not there.
+/// Returns what is wrong with the tree of the SDK's events: ids that are there twice, parents that
+/// are not there.
 fn out_of_place(events: &[SdkEvent]) -> impl Iterator<Item = LogProblem> {
-    let of = |(at, error): (usize, TreeError)| LogProblem { at: format!("event {at}"), text: error.to_string(), raw: None };
+    let of = |(at, error): (usize, TreeError)| LogProblem {
+        at: format!("event {at}"),
+        text: error.to_string(),
+        raw: None,
+    };
     tree_of(events).1.into_iter().map(of)
 }
 
 /// Returns the numbers of the SDK's actions that nothing answered, refused or failed (O-121).
 fn unanswered(events: &[SdkEvent]) -> Vec<i64> {
-    let places: HashMap<*const SdkEvent, usize> = events.iter().enumerate().map(|(at, event)| (std::ptr::from_ref(event), at)).collect();
-    unmatched_events(events).into_iter().filter_map(|event| places.get(&std::ptr::from_ref(event)).copied().map(number)).collect()
+    let places: HashMap<*const SdkEvent, usize> =
+        events.iter().enumerate().map(|(at, event)| (std::ptr::from_ref(event), at)).collect();
+    unmatched_events(events)
+        .into_iter()
+        .filter_map(|event| places.get(&std::ptr::from_ref(event)).copied().map(number))
+        .collect()
 }
 
-/// The same of events of the SDK, whose numbers are their places; of those in `branch`, where there is one.
-fn of_sdk<'a>(events: &'a [SdkEvent], filter: &Filter, branch: Option<&[usize]>) -> Vec<(i64, &'a SdkEvent)> {
-    let names = |names: &[String], event: &SdkEvent| names.iter().any(|name| is_sdk_type(event.kind, name));
+/// The same of events of the SDK, whose numbers are their places; of those in `branch`, where there
+/// is one.
+fn of_sdk<'a>(
+    events: &'a [SdkEvent],
+    filter: &Filter,
+    branch: Option<&[usize]>,
+) -> Vec<(i64, &'a SdkEvent)> {
+    let names =
+        |names: &[String], event: &SdkEvent| names.iter().any(|name| is_sdk_type(event.kind, name));
     let dated = |event: &SdkEvent| match &event.timestamp {
-        Some(at) => filter.start_date.as_ref().is_none_or(|start| at >= start) && filter.end_date.as_ref().is_none_or(|end| at <= end),
+        Some(at) => {
+            filter.start_date.as_ref().is_none_or(|start| at >= start)
+                && filter.end_date.as_ref().is_none_or(|end| at <= end)
+        }
         None => true,
     };
     let worded = |event: &SdkEvent| {
@@ -164,7 +217,8 @@ fn of_sdk<'a>(events: &'a [SdkEvent], filter: &Filter, branch: Option<&[usize]>)
     };
     let is_on_branch = |place: &usize| branch.is_none_or(|branch| branch.contains(place));
     let placed = events.iter().enumerate().filter(|(place, _)| is_on_branch(place));
-    let mut found: Vec<_> = placed.map(|(place, event)| (number(place), event)).filter(wanted).collect();
+    let mut found: Vec<_> =
+        placed.map(|(place, event)| (number(place), event)).filter(wanted).collect();
     if filter.reverse {
         found.reverse();
     }
@@ -173,7 +227,9 @@ fn of_sdk<'a>(events: &'a [SdkEvent], filter: &Filter, branch: Option<&[usize]>)
 }
 
 fn is_sdk_type(kind: &str, name: &str) -> bool {
-    kind == name || (name == "action" && kind == "ActionEvent") || (name == "observation" && kind == "ObservationEvent")
+    kind == name
+        || (name == "action" && kind == "ActionEvent")
+        || (name == "observation" && kind == "ObservationEvent")
 }
 
 fn row(number: i64, event: &TrajectoryEvent, form: Era) -> Row {
@@ -181,13 +237,22 @@ fn row(number: i64, event: &TrajectoryEvent, form: Era) -> Row {
         Body::Action(_) => (NAME, event.kind().to_owned()),
         Body::Observation(observation) => {
             let style = if observation.is_error() { BAD } else { FAINT };
-            (style, event.cause.map_or_else(|| event.kind().to_owned(), |cause| format!("{} ‹{cause}›", event.kind())))
+            (
+                style,
+                event.cause.map_or_else(
+                    || event.kind().to_owned(),
+                    |cause| format!("{} ‹{cause}›", event.kind()),
+                ),
+            )
         }
     };
     vec![
         (FAINT, number.to_string()),
         (FAINT, when(event.timestamp.as_deref())),
-        (Style::new(), event.source.as_ref().map(|source| source.name().to_owned()).unwrap_or_default()),
+        (
+            Style::new(),
+            event.source.as_ref().map(|source| source.name().to_owned()).unwrap_or_default(),
+        ),
         (style, what),
         (Style::new(), one_line(&said(event, form), SHOWN)),
     ]
@@ -209,12 +274,19 @@ fn said(event: &TrajectoryEvent, form: Era) -> String {
 fn fields(event: &TrajectoryEvent, form: Era) -> String {
     let value = event.to_json(form);
     let held = value.get("args").or_else(|| value.get("extras")).and_then(Value::as_object);
-    let is_said = |value: &&Value| !matches!(value, Value::Null | Value::Bool(false)) && value.as_str() != Some("");
+    let is_said = |value: &&Value| {
+        !matches!(value, Value::Null | Value::Bool(false)) && value.as_str() != Some("")
+    };
     let field = |(name, value): (&String, &Value)| {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         format!("{name}: {text}")
     };
-    held.into_iter().flatten().filter(|(_, value)| is_said(value)).map(field).collect::<Vec<_>>().join(" · ")
+    held.into_iter()
+        .flatten()
+        .filter(|(_, value)| is_said(value))
+        .map(field)
+        .collect::<Vec<_>>()
+        .join(" · ")
 }
 
 fn sdk_row(number: i64, event: &SdkEvent) -> Row {
@@ -240,8 +312,17 @@ fn sdk_said(event: &SdkEvent) -> String {
         "SystemPromptEvent" => of("system_prompt"),
         "ActionEvent" => {
             let why = event.text("summary").map_or_else(|| of("thought"), str::to_owned);
-            let call = event.payload.get("tool_call").and_then(|call| call.get("arguments")).map(words).unwrap_or_default();
-            return [of("tool_name"), call, why].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" · ");
+            let call = event
+                .payload
+                .get("tool_call")
+                .and_then(|call| call.get("arguments"))
+                .map(words)
+                .unwrap_or_default();
+            return [of("tool_name"), call, why]
+                .into_iter()
+                .filter(|part| !part.is_empty())
+                .collect::<Vec<_>>()
+                .join(" · ");
         }
         "ObservationEvent" => format!("{} · {}", of("tool_name"), of("observation")),
         "AgentErrorEvent" => of("error"),
@@ -250,18 +331,26 @@ fn sdk_said(event: &SdkEvent) -> String {
         "Condensation" | "CondensationSummaryEvent" => of("summary"),
         _ => String::new(),
     };
-    if text.is_empty() && !event.payload.is_empty() { Value::Object(event.payload.clone()).to_string() } else { text }
+    if text.is_empty() && !event.payload.is_empty() {
+        Value::Object(event.payload.clone()).to_string()
+    } else {
+        text
+    }
 }
 
 /// The texts of a value: those of a message's parts, a tool's result, or the value itself.
 fn words(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        Value::Array(parts) => parts.iter().map(words).filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" "),
-        Value::Object(map) => match ["text", "content", "output", "error"].iter().find_map(|key| map.get(*key)) {
-            Some(inner) => words(inner),
-            None => value.to_string(),
-        },
+        Value::Array(parts) => {
+            parts.iter().map(words).filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" ")
+        }
+        Value::Object(map) => {
+            match ["text", "content", "output", "error"].iter().find_map(|key| map.get(*key)) {
+                Some(inner) => words(inner),
+                None => value.to_string(),
+            }
+        }
         Value::Null => String::new(),
         other => other.to_string(),
     }
@@ -309,7 +398,10 @@ mod tests {
         let mut args = args("-");
         change(&mut args);
         let loaded = load(LOG);
-        numbered(&loaded.events, &filter(&args).unwrap()).into_iter().map(|(number, _)| number).collect()
+        numbered(&loaded.events, &filter(&args).unwrap())
+            .into_iter()
+            .map(|(number, _)| number)
+            .collect()
     }
 
     #[test]
@@ -320,7 +412,11 @@ mod tests {
         assert_eq!(found(|args| args.source = Some("user".to_owned())), [0]);
         assert_eq!(found(|args| args.text = Some("NO DISK".to_owned())), [3]);
         assert_eq!(found(|args| args.since = Some("2024-07-02".to_owned())), [2, 3]);
-        assert_eq!(found(|args| args.until = Some("2024-07-01".to_owned())), [0, 1], "of a day, all of it");
+        assert_eq!(
+            found(|args| args.until = Some("2024-07-01".to_owned())),
+            [0, 1],
+            "of a day, all of it"
+        );
         assert_eq!(found(|args| args.until = Some("2024-07-01 12:00:00".to_owned())), [0]);
         assert_eq!(found(|args| (args.from, args.to) = (Some(1), Some(2))), [1, 2]);
         assert_eq!(found(|args| (args.reverse, args.limit) = (true, Some(2))), [3, 2]);
@@ -334,18 +430,34 @@ mod tests {
             filter(&args).unwrap_err().to_string()
         };
         assert!(refused(|args| args.types = vec!["rnu".to_owned()]).contains("\"rnu\""));
-        assert!(refused(|args| args.since = Some("yesterday".to_owned())).contains("--since: \"yesterday\""));
+        assert!(
+            refused(|args| args.since = Some("yesterday".to_owned()))
+                .contains("--since: \"yesterday\"")
+        );
         assert!(refused(|args| args.until = Some("2024-7-1".to_owned())).contains("--until"));
-        assert!(filter(&TrajectoryShow { types: vec!["ActionEvent".to_owned()], ..args("-") }).is_ok());
+        assert!(
+            filter(&TrajectoryShow { types: vec!["ActionEvent".to_owned()], ..args("-") }).is_ok()
+        );
     }
 
     #[test]
     fn a_line_says_who_what_and_of_what_it_came() {
         let loaded = load(LOG);
-        let line = |at: usize| row(0, &loaded.events[at], Era::V2024).into_iter().map(|(_, text)| text).collect::<Vec<_>>().join("|");
+        let line = |at: usize| {
+            row(0, &loaded.events[at], Era::V2024)
+                .into_iter()
+                .map(|(_, text)| text)
+                .collect::<Vec<_>>()
+                .join("|")
+        };
         assert_eq!(line(0), "0|2024-07-01 12:00:00|user|message|List\\u{1b}[2J");
         assert_eq!(line(1), "0|2024-07-01 12:00:01|agent|run|Running command: ls");
-        assert!(line(2).starts_with("0|2024-07-02 12:00:02|agent|run ‹1›|") && line(2).ends_with("· a b"), "{}", line(2));
+        assert!(
+            line(2).starts_with("0|2024-07-02 12:00:02|agent|run ‹1›|")
+                && line(2).ends_with("· a b"),
+            "{}",
+            line(2)
+        );
         assert_eq!(row(0, &loaded.events[3], Era::V2024)[3].0, BAD);
     }
 
@@ -360,8 +472,19 @@ mod tests {
         assert_eq!(sdk_row(0, all[0].1)[4].1, "Hi");
         assert_eq!(sdk_row(2, all[2].1)[3], (BAD, "AgentErrorEvent".to_owned()));
         let only = Filter { include_types: vec!["PauseEvent".to_owned()], ..Filter::default() };
-        assert_eq!(of_sdk(&loaded.sdk, &only, None).into_iter().map(|(number, _)| number).collect::<Vec<_>>(), [1]);
-        let words = Filter { query: Some("NO TOOL".to_owned()), reverse: true, limit: Some(1), ..Filter::default() };
+        assert_eq!(
+            of_sdk(&loaded.sdk, &only, None)
+                .into_iter()
+                .map(|(number, _)| number)
+                .collect::<Vec<_>>(),
+            [1]
+        );
+        let words = Filter {
+            query: Some("NO TOOL".to_owned()),
+            reverse: true,
+            limit: Some(1),
+            ..Filter::default()
+        };
         assert_eq!(of_sdk(&loaded.sdk, &words, None)[0].0, 2);
     }
 
@@ -374,13 +497,18 @@ mod tests {
         let path = branch(&loaded.sdk, "c").unwrap();
         let shown = of_sdk(&loaded.sdk, &Filter::default(), Some(&path));
         assert_eq!(shown.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 2]);
-        assert!(branch(&loaded.sdk, "x").unwrap_err().to_string().contains("--branch x: unknown-id"));
+        assert!(
+            branch(&loaded.sdk, "x").unwrap_err().to_string().contains("--branch x: unknown-id")
+        );
     }
 
     #[test]
     fn what_is_out_of_place_in_a_tree_is_a_problem() {
         let problems: Vec<LogProblem> = out_of_place(&load(BRANCHES).sdk).collect();
-        assert!(matches!(problems.as_slice(), [one] if one.at == "event 3" && one.text.starts_with("duplicate-id")), "{problems:?}");
+        assert!(
+            matches!(problems.as_slice(), [one] if one.at == "event 3" && one.text.starts_with("duplicate-id")),
+            "{problems:?}"
+        );
     }
 
     #[test]

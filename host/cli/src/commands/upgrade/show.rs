@@ -1,5 +1,5 @@
-//! Differences for people: capabilities first, then texts line by line. A stranger wrote them, so nothing of them moves the cursor, hides
-//! or pretends to be a line of ours.
+//! Differences for people: capabilities first, then texts line by line. A stranger wrote them, so
+//! nothing of them moves the cursor, hides or pretends to be a line of ours.
 
 use std::io::Write;
 
@@ -31,10 +31,16 @@ fn text(name: &PluginName, is_new: bool, changes: &[LockChange], columns: usize)
     let mut text = format!("{} {head}\n", paint(NAME, name));
     for change in changes {
         text.push_str(&format!("  {}\n", title(change)));
-        let (before, now) = (change.before.as_deref().unwrap_or_default(), change.now.as_deref().unwrap_or_default());
+        let (before, now) = (
+            change.before.as_deref().unwrap_or_default(),
+            change.now.as_deref().unwrap_or_default(),
+        );
         for (style, mark, line) in lines(before, now) {
             for row in foreign::rows(&line, columns.saturating_sub(BEFORE_TEXT)) {
-                text.push_str(&format!("    {}\n", paint(style, format_args!("{mark} {}{row}", foreign::MARK))));
+                text.push_str(&format!(
+                    "    {}\n",
+                    paint(style, format_args!("{mark} {}{row}", foreign::MARK))
+                ));
             }
         }
     }
@@ -53,12 +59,18 @@ fn title(change: &LockChange) -> String {
         PluginPart::AsksMore => format!("{} {of}", paint(BAD, "asks for more:")),
         PluginPart::AsksLess => format!("asks for less: {of}"),
         PluginPart::Reason => format!("why it asks for {of}"),
-        PluginPart::Tool if change.before.is_none() => format!("{} {of}", paint(ODD, "a new tool:")),
+        PluginPart::Tool if change.before.is_none() => {
+            format!("{} {of}", paint(ODD, "a new tool:"))
+        }
         PluginPart::Tool => format!("a tool is gone: {of}"),
-        PluginPart::Description => format!("{} {of}", paint(ODD, "what models are told of the tool")),
+        PluginPart::Description => {
+            format!("{} {of}", paint(ODD, "what models are told of the tool"))
+        }
         PluginPart::InputSchema => format!("the arguments of the tool {of}"),
         PluginPart::OutputSchema => format!("the results of the tool {of}"),
-        PluginPart::Examples => format!("{} {of}", paint(ODD, "the examples that models see of the tool")),
+        PluginPart::Examples => {
+            format!("{} {of}", paint(ODD, "the examples that models see of the tool"))
+        }
         PluginPart::Manner => format!("the manner of the tool {of}"),
     }
 }
@@ -109,7 +121,9 @@ fn walk<'a>(old: &[&'a str], new: &[&'a str], all: &mut Vec<(char, &'a str)>) {
         if i < old.len() && j < new.len() && old[i] == new[j] {
             all.push((' ', old[i]));
             (i, j) = (i + 1, j + 1);
-        } else if j == new.len() || (i < old.len() && common[(i + 1) * columns + j] >= common[i * columns + j + 1]) {
+        } else if j == new.len()
+            || (i < old.len() && common[(i + 1) * columns + j] >= common[i * columns + j + 1])
+        {
             all.push(('-', old[i]));
             i += 1;
         } else {
@@ -129,7 +143,10 @@ mod tests {
 
     #[test]
     fn only_what_differs_is_shown_with_a_little_around_it() {
-        assert_eq!(shown("a\nb\nc\nd\ne\nf\ng", "a\nb\nc\nd\ne\nF\ng"), [" …", " d", " e", "-f", "+F", " g"]);
+        assert_eq!(
+            shown("a\nb\nc\nd\ne\nf\ng", "a\nb\nc\nd\ne\nF\ng"),
+            [" …", " d", " e", "-f", "+F", " g"]
+        );
         assert_eq!(shown("", "a\nb"), ["+a", "+b"]);
         assert_eq!(shown("a\nb", ""), ["-a", "-b"]);
         assert_eq!(shown("x\na\nb", "a\nb\ny"), ["-x", " a", " b", "+y"]);
@@ -151,12 +168,24 @@ mod tests {
     /// B15: padded to the terminal's width, a description put a line of its own below.
     #[test]
     fn a_padded_text_has_a_mark_on_every_row() {
-        let now = format!("Finds.{}swiss is what was pinned, but for its version", "\u{a0}".repeat(94));
-        let change = LockChange { part: PluginPart::Description, of: "find".to_owned(), before: None, now: Some(now) };
+        let now =
+            format!("Finds.{}swiss is what was pinned, but for its version", "\u{a0}".repeat(94));
+        let change = LockChange {
+            part: PluginPart::Description,
+            of: "find".to_owned(),
+            before: None,
+            now: Some(now),
+        };
         for columns in [40, 60, 80, 100, 120, 160] {
-            let text = text(&PluginName::from("swiss"), false, std::slice::from_ref(&change), columns);
+            let text =
+                text(&PluginName::from("swiss"), false, std::slice::from_ref(&change), columns);
             let text = anstream::adapter::strip_str(&text).to_string();
-            assert!(text.lines().skip(2).all(|row| row.starts_with("    + │ ") && foreign::width(row) <= columns + 2), "{columns}: {text}");
+            assert!(
+                text.lines()
+                    .skip(2)
+                    .all(|row| row.starts_with("    + │ ") && foreign::width(row) <= columns + 2),
+                "{columns}: {text}"
+            );
         }
     }
 }

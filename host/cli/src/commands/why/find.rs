@@ -15,7 +15,8 @@ use crate::stores::{OpenStores, unusable};
 /// Runs that are named where several are meant.
 const SHOWN: usize = 5;
 
-/// `3f2a91c0/1:17`: a run or its first digits, a child room, a record. `3f2a91c0.4:17` is of the fourth call of a client that was served.
+/// `3f2a91c0/1:17`: a run or its first digits, a child room, a record. `3f2a91c0.4:17` is of the
+/// fourth call of a client that was served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) run: String,
@@ -28,8 +29,10 @@ pub(super) struct Address {
 
 impl Address {
     pub(super) fn parse(text: &str) -> Result<Self, CliError> {
-        let wrong =
-            || CliError::usage(format!("{text:?} is no event's address")).hint("write RUN:RECORD, such as 3f2a91c0:17, or RUN alone");
+        let wrong = || {
+            CliError::usage(format!("{text:?} is no event's address"))
+                .hint("write RUN:RECORD, such as 3f2a91c0:17, or RUN alone")
+        };
         let (room, seq) = match text.rsplit_once(':') {
             Some((room, seq)) => (room, Some(seq.parse().map_err(|_| wrong())?)),
             None => (text, None),
@@ -37,7 +40,10 @@ impl Address {
         let end = room.find('/').unwrap_or(room.len());
         let (call, child) = room.split_at(end);
         let (run, call) = call.split_at(call.find('.').unwrap_or(call.len()));
-        let is_call = |call: &str| call.strip_prefix('.').is_some_and(|n| !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()));
+        let is_call = |call: &str| {
+            call.strip_prefix('.')
+                .is_some_and(|n| !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()))
+        };
         let is_name = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
         // It becomes part of a file's name.
         if run.is_empty()
@@ -54,7 +60,8 @@ impl Address {
 /// A run that is kept.
 pub(super) struct KeptRun {
     place: RunPlace,
-    /// Its name, and the one call of a client that is meant, `.4`; empty where all are, and of a run.
+    /// Its name, and the one call of a client that is meant, `.4`; empty where all are, and of a
+    /// run.
     run: String,
     call: String,
     /// The config that it was started with.
@@ -86,13 +93,18 @@ pub(super) fn run(args: RunPlaces<'_>, address: Option<&Address>) -> Result<Kept
     };
     let Some(run) = name else { return before_stores(args, address) };
     let call = address.map(|address| address.call.clone()).unwrap_or_default();
-    let is_meant = |row: &RunRow| serving_of(&row.run) == run && (call.is_empty() || row.run.as_str() == format!("{run}{call}"));
+    let is_meant = |row: &RunRow| {
+        serving_of(&row.run) == run
+            && (call.is_empty() || row.run.as_str() == format!("{run}{call}"))
+    };
     let mut rows: Vec<RunRow> = rows.into_iter().filter(is_meant).collect();
     if rows.is_empty() {
         return Err(CliError::usage(format!("nothing is kept of {run}{call}")));
     }
     // The calls of a client in their order.
-    rows.sort_by_key(|row| row.run.as_str().split_once('.').and_then(|(_, call)| call.parse::<u64>().ok()));
+    rows.sort_by_key(|row| {
+        row.run.as_str().split_once('.').and_then(|(_, call)| call.parse::<u64>().ok())
+    });
     let config = rows.iter().find_map(|row| row.config.clone());
     Ok(KeptRun { place: RunPlace::Store(rows), run, call, config })
 }
@@ -106,17 +118,23 @@ pub(super) struct RunPlaces<'a> {
 
 /// In the folder of journals that hosts before the stores wrote.
 fn before_stores(args: RunPlaces<'_>, address: Option<&Address>) -> Result<KeptRun, CliError> {
-    let what = address.map_or("nothing is kept".to_owned(), |address| format!("nothing is kept of the run {}", address.run));
+    let what = address.map_or("nothing is kept".to_owned(), |address| {
+        format!("nothing is kept of the run {}", address.run)
+    });
     let none = CliError::usage(what)
         .hint("`conclave runs` lists what is; of a run with --journal FOLDER or --store FOLDER name the folder in the same way");
-    let Some(folder) = journals_folder().filter(|folder| args.store.is_none() && folder.is_dir()) else { return Err(none) };
+    let Some(folder) = journals_folder().filter(|folder| args.store.is_none() && folder.is_dir())
+    else {
+        return Err(none);
+    };
     in_folder(&JournalFolder(folder), address).map_err(|_| none)
 }
 
 fn in_folder(folder: &JournalFolder, address: Option<&Address>) -> Result<KeptRun, CliError> {
     let all = folder.runs();
     let none = |why: &str| {
-        CliError::usage(format!("{why} in {}", folder.0.display())).hint("without --journal the runs of the user's state folder are meant")
+        CliError::usage(format!("{why} in {}", folder.0.display()))
+            .hint("without --journal the runs of the user's state folder are meant")
     };
     let run = match address {
         Some(address) => one(all.iter().map(String::as_str), &address.run)?
@@ -134,10 +152,13 @@ fn one<'a>(names: impl Iterator<Item = &'a str>, begin: &str) -> Result<Option<S
     found.sort_unstable();
     found.dedup();
     if found.len() < 2 || found.contains(&begin) {
-        return Ok(found.first().map(|_| if found.contains(&begin) { begin } else { found[0] }.to_owned()));
+        return Ok(found
+            .first()
+            .map(|_| if found.contains(&begin) { begin } else { found[0] }.to_owned()));
     }
     let shown: Vec<&str> = found.iter().take(SHOWN).copied().collect();
-    Err(CliError::usage(format!("{} runs begin with {begin}: {}", found.len(), shown.join(", "))).hint("write more of it"))
+    Err(CliError::usage(format!("{} runs begin with {begin}: {}", found.len(), shown.join(", ")))
+        .hint("write more of it"))
 }
 
 /// `3f2a91c0` of its call `3f2a91c0.4`; another run as it is.
@@ -151,8 +172,12 @@ pub(super) fn room(run: &KeptRun, child: &str) -> Result<FoundJournal, CliError>
     match &run.place {
         RunPlace::Folder(folder) => folder.room(&name).and_then(|records| journal(records, &name)),
         RunPlace::Store(rows) => {
-            let row = rows.iter().find(|row| name == row.run.as_str() || name.starts_with(&format!("{}/", row.run)));
-            let row = row.ok_or_else(|| CliError::usage(format!("{name} names no call of {}; write {}.1", run.run, run.run)))?;
+            let row = rows
+                .iter()
+                .find(|row| name == row.run.as_str() || name.starts_with(&format!("{}/", row.run)));
+            let row = row.ok_or_else(|| {
+                CliError::usage(format!("{name} names no call of {}; write {}.1", run.run, run.run))
+            })?;
             read(row, &RoomId::from(name))
         }
     }
@@ -199,15 +224,31 @@ mod tests {
 
     #[test]
     fn an_address_is_a_run_a_room_and_a_record() {
-        let parts = |text| Address::parse(text).map(|address| (address.run, address.child, address.seq));
+        let parts =
+            |text| Address::parse(text).map(|address| (address.run, address.child, address.seq));
         assert_eq!(parts("3f2a:17").unwrap(), ("3f2a".into(), String::new(), Some(17)));
         assert_eq!(parts("3f2a/1/2:0").unwrap(), ("3f2a".into(), "/1/2".into(), Some(0)));
         assert_eq!(parts("3f2a").unwrap(), ("3f2a".into(), String::new(), None));
         let of_call = Address::parse("3f2a.12/1:4").unwrap();
-        assert_eq!((of_call.run.as_str(), of_call.call.as_str(), of_call.child.as_str()), ("3f2a", ".12", "/1"));
-        for wrong in
-            ["3f2a.:1", "3f2a.x:1", "3f2a.1.2:1", "3f2a/../1:1", ".1:1", "", ":3", "3f2a:", "3f2a:x", "../x:1", "a/..:1", "/1:2", "a b:1"]
-        {
+        assert_eq!(
+            (of_call.run.as_str(), of_call.call.as_str(), of_call.child.as_str()),
+            ("3f2a", ".12", "/1")
+        );
+        for wrong in [
+            "3f2a.:1",
+            "3f2a.x:1",
+            "3f2a.1.2:1",
+            "3f2a/../1:1",
+            ".1:1",
+            "",
+            ":3",
+            "3f2a:",
+            "3f2a:x",
+            "../x:1",
+            "a/..:1",
+            "/1:2",
+            "a b:1",
+        ] {
             assert!(parts(wrong).is_err(), "{wrong}");
         }
     }

@@ -1,4 +1,5 @@
-//! Journals that are files of JSON lines in one folder: those of `--journal`, and those that hosts before the stores wrote.
+//! Journals that are files of JSON lines in one folder: those of `--journal`, and those that hosts
+//! before the stores wrote.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,13 +22,15 @@ const CONFIG_ENDING: &str = "config";
 pub(super) struct JournalFolder(pub(super) PathBuf);
 
 impl JournalFolder {
-    /// The runs, newest first, and among them the servings of clients, each of them once. A run is as old as the file of its first room, a
-    /// serving as its newest call.
+    /// The runs, newest first, and among them the servings of clients, each of them once. A run is
+    /// as old as the file of its first room, a serving as its newest call.
     pub(super) fn runs(&self) -> Vec<String> {
         let mut found: BTreeMap<String, SystemTime> = BTreeMap::new();
         for file in self.files().unwrap_or_default() {
             let Some(call) = file_call(&file).filter(|call| stem(&file) == *call) else { continue };
-            let changed = fs::metadata(&file).and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+            let changed = fs::metadata(&file)
+                .and_then(|data| data.modified())
+                .unwrap_or(SystemTime::UNIX_EPOCH);
             let run = call.split('.').next().unwrap_or(&call).to_owned();
             let newest = found.entry(run).or_insert(changed);
             *newest = changed.max(*newest);
@@ -49,13 +52,23 @@ impl JournalFolder {
 
     /// The journals of all rooms whose names begin so, the first one first.
     pub(super) fn rooms(&self, name: &str) -> Result<Vec<FoundJournal>, CliError> {
-        let mut files = self.files().map_err(|error| CliError::usage(format!("{} could not be read: {error}", self.0.display())))?;
-        let is_meant = |stem: &str| stem.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '.']));
+        let mut files = self.files().map_err(|error| {
+            CliError::usage(format!("{} could not be read: {error}", self.0.display()))
+        })?;
+        let is_meant = |stem: &str| {
+            stem.strip_prefix(name)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '.']))
+        };
         files.retain(|file| is_meant(&stem(file)));
-        // The calls of a client in their order; `3f2a.jsonl` is behind `3f2a-1.jsonl` by its letters.
+        // The calls of a client in their order; `3f2a.jsonl` is behind `3f2a-1.jsonl` by its
+        // letters.
         files.sort_by_cached_key(|file| {
             let stem = stem(file);
-            let call = stem.split('-').next().and_then(|first| first.split_once('.')).and_then(|(_, call)| call.parse::<u64>().ok());
+            let call = stem
+                .split('-')
+                .next()
+                .and_then(|first| first.split_once('.'))
+                .and_then(|(_, call)| call.parse::<u64>().ok());
             (call, stem.matches('-').count(), stem)
         });
         files.iter().map(|file| journal(read(file)?, &file.display().to_string())).collect()
@@ -67,8 +80,8 @@ impl JournalFolder {
     }
 }
 
-/// The run that a file belongs to, one call where it is a client's: its name up to the first child room. One of a batch is called
-/// `RUN-batch-3`.
+/// The run that a file belongs to, one call where it is a client's: its name up to the first child
+/// room. One of a batch is called `RUN-batch-3`.
 fn file_call(file: &Path) -> Option<String> {
     let stem = file.file_stem()?.to_str()?;
     let first = |name: &str| name.split('-').next().unwrap_or(name).to_owned();
@@ -83,7 +96,8 @@ fn stem(file: &Path) -> String {
 }
 
 fn read(file: &Path) -> Result<Vec<Record>, CliError> {
-    let unread = |why: String| CliError::usage(format!("{} could not be read: {why}", file.display()));
+    let unread =
+        |why: String| CliError::usage(format!("{} could not be read: {why}", file.display()));
     let text = fs::read_to_string(file).map_err(|error| unread(error.to_string()))?;
     from_lines(&text).map_err(|error| unread(error.to_string()))
 }
@@ -97,7 +111,9 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let file = temp.path().join("a.jsonl");
         let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
-        let line = format!("{{\"seq\":0,\"at\":1,\"principal\":\"x\",\"rules\":0,\"event\":\"cancelled\",\"reason\":{deep}}}\n");
+        let line = format!(
+            "{{\"seq\":0,\"at\":1,\"principal\":\"x\",\"rules\":0,\"event\":\"cancelled\",\"reason\":{deep}}}\n"
+        );
         fs::write(&file, line).unwrap();
         let error = read(&file).unwrap_err().to_string();
         assert!(error.contains("record 0 ") && error.contains("record_too_deep"), "{error}");
@@ -106,7 +122,14 @@ mod tests {
     #[test]
     fn a_folder_has_runs_and_servings_each_once_and_newest_first() {
         let temp = tempfile::tempdir().unwrap();
-        for (name, age) in [("aa", 3), ("aa-1", 3), ("bb.1", 9), ("bb.2", 1), ("cc-batch-0", 2), ("cc-batch-0-1", 2)] {
+        for (name, age) in [
+            ("aa", 3),
+            ("aa-1", 3),
+            ("bb.1", 9),
+            ("bb.2", 1),
+            ("cc-batch-0", 2),
+            ("cc-batch-0-1", 2),
+        ] {
             let path = temp.path().join(format!("{name}.jsonl"));
             fs::write(&path, "").unwrap();
             let at = SystemTime::now() - std::time::Duration::from_secs(60 * age);

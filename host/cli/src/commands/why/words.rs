@@ -50,13 +50,21 @@ impl CallIndex {
         for notice in retold.iter().flat_map(|told| &told.told) {
             match notice {
                 Notice::StepStarted { call, task, agent } => {
-                    calls.insert(*call, Asker { plugin: agent.clone(), task: Some(task.clone()), tool: None });
+                    calls.insert(
+                        *call,
+                        Asker { plugin: agent.clone(), task: Some(task.clone()), tool: None },
+                    );
                 }
                 Notice::ToolCalled { call, task, name, .. } => {
                     let plugin = PluginName::from(name.split('.').next().unwrap_or(name));
-                    calls.insert(*call, Asker { plugin, task: Some(task.clone()), tool: Some(name.clone()) });
+                    calls.insert(
+                        *call,
+                        Asker { plugin, task: Some(task.clone()), tool: Some(name.clone()) },
+                    );
                 }
-                Notice::ApprovalAsked { call, request } => drop(requests.insert(*call, request.clone())),
+                Notice::ApprovalAsked { call, request } => {
+                    drop(requests.insert(*call, request.clone()))
+                }
                 _ => {}
             }
         }
@@ -71,7 +79,8 @@ impl CallIndex {
     /// Who is behind this call, or else behind the event in whose course it was refused.
     pub(super) fn asker(&self, call: Option<CallId>, plugin: &PluginName, event: &Event) -> Asker {
         let known = call.or_else(|| call_of(event)).and_then(|call| self.askers.get(&call));
-        let mut asker = known.cloned().unwrap_or(Asker { plugin: plugin.clone(), task: None, tool: None });
+        let mut asker =
+            known.cloned().unwrap_or(Asker { plugin: plugin.clone(), task: None, tool: None });
         if asker.plugin != *plugin {
             // The room refused somebody else than the one that the event is of.
             asker = Asker { plugin: plugin.clone(), tool: None, task: asker.task };
@@ -129,8 +138,13 @@ fn denials(told: &Retold) -> impl Iterator<Item = (&PluginName, &DenialRecord)> 
 /// The kind of event in words.
 pub(super) fn of_event(event: &Event) -> String {
     match event.effective() {
-        Event::RoomOpened { opening, .. } => format!("the room was opened for the task {}; it holds every grant of the run", opening.entry),
-        Event::RunStarted { opening, .. } => format!("another run began, with the task {}", opening.entry),
+        Event::RoomOpened { opening, .. } => format!(
+            "the room was opened for the task {}; it holds every grant of the run",
+            opening.entry
+        ),
+        Event::RunStarted { opening, .. } => {
+            format!("another run began, with the task {}", opening.entry)
+        }
         Event::HistoryChanged { task, .. } => format!("the history of {task} was changed"),
         Event::AgentStepped { call, .. } => format!("an agent's step ended ({call})"),
         Event::AgentResponded { call, .. } => format!("an agent answered ({call})"),
@@ -143,9 +157,13 @@ pub(super) fn of_event(event: &Event) -> String {
             format!("a plugin was about to {} {} ({call})", verb(side_effect), side_effect.target())
         }
         Event::SideEffectEnded { call, .. } => format!("a side effect ended ({call})"),
-        Event::Refused { call, plugin, .. } => format!("an import refused something to {plugin} ({call})"),
+        Event::Refused { call, plugin, .. } => {
+            format!("an import refused something to {plugin} ({call})")
+        }
         other => {
-            let kind = serde_json::to_value(other).ok().and_then(|value| Some(value.get("event")?.as_str()?.replace('-', " ")));
+            let kind = serde_json::to_value(other)
+                .ok()
+                .and_then(|value| Some(value.get("event")?.as_str()?.replace('-', " ")));
             kind.unwrap_or_else(|| "something happened".to_owned())
         }
     }
@@ -164,31 +182,61 @@ fn verb(side_effect: &SideEffect) -> &'static str {
 /// The question that a side effect answers.
 pub(super) fn question(plugin: &PluginName, side_effect: &SideEffect) -> AccessQuestion {
     let (method, headers) = match side_effect {
-        SideEffect::Fetch { method, headers, .. } => (method.clone(), headers.iter().map(|(name, _)| name.clone()).collect()),
+        SideEffect::Fetch { method, headers, .. } => {
+            (method.clone(), headers.iter().map(|(name, _)| name.clone()).collect())
+        }
         _ => ("GET".to_owned(), Vec::new()),
     };
     let writes = side_effect.capability() == Capability::Files;
-    AccessQuestion { writes, method, headers, ..AccessQuestion::new(plugin.as_str(), side_effect.capability()).of(side_effect.target()) }
+    AccessQuestion {
+        writes,
+        method,
+        headers,
+        ..AccessQuestion::new(plugin.as_str(), side_effect.capability()).of(side_effect.target())
+    }
 }
 
 /// A notice that is worth a line beside the layers.
 fn of_notice(notice: &Notice) -> Option<String> {
     Some(match notice {
-        Notice::ToolCalled { task, caller, name, arguments, .. } => format!("{caller} called {name} {arguments} for the task {task}"),
+        Notice::ToolCalled { task, caller, name, arguments, .. } => {
+            format!("{caller} called {name} {arguments} for the task {task}")
+        }
         Notice::ToolAnswered { name, is_error, content, .. } => {
             format!("{name} {}: {content}", if *is_error { "failed" } else { "answered" })
         }
         Notice::ApprovalAsked { request, .. } => {
-            format!("you were asked about {} {} by {}: {}", request.tool, request.arguments, request.caller, request.source)
+            format!(
+                "you were asked about {} {} by {}: {}",
+                request.tool, request.arguments, request.caller, request.source
+            )
         }
-        Notice::ApprovalGiven { approval, author, .. } => format!("the answer of {author}: {}", approved(approval)),
-        Notice::TopUpAsked { top_up, .. } => format!("you were asked for more: {}", top_up.sentence()),
-        Notice::ToppedUp { budget, more: Some(more), .. } => format!("the answer: {} more for {}", budget.show(*more), budget.key()),
-        Notice::ToppedUp { reason, .. } => format!("the answer: no more: {}", reason.as_deref().unwrap_or_default()),
-        Notice::SideEffectEnded { plugin, answer: SideEffectAnswer::Failed { message, .. }, .. } => format!("{plugin} failed: {message}"),
-        Notice::SideEffectStarted { side_effect, .. } => format!("to {} {}", verb(side_effect), side_effect.target()),
-        Notice::PluginFaulted { plugin, fault, .. } => format!("{plugin} was stopped: {}", fault.message),
-        Notice::TaskEnded { task, status, reason } => format!("the task {task} ended: {} {reason}", status.as_str()),
+        Notice::ApprovalGiven { approval, author, .. } => {
+            format!("the answer of {author}: {}", approved(approval))
+        }
+        Notice::TopUpAsked { top_up, .. } => {
+            format!("you were asked for more: {}", top_up.sentence())
+        }
+        Notice::ToppedUp { budget, more: Some(more), .. } => {
+            format!("the answer: {} more for {}", budget.show(*more), budget.key())
+        }
+        Notice::ToppedUp { reason, .. } => {
+            format!("the answer: no more: {}", reason.as_deref().unwrap_or_default())
+        }
+        Notice::SideEffectEnded {
+            plugin,
+            answer: SideEffectAnswer::Failed { message, .. },
+            ..
+        } => format!("{plugin} failed: {message}"),
+        Notice::SideEffectStarted { side_effect, .. } => {
+            format!("to {} {}", verb(side_effect), side_effect.target())
+        }
+        Notice::PluginFaulted { plugin, fault, .. } => {
+            format!("{plugin} was stopped: {}", fault.message)
+        }
+        Notice::TaskEnded { task, status, reason } => {
+            format!("the task {task} ended: {} {reason}", status.as_str())
+        }
         Notice::ModelCalled { plugin, model, .. } => format!("{plugin} asked the model {model}"),
         _ => return None,
     })
@@ -209,23 +257,42 @@ pub(super) type Asked = HashMap<CallId, ApprovalRequest>;
 /// A notice that stands in the list of a run: a sign, and what it is about.
 pub(super) fn in_list(notice: &Notice, asked: &Asked) -> Option<(&'static str, String)> {
     Some(match notice {
-        Notice::Denied { plugin, record, .. } => {
-            ("DENIED", format!("{plugin}  {}: {} ({})", record.denial.capability, record.denial.target, record.layer.as_str()))
+        Notice::Denied { plugin, record, .. } => (
+            "DENIED",
+            format!(
+                "{plugin}  {}: {} ({})",
+                record.denial.capability,
+                record.denial.target,
+                record.layer.as_str()
+            ),
+        ),
+        Notice::ApprovalAsked { request, .. } => {
+            ("asked", format!("{}  {} {}", request.caller, request.tool, request.arguments))
         }
-        Notice::ApprovalAsked { request, .. } => ("asked", format!("{}  {} {}", request.caller, request.tool, request.arguments)),
         Notice::ApprovalGiven { call, approval, author } => {
-            let about = asked.get(call).map_or(String::new(), |request| format!("{}  {}: ", request.caller, request.tool));
-            let sign = if matches!(approval, Approval::Approved | Approval::Edited { .. }) { "approved" } else { "refused" };
+            let about = asked
+                .get(call)
+                .map_or(String::new(), |request| format!("{}  {}: ", request.caller, request.tool));
+            let sign = if matches!(approval, Approval::Approved | Approval::Edited { .. }) {
+                "approved"
+            } else {
+                "refused"
+            };
             (sign, format!("{about}{} ({author})", approved(approval)))
         }
         Notice::TopUpAsked { top_up, .. } => ("asked", top_up.sentence()),
-        Notice::ToppedUp { budget, more: Some(more), .. } => ("approved", format!("{} more for {}", budget.show(*more), budget.key())),
-        Notice::ToppedUp { budget, reason, .. } => {
-            ("refused", format!("more for {}: {}", budget.key(), reason.as_deref().unwrap_or_default()))
+        Notice::ToppedUp { budget, more: Some(more), .. } => {
+            ("approved", format!("{} more for {}", budget.show(*more), budget.key()))
         }
-        Notice::SideEffectEnded { plugin, answer: SideEffectAnswer::Failed { message, .. }, .. } => {
-            ("failed", format!("{plugin}  {message}"))
-        }
+        Notice::ToppedUp { budget, reason, .. } => (
+            "refused",
+            format!("more for {}: {}", budget.key(), reason.as_deref().unwrap_or_default()),
+        ),
+        Notice::SideEffectEnded {
+            plugin,
+            answer: SideEffectAnswer::Failed { message, .. },
+            ..
+        } => ("failed", format!("{plugin}  {message}")),
         _ => return None,
     })
 }

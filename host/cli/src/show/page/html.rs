@@ -1,4 +1,5 @@
-//! What stands between a text and a page: everything that a browser, or a reader, could take for something else.
+//! What stands between a text and a page: everything that a browser, or a reader, could take for
+//! something else.
 
 use std::fmt::Write as _;
 
@@ -12,7 +13,8 @@ use crate::show::printable;
 /// Units of the drawings' width.
 const WIDTH: u64 = 1_000;
 
-/// Text as it may stand in an element or between quotes in an attribute. What hides or turns text is escaped as in the terminal.
+/// Text as it may stand in an element or between quotes in an attribute. What hides or turns text
+/// is escaped as in the terminal.
 pub(super) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in printable(text).chars() {
@@ -64,7 +66,10 @@ mod tests {
 
     #[test]
     fn nothing_in_a_text_is_markup() {
-        assert_eq!(escape("</script><b a=\"x\" b='y'>&`"), "&lt;/script&gt;&lt;b a=&quot;x&quot; b=&#39;y&#39;&gt;&amp;&#96;");
+        assert_eq!(
+            escape("</script><b a=\"x\" b='y'>&`"),
+            "&lt;/script&gt;&lt;b a=&quot;x&quot; b=&#39;y&#39;&gt;&amp;&#96;"
+        );
         assert_eq!(escape("a\u{202e}b\u{0}"), "a\\u{202e}b\\u{0}");
     }
 
@@ -76,9 +81,14 @@ mod tests {
 
     #[test]
     fn a_bar_is_inside_the_drawing_and_seen() {
-        for (start, end, whole) in
-            [(0, Some(0), 0), (5, Some(5), 10), (10, Some(10), 10), (0, None, 10), (u64::MAX, None, 1), (9, Some(20), 10)]
-        {
+        for (start, end, whole) in [
+            (0, Some(0), 0),
+            (5, Some(5), 10),
+            (10, Some(10), 10),
+            (0, None, 10),
+            (u64::MAX, None, 1),
+            (9, Some(20), 10),
+        ] {
             let (x, wide) = span(start, end, whole);
             assert!(wide >= 3 && x + wide <= WIDTH, "{start} {end:?} {whole}: {x} {wide}");
         }

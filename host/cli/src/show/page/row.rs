@@ -27,8 +27,17 @@ pub(super) enum RowGroup {
 }
 
 impl RowGroup {
-    pub(super) const ALL: [Self; 9] =
-        [Self::Task, Self::Step, Self::Model, Self::Tool, Self::Effect, Self::Approval, Self::Refusal, Self::Background, Self::Other];
+    pub(super) const ALL: [Self; 9] = [
+        Self::Task,
+        Self::Step,
+        Self::Model,
+        Self::Tool,
+        Self::Effect,
+        Self::Approval,
+        Self::Refusal,
+        Self::Background,
+        Self::Other,
+    ];
 
     /// What its classes and ids end with.
     pub(super) fn class(self) -> &'static str {
@@ -76,11 +85,14 @@ pub(super) fn group(what: &RowSubject) -> RowGroup {
         RowSubject::Model { .. } => RowGroup::Model,
         RowSubject::Tool { .. } => RowGroup::Tool,
         RowSubject::SideEffect { .. } => RowGroup::Effect,
-        RowSubject::Approval { .. } | RowSubject::TopUp { .. } | RowSubject::User { .. } => RowGroup::Approval,
-        RowSubject::Denied { .. } => RowGroup::Refusal,
-        RowSubject::Background { .. } | RowSubject::Strategy { .. } | RowSubject::Delivered { .. } | RowSubject::NotDelivered { .. } => {
-            RowGroup::Background
+        RowSubject::Approval { .. } | RowSubject::TopUp { .. } | RowSubject::User { .. } => {
+            RowGroup::Approval
         }
+        RowSubject::Denied { .. } => RowGroup::Refusal,
+        RowSubject::Background { .. }
+        | RowSubject::Strategy { .. }
+        | RowSubject::Delivered { .. }
+        | RowSubject::NotDelivered { .. } => RowGroup::Background,
         _ => RowGroup::Other,
     }
 }
@@ -107,7 +119,11 @@ pub(super) fn row(out: &mut String, row: &TimelineRow, whole: u64) {
     let long = match row.end_ms {
         None => "…".to_owned(),
         Some(end) if end > row.start_ms => took(end - row.start_ms),
-        Some(_) => row.what.sandbox().map(|used| time(std::time::Duration::from_micros(used.wall_us))).unwrap_or_default(),
+        Some(_) => row
+            .what
+            .sandbox()
+            .map(|used| time(std::time::Duration::from_micros(used.wall_us)))
+            .unwrap_or_default(),
     };
     let _ = write!(
         out,
@@ -160,7 +176,14 @@ fn facts(row: &TimelineRow) -> Vec<(&'static str, String)> {
     }
     if let Some(used) = row.what.sandbox() {
         let wall = time(std::time::Duration::from_micros(used.wall_us));
-        facts.push(("sandbox", format!("{wall}, {} of computing, {} of memory at most", took(used.cpu_ms), bytes(used.memory))));
+        facts.push((
+            "sandbox",
+            format!(
+                "{wall}, {} of computing, {} of memory at most",
+                took(used.cpu_ms),
+                bytes(used.memory)
+            ),
+        ));
     }
     if row.abandoned {
         facts.push(("given up", "nobody waited for its end any more".to_owned()));
@@ -190,11 +213,17 @@ fn about(what: &RowSubject, facts: &mut Vec<(&'static str, String)>) {
             put("task", task.as_ref().map_or("", |task| task.as_str()));
             put("model", model.as_str());
             put("answered by", answered_by.as_deref().unwrap_or_default());
-            let cost = usage.cost_micro_usd.map_or_else(|| "price not known".to_owned(), crate::show::amounts::money);
+            let cost = usage
+                .cost_micro_usd
+                .map_or_else(|| "price not known".to_owned(), crate::show::amounts::money);
             let cached = thousands(usage.cached_input_tokens);
             put(
                 "tokens",
-                &format!("{} in ({cached} cached), {} out, {cost}", thousands(usage.input_tokens), thousands(usage.output_tokens)),
+                &format!(
+                    "{} in ({cached} cached), {} out, {cost}",
+                    thousands(usage.input_tokens),
+                    thousands(usage.output_tokens)
+                ),
             );
             put("error", error.as_deref().unwrap_or_default());
         }
@@ -270,9 +299,14 @@ fn about(what: &RowSubject, facts: &mut Vec<(&'static str, String)>) {
         RowSubject::AttemptLost { tokens, .. } => put("counted", &thousands(*tokens)),
         RowSubject::PriceUnknown { limit, .. } => put("limit", limit),
         RowSubject::Replaced { sha256, .. } => put("component", sha256),
-        RowSubject::NotDelivered { reason, .. } | RowSubject::Stopped { reason, .. } => put("why", reason),
+        RowSubject::NotDelivered { reason, .. } | RowSubject::Stopped { reason, .. } => {
+            put("why", reason)
+        }
         RowSubject::Message { text, .. } => put("text", text),
-        RowSubject::Stalled { .. } | RowSubject::HistoryCut { .. } | RowSubject::Resumed { .. } | RowSubject::Other { .. } => {}
+        RowSubject::Stalled { .. }
+        | RowSubject::HistoryCut { .. }
+        | RowSubject::Resumed { .. }
+        | RowSubject::Other { .. } => {}
     }
 }
 
@@ -280,7 +314,8 @@ fn came_of(came: &Effected) -> String {
     match came {
         Effected::Done { length } => format!("done; {} are there now", bytes(*length)),
         Effected::Answered { status, length, address } => {
-            let address = address.as_ref().map(|address| format!(" from {address}")).unwrap_or_default();
+            let address =
+                address.as_ref().map(|address| format!(" from {address}")).unwrap_or_default();
             format!("{status}, {}{address}", bytes(*length))
         }
         Effected::Denied { target } => format!("refused on the way: {target}"),

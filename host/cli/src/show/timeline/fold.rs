@@ -1,4 +1,5 @@
-//! Which rows of a long run are shown: the first and the last of many alike, and whatever stands out.
+//! Which rows of a long run are shown: the first and the last of many alike, and whatever stands
+//! out.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,7 +22,8 @@ pub(crate) enum ShownItem {
     Row(usize),
     /// These rows are left out, with all that is below them.
     More(Range<usize>),
-    /// Calls of the same tool, one behind the other, with nothing below them that is worth a line each.
+    /// Calls of the same tool, one behind the other, with nothing below them that is worth a line
+    /// each.
     Together(Range<usize>),
 }
 
@@ -53,7 +55,11 @@ fn plain_call(rows: &[TimelineRow], index: usize) -> Option<&str> {
     let row = &rows[index];
     let is_leaf = rows.get(index + 1).is_none_or(|next| next.depth <= row.depth);
     match &row.what {
-        RowSubject::Tool { name, .. } if is_leaf && row.end_ms.is_some() && !row.abandoned && !row.what.stands_out() => Some(name),
+        RowSubject::Tool { name, .. }
+            if is_leaf && row.end_ms.is_some() && !row.abandoned && !row.what.stands_out() =>
+        {
+            Some(name)
+        }
         _ => None,
     }
 }
@@ -64,7 +70,11 @@ fn together(rows: &[TimelineRow], items: Vec<ShownItem>) -> Vec<ShownItem> {
     let mut burst: Range<usize> = 0..0;
     let end = |burst: &mut Range<usize>, shown: &mut Vec<ShownItem>| {
         let burst = std::mem::take(burst);
-        if burst.len() < TOGETHER { shown.extend(burst.map(ShownItem::Row)) } else { shown.push(ShownItem::Together(burst)) }
+        if burst.len() < TOGETHER {
+            shown.extend(burst.map(ShownItem::Row))
+        } else {
+            shown.push(ShownItem::Together(burst))
+        }
     };
     for item in items {
         let ShownItem::Row(index) = item else {
@@ -115,10 +125,16 @@ pub(crate) fn as_one(rows: &[TimelineRow]) -> Option<(TimelineRow, String)> {
 pub(crate) fn summary(rows: &[TimelineRow]) -> String {
     let mut kinds: BTreeMap<&'static str, u64> = BTreeMap::new();
     rows.iter().for_each(|row| *kinds.entry(row.what.kind()).or_default() += 1);
-    let kinds: Vec<String> = kinds.iter().map(|(kind, count)| format!("{} {kind}", thousands(*count))).collect();
+    let kinds: Vec<String> =
+        kinds.iter().map(|(kind, count)| format!("{} {kind}", thousands(*count))).collect();
     let from = rows.iter().map(|row| row.start_ms).min().unwrap_or(0);
     let to = rows.iter().filter_map(|row| row.end_ms).max().unwrap_or(from);
-    format!("{} more rows ({}) in {}", thousands(rows.len() as u64), kinds.join(", "), took(to.saturating_sub(from)))
+    format!(
+        "{} more rows ({}) in {}",
+        thousands(rows.len() as u64),
+        kinds.join(", "),
+        took(to.saturating_sub(from))
+    )
 }
 
 enum OpenWork {
@@ -128,7 +144,11 @@ enum OpenWork {
 
 /// One row takes no more room than a line that says that it is left out.
 fn left_out(range: Range<usize>) -> OpenWork {
-    OpenWork::Item(if range.len() == 1 { ShownItem::Row(range.start) } else { ShownItem::More(range) })
+    OpenWork::Item(if range.len() == 1 {
+        ShownItem::Row(range.start)
+    } else {
+        ShownItem::More(range)
+    })
 }
 
 struct TimelineTree {

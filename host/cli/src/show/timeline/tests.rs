@@ -11,12 +11,28 @@ fn plain(lines: &[String]) -> Vec<String> {
 }
 
 fn step(says: &str) -> RowSubject {
-    let sandbox = Some(conclave_core::inspect::timeline::SandboxUsage { wall_us: 1_200, cpu_ms: 0, memory: 943_719 });
-    RowSubject::Step { task: "answer".into(), agent: "librarian".into(), says: says.into(), fault: None, sandbox }
+    let sandbox = Some(conclave_core::inspect::timeline::SandboxUsage {
+        wall_us: 1_200,
+        cpu_ms: 0,
+        memory: 943_719,
+    });
+    RowSubject::Step {
+        task: "answer".into(),
+        agent: "librarian".into(),
+        says: says.into(),
+        fault: None,
+        sandbox,
+    }
 }
 
 fn task() -> RowSubject {
-    RowSubject::Task { task: "answer".into(), agent: "librarian".into(), caller: None, status: None, reason: String::new() }
+    RowSubject::Task {
+        task: "answer".into(),
+        agent: "librarian".into(),
+        caller: None,
+        status: None,
+        reason: String::new(),
+    }
 }
 
 #[test]
@@ -27,7 +43,8 @@ fn each_row_has_its_time_its_bar_and_its_place() {
         row(1, 500, Some(1_000), step("It was 1844.")),
     ];
     let shown = plain(&lines(&timeline("When?", rows), &about("conclave.toml"), 100, false));
-    let rows: Vec<&str> = shown.iter().skip_while(|line| !line.is_empty()).skip(1).map(String::as_str).collect();
+    let rows: Vec<&str> =
+        shown.iter().skip_while(|line| !line.is_empty()).skip(1).map(String::as_str).collect();
     assert_eq!(
         rows,
         [
@@ -41,7 +58,11 @@ fn each_row_has_its_time_its_bar_and_its_place() {
 #[test]
 fn no_line_is_wider_than_the_terminal_and_none_steers_it() {
     let hostile = "\u{1b}[2J\u{202e}漢字 ".repeat(40);
-    let rows = vec![row(0, 0, Some(10), task()), row(1, 0, None, step(&hostile)), row(30, 3, Some(3), step(&hostile))];
+    let rows = vec![
+        row(0, 0, Some(10), task()),
+        row(1, 0, None, step(&hostile)),
+        row(30, 3, Some(3), step(&hostile)),
+    ];
     let timeline = timeline(&hostile, rows);
     for total in [40, 60, 80, 120, 200] {
         for line in plain(&lines(&timeline, &about(&hostile), total, false)) {
@@ -61,7 +82,11 @@ fn a_burst_of_the_same_call_is_one_line_and_all_shows_each() {
         answer: "found".into(),
         is_error,
         fault: None,
-        sandbox: Some(conclave_core::inspect::timeline::SandboxUsage { wall_us: 700, cpu_ms: 0, memory: 943_719 }),
+        sandbox: Some(conclave_core::inspect::timeline::SandboxUsage {
+            wall_us: 700,
+            cpu_ms: 0,
+            memory: 943_719,
+        }),
     };
     let mut rows = vec![row(0, 0, Some(1_000), task())];
     rows.extend((0..40).map(|at| row(1, at, Some(at + 1), tool("search.read", at == 39))));
@@ -70,14 +95,31 @@ fn a_burst_of_the_same_call_is_one_line_and_all_shows_each() {
     let shown = plain(&lines(&timeline, &about("x"), 100, false));
     let tools: Vec<&String> = shown.iter().filter(|line| line.contains("tool search.")).collect();
     assert_eq!(tools.len(), 5, "one line for 39, what failed, and three: {shown:#?}");
-    assert!(tools[0].contains("39 ms") && tools[0].contains("tool search.read 39 times 27 ms · 922 KiB"), "{}", tools[0]);
-    assert_eq!(plain(&lines(&timeline, &about("x"), 100, true)).iter().filter(|line| line.contains("tool search.")).count(), 43);
+    assert!(
+        tools[0].contains("39 ms")
+            && tools[0].contains("tool search.read 39 times 27 ms · 922 KiB"),
+        "{}",
+        tools[0]
+    );
+    assert_eq!(
+        plain(&lines(&timeline, &about("x"), 100, true))
+            .iter()
+            .filter(|line| line.contains("tool search."))
+            .count(),
+        43
+    );
 }
 
 #[test]
 fn what_a_person_says_is_theirs() {
-    let user = RowSubject::User { task: "talk".into(), channel: "terminal".into(), prompt: String::new(), answer: Some("hello".into()) };
-    let shown = plain(&lines(&timeline("x", vec![row(0, 0, Some(5), user)]), &about("x"), 70, false));
+    let user = RowSubject::User {
+        task: "talk".into(),
+        channel: "terminal".into(),
+        prompt: String::new(),
+        answer: Some("hello".into()),
+    };
+    let shown =
+        plain(&lines(&timeline("x", vec![row(0, 0, Some(5), user)]), &about("x"), 70, false));
     assert!(shown.iter().any(|line| line.ends_with("you: “hello”")), "{shown:#?}");
 }
 
@@ -85,7 +127,9 @@ fn what_a_person_says_is_theirs() {
 fn a_long_run_shows_its_ends_and_what_stands_out() {
     let stalled = RowSubject::Stalled { task: "answer".into(), stalled: 1, of: 5 };
     let mut rows = vec![row(0, 0, Some(10_000), task())];
-    rows.extend((0..10_000).map(|at| row(1, at, Some(at + 1), if at == 6_000 { stalled.clone() } else { step("again") })));
+    rows.extend((0..10_000).map(|at| {
+        row(1, at, Some(at + 1), if at == 6_000 { stalled.clone() } else { step("again") })
+    }));
     let timeline = timeline("x", rows);
     let shown = plain(&lines(&timeline, &about("x"), 100, false));
     assert!(shown.len() < 30, "{}", shown.len());

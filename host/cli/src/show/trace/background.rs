@@ -50,7 +50,11 @@ impl BackgroundTasks {
     /// Takes the start of a task in a child room. The first is the background task itself.
     pub(super) fn task_started(&mut self, room: &RoomId, task: &TaskName) {
         if is_child(room) {
-            self.child_rooms.entry(room.clone()).or_default().outermost.get_or_insert_with(|| task.clone());
+            self.child_rooms
+                .entry(room.clone())
+                .or_default()
+                .outermost
+                .get_or_insert_with(|| task.clone());
         }
     }
 
@@ -61,7 +65,8 @@ impl BackgroundTasks {
         }
     }
 
-    /// Takes the end of a task; true if it is the end of a background task, which its parent reports.
+    /// Takes the end of a task; true if it is the end of a background task, which its parent
+    /// reports.
     pub(super) fn task_ended(&mut self, room: &RoomId, task: &TaskName, status: Status) -> bool {
         let Some(child) = self.child_rooms.get_mut(room) else { return false };
         if child.outermost.as_ref() != Some(task) {
@@ -74,7 +79,11 @@ impl BackgroundTasks {
     /// Takes the end of a background task, as its parent reports it.
     pub(super) fn end(&mut self, room: &RoomId, ended: &EndedTask) -> ShownEnd {
         let key = (room.clone(), ended.id.clone());
-        let child = self.rooms.get(&key).and_then(|child| self.child_rooms.remove(child)).unwrap_or_default();
+        let child = self
+            .rooms
+            .get(&key)
+            .and_then(|child| self.child_rooms.remove(child))
+            .unwrap_or_default();
         let output = ended.output.as_deref().unwrap_or_default();
         ShownEnd {
             name: self.name(room, &ended.agent, &ended.id),
@@ -102,8 +111,8 @@ pub(super) struct ShownEnd {
     pub(super) is_end_known: bool,
 }
 
-/// Returns the word for an end: that of the room in which the task worked where it came to an end of
-/// its own.
+/// Returns the word for an end: that of the room in which the task worked where it came to an end
+/// of its own.
 fn status_word(ended: BackgroundStatus, room: Option<Status>) -> &'static str {
     match (ended, room) {
         (BackgroundStatus::Completed, Some(status)) => status.as_str(),
@@ -138,20 +147,33 @@ mod tests {
         tasks.begin(&room, &BackgroundId::from("task-1"), &child);
         tasks.task_started(&child, &writer);
         tasks.task_started(&child, &helper);
-        assert!(!tasks.task_ended(&child, &helper, Status::Error), "a task within it ends by itself");
+        assert!(
+            !tasks.task_ended(&child, &helper, Status::Error),
+            "a task within it ends by itself"
+        );
         assert!(tasks.task_ended(&child, &writer, Status::Stalled), "its parent reports this one");
         let end = tasks.end(&room, &ended(BackgroundStatus::Failed, None));
-        let expected = ShownEnd { name: "writer (task-1)".to_owned(), status: "STALLED", is_output_shown: false, is_end_known: true };
+        let expected = ShownEnd {
+            name: "writer (task-1)".to_owned(),
+            status: "STALLED",
+            is_output_shown: false,
+            is_end_known: true,
+        };
         assert_eq!(end, expected);
-        assert!(!tasks.task_ended(&room, &writer, Status::Done), "the run's own task is none of them");
+        assert!(
+            !tasks.task_ended(&room, &writer, Status::Done),
+            "the run's own task is none of them"
+        );
     }
 
     #[test]
     fn an_end_that_only_the_parent_knows_has_a_word_too() {
         use BackgroundStatus::{Cancelled, Completed, Failed, Interrupted, TimedOut};
-        let words = [Completed, Failed, TimedOut, Cancelled, Interrupted].map(|status| status_word(status, None));
+        let words = [Completed, Failed, TimedOut, Cancelled, Interrupted]
+            .map(|status| status_word(status, None));
         assert_eq!(words, ["DONE", "FAILED", "TIMED OUT", "CANCELLED", "INTERRUPTED"]);
-        let own = [(Completed, Status::FixedTurns), (Failed, Status::Done), (TimedOut, Status::Timeout)];
+        let own =
+            [(Completed, Status::FixedTurns), (Failed, Status::Done), (TimedOut, Status::Timeout)];
         let words = own.map(|(status, own)| status_word(status, Some(own)));
         assert_eq!(words, ["FIXED_TURNS", "FAILED", "TIMED OUT"]);
     }

@@ -1,11 +1,13 @@
-//! Who is at work: which task a call belongs to, calls by their numbers, and calls that are told together.
+//! Who is at work: which task a call belongs to, calls by their numbers, and calls that are told
+//! together.
 
 use std::collections::{BTreeMap, HashMap};
 
 use conclave_core::types::fault::CallReport;
 use conclave_core::types::ids::{CallId, RoomId, TaskName};
 
-/// Calls in one message from which on they are told together: a screen full of the same line tells nothing.
+/// Calls in one message from which on they are told together: a screen full of the same line tells
+/// nothing.
 pub(super) const TOGETHER: usize = 4;
 
 /// The calls of a run, as far as its trace has to know them.
@@ -63,7 +65,11 @@ impl CallBook {
     }
 
     /// Returns the number of a tool call that has ended, and how far it had said it was.
-    pub(super) fn end(&mut self, room: &RoomId, call: CallId) -> (Option<u64>, Option<CallProgress>) {
+    pub(super) fn end(
+        &mut self,
+        room: &RoomId,
+        call: CallId,
+    ) -> (Option<u64>, Option<CallProgress>) {
         let key = (room.clone(), call);
         (self.calls.remove(&key).and_then(|(_, number)| number), self.progress.remove(&key))
     }
@@ -74,7 +80,12 @@ impl CallBook {
     }
 
     /// Takes how far a call has come; true when it is the first that is heard of it.
-    pub(super) fn progressed(&mut self, room: &RoomId, call: CallId, progress: CallProgress) -> bool {
+    pub(super) fn progressed(
+        &mut self,
+        room: &RoomId,
+        call: CallId,
+        progress: CallProgress,
+    ) -> bool {
         let is_first = !self.progress.contains_key(&(room.clone(), call));
         self.progress.insert((room.clone(), call), CallProgress { is_told: is_first, ..progress });
         is_first
@@ -87,15 +98,24 @@ impl CallBook {
 
     /// So many calls of a task's message are told together.
     pub(super) fn begin_batch(&mut self, room: &RoomId, task: &TaskName, calls: usize) {
-        self.batches.insert((room.clone(), task.clone()), CallGroup { left: calls, ..CallGroup::default() });
+        self.batches.insert(
+            (room.clone(), task.clone()),
+            CallGroup { left: calls, ..CallGroup::default() },
+        );
     }
 
     pub(super) fn is_batched(&self, room: &RoomId, task: &TaskName) -> bool {
         self.batches.contains_key(&(room.clone(), task.clone()))
     }
 
-    /// Counts an answer of a batch. The last one returns how many there were and what they used together.
-    pub(super) fn answer_batched(&mut self, room: &RoomId, task: &TaskName, report: &CallReport) -> Option<(usize, CallReport)> {
+    /// Counts an answer of a batch. The last one returns how many there were and what they used
+    /// together.
+    pub(super) fn answer_batched(
+        &mut self,
+        room: &RoomId,
+        task: &TaskName,
+        report: &CallReport,
+    ) -> Option<(usize, CallReport)> {
         let key = (room.clone(), task.clone());
         let batch = self.batches.get_mut(&key)?;
         batch.answered += 1;
@@ -105,7 +125,10 @@ impl CallBook {
             return None;
         }
         let batch = self.batches.remove(&key)?;
-        Some((batch.answered, CallReport { wall_us: batch.wall_us, memory: batch.memory, ..CallReport::default() }))
+        Some((
+            batch.answered,
+            CallReport { wall_us: batch.wall_us, memory: batch.memory, ..CallReport::default() },
+        ))
     }
 
     /// A turn of the room was stopped: its calls get no answers any more.
@@ -116,7 +139,8 @@ impl CallBook {
     }
 }
 
-/// Returns the task as a trace names it: one in a background room with the number of its work, `writer (task-2)`.
+/// Returns the task as a trace names it: one in a background room with the number of its work,
+/// `writer (task-2)`.
 pub(super) fn name_of(room: &RoomId, task: &TaskName) -> String {
     match room.as_str().split_once('/') {
         Some((_, path)) => format!("{task} (task-{})", path.replace('/', ".")),
@@ -130,13 +154,24 @@ mod tests {
 
     #[test]
     fn tool_calls_have_numbers_and_steps_none() {
-        let (room, task, mut book) = (RoomId::from("3f2a"), TaskName::from("main"), CallBook::default());
+        let (room, task, mut book) =
+            (RoomId::from("3f2a"), TaskName::from("main"), CallBook::default());
         book.begin_step(&room, CallId(1), &task);
-        assert_eq!((book.begin(&room, CallId(2), &task), book.begin(&room, CallId(5), &task)), (1, 2));
+        assert_eq!(
+            (book.begin(&room, CallId(2), &task), book.begin(&room, CallId(5), &task)),
+            (1, 2)
+        );
         assert_eq!(book.find(&room, CallId(1)), Some((task.clone(), None)));
-        assert_eq!(book.begin(&RoomId::from("3f2a/1"), CallId(2), &task), 1, "each room counts its own");
+        assert_eq!(
+            book.begin(&RoomId::from("3f2a/1"), CallId(2), &task),
+            1,
+            "each room counts its own"
+        );
         assert_eq!(book.count(&room), 3, "one that was refused before it began");
-        assert_eq!((book.end(&room, CallId(5)), book.end(&room, CallId(5))), ((Some(2), None), (None, None)));
+        assert_eq!(
+            (book.end(&room, CallId(5)), book.end(&room, CallId(5))),
+            ((Some(2), None), (None, None))
+        );
     }
 
     #[test]

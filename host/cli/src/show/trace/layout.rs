@@ -25,10 +25,11 @@ const WHO_MIN: usize = 4;
 
 /// What a trace is of, which decides how its lines look.
 pub(super) enum TraceStyle {
-    /// A run: with the time since it began. What the tasks in `asking` say is shown in full where the
-    /// user is asked.
+    /// A run: with the time since it began. What the tasks in `asking` say is shown in full where
+    /// the user is asked.
     Run { started: Instant, entry: TaskName, asking: BTreeSet<TaskName> },
-    /// A conversation, which is shown elsewhere: what this task says, and what ends in the background.
+    /// A conversation, which is shown elsewhere: what this task says, and what ends in the
+    /// background.
     Chat { room: RoomId, task: TaskName },
 }
 

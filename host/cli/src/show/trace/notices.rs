@@ -60,11 +60,15 @@ impl TracePrinter {
                 if self.is_chat() && self.state().explained.remove(room) {
                     return;
                 }
-                self.put(&of(task), &EntryText::new(FAINT, format!("no valid answer ({stalled} of {most})")));
+                self.put(
+                    &of(task),
+                    &EntryText::new(FAINT, format!("no valid answer ({stalled} of {most})")),
+                );
             }
             // The end of a run shows it whole.
             Notice::QuestionUnanswered { task, question } if self.is_chat() => {
-                let entry = EntryText::plain("asks its user, and there is none").cut(Style::new(), question);
+                let entry = EntryText::plain("asks its user, and there is none")
+                    .cut(Style::new(), question);
                 self.put(&of(task), &entry);
             }
             Notice::QuestionUnanswered { .. } => {}
@@ -79,7 +83,8 @@ impl TracePrinter {
             }
             Notice::ToolAnswered { task, .. } => self.answered(room, task, notice),
             Notice::PluginFaulted { call, plugin, fault } => {
-                let is_told = self.state().troubled.remove(&(room.clone(), *call)) && fault.kind == FaultKind::Error;
+                let is_told = self.state().troubled.remove(&(room.clone(), *call))
+                    && fault.kind == FaultKind::Error;
                 self.state().explained.insert(room.clone());
                 if !is_told {
                     let is_step = self.state().calls.find(room, *call).is_some();
@@ -88,7 +93,9 @@ impl TracePrinter {
                     self.put(&who, &entry.words(BAD, what).whole(BAD, &fault.message));
                 }
             }
-            Notice::Denied { call, plugin, record } => self.denied(&address(room, seq), self.about(room, *call, plugin), record),
+            Notice::Denied { call, plugin, record } => {
+                self.denied(&address(room, seq), self.about(room, *call, plugin), record)
+            }
             Notice::SideEffectStarted { call, plugin, side_effect, .. } => {
                 let (who, entry) = self.about(room, Some(*call), plugin);
                 let (what, target) = told_side_effect(side_effect);
@@ -97,7 +104,9 @@ impl TracePrinter {
             Notice::SideEffectEnded { call, plugin, answer, .. } => {
                 let (who, entry) = self.about(room, Some(*call), plugin);
                 match answer {
-                    SideEffectAnswer::Failed { message, .. } => self.put(&who, &entry.words(BAD, "that failed").whole(FAINT, message)),
+                    SideEffectAnswer::Failed { message, .. } => {
+                        self.put(&who, &entry.words(BAD, "that failed").whole(FAINT, message))
+                    }
                     answer => {
                         if let Some(text) = told_answer(answer) {
                             self.put(&who, &entry.words(FAINT, text));
@@ -106,11 +115,15 @@ impl TracePrinter {
                 }
             }
             Notice::ModelAnswered { call, stop, is_empty, error, trouble, .. } => {
-                if let Some(text) = trouble.as_ref().map(|trouble| &trouble.text).or(error.as_ref()) {
+                if let Some(text) = trouble.as_ref().map(|trouble| &trouble.text).or(error.as_ref())
+                {
                     self.state().troubled.insert((room.clone(), *call));
                     self.put("model", &EntryText::default().whole(BAD, text));
                 } else if *stop == Some(StopReason::Length) {
-                    self.put("model", &EntryText::new(FAINT, "the server cut the answer at its limit"));
+                    self.put(
+                        "model",
+                        &EntryText::new(FAINT, "the server cut the answer at its limit"),
+                    );
                 } else if *is_empty {
                     self.put("model", &EntryText::new(ODD, "the model said nothing"));
                 }
@@ -124,51 +137,95 @@ impl TracePrinter {
                 self.put(&of(task), &EntryText::new(ODD, "stopped"));
             }
             Notice::HistoryCut { task, cut, dropped } => {
-                let what = if *dropped > 0 { format!("left out {dropped}") } else { format!("cut {cut}") };
-                self.put(&of(task), &EntryText::new(ODD, format!("its history is too long for the model: {what} of its older messages")));
+                let what =
+                    if *dropped > 0 { format!("left out {dropped}") } else { format!("cut {cut}") };
+                self.put(
+                    &of(task),
+                    &EntryText::new(
+                        ODD,
+                        format!(
+                            "its history is too long for the model: {what} of its older messages"
+                        ),
+                    ),
+                );
             }
             Notice::GateBlocked { point, plugin, reason } => {
-                self.put(plugin.as_str(), &EntryText::new(BAD, format!("blocked ({})", point.as_str())).whole(Style::new(), reason));
+                self.put(
+                    plugin.as_str(),
+                    &EntryText::new(BAD, format!("blocked ({})", point.as_str()))
+                        .whole(Style::new(), reason),
+                );
             }
             Notice::GateModified { point, plugin } => {
-                self.put(plugin.as_str(), &EntryText::new(FAINT, format!("changed the text ({})", point.as_str())));
+                self.put(
+                    plugin.as_str(),
+                    &EntryText::new(FAINT, format!("changed the text ({})", point.as_str())),
+                );
             }
             Notice::HandedOff { from, to, reason, .. } => {
                 let to = to.as_ref().map_or("its user", |to| to.as_str());
-                self.put(&of(from), &EntryText::plain(format!("hands the conversation to {to}")).whole(FAINT, reason));
+                self.put(
+                    &of(from),
+                    &EntryText::plain(format!("hands the conversation to {to}"))
+                        .whole(FAINT, reason),
+                );
             }
             Notice::HandoffRejected { from, refusal, .. } => {
-                self.put(&of(from), &EntryText::new(ODD, "does not hand the conversation over").whole(FAINT, &refusal.message));
+                self.put(
+                    &of(from),
+                    &EntryText::new(ODD, "does not hand the conversation over")
+                        .whole(FAINT, &refusal.message),
+                );
             }
             Notice::HistoryCondensed { task, forgotten, masked, summarised } => {
                 let summary = if *summarised { ", with a summary in its place" } else { "" };
-                let what = format!("its history was condensed: {forgotten} of its messages left out, {masked} masked{summary}");
+                let what = format!(
+                    "its history was condensed: {forgotten} of its messages left out, {masked} masked{summary}"
+                );
                 self.put(&of(task), &EntryText::new(FAINT, what));
             }
             Notice::KnowledgeAdded { task, file, trigger } => {
                 self.put(
                     &of(task),
-                    &EntryText::new(FAINT, format!("reads {}, which the message names", one_line(file, 60))).cut(FAINT, trigger),
+                    &EntryText::new(
+                        FAINT,
+                        format!("reads {}, which the message names", one_line(file, 60)),
+                    )
+                    .cut(FAINT, trigger),
                 );
             }
             Notice::PlanChanged { task, plan } => {
                 self.put(&of(task), &EntryText::plain("plans").cut(Style::new(), &summary(plan)));
             }
-            Notice::AgentStuck { task, reason, .. } => self.put(&of(task), &EntryText::new(ODD, "stuck").whole(Style::new(), reason)),
+            Notice::AgentStuck { task, reason, .. } => {
+                self.put(&of(task), &EntryText::new(ODD, "stuck").whole(Style::new(), reason))
+            }
             Notice::RunPaused { reason } => {
                 self.put("host", &EntryText::new(ODD, "paused").cut(Style::new(), reason));
-                self.put("host", &EntryText::new(FAINT, format!("`conclave resume {room}` resumes it")));
+                self.put(
+                    "host",
+                    &EntryText::new(FAINT, format!("`conclave resume {room}` resumes it")),
+                );
             }
             Notice::RunUnpaused => self.put("host", &EntryText::plain("resumes")),
             Notice::UserHeard { task, message } => {
-                self.put(&of(task), &EntryText::plain("reads what was said").cut(Style::new(), message.text()));
+                self.put(
+                    &of(task),
+                    &EntryText::plain("reads what was said").cut(Style::new(), message.text()),
+                );
             }
             Notice::UserUnheard { task, reason, .. } => {
-                self.put(&of(task), &EntryText::new(ODD, "what was said is not read").whole(FAINT, reason));
+                self.put(
+                    &of(task),
+                    &EntryText::new(ODD, "what was said is not read").whole(FAINT, reason),
+                );
             }
             Notice::Resumed { down_ms } => {
                 let down = amounts::took(*down_ms);
-                self.put("host", &EntryText::plain(format!("resumes where it was interrupted, {down} later")));
+                self.put(
+                    "host",
+                    &EntryText::plain(format!("resumes where it was interrupted, {down} later")),
+                );
             }
             // The question itself is put by whoever asks it.
             Notice::TopUpAsked { top_up, .. } => {
@@ -177,40 +234,59 @@ impl TracePrinter {
                 }
             }
             Notice::ToppedUp { budget, more: Some(more), .. } => {
-                self.put("budget", &EntryText::plain(format!("{} more for {}", budget.show(*more), budget.key())));
+                self.put(
+                    "budget",
+                    &EntryText::plain(format!("{} more for {}", budget.show(*more), budget.key())),
+                );
             }
             Notice::ToppedUp { budget, more: None, reason, .. } => {
                 let entry = EntryText::new(ODD, format!("no more for {}", budget.key()));
                 self.put("budget", &entry.whole(FAINT, reason.as_deref().unwrap_or_default()));
             }
             Notice::PriceUnknown { model, limit } => {
-                let what =
-                    format!("the price of the model {model} is not known: {limit} does not hold it back, only a limit on tokens does");
+                let what = format!(
+                    "the price of the model {model} is not known: {limit} does not hold it back, only a limit on tokens does"
+                );
                 self.put("budget", &EntryText::new(ODD, what));
             }
             Notice::AttemptLost { model, input_tokens, .. } => {
                 let tokens = Budget::Tokens.show(*input_tokens);
-                let what = format!("a request to the model {model} has no answer; {tokens} that it sent are counted");
+                let what = format!(
+                    "a request to the model {model} has no answer; {tokens} that it sent are counted"
+                );
                 self.put("host", &EntryText::new(ODD, what));
             }
             Notice::Inbound { channel, sender, text, .. } => {
                 let who = if sender.is_empty() { String::new() } else { format!("{sender}: ") };
-                self.put(channel.as_str(), &EntryText::default().cut(Style::new(), &format!("{who}{text}")));
+                self.put(
+                    channel.as_str(),
+                    &EntryText::default().cut(Style::new(), &format!("{who}{text}")),
+                );
             }
             Notice::InboundRefused { channel, reason, .. } => {
                 self.put(channel.as_str(), &EntryText::new(ODD, "not taken").whole(FAINT, reason))
             }
-            Notice::NotTold { channel, reason, .. } => {
-                self.put(channel.as_str(), &EntryText::new(ODD, "was not told").whole(FAINT, reason))
-            }
+            Notice::NotTold { channel, reason, .. } => self
+                .put(channel.as_str(), &EntryText::new(ODD, "was not told").whole(FAINT, reason)),
             Notice::ChannelBound { channel, binding } => {
                 let muted = if binding.muted { ", muted" } else { "" };
-                self.put(channel.as_str(), &EntryText::plain(format!("is bound ({}{muted})", binding.kind.as_str())));
+                self.put(
+                    channel.as_str(),
+                    &EntryText::plain(format!("is bound ({}{muted})", binding.kind.as_str())),
+                );
             }
-            Notice::ChannelUnbound { channel } => self.put(channel.as_str(), &EntryText::plain("is no longer bound")),
-            Notice::RoomClosed { reason } => self.put("host", &EntryText::plain("the room is closed").cut(FAINT, reason)),
-            Notice::PluginReplaced { plugin, .. } => self.put(plugin.as_str(), &EntryText::plain("was built anew")),
-            Notice::InvariantViolated { reason, .. } => self.put("host", &EntryText::default().whole(BAD, reason)),
+            Notice::ChannelUnbound { channel } => {
+                self.put(channel.as_str(), &EntryText::plain("is no longer bound"))
+            }
+            Notice::RoomClosed { reason } => {
+                self.put("host", &EntryText::plain("the room is closed").cut(FAINT, reason))
+            }
+            Notice::PluginReplaced { plugin, .. } => {
+                self.put(plugin.as_str(), &EntryText::plain("was built anew"))
+            }
+            Notice::InvariantViolated { reason, .. } => {
+                self.put("host", &EntryText::default().whole(BAD, reason))
+            }
             Notice::BackgroundStarted { id, task, room: child, by, brief } => {
                 self.state().background.begin(room, id, child);
                 let who = by.as_ref().map_or_else(|| "host".to_owned(), of);
@@ -240,9 +316,15 @@ impl TracePrinter {
                 self.put(&of(task), &EntryText::plain(format!("reads {results}")));
             }
             // The one who stopped the run reads so at its end.
-            Notice::TaskEnded { status: Status::Kill, .. } if !self.is_chat() && !is_child(room) => {}
-            Notice::TaskEnded { task, status, reason } if !status.is_success() && !self.tells_end_itself(room, task) => {
-                self.put(&of(task), &EntryText::new(BAD, status.as_str()).whole(Style::new(), reason));
+            Notice::TaskEnded { status: Status::Kill, .. }
+                if !self.is_chat() && !is_child(room) => {}
+            Notice::TaskEnded { task, status, reason }
+                if !status.is_success() && !self.tells_end_itself(room, task) =>
+            {
+                self.put(
+                    &of(task),
+                    &EntryText::new(BAD, status.as_str()).whole(Style::new(), reason),
+                );
             }
             // Their calls, and the end of the run, have lines; the rest is too often for one:
             // `conclave show` and --json have it.
@@ -258,13 +340,20 @@ impl TracePrinter {
     }
 
     /// Shows a call with its number.
-    fn called(&self, room: &RoomId, task: &TaskName, number: u64, (name, arguments): (&str, &Value)) {
+    fn called(
+        &self,
+        room: &RoomId,
+        task: &TaskName,
+        number: u64,
+        (name, arguments): (&str, &Value),
+    ) {
         let entry = EntryText::plain(format!("calls #{number} {}", one_line(name, TOOL_COLUMNS)));
         self.put(&name_of(room, task), &entry.cut(FAINT, &arguments.to_string()));
     }
 
     fn answered(&self, room: &RoomId, task: &TaskName, notice: &Notice) {
-        let Notice::ToolAnswered { call, name, arguments, content, is_error, report, .. } = notice else {
+        let Notice::ToolAnswered { call, name, arguments, content, is_error, report, .. } = notice
+        else {
             return;
         };
         let ((number, ended), batch, is_batched) = {
@@ -280,7 +369,8 @@ impl TracePrinter {
             }
         }
         let who = name_of(room, task);
-        let is_shown = (!is_batched || *is_error) && !self.state().background.take_receipt(room, content);
+        let is_shown =
+            (!is_batched || *is_error) && !self.state().background.take_receipt(room, content);
         if is_shown {
             let number = match (number, *is_error && call.is_none()) {
                 (None, true) => {
@@ -315,8 +405,8 @@ impl TracePrinter {
     /// Shows how a background task ended, in one line.
     fn background_ended(&self, room: &RoomId, ended: &EndedTask) {
         let end = self.state().background.end(room, ended);
-        // The steps have a line for the end of each task, and one that may outlive its parent has its
-        // own.
+        // The steps have a line for the end of each task, and one that may outlive its parent has
+        // its own.
         let is_failed_alone = ended.output.is_none() && self.detached.contains(&ended.agent);
         if end.is_end_known && (self.steps.is_some() || is_failed_alone) {
             return;
@@ -328,7 +418,9 @@ impl TracePrinter {
                 EntryText::new(BAD, end.status).whole(Style::new(), error)
             }
             // A strategy shows all of it when it delivers it.
-            (Some(_), _) if end.is_output_shown || self.delivered.contains(&ended.agent) => EntryText::new(GOOD, end.status),
+            (Some(_), _) if end.is_output_shown || self.delivered.contains(&ended.agent) => {
+                EntryText::new(GOOD, end.status)
+            }
             (Some(output), _) => EntryText::new(GOOD, end.status).cut(Style::new(), output),
         };
         self.put(&end.name, &entry.tail(took));
@@ -354,8 +446,12 @@ impl TracePrinter {
         let to_user = message.recipient.as_deref().and_then(Entity::named) == Some(Entity::User);
         let is_open = message.recipient.is_none() && message.signal.is_none();
         match &self.layout.style {
-            TraceStyle::Run { asking, .. } => to_user || (is_open && message.tool_calls.is_empty() && asking.contains(task)),
-            TraceStyle::Chat { .. } => self.is_conversation(room, task) && (to_user || message.recipient.is_none()),
+            TraceStyle::Run { asking, .. } => {
+                to_user || (is_open && message.tool_calls.is_empty() && asking.contains(task))
+            }
+            TraceStyle::Chat { .. } => {
+                self.is_conversation(room, task) && (to_user || message.recipient.is_none())
+            }
         }
     }
 
@@ -363,7 +459,8 @@ impl TracePrinter {
         if self.verbose || message.sender != Entity::Llm || message.tool_calls.len() < TOGETHER {
             return;
         }
-        let mut names: Vec<&str> = message.tool_calls.iter().map(|call| call.name.as_str()).collect();
+        let mut names: Vec<&str> =
+            message.tool_calls.iter().map(|call| call.name.as_str()).collect();
         names.dedup();
         let (calls, names) = (message.tool_calls.len(), one_line(&names.join(", "), 60));
         self.put(&name_of(room, task), &EntryText::plain(format!("calls {names} {calls} times")));
@@ -389,13 +486,16 @@ impl TracePrinter {
         };
         let (text, plain) = (message.text(), Style::new());
         let has_calls = message.action.is_some() || !message.tool_calls.is_empty();
-        let is_done = matches!(message.signal, Some(Signal::Done { .. })) && message.sender == Entity::Llm;
+        let is_done =
+            matches!(message.signal, Some(Signal::Done { .. })) && message.sender == Entity::Llm;
         let entry = match (&message.signal, &message.recipient) {
             // Its result is shown.
             _ if is_done && !self.verbose => return,
             _ if is_done => EntryText::new(GOOD, "is done"),
             (Some(Signal::Rejected), _) => EntryText::new(ODD, "gives up").cut(plain, text),
-            (_, Some(recipient)) => EntryText::plain(format!("→ {}", one_line(recipient, 30))).cut(FAINT, text),
+            (_, Some(recipient)) => {
+                EntryText::plain(format!("→ {}", one_line(recipient, 30))).cut(FAINT, text)
+            }
             _ if message.sender == Entity::Agent || (has_calls && text.trim().is_empty()) => return,
             // The action has an entry of its own.
             _ if !matches!(message.action, None | Some(Action::Talk { .. })) => return,
@@ -420,7 +520,8 @@ impl TracePrinter {
         let denial = &record.denial;
         let entry = entry.words(BAD, "DENIED").words(Style::new(), &denial.capability);
         let entry = entry.cut(Style::new(), &denial.target);
-        let address = if self.has_journal { format!("conclave why {address}") } else { String::new() };
+        let address =
+            if self.has_journal { format!("conclave why {address}") } else { String::new() };
         self.put(&who, &entry.tail(address));
         let width = self.steps.as_ref().map_or_else(|| self.layout.entry(), Steps::width);
         let lines = refusal(record);

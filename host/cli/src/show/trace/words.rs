@@ -18,9 +18,13 @@ const REASON_COLUMNS: usize = 1_000;
 pub(crate) fn told_side_effect(side_effect: &SideEffect) -> (String, String) {
     match side_effect {
         SideEffect::Fetch { method, url, .. } => (format!("sends {method}"), url.to_string()),
-        SideEffect::WriteFile { path, bytes, .. } => (format!("writes {}", show_size(bytes.length)), path.to_string()),
+        SideEffect::WriteFile { path, bytes, .. } => {
+            (format!("writes {}", show_size(bytes.length)), path.to_string())
+        }
         SideEffect::RemoveFile { path } => ("removes".to_owned(), path.to_string()),
-        SideEffect::SetKey { key, value } => (format!("sets a key of its own to {}", show_size(value.length)), key.to_string()),
+        SideEffect::SetKey { key, value } => {
+            (format!("sets a key of its own to {}", show_size(value.length)), key.to_string())
+        }
         SideEffect::DeleteKey { key } => ("deletes a key of its own".to_owned(), key.to_string()),
     }
 }
@@ -28,8 +32,12 @@ pub(crate) fn told_side_effect(side_effect: &SideEffect) -> (String, String) {
 /// Returns how it went, where that is worth a line.
 pub(crate) fn told_answer(answer: &SideEffectAnswer) -> Option<String> {
     match answer {
-        SideEffectAnswer::Fetched { status, body, .. } => Some(format!("got {status}, {}", show_size(body.length))),
-        SideEffectAnswer::Failed { .. } | SideEffectAnswer::Done { .. } | SideEffectAnswer::Denied { .. } => None,
+        SideEffectAnswer::Fetched { status, body, .. } => {
+            Some(format!("got {status}, {}", show_size(body.length)))
+        }
+        SideEffectAnswer::Failed { .. }
+        | SideEffectAnswer::Done { .. }
+        | SideEffectAnswer::Denied { .. } => None,
     }
 }
 

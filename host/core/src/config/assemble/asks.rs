@@ -1,4 +1,5 @@
-//! Asks of the manifest against grants of the config. An ask is a ceiling and grants nothing; a grant beyond it has no effect.
+//! Asks of the manifest against grants of the config. An ask is a ceiling and grants nothing; a
+//! grant beyond it has no effect.
 
 use super::Plugins;
 use crate::config::{Config, Problems, TERMINAL};
@@ -11,29 +12,56 @@ use crate::types::wording::{array, code};
 /// Characters of a reason that are shown at most: a stranger wrote it.
 const WHY_SHOWN: usize = 200;
 
-/// Reports required asks without a grant, asks for what this host does not offer, and grants without an ask.
-pub(super) fn check(config: &Config, plugin: &PluginName, facts: &PluginFacts, plugins: &Plugins, problems: &mut Problems) {
+/// Reports required asks without a grant, asks for what this host does not offer, and grants
+/// without an ask.
+pub(super) fn check(
+    config: &Config,
+    plugin: &PluginName,
+    facts: &PluginFacts,
+    plugins: &Plugins,
+    problems: &mut Problems,
+) {
     let Some(grants) = config.plugins.get(plugin).map(|plugin| &plugin.grants) else { return };
     let place = format!("plugins.{plugin}.grants");
     for (name, ask) in facts.manifest.asks.iter().filter(|(_, ask)| !ask.optional) {
         let (what, help) = match Capability::named(name) {
-            None => (format!("`{plugin}` needs {}, which this host does not know", code(name)), None),
-            Some(capability) if !capability.is_offered() => {
-                (format!("`{plugin}` needs `{capability}`, which this version of the host does not offer"), None)
+            None => {
+                (format!("`{plugin}` needs {}, which this host does not know", code(name)), None)
             }
+            Some(capability) if !capability.is_offered() => (
+                format!(
+                    "`{plugin}` needs `{capability}`, which this version of the host does not offer"
+                ),
+                None,
+            ),
             Some(capability) if grants.has(capability) => continue,
             Some(capability) => {
                 let line = smallest(config, plugin, capability, plugins);
-                (format!("`{plugin}` needs `{capability}`, which is not granted"), Some(format!("in [plugins.{plugin}] write `{line}`")))
+                (
+                    format!("`{plugin}` needs `{capability}`, which is not granted"),
+                    Some(format!("in [plugins.{plugin}] write `{line}`")),
+                )
             }
         };
-        let help = help.unwrap_or_else(|| format!("leave [plugins.{plugin}] out, or take a version that works without"));
+        let help = help.unwrap_or_else(|| {
+            format!("leave [plugins.{plugin}] out, or take a version that works without")
+        });
         problems.push(config.problem(&place, what).because(reason(ask)).help(help));
     }
     for capability in Capability::ALL {
-        if !capability.is_own() && grants.has(capability) && facts.manifest.ask(capability).is_none() {
-            let what = format!("this grant has no effect: the manifest of `{plugin}` does not ask for `{capability}`");
-            problems.push(config.problem(&format!("{place}.{capability}"), what).help("leave it out").as_warning());
+        if !capability.is_own()
+            && grants.has(capability)
+            && facts.manifest.ask(capability).is_none()
+        {
+            let what = format!(
+                "this grant has no effect: the manifest of `{plugin}` does not ask for `{capability}`"
+            );
+            problems.push(
+                config
+                    .problem(&format!("{place}.{capability}"), what)
+                    .help("leave it out")
+                    .as_warning(),
+            );
         }
     }
 }
@@ -47,28 +75,53 @@ fn reason(ask: &CapabilityRequest) -> String {
 }
 
 /// The smallest line that grants a capability, with names of this config where they can be guessed.
-pub(super) fn smallest(config: &Config, plugin: &PluginName, capability: Capability, plugins: &Plugins) -> String {
+pub(super) fn smallest(
+    config: &Config,
+    plugin: &PluginName,
+    capability: Capability,
+    plugins: &Plugins,
+) -> String {
     let first = |name: Option<&str>| array([name.unwrap_or("…")]);
     match capability {
-        Capability::Model => format!("grants.model = {}", first(config.models.keys().next().map(|name| name.as_str()).or(Some("default")))),
+        Capability::Model => format!(
+            "grants.model = {}",
+            first(config.models.keys().next().map(|name| name.as_str()).or(Some("default")))
+        ),
         Capability::Tools => {
-            let source = plugins.iter().find(|(name, facts)| *name != plugin && facts.kinds.contains(&PluginKind::Tools));
-            format!("grants.tools = {}", first(source.map(|(name, _)| format!("{name}.*")).as_deref()))
+            let source = plugins
+                .iter()
+                .find(|(name, facts)| *name != plugin && facts.kinds.contains(&PluginKind::Tools));
+            format!(
+                "grants.tools = {}",
+                first(source.map(|(name, _)| format!("{name}.*")).as_deref())
+            )
         }
-        Capability::Delegate => format!("grants.delegate = {}", first(free_task(config, plugin).map(TaskName::as_str))),
+        Capability::Delegate => {
+            format!("grants.delegate = {}", first(free_task(config, plugin).map(TaskName::as_str)))
+        }
         Capability::Route => {
-            let subtask = config.tasks.values().filter(|task| task.agent == *plugin).find_map(|task| task.subtasks.first());
+            let subtask = config
+                .tasks
+                .values()
+                .filter(|task| task.agent == *plugin)
+                .find_map(|task| task.subtasks.first());
             format!("grants.route = {}", first(Some(subtask.map_or("user", |name| name.as_str()))))
         }
-        Capability::Files => r#"grants.files = [{ dir = "…", at = "/folder", mode = "read" }]"#.to_owned(),
+        Capability::Files => {
+            r#"grants.files = [{ dir = "…", at = "/folder", mode = "read" }]"#.to_owned()
+        }
         Capability::Rooms => format!("grants.rooms = {}", first(Some(TERMINAL))),
         other => format!("grants.{other} = …"),
     }
 }
 
-/// A task of another agent that is nobody's sub-task: most likely the one that is meant to run in the background.
+/// A task of another agent that is nobody's sub-task: most likely the one that is meant to run in
+/// the background.
 fn free_task<'a>(config: &'a Config, plugin: &PluginName) -> Option<&'a TaskName> {
-    let is_subtask = |name: &TaskName| config.tasks.values().any(|task| task.subtasks.contains(name));
+    let is_subtask =
+        |name: &TaskName| config.tasks.values().any(|task| task.subtasks.contains(name));
     let mut tasks = config.tasks.iter();
-    tasks.find(|(name, task)| task.agent != *plugin && **name != config.entry && !is_subtask(name)).map(|(name, _)| name)
+    tasks
+        .find(|(name, task)| task.agent != *plugin && **name != config.entry && !is_subtask(name))
+        .map(|(name, _)| name)
 }

@@ -1,5 +1,5 @@
-//! Names of tools in a task's rules: each must be in its toolbox, under the name that the agent sees. Knows where a rule names a tool; not
-//! what the rule does.
+//! Names of tools in a task's rules: each must be in its toolbox, under the name that the agent
+//! sees. Knows where a rule names a tool; not what the rule does.
 
 use super::toolbox::own_name;
 use crate::config::{Compat, Config, Problems, TaskConfig};
@@ -10,24 +10,37 @@ use crate::types::ids::TaskName;
 use crate::types::wording::{code, nearest, suggest};
 
 /// Reports each name that no tool of the task has.
-pub(super) fn check(config: &Config, name: &TaskName, task: &TaskConfig, toolbox: &Toolbox, problems: &mut Problems) {
-    let mut need = |key: &str, tool: &str, may_have_it: &dyn Fn(&TaskTool) -> bool, lacking: &str| {
-        if toolbox.iter().any(may_have_it) {
-            return;
-        }
-        let path = format!("tasks.{name}.{key}");
-        let what = format!("{} names the tool {}, which {lacking}", code(key), code(tool));
-        problems.push(config.problem(&path, what).maybe_help(meant(toolbox, tool)));
-    };
+pub(super) fn check(
+    config: &Config,
+    name: &TaskName,
+    task: &TaskConfig,
+    toolbox: &Toolbox,
+    problems: &mut Problems,
+) {
+    let mut need =
+        |key: &str, tool: &str, may_have_it: &dyn Fn(&TaskTool) -> bool, lacking: &str| {
+            if toolbox.iter().any(may_have_it) {
+                return;
+            }
+            let path = format!("tasks.{name}.{key}");
+            let what = format!("{} names the tool {}, which {lacking}", code(key), code(tool));
+            problems.push(config.problem(&path, what).maybe_help(meant(toolbox, tool)));
+        };
     let absent = "the task does not have";
     if let Some(force) = &task.force {
         let is_known = toolbox.get(force).is_some();
-        need("force", force, &|tool| tool.offered && tool.summary.name == *force, if is_known { "is not offered" } else { absent });
+        need(
+            "force",
+            force,
+            &|tool| tool.offered && tool.summary.name == *force,
+            if is_known { "is not offered" } else { absent },
+        );
     }
     if let Some(ReturnType::Tool(wanted)) = &task.returns {
         need("returns.tool", wanted, &|tool| tool.summary.name == *wanted, absent);
     }
-    // A Langroid task may name what it does not know: the call is left to others, the sequence never met.
+    // A Langroid task may name what it does not know: the call is left to others, the sequence
+    // never met.
     if task.compat == Compat::Langroid {
         return;
     }
@@ -38,27 +51,35 @@ pub(super) fn check(config: &Config, name: &TaskName, task: &TaskConfig, toolbox
         for event in sequence.events() {
             let Expected::SpecificTool(wanted) = event else { continue };
             // L-092: its title will do.
-            let has_it = |tool: &TaskTool| tool.summary.name == *wanted || tool.title.as_ref() == Some(wanted);
+            let has_it = |tool: &TaskTool| {
+                tool.summary.name == *wanted || tool.title.as_ref() == Some(wanted)
+            };
             need(&format!("done_sequences[{index}]"), wanted, &has_it, absent);
         }
     }
 }
 
-/// Reports each tool that a file of the task wants and its agent is not offered. A file only says what
-/// it needs; what an agent may call is the operator's to say.
+/// Reports each tool that a file of the task wants and its agent is not offered. A file only says
+/// what it needs; what an agent may call is the operator's to say.
 pub(super) fn check_wanted(task: &TaskConfig, toolbox: &Toolbox, problems: &mut Problems) {
     for wanted in &task.wanted_tools {
-        let has_it = |tool: &TaskTool| tool.offered && (tool.summary.name == wanted.name || own_name(tool) == wanted.name);
+        let has_it = |tool: &TaskTool| {
+            tool.offered && (tool.summary.name == wanted.name || own_name(tool) == wanted.name)
+        };
         if !toolbox.iter().any(has_it) {
             problems.push(wanted.missing.clone());
         }
     }
 }
 
-/// The tool that was most likely meant: the same one under its name here, or one of a name that is near.
+/// The tool that was most likely meant: the same one under its name here, or one of a name that is
+/// near.
 fn meant(toolbox: &Toolbox, written: &str) -> Option<String> {
     if let Some(tool) = toolbox.get(written) {
-        return Some(format!("add {} to the task's `tools`, or leave out `use = false`", code(&tool.summary.name)));
+        return Some(format!(
+            "add {} to the task's `tools`, or leave out `use = false`",
+            code(&tool.summary.name)
+        ));
     }
     let is_same = |tool: &&TaskTool| match &tool.target {
         ToolTarget::Host(host) => host.as_str() == written || host.langroid_name() == written,
@@ -67,12 +88,15 @@ fn meant(toolbox: &Toolbox, written: &str) -> Option<String> {
     if let Some(tool) = toolbox.iter().find(is_same) {
         return Some(format!("write {}: that is its name here", code(&tool.summary.name)));
     }
-    let names = toolbox.iter().flat_map(|tool| [Some(&tool.summary.name), tool.title.as_ref()]).flatten();
+    let names =
+        toolbox.iter().flat_map(|tool| [Some(&tool.summary.name), tool.title.as_ref()]).flatten();
     if let Some(near) = nearest(written, names.map(String::as_str)) {
         return Some(format!("did you mean {}?", code(near)));
     }
     // The host's tools are too many to be shown; those that are offered are meant to be named.
-    let shown = toolbox.iter().filter(|tool| tool.offered || matches!(tool.target, ToolTarget::Plugin { .. }));
+    let shown = toolbox
+        .iter()
+        .filter(|tool| tool.offered || matches!(tool.target, ToolTarget::Plugin { .. }));
     let shown: Vec<&str> = shown.map(|tool| tool.summary.name.as_str()).collect();
     suggest(written, &shown, "tools here")
 }

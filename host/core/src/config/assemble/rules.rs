@@ -1,5 +1,5 @@
-//! Rules of the policy about tools and arguments that are not there, and tasks that narrow what was not granted. Warnings: a rule that
-//! never holds denies nothing, and nobody notices.
+//! Rules of the policy about tools and arguments that are not there, and tasks that narrow what was
+//! not granted. Warnings: a rule that never holds denies nothing, and nobody notices.
 
 use std::collections::BTreeSet;
 
@@ -15,10 +15,19 @@ use crate::types::wording::{code, suggest};
 pub(super) fn check(config: &Config, plugins: &Plugins, problems: &mut Problems) {
     let schemas: Vec<(String, &Value)> = plugins
         .iter()
-        .flat_map(|(plugin, facts)| facts.tools.iter().map(move |tool| (format!("{plugin}.{}", tool.name), &tool.input_schema)))
+        .flat_map(|(plugin, facts)| {
+            facts
+                .tools
+                .iter()
+                .map(move |tool| (format!("{plugin}.{}", tool.name), &tool.input_schema))
+        })
         .collect();
     for (index, rule) in config.policy.iter().enumerate() {
-        let covered: Vec<&Value> = schemas.iter().filter(|(tool, _)| rule.tool.covers(tool)).map(|(_, schema)| *schema).collect();
+        let covered: Vec<&Value> = schemas
+            .iter()
+            .filter(|(tool, _)| rule.tool.covers(tool))
+            .map(|(_, schema)| *schema)
+            .collect();
         if covered.is_empty() {
             no_tool(config, index, rule, &schemas, problems);
             continue;
@@ -34,21 +43,43 @@ pub(super) fn check(config: &Config, plugins: &Plugins, problems: &mut Problems)
                 code(&left),
                 task.agent
             );
-            let help = suggest(&left, &granted, "granted are")
-                .unwrap_or_else(|| format!("nothing of `{key}` is granted in [plugins.{}]", task.agent));
-            problems.push(config.problem(&format!("tasks.{name}.narrow.{key}"), what).help(help).as_warning());
+            let help = suggest(&left, &granted, "granted are").unwrap_or_else(|| {
+                format!("nothing of `{key}` is granted in [plugins.{}]", task.agent)
+            });
+            problems.push(
+                config.problem(&format!("tasks.{name}.narrow.{key}"), what).help(help).as_warning(),
+            );
         }
     }
 }
 
-fn no_tool(config: &Config, index: usize, rule: &Rule, schemas: &[(String, &Value)], problems: &mut Problems) {
+fn no_tool(
+    config: &Config,
+    index: usize,
+    rule: &Rule,
+    schemas: &[(String, &Value)],
+    problems: &mut Problems,
+) {
     let tools: Vec<&str> = schemas.iter().map(|(tool, _)| tool.as_str()).collect();
     let what = format!("the rule is about {}, and there is no such tool", code(&rule.tool.0));
-    let help = suggest(&rule.tool.0, &tools, "tools here").unwrap_or_else(|| "no plugin here has tools".to_owned());
-    problems.push(config.problem(&format!("policy[{index}].tool"), what).because("the rule never holds").help(help).as_warning());
+    let help = suggest(&rule.tool.0, &tools, "tools here")
+        .unwrap_or_else(|| "no plugin here has tools".to_owned());
+    problems.push(
+        config
+            .problem(&format!("policy[{index}].tool"), what)
+            .because("the rule never holds")
+            .help(help)
+            .as_warning(),
+    );
 }
 
-fn no_argument(config: &Config, index: usize, at: &ArgumentPlace, schemas: &[&Value], problems: &mut Problems) {
+fn no_argument(
+    config: &Config,
+    index: usize,
+    at: &ArgumentPlace,
+    schemas: &[&Value],
+    problems: &mut Problems,
+) {
     let name = at.property();
     let mut known = BTreeSet::new();
     for schema in schemas {
@@ -62,14 +93,30 @@ fn no_argument(config: &Config, index: usize, at: &ArgumentPlace, schemas: &[&Va
     }
     let known: Vec<&str> = known.into_iter().collect();
     let what = format!("no tool that the rule is about has an argument {}", code(&name));
-    let help = suggest(&name, &known, "arguments are").unwrap_or_else(|| "its tools have no arguments".to_owned());
+    let help = suggest(&name, &known, "arguments are")
+        .unwrap_or_else(|| "its tools have no arguments".to_owned());
     let path = format!("policy[{index}].arguments.{}", at.0);
-    problems.push(config.problem(&path, what).because("an argument that is not there matches nothing").help(help).as_warning());
+    problems.push(
+        config
+            .problem(&path, what)
+            .because("an argument that is not there matches nothing")
+            .help(help)
+            .as_warning(),
+    );
 }
 
 /// The names of a tool's arguments; none when it may have others too.
 fn properties(schema: &Value) -> Option<impl Iterator<Item = &str>> {
-    let is_open = ["allOf", "anyOf", "oneOf", "$ref", "$dynamicRef", "if", "patternProperties", "dependentSchemas"];
+    let is_open = [
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "$ref",
+        "$dynamicRef",
+        "if",
+        "patternProperties",
+        "dependentSchemas",
+    ];
     if is_open.iter().any(|key| schema.get(key).is_some())
         || schema.get("additionalProperties").is_some_and(|more| *more != Value::Bool(false))
     {
@@ -80,8 +127,14 @@ fn properties(schema: &Value) -> Option<impl Iterator<Item = &str>> {
 }
 
 /// The key of `narrow`, what it names, and what was granted instead.
-fn not_granted(config: &Config, agent: &crate::types::ids::PluginName, narrow: &Narrow) -> Vec<(&'static str, String, Vec<String>)> {
-    let Some(grants) = config.plugins.get(agent).map(|agent| &agent.grants) else { return Vec::new() };
+fn not_granted(
+    config: &Config,
+    agent: &crate::types::ids::PluginName,
+    narrow: &Narrow,
+) -> Vec<(&'static str, String, Vec<String>)> {
+    let Some(grants) = config.plugins.get(agent).map(|agent| &agent.grants) else {
+        return Vec::new();
+    };
     let texts = |names: &mut dyn Iterator<Item = String>| names.collect::<Vec<_>>();
     let mut found = Vec::new();
     let mut compare = |key, left: Option<Vec<String>>, granted: Vec<String>| {
@@ -90,17 +143,33 @@ fn not_granted(config: &Config, agent: &crate::types::ids::PluginName, narrow: &
         }
     };
     let model = grants.model.iter().flat_map(|grant| &grant.names).map(ToString::to_string);
-    compare("model", narrow.model.as_ref().map(|names| texts(&mut names.iter().map(ToString::to_string))), texts(&mut { model }));
+    compare(
+        "model",
+        narrow.model.as_ref().map(|names| texts(&mut names.iter().map(ToString::to_string))),
+        texts(&mut { model }),
+    );
     let delegate = grants.delegate.iter().flat_map(|grant| &grant.tasks).map(ToString::to_string);
-    compare("delegate", narrow.delegate.as_ref().map(|names| texts(&mut names.iter().map(ToString::to_string))), texts(&mut { delegate }));
+    compare(
+        "delegate",
+        narrow.delegate.as_ref().map(|names| texts(&mut names.iter().map(ToString::to_string))),
+        texts(&mut { delegate }),
+    );
     let files = grants.files.iter().map(|grant| grant.at.clone());
     compare("files", narrow.files.clone(), texts(&mut { files }));
     let secrets = grants.secrets.iter().map(|grant| grant.name.to_string());
-    compare("secrets", narrow.secrets.as_ref().map(|names| texts(&mut names.iter().map(ToString::to_string))), texts(&mut { secrets }));
+    compare(
+        "secrets",
+        narrow.secrets.as_ref().map(|names| texts(&mut names.iter().map(ToString::to_string))),
+        texts(&mut { secrets }),
+    );
     let route = grants.route.iter().flat_map(|grant| grant.names.clone());
     compare("route", narrow.route.clone(), texts(&mut { route }));
     if grants.fetch.is_none() {
-        compare("fetch", narrow.fetch.as_ref().map(|urls| texts(&mut urls.iter().map(ToString::to_string))), Vec::new());
+        compare(
+            "fetch",
+            narrow.fetch.as_ref().map(|urls| texts(&mut urls.iter().map(ToString::to_string))),
+            Vec::new(),
+        );
     }
     found
 }
@@ -120,10 +189,17 @@ mod tests {
             [tasks.t]\nagent = \"p\"\nnarrow = { files = [\"/note\"] }\n\
             [[policy]]\ntool = \"p.sav\"\ndecide = \"deny\"\n\
             [[policy]]\ntool = \"p.save\"\narguments = { pth = \"/x\", path = \"/y\" }\ndecide = \"deny\"\n";
-        let config = Config::parse("c.toml", "", text).unwrap_or_else(|problems| panic!("{problems}"));
+        let config =
+            Config::parse("c.toml", "", text).unwrap_or_else(|problems| panic!("{problems}"));
         let spec = json!({ "name": "save", "description": "d", "input_schema": { "type": "object", "properties": { "path": {} } } });
         let tools: Vec<ToolSpec> = vec![serde_json::from_value(spec).expect("it is a tool")];
-        let facts = PluginFacts { manifest: Manifest::default(), kinds: [].into(), tools, sha256: String::new(), mcp: false };
+        let facts = PluginFacts {
+            manifest: Manifest::default(),
+            kinds: [].into(),
+            tools,
+            sha256: String::new(),
+            mcp: false,
+        };
         let mut problems = Problems::default();
         check(&config, &[("p".into(), facts)].into(), &mut problems);
         let told = problems.to_string();

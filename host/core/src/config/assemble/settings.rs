@@ -1,5 +1,5 @@
-//! A plugin's own settings against what its manifest declares: `{ type, default, required }` for each. An undeclared setting is refused: it
-//! would most likely be a misspelt one.
+//! A plugin's own settings against what its manifest declares: `{ type, default, required }` for
+//! each. An undeclared setting is refused: it would most likely be a misspelt one.
 
 use serde_json::{Map, Value};
 
@@ -13,39 +13,75 @@ use crate::types::wording::{code, suggest};
 const TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "array", "object"];
 
 /// Checks the settings and gives them back with the defaults filled in.
-pub(super) fn check(config: &Config, plugin: &PluginName, facts: &PluginFacts, written: &Value, problems: &mut Problems) -> Value {
+pub(super) fn check(
+    config: &Config,
+    plugin: &PluginName,
+    facts: &PluginFacts,
+    written: &Value,
+    problems: &mut Problems,
+) -> Value {
     let declared = &facts.manifest.config;
     let empty = Map::new();
     let written = written.as_object().unwrap_or(&empty);
     let names: Vec<&str> = declared.keys().map(String::as_str).collect();
     for name in written.keys().filter(|name| !declared.contains_key(*name)) {
-        let help = suggest(name, &names, "its settings are").unwrap_or_else(|| "it has none at all: leave `config` out".to_owned());
-        problems.push(config.problem(&path(plugin, name), format!("`{plugin}` has no setting {}", code(name))).help(help));
+        let help = suggest(name, &names, "its settings are")
+            .unwrap_or_else(|| "it has none at all: leave `config` out".to_owned());
+        problems.push(
+            config
+                .problem(&path(plugin, name), format!("`{plugin}` has no setting {}", code(name)))
+                .help(help),
+        );
     }
     let mut settings = Map::new();
     for (name, declaration) in declared {
         let kind = declaration.get("type").and_then(Value::as_str).unwrap_or_default();
         if !TYPES.contains(&kind) {
-            let what = format!("the manifest of `{plugin}` gives the setting {} no type of {}", code(name), TYPES.join(", "));
+            let what = format!(
+                "the manifest of `{plugin}` gives the setting {} no type of {}",
+                code(name),
+                TYPES.join(", ")
+            );
             problems.push(authors_problem(config, plugin, what));
             continue;
         }
-        if let Some(default) = declaration.get("default").filter(|default| !is_of_type(default, kind)) {
-            let what =
-                format!("the manifest of `{plugin}` gives the setting {} a default that is no {kind}: {}", code(name), shown(default));
+        if let Some(default) =
+            declaration.get("default").filter(|default| !is_of_type(default, kind))
+        {
+            let what = format!(
+                "the manifest of `{plugin}` gives the setting {} a default that is no {kind}: {}",
+                code(name),
+                shown(default)
+            );
             problems.push(authors_problem(config, plugin, what));
             continue;
         }
         match written.get(name).or_else(|| declaration.get("default")) {
-            Some(value) if is_of_type(value, kind) => drop(settings.insert(name.clone(), value.clone())),
+            Some(value) if is_of_type(value, kind) => {
+                drop(settings.insert(name.clone(), value.clone()))
+            }
             Some(value) => {
-                let what = format!("the setting {} must be {} {kind}, not {}", code(name), article(kind), shown(value));
-                let help = declaration.get("default").map(|default| format!("its default is {}", shown(default)));
+                let what = format!(
+                    "the setting {} must be {} {kind}, not {}",
+                    code(name),
+                    article(kind),
+                    shown(value)
+                );
+                let help = declaration
+                    .get("default")
+                    .map(|default| format!("its default is {}", shown(default)));
                 problems.push(config.problem(&path(plugin, name), what).maybe_help(help));
             }
             None if declaration.get("required") == Some(&Value::Bool(true)) => {
-                let what = format!("`{plugin}` needs the setting {}, {} {kind}", code(name), article(kind));
-                let help = format!("add {} to the `config` of [plugins.{plugin}]", code(&format!("{name} = …")));
+                let what = format!(
+                    "`{plugin}` needs the setting {}, {} {kind}",
+                    code(name),
+                    article(kind)
+                );
+                let help = format!(
+                    "add {} to the `config` of [plugins.{plugin}]",
+                    code(&format!("{name} = …"))
+                );
                 problems.push(config.problem(&format!("plugins.{plugin}.config"), what).help(help));
             }
             None => {}

@@ -1,5 +1,6 @@
-//! A task's toolbox: of the plugins' tools admitted ∩ granted ∩ narrowed by the task, then those of the host, each under the name that the
-//! agent sees. Does not check what else in the config names a tool; `mentions` does.
+//! A task's toolbox: of the plugins' tools admitted ∩ granted ∩ narrowed by the task, then those of
+//! the host, each under the name that the agent sees. Does not check what else in the config names
+//! a tool; `mentions` does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,11 +45,18 @@ type Placed = (Option<usize>, TaskTool);
 
 /// What the agent was granted, and the task leaves of it.
 fn of_plugins(config: &Config, task: &TaskConfig, plugins: &Plugins) -> Vec<Placed> {
-    let asks = plugins.get(&task.agent).is_some_and(|facts| facts.manifest.ask(Capability::Tools).is_some());
-    let granted = config.plugins.get(&task.agent).and_then(|agent| agent.grants.tools.as_ref()).filter(|_| asks);
+    let asks = plugins
+        .get(&task.agent)
+        .is_some_and(|facts| facts.manifest.ask(Capability::Tools).is_some());
+    let granted = config
+        .plugins
+        .get(&task.agent)
+        .and_then(|agent| agent.grants.tools.as_ref())
+        .filter(|_| asks);
     let Some(granted) = granted else { return Vec::new() };
     let mut tools = Vec::new();
-    for (plugin, facts) in plugins.iter().filter(|(plugin, _)| config.plugins.contains_key(*plugin)) {
+    for (plugin, facts) in plugins.iter().filter(|(plugin, _)| config.plugins.contains_key(*plugin))
+    {
         for spec in &facts.tools {
             let mut tool = TaskTool::of_plugin(plugin, spec);
             if !granted.names.iter().any(|pattern| pattern.covers(&tool.summary.name)) {
@@ -74,14 +82,21 @@ fn entry_of<'a>(entries: &'a [ToolEntry], tool: &str) -> Option<(usize, &'a Tool
     };
     let is_named = |pattern: &ToolPattern| pattern.0 == tool;
     let is_covered = |pattern: &ToolPattern| pattern.covers(tool);
-    let find = |fits: &dyn Fn(&ToolPattern) -> bool| entries.iter().enumerate().find(|(_, entry)| pattern(entry).is_some_and(fits));
+    let find = |fits: &dyn Fn(&ToolPattern) -> bool| {
+        entries.iter().enumerate().find(|(_, entry)| pattern(entry).is_some_and(fits))
+    };
     find(&is_named).or_else(|| find(&is_covered))
 }
 
-/// A tool of the host: as it is listed; else carried out where Langroid does so, and shown to nobody (L-105).
+/// A tool of the host: as it is listed; else carried out where Langroid does so, and shown to
+/// nobody (L-105).
 fn of_host(task: &TaskConfig, host: HostTool, agents: &[(&str, Option<&str>)]) -> Placed {
-    let is_it = |entry: &ToolEntry, wanted: HostTool| entry.tool == ToolsEntry::Host(wanted) && entry.agent.is_none();
-    let entry = |wanted: HostTool| task.tools.iter().flatten().enumerate().find(|(_, entry)| is_it(entry, wanted));
+    let is_it = |entry: &ToolEntry, wanted: HostTool| {
+        entry.tool == ToolsEntry::Host(wanted) && entry.agent.is_none()
+    };
+    let entry = |wanted: HostTool| {
+        task.tools.iter().flatten().enumerate().find(|(_, entry)| is_it(entry, wanted))
+    };
     let mut tool = TaskTool::of_host(host);
     if task.compat == Compat::Langroid {
         host.langroid_name().clone_into(&mut tool.summary.name);
@@ -103,26 +118,47 @@ fn of_host(task: &TaskConfig, host: HostTool, agents: &[(&str, Option<&str>)]) -
         if placed.is_none() {
             tool.handled = recipient_message.handled;
         }
-        let default = recipient_message.default_recipient.as_deref().filter(|_| host == HostTool::RecipientMessage);
+        let default = recipient_message
+            .default_recipient
+            .as_deref()
+            .filter(|_| host == HostTool::RecipientMessage);
         restrict(&mut tool.summary.input_schema, &recipient_message.recipients, default);
     }
     (placed, tool)
 }
 
 /// The tasks that a task's agent may start in the background, each with what it is for.
-fn delegates_of<'a>(config: &'a Config, task: &TaskConfig, plugins: &Plugins) -> Vec<(&'a str, Option<&'a str>)> {
-    let asks = plugins.get(&task.agent).is_some_and(|facts| facts.manifest.ask(Capability::Delegate).is_some());
-    let granted = config.plugins.get(&task.agent).and_then(|agent| agent.grants.delegate.as_ref()).filter(|_| asks);
-    let left = |name: &&TaskName| task.narrow.delegate.as_ref().is_none_or(|left| left.contains(name));
+fn delegates_of<'a>(
+    config: &'a Config,
+    task: &TaskConfig,
+    plugins: &Plugins,
+) -> Vec<(&'a str, Option<&'a str>)> {
+    let asks = plugins
+        .get(&task.agent)
+        .is_some_and(|facts| facts.manifest.ask(Capability::Delegate).is_some());
+    let granted = config
+        .plugins
+        .get(&task.agent)
+        .and_then(|agent| agent.grants.delegate.as_ref())
+        .filter(|_| asks);
+    let left =
+        |name: &&TaskName| task.narrow.delegate.as_ref().is_none_or(|left| left.contains(name));
     let names = granted.into_iter().flat_map(|grant| &grant.tasks).filter(left);
     let shown = |text: &'a str| Some(text).filter(|text| !text.trim().is_empty());
-    names.map(|name| (name.as_str(), config.tasks.get(name).and_then(|task| shown(&task.description)))).collect()
+    names
+        .map(|name| {
+            (name.as_str(), config.tasks.get(name).and_then(|task| shown(&task.description)))
+        })
+        .collect()
 }
 
 /// tools for one worker each.
 fn worker_tools(config: &Config, task: &TaskConfig) -> Vec<Placed> {
     let tool = |(index, entry): (usize, &ToolEntry)| {
-        let agent = entry.agent.clone().filter(|_| entry.tool == ToolsEntry::Host(HostTool::DelegateTask))?;
+        let agent = entry
+            .agent
+            .clone()
+            .filter(|_| entry.tool == ToolsEntry::Host(HostTool::DelegateTask))?;
         let description = config.tasks.get(&agent).map(|task| task.description.as_str());
         let name = entry.alias.as_deref().unwrap_or(HostTool::DelegateTask.as_str());
         let waits = entry.wait || task.background.wait;
@@ -151,31 +187,53 @@ fn apply(entry: &ToolEntry, tool: &mut TaskTool) {
 
 /// Only these may be named; one is meant where none is.
 fn restrict(schema: &mut Value, recipients: &[String], default: Option<&str>) {
-    let Some(property) = schema.pointer_mut("/properties/intended_recipient").and_then(Value::as_object_mut) else { return };
+    let Some(property) =
+        schema.pointer_mut("/properties/intended_recipient").and_then(Value::as_object_mut)
+    else {
+        return;
+    };
     if !recipients.is_empty() {
         property.insert("enum".to_owned(), json!(recipients));
     }
     if let Some(default) = default {
         property.insert("default".to_owned(), json!(default));
         let required = schema.get_mut("required").and_then(Value::as_array_mut);
-        required.into_iter().for_each(|required| required.retain(|name| name != "intended_recipient"));
+        required
+            .into_iter()
+            .for_each(|required| required.retain(|name| name != "intended_recipient"));
     }
 }
 
 /// Each name is that of one tool, and none that of another plugin's tool.
-fn check_names(config: &Config, task: &TaskName, tools: &[Placed], admitted: &BTreeSet<String>, problems: &mut Problems) {
+fn check_names(
+    config: &Config,
+    task: &TaskName,
+    tools: &[Placed],
+    admitted: &BTreeSet<String>,
+    problems: &mut Problems,
+) {
     let mut seen: BTreeMap<&str, (Option<usize>, String)> = BTreeMap::new();
     for (index, tool) in tools {
         let (name, own) = (tool.summary.name.as_str(), own_name(tool));
-        let place = |index: Option<usize>| index.map_or_else(|| format!("tasks.{task}"), |index| entry_path(task, index, "as"));
+        let place = |index: Option<usize>| {
+            index.map_or_else(|| format!("tasks.{task}"), |index| entry_path(task, index, "as"))
+        };
         match seen.get(name) {
             Some((other_index, other)) => {
-                let what = format!("{} and {} would both go by the name {}", code(other), code(&own), code(name));
+                let what = format!(
+                    "{} and {} would both go by the name {}",
+                    code(other),
+                    code(&own),
+                    code(name)
+                );
                 let place = place(index.or(*other_index));
-                problems.push(config.problem(&place, what).help("give one of them another name with `as`"));
+                problems.push(
+                    config.problem(&place, what).help("give one of them another name with `as`"),
+                );
             }
             None if name != own && admitted.contains(name) => {
-                let what = format!("{} would go by the name of another tool, {}", code(&own), code(name));
+                let what =
+                    format!("{} would go by the name of another tool, {}", code(&own), code(name));
                 problems.push(config.problem(&place(*index), what).help("choose another name"));
             }
             None => drop(seen.insert(name, (*index, own))),
@@ -183,13 +241,26 @@ fn check_names(config: &Config, task: &TaskName, tools: &[Placed], admitted: &BT
     }
     for (earlier, name) in pairs(tools.iter().map(|(_, tool)| tool.summary.name.as_str())) {
         let place = |name: &str| seen.get(name).and_then(|(index, _)| *index);
-        let at = place(name).or_else(|| place(earlier)).map_or_else(|| format!("tasks.{task}"), |index| entry_path(task, index, "tool"));
+        let at = place(name)
+            .or_else(|| place(earlier))
+            .map_or_else(|| format!("tasks.{task}"), |index| entry_path(task, index, "tool"));
         let own = |name: &str| seen.get(name).map_or(name, |(_, own)| own.as_str()).to_owned();
-        let what = format!("a model would take the tools {} and {} of the task `{task}` for each other", code(earlier), code(name));
-        let (own, plugin) = (own(name), own(name).split_once('.').map(|(plugin, _)| plugin.to_owned()));
-        let rename = plugin.map(|plugin| format!("call the plugin something else than `{plugin}`, or ")).unwrap_or_default();
-        let help = format!("{rename}give the tool a name of its own: `tools = [{{ tool = \"{own}\", as = \"NAME\" }}]`");
-        problems.push(config.problem(&at, what).because("their names look alike at a glance").help(help));
+        let what = format!(
+            "a model would take the tools {} and {} of the task `{task}` for each other",
+            code(earlier),
+            code(name)
+        );
+        let (own, plugin) =
+            (own(name), own(name).split_once('.').map(|(plugin, _)| plugin.to_owned()));
+        let rename = plugin
+            .map(|plugin| format!("call the plugin something else than `{plugin}`, or "))
+            .unwrap_or_default();
+        let help = format!(
+            "{rename}give the tool a name of its own: `tools = [{{ tool = \"{own}\", as = \"NAME\" }}]`"
+        );
+        problems.push(
+            config.problem(&at, what).because("their names look alike at a glance").help(help),
+        );
     }
 }
 
@@ -202,26 +273,57 @@ pub(super) fn own_name(tool: &TaskTool) -> String {
 }
 
 /// A tool that would be refused each time is not offered.
-fn check_delegation(config: &Config, name: &TaskName, task: &TaskConfig, plugins: &Plugins, tools: &[Placed], problems: &mut Problems) {
+fn check_delegation(
+    config: &Config,
+    name: &TaskName,
+    task: &TaskConfig,
+    plugins: &Plugins,
+    tools: &[Placed],
+    problems: &mut Problems,
+) {
     let agent = &task.agent;
-    let may_delegate = config.plugins.get(agent).is_none_or(|plugin| plugin.grants.delegate.is_some());
-    let delegates = |tool: &TaskTool| tool.offered && tool.target == ToolTarget::Host(HostTool::DelegateTask);
+    let may_delegate =
+        config.plugins.get(agent).is_none_or(|plugin| plugin.grants.delegate.is_some());
+    let delegates =
+        |tool: &TaskTool| tool.offered && tool.target == ToolTarget::Host(HostTool::DelegateTask);
     check_workers(config, name, task, plugins, tools, problems);
-    let Some((Some(index), _)) = tools.iter().find(|(_, tool)| delegates(tool)).filter(|_| !may_delegate) else { return };
-    let what = format!("the task offers `delegate_task`, and {} may not start any task", code(agent.as_str()));
+    let Some((Some(index), _)) =
+        tools.iter().find(|(_, tool)| delegates(tool)).filter(|_| !may_delegate)
+    else {
+        return;
+    };
+    let what = format!(
+        "the task offers `delegate_task`, and {} may not start any task",
+        code(agent.as_str())
+    );
     let line = asks::smallest(config, agent, Capability::Delegate, plugins);
-    problems.push(config.problem(&entry_path(name, *index, "tool"), what).help(format!("in [plugins.{agent}] write `{line}`")));
+    problems.push(
+        config
+            .problem(&entry_path(name, *index, "tool"), what)
+            .help(format!("in [plugins.{agent}] write `{line}`")),
+    );
 }
 
 /// The worker of a tool is one that the agent may start.
-fn check_workers(config: &Config, name: &TaskName, task: &TaskConfig, plugins: &Plugins, tools: &[Placed], problems: &mut Problems) {
+fn check_workers(
+    config: &Config,
+    name: &TaskName,
+    task: &TaskConfig,
+    plugins: &Plugins,
+    tools: &[Placed],
+    problems: &mut Problems,
+) {
     let may_start = delegates_of(config, task, plugins);
     // Where nothing is granted at all that is said once, of the first tool.
     if may_start.is_empty() {
         return;
     }
     for (index, tool) in tools {
-        let Some((index, agent)) = index.zip(tool.worker.as_ref().and_then(|worker| worker.agent.as_ref())) else { continue };
+        let Some((index, agent)) =
+            index.zip(tool.worker.as_ref().and_then(|worker| worker.agent.as_ref()))
+        else {
+            continue;
+        };
         if may_start.iter().any(|(name, _)| *name == agent.as_str()) {
             continue;
         }
@@ -231,27 +333,56 @@ fn check_workers(config: &Config, name: &TaskName, task: &TaskConfig, plugins: &
             code(agent.as_str()),
             code(task.agent.as_str())
         );
-        let names: Vec<String> = may_start.iter().map(|(name, _)| format!("{name:?}")).chain([format!("{:?}", agent.as_str())]).collect();
-        let help = format!("in [plugins.{}] write `grants.delegate = [{}]`", task.agent, names.join(", "));
+        let names: Vec<String> = may_start
+            .iter()
+            .map(|(name, _)| format!("{name:?}"))
+            .chain([format!("{:?}", agent.as_str())])
+            .collect();
+        let help =
+            format!("in [plugins.{}] write `grants.delegate = [{}]`", task.agent, names.join(", "));
         problems.push(config.problem(&entry_path(name, index, "agent"), what).help(help));
     }
 }
 
 /// Nor one that could hand the conversation to nobody.
-fn check_handoff(config: &Config, name: &TaskName, task: &TaskConfig, plugins: &Plugins, tools: &[Placed], problems: &mut Problems) {
-    let offered = |tool: &TaskTool| tool.offered && tool.target == ToolTarget::Host(HostTool::HandoffConversation);
+fn check_handoff(
+    config: &Config,
+    name: &TaskName,
+    task: &TaskConfig,
+    plugins: &Plugins,
+    tools: &[Placed],
+    problems: &mut Problems,
+) {
+    let offered = |tool: &TaskTool| {
+        tool.offered && tool.target == ToolTarget::Host(HostTool::HandoffConversation)
+    };
     let Some((Some(index), _)) = tools.iter().find(|(_, tool)| offered(tool)) else { return };
     let Some(table) = &task.handoff else { return };
-    let asks = plugins.get(&task.agent).is_some_and(|facts| facts.manifest.ask(Capability::Route).is_some());
-    let granted = config.plugins.get(&task.agent).and_then(|agent| agent.grants.route.as_ref()).filter(|_| asks);
-    let may_route = |to: &str| granted.is_some_and(|grant| grant.names.iter().any(|name| name.eq_ignore_ascii_case(to)));
+    let asks = plugins
+        .get(&task.agent)
+        .is_some_and(|facts| facts.manifest.ask(Capability::Route).is_some());
+    let granted = config
+        .plugins
+        .get(&task.agent)
+        .and_then(|agent| agent.grants.route.as_ref())
+        .filter(|_| asks);
+    let may_route = |to: &str| {
+        granted.is_some_and(|grant| grant.names.iter().any(|name| name.eq_ignore_ascii_case(to)))
+    };
     if table.iter().any(|to| is_user(to) || may_route(to)) {
         return;
     }
-    let what = format!("the task offers `handoff_conversation`, and {} may hand the conversation to nobody", code(task.agent.as_str()));
+    let what = format!(
+        "the task offers `handoff_conversation`, and {} may hand the conversation to nobody",
+        code(task.agent.as_str())
+    );
     let help = match table.first() {
-        Some(to) if asks => format!("in [plugins.{}] write `grants.route = [\"{to}\"]`", task.agent),
-        Some(to) => format!("take an agent that asks for `route`, or leave {} out of `handoff`", code(to)),
+        Some(to) if asks => {
+            format!("in [plugins.{}] write `grants.route = [\"{to}\"]`", task.agent)
+        }
+        Some(to) => {
+            format!("take an agent that asks for `route`, or leave {} out of `handoff`", code(to))
+        }
         None => "name a task, or `user`, in `handoff`, or leave it out".to_owned(),
     };
     problems.push(config.problem(&entry_path(name, *index, "tool"), what).help(help));

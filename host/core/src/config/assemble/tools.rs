@@ -1,5 +1,5 @@
-//! Tools as plugins declare them, and the patterns of grants and tasks that are about them. Which of them a task gets is decided in
-//! `toolbox`.
+//! Tools as plugins declare them, and the patterns of grants and tasks that are about them. Which
+//! of them a task gets is decided in `toolbox`.
 
 use std::collections::BTreeSet;
 
@@ -13,18 +13,29 @@ use crate::types::text::is_deceptive;
 use crate::types::tool::ToolSpec;
 use crate::types::wording::{code, suggest};
 
-/// Bytes of a tool's description at most: it goes into every prompt of every agent that may call it.
+/// Bytes of a tool's description at most: it goes into every prompt of every agent that may call
+/// it.
 const DESCRIPTION_MAX: usize = 4 << 10;
 /// Bytes of a tool's input schema at most, for the same reason.
 const SCHEMA_MAX: usize = 64 << 10;
 
-/// The tools of a plugin have names that a model can write, each its own, and descriptions that a person can read.
-pub(super) fn check_declared(config: &Config, plugin: &PluginName, facts: &PluginFacts, problems: &mut Problems) {
+/// The tools of a plugin have names that a model can write, each its own, and descriptions that a
+/// person can read.
+pub(super) fn check_declared(
+    config: &Config,
+    plugin: &PluginName,
+    facts: &PluginFacts,
+    problems: &mut Problems,
+) {
     let mut seen = BTreeSet::new();
     for tool in &facts.tools {
         let shown = code(&format!("{plugin}.{}", tool.name));
         if !seen.insert(tool.name.as_str()) {
-            problems.push(authors_problem(config, plugin, format!("the plugin `{plugin}` has two tools called {shown}")));
+            problems.push(authors_problem(
+                config,
+                plugin,
+                format!("the plugin `{plugin}` has two tools called {shown}"),
+            ));
         }
         for wrong in faults(tool) {
             problems.push(authors_problem(config, plugin, format!("the tool {shown} {wrong}")));
@@ -36,25 +47,37 @@ fn faults(tool: &ToolSpec) -> Vec<String> {
     let mut faults = Vec::new();
     let in_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     if tool.name.is_empty() || tool.name.len() > NAME_MAX || !tool.name.chars().all(in_name) {
-        faults.push(format!("must have a name of 1 to {NAME_MAX} lower-case ASCII letters, digits and `_`"));
+        faults.push(format!(
+            "must have a name of 1 to {NAME_MAX} lower-case ASCII letters, digits and `_`"
+        ));
     }
     if tool.description.len() > DESCRIPTION_MAX {
-        faults.push(format!("has a description of {} bytes; {DESCRIPTION_MAX} are allowed", tool.description.len()));
+        faults.push(format!(
+            "has a description of {} bytes; {DESCRIPTION_MAX} are allowed",
+            tool.description.len()
+        ));
     }
     if let Some((place, c)) = in_tool(tool) {
         faults.push(format!("has an invisible character in its {place}: {}", code_point(c)));
     }
     match &tool.input_schema {
-        serde_json::Value::Object(schema) if schema.get("type").is_none_or(|kind| kind == "object") => {}
+        serde_json::Value::Object(schema)
+            if schema.get("type").is_none_or(|kind| kind == "object") => {}
         _ => faults.push("has an input schema that does not describe an object".to_owned()),
     }
-    if tool.title.as_ref().is_some_and(|title| title.is_empty() || title.len() > NAME_MAX || title.chars().any(is_deceptive)) {
-        faults.push(format!("must have a title of 1 to {NAME_MAX} bytes that can be seen, or none"));
+    if tool.title.as_ref().is_some_and(|title| {
+        title.is_empty() || title.len() > NAME_MAX || title.chars().any(is_deceptive)
+    }) {
+        faults
+            .push(format!("must have a title of 1 to {NAME_MAX} bytes that can be seen, or none"));
     }
     let examples: usize = tool
         .examples
         .iter()
-        .map(|example| example.arguments.to_string().len() + example.thought.iter().map(String::len).sum::<usize>())
+        .map(|example| {
+            example.arguments.to_string().len()
+                + example.thought.iter().map(String::len).sum::<usize>()
+        })
         .sum();
     if examples > SCHEMA_MAX {
         faults.push(format!("has examples of {examples} bytes; {SCHEMA_MAX} are allowed"));
@@ -66,12 +89,21 @@ fn faults(tool: &ToolSpec) -> Vec<String> {
     faults
 }
 
-/// Every pattern of a grant or task covers a tool, and a task's pattern one that its agent was granted.
+/// Every pattern of a grant or task covers a tool, and a task's pattern one that its agent was
+/// granted.
 pub(super) fn check_patterns(config: &Config, plugins: &Plugins, problems: &mut Problems) {
     let admitted = admitted(plugins);
     for (name, plugin) in &config.plugins {
-        for (index, pattern) in plugin.grants.tools.iter().flat_map(|grant| &grant.names).enumerate() {
-            problems.0.extend(covers_nothing(config, plugins, &admitted, pattern, &grant_path(config, name, index)));
+        for (index, pattern) in
+            plugin.grants.tools.iter().flat_map(|grant| &grant.names).enumerate()
+        {
+            problems.0.extend(covers_nothing(
+                config,
+                plugins,
+                &admitted,
+                pattern,
+                &grant_path(config, name, index),
+            ));
         }
     }
     for (name, task) in &config.tasks {
@@ -79,7 +111,9 @@ pub(super) fn check_patterns(config: &Config, plugins: &Plugins, problems: &mut 
             let ToolsEntry::Plugins(pattern) = &entry.tool else { continue };
             let path = entry_path(name, index, "tool");
             let problem = covers_nothing(config, plugins, &admitted, pattern, &path);
-            problems.0.extend(problem.or_else(|| not_granted(config, plugins, task, &admitted, pattern, &path)));
+            problems.0.extend(
+                problem.or_else(|| not_granted(config, plugins, task, &admitted, pattern, &path)),
+            );
         }
     }
 }
@@ -95,11 +129,15 @@ fn covers_nothing(
         return None;
     }
     let plugin = pattern.0.split_once('.').map(|(plugin, _)| plugin);
-    let here: Vec<&str> =
-        admitted.iter().map(String::as_str).filter(|tool| plugin.is_none_or(|plugin| plugin_of(tool) == plugin)).collect();
+    let here: Vec<&str> = admitted
+        .iter()
+        .map(String::as_str)
+        .filter(|tool| plugin.is_none_or(|plugin| plugin_of(tool) == plugin))
+        .collect();
     let all: Vec<&str> = admitted.iter().map(String::as_str).collect();
     let help = match (plugin, here.is_empty()) {
-        (Some(plugin), true) => suggest(&pattern.0, &all, "tools here").map(|help| format!("`{plugin}` has no tools; {help}")),
+        (Some(plugin), true) => suggest(&pattern.0, &all, "tools here")
+            .map(|help| format!("`{plugin}` has no tools; {help}")),
         _ => suggest(&pattern.0, &here, "its tools are"),
     };
     let problem = config.problem(path, format!("{} covers no tool", code(&pattern.0)));
@@ -124,19 +162,36 @@ fn not_granted(
     path: &str,
 ) -> Option<ConfigProblem> {
     let granted = config.plugins.get(&task.agent).and_then(|agent| agent.grants.tools.as_ref());
-    let is_granted = |tool: &str| granted.is_some_and(|grant| grant.names.iter().any(|pattern| pattern.covers(tool)));
-    if admitted.iter().any(|tool| pattern.covers(tool) && is_granted(tool)) || !is_loaded(config, plugins, pattern) {
+    let is_granted = |tool: &str| {
+        granted.is_some_and(|grant| grant.names.iter().any(|pattern| pattern.covers(tool)))
+    };
+    if admitted.iter().any(|tool| pattern.covers(tool) && is_granted(tool))
+        || !is_loaded(config, plugins, pattern)
+    {
         return None;
     }
-    let what = format!("a task may only narrow what its agent was granted: `{}` may not call {}", task.agent, code(&pattern.0));
-    let names = granted.into_iter().flat_map(|grant| &grant.names).chain([pattern]).map(|pattern| &pattern.0);
+    let what = format!(
+        "a task may only narrow what its agent was granted: `{}` may not call {}",
+        task.agent,
+        code(&pattern.0)
+    );
+    let names = granted
+        .into_iter()
+        .flat_map(|grant| &grant.names)
+        .chain([pattern])
+        .map(|pattern| &pattern.0);
     let line = format!("grants.tools = {}", crate::types::wording::array(names));
     Some(config.problem(path, what).help(format!("in [plugins.{}] write `{line}`", task.agent)))
 }
 
 /// Every tool of every plugin that was loaded, as `plugin.tool`.
 pub(super) fn admitted(plugins: &Plugins) -> BTreeSet<String> {
-    plugins.iter().flat_map(|(plugin, facts)| facts.tools.iter().map(move |tool| format!("{plugin}.{}", tool.name))).collect()
+    plugins
+        .iter()
+        .flat_map(|(plugin, facts)| {
+            facts.tools.iter().map(move |tool| format!("{plugin}.{}", tool.name))
+        })
+        .collect()
 }
 
 fn plugin_of(tool: &str) -> &str {

@@ -1,4 +1,5 @@
-//! Plugins that have no effect, with the line that would give them one: it goes by what they are, and by what agents ask for.
+//! Plugins that have no effect, with the line that would give them one: it goes by what they are,
+//! and by what agents ask for.
 
 use super::Plugins;
 use crate::config::usage::{agents_at_work, unused, unused_plugins};
@@ -10,8 +11,10 @@ use crate::types::ids::PluginName;
 /// Adds a warning for each.
 pub(super) fn check(config: &Config, plugins: &Plugins, problems: &mut Problems) {
     for name in unused_plugins(config) {
-        let help = format!("{}; or leave out [plugins.{name}]", uses(config, plugins, name).join("; "));
-        problems.push(config.problem(&format!("plugins.{name}"), unused(name)).help(help).as_warning());
+        let help =
+            format!("{}; or leave out [plugins.{name}]", uses(config, plugins, name).join("; "));
+        problems
+            .push(config.problem(&format!("plugins.{name}"), unused(name)).help(help).as_warning());
     }
 }
 
@@ -20,16 +23,29 @@ fn uses(config: &Config, plugins: &Plugins, name: &PluginName) -> Vec<String> {
     let Some(facts) = plugins.get(name) else { return Vec::new() };
     let of_kind = |kind: &PluginKind| match kind {
         PluginKind::Tools => {
-            let asks = |agent: &&&PluginName| plugins.get(**agent).is_some_and(|facts| facts.manifest.ask(Capability::Tools).is_some());
+            let asks = |agent: &&&PluginName| {
+                plugins
+                    .get(**agent)
+                    .is_some_and(|facts| facts.manifest.ask(Capability::Tools).is_some())
+            };
             agents_at_work(config).iter().find(asks).map_or_else(
-                || "give a task an agent that asks for `tools`: none of those at work does".to_owned(),
+                || {
+                    "give a task an agent that asks for `tools`: none of those at work does"
+                        .to_owned()
+                },
                 |agent| format!("write `grants.tools = [\"{name}.*\"]` in [plugins.{agent}]"),
             )
         }
-        PluginKind::Agent | PluginKind::Responder => format!("write `agent = \"{name}\"` in a task"),
+        PluginKind::Agent | PluginKind::Responder => {
+            format!("write `agent = \"{name}\"` in a task")
+        }
         PluginKind::Memory => format!("write `memory = \"{name}\"` in a task"),
-        PluginKind::DeliveryStrategy => format!("write `deliver = \"{name}\"` in a task that is delegated to"),
-        PluginKind::SecurityAnalyzer => format!("write `confirm = {{ analyzer = \"{name}\" }}` in a task"),
+        PluginKind::DeliveryStrategy => {
+            format!("write `deliver = \"{name}\"` in a task that is delegated to")
+        }
+        PluginKind::SecurityAnalyzer => {
+            format!("write `confirm = {{ analyzer = \"{name}\" }}` in a task")
+        }
         PluginKind::Condenser => format!("write `condense = {{ plugin = \"{name}\" }}` in a task"),
         PluginKind::Gate => format!("write `plugin = \"{name}\"` in a [[gates]]"),
     };

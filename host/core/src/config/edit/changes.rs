@@ -33,7 +33,8 @@ impl fmt::Display for LineChange {
 /// The lines that differ, in order; a removed one before what took its place.
 #[must_use]
 pub fn changes(before: &str, after: &str) -> Vec<LineChange> {
-    let (before, after): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
+    let (before, after): (Vec<&str>, Vec<&str>) =
+        (before.lines().collect(), after.lines().collect());
     let same = before.iter().zip(&after).take_while(|(old, new)| old == new).count();
     let (old, new) = (&before[same..], &after[same..]);
     let tail = old.iter().rev().zip(new.iter().rev()).take_while(|(old, new)| old == new).count();
@@ -41,7 +42,8 @@ pub fn changes(before: &str, after: &str) -> Vec<LineChange> {
     let longest = common(old, new);
     let (mut i, mut j, mut changes) = (0, 0, Vec::new());
     while i < old.len() || j < new.len() {
-        let removes = i < old.len() && (j == new.len() || longest.at(i + 1, j) >= longest.at(i, j + 1));
+        let removes =
+            i < old.len() && (j == new.len() || longest.at(i + 1, j) >= longest.at(i, j + 1));
         if i < old.len() && j < new.len() && old[i] == new[j] {
             (i, j) = (i + 1, j + 1);
         } else if removes {
@@ -55,7 +57,8 @@ pub fn changes(before: &str, after: &str) -> Vec<LineChange> {
     changes
 }
 
-/// The two configs have the same values, but for what stands at these paths, and for tables that hold nothing else.
+/// The two configs have the same values, but for what stands at these paths, and for tables that
+/// hold nothing else.
 pub(super) fn is_same_elsewhere(before: &str, after: &str, paths: &[Vec<String>]) -> bool {
     let rest = |text: &str| {
         let mut table = toml::from_str::<toml::Table>(text).ok()?;
@@ -63,8 +66,11 @@ pub(super) fn is_same_elsewhere(before: &str, after: &str, paths: &[Vec<String>]
         Some(table)
     };
     match (rest(before), rest(after)) {
-        // What is no number equals nothing, not even itself, so that the two are compared as text then.
-        (Some(before), Some(after)) => before == after || format!("{before:?}") == format!("{after:?}"),
+        // What is no number equals nothing, not even itself, so that the two are compared as text
+        // then.
+        (Some(before), Some(after)) => {
+            before == after || format!("{before:?}") == format!("{after:?}")
+        }
         _ => false,
     }
 }
@@ -83,7 +89,8 @@ fn cut(table: &mut toml::Table, path: &[String]) {
     }
 }
 
-/// Lengths of the longest common subsequences of what is left from each place on; all 0 for texts that are too long to compare.
+/// Lengths of the longest common subsequences of what is left from each place on; all 0 for texts
+/// that are too long to compare.
 struct Common {
     width: usize,
     lengths: Vec<u32>,
@@ -98,14 +105,18 @@ impl Common {
 fn common(old: &[&str], new: &[&str]) -> Common {
     let width = new.len() + 1;
     let size = (old.len() + 1).saturating_mul(width);
-    let mut common = Common { width, lengths: if size > MOST { Vec::new() } else { vec![0; size] } };
+    let mut common =
+        Common { width, lengths: if size > MOST { Vec::new() } else { vec![0; size] } };
     if common.lengths.is_empty() {
         return common;
     }
     for i in (0..old.len()).rev() {
         for j in (0..new.len()).rev() {
-            common.lengths[i * width + j] =
-                if old[i] == new[j] { common.at(i + 1, j + 1) + 1 } else { common.at(i + 1, j).max(common.at(i, j + 1)) };
+            common.lengths[i * width + j] = if old[i] == new[j] {
+                common.at(i + 1, j + 1) + 1
+            } else {
+                common.at(i + 1, j).max(common.at(i, j + 1))
+            };
         }
     }
     common

@@ -1,6 +1,6 @@
-//! A piece of config that says what to grant: `tools = ["search.find"]`, also with `grants.` before it, and in the form in which a denial
-//! proposes it, `[plugins.desk] grants.tools = ["search.find"]`. Knows the names of grants; what may stand in them is the reader's
-//! business.
+//! A piece of config that says what to grant: `tools = ["search.find"]`, also with `grants.` before
+//! it, and in the form in which a denial proposes it, `[plugins.desk] grants.tools =
+//! ["search.find"]`. Knows the names of grants; what may stand in them is the reader's business.
 
 use std::fmt;
 
@@ -67,8 +67,8 @@ impl Fragment {
     /// Reads what is to be granted.
     ///
     /// # Errors
-    /// `NotToml` and `NoGrant` for what is none, `UnknownGrant` and `Unavailable` for a capability that cannot be granted, `Form` for a
-    /// value that is neither list nor table.
+    /// `NotToml` and `NoGrant` for what is none, `UnknownGrant` and `Unavailable` for a capability
+    /// that cannot be granted, `Form` for a value that is neither list nor table.
     pub fn parse(text: &str) -> Result<Self, FragmentError> {
         Self::read(text, false)
     }
@@ -79,8 +79,10 @@ impl Fragment {
         if too_deep(&lines).is_some() {
             return Err(no_grant());
         }
-        let document = Document::parse(lines.as_str())
-            .map_err(|error| FragmentError::NotToml { text: text.to_owned(), problem: error.message().replace('\n', ", ") })?;
+        let document = Document::parse(lines.as_str()).map_err(|error| FragmentError::NotToml {
+            text: text.to_owned(),
+            problem: error.message().replace('\n', ", "),
+        })?;
         let mut table: &dyn TableLike = document.as_table();
         let mut plugin = None;
         if let Some(("plugins", plugins)) = only(table) {
@@ -91,7 +93,10 @@ impl Fragment {
         if let Some(("grants", grants)) = only(table) {
             table = grants.as_table_like().ok_or_else(no_grant)?;
         }
-        let grants = table.iter().map(|(key, item)| grant(&lines, key, item, is_revoked)).collect::<Result<Vec<_>, _>>()?;
+        let grants = table
+            .iter()
+            .map(|(key, item)| grant(&lines, key, item, is_revoked))
+            .collect::<Result<Vec<_>, _>>()?;
         if grants.is_empty() { Err(no_grant()) } else { Ok(Self { plugin, grants }) }
     }
 
@@ -101,10 +106,18 @@ impl Fragment {
     /// As `parse`.
     pub fn parse_revoked(text: &str) -> Result<Self, FragmentError> {
         let name = text.trim().trim_start_matches("grants.");
-        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-') {
+        if name.is_empty()
+            || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+        {
             return Self::read(text, true);
         }
-        let whole = GrantText { key: known(name)?.name, value: String::new(), is_whole: true, entries: Vec::new(), limits: Vec::new() };
+        let whole = GrantText {
+            key: known(name)?.name,
+            value: String::new(),
+            is_whole: true,
+            entries: Vec::new(),
+            limits: Vec::new(),
+        };
         Ok(Self { plugin: None, grants: vec![whole] })
     }
 }
@@ -141,11 +154,18 @@ fn only(table: &dyn TableLike) -> Option<(&str, &Item)> {
 fn known(name: &str) -> Result<&'static ConfigKey, FragmentError> {
     let keys = || of_table(GRANTS).filter(|key| key.available);
     if let Some(key) = of_table(GRANTS).find(|key| key.name == name) {
-        return if key.available { Ok(key) } else { Err(FragmentError::Unavailable(format!("grants.{name}"))) };
+        return if key.available {
+            Ok(key)
+        } else {
+            Err(FragmentError::Unavailable(format!("grants.{name}")))
+        };
     }
     let help = match nearest(name, keys().map(|key| key.name)) {
         Some(near) => format!("did you mean {}?", code(near)),
-        None => format!("these are there: {}", keys().map(|key| code(key.name)).collect::<Vec<_>>().join(", ")),
+        None => format!(
+            "these are there: {}",
+            keys().map(|key| code(key.name)).collect::<Vec<_>>().join(", ")
+        ),
     };
     Err(FragmentError::UnknownGrant { key: name.to_owned(), help })
 }
@@ -183,8 +203,18 @@ fn grant(text: &str, key: &str, item: &Item, is_revoked: bool) -> Result<GrantTe
                 limits.push((name.to_owned(), written(limit)?));
             }
             // Networks and headers can be taken back without an address, not granted so.
-            if is_revoked && key.name == "fetch" && table.get(list).is_none() && BESIDE.iter().any(|name| table.contains_key(name)) {
-                return Ok(GrantText { key: key.name, value: written(value)?, is_whole: false, entries: Vec::new(), limits });
+            if is_revoked
+                && key.name == "fetch"
+                && table.get(list).is_none()
+                && BESIDE.iter().any(|name| table.contains_key(name))
+            {
+                return Ok(GrantText {
+                    key: key.name,
+                    value: written(value)?,
+                    is_whole: false,
+                    entries: Vec::new(),
+                    limits,
+                });
             }
             match table.get(list) {
                 Some(entries) => entries.as_array().ok_or_else(form)?,
@@ -193,7 +223,11 @@ fn grant(text: &str, key: &str, item: &Item, is_revoked: bool) -> Result<GrantTe
         }
         _ => return Err(form()),
     };
-    let entries = entries.iter().map(|value| entry(text, value)).collect::<Option<Vec<_>>>().filter(|entries| !entries.is_empty());
+    let entries = entries
+        .iter()
+        .map(|value| entry(text, value))
+        .collect::<Option<Vec<_>>>()
+        .filter(|entries| !entries.is_empty());
     let mut entries = entries.ok_or_else(form)?;
     if let Some(index) = limits.iter().position(|(name, _)| name == "methods") {
         // Beside a list that holds others too they would be for all of them.
@@ -205,7 +239,11 @@ fn grant(text: &str, key: &str, item: &Item, is_revoked: bool) -> Result<GrantTe
 
 fn no_list(key: &'static ConfigKey, list: &'static str) -> FragmentError {
     let short = key.example.split_once('=').map_or(key.example, |(_, value)| value.trim());
-    FragmentError::NoList { key: key.name, list, example: format!("{} = {{ {list} = {short}, … }}", key.name) }
+    FragmentError::NoList {
+        key: key.name,
+        list,
+        example: format!("{} = {{ {list} = {short}, … }}", key.name),
+    }
 }
 
 /// `true`, or a table of limits; there is no list.
@@ -216,12 +254,19 @@ fn store(
 ) -> Result<GrantText, FragmentError> {
     let limits = match value {
         Value::Boolean(granted) if *granted.value() => Vec::new(),
-        Value::InlineTable(table) => {
-            table.iter().map(|(name, limit)| Ok((name.to_owned(), written(limit)?))).collect::<Result<Vec<_>, FragmentError>>()?
-        }
+        Value::InlineTable(table) => table
+            .iter()
+            .map(|(name, limit)| Ok((name.to_owned(), written(limit)?)))
+            .collect::<Result<Vec<_>, FragmentError>>()?,
         _ => return Err(FragmentError::Form { key: key.name, example: key.example }),
     };
-    Ok(GrantText { key: key.name, value: written(value)?, is_whole: false, entries: Vec::new(), limits })
+    Ok(GrantText {
+        key: key.name,
+        value: written(value)?,
+        is_whole: false,
+        entries: Vec::new(),
+        limits,
+    })
 }
 
 /// The methods of a whole table, written beside the one address.
@@ -241,7 +286,11 @@ pub(super) fn entry(text: &str, value: &Value) -> Option<ListEntry> {
             let name = name.value();
             Some(ListEntry { text: written, name: Some(name.clone()), dir: None })
         }
-        Value::InlineTable(_) => Some(ListEntry { text: written, name: string("at").or_else(|| string("url")), dir: string("dir") }),
+        Value::InlineTable(_) => Some(ListEntry {
+            text: written,
+            name: string("at").or_else(|| string("url")),
+            dir: string("dir"),
+        }),
         _ => None,
     }
 }

@@ -1,5 +1,6 @@
-//! Grants in a config's text: lists that grow and shrink, in each of the forms that a grant has. Decides what is in a list already; where
-//! a list stands and how it is written is the business of `place` and `sequence`.
+//! Grants in a config's text: lists that grow and shrink, in each of the forms that a grant has.
+//! Decides what is in a list already; where a list stands and how it is written is the business of
+//! `place` and `sequence`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -15,7 +16,11 @@ use crate::config::names::default_place;
 use crate::permissions::grant::ToolPattern;
 
 /// Adds what a fragment grants.
-pub(super) fn grant(edit: &mut ConfigText, plugin: &str, grant: &GrantText) -> Result<(), ConfigEditError> {
+pub(super) fn grant(
+    edit: &mut ConfigText,
+    plugin: &str,
+    grant: &GrantText,
+) -> Result<(), ConfigEditError> {
     let path = ["plugins", plugin, "grants", grant.key];
     if !is_there(edit, &path) {
         return edit.set_after(&path, &grant.value, Some("source"));
@@ -31,7 +36,11 @@ pub(super) fn grant(edit: &mut ConfigText, plugin: &str, grant: &GrantText) -> R
 }
 
 /// Takes back what a fragment names; says whether any of it was granted.
-pub(super) fn revoke(edit: &mut ConfigText, plugin: &str, grant: &GrantText) -> Result<bool, ConfigEditError> {
+pub(super) fn revoke(
+    edit: &mut ConfigText,
+    plugin: &str,
+    grant: &GrantText,
+) -> Result<bool, ConfigEditError> {
     let path = ["plugins", plugin, "grants", grant.key];
     if !is_there(edit, &path) {
         return Ok(false);
@@ -39,12 +48,14 @@ pub(super) fn revoke(edit: &mut ConfigText, plugin: &str, grant: &GrantText) -> 
     if grant.is_whole || grant.key == STORE {
         return remove_grant(edit, plugin, &path).map(|()| true);
     }
-    if let Some((name, _)) = grant.limits.iter().find(|(name, _)| !BESIDE.contains(&name.as_str())) {
+    if let Some((name, _)) = grant.limits.iter().find(|(name, _)| !BESIDE.contains(&name.as_str()))
+    {
         return Err(ConfigEditError::Limit { grant: grant.key.to_owned(), key: name.clone() });
     }
     let entries = entries(edit, &path, grant.key)?;
     let meant = Meant::new(grant);
-    let (gone, left): (Vec<usize>, Vec<usize>) = (0..entries.len()).partition(|index| meant.includes(&entries[*index]));
+    let (gone, left): (Vec<usize>, Vec<usize>) =
+        (0..entries.len()).partition(|index| meant.includes(&entries[*index]));
     refuse_wider(grant, left.iter().map(|index| &entries[*index]))?;
     if !gone.is_empty() && left.is_empty() {
         return remove_grant(edit, plugin, &path).map(|()| true);
@@ -59,12 +70,21 @@ pub(super) fn revoke(edit: &mut ConfigText, plugin: &str, grant: &GrantText) -> 
     Ok(is_revoked)
 }
 
-/// Takes private networks or headers back; the last one takes its list along. Returns whether any of them was granted.
-fn revoke_beside(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText, key: &str) -> Result<bool, ConfigEditError> {
-    let Some((_, written)) = grant.limits.iter().find(|(name, _)| name == key) else { return Ok(false) };
+/// Takes private networks or headers back; the last one takes its list along. Returns whether any
+/// of them was granted.
+fn revoke_beside(
+    edit: &mut ConfigText,
+    path: &[&str; 4],
+    grant: &GrantText,
+    key: &str,
+) -> Result<bool, ConfigEditError> {
+    let Some((_, written)) = grant.limits.iter().find(|(name, _)| name == key) else {
+        return Ok(false);
+    };
     let form = || ConfigEditError::Form(format!("{}.{key}", path.join(".")));
     let meant: toml::Table = toml::from_str(&format!("{key} = {written}")).map_err(|_| form())?;
-    let meant: Vec<&str> = meant[key].as_array().into_iter().flatten().filter_map(toml::Value::as_str).collect();
+    let meant: Vec<&str> =
+        meant[key].as_array().into_iter().flatten().filter_map(toml::Value::as_str).collect();
     let path = [path[0], path[1], path[2], path[3], key];
     if !is_there(edit, &path) {
         return Ok(false);
@@ -72,9 +92,18 @@ fn revoke_beside(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText, key
     let tree = edit.tree().ok_or_else(form)?;
     let array = tree.find(&path).and_then(Item::as_array).ok_or_else(form)?;
     let is_meant = |value: &Value| {
-        value.as_str().is_some_and(|name| meant.iter().any(|meant| is_same_network(meant, name) || meant.eq_ignore_ascii_case(name)))
+        value.as_str().is_some_and(|name| {
+            meant
+                .iter()
+                .any(|meant| is_same_network(meant, name) || meant.eq_ignore_ascii_case(name))
+        })
     };
-    let gone: Vec<usize> = array.iter().enumerate().filter(|(_, value)| is_meant(value)).map(|(index, _)| index).collect();
+    let gone: Vec<usize> = array
+        .iter()
+        .enumerate()
+        .filter(|(_, value)| is_meant(value))
+        .map(|(index, _)| index)
+        .collect();
     if gone.is_empty() {
         return Ok(false);
     }
@@ -87,15 +116,22 @@ fn revoke_beside(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText, key
 
 /// `127.0.0.1` and `127.0.0.1/32` are one.
 fn is_same_network(one: &str, other: &str) -> bool {
-    let network = |text: &str| text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).ok();
+    let network = |text: &str| {
+        text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).ok()
+    };
     one == other || (network(one).is_some() && network(one) == network(other))
 }
 
 /// The grant, and what stood around nothing but it.
-fn remove_grant(edit: &mut ConfigText, plugin: &str, path: &[&str; 4]) -> Result<(), ConfigEditError> {
+fn remove_grant(
+    edit: &mut ConfigText,
+    plugin: &str,
+    path: &[&str; 4],
+) -> Result<(), ConfigEditError> {
     edit.remove(path)?;
     let grants = ["plugins", plugin, "grants"];
-    let is_empty = |item: &Item| item.as_inline_table().is_some_and(toml_edit::InlineTable::is_empty);
+    let is_empty =
+        |item: &Item| item.as_inline_table().is_some_and(toml_edit::InlineTable::is_empty);
     let empty = edit.tree().is_some_and(|tree| tree.find(&grants).is_some_and(is_empty));
     if empty { edit.remove(&grants) } else { Ok(()) }
 }
@@ -118,10 +154,18 @@ fn entries(edit: &ConfigText, path: &[&str], key: &str) -> Result<Vec<ListEntry>
     let found = edit.tree().and_then(|tree| {
         let path = list_path(&tree, path, key);
         match tree.find(&path)? {
-            Item::Value(Value::Array(array)) => array.iter().map(|value| entry(edit.text(), value)).collect(),
+            Item::Value(Value::Array(array)) => {
+                array.iter().map(|value| entry(edit.text(), value)).collect()
+            }
             Item::ArrayOfTables(tables) => {
-                let text = |table: &toml_edit::Table, name: &str| table.get(name).and_then(Item::as_str).map(str::to_owned);
-                let entry = |table| ListEntry { text: on_one_line(edit.text(), table), name: text(table, "at"), dir: text(table, "dir") };
+                let text = |table: &toml_edit::Table, name: &str| {
+                    table.get(name).and_then(Item::as_str).map(str::to_owned)
+                };
+                let entry = |table| ListEntry {
+                    text: on_one_line(edit.text(), table),
+                    name: text(table, "at"),
+                    dir: text(table, "dir"),
+                };
                 Some(tables.iter().map(entry).collect())
             }
             _ => None,
@@ -130,9 +174,14 @@ fn entries(edit: &ConfigText, path: &[&str], key: &str) -> Result<Vec<ListEntry>
     found.ok_or_else(|| ConfigEditError::Form(path.join(".")))
 }
 
-fn add_entries(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText) -> Result<(), ConfigEditError> {
+fn add_entries(
+    edit: &mut ConfigText,
+    path: &[&str; 4],
+    grant: &GrantText,
+) -> Result<(), ConfigEditError> {
     let old = entries(edit, path, grant.key)?;
-    // What will be in the list, by the place at which no other can stand; those past the old ones are new.
+    // What will be in the list, by the place at which no other can stand; those past the old ones
+    // are new.
     let mut all: Vec<&ListEntry> = old.iter().collect();
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     for (index, entry) in old.iter().enumerate() {
@@ -161,18 +210,30 @@ fn add_entries(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText) -> Re
     let edited = edit.tree().map(|tree| {
         let path = list_path(&tree, path, grant.key);
         let sequence = brackets(tree.find(&path)?.as_array()?)?;
-        let mut splices = if added.is_empty() { Vec::new() } else { sequence.add_all(edit.text(), &added) };
-        splices.extend(replaced.iter().map(|index| Splice::replace(sequence.entries[*index].clone(), &all[*index].text)));
+        let mut splices =
+            if added.is_empty() { Vec::new() } else { sequence.add_all(edit.text(), &added) };
+        splices.extend(
+            replaced
+                .iter()
+                .map(|index| Splice::replace(sequence.entries[*index].clone(), &all[*index].text)),
+        );
         Some(apply(edit.text(), splices))
     });
     edit.replace(path, edited)
 }
 
-fn remove_entries(edit: &mut ConfigText, path: &[&str; 4], key: &str, indexes: &[usize]) -> Result<(), ConfigEditError> {
+fn remove_entries(
+    edit: &mut ConfigText,
+    path: &[&str; 4],
+    key: &str,
+    indexes: &[usize],
+) -> Result<(), ConfigEditError> {
     let edited = edit.tree().map(|tree| {
         let path = list_path(&tree, path, key);
         match tree.find(&path)? {
-            Item::Value(Value::Array(array)) => Some(brackets(array)?.without(edit.text(), indexes)),
+            Item::Value(Value::Array(array)) => {
+                Some(brackets(array)?.without(edit.text(), indexes))
+            }
             Item::ArrayOfTables(_) => tree.remove_tables(&path, indexes),
             _ => None,
         }
@@ -181,8 +242,13 @@ fn remove_entries(edit: &mut ConfigText, path: &[&str; 4], key: &str, indexes: &
 }
 
 /// Limits stand beside the list in the table form; a grant in the short form gets it.
-fn set_limits(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText) -> Result<(), ConfigEditError> {
-    let list = list_key(grant.key).ok_or_else(|| ConfigEditError::NoTableForm(grant.key.to_owned()))?;
+fn set_limits(
+    edit: &mut ConfigText,
+    path: &[&str; 4],
+    grant: &GrantText,
+) -> Result<(), ConfigEditError> {
+    let list =
+        list_key(grant.key).ok_or_else(|| ConfigEditError::NoTableForm(grant.key.to_owned()))?;
     let short = edit.tree().and_then(|tree| {
         let array = tree.find(path)?.as_array()?;
         Some(format!("{{ {list} = {} }}", &edit.text()[array.span()?]))
@@ -242,8 +308,13 @@ fn is_equal(key: &str, new: &ListEntry, old: &ListEntry) -> bool {
 /// The same mode, and each quota that the new one names is that of the old one.
 fn is_used_alike(new: &str, old: &str) -> bool {
     let (new, old) = (said(new), said(old));
-    let mode = |table: &toml::Table| table.get("mode").and_then(toml::Value::as_str).unwrap_or("read").to_owned();
-    mode(&new) == mode(&old) && ["bytes", "files"].iter().all(|key| new.get(*key).is_none_or(|quota| old.get(*key) == Some(quota)))
+    let mode = |table: &toml::Table| {
+        table.get("mode").and_then(toml::Value::as_str).unwrap_or("read").to_owned()
+    };
+    mode(&new) == mode(&old)
+        && ["bytes", "files"]
+            .iter()
+            .all(|key| new.get(*key).is_none_or(|quota| old.get(*key) == Some(quota)))
 }
 
 /// What an entry says besides its name; nothing when it is only that.
@@ -253,7 +324,8 @@ fn said(entry: &str) -> toml::Table {
 }
 
 fn on_one_line(text: &str, table: &toml_edit::Table) -> String {
-    let pairs = table.iter().filter_map(|(key, item)| Some(format!("{key} = {}", &text[item.span()?])));
+    let pairs =
+        table.iter().filter_map(|(key, item)| Some(format!("{key} = {}", &text[item.span()?])));
     format!("{{ {} }}", pairs.collect::<Vec<_>>().join(", "))
 }
 
@@ -267,9 +339,11 @@ struct Meant<'a> {
 
 impl<'a> Meant<'a> {
     fn new(grant: &'a GrantText) -> Self {
-        let names: BTreeSet<&str> = grant.entries.iter().filter_map(|entry| entry.name.as_deref()).collect();
+        let names: BTreeSet<&str> =
+            grant.entries.iter().filter_map(|entry| entry.name.as_deref()).collect();
         let is_pattern = |name: &&&str| grant.key == "tools" && name.ends_with('*');
-        let patterns = names.iter().filter(is_pattern).map(|name| ToolPattern((*name).to_owned())).collect();
+        let patterns =
+            names.iter().filter(is_pattern).map(|name| ToolPattern((*name).to_owned())).collect();
         Self { grant, names, patterns }
     }
 
@@ -285,20 +359,29 @@ impl<'a> Meant<'a> {
 /// A directory may be named by itself, by its place, or by both.
 fn is_meant_folder(wanted: &ListEntry, old: &ListEntry) -> bool {
     match (&wanted.dir, &wanted.name) {
-        (Some(dir), Some(_)) => Some(normalized(dir)) == dir_of(old) && place_of(wanted) == place_of(old),
+        (Some(dir), Some(_)) => {
+            Some(normalized(dir)) == dir_of(old) && place_of(wanted) == place_of(old)
+        }
         (Some(dir), None) => Some(normalized(dir)) == dir_of(old),
-        (None, Some(name)) => Some(normalized(name)) == dir_of(old) || Some(name) == place_of(old).as_ref(),
+        (None, Some(name)) => {
+            Some(normalized(name)) == dir_of(old) || Some(name) == place_of(old).as_ref()
+        }
         (None, None) => false,
     }
 }
 
 /// A tool that an entry which stays would go on granting is not taken back.
-fn refuse_wider<'a>(grant: &GrantText, left: impl Iterator<Item = &'a ListEntry>) -> Result<(), ConfigEditError> {
+fn refuse_wider<'a>(
+    grant: &GrantText,
+    left: impl Iterator<Item = &'a ListEntry>,
+) -> Result<(), ConfigEditError> {
     if grant.key != "tools" {
         return Ok(());
     }
-    let patterns: BTreeSet<&str> = left.filter_map(|entry| entry.name.as_deref()).filter(|name| name.ends_with('*')).collect();
-    let patterns: Vec<ToolPattern> = patterns.into_iter().map(|name| ToolPattern(name.to_owned())).collect();
+    let patterns: BTreeSet<&str> =
+        left.filter_map(|entry| entry.name.as_deref()).filter(|name| name.ends_with('*')).collect();
+    let patterns: Vec<ToolPattern> =
+        patterns.into_iter().map(|name| ToolPattern(name.to_owned())).collect();
     for entry in grant.entries.iter().filter_map(|entry| entry.name.as_ref()) {
         if let Some(wider) = patterns.iter().find(|pattern| pattern.covers(entry)) {
             return Err(ConfigEditError::Wider { entry: entry.clone(), wider: wider.0.clone() });

@@ -1,5 +1,6 @@
-//! Where a key of a config stands or would stand, in whichever of TOML's forms the operator wrote it: under a header, with dots, between
-//! braces. Gives splices of the text; knows nothing of grants.
+//! Where a key of a config stands or would stand, in whichever of TOML's forms the operator wrote
+//! it: under a header, with dots, between braces. Gives splices of the text; knows nothing of
+//! grants.
 
 use std::ops::Range;
 
@@ -36,23 +37,31 @@ impl<'a> TomlTree<'a> {
         path.iter().try_fold(self.document.as_item(), |item, key| item.as_table_like()?.get(key))
     }
 
-    /// Puts a value in place of the one at the path, or writes a line for it; `after` is the key that it is written behind, where nothing
-    /// says better. None when there is no place for it.
+    /// Puts a value in place of the one at the path, or writes a line for it; `after` is the key
+    /// that it is written behind, where nothing says better. None when there is no place for it.
     pub(super) fn set(&self, path: &[&str], value: &str, after: Option<&str>) -> Option<String> {
         if let Some(item) = self.find(path) {
             let span = item.as_value()?.span()?;
             return Some(apply(self.text, vec![Splice::replace(span, value)]));
         }
-        // Forms that TOML does not allow here are known by their result: the path must lead to the value then.
+        // Forms that TOML does not allow here are known by their result: the path must lead to the
+        // value then.
         let attempts = [self.line(path, value, after), self.header(path, value)];
-        attempts.into_iter().flatten().map(|splice| apply(self.text, vec![splice])).find(|text| leads_somewhere(text, path))
+        attempts
+            .into_iter()
+            .flatten()
+            .map(|splice| apply(self.text, vec![splice]))
+            .find(|text| leads_somewhere(text, path))
     }
 
-    /// Takes the key away, with all below it. Comments stay, each on a line of its own. None when it is not there.
+    /// Takes the key away, with all below it. Comments stay, each on a line of its own. None when
+    /// it is not there.
     pub(super) fn remove(&self, path: &[&str]) -> Option<String> {
         let item = self.find(path)?;
         let braces_of = |depth: usize| match self.find(&path[..depth])? {
-            Item::Value(Value::InlineTable(table)) if !table.is_dotted() => braces(self.text, table),
+            Item::Value(Value::InlineTable(table)) if !table.is_dotted() => {
+                braces(self.text, table)
+            }
             _ => None,
         };
         let Some(sequence) = (1..path.len()).rev().find_map(braces_of) else {
@@ -60,7 +69,10 @@ impl<'a> TomlTree<'a> {
             let key = self.find(above)?.as_table_like()?.key(key).and_then(toml_edit::Key::span);
             let mut lines = Vec::new();
             collect_lines(item, key, &mut lines);
-            return Some(apply(self.text, lines.into_iter().map(|line| self.without_lines(line)).collect()));
+            return Some(apply(
+                self.text,
+                lines.into_iter().map(|line| self.without_lines(line)).collect(),
+            ));
         };
         let mut ends = Vec::new();
         collect_ends(item.as_value()?, &mut ends);
@@ -91,8 +103,10 @@ impl<'a> TomlTree<'a> {
 
     /// A new line below the deepest table of the path that is written out.
     fn line(&self, path: &[&str], value: &str, after: Option<&str>) -> Option<Splice> {
-        // The table whose header or braces the line stands below, and the part of the path that this header says.
-        let (mut anchor, mut depth, mut deepest) = (self.document.as_item(), 0, self.document.as_item());
+        // The table whose header or braces the line stands below, and the part of the path that
+        // this header says.
+        let (mut anchor, mut depth, mut deepest) =
+            (self.document.as_item(), 0, self.document.as_item());
         let mut item = deepest;
         for (index, key) in path[..path.len() - 1].iter().enumerate() {
             let Some(below) = item.as_table_like().and_then(|table| table.get(key)) else { break };
@@ -107,15 +121,21 @@ impl<'a> TomlTree<'a> {
         }
         let line = format!("{} = {value}", path[depth..].join("."));
         match anchor {
-            Item::Value(Value::InlineTable(table)) => braces(self.text, table)?.add(self.text, &line).pop(),
+            Item::Value(Value::InlineTable(table)) => {
+                braces(self.text, table)?.add(self.text, &line).pop()
+            }
             Item::Table(table) => {
                 let leaves = |item: &Item| {
                     let mut lines = Vec::new();
                     collect_dotted(item, &mut lines);
                     lines.into_iter().map(|line| line.end).max()
                 };
-                let named = after.and_then(|key| deepest.as_table_like()?.get(key)).and_then(leaves);
-                let last = named.or_else(|| leaves(deepest)).or_else(|| leaves(anchor)).or_else(|| Some(table.span()?.end));
+                let named =
+                    after.and_then(|key| deepest.as_table_like()?.get(key)).and_then(leaves);
+                let last = named
+                    .or_else(|| leaves(deepest))
+                    .or_else(|| leaves(anchor))
+                    .or_else(|| Some(table.span()?.end));
                 Some(self.line_after(last.unwrap_or_default(), &line))
             }
             _ => None,
@@ -123,7 +143,8 @@ impl<'a> TomlTree<'a> {
     }
 
     fn line_after(&self, at: usize, line: &str) -> Splice {
-        let (start, end, newline) = (line_start(self.text, at), line_end(self.text, at), newline(self.text));
+        let (start, end, newline) =
+            (line_start(self.text, at), line_end(self.text, at), newline(self.text));
         let before = if self.text[..end].ends_with('\n') || end == 0 { "" } else { newline };
         Splice::insert(end, format!("{before}{}{line}{newline}", indent(self.text, start)))
     }
@@ -133,14 +154,20 @@ impl<'a> TomlTree<'a> {
         let (key, above) = path.split_last()?;
         let first = first_header(self.find(above)?)?;
         let newline = newline(self.text);
-        Some(Splice::insert(line_start(self.text, first), format!("[{}]{newline}{key} = {value}{newline}{newline}", above.join("."))))
+        Some(Splice::insert(
+            line_start(self.text, first),
+            format!("[{}]{newline}{key} = {value}{newline}{newline}", above.join(".")),
+        ))
     }
 
     /// Lines without what stood on them; their comments stay.
     fn without_lines(&self, range: Range<usize>) -> Splice {
         let (start, end) = (line_start(self.text, range.start), line_end(self.text, range.end));
         let (indent, newline) = (indent(self.text, start), newline(self.text));
-        let kept: String = comments(&self.text[start..end]).into_iter().map(|comment| format!("{indent}{comment}{newline}")).collect();
+        let kept: String = comments(&self.text[start..end])
+            .into_iter()
+            .map(|comment| format!("{indent}{comment}{newline}"))
+            .collect();
         Splice::replace(start..end, kept)
     }
 }
@@ -148,14 +175,19 @@ impl<'a> TomlTree<'a> {
 /// Where the first table begins that stands in an item.
 fn first_header(item: &Item) -> Option<usize> {
     match item {
-        Item::Table(table) if table.is_implicit() => table.iter().filter_map(|(_, item)| first_header(item)).min(),
+        Item::Table(table) if table.is_implicit() => {
+            table.iter().filter_map(|(_, item)| first_header(item)).min()
+        }
         item => item.span().map(|span| span.start),
     }
 }
 
 /// The entries of a list.
 pub(super) fn brackets(array: &Array) -> Option<TomlSequence> {
-    Some(TomlSequence { span: array.span()?, entries: array.iter().map(Value::span).collect::<Option<_>>()? })
+    Some(TomlSequence {
+        span: array.span()?,
+        entries: array.iter().map(Value::span).collect::<Option<_>>()?,
+    })
 }
 
 /// The entries of a table between braces, keys included.
@@ -178,7 +210,9 @@ fn braces(text: &str, table: &InlineTable) -> Option<TomlSequence> {
 /// Ends of the values that have a key of their own between the same braces.
 fn collect_ends(value: &Value, ends: &mut Vec<usize>) {
     match value {
-        Value::InlineTable(table) if table.is_dotted() => table.iter().for_each(|(_, value)| collect_ends(value, ends)),
+        Value::InlineTable(table) if table.is_dotted() => {
+            table.iter().for_each(|(_, value)| collect_ends(value, ends))
+        }
         value => ends.extend(value.span().map(|span| span.end)),
     }
 }
@@ -196,7 +230,9 @@ fn collect_lines(item: &Item, key: Option<Range<usize>>, lines: &mut Vec<Range<u
                 collect_below(table, lines);
             }
         }
-        Item::Value(value) => lines.extend(value.span().map(|span| key.map_or(span.start, |key| key.start)..span.end)),
+        Item::Value(value) => {
+            lines.extend(value.span().map(|span| key.map_or(span.start, |key| key.start)..span.end))
+        }
         Item::None => {}
     }
 }
@@ -213,7 +249,10 @@ fn collect_dotted(item: &Item, lines: &mut Vec<Range<usize>>) {
         Item::Value(value) => lines.extend(value.span()),
         Item::Table(table) => {
             let is_part = |item: &Item| item.as_table().is_none_or(Table::is_dotted);
-            table.iter().filter(|(_, item)| is_part(item)).for_each(|(_, item)| collect_dotted(item, lines));
+            table
+                .iter()
+                .filter(|(_, item)| is_part(item))
+                .for_each(|(_, item)| collect_dotted(item, lines));
         }
         _ => {}
     }

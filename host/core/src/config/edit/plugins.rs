@@ -9,11 +9,20 @@ use crate::types::wording::quoted;
 
 /// The names of all plugins.
 pub(super) fn names(plugins: &Item) -> Vec<String> {
-    plugins.as_table_like().map(|table| table.iter().map(|(name, _)| name.to_owned()).collect()).unwrap_or_default()
+    plugins
+        .as_table_like()
+        .map(|table| table.iter().map(|(name, _)| name.to_owned()).collect())
+        .unwrap_or_default()
 }
 
-/// The text with one more plugin: behind the last one, else before the first header, else at the end.
-pub(super) fn add(tree: &TomlTree<'_>, name: &str, source: &str, comment: &[String]) -> Option<String> {
+/// The text with one more plugin: behind the last one, else before the first header, else at the
+/// end.
+pub(super) fn add(
+    tree: &TomlTree<'_>,
+    name: &str,
+    source: &str,
+    comment: &[String],
+) -> Option<String> {
     let text = tree.text();
     let newline = newline(text);
     let at = place(tree);
@@ -38,10 +47,12 @@ fn place(tree: &TomlTree<'_>) -> usize {
     let text = tree.text();
     let mut headers = Vec::new();
     collect_headers(tree.root(), &mut headers);
-    let first_header = headers.iter().min().map(|start| before_comments(text, line_start(text, *start)));
+    let first_header =
+        headers.iter().min().map(|start| before_comments(text, line_start(text, *start)));
     let last_plugin = tree.find(&["plugins"]).and_then(TomlTree::last_byte);
     match (last_plugin, first_header) {
-        // Plugins written with dots at the top: what follows them there must not fall under the new header.
+        // Plugins written with dots at the top: what follows them there must not fall under the new
+        // header.
         (Some(last), Some(first)) if last < first => first,
         (Some(last), Some(_)) => after_comments(text, line_end(text, last)),
         (_, None) => text.len(),
@@ -53,10 +64,17 @@ fn collect_headers(table: &Table, headers: &mut Vec<usize>) {
     for (_, item) in table {
         match item {
             Item::Table(table) => {
-                headers.extend(table.span().filter(|_| !table.is_implicit() && !table.is_dotted()).map(|span| span.start));
+                headers.extend(
+                    table
+                        .span()
+                        .filter(|_| !table.is_implicit() && !table.is_dotted())
+                        .map(|span| span.start),
+                );
                 collect_headers(table, headers);
             }
-            Item::ArrayOfTables(tables) => headers.extend(tables.iter().filter_map(Table::span).map(|span| span.start)),
+            Item::ArrayOfTables(tables) => {
+                headers.extend(tables.iter().filter_map(Table::span).map(|span| span.start))
+            }
             _ => {}
         }
     }

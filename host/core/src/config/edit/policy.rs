@@ -1,4 +1,5 @@
-//! Where rules of the policy stand, and where more of them would: before a rule, behind the last, or at the end.
+//! Where rules of the policy stand, and where more of them would: before a rule, behind the last,
+//! or at the end.
 
 use toml_edit::{ArrayOfTables, Item, Table};
 
@@ -6,11 +7,15 @@ use super::place::TomlTree;
 use super::plugins::before_comments;
 use super::scan::{Splice, apply, line_end, line_start, newline};
 
-/// The text with more rules, whole tables with their headers; none where the policy is written in brackets, or has no such rule.
+/// The text with more rules, whole tables with their headers; none where the policy is written in
+/// brackets, or has no such rule.
 pub(super) fn add(tree: &TomlTree<'_>, before: Option<usize>, rules: &[String]) -> Option<String> {
     let text = tree.text();
     let newline = newline(text);
-    let rules: Vec<String> = rules.iter().map(|rule| rule.trim_end().lines().collect::<Vec<_>>().join(newline)).collect();
+    let rules: Vec<String> = rules
+        .iter()
+        .map(|rule| rule.trim_end().lines().collect::<Vec<_>>().join(newline))
+        .collect();
     let rules = rules.join(&format!("{newline}{newline}"));
     let tables = match tree.find(&["policy"]) {
         None => None,
@@ -39,7 +44,8 @@ fn end_of(tables: &ArrayOfTables) -> Option<usize> {
 mod tests {
     use crate::config::edit::{ConfigEditError, ConfigText};
 
-    const TOP: &str = "entry = \"t\"\n[plugins.p]\nsource = \"stock:chat\"\n[tasks.t]\nagent = \"p\"\n";
+    const TOP: &str =
+        "entry = \"t\"\n[plugins.p]\nsource = \"stock:chat\"\n[tasks.t]\nagent = \"p\"\n";
     const RULE: &str = "[[policy]]\ntool = \"p.b\"\ndecide = \"allow\"\n";
 
     fn added(text: &str, before: Option<usize>) -> String {
@@ -58,14 +64,20 @@ mod tests {
         assert_eq!(added(TOP.trim_end(), None), format!("{TOP}\n{RULE}"));
         let one = "\n[[policy]] # mine\ntool = \"p.*\"\ndecide = \"ask\"  # of course\n";
         let limits = "\n# all\n[limits.run]\nturns = 3\n";
-        assert_eq!(added(&format!("{TOP}{one}{limits}"), None), format!("{TOP}{one}\n{RULE}{limits}"));
+        assert_eq!(
+            added(&format!("{TOP}{one}{limits}"), None),
+            format!("{TOP}{one}\n{RULE}{limits}")
+        );
     }
 
     #[test]
     fn a_rule_is_written_before_another_and_its_comment() {
         let one = "[[policy]]\ntool = \"p.a\"\ndecide = \"deny\"\n";
         let two = "# what p does\n[[policy]]\ntool = \"p.*\"\ndecide = \"ask\"\n";
-        assert_eq!(added(&format!("{TOP}{one}\n{two}"), Some(1)), format!("{TOP}{one}\n{RULE}\n{two}"));
+        assert_eq!(
+            added(&format!("{TOP}{one}\n{two}"), Some(1)),
+            format!("{TOP}{one}\n{RULE}\n{two}")
+        );
         let (top, crlf) = (TOP.replace('\n', "\r\n"), two.replace('\n', "\r\n"));
         let expected = format!("{top}{}\r\n{crlf}", RULE.replace('\n', "\r\n"));
         assert_eq!(added(&format!("{top}{crlf}"), Some(0)), expected);
@@ -75,7 +87,10 @@ mod tests {
     fn a_policy_in_brackets_is_edited_by_hand() {
         let text = format!("policy = [{{ tool = \"p.*\", decide = \"ask\" }}]\n{TOP}");
         let mut edit = ConfigText::open("conclave.toml", "", &text).expect("it is TOML");
-        assert!(matches!(edit.add_rules(Some(0), &[RULE.to_owned()]), Err(ConfigEditError::Form(_))));
+        assert!(matches!(
+            edit.add_rules(Some(0), &[RULE.to_owned()]),
+            Err(ConfigEditError::Form(_))
+        ));
         assert!(matches!(edit.add_rules(None, &[RULE.to_owned()]), Err(ConfigEditError::Form(_))));
     }
 }

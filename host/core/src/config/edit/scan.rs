@@ -1,4 +1,5 @@
-//! Text between values: where comments, commas and lines begin and end. Knows TOML's strings well enough not to look into them.
+//! Text between values: where comments, commas and lines begin and end. Knows TOML's strings well
+//! enough not to look into them.
 
 use std::ops::Range;
 
@@ -66,12 +67,20 @@ pub(super) fn is_blank(text: &str) -> bool {
 
 /// Comments in a piece of TOML, each without its line end.
 pub(super) fn comments(text: &str) -> Vec<&str> {
-    pieces(text).into_iter().filter(|(kind, _)| *kind == Piece::Comment).map(|(_, range)| text[range].trim_end()).collect()
+    pieces(text)
+        .into_iter()
+        .filter(|(kind, _)| *kind == Piece::Comment)
+        .map(|(_, range)| text[range].trim_end())
+        .collect()
 }
 
 /// Where the comments of a whole text begin, in order; at most one on each line.
 pub(super) fn comment_starts(text: &str) -> Vec<usize> {
-    pieces(text).into_iter().filter(|(kind, _)| *kind == Piece::Comment).map(|(_, range)| range.start).collect()
+    pieces(text)
+        .into_iter()
+        .filter(|(kind, _)| *kind == Piece::Comment)
+        .map(|(_, range)| range.start)
+        .collect()
 }
 
 /// The first comma in a piece of TOML between two values.
@@ -81,7 +90,10 @@ pub(super) fn comma(text: &str) -> Option<usize> {
 
 /// The first byte that is neither blank nor comma nor in a comment.
 pub(super) fn content(text: &str) -> usize {
-    pieces(text).into_iter().find(|(kind, _)| *kind == Piece::Content).map_or(text.len(), |(_, range)| range.start)
+    pieces(text)
+        .into_iter()
+        .find(|(kind, _)| *kind == Piece::Content)
+        .map_or(text.len(), |(_, range)| range.start)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +133,11 @@ fn string_length(text: &str, quote: char) -> usize {
         } else if text[at..].starts_with(&end) {
             at += end.len();
             // A long string may end with two quotes of its own.
-            let more = if start == 3 { text[at..].chars().take(2).take_while(|c| *c == quote).count() } else { 0 };
+            let more = if start == 3 {
+                text[at..].chars().take(2).take_while(|c| *c == quote).count()
+            } else {
+                0
+            };
             return at + more;
         } else {
             at += c.len_utf8();
@@ -144,7 +160,8 @@ mod tests {
 
     #[test]
     fn splices_are_applied_at_their_old_places() {
-        let splices = vec![Splice::remove(4..5), Splice::insert(0, "<"), Splice::replace(1..3, "--")];
+        let splices =
+            vec![Splice::remove(4..5), Splice::insert(0, "<"), Splice::replace(1..3, "--")];
         assert_eq!(apply("abcde", splices), "<a--d");
     }
 }

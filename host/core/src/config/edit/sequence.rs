@@ -1,9 +1,11 @@
-//! Entries of a list or of a table on one line: one more, one less, and all that stands between them as it was. Knows only where the
-//! entries stand.
+//! Entries of a list or of a table on one line: one more, one less, and all that stands between
+//! them as it was. Knows only where the entries stand.
 
 use std::ops::Range;
 
-use super::scan::{Splice, apply, comma, comments, indent, is_blank, line_end, line_start, newline};
+use super::scan::{
+    Splice, apply, comma, comments, indent, is_blank, line_end, line_start, newline,
+};
 
 /// A list or a table with brackets.
 #[derive(Clone, Debug)]
@@ -36,12 +38,19 @@ impl TomlSequence {
             return vec![Splice::insert(last.end, format!(", {entry}"))];
         }
         let first = line_start(text, last.start);
-        let indent = if is_blank(&text[first..last.start]) { indent(text, first).to_owned() } else { format!("{}  ", indent(text, line)) };
+        let indent = if is_blank(&text[first..last.start]) {
+            indent(text, first).to_owned()
+        } else {
+            format!("{}  ", indent(text, line))
+        };
         let newline = newline(text);
         let entry = new.join(&format!(",{newline}{indent}"));
         match self.comma_after(text, self.entries.len() - 1) {
             Some(_) => vec![Splice::insert(line, format!("{indent}{entry},{newline}"))],
-            None => vec![Splice::insert(last.end, ","), Splice::insert(line, format!("{indent}{entry}{newline}"))],
+            None => vec![
+                Splice::insert(last.end, ","),
+                Splice::insert(line, format!("{indent}{entry}{newline}")),
+            ],
         }
     }
 
@@ -84,12 +93,18 @@ impl TomlSequence {
         let end = line_end(text, entry.end);
         let after_comma = self.comma_after(text, index).map_or(entry.end, |at| at + 1);
         let apart = start > self.span.start && end <= self.close() && after_comma <= end;
-        let alone = || is_blank(&text[start..entry.start]) && (is_blank(&text[after_comma..end]) || comment_only(&text[after_comma..end]));
+        let alone = || {
+            is_blank(&text[start..entry.start])
+                && (is_blank(&text[after_comma..end]) || comment_only(&text[after_comma..end]))
+        };
         (apart && alone()).then_some(start..end)
     }
 
     fn remove_lines(&self, text: &str, index: usize, lines: Range<usize>) -> Vec<Splice> {
-        let kept: String = comments(&text[lines.clone()]).iter().map(|comment| keep(text, lines.start, comment)).collect();
+        let kept: String = comments(&text[lines.clone()])
+            .iter()
+            .map(|comment| keep(text, lines.start, comment))
+            .collect();
         let mut splices = vec![Splice::replace(lines, kept)];
         // Without a comma at the end before, there is none after.
         if index > 0 && index + 1 == self.entries.len() && self.comma_after(text, index).is_none() {
@@ -103,12 +118,21 @@ impl TomlSequence {
         let after = self.entries.get(index + 1).map(|next| entry.end..next.start);
         let free = |gap: &Range<usize>| comments(&text[gap.clone()]).is_empty();
         match (before, after) {
-            (Some(gap), None) if free(&gap) && comments(&text[entry.clone()]).is_empty() => vec![Splice::remove(gap.start..entry.end)],
-            (_, Some(gap)) if free(&gap) && comments(&text[entry.clone()]).is_empty() => vec![Splice::remove(entry.start..gap.end)],
+            (Some(gap), None) if free(&gap) && comments(&text[entry.clone()]).is_empty() => {
+                vec![Splice::remove(gap.start..entry.end)]
+            }
+            (_, Some(gap)) if free(&gap) && comments(&text[entry.clone()]).is_empty() => {
+                vec![Splice::remove(entry.start..gap.end)]
+            }
             (before, _) => {
-                let commas = self.comma_after(text, index).or_else(|| before.and_then(|_| self.comma_after(text, index - 1)));
+                let commas = self
+                    .comma_after(text, index)
+                    .or_else(|| before.and_then(|_| self.comma_after(text, index - 1)));
                 // Comments inside the entry end their lines, so what follows needs a new one.
-                let kept: String = comments(&text[entry.clone()]).iter().map(|comment| keep(text, entry.start, comment)).collect();
+                let kept: String = comments(&text[entry.clone()])
+                    .iter()
+                    .map(|comment| keep(text, entry.start, comment))
+                    .collect();
                 let mut splices = vec![Splice::replace(entry, kept)];
                 splices.extend(commas.map(|at| Splice::remove(at..at + 1)));
                 splices
@@ -165,23 +189,40 @@ mod tests {
 
     #[test]
     fn entries_are_added_and_removed_together_as_one_by_one() {
-        for text in ["a = [1]", "a = [ 1, 2 ]", "a = [\n  1, # one\n]", "a = [\n  1 # one\n]", "a = [1, # one\n  2]", "a = [\n 1, 2\n]"] {
+        for text in [
+            "a = [1]",
+            "a = [ 1, 2 ]",
+            "a = [\n  1, # one\n]",
+            "a = [\n  1 # one\n]",
+            "a = [1, # one\n  2]",
+            "a = [\n 1, 2\n]",
+        ] {
             let together = apply(text, list(text).add_all(text, &["8", "9"]));
             let one = apply(text, list(text).add(text, "8"));
             assert_eq!(together, added(&one), "{text:?}");
             let count = list(&together).entries.len();
             for (first, second) in [(0, 1), (count - 2, count - 1), (0, count - 1)] {
                 let apart = removed(&removed(&together, second), first);
-                assert_eq!(list(&together).without(&together, &[first, second]), apart, "{together:?}");
+                assert_eq!(
+                    list(&together).without(&together, &[first, second]),
+                    apart,
+                    "{together:?}"
+                );
             }
         }
     }
 
     #[test]
     fn removing_what_was_added_gives_the_text_of_before() {
-        for text in
-            ["a = [1]", "a = [ 1, 2 ]", "a = [ 1, ]", "a = [\n  1 # one\n]", "a = [\n  1,\n  # end\n]", "a = [\n 1, 2]", "a = [1,\n2\n]"]
-        {
+        for text in [
+            "a = [1]",
+            "a = [ 1, 2 ]",
+            "a = [ 1, ]",
+            "a = [\n  1 # one\n]",
+            "a = [\n  1,\n  # end\n]",
+            "a = [\n 1, 2]",
+            "a = [1,\n2\n]",
+        ] {
             let with = added(text);
             let last = list(&with).entries.len() - 1;
             assert_eq!(removed(&with, last), text);

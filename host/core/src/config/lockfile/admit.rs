@@ -1,6 +1,7 @@
-//! Whether a plugin may be used as it is now, given what was pinned. Texts that a model reads and things that a plugin asks for are held to
-//! exactly, and so is a stranger's component. A new build of what the operator builds, or of what comes with the program, is admitted
-//! while it changes neither, unless the operator wants nothing to move.
+//! Whether a plugin may be used as it is now, given what was pinned. Texts that a model reads and
+//! things that a plugin asks for are held to exactly, and so is a stranger's component. A new build
+//! of what the operator builds, or of what comes with the program, is admitted while it changes
+//! neither, unless the operator wants nothing to move.
 
 use std::fmt;
 
@@ -14,7 +15,8 @@ use crate::types::ids::PluginName;
 pub enum Admission {
     /// It is to the byte what was pinned.
     Pinned,
-    /// It is another build of what the operator builds or the program brings; what it asks for and says is what was pinned.
+    /// It is another build of what the operator builds or the program brings; what it asks for and
+    /// says is what was pinned.
     Rebuilt,
     /// There is a lock, and this plugin is not in it.
     NotPinned,
@@ -31,8 +33,8 @@ pub enum LockRefusal {
     /// Nothing may move, and it was never let in.
     #[error("it is not in the lock, and --locked was asked for")]
     NotPinned,
-    /// It asks for other things or says other things than when it was let in, or is another component; with `locked` also when it is
-    /// another build of what the operator builds.
+    /// It asks for other things or says other things than when it was let in, or is another
+    /// component; with `locked` also when it is another build of what the operator builds.
     #[error("it is not what was pinned: {}", LockDifferences(.0))]
     Differs(Vec<LockChange>),
 }
@@ -68,12 +70,15 @@ pub fn admit(
     let changes = diff(pinned, facts);
     match changes.is_empty() {
         true => Ok(Admission::Pinned),
-        false if is_harmless(&changes) && !locked && may_be_rebuilt(pinned, source, &changes) => Ok(Admission::Rebuilt),
+        false if is_harmless(&changes) && !locked && may_be_rebuilt(pinned, source, &changes) => {
+            Ok(Admission::Rebuilt)
+        }
         false => Err(LockRefusal::Differs(changes)),
     }
 }
 
-/// Nobody here builds a stranger's component: another one under the same manifest is another plugin. A server of tools has no digest.
+/// Nobody here builds a stranger's component: another one under the same manifest is another
+/// plugin. A server of tools has no digest.
 fn may_be_rebuilt(pinned: &Pinned, source: &PluginSource, changes: &[LockChange]) -> bool {
     let is_other = changes.iter().any(|change| change.part == PluginPart::Component);
     pinned.dev || matches!(source, PluginSource::Stock(_)) || !is_other
@@ -87,7 +92,12 @@ const SHOWN: usize = 4;
 impl fmt::Display for LockDifferences<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all_harmless = is_harmless(self.0);
-        let told: Vec<String> = self.0.iter().filter(|change| all_harmless || !change.is_harmless()).map(ToString::to_string).collect();
+        let told: Vec<String> = self
+            .0
+            .iter()
+            .filter(|change| all_harmless || !change.is_harmless())
+            .map(ToString::to_string)
+            .collect();
         out.write_str(&told[..told.len().min(SHOWN)].join("; "))?;
         match told.len().saturating_sub(SHOWN) {
             0 => Ok(()),

@@ -1,4 +1,5 @@
-//! What differs between a plugin as it was pinned and as it is now. Each difference with both texts, so that a person can be shown them.
+//! What differs between a plugin as it was pinned and as it is now. Each difference with both
+//! texts, so that a person can be shown them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -38,7 +39,8 @@ pub enum PluginPart {
     InputSchema,
     OutputSchema,
     Examples,
-    /// What else its author said of a tool: whether it may be repeated, its title, the bounds of its results.
+    /// What else its author said of a tool: whether it may be repeated, its title, the bounds of
+    /// its results.
     Manner,
 }
 
@@ -59,7 +61,11 @@ impl LockChange {
     #[must_use]
     pub fn is_harmless(&self) -> bool {
         // A server of tools in the place of a component has no digest, and no sandbox either.
-        let both = || [&self.before, &self.now].into_iter().all(|digest| digest.as_ref().is_some_and(|digest| !digest.is_empty()));
+        let both = || {
+            [&self.before, &self.now]
+                .into_iter()
+                .all(|digest| digest.as_ref().is_some_and(|digest| !digest.is_empty()))
+        };
         match self.part {
             PluginPart::Component => both(),
             part => part == PluginPart::Version,
@@ -78,7 +84,9 @@ pub fn is_harmless(changes: &[LockChange]) -> bool {
 pub fn diff(pinned: &Pinned, facts: &PluginFacts) -> Vec<LockChange> {
     let now = Pinned::of(facts);
     let mut changes = Vec::new();
-    let mut compare = |part: PluginPart, before: String, now: String| changes.extend(changed(part, "", before, now));
+    let mut compare = |part: PluginPart, before: String, now: String| {
+        changes.extend(changed(part, "", before, now))
+    };
     compare(PluginPart::Name, pinned.name.clone(), now.name.clone());
     compare(PluginPart::About, pinned.description.clone(), now.description.clone());
     compare(PluginPart::Contract, pinned.contract.clone(), now.contract.clone());
@@ -91,27 +99,52 @@ pub fn diff(pinned: &Pinned, facts: &PluginFacts) -> Vec<LockChange> {
 }
 
 fn changed(part: PluginPart, of: &str, before: String, now: String) -> Option<LockChange> {
-    (before != now).then(|| LockChange { part, of: of.to_owned(), before: Some(before), now: Some(now) })
+    (before != now).then(|| LockChange {
+        part,
+        of: of.to_owned(),
+        before: Some(before),
+        now: Some(now),
+    })
 }
 
 fn kinds(pinned: &Pinned) -> String {
     pinned.kinds.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-fn asks(before: &BTreeMap<String, CapabilityRequest>, now: &BTreeMap<String, CapabilityRequest>, changes: &mut Vec<LockChange>) {
+fn asks(
+    before: &BTreeMap<String, CapabilityRequest>,
+    now: &BTreeMap<String, CapabilityRequest>,
+    changes: &mut Vec<LockChange>,
+) {
     for (name, old) in before {
         let Some(new) = now.get(name) else {
-            changes.push(LockChange { part: PluginPart::AsksLess, of: name.clone(), before: Some(shown_ask(old)), now: None });
+            changes.push(LockChange {
+                part: PluginPart::AsksLess,
+                of: name.clone(),
+                before: Some(shown_ask(old)),
+                now: None,
+            });
             continue;
         };
         if (old.optional, &old.detail) != (new.optional, &new.detail) {
-            let part = if is_narrower(old, new) { PluginPart::AsksLess } else { PluginPart::AsksMore };
-            changes.push(LockChange { part, of: name.clone(), before: Some(shown_ask(old)), now: Some(shown_ask(new)) });
+            let part =
+                if is_narrower(old, new) { PluginPart::AsksLess } else { PluginPart::AsksMore };
+            changes.push(LockChange {
+                part,
+                of: name.clone(),
+                before: Some(shown_ask(old)),
+                now: Some(shown_ask(new)),
+            });
         }
         changes.extend(changed(PluginPart::Reason, name, old.why.clone(), new.why.clone()));
     }
     for (name, new) in now.iter().filter(|(name, _)| !before.contains_key(*name)) {
-        changes.push(LockChange { part: PluginPart::AsksMore, of: name.clone(), before: None, now: Some(shown_ask(new)) });
+        changes.push(LockChange {
+            part: PluginPart::AsksMore,
+            of: name.clone(),
+            before: None,
+            now: Some(shown_ask(new)),
+        });
         changes.extend(changed(PluginPart::Reason, name, String::new(), new.why.clone()));
     }
 }
@@ -130,28 +163,53 @@ fn json_of(detail: &BTreeMap<String, Value>) -> String {
 fn is_narrower(before: &CapabilityRequest, now: &CapabilityRequest) -> bool {
     let is_less = |before: &Value, now: &Value| match (before.as_array(), now.as_array()) {
         // An empty list may mean that there is no bound.
-        (Some(before), Some(now)) => !now.is_empty() && now.iter().all(|item| before.contains(item)),
+        (Some(before), Some(now)) => {
+            !now.is_empty() && now.iter().all(|item| before.contains(item))
+        }
         _ => before == now,
     };
     let same_keys = before.detail.keys().eq(now.detail.keys());
-    let all_less = before.detail.iter().all(|(key, value)| now.detail.get(key).is_some_and(|now| is_less(value, now)));
+    let all_less = before
+        .detail
+        .iter()
+        .all(|(key, value)| now.detail.get(key).is_some_and(|now| is_less(value, now)));
     (now.optional || !before.optional) && same_keys && all_less
 }
 
-fn tools(before: &BTreeMap<String, ToolSpec>, now: &BTreeMap<String, ToolSpec>, changes: &mut Vec<LockChange>) {
+fn tools(
+    before: &BTreeMap<String, ToolSpec>,
+    now: &BTreeMap<String, ToolSpec>,
+    changes: &mut Vec<LockChange>,
+) {
     for (name, old) in before {
         match now.get(name) {
             Some(new) => tool(name, old, new, changes),
-            None => changes.push(LockChange { part: PluginPart::Tool, of: name.clone(), before: Some(old.description.clone()), now: None }),
+            None => changes.push(LockChange {
+                part: PluginPart::Tool,
+                of: name.clone(),
+                before: Some(old.description.clone()),
+                now: None,
+            }),
         }
     }
     for (name, new) in now.iter().filter(|(name, _)| !before.contains_key(*name)) {
-        changes.push(LockChange { part: PluginPart::Tool, of: name.clone(), before: None, now: Some(new.description.clone()) });
-        changes.push(LockChange { part: PluginPart::InputSchema, of: name.clone(), before: None, now: Some(pretty(&new.input_schema)) });
+        changes.push(LockChange {
+            part: PluginPart::Tool,
+            of: name.clone(),
+            before: None,
+            now: Some(new.description.clone()),
+        });
+        changes.push(LockChange {
+            part: PluginPart::InputSchema,
+            of: name.clone(),
+            before: None,
+            now: Some(pretty(&new.input_schema)),
+        });
     }
 }
 
-/// Taken apart without `..`: what a tool says of itself will not compile before it is compared here.
+/// Taken apart without `..`: what a tool says of itself will not compile before it is compared
+/// here.
 fn tool(name: &str, old: &ToolSpec, new: &ToolSpec, changes: &mut Vec<LockChange>) {
     let ToolSpec {
         name: _,
@@ -164,13 +222,29 @@ fn tool(name: &str, old: &ToolSpec, new: &ToolSpec, changes: &mut Vec<LockChange
         retained_tokens: _,
         examples,
     } = old;
-    changes.extend(changed(PluginPart::Description, name, description.clone(), new.description.clone()));
+    changes.extend(changed(
+        PluginPart::Description,
+        name,
+        description.clone(),
+        new.description.clone(),
+    ));
     if *input_schema != new.input_schema {
-        changes.extend(forced(PluginPart::InputSchema, name, pretty(input_schema), pretty(&new.input_schema)));
+        changes.extend(forced(
+            PluginPart::InputSchema,
+            name,
+            pretty(input_schema),
+            pretty(&new.input_schema),
+        ));
     }
     if *output_schema != new.output_schema {
-        let (before, now) = (output_schema.as_ref().map(pretty), new.output_schema.as_ref().map(pretty));
-        changes.push(LockChange { part: PluginPart::OutputSchema, of: name.to_owned(), before, now });
+        let (before, now) =
+            (output_schema.as_ref().map(pretty), new.output_schema.as_ref().map(pretty));
+        changes.push(LockChange {
+            part: PluginPart::OutputSchema,
+            of: name.to_owned(),
+            before,
+            now,
+        });
     }
     if *examples != new.examples {
         changes.extend(forced(PluginPart::Examples, name, pretty(examples), pretty(&new.examples)));
@@ -190,7 +264,8 @@ fn pretty(value: &impl Serialize) -> String {
 
 fn manner(tool: &ToolSpec) -> String {
     let title = tool.title.as_ref().map(|title| format!("called {title:?}"));
-    let bound = |what: &str, tokens: Option<u64>| tokens.map(|tokens| format!("{what} {tokens} tokens"));
+    let bound =
+        |what: &str, tokens: Option<u64>| tokens.map(|tokens| format!("{what} {tokens} tokens"));
     let parts = [
         Some(if tool.idempotent { "may be repeated" } else { "may not be repeated" }.to_owned()),
         title,
@@ -204,7 +279,10 @@ impl fmt::Display for LockChange {
     /// One line, without what could deceive; long texts are cut to where they begin to differ.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let of = code(&self.of);
-        let (before, now) = excerpts(self.before.as_deref().unwrap_or_default(), self.now.as_deref().unwrap_or_default());
+        let (before, now) = excerpts(
+            self.before.as_deref().unwrap_or_default(),
+            self.now.as_deref().unwrap_or_default(),
+        );
         match (self.part, self.before.is_some(), self.now.is_some()) {
             (PluginPart::Component, ..) if self.now.as_deref() == Some("") => {
                 write!(out, "it was a component in the sandbox, and is none now")
@@ -212,9 +290,16 @@ impl fmt::Display for LockChange {
             (PluginPart::Component, ..) if self.before.as_deref() == Some("") => {
                 write!(out, "it was no component, and is one now: sha256 {now}")
             }
-            (PluginPart::Component, ..) => write!(out, "its component is another one: sha256 {before} → {now}"),
-            (PluginPart::Name, ..) => write!(out, "its manifest calls it by another name, on which its stores hang: {before} → {now}"),
-            (PluginPart::About, ..) => write!(out, "it says something else of itself: {before} → {now}"),
+            (PluginPart::Component, ..) => {
+                write!(out, "its component is another one: sha256 {before} → {now}")
+            }
+            (PluginPart::Name, ..) => write!(
+                out,
+                "its manifest calls it by another name, on which its stores hang: {before} → {now}"
+            ),
+            (PluginPart::About, ..) => {
+                write!(out, "it says something else of itself: {before} → {now}")
+            }
             (PluginPart::Version, ..) => write!(out, "its version: {before} → {now}"),
             (PluginPart::Contract, ..) => write!(out, "its contract: {before} → {now}"),
             (PluginPart::Kinds, ..) => write!(out, "it serves as {now}, not {before}"),
@@ -222,13 +307,23 @@ impl fmt::Display for LockChange {
             (PluginPart::AsksMore, ..) => write!(out, "it asks for more of {of}: {before} → {now}"),
             (PluginPart::AsksLess, _, false) => write!(out, "it no longer asks for {of}"),
             (PluginPart::AsksLess, ..) => write!(out, "it asks for less of {of}: {before} → {now}"),
-            (PluginPart::Reason, ..) => write!(out, "it gives another reason for {of}: {before} → {now}"),
+            (PluginPart::Reason, ..) => {
+                write!(out, "it gives another reason for {of}: {before} → {now}")
+            }
             (PluginPart::Tool, false, _) => write!(out, "its tool {of} is new: {now}"),
             (PluginPart::Tool, ..) => write!(out, "its tool {of} is gone"),
-            (PluginPart::Description, ..) => write!(out, "its tool {of} has another description: {before} → {now}"),
-            (PluginPart::InputSchema, ..) => write!(out, "its tool {of} takes other arguments: {before} → {now}"),
-            (PluginPart::OutputSchema, ..) => write!(out, "its tool {of} promises other results: {before} → {now}"),
-            (PluginPart::Examples, ..) => write!(out, "its tool {of} has other examples: {before} → {now}"),
+            (PluginPart::Description, ..) => {
+                write!(out, "its tool {of} has another description: {before} → {now}")
+            }
+            (PluginPart::InputSchema, ..) => {
+                write!(out, "its tool {of} takes other arguments: {before} → {now}")
+            }
+            (PluginPart::OutputSchema, ..) => {
+                write!(out, "its tool {of} promises other results: {before} → {now}")
+            }
+            (PluginPart::Examples, ..) => {
+                write!(out, "its tool {of} has other examples: {before} → {now}")
+            }
             (PluginPart::Manner, ..) => write!(out, "its tool {of}: {before} → {now}"),
         }
     }

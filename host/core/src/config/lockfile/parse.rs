@@ -1,4 +1,5 @@
-//! The text of a lock, read strictly: a key that is not known, or a value that cannot be, is an error at its place. Never a guess.
+//! The text of a lock, read strictly: a key that is not known, or a value that cannot be, is an
+//! error at its place. Never a guess.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -43,7 +44,8 @@ struct LockHeader {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FilePlugin {
-    // A lock of before they were pinned has neither: the plugin differs from it then, and `upgrade` shows how.
+    // A lock of before they were pinned has neither: the plugin differs from it then, and `upgrade`
+    // shows how.
     #[serde(default)]
     name: String,
     #[serde(default)]
@@ -93,12 +95,17 @@ impl Lockfile {
         let reader = LockReader(text);
         let head: LockHeader = toml::from_str(text).map_err(|error| reader.toml(&error))?;
         if *head.format.get_ref() != FORMAT {
-            let what =
-                format!("the lock has format {}; this host reads format {FORMAT}. Use the host that wrote it.", head.format.get_ref());
+            let what = format!(
+                "the lock has format {}; this host reads format {FORMAT}. Use the host that wrote it.",
+                head.format.get_ref()
+            );
             return Err(reader.error(&head.format.span(), what));
         }
         let file: LockTable = toml::from_str(text).map_err(|error| reader.toml(&error))?;
-        let plugins = file.plugins.into_iter().map(|(name, plugin)| Ok((reader.name(name)?, reader.plugin(plugin)?)));
+        let plugins = file
+            .plugins
+            .into_iter()
+            .map(|(name, plugin)| Ok((reader.name(name)?, reader.plugin(plugin)?)));
         Ok(Self { plugins: plugins.collect::<Result<_, _>>()? })
     }
 }
@@ -109,18 +116,28 @@ impl LockReader<'_> {
     fn name(&self, name: Spanned<String>) -> Result<PluginName, LockError> {
         match check_name(name.get_ref()) {
             Ok(()) => Ok(PluginName::from(name.get_ref().as_str())),
-            Err(error) => Err(self.error(&name.span(), format!("this is no plugin's name: it {error}"))),
+            Err(error) => {
+                Err(self.error(&name.span(), format!("this is no plugin's name: it {error}")))
+            }
         }
     }
 
     fn plugin(&self, plugin: FilePlugin) -> Result<Pinned, LockError> {
-        let FilePlugin { name, description, version, sha256, dev, contract, kinds, asks, tools } = plugin;
-        let is_digest = |text: &str| text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+        let FilePlugin { name, description, version, sha256, dev, contract, kinds, asks, tools } =
+            plugin;
+        let is_digest = |text: &str| {
+            text.len() == 64
+                && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+        };
         if !sha256.get_ref().is_empty() && !is_digest(sha256.get_ref()) {
-            return Err(self.error(&sha256.span(), "this is no SHA-256: 64 lower-case hexadecimal digits, or none".to_owned()));
+            return Err(self.error(
+                &sha256.span(),
+                "this is no SHA-256: 64 lower-case hexadecimal digits, or none".to_owned(),
+            ));
         }
         let asks = asks.into_iter().map(|(name, ask)| Ok((name, self.ask(ask)?)));
-        let tools = tools.into_iter().map(|(name, tool)| Ok((name.clone(), self.tool(name, tool)?)));
+        let tools =
+            tools.into_iter().map(|(name, tool)| Ok((name.clone(), self.tool(name, tool)?)));
         Ok(Pinned {
             name,
             description,
@@ -140,7 +157,16 @@ impl LockReader<'_> {
     }
 
     fn tool(&self, name: String, tool: FileTool) -> Result<ToolSpec, LockError> {
-        let FileTool { title, description, input_schema, output_schema, idempotent, result_tokens, retained_tokens, examples } = tool;
+        let FileTool {
+            title,
+            description,
+            input_schema,
+            output_schema,
+            idempotent,
+            result_tokens,
+            retained_tokens,
+            examples,
+        } = tool;
         Ok(ToolSpec {
             name,
             description,
@@ -150,12 +176,17 @@ impl LockReader<'_> {
             title,
             result_tokens: result_tokens.map(|tokens| self.json(&tokens)).transpose()?,
             retained_tokens: retained_tokens.map(|tokens| self.json(&tokens)).transpose()?,
-            examples: examples.map(|examples| self.json(&examples)).transpose()?.unwrap_or_default(),
+            examples: examples
+                .map(|examples| self.json(&examples))
+                .transpose()?
+                .unwrap_or_default(),
         })
     }
 
     fn json<T: DeserializeOwned>(&self, text: &Spanned<String>) -> Result<T, LockError> {
-        serde_json::from_str(text.get_ref()).map_err(|error| self.error(&text.span(), format!("this is not JSON as expected: {error}")))
+        serde_json::from_str(text.get_ref()).map_err(|error| {
+            self.error(&text.span(), format!("this is not JSON as expected: {error}"))
+        })
     }
 
     fn toml(&self, error: &toml::de::Error) -> LockError {

@@ -1,4 +1,5 @@
-//! A lock as text: sorted, and with long texts on lines of their own, so that a change of it can be reviewed like any other.
+//! A lock as text: sorted, and with long texts on lines of their own, so that a change of it can be
+//! reviewed like any other.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
@@ -26,12 +27,19 @@ impl fmt::Display for Lockfile {
 }
 
 fn plugin(out: &mut impl Write, name: &str, pinned: &Pinned) -> fmt::Result {
-    let Pinned { name: own_name, description, version, sha256, dev, contract, kinds, asks, tools } = pinned;
+    let Pinned { name: own_name, description, version, sha256, dev, contract, kinds, asks, tools } =
+        pinned;
     let kinds: BTreeSet<String> = kinds.iter().map(|kind| line(kind.as_str())).collect();
     let kinds: Vec<String> = kinds.into_iter().collect();
     writeln!(out, "\n[plugins.{name}]")?;
     writeln!(out, "name = {}\ndescription = {}", line(own_name), text(description))?;
-    writeln!(out, "version = {}\nsha256 = {}\ncontract = {}", line(version), line(sha256), line(contract))?;
+    writeln!(
+        out,
+        "version = {}\nsha256 = {}\ncontract = {}",
+        line(version),
+        line(sha256),
+        line(contract)
+    )?;
     writeln!(out, "kinds = [{}]", kinds.join(", "))?;
     if *dev {
         out.write_str("dev = true\n")?;
@@ -58,7 +66,17 @@ fn ask(out: &mut impl Write, header: &str, ask: &CapabilityRequest) -> fmt::Resu
 }
 
 fn tool(out: &mut impl Write, header: &str, tool: &ToolSpec) -> fmt::Result {
-    let ToolSpec { name: _, description, input_schema, output_schema, idempotent, title, result_tokens, retained_tokens, examples } = tool;
+    let ToolSpec {
+        name: _,
+        description,
+        input_schema,
+        output_schema,
+        idempotent,
+        title,
+        result_tokens,
+        retained_tokens,
+        examples,
+    } = tool;
     writeln!(out, "\n[{header}]")?;
     if let Some(title) = title {
         writeln!(out, "title = {}", line(title))?;
@@ -83,7 +101,8 @@ fn tool(out: &mut impl Write, header: &str, tool: &ToolSpec) -> fmt::Result {
 }
 
 fn key(name: &str) -> String {
-    let is_bare = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+    let is_bare = !name.is_empty()
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
     if is_bare { name.to_owned() } else { line(name) }
 }
 
@@ -104,7 +123,10 @@ fn text(text: &str) -> String {
     if !text.contains('\n') {
         return line(text);
     }
-    if !text.contains("'''") && !text.ends_with('\'') && text.chars().all(|c| c == '\n' || !is_deceptive(c)) {
+    if !text.contains("'''")
+        && !text.ends_with('\'')
+        && text.chars().all(|c| c == '\n' || !is_deceptive(c))
+    {
         return format!("'''\n{text}'''");
     }
     let mut quoted = String::from("\"\"\"\n");

@@ -22,7 +22,12 @@ fn facts() -> PluginFacts {
             version: "0.1.0".to_owned(),
             contract: "0.1".to_owned(),
             asks: BTreeMap::from([
-                ("fetch".to_owned(), ask(json!({ "why": "Looks things up.", "urls": ["https://a.example/", "https://b.example/"] }))),
+                (
+                    "fetch".to_owned(),
+                    ask(
+                        json!({ "why": "Looks things up.", "urls": ["https://a.example/", "https://b.example/"] }),
+                    ),
+                ),
                 ("files".to_owned(), ask(json!({ "why": "Keeps notes.", "optional": true }))),
             ]),
             ..Manifest::default()
@@ -62,16 +67,31 @@ fn ask<'a>(facts: &'a mut PluginFacts, name: &str) -> &'a mut CapabilityRequest 
 
 #[test]
 fn what_was_pinned_is_admitted_and_a_new_build_only_of_what_is_built_here() {
-    assert_eq!((verdict(&facts(), false), verdict(&facts(), true)), (Ok(Admission::Pinned), Ok(Admission::Pinned)));
+    assert_eq!(
+        (verdict(&facts(), false), verdict(&facts(), true)),
+        (Ok(Admission::Pinned), Ok(Admission::Pinned))
+    );
     let rebuilt = after(|facts| {
         facts.sha256 = "11".repeat(32);
         facts.manifest.version = "0.1.1".to_owned();
     });
-    let dev = Lockfile { plugins: BTreeMap::from([(name(), Pinned { dev: true, ..Pinned::of(&facts()) })]) };
+    let dev = Lockfile {
+        plugins: BTreeMap::from([(name(), Pinned { dev: true, ..Pinned::of(&facts()) })]),
+    };
     assert_eq!(admit(Some(&dev), &name(), &file(), &rebuilt, false), Ok(Admission::Rebuilt));
-    assert_eq!(admit(Some(&lock()), &name(), &PluginSource::Stock("notes".into()), &rebuilt, false), Ok(Admission::Rebuilt));
-    assert!(matches!(admit(Some(&dev), &name(), &file(), &rebuilt, true), Err(LockRefusal::Differs(_))));
-    assert_eq!(verdict(&rebuilt, false), verdict(&rebuilt, true), "a stranger's component is held to its digest in any case");
+    assert_eq!(
+        admit(Some(&lock()), &name(), &PluginSource::Stock("notes".into()), &rebuilt, false),
+        Ok(Admission::Rebuilt)
+    );
+    assert!(matches!(
+        admit(Some(&dev), &name(), &file(), &rebuilt, true),
+        Err(LockRefusal::Differs(_))
+    ));
+    assert_eq!(
+        verdict(&rebuilt, false),
+        verdict(&rebuilt, true),
+        "a stranger's component is held to its digest in any case"
+    );
     let refusal = verdict(&rebuilt, true).expect_err("nothing may move");
     assert!(refusal.to_string().contains("another one: sha256"), "{refusal}");
     // The order of a list says nothing.
@@ -81,7 +101,10 @@ fn what_was_pinned_is_admitted_and_a_new_build_only_of_what_is_built_here() {
 #[test]
 fn without_a_lock_or_an_entry_only_locked_refuses() {
     let empty = Lockfile::default();
-    let cases = [(None, Admission::NoLock, LockRefusal::NoLock), (Some(&empty), Admission::NotPinned, LockRefusal::NotPinned)];
+    let cases = [
+        (None, Admission::NoLock, LockRefusal::NoLock),
+        (Some(&empty), Admission::NotPinned, LockRefusal::NotPinned),
+    ];
     for (lock, admission, refusal) in cases {
         assert_eq!(admit(lock, &name(), &file(), &facts(), false), Ok(admission));
         assert_eq!(refusal.remedy(&name()), "conclave plugin lock");
@@ -93,52 +116,126 @@ fn without_a_lock_or_an_entry_only_locked_refuses() {
 fn every_other_difference_is_refused_and_named() {
     type Edit = fn(&mut PluginFacts);
     let cases: [(Edit, PluginPart, &str); 21] = [
-        (|now| now.sha256.clear(), PluginPart::Component, "it was a component in the sandbox, and is none now"),
-        (|now| now.manifest.name = "other".to_owned(), PluginPart::Name, "by another name, on which its stores hang: “notes” → “other”"),
-        (|now| now.manifest.description = "Sends.".to_owned(), PluginPart::About, "it says something else of itself: “” → “Sends.”"),
-        (|now| now.manifest.contract = "0.2".to_owned(), PluginPart::Contract, "its contract: “0.1” → “0.2”"),
-        (|now| now.kinds.extend([PluginKind::Responder]), PluginPart::Kinds, "it serves as “responder, tools”"),
         (
-            |now| drop(now.manifest.asks.insert("secrets".to_owned(), CapabilityRequest::default())),
+            |now| now.sha256.clear(),
+            PluginPart::Component,
+            "it was a component in the sandbox, and is none now",
+        ),
+        (
+            |now| now.manifest.name = "other".to_owned(),
+            PluginPart::Name,
+            "by another name, on which its stores hang: “notes” → “other”",
+        ),
+        (
+            |now| now.manifest.description = "Sends.".to_owned(),
+            PluginPart::About,
+            "it says something else of itself: “” → “Sends.”",
+        ),
+        (
+            |now| now.manifest.contract = "0.2".to_owned(),
+            PluginPart::Contract,
+            "its contract: “0.1” → “0.2”",
+        ),
+        (
+            |now| now.kinds.extend([PluginKind::Responder]),
+            PluginPart::Kinds,
+            "it serves as “responder, tools”",
+        ),
+        (
+            |now| {
+                drop(now.manifest.asks.insert("secrets".to_owned(), CapabilityRequest::default()))
+            },
             PluginPart::AsksMore,
             "it asks for `secrets` now: “required”",
         ),
         (
-            |now| drop(ask(now, "fetch").detail.insert("urls".to_owned(), json!(["https://evil.example/"]))),
+            |now| {
+                drop(
+                    ask(now, "fetch")
+                        .detail
+                        .insert("urls".to_owned(), json!(["https://evil.example/"])),
+                )
+            },
             PluginPart::AsksMore,
             "more of `fetch`",
         ),
-        (|now| drop(ask(now, "fetch").detail.insert("urls".to_owned(), json!([]))), PluginPart::AsksMore, "more of `fetch`"),
-        (|now| ask(now, "fetch").detail.clear(), PluginPart::AsksMore, "more of `fetch`"),
-        (|now| ask(now, "files").optional = false, PluginPart::AsksMore, "more of `files`: “optional” → “required”"),
         (
-            |now| drop(ask(now, "fetch").detail.insert("urls".to_owned(), json!(["https://a.example/"]))),
+            |now| drop(ask(now, "fetch").detail.insert("urls".to_owned(), json!([]))),
+            PluginPart::AsksMore,
+            "more of `fetch`",
+        ),
+        (|now| ask(now, "fetch").detail.clear(), PluginPart::AsksMore, "more of `fetch`"),
+        (
+            |now| ask(now, "files").optional = false,
+            PluginPart::AsksMore,
+            "more of `files`: “optional” → “required”",
+        ),
+        (
+            |now| {
+                drop(
+                    ask(now, "fetch")
+                        .detail
+                        .insert("urls".to_owned(), json!(["https://a.example/"])),
+                )
+            },
             PluginPart::AsksLess,
             "less of `fetch`",
         ),
-        (|now| drop(now.manifest.asks.remove("files")), PluginPart::AsksLess, "it no longer asks for `files`"),
-        (|now| ask(now, "files").why = "Reads.".to_owned(), PluginPart::Reason, "another reason for `files`: “Keeps notes.” → “Reads.”"),
+        (
+            |now| drop(now.manifest.asks.remove("files")),
+            PluginPart::AsksLess,
+            "it no longer asks for `files`",
+        ),
+        (
+            |now| ask(now, "files").why = "Reads.".to_owned(),
+            PluginPart::Reason,
+            "another reason for `files`: “Keeps notes.” → “Reads.”",
+        ),
         (|now| now.tools[0].name = "save2".to_owned(), PluginPart::Tool, "its tool `save2` is new"),
         (|now| drop(now.tools.remove(0)), PluginPart::Tool, "its tool `save` is gone"),
-        (|now| now.tools[0].description.push_str(" First send it away."), PluginPart::Description, "First send it away."),
-        (|now| now.tools[0].input_schema = json!({ "type": "object" }), PluginPart::InputSchema, "its tool `save` takes other arguments"),
-        (|now| now.tools[0].output_schema = Some(json!({})), PluginPart::OutputSchema, "promises other results"),
         (
-            |now| now.tools[0].examples = vec![serde_json::from_value(json!({ "arguments": {} })).expect("one")],
+            |now| now.tools[0].description.push_str(" First send it away."),
+            PluginPart::Description,
+            "First send it away.",
+        ),
+        (
+            |now| now.tools[0].input_schema = json!({ "type": "object" }),
+            PluginPart::InputSchema,
+            "its tool `save` takes other arguments",
+        ),
+        (
+            |now| now.tools[0].output_schema = Some(json!({})),
+            PluginPart::OutputSchema,
+            "promises other results",
+        ),
+        (
+            |now| {
+                now.tools[0].examples =
+                    vec![serde_json::from_value(json!({ "arguments": {} })).expect("one")]
+            },
             PluginPart::Examples,
             "other examples",
         ),
-        (|now| now.tools[0].idempotent = true, PluginPart::Manner, "“may not be repeated” → “may be repeated”"),
+        (
+            |now| now.tools[0].idempotent = true,
+            PluginPart::Manner,
+            "“may not be repeated” → “may be repeated”",
+        ),
         (|now| now.tools[0].title = Some("done".to_owned()), PluginPart::Manner, "called \"done\""),
     ];
     for (edit, part, expected) in cases {
         let now = after(edit);
         for locked in [false, true] {
-            let Err(refusal @ LockRefusal::Differs(_)) = verdict(&now, locked) else { panic!("{expected}: it is admitted") };
+            let Err(refusal @ LockRefusal::Differs(_)) = verdict(&now, locked) else {
+                panic!("{expected}: it is admitted")
+            };
             assert!(refusal.to_string().contains(expected), "{refusal}");
             assert_eq!(refusal.remedy(&name()), "conclave plugin upgrade notes");
             let LockRefusal::Differs(changes) = refusal else { continue };
-            assert!(changes.iter().any(|change| change.part == part && !change.is_harmless()), "{changes:?}");
+            assert!(
+                changes.iter().any(|change| change.part == part && !change.is_harmless()),
+                "{changes:?}"
+            );
         }
     }
 }
@@ -146,11 +243,16 @@ fn every_other_difference_is_refused_and_named() {
 #[test]
 fn a_refusal_is_short_and_deceives_nobody() {
     let now = after(|now| {
-        now.tools = (0..20).map(|index| ToolSpec { name: format!("t{index}"), ..ToolSpec::default() }).collect();
+        now.tools = (0..20)
+            .map(|index| ToolSpec { name: format!("t{index}"), ..ToolSpec::default() })
+            .collect();
         ask(now, "fetch").why = format!("\u{1b}[2J\u{202e}\nfine{}", "x".repeat(5_000));
     });
     let told = verdict(&now, false).expect_err("it differs").to_string();
-    assert!(told.len() < 800 && told.contains("more") && !told.contains(['\u{1b}', '\u{202e}', '\n']), "{told}");
+    assert!(
+        told.len() < 800 && told.contains("more") && !told.contains(['\u{1b}', '\u{202e}', '\n']),
+        "{told}"
+    );
 }
 
 #[test]
@@ -189,8 +291,14 @@ fn plugins_that_are_gone_can_be_dropped() {
 }
 
 fn any_json() -> impl Strategy<Value = Value> {
-    let leaf = prop_oneof![any::<bool>().prop_map(Value::from), any::<i64>().prop_map(Value::from), ".*".prop_map(Value::from)];
-    leaf.prop_recursive(3, 12, 4, |inner| prop::collection::btree_map(".{0,6}", inner, 0..4).prop_map(|map| json!(map)))
+    let leaf = prop_oneof![
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        ".*".prop_map(Value::from)
+    ];
+    leaf.prop_recursive(3, 12, 4, |inner| {
+        prop::collection::btree_map(".{0,6}", inner, 0..4).prop_map(|map| json!(map))
+    })
 }
 
 prop_compose! {

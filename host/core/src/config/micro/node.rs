@@ -1,4 +1,5 @@
-//! YAML as it stands in a file, with places: what a value means is decided by whoever knows its key.
+//! YAML as it stands in a file, with places: what a value means is decided by whoever knows its
+//! key.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -30,7 +31,10 @@ impl Node {
 
     pub(super) fn field(&self, name: &str) -> Option<String> {
         match self {
-            Self::Map(entries) => entries.iter().find(|(key, _)| key.value == name).and_then(|(_, node)| node.value.text()),
+            Self::Map(entries) => entries
+                .iter()
+                .find(|(key, _)| key.value == name)
+                .and_then(|(_, node)| node.value.text()),
             _ => None,
         }
     }

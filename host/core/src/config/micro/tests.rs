@@ -22,8 +22,14 @@ fn with_front(front: &str) -> String {
 #[test]
 fn a_file_says_what_goes_in_and_out() {
     let micro = read("a.md", CODER).unwrap();
-    assert_eq!((micro.name.as_deref(), micro.description.as_str()), (Some("coder"), "Does one task."));
-    assert_eq!(micro.inputs, BTreeMap::from([("task".into(), "what to do".into()), ("depth".into(), String::new())]));
+    assert_eq!(
+        (micro.name.as_deref(), micro.description.as_str()),
+        (Some("coder"), "Does one task.")
+    );
+    assert_eq!(
+        micro.inputs,
+        BTreeMap::from([("task".into(), "what to do".into()), ("depth".into(), String::new())])
+    );
     assert_eq!(micro.outputs, BTreeMap::from([("summary".into(), "string".into())]));
     assert_eq!((micro.agent.as_deref(), micro.tools.len()), (Some("planner"), 2));
     assert_eq!(micro.triggers, ["fix", "mend: now"]);
@@ -32,11 +38,17 @@ fn a_file_says_what_goes_in_and_out() {
 
 #[test]
 fn files_of_both_eras_are_read() {
-    let of_2024 = with_front("name: Verifier\ndescription: Verifies.\ninputs:\n  task: string\noutputs:\n  completed: boolean\n  n: 3");
+    let of_2024 = with_front(
+        "name: Verifier\ndescription: Verifies.\ninputs:\n  task: string\noutputs:\n  completed: boolean\n  n: 3",
+    );
     assert_eq!(read("a.md", &of_2024).unwrap().outputs["completed"], "boolean");
-    let of_2025 =
-        with_front("name: pr\ntype: task\ninputs:\n  - name: URL\n    description: of the pull request\n    required: true\ntriggers: []");
-    assert_eq!(read("a.md", &of_2025).unwrap().inputs, BTreeMap::from([("URL".into(), "of the pull request".into())]));
+    let of_2025 = with_front(
+        "name: pr\ntype: task\ninputs:\n  - name: URL\n    description: of the pull request\n    required: true\ntriggers: []",
+    );
+    assert_eq!(
+        read("a.md", &of_2025).unwrap().inputs,
+        BTreeMap::from([("URL".into(), "of the pull request".into())])
+    );
     let typed = with_front("outputs: {diff: {type: string, description: the change}}");
     assert_eq!(read("a.md", &typed).unwrap().outputs["diff"], "string: the change");
     assert_eq!(read("a.md", "\u{feff}---\r\n---\r\nDo it.\r\n").unwrap().prompt, "Do it.");
@@ -53,18 +65,28 @@ fn inputs_are_put_in_once() {
     let inputs = json!({ "task": "a {{ inputs.depth }} ${depth}", "depth": 3, "list": ["x"] });
     let micro = read("a.md", CODER).unwrap();
     let rendered = render(&micro.prompt, &inputs);
-    assert_eq!(rendered, "# You are a coder\nDo a {{ inputs.depth }} ${depth} with 3 or a {{ inputs.depth }} ${depth}.");
-    assert_eq!(render("{{inputs.list}} $5 {x} {{ x }} ${y} {{ inputs.task", &inputs), "[\"x\"] $5 {x} {{ x }} ${y} {{ inputs.task");
+    assert_eq!(
+        rendered,
+        "# You are a coder\nDo a {{ inputs.depth }} ${depth} with 3 or a {{ inputs.depth }} ${depth}."
+    );
+    assert_eq!(
+        render("{{inputs.list}} $5 {x} {{ x }} ${y} {{ inputs.task", &inputs),
+        "[\"x\"] $5 {x} {{ x }} ${y} {{ inputs.task"
+    );
 }
 
 #[test]
 fn what_names_no_input_is_reported_and_stays() {
     let text = "---\ninputs: {task: string}\n---\nDo {{ inputs.tsak }}.\nSee {{ to_json(state.history) }}, ${HOME}, {{ inputs.task }}.\n";
     let micro = read("a.md", text).unwrap();
-    let places: Vec<_> = micro.warnings.0.iter().map(|problem| (problem.line, problem.column)).collect();
+    let places: Vec<_> =
+        micro.warnings.0.iter().map(|problem| (problem.line, problem.column)).collect();
     assert_eq!(places, [(4, 4), (5, 5), (5, 35)]);
     let said = micro.warnings.to_string();
-    assert!(said.contains("`{{ inputs.tsak }}` names no input") && said.contains("`task`"), "{said}");
+    assert!(
+        said.contains("`{{ inputs.tsak }}` names no input") && said.contains("`task`"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -104,7 +126,11 @@ fn every_mistake_has_its_place_and_its_remedy() {
 
 #[test]
 fn only_so_many_mistakes_are_said() {
-    let text = format!("---\nname: a\n---\n{}{}", (0..10_000).map(|n| format!("${{a{n}}} ")).collect::<String>(), "{%%} ".repeat(10_000));
+    let text = format!(
+        "---\nname: a\n---\n{}{}",
+        (0..10_000).map(|n| format!("${{a{n}}} ")).collect::<String>(),
+        "{%%} ".repeat(10_000)
+    );
     let Err(problems) = read("a.md", &text) else { panic!("it was read") };
     assert!(problems.has_errors() && problems.0.len() <= 2 * MOST_PROBLEMS, "{}", problems.0.len());
 }
@@ -112,7 +138,8 @@ fn only_so_many_mistakes_are_said() {
 #[test]
 fn all_mistakes_are_said_at_once() {
     let said = problems("---\nnmae: a\ntools: b\n---\n{% x %}\n");
-    let lines: Vec<_> = said.lines().filter(|line| line.starts_with("a.md:")).map(|line| &line[..7]).collect();
+    let lines: Vec<_> =
+        said.lines().filter(|line| line.starts_with("a.md:")).map(|line| &line[..7]).collect();
     assert_eq!(lines, ["a.md:2:", "a.md:3:", "a.md:5:"]);
 }
 
@@ -125,7 +152,10 @@ fn hostile_files_are_refused() {
         with_front(&format!("name: {}{}", "[".repeat(50_000), "]".repeat(50_000))),
         with_front(&format!("name: {}", "[".repeat(100_000))),
         with_front(&format!("name: {}", "{a: ".repeat(50_000))),
-        with_front(&format!("name:\n{}", (0..200).map(|n| format!("{}a:\n", " ".repeat(n + 1))).collect::<String>())),
+        with_front(&format!(
+            "name:\n{}",
+            (0..200).map(|n| format!("{}a:\n", " ".repeat(n + 1))).collect::<String>()
+        )),
         with_front(&format!("{}: a", "k".repeat(100_000))),
         with_front(&format!("tools: [{}]", "a,".repeat(60_000))),
         with_front(&format!("inputs:\n{many}")),
@@ -150,11 +180,27 @@ fn many_open_braces_are_only_text() {
 
 #[test]
 fn outputs_are_asked_for_and_checked() {
-    let outputs = BTreeMap::from([("diff".to_owned(), String::new()), ("summary".to_owned(), "what was changed".to_owned())]);
+    let outputs = BTreeMap::from([
+        ("diff".to_owned(), String::new()),
+        ("summary".to_owned(), "what was changed".to_owned()),
+    ]);
     let text = outputs_text(&outputs);
-    assert_eq!(text, "When you are done, give a JSON object with these keys:\n- diff\n- summary: what was changed");
+    assert_eq!(
+        text,
+        "When you are done, give a JSON object with these keys:\n- diff\n- summary: what was changed"
+    );
     assert_eq!(missing_outputs(&outputs, &json!({ "diff": "", "summary": null })), None);
-    assert!(missing_outputs(&outputs, &json!("done")).unwrap().starts_with("The outputs lack `diff` and `summary`. When you are done"));
-    assert_eq!(missing_inputs(&outputs, &json!({ "diff": 1 })).as_deref(), Some("The inputs lack `summary`."));
-    assert_eq!((outputs_text(&BTreeMap::new()), missing_outputs(&BTreeMap::new(), &json!(null))), (String::new(), None));
+    assert!(
+        missing_outputs(&outputs, &json!("done"))
+            .unwrap()
+            .starts_with("The outputs lack `diff` and `summary`. When you are done")
+    );
+    assert_eq!(
+        missing_inputs(&outputs, &json!({ "diff": 1 })).as_deref(),
+        Some("The inputs lack `summary`.")
+    );
+    assert_eq!(
+        (outputs_text(&BTreeMap::new()), missing_outputs(&BTreeMap::new(), &json!(null))),
+        (String::new(), None)
+    );
 }

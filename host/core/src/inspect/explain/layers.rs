@@ -1,5 +1,5 @@
-//! The layers of one question, from the manifest to the grant's own bounds: the decision is asked once, and each layer before the one that
-//! refused says in words why it did not.
+//! The layers of one question, from the manifest to the grant's own bounds: the decision is asked
+//! once, and each layer before the one that refused says in words why it did not.
 
 use std::iter::once;
 
@@ -21,7 +21,8 @@ use crate::types::ids::{PluginName, SecretName};
 use crate::types::text::show_size;
 
 /// The order in which layers are asked.
-const ORDER: [Layer; 6] = [Layer::Host, Layer::Manifest, Layer::Config, Layer::Task, Layer::Policy, Layer::Runtime];
+const ORDER: [Layer; 6] =
+    [Layer::Host, Layer::Manifest, Layer::Config, Layer::Task, Layer::Policy, Layer::Runtime];
 /// Characters of an author's reason that are shown: a stranger wrote it.
 const WHY_SHOWN: usize = 200;
 
@@ -30,17 +31,25 @@ pub(super) fn decide(setup: &Setup, question: &AccessQuestion) -> Result<(), Ref
     tasks::decide(setup, question, |rights| decide_with(setup, rights, question))
 }
 
-fn decide_with(setup: &Setup, rights: &Rights<'_>, question: &AccessQuestion) -> Result<(), Refused> {
+fn decide_with(
+    setup: &Setup,
+    rights: &Rights<'_>,
+    question: &AccessQuestion,
+) -> Result<(), Refused> {
     let Some(target) = question.target.as_deref() else {
         return rights.require(question.capability, "", || None);
     };
     match question.capability {
         Capability::Model => rights.may_use_model(Some(target)).map(drop),
         Capability::Tools => may_call(setup, rights, question, target),
-        Capability::Delegate => rights.may_delegate(target, |name| setup.tasks.contains_key(name)).map(drop),
+        Capability::Delegate => {
+            rights.may_delegate(target, |name| setup.tasks.contains_key(name)).map(drop)
+        }
         Capability::Route => rights.may_route(target),
         Capability::Files => rights.may_touch(target, question.writes).map(drop),
-        Capability::Rooms => rights.may_speak(target, |name| setup.channels.contains_key(name)).map(drop),
+        Capability::Rooms => {
+            rights.may_speak(target, |name| setup.channels.contains_key(name)).map(drop)
+        }
         Capability::Kv => rights.may_keep(target),
         Capability::Secrets => may_use_secret(rights, target, question.host.as_deref()),
         Capability::Fetch => may_fetch(rights, target, question),
@@ -48,8 +57,14 @@ fn decide_with(setup: &Setup, rights: &Rights<'_>, question: &AccessQuestion) ->
     }
 }
 
-/// The grant, then what the tasks leave of it, then the policy. Several tasks of one agent: the most generous answers.
-fn may_call(setup: &Setup, rights: &Rights<'_>, question: &AccessQuestion, tool: &str) -> Result<(), Refused> {
+/// The grant, then what the tasks leave of it, then the policy. Several tasks of one agent: the
+/// most generous answers.
+fn may_call(
+    setup: &Setup,
+    rights: &Rights<'_>,
+    question: &AccessQuestion,
+    tool: &str,
+) -> Result<(), Refused> {
     let (agent, tasks) = (&question.plugin, tasks_of(setup, question));
     rights.may_call(tool).map_err(|record| match tasks.first() {
         Some((task, _)) => naming_task_list(record, task),
@@ -71,29 +86,49 @@ fn may_call(setup: &Setup, rights: &Rights<'_>, question: &AccessQuestion, tool:
 
 fn carries_out(task: &TaskSetup, tool: &str) -> bool {
     let is_it = |target: &ToolTarget| match target {
-        ToolTarget::Plugin { plugin, tool: own } => tool.split_once('.') == Some((plugin.as_str(), own.as_str())),
+        ToolTarget::Plugin { plugin, tool: own } => {
+            tool.split_once('.') == Some((plugin.as_str(), own.as_str()))
+        }
         ToolTarget::Host(_) => false,
     };
     task.toolbox.iter().any(|listed| listed.handled && is_it(&listed.target))
 }
 
-/// The line that is proposed names the secret; where it is found and who may receive it is `[secrets]`' matter.
+/// The line that is proposed names the secret; where it is found and who may receive it is
+/// `[secrets]`' matter.
 fn may_use_secret(rights: &Rights<'_>, name: &str, host: Option<&str>) -> Result<(), Refused> {
     let granted = || rights.grants.secrets.iter().map(|grant| grant.name.as_str());
-    let smallest =
-        || Some(format!("[plugins.{}] grants.secrets = {}", rights.plugin, crate::permissions::grant::list_with(granted(), name)));
+    let smallest = || {
+        Some(format!(
+            "[plugins.{}] grants.secrets = {}",
+            rights.plugin,
+            crate::permissions::grant::list_with(granted(), name)
+        ))
+    };
     rights.require_secret(&SecretName::from(name), smallest)?;
     let Some(host) = host else { return Ok(()) };
-    let bound: Vec<&str> = rights.grants.secrets.iter().filter(|grant| grant.name.as_str() == name).flat_map(hosts).collect();
-    let refuse = |reason: &str| Err(rights.refuse(Capability::Secrets, name, Layer::Config, reason, None));
-    let covers = |grant: &SecretGrant| grant.name.as_str() == name && grant.hosts.iter().any(|pattern| pattern.covers(host));
+    let bound: Vec<&str> = rights
+        .grants
+        .secrets
+        .iter()
+        .filter(|grant| grant.name.as_str() == name)
+        .flat_map(hosts)
+        .collect();
+    let refuse =
+        |reason: &str| Err(rights.refuse(Capability::Secrets, name, Layer::Config, reason, None));
+    let covers = |grant: &SecretGrant| {
+        grant.name.as_str() == name && grant.hosts.iter().any(|pattern| pattern.covers(host))
+    };
     if !rights.grants.secrets.iter().any(covers) {
         return refuse(&format!("[secrets.{name}] binds it to {}, not {host}", bound.join(", ")));
     }
     // It travels in a request alone, and that needs a grant of its own.
     let rules = || rights.grants.fetch.iter().flat_map(|grant| &grant.rules);
     if !rules().any(|rule| rule.url.names_host(host)) {
-        return refuse(&format!("no rule of plugins.{}.grants.fetch covers {host}, so it cannot be sent there", rights.plugin));
+        return refuse(&format!(
+            "no rule of plugins.{}.grants.fetch covers {host}, so it cannot be sent there",
+            rights.plugin
+        ));
     }
     Ok(())
 }
@@ -102,11 +137,16 @@ fn hosts(grant: &SecretGrant) -> impl Iterator<Item = &str> {
     grant.hosts.iter().map(HostPattern::as_str)
 }
 
-/// By scheme, host, port, path, method and headers: which address the name leads to shows when it is looked up.
+/// By scheme, host, port, path, method and headers: which address the name leads to shows when it
+/// is looked up.
 fn may_fetch(rights: &Rights<'_>, url: &str, question: &AccessQuestion) -> Result<(), Refused> {
     match crate::permissions::fetch::target(url) {
         Ok(parsed) => {
-            rights.may_fetch(&question.method, &parsed, question.headers.iter().map(String::as_str))?;
+            rights.may_fetch(
+                &question.method,
+                &parsed,
+                question.headers.iter().map(String::as_str),
+            )?;
             match parsed.host() {
                 Some(Host::Ipv4(address)) => rights.may_connect(&parsed, address.into()),
                 Some(Host::Ipv6(address)) => rights.may_connect(&parsed, address.into()),
@@ -121,21 +161,33 @@ fn may_fetch(rights: &Rights<'_>, url: &str, question: &AccessQuestion) -> Resul
 }
 
 /// Every layer that has a say, in order.
-pub(super) fn answers(setup: &Setup, question: &AccessQuestion, refused: Option<&DenialRecord>) -> Vec<LayerAnswer> {
-    let position = |layer: Layer| ORDER.iter().position(|other| *other == layer).unwrap_or(ORDER.len());
+pub(super) fn answers(
+    setup: &Setup,
+    question: &AccessQuestion,
+    refused: Option<&DenialRecord>,
+) -> Vec<LayerAnswer> {
+    let position =
+        |layer: Layer| ORDER.iter().position(|other| *other == layer).unwrap_or(ORDER.len());
     let refused_at = refused.map(|record| position(record.layer));
     let mut answers = Vec::new();
     for (index, layer) in ORDER.into_iter().enumerate() {
         let Some((text, key)) = said(setup, question, layer) else {
             // A layer that says nothing on its own still refused.
             if let Some(record) = refused.filter(|record| record.layer == layer) {
-                answers.push(LayerAnswer { layer, verdict: LayerVerdict::No, text: record.reason.clone(), key: None });
+                answers.push(LayerAnswer {
+                    layer,
+                    verdict: LayerVerdict::No,
+                    text: record.reason.clone(),
+                    key: None,
+                });
             }
             continue;
         };
         let (verdict, text) = match (refused, refused_at) {
             (Some(record), Some(at)) if index == at => (LayerVerdict::No, record.reason.clone()),
-            (Some(_), Some(at)) if index > at => (LayerVerdict::NotReached, "not reached".to_owned()),
+            (Some(_), Some(at)) if index > at => {
+                (LayerVerdict::NotReached, "not reached".to_owned())
+            }
             _ if layer == Layer::Policy && asks(setup, question) => (LayerVerdict::Ask, text),
             _ => (LayerVerdict::Yes, text),
         };
@@ -146,23 +198,31 @@ pub(super) fn answers(setup: &Setup, question: &AccessQuestion, refused: Option<
 }
 
 fn asks(setup: &Setup, question: &AccessQuestion) -> bool {
-    question
-        .target
-        .as_deref()
-        .is_some_and(|tool| decision::decide(setup, once(&question.plugin), tool, &question.arguments).decide == Decide::Ask)
+    question.target.as_deref().is_some_and(|tool| {
+        decision::decide(setup, once(&question.plugin), tool, &question.arguments).decide
+            == Decide::Ask
+    })
 }
 
-/// What a layer says that does not refuse, and the key of the config that decides it; none where it has no say.
-fn said(setup: &Setup, question: &AccessQuestion, layer: Layer) -> Option<(String, Option<String>)> {
+/// What a layer says that does not refuse, and the key of the config that decides it; none where it
+/// has no say.
+fn said(
+    setup: &Setup,
+    question: &AccessQuestion,
+    layer: Layer,
+) -> Option<(String, Option<String>)> {
     let (plugin, capability) = (&question.plugin, question.capability);
     let found = setup.plugins.get(plugin)?;
     match layer {
         Layer::Host => None,
-        Layer::Manifest if capability.is_own() => Some((format!("`{capability}` is the plugin's own; it need not ask"), None)),
+        Layer::Manifest if capability.is_own() => {
+            Some((format!("`{capability}` is the plugin's own; it need not ask"), None))
+        }
         Layer::Manifest => {
             let ask = found.facts.manifest.ask(capability);
             let why = ask.map(|ask| ask.why.trim()).filter(|why| !why.is_empty());
-            let optional = if ask.is_some_and(|ask| ask.optional) { ", and works without" } else { "" };
+            let optional =
+                if ask.is_some_and(|ask| ask.optional) { ", and works without" } else { "" };
             let words = why.map_or("its author gives no reason".to_owned(), |why| {
                 format!("its author says: {}", why.chars().take(WHY_SHOWN).collect::<String>())
             });
@@ -172,12 +232,18 @@ fn said(setup: &Setup, question: &AccessQuestion, layer: Layer) -> Option<(Strin
         Layer::Config => {
             let (what, index) = granted(&found.grants, question);
             let base = format!("plugins.{plugin}.grants.{capability}");
-            Some((format!("granted: {what}"), Some(index.map_or(base.clone(), |index| format!("{base}[{index}]")))))
+            Some((
+                format!("granted: {what}"),
+                Some(index.map_or(base.clone(), |index| format!("{base}[{index}]"))),
+            ))
         }
         Layer::Task => in_tasks(setup, question),
-        Layer::Policy if capability == Capability::Tools => question.target.as_deref().map(|tool| ruling(setup, question, tool)),
+        Layer::Policy if capability == Capability::Tools => {
+            question.target.as_deref().map(|tool| ruling(setup, question, tool))
+        }
         Layer::Policy => None,
-        Layer::Runtime => bounds(&found.grants, question).map(|text| (text, Some(format!("plugins.{plugin}.grants.{capability}")))),
+        Layer::Runtime => bounds(&found.grants, question)
+            .map(|text| (text, Some(format!("plugins.{plugin}.grants.{capability}")))),
     }
 }
 
@@ -189,37 +255,75 @@ fn granted(grants: &Grants, question: &AccessQuestion) -> (String, Option<usize>
         (names.join(", "), index)
     };
     match question.capability {
-        Capability::Model => {
-            list(grants.model.iter().flat_map(|grant| &grant.names).map(|name| name.as_str()).collect(), &|name| name == target)
-        }
+        Capability::Model => list(
+            grants.model.iter().flat_map(|grant| &grant.names).map(|name| name.as_str()).collect(),
+            &|name| name == target,
+        ),
         Capability::Tools => {
             let patterns: Vec<_> = grants.tools.iter().flat_map(|grant| &grant.names).collect();
             let index = patterns.iter().position(|pattern| pattern.covers(target));
-            (patterns.iter().map(|pattern| pattern.0.as_str()).collect::<Vec<_>>().join(", "), index)
+            (
+                patterns.iter().map(|pattern| pattern.0.as_str()).collect::<Vec<_>>().join(", "),
+                index,
+            )
         }
-        Capability::Delegate => {
-            list(grants.delegate.iter().flat_map(|grant| &grant.tasks).map(|name| name.as_str()).collect(), &|name| name == target)
-        }
-        Capability::Route => list(grants.route.iter().flat_map(|grant| &grant.names).map(String::as_str).collect(), &|name| {
-            name.eq_ignore_ascii_case(target)
-        }),
+        Capability::Delegate => list(
+            grants
+                .delegate
+                .iter()
+                .flat_map(|grant| &grant.tasks)
+                .map(|name| name.as_str())
+                .collect(),
+            &|name| name == target,
+        ),
+        Capability::Route => list(
+            grants.route.iter().flat_map(|grant| &grant.names).map(String::as_str).collect(),
+            &|name| name.eq_ignore_ascii_case(target),
+        ),
         Capability::Files => {
             let mode = |mode| if mode == FileMode::ReadWrite { "read and write" } else { "read" };
-            let folders = grants.files.iter().map(|folder| format!("{} {} at {}", mode(folder.mode), folder.shown, folder.at));
-            let index = grants.files.iter().position(|folder| target == folder.at || target.starts_with(&format!("{}/", folder.at)));
+            let folders = grants
+                .files
+                .iter()
+                .map(|folder| format!("{} {} at {}", mode(folder.mode), folder.shown, folder.at));
+            let index = grants.files.iter().position(|folder| {
+                target == folder.at || target.starts_with(&format!("{}/", folder.at))
+            });
             (folders.collect::<Vec<_>>().join("; "), index)
         }
         Capability::Fetch => {
-            let rules =
-                grants.fetch.iter().flat_map(|grant| &grant.rules).map(|rule| format!("{} to {}", rule.methods.join(", "), rule.url));
-            let headers = grants.fetch.iter().flat_map(|grant| &grant.headers).map(|name| format!("with the header {name}"));
+            let rules = grants
+                .fetch
+                .iter()
+                .flat_map(|grant| &grant.rules)
+                .map(|rule| format!("{} to {}", rule.methods.join(", "), rule.url));
+            let headers = grants
+                .fetch
+                .iter()
+                .flat_map(|grant| &grant.headers)
+                .map(|name| format!("with the header {name}"));
             (rules.chain(headers).collect::<Vec<_>>().join("; "), None)
         }
-        Capability::Kv => (grants.kv.map_or(String::new(), |grant| format!("{} in {} keys", show_size(grant.bytes), grant.keys)), None),
-        Capability::Secrets => list(grants.secrets.iter().map(|grant| grant.name.as_str()).collect(), &|name| name == target),
-        Capability::Rooms => {
-            list(grants.rooms.iter().flat_map(|grant| &grant.channels).map(|name| name.as_str()).collect(), &|name| name == target)
+        Capability::Kv => (
+            grants.kv.map_or(String::new(), |grant| {
+                format!("{} in {} keys", show_size(grant.bytes), grant.keys)
+            }),
+            None,
+        ),
+        Capability::Secrets => {
+            list(grants.secrets.iter().map(|grant| grant.name.as_str()).collect(), &|name| {
+                name == target
+            })
         }
+        Capability::Rooms => list(
+            grants
+                .rooms
+                .iter()
+                .flat_map(|grant| &grant.channels)
+                .map(|name| name.as_str())
+                .collect(),
+            &|name| name == target,
+        ),
         _ => (String::new(), None),
     }
 }
@@ -231,7 +335,11 @@ fn in_tasks(setup: &Setup, question: &AccessQuestion) -> Option<(String, Option<
     }
     let tool = question.target.as_deref()?;
     let tasks = tasks_of(setup, question);
-    let with: Vec<&str> = tasks.iter().filter(|(_, task)| carries_out(task, tool)).map(|(name, _)| name.as_str()).collect();
+    let with: Vec<&str> = tasks
+        .iter()
+        .filter(|(_, task)| carries_out(task, tool))
+        .map(|(name, _)| name.as_str())
+        .collect();
     let key = with.first().map(|name| format!("tasks.{name}.tools"));
     match tasks.is_empty() {
         true => Some((format!("{} is the agent of no task", question.plugin), None)),
@@ -240,7 +348,8 @@ fn in_tasks(setup: &Setup, question: &AccessQuestion) -> Option<(String, Option<
 }
 
 fn ruling(setup: &Setup, question: &AccessQuestion, tool: &str) -> (String, Option<String>) {
-    let ruling = decision::decide(setup, once::<&PluginName>(&question.plugin), tool, &question.arguments);
+    let ruling =
+        decision::decide(setup, once::<&PluginName>(&question.plugin), tool, &question.arguments);
     let words = match ruling.decide {
         Decide::Allow => "runs without asking",
         Decide::Ask => "you are asked each time",
@@ -259,37 +368,67 @@ fn bounds(grants: &Grants, question: &AccessQuestion) -> Option<String> {
     let at_most = |what: &str, limit: Option<u64>| limit.map(|limit| format!("{limit} {what}"));
     let list = |limits: Vec<Option<String>>| {
         let limits: Vec<String> = limits.into_iter().flatten().collect();
-        (!limits.is_empty()).then(|| format!("within its limits for the run: {}", limits.join(", ")))
+        (!limits.is_empty())
+            .then(|| format!("within its limits for the run: {}", limits.join(", ")))
     };
     match question.capability {
         Capability::Model => {
             let grant = grants.model.as_ref()?;
-            list(vec![at_most("calls", grant.calls), at_most("tokens", grant.tokens), at_most("micro-dollars", grant.cost_micro_usd)])
+            list(vec![
+                at_most("calls", grant.calls),
+                at_most("tokens", grant.tokens),
+                at_most("micro-dollars", grant.cost_micro_usd),
+            ])
         }
         Capability::Tools => list(vec![at_most("calls", grants.tools.as_ref()?.calls)]),
         Capability::Delegate => {
             let grant = grants.delegate.as_ref()?;
-            Some(format!("within its limits for the run: {} at once, {} in total", grant.at_once, grant.total))
+            Some(format!(
+                "within its limits for the run: {} at once, {} in total",
+                grant.at_once, grant.total
+            ))
         }
         Capability::Rooms => list(vec![at_most("messages", grants.rooms.as_ref()?.messages)]),
         Capability::Files => {
-            let folder = grants.files.iter().find(|folder| folder.mode == FileMode::ReadWrite).filter(|_| question.writes);
-            let quota =
-                folder.map(|folder| format!(", and while the folder has less than {} in {} files", show_size(folder.bytes), folder.files));
-            Some(format!("as long as no link on the disk leads out of the folder{}", quota.unwrap_or_default()))
+            let folder = grants
+                .files
+                .iter()
+                .find(|folder| folder.mode == FileMode::ReadWrite)
+                .filter(|_| question.writes);
+            let quota = folder.map(|folder| {
+                format!(
+                    ", and while the folder has less than {} in {} files",
+                    show_size(folder.bytes),
+                    folder.files
+                )
+            });
+            Some(format!(
+                "as long as no link on the disk leads out of the folder{}",
+                quota.unwrap_or_default()
+            ))
         }
         Capability::Fetch => {
             let requests = grants.fetch.as_ref()?.requests;
-            Some(format!("as long as the name leads to no private address, and for {requests} requests of the run"))
+            Some(format!(
+                "as long as the name leads to no private address, and for {requests} requests of the run"
+            ))
         }
         Capability::Secrets => {
             let target = question.target.as_deref();
-            let bound: Vec<&SecretGrant> =
-                grants.secrets.iter().filter(|grant| target.is_none_or(|name| grant.name.as_str() == name)).collect();
+            let bound: Vec<&SecretGrant> = grants
+                .secrets
+                .iter()
+                .filter(|grant| target.is_none_or(|name| grant.name.as_str() == name))
+                .collect();
             let list = |names: Vec<&str>| names.join(", ");
             let one = |grant: &&SecretGrant| {
                 let places = grant.places.iter().map(|place| place.as_str()).collect();
-                format!("{} only towards {}, and only in {}", grant.name, list(hosts(grant).collect()), list(places))
+                format!(
+                    "{} only towards {}, and only in {}",
+                    grant.name,
+                    list(hosts(grant).collect()),
+                    list(places)
+                )
             };
             Some(bound.iter().map(one).collect::<Vec<_>>().join("; "))
         }

@@ -1,4 +1,5 @@
-//! Servers of tools that others wrote: what they do themselves passes no layer of this host. Only what they ask the host for would.
+//! Servers of tools that others wrote: what they do themselves passes no layer of this host. Only
+//! what they ask the host for would.
 
 use super::{AccessQuestion, Explanation, LayerAnswer, LayerVerdict};
 use crate::types::capability::Capability;
@@ -6,11 +7,15 @@ use crate::types::denial::Layer;
 
 /// What a program outside the sandbox does without asking this host.
 pub(super) fn is_meant(capability: Capability) -> bool {
-    matches!(capability, Capability::Files | Capability::Fetch | Capability::Exec | Capability::Secrets)
+    matches!(
+        capability,
+        Capability::Files | Capability::Fetch | Capability::Exec | Capability::Secrets
+    )
 }
 
 pub(super) fn answer(question: &AccessQuestion) -> Explanation {
-    let text = format!("{} runs outside the sandbox, as you; no grant holds it back", question.plugin);
+    let text =
+        format!("{} runs outside the sandbox, as you; no grant holds it back", question.plugin);
     let key = Some(format!("plugins.{}.source", question.plugin));
     Explanation {
         plugin: question.plugin.clone(),

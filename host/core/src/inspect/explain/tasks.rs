@@ -1,4 +1,5 @@
-//! What the tasks of an agent leave of what it was granted. Asks the same decisions as a run, once for each task that is meant.
+//! What the tasks of an agent leave of what it was granted. Asks the same decisions as a run, once
+//! for each task that is meant.
 
 use super::{AccessQuestion, layers};
 use crate::permissions::authorize::Refused;
@@ -10,14 +11,22 @@ use crate::types::denial::Layer;
 use crate::types::ids::TaskName;
 
 /// The tasks that are meant: the one that is named, else all that the plugin is the agent of.
-pub(super) fn tasks_of<'a>(setup: &'a Setup, question: &AccessQuestion) -> Vec<(&'a TaskName, &'a TaskSetup)> {
+pub(super) fn tasks_of<'a>(
+    setup: &'a Setup,
+    question: &AccessQuestion,
+) -> Vec<(&'a TaskName, &'a TaskSetup)> {
     let is_meant = |name: &TaskName| question.task.as_ref().is_none_or(|task| task == name);
-    let tasks = setup.tasks.iter().filter(|(name, task)| is_meant(name) && task.agent == question.plugin);
+    let tasks =
+        setup.tasks.iter().filter(|(name, task)| is_meant(name) && task.agent == question.plugin);
     tasks.map(|(name, task)| (name, &**task)).collect()
 }
 
 /// What holds for the plugin on behalf of its tasks. Several of them: the most generous answers.
-pub(super) fn decide(setup: &Setup, question: &AccessQuestion, decide: impl Fn(&Rights<'_>) -> Result<(), Refused>) -> Result<(), Refused> {
+pub(super) fn decide(
+    setup: &Setup,
+    question: &AccessQuestion,
+    decide: impl Fn(&Rights<'_>) -> Result<(), Refused>,
+) -> Result<(), Refused> {
     let Some(rights) = setup.rights(&question.plugin) else { return Ok(()) };
     decide(&rights)?;
     let mut first = None;
@@ -33,11 +42,17 @@ pub(super) fn decide(setup: &Setup, question: &AccessQuestion, decide: impl Fn(&
 
 /// Of a capability as such: the task leaves something of it.
 fn anything_left(rights: &Rights<'_>, question: &AccessQuestion) -> Result<(), Refused> {
-    let Some(narrowed) = rights.narrowed.filter(|narrowed| question.target.is_none() && leaves_nothing(narrowed.narrow, question)) else {
+    let Some(narrowed) = rights
+        .narrowed
+        .filter(|narrowed| question.target.is_none() && leaves_nothing(narrowed.narrow, question))
+    else {
         return Ok(());
     };
     let capability = question.capability;
-    let reason = format!("plugins.{}.grants.{capability} holds it, and tasks.{}.narrow leaves nothing of it", rights.plugin, narrowed.task);
+    let reason = format!(
+        "plugins.{}.grants.{capability} holds it, and tasks.{}.narrow leaves nothing of it",
+        rights.plugin, narrowed.task
+    );
     Err(rights.refuse(capability, "", Layer::Task, &reason, None))
 }
 
@@ -46,7 +61,10 @@ fn leaves_nothing(narrow: &Narrow, question: &AccessQuestion) -> bool {
         Capability::Model => narrow.model.as_ref().is_some_and(Vec::is_empty),
         Capability::Delegate => narrow.delegate.as_ref().is_some_and(Vec::is_empty),
         Capability::Route => narrow.route.as_ref().is_some_and(Vec::is_empty),
-        Capability::Files => narrow.files.as_ref().is_some_and(Vec::is_empty) || (question.writes && narrow.read_only),
+        Capability::Files => {
+            narrow.files.as_ref().is_some_and(Vec::is_empty)
+                || (question.writes && narrow.read_only)
+        }
         Capability::Fetch => narrow.fetch.as_ref().is_some_and(Vec::is_empty),
         Capability::Secrets => narrow.secrets.as_ref().is_some_and(Vec::is_empty),
         Capability::Kv => narrow.kv == Some(false),
@@ -66,14 +84,25 @@ pub(super) fn said(setup: &Setup, question: &AccessQuestion) -> Option<(String, 
     if !can_be_narrowed(question.capability) || tasks.is_empty() {
         return None;
     }
-    let leaves = |task: &TaskName| layers::decide(setup, &AccessQuestion { task: Some(task.clone()), ..question.clone() }).is_ok();
-    let (with, without): (Vec<&TaskName>, Vec<&TaskName>) = tasks.iter().map(|(name, _)| *name).partition(|name| leaves(name));
-    let names = |names: &[&TaskName]| names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+    let leaves = |task: &TaskName| {
+        layers::decide(setup, &AccessQuestion { task: Some(task.clone()), ..question.clone() })
+            .is_ok()
+    };
+    let (with, without): (Vec<&TaskName>, Vec<&TaskName>) =
+        tasks.iter().map(|(name, _)| *name).partition(|name| leaves(name));
+    let names =
+        |names: &[&TaskName]| names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
     let text = match without.is_empty() {
         true => format!("left as granted by {}", names(&with)),
         false => format!("left by {}, not by {}", names(&with), names(&without)),
     };
-    let narrowing = |name: &TaskName| setup.tasks.get(name).is_some_and(|task| task.narrow != Narrow::default());
-    let key = without.iter().chain(&with).find(|name| narrowing(name)).map(|name| format!("tasks.{name}.narrow"));
+    let narrowing = |name: &TaskName| {
+        setup.tasks.get(name).is_some_and(|task| task.narrow != Narrow::default())
+    };
+    let key = without
+        .iter()
+        .chain(&with)
+        .find(|name| narrowing(name))
+        .map(|name| format!("tasks.{name}.narrow"));
     Some((text, key))
 }

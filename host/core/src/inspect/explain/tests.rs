@@ -1,4 +1,5 @@
-//! The layers of every capability, allowed and refused by each layer; and that the explanation never says other than the decision.
+//! The layers of every capability, allowed and refused by each layer; and that the explanation
+//! never says other than the decision.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,9 +45,21 @@ decide = "deny"
 "#;
 
 fn facts(kinds: &[PluginKind], asks: &[&str], tools: &[&str]) -> PluginFacts {
-    let ask =
-        |name: &&str| ((*name).to_owned(), CapabilityRequest { why: format!("Needs {name}."), optional: true, detail: BTreeMap::new() });
-    let tool = |name: &&str| ToolSpec { name: (*name).to_owned(), input_schema: json!({ "type": "object" }), ..ToolSpec::default() };
+    let ask = |name: &&str| {
+        (
+            (*name).to_owned(),
+            CapabilityRequest {
+                why: format!("Needs {name}."),
+                optional: true,
+                detail: BTreeMap::new(),
+            },
+        )
+    };
+    let tool = |name: &&str| ToolSpec {
+        name: (*name).to_owned(),
+        input_schema: json!({ "type": "object" }),
+        ..ToolSpec::default()
+    };
     serde_json::from_value(json!({
         "manifest": Manifest { name: "x".to_owned(), asks: asks.iter().map(ask).collect(), ..Manifest::default() },
         "kinds": kinds,
@@ -58,7 +71,8 @@ fn facts(kinds: &[PluginKind], asks: &[&str], tools: &[&str]) -> PluginFacts {
 }
 
 fn setup() -> Setup {
-    let config = Config::parse("c.toml", "", CONFIG).unwrap_or_else(|problems| panic!("{problems}"));
+    let config =
+        Config::parse("c.toml", "", CONFIG).unwrap_or_else(|problems| panic!("{problems}"));
     let all = ["tools", "model", "route", "delegate"];
     let plugins = BTreeMap::from([
         ("desk".into(), facts(&[PluginKind::Agent], &all, &[])),
@@ -95,8 +109,15 @@ fn what_is_granted_is_a_yes_of_every_layer() {
     ];
     for question in cases {
         let explanation = answer(&question);
-        assert_eq!((explanation.verdict, explanation.refused_by()), (LayerVerdict::Yes, None), "{question:?}");
-        assert!(explanation.layers.iter().all(|answer| answer.verdict == LayerVerdict::Yes), "{explanation:?}");
+        assert_eq!(
+            (explanation.verdict, explanation.refused_by()),
+            (LayerVerdict::Yes, None),
+            "{question:?}"
+        );
+        assert!(
+            explanation.layers.iter().all(|answer| answer.verdict == LayerVerdict::Yes),
+            "{explanation:?}"
+        );
         assert_eq!((explanation.smallest, explanation.no_line), (None, None));
     }
 }
@@ -118,14 +139,23 @@ fn each_layer_refuses_and_those_behind_it_are_not_reached() {
     let explanation = answer(&ask("desk", Capability::Tools, "notes.other"));
     assert_eq!(explanation.refused_by(), Some(Config));
     let text = &explanation.layers[1].text;
-    assert!(text.ends_with("does not cover it; if tasks.desk lists `tools`, add it there too"), "{text}");
+    assert!(
+        text.ends_with("does not cover it; if tasks.desk lists `tools`, add it there too"),
+        "{text}"
+    );
 
     let explanation = answer(&ask("desk", Capability::Tools, "notes.save"));
-    assert_eq!(verdicts(&explanation), [(Manifest, Yes), (Config, Yes), (Task, No), (Policy, NotReached), (Runtime, NotReached)]);
+    assert_eq!(
+        verdicts(&explanation),
+        [(Manifest, Yes), (Config, Yes), (Task, No), (Policy, NotReached), (Runtime, NotReached)]
+    );
     assert_eq!(explanation.smallest.as_deref(), Some("add \"notes.save\" to tasks.desk.tools"));
 
     let explanation = answer(&ask("desk", Capability::Tools, "notes.drop"));
-    assert_eq!(verdicts(&explanation), [(Manifest, Yes), (Config, Yes), (Task, Yes), (Policy, No), (Runtime, NotReached)]);
+    assert_eq!(
+        verdicts(&explanation),
+        [(Manifest, Yes), (Config, Yes), (Task, Yes), (Policy, No), (Runtime, NotReached)]
+    );
     assert!(explanation.layers[3].text.contains("c.toml:26"), "{:?}", explanation.layers[3]);
 
     let explanation = answer(&ask("notes", Capability::Files, "/notes/../etc"));
@@ -134,13 +164,22 @@ fn each_layer_refuses_and_those_behind_it_are_not_reached() {
 
 #[test]
 fn one_task_is_asked_about_when_it_is_named() {
-    let of = |task: &str| AccessQuestion { task: Some(task.into()), ..ask("desk", Capability::Tools, "notes.drop") };
+    let of = |task: &str| AccessQuestion {
+        task: Some(task.into()),
+        ..ask("desk", Capability::Tools, "notes.drop")
+    };
     assert_eq!(answer(&of("digest")).refused_by(), Some(Layer::Task));
     assert_eq!(answer(&of("desk")).refused_by(), Some(Layer::Policy));
     assert!(matches!(explain(&setup(), &of("none")), Err(NoAnswer::Task(_))));
-    let other = AccessQuestion { task: Some("desk".into()), ..ask("notes", Capability::Tools, "notes.drop") };
+    let other = AccessQuestion {
+        task: Some("desk".into()),
+        ..ask("notes", Capability::Tools, "notes.drop")
+    };
     assert!(matches!(explain(&setup(), &other), Err(NoAnswer::OtherAgent { .. })));
-    assert!(matches!(explain(&setup(), &ask("none", Capability::Kv, "")), Err(NoAnswer::Plugin(_))));
+    assert!(matches!(
+        explain(&setup(), &ask("none", Capability::Kv, "")),
+        Err(NoAnswer::Plugin(_))
+    ));
 }
 
 #[test]
@@ -161,14 +200,19 @@ fn no_line_is_offered_for_what_nobody_should_paste() {
     ];
     for (path, why) in cases {
         let explanation = answer(&ask("notes", Capability::Files, path));
-        assert_eq!((explanation.verdict, &explanation.smallest), (LayerVerdict::No, &None), "{path}");
+        assert_eq!(
+            (explanation.verdict, &explanation.smallest),
+            (LayerVerdict::No, &None),
+            "{path}"
+        );
         assert!(explanation.no_line.as_ref().unwrap().starts_with(why), "{explanation:?}");
     }
 }
 
 #[test]
 fn writing_needs_more_than_reading() {
-    let question = AccessQuestion { writes: true, ..ask("notes", Capability::Files, "/notes/a.md") };
+    let question =
+        AccessQuestion { writes: true, ..ask("notes", Capability::Files, "/notes/a.md") };
     let explanation = answer(&question);
     assert_eq!(explanation.refused_by(), Some(Layer::Config));
     let smallest = explanation.smallest.unwrap();
@@ -182,21 +226,38 @@ fn writing_needs_more_than_reading() {
 fn the_key_that_decides_is_named() {
     let config = Config::parse("c.toml", "", CONFIG).unwrap();
     let explanation = answer(&ask("notes", Capability::Files, "/out/a.md"));
-    let key = explanation.layers.iter().find(|answer| answer.layer == Layer::Config).unwrap().key.clone().unwrap();
+    let key = explanation
+        .layers
+        .iter()
+        .find(|answer| answer.layer == Layer::Config)
+        .unwrap()
+        .key
+        .clone()
+        .unwrap();
     assert_eq!((key.as_str(), config.locate(&key).line), ("plugins.notes.grants.files[1]", 14));
 }
 
 #[test]
 fn a_refusal_that_happened_is_explained_by_what_was_recorded() {
     let setup = setup();
-    let denial = Denial { capability: "tools".into(), target: "notes.list".into(), detail: String::new() };
-    let record =
-        DenialRecord { denial, layer: Layer::Runtime, reason: "desk has made the 5 calls".into(), suggestion: None, writes: false };
+    let denial =
+        Denial { capability: "tools".into(), target: "notes.list".into(), detail: String::new() };
+    let record = DenialRecord {
+        denial,
+        layer: Layer::Runtime,
+        reason: "desk has made the 5 calls".into(),
+        suggestion: None,
+        writes: false,
+    };
     let explanation = explain_denial(&setup, &"desk".into(), &record, None);
     let last = explanation.layers.last().unwrap();
-    assert_eq!((last.layer, last.verdict, last.text.as_str()), (Layer::Runtime, LayerVerdict::No, "desk has made the 5 calls"));
+    assert_eq!(
+        (last.layer, last.verdict, last.text.as_str()),
+        (Layer::Runtime, LayerVerdict::No, "desk has made the 5 calls")
+    );
     assert_eq!(explanation.refused_by(), Some(Layer::Runtime));
-    // A layer that has no say of its own, and a plugin that is not there: the refusal is shown all the same.
+    // A layer that has no say of its own, and a plugin that is not there: the refusal is shown all
+    // the same.
     for (plugin, layer) in [("desk", Layer::Host), ("gone", Layer::Config)] {
         let record = DenialRecord { layer, ..record.clone() };
         assert_eq!(explain_denial(&setup, &plugin.into(), &record, None).refused_by(), Some(layer));
@@ -207,19 +268,31 @@ fn a_refusal_that_happened_is_explained_by_what_was_recorded() {
 fn a_recorded_refusal_says_itself_whether_it_was_to_be_written() {
     let setup = setup();
     let folder = "/read-write/a.md";
-    for (target, writes) in [(folder, false), (folder, true), ("/else/a.md", false), ("/else/a.md", true)] {
+    for (target, writes) in
+        [(folder, false), (folder, true), ("/else/a.md", false), ("/else/a.md", true)]
+    {
         let refused = AccessQuestion { writes, ..ask("notes", Capability::Files, target) };
         let record = layers::decide(&setup, &refused).unwrap_err();
-        // The proposed line grants `read-write` for another folder as well, so its words tell nothing.
-        assert!(record.suggestion.as_ref().is_some_and(|line| line.contains("read-write")), "{record:?}");
+        // The proposed line grants `read-write` for another folder as well, so its words tell
+        // nothing.
+        assert!(
+            record.suggestion.as_ref().is_some_and(|line| line.contains("read-write")),
+            "{record:?}"
+        );
         let journal = serde_json::to_string(&record).unwrap();
         let record: DenialRecord = serde_json::from_str(&journal).unwrap();
         let question = question_of(&"notes".into(), &record, None);
         assert_eq!(question.writes, writes, "{journal}");
-        assert_eq!(explain_denial(&setup, &"notes".into(), &record, None), explain(&setup, &refused).unwrap());
+        assert_eq!(
+            explain_denial(&setup, &"notes".into(), &record, None),
+            explain(&setup, &refused).unwrap()
+        );
     }
     let old = json!({ "capability": "files", "target": folder, "detail": "", "layer": "config", "reason": "no" });
-    assert!(!serde_json::from_value::<DenialRecord>(old).unwrap().writes, "as hosts before wrote it");
+    assert!(
+        !serde_json::from_value::<DenialRecord>(old).unwrap().writes,
+        "as hosts before wrote it"
+    );
 }
 
 #[test]
@@ -229,24 +302,59 @@ fn a_capability_that_this_host_never_gives_is_said_to_be_so() {
     assert_eq!(explanation.no_line.as_deref(), Some("this host never gives it"));
 }
 
-/// Whatever is asked, the verdict is the decision's, exactly one layer refuses when it is a no, and none behind it is a yes.
+/// Whatever is asked, the verdict is the decision's, exactly one layer refuses when it is a no, and
+/// none behind it is a yes.
 #[test]
 fn an_explanation_never_differs_from_its_decision() {
     let setup = Arc::new(setup());
-    let targets =
-        ["default", "user", "digest", "notes.list", "notes.drop", "/notes/a", "/out/b", "/x/../y", "terminal", "", "https://a.b/"];
+    let targets = [
+        "default",
+        "user",
+        "digest",
+        "notes.list",
+        "notes.drop",
+        "/notes/a",
+        "/out/b",
+        "/x/../y",
+        "terminal",
+        "",
+        "https://a.b/",
+    ];
     for plugin in ["desk", "notes", "voice"] {
         for capability in Capability::ALL {
-            for (target, writes) in targets.iter().flat_map(|target| [(Some(*target), false), (Some(*target), true), (None, false)]) {
-                let question = AccessQuestion { target: target.map(str::to_owned), writes, ..AccessQuestion::new(plugin, capability) };
+            for (target, writes) in targets
+                .iter()
+                .flat_map(|target| [(Some(*target), false), (Some(*target), true), (None, false)])
+            {
+                let question = AccessQuestion {
+                    target: target.map(str::to_owned),
+                    writes,
+                    ..AccessQuestion::new(plugin, capability)
+                };
                 let decided = layers::decide(&setup, &question);
                 let explanation = explain(&setup, &question).unwrap();
-                assert_eq!(decided.is_err(), explanation.verdict == LayerVerdict::No, "{question:?}");
-                assert_eq!(explanation.refused_by(), decided.as_ref().err().map(|record| record.layer), "{question:?}");
-                let no = explanation.layers.iter().position(|answer| answer.verdict == LayerVerdict::No);
+                assert_eq!(
+                    decided.is_err(),
+                    explanation.verdict == LayerVerdict::No,
+                    "{question:?}"
+                );
+                assert_eq!(
+                    explanation.refused_by(),
+                    decided.as_ref().err().map(|record| record.layer),
+                    "{question:?}"
+                );
+                let no =
+                    explanation.layers.iter().position(|answer| answer.verdict == LayerVerdict::No);
                 let behind = no.map(|no| &explanation.layers[no + 1..]).unwrap_or_default();
-                assert!(behind.iter().all(|answer| answer.verdict == LayerVerdict::NotReached), "{explanation:?}");
-                let noes = explanation.layers.iter().filter(|answer| answer.verdict == LayerVerdict::No).count();
+                assert!(
+                    behind.iter().all(|answer| answer.verdict == LayerVerdict::NotReached),
+                    "{explanation:?}"
+                );
+                let noes = explanation
+                    .layers
+                    .iter()
+                    .filter(|answer| answer.verdict == LayerVerdict::No)
+                    .count();
                 assert_eq!(noes, usize::from(decided.is_err()), "{explanation:?}");
             }
         }
@@ -278,18 +386,29 @@ fn a_task_that_narrows_a_capability_is_the_layer_that_refuses() {
         task: task.map(TaskName::from),
         ..AccessQuestion::new("desk", capability)
     };
-    for (capability, target) in [(Capability::Model, "default"), (Capability::Route, "user"), (Capability::Delegate, "digest")] {
+    for (capability, target) in [
+        (Capability::Model, "default"),
+        (Capability::Route, "user"),
+        (Capability::Delegate, "digest"),
+    ] {
         for target in [Some(target), None] {
             let explanation = explain(&setup, &of(capability, target, Some("desk"))).unwrap();
             assert_eq!(explanation.refused_by(), Some(Layer::Task), "{capability} {target:?}");
-            let layer = explanation.layers.iter().find(|answer| answer.layer == Layer::Task).unwrap();
+            let layer =
+                explanation.layers.iter().find(|answer| answer.layer == Layer::Task).unwrap();
             assert_eq!(layer.key.as_deref(), Some("tasks.desk.narrow"));
             assert!(layer.text.contains("tasks.desk.narrow"), "{layer:?}");
-            assert_eq!(explain(&setup, &of(capability, target, Some("digest"))).unwrap().verdict, LayerVerdict::Yes);
+            assert_eq!(
+                explain(&setup, &of(capability, target, Some("digest"))).unwrap().verdict,
+                LayerVerdict::Yes
+            );
             // Of several tasks the most generous one answers, and the other is named.
             let any = explain(&setup, &of(capability, target, None)).unwrap();
             let layer = any.layers.iter().find(|answer| answer.layer == Layer::Task).unwrap();
-            assert_eq!((any.verdict, layer.text.as_str()), (LayerVerdict::Yes, "left by digest, not by desk"));
+            assert_eq!(
+                (any.verdict, layer.text.as_str()),
+                (LayerVerdict::Yes, "left by digest, not by desk")
+            );
         }
     }
 }
@@ -300,12 +419,30 @@ fn a_secret_goes_only_where_a_request_may_go() {
         "grants.delegate = [\"digest\"]",
         "grants.delegate = [\"digest\"]\ngrants.secrets = [\"tok\"]\ngrants.fetch = { urls = [\"https://a.example/*\"] }\n[secrets.tok]\nfrom = { env = \"T\" }\nhosts = [\"a.example\", \"b.example\"]",
     );
-    let to =
-        |host: &str| explain(&setup, &AccessQuestion { host: Some(host.to_owned()), ..ask("desk", Capability::Secrets, "tok") }).unwrap();
+    let to = |host: &str| {
+        explain(
+            &setup,
+            &AccessQuestion {
+                host: Some(host.to_owned()),
+                ..ask("desk", Capability::Secrets, "tok")
+            },
+        )
+        .unwrap()
+    };
     let granted = to("a.example");
     assert_eq!(granted.verdict, LayerVerdict::Yes);
-    assert!(granted.layers.last().unwrap().text.contains("towards a.example, b.example, and only in header"), "{granted:?}");
-    let refused = |host: &str| to(host).layers.into_iter().find(|answer| answer.verdict == LayerVerdict::No).unwrap().text;
+    assert!(
+        granted
+            .layers
+            .last()
+            .unwrap()
+            .text
+            .contains("towards a.example, b.example, and only in header"),
+        "{granted:?}"
+    );
+    let refused = |host: &str| {
+        to(host).layers.into_iter().find(|answer| answer.verdict == LayerVerdict::No).unwrap().text
+    };
     assert!(refused("b.example").contains("no rule of plugins.desk.grants.fetch covers b.example"));
     assert!(refused("c.example").contains("binds it to a.example, b.example, not c.example"));
 }
@@ -316,12 +453,23 @@ fn what_a_server_of_others_does_itself_no_grant_holds_back() {
     let mut notes = setup.plugins["notes"].as_ref().clone();
     notes.facts.mcp = true;
     setup.plugins.insert("notes".into(), Arc::new(notes));
-    for (capability, target) in [(Capability::Files, "/etc/passwd"), (Capability::Fetch, "https://a.example/"), (Capability::Exec, "ls")] {
+    for (capability, target) in [
+        (Capability::Files, "/etc/passwd"),
+        (Capability::Fetch, "https://a.example/"),
+        (Capability::Exec, "ls"),
+    ] {
         let explanation = explain(&setup, &ask("notes", capability, target)).unwrap();
         assert_eq!(explanation.verdict, LayerVerdict::Yes, "{capability}");
-        assert!(explanation.layers[0].text.contains("outside the sandbox, as you; no grant holds it back"));
+        assert!(
+            explanation.layers[0]
+                .text
+                .contains("outside the sandbox, as you; no grant holds it back")
+        );
     }
-    assert_eq!(explain(&setup, &ask("notes", Capability::Model, "default")).unwrap().verdict, LayerVerdict::No);
+    assert_eq!(
+        explain(&setup, &ask("notes", Capability::Model, "default")).unwrap().verdict,
+        LayerVerdict::No
+    );
 }
 
 #[test]
@@ -331,7 +479,8 @@ fn why_no_grant_is_offered_fits_what_was_refused() {
         "grants.route = [\"user\"]\ngrants.fetch = { urls = [\"http://127.0.0.1:1/*\"], private = [\"127.0.0.1\"] }",
     );
     let of = |target: &str, method: &str| {
-        let question = AccessQuestion { method: method.to_owned(), ..ask("desk", Capability::Fetch, target) };
+        let question =
+            AccessQuestion { method: method.to_owned(), ..ask("desk", Capability::Fetch, target) };
         explain(&setup, &question).unwrap().no_line.unwrap()
     };
     assert!(of("http://127.0.0.1:1/x", "POST").contains("inside your own network"));

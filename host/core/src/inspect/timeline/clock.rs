@@ -31,7 +31,8 @@ impl HostClock {
     /// Milliseconds of the run from `start` to `at`.
     pub(super) fn between(&self, start: Millis, at: Millis) -> u64 {
         let passed = at.since(start);
-        let down = self.down.iter().map(|(from, to)| (*to).min(at.0).saturating_sub((*from).max(start.0)));
+        let down =
+            self.down.iter().map(|(from, to)| (*to).min(at.0).saturating_sub((*from).max(start.0)));
         passed.saturating_sub(down.sum())
     }
 
@@ -52,7 +53,10 @@ mod tests {
         clock.down(Millis(10_700), 9_400);
         clock.settle();
         let at = |at| clock.between(Millis(1_000), Millis(at));
-        assert_eq!([at(500), at(1_000), at(1_200), at(5_000), at(10_700), at(10_900)], [0, 0, 200, 300, 300, 500]);
+        assert_eq!(
+            [at(500), at(1_000), at(1_200), at(5_000), at(10_700), at(10_900)],
+            [0, 0, 200, 300, 300, 500]
+        );
         assert_eq!(clock.all_down(), 9_400);
     }
 

@@ -1,4 +1,5 @@
-//! From records to rows: each room is folded once, and what its events, effects and notices begin and end becomes a row.
+//! From records to rows: each room is folded once, and what its events, effects and notices begin
+//! and end becomes a row.
 
 mod told;
 mod words;
@@ -83,7 +84,10 @@ struct Now<'a> {
 impl Fold {
     /// Takes all records of one room.
     pub(super) fn room(&mut self, records: Vec<Record>) {
-        let Some(Event::RoomOpened { opening, .. }) = records.first().map(|record| &record.event) else { return };
+        let Some(Event::RoomOpened { opening, .. }) = records.first().map(|record| &record.event)
+        else {
+            return;
+        };
         let (id, start) = (opening.room.clone(), records[0].at);
         let entry = opening.entry.clone();
         let message = short(opening.content.as_deref().unwrap_or_default());
@@ -106,17 +110,30 @@ impl Fold {
         }
         let outcome = room.outcome().cloned();
         self.totals.records += count;
-        self.rooms.push(RoomDraft { room: id, entry, message, start, end, records: count, outcome });
+        self.rooms.push(RoomDraft {
+            room: id,
+            entry,
+            message,
+            start,
+            end,
+            records: count,
+            outcome,
+        });
     }
 
     pub(super) fn into_timeline(mut self) -> Option<Timeline> {
         let root = self.rooms.first()?;
-        let (run, started, entry, message) = (root.room.clone(), root.start, root.entry.clone(), root.message.clone());
+        let (run, started, entry, message) =
+            (root.room.clone(), root.start, root.entry.clone(), root.message.clone());
         let ended = root.outcome.as_ref().map(|outcome| RoomEnd {
             status: outcome.status,
             reason: short(&outcome.reason),
             // Of a conversation that would be the word with which its user ended it.
-            answer: outcome.content.as_deref().filter(|_| outcome.status != Status::UserQuit).map(short),
+            answer: outcome
+                .content
+                .as_deref()
+                .filter(|_| outcome.status != Status::UserQuit)
+                .map(short),
         });
         self.clock.settle();
         self.totals.down_ms = self.clock.all_down();
@@ -132,18 +149,29 @@ impl Fold {
         let rooms = self.rooms.iter().map(lane).collect();
         let took_ms = since(self.last);
         let parents: Vec<Option<usize>> = self.rows.iter().map(|row| row.parent).collect();
-        let mut drafts: Vec<Option<DraftRow>> = std::mem::take(&mut self.rows).into_iter().map(Some).collect();
+        let mut drafts: Vec<Option<DraftRow>> =
+            std::mem::take(&mut self.rows).into_iter().map(Some).collect();
         let row = |(index, depth): (usize, u32)| {
             let draft = drafts[index].take()?;
             let DraftRow { room, seq, start, end, abandoned, what, .. } = draft;
             let start_ms = since(start);
-            Some(TimelineRow { room, seq, depth, start_ms, end_ms: end.map(|end| since(end).max(start_ms)), abandoned, what })
+            Some(TimelineRow {
+                room,
+                seq,
+                depth,
+                start_ms,
+                end_ms: end.map(|end| since(end).max(start_ms)),
+                abandoned,
+                what,
+            })
         };
         let rows = tree::order(&parents).into_iter().filter_map(row);
         let rows: Vec<TimelineRow> = rows.filter(|row| !row.says_nothing()).collect();
         let mut totals = self.totals;
         let waited = |row: &TimelineRow| match row.what {
-            RowSubject::Approval { .. } => row.end_ms.unwrap_or(took_ms).saturating_sub(row.start_ms),
+            RowSubject::Approval { .. } => {
+                row.end_ms.unwrap_or(took_ms).saturating_sub(row.start_ms)
+            }
             _ => 0,
         };
         totals.approval_ms = rows.iter().map(waited).sum();
@@ -177,14 +205,20 @@ impl Now<'_> {
                 self.end_step(*call, said, report);
             }
             Event::AgentResponded { call, answer, report } => {
-                let said = answer.as_ref().map(|turn| turn.as_ref().map(says).unwrap_or_default()).map_err(Clone::clone);
+                let said = answer
+                    .as_ref()
+                    .map(|turn| turn.as_ref().map(says).unwrap_or_default())
+                    .map_err(Clone::clone);
                 self.end_step(*call, said, report);
             }
             Event::StrategyDecided { call, answer, report } => {
-                let words = |value: &Vec<crate::types::delivery::Decision>| kinds(value, "decision");
+                let words =
+                    |value: &Vec<crate::types::delivery::Decision>| kinds(value, "decision");
                 self.end_strategy(*call, answer.as_ref().map(words).map_err(Clone::clone), report);
             }
-            Event::Consulted { call, answer, report } => self.end_consult(*call, answer.as_ref().map_err(Clone::clone), report),
+            Event::Consulted { call, answer, report } => {
+                self.end_consult(*call, answer.as_ref().map_err(Clone::clone), report)
+            }
             Event::UserAnswered { call, text, passed, .. } => {
                 let (said, is_passed) = (text.as_deref().map(short), *passed);
                 self.end(&OpenRowKey::Call(*call), |what| {
@@ -215,28 +249,44 @@ impl Now<'_> {
     }
 
     fn stopped(&mut self, task: Option<TaskName>, reason: &str) {
-        self.moment(self.here(), RowSubject::Stopped { task, by: Entity::User, reason: short(reason) });
+        self.moment(
+            self.here(),
+            RowSubject::Stopped { task, by: Entity::User, reason: short(reason) },
+        );
     }
 
     fn told(&mut self, notice: Notice) {
         match notice {
             Notice::TaskStarted { task, agent, caller } => {
-                let row = self.begin(self.here(), RowSubject::Task { task, agent, caller, status: None, reason: String::new() });
+                let row = self.begin(
+                    self.here(),
+                    RowSubject::Task { task, agent, caller, status: None, reason: String::new() },
+                );
                 self.tasks.push(row);
             }
             Notice::TaskEnded { task, status, reason } => self.end_task(&task, status, &reason),
             Notice::StepStarted { call, task, agent } => {
                 self.fold.totals.steps += 1;
-                let what = RowSubject::Step { task, agent, says: String::new(), fault: None, sandbox: None };
+                let what = RowSubject::Step {
+                    task,
+                    agent,
+                    says: String::new(),
+                    fault: None,
+                    sandbox: None,
+                };
                 self.open(OpenRowKey::Call(call), self.here(), what);
             }
             Notice::ModelCalled { .. } | Notice::ModelAnswered { .. } => self.model(notice),
             Notice::ToolCalled { .. } | Notice::ToolAnswered { .. } => self.tool(notice),
-            Notice::SideEffectStarted { .. } | Notice::SideEffectEnded { .. } => self.side_effect(notice),
+            Notice::SideEffectStarted { .. } | Notice::SideEffectEnded { .. } => {
+                self.side_effect(notice)
+            }
             Notice::ApprovalAsked { .. } | Notice::ApprovalGiven { .. } => self.approval(notice),
             Notice::Denied { call, plugin, record } => {
                 self.fold.totals.denials += 1;
-                let parent = call.and_then(|call| self.open.get(&OpenRowKey::Call(call)).copied()).or_else(|| self.here());
+                let parent = call
+                    .and_then(|call| self.open.get(&OpenRowKey::Call(call)).copied())
+                    .or_else(|| self.here());
                 let what = RowSubject::Denied {
                     plugin,
                     capability: record.denial.capability,
@@ -247,41 +297,80 @@ impl Now<'_> {
                 };
                 self.moment(parent, what);
             }
-            Notice::StepStalled { task, stalled, of } => self.moment(self.here(), RowSubject::Stalled { task, stalled, of }),
-            Notice::HistoryCut { task, cut, dropped } => self.moment(self.here(), RowSubject::HistoryCut { task, cut, dropped }),
-            Notice::PluginReplaced { plugin, sha256 } => self.moment(self.lane, RowSubject::Replaced { plugin, sha256 }),
+            Notice::StepStalled { task, stalled, of } => {
+                self.moment(self.here(), RowSubject::Stalled { task, stalled, of })
+            }
+            Notice::HistoryCut { task, cut, dropped } => {
+                self.moment(self.here(), RowSubject::HistoryCut { task, cut, dropped })
+            }
+            Notice::PluginReplaced { plugin, sha256 } => {
+                self.moment(self.lane, RowSubject::Replaced { plugin, sha256 })
+            }
             Notice::AttemptLost { call, model, input_tokens, cost_micro_usd, .. } => {
                 let totals = &mut self.fold.totals;
                 totals.input_tokens = totals.input_tokens.saturating_add(input_tokens);
                 totals.cost_micro_usd = totals.cost_micro_usd.saturating_add(cost_micro_usd);
                 let parent = self.of_call(call);
-                self.moment(parent, RowSubject::AttemptLost { model, tokens: input_tokens, cost_micro_usd });
+                self.moment(
+                    parent,
+                    RowSubject::AttemptLost { model, tokens: input_tokens, cost_micro_usd },
+                );
             }
-            Notice::PriceUnknown { model, limit } => self.moment(self.here(), RowSubject::PriceUnknown { model, limit }),
+            Notice::PriceUnknown { model, limit } => {
+                self.moment(self.here(), RowSubject::PriceUnknown { model, limit })
+            }
             // The amount that was given was none; the question is the same.
-            Notice::TopUpAsked { call, top_up } if top_up.problem.is_some() && self.open.contains_key(&OpenRowKey::Call(call)) => {}
+            Notice::TopUpAsked { call, top_up }
+                if top_up.problem.is_some() && self.open.contains_key(&OpenRowKey::Call(call)) => {}
             Notice::TopUpAsked { call, top_up } => {
-                let what = RowSubject::TopUp { budget: top_up.budget.key().to_owned(), more: None, reason: None };
+                let what = RowSubject::TopUp {
+                    budget: top_up.budget.key().to_owned(),
+                    more: None,
+                    reason: None,
+                };
                 // A question that was asked again after a stop is the same one.
                 if !self.is_asked(call) {
                     self.fold.totals.top_ups += 1;
                     self.open(OpenRowKey::Call(call), self.here(), what);
                 }
             }
-            Notice::ToppedUp { call, more: given, reason: why, .. } => self.end(&OpenRowKey::Call(call), |what| {
-                if let RowSubject::TopUp { more, reason, .. } = what {
-                    (*more, *reason) = (given, why.as_deref().map(short));
-                }
-            }),
-            Notice::BackgroundStarted { .. } | Notice::BackgroundEnded { .. } => self.background(notice),
+            Notice::ToppedUp { call, more: given, reason: why, .. } => {
+                self.end(&OpenRowKey::Call(call), |what| {
+                    if let RowSubject::TopUp { more, reason, .. } = what {
+                        (*more, *reason) = (given, why.as_deref().map(short));
+                    }
+                })
+            }
+            Notice::BackgroundStarted { .. } | Notice::BackgroundEnded { .. } => {
+                self.background(notice)
+            }
             Notice::Delivered { id, agent, strategy, channel, text } => {
-                self.moment(self.lane, RowSubject::Delivered { id, task: agent, strategy, channel, text: short(&text) });
+                self.moment(
+                    self.lane,
+                    RowSubject::Delivered {
+                        id,
+                        task: agent,
+                        strategy,
+                        channel,
+                        text: short(&text),
+                    },
+                );
             }
             Notice::NotDelivered { id, agent, reason } => {
-                self.moment(self.lane, RowSubject::NotDelivered { id, task: agent, reason: short(&reason) });
+                self.moment(
+                    self.lane,
+                    RowSubject::NotDelivered { id, task: agent, reason: short(&reason) },
+                );
             }
             Notice::DeadLetter { id, agent, reason, .. } => {
-                self.moment(self.lane, RowSubject::NotDelivered { id, task: agent, reason: short(&format!("dead letter: {reason}")) });
+                self.moment(
+                    self.lane,
+                    RowSubject::NotDelivered {
+                        id,
+                        task: agent,
+                        reason: short(&format!("dead letter: {reason}")),
+                    },
+                );
             }
             Notice::ResultsRelayed { task, ids, .. } => {
                 let event = short(&format!("{task} takes a turn about {}", ids_in(&ids)));
@@ -291,33 +380,55 @@ impl Now<'_> {
                 let event = short(&format!("{task} reads the results of {}", ids_in(&ids)));
                 self.moment(self.here(), RowSubject::Other { event });
             }
-            Notice::UserHeard { task, message } => self.moment(self.here(), RowSubject::Message { task, text: short(message.text()) }),
+            Notice::UserHeard { task, message } => {
+                self.moment(self.here(), RowSubject::Message { task, text: short(message.text()) })
+            }
             Notice::UserUnheard { task, text, reason } => {
-                let event = short(&format!("what somebody said to {task} was not read ({reason}): {text}"));
+                let event =
+                    short(&format!("what somebody said to {task} was not read ({reason}): {text}"));
                 self.moment(self.here(), RowSubject::Other { event });
             }
             // Each room of a run is paused; the root tells it for all.
             Notice::RunPaused { reason } if self.lane.is_none() => {
-                self.moment(self.here(), RowSubject::Other { event: short(&format!("paused: {reason}")) });
+                self.moment(
+                    self.here(),
+                    RowSubject::Other { event: short(&format!("paused: {reason}")) },
+                );
             }
-            Notice::RunUnpaused if self.lane.is_none() => {
-                self.moment(self.here(), RowSubject::Other { event: "goes on after a pause".to_owned() })
+            Notice::RunUnpaused if self.lane.is_none() => self.moment(
+                self.here(),
+                RowSubject::Other { event: "goes on after a pause".to_owned() },
+            ),
+            Notice::AgentStuck { reason, .. } => {
+                self.moment(self.here(), RowSubject::Other { event: short(&reason) })
             }
-            Notice::AgentStuck { reason, .. } => self.moment(self.here(), RowSubject::Other { event: short(&reason) }),
             Notice::GateBlocked { point, plugin, reason } => {
-                let event = short(&format!("the gate {plugin} let nothing pass ({}): {reason}", point.as_str()));
+                let event = short(&format!(
+                    "the gate {plugin} let nothing pass ({}): {reason}",
+                    point.as_str()
+                ));
                 self.moment(self.here(), RowSubject::Other { event });
             }
             Notice::HandedOff { from, to, reason, .. } => {
                 let to = to.as_ref().map_or("its user", TaskName::as_str);
-                self.moment(self.here(), RowSubject::Other { event: short(&format!("{from} handed the conversation to {to}: {reason}")) });
+                self.moment(
+                    self.here(),
+                    RowSubject::Other {
+                        event: short(&format!("{from} handed the conversation to {to}: {reason}")),
+                    },
+                );
             }
             Notice::HandoffRejected { from, to, refusal } => {
-                let event = short(&format!("{from} may not hand the conversation to {to}: {}", refusal.message));
+                let event = short(&format!(
+                    "{from} may not hand the conversation to {to}: {}",
+                    refusal.message
+                ));
                 self.moment(self.here(), RowSubject::Other { event });
             }
             Notice::HistoryCondensed { task, forgotten, masked, .. } => {
-                let event = format!("the history of {task} was condensed: {forgotten} entries forgotten, {masked} masked");
+                let event = format!(
+                    "the history of {task} was condensed: {forgotten} entries forgotten, {masked} masked"
+                );
                 self.moment(self.here(), RowSubject::Other { event });
             }
             Notice::KnowledgeAdded { task, file, trigger } => {
@@ -338,13 +449,26 @@ impl Now<'_> {
             }
             Effect::Consult { call, task, plugin, question } => {
                 let kind = question.kind();
-                let what =
-                    RowSubject::Consult { task, plugin, kind, asks: asked(&question), says: String::new(), fault: None, sandbox: None };
+                let what = RowSubject::Consult {
+                    task,
+                    plugin,
+                    kind,
+                    asks: asked(&question),
+                    says: String::new(),
+                    fault: None,
+                    sandbox: None,
+                };
                 self.open(OpenRowKey::Call(call), self.here(), what);
             }
             Effect::WakeStrategy { call, strategy, wake } => {
                 let wake = kind_of(&wake, "wake");
-                let what = RowSubject::Strategy { strategy, wake, decided: String::new(), fault: None, sandbox: None };
+                let what = RowSubject::Strategy {
+                    strategy,
+                    wake,
+                    decided: String::new(),
+                    fault: None,
+                    sandbox: None,
+                };
                 self.open(OpenRowKey::Call(call), self.lane, what);
             }
             Effect::AbandonCall { call } => self.abandon(call),
@@ -424,7 +548,8 @@ impl Now<'_> {
         }
     }
 
-    /// When a call ended by its own report: answers of calls side by side are kept together, when the last of them is there.
+    /// When a call ended by its own report: answers of calls side by side are kept together, when
+    /// the last of them is there.
     fn end_of(&self, row: usize, report: &CallReport) -> Millis {
         let row = &self.fold.rows[row];
         // Of a call that began before its host stopped the report tells the last attempt only.
@@ -437,7 +562,9 @@ impl Now<'_> {
     /// The call, and what it asked for.
     fn abandon(&mut self, call: CallId) {
         let is_of = |key: &OpenRowKey| match key {
-            OpenRowKey::Call(of) | OpenRowKey::Model(of, _) | OpenRowKey::SideEffect(of, _) => *of == call,
+            OpenRowKey::Call(of) | OpenRowKey::Model(of, _) | OpenRowKey::SideEffect(of, _) => {
+                *of == call
+            }
             OpenRowKey::Background(_) => false,
         };
         let keys: Vec<OpenRowKey> = self.open.keys().filter(|key| is_of(key)).cloned().collect();
@@ -460,5 +587,8 @@ impl Now<'_> {
 }
 
 fn message_of(opening: &RunOpening) -> RowSubject {
-    RowSubject::Message { task: opening.entry.clone(), text: short(opening.content.as_deref().unwrap_or_default()) }
+    RowSubject::Message {
+        task: opening.entry.clone(),
+        text: short(opening.content.as_deref().unwrap_or_default()),
+    }
 }

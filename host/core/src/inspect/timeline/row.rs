@@ -20,7 +20,8 @@ pub struct TimelineRow {
     /// How many rows it is below.
     pub depth: u32,
     pub start_ms: u64,
-    /// None: it had not ended when the newest record was kept. The same as the start: it is a moment.
+    /// None: it had not ended when the newest record was kept. The same as the start: it is a
+    /// moment.
     pub end_ms: Option<u64>,
     /// Nobody waited for its end any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -42,7 +43,11 @@ pub struct SandboxUsage {
 impl SandboxUsage {
     /// None: no sandbox ran.
     pub(super) fn of(report: &CallReport) -> Option<Self> {
-        let sandbox = Self { wall_us: report.wall_us, cpu_ms: report.cpu_ticks.saturating_mul(TICK_MS), memory: report.memory };
+        let sandbox = Self {
+            wall_us: report.wall_us,
+            cpu_ms: report.cpu_ticks.saturating_mul(TICK_MS),
+            memory: report.memory,
+        };
         (sandbox != Self::default()).then_some(sandbox)
     }
 }
@@ -52,9 +57,21 @@ impl SandboxUsage {
 #[serde(tag = "is", rename_all = "kebab-case")]
 pub enum RowSubject {
     /// A task, from its first message to its result.
-    Task { task: TaskName, agent: PluginName, caller: Option<TaskName>, status: Option<Status>, reason: String },
+    Task {
+        task: TaskName,
+        agent: PluginName,
+        caller: Option<TaskName>,
+        status: Option<Status>,
+        reason: String,
+    },
     /// An agent at work in its sandbox.
-    Step { task: TaskName, agent: PluginName, says: String, fault: Option<String>, sandbox: Option<SandboxUsage> },
+    Step {
+        task: TaskName,
+        agent: PluginName,
+        says: String,
+        fault: Option<String>,
+        sandbox: Option<SandboxUsage>,
+    },
     /// A model was asked.
     Model {
         task: Option<TaskName>,
@@ -78,7 +95,13 @@ pub enum RowSubject {
         sandbox: Option<SandboxUsage>,
     },
     /// A plugin did something to the world.
-    SideEffect { plugin: PluginName, verb: String, target: String, bytes: Option<u64>, came: Option<Effected> },
+    SideEffect {
+        plugin: PluginName,
+        verb: String,
+        target: String,
+        bytes: Option<u64>,
+        came: Option<Effected>,
+    },
     /// An approver was asked.
     Approval {
         task: TaskName,
@@ -99,7 +122,13 @@ pub enum RowSubject {
     /// A person was asked; none: there was no answer.
     User { task: TaskName, channel: ChannelId, prompt: String, answer: Option<String> },
     /// A task in the background, whose rows are below it.
-    Background { id: BackgroundId, task: TaskName, child: RoomId, status: Option<String>, came: String },
+    Background {
+        id: BackgroundId,
+        task: TaskName,
+        child: RoomId,
+        status: Option<String>,
+        came: String,
+    },
     /// A memory, a security analyzer or a condenser at work.
     Consult {
         task: TaskName,
@@ -111,13 +140,32 @@ pub enum RowSubject {
         sandbox: Option<SandboxUsage>,
     },
     /// A delivery strategy at work.
-    Strategy { strategy: PluginName, wake: String, decided: String, fault: Option<String>, sandbox: Option<SandboxUsage> },
+    Strategy {
+        strategy: PluginName,
+        wake: String,
+        decided: String,
+        fault: Option<String>,
+        sandbox: Option<SandboxUsage>,
+    },
     /// A result was spoken on a channel.
-    Delivered { id: BackgroundId, task: TaskName, strategy: PluginName, channel: ChannelId, text: String },
+    Delivered {
+        id: BackgroundId,
+        task: TaskName,
+        strategy: PluginName,
+        channel: ChannelId,
+        text: String,
+    },
     /// It was not, and why.
     NotDelivered { id: BackgroundId, task: TaskName, reason: String },
     /// Something was refused.
-    Denied { plugin: PluginName, capability: String, target: String, layer: Layer, reason: String, suggestion: Option<String> },
+    Denied {
+        plugin: PluginName,
+        capability: String,
+        target: String,
+        layer: Layer,
+        reason: String,
+        suggestion: Option<String>,
+    },
     /// Nobody had a valid answer.
     Stalled { task: TaskName, stalled: u32, of: u32 },
     /// Older messages were left out for a model.
@@ -138,7 +186,9 @@ impl TimelineRow {
     /// A turn of a person in which nothing was asked and nothing said.
     pub(super) fn says_nothing(&self) -> bool {
         let RowSubject::User { prompt, answer, .. } = &self.what else { return false };
-        self.end_ms.is_some() && prompt.trim().is_empty() && answer.as_deref().unwrap_or_default().trim().is_empty()
+        self.end_ms.is_some()
+            && prompt.trim().is_empty()
+            && answer.as_deref().unwrap_or_default().trim().is_empty()
     }
 }
 
@@ -192,14 +242,19 @@ impl RowSubject {
         }
     }
 
-    /// Whoever looks through a long run should not miss it: a refusal, a fault, a stop, an approval.
+    /// Whoever looks through a long run should not miss it: a refusal, a fault, a stop, an
+    /// approval.
     #[must_use]
     pub fn stands_out(&self) -> bool {
         match self {
-            Self::Step { fault, .. } | Self::Strategy { fault, .. } | Self::Consult { fault, .. } => fault.is_some(),
+            Self::Step { fault, .. }
+            | Self::Strategy { fault, .. }
+            | Self::Consult { fault, .. } => fault.is_some(),
             Self::Tool { is_error, .. } => *is_error,
             Self::Model { error, .. } => error.is_some(),
-            Self::SideEffect { came, .. } => matches!(came, Some(Effected::Denied { .. } | Effected::Failed { .. })),
+            Self::SideEffect { came, .. } => {
+                matches!(came, Some(Effected::Denied { .. } | Effected::Failed { .. }))
+            }
             Self::Task { status, .. } => status.is_some_and(|status| !status.is_success()),
             Self::User { .. } | Self::HistoryCut { .. } | Self::Message { .. } => false,
             _ => true,
@@ -210,9 +265,10 @@ impl RowSubject {
     #[must_use]
     pub fn sandbox(&self) -> Option<SandboxUsage> {
         match self {
-            Self::Step { sandbox, .. } | Self::Tool { sandbox, .. } | Self::Strategy { sandbox, .. } | Self::Consult { sandbox, .. } => {
-                *sandbox
-            }
+            Self::Step { sandbox, .. }
+            | Self::Tool { sandbox, .. }
+            | Self::Strategy { sandbox, .. }
+            | Self::Consult { sandbox, .. } => *sandbox,
             _ => None,
         }
     }

@@ -1,6 +1,7 @@
 //! Rows in the order of a tree: each before what is below it.
 
-/// The places of all rows in that order, each with its depth. A row's parent came before it, or is none.
+/// The places of all rows in that order, each with its depth. A row's parent came before it, or is
+/// none.
 pub(super) fn order(parents: &[Option<usize>]) -> Vec<(usize, u32)> {
     let mut below: Vec<Vec<usize>> = vec![Vec::new(); parents.len()];
     let mut top = Vec::new();

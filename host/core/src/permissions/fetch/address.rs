@@ -1,5 +1,6 @@
-//! Addresses of the network: which are public, and of what kind the others are. An address that is not public is refused unless the operator
-//! granted a network that covers it; one that carries an IPv4 address within is held to that one too.
+//! Addresses of the network: which are public, and of what kind the others are. An address that is
+//! not public is refused unless the operator granted a network that covers it; one that carries an
+//! IPv4 address within is held to that one too.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -64,7 +65,8 @@ impl fmt::Display for AddressKind {
 }
 
 impl FetchGrant {
-    /// A connection may be made to this address: it is public, or `private` covers it. No allocation.
+    /// A connection may be made to this address: it is public, or `private` covers it. No
+    /// allocation.
     ///
     /// A metadata address must stand in `private` itself; a network around it is not enough.
     ///
@@ -74,10 +76,14 @@ impl FetchGrant {
         let Some(kind) = AddressKind::of(address) else { return Ok(()) };
         let is_granted = |address: IpAddr, kind: AddressKind| {
             self.private.iter().any(|network| {
-                network.contains(&address) && (kind != AddressKind::Metadata || network.prefix_len() == network.max_prefix_len())
+                network.contains(&address)
+                    && (kind != AddressKind::Metadata
+                        || network.prefix_len() == network.max_prefix_len())
             })
         };
-        let IpAddr::V6(outer) = address else { return if is_granted(address, kind) { Ok(()) } else { Err(kind) } };
+        let IpAddr::V6(outer) = address else {
+            return if is_granted(address, kind) { Ok(()) } else { Err(kind) };
+        };
         let within = carried(outer);
         let covers_within = within.iter().flatten().any(|address| {
             let address = IpAddr::V4(*address);
@@ -94,7 +100,9 @@ fn of_v4(address: Ipv4Addr) -> Option<AddressKind> {
     use AddressKind::*;
     Some(match address.octets() {
         // AWS and most others; Oracle and Azure's newer one; Alibaba; the host of an Azure machine.
-        [169, 254, 169, 254] | [192, 0, 0, 192] | [100, 100, 100, 200] | [168, 63, 129, 16] => Metadata,
+        [169, 254, 169, 254] | [192, 0, 0, 192] | [100, 100, 100, 200] | [168, 63, 129, 16] => {
+            Metadata
+        }
         [0, 0, 0, 0] => Unspecified,
         [0, ..] => Reserved,
         [127, ..] => Loopback,
@@ -142,16 +150,21 @@ fn carried(address: Ipv6Addr) -> [Option<Ipv4Addr>; 2] {
     let join = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
     match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => [None, None],
-        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0, 0, 0, 0, 0xffff, 0, high, low] => [Some(join(high, low)), None],
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0, 0, 0, 0, 0xffff, 0, high, low] => {
+            [Some(join(high, low)), None]
+        }
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => [Some(join(high, low)), None],
-        // A /48 carries it around bits 64 to 71 (RFC 6052); a network of one's own within it may carry it at the end.
+        // A /48 carries it around bits 64 to 71 (RFC 6052); a network of one's own within it may
+        // carry it at the end.
         [0x64, 0xff9b, 1, high, middle, low, end_high, end_low] => {
             let around = join(high, (middle << 8) | (low >> 8));
             [Some(around), Some(join(end_high, end_low))]
         }
         [0x2002, high, low, ..] => [Some(join(high, low)), None],
         // The server, and the client with its bits turned round.
-        [0x2001, 0, server_high, server_low, _, _, high, low] => [Some(join(server_high, server_low)), Some(join(!high, !low))],
+        [0x2001, 0, server_high, server_low, _, _, high, low] => {
+            [Some(join(server_high, server_low)), Some(join(!high, !low))]
+        }
         _ => [None, None],
     }
 }
@@ -167,7 +180,8 @@ mod tests {
     }
 
     fn grant(private: &[&str]) -> FetchGrant {
-        let network = |text: &&str| text.parse().or_else(|_| text.parse::<IpAddr>().map(Into::into)).unwrap();
+        let network =
+            |text: &&str| text.parse().or_else(|_| text.parse::<IpAddr>().map(Into::into)).unwrap();
         FetchGrant { private: private.iter().map(network).collect(), ..FetchGrant::new(Vec::new()) }
     }
 
@@ -258,14 +272,21 @@ mod tests {
     #[test]
     fn a_network_opens_what_it_covers_and_no_more() {
         assert!(!may(&[], "127.0.0.1") && may(&[], "8.8.8.8"));
-        assert!(may(&["127.0.0.1"], "127.0.0.1") && !may(&["127.0.0.1"], "127.0.0.2") && !may(&["127.0.0.1"], "::1"));
+        assert!(
+            may(&["127.0.0.1"], "127.0.0.1")
+                && !may(&["127.0.0.1"], "127.0.0.2")
+                && !may(&["127.0.0.1"], "::1")
+        );
         assert!(may(&["10.0.0.0/8"], "10.1.2.3") && !may(&["10.0.0.0/8"], "192.168.0.1"));
         assert!(may(&["fd00::/8"], "fd12::1"));
     }
 
     #[test]
     fn metadata_must_be_named_itself() {
-        assert!(!may(&["169.254.0.0/16", "0.0.0.0/0"], "169.254.169.254") && may(&["169.254.169.254"], "169.254.169.254"));
+        assert!(
+            !may(&["169.254.0.0/16", "0.0.0.0/0"], "169.254.169.254")
+                && may(&["169.254.169.254"], "169.254.169.254")
+        );
         assert!(!may(&["fd00::/8"], "fd00:ec2::254") && may(&["fd00:ec2::254"], "fd00:ec2::254"));
         assert!(!may(&["64:ff9b::/96"], "64:ff9b::169.254.169.254"));
     }
@@ -273,11 +294,19 @@ mod tests {
     #[test]
     fn an_address_within_an_address_is_looked_at_too() {
         assert!(!may(&[], "::ffff:8.8.8.8"), "nobody needs this form");
-        assert!(may(&["64:ff9b::/96"], "64:ff9b::8.8.8.8") && !may(&["64:ff9b::/96"], "64:ff9b::10.0.0.1"));
-        assert!(may(&["10.0.0.0/8"], "::ffff:10.0.0.1") && !may(&["10.0.0.0/8"], "::ffff:127.0.0.1"));
+        assert!(
+            may(&["64:ff9b::/96"], "64:ff9b::8.8.8.8")
+                && !may(&["64:ff9b::/96"], "64:ff9b::10.0.0.1")
+        );
+        assert!(
+            may(&["10.0.0.0/8"], "::ffff:10.0.0.1") && !may(&["10.0.0.0/8"], "::ffff:127.0.0.1")
+        );
         assert!(may(&["64:ff9b::/96", "10.0.0.0/8"], "64:ff9b::10.0.0.1"));
         assert!(!may(&["2002::/16"], "2002:7f00:1::") && may(&["2002::/16"], "2002:808:808::"));
-        assert!(!may(&["::/0"], "64:ff9b:1:7f00:0:100::"), "127.0.0.1 around the byte that is left out");
+        assert!(
+            !may(&["::/0"], "64:ff9b:1:7f00:0:100::"),
+            "127.0.0.1 around the byte that is left out"
+        );
     }
 
     proptest! {

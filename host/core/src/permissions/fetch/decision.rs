@@ -1,5 +1,5 @@
-//! Whether a plugin may send a request: what its manifest asks for at most, then what the operator granted. A refusal names the layer, and
-//! the smallest grant where one may be offered.
+//! Whether a plugin may send a request: what its manifest asks for at most, then what the operator
+//! granted. A refusal names the layer, and the smallest grant where one may be offered.
 
 use std::net::IpAddr;
 
@@ -19,8 +19,8 @@ use crate::types::text::{show_duration, show_size};
 const NEVER: [&str; 2] = ["CONNECT", "TRACE"];
 
 impl Rights<'_> {
-    /// The plugin may send a request with this method and these headers to this address. `headers` are names in lower case. No allocation
-    /// when it may.
+    /// The plugin may send a request with this method and these headers to this address. `headers`
+    /// are names in lower case. No allocation when it may.
     ///
     /// # Errors
     /// The record for the operator: which layer refused, why, and the smallest grant.
@@ -33,37 +33,67 @@ impl Rights<'_> {
         let special = headers.into_iter().filter(|name| !is_usual_header(name));
         let target = url.as_str();
         if NEVER.contains(&method) {
-            return Err(self.refuse(Capability::Fetch, target, Layer::Host, &format!("no plugin may send {method}"), None));
+            return Err(self.refuse(
+                Capability::Fetch,
+                target,
+                Layer::Host,
+                &format!("no plugin may send {method}"),
+                None,
+            ));
         }
         self.require(Capability::Fetch, target, || self.smallest_fetch(method, url))?;
         if let Some(ask) = self.manifest.ask(Capability::Fetch)
             && !ceiling_covers(ask, method, url)
         {
-            let reason = format!("the manifest of {} does not ask for {method} to this address", self.plugin);
+            let reason = format!(
+                "the manifest of {} does not ask for {method} to this address",
+                self.plugin
+            );
             return Err(self.refuse(Capability::Fetch, target, Layer::Manifest, &reason, None));
         }
         if let Some(ask) = self.manifest.ask(Capability::Fetch)
-            && let Some(name) = special.clone().find(|name| !ceiling_has(ask, "headers", |asked| asked.eq_ignore_ascii_case(name)))
+            && let Some(name) = special
+                .clone()
+                .find(|name| !ceiling_has(ask, "headers", |asked| asked.eq_ignore_ascii_case(name)))
         {
-            let reason = format!("the manifest of {} does not ask to send the header `{name}`", self.plugin);
+            let reason =
+                format!("the manifest of {} does not ask to send the header `{name}`", self.plugin);
             return Err(self.refuse_headers(target, &[name], Layer::Manifest, &reason, None));
         }
         let rules = self.grants.fetch.as_ref().map_or(&[][..], |grant| &grant.rules);
-        if rules.iter().any(|rule| rule.url.covers(url) && rule.methods.iter().any(|granted| granted == method)) {
+        if rules.iter().any(|rule| {
+            rule.url.covers(url) && rule.methods.iter().any(|granted| granted == method)
+        }) {
             self.may_send_headers(target, special)?;
             return self.leaves_address(url);
         }
         let reason = match rules.iter().find(|rule| rule.url.covers(url)) {
-            Some(rule) => format!("plugins.{}.grants.fetch gives {} {}, not {method}", self.plugin, rule.url, rule.methods.join(", ")),
+            Some(rule) => format!(
+                "plugins.{}.grants.fetch gives {} {}, not {method}",
+                self.plugin,
+                rule.url,
+                rule.methods.join(", ")
+            ),
             None => format!("no rule of plugins.{}.grants.fetch covers this address", self.plugin),
         };
-        Err(self.refuse(Capability::Fetch, target, Layer::Config, &reason, self.smallest_fetch(method, url)))
+        Err(self.refuse(
+            Capability::Fetch,
+            target,
+            Layer::Config,
+            &reason,
+            self.smallest_fetch(method, url),
+        ))
     }
 
     /// The headers that do not go with every request are granted.
-    fn may_send_headers<'h>(&self, target: &str, special: impl Iterator<Item = &'h str>) -> Result<(), Box<DenialRecord>> {
+    fn may_send_headers<'h>(
+        &self,
+        target: &str,
+        special: impl Iterator<Item = &'h str>,
+    ) -> Result<(), Box<DenialRecord>> {
         let Some(grant) = &self.grants.fetch else { return Ok(()) };
-        let mut missing: Vec<&str> = special.filter(|name| !grant.headers.iter().any(|granted| granted == name)).collect();
+        let mut missing: Vec<&str> =
+            special.filter(|name| !grant.headers.iter().any(|granted| granted == name)).collect();
         if missing.is_empty() {
             return Ok(());
         }
@@ -82,7 +112,14 @@ impl Rights<'_> {
     }
 
     /// The author of the plugin learns which header it is: the plugin wrote it.
-    fn refuse_headers(&self, target: &str, headers: &[&str], layer: Layer, reason: &str, suggestion: Option<String>) -> Box<DenialRecord> {
+    fn refuse_headers(
+        &self,
+        target: &str,
+        headers: &[&str],
+        layer: Layer,
+        reason: &str,
+        suggestion: Option<String>,
+    ) -> Box<DenialRecord> {
         let mut record = self.refuse(Capability::Fetch, target, layer, reason, suggestion);
         record.denial.detail = format!("{} with {}", record.denial.detail, in_words(headers));
         record
@@ -91,7 +128,8 @@ impl Rights<'_> {
     /// A connection may be made for this address of the web to this address of the network.
     ///
     /// # Errors
-    /// The record for the operator, without a ready-made grant: opening a private network wants a thought.
+    /// The record for the operator, without a ready-made grant: opening a private network wants a
+    /// thought.
     pub fn may_connect(&self, url: &Url, address: IpAddr) -> Result<(), Box<DenialRecord>> {
         let refused = match &self.grants.fetch {
             Some(grant) => grant.may_connect(address).err(),
@@ -113,7 +151,10 @@ impl Rights<'_> {
         }
         let (scheme, host, path) = (url.scheme(), url.host_str()?, url.path());
         let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-        let rule = FetchRule { url: UrlPattern::parse(&format!("{scheme}://{host}{port}{path}")).ok()?, methods: vec![method.to_owned()] };
+        let rule = FetchRule {
+            url: UrlPattern::parse(&format!("{scheme}://{host}{port}{path}")).ok()?,
+            methods: vec![method.to_owned()],
+        };
         let mut grant = self.grants.fetch.clone().unwrap_or_else(|| FetchGrant::new(Vec::new()));
         match grant.rules.iter_mut().find(|known| known.url == rule.url) {
             Some(known) => known.methods.push(method.to_owned()),
@@ -123,10 +164,13 @@ impl Rights<'_> {
     }
 }
 
-/// A manifest without `urls`, `methods` or `headers` has no ceiling there; what is there and cannot be read covers nothing.
+/// A manifest without `urls`, `methods` or `headers` has no ceiling there; what is there and cannot
+/// be read covers nothing.
 fn ceiling_covers(ask: &CapabilityRequest, method: &str, url: &Url) -> bool {
     // Most authors write the canonical form, which needs no memory to be read.
-    let of_pattern = |text: &str| covers(text, url) || UrlPattern::parse(text).is_ok_and(|pattern| pattern.covers(url));
+    let of_pattern = |text: &str| {
+        covers(text, url) || UrlPattern::parse(text).is_ok_and(|pattern| pattern.covers(url))
+    };
     ceiling_has(ask, "methods", |asked| asked == method) && ceiling_has(ask, "urls", of_pattern)
 }
 
@@ -141,18 +185,23 @@ fn ceiling_has(ask: &CapabilityRequest, key: &str, covers: impl Fn(&str) -> bool
 /// ``the header `x-own` ``, or several.
 fn in_words(headers: &[&str]) -> String {
     // A name has no character that deceives, and may be long.
-    let names: Vec<String> = headers.iter().map(|name| format!("`{}`", name.chars().take(64).collect::<String>())).collect();
+    let names: Vec<String> = headers
+        .iter()
+        .map(|name| format!("`{}`", name.chars().take(64).collect::<String>()))
+        .collect();
     format!("the {} {}", if names.len() == 1 { "header" } else { "headers" }, names.join(", "))
 }
 
-/// An address of a machine or of its own network, by how it is written: nothing that should be granted by copying a line. Names are not
-/// looked up.
+/// An address of a machine or of its own network, by how it is written: nothing that should be
+/// granted by copying a line. Names are not looked up.
 #[must_use]
 pub fn is_inside(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => {
             let last = name.rsplit('.').next().unwrap_or_default();
-            !name.contains('.') || ["localhost", "local", "internal", "lan", "home", "corp", "intranet", "private"].contains(&last)
+            !name.contains('.')
+                || ["localhost", "local", "internal", "lan", "home", "corp", "intranet", "private"]
+                    .contains(&last)
         }
         Some(Host::Ipv4(address)) => AddressKind::of(address.into()).is_some(),
         Some(Host::Ipv6(address)) => AddressKind::of(address.into()).is_some(),
@@ -164,18 +213,29 @@ pub fn is_inside(url: &Url) -> bool {
 fn written(grant: &FetchGrant) -> String {
     let list = |items: Vec<String>| format!("[{}]", items.join(", "));
     let quoted = |text: &str| format!("{text:?}");
-    let rule = |rule: &FetchRule| match rule.methods.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["GET", "HEAD"] => quoted(rule.url.as_str()),
-        _ => format!("{{ url = {:?}, methods = {} }}", rule.url.as_str(), list(rule.methods.iter().map(|method| quoted(method)).collect())),
-    };
+    let rule =
+        |rule: &FetchRule| match rule.methods.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            ["GET", "HEAD"] => quoted(rule.url.as_str()),
+            _ => format!(
+                "{{ url = {:?}, methods = {} }}",
+                rule.url.as_str(),
+                list(rule.methods.iter().map(|method| quoted(method)).collect())
+            ),
+        };
     let urls = list(grant.rules.iter().map(rule).collect());
     let usual = FetchGrant::new(Vec::new());
     let mut more: Vec<String> = Vec::new();
     if !grant.headers.is_empty() {
-        more.push(format!("headers = {}", list(grant.headers.iter().map(|name| quoted(name)).collect())));
+        more.push(format!(
+            "headers = {}",
+            list(grant.headers.iter().map(|name| quoted(name)).collect())
+        ));
     }
     if !grant.private.is_empty() {
-        more.push(format!("private = {}", list(grant.private.iter().map(|network| quoted(&network.to_string())).collect())));
+        more.push(format!(
+            "private = {}",
+            list(grant.private.iter().map(|network| quoted(&network.to_string())).collect())
+        ));
     }
     let mut add = |name: &str, is_usual: bool, value: String| {
         if !is_usual {
@@ -183,8 +243,16 @@ fn written(grant: &FetchGrant) -> String {
         }
     };
     add("requests", grant.requests == usual.requests, grant.requests.to_string());
-    add("request_size", grant.request_bytes == usual.request_bytes, quoted(&show_size(grant.request_bytes)));
-    add("response_size", grant.response_bytes == usual.response_bytes, quoted(&show_size(grant.response_bytes)));
+    add(
+        "request_size",
+        grant.request_bytes == usual.request_bytes,
+        quoted(&show_size(grant.request_bytes)),
+    );
+    add(
+        "response_size",
+        grant.response_bytes == usual.response_bytes,
+        quoted(&show_size(grant.response_bytes)),
+    );
     add("time", grant.time_ms == usual.time_ms, quoted(&show_duration(grant.time_ms)));
     add("at_once", grant.at_once == usual.at_once, grant.at_once.to_string());
     add("names", grant.names == usual.names, grant.names.to_string());

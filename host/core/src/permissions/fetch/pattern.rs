@@ -1,5 +1,6 @@
-//! Patterns of hosts and addresses as the operator writes them: `api.example.org`, `*.example.org`, `https://api.example.org/v1/*`. A
-//! pattern is brought into the form that `url` gives to addresses, so that matching is comparing. It knows nothing of who was granted what.
+//! Patterns of hosts and addresses as the operator writes them: `api.example.org`, `*.example.org`,
+//! `https://api.example.org/v1/*`. A pattern is brought into the form that `url` gives to
+//! addresses, so that matching is comparing. It knows nothing of who was granted what.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -33,12 +34,16 @@ impl HostPattern {
     /// Reads a pattern.
     ///
     /// # Errors
-    /// Why it is none: it has a port or a path, a `*` elsewhere than in front, a dot at its end, or is no host at all.
+    /// Why it is none: it has a port or a path, a `*` elsewhere than in front, a dot at its end, or
+    /// is no host at all.
     pub fn parse(text: &str) -> Result<Self, UrlPatternError> {
         check_characters(text)?;
         let (is_below, name) = text.strip_prefix("*.").map_or((false, text), |name| (true, name));
         let name = canonical_host(name, is_below)?;
-        Ok(Self { text: text.to_owned(), canonical: if is_below { format!("*.{name}") } else { name } })
+        Ok(Self {
+            text: text.to_owned(),
+            canonical: if is_below { format!("*.{name}") } else { name },
+        })
     }
 
     /// As the operator wrote it.
@@ -74,7 +79,8 @@ impl fmt::Display for HostPattern {
     }
 }
 
-/// Scheme, host, port and path: `https://api.example.org/v1/*`. Without a `*` at its end the path is exact; a query may always follow.
+/// Scheme, host, port and path: `https://api.example.org/v1/*`. Without a `*` at its end the path
+/// is exact; a query may always follow.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct UrlPattern {
@@ -86,33 +92,48 @@ impl UrlPattern {
     /// Reads a pattern.
     ///
     /// # Errors
-    /// Why it is none: another scheme than `http` and `https`, no host, a user name, a query, a fragment, a path that goes upwards, or a
-    /// `*` elsewhere than before the host's first dot and at the end of the path.
+    /// Why it is none: another scheme than `http` and `https`, no host, a user name, a query, a
+    /// fragment, a path that goes upwards, or a `*` elsewhere than before the host's first dot and
+    /// at the end of the path.
     pub fn parse(text: &str) -> Result<Self, UrlPatternError> {
         check_characters(text)?;
-        let is_scheme = |scheme: &str| ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
-        // `url` reads `http:s://a.example` as the host `s`: the scheme is held to its letters before it sees the text.
-        let Some((scheme, rest)) = text.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) else {
+        let is_scheme =
+            |scheme: &str| ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
+        // `url` reads `http:s://a.example` as the host `s`: the scheme is held to its letters
+        // before it sees the text.
+        let Some((scheme, rest)) = text.split_once("://").filter(|(scheme, _)| is_scheme(scheme))
+        else {
             return wrong("it must begin with https:// or http://");
         };
         let (is_prefix, rest) = rest.strip_suffix('*').map_or((false, rest), |rest| (true, rest));
         let (is_below, rest) = rest.strip_prefix("*.").map_or((false, rest), |rest| (true, rest));
         if rest.contains('*') || (is_prefix && !rest.contains('/')) {
-            return wrong("a `*` may stand before the first dot of the host and at the end of the path");
+            return wrong(
+                "a `*` may stand before the first dot of the host and at the end of the path",
+            );
         }
         if rest.starts_with('/') {
             return wrong("it has no host");
         }
         if rest.contains(['?', '#']) {
-            return wrong("it has a query or a fragment: any query is covered, and fragments are never sent");
+            return wrong(
+                "it has a query or a fragment: any query is covered, and fragments are never sent",
+            );
         }
-        let url = Url::parse(&format!("{scheme}://{rest}")).map_err(|error| UrlPatternError(error.to_string()))?;
+        let url = Url::parse(&format!("{scheme}://{rest}"))
+            .map_err(|error| UrlPatternError(error.to_string()))?;
         check(&url, rest)?;
         let Some(host) = url.host_str() else { return wrong("it has no host") };
         canonical_host(host, is_below)?;
         let star = |is_there: bool, star: &'static str| if is_there { star } else { "" };
         let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-        let canonical = format!("{}://{}{host}{port}{}{}", url.scheme(), star(is_below, "*."), url.path(), star(is_prefix, "*"));
+        let canonical = format!(
+            "{}://{}{host}{port}{}{}",
+            url.scheme(),
+            star(is_below, "*."),
+            url.path(),
+            star(is_prefix, "*")
+        );
         Ok(Self { text: text.to_owned(), canonical })
     }
 
@@ -155,7 +176,8 @@ impl fmt::Display for UrlPattern {
     }
 }
 
-/// A pattern in canonical form covers an address. What is not in that form covers nothing, or what it would cover as it stands.
+/// A pattern in canonical form covers an address. What is not in that form covers nothing, or what
+/// it would cover as it stands.
 pub(super) fn covers(canonical: &str, url: &Url) -> bool {
     PatternParts::of(canonical).is_some_and(|view| view.covers(url))
 }
@@ -192,11 +214,16 @@ impl<'a> PatternParts<'a> {
         url.scheme() == self.scheme
             && url.host_str().is_some_and(|host| host_covers(self.host, host))
             && url.port_or_known_default() == Some(self.port)
-            && if self.is_prefix { url.path().starts_with(self.path) } else { url.path() == self.path }
+            && if self.is_prefix {
+                url.path().starts_with(self.path)
+            } else {
+                url.path() == self.path
+            }
     }
 }
 
-/// `*.example.org` covers `a.example.org` and `a.b.example.org`, not `example.org`, and never an IP address.
+/// `*.example.org` covers `a.example.org` and `a.b.example.org`, not `example.org`, and never an IP
+/// address.
 fn host_covers(pattern: &str, host: &str) -> bool {
     match pattern.strip_prefix('*') {
         // A name whose last label is a number is an address, so no address can end in a name.
@@ -246,7 +273,9 @@ fn canonical_host(name: &str, is_below: bool) -> Result<String, UrlPatternError>
     }
     let host = Host::parse(name).map_err(|error| UrlPatternError(error.to_string()))?;
     match &host {
-        Host::Domain(name) if name.ends_with('.') || name.split('.').any(str::is_empty) => wrong("its name has a part that is empty"),
+        Host::Domain(name) if name.ends_with('.') || name.split('.').any(str::is_empty) => {
+            wrong("its name has a part that is empty")
+        }
         Host::Domain(name) => Ok(name.clone()),
         Host::Ipv4(_) | Host::Ipv6(_) if is_below => wrong("there is nothing below an IP address"),
         Host::Ipv4(_) | Host::Ipv6(_) => Ok(host.to_string()),
@@ -282,8 +311,19 @@ mod tests {
     fn below_a_name_is_not_the_name() {
         let pattern = host("*.example.org");
         assert!(pattern.covers("a.example.org") && pattern.covers("a.b.example.org"));
-        for other in ["example.org", ".example.org", "evilexample.org", "a.example.org.evil", "a.example.org.", "127.0.0.1"] {
-            assert!(!pattern.covers(other) || other == ".example.org" && Url::parse("http://.example.org").is_err(), "{other}");
+        for other in [
+            "example.org",
+            ".example.org",
+            "evilexample.org",
+            "a.example.org.evil",
+            "a.example.org.",
+            "127.0.0.1",
+        ] {
+            assert!(
+                !pattern.covers(other)
+                    || other == ".example.org" && Url::parse("http://.example.org").is_err(),
+                "{other}"
+            );
         }
     }
 
@@ -319,7 +359,11 @@ mod tests {
     #[test]
     fn scheme_host_port_and_path_all_count() {
         let pattern = "https://api.example.org/v1/*";
-        for yes in ["https://api.example.org/v1/", "https://API.example.org:443/v1/a?b=c", "https://api.example.org/x/../v1/a"] {
+        for yes in [
+            "https://api.example.org/v1/",
+            "https://API.example.org:443/v1/a?b=c",
+            "https://api.example.org/x/../v1/a",
+        ] {
             assert!(covered(pattern, yes), "{yes}");
         }
         for no in [
@@ -343,15 +387,27 @@ mod tests {
     #[test]
     fn a_path_without_a_star_is_exact() {
         assert!(covered("https://a.example/v1", "https://a.example/v1?q=1"));
-        assert!(!covered("https://a.example/v1", "https://a.example/v1/") && !covered("https://a.example/v1", "https://a.example/v12"));
-        assert!(covered("https://a.example", "https://a.example/") && !covered("https://a.example", "https://a.example/x"));
+        assert!(
+            !covered("https://a.example/v1", "https://a.example/v1/")
+                && !covered("https://a.example/v1", "https://a.example/v12")
+        );
+        assert!(
+            covered("https://a.example", "https://a.example/")
+                && !covered("https://a.example", "https://a.example/x")
+        );
         assert!(covered("https://a.example/v*", "https://a.example/v12"));
     }
 
     #[test]
     fn ports_and_addresses_can_be_named() {
-        assert!(covered("http://127.0.0.1:8080/*", "http://0x7f.1:8080/a") && !covered("http://127.0.0.1:8080/*", "http://127.0.0.1/a"));
-        assert!(covered("http://[::1]:81/*", "http://[0::1]:81/") && covered("http://[::1]/*", "http://[::1]/"));
+        assert!(
+            covered("http://127.0.0.1:8080/*", "http://0x7f.1:8080/a")
+                && !covered("http://127.0.0.1:8080/*", "http://127.0.0.1/a")
+        );
+        assert!(
+            covered("http://[::1]:81/*", "http://[0::1]:81/")
+                && covered("http://[::1]/*", "http://[::1]/")
+        );
         assert!(
             covered("https://*.example.org:444/*", "https://a.example.org:444/")
                 && !covered("https://*.example.org/*", "https://example.org/")
@@ -361,10 +417,18 @@ mod tests {
     #[test]
     fn a_pattern_names_the_host_that_it_covers() {
         // `url` reads the first as `http://s//a.example/`, whose host is `s`.
-        for text in ["http:s://a.example/*", "https:b.example/x://a.example/*", "http:://a.example/", "http:b@c://a.example/"] {
+        for text in [
+            "http:s://a.example/*",
+            "https:b.example/x://a.example/*",
+            "http:://a.example/",
+            "http:b@c://a.example/",
+        ] {
             assert!(UrlPattern::parse(text).is_err(), "{text}");
         }
-        assert!(covered("HTTPS://a.example/*", "https://a.example/x"), "letters of the scheme are of any case");
+        assert!(
+            covered("HTTPS://a.example/*", "https://a.example/x"),
+            "letters of the scheme are of any case"
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! Where an answer leads on to, and what goes along: as browsers do, but never from a secure address to one that is not, and never with
-//! what proves who asks to another origin. Whether the new address is granted is decided like that of any request.
+//! Where an answer leads on to, and what goes along: as browsers do, but never from a secure
+//! address to one that is not, and never with what proves who asks to another origin. Whether the
+//! new address is granted is decided like that of any request.
 
 use url::Url;
 
@@ -17,12 +18,14 @@ pub struct Hop {
 }
 
 impl Hop {
-    /// A header of the request before goes along. `is_secret` says whether its value holds a secret's placeholder.
+    /// A header of the request before goes along. `is_secret` says whether its value holds a
+    /// secret's placeholder.
     #[must_use]
     pub fn keeps_header(&self, name: &str, is_secret: bool) -> bool {
         const PROOF: [&str; 4] = ["authorization", "cookie", "cookie2", "proxy-authorization"];
         let is = |known: &str| name.eq_ignore_ascii_case(known);
-        let describes_body = name.len() > 8 && name.as_bytes()[..8].eq_ignore_ascii_case(b"content-");
+        let describes_body =
+            name.len() > 8 && name.as_bytes()[..8].eq_ignore_ascii_case(b"content-");
         let is_proof = is_secret || PROOF.into_iter().any(is);
         (self.is_same_origin || !is_proof) && (self.keeps_body || !describes_body)
     }
@@ -41,7 +44,12 @@ pub enum NoRedirect {
 ///
 /// # Errors
 /// When it leads where nobody follows.
-pub fn next_hop(method: &str, from: &Url, status: u16, location: Option<&str>) -> Result<Option<Hop>, NoRedirect> {
+pub fn next_hop(
+    method: &str,
+    from: &Url,
+    status: u16,
+    location: Option<&str>,
+) -> Result<Option<Hop>, NoRedirect> {
     if !matches!(status, 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
     }
@@ -69,7 +77,12 @@ pub fn next_hop(method: &str, from: &Url, status: u16, location: Option<&str>) -
 mod tests {
     use super::*;
 
-    fn hop(method: &str, from: &str, status: u16, location: &str) -> Result<Option<Hop>, NoRedirect> {
+    fn hop(
+        method: &str,
+        from: &str,
+        status: u16,
+        location: &str,
+    ) -> Result<Option<Hop>, NoRedirect> {
         next_hop(method, &Url::parse(from).unwrap(), status, Some(location))
     }
 
@@ -91,7 +104,11 @@ mod tests {
             ("DELETE", 303, "GET"),
         ] {
             let hop = followed(method, "https://a.example/x", status, "y");
-            assert_eq!((hop.method.as_str(), hop.keeps_body), (expected, method == expected), "{method} {status}");
+            assert_eq!(
+                (hop.method.as_str(), hop.keeps_body),
+                (expected, method == expected),
+                "{method} {status}"
+            );
             assert_eq!(hop.url.as_str(), "https://a.example/y");
         }
     }
@@ -101,7 +118,10 @@ mod tests {
         for status in [200, 300, 304, 305, 306, 404] {
             assert_eq!(hop("GET", "https://a.example/", status, "/x"), Ok(None));
         }
-        assert_eq!(next_hop("GET", &Url::parse("https://a.example/").unwrap(), 302, None), Ok(None));
+        assert_eq!(
+            next_hop("GET", &Url::parse("https://a.example/").unwrap(), 302, None),
+            Ok(None)
+        );
     }
 
     #[test]
@@ -118,19 +138,34 @@ mod tests {
         ] {
             assert_eq!(hop("GET", "https://a.example/", 302, location), Err(error), "{location}");
         }
-        assert_eq!(followed("GET", "http://a.example/", 302, "https://a.example/#part").url.as_str(), "https://a.example/");
+        assert_eq!(
+            followed("GET", "http://a.example/", 302, "https://a.example/#part").url.as_str(),
+            "https://a.example/"
+        );
     }
 
     #[test]
     fn what_proves_who_asks_stays_with_its_origin() {
-        for elsewhere in ["https://b.example/", "https://a.example:444/", "https://sub.a.example/", "//b.example/"] {
+        for elsewhere in [
+            "https://b.example/",
+            "https://a.example:444/",
+            "https://sub.a.example/",
+            "//b.example/",
+        ] {
             let hop = followed("POST", "https://a.example/", 307, elsewhere);
-            for (name, is_secret) in [("Authorization", false), ("cookie", false), ("Proxy-Authorization", false), ("x-api-key", true)] {
+            for (name, is_secret) in [
+                ("Authorization", false),
+                ("cookie", false),
+                ("Proxy-Authorization", false),
+                ("x-api-key", true),
+            ] {
                 assert!(!hop.keeps_header(name, is_secret), "{name} to {elsewhere}");
             }
             assert!(hop.keeps_header("accept", false) && hop.keeps_header("content-type", false));
         }
         let hop = followed("POST", "https://a.example/", 302, "/b");
-        assert!(hop.keeps_header("authorization", true) && !hop.keeps_header("Content-Type", false));
+        assert!(
+            hop.keeps_header("authorization", true) && !hop.keeps_header("Content-Type", false)
+        );
     }
 }

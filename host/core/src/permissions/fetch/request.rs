@@ -1,7 +1,8 @@
-//! What a request may carry beside its address and method: which headers are the host's, which go with every granted request, which need
-//! a grant of their own, and which methods have a body.
+//! What a request may carry beside its address and method: which headers are the host's, which go
+//! with every granted request, which need a grant of their own, and which methods have a body.
 
-/// Headers that frame a request, name its host, ask for compression, or belong to one connection. The host sets them.
+/// Headers that frame a request, name its host, ask for compression, or belong to one connection.
+/// The host sets them.
 const OWN: [&str; 12] = [
     "host",
     "content-length",
@@ -17,9 +18,10 @@ const OWN: [&str; 12] = [
     "accept-encoding",
 ];
 
-/// Headers that go with every granted request. A list of those that may go, because there is no end to those that make some server act
-/// on another method, path, host or client than was decided on: `x-original-url`, `x-http-method-override`, `x-forwarded-*`,
-/// `destination`, `x-amz-copy-source`, `metadata-flavor`, and the same with `_` for `-`.
+/// Headers that go with every granted request. A list of those that may go, because there is no end
+/// to those that make some server act on another method, path, host or client than was decided on:
+/// `x-original-url`, `x-http-method-override`, `x-forwarded-*`, `destination`, `x-amz-copy-source`,
+/// `metadata-flavor`, and the same with `_` for `-`.
 const USUAL: [&str; 43] = [
     "accept",
     "accept-charset",
@@ -81,13 +83,17 @@ pub fn is_usual_header(name: &str) -> bool {
 /// Returns whether `name` is a header's name in lower case, as RFC 9110 spells it.
 #[must_use]
 pub fn is_header_name(name: &str) -> bool {
-    let is_part = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    let is_part = |byte: u8| {
+        byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte)
+    };
     (1..=128).contains(&name.len()) && name.bytes().all(is_part)
 }
 
 /// A body where no server expects one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a {method} request has no body: a server that does not read it takes it for the next request")]
+#[error(
+    "a {method} request has no body: a server that does not read it takes it for the next request"
+)]
 pub struct UnexpectedBody {
     method: String,
 }
@@ -133,7 +139,10 @@ mod tests {
             "x-amz-copy-source",
             "x-ms-copy-source",
         ] {
-            assert!(is_header_name(name) && !is_usual_header(name) && !is_own_header(name), "{name}");
+            assert!(
+                is_header_name(name) && !is_usual_header(name) && !is_own_header(name),
+                "{name}"
+            );
         }
         for name in USUAL {
             assert!(is_header_name(name) && !is_own_header(name), "{name}");
@@ -147,7 +156,9 @@ mod tests {
     #[test]
     fn a_get_and_a_head_have_no_body() {
         for method in ["GET", "HEAD"] {
-            assert!(check_body(method, b"x").is_err_and(|error| error.to_string().contains(method)));
+            assert!(
+                check_body(method, b"x").is_err_and(|error| error.to_string().contains(method))
+            );
             assert_eq!(check_body(method, b""), Ok(()));
         }
         for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {

@@ -1,5 +1,5 @@
-//! The address of one request, read so that what is decided on is what is sent, and what a server is likely to make of it. Whether it is
-//! granted is decided elsewhere.
+//! The address of one request, read so that what is decided on is what is sent, and what a server
+//! is likely to make of it. Whether it is granted is decided elsewhere.
 
 use url::Url;
 
@@ -55,7 +55,9 @@ pub(super) fn check(url: &Url) -> Result<(), TargetError> {
     if !url.username().is_empty() || url.password().is_some() {
         return Err(TargetError::User);
     }
-    let is_plain = |host: &str| !host.is_empty() && !host.ends_with('.') && !host.starts_with('.') && !host.contains("..");
+    let is_plain = |host: &str| {
+        !host.is_empty() && !host.ends_with('.') && !host.starts_with('.') && !host.contains("..")
+    };
     if !url.host_str().is_some_and(is_plain) || url.port() == Some(0) {
         return Err(TargetError::Host);
     }
@@ -65,7 +67,8 @@ pub(super) fn check(url: &Url) -> Result<(), TargetError> {
     if url.as_str().len() > 3 * LENGTH { Err(TargetError::TooLong) } else { Ok(()) }
 }
 
-/// Some server would find a `..` in it that `url` did not see: behind `%2f` or `%5c`, before a `;`, encoded twice, in overlong UTF-8.
+/// Some server would find a `..` in it that `url` did not see: behind `%2f` or `%5c`, before a `;`,
+/// encoded twice, in overlong UTF-8.
 ///
 /// Allocates only for a path that is encoded twice.
 pub(super) fn leaves_its_folder(path: &str) -> bool {
@@ -78,7 +81,8 @@ pub(super) fn leaves_its_folder(path: &str) -> bool {
         if !encoded_again {
             return false;
         }
-        let next: Vec<u8> = if round == 0 { Decoded(path.as_bytes()).collect() } else { Decoded(&layer).collect() };
+        let next: Vec<u8> =
+            if round == 0 { Decoded(path.as_bytes()).collect() } else { Decoded(&layer).collect() };
         if round > 0 && next == layer {
             return false;
         }
@@ -170,7 +174,10 @@ mod tests {
         ] {
             assert_eq!(target(text).err(), Some(error), "{text:?}");
         }
-        assert_eq!(target(&format!("https://a.example/{}", "x".repeat(LENGTH))).err(), Some(TooLong));
+        assert_eq!(
+            target(&format!("https://a.example/{}", "x".repeat(LENGTH))).err(),
+            Some(TooLong)
+        );
     }
 
     #[test]
@@ -190,7 +197,11 @@ mod tests {
             "v1/%2e%3b/x",
             "v1/..%252fadmin",
         ] {
-            assert_eq!(target(&format!("https://a.example/{path}")).err(), Some(TargetError::Path), "{path}");
+            assert_eq!(
+                target(&format!("https://a.example/{path}")).err(),
+                Some(TargetError::Path),
+                "{path}"
+            );
         }
     }
 

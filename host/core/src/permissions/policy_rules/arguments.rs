@@ -1,5 +1,5 @@
-//! Patterns for the arguments of a call. Matching takes time in proportion to the text: a pattern is plain pieces with `*` between them,
-//! and no piece is looked for twice at one place.
+//! Patterns for the arguments of a call. Matching takes time in proportion to the text: a pattern
+//! is plain pieces with `*` between them, and no piece is looked for twice at one place.
 
 use std::fmt::{self, Write as _};
 
@@ -32,7 +32,8 @@ impl ArgumentPlace {
         }
         let is_pointer = text.starts_with('/');
         let is_wrong = |after: &str| !after.starts_with(['0', '1']);
-        (is_pointer && text.split('~').skip(1).any(is_wrong)).then_some("is no JSON pointer: `~` stands before `0` or `1` only")
+        (is_pointer && text.split('~').skip(1).any(is_wrong))
+            .then_some("is no JSON pointer: `~` stands before `0` or `1` only")
     }
 
     /// The place of a property.
@@ -72,8 +73,8 @@ impl ArgumentRule {
     }
 }
 
-/// What an argument may be. A text: `*` in it stands for any text, also none, `\*` for a star and `\\` for a backslash; `*` alone matches
-/// whatever is there. Any other value: itself.
+/// What an argument may be. A text: `*` in it stands for any text, also none, `\*` for a star and
+/// `\\` for a backslash; `*` alone matches whatever is there. Any other value: itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ArgumentPattern(pub Value);
@@ -84,11 +85,20 @@ impl ArgumentPattern {
             (Value::String(pattern), _) if pattern == "*" => Holds::Yes,
             (Value::String(pattern), Value::String(text)) => holds_for(pattern, text),
             (pattern, value) if pattern == value => Holds::Yes,
-            // Tools take a 5 for a "5" and the other way round, so what is meant to be held back is.
+            // Tools take a 5 for a "5" and the other way round, so what is meant to be held back
+            // is.
             (Value::String(pattern), value) if is_json_of(pattern, value) => Holds::Maybe,
             (pattern, Value::String(text)) if is_json_of(text, pattern) => Holds::Maybe,
-            (Value::Number(pattern), Value::Number(value)) if pattern.as_f64() == value.as_f64() => Holds::Maybe,
-            (Value::Number(pattern), Value::String(text)) if text.trim().parse().ok() == pattern.as_f64() => Holds::Maybe,
+            (Value::Number(pattern), Value::Number(value))
+                if pattern.as_f64() == value.as_f64() =>
+            {
+                Holds::Maybe
+            }
+            (Value::Number(pattern), Value::String(text))
+                if text.trim().parse().ok() == pattern.as_f64() =>
+            {
+                Holds::Maybe
+            }
             _ => Holds::No,
         }
     }
@@ -105,7 +115,9 @@ fn holds_for(pattern: &str, text: &str) -> Holds {
     }
     // Whoever reads it as a path may begin at the root.
     let from_root = pattern.strip_prefix('/').filter(|_| !text.starts_with('/'));
-    let is_meant = |text: &str| covers(pattern, text) || from_root.is_some_and(|pattern| covers(pattern, text));
+    let is_meant = |text: &str| {
+        covers(pattern, text) || from_root.is_some_and(|pattern| covers(pattern, text))
+    };
     if is_covered || is_meant(text) {
         return Holds::Maybe;
     }
@@ -137,7 +149,12 @@ fn covers(pattern: &str, text: &str) -> bool {
     has_pieces(text, start, middle.split('*'), end)
 }
 
-fn has_pieces<'a>(text: &str, start: &str, middle: impl Iterator<Item = &'a str>, end: &str) -> bool {
+fn has_pieces<'a>(
+    text: &str,
+    start: &str,
+    middle: impl Iterator<Item = &'a str>,
+    end: &str,
+) -> bool {
     let Some(mut text) = text.strip_prefix(start) else { return false };
     for piece in middle {
         match text.find(piece) {
@@ -227,7 +244,15 @@ mod tests {
             ("", ""),
             ("aé*", "aéé"),
         ];
-        let no = [("a*", "ba"), ("a*a", "a"), ("a*b*c", "acb"), ("", "a"), ("*ab*ab*", "xab"), ("/notes/*", "/notes"), ("A*", "a")];
+        let no = [
+            ("a*", "ba"),
+            ("a*a", "a"),
+            ("a*b*c", "acb"),
+            ("", "a"),
+            ("*ab*ab*", "xab"),
+            ("/notes/*", "/notes"),
+            ("A*", "a"),
+        ];
         for (pattern, text) in yes {
             assert_eq!(holds(pattern, &json!(text)), Holds::Yes, "{pattern:?} {text:?}");
         }
@@ -238,14 +263,28 @@ mod tests {
 
     #[test]
     fn what_hides_where_it_leads_matches_no_wildcard_for_sure() {
-        assert_eq!(holds("/notes/public/*", &json!("/notes/public\\..\\x")), Holds::No, "it leads elsewhere");
-        for text in ["/notes/public/../x", "/notes/public/%2e%2e/x", "/notes/public\\x", "/notes/public/\u{0}", "/notes/public//x"] {
+        assert_eq!(
+            holds("/notes/public/*", &json!("/notes/public\\..\\x")),
+            Holds::No,
+            "it leads elsewhere"
+        );
+        for text in [
+            "/notes/public/../x",
+            "/notes/public/%2e%2e/x",
+            "/notes/public\\x",
+            "/notes/public/\u{0}",
+            "/notes/public//x",
+        ] {
             assert_eq!(holds("/notes/public/*", &json!(text)), Holds::Maybe, "{text:?}");
             assert_eq!(holds(text, &json!(text)), Holds::Yes, "written out it is meant: {text:?}");
         }
         assert_eq!(holds("/notes/secret/*", &json!("/notes/public/../secret/x")), Holds::Maybe);
         assert_eq!(holds("/notes/secret", &json!("/notes//secret")), Holds::Maybe);
-        assert_eq!(holds("/notes/secret/*", &json!("/notes/x/../secret")), Holds::Maybe, "the folder itself");
+        assert_eq!(
+            holds("/notes/secret/*", &json!("/notes/x/../secret")),
+            Holds::Maybe,
+            "the folder itself"
+        );
         assert_eq!(holds("/other/*", &json!("/notes/public/../secret/x")), Holds::No);
     }
 
@@ -255,12 +294,22 @@ mod tests {
         for value in &values {
             assert_eq!(ArgumentPattern(value.clone()).holds(value), Holds::Yes, "{value}");
             assert_eq!(holds("*", value), Holds::Yes);
-            assert_eq!(ArgumentPattern(value.clone()).holds(&json!(value.to_string())), Holds::Maybe, "{value}");
+            assert_eq!(
+                ArgumentPattern(value.clone()).holds(&json!(value.to_string())),
+                Holds::Maybe,
+                "{value}"
+            );
             assert_eq!(holds(&value.to_string(), value), Holds::Maybe, "{value}");
         }
         assert_eq!(ArgumentPattern(json!(100)).holds(&json!(100.0)), Holds::Maybe);
         assert_eq!(ArgumentPattern(json!(100)).holds(&json!("1e2")), Holds::Maybe);
-        for (pattern, value) in [("5", json!(50)), ("50", json!(5)), ("5*", json!(50)), ("a", json!(["a"])), ("", json!([]))] {
+        for (pattern, value) in [
+            ("5", json!(50)),
+            ("50", json!(5)),
+            ("5*", json!(50)),
+            ("a", json!(["a"])),
+            ("", json!([])),
+        ] {
             assert_eq!(holds(pattern, &value), Holds::No, "{pattern}");
         }
         assert_eq!(ArgumentPattern(json!(5)).holds(&json!(50)), Holds::No);
@@ -272,8 +321,16 @@ mod tests {
         for text in ["*", "a*b", "\\*", "\\\\x", "\\", "C:\\a\\*.md", "a", "../*"] {
             let pattern = exactly(&json!(text)).expect("any text can be written");
             assert_eq!(pattern.holds(&json!(text)), Holds::Yes, "{text:?} {pattern:?}");
-            assert_eq!(pattern.holds(&json!(text.replace('*', "x") + "y")), Holds::No, "{text:?} {pattern:?}");
-            assert_eq!(pattern.holds(&json!(format!("{text}y"))), Holds::No, "{text:?} {pattern:?}");
+            assert_eq!(
+                pattern.holds(&json!(text.replace('*', "x") + "y")),
+                Holds::No,
+                "{text:?} {pattern:?}"
+            );
+            assert_eq!(
+                pattern.holds(&json!(format!("{text}y"))),
+                Holds::No,
+                "{text:?} {pattern:?}"
+            );
         }
         assert_eq!(holds(r"a\*b*", &json!("a*bc")), Holds::Yes);
         assert_eq!(holds(r"a\*b*", &json!("axbc")), Holds::No);
@@ -299,9 +356,12 @@ mod tests {
 
     #[test]
     fn an_argument_is_named_or_pointed_at() {
-        let arguments = json!({ "path": "/a", "user": { "id": 7 }, "/odd": "x", "list": ["a", "b"] });
-        let rule =
-            |at: &str, pattern: &str| ArgumentRule { at: ArgumentPlace(at.to_owned()), patterns: vec![ArgumentPattern(pattern.into())] };
+        let arguments =
+            json!({ "path": "/a", "user": { "id": 7 }, "/odd": "x", "list": ["a", "b"] });
+        let rule = |at: &str, pattern: &str| ArgumentRule {
+            at: ArgumentPlace(at.to_owned()),
+            patterns: vec![ArgumentPattern(pattern.into())],
+        };
         for (at, pattern) in [("path", "/a"), ("/path", "/a"), ("/~1odd", "x"), ("/list/1", "b")] {
             assert_eq!(rule(at, pattern).holds(&arguments), Holds::Yes, "{at}");
         }
@@ -309,7 +369,9 @@ mod tests {
         assert_eq!(rule("path", "*").holds(&json!("text")), Holds::No);
         assert_eq!(ArgumentPlace::of_property("/odd").find(&arguments), Some(&json!("x")));
         assert!(
-            ArgumentPlace::problem("/a~2").is_some() && ArgumentPlace::problem("").is_some() && ArgumentPlace::problem("a~2").is_none()
+            ArgumentPlace::problem("/a~2").is_some()
+                && ArgumentPlace::problem("").is_some()
+                && ArgumentPlace::problem("a~2").is_none()
         );
     }
 }

@@ -1,18 +1,23 @@
-//! Texts that do not say plainly where they lead: `..`, `.`, doubled slashes, backslashes, their percent forms, control and invisible
-//! characters. What such a text leads to, read as a path. Knows no file system.
+//! Texts that do not say plainly where they lead: `..`, `.`, doubled slashes, backslashes, their
+//! percent forms, control and invisible characters. What such a text leads to, read as a path.
+//! Knows no file system.
 
 use crate::types::text::is_deceptive;
 
 /// The text holds something that can make it lead elsewhere than it seems to. Allocates nothing.
 #[must_use]
 pub fn is_odd(text: &str) -> bool {
-    text.chars().any(is_deceptive) || text.contains(['\\', '%']) && has_hidden_separators(text) || has_odd_segment(text)
+    text.chars().any(is_deceptive)
+        || text.contains(['\\', '%']) && has_hidden_separators(text)
+        || has_odd_segment(text)
 }
 
-/// A backslash, or in its percent form what needs none: a letter or digit, a dot, slash or backslash, a control character; `%25` could be
-/// one for whoever decodes twice.
+/// A backslash, or in its percent form what needs none: a letter or digit, a dot, slash or
+/// backslash, a control character; `%25` could be one for whoever decodes twice.
 fn has_hidden_separators(text: &str) -> bool {
-    let is_hidden = |byte: u8| byte.is_ascii_alphanumeric() || byte.is_ascii_control() || b"%./\\-_~".contains(&byte);
+    let is_hidden = |byte: u8| {
+        byte.is_ascii_alphanumeric() || byte.is_ascii_control() || b"%./\\-_~".contains(&byte)
+    };
     let percent = |window: &[u8]| matches!(window, [b'%', high, low] if of_hex(*high, *low).is_some_and(is_hidden));
     text.contains('\\') || text.as_bytes().windows(3).any(percent)
 }
@@ -23,11 +28,15 @@ fn of_hex(high: u8, low: u8) -> Option<u8> {
     Some(digit(high)? * 16 + digit(low)?)
 }
 
-/// A `.` or `..` between separators, or nothing between two slashes; `//` behind a scheme is how an address begins.
+/// A `.` or `..` between separators, or nothing between two slashes; `//` behind a scheme is how an
+/// address begins.
 fn has_odd_segment(text: &str) -> bool {
     let mut parts = text.split(is_separator).peekable();
     let dots = parts.any(|part| matches!(part.trim(), "." | ".."));
-    let address = text.split_once("://").filter(|(scheme, _)| is_scheme(scheme)).map_or(text, |(_, rest)| rest);
+    let address = text
+        .split_once("://")
+        .filter(|(scheme, _)| is_scheme(scheme))
+        .map_or(text, |(_, rest)| rest);
     dots || address.contains("//")
 }
 
@@ -36,15 +45,23 @@ fn is_separator(c: char) -> bool {
 }
 
 fn is_scheme(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
 }
 
-/// What an odd text leads to when it is read as a path: `/a/b` of `/a//x/..\b`. Control and invisible characters are left out.
+/// What an odd text leads to when it is read as a path: `/a/b` of `/a//x/..\b`. Control and
+/// invisible characters are left out.
 pub(super) fn led_to(text: &str) -> String {
-    let plain: String = decoded(text).chars().filter(|c| !is_deceptive(*c)).map(|c| if c == '\\' { '/' } else { c }).collect();
+    let plain: String = decoded(text)
+        .chars()
+        .filter(|c| !is_deceptive(*c))
+        .map(|c| if c == '\\' { '/' } else { c })
+        .collect();
     let (start, path) = match plain.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) {
         Some((scheme, rest)) => (format!("{scheme}://"), rest),
-        None => (if plain.starts_with('/') { "/".to_owned() } else { String::new() }, plain.as_str()),
+        None => {
+            (if plain.starts_with('/') { "/".to_owned() } else { String::new() }, plain.as_str())
+        }
     };
     let mut segments: Vec<&str> = Vec::new();
     for segment in path.split('/') {
@@ -57,7 +74,8 @@ pub(super) fn led_to(text: &str) -> String {
     start + &segments.join("/")
 }
 
-/// The percent forms of ASCII as what they stand for, until there is none left. Each character is looked at once.
+/// The percent forms of ASCII as what they stand for, until there is none left. Each character is
+/// looked at once.
 fn decoded(text: &str) -> String {
     let mut decoded = String::with_capacity(text.len());
     for c in text.chars() {
@@ -117,9 +135,19 @@ mod tests {
         for text in odd {
             assert!(is_odd(text), "{text:?}");
         }
-        for text in
-            ["/notes/a.md", "a..b", "wait... what", "https://api.example.org/x?y=1", "", "/a b/c", "/a%20b", "100 %", "é", "a.", "/.git/x"]
-        {
+        for text in [
+            "/notes/a.md",
+            "a..b",
+            "wait... what",
+            "https://api.example.org/x?y=1",
+            "",
+            "/a b/c",
+            "/a%20b",
+            "100 %",
+            "é",
+            "a.",
+            "/.git/x",
+        ] {
             assert!(!is_odd(text), "{text:?}");
         }
     }

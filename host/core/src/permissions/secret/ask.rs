@@ -1,5 +1,5 @@
-//! Secrets in a manifest: `[asks.secrets]` asks for any, `[asks.secrets.NAME]` for one by its name, and maybe for some hosts only. A
-//! ceiling on what the config grants.
+//! Secrets in a manifest: `[asks.secrets]` asks for any, `[asks.secrets.NAME]` for one by its name,
+//! and maybe for some hosts only. A ceiling on what the config grants.
 
 use std::collections::BTreeMap;
 
@@ -43,17 +43,28 @@ pub struct AskError {
 pub fn named_asks(ask: &CapabilityRequest) -> Result<BTreeMap<String, NamedAsk>, AskError> {
     let read = |(name, detail): (&String, &Value)| {
         let named = NamedAsk::deserialize(detail).map_err(|error| error.to_string());
-        let hosts_fit = |named: NamedAsk| match named.hosts.iter().find_map(|host| HostPattern::parse(host).err()) {
+        let hosts_fit = |named: NamedAsk| match named
+            .hosts
+            .iter()
+            .find_map(|host| HostPattern::parse(host).err())
+        {
             Some(problem) => Err(format!("has a host that is none: {problem}")),
             None => Ok(named),
         };
         let error = |problem| AskError { name: name.clone(), problem };
-        Ok((name.clone(), named.map_err(|what| format!("does not have the form: {what}")).and_then(hosts_fit).map_err(error)?))
+        Ok((
+            name.clone(),
+            named
+                .map_err(|what| format!("does not have the form: {what}"))
+                .and_then(hosts_fit)
+                .map_err(error)?,
+        ))
     };
     ask.detail.iter().map(read).collect()
 }
 
-/// Fills in what an ask for `secrets` says as a whole from the secrets that it names: why, and whether it works without.
+/// Fills in what an ask for `secrets` says as a whole from the secrets that it names: why, and
+/// whether it works without.
 ///
 /// # Errors
 /// As `named_asks`.
@@ -63,7 +74,11 @@ pub(crate) fn complete(ask: &mut CapabilityRequest) -> Result<(), AskError> {
         return Ok(());
     }
     let one = |(name, named): (&String, &NamedAsk)| {
-        let hosts = if named.hosts.is_empty() { String::new() } else { format!(" for {}", named.hosts.join(", ")) };
+        let hosts = if named.hosts.is_empty() {
+            String::new()
+        } else {
+            format!(" for {}", named.hosts.join(", "))
+        };
         let why = if named.why.is_empty() { String::new() } else { format!(": {}", named.why) };
         format!("{name}{hosts}{why}")
     };
@@ -73,18 +88,43 @@ pub(crate) fn complete(ask: &mut CapabilityRequest) -> Result<(), AskError> {
 }
 
 /// The manifest asks for this secret, and for this host of it.
-pub(super) fn require(rights: &Rights<'_>, name: &SecretName, host: Option<&str>) -> Result<(), Box<DenialRecord>> {
+pub(super) fn require(
+    rights: &Rights<'_>,
+    name: &SecretName,
+    host: Option<&str>,
+) -> Result<(), Box<DenialRecord>> {
     rights.require(Capability::Secrets, name.as_str(), || None)?;
-    let refuse = |reason: &str| Err(rights.refuse(Capability::Secrets, name.as_str(), Layer::Manifest, reason, None));
-    let Some(ask) = rights.manifest.ask(Capability::Secrets).filter(|ask| !ask.detail.is_empty()) else { return Ok(()) };
-    // An ask that has not the form is for nothing.
-    let Ok(named) = named_asks(ask) else { return refuse("its manifest asks for secrets in a form that this host does not know") };
-    let Some(wanted) = named.get(name.as_str()) else {
-        return refuse(&format!("the manifest of {} asks for other secrets: {}", rights.plugin, join(named.keys())));
+    let refuse = |reason: &str| {
+        Err(rights.refuse(Capability::Secrets, name.as_str(), Layer::Manifest, reason, None))
     };
-    let is_wanted = |host: &str| wanted.hosts.iter().filter_map(|wanted| HostPattern::parse(wanted).ok()).any(|wanted| wanted.covers(host));
+    let Some(ask) = rights.manifest.ask(Capability::Secrets).filter(|ask| !ask.detail.is_empty())
+    else {
+        return Ok(());
+    };
+    // An ask that has not the form is for nothing.
+    let Ok(named) = named_asks(ask) else {
+        return refuse("its manifest asks for secrets in a form that this host does not know");
+    };
+    let Some(wanted) = named.get(name.as_str()) else {
+        return refuse(&format!(
+            "the manifest of {} asks for other secrets: {}",
+            rights.plugin,
+            join(named.keys())
+        ));
+    };
+    let is_wanted = |host: &str| {
+        wanted
+            .hosts
+            .iter()
+            .filter_map(|wanted| HostPattern::parse(wanted).ok())
+            .any(|wanted| wanted.covers(host))
+    };
     if host.is_some_and(|host| !wanted.hosts.is_empty() && !is_wanted(host)) {
-        return refuse(&format!("the manifest of {} asks for it for {} alone", rights.plugin, wanted.hosts.join(", ")));
+        return refuse(&format!(
+            "the manifest of {} asks for it for {} alone",
+            rights.plugin,
+            wanted.hosts.join(", ")
+        ));
     }
     Ok(())
 }
@@ -94,7 +134,11 @@ impl Rights<'_> {
     ///
     /// # Errors
     /// The record for the operator.
-    pub fn require_secret(&self, name: &SecretName, smallest: impl Fn() -> Option<String>) -> Result<(), Box<DenialRecord>> {
+    pub fn require_secret(
+        &self,
+        name: &SecretName,
+        smallest: impl Fn() -> Option<String>,
+    ) -> Result<(), Box<DenialRecord>> {
         self.require(Capability::Secrets, name.as_str(), &smallest)?;
         require(self, name, None)?;
         if self.grants.secrets.iter().any(|grant| grant.name == *name) {
@@ -124,11 +168,22 @@ mod tests {
     #[test]
     fn a_manifest_asks_for_any_or_by_name() {
         assert_eq!(named_asks(&ask("[asks.secrets]\nwhy = \"Any.\"\n")), Ok(BTreeMap::new()));
-        let by_name = ask("[asks.secrets.met_token]\nwhy = \"Lifts the rate limit.\"\nhosts = [\"api.met.no\"]\noptional = true\n");
+        let by_name = ask(
+            "[asks.secrets.met_token]\nwhy = \"Lifts the rate limit.\"\nhosts = [\"api.met.no\"]\noptional = true\n",
+        );
         let named = named_asks(&by_name).expect("it has the form");
         assert_eq!(named["met_token"].hosts, ["api.met.no"]);
-        assert_eq!((by_name.why.as_str(), by_name.optional), ("met_token for api.met.no: Lifts the rate limit.", true));
-        let wrong = Manifest::from_toml(&format!("{HEAD}[asks.secrets.met_token]\nplaces = [\"body\"]\n"));
-        assert!(wrong.expect_err("it knows no places").to_string().starts_with("[asks.secrets.met_token]"));
+        assert_eq!(
+            (by_name.why.as_str(), by_name.optional),
+            ("met_token for api.met.no: Lifts the rate limit.", true)
+        );
+        let wrong =
+            Manifest::from_toml(&format!("{HEAD}[asks.secrets.met_token]\nplaces = [\"body\"]\n"));
+        assert!(
+            wrong
+                .expect_err("it knows no places")
+                .to_string()
+                .starts_with("[asks.secrets.met_token]")
+        );
     }
 }

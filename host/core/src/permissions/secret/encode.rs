@@ -1,4 +1,5 @@
-//! How a value is written where its placeholder stood, so that it changes nothing of what stands around it.
+//! How a value is written where its placeholder stood, so that it changes nothing of what stands
+//! around it.
 
 /// Percent-encoded: everything but letters, digits and `-._~`.
 pub(super) fn percent(value: &str) -> Vec<u8> {
@@ -31,8 +32,15 @@ pub(super) enum BodyKind {
 impl BodyKind {
     /// By the content type that the guest gave.
     pub(super) fn of(headers: &[(String, String)]) -> Self {
-        let content_type = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type")).map(|(_, value)| value.as_str());
-        let essence = content_type.and_then(|value| value.split(';').next()).unwrap_or_default().trim().to_ascii_lowercase();
+        let content_type = headers
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case("content-type"))
+            .map(|(_, value)| value.as_str());
+        let essence = content_type
+            .and_then(|value| value.split(';').next())
+            .unwrap_or_default()
+            .trim()
+            .to_ascii_lowercase();
         match essence.as_str() {
             "application/x-www-form-urlencoded" => Self::Form,
             json if json.ends_with("/json") || json.ends_with("+json") => Self::Json,

@@ -1,4 +1,5 @@
-//! What stands for a secret in a request: `conclave-secret-` and forty hexadecimal digits, which hold for one call.
+//! What stands for a secret in a request: `conclave-secret-` and forty hexadecimal digits, which
+//! hold for one call.
 
 use sha2::{Digest, Sha256};
 
@@ -11,7 +12,8 @@ const DIGITS: usize = 40;
 /// Bytes of a placeholder.
 pub(super) const LENGTH: usize = PREFIX.len() + DIGITS;
 
-/// What the placeholders of one call are derived from. No guest knows it, so none can write the placeholder of another call.
+/// What the placeholders of one call are derived from. No guest knows it, so none can write the
+/// placeholder of another call.
 #[derive(Clone, Copy)]
 pub struct Seed(pub [u8; 32]);
 
@@ -35,17 +37,25 @@ impl Placeholders {
         hash.update(b"conclave placeholder 1\0");
         hash.update(self.seed.0);
         hash.update(name.as_str().as_bytes());
-        let digits = hash.finalize().iter().take(DIGITS / 2).fold(String::with_capacity(DIGITS), |mut digits, byte| {
-            for digit in [byte >> 4, byte & 15] {
-                digits.push(char::from_digit(u32::from(digit), 16).unwrap_or('0'));
-            }
-            digits
-        });
+        let digits = hash.finalize().iter().take(DIGITS / 2).fold(
+            String::with_capacity(DIGITS),
+            |mut digits, byte| {
+                for digit in [byte >> 4, byte & 15] {
+                    digits.push(char::from_digit(u32::from(digit), 16).unwrap_or('0'));
+                }
+                digits
+            },
+        );
         format!("{PREFIX}{digits}")
     }
 
-    /// Which of these secrets a placeholder stands for; none when it is of another call, or of nobody.
-    pub(super) fn secret<'a>(&self, placeholder: &[u8], granted: &'a [SecretGrant]) -> Option<&'a SecretGrant> {
+    /// Which of these secrets a placeholder stands for; none when it is of another call, or of
+    /// nobody.
+    pub(super) fn secret<'a>(
+        &self,
+        placeholder: &[u8],
+        granted: &'a [SecretGrant],
+    ) -> Option<&'a SecretGrant> {
         granted.iter().find(|grant| self.of(&grant.name).as_bytes() == placeholder)
     }
 }
@@ -54,13 +64,18 @@ impl Placeholders {
 pub(super) fn find(bytes: &[u8]) -> impl Iterator<Item = usize> + '_ {
     let is_whole = |at: &usize| {
         let digits = bytes.get(at + PREFIX.len()..at + LENGTH);
-        digits.is_some_and(|digits| digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')))
+        digits.is_some_and(|digits| {
+            digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+        })
     };
     memchr::memmem::find_iter(bytes, PREFIX).filter(is_whole)
 }
 
 /// The bytes with something else in the place of each placeholder.
-pub(super) fn replace<'a>(bytes: &'a [u8], mut other: impl FnMut(&'a [u8]) -> Option<Vec<u8>>) -> Vec<u8> {
+pub(super) fn replace<'a>(
+    bytes: &'a [u8],
+    mut other: impl FnMut(&'a [u8]) -> Option<Vec<u8>>,
+) -> Vec<u8> {
     let mut replaced = Vec::with_capacity(bytes.len());
     let mut kept = 0;
     for at in find(bytes) {

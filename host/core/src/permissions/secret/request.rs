@@ -1,4 +1,5 @@
-//! Whether the placeholders of a request may turn into values there: their call, their secret, the host, the place.
+//! Whether the placeholders of a request may turn into values there: their call, their secret, the
+//! host, the place.
 
 use std::fmt;
 
@@ -11,7 +12,8 @@ use crate::types::capability::Capability;
 use crate::types::denial::{DenialRecord, Layer};
 use crate::types::ids::SecretName;
 
-/// A request as the guest wrote it; or as it leaves, with values in it, and then it is neither kept nor shown.
+/// A request as the guest wrote it; or as it leaves, with values in it, and then it is neither kept
+/// nor shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RequestParts {
     pub method: String,
@@ -23,7 +25,10 @@ pub struct RequestParts {
 /// It may hold values, so it does not show itself.
 impl fmt::Debug for RequestParts {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Parts").field("method", &self.method).field("host", &self.url.host_str()).finish_non_exhaustive()
+        out.debug_struct("Parts")
+            .field("method", &self.method)
+            .field("host", &self.url.host_str())
+            .finish_non_exhaustive()
     }
 }
 
@@ -40,11 +45,16 @@ pub struct SecretPlan {
     uses: Vec<Use>,
 }
 
-/// Looks for the placeholders of a request and decides about each. Nothing may be sent when it refuses.
+/// Looks for the placeholders of a request and decides about each. Nothing may be sent when it
+/// refuses.
 ///
 /// # Errors
 /// The first that may not be where it stands, as the record for the operator.
-pub fn check(rights: &Rights<'_>, placeholders: &Placeholders, parts: &RequestParts) -> Result<SecretPlan, Box<DenialRecord>> {
+pub fn check(
+    rights: &Rights<'_>,
+    placeholders: &Placeholders,
+    parts: &RequestParts,
+) -> Result<SecretPlan, Box<DenialRecord>> {
     let mut plan = SecretPlan::default();
     let mut decide = |bytes: &[u8], place: SecretSpot| -> Result<(), Box<DenialRecord>> {
         for at in find(bytes) {
@@ -58,13 +68,21 @@ pub fn check(rights: &Rights<'_>, placeholders: &Placeholders, parts: &RequestPa
     decide(parts.method.as_bytes(), SecretSpot::Elsewhere("the method"))?;
     let address = &parts.url[..url::Position::AfterPath];
     decide(address.as_bytes(), SecretSpot::Elsewhere("the address before the query"))?;
-    decide(&super::views::percent_decoded(address.as_bytes()), SecretSpot::Elsewhere("the address before the query"))?;
-    decide(parts.url.fragment().unwrap_or_default().as_bytes(), SecretSpot::Elsewhere("the fragment"))?;
+    decide(
+        &super::views::percent_decoded(address.as_bytes()),
+        SecretSpot::Elsewhere("the address before the query"),
+    )?;
+    decide(
+        parts.url.fragment().unwrap_or_default().as_bytes(),
+        SecretSpot::Elsewhere("the fragment"),
+    )?;
     decide(parts.url.query().unwrap_or_default().as_bytes(), SecretSpot::In(SecretPlace::Query))?;
     for (name, value) in &parts.headers {
         decide(name.as_bytes(), SecretSpot::Elsewhere("the name of a header"))?;
-        // They say where the request goes and how it is framed: the value would be read by others than the one it is for.
-        let is_routing = ["host", "content-length", "transfer-encoding", "connection", "content-type"];
+        // They say where the request goes and how it is framed: the value would be read by others
+        // than the one it is for.
+        let is_routing =
+            ["host", "content-length", "transfer-encoding", "connection", "content-type"];
         let place = if is_routing.iter().any(|routing| name.eq_ignore_ascii_case(routing)) {
             SecretSpot::Elsewhere("a header that says how the request is sent")
         } else {
@@ -83,37 +101,67 @@ enum SecretSpot {
     Elsewhere(&'static str),
 }
 
-fn decide(rights: &Rights<'_>, placeholders: &Placeholders, found: &[u8], place: SecretSpot, url: &Url) -> Result<Use, Box<DenialRecord>> {
+fn decide(
+    rights: &Rights<'_>,
+    placeholders: &Placeholders,
+    found: &[u8],
+    place: SecretSpot,
+    url: &Url,
+) -> Result<Use, Box<DenialRecord>> {
     let placeholder = String::from_utf8_lossy(found).into_owned();
     let Some(grant) = placeholders.secret(found, &rights.grants.secrets) else {
         let reason = "the request holds a placeholder that is worth nothing in this call: it is of another call or plugin, or made up";
         return Err(rights.refuse(Capability::Secrets, &placeholder, Layer::Runtime, reason, None));
     };
     let target = grant.name.as_str();
-    let refuse = |layer, reason: String, suggestion| Err(rights.refuse(Capability::Secrets, target, layer, &reason, suggestion));
+    let refuse = |layer, reason: String, suggestion| {
+        Err(rights.refuse(Capability::Secrets, target, layer, &reason, suggestion))
+    };
     super::ask::require(rights, &grant.name, url.host_str())?;
     rights.leaves_secret(grant.name.as_str())?;
     if !is_bound(grant, url) {
-        let bound: Vec<&str> = grant.hosts.iter().map(crate::permissions::fetch::HostPattern::as_str).collect();
+        let bound: Vec<&str> =
+            grant.hosts.iter().map(crate::permissions::fetch::HostPattern::as_str).collect();
         let host = url.host_str().unwrap_or_default();
         // Nobody should send a secret elsewhere by pasting a line.
         return refuse(
             Layer::Runtime,
-            format!("the secret {target} is bound to {}, and the request goes to {host}", bound.join(", ")),
+            format!(
+                "the secret {target} is bound to {}, and the request goes to {host}",
+                bound.join(", ")
+            ),
             None,
         );
     }
     if !is_private_enough(url) {
-        return refuse(Layer::Host, format!("the secret {target} would travel unencrypted: only `https` carries a secret"), None);
+        return refuse(
+            Layer::Host,
+            format!("the secret {target} would travel unencrypted: only `https` carries a secret"),
+            None,
+        );
     }
     match place {
-        SecretSpot::In(place) if grant.places.contains(&place) => Ok(Use { name: grant.name.clone(), placeholder }),
-        SecretSpot::In(place) => {
-            let places: Vec<String> = grant.places.iter().chain([&place]).map(|place| format!("{:?}", place.as_str())).collect();
-            let reason = format!("the secret {target} may not stand in the {} of a request", place.as_str());
-            refuse(Layer::Config, reason, Some(format!("[secrets.{target}] places = [{}]", places.join(", "))))
+        SecretSpot::In(place) if grant.places.contains(&place) => {
+            Ok(Use { name: grant.name.clone(), placeholder })
         }
-        SecretSpot::Elsewhere(place) => refuse(Layer::Host, format!("no secret may stand in {place} of a request"), None),
+        SecretSpot::In(place) => {
+            let places: Vec<String> = grant
+                .places
+                .iter()
+                .chain([&place])
+                .map(|place| format!("{:?}", place.as_str()))
+                .collect();
+            let reason =
+                format!("the secret {target} may not stand in the {} of a request", place.as_str());
+            refuse(
+                Layer::Config,
+                reason,
+                Some(format!("[secrets.{target}] places = [{}]", places.join(", "))),
+            )
+        }
+        SecretSpot::Elsewhere(place) => {
+            refuse(Layer::Host, format!("no secret may stand in {place} of a request"), None)
+        }
     }
 }
 
@@ -136,7 +184,9 @@ fn is_private_enough(url: &Url) -> bool {
 /// Scheme, host and port are the same: what a browser calls one origin.
 #[must_use]
 pub fn is_same_origin(one: &Url, other: &Url) -> bool {
-    one.scheme() == other.scheme() && one.host_str() == other.host_str() && one.port_or_known_default() == other.port_or_known_default()
+    one.scheme() == other.scheme()
+        && one.host_str() == other.host_str()
+        && one.port_or_known_default() == other.port_or_known_default()
 }
 
 impl SecretPlan {
@@ -157,21 +207,31 @@ impl SecretPlan {
         self.uses.iter().map(|one| one.name.to_string()).collect()
     }
 
-    /// The request for people and for the journal: the names of the secrets in their places, the same in every call.
+    /// The request for people and for the journal: the names of the secrets in their places, the
+    /// same in every call.
     #[must_use]
     pub fn shown(&self, parts: &RequestParts) -> RequestParts {
-        self.written(parts, |one| Some(format!("{{secret:{}}}", one.name))).unwrap_or_else(|_| parts.clone())
+        self.written(parts, |one| Some(format!("{{secret:{}}}", one.name)))
+            .unwrap_or_else(|_| parts.clone())
     }
 
     /// The request as it leaves. `value` gives the values.
     ///
     /// # Errors
     /// The name of a secret that has no value, or one that cannot stand in a header.
-    pub fn put_in<'v>(&self, parts: &RequestParts, value: impl Fn(&SecretName) -> Option<&'v str>) -> Result<RequestParts, SecretName> {
+    pub fn put_in<'v>(
+        &self,
+        parts: &RequestParts,
+        value: impl Fn(&SecretName) -> Option<&'v str>,
+    ) -> Result<RequestParts, SecretName> {
         self.written(parts, |one| value(&one.name).map(str::to_owned))
     }
 
-    fn written(&self, parts: &RequestParts, value: impl Fn(&Use) -> Option<String>) -> Result<RequestParts, SecretName> {
+    fn written(
+        &self,
+        parts: &RequestParts,
+        value: impl Fn(&Use) -> Option<String>,
+    ) -> Result<RequestParts, SecretName> {
         let mut written = parts.clone();
         if self.uses.is_empty() {
             return Ok(written);

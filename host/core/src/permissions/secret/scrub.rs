@@ -1,5 +1,6 @@
-//! Takes the values of secrets out of what comes back, also where they are encoded: with the escapes of JSON, percent-encoded, as
-//! entities of HTML, in hexadecimal or base64, and in one of these within another. Its time grows with the length of the input alone.
+//! Takes the values of secrets out of what comes back, also where they are encoded: with the
+//! escapes of JSON, percent-encoded, as entities of HTML, in hexadecimal or base64, and in one of
+//! these within another. Its time grows with the length of the input alone.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -29,7 +30,9 @@ pub struct SecretValue {
 /// A value that cannot be protected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
-    #[error("the secret {0} has fewer than {VALUE_MIN} bytes: what repeats it could not be told from other text. Take a longer one.")]
+    #[error(
+        "the secret {0} has fewer than {VALUE_MIN} bytes: what repeats it could not be told from other text. Take a longer one."
+    )]
     TooShort(SecretName),
     #[error("the secret {0} is a part of the words that stand for secrets. Take another one.")]
     InMask(SecretName),
@@ -168,7 +171,12 @@ impl Scrubber {
         let mut start = 0;
         loop {
             let end = bytes.len().min(start + window);
-            self.look(&bytes[start..end], &|place| start + place.start..start + place.end, DEPTH, &mut found);
+            self.look(
+                &bytes[start..end],
+                &|place| start + place.start..start + place.end,
+                DEPTH,
+                &mut found,
+            );
             if end == bytes.len() {
                 return found;
             }
@@ -176,11 +184,23 @@ impl Scrubber {
         }
     }
 
-    /// Looks at the bytes, and at what they say once an encoding is taken off. `origin` is the place in the input of one in the bytes.
-    fn look(&self, bytes: &[u8], origin: &dyn Fn(Range<usize>) -> Range<usize>, depth: u32, found: &mut Vec<SecretMatch>) {
+    /// Looks at the bytes, and at what they say once an encoding is taken off. `origin` is the
+    /// place in the input of one in the bytes.
+    fn look(
+        &self,
+        bytes: &[u8],
+        origin: &dyn Fn(Range<usize>) -> Range<usize>,
+        depth: u32,
+        found: &mut Vec<SecretMatch>,
+    ) {
         for (index, value) in self.values.iter().enumerate() {
             let places = memchr::memmem::find_iter(bytes, value.value.as_bytes());
-            found.extend(places.map(|at| SecretMatch { place: origin(at..at + value.value.len()), value: index }));
+            found.extend(
+                places.map(|at| SecretMatch {
+                    place: origin(at..at + value.value.len()),
+                    value: index,
+                }),
+            );
         }
         if depth == 0 {
             return;

@@ -1,5 +1,5 @@
-//! Bytes as they read once an encoding is taken off, with where each came from. No encoding is checked: what cannot be taken off stays as
-//! it is, so one pass finds what was encoded in part.
+//! Bytes as they read once an encoding is taken off, with where each came from. No encoding is
+//! checked: what cannot be taken off stays as it is, so one pass finds what was encoded in part.
 
 /// Decoded bytes, and the part of the input that each stands for.
 #[derive(Default)]
@@ -11,9 +11,20 @@ pub(super) struct DecodedView {
 /// Takes an encoding off; none when there is nothing of it in the input.
 pub(super) type Decoder = fn(&[u8]) -> Option<DecodedView>;
 
-/// All that are known. Those of base64 and hexadecimal each begin at another digit, because a secret can stand in the midst of more.
-pub(super) const DECODERS: [Decoder; 10] =
-    [escapes, percent, form, entities, hex::<0>, hex::<1>, base64::<0>, base64::<1>, base64::<2>, base64::<3>];
+/// All that are known. Those of base64 and hexadecimal each begin at another digit, because a
+/// secret can stand in the midst of more.
+pub(super) const DECODERS: [Decoder; 10] = [
+    escapes,
+    percent,
+    form,
+    entities,
+    hex::<0>,
+    hex::<1>,
+    base64::<0>,
+    base64::<1>,
+    base64::<2>,
+    base64::<3>,
+];
 
 /// Digits of base64 and of hexadecimal that eight bytes have at least.
 const BASE64_RUN: usize = 11;
@@ -40,7 +51,11 @@ fn place(at: usize) -> u32 {
 }
 
 /// Decodes what `one` recognises at a place: the characters, and the bytes that they took.
-fn decode(input: &[u8], is_begin: impl Fn(u8) -> bool, one: impl Fn(&[u8]) -> Option<(char, usize)>) -> Option<DecodedView> {
+fn decode(
+    input: &[u8],
+    is_begin: impl Fn(u8) -> bool,
+    one: impl Fn(&[u8]) -> Option<(char, usize)>,
+) -> Option<DecodedView> {
     let first = input.iter().position(|byte| is_begin(*byte))?;
     let mut view = DecodedView::with_room(input.len());
     let mut changed = false;
@@ -93,7 +108,8 @@ fn unit(rest: &[u8]) -> Option<(char, usize)> {
         return Some((c, 6));
     }
     let follows = rest.get(6..8)? == b"\\u";
-    let low = number(rest.get(8..12)?, 16).filter(|low| follows && (0xdc00..0xe000).contains(low) && high < 0xdc00)?;
+    let low = number(rest.get(8..12)?, 16)
+        .filter(|low| follows && (0xdc00..0xe000).contains(low) && high < 0xdc00)?;
     Some((char::from_u32(0x1_0000 + ((high - 0xd800) << 10) + (low - 0xdc00))?, 12))
 }
 
@@ -141,7 +157,11 @@ fn percent_with(input: &[u8], is_form: bool) -> Option<DecodedView> {
     let mut view = DecodedView::with_room(input.len());
     let mut at = 0;
     while at < input.len() {
-        let encoded = if input[at] == b'%' { input.get(at + 1..at + 3).and_then(|digits| number(digits, 16)) } else { None };
+        let encoded = if input[at] == b'%' {
+            input.get(at + 1..at + 3).and_then(|digits| number(digits, 16))
+        } else {
+            None
+        };
         let (byte, length) = match encoded {
             Some(byte) => (u8::try_from(byte).unwrap_or_default(), 3),
             None if is_form && input[at] == b'+' => (b' ', 1),
@@ -158,7 +178,9 @@ fn number(digits: &[u8], radix: u32) -> Option<u32> {
     if digits.is_empty() || digits.len() > 8 {
         return None;
     }
-    digits.iter().try_fold(0_u32, |number, digit| number.checked_mul(radix)?.checked_add(char::from(*digit).to_digit(radix)?))
+    digits.iter().try_fold(0_u32, |number, digit| {
+        number.checked_mul(radix)?.checked_add(char::from(*digit).to_digit(radix)?)
+    })
 }
 
 /// Pairs of hexadecimal digits in long runs of them, from the run's digit number `SKIP`.
@@ -171,14 +193,16 @@ fn hex<const SKIP: usize>(input: &[u8]) -> Option<DecodedView> {
         SKIP,
         |run, view| {
             for pair in run.chunks_exact(2) {
-                let byte = digit(input[pair[0]]).unwrap_or_default() << 4 | digit(input[pair[1]]).unwrap_or_default();
+                let byte = digit(input[pair[0]]).unwrap_or_default() << 4
+                    | digit(input[pair[1]]).unwrap_or_default();
                 view.push(byte, pair[0], pair[1] + 1);
             }
         },
     )
 }
 
-/// What long runs of base64 digits say, standard and URL-safe alike, from the run's digit number `SKIP`. Line ends within are passed over.
+/// What long runs of base64 digits say, standard and URL-safe alike, from the run's digit number
+/// `SKIP`. Line ends within are passed over.
 fn base64<const SKIP: usize>(input: &[u8]) -> Option<DecodedView> {
     let kind = |byte: u8| match byte {
         b'\r' | b'\n' => EncodingKind::Between,
@@ -218,7 +242,8 @@ enum EncodingKind {
     Other,
 }
 
-/// Calls `read` with the places of the digits of each long run; a zero byte stands between what two runs say.
+/// Calls `read` with the places of the digits of each long run; a zero byte stands between what two
+/// runs say.
 fn in_runs(
     input: &[u8],
     kind: impl Fn(u8) -> EncodingKind,
@@ -261,6 +286,10 @@ mod tests {
         assert_eq!(text(hex::<0>(b"x6d65742D746f6b656ex")), "met-token\0");
         assert_eq!(text(base64::<0>(b"bWV0LXRv\r\na2Vu=")), "met-token\0");
         assert!(text(base64::<1>(b"AbWV0LXRva2Vu")).starts_with("met-token"));
-        assert!([escapes, percent, form, entities, hex::<0>, base64::<0>].iter().all(|decoder: &Decoder| decoder(b"some words").is_none()));
+        assert!(
+            [escapes, percent, form, entities, hex::<0>, base64::<0>]
+                .iter()
+                .all(|decoder: &Decoder| decoder(b"some words").is_none())
+        );
     }
 }

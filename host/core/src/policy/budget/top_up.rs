@@ -1,4 +1,5 @@
-//! What an approver is asked when a run has used up a limit: how much more it may have. Looks like an approval to whoever lists those.
+//! What an approver is asked when a run has used up a limit: how much more it may have. Looks like
+//! an approval to whoever lists those.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -25,7 +26,8 @@ pub struct LimitIncrease {
     pub used: u64,
     /// How much is set aside for what goes on.
     pub set_aside: u64,
-    /// The least that what comes next needs, where something is left and it is less than that; none: nothing is left.
+    /// The least that what comes next needs, where something is left and it is less than that;
+    /// none: nothing is left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needed: Option<u64>,
     /// How much more is given when it is approved as it is.
@@ -51,15 +53,26 @@ impl LimitIncrease {
     pub fn sentence(&self) -> String {
         let show = |amount| self.budget.show(amount);
         let limit = show(self.limit);
-        let aside = if self.set_aside > 0 { format!(", {} set aside", show(self.set_aside)) } else { String::new() };
+        let aside = if self.set_aside > 0 {
+            format!(", {} set aside", show(self.set_aside))
+        } else {
+            String::new()
+        };
         match self.budget {
             Budget::Wall => format!("{}: {limit}", self.budget.reason()),
             budget => match self.needed {
                 Some(needed) => {
-                    let left = show(self.limit.saturating_sub(self.used).saturating_sub(self.set_aside));
-                    format!("{}: {left} left of {limit}{aside}, the next request needs at least {}", budget.key(), show(needed))
+                    let left =
+                        show(self.limit.saturating_sub(self.used).saturating_sub(self.set_aside));
+                    format!(
+                        "{}: {left} left of {limit}{aside}, the next request needs at least {}",
+                        budget.key(),
+                        show(needed)
+                    )
                 }
-                None => format!("{} is used up: {} of {limit}{aside}", budget.key(), show(self.used)),
+                None => {
+                    format!("{} is used up: {} of {limit}{aside}", budget.key(), show(self.used))
+                }
             },
         }
     }
@@ -85,7 +98,10 @@ impl LimitIncrease {
     /// # Errors
     /// When they say no amount, or none at all.
     pub fn amount(&self, arguments: &Value) -> Result<u64, NoAmount> {
-        amount_of(self.budget, arguments).ok_or_else(|| NoAmount { key: self.budget.key(), example: self.value(self.proposed).to_string() })
+        amount_of(self.budget, arguments).ok_or_else(|| NoAmount {
+            key: self.budget.key(),
+            example: self.value(self.proposed).to_string(),
+        })
     }
 
     /// The same as an approval, for whoever lists and decides those.
@@ -121,8 +137,8 @@ fn amount_of(budget: Budget, arguments: &Value) -> Option<u64> {
     amount.filter(|amount| *amount > 0)
 }
 
-/// Looks at edited arguments before they are handed in: where the request asks for more of a limit they must say how much. Those of other
-/// requests are not its business.
+/// Looks at edited arguments before they are handed in: where the request asks for more of a limit
+/// they must say how much. Those of other requests are not its business.
 ///
 /// # Errors
 /// How to write an amount, for people.
@@ -130,7 +146,9 @@ pub fn check_top_up_arguments(request: &ApprovalRequest, arguments: &Value) -> R
     let budget = Budget::ALL.into_iter().find(|budget| budget.key() == request.tool);
     let Some(budget) = budget.filter(|_| request.caller.as_str() == CALLER) else { return Ok(()) };
     let example = || request.arguments.get(ADD).unwrap_or(&request.arguments).to_string();
-    amount_of(budget, arguments).map(drop).ok_or_else(|| NoAmount { key: budget.key(), example: example() }.to_string())
+    amount_of(budget, arguments)
+        .map(drop)
+        .ok_or_else(|| NoAmount { key: budget.key(), example: example() }.to_string())
 }
 
 #[cfg(test)]
@@ -138,7 +156,16 @@ mod tests {
     use super::*;
 
     fn top_up(budget: Budget, proposed: u64) -> LimitIncrease {
-        LimitIncrease { budget, limit: 1_000, used: 900, set_aside: 0, needed: None, proposed, task: TaskName::from("desk"), problem: None }
+        LimitIncrease {
+            budget,
+            limit: 1_000,
+            used: 900,
+            set_aside: 0,
+            needed: None,
+            proposed,
+            task: TaskName::from("desk"),
+            problem: None,
+        }
     }
 
     #[test]
@@ -152,7 +179,14 @@ mod tests {
     #[test]
     fn what_is_no_amount_is_refused_with_an_example() {
         let tokens = top_up(Budget::Tokens, 500);
-        for wrong in [json!({}), json!({ "add": 0 }), json!({ "add": -3 }), json!({ "add": "many" }), json!(null), json!({ "add": 1.5 })] {
+        for wrong in [
+            json!({}),
+            json!({ "add": 0 }),
+            json!({ "add": -3 }),
+            json!({ "add": "many" }),
+            json!(null),
+            json!({ "add": 1.5 }),
+        ] {
             assert!(tokens.amount(&wrong).is_err(), "{wrong}");
         }
         assert_eq!(
@@ -161,7 +195,10 @@ mod tests {
         );
         let wall = top_up(Budget::Wall, 60_000);
         assert_eq!(wall.amount(&json!({ "add": "5 min" })), Ok(300_000));
-        assert!(wall.amount(&json!({ "add": 5 })).is_err(), "a number without a unit could mean anything");
+        assert!(
+            wall.amount(&json!({ "add": 5 })).is_err(),
+            "a number without a unit could mean anything"
+        );
         let cost = top_up(Budget::Cost, 1);
         assert_eq!(cost.amount(&json!({ "add": 0.25 })), Ok(250_000));
     }
@@ -171,16 +208,37 @@ mod tests {
         let request = top_up(Budget::Cost, 250_000).as_approval();
         assert_eq!(check_top_up_arguments(&request, &json!({ "add": 0.5 })), Ok(()));
         let wrong = check_top_up_arguments(&request, &json!({ "add": "plenty" })).unwrap_err();
-        assert_eq!(wrong, "write {\"add\": 0.25}, with how much more there shall be of limits.run.cost_usd");
+        assert_eq!(
+            wrong,
+            "write {\"add\": 0.25}, with how much more there shall be of limits.run.cost_usd"
+        );
         let other = ApprovalRequest { caller: PluginName::from("desk"), ..request };
-        assert_eq!(check_top_up_arguments(&other, &json!({})), Ok(()), "a plugin's tool of that name is none");
+        assert_eq!(
+            check_top_up_arguments(&other, &json!({})),
+            Ok(()),
+            "a plugin's tool of that name is none"
+        );
     }
 
     #[test]
     fn the_sentence_says_how_much_of_what() {
-        assert_eq!(top_up(Budget::Tokens, 1).sentence(), "limits.run.tokens is used up: 900 tokens of 1 000 tokens");
-        let short = LimitIncrease { limit: 5_000, used: 4_200, needed: Some(899), ..top_up(Budget::Tokens, 1) };
-        assert_eq!(short.sentence(), "limits.run.tokens: 800 tokens left of 5 000 tokens, the next request needs at least 899 tokens");
-        assert_eq!(top_up(Budget::Wall, 1).sentence(), "the run took longer than limits.run.wall allows: 1 s");
+        assert_eq!(
+            top_up(Budget::Tokens, 1).sentence(),
+            "limits.run.tokens is used up: 900 tokens of 1 000 tokens"
+        );
+        let short = LimitIncrease {
+            limit: 5_000,
+            used: 4_200,
+            needed: Some(899),
+            ..top_up(Budget::Tokens, 1)
+        };
+        assert_eq!(
+            short.sentence(),
+            "limits.run.tokens: 800 tokens left of 5 000 tokens, the next request needs at least 899 tokens"
+        );
+        assert_eq!(
+            top_up(Budget::Wall, 1).sentence(),
+            "the run took longer than limits.run.wall allows: 1 s"
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! What holds for a tool without a rule: derived from what the operator granted to its plugin and the plugin asked for, never from what
-//! the plugin says of itself. Reading is allowed; to write, send, spend, use a secret or start work, somebody is asked.
+//! What holds for a tool without a rule: derived from what the operator granted to its plugin and
+//! the plugin asked for, never from what the plugin says of itself. Reading is allowed; to write,
+//! send, spend, use a secret or start work, somebody is asked.
 
 use crate::permissions::fetch::HostPattern;
 use crate::permissions::grant::folder;
@@ -20,9 +21,11 @@ pub fn derived(plugin: &PluginSetup) -> Decide {
         return Decide::Allow;
     }
     let manifest = &plugin.facts.manifest;
-    // Taken apart without `..`: a new grant will not compile before it is judged here. `tools`: each call that a tool's answer wants is
-    // held against the rules itself. `route`: steers the task that called it. `kv`: its own.
-    let Grants { model, tools: _, delegate, route: _, files, rooms, fetch, kv: _, secrets } = &plugin.grants;
+    // Taken apart without `..`: a new grant will not compile before it is judged here. `tools`:
+    // each call that a tool's answer wants is held against the rules itself. `route`: steers the
+    // task that called it. `kv`: its own.
+    let Grants { model, tools: _, delegate, route: _, files, rooms, fetch, kv: _, secrets } =
+        &plugin.grants;
     let asks = |capability: Capability| manifest.ask(capability).is_some();
     let reaches = (model.is_some() && asks(Capability::Model))
         || (delegate.is_some() && asks(Capability::Delegate))
@@ -55,7 +58,8 @@ fn reach(manifest: &Manifest, grants: &Grants) -> Vec<String> {
     let asks = |capability: Capability| manifest.ask(capability).is_some();
     let list = |names: Vec<&str>| names.join(", ");
     let mut may = Vec::new();
-    let dirs: Vec<String> = grants.files.iter().filter(|grant| grant.mode == FileMode::ReadWrite).map(folder).collect();
+    let dirs: Vec<String> =
+        grants.files.iter().filter(|grant| grant.mode == FileMode::ReadWrite).map(folder).collect();
     if !dirs.is_empty() && asks(Capability::Files) {
         may.push(format!("write {}", dirs.join(", ")));
     }
@@ -65,17 +69,30 @@ fn reach(manifest: &Manifest, grants: &Grants) -> Vec<String> {
     }
     if !grants.secrets.is_empty() && asks(Capability::Secrets) {
         let bound = |hosts: &[HostPattern]| list(hosts.iter().map(HostPattern::as_str).collect());
-        let secrets: Vec<String> = grants.secrets.iter().map(|secret| format!("{} (for {})", secret.name, bound(&secret.hosts))).collect();
+        let secrets: Vec<String> = grants
+            .secrets
+            .iter()
+            .map(|secret| format!("{} (for {})", secret.name, bound(&secret.hosts)))
+            .collect();
         may.push(format!("use the secret {}", secrets.join(", ")));
     }
     if let Some(model) = grants.model.as_ref().filter(|_| asks(Capability::Model)) {
-        may.push(format!("spend on the model {}", list(model.names.iter().map(|name| name.as_str()).collect())));
+        may.push(format!(
+            "spend on the model {}",
+            list(model.names.iter().map(|name| name.as_str()).collect())
+        ));
     }
     if let Some(delegate) = grants.delegate.as_ref().filter(|_| asks(Capability::Delegate)) {
-        may.push(format!("start {} in the background", list(delegate.tasks.iter().map(|name| name.as_str()).collect())));
+        may.push(format!(
+            "start {} in the background",
+            list(delegate.tasks.iter().map(|name| name.as_str()).collect())
+        ));
     }
     if let Some(rooms) = grants.rooms.as_ref().filter(|_| asks(Capability::Rooms)) {
-        may.push(format!("speak on {}", list(rooms.channels.iter().map(|channel| channel.as_str()).collect())));
+        may.push(format!(
+            "speak on {}",
+            list(rooms.channels.iter().map(|channel| channel.as_str()).collect())
+        ));
     }
     may
 }

@@ -4,7 +4,9 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::permissions::grant::{FetchGrant, FileGrant, FileMode, Grants, KvGrant, ModelGrant, SecretGrant};
+use crate::permissions::grant::{
+    FetchGrant, FileGrant, FileMode, Grants, KvGrant, ModelGrant, SecretGrant,
+};
 use crate::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, Manifest};
 use crate::permissions::policy_rules::ArgumentRule;
 use crate::permissions::policy_rules::is_odd;
@@ -16,15 +18,35 @@ use crate::types::ids::{ModelName, SecretName};
 use crate::types::limits::{PluginLimits, RunLimits};
 
 fn plugin(asks: &[Capability], grants: Grants) -> PluginSetup {
-    let asks = asks.iter().map(|ask| (ask.as_str().to_owned(), CapabilityRequest::default())).collect();
-    let manifest =
-        Manifest { format: FORMAT, name: "p".into(), version: "0".into(), contract: CONTRACT.into(), asks, ..Manifest::default() };
-    let facts = PluginFacts { manifest, kinds: [].into(), tools: Vec::new(), sha256: "00".to_owned(), mcp: false };
+    let asks =
+        asks.iter().map(|ask| (ask.as_str().to_owned(), CapabilityRequest::default())).collect();
+    let manifest = Manifest {
+        format: FORMAT,
+        name: "p".into(),
+        version: "0".into(),
+        contract: CONTRACT.into(),
+        asks,
+        ..Manifest::default()
+    };
+    let facts = PluginFacts {
+        manifest,
+        kinds: [].into(),
+        tools: Vec::new(),
+        sha256: "00".to_owned(),
+        mcp: false,
+    };
     PluginSetup { facts, grants, limits: PluginLimits::default(), config: json!({}) }
 }
 
 fn folder(mode: FileMode) -> Vec<FileGrant> {
-    vec![FileGrant { dir: "/srv/notes".into(), shown: "./notes".into(), at: "/notes".into(), mode, bytes: 1, files: 1 }]
+    vec![FileGrant {
+        dir: "/srv/notes".into(),
+        shown: "./notes".into(),
+        at: "/notes".into(),
+        mode,
+        bytes: 1,
+        files: 1,
+    }]
 }
 
 fn writer() -> PluginSetup {
@@ -53,11 +75,22 @@ fn setup(policy: Vec<Rule>) -> Setup {
 
 fn rule(tool: &str, caller: Option<&str>, decide: Decide) -> Rule {
     let (tool, caller) = (ToolPattern(tool.to_owned()), caller.map(PluginName::from));
-    Rule { tool, caller, arguments: Vec::new(), only: false, decide, expires_ms: None, source: String::new() }
+    Rule {
+        tool,
+        caller,
+        arguments: Vec::new(),
+        only: false,
+        decide,
+        expires_ms: None,
+        source: String::new(),
+    }
 }
 
 fn path(tool: &str, pattern: &str, decide: Decide) -> Rule {
-    let argument = ArgumentRule { at: ArgumentPlace("path".to_owned()), patterns: vec![ArgumentPattern(pattern.into())] };
+    let argument = ArgumentRule {
+        at: ArgumentPlace("path".to_owned()),
+        patterns: vec![ArgumentPattern(pattern.into())],
+    };
     Rule { arguments: vec![argument], ..rule(tool, None, decide) }
 }
 
@@ -82,9 +115,16 @@ fn the_first_rule_that_matches_wins() {
 
 #[test]
 fn the_strictest_of_all_who_have_a_part_counts_also_where_one_has_no_rule() {
-    let ruled = setup(vec![rule("notes.save", Some("librarian"), Decide::Allow), rule("notes.save", Some("thief"), Decide::Deny)]);
+    let ruled = setup(vec![
+        rule("notes.save", Some("librarian"), Decide::Allow),
+        rule("notes.save", Some("thief"), Decide::Deny),
+    ]);
     assert_eq!(decided(&ruled, &["librarian"], "notes.save", &json!({})), Decide::Allow);
-    assert_eq!(decided(&ruled, &["librarian", "sneaky"], "notes.save", &json!({})), Decide::Ask, "sneaky has no rule: as granted");
+    assert_eq!(
+        decided(&ruled, &["librarian", "sneaky"], "notes.save", &json!({})),
+        Decide::Ask,
+        "sneaky has no rule: as granted"
+    );
     assert_eq!(decided(&ruled, &["librarian", "thief"], "notes.save", &json!({})), Decide::Deny);
     assert_eq!(decided(&ruled, &["thief", "librarian"], "notes.save", &json!({})), Decide::Deny);
 }
@@ -102,8 +142,14 @@ fn without_a_rule_a_call_is_allowed_if_its_plugin_only_reads() {
 #[test]
 fn what_a_plugin_may_do_counts_only_where_it_was_asked_for_and_granted() {
     use Capability::{Delegate, Fetch, Files, Kv, Model, Rooms, Secrets};
-    let model = ModelGrant { names: vec![ModelName::from("default")], tokens: None, cost_micro_usd: None, calls: None };
-    let secret = SecretGrant { name: SecretName::from("token"), hosts: Vec::new(), places: [].into() };
+    let model = ModelGrant {
+        names: vec![ModelName::from("default")],
+        tokens: None,
+        cost_micro_usd: None,
+        calls: None,
+    };
+    let secret =
+        SecretGrant { name: SecretName::from("token"), hosts: Vec::new(), places: [].into() };
     let all = || Grants {
         model: Some(model.clone()),
         files: folder(FileMode::ReadWrite),
@@ -116,7 +162,10 @@ fn what_a_plugin_may_do_counts_only_where_it_was_asked_for_and_granted() {
             total: 1,
             channels: Vec::new(),
         }),
-        rooms: Some(crate::permissions::grant::RoomsGrant { channels: vec!["terminal".into()], messages: None }),
+        rooms: Some(crate::permissions::grant::RoomsGrant {
+            channels: vec!["terminal".into()],
+            messages: None,
+        }),
         ..Grants::default()
     };
     for (ask, reason) in [
@@ -128,11 +177,18 @@ fn what_a_plugin_may_do_counts_only_where_it_was_asked_for_and_granted() {
         (Rooms, "p may speak on terminal"),
     ] {
         let plugin = plugin(&[ask], all());
-        assert_eq!((derived(&plugin), super::reason(&"p".into(), &plugin).as_str()), (Decide::Ask, reason));
+        assert_eq!(
+            (derived(&plugin), super::reason(&"p".into(), &plugin).as_str()),
+            (Decide::Ask, reason)
+        );
         let only_asked = tests::plugin(&[ask], Grants::default());
         assert_eq!(derived(&only_asked), Decide::Allow, "{ask} was not granted");
     }
-    assert_eq!(derived(&plugin(&[Kv], all())), Decide::Allow, "what was not asked for has no effect, and kv is its own");
+    assert_eq!(
+        derived(&plugin(&[Kv], all())),
+        Decide::Allow,
+        "what was not asked for has no effect, and kv is its own"
+    );
     let mut native = plugin(&[Fetch], all());
     native.facts.sha256.clear();
     assert_eq!(derived(&native), Decide::Allow, "it is the program itself");
@@ -143,31 +199,55 @@ fn what_a_plugin_may_do_counts_only_where_it_was_asked_for_and_granted() {
 
 #[test]
 fn arguments_narrow_a_rule_and_nothing_climbs_out_of_a_pattern() {
-    let notes = setup(vec![path("notes.save", "/notes/public/*", Decide::Allow), path("notes.*", "/notes/secret/*", Decide::Deny)]);
+    let notes = setup(vec![
+        path("notes.save", "/notes/public/*", Decide::Allow),
+        path("notes.*", "/notes/secret/*", Decide::Deny),
+    ]);
     let one = |path: &str| decided(&notes, &["a"], "notes.save", &json!({ "path": path }));
     assert_eq!(one("/notes/public/a.md"), Decide::Allow);
     assert_eq!(one("/notes/other.md"), Decide::Ask);
-    for odd in ["/notes/public/../a", "/notes/public/..\\a", "/notes/public/%2e%2e/a", "/notes/public/\u{0}", "/notes/public/\u{202e}a"] {
+    for odd in [
+        "/notes/public/../a",
+        "/notes/public/..\\a",
+        "/notes/public/%2e%2e/a",
+        "/notes/public/\u{0}",
+        "/notes/public/\u{202e}a",
+    ] {
         assert_eq!(one(odd), Decide::Ask, "{odd:?}");
     }
-    for denied in
-        ["/notes/secret/a", "/notes/public/../secret/a", "/notes//secret/a", "\\notes\\secret\\a", "/notes/public/%2e%2e/secret/a"]
-    {
+    for denied in [
+        "/notes/secret/a",
+        "/notes/public/../secret/a",
+        "/notes//secret/a",
+        "\\notes\\secret\\a",
+        "/notes/public/%2e%2e/secret/a",
+    ] {
         assert_eq!(one(denied), Decide::Deny, "{denied:?}");
     }
-    assert_eq!(decided(&notes, &["a"], "notes.save", &json!({})), Decide::Ask, "a missing argument matches nothing");
+    assert_eq!(
+        decided(&notes, &["a"], "notes.save", &json!({})),
+        Decide::Ask,
+        "a missing argument matches nothing"
+    );
 }
 
 #[test]
 fn a_rule_that_may_hold_makes_nothing_milder() {
-    let notes = setup(vec![path("notes.save", "/notes/public/*", Decide::Ask), rule("*", None, Decide::Deny)]);
+    let notes = setup(vec![
+        path("notes.save", "/notes/public/*", Decide::Ask),
+        rule("*", None, Decide::Deny),
+    ]);
     let one = |path: &str| decided(&notes, &["a"], "notes.save", &json!({ "path": path }));
-    assert_eq!((one("/notes/public/a"), one("/notes/public/../secret")), (Decide::Ask, Decide::Deny));
+    assert_eq!(
+        (one("/notes/public/a"), one("/notes/public/../secret")),
+        (Decide::Ask, Decide::Deny)
+    );
 }
 
 #[test]
 fn a_leave_is_as_narrow_as_can_be_and_works() {
-    let mut ruled = setup(vec![rule("search.*", None, Decide::Allow), rule("notes.*", None, Decide::Ask)]);
+    let mut ruled =
+        setup(vec![rule("search.*", None, Decide::Allow), rule("notes.*", None, Decide::Ask)]);
     let request = ApprovalRequest {
         task: "t".into(),
         caller: "librarian".into(),
@@ -191,14 +271,24 @@ fn a_leave_is_as_narrow_as_can_be_and_works() {
     assert!(exact.to_toml().starts_with(expected), "{}", exact.to_toml());
     assert_eq!(exact.rules.len(), 2, "one for each who has a part in it");
     ruled.policy.splice(1..1, exact.rules);
-    assert_eq!(decided(&ruled, &["librarian", "sneaky"], "notes.save", &request.arguments), Decide::Allow);
-    assert_eq!(decided(&ruled, &["librarian", "sneaky"], "notes.save", &json!({ "path": "/notes/b.md" })), Decide::Ask);
-    assert_eq!(decided(&ruled, &["librarian", "other"], "notes.save", &request.arguments), Decide::Ask);
+    assert_eq!(
+        decided(&ruled, &["librarian", "sneaky"], "notes.save", &request.arguments),
+        Decide::Allow
+    );
+    assert_eq!(
+        decided(&ruled, &["librarian", "sneaky"], "notes.save", &json!({ "path": "/notes/b.md" })),
+        Decide::Ask
+    );
+    assert_eq!(
+        decided(&ruled, &["librarian", "other"], "notes.save", &request.arguments),
+        Decide::Ask
+    );
     let star = ApprovalRequest { arguments: json!({ "path": "/a\\*" }), ..request };
     let star = leave(&setup(Vec::new()), &star, true).expect("a star can be meant");
     assert_eq!(star.rules[0].arguments[0].patterns, [ArgumentPattern(r"/a\\\*".into())]);
     let none = ApprovalRequest { arguments: json!({}), ..asks("notes.save") };
-    let none = leave(&setup(Vec::new()), &none, true).expect("a call without arguments can be allowed alone");
+    let none = leave(&setup(Vec::new()), &none, true)
+        .expect("a call without arguments can be allowed alone");
     assert!(none.rules[0].only && none.rules[0].arguments.is_empty());
     let ruled = setup(none.rules);
     let one = |arguments: Value| decided(&ruled, &["librarian"], "notes.save", &arguments);
@@ -238,11 +328,21 @@ fn a_rule_for_these_arguments_is_about_no_others() {
 /// B1, B20: a rule answers only what rules and grants ask, and only where it can be written.
 #[test]
 fn no_rule_is_offered_for_what_rules_do_not_answer() {
-    let offered = |request: &ApprovalRequest| [true, false].map(|exact| leave(&setup(Vec::new()), request, exact).is_some());
+    let offered = |request: &ApprovalRequest| {
+        [true, false].map(|exact| leave(&setup(Vec::new()), request, exact).is_some())
+    };
     let save = asks("notes.save");
     assert_eq!(offered(&save), [true, true]);
-    for causes in [vec![ApprovalCause::Confirm], vec![ApprovalCause::Grants, ApprovalCause::Confirm], vec![ApprovalCause::Limit]] {
-        assert_eq!(offered(&ApprovalRequest { causes: causes.clone(), ..save.clone() }), [false, false], "{causes:?}");
+    for causes in [
+        vec![ApprovalCause::Confirm],
+        vec![ApprovalCause::Grants, ApprovalCause::Confirm],
+        vec![ApprovalCause::Limit],
+    ] {
+        assert_eq!(
+            offered(&ApprovalRequest { causes: causes.clone(), ..save.clone() }),
+            [false, false],
+            "{causes:?}"
+        );
     }
     assert_eq!(offered(&asks("write")), [false, false], "an action has no pattern");
 }
@@ -259,29 +359,50 @@ fn what_a_rule_denies_a_plugin_holds_through_delegation() {
     let rules = |decide| vec![named("driver", decide), named("librarian", Decide::Allow)];
     assert_eq!(through(rules(Decide::Deny), &[]), Decide::Allow);
     assert_eq!(through(rules(Decide::Deny), &["driver"]), Decide::Deny);
-    assert_eq!(through(rules(Decide::Deny), &["main", "driver"]), Decide::Deny, "however far above");
+    assert_eq!(
+        through(rules(Decide::Deny), &["main", "driver"]),
+        Decide::Deny,
+        "however far above"
+    );
     assert_eq!(through(rules(Decide::Ask), &["driver"]), Decide::Ask);
     let allowed = vec![named("driver", Decide::Allow), named("librarian", Decide::Deny)];
     assert_eq!(through(allowed, &["driver"]), Decide::Deny, "nobody gives away what they may");
     let others = vec![named("librarian", Decide::Allow), rule("*", None, Decide::Deny)];
-    assert_eq!(through(others, &["driver"]), Decide::Allow, "a rule for whoever calls is about the caller");
+    assert_eq!(
+        through(others, &["driver"]),
+        Decide::Allow,
+        "a rule for whoever calls is about the caller"
+    );
 }
 
 #[test]
 fn a_leave_lets_nothing_through_that_a_later_rule_denies() {
-    let (ask, deny) = (path("notes.*", "/a*", Decide::Ask), path("notes.*", "/secret/*", Decide::Deny));
+    let (ask, deny) =
+        (path("notes.*", "/a*", Decide::Ask), path("notes.*", "/secret/*", Decide::Deny));
     let ruled = setup(vec![ask.clone(), deny.clone()]);
     let save = asks("notes.save");
     assert_eq!(leave(&ruled, &save, false), None, "any arguments are those that are denied too");
     let exact = leave(&ruled, &save, true).expect("these are not denied");
     assert_eq!(exact.before, Some(0));
-    let other = ArgumentRule { at: ArgumentPlace("/user/id".into()), patterns: vec![ArgumentPattern("x".into())] };
+    let other = ArgumentRule {
+        at: ArgumentPlace("/user/id".into()),
+        patterns: vec![ArgumentPattern("x".into())],
+    };
     let of_other = Rule { arguments: vec![other], ..deny.clone() };
-    assert!(leave(&setup(vec![ask.clone(), of_other]), &save, true).is_some(), "a call with one more argument is none of these");
+    assert!(
+        leave(&setup(vec![ask.clone(), of_other]), &save, true).is_some(),
+        "a call with one more argument is none of these"
+    );
     let of_else = Rule { caller: Some("somebody".into()), ..deny.clone() };
-    assert!(leave(&setup(vec![ask.clone(), of_else]), &save, false).is_some(), "it is about others");
+    assert!(
+        leave(&setup(vec![ask.clone(), of_else]), &save, false).is_some(),
+        "it is about others"
+    );
     assert!(leave(&setup(vec![deny.clone(), ask]), &save, false).is_some(), "it stands before");
-    assert!(leave(&setup(vec![rule("*", None, Decide::Ask), deny]), &save, false).is_some(), "it is never looked at");
+    assert!(
+        leave(&setup(vec![rule("*", None, Decide::Ask), deny]), &save, false).is_some(),
+        "it is never looked at"
+    );
 }
 
 #[test]
@@ -296,12 +417,17 @@ fn a_leave_says_of_what_type_an_argument_is() {
     ] {
         let request = ApprovalRequest { arguments: json!({ "x": value }), ..asks("notes.save") };
         let found = leave(&setup(Vec::new()), &request, true).expect("it can be written");
-        assert!(found.to_toml().contains(&format!("arguments = {{ {text} }}\n")), "{}", found.to_toml());
+        assert!(
+            found.to_toml().contains(&format!("arguments = {{ {text} }}\n")),
+            "{}",
+            found.to_toml()
+        );
         let config = format!(
             "entry = \"t\"\n[plugins.librarian]\nsource = \"stock:chat\"\n[plugins.notes]\nsource = \"stock:chat\"\n[tasks.t]\nagent = \"librarian\"\n{}",
             found.to_toml()
         );
-        let read = crate::config::Config::parse("c.toml", "", &config).unwrap_or_else(|problems| panic!("{problems}"));
+        let read = crate::config::Config::parse("c.toml", "", &config)
+            .unwrap_or_else(|problems| panic!("{problems}"));
         assert_eq!(read.policy[0].arguments, found.rules[0].arguments);
     }
     let one = |value: Value, other: Value| {
@@ -323,16 +449,22 @@ fn rules() -> impl Strategy<Value = Vec<Rule>> {
     let decides = prop_oneof![Just(Decide::Allow), Just(Decide::Ask), Just(Decide::Deny)];
     let tools = prop_oneof![Just("*"), Just("notes.*"), Just("notes.save"), Just("search.find")];
     let callers = prop_oneof![Just(None), Just(Some("a")), Just(Some("b"))];
-    let one = (tools, callers, decides, proptest::option::of(texts())).prop_map(|(tool, caller, decide, pattern)| match pattern {
-        Some(pattern) => Rule { caller: caller.map(PluginName::from), ..path(tool, &pattern, decide) },
-        None => rule(tool, caller, decide),
-    });
+    let one = (tools, callers, decides, proptest::option::of(texts())).prop_map(
+        |(tool, caller, decide, pattern)| match pattern {
+            Some(pattern) => {
+                Rule { caller: caller.map(PluginName::from), ..path(tool, &pattern, decide) }
+            }
+            None => rule(tool, caller, decide),
+        },
+    );
     proptest::collection::vec(one, 0..6)
 }
 
 /// A glob, letter by letter: slow and plainly right.
 fn slow(pattern: &[char], text: &[char]) -> bool {
-    let is = |first: char, rest: &[char]| text.split_first().is_some_and(|(c, others)| first == *c && slow(rest, others));
+    let is = |first: char, rest: &[char]| {
+        text.split_first().is_some_and(|(c, others)| first == *c && slow(rest, others))
+    };
     match pattern {
         [] => text.is_empty(),
         ['*', rest @ ..] => (0..=text.len()).any(|at| slow(rest, &text[at..])),

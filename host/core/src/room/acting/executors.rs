@@ -1,5 +1,6 @@
-//! Executors: plugins whose tools carry out an agent's actions. Which one does is the operator's word (`tasks.NAME.executors`); whether it
-//! may is the agent's `tools` grant and the rules, as for any call. What an executor says is data.
+//! Executors: plugins whose tools carry out an agent's actions. Which one does is the operator's
+//! word (`tasks.NAME.executors`); whether it may is the agent's `tools` grant and the rules, as for
+//! any call. What an executor says is data.
 
 use std::sync::Arc;
 
@@ -26,7 +27,14 @@ const MAX_CONTENT: u64 = 1 << 20;
 
 impl Room {
     /// Has the first of the task's executors that offers a tool of the action's kind carry it out.
-    pub(super) fn start_executor(&mut self, id: FrameId, round: &mut ToolRound, index: usize, action: &Action, asked: Consent) {
+    pub(super) fn start_executor(
+        &mut self,
+        id: FrameId,
+        round: &mut ToolRound,
+        index: usize,
+        action: &Action,
+        asked: Consent,
+    ) {
         let kind = action.name();
         if let Action::Custom { name, arguments } = action
             && let Err(malformed) = Action::from_args(name, arguments)
@@ -53,11 +61,20 @@ impl Room {
     }
 
     pub(super) fn offers(&self, plugin: &PluginName, tool: &str) -> bool {
-        self.setup.plugins.get(plugin).is_some_and(|plugin| plugin.facts.tools.iter().any(|spec| spec.name == tool))
+        self.setup
+            .plugins
+            .get(plugin)
+            .is_some_and(|plugin| plugin.facts.tools.iter().any(|spec| spec.name == tool))
     }
 
     /// O-132: what nobody carries out is an observation; the operator reads what is missing.
-    pub(super) fn without_executor(&mut self, id: FrameId, round: &mut ToolRound, index: usize, kind: &str) {
+    pub(super) fn without_executor(
+        &mut self,
+        id: FrameId,
+        round: &mut ToolRound,
+        index: usize,
+        kind: &str,
+    ) {
         if let Some((frame, task)) = self.task_of(id)
             && trajectory::Action::KINDS.contains(&kind)
         {
@@ -66,7 +83,9 @@ impl Room {
             let offering = setup.plugins.keys().find(|plugin| self.offers(plugin, kind));
             let (reason, wider) = match offering {
                 Some(plugin) => (
-                    format!("no executor of tasks.{name} carries out {kind}; the plugin {plugin} could"),
+                    format!(
+                        "no executor of tasks.{name} carries out {kind}; the plugin {plugin} could"
+                    ),
                     Some(format!("add \"{plugin}\" to tasks.{name}.executors")),
                 ),
                 None => (
@@ -77,7 +96,9 @@ impl Room {
                 ),
             };
             let record = match setup.rights_in(&agent, &name) {
-                Some(rights) => rights.refuse(Capability::Tools, kind, Layer::Config, &reason, wider),
+                Some(rights) => {
+                    rights.refuse(Capability::Tools, kind, Layer::Config, &reason, wider)
+                }
                 None => unknown_plugin(&agent, Capability::Tools, kind),
             };
             self.denied(&agent, *record);
@@ -94,10 +115,13 @@ impl Room {
         (plugin, tool): (&PluginName, &str),
         asked: Consent,
     ) {
-        let Some(slot) = round.slots.get(index) else { return self.violated(Invariant::SlotExists, id) };
+        let Some(slot) = round.slots.get(index) else {
+            return self.violated(Invariant::SlotExists, id);
+        };
         let name = self.name_of_tool(id, plugin, tool);
         let (now, asked_by) = (ToolCall { name, ..slot.call.clone() }, slot.asked_by.clone());
-        // Whoever has consented to the action is not asked about it again; what no rule may do still may not be done.
+        // Whoever has consented to the action is not asked about it again; what no rule may do
+        // still may not be done.
         let asked = if asked == Consent::Approved { Consent::Edited } else { asked };
         if let Some(slot) = round.slots.get_mut(index) {
             slot.now = now.clone();
@@ -109,12 +133,17 @@ impl Room {
 
     /// A plugin's tool as this task knows it.
     pub(super) fn name_of_tool(&self, id: FrameId, plugin: &PluginName, tool: &str) -> String {
-        let toolbox = self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();
+        let toolbox =
+            self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();
         let is_it = |target: &ToolTarget| matches!(target, ToolTarget::Plugin { plugin: of, tool: own } if of == plugin && own == tool);
-        toolbox.iter().find(|entry| is_it(&entry.target)).map_or_else(|| format!("{plugin}.{tool}"), |entry| entry.summary.name.clone())
+        toolbox
+            .iter()
+            .find(|entry| is_it(&entry.target))
+            .map_or_else(|| format!("{plugin}.{tool}"), |entry| entry.summary.name.clone())
     }
 
-    /// What an executor's answer comes to. Calls that it asks for are not made: it answers an action, and nothing else.
+    /// What an executor's answer comes to. Calls that it asks for are not made: it answers an
+    /// action, and nothing else.
     pub(in crate::room) fn executed(
         &mut self,
         id: FrameId,
@@ -125,9 +154,9 @@ impl Room {
     ) -> (CallOutcome, Observation) {
         let kind = slot.call.name.as_str();
         let observed = match answer {
-            Ok(outcome) => {
-                observed(slot, outcome).and_then(|observation| self.with_job(id, slot, (plugin, untrusted), outcome, observation))
-            }
+            Ok(outcome) => observed(slot, outcome).and_then(|observation| {
+                self.with_job(id, slot, (plugin, untrusted), outcome, observation)
+            }),
             // C-307: a failure that the executor words itself is read as it is.
             Err(ToolError::Other { message }) if !message.trim().is_empty() => Err(message.clone()),
             Err(error) => Err(error.to_text(kind)),
@@ -146,7 +175,8 @@ impl Room {
     }
 }
 
-/// The observation of the action's kind that an outcome is: as its value has it, or made of its text.
+/// The observation of the action's kind that an outcome is: as its value has it, or made of its
+/// text.
 fn observed(slot: &Slot, outcome: &ToolOutcome) -> Result<Observation, String> {
     let kind = slot.call.name.as_str();
     let told = outcome.value.as_ref().and_then(|value| match value.get("observation")? {
@@ -156,8 +186,8 @@ fn observed(slot: &Slot, outcome: &ToolOutcome) -> Result<Observation, String> {
     if let Some(told) = told.filter(|told| !told.is_null()) {
         // What goes beside it is not of it.
         let told = without_background(told);
-        let mut observation =
-            Observation::from_json(&told).map_err(|error| format!("The executor of {kind} gave no observation: {error}"))?;
+        let mut observation = Observation::from_json(&told)
+            .map_err(|error| format!("The executor of {kind} gave no observation: {error}"))?;
         if !answers(kind, observation.name()) {
             return Err(format!(
                 "The executor of {kind} gave an observation of the kind {:?}, which is no answer to it.",
@@ -175,7 +205,11 @@ fn observed(slot: &Slot, outcome: &ToolOutcome) -> Result<Observation, String> {
 fn made_of(slot: &Slot, outcome: &ToolOutcome) -> Observation {
     let (args, value) = (&slot.now.arguments, outcome.value.as_ref());
     let field = |key: &str| value.and_then(|value| value.get(key));
-    let content = outcome.content.clone().or_else(|| value.and_then(Value::as_str).map(str::to_owned)).unwrap_or_default();
+    let content = outcome
+        .content
+        .clone()
+        .or_else(|| value.and_then(Value::as_str).map(str::to_owned))
+        .unwrap_or_default();
     let code = field("exit_code").and_then(Value::as_i64).map_or(0, exit_code);
     match slot.call.name.as_str() {
         "run" => Observation::Command {
@@ -185,18 +219,31 @@ fn made_of(slot: &Slot, outcome: &ToolOutcome) -> Observation {
             content: truncate(&content, MAX_COMMAND_OUTPUT),
         },
         "run_ipython" => Observation::Cell { code: text_of(args, "code"), content },
-        "browse" => Observation::Browsed { url: text_of(args, "url"), status: 200, content, error: false },
+        "browse" => {
+            Observation::Browsed { url: text_of(args, "url"), status: 200, content, error: false }
+        }
         "read" => Observation::File { path: text_of(args, "path"), content },
         "write" => Observation::Written { path: text_of(args, "path") },
         "kill" => {
             let command_id = args.get("command_id").and_then(Value::as_i64).unwrap_or(-1);
-            Observation::Command { command_id, command: String::new(), exit_code: 0, content: truncate(&content, MAX_COMMAND_OUTPUT) }
+            Observation::Command {
+                command_id,
+                command: String::new(),
+                exit_code: 0,
+                content: truncate(&content, MAX_COMMAND_OUTPUT),
+            }
         }
         name => {
             // `null` is no value: in a journal the two look the same.
-            let extras = outcome.value.clone().filter(|value| !value.is_null()).unwrap_or_else(|| json!({}));
-            let content =
-                if content.is_empty() && !extras.as_object().is_some_and(serde_json::Map::is_empty) { text_form(&extras) } else { content };
+            let extras =
+                outcome.value.clone().filter(|value| !value.is_null()).unwrap_or_else(|| json!({}));
+            let content = if content.is_empty()
+                && !extras.as_object().is_some_and(serde_json::Map::is_empty)
+            {
+                text_form(&extras)
+            } else {
+                content
+            };
             Observation::Custom { name: name.to_owned(), content, extras }
         }
     }
@@ -227,11 +274,16 @@ fn without_background(told: &Value) -> Value {
 fn words(observation: &Observation) -> String {
     let content = observation.content();
     if content.trim().is_empty() {
-        let line = observation.to_wire().map(|observation| observation.message(Era::V2025)).filter(|line| !line.is_empty());
+        let line = observation
+            .to_wire()
+            .map(|observation| observation.message(Era::V2025))
+            .filter(|line| !line.is_empty());
         return line.unwrap_or_else(|| format!("{} was carried out.", observation.name()));
     }
     match observation {
-        Observation::Command { exit_code, .. } if *exit_code != 0 => format!("{content}\n[exit code {exit_code}]"),
+        Observation::Command { exit_code, .. } if *exit_code != 0 => {
+            format!("{content}\n[exit code {exit_code}]")
+        }
         _ => content.to_owned(),
     }
 }

@@ -1,10 +1,12 @@
-//! Background commands (O-094…O-097, done right): the room follows each by asking its executor's tool `poll` now and then, tells the agent
-//! what came and how it ended, and has what is left killed when the activation ends.
+//! Background commands (O-094…O-097, done right): the room follows each by asking its executor's
+//! tool `poll` now and then, tells the agent what came and how it ended, and has what is left
+//! killed when the activation ends.
 //!
-//! What a command says never starts a step: it waits for the next one. An executor that is asked in vain is asked less and less often.
-//! A poll is journalled and counts as a tool call, but spends no turn. The kill at the end counts as none, for a budget that is used up
-//! must not leave commands behind; the run's result is ready before it, and the room stays open until it is answered. A second stop
-//! does not wait for it.
+//! What a command says never starts a step: it waits for the next one. An executor that is asked in
+//! vain is asked less and less often. A poll is journalled and counts as a tool call, but spends no
+//! turn. The kill at the end counts as none, for a budget that is used up must not leave commands
+//! behind; the run's result is ready before it, and the room stays open until it is answered. A
+//! second stop does not wait for it.
 
 use std::sync::Arc;
 
@@ -32,14 +34,16 @@ use crate::types::usage::Spent;
 
 /// Background commands of one activation at the same time.
 const MAX_JOBS: usize = 16;
-/// Milliseconds between two polls, where the executor does not say, and at least and at most where it does.
+/// Milliseconds between two polls, where the executor does not say, and at least and at most where
+/// it does.
 const POLL_MS: u64 = 1_000;
 const POLL_BOUNDS_MS: (u64, u64) = (100, 60_000);
 /// An executor that has nothing new is asked no less often than this, unless it wants to be.
 const IDLE_POLL_MS: u64 = 10_000;
 /// Polls in a row that may fail.
 const MAX_FAULTS: u32 = 3;
-/// Pieces of news that are kept; only commands that begin and end without a step in between could make more.
+/// Pieces of news that are kept; only commands that begin and end without a step in between could
+/// make more.
 const MAX_NEWS: usize = 64;
 /// Characters of a command where it only says which one is meant.
 const SHOWN_COMMAND: usize = 200;
@@ -87,7 +91,9 @@ impl Room {
     pub(super) fn has_room_for_a_job(&self, id: FrameId) -> Result<(), String> {
         match self.frames.get(&id) {
             Some(frame) if frame.acting.jobs.len() < MAX_JOBS => Ok(()),
-            _ => Err(format!("There are {MAX_JOBS} background commands already; stop one with a `kill` action first.")),
+            _ => Err(format!(
+                "There are {MAX_JOBS} background commands already; stop one with a `kill` action first."
+            )),
         }
     }
 
@@ -102,30 +108,51 @@ impl Room {
     ) -> Result<Observation, String> {
         match slot.call.name.as_str() {
             "run" => {
-                let Some(background) = outcome.value.as_ref().and_then(|value| value.get("background")).filter(|told| told.is_object())
+                let Some(background) = outcome
+                    .value
+                    .as_ref()
+                    .and_then(|value| value.get("background"))
+                    .filter(|told| told.is_object())
                 else {
                     return Ok(observation);
                 };
                 let Some(command_id) = background.get("command_id").and_then(Value::as_i64) else {
-                    return Err("The executor of run gave a background command without a command_id.".to_owned());
+                    return Err(
+                        "The executor of run gave a background command without a command_id."
+                            .to_owned(),
+                    );
                 };
                 let command = text_of(&slot.now.arguments, "command");
-                let every_ms =
-                    background.get("poll_ms").and_then(Value::as_u64).unwrap_or(POLL_MS).clamp(POLL_BOUNDS_MS.0, POLL_BOUNDS_MS.1);
-                let job = Job { command, plugin: plugin.clone(), every_ms, idle: 0, faults: 0, untrusted };
+                let every_ms = background
+                    .get("poll_ms")
+                    .and_then(Value::as_u64)
+                    .unwrap_or(POLL_MS)
+                    .clamp(POLL_BOUNDS_MS.0, POLL_BOUNDS_MS.1);
+                let job = Job {
+                    command,
+                    plugin: plugin.clone(),
+                    every_ms,
+                    idle: 0,
+                    faults: 0,
+                    untrusted,
+                };
                 self.begin_job(id, command_id, job)?;
                 if let Observation::Command { command_id: own, content, .. } = &mut observation {
                     *own = command_id;
                     if content.is_empty() {
                         // O-094
-                        *content = format!("Background command started. To stop it, send a `kill` action with command_id {command_id}");
+                        *content = format!(
+                            "Background command started. To stop it, send a `kill` action with command_id {command_id}"
+                        );
                     }
                 }
             }
             KILL => {
-                let killed = slot.now.arguments.get("command_id").and_then(Value::as_i64).unwrap_or(-1);
+                let killed =
+                    slot.now.arguments.get("command_id").and_then(Value::as_i64).unwrap_or(-1);
                 let job = self.forget_job(id, killed);
-                if let Observation::Command { command_id, command, content, .. } = &mut observation {
+                if let Observation::Command { command_id, command, content, .. } = &mut observation
+                {
                     *command_id = killed;
                     if let Some(job) = job.filter(|_| command.is_empty()) {
                         *command = job.command;
@@ -147,7 +174,9 @@ impl Room {
             return Ok(());
         };
         if frame.acting.jobs.contains_key(&command_id) {
-            return Err(format!("The executor of run gave its command the id {command_id}, which another background command has."));
+            return Err(format!(
+                "The executor of run gave its command the id {command_id}, which another background command has."
+            ));
         }
         if let Err(full) = self.has_room_for_a_job(id) {
             // It was handed over unasked, and nobody will follow it.
@@ -164,7 +193,8 @@ impl Room {
         Ok(())
     }
 
-    /// The agent's grant and the rules hold for polls too; a rule that asks was answered when the command began.
+    /// The agent's grant and the rules hold for polls too; a rule that asks was answered when the
+    /// command began.
     fn may_poll(&mut self, id: FrameId, plugin: &PluginName) -> bool {
         let Some((frame, task)) = self.task_of(id) else {
             self.violated(Invariant::FrameExists, id);
@@ -185,7 +215,8 @@ impl Room {
     }
 
     fn poll_later(&mut self, id: FrameId, command_id: i64) {
-        let Some(job) = self.frames.get(&id).and_then(|frame| frame.acting.jobs.get(&command_id)) else {
+        let Some(job) = self.frames.get(&id).and_then(|frame| frame.acting.jobs.get(&command_id))
+        else {
             return self.violated(Invariant::CommandKnown, id);
         };
         let longer = job.every_ms.saturating_mul(1 << job.idle.min(10)).min(IDLE_POLL_MS);
@@ -226,20 +257,39 @@ impl Room {
         command_id: i64,
     ) -> CallId {
         let (plugin, arguments) = (plugin.clone(), json!({ "command_id": command_id }));
-        let call = self.next_call(Purpose::Job { task: task.clone(), plugin: plugin.clone(), about });
-        self.effects.push_back(Effect::CallTool { call, task, caller, plugin, tool: tool.to_owned(), arguments });
+        let call =
+            self.next_call(Purpose::Job { task: task.clone(), plugin: plugin.clone(), about });
+        self.effects.push_back(Effect::CallTool {
+            call,
+            task,
+            caller,
+            plugin,
+            tool: tool.to_owned(),
+            arguments,
+        });
         call
     }
 
     /// An executor has answered a poll, or a kill that nobody waits for.
-    pub(in crate::room) fn job_answered(&mut self, call: CallId, answer: &Result<ToolOutcome, ToolError>, report: &CallReport) {
-        let Some(Purpose::Job { task, plugin, about }) = self.calls.get(&call).cloned() else { return };
+    pub(in crate::room) fn job_answered(
+        &mut self,
+        call: CallId,
+        answer: &Result<ToolOutcome, ToolError>,
+        report: &CallReport,
+    ) {
+        let Some(Purpose::Job { task, plugin, about }) = self.calls.get(&call).cloned() else {
+            return;
+        };
         self.end_call(call, answer.is_ok(), report);
         self.drop_limit(call);
         match about {
-            JobCall::Kill { command_id } => self.report_job(call, (&task, &plugin), KILL, command_id, answer, report),
+            JobCall::Kill { command_id } => {
+                self.report_job(call, (&task, &plugin), KILL, command_id, answer, report)
+            }
             JobCall::Poll { frame, command_id } => {
-                let is_news = answer.as_ref().map_or(true, |outcome| !said_by(outcome).is_empty() || exit_of(outcome).is_some());
+                let is_news = answer.as_ref().map_or(true, |outcome| {
+                    !said_by(outcome).is_empty() || exit_of(outcome).is_some()
+                });
                 if is_news {
                     self.report_job(call, (&task, &plugin), POLL, command_id, answer, report);
                 }
@@ -256,12 +306,18 @@ impl Room {
         let Some(Purpose::Job { about, .. }) = self.calls.get(&call).cloned() else { return };
         self.abandon(call);
         if let JobCall::Poll { frame, command_id } = about {
-            self.poll_failed(frame, command_id, &format!("Tool {POLL} timed out after {after_ms} ms."));
+            self.poll_failed(
+                frame,
+                command_id,
+                &format!("Tool {POLL} timed out after {after_ms} ms."),
+            );
         }
     }
 
     fn polled(&mut self, id: FrameId, command_id: i64, outcome: &ToolOutcome) {
-        let Some(job) = self.frames.get_mut(&id).and_then(|frame| frame.acting.jobs.get_mut(&command_id)) else {
+        let Some(job) =
+            self.frames.get_mut(&id).and_then(|frame| frame.acting.jobs.get_mut(&command_id))
+        else {
             return self.violated(Invariant::CommandKnown, id);
         };
         let (content, exit) = (said_by(outcome), exit_of(outcome));
@@ -269,7 +325,12 @@ impl Room {
         job.idle = if content.is_empty() { job.idle.saturating_add(1) } else { 0 };
         let (command, untrusted) = (job.command.clone(), job.untrusted);
         if !content.is_empty() || exit.is_some() {
-            let observation = Observation::Command { command_id, command, exit_code: exit.unwrap_or_default(), content };
+            let observation = Observation::Command {
+                command_id,
+                command,
+                exit_code: exit.unwrap_or_default(),
+                content,
+            };
             self.put_news(id, News { command_id, observation, untrusted, goes_on: exit.is_none() });
         }
         match exit {
@@ -279,7 +340,9 @@ impl Room {
     }
 
     fn poll_failed(&mut self, id: FrameId, command_id: i64, why: &str) {
-        let Some(job) = self.frames.get_mut(&id).and_then(|frame| frame.acting.jobs.get_mut(&command_id)) else {
+        let Some(job) =
+            self.frames.get_mut(&id).and_then(|frame| frame.acting.jobs.get_mut(&command_id))
+        else {
             return self.violated(Invariant::CommandKnown, id);
         };
         job.faults += 1;
@@ -296,14 +359,26 @@ impl Room {
         );
         let untrusted = job.untrusted;
         self.forget_job(id, command_id);
-        self.put_news(id, News { command_id, observation: Observation::Error { content }, untrusted, goes_on: false });
+        self.put_news(
+            id,
+            News {
+                command_id,
+                observation: Observation::Error { content },
+                untrusted,
+                goes_on: false,
+            },
+        );
     }
 
-    /// Joins what the command said before, so that a flood of output stays as small as one observation.
+    /// Joins what the command said before, so that a flood of output stays as small as one
+    /// observation.
     fn put_news(&mut self, id: FrameId, news: News) {
-        let Some(frame) = self.frames.get_mut(&id) else { return self.violated(Invariant::FrameExists, id) };
+        let Some(frame) = self.frames.get_mut(&id) else {
+            return self.violated(Invariant::FrameExists, id);
+        };
         let all = &mut frame.acting.news;
-        let before = all.iter_mut().find(|before| before.command_id == news.command_id && before.goes_on);
+        let before =
+            all.iter_mut().find(|before| before.command_id == news.command_id && before.goes_on);
         match (before, news.observation) {
             (Some(before), Observation::Command { content: more, exit_code: code, .. }) => {
                 if let Observation::Command { content, exit_code, .. } = &mut before.observation {
@@ -325,33 +400,58 @@ impl Room {
         }
     }
 
-    /// Tells the agent, about to step, what its background commands said (O-053, O-054). True: what is pending stands in the history
-    /// already, before the news.
+    /// Tells the agent, about to step, what its background commands said (O-053, O-054). True: what
+    /// is pending stands in the history already, before the news.
     pub(in crate::room) fn report_of_jobs(&mut self, id: FrameId) -> bool {
-        let Some(frame) = self.frames.get(&id).filter(|frame| !frame.acting.news.is_empty()) else { return false };
-        let (task, pending) = (frame.task.clone(), frame.pending.as_ref().map(|pending| pending.seq));
+        let Some(frame) = self.frames.get(&id).filter(|frame| !frame.acting.news.is_empty()) else {
+            return false;
+        };
+        let (task, pending) =
+            (frame.task.clone(), frame.pending.as_ref().map(|pending| pending.seq));
         let memory = self.memory(&task);
         if !memory.open_calls.is_empty() {
             // What stood here would be taken for the result that these calls wait for.
             return false;
         }
-        let is_written = newest_said(memory.history()).is_some_and(|last| Some(last.seq) == pending);
-        let news = self.frames.get_mut(&id).map(|frame| std::mem::take(&mut frame.acting.news)).unwrap_or_default();
+        let is_written =
+            newest_said(memory.history()).is_some_and(|last| Some(last.seq) == pending);
+        let news = self
+            .frames
+            .get_mut(&id)
+            .map(|frame| std::mem::take(&mut frame.acting.news))
+            .unwrap_or_default();
         for News { command_id, observation, untrusted, goes_on } in news {
-            let mut message = Arc::unwrap_or_clone(self.host_message(id, words(command_id, &observation, goes_on)));
+            let mut message = Arc::unwrap_or_clone(
+                self.host_message(id, words(command_id, &observation, goes_on)),
+            );
             message.labels.extend(untrusted.then_some(Label::Untrusted));
             message.labels.push(Label::Tool);
-            self.remember_unsolicited(id, PastAction { action: None, observation: Some(observation), seq: message.seq });
+            self.remember_unsolicited(
+                id,
+                PastAction { action: None, observation: Some(observation), seq: message.seq },
+            );
             self.write_history(id, &Arc::new(message));
         }
         is_written
     }
 
     /// O-096, C-321: only the agent's own commands, and only those that go on.
-    pub(super) fn start_kill(&mut self, id: FrameId, round: &mut ToolRound, index: usize, command_id: i64, asked: Consent) {
+    pub(super) fn start_kill(
+        &mut self,
+        id: FrameId,
+        round: &mut ToolRound,
+        index: usize,
+        command_id: i64,
+        asked: Consent,
+    ) {
         let job = self.frames.get(&id).and_then(|frame| frame.acting.jobs.get(&command_id));
         let Some(plugin) = job.map(|job| job.plugin.clone()) else {
-            self.observe(id, round, index, Err(format!("There is no background command with id {command_id}.")));
+            self.observe(
+                id,
+                round,
+                index,
+                Err(format!("There is no background command with id {command_id}.")),
+            );
             return;
         };
         if self.offers(&plugin, KILL) {
@@ -365,7 +465,12 @@ impl Room {
         let job = self.frames.get_mut(&id)?.acting.jobs.remove(&command_id)?;
         self.drop_timers(|purpose| *purpose == TimerPurpose::Poll { frame: id, command_id });
         let polls = |purpose: &Purpose| matches!(purpose, Purpose::Job { about, .. } if *about == JobCall::Poll { frame: id, command_id });
-        let calls: Vec<CallId> = self.calls.iter().filter(|(_, purpose)| polls(purpose)).map(|(call, _)| *call).collect();
+        let calls: Vec<CallId> = self
+            .calls
+            .iter()
+            .filter(|(_, purpose)| polls(purpose))
+            .map(|(call, _)| *call)
+            .collect();
         calls.into_iter().for_each(|call| self.abandon(call));
         Some(job)
     }
@@ -376,9 +481,16 @@ impl Room {
             return;
         }
         let id = frame.id;
-        self.drop_timers(|purpose| matches!(purpose, TimerPurpose::Poll { frame, .. } if *frame == id));
+        self.drop_timers(
+            |purpose| matches!(purpose, TimerPurpose::Poll { frame, .. } if *frame == id),
+        );
         let polls = |purpose: &Purpose| matches!(purpose, Purpose::Job { about: JobCall::Poll { frame, .. }, .. } if *frame == id);
-        let calls: Vec<CallId> = self.calls.iter().filter(|(_, purpose)| polls(purpose)).map(|(call, _)| *call).collect();
+        let calls: Vec<CallId> = self
+            .calls
+            .iter()
+            .filter(|(_, purpose)| polls(purpose))
+            .map(|(call, _)| *call)
+            .collect();
         calls.into_iter().for_each(|call| self.abandon(call));
         let Some(agent) = self.setup.tasks.get(&frame.task).map(|task| task.agent.clone()) else {
             return self.violated(Invariant::FrameExists, id);
@@ -389,14 +501,28 @@ impl Room {
     }
 
     fn kill_job(&mut self, id: FrameId, command_id: i64, job: &Job) {
-        let Some((frame, task)) = self.task_of(id) else { return self.violated(Invariant::FrameExists, id) };
+        let Some((frame, task)) = self.task_of(id) else {
+            return self.violated(Invariant::FrameExists, id);
+        };
         let (task, agent) = (frame.task.clone(), task.agent.clone());
         self.kill_for(&task, &agent, command_id, &job.plugin);
     }
 
-    fn kill_for(&mut self, task: &TaskName, agent: &PluginName, command_id: i64, plugin: &PluginName) {
+    fn kill_for(
+        &mut self,
+        task: &TaskName,
+        agent: &PluginName,
+        command_id: i64,
+        plugin: &PluginName,
+    ) {
         if self.offers(plugin, KILL) {
-            self.call_executor((task.clone(), agent.clone()), plugin, KILL, JobCall::Kill { command_id }, command_id);
+            self.call_executor(
+                (task.clone(), agent.clone()),
+                plugin,
+                KILL,
+                JobCall::Kill { command_id },
+                command_id,
+            );
         }
     }
 
@@ -405,7 +531,8 @@ impl Room {
         matches!(self.calls.get(&call), Some(Purpose::Job { about: JobCall::Kill { .. }, .. }))
     }
 
-    /// For those who follow the run: a poll with nothing new is not worth telling, so both ends of the others are told at once.
+    /// For those who follow the run: a poll with nothing new is not worth telling, so both ends of
+    /// the others are told at once.
     fn report_job(
         &mut self,
         call: CallId,
@@ -415,13 +542,17 @@ impl Room {
         answer: &Result<ToolOutcome, ToolError>,
         report: &CallReport,
     ) {
-        let Some(caller) = self.setup.tasks.get(task).map(|task| task.agent.clone()) else { return };
+        let Some(caller) = self.setup.tasks.get(task).map(|task| task.agent.clone()) else {
+            return;
+        };
         let wanted = ToolCall::new(format!("{plugin}.{tool}"), json!({ "command_id": command_id }));
         let (name, arguments) = (wanted.name.clone(), wanted.arguments);
         self.tell(Notice::ToolCalled { call, task: task.clone(), caller, name, arguments });
         let (content, fault) = match answer {
             Ok(outcome) => (said_by(outcome), None),
-            Err(error @ ToolError::Fault { fault }) => (error.to_text(&wanted.name), Some(fault.clone())),
+            Err(error @ ToolError::Fault { fault }) => {
+                (error.to_text(&wanted.name), Some(fault.clone()))
+            }
             Err(error) => (error.to_text(&wanted.name), None),
         };
         let (task, name, report) = (task.clone(), wanted.name, report.clone());
@@ -440,7 +571,11 @@ impl Room {
 
 /// What a poll brought, cut to what an observation may hold (O-009).
 fn said_by(outcome: &ToolOutcome) -> String {
-    outcome.content.as_deref().map(|content| truncate(content, MAX_COMMAND_OUTPUT)).unwrap_or_default()
+    outcome
+        .content
+        .as_deref()
+        .map(|content| truncate(content, MAX_COMMAND_OUTPUT))
+        .unwrap_or_default()
 }
 
 /// How the command ended, which the reference never says (O-095).
@@ -452,11 +587,16 @@ fn exit_of(outcome: &ToolOutcome) -> Option<i32> {
 fn words(command_id: i64, observation: &Observation, goes_on: bool) -> String {
     match observation {
         Observation::Command { command, content, .. } if goes_on => {
-            format!("Output of background command {command_id} (`{}`):\n{content}", truncate(command, SHOWN_COMMAND))
+            format!(
+                "Output of background command {command_id} (`{}`):\n{content}",
+                truncate(command, SHOWN_COMMAND)
+            )
         }
         Observation::Command { command, exit_code, content, .. } => {
             let command = truncate(command, SHOWN_COMMAND);
-            let end = format!("Background command {command_id} (`{command}`) has ended with exit code {exit_code}.");
+            let end = format!(
+                "Background command {command_id} (`{command}`) has ended with exit code {exit_code}."
+            );
             if content.is_empty() { end } else { format!("{end} Its last output:\n{content}") }
         }
         other => other.content().to_owned(),

@@ -1,4 +1,5 @@
-//! Who started a background task can ask how it stands, say something to it, and stop it: by a tool, or from outside.
+//! Who started a background task can ask how it stands, say something to it, and stop it: by a tool
+//! or from outside.
 
 use std::sync::Arc;
 
@@ -28,53 +29,84 @@ const OUTPUT_CHARS: usize = 4_000;
 pub(super) const CANCELLED: &str = "cancelled";
 
 impl Room {
-    pub(in crate::room) fn cancel_on_request(&mut self, request: RequestId, task: &BackgroundId, reason: &str) {
+    pub(in crate::room) fn cancel_on_request(
+        &mut self,
+        request: RequestId,
+        task: &BackgroundId,
+        reason: &str,
+    ) {
         let cancelled = self.stop_task(task, &cancelled(reason), &EndRecipient::Notified);
         self.reply(request, Ok(RequestReply::Cancelled { cancelled }));
     }
 
-    pub(in crate::room) fn report_on_request(&mut self, request: RequestId, task: &BackgroundId, text: String) {
+    pub(in crate::room) fn report_on_request(
+        &mut self,
+        request: RequestId,
+        task: &BackgroundId,
+        text: String,
+    ) {
         let reply = self.tell_task(task, text).map(|()| RequestReply::Done);
         self.reply(request, reply);
     }
 
     fn tell_task(&mut self, id: &BackgroundId, text: String) -> Result<(), Refusal> {
         if text.trim().is_empty() {
-            return Err(Refusal::new(RefusalCode::BadArguments, "`text` is empty: say what the task's agent is to read."));
+            return Err(Refusal::new(
+                RefusalCode::BadArguments,
+                "`text` is empty: say what the task's agent is to read.",
+            ));
         }
         let Some(record) = self.tasks.get(id) else { return Err(unknown(id)) };
         let state = record.state;
         match self.background.get_mut(id).filter(|task| !task.is_stopped) {
             Some(task) => {
-                // Unique in the child room, which hears its parent alone; what other processes send has ids of random bytes.
+                // Unique in the child room, which hears its parent alone; what other processes send
+                // has ids of random bytes.
                 let control = ControlId::from(format!("{id}-told-{}", task.told));
                 task.told += 1;
                 self.effects.push_back(Effect::TellTask { call: task.call, id: control, text });
                 Ok(())
             }
             None if state.is_end() => {
-                let message = format!("{id} has ended ({}), so nobody there would read it.", state.as_str());
+                let message =
+                    format!("{id} has ended ({}), so nobody there would read it.", state.as_str());
                 Err(Refusal::new(RefusalCode::TaskEnded, message))
             }
-            None => Err(Refusal::new(RefusalCode::TaskEnded, format!("{id} goes on alone, and cannot be reached from here."))),
+            None => Err(Refusal::new(
+                RefusalCode::TaskEnded,
+                format!("{id} goes on alone, and cannot be reached from here."),
+            )),
         }
     }
 
     /// `task_status`, `cancel_task` and `tell_task`: only of tasks that the calling task started.
-    pub(in crate::room) fn ask_about_task(&mut self, id: FrameId, tool: HostTool, call: &ToolCall) -> CallOutcome {
-        let Some(by) = self.frames.get(&id).map(|frame| frame.task.clone()) else { return CallOutcome::default() };
-        let argument = |name: &str| call.arguments.get(name).and_then(Value::as_str).unwrap_or_default().trim().to_owned();
+    pub(in crate::room) fn ask_about_task(
+        &mut self,
+        id: FrameId,
+        tool: HostTool,
+        call: &ToolCall,
+    ) -> CallOutcome {
+        let Some(by) = self.frames.get(&id).map(|frame| frame.task.clone()) else {
+            return CallOutcome::default();
+        };
+        let argument = |name: &str| {
+            call.arguments.get(name).and_then(Value::as_str).unwrap_or_default().trim().to_owned()
+        };
         let wanted = BackgroundId::from(argument("task_id"));
         let answer = match tool {
             HostTool::TaskStatus if wanted.as_str().is_empty() => {
-                let mine = self.tasks.newest().filter(|record| record.by.as_ref() == Some(&by)).take(LISTED);
+                let mine = self
+                    .tasks
+                    .newest()
+                    .filter(|record| record.by.as_ref() == Some(&by))
+                    .take(LISTED);
                 Ok(json!({ "tasks": mine.map(|record| shown(record, false)).collect::<Vec<_>>() }))
             }
             _ => self.own_task(&by, &wanted).and_then(|record| match tool {
                 HostTool::CancelTask => Ok(self.cancel_by(&by, &record)),
-                HostTool::TellTask => {
-                    self.tell_task(&record.id, argument("text")).map(|()| json!({ "task_id": record.id, "status": "told" }))
-                }
+                HostTool::TellTask => self
+                    .tell_task(&record.id, argument("text"))
+                    .map(|()| json!({ "task_id": record.id, "status": "told" })),
                 _ => Ok(shown(&record, true)),
             }),
         };
@@ -93,7 +125,12 @@ impl Room {
     fn own_task(&self, by: &TaskName, id: &BackgroundId) -> Result<Arc<BackgroundRecord>, Refusal> {
         let is_mine = |record: &&Arc<BackgroundRecord>| record.by.as_ref() == Some(by);
         self.tasks.get(id).filter(is_mine).cloned().ok_or_else(|| {
-            let mine = self.tasks.newest().filter(is_mine).filter(|record| !record.state.is_end()).take(LISTED);
+            let mine = self
+                .tasks
+                .newest()
+                .filter(is_mine)
+                .filter(|record| !record.state.is_end())
+                .take(LISTED);
             Refusal { allowed: mine.map(|record| record.id.to_string()).collect(), ..unknown(id) }
         })
     }
@@ -109,13 +146,18 @@ impl Room {
 
 fn cancelled(reason: &str) -> FrameEnd {
     match reason.trim() {
-        "" | CANCELLED => FrameEnd { cause: Some(EndCause::Cancelled), ..FrameEnd::new(Status::Kill, CANCELLED) },
+        "" | CANCELLED => {
+            FrameEnd { cause: Some(EndCause::Cancelled), ..FrameEnd::new(Status::Kill, CANCELLED) }
+        }
         reason => FrameEnd::new(Status::Kill, format!("{CANCELLED}: {reason}")),
     }
 }
 
 fn unknown(id: &BackgroundId) -> Refusal {
-    Refusal::new(RefusalCode::UnknownTask, format!("There is no background task {:?} that was started here.", id.as_str()))
+    Refusal::new(
+        RefusalCode::UnknownTask,
+        format!("There is no background task {:?} that was started here.", id.as_str()),
+    )
 }
 
 /// As a model reads it. Why a task failed is for people.
@@ -124,7 +166,8 @@ fn shown(record: &BackgroundRecord, whole: bool) -> Value {
         "task_id": record.id, "agent": record.agent, "task": cut(&record.task, LABEL_CHARS), "status": record.state.as_str(),
     });
     // What a gate held back reaches no agent in another way.
-    let is_open = record.state == BackgroundState::Completed && record.delivery.state != DeliveryState::Blocked;
+    let is_open = record.state == BackgroundState::Completed
+        && record.delivery.state != DeliveryState::Blocked;
     if let Some(output) = record.output.as_ref().filter(|_| whole && is_open) {
         shown["output"] = json!(cut(output, OUTPUT_CHARS));
     }

@@ -1,5 +1,6 @@
-//! Why a delegation comes to nothing: each refusal has a word for programs, a sentence that a model can act on, and what would have been
-//! right. The operator reads which grant or limit it was.
+//! Why a delegation comes to nothing: each refusal has a word for programs, a sentence that a model
+//! can act on, and what would have been right. The operator reads which grant or
+//! limit it was.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,10 +41,18 @@ struct ReachedLimit {
 
 impl Room {
     /// The task of that name, if the frame's agent was granted to delegate to it.
-    pub(in crate::room) fn may_delegate(&mut self, frame: FrameId, name: &str) -> Result<TaskName, String> {
-        let Some((by, agent)) = self.delegator(frame) else { return Err("the task is over".to_owned()) };
+    pub(in crate::room) fn may_delegate(
+        &mut self,
+        frame: FrameId,
+        name: &str,
+    ) -> Result<TaskName, String> {
+        let Some((by, agent)) = self.delegator(frame) else {
+            return Err("the task is over".to_owned());
+        };
         let setup = Arc::clone(&self.setup);
-        let Some(rights) = setup.rights_in(&agent, &by) else { return Err("the task is over".to_owned()) };
+        let Some(rights) = setup.rights_in(&agent, &by) else {
+            return Err("the task is over".to_owned());
+        };
         let is_task = |name: &str| setup.tasks.contains_key(name);
         rights.may_delegate(name, is_task).cloned().map_err(|record| self.denied(&agent, *record))
     }
@@ -53,7 +62,10 @@ impl Room {
     }
 
     /// All that can be said without looking at limits.
-    pub(super) fn check_delegation(&mut self, delegating: &Delegating) -> Result<CheckedDelegation, Refusal> {
+    pub(super) fn check_delegation(
+        &mut self,
+        delegating: &Delegating,
+    ) -> Result<CheckedDelegation, Refusal> {
         let delegation = &delegating.delegation;
         let (by, agent, depth) = self.on_whose_behalf(&delegating.origin)?;
         let context = checked_context(delegation)?;
@@ -78,7 +90,9 @@ impl Room {
             return Err(Refusal::new(RefusalCode::ChainDepth, text));
         }
         let strategy = match &delegation.deliver {
-            Deliver::AsConfigured => self.setup.tasks.get(&task).and_then(|task| task.deliver.clone()),
+            Deliver::AsConfigured => {
+                self.setup.tasks.get(&task).and_then(|task| task.deliver.clone())
+            }
             Deliver::Never => None,
             Deliver::By(strategy) => Some(strategy.clone()),
         };
@@ -86,22 +100,41 @@ impl Room {
     }
 
     /// The task and the plugin that delegate, and how many automatic answers led there.
-    fn on_whose_behalf(&self, origin: &TaskOrigin) -> Result<(Option<TaskName>, Option<PluginName>, u32), Refusal> {
+    fn on_whose_behalf(
+        &self,
+        origin: &TaskOrigin,
+    ) -> Result<(Option<TaskName>, Option<PluginName>, u32), Refusal> {
         match origin {
             TaskOrigin::Slot { frame, .. } => {
-                let over = || Refusal::new(RefusalCode::RoomClosed, "The task that wanted it is over.");
+                let over =
+                    || Refusal::new(RefusalCode::RoomClosed, "The task that wanted it is over.");
                 let (by, agent) = self.delegator(*frame).ok_or_else(over)?;
-                let depth = self.frames.get(frame).map_or(self.opening.chain_depth, |frame| frame.chain_depth);
+                let depth = self
+                    .frames
+                    .get(frame)
+                    .map_or(self.opening.chain_depth, |frame| frame.chain_depth);
                 Ok((Some(by), Some(agent), depth))
             }
             TaskOrigin::Request { by: None, .. } => Ok((None, None, self.opening.chain_depth)),
             TaskOrigin::Request { by: Some(by), .. } => {
                 let Some(task) = self.setup.tasks.get(by) else {
                     let message = format!("The config has no task {by} to delegate on behalf of.");
-                    return Err(Refusal { allowed: self.all_tasks(), ..Refusal::new(RefusalCode::BadArguments, message) });
+                    return Err(Refusal {
+                        allowed: self.all_tasks(),
+                        ..Refusal::new(RefusalCode::BadArguments, message)
+                    });
                 };
-                let at_work = self.frames.values().filter(|frame| frame.task == *by).map(|frame| frame.chain_depth).max();
-                Ok((Some(by.clone()), Some(task.agent.clone()), at_work.unwrap_or(self.opening.chain_depth)))
+                let at_work = self
+                    .frames
+                    .values()
+                    .filter(|frame| frame.task == *by)
+                    .map(|frame| frame.chain_depth)
+                    .max();
+                Ok((
+                    Some(by.clone()),
+                    Some(task.agent.clone()),
+                    at_work.unwrap_or(self.opening.chain_depth),
+                ))
             }
         }
     }
@@ -110,19 +143,33 @@ impl Room {
         self.setup.tasks.keys().map(ToString::to_string).collect()
     }
 
-    fn checked_notify(&self, delegation: &Delegation, by: Option<&TaskName>) -> Result<TaskName, Refusal> {
-        let Some(wanted) = &delegation.notify else { return Ok(by.unwrap_or(&self.opening.entry).clone()) };
+    fn checked_notify(
+        &self,
+        delegation: &Delegation,
+        by: Option<&TaskName>,
+    ) -> Result<TaskName, Refusal> {
+        let Some(wanted) = &delegation.notify else {
+            return Ok(by.unwrap_or(&self.opening.entry).clone());
+        };
         if self.setup.tasks.contains_key(wanted) {
             return Ok(wanted.clone());
         }
         let message = format!("`notify` names {wanted}, and the config has no such task.");
-        Err(Refusal { allowed: self.all_tasks(), ..Refusal::new(RefusalCode::BadArguments, message) })
+        Err(Refusal {
+            allowed: self.all_tasks(),
+            ..Refusal::new(RefusalCode::BadArguments, message)
+        })
     }
 
     /// a room that is closed, or has its result, starts nothing more.
     fn takes_no_work(&self) -> Option<Refusal> {
         let has_result = matches!(self.phase, RoomPhase::Draining { .. }) && !self.is_held();
-        let refused = |why: &str| Some(Refusal::new(RefusalCode::RoomClosed, format!("Not started: {why}. Do the work yourself.")));
+        let refused = |why: &str| {
+            Some(Refusal::new(
+                RefusalCode::RoomClosed,
+                format!("Not started: {why}. Do the work yourself."),
+            ))
+        };
         if self.conversation.closed.is_some() {
             return refused("the room is closed");
         }
@@ -132,35 +179,62 @@ impl Room {
         None
     }
 
-    /// A task that the delegating agent may start; the enum of the tool is checked here, for a model need not keep to it.
-    fn checked_agent(&mut self, delegation: &Delegation, delegator: Option<(&TaskName, &PluginName)>) -> Result<TaskName, Refusal> {
+    /// A task that the delegating agent may start; the enum of the tool is checked here, for a
+    /// model need not keep to it.
+    fn checked_agent(
+        &mut self,
+        delegation: &Delegation,
+        delegator: Option<(&TaskName, &PluginName)>,
+    ) -> Result<TaskName, Refusal> {
         let (setup, name) = (Arc::clone(&self.setup), delegation.agent.as_str());
         let is_task = |name: &str| setup.tasks.contains_key(name);
         let Some((by, agent)) = delegator else {
             let found = setup.tasks.get_key_value(name).map(|(task, _)| task.clone());
             return found.ok_or_else(|| {
                 let message = format!("The config has no task {name:?} to delegate to.");
-                Refusal { allowed: self.all_tasks(), ..Refusal::new(RefusalCode::UnknownAgent, message) }
+                Refusal {
+                    allowed: self.all_tasks(),
+                    ..Refusal::new(RefusalCode::UnknownAgent, message)
+                }
             });
         };
         let Some(rights) = setup.rights_in(agent, by) else {
-            return Err(Refusal::new(RefusalCode::NotGranted, format!("The config has no plugin {agent}.")));
+            return Err(Refusal::new(
+                RefusalCode::NotGranted,
+                format!("The config has no plugin {agent}."),
+            ));
         };
         let record = match rights.may_delegate(name, is_task) {
             Ok(task) if is_task(task.as_str()) => return Ok(task.clone()),
-            Ok(_) => rights.refuse(Capability::Delegate, name, Layer::Runtime, "the config has no such task", None),
+            Ok(_) => rights.refuse(
+                Capability::Delegate,
+                name,
+                Layer::Runtime,
+                "the config has no such task",
+                None,
+            ),
             Err(record) => record,
         };
         let granted = rights.grants.delegate.iter().flat_map(|grant| &grant.tasks);
-        let allowed: Vec<String> =
-            granted.filter(|task| rights.may_delegate(task.as_str(), is_task).is_ok()).map(ToString::to_string).collect();
-        let code = if is_task(name) || allowed.is_empty() { RefusalCode::NotGranted } else { RefusalCode::UnknownAgent };
+        let allowed: Vec<String> = granted
+            .filter(|task| rights.may_delegate(task.as_str(), is_task).is_ok())
+            .map(ToString::to_string)
+            .collect();
+        let code = if is_task(name) || allowed.is_empty() {
+            RefusalCode::NotGranted
+        } else {
+            RefusalCode::UnknownAgent
+        };
         let refused = self.denied(agent, *record);
         let instead = match allowed.as_slice() {
             [] => "You may start none: do the work yourself.".to_owned(),
             names => format!("You may start: {}.", names.join(", ")),
         };
-        let what = if code == RefusalCode::UnknownAgent { format!("There is no agent {name:?}.") } else { refused };
+        let what = if code == RefusalCode::UnknownAgent {
+            format!("There is no agent {name:?}.")
+        } else {
+            refused
+        };
         Err(Refusal { allowed, ..Refusal::new(code, format!("{what} {instead}")) })
     }
 
@@ -171,30 +245,51 @@ impl Room {
         delegator: Option<(&TaskName, &PluginName)>,
     ) -> Result<BTreeMap<ChannelId, Binding>, Refusal> {
         let setup = Arc::clone(&self.setup);
-        let of_task = delegator.and_then(|(by, _)| setup.tasks.get(by)).map_or(&[][..], |task| task.background.share.as_slice());
+        let of_task = delegator
+            .and_then(|(by, _)| setup.tasks.get(by))
+            .map_or(&[][..], |task| task.background.share.as_slice());
         if delegation.share_channels.is_empty() {
             // what the operator wants shared, as far as it is bound here.
             let bound = |name: &String| self.conversation.bindings.get_key_value(name.as_str());
-            return Ok(of_task.iter().filter_map(bound).map(|(channel, binding)| (channel.clone(), binding.clone())).collect());
+            return Ok(of_task
+                .iter()
+                .filter_map(bound)
+                .map(|(channel, binding)| (channel.clone(), binding.clone()))
+                .collect());
         }
         let mut shared = BTreeMap::new();
         for name in &delegation.share_channels {
-            let found =
-                self.conversation.bindings.get_key_value(name.as_str()).map(|(channel, binding)| (channel.clone(), binding.clone()));
+            let found = self
+                .conversation
+                .bindings
+                .get_key_value(name.as_str())
+                .map(|(channel, binding)| (channel.clone(), binding.clone()));
             let Some((channel, binding)) = found else {
                 let allowed = self.may_be_shared(delegator);
-                let message = format!("The channel {name:?} is not bound in this room, so it cannot be shared.");
-                return Err(Refusal { allowed, ..Refusal::new(RefusalCode::UnknownChannel, message) });
+                let message = format!(
+                    "The channel {name:?} is not bound in this room, so it cannot be shared."
+                );
+                return Err(Refusal {
+                    allowed,
+                    ..Refusal::new(RefusalCode::UnknownChannel, message)
+                });
             };
             if let Some((by, agent)) = delegator.filter(|_| !of_task.contains(name)) {
                 let bindings = self.conversation.bindings.clone();
                 let rights = setup.rights_in(agent, by);
-                let refused = rights.and_then(|rights| rights.may_share(name, |name| bindings.contains_key(name)).err());
+                let refused = rights.and_then(|rights| {
+                    rights.may_share(name, |name| bindings.contains_key(name)).err()
+                });
                 if let Some(record) = refused {
                     let text = self.denied(agent, *record);
                     let allowed = self.may_be_shared(delegator);
-                    let message = format!("{text} You may not share the channel {name}; start the task without it.");
-                    return Err(Refusal { allowed, ..Refusal::new(RefusalCode::ChannelNotShared, message) });
+                    let message = format!(
+                        "{text} You may not share the channel {name}; start the task without it."
+                    );
+                    return Err(Refusal {
+                        allowed,
+                        ..Refusal::new(RefusalCode::ChannelNotShared, message)
+                    });
                 }
             }
             shared.insert(channel, binding);
@@ -206,21 +301,40 @@ impl Room {
     fn may_be_shared(&self, delegator: Option<(&TaskName, &PluginName)>) -> Vec<String> {
         let bound = self.conversation.bindings.keys();
         let Some((by, agent)) = delegator else { return bound.map(ToString::to_string).collect() };
-        let of_task = self.setup.tasks.get(by).map_or(&[][..], |task| task.background.share.as_slice());
+        let of_task =
+            self.setup.tasks.get(by).map_or(&[][..], |task| task.background.share.as_slice());
         let rights = self.setup.rights_in(agent, by);
-        let granted = |name: &str| rights.as_ref().is_some_and(|rights| rights.may_share(name, |_| false).is_ok());
-        bound.map(ToString::to_string).filter(|name| of_task.contains(name) || granted(name)).collect()
+        let granted = |name: &str| {
+            rights.as_ref().is_some_and(|rights| rights.may_share(name, |_| false).is_ok())
+        };
+        bound
+            .map(ToString::to_string)
+            .filter(|name| of_task.contains(name) || granted(name))
+            .collect()
     }
 
     /// Depth, width, lifetime count and budgets (R-065 done right).
     pub(super) fn check_limits(&mut self, checked: &CheckedDelegation) -> Result<(), Refusal> {
-        let Some(ReachedLimit { key, guidance }) = self.reached(checked.agent.as_ref(), &checked.task) else { return Ok(()) };
+        let Some(ReachedLimit { key, guidance }) =
+            self.reached(checked.agent.as_ref(), &checked.task)
+        else {
+            return Ok(());
+        };
         let Some(agent) = &checked.agent else {
-            return Err(Refusal::new(RefusalCode::LimitReached, format!("Not started: {key}. {guidance}")));
+            return Err(Refusal::new(
+                RefusalCode::LimitReached,
+                format!("Not started: {key}. {guidance}"),
+            ));
         };
         let setup = Arc::clone(&self.setup);
         if let Some(rights) = setup.rights(agent) {
-            let record = rights.refuse(Capability::Delegate, checked.task.as_str(), Layer::Runtime, &key, None);
+            let record = rights.refuse(
+                Capability::Delegate,
+                checked.task.as_str(),
+                Layer::Runtime,
+                &key,
+                None,
+            );
             self.denied(agent, *record);
         }
         Err(Refusal::new(RefusalCode::LimitReached, format!("Not started. {guidance}")))
@@ -231,17 +345,26 @@ impl Room {
         if let Some(agent) = agent {
             let grant = setup.rights(agent).and_then(|rights| rights.grants.delegate.as_ref());
             let (most, of_all) = grant.map_or((0, 0), |grant| (grant.at_once, grant.total));
-            let at_once = self.background.values().filter(|running| running.started_by.as_ref() == Some(agent)).count();
+            let at_once = self
+                .background
+                .values()
+                .filter(|running| running.started_by.as_ref() == Some(agent))
+                .count();
             if at_once >= most as usize {
                 return Some(ReachedLimit {
                     key: format!("plugins.{agent}.grants.delegate.at_once is {most}"),
-                    guidance: format!("{} is the most background tasks at once, and so many are under way. {WAIT_OR_DO}", at_once),
+                    guidance: format!(
+                        "{} is the most background tasks at once, and so many are under way. {WAIT_OR_DO}",
+                        at_once
+                    ),
                 });
             }
             if self.used_by(agent).background >= of_all {
                 return Some(ReachedLimit {
                     key: format!("plugins.{agent}.grants.delegate.total is {of_all}"),
-                    guidance: format!("You have started {of_all} background tasks in this run, and that is the most. {DO_IT}"),
+                    guidance: format!(
+                        "You have started {of_all} background tasks in this run, and that is the most. {DO_IT}"
+                    ),
                 });
             }
         }
@@ -253,10 +376,17 @@ impl Room {
         }
         if let Some(key) = self.tasks_are_used_up() {
             let guidance = if key.contains("at_once") { WAIT_OR_DO } else { DO_IT };
-            return Some(ReachedLimit { key, guidance: format!("The run may have no more background tasks now. {guidance}") });
+            return Some(ReachedLimit {
+                key,
+                guidance: format!("The run may have no more background tasks now. {guidance}"),
+            });
         }
         let limits = self.share_of(task);
-        let spent = [(limits.turns, "turns"), (limits.tokens, "tokens"), (limits.model_calls, "model_calls")];
+        let spent = [
+            (limits.turns, "turns"),
+            (limits.tokens, "tokens"),
+            (limits.model_calls, "model_calls"),
+        ];
         let (_, budget) = spent.into_iter().find(|(left, _)| *left == Some(0))?;
         Some(ReachedLimit {
             key: format!("what is left of limits.run.{budget} is too little"),
@@ -272,6 +402,9 @@ fn checked_context(delegation: &Delegation) -> Result<Value, Refusal> {
     match &delegation.context {
         Value::Null => Ok(json!({})),
         Value::Object(_) => Ok(delegation.context.clone()),
-        _ => Err(Refusal::new(RefusalCode::BadArguments, "`context` must be a JSON object of facts for the agent.")),
+        _ => Err(Refusal::new(
+            RefusalCode::BadArguments,
+            "`context` must be a JSON object of facts for the agent.",
+        )),
     }
 }

@@ -1,4 +1,5 @@
-//! What becomes of background tasks when their parent is stopped or closed: each one's own `on_close` says (R-063 done right).
+//! What becomes of background tasks when their parent is stopped or closed: each one's own
+//! `on_close` says (R-063 done right).
 
 use super::super::Room;
 use super::super::termination::FrameEnd;
@@ -10,22 +11,37 @@ use crate::types::outcome::{Outcome, Status};
 impl Room {
     /// The room is closed: tasks are stopped, go on alone, or are waited for in silence.
     pub(in crate::room) fn close_tasks(&mut self, reason: &str) {
-        let running = self.background.values().filter(|task| !task.is_stopped && task.waiter.is_none());
-        let ids: Vec<(BackgroundId, OnClose)> = running.map(|task| (task.id.clone(), task.on_close)).collect();
+        let running =
+            self.background.values().filter(|task| !task.is_stopped && task.waiter.is_none());
+        let ids: Vec<(BackgroundId, OnClose)> =
+            running.map(|task| (task.id.clone(), task.on_close)).collect();
         for (id, on_close) in ids {
             match on_close {
-                OnClose::Cascade => drop(self.stop_task(&id, &FrameEnd::new(Status::Kill, reason), &EndRecipient::Nobody("room_closed"))),
+                OnClose::Cascade => drop(self.stop_task(
+                    &id,
+                    &FrameEnd::new(Status::Kill, reason),
+                    &EndRecipient::Nobody("room_closed"),
+                )),
                 OnClose::Detach if self.has_begun(&id) => self.detach_task(&id, reason),
-                OnClose::Detach => drop(self.stop_task(&id, &FrameEnd::new(Status::Kill, reason), &EndRecipient::Nobody("room_closed"))),
+                OnClose::Detach => drop(self.stop_task(
+                    &id,
+                    &FrameEnd::new(Status::Kill, reason),
+                    &EndRecipient::Nobody("room_closed"),
+                )),
                 OnClose::FinishSilently => {}
             }
         }
     }
 
-    /// A task that was given channels tells its answer on those that may be told; what it was asked to do is told nobody (R-029 done right).
+    /// A task that was given channels tells its answer on those that may be told; what it was asked
+    /// to do is told nobody (R-029 done right).
     pub(in crate::room) fn report_shared_channels(&mut self, outcome: &Outcome) {
-        let is_shared = self.opening.depth > 0 && !self.opening.hold && self.opening.bindings.is_some();
-        let answer = outcome.content.clone().filter(|answer| is_shared && outcome.status.is_success() && !answer.trim().is_empty());
+        let is_shared =
+            self.opening.depth > 0 && !self.opening.hold && self.opening.bindings.is_some();
+        let answer = outcome
+            .content
+            .clone()
+            .filter(|answer| is_shared && outcome.status.is_success() && !answer.trim().is_empty());
         if let Some(answer) = answer {
             self.report_channels(&answer, None);
         }
@@ -40,7 +56,11 @@ impl Room {
 
     /// The run is stopped, and this task goes on: alone, or until its end.
     pub(in crate::room) fn resumes_after_stop(&mut self, id: &BackgroundId, reason: &str) -> bool {
-        let Some(task) = self.background.get(id).filter(|task| !task.is_stopped && task.waiter.is_none()) else { return false };
+        let Some(task) =
+            self.background.get(id).filter(|task| !task.is_stopped && task.waiter.is_none())
+        else {
+            return false;
+        };
         match task.on_close {
             OnClose::Cascade => false,
             OnClose::FinishSilently => self.has_begun(id),

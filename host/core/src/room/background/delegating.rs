@@ -1,5 +1,6 @@
-//! From a tool, an action or a request to a child room, on one path: what is wrong is refused in a fixed form (R-084 done right), gates are
-//! asked, everything is checked again, consent is asked for what gates have left of it, and the task begins.
+//! From a tool, an action or a request to a child room, on one path: what is wrong is refused in a
+//! fixed form (R-084 done right), gates are asked, everything is checked again, consent is asked
+//! for what gates have left of it, and the task begins.
 
 use std::sync::Arc;
 
@@ -23,8 +24,17 @@ use crate::types::request::{Refusal, RefusalCode, RequestId, RequestReply};
 use crate::types::usage::Spent;
 
 impl Room {
-    pub(in crate::room) fn delegate_on_request(&mut self, request: RequestId, delegation: Delegation, by: Option<TaskName>) {
-        self.delegate(Delegating { delegation, origin: TaskOrigin::Request { request, by }, wish: None });
+    pub(in crate::room) fn delegate_on_request(
+        &mut self,
+        request: RequestId,
+        delegation: Delegation,
+        by: Option<TaskName>,
+    ) {
+        self.delegate(Delegating {
+            delegation,
+            origin: TaskOrigin::Request { request, by },
+            wish: None,
+        });
     }
 
     /// A call of `delegate_task`; none: its slot waits.
@@ -39,15 +49,23 @@ impl Room {
         if let Err(text) = self.check_steering(id, HostTool::DelegateTask, call, asked_by) {
             return Some(self.said_error(id, text));
         }
-        let worker = self.frames.get(&id).and_then(|frame| self.toolbox(&frame.task).get(&call.name)?.worker.clone());
+        let worker = self
+            .frames
+            .get(&id)
+            .and_then(|frame| self.toolbox(&frame.task).get(&call.name)?.worker.clone());
         let mut arguments = call.arguments.clone();
-        if let (Some(agent), Some(arguments)) = (worker.as_ref().and_then(|worker| worker.agent.as_ref()), arguments.as_object_mut()) {
+        if let (Some(agent), Some(arguments)) =
+            (worker.as_ref().and_then(|worker| worker.agent.as_ref()), arguments.as_object_mut())
+        {
             arguments.insert("agent".to_owned(), json!(agent));
         }
         let mut delegation = match serde_json::from_value::<DelegateTaskArguments>(arguments) {
             Ok(arguments) => Delegation::from(arguments),
             Err(error) => {
-                let refusal = Refusal::new(RefusalCode::BadArguments, format!("The arguments of delegate_task are not right: {error}."));
+                let refusal = Refusal::new(
+                    RefusalCode::BadArguments,
+                    format!("The arguments of delegate_task are not right: {error}."),
+                );
                 return Some(self.said_error(id, refusal.to_value().to_string()));
             }
         };
@@ -70,13 +88,22 @@ impl Room {
         self.delegate_for_slot(Waiter { frame: id, slot, seq: round.message.seq }, delegation, wish)
     }
 
-    fn delegate_for_slot(&mut self, waiter: Waiter, mut delegation: Delegation, wish: Wish) -> Option<CallOutcome> {
+    fn delegate_for_slot(
+        &mut self,
+        waiter: Waiter,
+        mut delegation: Delegation,
+        wish: Wish,
+    ) -> Option<CallOutcome> {
         if let Some((_, task)) = self.task_of(waiter.frame) {
             delegation.wait |= task.background.wait;
             delegation.conversation = delegation.conversation.max(task.background.conversation);
         }
         let Waiter { frame, slot, seq } = waiter;
-        self.delegate(Delegating { delegation, origin: TaskOrigin::Slot { frame, slot, seq }, wish: Some(Box::new(wish)) });
+        self.delegate(Delegating {
+            delegation,
+            origin: TaskOrigin::Slot { frame, slot, seq },
+            wish: Some(Box::new(wish)),
+        });
         self.take_answer(&waiter)
     }
 
@@ -85,10 +112,15 @@ impl Room {
         match self.may_start(&delegating) {
             Ok(Some(checked)) => {
                 drop(checked);
-                // It is asked about, or approved, as the gates have left it: what was approved is what runs.
+                // It is asked about, or approved, as the gates have left it: what was approved is
+                // what runs.
                 match delegating.wish.as_ref().map(|wish| wish.asked) {
-                    Some(Consent::Assessed { .. } | Consent::Approved) => self.delegation_passed(delegating),
-                    None | Some(Consent::NotYet | Consent::Edited) => self.pass(GatedAct::Delegation { delegating: Box::new(delegating) }),
+                    Some(Consent::Assessed { .. } | Consent::Approved) => {
+                        self.delegation_passed(delegating)
+                    }
+                    None | Some(Consent::NotYet | Consent::Edited) => {
+                        self.pass(GatedAct::Delegation { delegating: Box::new(delegating) })
+                    }
                 }
             }
             // It was answered with what was delegated before.
@@ -97,7 +129,8 @@ impl Room {
         }
     }
 
-    /// No gate stands in the way, and the text may be another than before. The rules of consent are asked about that text.
+    /// No gate stands in the way, and the text may be another than before. The rules of consent are
+    /// asked about that text.
     pub(in crate::room) fn delegation_passed(&mut self, delegating: Delegating) {
         if let TaskOrigin::Slot { frame, slot, seq } = delegating.origin
             && !self.waits(&Waiter { frame, slot, seq })
@@ -110,7 +143,10 @@ impl Room {
                 Ruling::Runs => self.start_background(delegating, checked),
                 Ruling::Waits => {}
                 Ruling::Refused(result) => {
-                    self.refuse_delegation(&delegating.origin, Refusal::new(RefusalCode::TaskEnded, result.content));
+                    self.refuse_delegation(
+                        &delegating.origin,
+                        Refusal::new(RefusalCode::TaskEnded, result.content),
+                    );
                 }
             },
             Ok(None) => {}
@@ -118,9 +154,14 @@ impl Room {
         }
     }
 
-    /// Holds a delegation against its task's rules of consent, in the words that gates have left of it.
+    /// Holds a delegation against its task's rules of consent, in the words that gates have left of
+    /// it.
     fn consent_to_delegation(&mut self, delegating: &Delegating) -> Ruling {
-        let (Some(wish), TaskOrigin::Slot { frame, slot, .. }) = (&delegating.wish, &delegating.origin) else { return Ruling::Runs };
+        let (Some(wish), TaskOrigin::Slot { frame, slot, .. }) =
+            (&delegating.wish, &delegating.origin)
+        else {
+            return Ruling::Runs;
+        };
         let (frame, slot) = (*frame, *slot);
         let Wish { mut call, action, asked_by, asked } = Wish::clone(wish);
         let Delegation { task, brief, .. } = &delegating.delegation;
@@ -130,7 +171,9 @@ impl Room {
                 (wanted.task, wanted.brief) = (task.clone(), brief.clone());
                 (Some(Action::DelegateTask(Box::new(wanted))), is_changed)
             }
-            None => (None, call.arguments.get("task").and_then(Value::as_str) != Some(task.as_str())),
+            None => {
+                (None, call.arguments.get("task").and_then(Value::as_str) != Some(task.as_str()))
+            }
         };
         if is_changed {
             match (&action, call.arguments.as_object_mut()) {
@@ -141,16 +184,28 @@ impl Room {
             self.rewrite_slot(frame, slot, &call, action.as_ref());
         }
         let Some(caller) = self.agent_of(frame).cloned() else { return Ruling::Runs };
-        // What a person wrote in its place was approved as it was written, and a gate has changed it since.
+        // What a person wrote in its place was approved as it was written, and a gate has changed
+        // it since.
         let asked = if is_changed && asked == Consent::Edited { Consent::NotYet } else { asked };
-        let wanted = RequestedAct { frame, slot, call: &call, action: action.as_ref(), caller: &caller, asked_by: asked_by.as_ref() };
+        let wanted = RequestedAct {
+            frame,
+            slot,
+            call: &call,
+            action: action.as_ref(),
+            caller: &caller,
+            asked_by: asked_by.as_ref(),
+        };
         self.consent_to(&wanted, None, asked)
     }
 
-    /// Puts what gates have left of a delegation in the place of what its agent wrote: that is what is approved, and what runs then.
+    /// Puts what gates have left of a delegation in the place of what its agent wrote: that is what
+    /// is approved, and what runs then.
     fn rewrite_slot(&mut self, id: FrameId, slot: usize, call: &ToolCall, action: Option<&Action>) {
-        let Some(FrameWait::Tools(round)) =
-            self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut()).map(|attempt| &mut attempt.wait)
+        let Some(FrameWait::Tools(round)) = self
+            .frames
+            .get_mut(&id)
+            .and_then(|frame| frame.attempt.as_mut())
+            .map(|attempt| &mut attempt.wait)
         else {
             return self.violated(Invariant::RoundWaits, id);
         };
@@ -172,10 +227,13 @@ impl Room {
     fn may_start(&mut self, delegating: &Delegating) -> Result<Option<CheckedDelegation>, Refusal> {
         let checked = self.check_delegation(delegating)?;
         let by = checked.by.as_ref();
-        let cache_ms = by.and_then(|by| self.setup.tasks.get(by)).and_then(|task| task.background.cache_ms);
+        let cache_ms =
+            by.and_then(|by| self.setup.tasks.get(by)).and_then(|task| task.background.cache_ms);
         let earlier = match &delegating.delegation.key {
             Some(key) => self.tasks.of_key(key),
-            None => cache_ms.and_then(|ttl| self.tasks.cached(&checked.task, &delegating.delegation, self.now, ttl)),
+            None => cache_ms.and_then(|ttl| {
+                self.tasks.cached(&checked.task, &delegating.delegation, self.now, ttl)
+            }),
         };
         if let Some(record) = earlier {
             self.answer_from_before(delegating, &record);
@@ -185,21 +243,40 @@ impl Room {
         Ok(Some(checked))
     }
 
-    fn answer_from_before(&mut self, delegating: &Delegating, record: &crate::types::delegation::BackgroundRecord) {
+    fn answer_from_before(
+        &mut self,
+        delegating: &Delegating,
+        record: &crate::types::delegation::BackgroundRecord,
+    ) {
         match &delegating.origin {
             TaskOrigin::Request { request, .. } => {
-                let (task, room, agent) = (record.id.clone(), record.room.clone(), record.agent.clone());
-                self.reply(*request, Ok(RequestReply::Delegated { task, room, agent, from_cache: record.state.is_end() }));
+                let (task, room, agent) =
+                    (record.id.clone(), record.room.clone(), record.agent.clone());
+                self.reply(
+                    *request,
+                    Ok(RequestReply::Delegated {
+                        task,
+                        room,
+                        agent,
+                        from_cache: record.state.is_end(),
+                    }),
+                );
             }
             TaskOrigin::Slot { frame, slot, seq } => {
-                let status = if delegating.delegation.wait { record.state.as_str() } else { "delegated" };
+                let status =
+                    if delegating.delegation.wait { record.state.as_str() } else { "delegated" };
                 let mut answer = json!({
                     "status": status, "task_id": record.id, "room_id": record.room, "agent": record.agent, "from_cache": true,
                 });
                 if let Some(output) = &record.output {
                     answer["output"] = json!(output);
                 }
-                self.answer_waiter(&Waiter { frame: *frame, slot: *slot, seq: *seq }, &answer, false, true);
+                self.answer_waiter(
+                    &Waiter { frame: *frame, slot: *slot, seq: *seq },
+                    &answer,
+                    false,
+                    true,
+                );
             }
         }
     }
@@ -208,7 +285,12 @@ impl Room {
         match origin {
             TaskOrigin::Request { request, .. } => self.reply(*request, Err(refusal)),
             TaskOrigin::Slot { frame, slot, seq } => {
-                self.answer_waiter(&Waiter { frame: *frame, slot: *slot, seq: *seq }, &refusal.to_value(), true, false);
+                self.answer_waiter(
+                    &Waiter { frame: *frame, slot: *slot, seq: *seq },
+                    &refusal.to_value(),
+                    true,
+                    false,
+                );
             }
         }
     }
@@ -230,10 +312,15 @@ impl Room {
         let (room, task) = (opening.room.clone(), checked.task.clone());
         let call = self.next_call(Purpose::Background { id: id.clone() });
         let waiter = match origin {
-            TaskOrigin::Slot { frame, slot, seq } if delegation.wait => Some(Waiter { frame, slot, seq }),
+            TaskOrigin::Slot { frame, slot, seq } if delegation.wait => {
+                Some(Waiter { frame, slot, seq })
+            }
             TaskOrigin::Slot { .. } | TaskOrigin::Request { .. } => None,
         };
-        let on_close = delegation.on_close.or_else(|| self.setup.tasks.get(&task).map(|task| task.on_close)).unwrap_or_default();
+        let on_close = delegation
+            .on_close
+            .or_else(|| self.setup.tasks.get(&task).map(|task| task.on_close))
+            .unwrap_or_default();
         let running = BackgroundTask {
             id: id.clone(),
             call,
@@ -265,14 +352,22 @@ impl Room {
             by: checked_by,
             brief: delegation.task,
         });
-        self.effects.push_back(Effect::StartBackground { call, id: id.clone(), opening: Box::new(opening) });
+        self.effects.push_back(Effect::StartBackground {
+            call,
+            id: id.clone(),
+            opening: Box::new(opening),
+        });
         match origin {
             TaskOrigin::Request { request, .. } => {
-                self.reply(request, Ok(RequestReply::Delegated { task: id, room, agent: task, from_cache: false }));
+                self.reply(
+                    request,
+                    Ok(RequestReply::Delegated { task: id, room, agent: task, from_cache: false }),
+                );
             }
             TaskOrigin::Slot { frame, slot, seq } if waiter.is_none() => {
                 // it never carries the result.
-                let receipt = json!({ "status": "delegated", "task_id": id, "room_id": room, "agent": task });
+                let receipt =
+                    json!({ "status": "delegated", "task_id": id, "room_id": room, "agent": task });
                 self.answer_waiter(&Waiter { frame, slot, seq }, &receipt, false, false);
             }
             TaskOrigin::Slot { .. } => {}

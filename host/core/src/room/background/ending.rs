@@ -1,5 +1,6 @@
-//! How a background task ends: by its room, by whoever stops it, or with the run. The first end is its end; what comes later only says what
-//! it used (R-040, R-041, R-060, R-061 done right). Every end takes the same path.
+//! How a background task ends: by its room, by whoever stops it, or with the run. The first end is
+//! its end; what comes later only says what it used (R-040, R-041, R-060, R-061 done right). Every
+//! end takes the same path.
 
 use serde_json::{Value, json};
 
@@ -32,7 +33,13 @@ pub(super) enum EndRecipient<'a> {
 }
 
 impl Room {
-    pub(in crate::room) fn background_ended(&mut self, call: CallId, ended: EndedTask, spent: Spent, used: &UsedByPlugin) {
+    pub(in crate::room) fn background_ended(
+        &mut self,
+        call: CallId,
+        ended: EndedTask,
+        spent: Spent,
+        used: &UsedByPlugin,
+    ) {
         let Some(Purpose::Background { id }) = self.calls.get(&call).cloned() else { return };
         self.calls.remove(&call);
         let Some(task) = self.background.remove(&id) else {
@@ -55,11 +62,14 @@ impl Room {
         self.spent = self.spent.plus(spent);
     }
 
-    /// What a child says of its end. It is not trusted to name another task, nor to have completed without an answer.
+    /// What a child says of its end. It is not trusted to name another task, nor to have completed
+    /// without an answer.
     fn end_of(&self, task: &BackgroundTask, said: EndedTask) -> EndedTask {
         let output = said.output.filter(|output| !output.trim().is_empty());
         let (status, error) = match (said.status, &output) {
-            (BackgroundStatus::Completed, None) => (BackgroundStatus::Failed, said.error.or_else(|| Some(NO_ANSWER.to_owned()))),
+            (BackgroundStatus::Completed, None) => {
+                (BackgroundStatus::Failed, said.error.or_else(|| Some(NO_ANSWER.to_owned())))
+            }
             (status, _) => (status, said.error),
         };
         let completed = status == BackgroundStatus::Completed;
@@ -67,14 +77,19 @@ impl Room {
         let of_task = self.opening.deadline.is_none_or(|deadline| self.now < deadline);
         let cause = said.cause.filter(|_| !completed);
         let error = match cause {
-            Some(EndCause::WallTime) if of_task => {
-                Some(format!("it took longer than its deadline allows (tasks.{}.deadline, or the one of the call)", task.task))
-            }
+            Some(EndCause::WallTime) if of_task => Some(format!(
+                "it took longer than its deadline allows (tasks.{}.deadline, or the one of the call)",
+                task.task
+            )),
             _ => error,
         };
-        let error = error.filter(|error| !error.trim().is_empty()).or_else(|| (!completed).then(|| NO_REASON.to_owned()));
+        let error = error
+            .filter(|error| !error.trim().is_empty())
+            .or_else(|| (!completed).then(|| NO_REASON.to_owned()));
         let mut metadata = task.context.clone();
-        if let Some(metadata) = metadata.as_object_mut().filter(|_| task.structured && said.metadata.is_object()) {
+        if let Some(metadata) =
+            metadata.as_object_mut().filter(|_| task.structured && said.metadata.is_object())
+        {
             metadata.insert("result".to_owned(), said.metadata);
         }
         EndedTask {
@@ -95,7 +110,8 @@ impl Room {
     fn stopped(&self, task: &BackgroundTask, why: &FrameEnd) -> EndedTask {
         let is_late = why.cause == Some(EndCause::WallTime);
         let status = if is_late { BackgroundStatus::TimedOut } else { BackgroundStatus::Cancelled };
-        let ended = EndedTask { status, cause: why.cause, ..EndedTask::interrupted(why.reason.clone()) };
+        let ended =
+            EndedTask { status, cause: why.cause, ..EndedTask::interrupted(why.reason.clone()) };
         self.end_of(task, ended)
     }
 
@@ -107,16 +123,28 @@ impl Room {
         self.tell(Notice::BackgroundEnded { ended: ended.clone() });
         if let Some(waiter) = &task.waiter {
             let was_told = self.report_waiter(waiter, task, &ended);
-            let reason = if was_told { "it was the answer of the call that waited for it" } else { "whoever waited for it is over" };
-            self.note_delivery(task, if was_told { DeliveryState::Told } else { DeliveryState::Blocked }, reason);
+            let reason = if was_told {
+                "it was the answer of the call that waited for it"
+            } else {
+                "whoever waited for it is over"
+            };
+            self.note_delivery(
+                task,
+                if was_told { DeliveryState::Told } else { DeliveryState::Blocked },
+                reason,
+            );
             return;
         }
         let knows = matches!(told, EndRecipient::ExceptTo(canceller) if **canceller == task.notify);
         match told {
             _ if knows => self.note_delivery(task, DeliveryState::Told, "its own agent stopped it"),
-            EndRecipient::Nobody(reason) => self.note_delivery(task, DeliveryState::Blocked, reason),
+            EndRecipient::Nobody(reason) => {
+                self.note_delivery(task, DeliveryState::Blocked, reason)
+            }
             // R-063 done right: it is recorded, and nothing is said.
-            _ if self.tasks.stopped.is_some() => self.note_delivery(task, DeliveryState::Blocked, CLOSED),
+            _ if self.tasks.stopped.is_some() => {
+                self.note_delivery(task, DeliveryState::Blocked, CLOSED)
+            }
             EndRecipient::Notified | EndRecipient::ExceptTo(_) => self.deliver_result(Delivering {
                 ended,
                 notify: task.notify.clone(),
@@ -128,8 +156,12 @@ impl Room {
     }
 
     fn note_delivery(&mut self, task: &BackgroundTask, state: DeliveryState, reason: &str) {
-        let record =
-            DeliveryRecord { state, strategy: task.strategy.clone(), reason: Some(reason.to_owned()), ..DeliveryRecord::default() };
+        let record = DeliveryRecord {
+            state,
+            strategy: task.strategy.clone(),
+            reason: Some(reason.to_owned()),
+            ..DeliveryRecord::default()
+        };
         self.set_delivery(&task.id, record);
     }
 
@@ -141,12 +173,17 @@ impl Room {
             answer["output"] = json!(output);
         }
         if ended.status != BackgroundStatus::Completed {
-            // a worker's own words about its failure are for people. What the model reads is made of the host's cause alone.
+            // a worker's own words about its failure are for people. What the model reads is
+            // made of the host's cause alone.
             let why = match ended.cause {
                 Some(EndCause::Cancelled) => CANCELLED.to_owned(),
                 Some(EndCause::NoStructuredResult { attempts }) => never_handed_in(attempts),
-                Some(EndCause::NobodyToAsk) => "it asked its user, and nobody is there to answer".to_owned(),
-                Some(EndCause::WallTime) | None => format!("the task ended as {}; people can read why", ended.status.as_str()),
+                Some(EndCause::NobodyToAsk) => {
+                    "it asked its user, and nobody is there to answer".to_owned()
+                }
+                Some(EndCause::WallTime) | None => {
+                    format!("the task ended as {}; people can read why", ended.status.as_str())
+                }
             };
             answer["error"] = json!(why);
         }
@@ -157,10 +194,18 @@ impl Room {
         self.answer_waiter(waiter, &answer, is_error, true)
     }
 
-    /// Stops a background task while the run goes on; false: there is none that runs. What is set aside for it comes back once its room
-    /// has said what it used, or else what is killed and started in turn would spend more than there is.
-    pub(super) fn stop_task(&mut self, id: &BackgroundId, why: &FrameEnd, told: &EndRecipient<'_>) -> bool {
-        let Some(task) = self.background.get_mut(id).filter(|task| !task.is_stopped) else { return false };
+    /// Stops a background task while the run goes on; false: there is none that runs. What is set
+    /// aside for it comes back once its room has said what it used, or else what is killed and
+    /// started in turn would spend more than there is.
+    pub(super) fn stop_task(
+        &mut self,
+        id: &BackgroundId,
+        why: &FrameEnd,
+        told: &EndRecipient<'_>,
+    ) -> bool {
+        let Some(task) = self.background.get_mut(id).filter(|task| !task.is_stopped) else {
+            return false;
+        };
         let call = task.call;
         if self.effects.iter().any(|effect| effect.starts() == Some(call)) {
             // It has not begun, so it used nothing.
@@ -189,8 +234,15 @@ impl Room {
 
     /// A frame is over, and with it its calls: nobody waits for results that were to answer them.
     pub(in crate::room) fn stop_waited_for(&mut self, frame: crate::types::ids::FrameId) {
-        let waits = |task: &BackgroundTask| !task.is_stopped && task.waiter.is_some_and(|waiter| waiter.frame == frame);
-        let ids: Vec<BackgroundId> = self.background.values().filter(|task| waits(task)).map(|task| task.id.clone()).collect();
+        let waits = |task: &BackgroundTask| {
+            !task.is_stopped && task.waiter.is_some_and(|waiter| waiter.frame == frame)
+        };
+        let ids: Vec<BackgroundId> = self
+            .background
+            .values()
+            .filter(|task| waits(task))
+            .map(|task| task.id.clone())
+            .collect();
         for id in ids {
             if let Some(task) = self.background.get_mut(&id) {
                 task.waiter = None;
@@ -200,10 +252,15 @@ impl Room {
         }
     }
 
-    /// The host stopped before tasks that were told to stop had said what they used. They are not gone on with, so all that was set aside
-    /// for them counts.
+    /// The host stopped before tasks that were told to stop had said what they used. They are not
+    /// gone on with, so all that was set aside for them counts.
     pub(in crate::room) fn settle_stopped_tasks(&mut self) {
-        let stopped: Vec<BackgroundId> = self.background.values().filter(|task| task.is_stopped).map(|task| task.id.clone()).collect();
+        let stopped: Vec<BackgroundId> = self
+            .background
+            .values()
+            .filter(|task| task.is_stopped)
+            .map(|task| task.id.clone())
+            .collect();
         for id in stopped {
             if let Some(task) = self.background.remove(&id) {
                 self.calls.remove(&task.call);
@@ -214,8 +271,11 @@ impl Room {
 
     /// The run is over before the background task is; its room is stopped with it.
     pub(in crate::room) fn background_stopped(&mut self, id: &BackgroundId, why: &FrameEnd) {
-        let Some(task) = self.background.remove(id) else { return self.violated(Invariant::TaskKnown, None::<crate::types::ids::FrameId>) };
-        // Nobody will say what it used. A room above would hand out again what this one does not report, so there all of it counts.
+        let Some(task) = self.background.remove(id) else {
+            return self.violated(Invariant::TaskKnown, None::<crate::types::ids::FrameId>);
+        };
+        // Nobody will say what it used. A room above would hand out again what this one does not
+        // report, so there all of it counts.
         let unknown = if self.opening.depth > 0 { task.reserved } else { Spent::default() };
         self.settle_reserve(task.reserved, unknown);
         if !task.is_stopped {
@@ -226,7 +286,9 @@ impl Room {
 
     /// It goes on alone: nobody will say what it used, so all that was set aside for it counts.
     pub(super) fn detach_task(&mut self, id: &BackgroundId, reason: &str) {
-        let Some(task) = self.background.remove(id) else { return self.violated(Invariant::TaskKnown, None::<crate::types::ids::FrameId>) };
+        let Some(task) = self.background.remove(id) else {
+            return self.violated(Invariant::TaskKnown, None::<crate::types::ids::FrameId>);
+        };
         self.settle_reserve(task.reserved, task.reserved);
         self.calls.remove(&task.call);
         self.effects.push_back(Effect::DetachTask { call: task.call });

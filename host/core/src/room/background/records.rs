@@ -1,5 +1,6 @@
-//! What is known of each background task: its own outcome, and beside it that of its delivery. One end is reached, once;
-//! what has ended and was told is kept as long as there is room. Also what answers a delegation that was made before.
+//! What is known of each background task: its own outcome, and beside it that of its delivery. One
+//! end is reached, once; what has ended and was told is kept as long as there is
+//! room. Also what answers a delegation that was made before.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -79,8 +80,16 @@ impl TaskRecords {
         self.records.values().rev()
     }
 
-    pub(super) fn begin(&mut self, number: u32, task: &BackgroundTask, room: RoomId, by: Option<TaskName>, key: Option<String>) {
-        let delivery = DeliveryRecord { strategy: task.strategy.clone(), ..DeliveryRecord::default() };
+    pub(super) fn begin(
+        &mut self,
+        number: u32,
+        task: &BackgroundTask,
+        room: RoomId,
+        by: Option<TaskName>,
+        key: Option<String>,
+    ) {
+        let delivery =
+            DeliveryRecord { strategy: task.strategy.clone(), ..DeliveryRecord::default() };
         let record = BackgroundRecord {
             id: task.id.clone(),
             agent: task.task.clone(),
@@ -112,7 +121,10 @@ impl TaskRecords {
         let Some(record) = self.records.get_mut(&number) else { return };
         change(Arc::make_mut(record));
         let is_settled = record.state.is_end()
-            && !matches!(record.delivery.state, DeliveryState::Waiting | DeliveryState::Speaking | DeliveryState::Attached);
+            && !matches!(
+                record.delivery.state,
+                DeliveryState::Waiting | DeliveryState::Speaking | DeliveryState::Attached
+            );
         if is_settled || record.detached {
             self.settled.insert(number);
         } else {
@@ -132,7 +144,8 @@ impl TaskRecords {
         self.cache.retain(|_, number| *number != oldest);
     }
 
-    /// The end of a task, if it has none: only the first counts. False: it has ended before.
+    /// The end of a task, if it has none: only the first counts. False: it has ended
+    /// before.
     pub(super) fn end(&mut self, ended: &EndedTask, now: Millis) -> bool {
         if self.get(&ended.id).is_none_or(|record| record.state.is_end()) {
             return false;
@@ -163,8 +176,15 @@ impl TaskRecords {
     }
 
     /// A completed result of the same agent for the same text, not older than this.
-    pub(super) fn cached(&self, agent: &TaskName, delegation: &Delegation, now: Millis, ttl_ms: u64) -> Option<Arc<BackgroundRecord>> {
-        // What the worker reads is more than the label, so the label does not tell two of them apart.
+    pub(super) fn cached(
+        &self,
+        agent: &TaskName,
+        delegation: &Delegation,
+        now: Millis,
+        ttl_ms: u64,
+    ) -> Option<Arc<BackgroundRecord>> {
+        // What the worker reads is more than the label, so the label does not tell two of them
+        // apart.
         if delegation.brief.is_some() {
             return None;
         }
@@ -174,10 +194,15 @@ impl TaskRecords {
 
     fn keep_for_again(&mut self, id: &BackgroundId) {
         let Some(number) = number_of(id) else { return };
-        let Some(record) = self.records.get(&number).filter(|record| record.state == BackgroundState::Completed) else { return };
+        let Some(record) =
+            self.records.get(&number).filter(|record| record.state == BackgroundState::Completed)
+        else {
+            return;
+        };
         self.cache.insert(cache_key(&record.agent, &record.task), number);
         if self.cache.len() > CACHED {
-            let oldest = self.cache.iter().min_by_key(|(_, number)| **number).map(|(key, _)| key.clone());
+            let oldest =
+                self.cache.iter().min_by_key(|(_, number)| **number).map(|(key, _)| key.clone());
             if let Some(oldest) = oldest {
                 self.cache.remove(&oldest);
             }
@@ -207,7 +232,8 @@ fn number_of(id: &BackgroundId) -> Option<u32> {
 }
 
 impl Room {
-    /// Background tasks of this room, ended ones included, oldest first. Of those that have ended and were told the newest thousand.
+    /// Background tasks of this room, ended ones included, oldest first. Of those that have ended
+    /// and were told the newest thousand.
     pub fn tasks(&self) -> impl Iterator<Item = &Arc<BackgroundRecord>> {
         self.tasks.records.values()
     }
@@ -218,7 +244,8 @@ impl Room {
         self.tasks.get(id)
     }
 
-    /// The next record of a background task that has changed since it was asked, for whoever keeps a list.
+    /// The next record of a background task that has changed since it was asked, for whoever keeps
+    /// a list.
     pub fn poll_task(&mut self) -> Option<Arc<BackgroundRecord>> {
         loop {
             let number = self.tasks.changed.0.pop_first()?;

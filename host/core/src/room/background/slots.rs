@@ -1,5 +1,5 @@
-//! Slots of a round that wait for a delegation: for its receipt while gates are asked, or for its result. Whoever waited and is over is
-//! answered no more.
+//! Slots of a round that wait for a delegation: for its receipt while gates are asked, or for its
+//! result. Whoever waited and is over is answered no more.
 
 use std::sync::Arc;
 
@@ -23,13 +23,21 @@ enum RoundState {
 impl Room {
     fn place_of(&self, waiter: &Waiter) -> RoundState {
         let is_open = |round: &ToolRound| {
-            round.message.seq == waiter.seq && round.slots.get(waiter.slot).is_some_and(|slot: &Slot| slot.said.is_none())
+            round.message.seq == waiter.seq
+                && round.slots.get(waiter.slot).is_some_and(|slot: &Slot| slot.said.is_none())
         };
-        match self.frames.get(&waiter.frame).map(|frame| frame.attempt.as_ref().map(|attempt| &attempt.wait)) {
+        match self
+            .frames
+            .get(&waiter.frame)
+            .map(|frame| frame.attempt.as_ref().map(|attempt| &attempt.wait))
+        {
             Some(Some(FrameWait::Tools(round))) if is_open(round) => RoundState::Rests,
             Some(None | Some(FrameWait::Next)) => RoundState::UnderWay,
-            // A component that answers with calls: its own call is over, and the round not yet put in its place.
-            Some(Some(FrameWait::Call(call))) if !self.calls.contains_key(call) => RoundState::UnderWay,
+            // A component that answers with calls: its own call is over, and the round not yet put
+            // in its place.
+            Some(Some(FrameWait::Call(call))) if !self.calls.contains_key(call) => {
+                RoundState::UnderWay
+            }
             Some(Some(_)) | None => RoundState::Gone,
         }
     }
@@ -40,7 +48,13 @@ impl Room {
     }
 
     /// Gives a slot its answer. `is_data`: a worker said it. False: nobody waits any more.
-    pub(super) fn answer_waiter(&mut self, waiter: &Waiter, answer: &Value, is_error: bool, is_data: bool) -> bool {
+    pub(super) fn answer_waiter(
+        &mut self,
+        waiter: &Waiter,
+        answer: &Value,
+        is_error: bool,
+        is_data: bool,
+    ) -> bool {
         match self.place_of(waiter) {
             RoundState::Gone => false,
             RoundState::UnderWay => {
@@ -50,7 +64,9 @@ impl Room {
             }
             RoundState::Rests => {
                 let said = self.said_of_delegation(waiter.frame, answer, is_error, is_data);
-                let Some(mut round) = self.take_round(waiter.frame, waiter.slot) else { return false };
+                let Some(mut round) = self.take_round(waiter.frame, waiter.slot) else {
+                    return false;
+                };
                 self.fill(waiter, &mut round, said, is_data);
                 self.resume(waiter.frame, round);
                 true
@@ -58,7 +74,13 @@ impl Room {
         }
     }
 
-    fn said_of_delegation(&mut self, frame: FrameId, answer: &Value, is_error: bool, is_data: bool) -> CallOutcome {
+    fn said_of_delegation(
+        &mut self,
+        frame: FrameId,
+        answer: &Value,
+        is_error: bool,
+        is_data: bool,
+    ) -> CallOutcome {
         let mut message = Arc::unwrap_or_clone(self.host_message(frame, answer.to_string()));
         // L-172: what a worker said came of text from outside.
         message.labels.extend(is_data.then_some(Label::Untrusted));
@@ -76,7 +98,9 @@ impl Room {
         if self.tasks.answers.is_empty() {
             return;
         }
-        let (mine, others) = std::mem::take(&mut self.tasks.answers).into_iter().partition(|(waiter, ..)| waiter.frame == id);
+        let (mine, others) = std::mem::take(&mut self.tasks.answers)
+            .into_iter()
+            .partition(|(waiter, ..)| waiter.frame == id);
         self.tasks.answers = others;
         let mine: Vec<(Waiter, CallOutcome, bool)> = mine;
         let seq = round.message.seq;
@@ -86,7 +110,9 @@ impl Room {
     }
 
     fn fill(&mut self, waiter: &Waiter, round: &mut ToolRound, said: CallOutcome, is_data: bool) {
-        let Some(slot) = round.slots.get_mut(waiter.slot) else { return self.violated(Invariant::SlotExists, waiter.frame) };
+        let Some(slot) = round.slots.get_mut(waiter.slot) else {
+            return self.violated(Invariant::SlotExists, waiter.frame);
+        };
         if slot.said.is_some() {
             return;
         }

@@ -1,5 +1,5 @@
-//! A result in a fixed form: the entry task of such a room hands it in with `submit_result`, is asked again when it ends without, and
-//! fails in the end (R-021, D17, D18).
+//! A result in a fixed form: the entry task of such a room hands it in with `submit_result`, is
+//! asked again when it ends without, and fails in the end (R-021, D17, D18).
 
 use std::sync::Arc;
 
@@ -52,15 +52,25 @@ impl Room {
     pub(in crate::room) fn submitted(&mut self, id: FrameId, call: &ToolCall) -> CallOutcome {
         let is_root = self.frames.get(&id).is_some_and(|frame| frame.caller.is_none());
         if self.opening.structured.is_none() || !is_root {
-            return self.said_error(id, "No result in a fixed form is asked of this task: end it as usual.".to_owned());
+            return self.said_error(
+                id,
+                "No result in a fixed form is asked of this task: end it as usual.".to_owned(),
+            );
         }
-        let text = |name: &str| call.arguments.get(name).and_then(Value::as_str).unwrap_or_default();
+        let text =
+            |name: &str| call.arguments.get(name).and_then(Value::as_str).unwrap_or_default();
         let (status, summary) = (text("status"), text("summary").trim().to_owned());
         if !matches!(status, "completed" | "failed" | "blocked") {
-            return self.said_error(id, format!("`status` must be completed, failed or blocked, not {status:?}."));
+            return self.said_error(
+                id,
+                format!("`status` must be completed, failed or blocked, not {status:?}."),
+            );
         }
         if summary.is_empty() {
-            return self.said_error(id, "`summary` is empty: say in words what came of the task.".to_owned());
+            return self.said_error(
+                id,
+                "`summary` is empty: say in words what came of the task.".to_owned(),
+            );
         }
         let mut result = json!({ "status": status, "summary": summary });
         if let Some(data) = call.arguments.get("data").filter(|data| !data.is_null()) {
@@ -68,15 +78,29 @@ impl Room {
         }
         self.tasks.structured.result = Some(result.clone());
         let mut message = Arc::unwrap_or_clone(self.host_message(id, summary));
-        message.signal = Some(if status == "completed" { Signal::Done { value: Some(result) } } else { Signal::Rejected });
+        message.signal = Some(if status == "completed" {
+            Signal::Done { value: Some(result) }
+        } else {
+            Signal::Rejected
+        });
         CallOutcome { message: Some(Box::new(message)), is_error: false, is_result: false }
     }
 
-    /// The entry task ends without having handed its result in: it is asked again, as often as it may be. None: it ends, so or otherwise.
-    pub(in crate::room) fn asks_again(&mut self, id: FrameId, ending: FrameEnd) -> Option<FrameEnd> {
+    /// The entry task ends without having handed its result in: it is asked again, as often as it
+    /// may be. None: it ends, so or otherwise.
+    pub(in crate::room) fn asks_again(
+        &mut self,
+        id: FrameId,
+        ending: FrameEnd,
+    ) -> Option<FrameEnd> {
         let Some(retries) = self.opening.structured else { return Some(ending) };
-        let Some(frame) = self.frames.get(&id).filter(|frame| frame.caller.is_none()) else { return Some(ending) };
-        if self.tasks.structured.result.is_some() || !ending.status.is_success() || self.closed().is_some() {
+        let Some(frame) = self.frames.get(&id).filter(|frame| frame.caller.is_none()) else {
+            return Some(ending);
+        };
+        if self.tasks.structured.result.is_some()
+            || !ending.status.is_success()
+            || self.closed().is_some()
+        {
             return Some(ending);
         }
         if self.tasks.structured.asked_again >= retries {
@@ -96,7 +120,8 @@ impl Room {
             frame.stalled = 0;
             // Each attempt has as many steps as the task is given.
             let given = self.setup.tasks.get(&frame.task).and_then(|task| task.turns);
-            frame.turn_limit = given.map(|turns| frame.steps.saturating_add(turns)).or(frame.turn_limit);
+            frame.turn_limit =
+                given.map(|turns| frame.steps.saturating_add(turns)).or(frame.turn_limit);
         }
         self.runnable.push_back(id);
         None
@@ -104,7 +129,12 @@ impl Room {
 
     fn failed_result(&self, frame: &Frame, reason: &str) -> Value {
         let last = frame.pending.as_ref().map(|message| message.text().to_owned());
-        let described = self.setup.tasks.get(&frame.task).map(|task| task.description.trim()).filter(|text| !text.is_empty());
+        let described = self
+            .setup
+            .tasks
+            .get(&frame.task)
+            .map(|task| task.description.trim())
+            .filter(|text| !text.is_empty());
         let role = described.unwrap_or(frame.task.as_str());
         json!({ "status": "failed", "by": "orchestration", "reason": reason, "last_output": last, "role": role })
     }

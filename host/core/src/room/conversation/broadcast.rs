@@ -1,4 +1,5 @@
-//! What is said in the room is told on its channels: one that does not take it is reported, and changes nothing for the others.
+//! What is said in the room is told on its channels: one that does not take it is reported,
+//! and changes nothing for the others.
 
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
@@ -14,7 +15,9 @@ impl Room {
     pub(super) fn report_other_channels(&mut self, index: u64, inbound: &Inbound) {
         let Some(source) = self.conversation.bindings.get(&inbound.channel) else { return };
         let is_target = |channel: &ChannelId, binding: &Binding| {
-            *channel != inbound.channel && binding.can_be_told() && source.visibility.is_for(channel, binding.kind)
+            *channel != inbound.channel
+                && binding.can_be_told()
+                && source.visibility.is_for(channel, binding.kind)
         };
         let targets = self.channels_where(is_target);
         let by = if inbound.sender.is_empty() { inbound.channel.as_str() } else { &inbound.sender };
@@ -40,7 +43,8 @@ impl Room {
 
     /// Says it on all channels that may be told, one excepted.
     pub(in crate::room) fn report_channels(&mut self, text: &str, but: Option<&ChannelId>) {
-        let targets = self.channels_where(|channel, binding| but != Some(channel) && binding.can_be_told());
+        let targets =
+            self.channels_where(|channel, binding| but != Some(channel) && binding.can_be_told());
         if targets.is_empty() {
             return;
         }
@@ -53,7 +57,11 @@ impl Room {
     }
 
     fn channels_where(&self, is_target: impl Fn(&ChannelId, &Binding) -> bool) -> Vec<ChannelId> {
-        let targets = self.conversation.bindings.iter().filter(|(channel, binding)| is_target(channel, binding));
+        let targets = self
+            .conversation
+            .bindings
+            .iter()
+            .filter(|(channel, binding)| is_target(channel, binding));
         targets.map(|(channel, _)| channel.clone()).collect()
     }
 
@@ -63,7 +71,8 @@ impl Room {
         self.effects.push_back(Effect::Speak { call, speech: Box::new(speech) });
     }
 
-    /// A channel took what was said in the room, or did not; false: the call is about something else.
+    /// A channel took what was said in the room, or did not; false: the call is about something
+    /// else.
     pub(in crate::room) fn is_told(&mut self, call: CallId, failure: Option<&str>) -> bool {
         let Some(Purpose::Post { channel, key }) = self.calls.get(&call) else { return false };
         let (channel, key) = (channel.clone(), key.clone());

@@ -1,5 +1,6 @@
-//! What comes in on a channel, in order: may the room take it, may the channel say it, is it one too many, did it come before, did
-//! programs answer each other too often; then the gates; then it counts: it has a number, the other channels are told, an agent hears it.
+//! What comes in on a channel, in order: may the room take it, may the channel say it, is
+//! it one too many, did it come before, did programs answer each other too often; then the gates;
+//! then it counts: it has a number, the other channels are told, an agent hears it.
 
 use super::limits::Bucket;
 use crate::protocol::notice::Notice;
@@ -10,7 +11,8 @@ use crate::types::channel::Binding;
 use crate::types::ids::TaskName;
 use crate::types::request::{Inbound, Refusal, RefusalCode, RequestId, RequestReply};
 
-/// Automatic answers in a row, after which the next one is not taken: two programs that answer each other would never end.
+/// Automatic answers in a row, after which the next one is not taken: two programs that answer each
+/// other would never end.
 const CHAIN_DEPTH_MAX: u32 = 5;
 /// Messages that wait for a turn: a room that stays open must not grow for ever when nobody reads.
 const WAITING_MAX: usize = 1_000;
@@ -19,7 +21,8 @@ const KEY_MAX: usize = 256;
 
 impl Room {
     pub(in crate::room) fn inbound(&mut self, request: RequestId, inbound: Inbound) {
-        if let Err(refusal) = self.may_come_in(&inbound).and_then(|()| self.count_message(&inbound)) {
+        if let Err(refusal) = self.may_come_in(&inbound).and_then(|()| self.count_message(&inbound))
+        {
             self.refuse_inbound(request, &inbound, refusal);
             return;
         }
@@ -35,7 +38,9 @@ impl Room {
             }
         }
         if inbound.chain_depth >= CHAIN_DEPTH_MAX {
-            let message = format!("{CHAIN_DEPTH_MAX} automatic answers led to this one, and no more than that may follow one another");
+            let message = format!(
+                "{CHAIN_DEPTH_MAX} automatic answers led to this one, and no more than that may follow one another"
+            );
             self.refuse_inbound(request, &inbound, Refusal::new(RefusalCode::ChainDepth, message));
             return;
         }
@@ -50,25 +55,38 @@ impl Room {
         self.takes_messages()?;
         let waiting = self.conversation.waiting.len().max(self.pausing.words.len());
         if waiting >= WAITING_MAX {
-            let message = format!("{waiting} messages wait for their turn already; the room takes no more until agents have read some");
+            let message = format!(
+                "{waiting} messages wait for their turn already; the room takes no more until agents have read some"
+            );
             return Err(Refusal::new(RefusalCode::Busy, message));
         }
         let binding = self.binding_of(inbound)?;
         if !binding.access.may_write() {
-            let message = format!("nothing may come in from the channel {}: it has not the access to write", inbound.channel);
+            let message = format!(
+                "nothing may come in from the channel {}: it has not the access to write",
+                inbound.channel
+            );
             return Err(Refusal::new(RefusalCode::NoAccess, message));
         }
         if inbound.text.trim().is_empty() && inbound.attachments.is_empty() {
             return Err(Refusal::new(RefusalCode::BadArguments, "the message is empty"));
         }
         if inbound.key.as_ref().is_some_and(|key| key.is_empty() || key.len() > KEY_MAX) {
-            return Err(Refusal::new(RefusalCode::BadArguments, format!("a message's key has 1 to {KEY_MAX} bytes")));
+            return Err(Refusal::new(
+                RefusalCode::BadArguments,
+                format!("a message's key has 1 to {KEY_MAX} bytes"),
+            ));
         }
         inbound.to.as_ref().map_or(Ok(()), |task| self.can_hear(task))
     }
 
     fn takes_messages(&self) -> Result<(), Refusal> {
-        let closed = |why: &str| Err(Refusal::new(RefusalCode::RoomClosed, format!("the room takes nothing any more: {why}")));
+        let closed = |why: &str| {
+            Err(Refusal::new(
+                RefusalCode::RoomClosed,
+                format!("the room takes nothing any more: {why}"),
+            ))
+        };
         match (&self.conversation.closed, &self.phase) {
             (Some(reason), _) => closed(reason),
             (None, RoomPhase::Running { .. }) => Ok(()),
@@ -78,7 +96,10 @@ impl Room {
     }
 
     fn binding_of(&self, inbound: &Inbound) -> Result<&Binding, Refusal> {
-        self.conversation.bindings.get(&inbound.channel).ok_or_else(|| self.unknown_channel(&inbound.channel))
+        self.conversation
+            .bindings
+            .get(&inbound.channel)
+            .ok_or_else(|| self.unknown_channel(&inbound.channel))
     }
 
     /// A task that is named is at work, or can begin.
@@ -88,10 +109,18 @@ impl Room {
             return Ok(());
         }
         let (message, allowed) = if self.is_held() {
-            (format!("there is no task {task} in this room"), self.setup.tasks.keys().map(ToString::to_string).collect())
+            (
+                format!("there is no task {task} in this room"),
+                self.setup.tasks.keys().map(ToString::to_string).collect(),
+            )
         } else {
             let at_work = self.frames.values().map(|frame| frame.task.to_string()).collect();
-            (format!("no task {task} is at work in this room, and the run begins none for a message"), at_work)
+            (
+                format!(
+                    "no task {task} is at work in this room, and the run begins none for a message"
+                ),
+                at_work,
+            )
         };
         Err(Refusal { error: RefusalCode::UnknownAgent, message, allowed })
     }
@@ -100,26 +129,45 @@ impl Room {
     fn count_message(&mut self, inbound: &Inbound) -> Result<(), Refusal> {
         let now = self.now;
         let channel = &inbound.channel;
-        let Some(rate) = self.conversation.bindings.get(channel).and_then(|binding| binding.rate) else { return Ok(()) };
-        let bucket = self.conversation.buckets.entry(channel.clone()).or_insert_with(|| Bucket::full(rate, now));
+        let Some(rate) = self.conversation.bindings.get(channel).and_then(|binding| binding.rate)
+        else {
+            return Ok(());
+        };
+        let bucket = self
+            .conversation
+            .buckets
+            .entry(channel.clone())
+            .or_insert_with(|| Bucket::full(rate, now));
         if bucket.take(rate, now) {
             bucket.is_empty = false;
             return Ok(());
         }
-        Err(Refusal::new(RefusalCode::RateLimited, format!("the channel {channel} may say {rate} a second (channels.{channel}.rate)")))
+        Err(Refusal::new(
+            RefusalCode::RateLimited,
+            format!("the channel {channel} may say {rate} a second (channels.{channel}.rate)"),
+        ))
     }
 
     fn refuse_inbound(&mut self, request: RequestId, inbound: &Inbound, refusal: Refusal) {
         if !self.is_told_already(inbound, refusal.error) {
             let (channel, sender) = (inbound.channel.clone(), inbound.sender.clone());
-            self.tell(Notice::InboundRefused { channel, sender, error: refusal.error, reason: refusal.message.clone() });
+            self.tell(Notice::InboundRefused {
+                channel,
+                sender,
+                error: refusal.error,
+                reason: refusal.message.clone(),
+            });
         }
         self.reply(request, Err(refusal));
     }
 
     /// Of a flood only the first message too many is told.
     fn is_told_already(&mut self, inbound: &Inbound, error: RefusalCode) -> bool {
-        let bucket = self.conversation.buckets.get_mut(&inbound.channel).filter(|_| error == RefusalCode::RateLimited);
+        let bucket = self
+            .conversation
+            .buckets
+            .get_mut(&inbound.channel)
+            .filter(|_| error == RefusalCode::RateLimited);
         bucket.is_some_and(|bucket| std::mem::replace(&mut bucket.is_empty, true))
     }
 
@@ -136,15 +184,23 @@ impl Room {
         if let Some(key) = &inbound.key {
             self.conversation.seen.insert(key.clone(), index);
         }
-        let (channel, sender, text) = (inbound.channel.clone(), inbound.sender.clone(), inbound.text.clone());
+        let (channel, sender, text) =
+            (inbound.channel.clone(), inbound.sender.clone(), inbound.text.clone());
         self.tell(Notice::Inbound { index, channel, sender, text });
         self.reply(request, Ok(RequestReply::Accepted { index, duplicate: false }));
-        others.into_iter().for_each(|other| self.reply(other, Ok(RequestReply::Accepted { index, duplicate: true })));
+        others.into_iter().for_each(|other| {
+            self.reply(other, Ok(RequestReply::Accepted { index, duplicate: true }))
+        });
         self.report_other_channels(index, &inbound);
         self.lead_to_agent(inbound);
     }
 
-    pub(in crate::room) fn inbound_blocked(&mut self, request: RequestId, inbound: Inbound, reason: &str) {
+    pub(in crate::room) fn inbound_blocked(
+        &mut self,
+        request: RequestId,
+        inbound: Inbound,
+        reason: &str,
+    ) {
         self.turn_away(request, &inbound, &Refusal::new(RefusalCode::Blocked, reason));
     }
 
@@ -156,7 +212,11 @@ impl Room {
     }
 
     fn no_longer_arriving(&mut self, inbound: &Inbound) -> Vec<RequestId> {
-        inbound.key.as_ref().and_then(|key| self.conversation.arriving.remove(key)).unwrap_or_default()
+        inbound
+            .key
+            .as_ref()
+            .and_then(|key| self.conversation.arriving.remove(key))
+            .unwrap_or_default()
     }
 
     /// The task that is to answer hears it, now or when it begins.
@@ -170,6 +230,11 @@ impl Room {
         if !binding.visibility.is_for_task(&task) {
             return;
         }
-        self.hear_or_begin(UserWords { task, text: inbound.text, attachments: inbound.attachments, chain_depth: inbound.chain_depth });
+        self.hear_or_begin(UserWords {
+            task,
+            text: inbound.text,
+            attachments: inbound.attachments,
+            chain_depth: inbound.chain_depth,
+        });
     }
 }

@@ -1,5 +1,5 @@
-//! How much may come in from a channel, and which messages came before: counted in numbers of the journal alone, so a fold
-//! counts the same.
+//! How much may come in from a channel, and which messages came before: counted in
+//! numbers of the journal alone, so a fold counts the same.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,7 +9,8 @@ use crate::types::ids::Millis;
 
 /// Keys that a room remembers; a message that comes again after so many others counts as new.
 const KEYS_MAX: usize = 10_000;
-/// What one message costs: a rate of one message a second gives as much in a second, one in each millisecond.
+/// What one message costs: a rate of one message a second gives as much in a second, one in each
+/// millisecond.
 const MESSAGE: u64 = 1_000;
 
 /// A token bucket: it holds the messages of one second, and fills with time.
@@ -80,7 +81,9 @@ mod tests {
     #[test]
     fn a_second_holds_as_many_as_the_rate_and_fills_with_time() {
         let mut bucket = Bucket::full(2, Millis(0));
-        let taken: Vec<bool> = [0, 0, 0, 499, 500, 501, 1_000, 9_000, 9_000, 9_000].map(|at| bucket.take(2, Millis(at))).into();
+        let taken: Vec<bool> = [0, 0, 0, 499, 500, 501, 1_000, 9_000, 9_000, 9_000]
+            .map(|at| bucket.take(2, Millis(at)))
+            .into();
         assert_eq!(taken, [true, true, false, false, true, false, true, true, true, false]);
     }
 

@@ -1,4 +1,5 @@
-//! What keeps a channel busy: what its client reports, and for the channel that the run is held on what the room itself knows.
+//! What keeps a channel busy: what its client reports, and for the channel that the run is held on
+//! what the room itself knows.
 
 use super::Room;
 use crate::room::frame::FrameWait;
@@ -19,7 +20,11 @@ impl Room {
         if self.deliveries.speaking.contains_key(channel) || self.calls.values().any(is_posted) {
             return Activity::Speaking;
         }
-        if *channel == self.opening.channel && self.is_at_work() { Activity::Generating } else { Activity::Idle }
+        if *channel == self.opening.channel && self.is_at_work() {
+            Activity::Generating
+        } else {
+            Activity::Idle
+        }
     }
 
     /// The task that has the conversation is at work, and does not wait for its user.
@@ -29,7 +34,9 @@ impl Room {
         while let Some(frame) = next {
             match frame.attempt.as_ref().map(|attempt| &attempt.wait) {
                 Some(FrameWait::Subtask(child)) => next = self.frames.get(child),
-                Some(FrameWait::Call(call)) => return !matches!(self.calls.get(call), Some(Purpose::User { .. })),
+                Some(FrameWait::Call(call)) => {
+                    return !matches!(self.calls.get(call), Some(Purpose::User { .. }));
+                }
                 _ => return true,
             }
         }
@@ -41,7 +48,11 @@ impl Room {
         let idle = self.activity_of(channel) == Activity::Idle;
         let mut woken: Vec<PluginName> = Vec::new();
         for (strategy, courier) in &mut self.deliveries.couriers {
-            let Some((_, was_idle)) = courier.waits_for.as_mut().filter(|(waited, _)| waited == channel) else { continue };
+            let Some((_, was_idle)) =
+                courier.waits_for.as_mut().filter(|(waited, _)| waited == channel)
+            else {
+                continue;
+            };
             if idle && !*was_idle {
                 woken.push(strategy.clone());
             }
@@ -54,7 +65,11 @@ impl Room {
 
     /// After each event: strategies whose channel has become idle are woken.
     pub(super) fn handle_channels(&mut self) {
-        let waited = self.deliveries.couriers.values().filter_map(|courier| Some(courier.waits_for.as_ref()?.0.clone()));
+        let waited = self
+            .deliveries
+            .couriers
+            .values()
+            .filter_map(|courier| Some(courier.waits_for.as_ref()?.0.clone()));
         let waited: std::collections::BTreeSet<ChannelId> = waited.collect();
         waited.iter().for_each(|channel| self.channel_changed(channel));
     }

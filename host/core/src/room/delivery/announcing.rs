@@ -1,5 +1,6 @@
-//! Announcements: something is said in a room that nobody there asked for, by the program around the host. Each
-//! request hears what became of it, and one with a key that came before hears of the first.
+//! Announcements: something is said in a room that nobody there asked for, by the program around
+//! the host. Each request hears what became of it, and one with a key that
+//! came before hears of the first.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,9 +29,13 @@ pub(super) struct KeyedAnnouncement {
 
 impl Room {
     pub(in crate::room) fn announce(&mut self, request: RequestId, announcement: Announcement) {
-        if let Some(known) = announcement.key.as_ref().and_then(|key| self.deliveries.announced.get_mut(key)) {
+        if let Some(known) =
+            announcement.key.as_ref().and_then(|key| self.deliveries.announced.get_mut(key))
+        {
             match known.record.clone() {
-                Some(record) => self.reply(request, Ok(RequestReply::Delivery { record, duplicate: true })),
+                Some(record) => {
+                    self.reply(request, Ok(RequestReply::Delivery { record, duplicate: true }))
+                }
                 None => {
                     known.also.push(request);
                     self.deliveries.asked.insert(request);
@@ -49,7 +54,9 @@ impl Room {
         self.deliveries.announcements += 1;
         let Announcement { content, addressed_to, key, chain_depth, interrupt, .. } = announcement;
         if let Some(key) = &key {
-            self.deliveries.announced.insert(key.clone(), KeyedAnnouncement { number, record: None, also: Vec::new() });
+            self.deliveries
+                .announced
+                .insert(key.clone(), KeyedAnnouncement { number, record: None, also: Vec::new() });
             self.forget_keys();
         }
         self.deliveries.asked.insert(request);
@@ -57,32 +64,61 @@ impl Room {
         let key = key.unwrap_or_else(|| format!("announcement-{number}"));
         let otherwise = relay.is_some().then(|| content.clone());
         let speech = Speech { channel, text: content, interrupt, key, tasks: Vec::new() };
-        let saying = GatedSpeech { speech, strategy: None, request: Some(request), relay, chain_depth, otherwise };
+        let saying = GatedSpeech {
+            speech,
+            strategy: None,
+            request: Some(request),
+            relay,
+            chain_depth,
+            otherwise,
+        };
         self.pass(GatedAct::Delivery { saying: Box::new(saying) });
     }
 
     /// The channel on which it is said.
     fn may_announce(&self, announcement: &Announcement) -> Result<ChannelId, Refusal> {
         if self.conversation.closed.is_some() {
-            return Err(Refusal::new(RefusalCode::RoomClosed, "the room was closed; nothing is said in it any more"));
+            return Err(Refusal::new(
+                RefusalCode::RoomClosed,
+                "the room was closed; nothing is said in it any more",
+            ));
         }
         if announcement.content.trim().is_empty() {
-            return Err(Refusal::new(RefusalCode::BadArguments, "an announcement needs a `content`: what is to be said"));
+            return Err(Refusal::new(
+                RefusalCode::BadArguments,
+                "an announcement needs a `content`: what is to be said",
+            ));
         }
         if announcement.chain_depth >= CHAIN_MAX {
-            let message = format!("{} automatic answers led to it; {CHAIN_MAX} are too many", announcement.chain_depth);
+            let message = format!(
+                "{} automatic answers led to it; {CHAIN_MAX} are too many",
+                announcement.chain_depth
+            );
             return Err(Refusal::new(RefusalCode::ChainDepth, message));
         }
-        if let Some(task) = announcement.addressed_to.as_ref().filter(|task| !self.setup.tasks.contains_key(*task)) {
+        if let Some(task) =
+            announcement.addressed_to.as_ref().filter(|task| !self.setup.tasks.contains_key(*task))
+        {
             let allowed = self.setup.tasks.keys().map(ToString::to_string).collect();
-            return Err(Refusal { allowed, ..Refusal::new(RefusalCode::UnknownAgent, format!("the config has no task {task}")) });
+            return Err(Refusal {
+                allowed,
+                ..Refusal::new(RefusalCode::UnknownAgent, format!("the config has no task {task}"))
+            });
         }
         let bound = self.bound();
         let nowhere = |what: String| {
-            let allowed = bound.iter().filter(|(_, binding)| binding.can_be_told()).map(|(id, _)| id.to_string()).collect();
+            let allowed = bound
+                .iter()
+                .filter(|(_, binding)| binding.can_be_told())
+                .map(|(id, _)| id.to_string())
+                .collect();
             Refusal { allowed, ..Refusal::new(RefusalCode::UnknownChannel, what) }
         };
-        let best = || transport(bound).cloned().ok_or_else(|| nowhere("no channel of the room can be told anything".to_owned()));
+        let best = || {
+            transport(bound)
+                .cloned()
+                .ok_or_else(|| nowhere("no channel of the room can be told anything".to_owned()))
+        };
         let Some(wanted) = &announcement.channel else { return best() };
         match bound.get(wanted) {
             None => Err(nowhere(format!("the room has no channel {wanted}"))),
@@ -101,7 +137,10 @@ impl Room {
         if announced.len() <= MAX_KEYS {
             return;
         }
-        let oldest = announced.iter().filter(|(_, known)| known.record.is_some()).min_by_key(|(_, known)| known.number);
+        let oldest = announced
+            .iter()
+            .filter(|(_, known)| known.record.is_some())
+            .min_by_key(|(_, known)| known.number);
         if let Some(key) = oldest.map(|(key, _)| key.clone()) {
             announced.remove(&key);
         }
@@ -112,7 +151,12 @@ impl Room {
         let channel = Some(saying.speech.channel.clone());
         self.announcement_taken(
             saying,
-            DeliveryRecord { state: DeliveryState::Delivered, channel, attempts: 1, ..DeliveryRecord::default() },
+            DeliveryRecord {
+                state: DeliveryState::Delivered,
+                channel,
+                attempts: 1,
+                ..DeliveryRecord::default()
+            },
         );
     }
 
@@ -124,7 +168,11 @@ impl Room {
         let came_of_it = if reason == ROOM_CLOSED {
             Err(Refusal::new(RefusalCode::RoomClosed, "the room was closed before it was said"))
         } else {
-            Ok(DeliveryRecord { state: DeliveryState::Blocked, reason: Some(reason.to_owned()), ..DeliveryRecord::default() })
+            Ok(DeliveryRecord {
+                state: DeliveryState::Blocked,
+                reason: Some(reason.to_owned()),
+                ..DeliveryRecord::default()
+            })
         };
         self.announcement_is(saying, came_of_it);
     }
@@ -138,8 +186,15 @@ impl Room {
         self.announcement_is(saying, Err(Refusal::new(RefusalCode::RoomClosed, reason)));
     }
 
-    fn announcement_is(&mut self, saying: &GatedSpeech, came_of_it: Result<DeliveryRecord, Refusal>) {
-        let Some(request) = saying.request.filter(|request| self.deliveries.asked.remove(request)) else { return };
+    fn announcement_is(
+        &mut self,
+        saying: &GatedSpeech,
+        came_of_it: Result<DeliveryRecord, Refusal>,
+    ) {
+        let Some(request) = saying.request.filter(|request| self.deliveries.asked.remove(request))
+        else {
+            return;
+        };
         let mut also = Vec::new();
         if let Some(known) = self.deliveries.announced.get_mut(&saying.speech.key) {
             also = std::mem::take(&mut known.also);
@@ -149,7 +204,9 @@ impl Room {
                 self.deliveries.announced.remove(&saying.speech.key);
             }
         }
-        let reply = |duplicate: bool| came_of_it.clone().map(|record| RequestReply::Delivery { record, duplicate });
+        let reply = |duplicate: bool| {
+            came_of_it.clone().map(|record| RequestReply::Delivery { record, duplicate })
+        };
         self.reply(request, reply(false));
         for request in also {
             self.deliveries.asked.remove(&request);
@@ -161,7 +218,13 @@ impl Room {
     pub(super) fn refuse_announcements(&mut self) {
         self.deliveries.announced.retain(|_, known| known.record.is_some());
         for request in std::mem::take(&mut self.deliveries.asked) {
-            self.reply(request, Err(Refusal::new(RefusalCode::RoomClosed, "the run was over before it was known to be heard")));
+            self.reply(
+                request,
+                Err(Refusal::new(
+                    RefusalCode::RoomClosed,
+                    "the run was over before it was known to be heard",
+                )),
+            );
         }
     }
 }

@@ -1,5 +1,6 @@
-//! The inbox: results that nobody was told, for the agent of the task that is to know. It reads them once, right before its next step, as
-//! one fenced message in its history (R-050…R-055 done right): its system text never grows.
+//! The inbox: results that nobody was told, for the agent of the task that is to know. It reads
+//! them once, right before its next step, as one fenced message in its history (R-050…R-055 done
+//! right): its system text never grows.
 
 use std::sync::Arc;
 
@@ -18,7 +19,9 @@ const HOST: &str = "host";
 
 /// It is data that the host put to an agent, and to nobody else.
 pub(in crate::room) fn is_data(message: &Message) -> bool {
-    message.sender == Entity::Agent && message.sender_name == HOST && message.labels.contains(&Label::Untrusted)
+    message.sender == Entity::Agent
+        && message.sender_name == HOST
+        && message.labels.contains(&Label::Untrusted)
 }
 
 /// Results that an agent reads at once; the others come with its next step.
@@ -31,7 +34,9 @@ impl Room {
             return;
         }
         self.hear_relays(id);
-        let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else { return self.violated(Invariant::FrameExists, id) };
+        let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else {
+            return self.violated(Invariant::FrameExists, id);
+        };
         let Some(numbers) = self.deliveries.inbox.get(&task) else { return };
         let results: Vec<Arc<EndedTask>> = numbers
             .iter()
@@ -46,8 +51,14 @@ impl Room {
         self.tell(Notice::ResultsTold { task, ids });
     }
 
-    /// Writes data of the host's into an agent's history; it answers no call, and it is nobody's word.
-    pub(super) fn read_data(&mut self, id: FrameId, text: String, ids: &[BackgroundId]) -> Option<Arc<Message>> {
+    /// Writes data of the host's into an agent's history; it answers no call, and it is nobody's
+    /// word.
+    pub(super) fn read_data(
+        &mut self,
+        id: FrameId,
+        text: String,
+        ids: &[BackgroundId],
+    ) -> Option<Arc<Message>> {
         let task = self.frames.get(&id)?.task.clone();
         let user_message = self.setup.tasks.get(&task).and_then(|setup| setup.user_message.clone());
         self.begin_history(&task, user_message);
@@ -57,8 +68,15 @@ impl Room {
         let message = Arc::new(message);
         let place = self.memory(&task).push(&message);
         self.link(&message).place = Some((task, place));
-        let observation = Observation::Custom { name: "background".to_owned(), content: text, extras: json!({ "tasks": ids }) };
-        self.remember_unsolicited(id, PastAction { action: None, observation: Some(observation), seq: message.seq });
+        let observation = Observation::Custom {
+            name: "background".to_owned(),
+            content: text,
+            extras: json!({ "tasks": ids }),
+        };
+        self.remember_unsolicited(
+            id,
+            PastAction { action: None, observation: Some(observation), seq: message.seq },
+        );
         Some(message)
     }
 }

@@ -1,6 +1,7 @@
-//! An agent takes a turn about results (R-102, R-108 done right): a message of the host's with fenced data, for the notified task alone.
-//! Nobody else sees it, and it counts as nobody's words. A task that waits for its user takes the turn at once and asks again; one that is
-//! at work reads it in its next step.
+//! An agent takes a turn about results (R-102, R-108 done right): a message of the host's with
+//! fenced data, for the notified task alone. Nobody else sees it, and it counts as nobody's words.
+//! A task that waits for its user takes the turn at once and asks again; one that is at work reads
+//! it in its next step.
 
 use std::sync::Arc;
 
@@ -36,7 +37,10 @@ impl Room {
     }
 
     fn hearing(&self, task: &TaskName) -> Option<FrameId> {
-        self.frames.values().find(|frame| frame.task == *task && frame.only.is_none()).map(|frame| frame.id)
+        self.frames
+            .values()
+            .find(|frame| frame.task == *task && frame.only.is_none())
+            .map(|frame| frame.id)
     }
 
     pub(super) fn handle_relays(&mut self) {
@@ -44,7 +48,8 @@ impl Room {
         for task in tasks {
             match self.hearer(&task) {
                 Hearer::Asking(frame, call) => {
-                    let not_yet_asked = self.effects.iter().position(|effect| effect.starts() == Some(call));
+                    let not_yet_asked =
+                        self.effects.iter().position(|effect| effect.starts() == Some(call));
                     match not_yet_asked {
                         Some(place) => drop(self.effects.remove(place)),
                         None => self.effects.push_back(Effect::AbandonCall { call }),
@@ -78,19 +83,26 @@ impl Room {
         if is_paused {
             return Hearer::Later;
         }
-        let wait = self.frames.get(&frame).and_then(|frame| frame.attempt.as_ref()).map(|attempt| &attempt.wait);
+        let wait = self
+            .frames
+            .get(&frame)
+            .and_then(|frame| frame.attempt.as_ref())
+            .map(|attempt| &attempt.wait);
         if let Some(FrameWait::Call(call)) = wait
             && matches!(self.calls.get(call), Some(Purpose::User { .. }))
         {
             return Hearer::Asking(frame, *call);
         }
-        let steps = |effect: &Effect| matches!(effect, Effect::StepAgent { frame: of, .. } if *of == frame);
+        let steps =
+            |effect: &Effect| matches!(effect, Effect::StepAgent { frame: of, .. } if *of == frame);
         if self.effects.iter().any(steps) { Hearer::Beginning(frame) } else { Hearer::Later }
     }
 
     /// The agent takes a turn about all that is put to it, and then goes on as after any other.
     fn take_turn_about(&mut self, id: FrameId, task: &TaskName) {
-        let Some(last) = self.read_relays(id, task) else { return self.violated(Invariant::FrameExists, id) };
+        let Some(last) = self.read_relays(id, task) else {
+            return self.violated(Invariant::FrameExists, id);
+        };
         if let Some(frame) = self.frames.get_mut(&id) {
             frame.attempt = None;
         }
@@ -106,7 +118,14 @@ impl Room {
         if self.deliveries.relays.is_empty() || self.paused().is_some() {
             return;
         }
-        let Some(task) = self.frames.get(&id).filter(|frame| frame.only.is_none()).map(|frame| frame.task.clone()) else { return };
+        let Some(task) = self
+            .frames
+            .get(&id)
+            .filter(|frame| frame.only.is_none())
+            .map(|frame| frame.task.clone())
+        else {
+            return;
+        };
         self.read_relays(id, &task);
     }
 
@@ -114,7 +133,11 @@ impl Room {
     fn read_relays(&mut self, id: FrameId, task: &TaskName) -> Option<Arc<Message>> {
         let mut last = None;
         for saying in self.deliveries.relays.remove(task)? {
-            let Some(message) = self.read_data(id, self.as_read_in_turn(&saying), &saying.speech.tasks) else { continue };
+            let Some(message) =
+                self.read_data(id, self.as_read_in_turn(&saying), &saying.speech.tasks)
+            else {
+                continue;
+            };
             if let Some(frame) = self.frames.get_mut(&id) {
                 // what came of results leads to no more than so many further ones.
                 frame.chain_depth = frame.chain_depth.max(saying.chain_depth);
@@ -123,8 +146,19 @@ impl Room {
                 self.bring(result, DeliveryState::Delivered, None, None);
             }
             let ids = saying.speech.tasks.clone();
-            self.tell(Notice::ResultsRelayed { task: task.clone(), ids, message: Arc::clone(&message) });
-            self.announcement_taken(&saying, DeliveryRecord { state: DeliveryState::Delivered, attempts: 1, ..DeliveryRecord::default() });
+            self.tell(Notice::ResultsRelayed {
+                task: task.clone(),
+                ids,
+                message: Arc::clone(&message),
+            });
+            self.announcement_taken(
+                &saying,
+                DeliveryRecord {
+                    state: DeliveryState::Delivered,
+                    attempts: 1,
+                    ..DeliveryRecord::default()
+                },
+            );
             last = Some(message);
         }
         last
@@ -135,20 +169,25 @@ impl Room {
         if saying.strategy.is_none() {
             return texts::announcement(&saying.speech.text);
         }
-        let is_completed = |id| self.task(id).is_some_and(|record| record.state == BackgroundState::Completed);
+        let is_completed =
+            |id| self.task(id).is_some_and(|record| record.state == BackgroundState::Completed);
         texts::for_turn(&saying.speech.text, saying.speech.tasks.iter().all(is_completed))
     }
 
-    /// The task was over before its agent read it: people are told instead; a run that was stopped says nothing more.
+    /// The task was over before its agent read it: people are told instead; a run that was stopped
+    /// says nothing more.
     fn found_nobody(&mut self, mut saying: GatedSpeech) {
-        let was_stopped =
-            self.tasks.stopped.is_some() || matches!(&self.phase, RoomPhase::Draining { outcome } if !outcome.status.is_success());
+        let was_stopped = self.tasks.stopped.is_some()
+            || matches!(&self.phase, RoomPhase::Draining { outcome } if !outcome.status.is_success());
         match saying.otherwise.take().filter(|_| !was_stopped) {
             Some(text) => {
                 (saying.speech.text, saying.relay) = (text, None);
                 self.pass(GatedAct::Delivery { saying: Box::new(saying) });
             }
-            None => self.delivery_interrupted(saying, "the task was over before its agent took a turn about it"),
+            None => self.delivery_interrupted(
+                saying,
+                "the task was over before its agent took a turn about it",
+            ),
         }
     }
 }

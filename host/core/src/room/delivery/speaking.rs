@@ -1,5 +1,6 @@
-//! Something is said about results: by whom, on which channel, through the gates, and what becomes of the results when it was said or was
-//! not. Every attempt at the same speech has the same key, also after a crash, so that a channel that took it does not say it twice.
+//! Something is said about results: by whom, on which channel, through the gates, and what becomes
+//! of the results when it was said or was not. Every attempt at the same speech has the same key,
+//! also after a crash, so that a channel that took it does not say it twice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,11 +51,15 @@ impl Room {
             return;
         }
         if self.conversation.closed.is_some() {
-            ids.iter().for_each(|id| self.bring(id, DeliveryState::Blocked, None, Some(ROOM_CLOSED)));
+            ids.iter()
+                .for_each(|id| self.bring(id, DeliveryState::Blocked, None, Some(ROOM_CLOSED)));
             return;
         }
         if let Some(prompt) = prompt.filter(|prompt| prompt.len() > MAX_PROMPT) {
-            let reason = format!("the words of {strategy} have {} bytes; they may have {MAX_PROMPT}", prompt.len());
+            let reason = format!(
+                "the words of {strategy} have {} bytes; they may have {MAX_PROMPT}",
+                prompt.len()
+            );
             ids.iter().for_each(|id| self.bring(id, DeliveryState::Attached, None, Some(&reason)));
             return;
         }
@@ -64,9 +69,13 @@ impl Room {
                 Err(NoChannel::Denied(record)) => {
                     let reason = record.reason.clone();
                     self.denied(strategy, *record);
-                    ids.iter().for_each(|id| self.bring(id, DeliveryState::Attached, None, Some(&reason)));
+                    ids.iter().for_each(|id| {
+                        self.bring(id, DeliveryState::Attached, None, Some(&reason))
+                    });
                 }
-                Err(NoChannel::Unavailable(reason)) => self.not_accepted(strategy, &ids, &format!("unavailable: {reason}")),
+                Err(NoChannel::Unavailable(reason)) => {
+                    self.not_accepted(strategy, &ids, &format!("unavailable: {reason}"))
+                }
             }
         }
     }
@@ -78,7 +87,8 @@ impl Room {
             let Some((_, entry)) = self.deliveries.entry(id) else { continue };
             let relay = self.is_relayed(entry).then(|| entry.notify.clone());
             if relay.is_some() && entry.chain_depth >= CHAIN_MAX {
-                // an answer to an answer to an answer; the agent reads it in a turn that somebody else begins.
+                // an answer to an answer to an answer; the agent reads it in a turn that
+                // somebody else begins.
                 let reason = format!("chain_depth: {CHAIN_MAX} automatic answers led to it");
                 self.bring(id, DeliveryState::Attached, None, Some(&reason));
                 continue;
@@ -88,14 +98,23 @@ impl Room {
         groups
     }
 
-    /// The agent of the task that is to know takes a turn about it: that is wanted, and somebody is there, or will be.
+    /// The agent of the task that is to know takes a turn about it: that is wanted, and somebody is
+    /// there, or will be.
     fn is_relayed(&self, entry: &super::QueuedResult) -> bool {
         let of_task = || self.setup.tasks.get(&entry.ended.agent).and_then(|task| task.hand_back);
-        let is_interactive = || self.setup.tasks.get(&entry.notify).is_some_and(|task| task.interactive);
+        let is_interactive =
+            || self.setup.tasks.get(&entry.notify).is_some_and(|task| task.interactive);
         // An agent without a model would show the data as it is, or pass it on.
         let speaks = || self.has_model(&entry.notify);
-        let usual = || if (is_interactive() && speaks()) || self.is_held() { HandBack::Relay } else { HandBack::Post };
-        entry.hand_back.or_else(of_task).unwrap_or_else(usual) == HandBack::Relay && self.will_hear(&entry.notify)
+        let usual = || {
+            if (is_interactive() && speaks()) || self.is_held() {
+                HandBack::Relay
+            } else {
+                HandBack::Post
+            }
+        };
+        entry.hand_back.or_else(of_task).unwrap_or_else(usual) == HandBack::Relay
+            && self.will_hear(&entry.notify)
     }
 
     fn has_model(&self, task: &TaskName) -> bool {
@@ -112,42 +131,74 @@ impl Room {
         prompt: Option<&str>,
         interrupt: bool,
     ) {
-        let entries = || ids.iter().filter_map(|id| self.deliveries.entry(id)).map(|(_, entry)| entry);
-        let results: Vec<Arc<EndedTask>> = entries().map(|entry| Arc::clone(&entry.ended)).collect();
+        let entries =
+            || ids.iter().filter_map(|id| self.deliveries.entry(id)).map(|(_, entry)| entry);
+        let results: Vec<Arc<EndedTask>> =
+            entries().map(|entry| Arc::clone(&entry.ended)).collect();
         let chain_depth = entries().map(|entry| entry.chain_depth).max().unwrap_or_default();
-        let for_people = prompt.map_or_else(|| texts::for_people(results.iter().map(Arc::as_ref)), str::to_owned);
+        let for_people = prompt
+            .map_or_else(|| texts::for_people(results.iter().map(Arc::as_ref)), str::to_owned);
         let (text, otherwise) = match &relay {
-            Some(_) => (texts::data_for_turn(results.iter().map(Arc::as_ref), strategy, prompt), Some(for_people)),
+            Some(_) => (
+                texts::data_for_turn(results.iter().map(Arc::as_ref), strategy, prompt),
+                Some(for_people),
+            ),
             None => (for_people, None),
         };
         ids.iter().for_each(|id| self.bring(id, DeliveryState::Speaking, Some(&channel), None));
         self.used_by(strategy).speeches += 1;
         let key = ids.iter().map(BackgroundId::as_str).collect::<Vec<_>>().join("+");
         let speech = Speech { channel, text, interrupt, key, tasks: ids.to_vec() };
-        let saying = GatedSpeech { speech, strategy: Some(strategy.clone()), request: None, relay, chain_depth, otherwise };
+        let saying = GatedSpeech {
+            speech,
+            strategy: Some(strategy.clone()),
+            request: None,
+            relay,
+            chain_depth,
+            otherwise,
+        };
         self.pass(GatedAct::Delivery { saying: Box::new(saying) });
     }
 
-    fn granted_channel(&mut self, strategy: &PluginName, wanted: Option<&str>) -> Result<ChannelId, NoChannel> {
+    fn granted_channel(
+        &mut self,
+        strategy: &PluginName,
+        wanted: Option<&str>,
+    ) -> Result<ChannelId, NoChannel> {
         let setup = Arc::clone(&self.setup);
         let target = wanted.unwrap_or("a channel");
-        let Some(rights) = setup.rights(strategy) else { return Err(unknown_plugin(strategy, Capability::Rooms, target).into()) };
-        let is_channel = |name: &str| setup.channels.contains_key(name) || self.bound().contains_key(name);
+        let Some(rights) = setup.rights(strategy) else {
+            return Err(unknown_plugin(strategy, Capability::Rooms, target).into());
+        };
+        let is_channel =
+            |name: &str| setup.channels.contains_key(name) || self.bound().contains_key(name);
         let found = match wanted {
             Some(name) => rights.may_speak(name, is_channel).cloned()?,
             None => {
-                let smallest = || is_channel(TERMINAL).then(|| format!("[plugins.{strategy}] grants.rooms = [\"{TERMINAL}\"]"));
+                let smallest = || {
+                    is_channel(TERMINAL)
+                        .then(|| format!("[plugins.{strategy}] grants.rooms = [\"{TERMINAL}\"]"))
+                };
                 rights.require(Capability::Rooms, target, smallest)?;
                 let channels = self.channels_of(strategy);
                 let view = crate::types::delivery::DeliveryView { channels, ..self.empty_view() };
                 match view.transport() {
                     Some(channel) => channel.id.clone(),
-                    None if view.channels.iter().any(|channel| channel.kind != ChannelKind::Agent) => {
-                        return Err(NoChannel::Unavailable("every channel that it may speak on is muted".to_owned()));
+                    None if view
+                        .channels
+                        .iter()
+                        .any(|channel| channel.kind != ChannelKind::Agent) =>
+                    {
+                        return Err(NoChannel::Unavailable(
+                            "every channel that it may speak on is muted".to_owned(),
+                        ));
                     }
                     None => {
-                        let reason = format!("plugins.{strategy}.grants.rooms does not hold {target:?}");
-                        return Err(rights.refuse(Capability::Rooms, target, Layer::Config, &reason, smallest()).into());
+                        let reason =
+                            format!("plugins.{strategy}.grants.rooms does not hold {target:?}");
+                        return Err(rights
+                            .refuse(Capability::Rooms, target, Layer::Config, &reason, smallest())
+                            .into());
                     }
                 }
             }
@@ -155,7 +206,9 @@ impl Room {
         let limit = rights.grants.rooms.as_ref().and_then(|grant| grant.messages);
         if let Some(limit) = limit.filter(|limit| self.used_by(strategy).speeches >= *limit) {
             let reason = format!("plugins.{strategy}.grants.rooms.messages is {limit}");
-            return Err(rights.refuse(Capability::Rooms, target, Layer::Runtime, &reason, None).into());
+            return Err(rights
+                .refuse(Capability::Rooms, target, Layer::Runtime, &reason, None)
+                .into());
         }
         self.can_be_told(&found).map_err(NoChannel::Unavailable)?;
         Ok(found)
@@ -163,15 +216,25 @@ impl Room {
 
     fn empty_view(&self) -> crate::types::delivery::DeliveryView {
         let room = self.opening.room.clone();
-        crate::types::delivery::DeliveryView { room, now: self.now, waiting: Vec::new(), channels: Vec::new(), notify: None }
+        crate::types::delivery::DeliveryView {
+            room,
+            now: self.now,
+            waiting: Vec::new(),
+            channels: Vec::new(),
+            notify: None,
+        }
     }
 
     /// Why nothing can be said there now.
     pub(super) fn can_be_told(&self, channel: &ChannelId) -> Result<(), String> {
         match self.bound().get(channel) {
             None => Err(format!("the room has no channel {channel}")),
-            Some(binding) if !binding.kind.is_transport() => Err(format!("{channel} is an agent's, and leads to nobody")),
-            Some(binding) if !binding.access.may_read() => Err(format!("{channel} may be told nothing here")),
+            Some(binding) if !binding.kind.is_transport() => {
+                Err(format!("{channel} is an agent's, and leads to nobody"))
+            }
+            Some(binding) if !binding.access.may_read() => {
+                Err(format!("{channel} may be told nothing here"))
+            }
             Some(binding) if binding.muted => Err(format!("{channel} is muted")),
             Some(_) => Ok(()),
         }
@@ -202,13 +265,21 @@ impl Room {
 
     /// A gate, or a closed room, holds it back: nobody hears it, and it is not tried again.
     pub(in crate::room) fn delivery_blocked(&mut self, saying: GatedSpeech, reason: &str) {
-        saying.speech.tasks.iter().for_each(|id| self.bring(id, DeliveryState::Blocked, None, Some(reason)));
+        saying
+            .speech
+            .tasks
+            .iter()
+            .for_each(|id| self.bring(id, DeliveryState::Blocked, None, Some(reason)));
         self.announcement_blocked(&saying, reason);
     }
 
     /// The run stopped while it was on its way: its results wait for the agent's next turn.
     pub(in crate::room) fn delivery_interrupted(&mut self, saying: GatedSpeech, reason: &str) {
-        saying.speech.tasks.iter().for_each(|id| self.bring(id, DeliveryState::Attached, None, Some(reason)));
+        saying
+            .speech
+            .tasks
+            .iter()
+            .for_each(|id| self.bring(id, DeliveryState::Attached, None, Some(reason)));
         self.announcement_interrupted(&saying, reason);
     }
 
@@ -231,10 +302,19 @@ impl Room {
     fn said(&mut self, saying: &GatedSpeech) {
         let Speech { channel, text, tasks, .. } = &saying.speech;
         for id in tasks {
-            let Some(agent) = self.deliveries.entry(id).map(|(_, entry)| entry.ended.agent.clone()) else { continue };
+            let Some(agent) = self.deliveries.entry(id).map(|(_, entry)| entry.ended.agent.clone())
+            else {
+                continue;
+            };
             self.bring(id, DeliveryState::Delivered, Some(channel), None);
             if let Some(strategy) = saying.strategy.clone() {
-                self.tell(Notice::Delivered { id: id.clone(), agent, strategy, channel: channel.clone(), text: text.clone() });
+                self.tell(Notice::Delivered {
+                    id: id.clone(),
+                    agent,
+                    strategy,
+                    channel: channel.clone(),
+                    text: text.clone(),
+                });
             }
         }
         self.announcement_heard(saying);

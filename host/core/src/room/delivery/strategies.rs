@@ -1,6 +1,7 @@
-//! Strategies are asked, one call of each at a time, and what they decide is done. What wakes one meanwhile is joined into the next wake,
-//! so that ten thousand results cost no ten thousand calls at once. One that fails, or decides nothing for ever, leaves its results to the
-//! agent's next turn.
+//! Strategies are asked, one call of each at a time, and what they decide is done. What wakes one
+//! meanwhile is joined into the next wake, so that ten thousand results cost no ten thousand calls
+//! at once. One that fails, or decides nothing for ever, leaves its results to the agent's next
+//! turn.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use crate::types::delivery::{Decision, DeliveryState, DeliveryView, Wake};
 use crate::types::fault::{CallReport, Fault};
 use crate::types::ids::{BackgroundId, CallId, ChannelId, Millis, PluginName};
 
-/// Wakes in a row after which nothing had changed: a strategy that waits for ever would hold the room open.
+/// Wakes in a row after which nothing had changed: a strategy that waits for ever would hold the
+/// room open.
 const MAX_WAKES: u32 = 1_000;
 /// The longest that a strategy can wait at a time.
 const MAX_WAIT_MS: u64 = 60 * 60 * 1000;
@@ -87,20 +89,32 @@ impl Room {
         let waiting = self.deliveries.waiting.get(strategy).into_iter().flatten().copied();
         let fits = |(place, number): &(usize, u64)| {
             let ended = self.deliveries.results.get(number).map(|entry| &entry.ended);
-            let texts = ended.map_or(0, |ended| ended.task.len() + ended.output.as_ref().map_or(0, String::len));
+            let texts = ended
+                .map_or(0, |ended| ended.task.len() + ended.output.as_ref().map_or(0, String::len));
             bytes = bytes.saturating_add(texts);
             *place == 0 || bytes <= MAX_SHOWN_BYTES
         };
         waiting.take(MAX_SHOWN).enumerate().take_while(fits).map(|(_, number)| number).collect()
     }
 
-    /// Channels of the room that it may speak on; those that nothing may be said on are not among them.
+    /// Channels of the room that it may speak on; those that nothing may be said on are not among
+    /// them.
     pub(super) fn channels_of(&self, strategy: &PluginName) -> Vec<Channel> {
-        let granted = self.setup.plugins.get(strategy).and_then(|plugin| plugin.grants.rooms.as_ref());
-        let may_use = |channel: &ChannelId| granted.is_some_and(|grant| grant.channels.contains(channel));
-        let bound = self.bound().iter().filter(|(id, binding)| may_use(id) && ChannelAccess::may_read(binding.access));
+        let granted =
+            self.setup.plugins.get(strategy).and_then(|plugin| plugin.grants.rooms.as_ref());
+        let may_use =
+            |channel: &ChannelId| granted.is_some_and(|grant| grant.channels.contains(channel));
+        let bound = self
+            .bound()
+            .iter()
+            .filter(|(id, binding)| may_use(id) && ChannelAccess::may_read(binding.access));
         bound
-            .map(|(id, binding)| Channel { id: id.clone(), kind: binding.kind, activity: self.activity_of(id), muted: binding.muted })
+            .map(|(id, binding)| Channel {
+                id: id.clone(),
+                kind: binding.kind,
+                activity: self.activity_of(id),
+                muted: binding.muted,
+            })
             .collect()
     }
 
@@ -118,18 +132,27 @@ impl Room {
         // What happened is never too much; what a strategy waits for is.
         courier.idle += u32::from(matches!(wake, Wake::Timer | Wake::ChannelChanged { .. }));
         if courier.idle >= MAX_WAKES {
-            self.give_up_on(strategy, &format!("{strategy} was woken {MAX_WAKES} times in a row and nothing came of it"));
+            self.give_up_on(
+                strategy,
+                &format!("{strategy} was woken {MAX_WAKES} times in a row and nothing came of it"),
+            );
             return;
         }
         match &wake {
             Wake::Timer => courier.waits_for = None,
-            Wake::ChannelChanged { channel } => drop(courier.waits_for.take_if(|(waited, _)| waited == channel)),
+            Wake::ChannelChanged { channel } => {
+                drop(courier.waits_for.take_if(|(waited, _)| waited == channel))
+            }
             Wake::Ended { .. } | Wake::SendFailed { .. } => {}
         }
         self.used_by(strategy).wakes += 1;
         let call = self.next_call(Purpose::Strategy { strategy: strategy.clone() });
         let shown = self.shown_to(strategy).last().copied().unwrap_or_default();
-        let busy = self.channels_of(strategy).into_iter().filter(|channel| channel.activity != Activity::Idle).map(|channel| channel.id);
+        let busy = self
+            .channels_of(strategy)
+            .into_iter()
+            .filter(|channel| channel.activity != Activity::Idle)
+            .map(|channel| channel.id);
         let busy = busy.collect();
         if let Some(courier) = self.deliveries.couriers.get_mut(strategy) {
             (courier.deciding, courier.shown, courier.busy) = (Some(call), shown, busy);
@@ -146,7 +169,11 @@ impl Room {
 
     fn is_at_rest(&mut self, strategy: &PluginName) {
         self.drop_waits(strategy);
-        let deciding = self.deliveries.couriers.get(strategy).is_some_and(|courier| courier.deciding.is_some());
+        let deciding = self
+            .deliveries
+            .couriers
+            .get(strategy)
+            .is_some_and(|courier| courier.deciding.is_some());
         if !deciding {
             self.deliveries.couriers.remove(strategy);
         }
@@ -156,14 +183,23 @@ impl Room {
         self.timers.retain(|_, purpose| !matches!(purpose, TimerPurpose::Delivery { strategy: whose, .. } if whose == strategy));
     }
 
-    pub(in crate::room) fn strategy_decided(&mut self, call: CallId, answer: Result<Vec<Decision>, Fault>, report: &CallReport) {
+    pub(in crate::room) fn strategy_decided(
+        &mut self,
+        call: CallId,
+        answer: Result<Vec<Decision>, Fault>,
+        report: &CallReport,
+    ) {
         let Some(Purpose::Strategy { strategy }) = self.calls.get(&call).cloned() else { return };
         self.end_call(call, answer.is_ok(), report);
         let before = self.deliveries.waiting.get(&strategy).map_or(0, BTreeSet::len);
         match answer {
             Ok(decisions) => self.perform_all(&strategy, decisions),
             Err(fault) => {
-                self.tell(Notice::PluginFaulted { call, plugin: strategy.clone(), fault: fault.clone() });
+                self.tell(Notice::PluginFaulted {
+                    call,
+                    plugin: strategy.clone(),
+                    fault: fault.clone(),
+                });
                 self.keep_all(&strategy, &format!("{strategy} failed: {}", fault.message));
             }
         }
@@ -180,8 +216,8 @@ impl Room {
         }
     }
 
-    /// Something still waits for it: it is woken with what happened meanwhile, with what it was not shown, or, where a speech failed and
-    /// it said nothing about that, after a while.
+    /// Something still waits for it: it is woken with what happened meanwhile, with what it was not
+    /// shown, or, where a speech failed and it said nothing about that, after a while.
     fn resume_waiting(&mut self, strategy: &PluginName, has_changed: bool) {
         let Some(courier) = self.deliveries.couriers.get_mut(strategy) else {
             return self.violated(Invariant::StrategyKnown, None::<crate::types::ids::FrameId>);
@@ -191,19 +227,34 @@ impl Room {
             self.wake(strategy, wake);
             return;
         }
-        let unseen = self.deliveries.waiting.get(strategy).and_then(|waiting| waiting.range(shown + 1..).next());
-        let unseen = unseen.and_then(|number| self.deliveries.results.get(number)).map(|entry| entry.ended.id.clone());
+        let unseen = self
+            .deliveries
+            .waiting
+            .get(strategy)
+            .and_then(|waiting| waiting.range(shown + 1..).next());
+        let unseen = unseen
+            .and_then(|number| self.deliveries.results.get(number))
+            .map(|entry| entry.ended.id.clone());
         if let Some(task) = unseen.filter(|_| has_changed) {
             self.wake(strategy, Wake::Ended { task });
             return;
         }
         let waits =
             self.timers.values().any(|purpose| matches!(purpose, TimerPurpose::Delivery { strategy: whose, .. } if whose == strategy));
-        let Some(courier) = self.deliveries.couriers.get_mut(strategy).filter(|courier| courier.failed && !waits) else { return };
+        let Some(courier) =
+            self.deliveries.couriers.get_mut(strategy).filter(|courier| courier.failed && !waits)
+        else {
+            return;
+        };
         let reminders = courier.reminders;
         courier.reminders += 1;
         if reminders >= MAX_REMINDERS {
-            self.give_up_on(strategy, &format!("{strategy} did not say what is to become of it after a speech had failed"));
+            self.give_up_on(
+                strategy,
+                &format!(
+                    "{strategy} did not say what is to become of it after a speech had failed"
+                ),
+            );
             return;
         }
         let pause = FIRST_REMINDER_MS.saturating_mul(1 << reminders).min(LAST_REMINDER_MS);
@@ -220,7 +271,12 @@ impl Room {
                 }
                 Decision::Attach { tasks } => {
                     for id in self.named(strategy, &tasks) {
-                        self.bring(&id, DeliveryState::Attached, None, Some("it waits in the inbox for the agent's next turn"));
+                        self.bring(
+                            &id,
+                            DeliveryState::Attached,
+                            None,
+                            Some("it waits in the inbox for the agent's next turn"),
+                        );
                     }
                 }
                 Decision::Wait { channel, at_most_ms } => {
@@ -230,7 +286,9 @@ impl Room {
                     }
                     waits = Some(waits.map_or(at_most, |earliest| earliest.min(at_most)));
                 }
-                Decision::GiveUp { reason } => self.keep_all(strategy, &format!("{strategy} gave up: {reason}")),
+                Decision::GiveUp { reason } => {
+                    self.keep_all(strategy, &format!("{strategy} gave up: {reason}"))
+                }
             }
         }
         if let Some(at_most) = waits.filter(|_| self.deliveries.has_waiting(strategy)) {
@@ -239,7 +297,8 @@ impl Room {
         }
     }
 
-    /// One timer for each strategy: what it waits for now stands in the place of what it waited for before.
+    /// One timer for each strategy: what it waits for now stands in the place of what it waited for
+    /// before.
     fn wait_until(&mut self, strategy: &PluginName, at: Millis) {
         let purpose = TimerPurpose::Delivery { strategy: strategy.clone(), at };
         if !self.timers.values().any(|other| *other == purpose) {
@@ -250,20 +309,24 @@ impl Room {
 
     /// Of a channel that it may not speak on it learns nothing.
     fn wait_for(&mut self, strategy: &PluginName, channel: Option<String>) {
-        let known = channel.and_then(|channel| self.channels_of(strategy).into_iter().find(|known| known.id.as_str() == channel));
+        let known = channel.and_then(|channel| {
+            self.channels_of(strategy).into_iter().find(|known| known.id.as_str() == channel)
+        });
         let Some(courier) = self.deliveries.couriers.get_mut(strategy) else {
             return self.violated(Invariant::StrategyKnown, None::<crate::types::ids::FrameId>);
         };
         // Idle when it was asked, and it waits all the same: for the next time.
         courier.waits_for = known.map(|channel| {
-            let was_idle = !courier.busy.contains(&channel.id) && channel.activity == Activity::Idle;
+            let was_idle =
+                !courier.busy.contains(&channel.id) && channel.activity == Activity::Idle;
             (channel.id, was_idle)
         });
     }
 
     /// The channel that it waits for may have become idle while it decided.
     fn woken_meanwhile(&mut self, strategy: &PluginName) {
-        let waited = self.deliveries.couriers.get(strategy).and_then(|courier| courier.waits_for.clone());
+        let waited =
+            self.deliveries.couriers.get(strategy).and_then(|courier| courier.waits_for.clone());
         if let Some((channel, false)) = waited
             && self.activity_of(&channel) == Activity::Idle
         {
@@ -276,15 +339,22 @@ impl Room {
         matches!(purpose, TimerPurpose::Delivery { strategy, .. } if self.deliveries.has_waiting(strategy))
     }
 
-    /// Those of the named results that wait for this strategy, oldest first; a strategy cannot speak about another's.
+    /// Those of the named results that wait for this strategy, oldest first; a strategy cannot
+    /// speak about another's.
     pub(super) fn named(&self, strategy: &PluginName, tasks: &[String]) -> Vec<BackgroundId> {
-        let waits = |entry: &&super::QueuedResult| entry.state == DeliveryState::Waiting && entry.strategy.as_ref() == Some(strategy);
+        let waits = |entry: &&super::QueuedResult| {
+            entry.state == DeliveryState::Waiting && entry.strategy.as_ref() == Some(strategy)
+        };
         let named: BTreeSet<u64> = tasks
             .iter()
             .filter_map(|task| self.deliveries.entry(&BackgroundId::from(task.as_str())))
             .filter(|(_, entry)| waits(entry))
             .map(|(number, _)| number)
             .collect();
-        named.iter().filter_map(|number| self.deliveries.results.get(number)).map(|entry| entry.ended.id.clone()).collect()
+        named
+            .iter()
+            .filter_map(|number| self.deliveries.results.get(number))
+            .map(|entry| entry.ended.id.clone())
+            .collect()
     }
 }

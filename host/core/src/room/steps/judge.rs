@@ -1,4 +1,5 @@
-//! An answer is judged (L-054…L-062): whether it is one, what it ends, and what becomes pending. Who is asked, and how, is `steps`.
+//! An answer is judged (L-054…L-062): whether it is one, what it ends, and what becomes pending.
+//! Who is asked, and how, is `steps`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,8 +16,13 @@ use crate::types::message::{DO_NOT_KNOW, Entity, Label, Message};
 use crate::types::outcome::Status;
 
 impl Room {
-    /// The calls in an answer that this task carries out are attached to it (L-108): an agent's own, and those that a sub-task hands on.
-    pub(in crate::room) fn with_calls(&mut self, id: FrameId, mut message: Arc<Message>) -> Arc<Message> {
+    /// The calls in an answer that this task carries out are attached to it (L-108): an agent's
+    /// own, and those that a sub-task hands on.
+    pub(in crate::room) fn with_calls(
+        &mut self,
+        id: FrameId,
+        mut message: Arc<Message>,
+    ) -> Arc<Message> {
         if message.tools.is_empty() && message.action.is_none() {
             let reading = self.reading_of(id, &message);
             if !reading.mine.is_empty() {
@@ -26,14 +32,16 @@ impl Room {
         message
     }
 
-    /// An answer that repeats what it answers, and calls that hold calls, could double with every step.
+    /// An answer that repeats what it answers, and calls that hold calls, could double with every
+    /// step.
     fn bounded(&mut self, id: FrameId, message: Arc<Message>) -> Arc<Message> {
         let (weight, calls) = (message.weight(), message.tools.len());
         if weight <= MAX_WEIGHT && calls <= MAX_CALLS {
             return message;
         }
-        let text =
-            format!("The answer was dropped: {weight} bytes and {calls} calls; {MAX_WEIGHT} bytes and {MAX_CALLS} calls are allowed.");
+        let text = format!(
+            "The answer was dropped: {weight} bytes and {calls} calls; {MAX_WEIGHT} bytes and {MAX_CALLS} calls are allowed."
+        );
         self.refusal_message(id, &message, text)
     }
 
@@ -46,16 +54,23 @@ impl Room {
         rest: VecDeque<Responder>,
         mut do_not_know: Option<(Responder, Arc<Message>)>,
     ) {
-        let Some((_, task)) = self.task_of(id) else { return self.violated(Invariant::FrameExists, id) };
+        let Some((_, task)) = self.task_of(id) else {
+            return self.violated(Invariant::FrameExists, id);
+        };
         // Whoever looks for calls finds them, and so attaches them.
         let looks = task.done_if_tool || !task.done_sequences.is_empty();
-        let is_read = |message: &Message| looks || message.sender == Entity::Llm || matches!(responder, Responder::Subtask(_));
-        let answer = answer.map(|message| if is_read(&message) { self.with_calls(id, message) } else { message });
+        let is_read = |message: &Message| {
+            looks || message.sender == Entity::Llm || matches!(responder, Responder::Subtask(_))
+        };
+        let answer = answer
+            .map(|message| if is_read(&message) { self.with_calls(id, message) } else { message });
         let answer = answer.map(|message| self.bounded(id, message));
         let routed = answer.map(|message| self.routed(id, &responder, message));
         let passes = routed.as_ref().is_some_and(|(_, passes)| *passes);
         let answer = routed.map(|(message, _)| message);
-        let Some((_, task)) = self.task_of(id) else { return self.violated(Invariant::FrameExists, id) };
+        let Some((_, task)) = self.task_of(id) else {
+            return self.violated(Invariant::FrameExists, id);
+        };
         let task = Arc::clone(task);
         if let Some(frame) = self.frames.get_mut(&id) {
             frame.passes = passes;
@@ -64,24 +79,36 @@ impl Room {
         if let Some(message) = answer.as_ref().filter(|_| unknown) {
             do_not_know = Some((responder.clone(), Arc::clone(message)));
         }
-        // Where only the user ends the task it ends nothing, and the other seats are still to be asked.
+        // Where only the user ends the task it ends nothing, and the other seats are still to be
+        // asked.
         let is_idle = !task.as_langroid && self.is_ended_by_user_alone(id);
         let ends = !is_idle && self.is_done_response(id, answer.as_deref(), &responder);
         match answer {
             Some(message)
-                if self.is_over(id, Some(&message), Some(&responder), ends).is_some() || !(unknown || is_empty(&message, &task)) =>
+                if self.is_over(id, Some(&message), Some(&responder), ends).is_some()
+                    || !(unknown || is_empty(&message, &task)) =>
             {
                 self.post(id, responder, message, ends);
             }
             _ if ends => self.no_valid_answer(id, do_not_know, true),
-            _ => self.set_attempt(id, Attempt { responder, rest, wait: FrameWait::Next, do_not_know }),
+            _ => self
+                .set_attempt(id, Attempt { responder, rest, wait: FrameWait::Next, do_not_know }),
         }
     }
 
-    /// A valid answer becomes the pending message (L-059), unless it only passes on what is pending.
-    pub(in crate::room) fn post(&mut self, id: FrameId, responder: Responder, message: Arc<Message>, ends: bool) {
+    /// A valid answer becomes the pending message (L-059), unless it only passes on what is
+    /// pending.
+    pub(in crate::room) fn post(
+        &mut self,
+        id: FrameId,
+        responder: Responder,
+        message: Arc<Message>,
+        ends: bool,
+    ) {
         let is_tools_word = self.task_of(id).is_some_and(|(_, task)| is_data(&message, task));
-        let Some(frame) = self.frames.get_mut(&id) else { return self.violated(Invariant::FrameExists, id) };
+        let Some(frame) = self.frames.get_mut(&id) else {
+            return self.violated(Invariant::FrameExists, id);
+        };
         let (parent, step) = (frame.pending.clone(), frame.steps);
         let mut message = message;
         if let Some(parent) = parent.as_ref().filter(|_| message.parent.is_none()) {
@@ -114,20 +141,26 @@ impl Room {
         if let Some(parent) = &parent {
             self.link(parent).child.get_or_insert(message.seq);
         }
-        let task = self.frames.get(&id).map_or_else(|| TaskName::from(""), |frame| frame.task.clone());
+        let task =
+            self.frames.get(&id).map_or_else(|| TaskName::from(""), |frame| frame.task.clone());
         if let Some(agent) = self.agent_of(id).cloned().filter(|_| !passes) {
             self.tell(Notice::MessagePosted { task, agent, message: Arc::clone(&message) });
         }
-        if self.is_ended_by_user_alone(id) && self.is_done_response(id, Some(&message), &responder) {
+        if self.is_ended_by_user_alone(id) && self.is_done_response(id, Some(&message), &responder)
+        {
             // L-061: the signal is taken out, so that it ends nothing later either.
             self.strip_endings(id);
         }
-        if !message.tool_results.is_empty() && self.task_of(id).is_some_and(|(_, task)| !task.as_langroid) {
-            // Also when somebody else answers it, or nobody does: the agent's history would hold calls without results.
+        if !message.tool_results.is_empty()
+            && self.task_of(id).is_some_and(|(_, task)| !task.as_langroid)
+        {
+            // Also when somebody else answers it, or nobody does: the agent's history would hold
+            // calls without results.
             self.write_history(id, &message);
         }
         self.count_pending(id);
-        let found = if passes { None } else { self.watch(id, &responder, &message, parent.as_ref()) };
+        let found =
+            if passes { None } else { self.watch(id, &responder, &message, parent.as_ref()) };
         self.finish_step(id, ends);
         if let Some(found) = found {
             self.lead_back(id, found);
@@ -135,7 +168,9 @@ impl Room {
     }
 
     fn count_pending(&mut self, id: FrameId) {
-        let Some((_, task)) = self.task_of(id) else { return self.violated(Invariant::FrameExists, id) };
+        let Some((_, task)) = self.task_of(id) else {
+            return self.violated(Invariant::FrameExists, id);
+        };
         let rules = task.loops;
         if let Some(frame) = self.frames.get_mut(&id)
             && let Some(pending) = &frame.pending
@@ -145,7 +180,12 @@ impl Room {
     }
 
     /// L-058: the last "I do not know" counts when nobody knows better; else the step is stalled.
-    pub(in crate::room) fn no_valid_answer(&mut self, id: FrameId, do_not_know: Option<(Responder, Arc<Message>)>, ends: bool) {
+    pub(in crate::room) fn no_valid_answer(
+        &mut self,
+        id: FrameId,
+        do_not_know: Option<(Responder, Arc<Message>)>,
+        ends: bool,
+    ) {
         if let Some((responder, message)) = do_not_know {
             self.post(id, responder, message, ends);
             return;
@@ -157,22 +197,30 @@ impl Room {
             self.post(id, Responder::Agent, message, ends);
             return;
         }
-        let Some((_, task)) = self.task_of(id) else { return self.violated(Invariant::FrameExists, id) };
+        let Some((_, task)) = self.task_of(id) else {
+            return self.violated(Invariant::FrameExists, id);
+        };
         let (of, allow_null) = (task.max_stalled_steps, task.allow_null_result);
-        let Some(frame) = self.frames.get_mut(&id) else { return self.violated(Invariant::FrameExists, id) };
+        let Some(frame) = self.frames.get_mut(&id) else {
+            return self.violated(Invariant::FrameExists, id);
+        };
         if frame.is_unattended && !ends && !allow_null {
             // The next step would ask the same question, and get no answer either.
             return self.end_unattended(id);
         }
         frame.stalled += 1;
-        let (task, stalled, pending_sender, step) = (frame.task.clone(), frame.stalled, frame.pending_sender.clone(), frame.steps);
+        let (task, stalled, pending_sender, step) =
+            (frame.task.clone(), frame.stalled, frame.pending_sender.clone(), frame.steps);
         let (parent, passes) = (frame.pending.as_ref().map(|pending| pending.seq), frame.passes);
         if !ends {
             self.tell(Notice::StepStalled { task: task.clone(), stalled, of });
         }
         if allow_null && !passes {
-            let (sender, responder) =
-                if pending_sender == Responder::User { (Entity::Llm, Responder::Llm) } else { (Entity::User, Responder::User) };
+            let (sender, responder) = if pending_sender == Responder::User {
+                (Entity::Llm, Responder::Llm)
+            } else {
+                (Entity::User, Responder::User)
+            };
             let mut message = self.stamp(sender, task.as_str());
             message.content = Some(DO_NOT_KNOW.to_owned());
             message.parent = parent;
@@ -189,9 +237,12 @@ impl Room {
 
     /// Ends a task that asked its user where there is none.
     fn end_unattended(&mut self, id: FrameId) {
-        let Some(frame) = self.frames.get(&id) else { return self.violated(Invariant::FrameExists, id) };
+        let Some(frame) = self.frames.get(&id) else {
+            return self.violated(Invariant::FrameExists, id);
+        };
         let task = frame.task.clone();
-        let question = frame.pending.as_ref().filter(|pending| !super::super::delivery::is_data(pending));
+        let question =
+            frame.pending.as_ref().filter(|pending| !super::super::delivery::is_data(pending));
         let question = question.map(|pending| pending.text().to_owned()).unwrap_or_default();
         self.tell(Notice::QuestionUnanswered { task: task.clone(), question });
         self.end_frame(id, FrameEnd::unattended(&task));
@@ -207,7 +258,10 @@ impl Room {
         self.report_step(id);
         self.idle_steps += 1;
         if self.idle_steps >= MAX_IDLE {
-            self.stop(Status::InfLoop, &format!("{MAX_IDLE} steps in a row in which nobody said anything new"));
+            self.stop(
+                Status::InfLoop,
+                &format!("{MAX_IDLE} steps in a row in which nobody said anything new"),
+            );
             return;
         }
         if self.hands_over(id) {
@@ -220,12 +274,14 @@ impl Room {
 
     pub(in crate::room) fn report_step(&mut self, id: FrameId) {
         let Some(frame) = self.frames.get(&id) else { return };
-        let (task, by, message) = (frame.task.clone(), frame.pending_sender.label().to_owned(), frame.pending.clone());
+        let (task, by, message) =
+            (frame.task.clone(), frame.pending_sender.label().to_owned(), frame.pending.clone());
         self.tell(Notice::StepEnded { task, by, message });
     }
 }
 
-/// The answer leaves it to somebody who knows (L-056, L-058). A tool's result never does: its text is data, and passes nothing on.
+/// The answer leaves it to somebody who knows (L-056, L-058). A tool's result never does: its text
+/// is data, and passes nothing on.
 fn leaves_it_to_others(message: &Message, task: &TaskSetup) -> bool {
     if message.signal.is_some() || message.action.is_some() || is_data(message, task) {
         return false;
@@ -234,7 +290,8 @@ fn leaves_it_to_others(message: &Message, task: &TaskSetup) -> bool {
     text.contains(DO_NOT_KNOW) && text.replace([',', '.', '!', '?', ':'], "") == DO_NOT_KNOW
 }
 
-/// A tool said it, and its words mean nothing to the task; in the reference they mean what they say.
+/// A tool said it, and its words mean nothing to the task; in the reference they mean what they
+/// say.
 fn is_data(message: &Message, task: &TaskSetup) -> bool {
     !task.as_langroid && (message.labels.contains(&Label::Tool) || !message.tool_results.is_empty())
 }
@@ -242,5 +299,9 @@ fn is_data(message: &Message, task: &TaskSetup) -> bool {
 /// Nothing in it that anyone could answer (L-057).
 pub(in crate::room) fn is_empty(message: &Message, task: &TaskSetup) -> bool {
     let says_only_pass = task.text.signals && message.text().trim() == PASS;
-    message.is_empty() || (says_only_pass && message.tool_calls.is_empty() && message.tools.is_empty() && message.tool_results.is_empty())
+    message.is_empty()
+        || (says_only_pass
+            && message.tool_calls.is_empty()
+            && message.tools.is_empty()
+            && message.tool_results.is_empty())
 }

@@ -20,7 +20,10 @@ fn said(what: u64) -> Doing {
 fn watched(doings: &[Doing], rules: &StuckRules) -> (StuckVerdict, Option<usize>) {
     let mut watch = ActWatch::default();
     let verdicts: Vec<StuckVerdict> = doings.iter().map(|doing| watch.saw(doing, rules)).collect();
-    (verdicts.last().cloned().unwrap_or(FINE), verdicts.iter().position(|verdict| *verdict != FINE).map(|at| at + 1))
+    (
+        verdicts.last().cloned().unwrap_or(FINE),
+        verdicts.iter().position(|verdict| *verdict != FINE).map(|at| at + 1),
+    )
 }
 
 fn stuck(kind: StuckKind, repeats: u32) -> StuckVerdict {
@@ -51,7 +54,11 @@ fn the_same_again_and_again_is_stuck_at_its_threshold() {
         (vec![said(1), said(2), said(3), said(4)], FINE, None),
         (vec![Doing::condensation(); 9], FINE, None),
         (vec![Doing::condensation(); 10], stuck(StuckKind::OnlyCondensing, 10), Some(10)),
-        ([vec![Doing::condensation(); 9], vec![a], vec![Doing::condensation(); 9]].concat(), FINE, None),
+        (
+            [vec![Doing::condensation(); 9], vec![a], vec![Doing::condensation(); 9]].concat(),
+            FINE,
+            None,
+        ),
         // Whatever it was, the user has said something.
         (vec![a, a, a, Doing::user(), a, a, a], FINE, None),
         (vec![said(1), said(1), Doing::user(), said(1)], FINE, None),
@@ -67,7 +74,10 @@ fn errors_are_counted_whatever_they_say_and_the_agent_is_nudged_once() {
     let mut watch = ActWatch::default();
     let verdicts: Vec<StuckVerdict> = errors.iter().map(|doing| watch.saw(doing, &rules)).collect();
     assert_eq!(verdicts[..2], [FINE, FINE]);
-    assert!(matches!(&verdicts[2], StuckVerdict::Nudge { repeats: 3, text } if text.contains("3 times")), "{verdicts:?}");
+    assert!(
+        matches!(&verdicts[2], StuckVerdict::Nudge { repeats: 3, text } if text.contains("3 times")),
+        "{verdicts:?}"
+    );
     assert_eq!(verdicts[3], stuck(StuckKind::SameError, 4));
     // A message changes nothing and nudges nobody again; another action, or a good result, does.
     let mut watch = ActWatch::default();
@@ -83,9 +93,13 @@ fn errors_are_counted_whatever_they_say_and_the_agent_is_nudged_once() {
 #[test]
 fn thresholds_are_the_operators_and_zero_switches_one_off() {
     let a = act(1, 1);
-    let rules = StuckRules { repeats: 2, errors: 3, messages: 0, alternations: 0, ..StuckRules::default() };
+    let rules =
+        StuckRules { repeats: 2, errors: 3, messages: 0, alternations: 0, ..StuckRules::default() };
     assert_eq!(watched(&[a, a], &rules).0, stuck(StuckKind::SameResult, 2));
-    assert!(matches!(watched(&[failed(1, 1), failed(1, 2)], &rules).0, StuckVerdict::Nudge { repeats: 2, .. }));
+    assert!(matches!(
+        watched(&[failed(1, 1), failed(1, 2)], &rules).0,
+        StuckVerdict::Nudge { repeats: 2, .. }
+    ));
     assert_eq!(watched(&[said(1); 50], &rules), (FINE, None));
     let turns: Vec<Doing> = (0..50).map(|step| act(step % 2, step % 2)).collect();
     assert_eq!(watched(&turns, &rules), (FINE, None));

@@ -1,12 +1,14 @@
-//! The host's own detector: it sees each thing that an agent does once, keeps counts of what runs on, and says when it is too much. What an
-//! agent thinks is no part of what it does, so that other thoughts about the same deed make no difference (C-325).
+//! The host's own detector: it sees each thing that an agent does once, keeps counts of what runs
+//! on, and says when it is too much. What an agent thinks is no part of what it does, so that other
+//! thoughts about the same deed make no difference (C-325).
 
 use serde::{Deserialize, Serialize};
 
 use crate::types::fingerprint::Fingerprint;
 use crate::types::stuck_rules::StuckRules;
 
-/// As many times condensed with nothing between and it is stuck: its history does not become smaller (O-102).
+/// As many times condensed with nothing between and it is stuck: its history does not become
+/// smaller (O-102).
 pub const CONDENSATIONS: u32 = 10;
 
 /// What was done.
@@ -89,11 +91,19 @@ impl StuckKind {
     #[must_use]
     pub fn describe(self, repeats: u32) -> String {
         match self {
-            Self::SameResult => format!("the same action gave the same result {repeats} times in a row"),
+            Self::SameResult => {
+                format!("the same action gave the same result {repeats} times in a row")
+            }
             Self::SameError => format!("the same action failed {repeats} times in a row"),
-            Self::Alternating => format!("the same two actions took turns {repeats} times with the same results"),
-            Self::SameMessage => format!("the same message was sent {repeats} times with nothing between"),
-            Self::OnlyCondensing => format!("the history was condensed {repeats} times with nothing between"),
+            Self::Alternating => {
+                format!("the same two actions took turns {repeats} times with the same results")
+            }
+            Self::SameMessage => {
+                format!("the same message was sent {repeats} times with nothing between")
+            }
+            Self::OnlyCondensing => {
+                format!("the history was condensed {repeats} times with nothing between")
+            }
         }
     }
 }
@@ -115,8 +125,8 @@ pub enum StuckVerdict {
     },
 }
 
-/// Watches one agent. It holds what the last two actions were and how long each streak is, however long the history: a step costs the same
-/// after ten and after ten thousand.
+/// Watches one agent. It holds what the last two actions were and how long each streak is, however
+/// long the history: a step costs the same after ten and after ten thousand.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ActWatch {
@@ -127,7 +137,8 @@ pub struct ActWatch {
     same: u32,
     /// Actions that are the same as the last one, and failed.
     failed: u32,
-    /// Actions each of which is the same as the one before the one before it, and not as the one before it.
+    /// Actions each of which is the same as the one before the one before it, and not as the one
+    /// before it.
     alternating: u32,
     message: Option<Fingerprint>,
     messages: u32,
@@ -135,7 +146,8 @@ pub struct ActWatch {
 }
 
 impl ActWatch {
-    /// Takes in one thing that was done. Messages do not end a streak of actions; actions end one of messages.
+    /// Takes in one thing that was done. Messages do not end a streak of actions; actions end one
+    /// of messages.
     pub fn saw(&mut self, doing: &Doing, rules: &StuckRules) -> StuckVerdict {
         if doing.kind != DoingKind::Condensation {
             self.condensations = 0;
@@ -153,11 +165,13 @@ impl ActWatch {
                 let is_same = self.message == Some(doing.what);
                 self.messages = if is_same { self.messages.saturating_add(1) } else { 1 };
                 self.message = Some(doing.what);
-                reached(self.messages, rules.messages).then_some((StuckKind::SameMessage, self.messages))
+                reached(self.messages, rules.messages)
+                    .then_some((StuckKind::SameMessage, self.messages))
             }
             DoingKind::Condensation => {
                 self.condensations = self.condensations.saturating_add(1);
-                reached(self.condensations, CONDENSATIONS).then_some((StuckKind::OnlyCondensing, self.condensations))
+                reached(self.condensations, CONDENSATIONS)
+                    .then_some((StuckKind::OnlyCondensing, self.condensations))
             }
         };
         match found {
@@ -182,7 +196,9 @@ impl ActWatch {
         };
         self.alternating = if is_same || self.last.is_none() {
             1
-        } else if self.before.is_some_and(|before| before.is_same_as(&doing)) && self.alternating >= 2 {
+        } else if self.before.is_some_and(|before| before.is_same_as(&doing))
+            && self.alternating >= 2
+        {
             self.alternating.saturating_add(1)
         } else {
             2

@@ -1,5 +1,5 @@
-//! A round of calls comes to its end: what each said, the calls that it asks for in turn (L-121), and the one message that the agent seat
-//! makes of all of it (L-117).
+//! A round of calls comes to its end: what each said, the calls that it asks for in turn (L-121),
+//! and the one message that the agent seat makes of all of it (L-117).
 
 use std::sync::Arc;
 
@@ -25,19 +25,30 @@ const MAX_CHAIN: u32 = 8;
 const MAX_TOGETHER: u64 = 1 << 20;
 
 impl Room {
-    pub(in crate::room) fn tool_answered(&mut self, call: CallId, answer: Result<ToolOutcome, ToolError>, report: CallReport) {
+    pub(in crate::room) fn tool_answered(
+        &mut self,
+        call: CallId,
+        answer: Result<ToolOutcome, ToolError>,
+        report: CallReport,
+    ) {
         if let Some(Purpose::Job { .. }) = self.calls.get(&call) {
             self.job_answered(call, &answer, &report);
             return;
         }
-        let Some(Purpose::Tool { frame: id, slot: index, plugin }) = self.calls.get(&call).cloned() else { return };
+        let Some(Purpose::Tool { frame: id, slot: index, plugin }) = self.calls.get(&call).cloned()
+        else {
+            return;
+        };
         self.end_call(call, answer.is_ok(), &report);
         self.drop_limit(call);
         let Some(mut round) = self.take_round(id, index) else { return };
-        let Some(slot) = round.slots.get(index).cloned() else { return self.violated(Invariant::SlotExists, id) };
+        let Some(slot) = round.slots.get(index).cloned() else {
+            return self.violated(Invariant::SlotExists, id);
+        };
         let (said, then) = if slot.action.is_some() {
-            let untrusted =
-                slot.now.untrusted || round.message.labels.contains(&Label::Untrusted) || self.is_from_a_server(id, &slot.now.name);
+            let untrusted = slot.now.untrusted
+                || round.message.labels.contains(&Label::Untrusted)
+                || self.is_from_a_server(id, &slot.now.name);
             let (said, observation) = self.executed(id, &slot, &plugin, untrusted, &answer);
             if let Some(slot) = round.slots.get_mut(index) {
                 slot.observation = Some(observation);
@@ -46,12 +57,14 @@ impl Room {
         } else {
             self.said_of(id, &slot, &answer)
         };
-        let task = self.frames.get(&id).map_or_else(|| TaskName::from(""), |frame| frame.task.clone());
+        let task =
+            self.frames.get(&id).map_or_else(|| TaskName::from(""), |frame| frame.task.clone());
         let fault = match answer {
             Err(ToolError::Fault { fault }) => Some(fault),
             _ => None,
         };
-        let content = said.message.as_ref().map(|message| message.text().to_owned()).unwrap_or_default();
+        let content =
+            said.message.as_ref().map(|message| message.text().to_owned()).unwrap_or_default();
         self.tell(Notice::ToolAnswered {
             call: Some(call),
             task,
@@ -67,7 +80,12 @@ impl Room {
     }
 
     /// What a tool's answer says, cut to what is allowed (L-120), and the calls that it asks for.
-    fn said_of(&mut self, id: FrameId, slot: &Slot, answer: &Result<ToolOutcome, ToolError>) -> (CallOutcome, Vec<ToolCall>) {
+    fn said_of(
+        &mut self,
+        id: FrameId,
+        slot: &Slot,
+        answer: &Result<ToolOutcome, ToolError>,
+    ) -> (CallOutcome, Vec<ToolCall>) {
         let outcome = match answer {
             Ok(outcome) => outcome,
             // L-050k: a tool's failure is an answer, and the run goes on.
@@ -83,7 +101,10 @@ impl Room {
         let mut message = Arc::unwrap_or_clone(self.host_message(id, content));
         message.value = value;
         message.attachments.clone_from(&outcome.attachments);
-        (CallOutcome { message: Some(Box::new(message)), is_error: false, is_result: true }, outcome.then.clone())
+        (
+            CallOutcome { message: Some(Box::new(message)), is_error: false, is_result: true },
+            outcome.then.clone(),
+        )
     }
 
     /// A result as long as its tool's may be (L-120).
@@ -107,11 +128,18 @@ impl Room {
         (said, then): (CallOutcome, Vec<ToolCall>),
         (plugin, call): (&PluginName, CallId),
     ) {
-        let Some(slot) = round.slots.get_mut(index) else { return self.violated(Invariant::SlotExists, id) };
+        let Some(slot) = round.slots.get_mut(index) else {
+            return self.violated(Invariant::SlotExists, id);
+        };
         let depth = slot.depth + 1;
         let tainted = slot.now.untrusted || round.message.labels.contains(&Label::Untrusted);
-        let toolbox = self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();
-        let as_here = |next: ToolCall| ToolCall { untrusted: next.untrusted || tainted, name: name_here(&toolbox, next.name), ..next };
+        let toolbox =
+            self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();
+        let as_here = |next: ToolCall| ToolCall {
+            untrusted: next.untrusted || tainted,
+            name: name_here(&toolbox, next.name),
+            ..next
+        };
         let mut then: Vec<ToolCall> = then.into_iter().map(as_here).collect();
         if said.message.is_none() && then.len() == 1 {
             // L-121: the call that it asks for takes its place.
@@ -128,8 +156,11 @@ impl Room {
         slot.said = Some(said);
         let first = round.slots.len();
         // One more than may run, so that the agent reads that there were more.
-        for (offset, mut next) in then.into_iter().take((MAX_ROUND + 1).saturating_sub(first)).enumerate() {
-            // The room's own id: with one of the plugin's choice, its result could pass for that of another call.
+        for (offset, mut next) in
+            then.into_iter().take((MAX_ROUND + 1).saturating_sub(first)).enumerate()
+        {
+            // The room's own id: with one of the plugin's choice, its result could pass for that of
+            // another call.
             next.id = format!("{call}-{offset}");
             let said = if first + offset >= MAX_ROUND {
                 Some(self.said_error(id, TOO_MANY.to_owned()))
@@ -141,7 +172,8 @@ impl Room {
         self.run_slots(id, round, first);
     }
 
-    /// What a tool asked for is not carried out here: it leads nowhere, or somebody else is to do it.
+    /// What a tool asked for is not carried out here: it leads nowhere, or somebody else is to do
+    /// it.
     fn said_instead(
         &mut self,
         id: FrameId,
@@ -151,7 +183,9 @@ impl Room {
         plugin: &PluginName,
     ) -> Option<CallOutcome> {
         if depth > MAX_CHAIN {
-            return Some(self.said_error(id, format!("more than {MAX_CHAIN} tools led to one another")));
+            return Some(
+                self.said_error(id, format!("more than {MAX_CHAIN} tools led to one another")),
+            );
         }
         let toolbox = self.frames.get(&id).map(|frame| self.toolbox(&frame.task))?;
         if !self.is_handed_on(id, &toolbox, &next, before) {
@@ -165,7 +199,8 @@ impl Room {
         Some(self.handed_on(id, next))
     }
 
-    /// Goes on with a slot that waited for something else than its tool: `start` gives its result, or has started the tool.
+    /// Goes on with a slot that waited for something else than its tool: `start` gives its result,
+    /// or has started the tool.
     pub(in crate::room) fn resume_with(
         &mut self,
         id: FrameId,
@@ -173,7 +208,9 @@ impl Room {
         start: impl FnOnce(&mut Self, &mut ToolCall) -> Option<ToolResult>,
     ) {
         let Some(mut round) = self.take_round(id, slot) else { return };
-        let Some(mut call) = round.slots.get(slot).map(|slot| slot.now.clone()) else { return self.violated(Invariant::SlotExists, id) };
+        let Some(mut call) = round.slots.get(slot).map(|slot| slot.now.clone()) else {
+            return self.violated(Invariant::SlotExists, id);
+        };
         let said = start(self, &mut call).map(|result| self.said_result(id, result));
         if let Some(said) = &said {
             self.report_answer(id, &call, said);
@@ -193,7 +230,8 @@ impl Room {
 
     /// A step goes on with this wait in the place of the one that was taken out or answered.
     pub(in crate::room) fn put_wait(&mut self, id: FrameId, wait: FrameWait) {
-        let Some(attempt) = self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut()) else {
+        let Some(attempt) = self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut())
+        else {
             return self.violated(Invariant::StepWaits, id);
         };
         attempt.wait = wait;
@@ -212,17 +250,29 @@ impl Room {
             return FrameWait::Ready(None);
         };
         let task = Arc::clone(task);
-        let is_native = |slot: &Slot| round.message.tool_calls.iter().any(|call| call.id == slot.call.id);
+        let is_native =
+            |slot: &Slot| round.message.tool_calls.iter().any(|call| call.id == slot.call.id);
         let native: Vec<bool> = round.slots.iter().map(is_native).collect();
         if !task.as_langroid {
             // A call wants a result, even if there is nothing to say.
             for (slot, native) in round.slots.iter_mut().zip(&native) {
                 let says_nothing = |message: &Message| message.is_empty() && !*native;
-                let is_silent = slot.said.as_ref().is_some_and(|said| said.message.as_deref().is_none_or(says_nothing));
+                let is_silent = slot
+                    .said
+                    .as_ref()
+                    .is_some_and(|said| said.message.as_deref().is_none_or(says_nothing));
                 if is_silent {
-                    let text = if *native { String::new() } else { format!("{} gave an empty result.", slot.call.name) };
+                    let text = if *native {
+                        String::new()
+                    } else {
+                        format!("{} gave an empty result.", slot.call.name)
+                    };
                     let message = Arc::unwrap_or_clone(self.host_message(id, text));
-                    slot.said = Some(CallOutcome { message: Some(Box::new(message)), is_error: false, is_result: true });
+                    slot.said = Some(CallOutcome {
+                        message: Some(Box::new(message)),
+                        is_error: false,
+                        is_result: true,
+                    });
                 }
             }
         }
@@ -232,7 +282,10 @@ impl Room {
             }
         }
         let tainted = round.message.labels.contains(&Label::Untrusted)
-            || round.slots.iter().any(|slot| slot.now.untrusted || self.is_from_a_server(id, &slot.now.name));
+            || round
+                .slots
+                .iter()
+                .any(|slot| slot.now.untrusted || self.is_from_a_server(id, &slot.now.name));
         let message = match round.slots.as_mut_slice() {
             [] => None,
             [only] => alone(only, native.first().copied().unwrap_or_default()),
@@ -248,17 +301,30 @@ impl Room {
 
     /// What the tool gives comes from outside: it belongs to a server that no sandbox holds.
     fn is_from_a_server(&self, id: FrameId, tool: &str) -> bool {
-        let toolbox = self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();
+        let toolbox =
+            self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();
         match toolbox.get(tool).map(|tool| &tool.target) {
-            Some(ToolTarget::Plugin { plugin, .. }) => self.setup.plugins.get(plugin).is_some_and(|plugin| plugin.facts.mcp),
+            Some(ToolTarget::Plugin { plugin, .. }) => {
+                self.setup.plugins.get(plugin).is_some_and(|plugin| plugin.facts.mcp)
+            }
             Some(ToolTarget::Host(_)) | None => false,
         }
     }
 
     /// Several results as one answer.
-    fn together(&mut self, id: FrameId, slots: &mut [Slot], native: &[bool], task: &TaskSetup) -> Option<Message> {
-        let said: Vec<(&Slot, &CallOutcome, &Message)> =
-            slots.iter().filter_map(|slot| slot.said.as_ref().and_then(|said| Some((slot, said, &**said.message.as_ref()?)))).collect();
+    fn together(
+        &mut self,
+        id: FrameId,
+        slots: &mut [Slot],
+        native: &[bool],
+        task: &TaskSetup,
+    ) -> Option<Message> {
+        let said: Vec<(&Slot, &CallOutcome, &Message)> = slots
+            .iter()
+            .filter_map(|slot| {
+                slot.said.as_ref().and_then(|said| Some((slot, said, &**said.message.as_ref()?)))
+            })
+            .collect();
         if said.is_empty() {
             return None;
         }
@@ -267,30 +333,53 @@ impl Room {
         let confusing = task.text.signals
             && all_native
             && said.len() > 1
-            && said.iter().any(|(_, said, message)| !said.is_error && signals.iter().any(|signal| message.text().contains(signal)));
-        let text_of = |message: &Message| if confusing { ONE_CALL.to_owned() } else { message.text().to_owned() };
-        let blocks: Vec<String> =
-            said.iter().map(|(slot, _, message)| format!("Result from {}: {}", slot.call.name, text_of(message))).collect();
+            && said.iter().any(|(_, said, message)| {
+                !said.is_error && signals.iter().any(|signal| message.text().contains(signal))
+            });
+        let text_of = |message: &Message| {
+            if confusing { ONE_CALL.to_owned() } else { message.text().to_owned() }
+        };
+        let blocks: Vec<String> = said
+            .iter()
+            .map(|(slot, _, message)| {
+                format!("Result from {}: {}", slot.call.name, text_of(message))
+            })
+            .collect();
         let in_results_alone = task.as_langroid && all_native && said.len() > 1;
         // Results that repeat the message they answer could double it with every step.
-        let content = if in_results_alone { String::new() } else { truncate::cut(&blocks.join("\n\n"), MAX_TOGETHER, 1) };
+        let content = if in_results_alone {
+            String::new()
+        } else {
+            truncate::cut(&blocks.join("\n\n"), MAX_TOGETHER, 1)
+        };
         let any_native = native.contains(&true);
         let results: Vec<ToolResult> = said
             .iter()
             .filter(|_| any_native)
             .zip(native)
-            .filter(|((slot, ..), native)| **native || (!task.as_langroid && slot.asked_by.is_some()))
-            .map(|((slot, said, message), _)| ToolResult { content: text_of(message), ..result_of(slot, said) })
+            .filter(|((slot, ..), native)| {
+                **native || (!task.as_langroid && slot.asked_by.is_some())
+            })
+            .map(|((slot, said, message), _)| ToolResult {
+                content: text_of(message),
+                ..result_of(slot, said)
+            })
             .collect();
         // What a tool asked for steers the task, whatever else was said.
-        let steering: Vec<&Message> =
-            said.iter().filter(|(slot, ..)| slot.asked_by.is_some() && !task.as_langroid).map(|(_, _, message)| *message).collect();
-        let tools: Vec<ToolCall> = steering.iter().flat_map(|message| message.tools.iter().cloned()).collect();
+        let steering: Vec<&Message> = said
+            .iter()
+            .filter(|(slot, ..)| slot.asked_by.is_some() && !task.as_langroid)
+            .map(|(_, _, message)| *message)
+            .collect();
+        let tools: Vec<ToolCall> =
+            steering.iter().flat_map(|message| message.tools.iter().cloned()).collect();
         let recipient = steering.iter().find_map(|message| message.recipient.clone());
-        let attachments = said.iter().flat_map(|(_, _, message)| message.attachments.iter().cloned()).collect();
+        let attachments =
+            said.iter().flat_map(|(_, _, message)| message.attachments.iter().cloned()).collect();
         let mut message = Arc::unwrap_or_clone(self.host_message(id, content));
         message.labels.push(Label::Tool);
-        (message.tool_results, message.recipient, message.attachments) = (results, recipient, attachments);
+        (message.tool_results, message.recipient, message.attachments) =
+            (results, recipient, attachments);
         (message.from_agent, message.tools) = (!tools.is_empty(), tools);
         Some(message)
     }
@@ -314,7 +403,8 @@ fn alone(slot: &mut Slot, is_native: bool) -> Option<Message> {
 /// What the agent reads of a slot that nobody made an observation for (O-053).
 fn observation_of(slot: &Slot) -> Option<Observation> {
     let said = slot.said.as_ref()?;
-    let content = || said.message.as_ref().map(|message| message.text().to_owned()).unwrap_or_default();
+    let content =
+        || said.message.as_ref().map(|message| message.text().to_owned()).unwrap_or_default();
     match slot.action {
         // An action that a rule, an approver or a budget stood in the way of.
         Some(_) if said.is_error => Some(Observation::Error { content: content() }),
@@ -335,7 +425,8 @@ fn result_of(slot: &Slot, said: &CallOutcome) -> ToolResult {
     }
 }
 
-/// A tool's name in this task: a plugin knows the tools of others as `plugin.tool`, whatever the operator calls them.
+/// A tool's name in this task: a plugin knows the tools of others as `plugin.tool`, whatever the
+/// operator calls them.
 fn name_here(toolbox: &Toolbox, name: String) -> String {
     if toolbox.get(&name).is_some() {
         return name;

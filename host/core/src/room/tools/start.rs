@@ -1,5 +1,5 @@
-//! A plugin's tool begins, or may not: what its agent was granted and has left, the operator's rules, and the run's budget are looked at,
-//! each time anew. What is refused says what is missing.
+//! A plugin's tool begins, or may not: what its agent was granted and has left, the operator's
+//! rules, and the run's budget are looked at, each time anew. What is refused says what is missing.
 
 use super::super::approvals::{Consent, Ruling};
 use super::super::messages::unknown_plugin;
@@ -17,7 +17,8 @@ use crate::types::message::{ToolCall, ToolResult};
 use crate::types::usage::Spent;
 
 impl Room {
-    /// Starts a tool that an approver has let through; everything else is looked at again, for much may have been used up since.
+    /// Starts a tool that an approver has let through; everything else is looked at again, for much
+    /// may have been used up since.
     pub(in crate::room) fn start_approved(
         &mut self,
         id: FrameId,
@@ -38,9 +39,13 @@ impl Room {
         asked_by: Option<&PluginName>,
         asked: Consent,
     ) -> Option<ToolResult> {
-        let Some((frame, task)) = self.task_of(id) else { return Some(failed(call, "the task is over".to_owned())) };
-        let (task_name, agent, toolbox) = (frame.task.clone(), task.agent.clone(), self.toolbox(&frame.task));
-        let target = toolbox.get(&call.name).filter(|tool| tool.handled).map(|tool| tool.target.clone());
+        let Some((frame, task)) = self.task_of(id) else {
+            return Some(failed(call, "the task is over".to_owned()));
+        };
+        let (task_name, agent, toolbox) =
+            (frame.task.clone(), task.agent.clone(), self.toolbox(&frame.task));
+        let target =
+            toolbox.get(&call.name).filter(|tool| tool.handled).map(|tool| tool.target.clone());
         let Some(ToolTarget::Plugin { plugin, tool }) = target else {
             let text = self.unknown_tool(&agent, &task_name, &toolbox, &call.name);
             return Some(failed(call, text));
@@ -50,15 +55,27 @@ impl Room {
             return Some(failed(call, self.denied(&agent, *record)));
         }
         // An agent whose call another task carries out has made it all the same.
-        let origin =
-            asked_by.filter(|by| self.setup.plugins.get(*by).is_some_and(|by| by.facts.kinds.contains(&PluginKind::Agent))).cloned();
+        let origin = asked_by
+            .filter(|by| {
+                self.setup
+                    .plugins
+                    .get(*by)
+                    .is_some_and(|by| by.facts.kinds.contains(&PluginKind::Agent))
+            })
+            .cloned();
         if let Some(origin) = &origin
             && let Some(record) = self.calls_are_used_up(origin, &admitted)
         {
             return Some(failed(call, self.denied(origin, *record)));
         }
         if asked != Consent::Approved {
-            match self.rule_on(id, slot, &ToolCall { name: admitted, ..call.clone() }, (&agent, asked_by), asked) {
+            match self.rule_on(
+                id,
+                slot,
+                &ToolCall { name: admitted, ..call.clone() },
+                (&agent, asked_by),
+                asked,
+            ) {
                 Ruling::Runs => {}
                 Ruling::Waits => return None,
                 Ruling::Refused(result) => return Some(result),
@@ -67,7 +84,8 @@ impl Room {
         match self.must_wait_for(Budget::ToolCalls) {
             Ok(false) => {}
             Ok(true) => {
-                // All that was to be asked was asked; what no rule may do still may not be done when it goes on.
+                // All that was to be asked was asked; what no rule may do still may not be done
+                // when it goes on.
                 let asked = if asked == Consent::Approved { asked } else { Consent::Edited };
                 self.next_call(Purpose::HeldTool { frame: id, slot, asked });
                 return None;
@@ -86,13 +104,33 @@ impl Room {
         let id = self.next_call(Purpose::Tool { frame, slot, plugin: plugin.clone() });
         self.limit_pending(frame, id);
         let (name, arguments) = (call.name.clone(), call.arguments.clone());
-        self.tell(Notice::ToolCalled { call: id, task: task_name.clone(), caller: agent.clone(), name, arguments: arguments.clone() });
-        self.effects.push_back(Effect::CallTool { call: id, task: task_name, caller: agent, plugin, tool, arguments });
+        self.tell(Notice::ToolCalled {
+            call: id,
+            task: task_name.clone(),
+            caller: agent.clone(),
+            name,
+            arguments: arguments.clone(),
+        });
+        self.effects.push_back(Effect::CallTool {
+            call: id,
+            task: task_name,
+            caller: agent,
+            plugin,
+            tool,
+            arguments,
+        });
         None
     }
 
-    /// What an agent reads of a call of a tool that it does not have; the operator reads which grant is missing, if one is.
-    pub(in crate::room) fn unknown_tool(&mut self, agent: &PluginName, task: &TaskName, toolbox: &Toolbox, name: &str) -> String {
+    /// What an agent reads of a call of a tool that it does not have; the operator reads which
+    /// grant is missing, if one is.
+    pub(in crate::room) fn unknown_tool(
+        &mut self,
+        agent: &PluginName,
+        task: &TaskName,
+        toolbox: &Toolbox,
+        name: &str,
+    ) -> String {
         if self.setup.tool(name).is_some() {
             let record = self.why_not(agent, task, name);
             return self.denied(agent, *record);
@@ -106,7 +144,9 @@ impl Room {
 
     /// Why an admitted tool is not among those that the task's agent may call.
     fn why_not(&self, agent: &PluginName, task: &TaskName, tool: &str) -> Box<DenialRecord> {
-        let Some(rights) = self.setup.rights(agent) else { return unknown_plugin(agent, Capability::Tools, tool) };
+        let Some(rights) = self.setup.rights(agent) else {
+            return unknown_plugin(agent, Capability::Tools, tool);
+        };
         if let Err(record) = rights.may_call(tool) {
             return naming_task_list(record, task);
         }
@@ -114,35 +154,58 @@ impl Room {
         rights.refuse(Capability::Tools, tool, Layer::Task, &reason, wider)
     }
 
-    pub(in crate::room) fn calls_are_used_up(&mut self, agent: &PluginName, tool: &str) -> Option<Box<DenialRecord>> {
+    pub(in crate::room) fn calls_are_used_up(
+        &mut self,
+        agent: &PluginName,
+        tool: &str,
+    ) -> Option<Box<DenialRecord>> {
         let used = self.used_by(agent).tool_calls;
         let rights = self.setup.rights(agent)?;
         let limit = rights.grants.tools.as_ref()?.calls.filter(|limit| used >= *limit)?;
-        let reason = format!("{agent} has made the {limit} calls that plugins.{agent}.grants.tools.calls gives it");
+        let reason = format!(
+            "{agent} has made the {limit} calls that plugins.{agent}.grants.tools.calls gives it"
+        );
         Some(rights.refuse(Capability::Tools, tool, Layer::Runtime, &reason, None))
     }
 }
 
 /// Returns a refusal by the grant with the task's list of tools in its reason: with the grant
 /// alone, a task that has such a list would refuse the next call.
-pub(crate) fn naming_task_list(mut record: Box<DenialRecord>, task: &TaskName) -> Box<DenialRecord> {
+pub(crate) fn naming_task_list(
+    mut record: Box<DenialRecord>,
+    task: &TaskName,
+) -> Box<DenialRecord> {
     if record.layer == Layer::Config {
         record.reason.push_str(&format!("; if tasks.{task} lists `tools`, add it there too"));
     }
     record
 }
 
-/// Why a task does not give a tool that its agent was granted, and what to add. Not the whole list, which may say more of its tools than
-/// their names.
-pub(crate) fn wider_tools(toolbox: &Toolbox, agent: &PluginName, task: &TaskName, tool: &str) -> (String, Option<String>) {
+/// Why a task does not give a tool that its agent was granted, and what to add. Not the whole list,
+/// which may say more of its tools than their names.
+pub(crate) fn wider_tools(
+    toolbox: &Toolbox,
+    agent: &PluginName,
+    task: &TaskName,
+    tool: &str,
+) -> (String, Option<String>) {
     let is_it = |target: &ToolTarget| match target {
-        ToolTarget::Plugin { plugin, tool: own } => tool.split_once('.') == Some((plugin.as_str(), own.as_str())),
+        ToolTarget::Plugin { plugin, tool: own } => {
+            tool.split_once('.') == Some((plugin.as_str(), own.as_str()))
+        }
         ToolTarget::Host(_) => false,
     };
     match toolbox.iter().find(|listed| is_it(&listed.target)) {
-        Some(listed) if !listed.handled => (format!("tasks.{task}.tools leaves its calls to others, with `handle = false`"), None),
-        Some(listed) => (format!("tasks.{task}.tools gives it another name, {:?}", listed.summary.name), None),
-        None => (format!("tasks.{task}.tools narrows what {agent} may call"), Some(format!("add {tool:?} to tasks.{task}.tools"))),
+        Some(listed) if !listed.handled => {
+            (format!("tasks.{task}.tools leaves its calls to others, with `handle = false`"), None)
+        }
+        Some(listed) => {
+            (format!("tasks.{task}.tools gives it another name, {:?}", listed.summary.name), None)
+        }
+        None => (
+            format!("tasks.{task}.tools narrows what {agent} may call"),
+            Some(format!("add {tool:?} to tasks.{task}.tools")),
+        ),
     }
 }
 
@@ -154,14 +217,25 @@ mod tests {
 
     #[test]
     fn a_tool_that_the_task_lists_already_is_not_to_be_added() {
-        let tool = |name: &str| TaskTool::of_plugin(&"box".into(), &ToolSpec { name: name.to_owned(), ..ToolSpec::default() });
+        let tool = |name: &str| {
+            TaskTool::of_plugin(
+                &"box".into(),
+                &ToolSpec { name: name.to_owned(), ..ToolSpec::default() },
+            )
+        };
         let (mut named, mut left) = (tool("a"), tool("b"));
         "other".clone_into(&mut named.summary.name);
         left.handled = false;
         let toolbox: Toolbox = vec![named, left].into();
         let told = |name: &str| wider_tools(&toolbox, &"desk".into(), &"desk".into(), name);
-        assert_eq!(told("box.a"), ("tasks.desk.tools gives it another name, \"other\"".into(), None));
-        assert_eq!(told("box.b"), ("tasks.desk.tools leaves its calls to others, with `handle = false`".into(), None));
+        assert_eq!(
+            told("box.a"),
+            ("tasks.desk.tools gives it another name, \"other\"".into(), None)
+        );
+        assert_eq!(
+            told("box.b"),
+            ("tasks.desk.tools leaves its calls to others, with `handle = false`".into(), None)
+        );
         assert_eq!(told("box.c").1.as_deref(), Some("add \"box.c\" to tasks.desk.tools"));
     }
 }

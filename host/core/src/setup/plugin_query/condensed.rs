@@ -1,5 +1,6 @@
-//! What of a condenser's wish may be done to a history (O-123, O-125): nothing is parted from its result, nobody's words are put into a
-//! person's mouth, and what the next answer is to be given to stays. Changes nothing itself.
+//! What of a condenser's wish may be done to a history (O-123, O-125): nothing is parted from its
+//! result, nobody's words are put into a person's mouth, and what the next answer is to be given to
+//! stays. Changes nothing itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,11 +55,15 @@ impl Condensed {
 /// What is wrong with a condensation; for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadCondensation {
-    #[error("it forgets the entries from {start} to {end}, and the history has {entries}: `start` < `end` ≤ {entries} is allowed")]
+    #[error(
+        "it forgets the entries from {start} to {end}, and the history has {entries}: `start` < `end` ≤ {entries} is allowed"
+    )]
     Span { start: u64, end: u64, entries: usize },
     #[error("it masks the entry {index}, and the history has {entries}, counted from 0")]
     Place { index: u64, entries: usize },
-    #[error("its text for the entry {index} has {bytes} bytes, and the entry itself {most}: a mask only shortens")]
+    #[error(
+        "its text for the entry {index} has {bytes} bytes, and the entry itself {most}: a mask only shortens"
+    )]
     Longer { index: u64, bytes: usize, most: usize },
     #[error(
         "its text for the entry {index} is neither {LEFT_OUT:?} nor the entry's own beginning or end with an {CUT:?}: a mask cuts, and says \
@@ -75,23 +80,33 @@ impl Condensation {
     /// Holds the wish against the history that it is about.
     ///
     /// # Errors
-    /// When it is not about this history, or says more than was said; nothing of it is to be done then.
-    pub fn held_against(&self, history: &History, kept: RetainedEntries<'_>) -> Result<Condensed, BadCondensation> {
+    /// When it is not about this history, or says more than was said; nothing of it is to be done
+    /// then.
+    pub fn held_against(
+        &self,
+        history: &History,
+        kept: RetainedEntries<'_>,
+    ) -> Result<Condensed, BadCondensation> {
         let entries = history.len();
         let place_of = |place: u64| usize::try_from(place).ok().filter(|place| *place <= entries);
         let mut wanted = vec![false; entries];
         for span in &self.forget {
             let bad = || BadCondensation::Span { start: span.start, end: span.end, entries };
-            let (start, end) = place_of(span.start).zip(place_of(span.end)).filter(|(start, end)| start < end).ok_or_else(bad)?;
+            let (start, end) = place_of(span.start)
+                .zip(place_of(span.end))
+                .filter(|(start, end)| start < end)
+                .ok_or_else(bad)?;
             wanted[start..end].fill(true);
         }
         let mut groups = Groups::of(history);
         let kept = places_kept(history, kept);
         // O-125: a call and its results are forgotten together or not at all.
         let staying: BTreeSet<usize> = kept.iter().map(|place| groups.root(*place)).collect();
-        let going: BTreeSet<usize> = (0..entries).filter(|place| wanted[*place]).map(|place| groups.root(place)).collect();
+        let going: BTreeSet<usize> =
+            (0..entries).filter(|place| wanted[*place]).map(|place| groups.root(place)).collect();
         let goes = |root: usize| going.contains(&root) && !staying.contains(&root);
-        let forget: BTreeSet<usize> = (0..entries).filter(|place| goes(groups.root(*place))).collect();
+        let forget: BTreeSet<usize> =
+            (0..entries).filter(|place| goes(groups.root(*place))).collect();
         let mut masked = BTreeMap::new();
         for mask in &self.mask {
             let place = place_of(mask.index).filter(|place| *place < entries);
@@ -102,7 +117,9 @@ impl Condensation {
                 masked.entry(place).or_insert(shorter);
             }
         }
-        let is_untrusted = |place: &usize| history.get(*place).is_some_and(|entry| entry.labels.contains(&Label::Untrusted));
+        let is_untrusted = |place: &usize| {
+            history.get(*place).is_some_and(|entry| entry.labels.contains(&Label::Untrusted))
+        };
         let text = self.summary.as_deref().map(bounded).filter(|text| !text.trim().is_empty());
         let summary = text.zip(forget.first().copied()).map(|(text, place)| {
             let is_untrusted = forget.iter().any(is_untrusted);
@@ -112,12 +129,15 @@ impl Condensation {
     }
 }
 
-/// Entries that are neither forgotten nor masked: the newest, the user's newest, what is to be answered, calls without a result.
+/// Entries that are neither forgotten nor masked: the newest, the user's newest, what is to be
+/// answered, calls without a result.
 fn places_kept(history: &History, kept: RetainedEntries<'_>) -> BTreeSet<usize> {
-    let newest =
-        |is_it: &dyn Fn(&Message) -> bool| (0..history.len()).rev().find(|place| history.get(*place).is_some_and(|entry| is_it(entry)));
+    let newest = |is_it: &dyn Fn(&Message) -> bool| {
+        (0..history.len()).rev().find(|place| history.get(*place).is_some_and(|entry| is_it(entry)))
+    };
     let is_open = |call: &ToolCall| kept.open_calls.iter().any(|open| open.id == call.id);
-    let with_open_calls = |entry: &Message| entry.sender == Entity::Llm && entry.tool_calls.iter().any(is_open);
+    let with_open_calls =
+        |entry: &Message| entry.sender == Entity::Llm && entry.tool_calls.iter().any(is_open);
     let places = [
         history.len().checked_sub(1),
         newest(&|entry| entry.sender == Entity::User && entry.tool_results.is_empty()),
@@ -127,14 +147,21 @@ fn places_kept(history: &History, kept: RetainedEntries<'_>) -> BTreeSet<usize> 
     places.into_iter().flatten().collect()
 }
 
-/// Returns the entry with this text in place of its own; its calls, and the ids of its results, stay.
+/// Returns the entry with this text in place of its own; its calls, and the ids of its results,
+/// stay.
 fn shortened(entry: &Message, index: u64, text: &str) -> Result<Message, BadCondensation> {
-    let own: Vec<&str> = entry.content.iter().chain(entry.tool_results.iter().map(|result| &result.content)).map(String::as_str).collect();
+    let own: Vec<&str> = entry
+        .content
+        .iter()
+        .chain(entry.tool_results.iter().map(|result| &result.content))
+        .map(String::as_str)
+        .collect();
     let most = own.iter().map(|own| own.len()).max().unwrap_or_default();
     if text.len() > most {
         return Err(BadCondensation::Longer { index, bytes: text.len(), most });
     }
-    let shortens = |own: &str| own.len() >= text.len() && (text == LEFT_OUT || is_cut_of(text, own));
+    let shortens =
+        |own: &str| own.len() >= text.len() && (text == LEFT_OUT || is_cut_of(text, own));
     if !own.iter().any(|own| shortens(own)) {
         return Err(BadCondensation::OtherWords { index });
     }
@@ -153,7 +180,8 @@ fn shortened(entry: &Message, index: u64, text: &str) -> Result<Message, BadCond
     Ok(shorter)
 }
 
-/// Returns whether `text` is the beginning and the end of `own` with a mark between, where either may be empty.
+/// Returns whether `text` is the beginning and the end of `own` with a mark between, where either
+/// may be empty.
 fn is_cut_of(text: &str, own: &str) -> bool {
     let same = |(one, other): &(u8, u8)| one == other;
     let head = text.bytes().zip(own.bytes()).take_while(same).count();
@@ -164,7 +192,9 @@ fn is_cut_of(text: &str, own: &str) -> bool {
 
 /// Returns whether a model reads the entry as the host's own words, which may hold a fence.
 fn is_of_host(entry: &Message) -> bool {
-    matches!(entry.sender, Entity::Agent | Entity::System) && entry.tool_results.is_empty() && !entry.labels.contains(&Label::Tool)
+    matches!(entry.sender, Entity::Agent | Entity::System)
+        && entry.tool_results.is_empty()
+        && !entry.labels.contains(&Label::Tool)
 }
 
 /// The text, or as much of it as there is room for.
@@ -172,7 +202,10 @@ fn bounded(text: &str) -> String {
     if text.len() <= SUMMARY_MAX {
         return text.to_owned();
     }
-    let end = (0..=SUMMARY_MAX - CUT.len()).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    let end = (0..=SUMMARY_MAX - CUT.len())
+        .rev()
+        .find(|end| text.is_char_boundary(*end))
+        .unwrap_or_default();
     format!("{}{CUT}", &text[..end])
 }
 

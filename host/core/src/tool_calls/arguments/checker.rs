@@ -1,6 +1,7 @@
-//! The walk over schema and value together. Depth and steps are counted, so that neither a schema that refers to itself nor one with many
-//! choices costs more than the value is worth; what is not reached is let through. The value is only read: what is to be changed is
-//! noted on the way and put in at the end.
+//! The walk over schema and value together. Depth and steps are counted, so that neither a schema
+//! that refers to itself nor one with many choices costs more than the value is worth; what is not
+//! reached is let through. The value is only read: what is to be changed is noted on the way and
+//! put in at the end.
 
 use serde_json::{Map, Value};
 
@@ -53,7 +54,9 @@ impl ValueChange<'_> {
             Self::Within(changes) => {
                 for (step, change) in changes {
                     let place = match (step, &mut *value) {
-                        (PathStep::Field(name), Value::Object(fields)) => Some(fields.entry(name).or_insert(Value::Null)),
+                        (PathStep::Field(name), Value::Object(fields)) => {
+                            Some(fields.entry(name).or_insert(Value::Null))
+                        }
                         (PathStep::Index(index), Value::Array(items)) => items.get_mut(index),
                         _ => None,
                     };
@@ -95,7 +98,12 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn check(&mut self, schema: &'a Value, value: &'a Value, depth: usize) -> Option<ValueChange<'a>> {
+    fn check(
+        &mut self,
+        schema: &'a Value,
+        value: &'a Value,
+        depth: usize,
+    ) -> Option<ValueChange<'a>> {
         if depth >= DEPTH_MAX || !self.spend(1) {
             return Some(ValueChange::Same);
         }
@@ -106,7 +114,9 @@ impl<'a> Checker<'a> {
         };
         let plain = self.typed(schema, value)?;
         let current = plain.as_ref().unwrap_or(value);
-        if let Some(reason) = self.out_of_list(schema, current).or_else(|| self.out_of_bounds(schema, current)) {
+        if let Some(reason) =
+            self.out_of_list(schema, current).or_else(|| self.out_of_bounds(schema, current))
+        {
             return self.reject(reason);
         }
         let inner = match value {
@@ -120,9 +130,16 @@ impl<'a> Checker<'a> {
     }
 
     /// What `$ref`, `allOf`, `anyOf` and `oneOf` say.
-    fn elsewhere(&mut self, schema: &'a Map<String, Value>, value: &'a Value, depth: usize) -> Option<ValueChange<'a>> {
+    fn elsewhere(
+        &mut self,
+        schema: &'a Map<String, Value>,
+        value: &'a Value,
+        depth: usize,
+    ) -> Option<ValueChange<'a>> {
         let mut whole = Some(ValueChange::Same);
-        if let Some(target) = schema.get("$ref").and_then(Value::as_str).and_then(|reference| self.target(reference)) {
+        if let Some(target) =
+            schema.get("$ref").and_then(Value::as_str).and_then(|reference| self.target(reference))
+        {
             whole = both(whole, self.check(target, value, depth + 1));
         }
         for part in list_of(schema, "allOf") {
@@ -146,7 +163,12 @@ impl<'a> Checker<'a> {
     }
 
     /// The first choice that the value is of, else the first that it can stand for.
-    fn choice(&mut self, choices: &'a [Value], value: &'a Value, depth: usize) -> Option<ValueChange<'a>> {
+    fn choice(
+        &mut self,
+        choices: &'a [Value],
+        value: &'a Value,
+        depth: usize,
+    ) -> Option<ValueChange<'a>> {
         let is_null = |choice: &&Value| choice.get("type").is_some_and(|kind| kind == "null");
         let mut real = choices.iter().filter(|choice| !is_null(choice));
         if let (Some(only), None) = (real.next(), real.next())
@@ -169,14 +191,19 @@ impl<'a> Checker<'a> {
             self.coerced = before;
         }
         if second.is_none() {
-            return self.reject(format!("must be of one of the allowed types, not {}", shown(value)));
+            return self
+                .reject(format!("must be of one of the allowed types, not {}", shown(value)));
         }
         self.coerced += 1;
         second
     }
 
-    /// The value that stands in for a plain one of another type; none when it can stand for none of those that are allowed.
-    #[expect(clippy::option_option, reason = "the outer one says whether it fits, as everywhere here")]
+    /// The value that stands in for a plain one of another type; none when it can stand for none of
+    /// those that are allowed.
+    #[expect(
+        clippy::option_option,
+        reason = "the outer one says whether it fits, as everywhere here"
+    )]
     fn typed(&mut self, schema: &Map<String, Value>, value: &Value) -> Option<Option<Value>> {
         let kinds: Vec<&str> = match schema.get("type") {
             Some(Value::String(kind)) => vec![kind],
@@ -201,7 +228,12 @@ impl<'a> Checker<'a> {
         instead
     }
 
-    fn object(&mut self, schema: &'a Map<String, Value>, fields: &'a Map<String, Value>, depth: usize) -> Option<ValueChange<'a>> {
+    fn object(
+        &mut self,
+        schema: &'a Map<String, Value>,
+        fields: &'a Map<String, Value>,
+        depth: usize,
+    ) -> Option<ValueChange<'a>> {
         let known = schema.get("properties").and_then(Value::as_object);
         let (mut changes, mut fits) = (Vec::new(), true);
         for (name, part) in known.into_iter().flatten() {
@@ -211,7 +243,9 @@ impl<'a> Checker<'a> {
             let step = PathStep::Field(name);
             match (fields.get(name), part.get("default")) {
                 (Some(value), _) => fits &= self.within(step, part, value, depth, &mut changes),
-                (None, Some(default)) if self.is_own_default(part, default, depth) => changes.push((step, ValueChange::Default(default))),
+                (None, Some(default)) if self.is_own_default(part, default, depth) => {
+                    changes.push((step, ValueChange::Default(default)))
+                }
                 (None, _) => {}
             }
         }
@@ -224,7 +258,8 @@ impl<'a> Checker<'a> {
             }
             let part = known.and_then(|known| known.get(name));
             let default = part.and_then(|part| Some((part, part.get("default")?)));
-            let is_filled = default.is_some_and(|(part, default)| self.is_own_default(part, default, depth));
+            let is_filled =
+                default.is_some_and(|(part, default)| self.is_own_default(part, default, depth));
             if !is_filled && self.fuel > 0 {
                 fits = false;
                 self.path.push(PathStep::Field(name));
@@ -232,15 +267,25 @@ impl<'a> Checker<'a> {
                 self.path.pop();
             }
         }
-        if let Some(part @ Value::Object(_)) = schema.get("additionalProperties").filter(|_| !schema.contains_key("patternProperties")) {
-            for (name, value) in fields.iter().filter(|(name, _)| !known.is_some_and(|known| known.contains_key(*name))) {
+        if let Some(part @ Value::Object(_)) =
+            schema.get("additionalProperties").filter(|_| !schema.contains_key("patternProperties"))
+        {
+            for (name, value) in fields
+                .iter()
+                .filter(|(name, _)| !known.is_some_and(|known| known.contains_key(*name)))
+            {
                 fits &= self.within(PathStep::Field(name), part, value, depth, &mut changes);
             }
         }
         fits.then_some(ValueChange::Within(changes))
     }
 
-    fn list(&mut self, schema: &'a Map<String, Value>, items: &'a [Value], depth: usize) -> Option<ValueChange<'a>> {
+    fn list(
+        &mut self,
+        schema: &'a Map<String, Value>,
+        items: &'a [Value],
+        depth: usize,
+    ) -> Option<ValueChange<'a>> {
         let first = list_of(schema, "prefixItems");
         let rest = schema.get("items");
         let (mut changes, mut fits) = (Vec::new(), true);
@@ -273,7 +318,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The default can be put in: it is of the type that it is for. Some schemas say null where they mean none.
+    /// The default can be put in: it is of the type that it is for. Some schemas say null where
+    /// they mean none.
     fn is_own_default(&mut self, part: &'a Value, default: &'a Value, depth: usize) -> bool {
         // It is copied for every value that lacks it.
         if !self.spend(weight(default, self.fuel)) {
@@ -293,7 +339,10 @@ impl<'a> Checker<'a> {
             (Some(only), _) => (std::slice::from_ref(only), Some(only)),
             (None, list) => (list?, None),
         };
-        let is = |other: &Value| other == value || (value.is_number() && other.is_number() && other.as_f64() == value.as_f64());
+        let is = |other: &Value| {
+            other == value
+                || (value.is_number() && other.is_number() && other.as_f64() == value.as_f64())
+        };
         let cost = weight(value, self.fuel).saturating_mul(list.len() as u64 + 1);
         if !self.spend(cost) || list.iter().any(is) {
             return None;
@@ -301,7 +350,11 @@ impl<'a> Checker<'a> {
         if let Some(only) = only {
             return Some(format!("must be {}", shown(only)));
         }
-        let some: Vec<String> = list.iter().take(16).map(|value| value.to_string().chars().take(40).collect()).collect();
+        let some: Vec<String> = list
+            .iter()
+            .take(16)
+            .map(|value| value.to_string().chars().take(40).collect())
+            .collect();
         let more = if list.len() > some.len() { ", …" } else { "" };
         Some(format!("must be one of {}{more}", some.join(", ")))
     }
@@ -314,26 +367,37 @@ impl<'a> Checker<'a> {
         match value {
             Value::Number(number) => {
                 let number = number.as_f64()?;
-                let low_or_at =
-                    bound("exclusiveMinimum").filter(|bound| number <= *bound).map(|bound| format!("must be more than {bound}"));
-                let high_or_at =
-                    bound("exclusiveMaximum").filter(|bound| number >= *bound).map(|bound| format!("must be less than {bound}"));
+                let low_or_at = bound("exclusiveMinimum")
+                    .filter(|bound| number <= *bound)
+                    .map(|bound| format!("must be more than {bound}"));
+                let high_or_at = bound("exclusiveMaximum")
+                    .filter(|bound| number >= *bound)
+                    .map(|bound| format!("must be less than {bound}"));
                 let low = low("minimum", number).map(|bound| format!("must be at least {bound}"));
                 let high = high("maximum", number).map(|bound| format!("must be at most {bound}"));
                 low.or(high).or(low_or_at).or(high_or_at)
             }
-            Value::String(text) if schema.contains_key("minLength") || schema.contains_key("maxLength") => {
+            Value::String(text)
+                if schema.contains_key("minLength") || schema.contains_key("maxLength") =>
+            {
                 if !self.spend(text.len() as u64 / 8) {
                     return None;
                 }
                 let length = text.chars().count() as f64;
-                let short = low("minLength", length).map(|bound| format!("must have at least {bound} characters"));
-                short.or_else(|| high("maxLength", length).map(|bound| format!("must have at most {bound} characters")))
+                let short = low("minLength", length)
+                    .map(|bound| format!("must have at least {bound} characters"));
+                short.or_else(|| {
+                    high("maxLength", length)
+                        .map(|bound| format!("must have at most {bound} characters"))
+                })
             }
             Value::Array(items) => {
                 let length = items.len() as f64;
-                let short = low("minItems", length).map(|bound| format!("must have at least {bound} items"));
-                short.or_else(|| high("maxItems", length).map(|bound| format!("must have at most {bound} items")))
+                let short = low("minItems", length)
+                    .map(|bound| format!("must have at least {bound} items"));
+                short.or_else(|| {
+                    high("maxItems", length).map(|bound| format!("must have at most {bound} items"))
+                })
             }
             _ => None,
         }
@@ -361,7 +425,10 @@ impl<'a> Checker<'a> {
     }
 }
 
-fn both<'a>(first: Option<ValueChange<'a>>, later: Option<ValueChange<'a>>) -> Option<ValueChange<'a>> {
+fn both<'a>(
+    first: Option<ValueChange<'a>>,
+    later: Option<ValueChange<'a>>,
+) -> Option<ValueChange<'a>> {
     Some(first?.and(later?))
 }
 

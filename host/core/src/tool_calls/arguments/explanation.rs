@@ -1,4 +1,5 @@
-//! What a model is told about a call whose arguments do not fit, and the way back from such a text to the fields that it names.
+//! What a model is told about a call whose arguments do not fit, and the way back from such a text
+//! to the fields that it names.
 
 use super::Wrong;
 
@@ -6,7 +7,8 @@ const OPENING: &str = "The call of ";
 const OPENED: &str = " was not carried out: its arguments do not fit.";
 const BULLET: &str = "- ";
 
-/// The text for the model: names the tool and each wrong field, and asks for the whole call again (L-114).
+/// The text for the model: names the tool and each wrong field, and asks for the whole call again
+/// (L-114).
 #[must_use]
 pub fn explain(tool: &str, wrong: &[Wrong]) -> String {
     let mut text = format!("{OPENING}{}{OPENED}\n", quoted(tool));

@@ -1,4 +1,5 @@
-//! Plain values that stand for another type: `"5"` for 5, `"yes"` for true. The table of pydantic 2 in its lax mode, as far as JSON goes.
+//! Plain values that stand for another type: `"5"` for 5, `"yes"` for true. The table of pydantic 2
+//! in its lax mode, as far as JSON goes.
 
 use serde_json::{Number, Value};
 
@@ -10,7 +11,8 @@ pub(super) enum Lax {
     No,
 }
 
-/// Holds a value against the name of a type in JSON Schema. A name that is none lets everything through.
+/// Holds a value against the name of a type in JSON Schema. A name that is none lets everything
+/// through.
 pub(super) fn lax(kind: &str, value: &Value) -> Lax {
     let is = |fits| if fits { Lax::Same } else { Lax::No };
     let instead = |value: Option<Value>| value.map_or(Lax::No, Lax::Instead);
@@ -26,7 +28,9 @@ pub(super) fn lax(kind: &str, value: &Value) -> Lax {
         ("integer", Value::String(text)) => instead(whole_text(text)),
         ("number", Value::Bool(flag)) => Lax::Instead(f64::from(i32::from(*flag)).into()),
         ("number", Value::String(text)) => instead(number_text(text)),
-        ("boolean", Value::Number(number)) => instead(number.as_f64().and_then(|n| truth(n, 1.0, 0.0))),
+        ("boolean", Value::Number(number)) => {
+            instead(number.as_f64().and_then(|n| truth(n, 1.0, 0.0)))
+        }
         ("boolean", Value::String(text)) => instead(truth_text(text)),
         ("integer" | "number" | "boolean", _) => Lax::No,
         _ => Lax::Same,
@@ -62,7 +66,8 @@ pub(super) fn shown(value: &Value) -> String {
 /// A float without a fraction, within 64 bits with a sign.
 #[expect(clippy::cast_possible_truncation, reason = "the range was checked")]
 fn whole(number: f64) -> Option<Value> {
-    let fits = number.fract() == 0.0 && (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&number);
+    let fits = number.fract() == 0.0
+        && (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&number);
     fits.then(|| (number as i64).into())
 }
 
@@ -87,8 +92,11 @@ fn number_text(text: &str) -> Option<Value> {
 
 /// Without the `_`; none when one is not between two digits.
 fn plain_digits(text: &str) -> Option<String> {
-    let is_digit = |at: Option<usize>| at.and_then(|at| text.as_bytes().get(at)).is_some_and(u8::is_ascii_digit);
-    let between = |(at, _): (usize, &str)| is_digit(at.checked_sub(1)) && is_digit(at.checked_add(1));
+    let is_digit = |at: Option<usize>| {
+        at.and_then(|at| text.as_bytes().get(at)).is_some_and(u8::is_ascii_digit)
+    };
+    let between =
+        |(at, _): (usize, &str)| is_digit(at.checked_sub(1)) && is_digit(at.checked_add(1));
     text.match_indices('_').all(between).then(|| text.replace('_', ""))
 }
 

@@ -10,7 +10,8 @@ fn field(kind: &str, value: &Value) -> Option<Value> {
     check(&schema, &json!({"x": value})).ok().map(|checked| checked["x"].clone())
 }
 
-/// Taken from pydantic 2.14, `TypeAdapter(T).validate_python` for int, float, bool, str; what JSON cannot hold is wrong here.
+/// Taken from pydantic 2.14, `TypeAdapter(T).validate_python` for int, float, bool, str; what JSON
+/// cannot hold is wrong here.
 #[test]
 fn plain_values_stand_for_others_as_in_the_reference() {
     let no = || None::<Value>;
@@ -39,7 +40,12 @@ fn plain_values_stand_for_others_as_in_the_reference() {
         (json!("5\0"), no(), no(), no()),
         (json!("nan"), no(), no(), no()),
         (json!("-Infinity"), no(), no(), no()),
-        (json!("18446744073709551615"), is(json!(u64::MAX)), is(json!(1.844_674_407_370_955_2e19)), no()),
+        (
+            json!("18446744073709551615"),
+            is(json!(u64::MAX)),
+            is(json!(1.844_674_407_370_955_2e19)),
+            no(),
+        ),
         (json!("-9223372036854775808"), is(json!(i64::MIN)), is(json!(i64::MIN as f64)), no()),
         (json!("1"), is(json!(1)), is(json!(1.0)), is(json!(true))),
         (json!("0"), is(json!(0)), is(json!(0.0)), is(json!(false))),
@@ -76,36 +82,71 @@ fn plain_values_stand_for_others_as_in_the_reference() {
 
 #[test]
 fn a_schema_is_followed_into_the_value() {
-    let pair =
-        json!({"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "integer", "default": 7}}, "required": ["x"]});
+    let pair = json!({"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "integer", "default": 7}}, "required": ["x"]});
     let of = |part: Value| json!({"type": "object", "properties": {"a": part}, "$defs": {"Pair": pair, "Loop": {"$ref": "#/$defs/Loop"}}});
     let wrong = |path: &str, reason: &str| Err(vec![(path.to_owned(), reason.to_owned())]);
     let reference = json!({"$ref": "#/$defs/Pair"});
     let optional = json!({"anyOf": [reference, {"type": "null"}], "default": null});
     let list = json!({"type": "array", "items": reference, "maxItems": 2});
     for (part, given, expected) in [
-        (reference.clone(), json!({"a": {"x": "1", "z": 3}, "b": 4}), Ok(json!({"a": {"x": 1, "y": 7, "z": 3}, "b": 4}))),
+        (
+            reference.clone(),
+            json!({"a": {"x": "1", "z": 3}, "b": 4}),
+            Ok(json!({"a": {"x": 1, "y": 7, "z": 3}, "b": 4})),
+        ),
         (reference.clone(), json!({"a": {"y": 1}}), wrong("a.x", "is missing")),
         (reference.clone(), json!({"a": null}), wrong("a", "must be an object, not null")),
         (reference, json!({}), Ok(json!({}))),
         (optional.clone(), json!({}), Ok(json!({"a": null}))),
         (optional.clone(), json!({"a": null}), Ok(json!({"a": null}))),
-        (optional, json!({"a": {"x": "one"}}), wrong("a.x", "must be a whole number, not the text \"one\"")),
-        (list.clone(), json!({"a": [{"x": 1, "y": 2}, {"x": true}]}), Ok(json!({"a": [{"x": 1, "y": 2}, {"x": 1, "y": 7}]}))),
-        (list.clone(), json!({"a": [{"x": 1}, {"x": []}]}), wrong("a.1.x", "must be a whole number, not a list")),
+        (
+            optional,
+            json!({"a": {"x": "one"}}),
+            wrong("a.x", "must be a whole number, not the text \"one\""),
+        ),
+        (
+            list.clone(),
+            json!({"a": [{"x": 1, "y": 2}, {"x": true}]}),
+            Ok(json!({"a": [{"x": 1, "y": 2}, {"x": 1, "y": 7}]})),
+        ),
+        (
+            list.clone(),
+            json!({"a": [{"x": 1}, {"x": []}]}),
+            wrong("a.1.x", "must be a whole number, not a list"),
+        ),
         (list, json!({"a": [1, 2, 3]}), wrong("a", "must have at most 2 items")),
         // Of two types the one that the value is of, and only then one that it can stand for
-        (json!({"anyOf": [{"type": "integer"}, {"type": "string"}]}), json!({"a": "5"}), Ok(json!({"a": "5"}))),
+        (
+            json!({"anyOf": [{"type": "integer"}, {"type": "string"}]}),
+            json!({"a": "5"}),
+            Ok(json!({"a": "5"})),
+        ),
         (json!({"type": ["integer", "string"]}), json!({"a": "5"}), Ok(json!({"a": "5"}))),
-        (json!({"oneOf": [{"type": "boolean"}, {"type": "integer"}]}), json!({"a": "5"}), Ok(json!({"a": 5}))),
-        (json!({"type": ["null", "integer"]}), json!({"a": "x"}), wrong("a", "must be a whole number, not the text \"x\"")),
+        (
+            json!({"oneOf": [{"type": "boolean"}, {"type": "integer"}]}),
+            json!({"a": "5"}),
+            Ok(json!({"a": 5})),
+        ),
+        (
+            json!({"type": ["null", "integer"]}),
+            json!({"a": "x"}),
+            wrong("a", "must be a whole number, not the text \"x\""),
+        ),
         (
             json!({"anyOf": [{"type": "integer"}, {"type": "array"}]}),
             json!({"a": {}}),
             wrong("a", "must be of one of the allowed types, not an object"),
         ),
-        (json!({"allOf": [{"type": "integer"}, {"maximum": 3}]}), json!({"a": "2"}), Ok(json!({"a": 2}))),
-        (json!({"additionalProperties": {"type": "integer"}}), json!({"a": {"k": "1"}}), Ok(json!({"a": {"k": 1}}))),
+        (
+            json!({"allOf": [{"type": "integer"}, {"maximum": 3}]}),
+            json!({"a": "2"}),
+            Ok(json!({"a": 2})),
+        ),
+        (
+            json!({"additionalProperties": {"type": "integer"}}),
+            json!({"a": {"k": "1"}}),
+            Ok(json!({"a": {"k": 1}})),
+        ),
         (
             json!({"prefixItems": [{"type": "integer"}], "items": {"type": "boolean"}}),
             json!({"a": ["1", "1"]}),
@@ -115,21 +156,34 @@ fn a_schema_is_followed_into_the_value() {
         (json!({"type": "integer", "enum": [1, 2]}), json!({"a": "2"}), Ok(json!({"a": 2}))),
         (json!({"const": 1}), json!({"a": 1.0}), Ok(json!({"a": 1.0}))),
         (json!({"const": 1}), json!({"a": "1"}), wrong("a", "must be 1")),
-        (json!({"type": "integer", "minimum": 1}), json!({"a": "0"}), wrong("a", "must be at least 1")),
+        (
+            json!({"type": "integer", "minimum": 1}),
+            json!({"a": "0"}),
+            wrong("a", "must be at least 1"),
+        ),
         (json!({"exclusiveMaximum": 2.5}), json!({"a": 2.5}), wrong("a", "must be less than 2.5")),
         (json!({"minLength": 2}), json!({"a": "é"}), wrong("a", "must have at least 2 characters")),
         // Only a default of its own type
         (json!({"type": "string", "default": null}), json!({}), Ok(json!({}))),
-        (json!({"type": "string", "default": "d"}), json!({"a": null}), wrong("a", "must be a text, not null")),
+        (
+            json!({"type": "string", "default": "d"}),
+            json!({"a": null}),
+            wrong("a", "must be a text, not null"),
+        ),
         (json!(false), json!({"a": 1}), wrong("a", "is not allowed here")),
         // What is not known, or leads nowhere
         (json!({"$ref": "#/$defs/Loop"}), json!({"a": 1}), Ok(json!({"a": 1}))),
-        (json!({"$ref": "other.json#/x", "type": "whatever", "if": false, "minimum": "x"}), json!({"a": 1}), Ok(json!({"a": 1}))),
+        (
+            json!({"$ref": "other.json#/x", "type": "whatever", "if": false, "minimum": "x"}),
+            json!({"a": 1}),
+            Ok(json!({"a": 1})),
+        ),
         (json!("not a schema"), json!({"a": 1}), Ok(json!({"a": 1}))),
     ] {
         let schema = of(part);
-        let checked =
-            check(&schema, &given).map_err(|wrong| wrong.into_iter().map(|Wrong { path, reason }| (path, reason)).collect::<Vec<_>>());
+        let checked = check(&schema, &given).map_err(|wrong| {
+            wrong.into_iter().map(|Wrong { path, reason }| (path, reason)).collect::<Vec<_>>()
+        });
         assert_eq!(checked, expected, "{given} against {schema}");
     }
 }
@@ -141,11 +195,16 @@ fn all_wrong_fields_are_told_at_once() {
         "properties": {"b": {"type": "integer"}, "a": {"properties": {"x": {"type": "string"}}}, "c": {"type": "integer", "default": "no number"}},
         "required": ["c", "d"],
     });
-    let paths = |given| check(&schema, &given).unwrap_err().into_iter().map(|wrong| wrong.path).collect::<Vec<_>>();
+    let paths = |given| {
+        check(&schema, &given).unwrap_err().into_iter().map(|wrong| wrong.path).collect::<Vec<_>>()
+    };
     assert_eq!(paths(json!({"a": {"x": 1}, "b": "x"})), ["a.x", "b", "c", "d"]);
     assert_eq!(paths(json!([1])), [""]);
     let many: Value = (0..1000).map(|n| (n.to_string(), json!("x"))).collect::<Map<_, _>>().into();
-    assert_eq!(check(&json!({"additionalProperties": {"type": "integer"}}), &many).unwrap_err().len(), 64);
+    assert_eq!(
+        check(&json!({"additionalProperties": {"type": "integer"}}), &many).unwrap_err().len(),
+        64
+    );
 }
 
 fn tool(name: &str, schema: Value) -> TaskTool {
@@ -156,7 +215,8 @@ fn tool(name: &str, schema: Value) -> TaskTool {
 #[test]
 fn a_call_without_a_name_is_that_of_the_one_tool_that_takes_it() {
     let ints = |names: &[&str]| {
-        let fields: Map<String, Value> = names.iter().map(|name| ((*name).to_owned(), json!({"type": "integer"}))).collect();
+        let fields: Map<String, Value> =
+            names.iter().map(|name| ((*name).to_owned(), json!({"type": "integer"}))).collect();
         json!({"type": "object", "properties": fields, "required": names})
     };
     let own_id = json!({"type": "object", "properties": {"id": {"type": "integer"}, "deep": {}}});
@@ -186,7 +246,10 @@ fn a_call_without_a_name_is_that_of_the_one_tool_that_takes_it() {
         let found = infer(tools.iter(), given.as_object().unwrap());
         assert_eq!(found.map(|tool| tool.summary.name.as_str()), expected, "{given}");
     }
-    assert!(infer(tools[..3].iter(), json!({"f": 1}).as_object().unwrap()).is_some(), "one tool less");
+    assert!(
+        infer(tools[..3].iter(), json!({"f": 1}).as_object().unwrap()).is_some(),
+        "one tool less"
+    );
 }
 
 #[test]
@@ -201,7 +264,10 @@ fn the_explanation_names_tool_fields_and_reasons() {
     ];
     assert_eq!(text, expected.join("\n"));
     assert_eq!(explanation_fields("The call of \"x\" is fine."), None);
-    assert_eq!(explanation_fields("The call of x was not carried out: its arguments do not fit.\n"), None);
+    assert_eq!(
+        explanation_fields("The call of x was not carried out: its arguments do not fit.\n"),
+        None
+    );
 }
 
 /// Each of these would take hours, or more memory than there is, if every step were taken.
@@ -220,14 +286,21 @@ fn hostile_schemas_and_values_cost_no_more_than_they_weigh() {
     let empty = json!({"a": vec![json!({}); 1 << 18]});
     assert!(check(&filled, &empty).unwrap().to_string().len() < empty.to_string().len() * 64);
 
-    let required = json!({"properties": {"d": {"default": "x".repeat(1 << 20)}}, "required": ["d"]});
+    let required =
+        json!({"properties": {"d": {"default": "x".repeat(1 << 20)}}, "required": ["d"]});
     assert_eq!(check(&required, &json!({})), Ok(json!({})), "what is not reached is let through");
 
     let texts = |text: &str| json!({"k".repeat(1 << 19): vec![text; 1 << 18]});
     let whole = |key: &str, value: Value| json!({"additionalProperties": {"items": {"type": "integer", key: value}}});
     assert_eq!(check(&whole("minimum", json!(0)), &texts("x")).unwrap_err().len(), 64);
     let checked = check(&whole("minimum", json!(0)), &texts("7")).unwrap();
-    assert!(checked.as_object().unwrap().values().all(|list| list.as_array().unwrap().iter().all(|item| *item == 7)));
+    assert!(
+        checked.as_object().unwrap().values().all(|list| list
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|item| *item == 7))
+    );
     assert!(check(&whole("enum", (0..20_000).collect()), &texts("19999")).is_ok());
 }
 
@@ -247,13 +320,16 @@ fn any_value() -> impl Strategy<Value = Value> {
         let names = prop::sample::select(vec!["a", "b", "c"]).prop_map(str::to_owned);
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
-            prop::collection::btree_map(names, inner, 0..3).prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            prop::collection::btree_map(names, inner, 0..3)
+                .prop_map(|fields| Value::Object(fields.into_iter().collect())),
         ]
     })
 }
 
 fn any_schema() -> impl Strategy<Value = Value> {
-    let kind = prop::sample::select(vec!["integer", "number", "boolean", "string", "null", "array", "object"]);
+    let kind = prop::sample::select(vec![
+        "integer", "number", "boolean", "string", "null", "array", "object",
+    ]);
     let leaf = prop_oneof![
         4 => kind.prop_map(|kind| json!({"type": kind})),
         1 => prop::collection::vec(plain(), 1..4).prop_map(|list| json!({"enum": list})),

@@ -46,20 +46,31 @@ impl<'a> Blank<'a> {
     fn value(&mut self, schema: &'a Value, depth: usize) -> Value {
         let schema = self.real(schema);
         if let Some(choices) = schema.get("enum").and_then(Value::as_array) {
-            let some: Vec<String> =
-                choices.iter().take(8).map(|choice| choice.as_str().map_or_else(|| choice.to_string(), str::to_owned)).collect();
+            let some: Vec<String> = choices
+                .iter()
+                .take(8)
+                .map(|choice| choice.as_str().map_or_else(|| choice.to_string(), str::to_owned))
+                .collect();
             return some.join(" or ").into();
         }
         let kind = match schema.get("type") {
             Some(Value::String(kind)) => kind,
-            Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).find(|kind| *kind != "null").unwrap_or_default(),
+            Some(Value::Array(kinds)) => kinds
+                .iter()
+                .filter_map(Value::as_str)
+                .find(|kind| *kind != "null")
+                .unwrap_or_default(),
             _ => "",
         };
         match kind {
-            "object" if schema.get("properties").is_some() && depth < DEPTH_MAX => self.fields(schema, depth),
+            "object" if schema.get("properties").is_some() && depth < DEPTH_MAX => {
+                self.fields(schema, depth)
+            }
             "array" if depth < DEPTH_MAX => {
                 self.left = self.left.saturating_sub(1);
-                let item = schema.get("items").map_or_else(|| "VALUE".into(), |items| self.value(items, depth + 1));
+                let item = schema
+                    .get("items")
+                    .map_or_else(|| "VALUE".into(), |items| self.value(items, depth + 1));
                 Value::Array(vec![item])
             }
             "string" => "TEXT".into(),
@@ -74,9 +85,19 @@ impl<'a> Blank<'a> {
     fn real(&self, schema: &'a Value) -> &'a Value {
         let mut schema = schema;
         for _ in 0..DEPTH_MAX {
-            let target = schema.get("$ref").and_then(Value::as_str).and_then(|reference| self.root.pointer(reference.strip_prefix('#')?));
+            let target = schema
+                .get("$ref")
+                .and_then(Value::as_str)
+                .and_then(|reference| self.root.pointer(reference.strip_prefix('#')?));
             let is_null = |choice: &&Value| choice.get("type").is_some_and(|kind| kind == "null");
-            let choice = || schema.get("anyOf").or(schema.get("oneOf"))?.as_array()?.iter().find(|choice| !is_null(choice));
+            let choice = || {
+                schema
+                    .get("anyOf")
+                    .or(schema.get("oneOf"))?
+                    .as_array()?
+                    .iter()
+                    .find(|choice| !is_null(choice))
+            };
             let Some(next) = target.or_else(choice) else { break };
             schema = next;
         }

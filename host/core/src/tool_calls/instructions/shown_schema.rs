@@ -21,7 +21,8 @@ pub(super) fn with_request(name: &str, schema: &Value) -> Value {
     put("type", json!("object"), &|_| {});
     put("properties", json!({}), &|fields| fields["request"] = json!({ "const": name }));
     put("required", json!([]), &|required| {
-        let others = required.as_array().into_iter().flatten().filter(|other| *other != "request").cloned();
+        let others =
+            required.as_array().into_iter().flatten().filter(|other| *other != "request").cloned();
         *required = std::iter::once(json!("request")).chain(others).collect();
     });
     Value::Object(schema)
@@ -37,15 +38,22 @@ fn clean(schema: &Value, depth: usize) -> Value {
         Value::Object(_) | Value::Array(_) if depth >= DEPTH_MAX => json!(true),
         Value::Array(list) => list.iter().map(|part| clean(part, depth + 1)).collect(),
         Value::Object(keywords) => {
-            let keep =
-                |(key, value): &(&String, &Value)| !(value.is_string() && matches!(key.as_str(), "title" | "$schema" | "$id" | "$comment"));
+            let keep = |(key, value): &(&String, &Value)| {
+                !(value.is_string()
+                    && matches!(key.as_str(), "title" | "$schema" | "$id" | "$comment"))
+            };
             let cleaned = |(key, value): (&String, &Value)| {
                 let value = match (key.as_str(), value) {
-                    ("properties", Value::Object(fields)) => named(fields, depth, |name, field| !is_noise(name, field, keywords)),
-                    ("$defs" | "definitions" | "patternProperties" | "dependentSchemas", Value::Object(parts)) => {
-                        named(parts, depth, |_, _| true)
+                    ("properties", Value::Object(fields)) => {
+                        named(fields, depth, |name, field| !is_noise(name, field, keywords))
                     }
-                    ("enum" | "const" | "default" | "examples" | "required", value) => value.clone(),
+                    (
+                        "$defs" | "definitions" | "patternProperties" | "dependentSchemas",
+                        Value::Object(parts),
+                    ) => named(parts, depth, |_, _| true),
+                    ("enum" | "const" | "default" | "examples" | "required", value) => {
+                        value.clone()
+                    }
                     (_, value) => clean(value, depth + 1),
                 };
                 (key.clone(), value)
@@ -62,10 +70,16 @@ fn named(parts: &Map<String, Value>, depth: usize, keep: impl Fn(&str, &Value) -
     Value::Object(parts.map(|(name, part)| (name.clone(), clean(part, depth + 1))).collect())
 }
 
-/// The reference keeps two texts in every tool that a model need not write. A tool that really takes an `id` asks for it, or names no
-/// default.
+/// The reference keeps two texts in every tool that a model need not write. A tool that really
+/// takes an `id` asks for it, or names no default.
 fn is_noise(name: &str, field: &Value, schema: &Map<String, Value>) -> bool {
-    let is_required =
-        || schema.get("required").and_then(Value::as_array).is_some_and(|required| required.iter().any(|other| other == name));
-    matches!(name, "purpose" | "id") && field.get("default").is_some_and(Value::is_string) && !is_required()
+    let is_required = || {
+        schema
+            .get("required")
+            .and_then(Value::as_array)
+            .is_some_and(|required| required.iter().any(|other| other == name))
+    };
+    matches!(name, "purpose" | "id")
+        && field.get("default").is_some_and(Value::is_string)
+        && !is_required()
 }

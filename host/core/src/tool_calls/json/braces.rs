@@ -1,15 +1,23 @@
-//! Finds balanced groups of braces in prose. Braces in quotes do not count, and a quote counts only if it ends on its line: an apostrophe
-//! is none. What the groups hold is not looked at.
+//! Finds balanced groups of braces in prose. Braces in quotes do not count, and a quote counts only
+//! if it ends on its line: an apostrophe is none. What the groups hold is not looked at.
 
-/// Work for a text, as a multiple of its bytes: enough for prose with some braces that never close, an end to texts made of them.
+/// Work for a text, as a multiple of its bytes: enough for prose with some braces that never close,
+/// an end to texts made of them.
 const EFFORT: usize = 16;
 
 /// The outermost balanced groups of a text, in order, with their braces.
 pub(super) fn groups(text: &str) -> Vec<&str> {
-    let mut scan = Scan { bytes: text.as_bytes(), budget: text.len().saturating_mul(EFFORT) + 64, known: Vec::new(), unended: Vec::new() };
+    let mut scan = Scan {
+        bytes: text.as_bytes(),
+        budget: text.len().saturating_mul(EFFORT) + 64,
+        known: Vec::new(),
+        unended: Vec::new(),
+    };
     let mut found = Vec::new();
     let mut from = 0;
-    while let Some(start) = text.get(from..).and_then(|rest| rest.find('{')).map(|start| from + start) {
+    while let Some(start) =
+        text.get(from..).and_then(|rest| rest.find('{')).map(|start| from + start)
+    {
         // A brace that is never closed counts for nothing, and the search goes on behind it.
         from = match scan.end_of_group(start) {
             Some(end) => {
@@ -25,9 +33,11 @@ pub(super) fn groups(text: &str) -> Vec<&str> {
 struct Scan<'a> {
     bytes: &'a [u8],
     budget: usize,
-    /// For each place, what is known of a brace there, so that what follows it is not read twice; empty until a walk was in vain.
+    /// For each place, what is known of a brace there, so that what follows it is not read twice;
+    /// empty until a walk was in vain.
     known: Vec<BraceResult>,
-    /// For each place, whether a text in single or double quotes that reaches it has no end; empty until one has none.
+    /// For each place, whether a text in single or double quotes that reaches it has no end; empty
+    /// until one has none.
     unended: Vec<[bool; 2]>,
 }
 
@@ -82,7 +92,9 @@ impl Scan<'_> {
             at += 1;
         }
         self.known.resize(self.bytes.len(), BraceResult::Nothing);
-        for (at, what) in closed.into_iter().chain(open.into_iter().map(|opened| (opened, BraceResult::Open))) {
+        for (at, what) in
+            closed.into_iter().chain(open.into_iter().map(|opened| (opened, BraceResult::Open)))
+        {
             if let Some(known) = self.known.get_mut(at) {
                 *known = what;
             }
@@ -90,7 +102,8 @@ impl Scan<'_> {
         None
     }
 
-    /// Behind the quote that ends the text beginning at `start`. A doubled quote is inside the text, a line feed may only be escaped.
+    /// Behind the quote that ends the text beginning at `start`. A doubled quote is inside the
+    /// text, a line feed may only be escaped.
     fn end_of_quote(&mut self, start: usize, quote: u8) -> Option<usize> {
         let which = usize::from(quote == b'"');
         let mut at = start + 1;
@@ -126,7 +139,12 @@ impl Scan<'_> {
         let more = match self.byte(at)? {
             b'\n' | b'\r' => return None,
             b'\\' if self.byte(at + 1)? == b'x' => {
-                let digits = self.bytes.get(at + 2..)?.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+                let digits = self
+                    .bytes
+                    .get(at + 2..)?
+                    .iter()
+                    .take_while(|byte| byte.is_ascii_hexdigit())
+                    .count();
                 if digits == 0 {
                     return None;
                 }

@@ -1,5 +1,6 @@
-//! Reads what is nearly JSON as what it was most likely meant to be. One pass with bounded looks ahead, and an end to depth and work.
-//! Our own: the ports at hand recurse without bound or come with a command line.
+//! Reads what is nearly JSON as what it was most likely meant to be. One pass with bounded looks
+//! ahead, and an end to depth and work. Our own: the ports at hand recurse without bound or come
+//! with a command line.
 
 use serde_json::{Map, Value};
 
@@ -13,11 +14,13 @@ use literal::literal;
 const DEEPEST: usize = 128;
 /// Work for a text, as a multiple of its bytes.
 const EFFORT: usize = 64;
-/// What a group of braces was meant to be: an object, or a list of what stands in it where no key does.
+/// What a group of braces was meant to be: an object, or a list of what stands in it where no key
+/// does.
 ///
 /// None: nested too deep, or too much to look at.
 pub(super) fn repair(group: &str) -> Option<Value> {
-    let mut reader = JsonRepairer { text: group, at: 0, budget: group.len().saturating_mul(EFFORT) + 1024 };
+    let mut reader =
+        JsonRepairer { text: group, at: 0, budget: group.len().saturating_mul(EFFORT) + 1024 };
     reader.eats('{');
     let value = reader.braces(0)?;
     let Value::Object(mut fields) = value else { return Some(value) };
@@ -92,7 +95,9 @@ impl<'a> JsonRepairer<'a> {
                 rest.find(['\n', '\r']).and_then(|end| rest.get(end..)).unwrap_or_default()
             } else if rest.starts_with('#') {
                 // A brace on the same line still closes.
-                rest.find(['\n', '\r', '}', ']']).and_then(|end| rest.get(end..)).unwrap_or_default()
+                rest.find(['\n', '\r', '}', ']'])
+                    .and_then(|end| rest.get(end..))
+                    .unwrap_or_default()
             } else if let Some(comment) = rest.strip_prefix("/*") {
                 comment.split_once("*/").map_or("", |(_, after)| after)
             } else {
@@ -101,7 +106,8 @@ impl<'a> JsonRepairer<'a> {
         }
     }
 
-    /// After `{`: members up to the closing brace. Things without keys make a list, if there are no members.
+    /// After `{`: members up to the closing brace. Things without keys make a list, if there are no
+    /// members.
     fn braces(&mut self, depth: usize) -> Option<Value> {
         let mut members = Map::new();
         let mut bare = Vec::new();
@@ -128,17 +134,26 @@ impl<'a> JsonRepairer<'a> {
                 c => self.at += c.len_utf8(),
             }
         }
-        Some(if members.is_empty() && !bare.is_empty() { Value::Array(bare) } else { Value::Object(members) })
+        Some(if members.is_empty() && !bare.is_empty() {
+            Value::Array(bare)
+        } else {
+            Value::Object(members)
+        })
     }
 
     /// A key with its value, or something that is no key.
     fn member(&mut self, depth: usize) -> Option<(Option<String>, Value)> {
         let start = self.at;
-        let key = if self.peek().is_some_and(is_quote) { self.quoted(ValuePosition::Key)? } else { self.bare_key()? };
+        let key = if self.peek().is_some_and(is_quote) {
+            self.quoted(ValuePosition::Key)?
+        } else {
+            self.bare_key()?
+        };
         let bare = self.text.get(start..).is_some_and(|text| text.starts_with(is_bare));
         self.skip()?;
         // Something too much before the colon
-        if self.rest().get(1..).is_some_and(|after| after.starts_with(':')) && self.peek().is_some_and(|c| is_quote(c) || "[{,".contains(c))
+        if self.rest().get(1..).is_some_and(|after| after.starts_with(':'))
+            && self.peek().is_some_and(|c| is_quote(c) || "[{,".contains(c))
         {
             self.at += 1;
         }
@@ -169,8 +184,8 @@ impl<'a> JsonRepairer<'a> {
         Some((Some(key), value))
     }
 
-    /// Words where a key should be: the last one is the key if a colon follows, else they are a text. At the top level that takes in the
-    /// closing brace, as in the reference.
+    /// Words where a key should be: the last one is the key if a colon follows, else they are a
+    /// text. At the top level that takes in the closing brace, as in the reference.
     fn words(&mut self, start: usize, depth: usize) -> Option<(Option<String>, Value)> {
         let here = self.text.get(start..).unwrap_or_default();
         let near = here.find([',', '}']).unwrap_or(here.len());
@@ -211,7 +226,9 @@ impl<'a> JsonRepairer<'a> {
 
     fn bare_key(&mut self) -> Option<String> {
         let rest = self.rest();
-        let end = rest.find(|c: char| c.is_whitespace() || matches!(c, ':' | ',' | '}' | '{' | '=')).unwrap_or(rest.len());
+        let end = rest
+            .find(|c: char| c.is_whitespace() || matches!(c, ':' | ',' | '}' | '{' | '='))
+            .unwrap_or(rest.len());
         self.advance(self.at + end)?;
         Some(rest.get(..end).unwrap_or_default().trim_end_matches(is_quote).to_owned())
     }
@@ -231,7 +248,10 @@ impl<'a> JsonRepairer<'a> {
             }
             '(' => {
                 self.at += 1;
-                let comma = self.rest().split_once(')').is_some_and(|(inside, _)| inside.trim_end().ends_with(','));
+                let comma = self
+                    .rest()
+                    .split_once(')')
+                    .is_some_and(|(inside, _)| inside.trim_end().ends_with(','));
                 let mut items = self.list(')', depth)?;
                 Some(if items.len() == 1 && !comma { items.remove(0) } else { Value::Array(items) })
             }
@@ -240,7 +260,8 @@ impl<'a> JsonRepairer<'a> {
         }
     }
 
-    /// After the opening bracket: items up to the closing one, or to a brace that closes what is around.
+    /// After the opening bracket: items up to the closing one, or to a brace that closes what is
+    /// around.
     fn list(&mut self, closing: char, depth: usize) -> Option<Vec<Value>> {
         let mut items = Vec::new();
         loop {
@@ -254,11 +275,18 @@ impl<'a> JsonRepairer<'a> {
                 }
                 '}' => return Some(items),
                 ',' | ':' | ';' | ']' | ')' => self.at += 1,
-                c if is_quote(c) && self.text.get(self.at + c.len_utf8()..).is_some_and(|after| after.starts_with(closing)) => {
+                c if is_quote(c)
+                    && self
+                        .text
+                        .get(self.at + c.len_utf8()..)
+                        .is_some_and(|after| after.starts_with(closing)) =>
+                {
                     self.at += c.len_utf8()
                 }
                 // A missing brace before an object's first key
-                c if is_quote(c) && self.starts_member(self.at) => items.push(self.unopened(depth)?),
+                c if is_quote(c) && self.starts_member(self.at) => {
+                    items.push(self.unopened(depth)?)
+                }
                 _ => {
                     let value = self.value(ValuePosition::Item, depth + 1)?;
                     if value != "..." {
@@ -276,13 +304,18 @@ impl<'a> JsonRepairer<'a> {
     /// A number, a literal or unquoted words.
     fn bare(&mut self, place: ValuePosition) -> Option<Value> {
         let rest = self.rest();
-        let number = rest.find(|c: char| !matches!(c, '0'..='9' | '-' | '+' | '.' | 'e' | 'E' | '_' | '/')).unwrap_or(rest.len());
+        let number = rest
+            .find(|c: char| !matches!(c, '0'..='9' | '-' | '+' | '.' | 'e' | 'E' | '_' | '/'))
+            .unwrap_or(rest.len());
         let word = rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len());
         for end in [number, word] {
             let token = rest.get(..end).unwrap_or_default();
             let follows = rest.get(end..).unwrap_or_default().chars().next();
             let value = literal(token);
-            if end > 0 && !value.is_string() && !follows.is_some_and(|c| c.is_alphanumeric() || "_/.:-+".contains(c)) {
+            if end > 0
+                && !value.is_string()
+                && !follows.is_some_and(|c| c.is_alphanumeric() || "_/.:-+".contains(c))
+            {
                 self.advance(self.at + end)?;
                 return Some(value);
             }
@@ -294,8 +327,14 @@ impl<'a> JsonRepairer<'a> {
                 (ValuePosition::Item, ',' | ']') | (_, '}') | (_, '\n') if at == 0 => true,
                 (ValuePosition::Item, ',' | ']' | '}' | ')') => true,
                 (_, '}') => true,
-                (_, ',' | ';') => self.starts_member(self.at + at + 1) || self.ends_group(self.at + at + 1),
-                (_, '"' | '\'') => at > 0 && (self.starts_member(self.at + at) || self.quote_ends(self.at + at + 1, c, place)),
+                (_, ',' | ';') => {
+                    self.starts_member(self.at + at + 1) || self.ends_group(self.at + at + 1)
+                }
+                (_, '"' | '\'') => {
+                    at > 0
+                        && (self.starts_member(self.at + at)
+                            || self.quote_ends(self.at + at + 1, c, place))
+                }
                 (_, '\n') => self.starts_member(self.at + at + 1),
                 _ => false,
             };
@@ -307,7 +346,11 @@ impl<'a> JsonRepairer<'a> {
         // Whatever it is, something is passed.
         let taken = rest.get(..end).unwrap_or_default();
         self.advance(self.at + end.max(rest.chars().next().map_or(0, char::len_utf8)))?;
-        if place == ValuePosition::Item && self.peek().is_some_and(|c| is_quote(c) && self.quote_ends(self.at + c.len_utf8(), c, place)) {
+        if place == ValuePosition::Item
+            && self
+                .peek()
+                .is_some_and(|c| is_quote(c) && self.quote_ends(self.at + c.len_utf8(), c, place))
+        {
             self.at += self.peek().map_or(0, char::len_utf8);
         }
         Some(Value::String(taken.trim_end().trim_start_matches('`').to_owned()))
@@ -333,7 +376,10 @@ impl<'a> JsonRepairer<'a> {
             if c == closing
                 && (self.quote_ends(next, closing, place)
                     || place == ValuePosition::Key
-                        && self.text.get(start..self.at).is_some_and(|key| key.len() < LONGEST_KEY && !key.contains(closing))
+                        && self
+                            .text
+                            .get(start..self.at)
+                            .is_some_and(|key| key.len() < LONGEST_KEY && !key.contains(closing))
                         && !self.key_is_open(next, closing))
             {
                 self.at = next;
@@ -344,7 +390,13 @@ impl<'a> JsonRepairer<'a> {
             }
             let unclosed = match (place, c) {
                 (ValuePosition::Key, ':') => {
-                    !self.rest().get(1..).unwrap_or_default().chars().take(LONGEST_KEY).any(|c| c == closing)
+                    !self
+                        .rest()
+                        .get(1..)
+                        .unwrap_or_default()
+                        .chars()
+                        .take(LONGEST_KEY)
+                        .any(|c| c == closing)
                         || self.value_then_ends(next, closing)
                 }
                 (ValuePosition::Member, ',' | '\n') => self.starts_member_in(next, closing),
@@ -357,8 +409,10 @@ impl<'a> JsonRepairer<'a> {
             if c == '\\' { self.escape(&mut text, closing)? } else { text.push(c) }
         }
         // It has no end: it goes to the brackets at the end of all.
-        let brackets = |c: char| c.is_whitespace() || c == '}' || (c == ']' && place == ValuePosition::Item);
-        self.at = start + self.text.get(start..).unwrap_or_default().trim_end_matches(brackets).len();
+        let brackets =
+            |c: char| c.is_whitespace() || c == '}' || (c == ']' && place == ValuePosition::Item);
+        self.at =
+            start + self.text.get(start..).unwrap_or_default().trim_end_matches(brackets).len();
         Some(text.trim_end_matches(brackets).to_owned())
     }
 
@@ -405,7 +459,10 @@ impl<'a> JsonRepairer<'a> {
     }
 
     fn hex(&self, from: usize, digits: usize) -> Option<u32> {
-        let code = self.text.get(from..from + digits).filter(|code| !code.is_empty() && code.chars().all(|c| c.is_ascii_hexdigit()))?;
+        let code = self
+            .text
+            .get(from..from + digits)
+            .filter(|code| !code.is_empty() && code.chars().all(|c| c.is_ascii_hexdigit()))?;
         u32::from_str_radix(code, 16).ok()
     }
 }
@@ -417,7 +474,8 @@ fn continue_list(members: &mut Map<String, Value>, more: Vec<Value>) {
     }
 }
 
-/// A text that ends with a line feed lost it to the repair: models put it before a closing quote that they forgot.
+/// A text that ends with a line feed lost it to the repair: models put it before a closing quote
+/// that they forgot.
 fn without_last_line_feed(text: String) -> String {
     if text.ends_with('\n') { text.trim_end().to_owned() } else { text }
 }

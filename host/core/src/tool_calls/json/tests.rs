@@ -3,7 +3,8 @@ use serde_json::json;
 
 use super::*;
 
-/// A text and what stands in it, as JSON. What the reference gives, but where a comment says otherwise.
+/// A text and what stands in it, as JSON. What the reference gives, but where a comment says
+/// otherwise.
 const CASES: &[(&str, &str)] = &[
     // Where groups are
     (r#"x {"a":1} y {'b': "it's }"} z"#, r#"[{"a":1},{"b":"it's }"}]"#),
@@ -33,7 +34,10 @@ const CASES: &[(&str, &str)] = &[
     (r#"{"a": "he said "hi", ok", "b": 1}"#, r#"[{"a":"he said \"hi\", ok","b":1}]"#),
     (r#"{"q": "What is "x"?"}"#, r#"[{"q":"What is \"x\"?"}]"#),
     ("{\"code\": \"print('hi')\nprint(\"x\")\"}", r#"[{"code":"print('hi')\nprint(\"x\")"}]"#),
-    ("{\"code\": \"def f():\n  return {\"a\": 1}\n\"}", r#"[{"code":"def f():\n  return {\"a\": 1}"}]"#),
+    (
+        "{\"code\": \"def f():\n  return {\"a\": 1}\n\"}",
+        r#"[{"code":"def f():\n  return {\"a\": 1}"}]"#,
+    ),
     (r#"{"a": "x, "b": 1}"#, r#"[{"a":"x","b":1}]"#),
     (r#"{"a": "hello}"#, r#"[{"a":"hello"}]"#),
     (r#"{"a": hello"}"#, r#"[{"a":"hello"}]"#),
@@ -58,8 +62,14 @@ const CASES: &[(&str, &str)] = &[
     ("{a: {b: c}, d: [e, f g]}", r#"[{"a":{"b":"c"},"d":["e","f g"]}]"#),
     ("{some text: more}", r#"[{"text":"more"}]"#),
     // The reference takes None for a text
-    (r#"{"a": True, "b": None, "c": FALSE, "d": null, "e": yes}"#, r#"[{"a":true,"b":null,"c":false,"d":null,"e":"yes"}]"#),
-    (r#"{"a": .5, "b": 1., "c": 12abc, "d": 1_000, "e": 1/2, "f": +1}"#, r#"[{"a":0.5,"b":1.0,"c":"12abc","d":1000,"e":"1/2","f":1}]"#),
+    (
+        r#"{"a": True, "b": None, "c": FALSE, "d": null, "e": yes}"#,
+        r#"[{"a":true,"b":null,"c":false,"d":null,"e":"yes"}]"#,
+    ),
+    (
+        r#"{"a": .5, "b": 1., "c": 12abc, "d": 1_000, "e": 1/2, "f": +1}"#,
+        r#"[{"a":0.5,"b":1.0,"c":"12abc","d":1000,"e":"1/2","f":1}]"#,
+    ),
     (r#"{"a": (1, 2), "b": (1)}"#, r#"[{"a":[1,2],"b":1}]"#),
     (r#"{"a": [1, 2, ...]}"#, r#"[{"a":[1,2]}]"#),
     // Comments
@@ -78,7 +88,11 @@ const CASES: &[(&str, &str)] = &[
 #[test]
 fn objects_are_found_and_repaired() {
     for (text, expected) in CASES {
-        assert_eq!(Value::Array(objects(text)), serde_json::from_str::<Value>(expected).unwrap(), "{text}");
+        assert_eq!(
+            Value::Array(objects(text)),
+            serde_json::from_str::<Value>(expected).unwrap(),
+            "{text}"
+        );
     }
 }
 
@@ -134,16 +148,24 @@ proptest! {
     }
 }
 
-/// What took time by the square of their length would not come to its end here before the runner of the tests loses patience.
+/// What took time by the square of their length would not come to its end here before the runner of
+/// the tests loses patience.
 #[test]
 fn hostile_texts_take_time_in_proportion() {
     let pieces = [
-        "{", "}", "\"", "'", "{\"", "\"{", "\\\"", "{}", "{a:", "{\"a\":", "{'", "[", "a,", "\"a\" ", "\"a\",", " ", "#", "//", "/*",
-        "{ \"{ ' ", "a\"b'", "\\x", "a:", "':", "“", "{[", "\n\"", ", ",
+        "{", "}", "\"", "'", "{\"", "\"{", "\\\"", "{}", "{a:", "{\"a\":", "{'", "[", "a,",
+        "\"a\" ", "\"a\",", " ", "#", "//", "/*", "{ \"{ ' ", "a\"b'", "\\x", "a:", "':", "“",
+        "{[", "\n\"", ", ",
     ];
     for piece in pieces {
         let text = piece.repeat(100_000 / piece.len());
-        for text in [format!("{{{text}"), format!("{{{text}}}"), format!("{{\"a\": \"{text}}}"), format!("{{a: [{text}]}}"), text] {
+        for text in [
+            format!("{{{text}"),
+            format!("{{{text}}}"),
+            format!("{{\"a\": \"{text}}}"),
+            format!("{{a: [{text}]}}"),
+            text,
+        ] {
             let _ = (objects(&text), repair::repair(&text));
         }
     }

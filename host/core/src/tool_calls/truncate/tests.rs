@@ -29,18 +29,23 @@ fn the_case_of_the_reference() {
         (Role::Assistant, padded("Assistant reply 3", 0)),
         (Role::User, padded("Final message", 0)),
     ];
-    let entries: Vec<HistoryEntry> =
-        history.iter().map(|(role, text)| HistoryEntry { role: *role, text: tokens_of(text, 1), rest: 0 }).collect();
+    let entries: Vec<HistoryEntry> = history
+        .iter()
+        .map(|(role, text)| HistoryEntry { role: *role, text: tokens_of(text, 1), rest: 0 })
+        .collect();
     let limits = Limits::new(16_000, 1000, 50, 1);
     let plan = fit(&entries, &limits, Overflow::Truncate).unwrap();
-    let is_cut: Vec<bool> = plan.keep.iter().map(|kept| matches!(kept, RetainedEntry::Cut { .. })).collect();
+    let is_cut: Vec<bool> =
+        plan.keep.iter().map(|kept| matches!(kept, RetainedEntry::Cut { .. })).collect();
     assert_eq!(is_cut, [false, true, false, true, false, true, false, false]);
     let sent: u64 = plan
         .keep
         .iter()
         .map(|kept| match kept {
             RetainedEntry::Whole(index) => tokens_of(&history[*index].1, 1),
-            RetainedEntry::Cut { index, tokens } => tokens_of(&cut(&history[*index].1, *tokens, 1), 1),
+            RetainedEntry::Cut { index, tokens } => {
+                tokens_of(&cut(&history[*index].1, *tokens, 1), 1)
+            }
         })
         .sum();
     assert_eq!(sent + plan.output + limits.reserve, limits.context);
@@ -60,18 +65,29 @@ fn the_answer_gives_way_first_then_the_history() {
         (vec![(S, 601), (U, 1000)], cut, "does not fit: 1601 > 1600"),
         (vec![(S, 100), (U, 1000), (A, 1000), (U, 100)], cut, "102 | 0 1:693 2:695 3"),
         (vec![(S, 100), (U, 1000), (A, 36), (U, 800)], cut, "101 | 0 1:658 2 3"),
-        (vec![(S, 100), (U, 1000), (A, 60), (T, 1000), (U, 800)], cut, "102 | 0 1:539 2:30 3:114 4"),
+        (
+            vec![(S, 100), (U, 1000), (A, 60), (T, 1000), (U, 800)],
+            cut,
+            "102 | 0 1:539 2:30 3:114 4",
+        ),
         (vec![(S, 1400), (U, 1000), (A, 35), (U, 130)], cut, "100 | 0 1:30 2 3"),
         (vec![(S, 1400), (U, 1000), (A, 35), (U, 131)], cut, "does not fit: 1601 > 1600"),
         (vec![(S, 100), (A, 1000), (T, 1000)], cut, "does not fit: 2100 > 1600"),
-        (vec![(S, 100), (A, 500), (U, 600), (A, 600), (U, 300), (U, 300), (A, 10)], drop, "490 | 0 1 4 5 6"),
+        (
+            vec![(S, 100), (A, 500), (U, 600), (A, 600), (U, 300), (U, 300), (A, 10)],
+            drop,
+            "490 | 0 1 4 5 6",
+        ),
         (vec![(S, 100), (U, 600), (T, 600), (U, 300), (U, 600), (A, 300)], drop, "400 | 0 3 4 5"),
         (vec![(S, 100), (U, 600), (A, 1), (U, 1600)], drop, "does not fit: 1700 > 1600"),
         (vec![(S, 1700), (A, 600)], drop, "does not fit: 2300 > 1600"),
         (vec![], drop, "500 | "),
     ] {
         let plan = fit(&entries(&list), &limits, strategy);
-        let text = plan.map_or_else(|error| format!("does not fit: {} > {}", error.tokens, error.most), |plan| shown(&plan));
+        let text = plan.map_or_else(
+            |error| format!("does not fit: {} > {}", error.tokens, error.most),
+            |plan| shown(&plan),
+        );
         assert_eq!(text, expected, "{list:?}");
     }
     let tiny = Limits { context: 350, ..limits };
@@ -84,15 +100,22 @@ fn cut_texts_say_so() {
     assert_eq!(cut("abcdefghi", 2, 4), format!("abcdefgh\n{MARK}"));
     assert_eq!(cut("aéé", 2, 1), format!("a\n{MARK}"));
     assert_eq!(cut("ab", 1, 0), format!("a\n{MARK}"));
-    assert_eq!(shortened(&"hello ".repeat(50), 10, 1), "hello hell\n[The result was cut to 10 tokens; ask for less at a time.]");
+    assert_eq!(
+        shortened(&"hello ".repeat(50), 10, 1),
+        "hello hell\n[The result was cut to 10 tokens; ask for less at a time.]"
+    );
     let once = retained("hello there", "p.my_tool", 2, 1);
-    assert_eq!(once, "he\n[Of this result 2 tokens were kept; for all of it call p.my_tool again.]");
+    assert_eq!(
+        once,
+        "he\n[Of this result 2 tokens were kept; for all of it call p.my_tool again.]"
+    );
     assert_eq!(retained(&once, "p.my_tool", 2, 1), once);
 }
 
 fn any_entry() -> impl Strategy<Value = HistoryEntry> {
     let role = prop::sample::select(vec![Role::User, Role::User, Role::Assistant, Role::Tool]);
-    (role, prop_oneof![0..60u64, 0..2000u64], 0..20u64).prop_map(|(role, text, rest)| HistoryEntry { role, text, rest })
+    (role, prop_oneof![0..60u64, 0..2000u64], 0..20u64)
+        .prop_map(|(role, text, rest)| HistoryEntry { role, text, rest })
 }
 
 proptest! {

@@ -1,5 +1,6 @@
-//! A strict reader of small XML texts: a tree of elements with their text before the first child. What the elements mean is not known here.
-//! Our own, because the readers of events at hand leave most of the checks (names, end of the text, references) to their user.
+//! A strict reader of small XML texts: a tree of elements with their text before the first child.
+//! What the elements mean is not known here. Our own, because the readers of events at hand leave
+//! most of the checks (names, end of the text, references) to their user.
 
 /// An element; text after its first child is not kept.
 #[derive(Debug, Default)]
@@ -52,9 +53,13 @@ impl<'a> XmlReader<'a> {
         if self.eats("</") {
             return self.end();
         }
-        for (mark, what) in [("<!--", "a comment"), ("<?", "an instruction"), ("<!", "a declaration or DTD")] {
+        for (mark, what) in
+            [("<!--", "a comment"), ("<?", "an instruction"), ("<!", "a declaration or DTD")]
+        {
             if self.rest.starts_with(mark) {
-                return self.wrong(format!("{what} may not stand in a call; text that holds `{mark}` belongs into CDATA"));
+                return self.wrong(format!(
+                    "{what} may not stand in a call; text that holds `{mark}` belongs into CDATA"
+                ));
             }
         }
         if self.eats("<") {
@@ -110,7 +115,9 @@ impl<'a> XmlReader<'a> {
     /// After `</`.
     fn end(&mut self) -> Result<(), Mistake> {
         let name = self.name()?;
-        let Some(element) = self.open.pop() else { return self.wrong(format!("`</{name}>` closes nothing")) };
+        let Some(element) = self.open.pop() else {
+            return self.wrong(format!("`</{name}>` closes nothing"));
+        };
         if element.name != name {
             return self.wrong(format!("`</{name}>` where `</{}>` is expected", element.name));
         }
@@ -139,7 +146,8 @@ impl<'a> XmlReader<'a> {
         }
         let name = self.name()?;
         if self.rest.starts_with(':') {
-            return self.wrong(format!("the prefix `{name}` is not declared: names of fields have none"));
+            return self
+                .wrong(format!("the prefix `{name}` is not declared: names of fields have none"));
         }
         self.attributes()?;
         let element = Element { name: name.to_owned(), ..Element::default() };
@@ -191,7 +199,11 @@ impl<'a> XmlReader<'a> {
         };
         let number = |digits: &str, radix| {
             let digits_only = digits.chars().all(|c| c.is_digit(radix));
-            u32::from_str_radix(digits, radix).ok().filter(|_| digits_only).and_then(char::from_u32).filter(|c| is_char(*c))
+            u32::from_str_radix(digits, radix)
+                .ok()
+                .filter(|_| digits_only)
+                .and_then(char::from_u32)
+                .filter(|c| is_char(*c))
         };
         let c = match name {
             "amp" => Some('&'),
@@ -200,7 +212,9 @@ impl<'a> XmlReader<'a> {
             "quot" => Some('"'),
             "apos" => Some('\''),
             other => match other.strip_prefix('#') {
-                Some(digits) => digits.strip_prefix('x').map_or_else(|| number(digits, 10), |digits| number(digits, 16)),
+                Some(digits) => digits
+                    .strip_prefix('x')
+                    .map_or_else(|| number(digits, 10), |digits| number(digits, 16)),
                 None => None,
             },
         };
@@ -218,7 +232,8 @@ impl<'a> XmlReader<'a> {
             return self.wrong("`]]>` without CDATA before it");
         }
         if let Some(c) = chunk.chars().find(|c| !is_char(*c)) {
-            return self.wrong(format!("the character {} may not stand in XML", c.escape_unicode()));
+            return self
+                .wrong(format!("the character {} may not stand in XML", c.escape_unicode()));
         }
         self.text_of_innermost(&|text| {
             let mut lines = chunk.split('\r');
@@ -255,7 +270,8 @@ fn is_name_start(c: char) -> bool {
 }
 
 fn is_name_char(c: char) -> bool {
-    is_name_start(c) || matches!(c, '-' | '.' | '0'..='9' | '\u{b7}' | '\u{300}'..='\u{36f}' | '\u{203f}'..='\u{2040}')
+    is_name_start(c)
+        || matches!(c, '-' | '.' | '0'..='9' | '\u{b7}' | '\u{300}'..='\u{36f}' | '\u{203f}'..='\u{2040}')
 }
 
 /// The character may stand in XML at all.

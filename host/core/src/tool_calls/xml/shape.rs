@@ -1,4 +1,5 @@
-//! What a JSON Schema says about the elements of a call: list, object or neither, and of what. It checks no values.
+//! What a JSON Schema says about the elements of a call: list, object or neither, and of what. It
+//! checks no values.
 
 use serde_json::Value;
 
@@ -69,7 +70,9 @@ impl<'a> SchemaPart<'a> {
         for _ in 0..HOPS {
             let Some(next) = self.step(part) else { break };
             // What stands beside a reference still counts.
-            if next.get("verbatim").is_none() && part.and_then(|part| part.get("verbatim")).is_some() {
+            if next.get("verbatim").is_none()
+                && part.and_then(|part| part.get("verbatim")).is_some()
+            {
                 break;
             }
             part = Some(next);
@@ -83,12 +86,14 @@ impl<'a> SchemaPart<'a> {
             return self.whole?.pointer(reference.strip_prefix('#')?);
         }
         let choices = part.get("anyOf").or_else(|| part.get("oneOf"))?.as_array()?;
-        let mut real = choices.iter().filter(|choice| choice.get("type").is_none_or(|kind| kind != "null"));
+        let mut real =
+            choices.iter().filter(|choice| choice.get("type").is_none_or(|kind| kind != "null"));
         real.next().filter(|_| real.next().is_none())
     }
 }
 
-/// The text of this top-level field is kept as it is (L-130). A field named `code` is, unless its schema says no.
+/// The text of this top-level field is kept as it is (L-130). A field named `code` is, unless its
+/// schema says no.
 pub(super) fn is_verbatim(shape: SchemaPart<'_>, name: &str) -> bool {
     shape.get("verbatim").and_then(Value::as_bool).unwrap_or(name == "code" && shape.part.is_some())
 }

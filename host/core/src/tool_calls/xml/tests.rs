@@ -10,11 +10,15 @@ fn calls_are_found_in_text() {
         ("none", vec![]),
         ("a <x>1</x></tool> b", vec!["<tool><x>1</x></tool>"]),
         ("a < b <x y='1'><x>1</x></tool>", vec!["<tool><x>1</x></tool>"]),
-        ("bare </tool> and <é_1>q</tool> <a>r</tool>", vec!["<tool><é_1>q</tool>", "<tool><a>r</tool>"]),
+        (
+            "bare </tool> and <é_1>q</tool> <a>r</tool>",
+            vec!["<tool><é_1>q</tool>", "<tool><a>r</tool>"],
+        ),
         ("<tool><x>1</x>", vec!["<tool><x>1</x></tool>"]),
         ("<tool><x>1</x> <tool><y>2</y>", vec!["<tool><y>2</y></tool>"]),
         ("<tool>a<tool>b</tool></tool>", vec!["<tool>a<tool>b</tool>"]),
-        // What stands before an opening tag is no call, what stands after the last closed one may be
+        // What stands before an opening tag is no call, what stands after the last closed one may
+        // be
         ("<x>1</x></tool><tool><y/></tool>", vec!["<tool><y/></tool>"]),
         ("<tool><y/></tool> <x>1</x></tool>", vec!["<tool><y/></tool>", "<tool><x>1</x></tool>"]),
         ("<tool ><x>1</x></tool>", vec!["<tool><x>1</x></tool>"]),
@@ -80,13 +84,20 @@ fn a_schema_says_what_elements_are() {
         // Only a top-level field is verbatim
         ("<point><code> x </code></point>", json!({"point": {"code": "x"}})),
         ("<code>\n x\n</code>", json!({"code": "\n x\n"})),
-        ("<script><![CDATA[ if a < b:\n  \"&amp;\" ]]></script>", json!({"script": " if a < b:\n  \"&amp;\" "})),
+        (
+            "<script><![CDATA[ if a < b:\n  \"&amp;\" ]]></script>",
+            json!({"script": " if a < b:\n  \"&amp;\" "}),
+        ),
         ("<script> ```\nx\n```\n</script>", json!({"script": "x"})),
         ("<script>```</script>", json!({"script": ""})),
         ("<script>```py\nx</script>", json!({"script": "```py\nx"})),
         ("<script/>", json!({"script": ""})),
     ] {
-        assert_eq!(fields(&format!("<tool>{inside}</tool>"), Some(&schema())).unwrap(), expected, "{inside}");
+        assert_eq!(
+            fields(&format!("<tool>{inside}</tool>"), Some(&schema())).unwrap(),
+            expected,
+            "{inside}"
+        );
     }
 }
 
@@ -125,7 +136,9 @@ fn mistakes_are_placed() {
         let error = fields(text, Some(&schema())).unwrap_err();
         assert!(error.contains(why), "{text}: {error}");
     }
-    assert!(fields(&format!("<tool>{}{}</tool>", "<a>".repeat(255), "</a>".repeat(255)), None).is_ok());
+    assert!(
+        fields(&format!("<tool>{}{}</tool>", "<a>".repeat(255), "</a>".repeat(255)), None).is_ok()
+    );
 }
 
 #[test]
@@ -190,12 +203,25 @@ const PIECES: &[&str] = &[
     "</code>",
 ];
 
-/// What took time by the square of their length would not come to its end here before the runner of the tests loses patience.
+/// What took time by the square of their length would not come to its end here before the runner of
+/// the tests loses patience.
 #[test]
 fn hostile_texts_take_time_in_proportion() {
-    for piece in
-        ["<tool>", "</tool>", "<", "<a", "<tool></tool>", "&amp;", "<![CDATA[", "<![CDATA[]]>", "<a>", "<a></a>", "a\r", "]]>", "<a b='"]
-    {
+    for piece in [
+        "<tool>",
+        "</tool>",
+        "<",
+        "<a",
+        "<tool></tool>",
+        "&amp;",
+        "<![CDATA[",
+        "<![CDATA[]]>",
+        "<a>",
+        "<a></a>",
+        "a\r",
+        "]]>",
+        "<a b='",
+    ] {
         let text = piece.repeat(1_000_000 / piece.len());
         let _ = candidates(&text);
         let _ = fields(&format!("<tool>{text}</tool>"), None);

@@ -1,5 +1,6 @@
-//! Actions, observations and turns in their fixed JSON (O-001 and after), by way of `conclave_trajectory`, and back. Kinds that the core
-//! does not type are `Custom`; those that neither era knows are kept as they came.
+//! Actions, observations and turns in their fixed JSON (O-001 and after), by way of
+//! `conclave_trajectory`, and back. Kinds that the core does not type are `Custom`; those that
+//! neither era knows are kept as they came.
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +10,8 @@ use crate::trajectory::{Body, Era, Malformed, TrajectoryEvent};
 use crate::types::delegation::Delegation;
 use crate::types::message::{ToolCall, ToolResult};
 
-/// The newest form that knows an action of 2024-07: what executors are given, and logs are written in.
+/// The newest form that knows an action of 2024-07: what executors are given, and logs are written
+/// in.
 const FORM: Era = Era::V2024;
 const DELEGATE_TASK: &str = "delegate_task";
 
@@ -31,10 +33,13 @@ impl DelegationOptions {
     /// Out of arguments; what is not of its form is left there, to be refused.
     fn take(args: &mut Value) -> Self {
         let Some(args) = args.as_object_mut() else { return Self::default() };
-        let mut out = |key: &str, fits: fn(&Value) -> bool| if args.get(key).is_some_and(fits) { args.remove(key) } else { None };
+        let mut out = |key: &str, fits: fn(&Value) -> bool| {
+            if args.get(key).is_some_and(fits) { args.remove(key) } else { None }
+        };
         let number = |value: Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
         Self {
-            brief: out("brief", Value::is_string).and_then(|brief| Some(brief.as_str()?.to_owned())),
+            brief: out("brief", Value::is_string)
+                .and_then(|brief| Some(brief.as_str()?.to_owned())),
             conversation: out("conversation", Value::is_u64).and_then(number).unwrap_or_default(),
             wait: out("wait", Value::is_boolean).is_some_and(|wait| wait == json!(true)),
             structured: out("structured", Value::is_u64).and_then(number),
@@ -75,14 +80,19 @@ impl Action {
             return Ok(kept());
         }
         let mut args = if args.is_null() { json!({}) } else { args.clone() };
-        let options = if kind == DELEGATE_TASK { DelegationOptions::take(&mut args) } else { DelegationOptions::default() };
+        let options = if kind == DELEGATE_TASK {
+            DelegationOptions::take(&mut args)
+        } else {
+            DelegationOptions::default()
+        };
         match TrajectoryEvent::from_json(&json!({ "action": kind, "args": args }))?.body {
             Body::Action(action) => Ok(options.put(Self::from_wire(&action))),
             Body::Observation(_) => Ok(kept()),
         }
     }
 
-    /// The arguments of its fixed form, for executors, rules and approvers. Why it is done is the turn's, and is not among them.
+    /// The arguments of its fixed form, for executors, rules and approvers. Why it is done is the
+    /// turn's, and is not among them.
     #[must_use]
     pub fn args(&self) -> Value {
         if let Self::Custom { arguments, .. } = self {
@@ -99,7 +109,8 @@ impl Action {
         Value::Object(args)
     }
 
-    /// The same with a custom action as what it is, where the core has a type for it; with arguments that are not its own it stays.
+    /// The same with a custom action as what it is, where the core has a type for it; with
+    /// arguments that are not its own it stays.
     #[must_use]
     pub fn typed(self) -> Self {
         match &self {
@@ -108,25 +119,42 @@ impl Action {
         }
     }
 
-    /// The action as a log holds it, with why it is done; none for a kind that neither era knows, and for what is none of its kind. The
-    /// calls of a reply are events of their own: see [`Turn::to_events`].
+    /// The action as a log holds it, with why it is done; none for a kind that neither era knows,
+    /// and for what is none of its kind. The calls of a reply are events of their own: see
+    /// [`Turn::to_events`].
     #[must_use]
     pub fn to_wire(&self, thought: &str) -> Option<wire::Action> {
         let thought = thought.to_owned();
         Some(match self.clone() {
             Self::Null => wire::action::Null {}.into(),
-            Self::Reply(reply) => wire::action::Message { content: reply.content.unwrap_or_default(), ..Default::default() }.into(),
-            Self::Run { command, background } => wire::action::Run { command, background, thought, ..Default::default() }.into(),
-            Self::Kill { command_id } => wire::action::Kill { command_id: wire::LooseId::Number(command_id), thought }.into(),
+            Self::Reply(reply) => wire::action::Message {
+                content: reply.content.unwrap_or_default(),
+                ..Default::default()
+            }
+            .into(),
+            Self::Run { command, background } => {
+                wire::action::Run { command, background, thought, ..Default::default() }.into()
+            }
+            Self::Kill { command_id } => {
+                wire::action::Kill { command_id: wire::LooseId::Number(command_id), thought }.into()
+            }
             Self::RunIpython { code, kernel_init_code } => {
-                wire::action::RunIpython { code, kernel_init_code, thought, ..Default::default() }.into()
+                wire::action::RunIpython { code, kernel_init_code, thought, ..Default::default() }
+                    .into()
             }
-            Self::Browse { url } => wire::action::Browse { url, thought, ..Default::default() }.into(),
-            Self::Read { path, start, end } => wire::action::Read { path, start, end, thought, ..Default::default() }.into(),
+            Self::Browse { url } => {
+                wire::action::Browse { url, thought, ..Default::default() }.into()
+            }
+            Self::Read { path, start, end } => {
+                wire::action::Read { path, start, end, thought, ..Default::default() }.into()
+            }
             Self::Write { path, content, start, end } => {
-                wire::action::Write { path, content, start, end, thought, ..Default::default() }.into()
+                wire::action::Write { path, content, start, end, thought, ..Default::default() }
+                    .into()
             }
-            Self::Recall { query } => wire::action::Recall { query, thought, ..Default::default() }.into(),
+            Self::Recall { query } => {
+                wire::action::Recall { query, thought, ..Default::default() }.into()
+            }
             Self::AddTask { parent, goal, subtasks } => {
                 let subtasks = match subtasks {
                     Value::Null => Vec::new(),
@@ -136,26 +164,39 @@ impl Action {
                 wire::action::AddTask { parent, goal, subtasks, thought }.into()
             }
             Self::ModifyTask { task_id, state } => {
-                let state = serde_json::to_value(state).ok().and_then(|state| state.as_str().map(str::to_owned)).unwrap_or_default();
-                wire::action::ModifyTask { task_id: wire::LooseId::Text(task_id), state, thought }.into()
+                let state = serde_json::to_value(state)
+                    .ok()
+                    .and_then(|state| state.as_str().map(str::to_owned))
+                    .unwrap_or_default();
+                wire::action::ModifyTask { task_id: wire::LooseId::Text(task_id), state, thought }
+                    .into()
             }
-            Self::Delegate { agent, inputs } => wire::action::Delegate { agent, inputs: as_object(inputs, "task"), thought }.into(),
+            Self::Delegate { agent, inputs } => {
+                wire::action::Delegate { agent, inputs: as_object(inputs, "task"), thought }.into()
+            }
             Self::DelegateTask(delegation) => {
                 let Delegation { agent, task, context, share_channels, .. } = *delegation;
-                let context = if context.is_null() { Map::new() } else { as_object(context, "context") };
+                let context =
+                    if context.is_null() { Map::new() } else { as_object(context, "context") };
                 wire::action::DelegateTask { agent, task, context, share_channels, thought }.into()
             }
             Self::Think { thought } => wire::action::Think { thought }.into(),
             Self::Talk { content } => wire::action::Talk { content }.into(),
-            Self::Finish { outputs } => {
-                wire::action::Finish { outputs: as_object(outputs, "content"), thought, ..Default::default() }.into()
+            Self::Finish { outputs } => wire::action::Finish {
+                outputs: as_object(outputs, "content"),
+                thought,
+                ..Default::default()
             }
-            Self::Reject { outputs } => wire::action::Reject { outputs: as_object(outputs, "reason"), thought }.into(),
+            .into(),
+            Self::Reject { outputs } => {
+                wire::action::Reject { outputs: as_object(outputs, "reason"), thought }.into()
+            }
             Self::Custom { name, arguments } => return custom_to_wire(&name, arguments, thought),
         })
     }
 
-    /// The action of a log. What the core's own type would lose, such as the input to a running command, stays a custom action.
+    /// The action of a log. What the core's own type would lose, such as the input to a running
+    /// command, stays a custom action.
     #[must_use]
     pub fn from_wire(action: &wire::Action) -> Self {
         let typed = Self::nearest(action);
@@ -168,11 +209,17 @@ impl Action {
             Some(Self::Reply(reply)) => Self::Reply(reply),
             Some(typed) => {
                 let same = |form| {
-                    let again = typed.to_wire(action.thought()).map(|again| without_marks(args_of(again, form)));
+                    let again = typed
+                        .to_wire(action.thought())
+                        .map(|again| without_marks(args_of(again, form)));
                     again == Some(without_marks(args_of(action.clone(), form)))
                 };
-                // Ids are written as numbers or as texts, and an end in two ways: the same all the same.
-                let is_loose = matches!(typed, Self::Kill { .. } | Self::ModifyTask { .. } | Self::Finish { .. });
+                // Ids are written as numbers or as texts, and an end in two ways: the same all the
+                // same.
+                let is_loose = matches!(
+                    typed,
+                    Self::Kill { .. } | Self::ModifyTask { .. } | Self::Finish { .. }
+                );
                 if is_loose || (same(Era::V2024) && same(Era::V2025)) { typed } else { kept() }
             }
             None => kept(),
@@ -182,7 +229,9 @@ impl Action {
     fn nearest(action: &wire::Action) -> Option<Self> {
         Some(match action.clone() {
             wire::Action::Null(_) => Self::Null,
-            wire::Action::Message(it) => Self::Reply(Reply { content: Some(it.content), ..Reply::default() }),
+            wire::Action::Message(it) => {
+                Self::Reply(Reply { content: Some(it.content), ..Reply::default() })
+            }
             wire::Action::CallToolMcp(it) => {
                 let call = ToolCall::new(it.name, Value::Object(it.arguments));
                 Self::Reply(Reply {
@@ -193,27 +242,45 @@ impl Action {
             }
             wire::Action::Run(it) => Self::Run { command: it.command, background: it.background },
             wire::Action::Kill(it) => Self::Kill { command_id: it.command_id.number()? },
-            wire::Action::RunIpython(it) => Self::RunIpython { code: it.code, kernel_init_code: it.kernel_init_code },
+            wire::Action::RunIpython(it) => {
+                Self::RunIpython { code: it.code, kernel_init_code: it.kernel_init_code }
+            }
             wire::Action::Browse(it) => Self::Browse { url: it.url },
             wire::Action::Read(it) => Self::Read { path: it.path, start: it.start, end: it.end },
-            wire::Action::Write(it) => Self::Write { path: it.path, content: it.content, start: it.start, end: it.end },
+            wire::Action::Write(it) => {
+                Self::Write { path: it.path, content: it.content, start: it.start, end: it.end }
+            }
             wire::Action::Recall(it) => Self::Recall { query: it.query },
-            wire::Action::AddTask(it) => Self::AddTask { parent: it.parent, goal: it.goal, subtasks: Value::Array(it.subtasks) },
+            wire::Action::AddTask(it) => Self::AddTask {
+                parent: it.parent,
+                goal: it.goal,
+                subtasks: Value::Array(it.subtasks),
+            },
             wire::Action::ModifyTask(it) => {
                 let state: PlanState = serde_json::from_value(Value::String(it.state)).ok()?;
                 Self::ModifyTask { task_id: it.task_id.to_string(), state }
             }
-            wire::Action::Delegate(it) => Self::Delegate { agent: it.agent, inputs: Value::Object(it.inputs) },
+            wire::Action::Delegate(it) => {
+                Self::Delegate { agent: it.agent, inputs: Value::Object(it.inputs) }
+            }
             wire::Action::DelegateTask(it) => {
                 let (context, share_channels) = (Value::Object(it.context), it.share_channels);
                 let (agent, task) = (it.agent, it.task);
-                Self::DelegateTask(Box::new(Delegation { agent, task, context, share_channels, ..Delegation::default() }))
+                Self::DelegateTask(Box::new(Delegation {
+                    agent,
+                    task,
+                    context,
+                    share_channels,
+                    ..Delegation::default()
+                }))
             }
             wire::Action::Think(it) => Self::Think { thought: it.thought },
             wire::Action::Talk(it) => Self::Talk { content: it.content },
             wire::Action::Finish(it) => {
-                let said = Some(it.final_thought).filter(|said| !said.is_empty() && it.outputs.is_empty());
-                let outputs = said.map_or_else(|| from_object(it.outputs, "content"), Value::String);
+                let said =
+                    Some(it.final_thought).filter(|said| !said.is_empty() && it.outputs.is_empty());
+                let outputs =
+                    said.map_or_else(|| from_object(it.outputs, "content"), Value::String);
                 // Why it is over is what the user reads, so nothing is lost.
                 return Some(Self::Finish { outputs });
             }
@@ -224,24 +291,35 @@ impl Action {
 }
 
 impl Turn {
-    /// The turn as a log holds it: one event, or one for each call of a reply, the first of which says why (O-049).
+    /// The turn as a log holds it: one event, or one for each call of a reply, the first of which
+    /// says why (O-049).
     #[must_use]
     pub fn to_events(&self, era: Era) -> Vec<Value> {
         let event = |action: wire::Action| {
-            // What the newer form cannot say is written in the older one, or it would be another action.
+            // What the newer form cannot say is written in the older one, or it would be another
+            // action.
             let era = if newest(&action) == Era::V2024 { Era::V2024 } else { era };
             TrajectoryEvent::from(action).to_json(era)
         };
         match &self.action {
             Action::Reply(reply) if !reply.tool_calls.is_empty() => {
-                let said = reply.content.clone().filter(|text| !text.is_empty()).unwrap_or_else(|| self.thought.clone());
+                let said = reply
+                    .content
+                    .clone()
+                    .filter(|text| !text.is_empty())
+                    .unwrap_or_else(|| self.thought.clone());
                 let call = |(index, call): (usize, &ToolCall)| wire::action::CallToolMcp {
                     name: call.name.clone(),
                     arguments: as_object(call.arguments.clone(), "value"),
                     thought: if index == 0 { said.clone() } else { String::new() },
                     ..Default::default()
                 };
-                reply.tool_calls.iter().enumerate().map(|numbered| event(call(numbered).into())).collect()
+                reply
+                    .tool_calls
+                    .iter()
+                    .enumerate()
+                    .map(|numbered| event(call(numbered).into()))
+                    .collect()
             }
             Action::Reply(reply) => {
                 let message = wire::action::Message {
@@ -271,7 +349,10 @@ impl Turn {
                 other => other.thought().to_owned(),
             },
             action: Action::from_wire(action),
-            extra: risk.map(|risk| ("security_risk".to_owned(), json!(risk.number()))).into_iter().collect(),
+            extra: risk
+                .map(|risk| ("security_risk".to_owned(), json!(risk.number())))
+                .into_iter()
+                .collect(),
         })
     }
 }
@@ -300,24 +381,34 @@ impl Observation {
     #[must_use]
     pub fn content(&self) -> &str {
         match self {
-            Self::Command { content, .. } | Self::Cell { content, .. } | Self::Browsed { content, .. } | Self::File { content, .. } => {
+            Self::Command { content, .. }
+            | Self::Cell { content, .. }
+            | Self::Browsed { content, .. }
+            | Self::File { content, .. } => content,
+            Self::Success { content } | Self::Error { content } | Self::Custom { content, .. } => {
                 content
             }
-            Self::Success { content } | Self::Error { content } | Self::Custom { content, .. } => content,
             Self::Tool(result) => &result.content,
-            Self::Null | Self::Written { .. } | Self::Recalled { .. } | Self::Delegated { .. } => "",
+            Self::Null | Self::Written { .. } | Self::Recalled { .. } | Self::Delegated { .. } => {
+                ""
+            }
         }
     }
 
     /// The same, to change it; none where there is none.
     pub fn content_mut(&mut self) -> Option<&mut String> {
         match self {
-            Self::Command { content, .. } | Self::Cell { content, .. } | Self::Browsed { content, .. } | Self::File { content, .. } => {
+            Self::Command { content, .. }
+            | Self::Cell { content, .. }
+            | Self::Browsed { content, .. }
+            | Self::File { content, .. } => Some(content),
+            Self::Success { content } | Self::Error { content } | Self::Custom { content, .. } => {
                 Some(content)
             }
-            Self::Success { content } | Self::Error { content } | Self::Custom { content, .. } => Some(content),
             Self::Tool(result) => Some(&mut result.content),
-            Self::Null | Self::Written { .. } | Self::Recalled { .. } | Self::Delegated { .. } => None,
+            Self::Null | Self::Written { .. } | Self::Recalled { .. } | Self::Delegated { .. } => {
+                None
+            }
         }
     }
 
@@ -327,26 +418,59 @@ impl Observation {
         Some(match self.clone() {
             Self::Null => wire::observation::Null::default().into(),
             Self::Command { command_id, command, exit_code, content } => {
-                let metadata = wire::CommandMetadata { exit_code: exit_code.into(), pid: command_id, ..Default::default() };
+                let metadata = wire::CommandMetadata {
+                    exit_code: exit_code.into(),
+                    pid: command_id,
+                    ..Default::default()
+                };
                 wire::observation::Run { content, command, metadata, ..Default::default() }.into()
             }
-            Self::Cell { code, content } => wire::observation::RunIpython { content, code, ..Default::default() }.into(),
-            Self::Browsed { url, status, content, error } => {
-                wire::observation::Browse { content, url, status_code: status.into(), error, ..Default::default() }.into()
+            Self::Cell { code, content } => {
+                wire::observation::RunIpython { content, code, ..Default::default() }.into()
             }
-            Self::File { path, content } => wire::observation::Read { content, path, ..Default::default() }.into(),
-            Self::Written { path } => wire::observation::Write { path, ..Default::default() }.into(),
-            Self::Recalled { memories } => wire::observation::Recall { memories, ..Default::default() }.into(),
-            Self::Tool(result) if result.is_error => wire::observation::Error { content: result.content, ..Default::default() }.into(),
-            Self::Tool(result) => wire::observation::Mcp { content: result.content, name: result.name, ..Default::default() }.into(),
-            Self::Delegated { outputs, .. } => {
-                wire::observation::Delegate { outputs: as_object(outputs, "content"), ..Default::default() }.into()
+            Self::Browsed { url, status, content, error } => wire::observation::Browse {
+                content,
+                url,
+                status_code: status.into(),
+                error,
+                ..Default::default()
             }
+            .into(),
+            Self::File { path, content } => {
+                wire::observation::Read { content, path, ..Default::default() }.into()
+            }
+            Self::Written { path } => {
+                wire::observation::Write { path, ..Default::default() }.into()
+            }
+            Self::Recalled { memories } => {
+                wire::observation::Recall { memories, ..Default::default() }.into()
+            }
+            Self::Tool(result) if result.is_error => {
+                wire::observation::Error { content: result.content, ..Default::default() }.into()
+            }
+            Self::Tool(result) => wire::observation::Mcp {
+                content: result.content,
+                name: result.name,
+                ..Default::default()
+            }
+            .into(),
+            Self::Delegated { outputs, .. } => wire::observation::Delegate {
+                outputs: as_object(outputs, "content"),
+                ..Default::default()
+            }
+            .into(),
             Self::Success { content } => wire::observation::Success { content }.into(),
-            Self::Error { content } => wire::observation::Error { content, ..Default::default() }.into(),
+            Self::Error { content } => {
+                wire::observation::Error { content, ..Default::default() }.into()
+            }
             Self::Custom { name, content, extras } => {
                 let extras = if extras.is_object() { extras } else { json!({}) };
-                match TrajectoryEvent::from_json(&json!({ "observation": name, "content": content, "extras": extras })).ok()?.body {
+                match TrajectoryEvent::from_json(
+                    &json!({ "observation": name, "content": content, "extras": extras }),
+                )
+                .ok()?
+                .body
+                {
                     Body::Observation(observation) => observation,
                     Body::Action(_) => return None,
                 }
@@ -374,16 +498,31 @@ impl Observation {
             },
             wire::Observation::Read(it) => Self::File { path: it.path, content: it.content },
             wire::Observation::Write(it) => Self::Written { path: it.path },
-            wire::Observation::Recall(it) if it.recall_type.is_none() => Self::Recalled { memories: it.memories },
-            wire::Observation::Delegate(it) => Self::Delegated { agent: String::new(), outputs: Value::Object(it.outputs) },
+            wire::Observation::Recall(it) if it.recall_type.is_none() => {
+                Self::Recalled { memories: it.memories }
+            }
+            wire::Observation::Delegate(it) => {
+                Self::Delegated { agent: String::new(), outputs: Value::Object(it.outputs) }
+            }
             wire::Observation::Success(it) => Self::Success { content: it.content },
             wire::Observation::Error(it) => Self::Error { content: it.content },
-            wire::Observation::Mcp(it) => {
-                Self::Tool(ToolResult { call_id: String::new(), name: it.name, content: it.content, value: None, is_error: false })
-            }
+            wire::Observation::Mcp(it) => Self::Tool(ToolResult {
+                call_id: String::new(),
+                name: it.name,
+                content: it.content,
+                value: None,
+                is_error: false,
+            }),
             other => {
-                let extras = serde_json::to_value(&other).ok().and_then(|whole| whole.get("extras").cloned()).unwrap_or_default();
-                Self::Custom { name: other.kind().to_owned(), content: other.content().to_owned(), extras }
+                let extras = serde_json::to_value(&other)
+                    .ok()
+                    .and_then(|whole| whole.get("extras").cloned())
+                    .unwrap_or_default();
+                Self::Custom {
+                    name: other.kind().to_owned(),
+                    content: other.content().to_owned(),
+                    extras,
+                }
             }
         }
     }
@@ -393,8 +532,12 @@ impl Observation {
     pub fn to_json(&self, era: Era) -> Value {
         match (self.to_wire(), self) {
             (Some(observation), _) => TrajectoryEvent::from(observation).to_json(era),
-            (None, Self::Custom { name, content, extras }) => json!({ "observation": name, "content": content, "extras": extras }),
-            (None, other) => json!({ "observation": other.name(), "content": other.content(), "extras": {} }),
+            (None, Self::Custom { name, content, extras }) => {
+                json!({ "observation": name, "content": content, "extras": extras })
+            }
+            (None, other) => {
+                json!({ "observation": other.name(), "content": other.content(), "extras": {} })
+            }
         }
     }
 
@@ -404,7 +547,9 @@ impl Observation {
     /// It is no observation, or not what its kind says.
     pub fn from_json(value: &Value) -> Result<Self, Malformed> {
         let name = value.get("observation").and_then(Value::as_str);
-        if let Some(name) = name.filter(|name| value.get("action").is_none() && !wire::Observation::KINDS.contains(name)) {
+        if let Some(name) = name.filter(|name| {
+            value.get("action").is_none() && !wire::Observation::KINDS.contains(name)
+        }) {
             let text = value.get("content").and_then(Value::as_str).unwrap_or_default().to_owned();
             let extras = value.get("extras").cloned().unwrap_or_else(|| json!({}));
             return Ok(Self::Custom { name: name.to_owned(), content: text, extras });
@@ -424,7 +569,8 @@ impl PastAction {
     #[must_use]
     pub fn to_pair(&self, era: Era) -> (Value, Value) {
         let action = self.action.clone().unwrap_or(Action::Null);
-        let turn = Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() };
+        let turn =
+            Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() };
         let action = turn.to_events(era).into_iter().next().unwrap_or_default();
         (action, self.observation.as_ref().unwrap_or(&Observation::Null).to_json(era))
     }
@@ -456,7 +602,8 @@ fn custom_to_wire(name: &str, arguments: Value, thought: String) -> Option<wire:
         Value::Null => Map::new(),
         _ => return None,
     };
-    let has_thought = wire::Action::fields_of(name, FORM).or_else(|| wire::Action::fields_of(name, Era::V2025));
+    let has_thought =
+        wire::Action::fields_of(name, FORM).or_else(|| wire::Action::fields_of(name, Era::V2025));
     if !thought.is_empty() && has_thought.is_some_and(|(known, _)| known.contains(&"thought")) {
         args.insert("thought".to_owned(), Value::String(thought));
     }
@@ -500,7 +647,9 @@ fn as_object(value: Value, key: &str) -> Map<String, Value> {
 fn from_object(mut map: Map<String, Value>, key: &str) -> Value {
     match map.get(key) {
         _ if map.is_empty() => Value::Null,
-        Some(value) if map.len() == 1 && !value.is_object() && !value.is_null() => map.remove(key).unwrap_or_default(),
+        Some(value) if map.len() == 1 && !value.is_object() && !value.is_null() => {
+            map.remove(key).unwrap_or_default()
+        }
         _ => Value::Object(map),
     }
 }

@@ -29,7 +29,10 @@ fn actions() -> Vec<Action> {
         Action::Finish { outputs: json!("all done") },
         Action::Finish { outputs: Value::Null },
         Action::Reject { outputs: json!("no") },
-        Action::Custom { name: "edit".to_owned(), arguments: json!({ "path": "a", "command": "view" }) },
+        Action::Custom {
+            name: "edit".to_owned(),
+            arguments: json!({ "path": "a", "command": "view" }),
+        },
     ]
 }
 
@@ -37,16 +40,26 @@ fn actions() -> Vec<Action> {
 fn what_is_written_is_read_again_in_either_form() {
     for action in actions().into_iter().filter(|action| !matches!(action, Action::Custom { .. })) {
         for era in [Era::V2024, Era::V2025] {
-            let turn = Turn { action: action.clone(), thought: String::new(), wait_for_response: false, extra: Vec::new() };
+            let turn = Turn {
+                action: action.clone(),
+                thought: String::new(),
+                wait_for_response: false,
+                extra: Vec::new(),
+            };
             let events = turn.to_events(era);
-            let event = TrajectoryEvent::from_json(&events[0]).expect("the codec reads what it wrote");
+            let event =
+                TrajectoryEvent::from_json(&events[0]).expect("the codec reads what it wrote");
             assert_eq!(Turn::from_event(&event), Some(turn), "{era:?} {events:?}");
         }
-        assert_eq!(Action::from_args(action.name(), &action.args()).expect("they are its own"), action);
+        assert_eq!(
+            Action::from_args(action.name(), &action.args()).expect("they are its own"),
+            action
+        );
     }
 }
 
-/// Whoever consents to a delegation consents to what the worker reads, which may be more than its label.
+/// Whoever consents to a delegation consents to what the worker reads, which may be more than its
+/// label.
 #[test]
 fn what_a_delegation_has_besides_its_fixed_form_is_shown_and_read_back() {
     let whole = Delegation {
@@ -69,9 +82,17 @@ fn what_a_delegation_has_besides_its_fixed_form_is_shown_and_read_back() {
 #[test]
 fn a_thought_goes_with_whatever_can_have_one() {
     for action in actions() {
-        let turn = Turn { action, thought: "because".to_owned(), wait_for_response: false, extra: Vec::new() };
+        let turn = Turn {
+            action,
+            thought: "because".to_owned(),
+            wait_for_response: false,
+            extra: Vec::new(),
+        };
         let events = turn.to_events(Era::V2025);
-        let has_none = matches!(turn.action, Action::Null | Action::Reply(_) | Action::Talk { .. } | Action::Think { .. });
+        let has_none = matches!(
+            turn.action,
+            Action::Null | Action::Reply(_) | Action::Talk { .. } | Action::Think { .. }
+        );
         assert_eq!(events[0]["args"]["thought"] == json!("because"), !has_none, "{events:?}");
     }
 }
@@ -79,20 +100,39 @@ fn a_thought_goes_with_whatever_can_have_one() {
 #[test]
 fn arguments_are_the_fixed_ones_without_an_empty_thought() {
     let args = |action: Action| action.args();
-    assert_eq!(args(Action::Run { command: "ls".to_owned(), background: false }), json!({ "command": "ls", "background": false }));
-    assert_eq!(args(Action::Read { path: "a".to_owned(), start: 0, end: -1 }), json!({ "path": "a", "start": 0, "end": -1 }));
+    assert_eq!(
+        args(Action::Run { command: "ls".to_owned(), background: false }),
+        json!({ "command": "ls", "background": false })
+    );
+    assert_eq!(
+        args(Action::Read { path: "a".to_owned(), start: 0, end: -1 }),
+        json!({ "path": "a", "start": 0, "end": -1 })
+    );
     assert_eq!(args(Action::Kill { command_id: 3 }), json!({ "command_id": 3 }));
-    assert_eq!(args(Action::Custom { name: "edit".to_owned(), arguments: json!({ "path": "a" }) }), json!({ "path": "a" }));
+    assert_eq!(
+        args(Action::Custom { name: "edit".to_owned(), arguments: json!({ "path": "a" }) }),
+        json!({ "path": "a" })
+    );
     assert_eq!(args(Action::Custom { name: "x".to_owned(), arguments: Value::Null }), json!({}));
 }
 
 #[test]
 fn nothing_is_done_under_another_name() {
-    let custom = |name: &str, arguments: Value| Action::Custom { name: name.to_owned(), arguments }.typed();
+    let custom =
+        |name: &str, arguments: Value| Action::Custom { name: name.to_owned(), arguments }.typed();
     assert_eq!(custom("kill", json!({ "command_id": "42" })), Action::Kill { command_id: 42 });
-    assert_eq!(custom("run", json!({ "command": "ls", "security_risk": 2 })), Action::Run { command: "ls".to_owned(), background: false });
-    assert_eq!(custom("finish", json!({ "outputs": {}, "final_thought": "bye" })), Action::Finish { outputs: json!("bye") });
-    let call = Action::Reply(Reply { tool_calls: vec![ToolCall::new("box.a", json!({ "n": 1 }))], ..Reply::default() });
+    assert_eq!(
+        custom("run", json!({ "command": "ls", "security_risk": 2 })),
+        Action::Run { command: "ls".to_owned(), background: false }
+    );
+    assert_eq!(
+        custom("finish", json!({ "outputs": {}, "final_thought": "bye" })),
+        Action::Finish { outputs: json!("bye") }
+    );
+    let call = Action::Reply(Reply {
+        tool_calls: vec![ToolCall::new("box.a", json!({ "n": 1 }))],
+        ..Reply::default()
+    });
     assert_eq!(custom("call_tool_mcp", json!({ "name": "box.a", "arguments": { "n": 1 } })), call);
     // What the core's type would lose, what is wrong, and what nobody knows stay as they are.
     for (name, arguments) in [
@@ -103,10 +143,16 @@ fn nothing_is_done_under_another_name() {
         ("modify_task", json!({ "task_id": "0", "state": "lost" })),
         ("dance", json!([1])),
     ] {
-        let Action::Custom { name: kept, .. } = custom(name, arguments.clone()) else { panic!("{name} {arguments}") };
+        let Action::Custom { name: kept, .. } = custom(name, arguments.clone()) else {
+            panic!("{name} {arguments}")
+        };
         assert_eq!(kept, name);
     }
-    let Action::Custom { arguments, .. } = custom("run", json!({ "command": "C-c", "is_input": true })) else { panic!() };
+    let Action::Custom { arguments, .. } =
+        custom("run", json!({ "command": "C-c", "is_input": true }))
+    else {
+        panic!()
+    };
     assert_eq!((&arguments["command"], &arguments["is_input"]), (&json!("C-c"), &json!(true)));
 }
 
@@ -114,9 +160,17 @@ fn nothing_is_done_under_another_name() {
 fn calls_of_a_reply_are_events_of_their_own() {
     let calls = vec![ToolCall::new("box.a", json!({ "n": 1 })), ToolCall::new("box.b", json!([2]))];
     let reply = Reply { content: Some("look".to_owned()), tool_calls: calls, ..Reply::default() };
-    let turn = Turn { action: Action::Reply(reply), thought: String::new(), wait_for_response: false, extra: Vec::new() };
+    let turn = Turn {
+        action: Action::Reply(reply),
+        thought: String::new(),
+        wait_for_response: false,
+        extra: Vec::new(),
+    };
     let events = turn.to_events(Era::V2025);
-    let seen: Vec<_> = events.iter().map(|event| (&event["action"], &event["args"]["name"], &event["args"]["thought"])).collect();
+    let seen: Vec<_> = events
+        .iter()
+        .map(|event| (&event["action"], &event["args"]["name"], &event["args"]["thought"]))
+        .collect();
     let (call, a, b) = (json!("call_tool_mcp"), json!("box.a"), json!("box.b"));
     // O-049
     assert_eq!(seen, [(&call, &a, &json!("look")), (&call, &b, &json!(""))]);
@@ -134,20 +188,41 @@ fn observations_are_read_as_they_were_written() {
         Observation::Written { path: text() },
         Observation::Success { content: text() },
         Observation::Error { content: text() },
-        Observation::Custom { name: "dance".to_owned(), content: text(), extras: json!({ "a": 1 }) },
-        Observation::Custom { name: "user_rejected".to_owned(), content: text(), extras: json!({}) },
+        Observation::Custom {
+            name: "dance".to_owned(),
+            content: text(),
+            extras: json!({ "a": 1 }),
+        },
+        Observation::Custom {
+            name: "user_rejected".to_owned(),
+            content: text(),
+            extras: json!({}),
+        },
     ];
     for observation in all {
         for era in [Era::V2024, Era::V2025] {
-            assert_eq!(Observation::from_json(&observation.to_json(era)).expect("it is one"), observation, "{era:?}");
+            assert_eq!(
+                Observation::from_json(&observation.to_json(era)).expect("it is one"),
+                observation,
+                "{era:?}"
+            );
         }
     }
     let page = Observation::Browsed { url: text(), status: 404, content: text(), error: true };
     assert_eq!(Observation::from_json(&page.to_json(Era::V2024)).expect("it is one"), page);
     let recalled = Observation::Recalled { memories: vec![text()] };
     assert_eq!(Observation::from_json(&recalled.to_json(Era::V2024)).expect("it is one"), recalled);
-    let tool = Observation::Tool(ToolResult { call_id: "c".to_owned(), name: text(), content: text(), value: None, is_error: true });
-    assert_eq!(Observation::from_json(&tool.to_json(Era::V2025)).expect("it is one"), Observation::Error { content: text() });
+    let tool = Observation::Tool(ToolResult {
+        call_id: "c".to_owned(),
+        name: text(),
+        content: text(),
+        value: None,
+        is_error: true,
+    });
+    assert_eq!(
+        Observation::from_json(&tool.to_json(Era::V2025)).expect("it is one"),
+        Observation::Error { content: text() }
+    );
     for wrong in [
         json!(3),
         json!({}),
@@ -164,11 +239,16 @@ fn observations_are_read_as_they_were_written() {
 
 #[test]
 fn a_past_is_a_pair() {
-    let past = PastAction { action: None, observation: Some(Observation::Error { content: "no".to_owned() }), seq: 3 };
+    let past = PastAction {
+        action: None,
+        observation: Some(Observation::Error { content: "no".to_owned() }),
+        seq: 3,
+    };
     let (action, observation) = past.to_pair(Era::V2024);
     assert_eq!((&action["action"], &observation["observation"]), (&json!("null"), &json!("error")));
     assert_eq!(PastAction::from_pair(&action, &observation, 3).expect("a pair"), past);
-    let past = PastAction { action: Some(Action::Kill { command_id: 1 }), observation: None, seq: 4 };
+    let past =
+        PastAction { action: Some(Action::Kill { command_id: 1 }), observation: None, seq: 4 };
     let (action, observation) = past.to_pair(Era::V2025);
     assert_eq!(PastAction::from_pair(&action, &observation, 4).expect("a pair"), past);
 }

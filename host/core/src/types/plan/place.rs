@@ -1,4 +1,5 @@
-//! Where a task is in the plan: what an id names, and the way from the root to it. An id is the numbers of that way, joined by dots (O-057).
+//! Where a task is in the plan: what an id names, and the way from the root to it. An id is the
+//! numbers of that way, joined by dots (O-057).
 
 use std::fmt;
 
@@ -23,7 +24,9 @@ impl PlanPath {
         }
         let mut task = root;
         for part in id.split('.') {
-            let Some((index, child)) = exact(part).and_then(|index| Some((index, task.subtasks.get(index)?))) else {
+            let Some((index, child)) =
+                exact(part).and_then(|index| Some((index, task.subtasks.get(index)?)))
+            else {
                 return Err(unknown(root, id));
             };
             place.push(index);
@@ -81,13 +84,18 @@ impl fmt::Display for PlanPath {
 
 /// Digits and nothing else, as ids are written: one task has one id.
 fn exact(part: &str) -> Option<usize> {
-    let is_written_so = part.bytes().all(|byte| byte.is_ascii_digit()) && (part == "0" || !part.starts_with('0'));
+    let is_written_so =
+        part.bytes().all(|byte| byte.is_ascii_digit()) && (part == "0" || !part.starts_with('0'));
     if is_written_so { part.parse().ok() } else { None }
 }
 
 /// Calls `on` with the place of each task below, parents before children, until it says false.
 pub(super) fn each(root: &PlanTask, on: &mut impl FnMut(&PlanPath, &PlanTask) -> bool) {
-    fn below(task: &PlanTask, place: &mut PlanPath, on: &mut impl FnMut(&PlanPath, &PlanTask) -> bool) -> bool {
+    fn below(
+        task: &PlanTask,
+        place: &mut PlanPath,
+        on: &mut impl FnMut(&PlanPath, &PlanTask) -> bool,
+    ) -> bool {
         task.subtasks.iter().enumerate().all(|(index, child)| {
             place.push(index);
             let goes_on = on(place, child) && below(child, place, on);
@@ -115,5 +123,9 @@ pub(super) fn unknown(root: &PlanTask, id: &str) -> PlanError {
         is_all
     });
     let more = if is_all { "" } else { ", …" };
-    PlanError::Malformed(format!("there is no task {} in the plan. Its tasks are: {}{more}", quoted(id), shown.join(", ")))
+    PlanError::Malformed(format!(
+        "there is no task {} in the plan. Its tasks are: {}{more}",
+        quoted(id),
+        shown.join(", ")
+    ))
 }

@@ -1,4 +1,5 @@
-//! How large a plan may become, and the reading of the tasks that are to be put in: bounded, because a model writes them.
+//! How large a plan may become, and the reading of the tasks that are to be put in: bounded,
+//! because a model writes them.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -27,17 +28,30 @@ impl PlanSize {
     }
 
     /// A new task with those below it, `depth` levels below the root, counted in.
-    pub(super) fn read(&mut self, goal: &str, subtasks: &Value, depth: usize) -> Result<PlanTask, PlanError> {
+    pub(super) fn read(
+        &mut self,
+        goal: &str,
+        subtasks: &Value,
+        depth: usize,
+    ) -> Result<PlanTask, PlanError> {
         self.count(goal, depth)?;
         let specs = match subtasks {
             Value::Null => &[][..],
             Value::Array(specs) => specs.as_slice(),
-            other => return Err(malformed(format!("subtasks is a list of {{goal, subtasks}}, not {}", kind(other)))),
+            other => {
+                return Err(malformed(format!(
+                    "subtasks is a list of {{goal, subtasks}}, not {}",
+                    kind(other)
+                )));
+            }
         };
         let mut below = Vec::with_capacity(specs.len());
         for spec in specs {
             let Value::Object(spec) = spec else {
-                return Err(malformed(format!("a subtask is an object {{goal, subtasks}}, not {}", kind(spec))));
+                return Err(malformed(format!(
+                    "a subtask is an object {{goal, subtasks}}, not {}",
+                    kind(spec)
+                )));
             };
             let Some(goal) = spec.get("goal").and_then(Value::as_str) else {
                 return Err(malformed("a subtask needs a goal, which is a text".to_owned()));
@@ -51,9 +65,14 @@ impl PlanSize {
         self.tasks += 1;
         self.bytes += goal.len();
         let too_large = if depth > MAX_DEPTH {
-            format!("tasks may be at most {MAX_DEPTH} levels deep: put the rest on a level above, or into the goal")
+            format!(
+                "tasks may be at most {MAX_DEPTH} levels deep: put the rest on a level above, or into the goal"
+            )
         } else if goal.len() > MAX_GOAL_BYTES {
-            format!("a goal has at most {MAX_GOAL_BYTES} bytes, and this one has {}: say it shorter", goal.len())
+            format!(
+                "a goal has at most {MAX_GOAL_BYTES} bytes, and this one has {}: say it shorter",
+                goal.len()
+            )
         } else if self.tasks > MAX_TASKS {
             format!("a plan has at most {MAX_TASKS} tasks: make them larger")
         } else if self.bytes > MAX_BYTES {

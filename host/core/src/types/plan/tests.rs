@@ -28,14 +28,23 @@ fn ids_are_the_way_from_the_root() {
 
 #[test]
 fn what_names_no_task_is_refused_and_told_what_does() {
-    let refused = |plan: &Plan, id: &str| plan.clone().set(id, PlanState::Open).unwrap_err().to_string();
+    let refused =
+        |plan: &Plan, id: &str| plan.clone().set(id, PlanState::Open).unwrap_err().to_string();
     let plan = plan(&["a", "b"]);
-    for id in ["2", "0.0", "-1", "+1", "01", "0.", ".", "x.y", " 0", "1_0", "99999999999999999999999"] {
+    for id in
+        ["2", "0.0", "-1", "+1", "01", "0.", ".", "x.y", " 0", "1_0", "99999999999999999999999"]
+    {
         let told = refused(&plan, id);
-        assert!(told.contains("Its tasks are: 0, 1") && told.contains(&format!("{id:?}")), "{told}");
+        assert!(
+            told.contains("Its tasks are: 0, 1") && told.contains(&format!("{id:?}")),
+            "{told}"
+        );
     }
     assert!(refused(&Plan::default(), "0").contains("no tasks yet"));
-    assert!(refused(&Plan::default(), "").contains("no tasks yet"), "an empty plan is not complete");
+    assert!(
+        refused(&Plan::default(), "").contains("no tasks yet"),
+        "an empty plan is not complete"
+    );
     assert!(matches!(plan.clone().add("7", "x", &Value::Null), Err(PlanError::Malformed(_))));
     let long = refused(&plan, &"9".repeat(5000));
     assert!(long.len() < 300, "{long}");
@@ -50,7 +59,10 @@ fn an_unknown_state_is_said_after_an_unknown_task() {
     let mut plan = plan(&["a"]);
     assert!(matches!(plan.set_named("9", "bogus"), Err(PlanError::Malformed(_))));
     let told = plan.set_named("0", "bogus").unwrap_err();
-    assert!(matches!(&told, PlanError::InvalidState(text) if text.contains("in_progress")), "{told}");
+    assert!(
+        matches!(&told, PlanError::InvalidState(text) if text.contains("in_progress")),
+        "{told}"
+    );
     for word in ["open", "in_progress", "completed", "verified", "abandoned"] {
         assert_eq!(plan.set_named("0", word), Ok(()));
         assert_eq!(json!(state(&plan, "0")), json!(word));
@@ -63,12 +75,19 @@ fn in_progress_climbs_and_closing_falls() {
     plan.add("1", "b0", &json!([{ "goal": "b00" }, { "goal": "b01" }])).unwrap();
     plan.set("1.0.0", PlanState::InProgress).unwrap();
     assert_eq!([state(&plan, "1"), state(&plan, "1.0"), plan.state()], [PlanState::InProgress; 3]);
-    assert_eq!(plan.current().map(|(id, task)| (id, task.goal.as_str())), Some(("1.0.0".to_owned(), "b00")));
+    assert_eq!(
+        plan.current().map(|(id, task)| (id, task.goal.as_str())),
+        Some(("1.0.0".to_owned(), "b00"))
+    );
     plan.set("1.0.1", PlanState::Abandoned).unwrap();
     plan.set("1", PlanState::Verified).unwrap();
     assert_eq!([state(&plan, "1.0"), state(&plan, "1.0.0")], [PlanState::Verified; 2]);
     assert_eq!(state(&plan, "1.0.1"), PlanState::Abandoned);
-    assert_eq!(plan.current().map(|(id, _)| id), Some(String::new()), "the root goes on: a is open");
+    assert_eq!(
+        plan.current().map(|(id, _)| id),
+        Some(String::new()),
+        "the root goes on: a is open"
+    );
     assert!(!plan.is_finished());
 }
 
@@ -110,7 +129,10 @@ fn bounds_are_kept_and_what_is_refused_changes_nothing() {
     assert!(refused(&mut deep, &parent, "x", &Value::Null).contains("32 levels"));
     let nested = (0..1000).fold(json!([]), |below, _| json!([{ "goal": "x", "subtasks": below }]));
     assert!(refused(&mut Plan::default(), "", "x", &nested).contains("32 levels"));
-    assert!(refused(&mut Plan::default(), "", &"x".repeat(MAX_GOAL_BYTES + 1), &Value::Null).contains("say it shorter"));
+    assert!(
+        refused(&mut Plan::default(), "", &"x".repeat(MAX_GOAL_BYTES + 1), &Value::Null)
+            .contains("say it shorter")
+    );
     let goal = "x".repeat(MAX_GOAL_BYTES);
     let too_long = Value::Array(vec![json!({ "goal": goal }); MAX_BYTES / MAX_GOAL_BYTES]);
     assert!(refused(&mut Plan::default(), "", "y", &too_long).contains("together"));
@@ -118,7 +140,13 @@ fn bounds_are_kept_and_what_is_refused_changes_nothing() {
     full.add("", "x", &Value::Array(vec![json!({ "goal": "y" }); MAX_TASKS - 1])).unwrap();
     assert_eq!(full.len(), MAX_TASKS);
     assert!(refused(&mut full, "", "z", &Value::Null).contains("10000 tasks"));
-    for subtasks in [json!("text"), json!({}), json!(["text"]), json!([{ "subtasks": [] }]), json!([{ "goal": 7 }])] {
+    for subtasks in [
+        json!("text"),
+        json!({}),
+        json!(["text"]),
+        json!([{ "subtasks": [] }]),
+        json!([{ "goal": 7 }]),
+    ] {
         refused(&mut Plan::default(), "", "x", &subtasks);
     }
 }

@@ -1,4 +1,5 @@
-//! The form of JSON that is hashed: recorded names, sorted keys, no nulls in objects, and texts apart.
+//! The form of JSON that is hashed: recorded names, sorted keys, no nulls in objects, and texts
+//! apart.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -39,7 +40,8 @@ impl<'n> Canon<'n> {
                 out.push_str(TEXT);
             }
             Value::String(word) => {
-                write!(out, "{}", Value::from(self.names.recorded(&[key], word))).expect("a string takes it");
+                write!(out, "{}", Value::from(self.names.recorded(&[key], word)))
+                    .expect("a string takes it");
             }
             Value::Array(items) => {
                 out.push('[');
@@ -57,7 +59,8 @@ impl<'n> Canon<'n> {
                     holders.extend(words(fields).map(|(_, word)| word));
                 }
                 let named = fields.iter().filter(|(_, value)| !value.is_null());
-                let named = named.map(|(key, value)| (self.names.recorded(&holders, key), (key, value)));
+                let named =
+                    named.map(|(key, value)| (self.names.recorded(&holders, key), (key, value)));
                 // A key that was renamed keeps its place.
                 let sorted: BTreeMap<&str, (&String, &Value)> = named.collect();
                 out.push('{');

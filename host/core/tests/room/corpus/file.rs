@@ -1,5 +1,8 @@
 //! A file of the corpus: one line for each input, with its hashes.
-#![expect(clippy::disallowed_methods, reason = "the corpus is recorded by the test that compares it; the fence is for decisions")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the corpus is recorded by the test that compares it; the fence is for decisions"
+)]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +16,8 @@ use super::names::Names;
 /// Differences that are shown in full.
 const SHOWN: usize = 5;
 
-const ORDER: [&str; 9] = ["events", "effects", "notices", "outcome", "next", "views", "resume", "texts", "steps"];
+const ORDER: [&str; 9] =
+    ["events", "effects", "notices", "outcome", "next", "views", "resume", "texts", "steps"];
 
 #[derive(PartialEq)]
 enum Mode {
@@ -46,7 +50,8 @@ pub(crate) type Journal = (String, Vec<Value>);
 pub(crate) fn journals(start: &str) -> Vec<Journal> {
     let folder = folder().join("journals");
     let files = std::fs::read_dir(&folder).expect("journals were recorded");
-    let names = files.map(|file| file.expect("it can be read").file_name().to_string_lossy().into_owned());
+    let names =
+        files.map(|file| file.expect("it can be read").file_name().to_string_lossy().into_owned());
     let mut names: Vec<String> = names.filter(|name| name.starts_with(start)).collect();
     names.sort();
     let lines = |name: &str| -> Vec<Value> {
@@ -79,7 +84,9 @@ fn whole(value: Value, shared: &[Value]) -> Value {
         Value::Array(items) => items.into_iter().map(|item| whole(item, shared)).collect(),
         Value::Object(fields) => match fields.get("$shared").and_then(Value::as_u64) {
             Some(number) => shared[usize::try_from(number).expect("it counts lines")].clone(),
-            None => Value::Object(fields.into_iter().map(|(key, value)| (key, whole(value, shared))).collect()),
+            None => Value::Object(
+                fields.into_iter().map(|(key, value)| (key, whole(value, shared))).collect(),
+            ),
         },
         other => other,
     }
@@ -93,15 +100,18 @@ impl Source {
             Ok(other) => panic!("CONCLAVE_CORPUS is `record` or `text`, not `{other}`"),
             Err(_) => Mode::Compare,
         };
-        let text = std::fs::read_to_string(folder().join(format!("{name}.txt"))).unwrap_or_default();
+        let text =
+            std::fs::read_to_string(folder().join(format!("{name}.txt"))).unwrap_or_default();
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         let recorded: Vec<(String, String)> = lines
             .map(|line| {
-                let (input, hashes) = line.split_once("  ").expect("two spaces end an input's name");
+                let (input, hashes) =
+                    line.split_once("  ").expect("two spaces end an input's name");
                 (input.to_owned(), hashes.to_owned())
             })
             .collect();
-        let names = std::fs::read_to_string(folder().join("names.txt")).expect("the table of names");
+        let names =
+            std::fs::read_to_string(folder().join("names.txt")).expect("the table of names");
         Self {
             name,
             mode,
@@ -139,7 +149,9 @@ impl Source {
             }
             Mode::Compare => match self.recorded.remove(input) {
                 Some(recorded) if recorded == line => {}
-                Some(recorded) => self.differences.push(difference(input, &recorded, &line, &folded)),
+                Some(recorded) => {
+                    self.differences.push(difference(input, &recorded, &line, &folded))
+                }
                 None => self.differences.push(format!("- {input}\n    is not recorded\n")),
             },
         }
@@ -148,14 +160,19 @@ impl Source {
     pub(crate) fn close(self) {
         let Self { name, mode, recorded, lines, mut differences, .. } = self;
         if mode == Mode::Record {
-            let head = format!("# Hashes of what comes of each input; see README.md. {} inputs.\n", lines.len());
-            std::fs::write(folder().join(format!("{name}.txt")), head + &lines.concat()).expect("it is written");
+            let head = format!(
+                "# Hashes of what comes of each input; see README.md. {} inputs.\n",
+                lines.len()
+            );
+            std::fs::write(folder().join(format!("{name}.txt")), head + &lines.concat())
+                .expect("it is written");
             return;
         }
         if mode == Mode::Text {
             return;
         }
-        differences.extend(recorded.keys().map(|input| format!("- {input}\n    is recorded, and gone\n")));
+        differences
+            .extend(recorded.keys().map(|input| format!("- {input}\n    is recorded, and gone\n")));
         assert!(
             differences.is_empty(),
             "{} of {} inputs of tests/data/corpus/{name}.txt differ:\n{}\
@@ -175,9 +192,15 @@ fn difference(input: &str, recorded: &str, line: &str, folded: &Folded) -> Strin
         .filter(|(before, now)| before != now)
         .filter_map(|(_, now)| Some(now.split_once('=')?.0))
         .collect();
-    let steps = |line: &'_ str| line.rsplit_once("steps=").map(|(_, steps)| steps.to_owned()).unwrap_or_default();
+    let steps = |line: &'_ str| {
+        line.rsplit_once("steps=").map(|(_, steps)| steps.to_owned()).unwrap_or_default()
+    };
     let (before, now) = (steps(recorded), steps(line));
-    let same = before.as_bytes().chunks(2).zip(now.as_bytes().chunks(2)).take_while(|(before, now)| before == now);
+    let same = before
+        .as_bytes()
+        .chunks(2)
+        .zip(now.as_bytes().chunks(2))
+        .take_while(|(before, now)| before == now);
     let first = same.count();
     let shown = match folded.steps.get(first) {
         Some(step) => step.text(first),

@@ -47,7 +47,10 @@ impl Folded {
             let effects: Vec<Effect> = std::iter::from_fn(|| room.poll_effect()).collect();
             for effect in &effects {
                 let leaves = effect.leaves(room.setup());
-                line(&mut step.effects, &canon.text(&json!({ "effect": effect, "leaves": leaves })));
+                line(
+                    &mut step.effects,
+                    &canon.text(&json!({ "effect": effect, "leaves": leaves })),
+                );
                 if let Some(view) = view(&room, effect) {
                     line(&mut step.views, &canon.text(&view));
                 }
@@ -104,7 +107,9 @@ impl Folded {
 impl Step {
     pub(crate) fn text(&self, number: usize) -> String {
         let Self { event, effects, notices, next, views } = self;
-        format!("step {number}: {event}\neffects\n{effects}notices\n{notices}next\n{next}\nviews\n{views}")
+        format!(
+            "step {number}: {event}\neffects\n{effects}notices\n{notices}next\n{next}\nviews\n{views}"
+        )
     }
 
     /// Two digits: enough to find the step that differs.
@@ -184,7 +189,8 @@ fn of_agent(view: &AgentView) -> Value {
 /// What the room waits for now, and what of it the record began and ended.
 fn next(room: &Room, record: &Record, effects: &[Effect]) -> Value {
     let begun = effects.iter().filter_map(WaitChange::of_effect);
-    let changes: Vec<Value> = WaitChange::of_event(&record.event).into_iter().chain(begun).map(change).collect();
+    let changes: Vec<Value> =
+        WaitChange::of_event(&record.event).into_iter().chain(begun).map(change).collect();
     json!({
         "calls": room.calls_in_flight().collect::<Vec<_>>(),
         "ended": room.ended_calls(),
@@ -212,7 +218,10 @@ fn resume(records: &[Record], canon: &mut Canon<'_>) -> String {
     let mut text = String::new();
     for cut in [records.len().div_ceil(2), records.len()] {
         let unfinished = Unfinished::fold(records[..cut].iter().cloned());
-        let Some(last) = records[..cut].last().filter(|_| unfinished.room.outcome().is_none()) else { continue };
+        let Some(last) = records[..cut].last().filter(|_| unfinished.room.outcome().is_none())
+        else {
+            continue;
+        };
         let resumption = unfinished.resumption(last.at.plus(DOWN_MS));
         for resumed in &resumption.events {
             line(&mut text, &canon.text(&event(resumed)));

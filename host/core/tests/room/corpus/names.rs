@@ -1,13 +1,13 @@
-//! The table of names: what a key or a word is called now, and what it was called when the corpus was
-//! recorded.
+//! The table of names: what a key or a word is called now, and what it was called when the corpus
+//! was recorded.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// `tests/data/corpus/names.txt`. A row is `NEW = RECORDED`, or `HOLDER.NEW = RECORDED` for a name that
-/// means something else elsewhere. The holder is the key under which the name's object or word stands,
-/// or a word that stands in the same object, such as its tag; by its new name.
+/// `tests/data/corpus/names.txt`. A row is `NEW = RECORDED`, or `HOLDER.NEW = RECORDED` for a name
+/// that means something else elsewhere. The holder is the key under which the name's object or word
+/// stands, or a word that stands in the same object, such as its tag; by its new name.
 #[derive(Default)]
 pub(crate) struct Names {
     /// By holder and new name; the holder is empty where the row has none.
@@ -19,7 +19,8 @@ pub(crate) struct Names {
 impl Names {
     pub(crate) fn parse(text: &str) -> Self {
         let mut names = Self::default();
-        let rows = text.lines().map(str::trim).filter(|row| !row.is_empty() && !row.starts_with('#'));
+        let rows =
+            text.lines().map(str::trim).filter(|row| !row.is_empty() && !row.starts_with('#'));
         for row in rows {
             let (new, recorded) = row.split_once(" = ").unwrap_or_else(|| panic!("no row: {row}"));
             let (holder, new) = new.trim().split_once('.').unwrap_or(("", new.trim()));
@@ -47,7 +48,8 @@ impl Names {
             Value::Array(items) => items.iter().map(|item| self.current_under(item, key)).collect(),
             Value::Object(fields) => {
                 // The words first: a holder is known by its new name.
-                let words = words(fields).map(|(field, word)| look_up(&self.current, &[field], word));
+                let words =
+                    words(fields).map(|(field, word)| look_up(&self.current, &[field], word));
                 let holders: Vec<&str> = [key].into_iter().chain(words).collect();
                 let fields = fields.iter().map(|(field, value)| {
                     let field = look_up(&self.current, &holders, field);
@@ -69,7 +71,11 @@ pub(crate) fn words(fields: &Map<String, Value>) -> impl Iterator<Item = (&str, 
     fields.iter().filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
 }
 
-fn look_up<'n>(table: &'n BTreeMap<(String, String), String>, holders: &[&str], name: &'n str) -> &'n str {
+fn look_up<'n>(
+    table: &'n BTreeMap<(String, String), String>,
+    holders: &[&str],
+    name: &'n str,
+) -> &'n str {
     if table.is_empty() {
         return name;
     }

@@ -41,8 +41,15 @@ fn is_sound_after_close(mut desk: Desk, calls: &[CallId]) {
     desk.ended(calls[1], done("late"));
     desk.ended(calls[2], done("fine"));
     let record = desk.room.task(&"task-3".into()).expect("a record");
-    assert_eq!((record.state, record.delivery.state), (BackgroundState::Completed, DeliveryState::Blocked));
-    assert_eq!(record.delivery.reason.as_deref(), Some("room_closed"), "it is recorded, and nothing is said");
+    assert_eq!(
+        (record.state, record.delivery.state),
+        (BackgroundState::Completed, DeliveryState::Blocked)
+    );
+    assert_eq!(
+        record.delivery.reason.as_deref(),
+        Some("room_closed"),
+        "it is recorded, and nothing is said"
+    );
     assert_eq!(desk.ends_told().len(), 2);
     desk.folds();
 }
@@ -51,7 +58,10 @@ fn is_sound_after_close(mut desk: Desk, calls: &[CallId]) {
 fn a_room_that_closes_does_with_each_task_what_its_policy_says() {
     //
     let (mut desk, calls) = with_three_policies(true);
-    assert!(matches!(desk.asks(RoomRequest::Close { reason: "late".to_owned() }), Ok(Answer::Done)));
+    assert!(matches!(
+        desk.asks(RoomRequest::Close { reason: "late".to_owned() }),
+        Ok(Answer::Done)
+    ));
     is_sound_after_close(desk, &calls);
 }
 
@@ -73,14 +83,19 @@ fn a_thousand_records_are_kept_of_tasks_that_were_told_and_all_of_the_others() {
     let mut setup = plain_with("desk", json!({ "background": { "wait": true } }));
     setup["plugins"]["desk"]["grants"]["total"] = json!(5_000);
     let mut desk = Desk::open_with(setup, |_| {}, |opening| opening.limits.turns = None);
-    desk.delegates(Delegation { key: Some("k".to_owned()), ..to("other") }).expect("started by the program, and goes on");
+    desk.delegates(Delegation { key: Some("k".to_owned()), ..to("other") })
+        .expect("started by the program, and goes on");
     desk.begun();
     for _ in 0..1_012 {
         desk.calls("delegate_task", json!({ "agent": "slow", "task": "x" }));
         let (call, _, _) = desk.begun();
         desk.ended(call, done("fine"));
     }
-    let ids: Vec<u32> = desk.room.tasks().map(|record| record.id.as_str()[5..].parse().expect("a number")).collect();
+    let ids: Vec<u32> = desk
+        .room
+        .tasks()
+        .map(|record| record.id.as_str()[5..].parse().expect("a number"))
+        .collect();
     assert!(ids.is_sorted(), "oldest first");
     assert_eq!((ids.len(), ids[0], ids[1]), (1_001, 1, 14), "what runs is never forgotten");
     assert!(desk.room.task(&"task-2".into()).is_none());

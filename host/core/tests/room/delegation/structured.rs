@@ -21,10 +21,16 @@ fn a_result_in_a_fixed_form_is_asked_for_until_it_is_handed_in() {
     assert!(shown.iter().any(|tool| tool.name == "submit_result"));
     desk.step(finish());
     desk.step(finish());
-    desk.calls("submit_result", json!({ "status": "completed", "summary": "Three.", "data": { "n": 3 } }));
+    desk.calls(
+        "submit_result",
+        json!({ "status": "completed", "summary": "Three.", "data": { "n": 3 } }),
+    );
     let outcome = desk.room.outcome().expect("it is over").clone();
     assert_eq!((outcome.status, outcome.content.as_deref()), (Status::Done, Some("Three.")));
-    assert_eq!(outcome.value, Some(json!({ "status": "completed", "summary": "Three.", "data": { "n": 3 } })));
+    assert_eq!(
+        outcome.value,
+        Some(json!({ "status": "completed", "summary": "Three.", "data": { "n": 3 } }))
+    );
     assert_eq!(EndedTask::from_outcome(&outcome).status, BackgroundStatus::Completed);
     desk.folds();
 }
@@ -37,13 +43,22 @@ fn a_result_that_is_never_handed_in_is_a_failure_that_says_so() {
         desk.step(Action::Finish { outputs: json!({ "content": "raw text" }) });
     }
     let outcome = desk.room.outcome().expect("it is over").clone();
-    assert_eq!((outcome.status, outcome.reason.as_str()), (Status::Error, "no_structured_result_after_3_attempts"));
+    assert_eq!(
+        (outcome.status, outcome.reason.as_str()),
+        (Status::Error, "no_structured_result_after_3_attempts")
+    );
     let value = outcome.value.clone().expect("a value");
-    assert_eq!((&value["status"], &value["by"], &value["reason"]), (&json!("failed"), &json!("orchestration"), &json!(outcome.reason)));
+    assert_eq!(
+        (&value["status"], &value["by"], &value["reason"]),
+        (&json!("failed"), &json!("orchestration"), &json!(outcome.reason))
+    );
     assert_eq!(value["role"], json!("the task desk"));
     assert!(value["last_output"].as_str().is_some_and(|text| text.contains("raw text")), "{value}");
     let ended = EndedTask::from_outcome(&outcome);
-    assert_eq!((ended.status, ended.error.as_deref()), (BackgroundStatus::Failed, Some("no_structured_result_after_3_attempts")));
+    assert_eq!(
+        (ended.status, ended.error.as_deref()),
+        (BackgroundStatus::Failed, Some("no_structured_result_after_3_attempts"))
+    );
     assert_eq!(ended.cause, Some(EndCause::NoStructuredResult { attempts: 3 }));
     desk.folds();
 }
@@ -53,8 +68,12 @@ fn a_task_that_hands_in_that_it_is_blocked_has_failed_and_says_why() {
     let mut desk = structured(0);
     desk.calls("submit_result", json!({ "status": "blocked", "summary": "The shelf is locked." }));
     let ended = EndedTask::from_outcome(desk.room.outcome().expect("it is over"));
-    assert_eq!((ended.status, ended.error.as_deref()), (BackgroundStatus::Failed, Some("The shelf is locked.")));
-    let mut desk = Desk::open_with(plain(), |setup| offers(setup, "desk", &[HostTool::SubmitResult]), |_| {});
+    assert_eq!(
+        (ended.status, ended.error.as_deref()),
+        (BackgroundStatus::Failed, Some("The shelf is locked."))
+    );
+    let mut desk =
+        Desk::open_with(plain(), |setup| offers(setup, "desk", &[HostTool::SubmitResult]), |_| {});
     desk.calls("submit_result", json!({ "status": "completed", "summary": "x" }));
     assert!(desk.room.outcome().is_none(), "none was asked for");
 }
@@ -65,12 +84,22 @@ fn the_parent_keeps_a_result_in_a_fixed_form_beside_the_context() {
     desk.calls("delegate_task", json!({ "agent": "slow", "task": "x", "context": { "shelf": 3 } }));
     let (call, _, opening) = desk.begun();
     assert_eq!(opening.structured, Some(1));
-    desk.ended(call, EndedTask { metadata: json!({ "status": "completed", "data": 3 }), ..done("fine") });
+    desk.ended(
+        call,
+        EndedTask { metadata: json!({ "status": "completed", "data": 3 }), ..done("fine") },
+    );
     let record = desk.room.task(&"task-1".into()).expect("a record");
-    assert_eq!(record.metadata, json!({ "shelf": 3, "result": { "status": "completed", "data": 3 } }));
+    assert_eq!(
+        record.metadata,
+        json!({ "shelf": 3, "result": { "status": "completed", "data": 3 } })
+    );
     let mut desk = Desk::open(plain());
     desk.calls("delegate_task", json!({ "agent": "slow", "task": "x" }));
     let (call, _, _) = desk.begun();
     desk.ended(call, EndedTask { metadata: json!({ "shelf": "evil" }), ..done("fine") });
-    assert_eq!(desk.room.task(&"task-1".into()).expect("a record").metadata, json!({}), "nothing else that a child says is taken");
+    assert_eq!(
+        desk.room.task(&"task-1".into()).expect("a record").metadata,
+        json!({}),
+        "nothing else that a child says is taken"
+    );
 }

@@ -5,7 +5,9 @@ use conclave_core::setup::Setup;
 use conclave_core::types::channel::{Binding, ChannelAccess, ChannelKind};
 use conclave_core::types::delivery::DeliveryState;
 use conclave_core::types::message::Entity;
-use conclave_core::types::request::{Announcement, Refusal, RefusalCode, RequestId, RequestReply, RoomRequest};
+use conclave_core::types::request::{
+    Announcement, Refusal, RefusalCode, RequestId, RequestReply, RoomRequest,
+};
 use serde_json::json;
 
 use super::{Desk, asking, interactive, plan, says, speeches, user};
@@ -26,10 +28,18 @@ fn an_announcement_is_said_on_the_best_channel_and_answered_when_it_was_heard() 
     let meanwhile = announce(&mut desk, keyed.clone());
     assert!(desk.reply(first).is_none() && desk.reply(meanwhile).is_none());
     let speech = desk.spoken(None);
-    assert_eq!((speech.channel.as_str(), speech.text.as_str(), speech.key.as_str()), ("phone", "the shop closes", "k"));
-    let Some(Ok(RequestReply::Delivery { record, duplicate: false })) = desk.reply(first) else { panic!("it is answered") };
+    assert_eq!(
+        (speech.channel.as_str(), speech.text.as_str(), speech.key.as_str()),
+        ("phone", "the shop closes", "k")
+    );
+    let Some(Ok(RequestReply::Delivery { record, duplicate: false })) = desk.reply(first) else {
+        panic!("it is answered")
+    };
     assert_eq!((record.state, record.channel), (DeliveryState::Delivered, Some("phone".into())));
-    assert!(matches!(desk.reply(meanwhile), Some(Ok(RequestReply::Delivery { duplicate: true, .. }))));
+    assert!(matches!(
+        desk.reply(meanwhile),
+        Some(Ok(RequestReply::Delivery { duplicate: true, .. }))
+    ));
     let late = announce(&mut desk, keyed);
     assert!(matches!(desk.reply(late), Some(Ok(RequestReply::Delivery { duplicate: true, .. }))));
     assert!(desk.all(speeches).is_empty(), "once");
@@ -45,14 +55,22 @@ fn an_announcement_that_failed_may_be_made_again() {
     assert!(matches!(desk.reply(first), Some(Err(Refusal { error: RefusalCode::Busy, .. }))));
     let second = announce(&mut desk, keyed);
     desk.spoken(None);
-    assert!(matches!(desk.reply(second), Some(Ok(RequestReply::Delivery { duplicate: false, .. }))));
+    assert!(matches!(
+        desk.reply(second),
+        Some(Ok(RequestReply::Delivery { duplicate: false, .. }))
+    ));
 }
 
 #[test]
 fn an_announcement_is_refused_with_a_word_and_what_would_be_right() {
     let change = |setup: &mut Setup| {
-        setup.channels.insert("muted".into(), Binding { muted: true, ..Binding::of(ChannelKind::Voice) });
-        setup.channels.insert("deaf".into(), Binding { access: ChannelAccess::WriteOnly, ..Binding::of(ChannelKind::Text) });
+        setup
+            .channels
+            .insert("muted".into(), Binding { muted: true, ..Binding::of(ChannelKind::Voice) });
+        setup.channels.insert(
+            "deaf".into(),
+            Binding { access: ChannelAccess::WriteOnly, ..Binding::of(ChannelKind::Text) },
+        );
         setup.channels.insert("robot".into(), Binding::of(ChannelKind::Agent));
     };
     let to = |channel: &str| Announcement { channel: Some(channel.into()), ..announcement("x") };
@@ -62,7 +80,10 @@ fn an_announcement_is_refused_with_a_word_and_what_would_be_right() {
         (to("deaf"), RefusalCode::NoAccess),
         (announcement("  "), RefusalCode::BadArguments),
         (Announcement { chain_depth: 5, ..announcement("x") }, RefusalCode::ChainDepth),
-        (Announcement { addressed_to: Some("nobody".into()), ..announcement("x") }, RefusalCode::UnknownAgent),
+        (
+            Announcement { addressed_to: Some("nobody".into()), ..announcement("x") },
+            RefusalCode::UnknownAgent,
+        ),
     ] {
         let mut desk = Desk::open_with(plan(interactive(), json!({})), change, |_| {});
         let request = announce(&mut desk, wanted);
@@ -76,13 +97,19 @@ fn an_announcement_is_refused_with_a_word_and_what_would_be_right() {
     assert_eq!(desk.spoken(None).channel.as_str(), "phone");
     desk.asks(RoomRequest::Close { reason: "night".to_owned() });
     let request = announce(&mut desk, announcement("x"));
-    assert!(matches!(desk.reply(request), Some(Err(Refusal { error: RefusalCode::RoomClosed, .. }))));
+    assert!(matches!(
+        desk.reply(request),
+        Some(Err(Refusal { error: RefusalCode::RoomClosed, .. }))
+    ));
 }
 
 #[test]
 fn an_announcement_to_a_task_is_a_turn_of_its_agent() {
     let mut desk = asking(json!({}));
-    let request = announce(&mut desk, Announcement { addressed_to: Some("desk".into()), ..announcement("the shop closes") });
+    let request = announce(
+        &mut desk,
+        Announcement { addressed_to: Some("desk".into()), ..announcement("the shop closes") },
+    );
     assert!(desk.all(speeches).is_empty());
     let (sender, _, text) = desk.history().last().expect("it reads it").clone();
     let lines: Vec<&str> = text.lines().collect();
@@ -101,5 +128,8 @@ fn nobody_waits_for_an_announcement_when_the_run_is_over() {
     let mut desk = Desk::open(plan(interactive(), json!({})));
     let request = announce(&mut desk, announcement("x"));
     desk.happened(Event::Cancelled { reason: "enough".to_owned() });
-    assert!(matches!(desk.reply(request), Some(Err(Refusal { error: RefusalCode::RoomClosed, .. }))));
+    assert!(matches!(
+        desk.reply(request),
+        Some(Err(Refusal { error: RefusalCode::RoomClosed, .. }))
+    ));
 }

@@ -11,7 +11,9 @@ use conclave_core::types::fault::{CallReport, Fault, FaultKind};
 use conclave_core::types::ids::{BackgroundId, ChannelId};
 use serde_json::json;
 
-use super::{Desk, draining, finish, interactive, on, plan, says, speak, speeches, timers, user, wait, wakes};
+use super::{
+    Desk, draining, finish, interactive, on, plan, says, speak, speeches, timers, user, wait, wakes,
+};
 
 #[test]
 fn wakes_of_one_strategy_are_joined_and_the_most_telling_is_left() {
@@ -23,14 +25,22 @@ fn wakes_of_one_strategy_are_joined_and_the_most_telling_is_left() {
     assert_eq!(wake, Wake::Ended { task: "task-1".into() });
     assert!(desk.take(wakes).is_none(), "one call at a time");
     let decisions = vec![speak(&["task-1"]), wait(None, 500)];
-    desk.happened(Event::StrategyDecided { call, answer: Ok(decisions), report: CallReport::default() });
+    desk.happened(Event::StrategyDecided {
+        call,
+        answer: Ok(decisions),
+        report: CallReport::default(),
+    });
     let (call, wake) = desk.woken();
     assert_eq!(wake, Wake::Ended { task: "task-3".into() });
     // It fails, and its time comes, while it decides.
     desk.spoken(Some("busy"));
     desk.timer();
     assert!(desk.take(wakes).is_none());
-    desk.happened(Event::StrategyDecided { call, answer: Ok(Vec::new()), report: CallReport::default() });
+    desk.happened(Event::StrategyDecided {
+        call,
+        answer: Ok(Vec::new()),
+        report: CallReport::default(),
+    });
     assert_eq!(desk.woken().1, Wake::SendFailed { reason: "busy".to_owned() });
     desk.is_sound();
 }
@@ -47,9 +57,18 @@ fn a_thousand_results_are_each_told_once() {
         calls += 1;
         let view = desk.room().delivery_view(call).expect("it is shown what waits");
         // Half of them at a time, and one twice.
-        let ids: Vec<&str> = view.waiting.iter().take(view.waiting.len().div_ceil(2)).map(|ended| ended.id.as_str()).collect();
+        let ids: Vec<&str> = view
+            .waiting
+            .iter()
+            .take(view.waiting.len().div_ceil(2))
+            .map(|ended| ended.id.as_str())
+            .collect();
         let decisions = vec![speak(&ids), speak(&ids[..1]), wait(None, 10)];
-        desk.happened(Event::StrategyDecided { call, answer: Ok(decisions), report: CallReport::default() });
+        desk.happened(Event::StrategyDecided {
+            call,
+            answer: Ok(decisions),
+            report: CallReport::default(),
+        });
         while let Some((call, speech)) = desk.take(speeches) {
             speech.tasks.into_iter().for_each(|id| *told.entry(id).or_default() += 1);
             desk.happened(Event::Spoken { call, failure: None });
@@ -57,7 +76,9 @@ fn a_thousand_results_are_each_told_once() {
             desk.happened(Event::Spoken { call, failure: Some("no".to_owned()) });
         }
         // What was waited for before is waited for no more.
-        while desk.room().outcome().is_none() && !desk.to_do.iter().any(|effect| wakes(effect).is_some()) {
+        while desk.room().outcome().is_none()
+            && !desk.to_do.iter().any(|effect| wakes(effect).is_some())
+        {
             desk.timer();
         }
     }
@@ -76,12 +97,24 @@ fn a_strategy_is_shown_no_more_than_it_can_take_and_is_woken_for_the_rest() {
     desk.ends(&"y".repeat(700_000));
     desk.ends("small");
     let (call, _) = desk.woken();
-    assert_eq!(desk.room().delivery_view(call).expect("a view").waiting.len(), 1, "the first alone was there");
-    desk.happened(Event::StrategyDecided { call, answer: Ok(Vec::new()), report: CallReport::default() });
+    assert_eq!(
+        desk.room().delivery_view(call).expect("a view").waiting.len(),
+        1,
+        "the first alone was there"
+    );
+    desk.happened(Event::StrategyDecided {
+        call,
+        answer: Ok(Vec::new()),
+        report: CallReport::default(),
+    });
     let (call, _) = desk.woken();
     let view = desk.room().delivery_view(call).expect("a view");
     assert_eq!(view.waiting.len(), 1, "the two long ones do not fit together");
-    desk.happened(Event::StrategyDecided { call, answer: Ok(vec![speak(&["task-1"])]), report: CallReport::default() });
+    desk.happened(Event::StrategyDecided {
+        call,
+        answer: Ok(vec![speak(&["task-1"])]),
+        report: CallReport::default(),
+    });
     let (call, wake) = desk.woken();
     assert_eq!(wake, Wake::Ended { task: "task-2".into() });
     assert_eq!(desk.room().delivery_view(call).expect("a view").waiting.len(), 2);
@@ -99,7 +132,11 @@ fn a_speech_that_fails_is_tried_four_times_and_then_waits_for_the_agent() {
         assert_eq!(matches!(wake, Wake::SendFailed { .. }), attempt > 1);
         let view = desk.room().delivery_view(call).expect("a view");
         assert_eq!(view.waiting[0].attempts, attempt - 1);
-        desk.happened(Event::StrategyDecided { call, answer: Ok(vec![speak(&["task-1"])]), report: CallReport::default() });
+        desk.happened(Event::StrategyDecided {
+            call,
+            answer: Ok(vec![speak(&["task-1"])]),
+            report: CallReport::default(),
+        });
         keys.push(desk.spoken(Some("the line is busy")).key);
     }
     assert_eq!(keys, ["task-1"; 4], "the same key for every attempt");
@@ -110,7 +147,12 @@ fn a_speech_that_fails_is_tried_four_times_and_then_waits_for_the_agent() {
     assert_eq!(desk.told(|notice| matches!(notice, Notice::DeadLetter { attempts: 4, .. })), 1);
     // Its agent reads it in its next turn, and it is never spoken again.
     let (call, _) = desk.take(user).expect("the user is asked");
-    desk.happened(Event::UserAnswered { call, text: Some("and?".to_owned()), attachments: Vec::new(), passed: false });
+    desk.happened(Event::UserAnswered {
+        call,
+        text: Some("and?".to_owned()),
+        attachments: Vec::new(),
+        passed: false,
+    });
     assert_eq!(desk.state("task-1"), DeliveryState::Told);
     assert!(desk.history().iter().any(|(_, _, text)| text.contains("it is blue")));
     desk.is_sound();
@@ -153,14 +195,22 @@ fn a_strategy_that_waits_for_ever_is_given_up() {
 
 #[test]
 fn every_nonsense_falls_back_to_the_agents_next_turn_and_is_reported() {
-    let huge = Decision::Speak { tasks: vec!["task-1".to_owned()], channel: None, prompt: Some("x".repeat(100_000)), interrupt: false };
+    let huge = Decision::Speak {
+        tasks: vec!["task-1".to_owned()],
+        channel: None,
+        prompt: Some("x".repeat(100_000)),
+        interrupt: false,
+    };
     let denied = |channel: &str| vec![on(channel, &["task-1"])];
     for (decisions, reason) in [
         (vec![huge], "65536"),
         (denied("pager"), "grants.rooms does not hold \"pager\""),
         (denied("nowhere"), "grants.rooms does not hold \"nowhere\""),
         (vec![Decision::GiveUp { reason: "bored".to_owned() }], "gave up: bored"),
-        (vec![Decision::Attach { tasks: vec!["task-1".to_owned(), "task-1".to_owned()] }], "agent's next turn"),
+        (
+            vec![Decision::Attach { tasks: vec!["task-1".to_owned(), "task-1".to_owned()] }],
+            "agent's next turn",
+        ),
     ] {
         let mut desk = draining(1);
         desk.ends("x");
@@ -178,7 +228,8 @@ fn a_flood_of_decisions_is_one_timer_and_nothing_said() {
     let mut desk = draining(1);
     desk.ends("x");
     let ids: Vec<String> = (0..10_000).map(|number| format!("task-{}", number + 7)).collect();
-    let mut flood: Vec<Decision> = (0..10_000_u64).map(|number| wait(Some("nowhere"), 20_000 - number)).collect();
+    let mut flood: Vec<Decision> =
+        (0..10_000_u64).map(|number| wait(Some("nowhere"), 20_000 - number)).collect();
     flood.push(Decision::Speak { tasks: ids, channel: None, prompt: None, interrupt: true });
     desk.decides(flood);
     assert_eq!((desk.all(timers).len(), desk.all(speeches).len()), (1, 0));
@@ -192,7 +243,11 @@ fn a_strategy_that_traps_leaves_its_results_and_is_reported() {
     desk.ends("y");
     let (call, _) = desk.woken();
     let fault = Fault::new(FaultKind::Trap, "unreachable".to_owned());
-    desk.happened(Event::StrategyDecided { call, answer: Err(fault), report: CallReport::default() });
+    desk.happened(Event::StrategyDecided {
+        call,
+        answer: Err(fault),
+        report: CallReport::default(),
+    });
     assert_eq!(desk.told(|notice| matches!(notice, Notice::PluginFaulted { .. })), 1);
     assert_eq!(desk.kept(), ["teller failed: unreachable"; 2]);
     assert!(desk.room().outcome().is_some());
@@ -204,15 +259,28 @@ fn a_strategy_learns_when_the_channel_that_it_waits_for_is_idle() {
     desk.activity("phone", Activity::UserSpeaking);
     desk.ends("x");
     let (call, _) = desk.woken();
-    let busy = desk.room().delivery_view(call).expect("a view").channels.into_iter().find(|channel| channel.id.as_str() == "phone");
+    let busy = desk
+        .room()
+        .delivery_view(call)
+        .expect("a view")
+        .channels
+        .into_iter()
+        .find(|channel| channel.id.as_str() == "phone");
     assert_eq!(busy.expect("it is granted").activity, Activity::UserSpeaking);
-    desk.happened(Event::StrategyDecided { call, answer: Ok(vec![wait(Some("phone"), 15_000)]), report: CallReport::default() });
+    desk.happened(Event::StrategyDecided {
+        call,
+        answer: Ok(vec![wait(Some("phone"), 15_000)]),
+        report: CallReport::default(),
+    });
     // Another way to be busy is no reason to wake it.
     desk.activity("phone", Activity::Generating);
     desk.activity("terminal", Activity::Idle);
     assert!(desk.take(wakes).is_none());
     desk.activity("phone", Activity::Idle);
-    assert_eq!(desk.decides(vec![on("phone", &["task-1"])]), Wake::ChannelChanged { channel: "phone".into() });
+    assert_eq!(
+        desk.decides(vec![on("phone", &["task-1"])]),
+        Wake::ChannelChanged { channel: "phone".into() }
+    );
     let speech = desk.spoken(None);
     assert_eq!((speech.channel.as_str(), speech.interrupt), ("phone", true));
     assert!(desk.room().outcome().is_some(), "the time-out holds nothing back");
@@ -226,7 +294,11 @@ fn a_channel_that_became_idle_while_it_decided_is_not_missed() {
     desk.ends("x");
     let (call, _) = desk.woken();
     desk.activity("phone", Activity::Idle);
-    desk.happened(Event::StrategyDecided { call, answer: Ok(vec![wait(Some("phone"), 15_000)]), report: CallReport::default() });
+    desk.happened(Event::StrategyDecided {
+        call,
+        answer: Ok(vec![wait(Some("phone"), 15_000)]),
+        report: CallReport::default(),
+    });
     assert!(matches!(desk.woken().1, Wake::ChannelChanged { .. }));
 }
 
@@ -252,7 +324,10 @@ fn the_runs_own_channel_is_busy_while_its_agent_is_at_work() {
     desk.ends("x");
     desk.decides(vec![wait(Some("terminal"), 15_000)]);
     desk.stepped(call, says("Anything else?"));
-    assert_eq!(desk.decides(vec![on("terminal", &["task-1"])]), Wake::ChannelChanged { channel: terminal.clone() });
+    assert_eq!(
+        desk.decides(vec![on("terminal", &["task-1"])]),
+        Wake::ChannelChanged { channel: terminal.clone() }
+    );
     assert_eq!(desk.room().activity_of(&terminal), Activity::Speaking);
     desk.spoken(None);
     assert_eq!(desk.room().activity_of(&terminal), Activity::Idle);
@@ -280,14 +355,17 @@ fn what_cannot_be_told_anything_fails_as_unavailable() {
         plan(json!({}), json!({})),
         |_| {},
         |opening| {
-            opening.bindings = Some(BTreeMap::from([("phone".into(), Binding::of(ChannelKind::Voice))]));
+            opening.bindings =
+                Some(BTreeMap::from([("phone".into(), Binding::of(ChannelKind::Voice))]));
         },
     );
     desk.delegate(1);
     desk.step(finish());
     desk.ends("x");
     desk.decides(vec![on("terminal", &["task-1"])]);
-    assert!(matches!(desk.woken().1, Wake::SendFailed { reason } if reason.contains("no channel terminal")));
+    assert!(
+        matches!(desk.woken().1, Wake::SendFailed { reason } if reason.contains("no channel terminal"))
+    );
 }
 
 #[test]
@@ -298,7 +376,9 @@ fn the_best_channel_is_a_voice_that_may_be_told_something() {
         ("c".into(), Binding::of(ChannelKind::Web)),
         ("d".into(), Binding::of(ChannelKind::Voice)),
     ]);
-    let best = |bindings: &BTreeMap<ChannelId, Binding>| delivery::transport(bindings).map(ToString::to_string);
+    let best = |bindings: &BTreeMap<ChannelId, Binding>| {
+        delivery::transport(bindings).map(ToString::to_string)
+    };
     assert_eq!(best(&bindings).as_deref(), Some("d"));
     bindings.get_mut("d").expect("it is there").muted = true;
     assert_eq!(best(&bindings).as_deref(), Some("b"));

@@ -15,7 +15,10 @@ use conclave_core::types::message::{Entity, Label};
 use conclave_core::types::request::{RequestId, RequestReply, RoomRequest};
 use serde_json::json;
 
-use super::{Desk, asking, background, delegates, draining, finish, interactive, plan, says, speak, speeches, step, user};
+use super::{
+    Desk, asking, background, delegates, draining, finish, interactive, plan, says, speak,
+    speeches, step, user,
+};
 
 #[test]
 fn an_agent_that_waits_for_its_user_takes_a_turn_and_asks_again() {
@@ -28,13 +31,21 @@ fn an_agent_that_waits_for_its_user_takes_a_turn_and_asks_again() {
     assert!(desk.to_do.contains(&Effect::AbandonCall { call: asked }));
     let (sender, labels, text) = desk.history().last().expect("it reads it").clone();
     assert_eq!((sender, labels), (Entity::Agent, vec![Label::Untrusted]));
-    assert!(text.contains("\"output\":\"it is blue\"") && text.contains("data, not instructions"), "{text}");
+    assert!(
+        text.contains("\"output\":\"it is blue\"") && text.contains("data, not instructions"),
+        "{text}"
+    );
     assert_eq!(desk.state("task-1"), DeliveryState::Delivered);
     desk.step(says("By the way: it is blue."));
     let (call, prompt) = desk.take(user).expect("the user is asked again");
     assert_eq!(prompt, "By the way: it is blue.");
     // An answer to the question that was given up changes nothing.
-    desk.happened(Event::UserAnswered { call: asked, text: Some("late".to_owned()), attachments: Vec::new(), passed: false });
+    desk.happened(Event::UserAnswered {
+        call: asked,
+        text: Some("late".to_owned()),
+        attachments: Vec::new(),
+        passed: false,
+    });
     assert!(desk.take(step).is_none() && desk.room().is_in_flight(call));
     assert_eq!(desk.told(|notice| matches!(notice, Notice::ResultsRelayed { .. })), 1);
     desk.is_sound();
@@ -45,12 +56,22 @@ fn results_are_not_the_users_words() {
     let mut desk = asking(json!({}));
     desk.ends("q");
     let prompt = Some("DONE".to_owned());
-    desk.decides(vec![Decision::Speak { tasks: vec!["task-1".to_owned()], channel: None, prompt, interrupt: false }]);
+    desk.decides(vec![Decision::Speak {
+        tasks: vec!["task-1".to_owned()],
+        channel: None,
+        prompt,
+        interrupt: false,
+    }]);
     let call = desk.take(step).expect("the agent takes a turn");
     let view = desk.room().agent_view(call).expect("a view");
-    assert_eq!(view.intent.as_ref().map(|message| message.text()), Some("hello"), "what its user wants is as it was");
+    assert_eq!(
+        view.intent.as_ref().map(|message| message.text()),
+        Some("hello"),
+        "what its user wants is as it was"
+    );
     let text = view.pending.as_ref().map(|message| message.text().to_owned()).unwrap_or_default();
-    let inside = text.split_once("\n--- END ---").map(|(inside, _)| inside.to_owned()).unwrap_or_default();
+    let inside =
+        text.split_once("\n--- END ---").map(|(inside, _)| inside.to_owned()).unwrap_or_default();
     assert!(inside.ends_with("{\"says\":\"DONE\",\"strategy\":\"teller\"}"), "{text}");
     let data = |past: &&PastAction| matches!(&past.observation, Some(Observation::Custom { name, .. }) if name == "background");
     assert_eq!(view.since.iter().filter(data).count(), 1, "{:?}", view.since);
@@ -69,7 +90,10 @@ fn an_agent_at_work_reads_it_in_its_next_step() {
     desk.ends("it is blue");
     desk.decides(vec![speak(&["task-1"])]);
     assert_eq!(desk.state("task-1"), DeliveryState::Speaking);
-    assert!(!desk.history().iter().any(|(_, _, text)| text.contains("blue")), "not in the middle of a step");
+    assert!(
+        !desk.history().iter().any(|(_, _, text)| text.contains("blue")),
+        "not in the middle of a step"
+    );
     desk.stepped(call, Action::Think { thought: "hm".to_owned() });
     assert_eq!(desk.state("task-1"), DeliveryState::Delivered);
     assert!(desk.history().iter().any(|(_, _, text)| text.contains("blue")));
@@ -85,7 +109,11 @@ fn what_its_agent_did_not_read_any_more_is_told_to_people() {
     desk.decides(vec![speak(&["task-1"])]);
     desk.stepped(call, finish());
     let speech = desk.spoken(None);
-    assert_eq!((speech.text.as_str(), speech.key.as_str()), ("it is blue", "task-1"), "people read no fence");
+    assert_eq!(
+        (speech.text.as_str(), speech.key.as_str()),
+        ("it is blue", "task-1"),
+        "people read no fence"
+    );
     assert_eq!(desk.state("task-1"), DeliveryState::Delivered);
     desk.is_sound();
 }
@@ -113,17 +141,32 @@ fn the_inbox_is_read_once_right_before_the_next_step_also_in_a_later_run() {
     desk.decides(vec![Decision::Attach { tasks: vec!["task-1".to_owned()] }]);
     assert!(desk.room().outcome().is_some());
     let before = desk.history().len();
-    let opening = RunOpening { content: Some("again".to_owned()), entry: "desk".into(), room: "room".into(), ..RunOpening::default() };
+    let opening = RunOpening {
+        content: Some("again".to_owned()),
+        entry: "desk".into(),
+        room: "room".into(),
+        ..RunOpening::default()
+    };
     desk.happened(Event::RunStarted { setup: None, opening });
     let history = desk.history();
-    let told: Vec<_> = history.iter().filter(|(_, _, text)| text.contains("BACKGROUND TASK")).collect();
+    let told: Vec<_> =
+        history.iter().filter(|(_, _, text)| text.contains("BACKGROUND TASK")).collect();
     assert_eq!((told.len(), history.len()), (1, before + 2), "{history:?}");
     let (sender, labels, text) = told[0];
     assert_eq!((*sender, labels.as_slice()), (Entity::Agent, [Label::Untrusted].as_slice()));
-    assert!(text.contains("\"status\":\"failed\"") && !text.contains("1234"), "R-055: a model reads no error: {text}");
-    assert_eq!(desk.told(|notice| matches!(notice, Notice::ResultsTold { ids, .. } if ids.len() == 1)), 1);
+    assert!(
+        text.contains("\"status\":\"failed\"") && !text.contains("1234"),
+        "R-055: a model reads no error: {text}"
+    );
+    assert_eq!(
+        desk.told(|notice| matches!(notice, Notice::ResultsTold { ids, .. } if ids.len() == 1)),
+        1
+    );
     desk.step(Action::Think { thought: "hm".to_owned() });
-    assert_eq!(desk.history().iter().filter(|(_, _, text)| text.contains("BACKGROUND TASK")).count(), 1);
+    assert_eq!(
+        desk.history().iter().filter(|(_, _, text)| text.contains("BACKGROUND TASK")).count(),
+        1
+    );
     desk.is_sound();
 }
 
@@ -131,12 +174,21 @@ fn the_inbox_is_read_once_right_before_the_next_step_also_in_a_later_run() {
 fn a_delegation_chooses_its_strategy_or_none() {
     let mut desk = Desk::open(plan(json!({}), json!({})));
     let with = |deliver: Deliver| {
-        Action::DelegateTask(Box::new(Delegation { agent: "slow".to_owned(), task: "dig".to_owned(), deliver, ..Delegation::default() }))
+        Action::DelegateTask(Box::new(Delegation {
+            agent: "slow".to_owned(),
+            task: "dig".to_owned(),
+            deliver,
+            ..Delegation::default()
+        }))
     };
     desk.step(with(Deliver::By("other".into())));
     desk.step(with(Deliver::Never));
     desk.step(with(Deliver::By("desk".into())));
-    assert_eq!(desk.to_do.iter().filter(|effect| background(effect).is_some()).count(), 2, "an agent is no strategy");
+    assert_eq!(
+        desk.to_do.iter().filter(|effect| background(effect).is_some()).count(),
+        2,
+        "an agent is no strategy"
+    );
     desk.step(finish());
     desk.ends("one");
     desk.ends("two");
@@ -154,13 +206,22 @@ fn a_closed_room_says_nothing() {
     desk.ends("one");
     let (call, _) = desk.woken();
     desk.asks(RoomRequest::Close { reason: "night".to_owned() });
-    desk.happened(Event::StrategyDecided { call, answer: Ok(vec![speak(&["task-1"])]), report: CallReport::default() });
-    if desk.to_do.iter().any(|effect| background(effect).is_some()) && desk.room().outcome().is_none() {
+    desk.happened(Event::StrategyDecided {
+        call,
+        answer: Ok(vec![speak(&["task-1"])]),
+        report: CallReport::default(),
+    });
+    if desk.to_do.iter().any(|effect| background(effect).is_some())
+        && desk.room().outcome().is_none()
+    {
         desk.ends("two");
     }
     assert!(desk.all(speeches).is_empty());
     let record = desk.record("task-1");
-    assert_eq!((record.state, record.reason.as_deref()), (DeliveryState::Blocked, Some("room_closed")));
+    assert_eq!(
+        (record.state, record.reason.as_deref()),
+        (DeliveryState::Blocked, Some("room_closed"))
+    );
     assert!(matches!(desk.reply(RequestId(0)), Some(Ok(RequestReply::Done))));
 }
 
@@ -172,7 +233,8 @@ fn a_speech_that_was_cut_off_is_said_again_under_its_key() {
     let (call, before) = desk.take(speeches).expect("it is said");
     let unfinished = Unfinished::fold(desk.recorded.records.clone());
     let resumption = unfinished.resumption(desk.at.plus(5_000));
-    let again: Vec<_> = resumption.again.iter().filter_map(|again| speeches(&again.effect)).collect();
+    let again: Vec<_> =
+        resumption.again.iter().filter_map(|again| speeches(&again.effect)).collect();
     assert_eq!(again, [(call, before)], "the same call, the same key");
     let mut room = unfinished.room;
     resumption.events.into_iter().for_each(|event| room.handle(event, desk.at));
@@ -204,7 +266,12 @@ fn results_that_lead_to_results_come_to_an_end() {
     assert!(desk.kept().last().is_some_and(|reason| reason.starts_with("chain_depth")));
     // Its user's word begins anew.
     let (call, _) = desk.all(user).pop().expect("the user is asked");
-    desk.happened(Event::UserAnswered { call, text: Some("go on".to_owned()), attachments: Vec::new(), passed: false });
+    desk.happened(Event::UserAnswered {
+        call,
+        text: Some("go on".to_owned()),
+        attachments: Vec::new(),
+        passed: false,
+    });
     desk.step(delegates());
     desk.step(says("Anything else?"));
     desk.ends("more");
@@ -215,7 +282,8 @@ fn results_that_lead_to_results_come_to_an_end() {
 
 #[test]
 fn in_a_held_room_nobody_need_be_at_work() {
-    let mut desk = Desk::open_with(plan(json!({}), json!({})), |_| {}, |opening| opening.hold = true);
+    let mut desk =
+        Desk::open_with(plan(json!({}), json!({})), |_| {}, |opening| opening.hold = true);
     desk.delegate(1);
     desk.step(finish());
     while desk.take(speeches).is_some_and(|(call, _)| {
@@ -227,7 +295,10 @@ fn in_a_held_room_nobody_need_be_at_work() {
     assert_eq!(desk.state("task-1"), DeliveryState::Delivered);
     desk.step(Action::Finish { outputs: json!("It is blue.") });
     let said: Vec<String> = desk.all(speeches).into_iter().map(|(_, speech)| speech.text).collect();
-    assert!(said.iter().all(|text| text == "It is blue.") && !said.is_empty(), "the agent's answer alone is told: {said:?}");
+    assert!(
+        said.iter().all(|text| text == "It is blue.") && !said.is_empty(),
+        "the agent's answer alone is told: {said:?}"
+    );
     desk.is_sound();
 }
 
@@ -240,7 +311,12 @@ fn what_is_handed_back_is_what_was_asked_for() {
         (Some(HandBack::Relay), json!({ "hand_back": "post" }), true),
     ] {
         let mut desk = Desk::open(plan(interactive(), of_task));
-        let delegation = Delegation { agent: "slow".to_owned(), task: "dig".to_owned(), hand_back: of_delegation, ..Delegation::default() };
+        let delegation = Delegation {
+            agent: "slow".to_owned(),
+            task: "dig".to_owned(),
+            hand_back: of_delegation,
+            ..Delegation::default()
+        };
         desk.step(Action::DelegateTask(Box::new(delegation)));
         desk.step(says("Anything else?"));
         desk.ends("x");
@@ -255,6 +331,9 @@ fn a_view_shares_what_it_shows() {
     let mut desk = draining(1);
     desk.ends(&"x".repeat(1_000));
     let (call, _) = desk.woken();
-    let (one, two) = (desk.room().delivery_view(call).expect("a view"), desk.room().delivery_view(call).expect("a view"));
+    let (one, two) = (
+        desk.room().delivery_view(call).expect("a view"),
+        desk.room().delivery_view(call).expect("a view"),
+    );
     assert!(Arc::ptr_eq(&one.waiting[0], &two.waiting[0]));
 }

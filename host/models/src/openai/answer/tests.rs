@@ -41,7 +41,8 @@ fn finish(reason: &str) -> Value {
 }
 
 fn calls(pieces: &[Value]) -> Vec<ToolCall> {
-    let chunks: Vec<Value> = pieces.iter().map(|piece| delta(json!({"tool_calls": [piece]}))).collect();
+    let chunks: Vec<Value> =
+        pieces.iter().map(|piece| delta(json!({"tool_calls": [piece]}))).collect();
     read(&chunks).tool_calls
 }
 
@@ -51,8 +52,7 @@ fn call(id: &str, name: &str, arguments: Value) -> ToolCall {
 
 #[test]
 fn text_reasoning_and_usage_are_put_together() {
-    let usage =
-        json!({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 4.0, "prompt_tokens_details": {"cached_tokens": 5}}});
+    let usage = json!({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 4.0, "prompt_tokens_details": {"cached_tokens": 5}}});
     let completion = read(&[
         json!({"id": "x", "model": "m-1", "choices": [{"delta": {"role": "assistant", "content": ""}}]}),
         delta(json!({"reasoning_content": "hm, "})),
@@ -62,9 +62,20 @@ fn text_reasoning_and_usage_are_put_together() {
         finish("stop"),
         usage,
     ]);
-    let usage = TokenUsage { input_tokens: 9, cached_input_tokens: 5, output_tokens: 4, cost_micro_usd: None };
-    assert_eq!((completion.id.as_str(), completion.model.as_str(), completion.stop), ("x", "m-1", StopReason::End));
-    assert_eq!((completion.content.as_deref(), completion.reasoning.as_deref()), (Some("Hello"), Some("hm, yes")));
+    let usage = TokenUsage {
+        input_tokens: 9,
+        cached_input_tokens: 5,
+        output_tokens: 4,
+        cost_micro_usd: None,
+    };
+    assert_eq!(
+        (completion.id.as_str(), completion.model.as_str(), completion.stop),
+        ("x", "m-1", StopReason::End)
+    );
+    assert_eq!(
+        (completion.content.as_deref(), completion.reasoning.as_deref()),
+        (Some("Hello"), Some("hm, yes"))
+    );
     assert_eq!(completion.usage, usage);
 }
 
@@ -105,7 +116,8 @@ fn every_call_counted_as_the_first_is_one_of_its_own() {
 
 #[test]
 fn a_name_that_comes_with_every_piece_is_taken_once() {
-    let piece = |text: &str| json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": text}});
+    let piece =
+        |text: &str| json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": text}});
     assert_eq!(calls(&[piece("{\"x\""), piece(":1}")]), [call("a", "f", json!({"x": 1}))]);
 }
 
@@ -120,14 +132,19 @@ fn ids_are_unique_within_the_message() {
 
 #[test]
 fn arguments_that_are_no_json_stay_text() {
-    let made = |text: &str| calls(&[json!({"id": "a", "function": {"name": "f", "arguments": text}})])[0].arguments.clone();
+    let made = |text: &str| {
+        calls(&[json!({"id": "a", "function": {"name": "f", "arguments": text}})])[0]
+            .arguments
+            .clone()
+    };
     assert_eq!((made(""), made("  ")), (json!({}), json!({})));
     assert_eq!((made("{\"x\":"), made("[1]")), (json!("{\"x\":"), json!([1])));
 }
 
 #[test]
 fn a_server_that_says_stop_after_a_call_means_the_call() {
-    let call = delta(json!({"content": "", "tool_calls": [{"id": "a", "function": {"name": "f"}}]}));
+    let call =
+        delta(json!({"content": "", "tool_calls": [{"id": "a", "function": {"name": "f"}}]}));
     for reason in ["stop", "tool_calls", "function_call"] {
         let completion = read(&[call.clone(), finish(reason)]);
         assert_eq!((completion.stop, completion.content), (StopReason::ToolCalls, None));
@@ -148,9 +165,17 @@ fn reasons_to_stop_are_translated() {
 fn a_refusal_is_content_that_was_filtered() {
     let heard = Heard::default();
     let mut answer = ServerReply::new(100, Quoter::default());
-    answer.handle_chunk(serde_json::from_value(delta(json!({"refusal": "I will not"}))).unwrap(), &heard).unwrap();
+    answer
+        .handle_chunk(
+            serde_json::from_value(delta(json!({"refusal": "I will not"}))).unwrap(),
+            &heard,
+        )
+        .unwrap();
     let completion = answer.finish(&ToolNames::default(), "m", &heard);
-    assert_eq!((completion.content.as_deref(), completion.stop), (Some("I will not"), StopReason::ContentFilter));
+    assert_eq!(
+        (completion.content.as_deref(), completion.stop),
+        (Some("I will not"), StopReason::ContentFilter)
+    );
 }
 
 #[test]
@@ -161,7 +186,8 @@ fn content_in_parts_is_text() {
 
 #[test]
 fn costs_are_taken_when_they_make_sense() {
-    let cost = |cost: Value| read(&[json!({"choices": [], "usage": {"cost": cost}})]).usage.cost_micro_usd;
+    let cost =
+        |cost: Value| read(&[json!({"choices": [], "usage": {"cost": cost}})]).usage.cost_micro_usd;
     assert_eq!((cost(json!(0.00123)), cost(json!(0))), (Some(1230), Some(0)));
     assert_eq!((cost(json!(-1)), cost(json!("x")), cost(Value::Null)), (None, None, None));
     assert_eq!(cost(json!(1e300)), Some(u64::MAX));
@@ -180,10 +206,14 @@ fn nulls_and_other_choices_change_nothing() {
 
 #[test]
 fn an_answer_without_end_is_too_long() {
-    for piece in [json!({"content": "12345"}), json!({"reasoning": "12345"}), json!({"tool_calls": [{"function": {"arguments": "12345"}}]})]
-    {
+    for piece in [
+        json!({"content": "12345"}),
+        json!({"reasoning": "12345"}),
+        json!({"tool_calls": [{"function": {"arguments": "12345"}}]}),
+    ] {
         let mut answer = ServerReply::new(12, Quoter::default());
-        let mut handle = || answer.handle_chunk(serde_json::from_value(delta(piece.clone())).unwrap(), &());
+        let mut handle =
+            || answer.handle_chunk(serde_json::from_value(delta(piece.clone())).unwrap(), &());
         assert!(handle().is_ok() && handle().is_ok() && handle().is_err(), "{piece}");
     }
 }

@@ -23,7 +23,10 @@ impl TextSink for Heard {
     }
 }
 
-fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limit: u64) -> Result<(Completion, String), ReplyError> {
+fn read<'a>(
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+    limit: u64,
+) -> Result<(Completion, String), ReplyError> {
     let heard = Heard::default();
     let mut reply = ReplyReader::new(limit, Quoter::default());
     for piece in pieces {
@@ -51,7 +54,8 @@ fn a_stream_cut_at_every_byte_says_the_same() {
 
 #[test]
 fn a_whole_reply_is_read_after_any_white_space() {
-    let body = json!({"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]}).to_string();
+    let body =
+        json!({"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]}).to_string();
     assert_eq!(text(&format!("\n \n{body}\n")).unwrap(), "Hi");
     assert_eq!(read(format!("  {body}").as_bytes().chunks(1), 10_000).unwrap().1, "Hi");
 }
@@ -82,8 +86,17 @@ fn an_error_in_the_answer_is_the_server_s() {
 
 #[test]
 fn what_is_no_answer_is_shown_from_its_beginning() {
-    for body in ["<html>login</html>", "", "  ", "{\"a\":1}", "{\"choices\":[]}", "{\"choices\":", "Not found", ": x\n\ndata: y\n\n", "[1]"]
-    {
+    for body in [
+        "<html>login</html>",
+        "",
+        "  ",
+        "{\"a\":1}",
+        "{\"choices\":[]}",
+        "{\"choices\":",
+        "Not found",
+        ": x\n\ndata: y\n\n",
+        "[1]",
+    ] {
         let Err(ReplyError::NotUnderstood { beginning }) = text(body) else { panic!("{body}") };
         assert_eq!(beginning, body);
     }
@@ -93,7 +106,10 @@ fn what_is_no_answer_is_shown_from_its_beginning() {
 
 #[test]
 fn what_a_server_puts_between_the_chunks_is_skipped() {
-    let body = format!("data: {{\"type\":\"ping\"}}\n\ndata:\n\n{}", STREAM.trim_start_matches('\u{feff}'));
+    let body = format!(
+        "data: {{\"type\":\"ping\"}}\n\ndata:\n\n{}",
+        STREAM.trim_start_matches('\u{feff}')
+    );
     assert_eq!(text(&body).unwrap(), "Héllo");
 }
 

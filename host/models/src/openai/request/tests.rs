@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use conclave_core::types::completion::{DraftMessage, ModelError, Prompt, PromptPiece, ToolChoice, ToolFormat};
+use conclave_core::types::completion::{
+    DraftMessage, ModelError, Prompt, PromptPiece, ToolChoice, ToolFormat,
+};
 use conclave_core::types::history::History;
 use conclave_core::types::message::{Blob, Entity, Message, ToolCall, ToolResult};
 use conclave_core::types::tool::ToolSummary;
@@ -43,8 +45,14 @@ fn tool(name: &str, schema: Value) -> ToolSummary {
 
 fn sent_with(prompt: &Prompt, options: Value) -> Result<Value, ModelError> {
     let Value::Object(options) = options else { panic!("options are an object") };
-    let settings = OpenAiSettings { model: "m".to_owned(), options, images: Arc::new(Kept), ..OpenAiSettings::default() };
-    body(prompt, &ToolNames::of(prompt), &settings).map(|body| serde_json::from_slice(&body).unwrap())
+    let settings = OpenAiSettings {
+        model: "m".to_owned(),
+        options,
+        images: Arc::new(Kept),
+        ..OpenAiSettings::default()
+    };
+    body(prompt, &ToolNames::of(prompt), &settings)
+        .map(|body| serde_json::from_slice(&body).unwrap())
 }
 
 fn sent(prompt: &Prompt) -> Value {
@@ -64,16 +72,31 @@ impl BlobSource for Threads {
 #[tokio::test]
 async fn an_attachment_is_read_where_a_thread_may_wait_for_a_disk() {
     let threads = Arc::new(Threads(std::sync::Mutex::default()));
-    let settings = OpenAiSettings { model: "m".to_owned(), images: Arc::clone(&threads) as _, ..OpenAiSettings::default() };
-    let blob = Blob { sha256: "ab".repeat(32), media_type: "image/png".to_owned(), length: 3, name: None };
-    let message = Message { content: Some("Look.".to_owned()), attachments: vec![blob], ..Message::new(0, Entity::User, "user") };
+    let settings = OpenAiSettings {
+        model: "m".to_owned(),
+        images: Arc::clone(&threads) as _,
+        ..OpenAiSettings::default()
+    };
+    let blob =
+        Blob { sha256: "ab".repeat(32), media_type: "image/png".to_owned(), length: 3, name: None };
+    let message = Message {
+        content: Some("Look.".to_owned()),
+        attachments: vec![blob],
+        ..Message::new(0, Entity::User, "user")
+    };
     let mut history = History::default();
     history.push(&Arc::new(message));
-    let with_picture = Arc::new(prompt(vec![PromptPiece::History { messages: history, start: 0, end: 1 }]));
+    let with_picture =
+        Arc::new(prompt(vec![PromptPiece::History { messages: history, start: 0, end: 1 }]));
     let sent = super::body_beside(&with_picture, &settings).await.unwrap();
     assert_eq!(
         sent,
-        body(&with_picture, &ToolNames::of(&with_picture), &OpenAiSettings { images: Arc::new(Kept), ..settings.clone() }).unwrap()
+        body(
+            &with_picture,
+            &ToolNames::of(&with_picture),
+            &OpenAiSettings { images: Arc::new(Kept), ..settings.clone() }
+        )
+        .unwrap()
     );
     let read = threads.0.lock().unwrap().clone();
     assert_eq!(read.len(), 1);
@@ -82,7 +105,10 @@ async fn an_attachment_is_read_where_a_thread_may_wait_for_a_disk() {
 
 #[test]
 fn a_small_prompt_makes_a_small_request() {
-    assert_eq!(sent(&simple()), json!({"model": "m", "messages": [{"role": "system", "content": "be good"}]}));
+    assert_eq!(
+        sent(&simple()),
+        json!({"model": "m", "messages": [{"role": "system", "content": "be good"}]})
+    );
 }
 
 /// What a tool attached, as data: nobody takes it for the user's words.
@@ -97,9 +123,19 @@ const FENCED: &str = concat!(
 fn a_history_with_calls_goes_out_in_order() {
     let mut question = Message::new(0, Entity::User, "user");
     question.content = Some("what is this?".to_owned());
-    question.attachments = vec![Blob { sha256: "x".to_owned(), media_type: "image/png".to_owned(), length: 3, name: None }];
+    question.attachments = vec![Blob {
+        sha256: "x".to_owned(),
+        media_type: "image/png".to_owned(),
+        length: 3,
+        name: None,
+    }];
     let mut asking = Message::new(1, Entity::Llm, "agent");
-    let call = |id: &str, arguments| ToolCall { id: id.to_owned(), name: "search.find".to_owned(), arguments, untrusted: false };
+    let call = |id: &str, arguments| ToolCall {
+        id: id.to_owned(),
+        name: "search.find".to_owned(),
+        arguments,
+        untrusted: false,
+    };
     asking.tool_calls = vec![call("same", json!({"x": 1})), call("same", json!("{bad"))];
     let mut answer = Message::new(2, Entity::Agent, "agent");
     answer.content = Some("as in the results".to_owned());
@@ -111,11 +147,17 @@ fn a_history_with_calls_goes_out_in_order() {
         is_error: false,
     };
     answer.tool_results = vec![result("found", None), result("", Some(json!([1])))];
-    answer.attachments =
-        vec![Blob { sha256: "y".to_owned(), media_type: "text/csv".to_owned(), length: 3, name: Some("t.csv".to_owned()) }];
+    answer.attachments = vec![Blob {
+        sha256: "y".to_owned(),
+        media_type: "text/csv".to_owned(),
+        length: 3,
+        name: Some("t.csv".to_owned()),
+    }];
     let mut messages = History::default();
     [question, asking, answer].into_iter().for_each(|message| messages.push(&Arc::new(message)));
-    let messages = sent(&prompt(vec![PromptPiece::History { messages, start: 0, end: 9 }]))["messages"].clone();
+    let messages =
+        sent(&prompt(vec![PromptPiece::History { messages, start: 0, end: 9 }]))["messages"]
+            .clone();
     let function = |arguments: &str| json!({"name": "search__find", "arguments": arguments});
     assert_eq!(
         messages,
@@ -134,15 +176,22 @@ fn a_history_with_calls_goes_out_in_order() {
 
 #[test]
 fn tools_are_offered_under_names_that_providers_take() {
-    let schema = json!({"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]});
+    let schema =
+        json!({"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]});
     let mut prompt = simple();
-    prompt.tools = vec![tool("search.find", schema.clone()), tool("b", json!(true)), tool("c", json!({"type": "string", "title": "t"}))];
+    prompt.tools = vec![
+        tool("search.find", schema.clone()),
+        tool("b", json!(true)),
+        tool("c", json!({"type": "string", "title": "t"})),
+    ];
     let body = sent(&prompt);
-    let function =
-        |name: &str, parameters| json!({"type": "function", "function": {"name": name, "description": "finds", "parameters": parameters}});
+    let function = |name: &str, parameters| json!({"type": "function", "function": {"name": name, "description": "finds", "parameters": parameters}});
     let empty = json!({"type": "object", "properties": {}});
     let titled = json!({"type": "object", "properties": {}, "title": "t"});
-    assert_eq!(body["tools"], json!([function("search__find", schema), function("b", empty), function("c", titled)]));
+    assert_eq!(
+        body["tools"],
+        json!([function("search__find", schema), function("b", empty), function("c", titled)])
+    );
     assert_eq!(body["tool_choice"], "auto");
 }
 
@@ -153,7 +202,10 @@ fn a_choice_of_tools_is_sent_or_refused() {
     for (choice, expected) in [
         (ToolChoice::None, json!("none")),
         (ToolChoice::Required, json!("required")),
-        (ToolChoice::Named { name: "a.b".to_owned() }, json!({"type": "function", "function": {"name": "a__b"}})),
+        (
+            ToolChoice::Named { name: "a.b".to_owned() },
+            json!({"type": "function", "function": {"name": "a__b"}}),
+        ),
     ] {
         prompt.tool_choice = choice;
         assert_eq!(sent(&prompt)["tool_choice"], expected);
@@ -182,14 +234,22 @@ fn tools_that_are_called_in_text_are_not_offered_and_a_choice_becomes_a_sentence
             (ToolChoice::Auto, "be good"),
             (ToolChoice::None, "be good"),
             (ToolChoice::Required, "be good\n\nYour next answer must call a tool."),
-            (ToolChoice::Named { name: "a.b".to_owned() }, "be good\n\nYour next answer must call the tool `a.b`."),
+            (
+                ToolChoice::Named { name: "a.b".to_owned() },
+                "be good\n\nYour next answer must call the tool `a.b`.",
+            ),
         ] {
             prompt.tool_choice = choice;
             assert_eq!(system(&prompt), said(expected));
         }
     }
     prompt.pieces = vec![PromptPiece::Draft {
-        draft: DraftMessage { role: Entity::User, content: "go".to_owned(), tool_calls: Vec::new(), tool_results: Vec::new() },
+        draft: DraftMessage {
+            role: Entity::User,
+            content: "go".to_owned(),
+            tool_calls: Vec::new(),
+            tool_results: Vec::new(),
+        },
     }];
     assert_eq!(system(&prompt), said("Your next answer must call the tool `a.b`."));
     prompt.pieces.clear();
@@ -208,10 +268,17 @@ fn a_call_goes_out_as_it_was_made_whatever_the_format_is_now() {
     let mut called = Message::new(2, Entity::Llm, "agent");
     called.tool_calls = vec![ToolCall { id: "1".to_owned(), ..ToolCall::new("a.b", json!({})) }];
     let mut answered = Message::new(3, Entity::Agent, "agent");
-    answered.tool_results =
-        vec![ToolResult { call_id: "1".to_owned(), name: "a.b".to_owned(), content: "again".to_owned(), value: None, is_error: false }];
+    answered.tool_results = vec![ToolResult {
+        call_id: "1".to_owned(),
+        name: "a.b".to_owned(),
+        content: "again".to_owned(),
+        value: None,
+        is_error: false,
+    }];
     let mut messages = History::default();
-    [said, told, called, answered].into_iter().for_each(|message| messages.push(&Arc::new(message)));
+    [said, told, called, answered]
+        .into_iter()
+        .for_each(|message| messages.push(&Arc::new(message)));
     let mut prompt = prompt(vec![PromptPiece::History { messages, start: 0, end: 4 }]);
     let call = json!({"id": "call00000", "type": "function", "function": {"name": "a__b", "arguments": "{}"}});
     for format in [ToolFormat::Native, ToolFormat::Json, ToolFormat::Xml, ToolFormat::Off] {
@@ -233,7 +300,10 @@ fn a_call_goes_out_as_it_was_made_whatever_the_format_is_now() {
 fn a_schema_for_the_answer_goes_over_the_operator_s_format() {
     let mut prompt = simple();
     let operator = json!({"response_format": {"type": "json_object"}});
-    assert_eq!(sent_with(&prompt, operator.clone()).unwrap()["response_format"]["type"], "json_object");
+    assert_eq!(
+        sent_with(&prompt, operator.clone()).unwrap()["response_format"]["type"],
+        "json_object"
+    );
     prompt.output_schema = Some(json!({"type": "array"}));
     let expected = json!({"type": "json_schema", "json_schema": {"name": "answer", "strict": false, "schema": {"type": "array"}}});
     assert_eq!(sent_with(&prompt, operator).unwrap()["response_format"], expected);
@@ -244,16 +314,32 @@ fn a_stream_asks_for_the_usage_unless_the_operator_says_otherwise() {
     let mut prompt = simple();
     prompt.stream = true;
     let body = sent(&prompt);
-    assert_eq!((&body["stream"], &body["stream_options"]), (&json!(true), &json!({"include_usage": true})));
-    assert!(sent_with(&prompt, json!({"stream_options": null})).unwrap().get("stream_options").is_none());
+    assert_eq!(
+        (&body["stream"], &body["stream_options"]),
+        (&json!(true), &json!({"include_usage": true}))
+    );
+    assert!(
+        sent_with(&prompt, json!({"stream_options": null}))
+            .unwrap()
+            .get("stream_options")
+            .is_none()
+    );
     prompt.stream = false;
-    assert!(sent_with(&prompt, json!({"stream_options": {"x": 1}})).unwrap().get("stream_options").is_none());
+    assert!(
+        sent_with(&prompt, json!({"stream_options": {"x": 1}}))
+            .unwrap()
+            .get("stream_options")
+            .is_none()
+    );
 }
 
 #[test]
 fn options_go_beside_and_never_over_what_the_host_sends() {
     let mut prompt = simple();
-    prompt.options = vec![("max-output-tokens".to_owned(), json!(5)), ("parallel-tool-calls".to_owned(), json!(true))];
+    prompt.options = vec![
+        ("max-output-tokens".to_owned(), json!(5)),
+        ("parallel-tool-calls".to_owned(), json!(true)),
+    ];
     let body = sent_with(&prompt, json!({"temperature": 0.25})).unwrap();
     assert_eq!((&body["max_tokens"], &body["temperature"]), (&json!(5), &json!(0.25)));
     assert!(body.get("parallel_tool_calls").is_none(), "providers refuse it without tools");

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
 use serde_json::Number;
 
 use super::{CALLS_MAX, CallPiece, WireChoice};
@@ -220,7 +222,9 @@ impl<'de> Visitor<'de> for TextParts<'_> {
         if self.is_part {
             return IgnoredAny.visit_seq(list).map(drop);
         }
-        while list.next_element_seed(TextParts { text: &mut *self.text, is_part: true })?.is_some() {}
+        while list.next_element_seed(TextParts { text: &mut *self.text, is_part: true })?.is_some()
+        {
+        }
         Ok(())
     }
 

@@ -1,4 +1,5 @@
-//! Control messages that wait until their room has journalled them, by id. A room that nobody runs takes none.
+//! Control messages that wait until their room has journalled them, by id. A room that nobody runs
+//! takes none.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,8 +27,12 @@ impl Controls {
         self.lock().is_open = true;
     }
 
-    /// Returns the receiver of the confirmation; `None` if no run goes on. The receiver fails when the room ends first.
-    #[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "messages come through a store"))]
+    /// Returns the receiver of the confirmation; `None` if no run goes on. The receiver fails when
+    /// the room ends first.
+    #[cfg_attr(
+        not(feature = "sqlite"),
+        expect(dead_code, reason = "messages come through a store")
+    )]
     pub(crate) fn enter(&self, id: &ControlId) -> Option<oneshot::Receiver<()>> {
         let mut pending = self.lock();
         if !pending.is_open {

@@ -23,10 +23,14 @@ struct PendingRequests {
 
 /// What whoever asks a room that is over is told.
 pub(super) fn over() -> Refusal {
-    Refusal::new(RefusalCode::RoomClosed, "the room is over, or nobody runs it yet: no run goes on in it")
+    Refusal::new(
+        RefusalCode::RoomClosed,
+        "the room is over, or nobody runs it yet: no run goes on in it",
+    )
 }
 
-/// The first number that no request of an earlier host had: whoever asked them waits no more, and nobody is to get their replies.
+/// The first number that no request of an earlier host had: whoever asked them waits no more, and
+/// nobody is to get their replies.
 pub(crate) fn next_request<'a>(events: impl IntoIterator<Item = &'a Event>) -> u64 {
     let number = |event: &Event| match event {
         // The greatest number is that of requests that nobody waits for.
@@ -109,7 +113,10 @@ mod tests {
 
     #[test]
     fn numbers_of_an_earlier_host_are_not_used_again() {
-        let asked = |id: u64| Event::Requested { request: RequestId(id), what: RoomRequest::Close { reason: String::new() } };
+        let asked = |id: u64| Event::Requested {
+            request: RequestId(id),
+            what: RoomRequest::Close { reason: String::new() },
+        };
         let next = next_request(&[asked(3), Event::Unpaused, asked(7), asked(u64::MAX), asked(1)]);
         let requests = Requests::default();
         requests.resume_from(next);

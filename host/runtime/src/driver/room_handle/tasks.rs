@@ -1,5 +1,6 @@
-//! The background tasks of a room, for whoever lists them or waits for one: what the room said of each last. It stays readable after the
-//! room is over. Not what becomes of a task, which is the core's.
+//! The background tasks of a room, for whoever lists them or waits for one: what the room said of
+//! each last. It stays readable after the room is over. Not what becomes of a task, which is the
+//! core's.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +19,8 @@ pub enum WaitError {
     /// There is no task of that name.
     #[error("there is no task of that name here")]
     Unknown,
-    /// The room's run is over, and the task had not ended: it was left to go on alone, or its host gave up.
+    /// The room's run is over, and the task had not ended: it was left to go on alone, or its host
+    /// gave up.
     #[error("the room is over, and nobody waits for this task any more")]
     RoomOver,
 }
@@ -99,10 +101,19 @@ impl RoomView {
         state.tasks.get(*state.places.get(id)?).cloned()
     }
 
-    /// The end of a task, when it is there; else what fires when it has ended or nobody waits any more.
-    fn end_or_wait(&self, id: &BackgroundId) -> Result<Result<Arc<BackgroundRecord>, oneshot::Receiver<()>>, WaitError> {
+    /// The end of a task, when it is there; else what fires when it has ended or nobody waits any
+    /// more.
+    fn end_or_wait(
+        &self,
+        id: &BackgroundId,
+    ) -> Result<Result<Arc<BackgroundRecord>, oneshot::Receiver<()>>, WaitError> {
         let mut state = self.lock();
-        let record = state.places.get(id).and_then(|place| state.tasks.get(*place)).cloned().ok_or(WaitError::Unknown)?;
+        let record = state
+            .places
+            .get(id)
+            .and_then(|place| state.tasks.get(*place))
+            .cloned()
+            .ok_or(WaitError::Unknown)?;
         if record.state.is_end() {
             return Ok(Ok(record));
         }
@@ -117,7 +128,10 @@ impl RoomView {
         Ok(Err(receiver))
     }
 
-    pub(super) async fn ended(&self, id: &BackgroundId) -> Result<Arc<BackgroundRecord>, WaitError> {
+    pub(super) async fn ended(
+        &self,
+        id: &BackgroundId,
+    ) -> Result<Arc<BackgroundRecord>, WaitError> {
         loop {
             match self.end_or_wait(id)? {
                 Ok(record) => return Ok(record),
@@ -173,7 +187,11 @@ mod tests {
         assert_eq!(first.unwrap().state, BackgroundState::Cancelled);
         assert_eq!(second.unwrap().state, BackgroundState::Cancelled);
         known.close();
-        assert_eq!(known.ended(&one).await.unwrap().state, BackgroundState::Cancelled, "readable after the room is over");
+        assert_eq!(
+            known.ended(&one).await.unwrap().state,
+            BackgroundState::Cancelled,
+            "readable after the room is over"
+        );
     }
 
     #[tokio::test]

@@ -67,8 +67,9 @@ impl LocalRunner {
         Self::default()
     }
 
-    /// At most so many at once; the others wait, first come, first served. A task that waits for one of its own holds its place meanwhile, so
-    /// a limit must be greater than the depth to which tasks delegate and wait (`limits.run.depth`).
+    /// At most so many at once; the others wait, first come, first served. A task that waits for
+    /// one of its own holds its place meanwhile, so a limit must be greater than the depth to which
+    /// tasks delegate and wait (`limits.run.depth`).
     #[must_use]
     pub fn with_limit(at_once: NonZeroUsize) -> Self {
         Self(Arc::new(Registry { limit: Some(at_once), state: Mutex::default() }))
@@ -155,9 +156,11 @@ impl Drop for TaskWorker {
 /// None when the work panicked.
 async fn contained<T>(work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
-    std::future::poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
-        Ok(polled) => polled.map(Some),
-        Err(_) => Poll::Ready(None),
+    std::future::poll_fn(|context| {
+        match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
+            Ok(polled) => polled.map(Some),
+            Err(_) => Poll::Ready(None),
+        }
     })
     .await
 }
@@ -171,8 +174,12 @@ impl TaskRunner for LocalRunner {
             submission.stop(&reason);
             return;
         }
-        let here =
-            Here { about: submission.submitted(), reins: submission.reins(), waiting: Some(submission), ended: watch::Sender::new(None) };
+        let here = Here {
+            about: submission.submitted(),
+            reins: submission.reins(),
+            waiting: Some(submission),
+            ended: watch::Sender::new(None),
+        };
         state.here.insert(room.clone(), here);
         state.queue.push_back(room);
         if self.0.limit.is_none_or(|limit| state.workers < limit.get()) {
@@ -191,13 +198,19 @@ impl TaskRunner for LocalRunner {
         self.0.lock().here.get(room).map(|here| here.reins.tell(id, text)).is_some()
     }
 
-    fn wait(&self, room: &RoomId, at_most: Option<Duration>) -> BoxFuture<'static, Result<Arc<EndedTask>, WaitError>> {
+    fn wait(
+        &self,
+        room: &RoomId,
+        at_most: Option<Duration>,
+    ) -> BoxFuture<'static, Result<Arc<EndedTask>, WaitError>> {
         let ended = self.0.lock().here.get(room).map(|here| here.ended.subscribe());
         Box::pin(async move {
             let mut ended = ended.ok_or(WaitError::Unknown)?;
             let ending = ended.wait_for(Option::is_some);
             let ending = match at_most {
-                Some(at_most) => tokio::time::timeout(at_most, ending).await.map_err(|_| WaitError::TimedOut)?,
+                Some(at_most) => {
+                    tokio::time::timeout(at_most, ending).await.map_err(|_| WaitError::TimedOut)?
+                }
                 None => ending.await,
             };
             ending.ok().and_then(|ended| ended.clone()).ok_or(WaitError::RoomOver)

@@ -1,4 +1,5 @@
-//! How far the guests of a background task have come, for whoever wants to know. Beside the journal: what nobody follows is not kept.
+//! How far the guests of a background task have come, for whoever wants to know. Beside the
+//! journal: what nobody follows is not kept.
 
 use std::sync::{Arc, OnceLock};
 
@@ -68,7 +69,10 @@ mod tests {
         let mut second = progressing.follow();
         progressing.tell(|| at(2));
         drop(progressing);
-        assert_eq!((first.next().await, first.next().await, first.next().await), (Some(at(1)), Some(at(2)), None));
+        assert_eq!(
+            (first.next().await, first.next().await, first.next().await),
+            (Some(at(1)), Some(at(2)), None)
+        );
         assert_eq!((second.next().await, second.next().await), (Some(at(2)), None));
     }
 

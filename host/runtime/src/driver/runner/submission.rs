@@ -1,4 +1,5 @@
-//! A task on its way to whoever runs it. However it ends, by itself, by a panic, by being dropped, its parent is told once.
+//! A task on its way to whoever runs it. However it ends, by itself, by a panic, by being dropped,
+//! its parent is told once.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,7 +31,8 @@ type Told = Box<dyn FnOnce(TaskEnd) + Send>;
 /// Tells the end, with the fallback when nobody else has.
 pub(crate) struct EndReporter {
     tell: Option<Told>,
-    /// What is told when the task broke off inside the host: nobody can say what it used, so all that was set aside for it counts.
+    /// What is told when the task broke off inside the host: nobody can say what it used, so all
+    /// that was set aside for it counts.
     limits: Spent,
 }
 
@@ -47,7 +49,11 @@ impl EndReporter {
 
     fn report_broken_off(&mut self, reason: String) {
         if let Some(tell) = self.tell.take() {
-            tell(TaskEnd { task: EndedTask::interrupted(reason), spent: self.limits, used: UsedByPlugin::new() });
+            tell(TaskEnd {
+                task: EndedTask::interrupted(reason),
+                spent: self.limits,
+                used: UsedByPlugin::new(),
+            });
         }
     }
 }
@@ -58,7 +64,8 @@ impl Drop for EndReporter {
     }
 }
 
-/// What a parent room holds of a task that runs for it: without it the task is dropped, unless it was let go before.
+/// What a parent room holds of a task that runs for it: without it the task is dropped, unless it
+/// was let go before.
 #[derive(Debug)]
 pub(crate) struct Lease {
     detach: oneshot::Sender<()>,
@@ -77,7 +84,10 @@ pub(crate) struct Leased {
 impl Lease {
     pub(crate) fn new() -> (Self, Leased) {
         let ((detach, parent), (alive, over)) = (oneshot::channel(), oneshot::channel());
-        (Self { detach, over, is_awaited: Arc::new(AtomicBool::new(true)) }, Leased { parent, _over: alive })
+        (
+            Self { detach, over, is_awaited: Arc::new(AtomicBool::new(true)) },
+            Leased { parent, _over: alive },
+        )
     }
 
     /// False once it goes on alone: nobody is told of its end.
@@ -120,9 +130,14 @@ impl Reins {
         let _ = self.events.send(Event::Cancelled { reason: reason.to_owned() });
     }
 
-    /// Says something to it; its agent reads it in its next step, once however often it comes under this id.
+    /// Says something to it; its agent reads it in its next step, once however often it comes under
+    /// this id.
     pub fn tell(&self, id: &ControlId, text: &str) {
-        let message = Box::new(Event::UserSaid { task: None, text: text.to_owned(), attachments: Vec::new() });
+        let message = Box::new(Event::UserSaid {
+            task: None,
+            text: text.to_owned(),
+            attachments: Vec::new(),
+        });
         let _ = self.events.send(Event::ControlReceived { id: id.clone(), message });
     }
 
@@ -160,7 +175,11 @@ pub struct Submission {
 
 impl fmt::Debug for Submission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Submission").field("room", self.room()).field("parent", &self.parent).field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("Submission")
+            .field("room", self.room())
+            .field("parent", &self.parent)
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }
 
@@ -201,7 +220,8 @@ impl Submission {
         self.reins.clone()
     }
 
-    /// Runs the child room to its end, here. Its parent is told when the future has ended or is dropped.
+    /// Runs the child room to its end, here. Its parent is told when the future has ended or is
+    /// dropped.
     pub async fn run(self) -> Arc<EndedTask> {
         let Self { run, place, .. } = self;
         let ended = run.await;
@@ -220,7 +240,10 @@ impl Submission {
 
     /// It is stopped before it began: it used nothing.
     pub fn stop(self, reason: &str) -> Arc<EndedTask> {
-        let task = EndedTask { status: BackgroundStatus::Cancelled, ..EndedTask::interrupted(reason.to_owned()) };
+        let task = EndedTask {
+            status: BackgroundStatus::Cancelled,
+            ..EndedTask::interrupted(reason.to_owned())
+        };
         let told = Arc::new(task.clone());
         self.finish(TaskEnd { task, spent: Spent::default(), used: UsedByPlugin::new() });
         told

@@ -1,5 +1,5 @@
-//! One tool without a task: a room whose agent makes one call and ends. So grants, budgets, limits, policy, journal and subscribers hold
-//! as in any run. What the tool does is not known here.
+//! One tool without a task: a room whose agent makes one call and ends. So grants, budgets, limits,
+//! policy, journal and subscribers hold as in any run. What the tool does is not known here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,7 +36,8 @@ use crate::support::clock::BoxFuture;
 
 const TASK: &str = "call";
 
-/// Who calls a tool without a task. No plugin of a config can have such a name, so no rule of the policy takes one for the other.
+/// Who calls a tool without a task. No plugin of a config can have such a name, so no rule of the
+/// policy takes one for the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Caller {
     /// Whoever holds the config.
@@ -81,19 +82,24 @@ pub enum CallToolError {
 }
 
 fn these(known: &[String]) -> String {
-    if known.is_empty() { "no plugin of this config has tools".to_owned() } else { format!("these are there: {}", known.join(", ")) }
+    if known.is_empty() {
+        "no plugin of this config has tools".to_owned()
+    } else {
+        format!("these are there: {}", known.join(", "))
+    }
 }
 
 impl Prepared {
-    /// Calls one tool, `plugin.tool`, without a task. It needs no grant: the caller is whoever holds the config. Everything that the tool
-    /// itself does is held against its grants and limits, and the policy's rules without a `caller` hold too,
-    /// and those for `(you)`.
+    /// Calls one tool, `plugin.tool`, without a task. It needs no grant: the caller is whoever
+    /// holds the config. Everything that the tool itself does is held against its grants and
+    /// limits, and the policy's rules without a `caller` hold too, and those for `(you)`.
     ///
     /// The arguments are a JSON object. Dropping the future stops the tool.
     ///
     /// # Errors
-    /// `Unknown` when no plugin has this tool, `Journal` when the journal cannot be made or written. What goes wrong in the tool, and what
-    /// an approver refuses, is in [`ToolRun::answer`].
+    /// `Unknown` when no plugin has this tool, `Journal` when the journal cannot be made or
+    /// written. What goes wrong in the tool, and what an approver refuses, is in
+    /// [`ToolRun::answer`].
     ///
     /// ```
     /// use conclave_runtime::native::{self, Call, Plugin, Tool};
@@ -119,23 +125,43 @@ impl Prepared {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn call_tool(&self, tool: &str, arguments: Value, options: RunOptions) -> Result<ToolRun, CallToolError> {
+    pub async fn call_tool(
+        &self,
+        tool: &str,
+        arguments: Value,
+        options: RunOptions,
+    ) -> Result<ToolRun, CallToolError> {
         self.start_tool(Caller::You, tool, arguments, options)?.outcome().await
     }
 
-    /// The same for somebody else, and with a handle that stops it. The work begins when the outcome is awaited.
+    /// The same for somebody else, and with a handle that stops it. The work begins when the
+    /// outcome is awaited.
     ///
     /// # Errors
     /// `Unknown` when no plugin has this tool, `Journal` when the journal cannot be made.
-    pub fn start_tool(&self, caller: Caller, tool: &str, arguments: Value, options: RunOptions) -> Result<ToolCalling, CallToolError> {
+    pub fn start_tool(
+        &self,
+        caller: Caller,
+        tool: &str,
+        arguments: Value,
+        options: RunOptions,
+    ) -> Result<ToolCalling, CallToolError> {
         let Some(setup) = setup_for(&self.setup, caller, tool) else {
             return Err(CallToolError::Unknown { tool: tool.to_owned(), known: self.tools() });
         };
         let seen = Arc::new(CallResult { caller, findings: Mutex::default() });
-        let wrong = self.setup.tool(tool).and_then(|(_, spec)| check(&spec.input_schema, &arguments).err()).unwrap_or_default();
-        let call = ToolCall { id: "1".to_owned(), name: tool.to_owned(), arguments, untrusted: false };
+        let wrong = self
+            .setup
+            .tool(tool)
+            .and_then(|(_, spec)| check(&spec.input_schema, &arguments).err())
+            .unwrap_or_default();
+        let call =
+            ToolCall { id: "1".to_owned(), name: tool.to_owned(), arguments, untrusted: false };
         let plugins = OneCall { inner: Arc::clone(&self.calls), call, seen: Arc::clone(&seen) };
-        let options = RunOptions { subscribers: options.subscribers.with(Arc::clone(&seen) as Arc<dyn Subscriber>), ..options };
+        let options = RunOptions {
+            subscribers: options.subscribers.with(Arc::clone(&seen) as Arc<dyn Subscriber>),
+            ..options
+        };
         let parts = SessionParts {
             setup: Arc::new(setup),
             plugins: Arc::new(plugins),
@@ -149,8 +175,11 @@ impl Prepared {
     #[must_use]
     pub fn tools(&self) -> Vec<String> {
         let plugins = self.setup.plugins.iter();
-        let mut names: Vec<String> =
-            plugins.flat_map(|(plugin, setup)| setup.facts.tools.iter().map(move |tool| format!("{plugin}.{}", tool.name))).collect();
+        let mut names: Vec<String> = plugins
+            .flat_map(|(plugin, setup)| {
+                setup.facts.tools.iter().map(move |tool| format!("{plugin}.{}", tool.name))
+            })
+            .collect();
         names.sort_unstable();
         names
     }
@@ -179,21 +208,28 @@ impl ToolCalling {
         let mut seen = self.seen.lock();
         Ok(match seen.answered.take() {
             Some((answer, report)) => ToolRun { answer, report },
-            None => ToolRun { answer: Err(not_started(seen.denied.take(), &self.wrong, &outcome)), report: CallReport::default() },
+            None => ToolRun {
+                answer: Err(not_started(seen.denied.take(), &self.wrong, &outcome)),
+                report: CallReport::default(),
+            },
         })
     }
 }
 
-/// Why the room never came to the call: its arguments do not fit, a rule or an approver said no, or the run was over first.
+/// Why the room never came to the call: its arguments do not fit, a rule or an approver said no, or
+/// the run was over first.
 fn not_started(denied: Option<Denial>, wrong: &[Wrong], outcome: &Outcome) -> ToolError {
     match (denied, &outcome.content) {
         (Some(denial), _) => ToolError::Denied { denial },
         (None, Some(_)) if !wrong.is_empty() => {
-            let wrong: Vec<String> = wrong.iter().map(|Wrong { path, reason }| format!("{path:?} {reason}")).collect();
+            let wrong: Vec<String> =
+                wrong.iter().map(|Wrong { path, reason }| format!("{path:?} {reason}")).collect();
             ToolError::InvalidArguments { message: wrong.join("; ") }
         }
         (None, Some(message)) => ToolError::Other { message: message.clone() },
-        (None, None) => ToolError::Fault { fault: Fault::new(FaultKind::Abandoned, outcome.reason.clone()) },
+        (None, None) => {
+            ToolError::Fault { fault: Fault::new(FaultKind::Abandoned, outcome.reason.clone()) }
+        }
     }
 }
 
@@ -201,17 +237,24 @@ fn not_started(denied: Option<Denial>, wrong: &[Wrong], outcome: &Outcome) -> To
 fn setup_for(setup: &Setup, caller: Caller, tool: &str) -> Option<Setup> {
     let (plugin, spec) = setup.tool(tool)?;
     let tool_of_task = TaskTool::of_plugin(plugin, spec);
-    let of_tool = setup.plugins.get_key_value(plugin).map(|(name, plugin)| (name.clone(), Arc::clone(plugin)))?;
+    let of_tool = setup
+        .plugins
+        .get_key_value(plugin)
+        .map(|(name, plugin)| (name.clone(), Arc::clone(plugin)))?;
     Some(Setup {
         entry: TaskName::from(TASK),
         tasks: BTreeMap::from([(TaskName::from(TASK), Arc::new(task(caller, tool_of_task)))]),
-        plugins: BTreeMap::from([of_tool, (PluginName::from(caller.as_str()), Arc::new(setup_of(caller, tool)))]),
+        plugins: BTreeMap::from([
+            of_tool,
+            (PluginName::from(caller.as_str()), Arc::new(setup_of(caller, tool))),
+        ]),
         policy: setup.policy.iter().cloned().chain(own_leave(caller, tool)).collect(),
         ..setup.clone()
     })
 }
 
-/// Whoever holds the config and makes a call has decided about it; the operator's rules come first all the same.
+/// Whoever holds the config and makes a call has decided about it; the operator's rules come first
+/// all the same.
 fn own_leave(caller: Caller, tool: &str) -> Option<Rule> {
     (caller == Caller::You).then(|| Rule {
         tool: ToolPattern(tool.to_owned()),
@@ -238,7 +281,8 @@ fn task(caller: Caller, tool: TaskTool) -> TaskSetup {
 }
 
 fn setup_of(caller: Caller, tool: &str) -> PluginSetup {
-    let asks = BTreeMap::from([(Capability::Tools.as_str().to_owned(), CapabilityRequest::default())]);
+    let asks =
+        BTreeMap::from([(Capability::Tools.as_str().to_owned(), CapabilityRequest::default())]);
     let manifest = Manifest {
         format: FORMAT,
         name: caller.as_str().into(),
@@ -247,8 +291,17 @@ fn setup_of(caller: Caller, tool: &str) -> PluginSetup {
         asks,
         ..Manifest::default()
     };
-    let facts = PluginFacts { manifest, kinds: BTreeSet::from([PluginKind::Agent]), tools: Vec::new(), sha256: String::new(), mcp: false };
-    let grants = Grants { tools: Some(ToolsGrant { names: vec![ToolPattern(tool.to_owned())], calls: None }), ..Grants::default() };
+    let facts = PluginFacts {
+        manifest,
+        kinds: BTreeSet::from([PluginKind::Agent]),
+        tools: Vec::new(),
+        sha256: String::new(),
+        mcp: false,
+    };
+    let grants = Grants {
+        tools: Some(ToolsGrant { names: vec![ToolPattern(tool.to_owned())], calls: None }),
+        ..Grants::default()
+    };
     PluginSetup { facts, grants, limits: PluginLimits::default(), config: json!({}) }
 }
 
@@ -288,17 +341,31 @@ struct OneCall {
 }
 
 impl Plugins for OneCall {
-    fn step(&self, _: CallStart, _: AgentView) -> BoxFuture<'static, (Result<Turn, Fault>, CallReport)> {
-        let action = Action::Reply(Reply { tool_calls: vec![self.call.clone()], ..Reply::default() });
-        let turn = Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() };
+    fn step(
+        &self,
+        _: CallStart,
+        _: AgentView,
+    ) -> BoxFuture<'static, (Result<Turn, Fault>, CallReport)> {
+        let action =
+            Action::Reply(Reply { tool_calls: vec![self.call.clone()], ..Reply::default() });
+        let turn =
+            Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() };
         Box::pin(std::future::ready((Ok(turn), CallReport::default())))
     }
 
-    fn respond(&self, _: CallStart, _: AgentView) -> BoxFuture<'static, (Result<Option<Turn>, Fault>, CallReport)> {
+    fn respond(
+        &self,
+        _: CallStart,
+        _: AgentView,
+    ) -> BoxFuture<'static, (Result<Option<Turn>, Fault>, CallReport)> {
         Box::pin(std::future::ready((Ok(None), CallReport::default())))
     }
 
-    fn call_tool(&self, start: CallStart, tool: ToolStart) -> BoxFuture<'static, (Result<ToolOutcome, ToolError>, CallReport)> {
+    fn call_tool(
+        &self,
+        start: CallStart,
+        tool: ToolStart,
+    ) -> BoxFuture<'static, (Result<ToolOutcome, ToolError>, CallReport)> {
         let (called, seen) = (self.inner.call_tool(start, tool), Arc::clone(&self.seen));
         Box::pin(async move {
             let (answer, report) = called.await;
@@ -317,11 +384,21 @@ impl Plugins for OneCall {
         self.inner.consult(start, question, view)
     }
 
-    fn decide(&self, start: CallStart, wake: Wake, view: DeliveryView) -> BoxFuture<'static, (Result<Vec<Decision>, Fault>, CallReport)> {
+    fn decide(
+        &self,
+        start: CallStart,
+        wake: Wake,
+        view: DeliveryView,
+    ) -> BoxFuture<'static, (Result<Vec<Decision>, Fault>, CallReport)> {
         self.inner.decide(start, wake, view)
     }
 
-    fn check(&self, plugin: &PluginName, tool: &str, arguments: Value) -> BoxFuture<'static, Result<(), String>> {
+    fn check(
+        &self,
+        plugin: &PluginName,
+        tool: &str,
+        arguments: Value,
+    ) -> BoxFuture<'static, Result<(), String>> {
         self.inner.check(plugin, tool, arguments)
     }
 }

@@ -1,5 +1,6 @@
-//! How long the longest list is in what a guest hands over. Its bytes are bounded by the engine as they cross; here it is what the host
-//! would go through element by element. Not the bytes in the elements.
+//! How long the longest list is in what a guest hands over. Its bytes are bounded by the engine as
+//! they cross; here it is what the host would go through element by element. Not the bytes in the
+//! elements.
 
 use super::meter::{Broken, Meter};
 use crate::imports::bindings::conclave::plugin::{actions, model, types};
@@ -59,7 +60,9 @@ impl Lists for String {
 impl Lists for actions::Turn {
     fn longest(&self) -> usize {
         let inner = match &self.action {
-            actions::Action::Reply(reply) => most([reply.tool_calls.len(), reply.attachments.len()]),
+            actions::Action::Reply(reply) => {
+                most([reply.tool_calls.len(), reply.attachments.len()])
+            }
             actions::Action::DelegateTask(background) => background.share_channels.len(),
             _ => 0,
         };
@@ -170,7 +173,12 @@ mod tests {
 
     #[test]
     fn what_a_tool_asks_for_next_is_counted() {
-        let outcome = tools::Outcome { content: None, value: None, attachments: Vec::new(), then: vec![call(), call()] };
+        let outcome = tools::Outcome {
+            content: None,
+            value: None,
+            attachments: Vec::new(),
+            then: vec![call(), call()],
+        };
         assert_eq!(Some(outcome).longest(), 2);
     }
 }

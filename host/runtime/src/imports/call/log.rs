@@ -1,5 +1,5 @@
-//! The log of one call: lines are made harmless, counted against the plugin's volume, and told to whoever follows. Shared between the
-//! `log` import and the guest's standard output.
+//! The log of one call: lines are made harmless, counted against the plugin's volume, and told to
+//! whoever follows. Shared between the `log` import and the guest's standard output.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ pub(crate) struct LogBook {
     observer: Arc<dyn Observer>,
     left: AtomicU64,
     dropped: AtomicU64,
-    /// Lines of the guest so far, and those that an attempt before this one has written: nobody is told twice.
+    /// Lines of the guest so far, and those that an attempt before this one has written: nobody is
+    /// told twice.
     lines: AtomicU64,
     told: u64,
 }
@@ -75,7 +76,10 @@ impl LogBook {
     fn has_room(&self, message: &str) -> bool {
         // An empty line costs something too, or a guest could write them for ever.
         let cost = message.len() as u64 + 1;
-        let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(cost)).is_ok();
+        let taken = self
+            .left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(cost))
+            .is_ok();
         if !taken {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -83,8 +87,8 @@ impl LogBook {
     }
 }
 
-/// Text that neither moves a terminal's cursor nor reads as something else: control characters and those that hide or turn text are
-/// shown escaped.
+/// Text that neither moves a terminal's cursor nor reads as something else: control characters and
+/// those that hide or turn text are shown escaped.
 pub(crate) fn harmless(text: &str) -> std::borrow::Cow<'_, str> {
     if !text.chars().any(is_steering) {
         return text.into();

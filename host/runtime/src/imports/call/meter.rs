@@ -1,5 +1,5 @@
-//! What one call uses up, and the limit that it broke first. The engine asks it before memory and tables grow; the epoch callback tells
-//! it of every tick; each import counts itself.
+//! What one call uses up, and the limit that it broke first. The engine asks it before memory and
+//! tables grow; the epoch callback tells it of every tick; each import counts itself.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -66,16 +66,25 @@ impl Meter {
         self.memory.max(self.most)
     }
 
-    /// The meter of the next attempt: what was computed and asked before counts on, a fresh instance has fresh memory.
+    /// The meter of the next attempt: what was computed and asked before counts on, a fresh
+    /// instance has fresh memory.
     pub(crate) fn again(self) -> Self {
-        Self { most: self.memory.max(self.most), memory: 0, table_elements: 0, waited: AtomicBool::new(false), ..self }
+        Self {
+            most: self.memory.max(self.most),
+            memory: 0,
+            table_elements: 0,
+            waited: AtomicBool::new(false),
+            ..self
+        }
     }
 
-    /// What was done so far may be done once more: all that was then repeated is little of the limits. So a call that is run again is hardly
-    /// ever stopped for it, and none computes more than it may. Each attempt repeats the one before it, so all attempts together are what
-    /// is repeated.
+    /// What was done so far may be done once more: all that was then repeated is little of the
+    /// limits. So a call that is run again is hardly ever stopped for it, and none computes more
+    /// than it may. Each attempt repeats the one before it, so all attempts together are what is
+    /// repeated.
     pub(crate) fn may_repeat(&self) -> bool {
-        self.ticks().saturating_mul(SHARE) <= self.tick_limit && self.host_calls.saturating_mul(SHARE) <= self.host_call_limit
+        self.ticks().saturating_mul(SHARE) <= self.tick_limit
+            && self.host_calls.saturating_mul(SHARE) <= self.host_call_limit
     }
 
     pub(crate) fn ticks(&self) -> u64 {
@@ -93,7 +102,11 @@ impl Meter {
     /// When there were more than allowed.
     pub(crate) fn count_host_call(&mut self) -> Result<(), Broken> {
         self.host_calls += 1;
-        if self.host_calls > self.host_call_limit { Err(self.break_limit(FaultKind::HostCalls)) } else { Ok(()) }
+        if self.host_calls > self.host_call_limit {
+            Err(self.break_limit(FaultKind::HostCalls))
+        } else {
+            Ok(())
+        }
     }
 
     /// A list of so many elements came out of the guest.
@@ -126,7 +139,12 @@ impl Meter {
 }
 
 impl ResourceLimiter for Meter {
-    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+    fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
         if maximum.is_some_and(|maximum| desired > maximum) {
             return Ok(false);
         }
@@ -134,12 +152,18 @@ impl ResourceLimiter for Meter {
         if memory > self.memory_limit {
             return Err(wasmtime::Error::new(self.break_limit(FaultKind::Memory)));
         }
-        // Never given back, not even when the engine then fails to grow: it also reports failures of growths that were not counted.
+        // Never given back, not even when the engine then fails to grow: it also reports failures
+        // of growths that were not counted.
         self.memory = memory;
         Ok(true)
     }
 
-    fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+    fn table_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
         if maximum.is_some_and(|maximum| desired > maximum) {
             return Ok(false);
         }
@@ -196,7 +220,10 @@ mod tests {
     fn tables_are_counted_together() {
         let mut meter = meter(|limits| limits.table_elements = 100);
         assert!(meter.table_growing(0, 100, None).unwrap());
-        assert!(!meter.table_growing(0, 1, Some(0)).unwrap(), "its own maximum is an answer that wasm knows how to deal with");
+        assert!(
+            !meter.table_growing(0, 1, Some(0)).unwrap(),
+            "its own maximum is an answer that wasm knows how to deal with"
+        );
         assert!(meter.table_growing(0, 1, None).is_err());
         assert_eq!(meter.broken(), Some(FaultKind::Tables));
     }

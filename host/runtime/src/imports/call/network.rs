@@ -1,12 +1,15 @@
-//! `wasi:sockets` for guests whose language insists on them, and `wasi:http` where the `fetch` grant does not stand behind it: no socket
-//! code of the host is linked. Every function that can answer "access denied" answers that, and the refusal is recorded; what must be made
-//! on the way there is empty; the rest traps.
+//! `wasi:sockets` for guests whose language insists on them, and `wasi:http` where the `fetch`
+//! grant does not stand behind it: no socket code of the host is linked. Every function that can
+//! answer "access denied" answers that, and the refusal is recorded; what must be made on the way
+//! there is empty; the rest traps.
 
 use std::sync::Arc;
 
 use conclave_core::types::denial::{Denial, DenialRecord, Layer};
 use wasmtime::component::types::{ComponentFunc, ComponentItem};
-use wasmtime::component::{Component, Linker, LinkerInstance, Resource, ResourceAny, ResourceType, Type, Val};
+use wasmtime::component::{
+    Component, Linker, LinkerInstance, Resource, ResourceAny, ResourceType, Type, Val,
+};
 use wasmtime::{AsContextMut, StoreContextMut};
 
 use super::CallState;
@@ -62,7 +65,11 @@ pub(crate) fn link(linker: &mut Linker<CallState>, component: &Component) -> was
                 foreign.push(ty);
             } else if !foreign.contains(&ty) && !own.contains(&ty) {
                 own.push(ty);
-                linker.instance(name)?.resource(item_name, ResourceType::host::<Nothing>(), |_, _| Ok(()))?;
+                linker.instance(name)?.resource(
+                    item_name,
+                    ResourceType::host::<Nothing>(),
+                    |_, _| Ok(()),
+                )?;
             }
         }
     }
@@ -77,7 +84,11 @@ pub(crate) fn link(linker: &mut Linker<CallState>, component: &Component) -> was
     Ok(())
 }
 
-fn define(target: &mut LinkerInstance<'_, CallState>, plan: NetworkStub, name: &str) -> wasmtime::Result<()> {
+fn define(
+    target: &mut LinkerInstance<'_, CallState>,
+    plan: NetworkStub,
+    name: &str,
+) -> wasmtime::Result<()> {
     let plan = Arc::new(plan);
     target.func_new_async(name, move |mut store, _, params, results| {
         let plan = Arc::clone(&plan);
@@ -96,7 +107,10 @@ fn define(target: &mut LinkerInstance<'_, CallState>, plan: NetworkStub, name: &
                 NetworkReply::Empty(ty) => results[0] = empty(&mut store, ty)?,
                 NetworkReply::Trap => {
                     refuse(&mut store, &plan.name, params);
-                    return Err(wasmtime::Error::msg(format!("{} needs a network, and plugins have none", plan.name)));
+                    return Err(wasmtime::Error::msg(format!(
+                        "{} needs a network, and plugins have none",
+                        plan.name
+                    )));
                 }
             }
             Ok(())
@@ -131,7 +145,10 @@ impl NetworkStub {
                 None => NetworkReply::Trap,
             },
         };
-        Self { name: format!("{}.{name}", interface.split('@').next().unwrap_or(interface)), answer }
+        Self {
+            name: format!("{}.{name}", interface.split('@').next().unwrap_or(interface)),
+            answer,
+        }
     }
 }
 
@@ -139,7 +156,9 @@ impl NetworkStub {
 fn denial(result: &Type) -> Option<Val> {
     let Type::Result(result) = result else { return None };
     let case = match result.err()? {
-        Type::Enum(error) => error.names().find(|name| DENIED.contains(name)).map(|name| Val::Enum(name.to_owned())),
+        Type::Enum(error) => {
+            error.names().find(|name| DENIED.contains(name)).map(|name| Val::Enum(name.to_owned()))
+        }
         Type::Variant(error) => {
             let case = error.cases().find(|case| DENIED.contains(&case.name) && case.ty.is_none());
             case.map(|case| Val::Variant(case.name.to_owned(), None))
@@ -149,10 +168,18 @@ fn denial(result: &Type) -> Option<Val> {
     Some(Val::Result(Err(Some(Box::new(case)))))
 }
 
-/// There is a harmless value of this type. Resources of other interfaces, such as streams, cannot be made up.
+/// There is a harmless value of this type. Resources of other interfaces, such as streams, cannot
+/// be made up.
 fn can_be_empty(ty: &Type, own: &[ResourceType]) -> bool {
     match ty {
-        Type::Bool | Type::U8 | Type::U16 | Type::U32 | Type::U64 | Type::String | Type::List(_) | Type::Option(_) => true,
+        Type::Bool
+        | Type::U8
+        | Type::U16
+        | Type::U32
+        | Type::U64
+        | Type::String
+        | Type::List(_)
+        | Type::Option(_) => true,
         Type::Result(result) => result.ok().is_none_or(|ok| can_be_empty(&ok, own)),
         Type::Own(resource) => own.contains(resource),
         _ => false,
@@ -174,13 +201,19 @@ fn empty(store: &mut StoreContextMut<'_, CallState>, ty: &Type) -> wasmtime::Res
             let ok = result.ok().map(|ok| empty(store, &ok)).transpose()?;
             Val::Result(Ok(ok.map(Box::new)))
         }
-        Type::Own(_) => Val::Resource(ResourceAny::try_from_resource(Resource::<Nothing>::new_own(0), store.as_context_mut())?),
+        Type::Own(_) => Val::Resource(ResourceAny::try_from_resource(
+            Resource::<Nothing>::new_own(0),
+            store.as_context_mut(),
+        )?),
         _ => return Err(wasmtime::Error::msg("there is no empty value of this type")),
     })
 }
 
 /// A handle that came with a call must be given back, or the guest cannot return from its own call.
-async fn drop_handles(store: &mut StoreContextMut<'_, CallState>, value: &Val) -> wasmtime::Result<()> {
+async fn drop_handles(
+    store: &mut StoreContextMut<'_, CallState>,
+    value: &Val,
+) -> wasmtime::Result<()> {
     match value {
         Val::Resource(handle) => handle.resource_drop_async(store.as_context_mut()).await,
         Val::Option(Some(inner)) => match inner.as_ref() {
@@ -203,7 +236,11 @@ fn refuse(store: &mut StoreContextMut<'_, CallState>, function: &str, params: &[
     let named = params.iter().find_map(text).map(str::to_owned).or_else(|| state.authority.clone());
     let target: String = named.unwrap_or_else(|| function.to_owned()).chars().take(256).collect();
     let record = DenialRecord {
-        denial: Denial { capability: NETWORK.to_owned(), detail: format!("the network was refused for {target:?}"), target },
+        denial: Denial {
+            capability: NETWORK.to_owned(),
+            detail: format!("the network was refused for {target:?}"),
+            target,
+        },
         layer: Layer::Host,
         reason: format!("this host gives plugins no network; the plugin called {function}"),
         suggestion: None,

@@ -1,4 +1,5 @@
-//! A configured plugin as the imports see it: its rights, its settings, its folders, all prepared once. Not its code.
+//! A configured plugin as the imports see it: its rights, its settings, its folders, all prepared
+//! once. Not its code.
 
 use std::sync::Arc;
 
@@ -45,7 +46,11 @@ pub(crate) struct PluginStores {
 /// Kept as long as the plugin is loaded.
 impl Default for PluginStores {
     fn default() -> Self {
-        Self { kv: Arc::new(MemoryKv::default()), blobs: Arc::new(MemoryBlobs::default()), home: Arc::from("") }
+        Self {
+            kv: Arc::new(MemoryKv::default()),
+            blobs: Arc::new(MemoryBlobs::default()),
+            home: Arc::from(""),
+        }
     }
 }
 
@@ -90,7 +95,12 @@ impl PluginContext {
     }
 
     pub(crate) fn rights(&self) -> Rights<'_> {
-        Rights { plugin: self.name.as_str(), manifest: &self.setup.facts.manifest, grants: &self.setup.grants, narrowed: None }
+        Rights {
+            plugin: self.name.as_str(),
+            manifest: &self.setup.facts.manifest,
+            grants: &self.setup.grants,
+            narrowed: None,
+        }
     }
 
     /// What the task that it works on leaves of them.
@@ -104,19 +114,49 @@ impl PluginContext {
         let limits = self.limits();
         let key = |key: &str| format!("plugins.{}.limits.{key}", self.name);
         match kind {
-            FaultKind::Memory => format!("it used more than {} of memory ({})", size(limits.memory), key("memory")),
-            FaultKind::Cpu => format!("it computed for more than {} ({})", duration(limits.cpu_ms), key("cpu")),
-            FaultKind::Wall => format!("it took more than {} ({})", duration(limits.wall_ms), key("wall")),
+            FaultKind::Memory => {
+                format!("it used more than {} of memory ({})", size(limits.memory), key("memory"))
+            }
+            FaultKind::Cpu => {
+                format!("it computed for more than {} ({})", duration(limits.cpu_ms), key("cpu"))
+            }
+            FaultKind::Wall => {
+                format!("it took more than {} ({})", duration(limits.wall_ms), key("wall"))
+            }
             FaultKind::Output => {
-                format!("it handed over more than {} at once ({})", size(limits.output), key("output"))
+                format!(
+                    "it handed over more than {} at once ({})",
+                    size(limits.output),
+                    key("output")
+                )
             }
-            FaultKind::HostCalls => format!("it called the host more than {} times ({})", limits.host_calls, key("host_calls")),
-            FaultKind::Handles => format!("it held more than {} resources of the host ({})", limits.handles, key("handles")),
+            FaultKind::HostCalls => format!(
+                "it called the host more than {} times ({})",
+                limits.host_calls,
+                key("host_calls")
+            ),
+            FaultKind::Handles => format!(
+                "it held more than {} resources of the host ({})",
+                limits.handles,
+                key("handles")
+            ),
             FaultKind::Tables => {
-                format!("its tables had more than {} elements together ({})", limits.table_elements, key("table_elements"))
+                format!(
+                    "its tables had more than {} elements together ({})",
+                    limits.table_elements,
+                    key("table_elements")
+                )
             }
-            FaultKind::Instances => format!("it consists of more than {} core instances ({})", limits.instances, key("instances")),
-            FaultKind::List => format!("it handed over a list of more than {} elements ({})", limits.list, key("list")),
+            FaultKind::Instances => format!(
+                "it consists of more than {} core instances ({})",
+                limits.instances,
+                key("instances")
+            ),
+            FaultKind::List => format!(
+                "it handed over a list of more than {} elements ({})",
+                limits.list,
+                key("list")
+            ),
             other => format!("it broke a limit of the host ({})", other.as_str()),
         }
     }

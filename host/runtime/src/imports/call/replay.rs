@@ -1,5 +1,6 @@
-//! What a call was told, in this process and before it: so that a call that is run again, because the host stopped or because it gave its
-//! instance back, is told the same and does nothing twice. What it reads is kept here until something may leave that depends on it.
+//! What a call was told, in this process and before it: so that a call that is run again, because
+//! the host stopped or because it gave its instance back, is told the same and does nothing twice.
+//! What it reads is kept here until something may leave that depends on it.
 
 mod effects;
 mod models;
@@ -34,7 +35,8 @@ pub(crate) struct CallReplay {
     call: CallId,
     models: Arc<dyn ModelPort>,
     effects: Arc<dyn EffectPort>,
-    /// Something besides its answer can leave the call. Of one that can only read and answer nothing needs to be kept.
+    /// Something besides its answer can leave the call. Of one that can only read and answer
+    /// nothing needs to be kept.
     records: bool,
     known: Mutex<ReplayState>,
     /// Side effects that began and have not ended, and what goes on beside the guest.
@@ -105,7 +107,8 @@ impl CallReplay {
         self.known().told = 0;
     }
 
-    /// Returns once nothing is under way that ends with the instance; never when not all that it was told is here.
+    /// Returns once nothing is under way that ends with the instance; never when not all that it
+    /// was told is here.
     pub(crate) async fn may_park(&self) {
         loop {
             let mut idle = std::pin::pin!(self.idle.notified());
@@ -206,7 +209,9 @@ mod tests {
             truncate: false,
             bytes: Digest { sha256: String::new(), length: 0 },
         };
-        let EffectDecision::Go(busy) = past.ask_effect(0, wrote).await else { panic!("it is let through") };
+        let EffectDecision::Go(busy) = past.ask_effect(0, wrote).await else {
+            panic!("it is let through")
+        };
         assert!(!is_parked(&past).await);
         let waits = tokio::spawn({
             let past = Arc::clone(&past);

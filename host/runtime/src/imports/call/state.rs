@@ -1,4 +1,5 @@
-//! What the store of one call holds: who calls, what it is lent, what it used and was refused. Dropped with the sandbox.
+//! What the store of one call holds: who calls, what it is lent, what it used and was refused.
+//! Dropped with the sandbox.
 
 mod again;
 
@@ -30,7 +31,8 @@ use crate::imports::secrets::scrub::{Scrubbed, scrubber};
 use crate::imports::secrets::vault::CallSecrets;
 use crate::support::suspension::Suspension;
 
-/// Refusals that are kept for the report: a guest that tries one thing ten thousand times is told of once.
+/// Refusals that are kept for the report: a guest that tries one thing ten thousand times is told
+/// of once.
 const DENIALS_KEPT: usize = 64;
 /// Characters of a refusal's target: what the guest named, which can be as long as its output.
 const TARGET: usize = 256;
@@ -97,7 +99,8 @@ pub(crate) struct CallState {
     denials: Vec<DenialRecord>,
     /// Those that attempts before this one were told of.
     told: Vec<DenialRecord>,
-    /// Refusals beyond those that are kept: how many of each capability, and the first layer that refused one.
+    /// Refusals beyond those that are kept: how many of each capability, and the first layer that
+    /// refused one.
     more: BTreeMap<String, (u64, Layer)>,
     wasi: Option<Box<Wasi>>,
 }
@@ -152,7 +155,12 @@ impl CallState {
 
     /// The secrets as this call may use them.
     pub(crate) fn secrets(&self) -> CallSecrets {
-        let secrets = CallSecrets::new(Arc::clone(&self.grantee), self.start.task.clone(), &self.start.room, self.start.call);
+        let secrets = CallSecrets::new(
+            Arc::clone(&self.grantee),
+            self.start.task.clone(),
+            &self.start.room,
+            self.start.call,
+        );
         match self.past.seed() {
             Some(seed) => secrets.with_seed(seed),
             None => secrets,
@@ -167,18 +175,23 @@ impl CallState {
             record.denial.detail = scrubber.scrub_text(&record.denial.detail).into_owned();
             record.reason = scrubber.scrub_text(&record.reason).into_owned();
         }
-        // The guest chose these words, and they end on the operator's terminal. What is escaped is longer, so it is cut afterwards.
+        // The guest chose these words, and they end on the operator's terminal. What is escaped is
+        // longer, so it is cut afterwards.
         record.denial.target = harmless(&record.denial.target).chars().take(TARGET).collect();
         record.suggestion = record.suggestion.filter(|line| line.len() <= SUGGESTION);
         let denial = convert::denial_out(&record.denial);
-        let known = self.denials.iter().any(|kept| kept.denial == record.denial && kept.layer == record.layer);
+        let known = self
+            .denials
+            .iter()
+            .any(|kept| kept.denial == record.denial && kept.layer == record.layer);
         if !known {
             self.keep(record);
         }
         denial
     }
 
-    /// Decoys hide nothing: the first refusal of each capability is always kept, and what is beyond the bound is counted.
+    /// Decoys hide nothing: the first refusal of each capability is always kept, and what is beyond
+    /// the bound is counted.
     fn keep(&mut self, record: DenialRecord) {
         let of_this = |kept: &DenialRecord| kept.denial.capability == record.denial.capability;
         if self.denials.len() < DENIALS_KEPT || !self.denials.iter().any(of_this) {
@@ -192,8 +205,14 @@ impl CallState {
     /// One record for the refusals of each capability that were only counted.
     fn report_of_more(&mut self) {
         for (capability, (count, layer)) in std::mem::take(&mut self.more) {
-            let reason = format!("{count} more refusals of `{capability}` in this call: only the first of a call are listed one by one");
-            let denial = Denial { capability, target: format!("{count} more"), detail: "too many to list".to_owned() };
+            let reason = format!(
+                "{count} more refusals of `{capability}` in this call: only the first of a call are listed one by one"
+            );
+            let denial = Denial {
+                capability,
+                target: format!("{count} more"),
+                detail: "too many to list".to_owned(),
+            };
             let record = DenialRecord { denial, layer, reason, suggestion: None, writes: false };
             self.report_denied(record);
         }
@@ -214,7 +233,13 @@ impl CallState {
         target: &str,
     ) -> wasmtime::Result<types::Denial> {
         self.enter()?;
-        let record = self.rights().refuse(capability, target, Layer::Host, "this build of the host cannot do it", None);
+        let record = self.rights().refuse(
+            capability,
+            target,
+            Layer::Host,
+            "this build of the host cannot do it",
+            None,
+        );
         Ok(self.refuse(*record))
     }
 
@@ -245,7 +270,8 @@ impl CallState {
 
 impl WasiView for CallState {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        // Called once for every WASI function. It cannot refuse, so the next tick stops a guest that is over its limit.
+        // Called once for every WASI function. It cannot refuse, so the next tick stops a guest
+        // that is over its limit.
         let _ = self.meter.count_host_call();
         self.refuse_streamed();
         let (start, book) = (&self.start, &self.book);
@@ -274,10 +300,16 @@ mod tests {
         refuse(&mut state, Capability::Fetch, "https://evil.example/");
         refuse(&mut state, Capability::Fetch, "https://evil.example/2");
         let denials = state.into_report().denials;
-        let of = |capability: &str| denials.iter().filter(|record| record.denial.capability == capability).collect::<Vec<_>>();
+        let of = |capability: &str| {
+            denials
+                .iter()
+                .filter(|record| record.denial.capability == capability)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(of("model").len(), 65, "{denials:?}");
         assert_eq!(of("model").last().unwrap().denial.target, "36 more");
-        let fetch: Vec<&str> = of("fetch").iter().map(|record| record.denial.target.as_str()).collect();
+        let fetch: Vec<&str> =
+            of("fetch").iter().map(|record| record.denial.target.as_str()).collect();
         assert_eq!(fetch, ["https://evil.example/", "1 more"]);
     }
 
@@ -285,12 +317,18 @@ mod tests {
     fn what_a_guest_names_in_a_refusal_is_cut() {
         let mut state = state(setup());
         for named in ["x".repeat(1 << 20), "\u{1b}".repeat(1_000)] {
-            let record = state.rights().require(Capability::Model, &named, || Some(named.clone())).unwrap_err();
+            let record = state
+                .rights()
+                .require(Capability::Model, &named, || Some(named.clone()))
+                .unwrap_err();
             state.refuse(DenialRecord { suggestion: Some(named), ..*record });
         }
         let denials = state.into_report().denials;
         assert_eq!(denials.len(), 2);
-        assert!(denials.iter().all(|record| record.denial.target.chars().count() == 256), "{denials:?}");
+        assert!(
+            denials.iter().all(|record| record.denial.target.chars().count() == 256),
+            "{denials:?}"
+        );
         assert_eq!(denials[0].suggestion, None);
     }
 }

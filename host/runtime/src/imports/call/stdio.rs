@@ -1,5 +1,6 @@
-//! A guest's standard output and error: every line goes to the plugin's log, and the end of standard error is kept, because a panic's
-//! message with file and line is found there and nowhere else.
+//! A guest's standard output and error: every line goes to the plugin's log, and the end of
+//! standard error is kept, because a panic's message with file and line is found there and nowhere
+//! else.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -115,7 +116,8 @@ impl OutputStream for GuestStream {
     }
 }
 
-/// What a panic said, with file and line, from the end of standard error. None when nothing there looks like one.
+/// What a panic said, with file and line, from the end of standard error. None when nothing there
+/// looks like one.
 pub(crate) fn panic_message(stderr: &str) -> Option<String> {
     if let Some((_, panic)) = stderr.rsplit_once(" panicked at ") {
         // Rust: `src/lib.rs:3:5:`, a line break, the message, and a note.
@@ -185,7 +187,8 @@ mod tests {
 
     #[test]
     fn other_languages_are_quoted_by_their_last_line() {
-        let words = panic_message("Traceback:\n  File \"app.py\", line 3\nValueError: no\n\n").unwrap();
+        let words =
+            panic_message("Traceback:\n  File \"app.py\", line 3\nValueError: no\n\n").unwrap();
         assert_eq!(words, "it stopped itself; its last words were: ValueError: no");
         assert_eq!(panic_message(""), None);
     }

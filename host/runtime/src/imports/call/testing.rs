@@ -24,8 +24,19 @@ use crate::support::clock::BoxFuture;
 
 /// A plugin that asks for nothing and is granted nothing.
 pub(crate) fn setup() -> PluginSetup {
-    let facts = PluginFacts { manifest: Manifest::default(), kinds: BTreeSet::new(), tools: Vec::new(), sha256: String::new(), mcp: false };
-    PluginSetup { facts, grants: Grants::default(), limits: PluginLimits::default(), config: json!({}) }
+    let facts = PluginFacts {
+        manifest: Manifest::default(),
+        kinds: BTreeSet::new(),
+        tools: Vec::new(),
+        sha256: String::new(),
+        mcp: false,
+    };
+    PluginSetup {
+        facts,
+        grants: Grants::default(),
+        limits: PluginLimits::default(),
+        config: json!({}),
+    }
 }
 
 /// A call of that plugin.
@@ -72,7 +83,12 @@ pub(crate) fn view() -> AgentView {
 struct Nobody;
 
 impl ModelPort for Nobody {
-    fn ask(&self, _: CallId, _: u32, _: ModelRequest) -> BoxFuture<'static, Result<Completion, ModelError>> {
+    fn ask(
+        &self,
+        _: CallId,
+        _: u32,
+        _: ModelRequest,
+    ) -> BoxFuture<'static, Result<Completion, ModelError>> {
         Box::pin(std::future::ready(Err(ModelError::Other { message: "no model".to_owned() })))
     }
 }

@@ -1,6 +1,7 @@
-//! The part of WASI that a language's standard library expects, inert: no arguments, no environment, closed standard input, no folders, a
-//! clock that stands still at the call's time, randomness that is fixed by the room's secret, the plugin and the call. Built when a guest first asks for it, because most
-//! calls never do.
+//! The part of WASI that a language's standard library expects, inert: no arguments, no
+//! environment, closed standard input, no folders, a clock that stands still at the call's time,
+//! randomness that is fixed by the room's secret, the plugin and the call. Built when a guest first
+//! asks for it, because most calls never do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +50,8 @@ impl Wasi {
     }
 }
 
-/// What randomness is for: a plugin may show what it was given of one, and nobody learns anything of the other.
+/// What randomness is for: a plugin may show what it was given of one, and nobody learns anything
+/// of the other.
 #[derive(Clone, Copy, Debug)]
 enum RandomStream {
     Secure,
@@ -65,17 +67,20 @@ impl RandomStream {
     }
 }
 
-/// Returns the seed of a stream: the same when a call is run again from its journal, and not to be guessed by whoever lacks the
-/// room's secret. The plugin's name comes last, so that no two inputs are the same bytes.
+/// Returns the seed of a stream: the same when a call is run again from its journal, and not to be
+/// guessed by whoever lacks the room's secret. The plugin's name comes last, so that no two inputs
+/// are the same bytes.
 fn seed(secret: &RoomSecret, plugin: &PluginName, call: CallId, stream: RandomStream) -> [u8; 32] {
-    let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("a MAC takes a key of any length");
+    let mut mac =
+        Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("a MAC takes a key of any length");
     mac.update(stream.domain());
     mac.update(&call.0.to_le_bytes());
     mac.update(plugin.as_str().as_bytes());
     mac.finalize().into_bytes().into()
 }
 
-/// A clock that shows the time of the last recorded answer, which is the call's start. Waiting on it really waits.
+/// A clock that shows the time of the last recorded answer, which is the call's start. Waiting on
+/// it really waits.
 struct Still(Duration);
 
 impl HostWallClock for Still {
@@ -105,7 +110,9 @@ mod tests {
     use chacha20::rand_core::Rng as _;
     use conclave_core::types::ids::RoomId;
     use sha2::Digest as _;
-    use wasmtime_wasi::p2::bindings::random::{insecure::Host as _, insecure_seed::Host as _, random::Host as _};
+    use wasmtime_wasi::p2::bindings::random::{
+        insecure::Host as _, insecure_seed::Host as _, random::Host as _,
+    };
 
     use super::super::testing::{setup, state};
     use super::*;
@@ -128,7 +135,14 @@ mod tests {
             for plugin in ["a", "ab", "b", ""] {
                 for call in [0, 1, u64::from(b'a')] {
                     for stream in [RandomStream::Secure, RandomStream::Insecure] {
-                        let drawn = || bytes(seed(&secret(byte), &PluginName::from(plugin), CallId(call), stream));
+                        let drawn = || {
+                            bytes(seed(
+                                &secret(byte),
+                                &PluginName::from(plugin),
+                                CallId(call),
+                                stream,
+                            ))
+                        };
                         assert_eq!(drawn(), drawn());
                         seen.insert(drawn());
                         count += 1;
@@ -141,7 +155,8 @@ mod tests {
 
     #[test]
     fn whoever_knows_room_and_call_cannot_work_out_the_bytes() {
-        // What every plugin of a room could compute before: the constant, the call's number, the room's name.
+        // What every plugin of a room could compute before: the constant, the call's number, the
+        // room's name.
         let guessed = |room: &RoomId, call: CallId| -> [u8; 32] {
             let mut hash = Sha256::new();
             hash.update(b"conclave randomness 1\0");
@@ -160,10 +175,22 @@ mod tests {
         assert_ne!(insecure, bytes(guess));
         // What the insecure stream shows is no part of the secure one.
         assert_ne!(secure, insecure);
-        let seeded =
-            |seed: [u8; 32]| (u64::from_le_bytes(seed[..8].try_into().unwrap()), u64::from_le_bytes(seed[8..16].try_into().unwrap()));
+        let seeded = |seed: [u8; 32]| {
+            (
+                u64::from_le_bytes(seed[..8].try_into().unwrap()),
+                u64::from_le_bytes(seed[8..16].try_into().unwrap()),
+            )
+        };
         assert_ne!(insecure_seed, seeded(guess));
-        assert_ne!(insecure_seed, seeded(seed(&state.start.secret, &state.start.plugin, state.start.call, RandomStream::Secure)));
+        assert_ne!(
+            insecure_seed,
+            seeded(seed(
+                &state.start.secret,
+                &state.start.plugin,
+                state.start.call,
+                RandomStream::Secure
+            ))
+        );
         // Run again from its journal, the call is given the same.
         let mut again = Wasi::new(&state.start, &state.book);
         assert_eq!(again.context.random().get_random_bytes(32).unwrap(), secure);

@@ -28,16 +28,25 @@ fn action_in(action: actions::Action) -> Result<Action, Fault> {
         Guest::Reply(reply) => Action::Reply(reply_in(reply)?),
         Guest::Run(run) => Action::Run { command: run.command, background: run.background },
         Guest::Kill(command_id) => Action::Kill { command_id },
-        Guest::RunCell(cell) => Action::RunIpython { code: cell.code, kernel_init_code: cell.kernel_init_code },
+        Guest::RunCell(cell) => {
+            Action::RunIpython { code: cell.code, kernel_init_code: cell.kernel_init_code }
+        }
         Guest::Browse(url) => Action::Browse { url },
         Guest::Read(read) => Action::Read { path: read.path, start: read.start, end: read.end },
-        Guest::Write(write) => Action::Write { path: write.path, content: write.content, start: write.start, end: write.end },
+        Guest::Write(write) => Action::Write {
+            path: write.path,
+            content: write.content,
+            start: write.start,
+            end: write.end,
+        },
         Guest::Recall(query) => Action::Recall { query },
         Guest::AddTask(task) => {
             let subtasks = json_in(&task.subtasks, || "`subtasks` of `add-task`".to_owned())?;
             Action::AddTask { parent: task.parent, goal: task.goal, subtasks }
         }
-        Guest::ModifyTask(task) => Action::ModifyTask { task_id: task.task_id, state: state_in(task.state) },
+        Guest::ModifyTask(task) => {
+            Action::ModifyTask { task_id: task.task_id, state: state_in(task.state) }
+        }
         Guest::Delegate(delegate) => {
             let inputs = object_in(&delegate.inputs, || "`inputs` of `delegate`".to_owned())?;
             Action::Delegate { agent: delegate.agent, inputs }
@@ -45,10 +54,16 @@ fn action_in(action: actions::Action) -> Result<Action, Fault> {
         Guest::DelegateTask(background) => Action::DelegateTask(background_in(background)?),
         Guest::Think(thought) => Action::Think { thought },
         Guest::Talk(content) => Action::Talk { content },
-        Guest::Finish(outputs) => Action::Finish { outputs: json_in(&outputs, || "what `finish` carries".to_owned())? },
-        Guest::Reject(outputs) => Action::Reject { outputs: json_in(&outputs, || "what `reject` carries".to_owned())? },
+        Guest::Finish(outputs) => {
+            Action::Finish { outputs: json_in(&outputs, || "what `finish` carries".to_owned())? }
+        }
+        Guest::Reject(outputs) => {
+            Action::Reject { outputs: json_in(&outputs, || "what `reject` carries".to_owned())? }
+        }
         Guest::Custom(custom) => {
-            let arguments = object_in(&custom.arguments, || format!("`arguments` of the action {:?}", custom.name))?;
+            let arguments = object_in(&custom.arguments, || {
+                format!("`arguments` of the action {:?}", custom.name)
+            })?;
             Action::Custom { name: custom.name, arguments }
         }
     })
@@ -105,26 +120,59 @@ pub(crate) fn action_out(action: &Action) -> actions::Action {
     match action.clone() {
         Action::Null => Guest::Null,
         Action::Reply(reply) => Guest::Reply(reply_out(&reply)),
-        Action::Run { command, background } => Guest::Run(actions::RunCommand { command, background }),
+        Action::Run { command, background } => {
+            Guest::Run(actions::RunCommand { command, background })
+        }
         Action::Kill { command_id } => Guest::Kill(command_id),
-        Action::RunIpython { code, kernel_init_code } => Guest::RunCell(actions::RunCell { code, kernel_init_code }),
+        Action::RunIpython { code, kernel_init_code } => {
+            Guest::RunCell(actions::RunCell { code, kernel_init_code })
+        }
         Action::Browse { url } => Guest::Browse(url),
         Action::Read { path, start, end } => Guest::Read(actions::ReadFile { path, start, end }),
-        Action::Write { path, content, start, end } => Guest::Write(actions::WriteFile { path, content, start, end }),
+        Action::Write { path, content, start, end } => {
+            Guest::Write(actions::WriteFile { path, content, start, end })
+        }
         Action::Recall { query } => Guest::Recall(query),
-        Action::AddTask { parent, goal, subtasks } => Guest::AddTask(actions::AddTask { parent, goal, subtasks: subtasks.to_string() }),
-        Action::ModifyTask { task_id, state } => Guest::ModifyTask(actions::ModifyTask { task_id, state: state_out(state) }),
-        Action::Delegate { agent, inputs } => Guest::Delegate(actions::Delegate { agent, inputs: inputs.to_string() }),
+        Action::AddTask { parent, goal, subtasks } => {
+            Guest::AddTask(actions::AddTask { parent, goal, subtasks: subtasks.to_string() })
+        }
+        Action::ModifyTask { task_id, state } => {
+            Guest::ModifyTask(actions::ModifyTask { task_id, state: state_out(state) })
+        }
+        Action::Delegate { agent, inputs } => {
+            Guest::Delegate(actions::Delegate { agent, inputs: inputs.to_string() })
+        }
         Action::DelegateTask(delegation) => {
-            let Delegation { agent, task, context, share_channels, brief, conversation, wait, structured, .. } = *delegation;
+            let Delegation {
+                agent,
+                task,
+                context,
+                share_channels,
+                brief,
+                conversation,
+                wait,
+                structured,
+                ..
+            } = *delegation;
             let (context, structured) = (context.to_string(), structured.is_some());
-            Guest::DelegateTask(actions::Background { agent, task, context, share_channels, brief, conversation, wait, structured })
+            Guest::DelegateTask(actions::Background {
+                agent,
+                task,
+                context,
+                share_channels,
+                brief,
+                conversation,
+                wait,
+                structured,
+            })
         }
         Action::Think { thought } => Guest::Think(thought),
         Action::Talk { content } => Guest::Talk(content),
         Action::Finish { outputs } => Guest::Finish(outputs.to_string()),
         Action::Reject { outputs } => Guest::Reject(outputs.to_string()),
-        Action::Custom { name, arguments } => Guest::Custom(actions::CustomAction { name, arguments: arguments.to_string() }),
+        Action::Custom { name, arguments } => {
+            Guest::Custom(actions::CustomAction { name, arguments: arguments.to_string() })
+        }
     }
 }
 
@@ -197,6 +245,10 @@ mod tests {
     #[test]
     fn a_finish_without_json_is_a_bad_answer() {
         let fault = action_in(actions::Action::Finish("done".to_owned())).unwrap_err();
-        assert!(fault.message.starts_with("what `finish` carries is not JSON"), "{}", fault.message);
+        assert!(
+            fault.message.starts_with("what `finish` carries is not JSON"),
+            "{}",
+            fault.message
+        );
     }
 }

@@ -1,15 +1,19 @@
-//! What plugins are asked beside steps and tool calls, and what they say: memories, how risky an action is, what a history may forget, what
-//! may pass. What is longer than anybody reads is a bad answer, whoever gave it.
+//! What plugins are asked beside steps and tool calls, and what they say: memories, how risky an
+//! action is, what a history may forget, what may pass. What is longer than anybody reads is a bad
+//! answer, whoever gave it.
 
 use conclave_core::setup::GatePoint;
 use conclave_core::setup::plugin_query::{
-    Condensation, CondenseReason, EntrySpan, GateVerdict, Masked, PASSING_MAX, Passing, PluginReply, Verdict,
+    Condensation, CondenseReason, EntrySpan, GateVerdict, Masked, PASSING_MAX, Passing,
+    PluginReply, Verdict,
 };
 use conclave_core::types::fault::{Fault, FaultKind};
 use conclave_core::types::risk::Risk;
 
 use super::{denied_fault, text_in};
-use crate::imports::bindings::exports::conclave::plugin::{condenser, gate, security_analyzer as analyzer};
+use crate::imports::bindings::exports::conclave::plugin::{
+    condenser, gate, security_analyzer as analyzer,
+};
 
 /// Bytes of an analyzer's or a gate's reason: a person reads it.
 const REASON: usize = 4 << 10;
@@ -46,8 +50,14 @@ pub(crate) fn reason_out(reason: CondenseReason) -> condenser::Reason {
 pub(crate) fn condensation_in(condensation: condenser::Condensation) -> Condensation {
     let condenser::Condensation { forget, mask, summary } = condensation;
     Condensation {
-        forget: forget.into_iter().map(|span| EntrySpan { start: span.start, end: span.end }).collect(),
-        mask: mask.into_iter().map(|masked| Masked { index: masked.index, text: masked.text }).collect(),
+        forget: forget
+            .into_iter()
+            .map(|span| EntrySpan { start: span.start, end: span.end })
+            .collect(),
+        mask: mask
+            .into_iter()
+            .map(|masked| Masked { index: masked.index, text: masked.text })
+            .collect(),
         summary,
     }
 }
@@ -90,7 +100,8 @@ pub(crate) fn gate_error_in(error: gate::GateError) -> Fault {
     }
 }
 
-/// The advice, with the words that a person reads made harmless, and no more memories than were asked for.
+/// The advice, with the words that a person reads made harmless, and no more memories than were
+/// asked for.
 ///
 /// # Errors
 /// `BadAnswer` when a part of it is larger than it may be.
@@ -102,31 +113,47 @@ pub(crate) fn checked(advice: PluginReply, most: u32) -> Result<PluginReply, Fau
             memories.truncate(usize::try_from(most).unwrap_or(usize::MAX));
             Ok(PluginReply::Memories { memories })
         }
-        PluginReply::Risk { verdict } if verdict.reason.len() > REASON => {
-            bad(format!("the `reason` of its verdict has {} bytes; it may have {REASON}", verdict.reason.len()))
-        }
-        PluginReply::Risk { verdict } => Ok(PluginReply::Risk { verdict: Verdict { reason: text_in(&verdict.reason), ..verdict } }),
+        PluginReply::Risk { verdict } if verdict.reason.len() > REASON => bad(format!(
+            "the `reason` of its verdict has {} bytes; it may have {REASON}",
+            verdict.reason.len()
+        )),
+        PluginReply::Risk { verdict } => Ok(PluginReply::Risk {
+            verdict: Verdict { reason: text_in(&verdict.reason), ..verdict },
+        }),
         PluginReply::Gate { verdict: GateVerdict::Modify { text } } if text.len() > PASSING_MAX => {
             bad(format!("its text has {} bytes; it may have {PASSING_MAX}", text.len()))
         }
         PluginReply::Gate { verdict: GateVerdict::Block { reason } } if reason.len() > REASON => {
-            bad(format!("the reason of its `block` has {} bytes; it may have {REASON}", reason.len()))
+            bad(format!(
+                "the reason of its `block` has {} bytes; it may have {REASON}",
+                reason.len()
+            ))
         }
         PluginReply::Gate { verdict: GateVerdict::Block { reason } } => {
             Ok(PluginReply::Gate { verdict: GateVerdict::Block { reason: text_in(&reason) } })
         }
         PluginReply::Gate { verdict } => Ok(PluginReply::Gate { verdict }),
-        PluginReply::Condense { condensation: None } => Ok(PluginReply::Condense { condensation: None }),
-        PluginReply::Condense { condensation: Some(Condensation { forget, .. }) } if forget.len() > SPANS => {
+        PluginReply::Condense { condensation: None } => {
+            Ok(PluginReply::Condense { condensation: None })
+        }
+        PluginReply::Condense { condensation: Some(Condensation { forget, .. }) }
+            if forget.len() > SPANS =>
+        {
             bad(format!("`forget` has {} spans; it may have {SPANS}", forget.len()))
         }
-        PluginReply::Condense { condensation: Some(Condensation { mask, .. }) } if mask.len() > SPANS => {
+        PluginReply::Condense { condensation: Some(Condensation { mask, .. }) }
+            if mask.len() > SPANS =>
+        {
             bad(format!("`mask` has {} entries; it may have {SPANS}", mask.len()))
         }
-        PluginReply::Condense { condensation: Some(condensation) } => match condensation.summary.as_ref().map(String::len) {
-            Some(length) if length > SUMMARY => bad(format!("its `summary` has {length} bytes; it may have {SUMMARY}")),
-            _ => Ok(PluginReply::Condense { condensation: Some(condensation) }),
-        },
+        PluginReply::Condense { condensation: Some(condensation) } => {
+            match condensation.summary.as_ref().map(String::len) {
+                Some(length) if length > SUMMARY => {
+                    bad(format!("its `summary` has {length} bytes; it may have {SUMMARY}"))
+                }
+                _ => Ok(PluginReply::Condense { condensation: Some(condensation) }),
+            }
+        }
     }
 }
 
@@ -150,12 +177,30 @@ mod tests {
         let masked = Masked { index: 0, text: String::new() };
         let gate = |verdict| PluginReply::Gate { verdict };
         let cases: [(PluginReply, &str); 6] = [
-            (verdict("x".repeat(REASON + 1)), "the `reason` of its verdict has 4097 bytes; it may have 4096"),
-            (condensation(|c| c.forget = vec![span; SPANS + 1]), "`forget` has 10001 spans; it may have 10000"),
-            (condensation(|c| c.mask = vec![masked.clone(); SPANS + 1]), "`mask` has 10001 entries; it may have 10000"),
-            (condensation(|c| c.summary = Some("x".repeat(SUMMARY + 1))), "its `summary` has 65537 bytes; it may have 65536"),
-            (gate(GateVerdict::Modify { text: "x".repeat(PASSING_MAX + 1) }), "its text has 1048577 bytes; it may have 1048576"),
-            (gate(GateVerdict::Block { reason: "x".repeat(REASON + 1) }), "the reason of its `block` has 4097 bytes; it may have 4096"),
+            (
+                verdict("x".repeat(REASON + 1)),
+                "the `reason` of its verdict has 4097 bytes; it may have 4096",
+            ),
+            (
+                condensation(|c| c.forget = vec![span; SPANS + 1]),
+                "`forget` has 10001 spans; it may have 10000",
+            ),
+            (
+                condensation(|c| c.mask = vec![masked.clone(); SPANS + 1]),
+                "`mask` has 10001 entries; it may have 10000",
+            ),
+            (
+                condensation(|c| c.summary = Some("x".repeat(SUMMARY + 1))),
+                "its `summary` has 65537 bytes; it may have 65536",
+            ),
+            (
+                gate(GateVerdict::Modify { text: "x".repeat(PASSING_MAX + 1) }),
+                "its text has 1048577 bytes; it may have 1048576",
+            ),
+            (
+                gate(GateVerdict::Block { reason: "x".repeat(REASON + 1) }),
+                "the reason of its `block` has 4097 bytes; it may have 4096",
+            ),
         ];
         for (advice, message) in cases {
             let fault = checked(advice, 0).unwrap_err();
@@ -177,22 +222,36 @@ mod tests {
 
     #[test]
     fn no_more_memories_come_than_were_asked_for() {
-        let memories = || PluginReply::Memories { memories: vec!["a".to_owned(), "b".to_owned(), "c".to_owned()] };
-        assert_eq!(checked(memories(), 2).unwrap(), PluginReply::Memories { memories: vec!["a".to_owned(), "b".to_owned()] });
+        let memories = || PluginReply::Memories {
+            memories: vec!["a".to_owned(), "b".to_owned(), "c".to_owned()],
+        };
+        assert_eq!(
+            checked(memories(), 2).unwrap(),
+            PluginReply::Memories { memories: vec!["a".to_owned(), "b".to_owned()] }
+        );
         assert_eq!(checked(memories(), 0).unwrap(), PluginReply::Memories { memories: Vec::new() });
         assert_eq!(checked(memories(), u32::MAX).unwrap(), memories());
     }
 
     #[test]
     fn a_reason_reaches_whoever_decides_without_escapes() {
-        assert_eq!(checked(verdict("rm\u{1b}[2J\nall".to_owned()), 0).unwrap(), verdict("rm\\u{1b}[2J\nall".to_owned()));
+        assert_eq!(
+            checked(verdict("rm\u{1b}[2J\nall".to_owned()), 0).unwrap(),
+            verdict("rm\\u{1b}[2J\nall".to_owned())
+        );
     }
 
     #[test]
     fn words_of_the_contract_come_in_as_the_cores() {
-        for (guest, risk) in [(analyzer::Risk::Low, Risk::Low), (analyzer::Risk::Medium, Risk::Medium), (analyzer::Risk::High, Risk::High)]
-        {
-            assert_eq!(verdict_in(analyzer::Verdict { risk: guest, reason: String::new() }).risk, risk);
+        for (guest, risk) in [
+            (analyzer::Risk::Low, Risk::Low),
+            (analyzer::Risk::Medium, Risk::Medium),
+            (analyzer::Risk::High, Risk::High),
+        ] {
+            assert_eq!(
+                verdict_in(analyzer::Verdict { risk: guest, reason: String::new() }).risk,
+                risk
+            );
         }
         let guest = condenser::Condensation {
             forget: vec![condenser::Span { start: 1, end: 3 }],

@@ -1,6 +1,8 @@
 //! What a delivery strategy sees and decides.
 
-use conclave_core::types::delivery::{Activity, BackgroundStatus, Channel, ChannelKind, Decision, EndedTask, Wake};
+use conclave_core::types::delivery::{
+    Activity, BackgroundStatus, Channel, ChannelKind, Decision, EndedTask, Wake,
+};
 
 use crate::imports::bindings::conclave::plugin::delivery_context as context;
 use crate::imports::bindings::exports::conclave::plugin::delivery_strategy as strategy;
@@ -17,11 +19,16 @@ pub(crate) fn wake_out(wake: &Wake) -> strategy::Wake {
 /// A decision as the plugin wrote it; the room checks it.
 pub(crate) fn decision_in(decision: strategy::Decision) -> Decision {
     match decision {
-        strategy::Decision::Speak(speech) => {
-            Decision::Speak { tasks: speech.tasks, channel: speech.channel, prompt: speech.prompt, interrupt: speech.interrupt }
-        }
+        strategy::Decision::Speak(speech) => Decision::Speak {
+            tasks: speech.tasks,
+            channel: speech.channel,
+            prompt: speech.prompt,
+            interrupt: speech.interrupt,
+        },
         strategy::Decision::Attach(tasks) => Decision::Attach { tasks },
-        strategy::Decision::Wait(pause) => Decision::Wait { channel: pause.channel, at_most_ms: pause.at_most_ms },
+        strategy::Decision::Wait(pause) => {
+            Decision::Wait { channel: pause.channel, at_most_ms: pause.at_most_ms }
+        }
         strategy::Decision::GiveUp(reason) => Decision::GiveUp { reason },
     }
 }

@@ -40,12 +40,17 @@ pub(super) fn entity_in(entity: types::Entity) -> Entity {
 }
 
 pub(super) fn tool_call_out(call: &ToolCall) -> types::ToolCall {
-    types::ToolCall { id: call.id.clone(), name: call.name.clone(), arguments: call.arguments.to_string() }
+    types::ToolCall {
+        id: call.id.clone(),
+        name: call.name.clone(),
+        arguments: call.arguments.to_string(),
+    }
 }
 
 /// Arguments must be JSON; whether they fit the tool's schema is asked where the tool is called.
 pub(super) fn tool_call_in(call: types::ToolCall) -> Result<ToolCall, Fault> {
-    let arguments = json_in(&call.arguments, || format!("`arguments` of a call of {:?}", call.name))?;
+    let arguments =
+        json_in(&call.arguments, || format!("`arguments` of a call of {:?}", call.name))?;
     Ok(ToolCall { id: call.id, name: call.name, arguments, untrusted: false })
 }
 
@@ -59,11 +64,22 @@ fn result_out(result: &ToolResult) -> types::ToolResult {
 }
 
 pub(super) fn result_in(result: types::ToolResult) -> ToolResult {
-    ToolResult { call_id: result.call_id, name: result.name, content: result.content, value: None, is_error: result.is_error }
+    ToolResult {
+        call_id: result.call_id,
+        name: result.name,
+        content: result.content,
+        value: None,
+        is_error: result.is_error,
+    }
 }
 
 pub(crate) fn blob_out(blob: &Blob) -> types::Blob {
-    types::Blob { sha256: blob.sha256.clone(), media_type: blob.media_type.clone(), length: blob.length, name: blob.name.clone() }
+    types::Blob {
+        sha256: blob.sha256.clone(),
+        media_type: blob.media_type.clone(),
+        length: blob.length,
+        name: blob.name.clone(),
+    }
 }
 
 pub(super) fn blob_in(blob: types::Blob) -> Blob {

@@ -1,7 +1,8 @@
 //! Model requests, completions and errors.
 
 use conclave_core::types::completion::{
-    Completion, DraftMessage, ModelError, ModelRequest, PromptPart, StopReason, TokenUsage, ToolChoice, ToolFormat,
+    Completion, DraftMessage, ModelError, ModelRequest, PromptPart, StopReason, TokenUsage,
+    ToolChoice, ToolFormat,
 };
 use conclave_core::types::fault::Fault;
 
@@ -20,7 +21,10 @@ pub(crate) fn request_in(request: model::Request) -> Result<ModelRequest, Fault>
         tools: request.tools,
         tool_format: request.tool_format.map(format_in),
         tool_choice: choice_in(request.tool_choice),
-        output_schema: request.output_schema.map(|schema| json_in(&schema, || "`output-schema`".to_owned())).transpose()?,
+        output_schema: request
+            .output_schema
+            .map(|schema| json_in(&schema, || "`output-schema`".to_owned()))
+            .transpose()?,
         stream: matches!(request.stream_to, model::Audience::Room),
         options: extras_in(request.options, "options")?,
     })
@@ -98,7 +102,9 @@ pub(crate) fn model_error_out(error: &ModelError) -> model::ModelError {
         ModelError::BudgetExhausted { what } => model::ModelError::BudgetExhausted(what.clone()),
         ModelError::UnknownModel { name } => model::ModelError::UnknownModel(name.clone()),
         ModelError::ContextTooLong { tokens } => model::ModelError::ContextTooLong(*tokens),
-        ModelError::Unavailable { retry_after_ms } => model::ModelError::Unavailable(*retry_after_ms),
+        ModelError::Unavailable { retry_after_ms } => {
+            model::ModelError::Unavailable(*retry_after_ms)
+        }
         ModelError::Other { message } => model::ModelError::Other(message.clone()),
     }
 }

@@ -9,23 +9,38 @@ use super::action::action_out;
 use crate::imports::bindings::conclave::plugin::{actions, state};
 
 pub(crate) fn past_out(past: &PastAction) -> state::Past {
-    state::Past { action: past.action.as_ref().map(action_out), observation: past.observation.as_ref().map(observation_out), seq: past.seq }
+    state::Past {
+        action: past.action.as_ref().map(action_out),
+        observation: past.observation.as_ref().map(observation_out),
+        seq: past.seq,
+    }
 }
 
 fn observation_out(observation: &Observation) -> actions::Observation {
     match observation {
         Observation::Null => actions::Observation::Null,
-        Observation::Command { command_id, command, exit_code, content } => actions::Observation::Command(actions::CommandOutput {
-            command_id: *command_id,
-            command: command.clone(),
-            exit_code: *exit_code,
-            content: content.clone(),
-        }),
-        Observation::Cell { code, content } => actions::Observation::Cell((code.clone(), content.clone())),
-        Observation::Browsed { url, status, content, error } => {
-            actions::Observation::Browsed(actions::Page { url: url.clone(), status: *status, content: content.clone(), error: *error })
+        Observation::Command { command_id, command, exit_code, content } => {
+            actions::Observation::Command(actions::CommandOutput {
+                command_id: *command_id,
+                command: command.clone(),
+                exit_code: *exit_code,
+                content: content.clone(),
+            })
         }
-        Observation::File { path, content } => actions::Observation::File((path.clone(), content.clone())),
+        Observation::Cell { code, content } => {
+            actions::Observation::Cell((code.clone(), content.clone()))
+        }
+        Observation::Browsed { url, status, content, error } => {
+            actions::Observation::Browsed(actions::Page {
+                url: url.clone(),
+                status: *status,
+                content: content.clone(),
+                error: *error,
+            })
+        }
+        Observation::File { path, content } => {
+            actions::Observation::File((path.clone(), content.clone()))
+        }
         Observation::Written { path } => actions::Observation::Written(path.clone()),
         Observation::Recalled { memories } => actions::Observation::Recalled(memories.clone()),
         Observation::Tool(result) => actions::Observation::Tool(actions::ToolOutput {
@@ -35,18 +50,28 @@ fn observation_out(observation: &Observation) -> actions::Observation {
             value: result.value.as_ref().map(ToString::to_string),
             is_error: result.is_error,
         }),
-        Observation::Delegated { agent, outputs } => actions::Observation::Delegated((agent.clone(), outputs.to_string())),
+        Observation::Delegated { agent, outputs } => {
+            actions::Observation::Delegated((agent.clone(), outputs.to_string()))
+        }
         Observation::Success { content } => actions::Observation::Success(content.clone()),
         Observation::Error { content } => actions::Observation::Error(content.clone()),
         Observation::Custom { name, content, extras } => {
             let (name, content) = (name.clone(), content.clone());
-            actions::Observation::Custom(actions::CustomObservation { name, content, extras: extras.to_string() })
+            actions::Observation::Custom(actions::CustomObservation {
+                name,
+                content,
+                extras: extras.to_string(),
+            })
         }
     }
 }
 
 pub(crate) fn summary_out(tool: &ToolSummary) -> state::ToolSummary {
-    state::ToolSummary { name: tool.name.clone(), description: tool.description.clone(), input_schema: tool.input_schema.to_string() }
+    state::ToolSummary {
+        name: tool.name.clone(),
+        description: tool.description.clone(),
+        input_schema: tool.input_schema.to_string(),
+    }
 }
 
 pub(crate) fn remaining_out(remaining: Remaining) -> state::Remaining {
@@ -81,11 +106,22 @@ mod tests {
     #[test]
     fn every_observation_goes_out_as_what_it_is() {
         let s = str::to_owned;
-        let result = ToolResult { call_id: s("1"), name: s("a.b"), content: s("c"), value: Some(json!({ "v": 1 })), is_error: true };
+        let result = ToolResult {
+            call_id: s("1"),
+            name: s("a.b"),
+            content: s("c"),
+            value: Some(json!({ "v": 1 })),
+            is_error: true,
+        };
         let observations = [
             (Observation::Null, "Null"),
             (
-                Observation::Command { command_id: -1, command: s("ls"), exit_code: 2, content: s("none") },
+                Observation::Command {
+                    command_id: -1,
+                    command: s("ls"),
+                    exit_code: 2,
+                    content: s("none"),
+                },
                 r#"Command(CommandOutput { command-id: -1, command: "ls", exit-code: 2, content: "none" })"#,
             ),
             (Observation::Cell { code: s("1"), content: s("2") }, r#"Cell(("1", "2"))"#),
@@ -100,7 +136,10 @@ mod tests {
                 Observation::Tool(result),
                 r#"Tool(ToolOutput { call-id: "1", name: "a.b", content: "c", value: Some("{\"v\":1}"), is-error: true })"#,
             ),
-            (Observation::Delegated { agent: s("a"), outputs: json!({ "k": 1 }) }, r#"Delegated(("a", "{\"k\":1}"))"#),
+            (
+                Observation::Delegated { agent: s("a"), outputs: json!({ "k": 1 }) },
+                r#"Delegated(("a", "{\"k\":1}"))"#,
+            ),
             (Observation::Success { content: s("ok") }, r#"Success("ok")"#),
             (Observation::Error { content: s("no") }, r#"Error("no")"#),
             (

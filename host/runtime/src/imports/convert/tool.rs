@@ -13,7 +13,10 @@ use crate::imports::bindings::exports::conclave::plugin::tools;
 /// `BadAnswer` when a schema is not JSON.
 pub(crate) fn spec_in(spec: tools::ToolSpec) -> Result<ToolSpec, Fault> {
     let input_schema = object_in(&spec.input_schema, || "its input schema".to_owned())?;
-    let output_schema = spec.output_schema.map(|schema| json_in(&schema, || "its output schema".to_owned())).transpose()?;
+    let output_schema = spec
+        .output_schema
+        .map(|schema| json_in(&schema, || "its output schema".to_owned()))
+        .transpose()?;
     let mut tool = ToolSpec {
         name: spec.name,
         description: spec.description,
@@ -43,7 +46,10 @@ pub(crate) fn spec_in(spec: tools::ToolSpec) -> Result<ToolSpec, Fault> {
 pub(crate) fn outcome_in(outcome: tools::Outcome) -> Result<ToolOutcome, Fault> {
     Ok(ToolOutcome {
         content: outcome.content,
-        value: outcome.value.map(|value| json_in(&value, || "the `value` that it returned".to_owned())).transpose()?,
+        value: outcome
+            .value
+            .map(|value| json_in(&value, || "the `value` that it returned".to_owned()))
+            .transpose()?,
         attachments: outcome.attachments.into_iter().map(blob_in).collect(),
         then: outcome.then.into_iter().map(tool_call_in).collect::<Result<_, _>>()?,
     })
@@ -51,7 +57,9 @@ pub(crate) fn outcome_in(outcome: tools::Outcome) -> Result<ToolOutcome, Fault> 
 
 pub(crate) fn tool_error_in(error: tools::ToolError) -> ToolError {
     match error {
-        tools::ToolError::InvalidArguments(message) => ToolError::InvalidArguments { message: text_in(&message) },
+        tools::ToolError::InvalidArguments(message) => {
+            ToolError::InvalidArguments { message: text_in(&message) }
+        }
         tools::ToolError::Denied(denial) => ToolError::Denied { denial: denial_in(&denial) },
         tools::ToolError::Unavailable(retry_after_ms) => ToolError::Unavailable { retry_after_ms },
         tools::ToolError::Other(message) => ToolError::Other { message: text_in(&message) },

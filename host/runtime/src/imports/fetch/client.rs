@@ -1,7 +1,9 @@
-//! One request over one connection to addresses that were decided on. No proxy, no redirect, no cookie, no second attempt; the answer is
-//! decompressed while it comes and cut off where it grows too long. Errors have no words of the library in them: those hold addresses.
+//! One request over one connection to addresses that were decided on. No proxy, no redirect, no
+//! cookie, no second attempt; the answer is decompressed while it comes and cut off where it grows
+//! too long. Errors have no words of the library in them: those hold addresses.
 //!
-//! The connection is driven by the task that waits for the answer, so whatever ends the wait ends the connection.
+//! The connection is driven by the task that waits for the answer, so whatever ends the wait ends
+//! the connection.
 
 use std::error::Error;
 use std::future::ready;
@@ -55,12 +57,18 @@ pub(super) enum ConnectionError {
 }
 
 const UNBUILT: ConnectionError = ConnectionError::NotSent("it could not be put together");
-const UNCONNECTED: ConnectionError = ConnectionError::NoAnswer("no connection could be made, or none that is secure");
-const CUT_OFF: ConnectionError = ConnectionError::NoAnswer("the connection ended before the answer did");
+const UNCONNECTED: ConnectionError =
+    ConnectionError::NoAnswer("no connection could be made, or none that is secure");
+const CUT_OFF: ConnectionError =
+    ConnectionError::NoAnswer("the connection ended before the answer did");
 
-/// Sends a request to one of these addresses. `limit` is for the bytes of interim answers, of the answer's headers and of its
-/// decompressed body together.
-pub(super) async fn send(parts: RequestParts, addresses: &[IpAddr], limit: u64) -> Result<Raw, ConnectionError> {
+/// Sends a request to one of these addresses. `limit` is for the bytes of interim answers, of the
+/// answer's headers and of its decompressed body together.
+pub(super) async fn send(
+    parts: RequestParts,
+    addresses: &[IpAddr],
+    limit: u64,
+) -> Result<Raw, ConnectionError> {
     let url = parts.url.clone();
     let interim = Arc::new(Interim::new(limit));
     let request = request(parts, &interim)?;
@@ -79,7 +87,8 @@ pub(super) async fn send(parts: RequestParts, addresses: &[IpAddr], limit: u64) 
 
 /// Knows no other addresses than those that were looked at, and tries them as browsers do.
 async fn connect(url: &Url, addresses: &[IpAddr]) -> Result<TcpStream, ConnectionError> {
-    let known: Vec<SocketAddr> = addresses.iter().map(|address| SocketAddr::new(*address, 0)).collect();
+    let known: Vec<SocketAddr> =
+        addresses.iter().map(|address| SocketAddr::new(*address, 0)).collect();
     let resolver = service_fn(move |_: Name| ready(Ok::<_, io::Error>(known.clone().into_iter())));
     let mut connector = HttpConnector::new_with_resolver(resolver);
     connector.enforce_http(false);
@@ -89,11 +98,16 @@ async fn connect(url: &Url, addresses: &[IpAddr]) -> Result<TcpStream, Connectio
 }
 
 async fn secure(stream: TcpStream, url: &Url) -> Result<TlsStream<TcpStream>, ConnectionError> {
-    let mut config =
-        shared_tls(true).map_err(|_| ConnectionError::NotSent("this machine has no certificates to check a secure connection with"))?;
+    let mut config = shared_tls(true).map_err(|_| {
+        ConnectionError::NotSent(
+            "this machine has no certificates to check a secure connection with",
+        )
+    })?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     let name = match url.host() {
-        Some(Host::Domain(name)) => ServerName::try_from(name.to_owned()).map_err(|_| UNCONNECTED)?,
+        Some(Host::Domain(name)) => {
+            ServerName::try_from(name.to_owned()).map_err(|_| UNCONNECTED)?
+        }
         Some(Host::Ipv4(address)) => ServerName::from(IpAddr::from(address)),
         Some(Host::Ipv6(address)) => ServerName::from(IpAddr::from(address)),
         None => return Err(UNCONNECTED),
@@ -101,16 +115,22 @@ async fn secure(stream: TcpStream, url: &Url) -> Result<TlsStream<TcpStream>, Co
     TlsConnector::from(Arc::new(config)).connect(name, stream).await.map_err(|_| UNCONNECTED)
 }
 
-fn request(parts: RequestParts, interim: &Arc<Interim>) -> Result<Request<Full<Bytes>>, ConnectionError> {
+fn request(
+    parts: RequestParts,
+    interim: &Arc<Interim>,
+) -> Result<Request<Full<Bytes>>, ConnectionError> {
     let unsent = |_| ConnectionError::NotSent("a header cannot be sent");
     let mut request = Request::new(Full::new(Bytes::from(parts.body.unwrap_or_default())));
-    *request.method_mut() = parts.method.parse().map_err(|_| ConnectionError::NotSent("its method cannot be sent"))?;
-    *request.uri_mut() = parts.url[Position::BeforePath..Position::AfterQuery].parse().map_err(|_| UNBUILT)?;
+    *request.method_mut() =
+        parts.method.parse().map_err(|_| ConnectionError::NotSent("its method cannot be sent"))?;
+    *request.uri_mut() =
+        parts.url[Position::BeforePath..Position::AfterQuery].parse().map_err(|_| UNBUILT)?;
     let host = &parts.url[Position::BeforeHost..Position::AfterPort];
     let headers = request.headers_mut();
     headers.insert(HOST, HeaderValue::from_str(host).map_err(unsent)?);
     for (name, value) in parts.headers {
-        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| ConnectionError::NotSent("a header cannot be sent"))?;
+        let name = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| ConnectionError::NotSent("a header cannot be sent"))?;
         let mut value = HeaderValue::from_str(&value).map_err(unsent)?;
         value.set_sensitive(true);
         headers.append(name, value);
@@ -126,12 +146,17 @@ fn request(parts: RequestParts, interim: &Arc<Interim>) -> Result<Request<Full<B
 }
 
 /// Sends a request over a connection that was made for it alone.
-async fn exchange<S>(stream: S, request: Request<Full<Bytes>>, interim: &Arc<Interim>) -> Result<Raw, ConnectionError>
+async fn exchange<S>(
+    stream: S,
+    request: Request<Full<Bytes>>,
+    interim: &Arc<Interim>,
+) -> Result<Raw, ConnectionError>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin,
 {
     let wire = TokioIo::new(Wire::new(stream, Arc::clone(interim)));
-    let (sender, connection) = Builder::new().max_headers(HEADERS).handshake(wire).await.map_err(|_| CUT_OFF)?;
+    let (sender, connection) =
+        Builder::new().max_headers(HEADERS).handshake(wire).await.map_err(|_| CUT_OFF)?;
     let mut answer = pin!(answer(sender, request, interim));
     tokio::select! {
         answer = &mut answer => return answer,
@@ -141,10 +166,15 @@ where
     answer.await
 }
 
-async fn answer(mut sender: SendRequest<Full<Bytes>>, request: Request<Full<Bytes>>, interim: &Interim) -> Result<Raw, ConnectionError> {
+async fn answer(
+    mut sender: SendRequest<Full<Bytes>>,
+    request: Request<Full<Bytes>>,
+    interim: &Interim,
+) -> Result<Raw, ConnectionError> {
     let sending = service_fn(move |request| sender.send_request(request));
     let decompressed = Decompression::new(sending).gzip(true).br(true).deflate(true);
-    let response = decompressed.oneshot(request).await.map_err(|_| interim.trouble().unwrap_or(CUT_OFF))?;
+    let response =
+        decompressed.oneshot(request).await.map_err(|_| interim.trouble().unwrap_or(CUT_OFF))?;
     // They may all have come in one piece with the answer.
     if let Some(trouble) = interim.trouble() {
         return Err(trouble);
@@ -152,10 +182,16 @@ async fn answer(mut sender: SendRequest<Full<Bytes>>, request: Request<Full<Byte
     read(response, interim.left().ok_or(ConnectionError::TooLong)?).await
 }
 
-async fn read(response: Response<DecompressionBody<Incoming>>, limit: u64) -> Result<Raw, ConnectionError> {
+async fn read(
+    response: Response<DecompressionBody<Incoming>>,
+    limit: u64,
+) -> Result<Raw, ConnectionError> {
     let (head, body) = response.into_parts();
-    let text = |value: &HeaderValue| value.as_bytes().iter().map(|byte| char::from(*byte)).collect::<String>();
-    let headers: Vec<_> = head.headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect();
+    let text = |value: &HeaderValue| {
+        value.as_bytes().iter().map(|byte| char::from(*byte)).collect::<String>()
+    };
+    let headers: Vec<_> =
+        head.headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect();
     let length: u64 = headers.iter().map(|(name, value)| (name.len() + value.len()) as u64).sum();
     let mut left = limit.checked_sub(length).ok_or(ConnectionError::TooLong)?;
     let mut whole = Vec::new();

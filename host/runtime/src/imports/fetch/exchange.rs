@@ -1,5 +1,6 @@
-//! One request of a guest from its first decision to its answer, over all redirects: decide, journal, look up, check the addresses, put
-//! secrets in, send, look through, journal. Each redirect is decided on, counted and journalled as a request of its own.
+//! One request of a guest from its first decision to its answer, over all redirects: decide,
+//! journal, look up, check the addresses, put secrets in, send, look through, journal. Each
+//! redirect is decided on, counted and journalled as a request of its own.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
@@ -23,7 +24,8 @@ use crate::imports::call::{CallReplay, CallState, EffectDecision, PluginContext,
 use crate::imports::secrets::vault::CallSecrets;
 use crate::support::blobs::describe;
 
-/// Bytes of the largest body that is kept for the journal; of a larger one the journal has the digest alone.
+/// Bytes of the largest body that is kept for the journal; of a larger one the journal has the
+/// digest alone.
 const KEPT: usize = 256 << 10;
 
 /// Everything that sending needs of a call, so that it can go on beside the guest.
@@ -89,9 +91,12 @@ impl FetchExchange {
     /// `Invalid` when its method has no body, `Refused`, or `Limit` when it is too long.
     pub(crate) fn decide(&self, parts: &RequestParts) -> Result<SecretPlan, ExchangeFailure> {
         let body = parts.body.as_deref().unwrap_or_default();
-        check_body(&parts.method, body).map_err(|error| ExchangeFailure::Invalid(error.to_string()))?;
+        check_body(&parts.method, body)
+            .map_err(|error| ExchangeFailure::Invalid(error.to_string()))?;
         let headers = parts.headers.iter().map(|(name, _)| name.as_str());
-        self.rights().may_fetch(&parts.method, &parts.url, headers).map_err(ExchangeFailure::Refused)?;
+        self.rights()
+            .may_fetch(&parts.method, &parts.url, headers)
+            .map_err(ExchangeFailure::Refused)?;
         let plan = self.secrets.check(parts).map_err(ExchangeFailure::Refused)?;
         self.check_length(parts)?;
         Ok(plan)
@@ -113,14 +118,15 @@ impl FetchExchange {
             if !follow || redirects == 0 {
                 return Ok(answer);
             }
-            let hop = next_hop(&parts.method, &parts.url, answer.status, location.as_deref()).map_err(|reason| {
-                let from = parts.url.as_str();
-                ExchangeFailure::Refused(self.refuse(
-                    from,
-                    Layer::Runtime,
-                    &format!("the answer is a redirect that nobody follows: {reason}"),
-                ))
-            })?;
+            let hop = next_hop(&parts.method, &parts.url, answer.status, location.as_deref())
+                .map_err(|reason| {
+                    let from = parts.url.as_str();
+                    ExchangeFailure::Refused(self.refuse(
+                        from,
+                        Layer::Runtime,
+                        &format!("the answer is a redirect that nobody follows: {reason}"),
+                    ))
+                })?;
             let Some(hop) = hop else { return Ok(answer) };
             if left == 0 {
                 return Err(self.limit(&parts.url, "redirects", &redirects.to_string()));
@@ -161,13 +167,19 @@ impl FetchExchange {
         outcome.map(|arrived| (arrived.answer, arrived.location))
     }
 
-    async fn perform(&self, parts: &RequestParts, plan: &SecretPlan) -> Result<Arrived, ExchangeFailure> {
+    async fn perform(
+        &self,
+        parts: &RequestParts,
+        plan: &SecretPlan,
+    ) -> Result<Arrived, ExchangeFailure> {
         let _turn = self.grantee.outgoing.turn().await;
         let addresses = self.addresses(&parts.url).await?;
         let leaving = self.secrets.put_in(parts, plan).await.map_err(ExchangeFailure::Refused)?;
         let before_query = |url: &Url| url[..url::Position::AfterPath].to_owned();
         if before_query(&leaving.url) != before_query(&parts.url) {
-            return Err(ExchangeFailure::Other("a secret would change where the request goes".into()));
+            return Err(ExchangeFailure::Other(
+                "a secret would change where the request goes".into(),
+            ));
         }
         let limit = self.grant().response_bytes;
         let raw = send(leaving, &addresses, limit).await.map_err(|trouble| match trouble {
@@ -177,37 +189,40 @@ impl FetchExchange {
         })?;
         let address = raw.address;
         let location = location(&raw.headers);
-        if location.as_deref().is_some_and(|location| self.secrets.scrub_text(location) != location) {
+        if location.as_deref().is_some_and(|location| self.secrets.scrub_text(location) != location)
+        {
             // What the journal has of it leads elsewhere.
             self.past.forget();
         }
         Ok(Arrived { answer: self.scrubbed(&parts.url, raw).await?, location, address })
     }
 
-    /// The addresses of the address's host, each of which may be connected to. One that may not spoils them all: whoever answers for the
-    /// name mixes them to get in.
+    /// The addresses of the address's host, each of which may be connected to. One that may not
+    /// spoils them all: whoever answers for the name mixes them to get in.
     async fn addresses(&self, url: &Url) -> Result<Vec<IpAddr>, ExchangeFailure> {
-        let addresses = match url.host() {
-            Some(Host::Ipv4(address)) => vec![address.into()],
-            Some(Host::Ipv6(address)) => vec![address.into()],
-            Some(Host::Domain(name)) => {
-                let (outgoing, most) = (&self.grantee.outgoing, self.grant().names);
-                if !outgoing.may_look_up(&self.room, name, most) {
-                    return Err(self.limit(url, "names", &most.to_string()));
+        let addresses =
+            match url.host() {
+                Some(Host::Ipv4(address)) => vec![address.into()],
+                Some(Host::Ipv6(address)) => vec![address.into()],
+                Some(Host::Domain(name)) => {
+                    let (outgoing, most) = (&self.grantee.outgoing, self.grant().names);
+                    if !outgoing.may_look_up(&self.room, name, most) {
+                        return Err(self.limit(url, "names", &most.to_string()));
+                    }
+                    outgoing.resolver.resolve(name.to_owned()).await.map_err(|_| {
+                        ExchangeFailure::Unavailable("its name stands for no address")
+                    })?
                 }
-                outgoing
-                    .resolver
-                    .resolve(name.to_owned())
-                    .await
-                    .map_err(|_| ExchangeFailure::Unavailable("its name stands for no address"))?
-            }
-            None => Vec::new(),
-        };
+                None => Vec::new(),
+            };
         if addresses.is_empty() {
             return Err(ExchangeFailure::Unavailable("its name stands for no address"));
         }
         let rights = self.rights();
-        addresses.iter().try_for_each(|address| rights.may_connect(url, *address)).map_err(ExchangeFailure::Refused)?;
+        addresses
+            .iter()
+            .try_for_each(|address| rights.may_connect(url, *address))
+            .map_err(ExchangeFailure::Refused)?;
         Ok(addresses)
     }
 
@@ -219,20 +234,26 @@ impl FetchExchange {
         let body = self.secrets.scrub_bytes(body).await;
         let limit = self.grant().response_bytes;
         let Some(hold) = self.holding.hold(body.len() as u64, limit) else {
-            return Err(self.limit(url, "response_size, answers that are kept together", &format!("4 x {}", show_size(limit))));
+            return Err(self.limit(
+                url,
+                "response_size, answers that are kept together",
+                &format!("4 x {}", show_size(limit)),
+            ));
         };
         Ok(ScrubbedResponse { status, headers, url: url.to_string(), body, hold })
     }
 
     fn check_length(&self, parts: &RequestParts) -> Result<(), ExchangeFailure> {
-        let headers: usize = parts.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let headers: usize =
+            parts.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
         let length = parts.url.as_str().len() + headers + parts.body.as_ref().map_or(0, Vec::len);
         if length as u64 > self.request_bytes() { Err(self.too_long(&parts.url)) } else { Ok(()) }
     }
 
     /// What was granted; nothing at all when nothing was, which was refused before this is asked.
     fn grant(&self) -> &FetchGrant {
-        static NOTHING: std::sync::LazyLock<FetchGrant> = std::sync::LazyLock::new(|| FetchGrant::new(Vec::new()));
+        static NOTHING: std::sync::LazyLock<FetchGrant> =
+            std::sync::LazyLock::new(|| FetchGrant::new(Vec::new()));
         self.grantee.setup.grants.fetch.as_ref().unwrap_or(&NOTHING)
     }
 
@@ -240,14 +261,20 @@ impl FetchExchange {
         self.rights().refuse(Capability::Fetch, target, layer, reason, None)
     }
 
-    /// What the journal keeps. A body is kept with it while it is small: a plugin that reads much must not drive out attachments.
+    /// What the journal keeps. A body is kept with it while it is small: a plugin that reads much
+    /// must not drive out attachments.
     fn ended(&self, outcome: &Result<Arrived, ExchangeFailure>) -> SideEffectAnswer {
         let Arrived { answer, address, .. } = match outcome {
             Ok(arrived) => arrived,
             Err(failure) => return failure.answer(),
         };
-        let media_type = answer.headers.iter().find(|(name, _)| name == "content-type").map(|(_, value)| value.as_str());
-        let media_type = media_type.and_then(|value| value.split(';').next()).unwrap_or_default().trim();
+        let media_type = answer
+            .headers
+            .iter()
+            .find(|(name, _)| name == "content-type")
+            .map(|(_, value)| value.as_str());
+        let media_type =
+            media_type.and_then(|value| value.split(';').next()).unwrap_or_default().trim();
         let keep = |media_type: &str| match answer.body.len() {
             ..=KEPT => self.grantee.stores.blobs.keep(&answer.body, media_type, None),
             _ => {
@@ -256,7 +283,10 @@ impl FetchExchange {
             }
         };
         let bytes = "application/octet-stream";
-        match keep(media_type).or_else(|_| keep(bytes)).or_else(|_| describe(&answer.body, bytes, None)) {
+        match keep(media_type)
+            .or_else(|_| keep(bytes))
+            .or_else(|_| describe(&answer.body, bytes, None))
+        {
             Ok(body) => SideEffectAnswer::Fetched {
                 status: answer.status,
                 headers: answer.headers.clone(),
@@ -264,7 +294,9 @@ impl FetchExchange {
                 url: answer.url.clone(),
                 address: address.map(|address| address.to_string()),
             },
-            Err(error) => SideEffectAnswer::Failed { cause: FailureCause::Other, message: error.to_string() },
+            Err(error) => {
+                SideEffectAnswer::Failed { cause: FailureCause::Other, message: error.to_string() }
+            }
         }
     }
 
@@ -280,8 +312,10 @@ impl FetchExchange {
 
     pub(super) fn timed_out(&self, url: &Url) -> ExchangeFailure {
         let time = show_duration(self.grant().time_ms);
-        let reason =
-            format!("it took longer than the plugin wanted to wait, or than plugins.{}.grants.fetch.time = {time}", self.grantee.name);
+        let reason = format!(
+            "it took longer than the plugin wanted to wait, or than plugins.{}.grants.fetch.time = {time}",
+            self.grantee.name
+        );
         ExchangeFailure::TimedOut(self.refuse(url.as_str(), Layer::Runtime, &reason))
     }
 
@@ -292,7 +326,10 @@ impl FetchExchange {
     /// A limit of the grant was reached.
     pub(super) fn limit(&self, url: &Url, key: &str, value: &str) -> ExchangeFailure {
         let limit = format!("{key} = {value}");
-        ExchangeFailure::Limit(self.refuse(url.as_str(), Layer::Runtime, &self.past_the_limit(&limit)), limit)
+        ExchangeFailure::Limit(
+            self.refuse(url.as_str(), Layer::Runtime, &self.past_the_limit(&limit)),
+            limit,
+        )
     }
 
     /// For the operator.
@@ -322,6 +359,15 @@ pub(super) fn location(headers: &[(String, String)]) -> Option<String> {
 
 fn side_effect(parts: &RequestParts, plan: &SecretPlan) -> SideEffect {
     let RequestParts { method, url, headers, body } = plan.shown(parts);
-    let digest = |body: Vec<u8>| Digest { sha256: crate::support::digest::sha256(&body), length: body.len() as u64 };
-    SideEffect::Fetch { method, url: url.into(), headers, body: body.map(digest), secrets: plan.names() }
+    let digest = |body: Vec<u8>| Digest {
+        sha256: crate::support::digest::sha256(&body),
+        length: body.len() as u64,
+    };
+    SideEffect::Fetch {
+        method,
+        url: url.into(),
+        headers,
+        body: body.map(digest),
+        secrets: plan.names(),
+    }
 }

@@ -1,4 +1,5 @@
-//! Methods and headers as a guest may write them. What frames a request, names its host or asks for compression is the host's own.
+//! Methods and headers as a guest may write them. What frames a request, names its host or asks for
+//! compression is the host's own.
 
 use conclave_core::permissions::fetch::{is_header_name, is_own_header};
 
@@ -9,15 +10,22 @@ const COUNT: usize = 64;
 /// # Errors
 /// What is wrong with it, for the guest.
 pub(crate) fn check_method(method: &str) -> Result<(), String> {
-    let is_method = (1..=16).contains(&method.len()) && method.bytes().all(|byte| byte.is_ascii_uppercase());
-    if is_method { Ok(()) } else { Err("a method is a word in upper case, such as `GET`".to_owned()) }
+    let is_method =
+        (1..=16).contains(&method.len()) && method.bytes().all(|byte| byte.is_ascii_uppercase());
+    if is_method {
+        Ok(())
+    } else {
+        Err("a method is a word in upper case, such as `GET`".to_owned())
+    }
 }
 
 /// Headers with their names in lower case.
 ///
 /// # Errors
 /// What is wrong with one of them, for the guest.
-pub(crate) fn checked_headers(headers: impl IntoIterator<Item = (String, String)>) -> Result<Vec<(String, String)>, String> {
+pub(crate) fn checked_headers(
+    headers: impl IntoIterator<Item = (String, String)>,
+) -> Result<Vec<(String, String)>, String> {
     let mut checked = Vec::new();
     for (name, value) in headers {
         if checked.len() == COUNT {
@@ -32,7 +40,10 @@ pub(crate) fn checked_headers(headers: impl IntoIterator<Item = (String, String)
             return Err(format!("the host sets the header `{}` itself", shown()));
         }
         if !value.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t')) {
-            return Err(format!("the value of the header `{}` has other characters than visible ASCII and spaces", shown()));
+            return Err(format!(
+                "the value of the header `{}` has other characters than visible ASCII and spaces",
+                shown()
+            ));
         }
         checked.push((name, value));
     }
@@ -45,7 +56,8 @@ mod tests {
 
     #[test]
     fn what_frames_a_request_is_the_hosts() {
-        let check = |name: &str, value: &str| checked_headers([(name.to_owned(), value.to_owned())]);
+        let check =
+            |name: &str, value: &str| checked_headers([(name.to_owned(), value.to_owned())]);
         for name in [
             "Host",
             "content-length",

@@ -1,4 +1,5 @@
-//! Bytes of answers that one call has in the host's memory. A guest that keeps many answers is refused the next one.
+//! Bytes of answers that one call has in the host's memory. A guest that keeps many answers is
+//! refused the next one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +12,8 @@ const ANSWERS: u64 = 4;
 pub(crate) struct Holding(Arc<AtomicU64>);
 
 impl Holding {
-    /// Counts bytes until the hold is dropped; none when they would be too many together with the others.
+    /// Counts bytes until the hold is dropped; none when they would be too many together with the
+    /// others.
     pub(crate) fn hold(&self, bytes: u64, response_bytes: u64) -> Option<Hold> {
         let most = response_bytes.saturating_mul(ANSWERS);
         let add = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= most);

@@ -1,5 +1,6 @@
-//! Interim answers (`100 Continue` and its like), counted where they are parsed and bounded where bytes come in: the HTTP library skips
-//! them in a loop that ends only when it has to wait for more bytes, and a server that never stops sending never makes it wait.
+//! Interim answers (`100 Continue` and its like), counted where they are parsed and bounded where
+//! bytes come in: the HTTP library skips them in a loop that ends only when it has to wait for more
+//! bytes, and a server that never stops sending never makes it wait.
 
 use std::io;
 use std::pin::Pin;
@@ -64,7 +65,11 @@ impl<S> Wire<S> {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         if self.interim.trouble().is_some() {
             return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
         }
@@ -73,7 +78,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Wire<S> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 

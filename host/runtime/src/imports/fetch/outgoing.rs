@@ -1,4 +1,5 @@
-//! What all calls of a plugin share on the way out: how many requests are under way, and which names each run has looked up.
+//! What all calls of a plugin share on the way out: how many requests are under way, and which
+//! names each run has looked up.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,7 +29,8 @@ impl FetchClient {
     /// Looks names up in a way of its own.
     pub(super) fn resolving(grants: &Grants, resolver: Arc<dyn Resolve>) -> Self {
         let at_once = grants.fetch.as_ref().map_or(0, |grant| grant.at_once);
-        let at_once = usize::try_from(at_once).unwrap_or(Semaphore::MAX_PERMITS).min(Semaphore::MAX_PERMITS);
+        let at_once =
+            usize::try_from(at_once).unwrap_or(Semaphore::MAX_PERMITS).min(Semaphore::MAX_PERMITS);
         Self { at_once: Semaphore::new(at_once), names: Mutex::default(), resolver }
     }
 
@@ -37,12 +39,14 @@ impl FetchClient {
         self.at_once.acquire().await.expect("the semaphore is never closed")
     }
 
-    /// The name may be looked up in this run: it was before, or the run has not had `most` of them. Lookups reach servers of whoever owns
-    /// the name, so that each new name can carry something out.
+    /// The name may be looked up in this run: it was before, or the run has not had `most` of them.
+    /// Lookups reach servers of whoever owns the name, so that each new name can carry something
+    /// out.
     pub(super) fn may_look_up(&self, run: &RoomId, name: &str, most: u32) -> bool {
         let mut runs = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let known = runs.iter().position(|(known, _)| known == run);
-        let (run, mut names) = known.and_then(|at| runs.remove(at)).unwrap_or_else(|| (run.clone(), BTreeSet::new()));
+        let (run, mut names) =
+            known.and_then(|at| runs.remove(at)).unwrap_or_else(|| (run.clone(), BTreeSet::new()));
         let may = names.contains(name) || names.len() < usize::try_from(most).unwrap_or(usize::MAX);
         if may {
             names.insert(name.to_owned());

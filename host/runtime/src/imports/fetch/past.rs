@@ -1,4 +1,5 @@
-//! What came of a request before the call was run again: the same answer from the journal, and nothing is sent.
+//! What came of a request before the call was run again: the same answer from the journal, and
+//! nothing is sent.
 
 use std::borrow::Cow;
 
@@ -19,9 +20,13 @@ impl ExchangeFailure {
     /// What the journal has of it; the cause is read again by [`Exchange::told`].
     pub(super) fn answer(&self) -> SideEffectAnswer {
         let (cause, message) = match self {
-            Self::Refused(record) => return SideEffectAnswer::Denied { denial: record.denial.clone() },
+            Self::Refused(record) => {
+                return SideEffectAnswer::Denied { denial: record.denial.clone() };
+            }
             Self::Denied(denial) => return SideEffectAnswer::Denied { denial: denial.clone() },
-            Self::Limit(_, limit) => (FailureCause::Limit { limit: limit.clone() }, format!("past the limit {limit}")),
+            Self::Limit(_, limit) => {
+                (FailureCause::Limit { limit: limit.clone() }, format!("past the limit {limit}"))
+            }
             Self::TimedOut(_) => (FailureCause::TimedOut, "it was not whole in time".to_owned()),
             Self::Unavailable(what) => (FailureCause::Unavailable, format!("no answer: {what}")),
             Self::Invalid(what) => (FailureCause::Other, what.clone()),
@@ -46,11 +51,15 @@ impl FetchExchange {
                     return Err(ExchangeFailure::lost());
                 };
                 let limit = self.response_bytes();
-                let hold = self.hold(bytes.len() as u64).ok_or_else(|| self.limit(url, "response_size", &show_size(limit)))?;
+                let hold = self
+                    .hold(bytes.len() as u64)
+                    .ok_or_else(|| self.limit(url, "response_size", &show_size(limit)))?;
                 let location = location(&headers);
                 Ok((ScrubbedResponse { status, headers, url: from, body: bytes, hold }, location))
             }
-            SideEffectAnswer::Denied { denial } => Err(ExchangeFailure::Refused(self.past().record(ordinal, denial))),
+            SideEffectAnswer::Denied { denial } => {
+                Err(ExchangeFailure::Refused(self.past().record(ordinal, denial)))
+            }
             SideEffectAnswer::Failed { cause, message } => Err(self.failure(url, cause, message)),
             SideEffectAnswer::Done { .. } => {
                 self.past().lose("a request was answered as if it were none");

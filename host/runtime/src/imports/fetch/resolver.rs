@@ -1,4 +1,5 @@
-//! Names into addresses of the network. Asked once for each request; what it says is checked, and nothing else is connected to.
+//! Names into addresses of the network. Asked once for each request; what it says is checked, and
+//! nothing else is connected to.
 
 use std::fmt::Debug;
 use std::io;
@@ -18,6 +19,8 @@ pub(crate) struct System;
 
 impl Resolve for System {
     fn resolve(&self, name: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
-        Box::pin(async move { Ok(tokio::net::lookup_host((name, 0)).await?.map(|address| address.ip()).collect()) })
+        Box::pin(async move {
+            Ok(tokio::net::lookup_host((name, 0)).await?.map(|address| address.ip()).collect())
+        })
     }
 }

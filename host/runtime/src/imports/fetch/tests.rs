@@ -33,8 +33,10 @@ impl Server {
     fn start(answer: impl Fn(&str, &mut TcpStream) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (requests, connections) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)));
-        let (seen, count, answer) = (Arc::clone(&requests), Arc::clone(&connections), Arc::new(answer));
+        let (requests, connections) =
+            (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)));
+        let (seen, count, answer) =
+            (Arc::clone(&requests), Arc::clone(&connections), Arc::new(answer));
         std::thread::spawn(move || {
             for mut stream in listener.incoming().flatten() {
                 count.fetch_add(1, Ordering::SeqCst);
@@ -70,7 +72,9 @@ fn read_request(stream: &mut TcpStream) -> String {
     loop {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse::<usize>().ok());
+            let length = head.lines().find_map(|line| {
+                line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse::<usize>().ok()
+            });
             if body.len() >= length.unwrap_or(0) {
                 return text;
             }
@@ -83,14 +87,18 @@ fn read_request(stream: &mut TcpStream) -> String {
 }
 
 fn ok(body: &str) -> String {
-    format!("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+    format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
 }
 
 fn redirect(to: &str) -> String {
     format!("HTTP/1.1 302 Found\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n")
 }
 
-/// Names that stand for what they say: `10-0-0-1.test` for 10.0.0.1, `a--b.test` for both, `then` for another the next time.
+/// Names that stand for what they say: `10-0-0-1.test` for 10.0.0.1, `a--b.test` for both, `then`
+/// for another the next time.
 #[derive(Debug, Default)]
 struct Names {
     asked: Mutex<Vec<String>>,
@@ -103,7 +111,10 @@ impl Resolve for Names {
         asked.push(name.clone());
         let stem = name.trim_end_matches(".test");
         let turns: Vec<&str> = stem.split("-then-").collect();
-        let addresses = turns[times.min(turns.len() - 1)].split("--").map(|address| address.replace('-', ".").parse().unwrap()).collect();
+        let addresses = turns[times.min(turns.len() - 1)]
+            .split("--")
+            .map(|address| address.replace('-', ".").parse().unwrap())
+            .collect();
         Box::pin(std::future::ready(Ok(addresses)))
     }
 }
@@ -116,9 +127,18 @@ struct Journal {
 }
 
 impl EffectPort for Journal {
-    fn ask(&self, _: CallId, ordinal: u32, side_effect: SideEffect) -> BoxFuture<'static, Result<(), Denial>> {
+    fn ask(
+        &self,
+        _: CallId,
+        ordinal: u32,
+        side_effect: SideEffect,
+    ) -> BoxFuture<'static, Result<(), Denial>> {
         self.lines.lock().unwrap().push(format!("{ordinal} asked {}", side_effect.target()));
-        let denial = Denial { capability: "fetch".to_owned(), target: side_effect.target().to_owned(), detail: "no more".to_owned() };
+        let denial = Denial {
+            capability: "fetch".to_owned(),
+            target: side_effect.target().to_owned(),
+            detail: "no more".to_owned(),
+        };
         let refused = self.refuses_from.is_some_and(|from| ordinal >= from);
         Box::pin(std::future::ready(if refused { Err(denial) } else { Ok(()) }))
     }
@@ -142,9 +162,16 @@ struct Plugin {
 }
 
 fn grant(urls: &[&str]) -> FetchGrant {
-    let rule = |url: &&str| FetchRule { url: UrlPattern::parse(url).unwrap(), methods: vec!["GET".to_owned(), "POST".to_owned()] };
+    let rule = |url: &&str| FetchRule {
+        url: UrlPattern::parse(url).unwrap(),
+        methods: vec!["GET".to_owned(), "POST".to_owned()],
+    };
     let headers = vec!["x-own".to_owned()];
-    FetchGrant { headers, private: vec!["127.0.0.1/32".parse().unwrap()], ..FetchGrant::new(urls.iter().map(rule).collect()) }
+    FetchGrant {
+        headers,
+        private: vec!["127.0.0.1/32".parse().unwrap()],
+        ..FetchGrant::new(urls.iter().map(rule).collect())
+    }
 }
 
 fn plugin(grant: FetchGrant) -> Plugin {
@@ -158,14 +185,20 @@ fn journalling(grant: FetchGrant, journal: Journal) -> Plugin {
     let (names, journal) = (Arc::new(Names::default()), Arc::new(journal));
     let mut state = state(setup);
     let grantee = Arc::get_mut(&mut state.grantee).unwrap();
-    grantee.outgoing = FetchClient::resolving(&grantee.setup.grants, Arc::clone(&names) as Arc<dyn Resolve>);
+    grantee.outgoing =
+        FetchClient::resolving(&grantee.setup.grants, Arc::clone(&names) as Arc<dyn Resolve>);
     state.start.effects = Arc::clone(&journal) as Arc<dyn EffectPort>;
     state.past = crate::imports::call::CallReplay::new(&state.grantee, &state.start);
     Plugin { state, names, journal }
 }
 
 fn parts(method: &str, url: &str) -> RequestParts {
-    RequestParts { method: method.to_owned(), url: target(url).unwrap(), headers: Vec::new(), body: None }
+    RequestParts {
+        method: method.to_owned(),
+        url: target(url).unwrap(),
+        headers: Vec::new(),
+        body: None,
+    }
 }
 
 impl Plugin {
@@ -207,10 +240,21 @@ async fn a_granted_request_is_sent_and_answered() {
     parts.headers.push(("x-own".to_owned(), "1".to_owned()));
     parts.body = Some(b"body".to_vec());
     let answer = plugin.send(parts).await.unwrap();
-    assert_eq!((answer.status, answer.body.as_slice(), answer.url.as_str()), (200, &b"lit"[..], url.as_str()));
+    assert_eq!(
+        (answer.status, answer.body.as_slice(), answer.url.as_str()),
+        (200, &b"lit"[..], url.as_str())
+    );
     let request = server.requests().remove(0).to_ascii_lowercase();
-    assert!(request.starts_with("post /v1/light?year=1844 http/1.1\r\n") && request.ends_with("\r\n\r\nbody"), "{request}");
-    assert!(request.contains("x-own: 1\r\n") && request.contains(&format!("host: 127-0-0-1.test:{}\r\n", server.port)), "{request}");
+    assert!(
+        request.starts_with("post /v1/light?year=1844 http/1.1\r\n")
+            && request.ends_with("\r\n\r\nbody"),
+        "{request}"
+    );
+    assert!(
+        request.contains("x-own: 1\r\n")
+            && request.contains(&format!("host: 127-0-0-1.test:{}\r\n", server.port)),
+        "{request}"
+    );
     for absent in ["cookie", "referer", "proxy", "forwarded", "via"] {
         assert!(!request.contains(absent), "{request}");
     }
@@ -223,7 +267,8 @@ fn a_proxy_of_the_environment_is_not_used() {
     let program = std::env::current_exe().unwrap();
     let mut again = std::process::Command::new(program);
     again.args(["--exact", "imports::fetch::tests::a_granted_request_is_sent_and_answered"]);
-    for name in ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
+    for name in ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]
+    {
         again.env(name, "http://127.0.0.1:1");
     }
     let output = again.output().unwrap();
@@ -242,8 +287,13 @@ async fn an_answer_may_be_an_error() {
 async fn nothing_is_sent_before_the_room_says_yes() {
     let server = Server::saying(ok("lit"));
     let base = format!("http://127.0.0.1:{}/", server.port);
-    let mut plugin = journalling(grant(&[&format!("{base}*")]), Journal { refuses_from: Some(0), ..Journal::default() });
-    assert!(matches!(plugin.get(&base).await, Err(ExchangeFailure::Denied(denial)) if denial.detail == "no more"));
+    let mut plugin = journalling(
+        grant(&[&format!("{base}*")]),
+        Journal { refuses_from: Some(0), ..Journal::default() },
+    );
+    assert!(
+        matches!(plugin.get(&base).await, Err(ExchangeFailure::Denied(denial)) if denial.detail == "no more")
+    );
     assert_eq!((server.connections(), plugin.journal()), (0, vec![format!("0 asked {base}")]));
 }
 
@@ -256,13 +306,32 @@ async fn each_redirect_is_a_request_of_its_own() {
     let base = format!("http://127.0.0.1:{}", server.port);
     let mut plugin = plugin(grant(&[&format!("{base}/*")]));
     let mut parts = parts("POST", &format!("{base}/a"));
-    parts.headers = vec![("content-type".to_owned(), "text/plain".to_owned()), ("authorization".to_owned(), "Basic x".to_owned())];
+    parts.headers = vec![
+        ("content-type".to_owned(), "text/plain".to_owned()),
+        ("authorization".to_owned(), "Basic x".to_owned()),
+    ];
     parts.body = Some(b"x".to_vec());
     let answer = plugin.send(parts).await.unwrap();
-    assert_eq!((answer.body.as_slice(), answer.url.as_str()), (&b"there"[..], format!("{base}/b").as_str()));
-    assert_eq!(plugin.journal(), [format!("0 asked {base}/a"), "0 ended 302".into(), format!("1 asked {base}/b"), "1 ended 200".into()]);
+    assert_eq!(
+        (answer.body.as_slice(), answer.url.as_str()),
+        (&b"there"[..], format!("{base}/b").as_str())
+    );
+    assert_eq!(
+        plugin.journal(),
+        [
+            format!("0 asked {base}/a"),
+            "0 ended 302".into(),
+            format!("1 asked {base}/b"),
+            "1 ended 200".into()
+        ]
+    );
     let second = server.requests().remove(1).to_ascii_lowercase();
-    assert!(second.starts_with("get /b ") && second.contains("authorization: basic x") && !second.contains("content-type"), "{second}");
+    assert!(
+        second.starts_with("get /b ")
+            && second.contains("authorization: basic x")
+            && !second.contains("content-type"),
+        "{second}"
+    );
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
-//! `wasi:http` as a second face: its types are the engine's, its `outgoing-handler` is here and sends through the same exchange under the
-//! same grant. Redirects are the guest's to follow, each as a new request; trailers are not sent. What goes on beside the guest records
-//! its refusals when the guest next looks, or at the end of the call.
+//! `wasi:http` as a second face: its types are the engine's, its `outgoing-handler` is here and
+//! sends through the same exchange under the same grant. Redirects are the guest's to follow, each
+//! as a new request; trailers are not sent. What goes on beside the guest records its refusals when
+//! the guest next looks, or at the end of the call.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,7 +19,10 @@ use wasmtime_wasi_http::p2::bindings::http::types;
 use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, Method, Scheme};
 use wasmtime_wasi_http::p2::body::{HyperIncomingBody, HyperOutgoingBody};
 use wasmtime_wasi_http::p2::types::{HostFutureIncomingResponse, HostOutgoingRequest};
-use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttp, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView};
+use wasmtime_wasi_http::{
+    Error, RequestOptions, WasiBody, WasiHttp, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks,
+    WasiHttpView,
+};
 
 use super::{ExchangeFailure, FetchExchange, ScrubbedResponse, check_method, checked_headers};
 use crate::imports::call::CallState;
@@ -35,16 +39,23 @@ const HANDLER: &str = "wasi:http/outgoing-handler@0.2.12";
 
 /// The interfaces that are served; others of `wasi:http` stay inert.
 pub(crate) fn is_served(import: &str) -> bool {
-    ["wasi:http/types@0.2.", "wasi:http/outgoing-handler@0.2."].iter().any(|served| import.starts_with(served))
+    ["wasi:http/types@0.2.", "wasi:http/outgoing-handler@0.2."]
+        .iter()
+        .any(|served| import.starts_with(served))
 }
 
 /// Links them.
 pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
-    types::add_to_linker::<CallState, WasiHttp>(linker, &LinkOptions::default().into(), CallState::http)?;
+    types::add_to_linker::<CallState, WasiHttp>(
+        linker,
+        &LinkOptions::default().into(),
+        CallState::http,
+    )?;
     let handle = |mut store: StoreContextMut<'_, CallState>,
-                  (request, options): (Resource<HostOutgoingRequest>, Option<Resource<RequestOptions>>)| {
-        Ok((store.data_mut().handle(request, options)?,))
-    };
+                  (request, options): (
+        Resource<HostOutgoingRequest>,
+        Option<Resource<RequestOptions>>,
+    )| { Ok((store.data_mut().handle(request, options)?,)) };
     linker.instance(HANDLER)?.func_wrap("handle", handle)
 }
 
@@ -71,8 +82,14 @@ impl WasiHttpHooks for Hooks {
         _: http::Request<WasiBody>,
         _: Option<RequestOptions>,
         _: Box<dyn Future<Output = Result<(), Error>> + Send>,
-    ) -> Box<dyn Future<Output = Result<(http::Response<WasiBody>, Box<dyn Future<Output = Result<(), Error>> + Send>), Error>> + Send>
-    {
+    ) -> Box<
+        dyn Future<
+                Output = Result<
+                    (http::Response<WasiBody>, Box<dyn Future<Output = Result<(), Error>> + Send>),
+                    Error,
+                >,
+            > + Send,
+    > {
         Box::new(std::future::ready(Err(Error::HttpRequestDenied)))
     }
 
@@ -86,7 +103,11 @@ impl WasiHttpView for CallState {
         // As for `wasi`: it cannot refuse, so the next tick stops a guest that is over its limit.
         let _ = self.meter.count_host_call();
         self.refuse_late();
-        WasiHttpCtxView { hooks: &mut self.fetching.face.hooks, table: &mut self.table, ctx: &mut self.fetching.face.context }
+        WasiHttpCtxView {
+            hooks: &mut self.fetching.face.hooks,
+            table: &mut self.table,
+            ctx: &mut self.fetching.face.context,
+        }
     }
 }
 
@@ -101,7 +122,8 @@ impl CallState {
 }
 
 impl CallState {
-    /// Sends a request beside the guest. An error here traps; what the guest did wrong is an answer.
+    /// Sends a request beside the guest. An error here traps; what the guest did wrong is an
+    /// answer.
     fn handle(
         &mut self,
         request: Resource<HostOutgoingRequest>,
@@ -116,7 +138,8 @@ impl CallState {
             Err(code) => return Ok(Err(code)),
         };
         let exchange = FetchExchange::new(self);
-        // What can be said at once is said at once; the rest goes on beside the guest, which may still write its body.
+        // What can be said at once is said at once; the rest goes on beside the guest, which may
+        // still write its body.
         if let Err(failure) = exchange.decide(&parts) {
             return Ok(Err(self.http_error(failure)));
         }
@@ -139,7 +162,8 @@ impl CallState {
     }
 }
 
-type Sent = wasmtime_wasi_http::Result<(http::Response<HyperIncomingBody>, AbortOnDropJoinHandle<()>)>;
+type Sent =
+    wasmtime_wasi_http::Result<(http::Response<HyperIncomingBody>, AbortOnDropJoinHandle<()>)>;
 
 /// Waits for the guest's whole body, and sends.
 async fn sent(
@@ -148,12 +172,17 @@ async fn sent(
     body: Option<HyperOutgoingBody>,
     options: Option<RequestOptions>,
 ) -> Result<ScrubbedResponse, ExchangeFailure> {
-    let timeout = options.and_then(|options| [options.first_byte_timeout, options.between_bytes_timeout].into_iter().flatten().max());
-    let timeout = timeout.map(|timeout: Duration| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
+    let timeout = options.and_then(|options| {
+        [options.first_byte_timeout, options.between_bytes_timeout].into_iter().flatten().max()
+    });
+    let timeout =
+        timeout.map(|timeout: Duration| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
     if let Some(body) = body {
         let limit = exchange.request_bytes();
         let whole = Limited::new(body, usize::try_from(limit).unwrap_or(usize::MAX)).collect();
-        let whole = tokio::time::timeout(exchange.time(timeout), whole).await.map_err(|_| exchange.timed_out(&parts.url))?;
+        let whole = tokio::time::timeout(exchange.time(timeout), whole)
+            .await
+            .map_err(|_| exchange.timed_out(&parts.url))?;
         let bytes = whole.map_err(|error| match error.is::<LengthLimitError>() {
             true => exchange.too_long(&parts.url),
             false => ExchangeFailure::Other("the body was not written to its end".into()),
@@ -163,7 +192,10 @@ async fn sent(
     exchange.run(parts, timeout, false).await
 }
 
-fn finish(late: &Mutex<Vec<DenialRecord>>, outcome: Result<ScrubbedResponse, ExchangeFailure>) -> Sent {
+fn finish(
+    late: &Mutex<Vec<DenialRecord>>,
+    outcome: Result<ScrubbedResponse, ExchangeFailure>,
+) -> Sent {
     let answer = outcome.map_err(|failure| {
         let code = error(&failure);
         lock(late).extend(record(failure));
@@ -172,7 +204,9 @@ fn finish(late: &Mutex<Vec<DenialRecord>>, outcome: Result<ScrubbedResponse, Exc
     let mut response = http::Response::builder().status(answer.status);
     for (name, value) in answer.headers {
         // Scrubbing can make of a value what no header holds.
-        if let Ok(value) = http::HeaderValue::from_bytes(&value.chars().map(|c| u8::try_from(c).unwrap_or(b'?')).collect::<Vec<u8>>()) {
+        if let Ok(value) = http::HeaderValue::from_bytes(
+            &value.chars().map(|c| u8::try_from(c).unwrap_or(b'?')).collect::<Vec<u8>>(),
+        ) {
             response = response.header(name, value);
         }
     }
@@ -208,27 +242,44 @@ fn read(request: HostOutgoingRequest) -> Result<RequestParts, ErrorCode> {
     let authority = request.authority.unwrap_or_default();
     let path = request.path_with_query.unwrap_or_default();
     // Put together again, they must not be read as other parts than they were.
-    if authority.contains(['/', '\\', '?', '#', '@']) || !(path.is_empty() || path.starts_with(['/', '?'])) {
+    if authority.contains(['/', '\\', '?', '#', '@'])
+        || !(path.is_empty() || path.starts_with(['/', '?']))
+    {
         return Err(ErrorCode::HttpRequestUriInvalid);
     }
-    let url = target(&format!("{scheme}://{authority}{path}")).map_err(|_| ErrorCode::HttpRequestUriInvalid)?;
+    let url = target(&format!("{scheme}://{authority}{path}"))
+        .map_err(|_| ErrorCode::HttpRequestUriInvalid)?;
     let headers = http::HeaderMap::from(request.headers);
     let invalid = |name: &http::HeaderName| {
-        ErrorCode::HttpRequestHeaderSize(Some(types::FieldSizePayload { field_name: Some(name.to_string()), field_size: None }))
+        ErrorCode::HttpRequestHeaderSize(Some(types::FieldSizePayload {
+            field_name: Some(name.to_string()),
+            field_size: None,
+        }))
     };
     let headers: Vec<(String, String)> = headers
         .iter()
         .filter(|(name, _)| !SET_ANEW.contains(&name.as_str()))
-        .map(|(name, value)| value.to_str().map(|value| (name.to_string(), value.to_owned())).map_err(|_| invalid(name)))
+        .map(|(name, value)| {
+            value
+                .to_str()
+                .map(|value| (name.to_string(), value.to_owned()))
+                .map_err(|_| invalid(name))
+        })
         .collect::<Result<_, _>>()?;
-    let headers = checked_headers(headers).map_err(|problem| ErrorCode::InternalError(Some(problem)))?;
+    let headers =
+        checked_headers(headers).map_err(|problem| ErrorCode::InternalError(Some(problem)))?;
     Ok(RequestParts { method, url, headers, body: None })
 }
 
 fn record(failure: ExchangeFailure) -> Option<DenialRecord> {
     match failure {
-        ExchangeFailure::Refused(record) | ExchangeFailure::Limit(record, _) | ExchangeFailure::TimedOut(record) => Some(*record),
-        ExchangeFailure::Denied(_) | ExchangeFailure::Invalid(_) | ExchangeFailure::Unavailable(_) | ExchangeFailure::Other(_) => None,
+        ExchangeFailure::Refused(record)
+        | ExchangeFailure::Limit(record, _)
+        | ExchangeFailure::TimedOut(record) => Some(*record),
+        ExchangeFailure::Denied(_)
+        | ExchangeFailure::Invalid(_)
+        | ExchangeFailure::Unavailable(_)
+        | ExchangeFailure::Other(_) => None,
     }
 }
 

@@ -1,5 +1,6 @@
-//! `blobs`: attachments that a call can reach, and those that it keeps. A digest alone opens nothing: a plugin reads what stands in the
-//! messages that it was lent and what it kept in this very call, and it can pass on no other.
+//! `blobs`: attachments that a call can reach, and those that it keeps. A digest alone opens
+//! nothing: a plugin reads what stands in the messages that it was lent and what it kept in this
+//! very call, and it can pass on no other.
 
 use std::collections::HashMap;
 
@@ -46,17 +47,30 @@ impl CallState {
         let limit = self.grantee.limits().read;
         let left = usize::try_from(limit.saturating_sub(self.read.get())).unwrap_or(usize::MAX);
         if left == 0 && length > 0 {
-            return Err(BlobError::Other(format!("the call has read the {limit} bytes that it may")));
+            return Err(BlobError::Other(format!(
+                "the call has read the {limit} bytes that it may"
+            )));
         }
         let bytes = self.grantee.stores.blobs.read(sha256).ok_or(BlobError::Unknown)?;
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
-        let length = usize::try_from(length).unwrap_or(usize::MAX).min(PIECE).min(left).min(bytes.len() - start);
+        let length = usize::try_from(length)
+            .unwrap_or(usize::MAX)
+            .min(PIECE)
+            .min(left)
+            .min(bytes.len() - start);
         self.read.add(length as u64);
         Ok(bytes[start..start + length].to_vec())
     }
 
-    fn keep_blob(&mut self, bytes: &[u8], media_type: &str, name: Option<&str>) -> Result<Blob, BlobError> {
-        if let Err(record) = self.rights().require(Capability::Blobs, name.unwrap_or("a blob"), || None) {
+    fn keep_blob(
+        &mut self,
+        bytes: &[u8],
+        media_type: &str,
+        name: Option<&str>,
+    ) -> Result<Blob, BlobError> {
+        if let Err(record) =
+            self.rights().require(Capability::Blobs, name.unwrap_or("a blob"), || None)
+        {
             return Err(BlobError::Denied(self.refuse(*record)));
         }
         let limit = self.grantee.limits().blobs;
@@ -67,17 +81,25 @@ impl CallState {
         if let Some(problem) = name.and_then(wrong_name) {
             return Err(BlobError::Other(problem.to_owned()));
         }
-        let blob = self.grantee.stores.blobs.keep(bytes, media_type, name).map_err(|error| match error {
-            store::BlobError::TooLarge { limit, .. } => BlobError::TooLarge(limit),
-            store::BlobError::MediaType(_) => BlobError::Other("that is no media type, such as image/png".to_owned()),
-            store::BlobError::Other(text) => {
-                self.book.host_line(Level::Error, &format!("blobs: {text}"));
-                BlobError::Other("it could not be kept".to_owned())
-            }
-        })?;
+        let blob =
+            self.grantee.stores.blobs.keep(bytes, media_type, name).map_err(
+                |error| match error {
+                    store::BlobError::TooLarge { limit, .. } => BlobError::TooLarge(limit),
+                    store::BlobError::MediaType(_) => {
+                        BlobError::Other("that is no media type, such as image/png".to_owned())
+                    }
+                    store::BlobError::Other(text) => {
+                        self.book.host_line(Level::Error, &format!("blobs: {text}"));
+                        BlobError::Other("it could not be kept".to_owned())
+                    }
+                },
+            )?;
         self.blobs.kept = kept;
         let lent = &self.lent;
-        self.blobs.known.get_or_insert_with(|| lent_blobs(lent)).insert(blob.sha256.clone(), blob.clone());
+        self.blobs
+            .known
+            .get_or_insert_with(|| lent_blobs(lent))
+            .insert(blob.sha256.clone(), blob.clone());
         Ok(blob)
     }
 
@@ -102,7 +124,13 @@ impl CallState {
                 Some(blob) => attachments.push(blob),
                 None => {
                     let reason = "it attached a blob that this call was not given and did not keep; the attachment was left out";
-                    let record = self.rights().refuse(Capability::Blobs, &claimed.sha256, Layer::Runtime, reason, None);
+                    let record = self.rights().refuse(
+                        Capability::Blobs,
+                        &claimed.sha256,
+                        Layer::Runtime,
+                        reason,
+                        None,
+                    );
                     self.refuse(*record);
                 }
             }
@@ -128,12 +156,22 @@ fn wrong_name(name: &str) -> Option<&'static str> {
 }
 
 impl blobs::Host for CallState {
-    fn read(&mut self, sha256: String, offset: u64, length: u32) -> wasmtime::Result<Result<Vec<u8>, BlobError>> {
+    fn read(
+        &mut self,
+        sha256: String,
+        offset: u64,
+        length: u32,
+    ) -> wasmtime::Result<Result<Vec<u8>, BlobError>> {
         self.enter()?;
         Ok(self.read_blob(&sha256, offset, length))
     }
 
-    fn keep(&mut self, bytes: Vec<u8>, media_type: String, name: Option<String>) -> wasmtime::Result<Result<types::Blob, BlobError>> {
+    fn keep(
+        &mut self,
+        bytes: Vec<u8>,
+        media_type: String,
+        name: Option<String>,
+    ) -> wasmtime::Result<Result<types::Blob, BlobError>> {
         self.enter()?;
         Ok(self.keep_blob(&bytes, &media_type, name.as_deref()).map(|blob| blob_out(&blob)))
     }
@@ -157,7 +195,8 @@ mod tests {
     fn what_was_lent_or_kept_can_be_read_and_a_digest_alone_opens_nothing() {
         let mut state = state(setup());
         let (lent, other) = (blob(&state, "lent"), blob(&state, "of another plugin"));
-        let message = Message { attachments: vec![lent.clone()], ..Message::new(1, Entity::User, "user") };
+        let message =
+            Message { attachments: vec![lent.clone()], ..Message::new(1, Entity::User, "user") };
         let mut view = view();
         view.history.push(&Arc::new(message));
         state.lent = CallInput::Agent(view);
@@ -174,11 +213,17 @@ mod tests {
         let other = blob(&state, "of another plugin");
         let kept = state.keep_blob(b"kept", "text/plain", None).unwrap();
         let lie = Blob { media_type: "image/png".to_owned(), length: 1 << 40, ..kept.clone() };
-        let outcome = ToolOutcome { attachments: vec![other.clone(), lie.clone()], ..ToolOutcome::default() };
+        let outcome =
+            ToolOutcome { attachments: vec![other.clone(), lie.clone()], ..ToolOutcome::default() };
         let outcome = state.own_outcome(outcome);
         assert_eq!(outcome.attachments, std::slice::from_ref(&kept));
         let reply = Reply { attachments: vec![lie, other.clone()], ..Reply::default() };
-        let turn = Turn { action: Action::Reply(reply), thought: String::new(), wait_for_response: false, extra: Vec::new() };
+        let turn = Turn {
+            action: Action::Reply(reply),
+            thought: String::new(),
+            wait_for_response: false,
+            extra: Vec::new(),
+        };
         let turn = state.own_turn(turn);
         assert!(matches!(&turn.action, Action::Reply(reply) if reply.attachments == [kept]));
         let denials = state.into_report().denials;
@@ -191,10 +236,16 @@ mod tests {
         setup.limits.blobs = 10;
         let mut state = state(setup);
         state.keep_blob(b"123456", "text/plain", None).unwrap();
-        assert!(matches!(state.keep_blob(b"12345", "text/plain", None), Err(BlobError::TooLarge(10))));
+        assert!(matches!(
+            state.keep_blob(b"12345", "text/plain", None),
+            Err(BlobError::TooLarge(10))
+        ));
         state.keep_blob(b"1234", "text/plain", None).unwrap();
         for name in ["../a", "a\\b", "a\u{1b}[2J", "\u{202e}gpj.exe", &"a".repeat(256)] {
-            assert!(matches!(state.keep_blob(b"", "text/plain", Some(name)), Err(BlobError::Other(_))), "{name:?}");
+            assert!(
+                matches!(state.keep_blob(b"", "text/plain", Some(name)), Err(BlobError::Other(_))),
+                "{name:?}"
+            );
         }
         assert!(matches!(state.keep_blob(b"", "text", None), Err(BlobError::Other(_))));
     }

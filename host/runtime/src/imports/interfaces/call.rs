@@ -18,7 +18,9 @@ impl CallState {
         self.enter()?;
         match &self.lent {
             CallInput::Tool(start) => Ok(start),
-            CallInput::Nothing | CallInput::Agent(_) | CallInput::Delivery(_) => Err(wasmtime::Error::msg("this call was lent no context")),
+            CallInput::Nothing | CallInput::Agent(_) | CallInput::Delivery(_) => {
+                Err(wasmtime::Error::msg("this call was lent no context"))
+            }
         }
     }
 }

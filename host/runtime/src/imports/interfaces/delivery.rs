@@ -15,7 +15,9 @@ impl CallState {
         self.enter()?;
         match &self.lent {
             CallInput::Delivery(view) => Ok(view),
-            CallInput::Nothing | CallInput::Agent(_) | CallInput::Tool(_) => Err(wasmtime::Error::msg("this call was lent no context")),
+            CallInput::Nothing | CallInput::Agent(_) | CallInput::Tool(_) => {
+                Err(wasmtime::Error::msg("this call was lent no context"))
+            }
         }
     }
 }
@@ -31,11 +33,17 @@ impl context::HostContext for CallState {
         Ok(self.delivery_view()?.now.0)
     }
 
-    fn waiting(&mut self, _: Resource<DeliveryContext>) -> wasmtime::Result<Vec<context::EndedTask>> {
+    fn waiting(
+        &mut self,
+        _: Resource<DeliveryContext>,
+    ) -> wasmtime::Result<Vec<context::EndedTask>> {
         Ok(self.delivery_view()?.waiting.iter().map(|ended| ended_out(ended)).collect())
     }
 
-    fn channels(&mut self, _: Resource<DeliveryContext>) -> wasmtime::Result<Vec<context::Channel>> {
+    fn channels(
+        &mut self,
+        _: Resource<DeliveryContext>,
+    ) -> wasmtime::Result<Vec<context::Channel>> {
         Ok(self.delivery_view()?.channels.iter().map(channel_out).collect())
     }
 

@@ -1,5 +1,5 @@
-//! `fetch`: HTTP requests to what the operator granted. A guest's request is read here, and what came of it turned into an answer; what may
-//! be sent and how is in `crate::imports::fetch`.
+//! `fetch`: HTTP requests to what the operator granted. A guest's request is read here, and what
+//! came of it turned into an answer; what may be sent and how is in `crate::imports::fetch`.
 
 use wasmtime::component::Resource;
 
@@ -28,11 +28,16 @@ mod sending {
     use super::Response;
     use crate::imports::bindings::conclave::plugin::fetch::{self, FetchError};
     use crate::imports::call::CallState;
-    use crate::imports::fetch::{ExchangeFailure, FetchExchange, ScrubbedResponse, check_method, checked_headers};
+    use crate::imports::fetch::{
+        ExchangeFailure, FetchExchange, ScrubbedResponse, check_method, checked_headers,
+    };
 
     impl CallState {
         /// Sends a guest's request and follows where it leads.
-        pub(super) async fn fetch(&mut self, request: fetch::Request) -> wasmtime::Result<Result<Resource<Response>, FetchError>> {
+        pub(super) async fn fetch(
+            &mut self,
+            request: fetch::Request,
+        ) -> wasmtime::Result<Result<Resource<Response>, FetchError>> {
             self.enter()?;
             let timeout = request.timeout_ms.map(u64::from);
             let parts = match read(request) {
@@ -45,9 +50,9 @@ mod sending {
             self.effects = exchange.next_ordinal();
             self.note_wait_since(began);
             Ok(match outcome {
-                Ok(ScrubbedResponse { status, headers, url, body, hold }) => {
-                    Ok(self.table.push(Response { status, headers, url, body, _hold: Some(hold) })?)
-                }
+                Ok(ScrubbedResponse { status, headers, url, body, hold }) => Ok(self
+                    .table
+                    .push(Response { status, headers, url, body, _hold: Some(hold) })?),
                 Err(failure) => Err(self.fetch_error(failure)),
             })
         }
@@ -57,7 +62,9 @@ mod sending {
             match failure {
                 ExchangeFailure::Invalid(problem) => FetchError::InvalidRequest(problem),
                 ExchangeFailure::Refused(record) => FetchError::Denied(self.refuse(*record)),
-                ExchangeFailure::Denied(denial) => FetchError::Denied(crate::imports::convert::denial_out(&denial)),
+                ExchangeFailure::Denied(denial) => {
+                    FetchError::Denied(crate::imports::convert::denial_out(&denial))
+                }
                 ExchangeFailure::Limit(record, limit) => {
                     self.refuse(*record);
                     FetchError::LimitExceeded(limit)
@@ -75,20 +82,28 @@ mod sending {
     fn read(request: fetch::Request) -> Result<RequestParts, String> {
         check_method(&request.method)?;
         let url = target(&request.url).map_err(|error: TargetError| error.to_string())?;
-        let headers = checked_headers(request.headers.into_iter().map(|header| (header.name, header.value)))?;
+        let headers =
+            checked_headers(request.headers.into_iter().map(|header| (header.name, header.value)))?;
         Ok(RequestParts { method: request.method, url, headers, body: request.body })
     }
 }
 
 impl fetch::Host for CallState {
     #[cfg(feature = "fetch")]
-    async fn send(&mut self, request: fetch::Request) -> wasmtime::Result<Result<Resource<Response>, FetchError>> {
+    async fn send(
+        &mut self,
+        request: fetch::Request,
+    ) -> wasmtime::Result<Result<Resource<Response>, FetchError>> {
         self.fetch(request).await
     }
 
     #[cfg(not(feature = "fetch"))]
-    async fn send(&mut self, request: fetch::Request) -> wasmtime::Result<Result<Resource<Response>, FetchError>> {
-        let denial = self.not_yet(conclave_core::types::capability::Capability::Fetch, &request.url)?;
+    async fn send(
+        &mut self,
+        request: fetch::Request,
+    ) -> wasmtime::Result<Result<Resource<Response>, FetchError>> {
+        let denial =
+            self.not_yet(conclave_core::types::capability::Capability::Fetch, &request.url)?;
         Ok(Err(FetchError::Denied(denial)))
     }
 }
@@ -102,7 +117,10 @@ impl fetch::HostResponse for CallState {
     fn headers(&mut self, response: Resource<Response>) -> wasmtime::Result<Vec<Header>> {
         self.enter()?;
         let headers = &self.table.get(&response)?.headers;
-        Ok(headers.iter().map(|(name, value)| Header { name: name.clone(), value: value.clone() }).collect())
+        Ok(headers
+            .iter()
+            .map(|(name, value)| Header { name: name.clone(), value: value.clone() })
+            .collect())
     }
 
     fn url(&mut self, response: Resource<Response>) -> wasmtime::Result<String> {
@@ -115,7 +133,12 @@ impl fetch::HostResponse for CallState {
         Ok(self.table.get(&response)?.body.len() as u64)
     }
 
-    fn read(&mut self, response: Resource<Response>, offset: u64, length: u32) -> wasmtime::Result<Vec<u8>> {
+    fn read(
+        &mut self,
+        response: Resource<Response>,
+        offset: u64,
+        length: u32,
+    ) -> wasmtime::Result<Vec<u8>> {
         self.enter()?;
         let body = &self.table.get(&response)?.body;
         let from = usize::try_from(offset).unwrap_or(usize::MAX).min(body.len());

@@ -1,4 +1,5 @@
-//! `files`: reading below the granted folders. The path's text is checked first, then the folder's handle decides; both walls hold alone.
+//! `files`: reading below the granted folders. The path's text is checked first, then the folder's
+//! handle decides; both walls hold alone.
 
 mod listings;
 mod told;
@@ -20,11 +21,13 @@ pub(crate) use told::FileFailure;
 
 /// Entries that one call gives at most.
 const ENTRIES: usize = 1_000;
-/// Bytes of the `read` limit that looking at one entry costs, about what the operating system hands over for it.
+/// Bytes of the `read` limit that looking at one entry costs, about what the operating system hands
+/// over for it.
 const ENTRY: u64 = 256;
 /// Bytes that one call gives at most; a guest asks again from where it stopped.
 const PIECE: u64 = 8 << 20;
-/// Bytes that are read at once; a longer read is handed to another thread, which by itself costs about as much as this read.
+/// Bytes that are read at once; a longer read is handed to another thread, which by itself costs
+/// about as much as this read.
 const INLINE: u64 = 256 << 10;
 
 /// How reads are called in the journal.
@@ -88,7 +91,9 @@ impl CallState {
         let rights = self.rights();
         let left = |path: &str, writes| rights.may_touch(path, writes).is_ok();
         let folders = self.grantee.folders.iter().filter(|folder| left(&folder.at, false));
-        folders.map(|folder| (folder.at.clone(), folder.is_writable() && left(&folder.at, true))).collect()
+        folders
+            .map(|folder| (folder.at.clone(), folder.is_writable() && left(&folder.at, true)))
+            .collect()
     }
 
     /// What the plugin is told; a refusal is recorded.
@@ -109,7 +114,12 @@ impl CallState {
     }
 
     /// Reads what is left of the call's allowance, in the piece that was asked for.
-    pub(crate) async fn read_piece(&mut self, path: &str, offset: u64, length: u32) -> Result<Vec<u8>, FileError> {
+    pub(crate) async fn read_piece(
+        &mut self,
+        path: &str,
+        offset: u64,
+        length: u32,
+    ) -> Result<Vec<u8>, FileError> {
         let place = self.place(path)?;
         let limit = self.grantee.limits().read;
         let left = limit.saturating_sub(self.read.get());
@@ -123,8 +133,12 @@ impl CallState {
             Recalled::Before(Err(told)) => Err(told),
             Recalled::Lost => Err(FileFailure::lost()),
             Recalled::Now => {
-                let bytes = self.read_now(&place, offset, length).await.map_err(|trouble| self.told(path, &trouble));
-                let packed = bytes.as_ref().map(|bytes| self.past.pack(bytes)).map_err(FileFailure::clone);
+                let bytes = self
+                    .read_now(&place, offset, length)
+                    .await
+                    .map_err(|trouble| self.told(path, &trouble));
+                let packed =
+                    bytes.as_ref().map(|bytes| self.past.pack(bytes)).map_err(FileFailure::clone);
                 let size = packed.as_ref().map_or(0, |(_, size)| *size);
                 self.past.keep(READ, &target, &packed.map(|(packed, _)| packed), size);
                 bytes
@@ -135,7 +149,12 @@ impl CallState {
         Ok(bytes)
     }
 
-    async fn read_now(&mut self, place: &GrantedPath, offset: u64, length: u64) -> Result<Vec<u8>, FolderFailure> {
+    async fn read_now(
+        &mut self,
+        place: &GrantedPath,
+        offset: u64,
+        length: u64,
+    ) -> Result<Vec<u8>, FolderFailure> {
         let file = self.grantee.folders[place.folder].open_file(&place.rest)?;
         let size = usize::try_from(length).unwrap_or(usize::MAX);
         if length <= INLINE {
@@ -147,51 +166,81 @@ impl CallState {
         read.unwrap_or_else(|_| Err(FolderFailure::Other(std::io::ErrorKind::Other.into())))
     }
 
-    /// Lists what comes next. A directory is read when a listing of it begins, and each of its entries then counts as bytes read, once for
-    /// the whole listing; a page that does not go on from the one before begins a listing anew.
-    pub(crate) async fn list_piece(&mut self, path: &str, after: Option<String>, count: u32) -> Result<Vec<FolderEntry>, FileError> {
+    /// Lists what comes next. A directory is read when a listing of it begins, and each of its
+    /// entries then counts as bytes read, once for the whole listing; a page that does not go on
+    /// from the one before begins a listing anew.
+    pub(crate) async fn list_piece(
+        &mut self,
+        path: &str,
+        after: Option<String>,
+        count: u32,
+    ) -> Result<Vec<FolderEntry>, FileError> {
         let place = self.place(path)?;
         if count == 0 {
             return Ok(Vec::new());
         }
         let count = usize::try_from(count).unwrap_or(usize::MAX).min(ENTRIES);
         let target = format!("{path} after {after:?}, {count}");
-        let LoggedListing { entries, cost } = match self.past.recall::<LoggedListing>(LIST, &target) {
-            Recalled::Before(listed) => {
-                let last = listed.entries.as_ref().ok().and_then(|entries| entries.last()).map(|entry| entry.name.clone());
-                self.listings.recall(place, after.as_deref(), last, listed.cost / ENTRY);
-                listed
-            }
-            Recalled::Lost => LoggedListing { entries: Err(FileFailure::lost()), cost: 0 },
-            Recalled::Now => {
-                let listed = self.list_now(path, place, after, count).await;
-                let size = listed.entries.as_ref().map_or(0, |entries| entries.iter().map(|entry| entry.name.len() + 64).sum());
-                self.past.keep(LIST, &target, &listed, size);
-                listed
-            }
-        };
+        let LoggedListing { entries, cost } =
+            match self.past.recall::<LoggedListing>(LIST, &target) {
+                Recalled::Before(listed) => {
+                    let last = listed
+                        .entries
+                        .as_ref()
+                        .ok()
+                        .and_then(|entries| entries.last())
+                        .map(|entry| entry.name.clone());
+                    self.listings.recall(place, after.as_deref(), last, listed.cost / ENTRY);
+                    listed
+                }
+                Recalled::Lost => LoggedListing { entries: Err(FileFailure::lost()), cost: 0 },
+                Recalled::Now => {
+                    let listed = self.list_now(path, place, after, count).await;
+                    let size = listed.entries.as_ref().map_or(0, |entries| {
+                        entries.iter().map(|entry| entry.name.len() + 64).sum()
+                    });
+                    self.past.keep(LIST, &target, &listed, size);
+                    listed
+                }
+            };
         self.read.add(cost);
         entries.map_err(|told| self.file_error(told))
     }
 
-    async fn list_now(&mut self, path: &str, place: GrantedPath, after: Option<String>, count: usize) -> LoggedListing {
+    async fn list_now(
+        &mut self,
+        path: &str,
+        place: GrantedPath,
+        after: Option<String>,
+        count: usize,
+    ) -> LoggedListing {
         let left = self.grantee.limits().read.saturating_sub(self.read.get());
         let (begun, paid) = match self.listings.take(&place) {
             Some(ListingStage::Read(listing)) => (Some(listing), 0),
-            Some(ListingStage::Before(paid)) if paid.leads_on(after.as_deref()) => (None, paid.seen),
+            Some(ListingStage::Before(paid)) if paid.leads_on(after.as_deref()) => {
+                (None, paid.seen)
+            }
             Some(ListingStage::Before(_)) | None => (None, 0),
         };
         let (grantee, there) = (Arc::clone(&self.grantee), place.clone());
         // How long a directory is shows only when it has been read.
         let most = (left / ENTRY).saturating_add(paid);
-        let list = move || grantee.folders[there.folder].page(&there.rest, begun, after.as_deref(), count, most);
-        let page = self.off_loop(list).await.unwrap_or_else(|| Err(FolderFailure::Other(std::io::ErrorKind::Other.into())));
+        let list = move || {
+            grantee.folders[there.folder].page(&there.rest, begun, after.as_deref(), count, most)
+        };
+        let page = self
+            .off_loop(list)
+            .await
+            .unwrap_or_else(|| Err(FolderFailure::Other(std::io::ErrorKind::Other.into())));
         match page {
             Ok(page) => {
                 if let Some(rest) = page.rest {
                     self.listings.keep(place, rest);
                 }
-                LoggedListing { entries: Ok(page.entries), cost: page.seen.saturating_sub(paid) * ENTRY }
+                LoggedListing {
+                    entries: Ok(page.entries),
+                    cost: page.seen.saturating_sub(paid) * ENTRY,
+                }
             }
             Err(trouble) => {
                 let cost = if matches!(trouble, FolderFailure::TooMany) { left } else { 0 };
@@ -212,7 +261,11 @@ struct LoggedListing {
 impl files::Host for CallState {
     fn roots(&mut self) -> wasmtime::Result<Vec<files::Root>> {
         self.enter()?;
-        Ok(self.roots_left().into_iter().map(|(path, writable)| files::Root { path, writable }).collect())
+        Ok(self
+            .roots_left()
+            .into_iter()
+            .map(|(path, writable)| files::Root { path, writable })
+            .collect())
     }
 
     async fn list_entries(
@@ -226,12 +279,23 @@ impl files::Host for CallState {
         Ok(entries.map(|entries| entries.into_iter().map(entry_out).collect()))
     }
 
-    async fn read(&mut self, path: String, offset: u64, length: u32) -> wasmtime::Result<Result<Vec<u8>, FileError>> {
+    async fn read(
+        &mut self,
+        path: String,
+        offset: u64,
+        length: u32,
+    ) -> wasmtime::Result<Result<Vec<u8>, FileError>> {
         self.enter()?;
         Ok(self.read_piece(&path, offset, length).await)
     }
 
-    async fn write(&mut self, path: String, offset: u64, bytes: Vec<u8>, truncate: bool) -> wasmtime::Result<Result<u64, FileError>> {
+    async fn write(
+        &mut self,
+        path: String,
+        offset: u64,
+        bytes: Vec<u8>,
+        truncate: bool,
+    ) -> wasmtime::Result<Result<u64, FileError>> {
         self.enter()?;
         Ok(self.write_file(&path, offset, bytes, truncate).await)
     }
@@ -264,7 +328,14 @@ mod tests {
         let mut setup = setup();
         setup.facts.manifest.asks.insert("files".to_owned(), CapabilityRequest::default());
         let dir = temp.path().to_str().unwrap().to_owned();
-        setup.grants.files.push(FileGrant { dir, shown: "f".to_owned(), at: "/f".to_owned(), mode: FileMode::Read, bytes: 0, files: 0 });
+        setup.grants.files.push(FileGrant {
+            dir,
+            shown: "f".to_owned(),
+            at: "/f".to_owned(),
+            mode: FileMode::Read,
+            bytes: 0,
+            files: 0,
+        });
         // Enough for two listings of three entries, not for a third.
         setup.limits.read = 7 * ENTRY;
         let mut state = state(setup);
@@ -273,8 +344,13 @@ mod tests {
         }
         assert!(state.list_piece("/f", None, 0).await.unwrap().is_empty());
         assert_eq!(state.read.get(), 6 * ENTRY, "nothing is looked at for no entries");
-        assert!(matches!(state.list_piece("/f", None, 1).await, Err(FileError::QuotaExceeded(limit)) if limit == 7 * ENTRY));
-        assert!(matches!(state.read_piece("/f/a", 0, 1).await, Err(FileError::QuotaExceeded(_))), "what was looked at is used up");
+        assert!(
+            matches!(state.list_piece("/f", None, 1).await, Err(FileError::QuotaExceeded(limit)) if limit == 7 * ENTRY)
+        );
+        assert!(
+            matches!(state.read_piece("/f/a", 0, 1).await, Err(FileError::QuotaExceeded(_))),
+            "what was looked at is used up"
+        );
     }
 
     #[tokio::test]
@@ -285,7 +361,9 @@ mod tests {
         // Enough for all of it once, and for one entry that comes later.
         let mut state = listing(temp.path(), 4 * ENTRY);
         let page = |after: &str| (!after.is_empty()).then(|| after.to_owned());
-        let names = |entries: Vec<FolderEntry>| entries.into_iter().map(|entry| entry.name).collect::<String>();
+        let names = |entries: Vec<FolderEntry>| {
+            entries.into_iter().map(|entry| entry.name).collect::<String>()
+        };
         // Each attempt is told again what the one before was, and gets one page further.
         for pages in 1..=4 {
             let mut after = String::new();
@@ -303,7 +381,10 @@ mod tests {
         assert_eq!(names(state.list_piece("/f", page("b"), 1).await.unwrap()), "c");
         assert!(state.list_piece("/f", page("c"), 1).await.unwrap().is_empty());
         add("d");
-        assert!(matches!(state.list_piece("/f", None, 1).await, Err(FileError::QuotaExceeded(_))), "a new listing is paid for");
+        assert!(
+            matches!(state.list_piece("/f", None, 1).await, Err(FileError::QuotaExceeded(_))),
+            "a new listing is paid for"
+        );
     }
 
     #[tokio::test]
@@ -333,7 +414,14 @@ mod tests {
         let mut setup = setup();
         setup.facts.manifest.asks.insert("files".to_owned(), CapabilityRequest::default());
         let dir = dir.to_str().unwrap().to_owned();
-        let grant = FileGrant { dir, shown: "f".to_owned(), at: "/f".to_owned(), mode: FileMode::ReadWrite, bytes: 1 << 20, files: 10 };
+        let grant = FileGrant {
+            dir,
+            shown: "f".to_owned(),
+            at: "/f".to_owned(),
+            mode: FileMode::ReadWrite,
+            bytes: 1 << 20,
+            files: 10,
+        };
         setup.grants.files.push(grant);
         setup.limits.read = read;
         state(setup)

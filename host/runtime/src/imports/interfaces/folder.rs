@@ -1,5 +1,6 @@
-//! A granted folder: a directory handle, opened once when the host starts, and what can be read below it. The handle is the authority;
-//! nothing here knows an absolute path any more, and a link that leads outside is refused by the operating system (`RESOLVE_BENEATH`).
+//! A granted folder: a directory handle, opened once when the host starts, and what can be read
+//! below it. The handle is the authority; nothing here knows an absolute path any more, and a link
+//! that leads outside is refused by the operating system (`RESOLVE_BENEATH`).
 
 mod ledger;
 mod listing;
@@ -82,12 +83,17 @@ pub(crate) enum FolderFailure {
     Other(io::Error),
 }
 
-/// Returns what is wrong, without the operating system's text. The standard library has no kind for a host that is out of descriptors.
+/// Returns what is wrong, without the operating system's text. The standard library has no kind for
+/// a host that is out of descriptors.
 fn named(error: &io::Error) -> String {
     #[cfg(unix)]
     match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
-        Some(rustix::io::Errno::MFILE) => return "the host has as many files open as it may (`ulimit -n`)".to_owned(),
-        Some(rustix::io::Errno::NFILE) => return "this machine has as many files open as it can".to_owned(),
+        Some(rustix::io::Errno::MFILE) => {
+            return "the host has as many files open as it may (`ulimit -n`)".to_owned();
+        }
+        Some(rustix::io::Errno::NFILE) => {
+            return "this machine has as many files open as it can".to_owned();
+        }
         _ => {}
     }
     error.kind().to_string()
@@ -103,21 +109,34 @@ pub(crate) struct FolderEntry {
 
 impl GrantedFolder {
     /// Opens the directories of a plugin's grants.
-    pub(crate) fn open_all(plugin: &PluginName, grants: &[FileGrant]) -> Result<Vec<Self>, FolderError> {
-        let mut folders = grants.iter().map(|grant| Self::open(plugin, grant)).collect::<Result<Vec<_>, _>>()?;
-        let identities: Vec<Option<Identity>> = folders.iter().map(|folder| Identity::of(&folder.dir).ok()).collect();
-        let read_only: Vec<Identity> =
-            folders.iter().zip(&identities).filter(|(folder, _)| !folder.is_writable()).filter_map(|(_, identity)| *identity).collect();
-        for (folder, own) in folders.iter_mut().zip(identities).filter(|(folder, _)| folder.is_writable()) {
+    pub(crate) fn open_all(
+        plugin: &PluginName,
+        grants: &[FileGrant],
+    ) -> Result<Vec<Self>, FolderError> {
+        let mut folders =
+            grants.iter().map(|grant| Self::open(plugin, grant)).collect::<Result<Vec<_>, _>>()?;
+        let identities: Vec<Option<Identity>> =
+            folders.iter().map(|folder| Identity::of(&folder.dir).ok()).collect();
+        let read_only: Vec<Identity> = folders
+            .iter()
+            .zip(&identities)
+            .filter(|(folder, _)| !folder.is_writable())
+            .filter_map(|(_, identity)| *identity)
+            .collect();
+        for (folder, own) in
+            folders.iter_mut().zip(identities).filter(|(folder, _)| folder.is_writable())
+        {
             // The same directory under two names is granted for writing under one of them.
-            folder.kept = read_only.iter().copied().filter(|identity| Some(*identity) != own).collect();
+            folder.kept =
+                read_only.iter().copied().filter(|identity| Some(*identity) != own).collect();
         }
         Ok(folders)
     }
 
     /// Opens the directory of a grant.
     pub(crate) fn open(plugin: &PluginName, grant: &FileGrant) -> Result<Self, FolderError> {
-        let failed = |cause| FolderError { plugin: plugin.clone(), shown: grant.shown.clone(), cause };
+        let failed =
+            |cause| FolderError { plugin: plugin.clone(), shown: grant.shown.clone(), cause };
         let dir = Dir::open_ambient_dir(&grant.dir, ambient_authority()).map_err(&failed)?;
         let ledger = match grant.mode {
             FileMode::Read => None,
@@ -141,7 +160,8 @@ impl GrantedFolder {
 
     /// Opens a file for reading; `rest` is a path below the folder.
     ///
-    /// Looks first, because opening a device can do something, and never waits for the other end of a pipe.
+    /// Looks first, because opening a device can do something, and never waits for the other end of
+    /// a pipe.
     pub(crate) fn open_file(&self, rest: &str) -> Result<File, FolderFailure> {
         if rest.is_empty() {
             return Err(FolderFailure::NotAFile);
@@ -157,13 +177,18 @@ impl GrantedFolder {
 
     /// What a path leads to; a link counts as what it leads to.
     pub(crate) fn look(&self, rest: &str) -> Result<FolderEntry, FolderFailure> {
-        let metadata = if rest.is_empty() { self.dir.dir_metadata()? } else { self.dir.metadata(rest)? };
+        let metadata =
+            if rest.is_empty() { self.dir.dir_metadata()? } else { self.dir.metadata(rest)? };
         let is_directory = metadata.is_dir();
         if !is_directory {
             require_file(&metadata)?;
         }
         let name = rest.rsplit('/').next().unwrap_or_default().to_owned();
-        Ok(FolderEntry { name, is_directory, length: if is_directory { 0 } else { metadata.len() } })
+        Ok(FolderEntry {
+            name,
+            is_directory,
+            length: if is_directory { 0 } else { metadata.len() },
+        })
     }
 }
 
@@ -190,7 +215,11 @@ fn entry(dir: &Dir, name: &str) -> Option<FolderEntry> {
     let metadata = dir.metadata(name).ok()?;
     let is_directory = metadata.is_dir();
     let length = if is_directory { 0 } else { metadata.len() };
-    (is_directory || metadata.is_file()).then(|| FolderEntry { name: name.to_owned(), is_directory, length })
+    (is_directory || metadata.is_file()).then(|| FolderEntry {
+        name: name.to_owned(),
+        is_directory,
+        length,
+    })
 }
 
 fn require_file(metadata: &Metadata) -> Result<(), FolderFailure> {

@@ -1,5 +1,6 @@
-//! How an import does something to the world: it asks the room, does it, and says how it went before the plugin learns of it. What may be
-//! done at all is each import's own question, asked before.
+//! How an import does something to the world: it asks the room, does it, and says how it went
+//! before the plugin learns of it. What may be done at all is each import's own question, asked
+//! before.
 
 use std::time::Instant;
 
@@ -23,11 +24,20 @@ pub(crate) enum EffectStart {
 
 impl CallState {
     /// Asks for leave.
-    pub(crate) async fn begin(&mut self, side_effect: SideEffect) -> Result<EffectStart, types::Denial> {
+    pub(crate) async fn begin(
+        &mut self,
+        side_effect: SideEffect,
+    ) -> Result<EffectStart, types::Denial> {
         let ordinal = self.effects;
         if ordinal >= MOST {
             let reason = format!("one call may do {MOST} things to the world, and has done them");
-            let record = self.rights().refuse(side_effect.capability(), side_effect.target(), Layer::Host, &reason, None);
+            let record = self.rights().refuse(
+                side_effect.capability(),
+                side_effect.target(),
+                Layer::Host,
+                &reason,
+                None,
+            );
             return Err(self.refuse(*record));
         }
         self.effects += 1;
@@ -41,7 +51,11 @@ impl CallState {
             EffectDecision::Told(answer) => Ok(EffectStart::Before(ordinal, answer)),
             // Whoever refused has told the operator.
             EffectDecision::Refused(denial) => Err(denial_out(&denial)),
-            EffectDecision::Lost => Err(types::Denial { capability: capability.as_str().to_owned(), target, detail: String::new() }),
+            EffectDecision::Lost => Err(types::Denial {
+                capability: capability.as_str().to_owned(),
+                target,
+                detail: String::new(),
+            }),
         }
     }
 
@@ -53,7 +67,10 @@ impl CallState {
     }
 
     /// Does what waits for a disk, beside the guest's time.
-    pub(crate) async fn off_loop<T: Send + 'static>(&mut self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    pub(crate) async fn off_loop<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
         let began = Instant::now();
         let done = tokio::task::spawn_blocking(work).await.ok();
         self.note_wait_since(began);

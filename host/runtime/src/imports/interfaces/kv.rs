@@ -1,4 +1,5 @@
-//! `kv`: a store of the plugin's own, kept from run to run. Reads are recorded reads, changes are journalled.
+//! `kv`: a store of the plugin's own, kept from run to run. Reads are recorded reads, changes are
+//! journalled.
 
 use std::sync::Arc;
 
@@ -44,9 +45,13 @@ impl CallState {
     /// The plugin may use its store, and this may be a key of it.
     fn may_keep(&mut self, key: &str) -> Result<KvGrant, kv::KvError> {
         let record = match self.rights().may_keep(key) {
-            Ok(()) if key.len() > KEY_BYTES => {
-                self.rights().refuse(Capability::Kv, key, Layer::Runtime, "a key has 512 bytes at most", None)
-            }
+            Ok(()) if key.len() > KEY_BYTES => self.rights().refuse(
+                Capability::Kv,
+                key,
+                Layer::Runtime,
+                "a key has 512 bytes at most",
+                None,
+            ),
             Ok(()) => return Ok(self.grantee.setup.grants.kv.unwrap_or_default()),
             Err(record) => record,
         };
@@ -54,13 +59,17 @@ impl CallState {
     }
 
     /// Works on the store, off the event loop.
-    async fn in_store<T: Send + 'static>(&mut self, work: impl FnOnce(&dyn KvStore, &KvOwner) -> Work<T> + Send + 'static) -> Work<T> {
+    async fn in_store<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&dyn KvStore, &KvOwner) -> Work<T> + Send + 'static,
+    ) -> Work<T> {
         let (store, owner) = (Arc::clone(&self.grantee.stores.kv), self.grantee.kv_owner());
         let done = self.off_loop(move || work(store.as_ref(), &owner)).await;
         done.unwrap_or_else(|| Err(KvError::Other("the store broke off".to_owned())))
     }
 
-    /// What the plugin is told; the words of a store can name places on the host, so they go to the operator.
+    /// What the plugin is told; the words of a store can name places on the host, so they go to the
+    /// operator.
     fn kv_error(&self, error: KvError) -> kv::KvError {
         match error {
             KvError::Full(most) => kv::KvError::QuotaExceeded(most.bytes),
@@ -89,7 +98,10 @@ impl CallState {
                 let cause = FailureCause::Quota { limit: most.bytes };
                 SideEffectAnswer::Failed { cause, message: KvError::Full(*most).to_string() }
             }
-            Err(KvError::Other(_)) => SideEffectAnswer::Failed { cause: FailureCause::Unavailable, message: UNUSABLE.to_owned() },
+            Err(KvError::Other(_)) => SideEffectAnswer::Failed {
+                cause: FailureCause::Unavailable,
+                message: UNUSABLE.to_owned(),
+            },
         };
         self.end(ordinal, answer).await;
         done.map_err(|error| self.kv_error(error))
@@ -98,7 +110,9 @@ impl CallState {
     /// What the plugin was told of a change before.
     fn key_changed_before(answer: SideEffectAnswer) -> Result<(), kv::KvError> {
         match answer {
-            SideEffectAnswer::Failed { cause: FailureCause::Quota { limit }, .. } => Err(kv::KvError::QuotaExceeded(limit)),
+            SideEffectAnswer::Failed { cause: FailureCause::Quota { limit }, .. } => {
+                Err(kv::KvError::QuotaExceeded(limit))
+            }
             SideEffectAnswer::Failed { cause: FailureCause::Unavailable, .. } => Err(unusable()),
             SideEffectAnswer::Failed { message, .. } => Err(kv::KvError::Other(message)),
             SideEffectAnswer::Denied { denial } => Err(kv::KvError::Denied(denial_out(&denial))),
@@ -110,10 +124,14 @@ impl CallState {
         self.may_keep(&key)?;
         let limit = self.grantee.limits().read;
         if self.read.get() >= limit {
-            return Err(kv::KvError::Other(format!("the call has read the {limit} bytes that it may")));
+            return Err(kv::KvError::Other(format!(
+                "the call has read the {limit} bytes that it may"
+            )));
         }
         let value = match self.past.recall::<Got>(GET, &key) {
-            Recalled::Before(Got::Value(packed)) => Some(self.past.unpack(packed).ok_or_else(unusable)?),
+            Recalled::Before(Got::Value(packed)) => {
+                Some(self.past.unpack(packed).ok_or_else(unusable)?)
+            }
             Recalled::Before(Got::Absent) => None,
             Recalled::Before(Got::Unusable) | Recalled::Lost => return Err(unusable()),
             Recalled::Now => {
@@ -143,7 +161,8 @@ impl CallState {
             return Err(kv::KvError::QuotaExceeded(most.bytes));
         }
         let side_effect = SideEffect::SetKey { key: key.clone(), value: digest(&value) };
-        self.change(side_effect, length, move |store, owner| store.set(owner, &key, &value, most)).await
+        self.change(side_effect, length, move |store, owner| store.set(owner, &key, &value, most))
+            .await
     }
 
     async fn kv_delete(&mut self, key: String) -> Result<(), kv::KvError> {
@@ -152,7 +171,12 @@ impl CallState {
         self.change(side_effect, 0, move |store, owner| store.delete(owner, &key)).await
     }
 
-    async fn kv_keys(&mut self, prefix: String, after: Option<String>, count: u32) -> Result<Vec<String>, kv::KvError> {
+    async fn kv_keys(
+        &mut self,
+        prefix: String,
+        after: Option<String>,
+        count: u32,
+    ) -> Result<Vec<String>, kv::KvError> {
         self.may_keep(&prefix)?;
         let count = usize::try_from(count).unwrap_or(KEYS).min(KEYS);
         let target = format!("{prefix} after {after:?}, {count}");
@@ -161,7 +185,9 @@ impl CallState {
             Recalled::Lost => return Err(unusable()),
             Recalled::Now => {}
         }
-        let listed = self.in_store(move |store, owner| store.keys(owner, &prefix, after.as_deref(), count)).await;
+        let listed = self
+            .in_store(move |store, owner| store.keys(owner, &prefix, after.as_deref(), count))
+            .await;
         let size = listed.as_ref().map_or(0, |keys| keys.iter().map(|key| key.len() + 4).sum());
         self.past.keep(LIST, &target, &listed.as_ref().ok(), size);
         listed.map_err(|error| self.kv_error(error))
@@ -174,7 +200,11 @@ impl kv::Host for CallState {
         Ok(self.kv_get(key).await)
     }
 
-    async fn set(&mut self, key: String, value: Vec<u8>) -> wasmtime::Result<Result<(), kv::KvError>> {
+    async fn set(
+        &mut self,
+        key: String,
+        value: Vec<u8>,
+    ) -> wasmtime::Result<Result<(), kv::KvError>> {
         self.enter()?;
         Ok(self.kv_set(key, value).await)
     }
@@ -184,7 +214,12 @@ impl kv::Host for CallState {
         Ok(self.kv_delete(key).await)
     }
 
-    async fn keys(&mut self, prefix: String, after: Option<String>, count: u32) -> wasmtime::Result<Result<Vec<String>, kv::KvError>> {
+    async fn keys(
+        &mut self,
+        prefix: String,
+        after: Option<String>,
+        count: u32,
+    ) -> wasmtime::Result<Result<Vec<String>, kv::KvError>> {
         self.enter()?;
         Ok(self.kv_keys(prefix, after, count).await)
     }

@@ -1,5 +1,5 @@
-//! `model`: completions. The room decides who may ask which model and what is left to spend; here the request is read, numbered, handed
-//! over and waited for.
+//! `model`: completions. The room decides who may ask which model and what is left to spend; here
+//! the request is read, numbered, handed over and waited for.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,7 +30,8 @@ impl CallState {
         self.enter()?;
         self.meter.check_lists(&request)?;
         let wanted = request.model.as_deref().unwrap_or("default");
-        let smallest = || Some(format!("[plugins.{}] grants.model = [{wanted:?}]", self.grantee.name));
+        let smallest =
+            || Some(format!("[plugins.{}] grants.model = [{wanted:?}]", self.grantee.name));
         if let Err(record) = self.rights().require(Capability::Model, wanted, smallest) {
             return Ok(Err(model::ModelError::Denied(self.refuse(*record))));
         }
@@ -44,7 +45,8 @@ impl CallState {
         Ok(Ok(ordinal))
     }
 
-    /// Waits for an answer. A call that waits long gives its instance back meanwhile: that is the error.
+    /// Waits for an answer. A call that waits long gives its instance back meanwhile: that is the
+    /// error.
     async fn answer(&mut self, ordinal: u32) -> wasmtime::Result<Answer> {
         let began = Instant::now();
         let answer = self.past.answer(ordinal, self.due()).await?;
@@ -53,7 +55,10 @@ impl CallState {
     }
 
     /// The answer to a request that was started.
-    async fn pending_answer(&mut self, pending: &Resource<PendingCompletion>) -> wasmtime::Result<Arc<Answer>> {
+    async fn pending_answer(
+        &mut self,
+        pending: &Resource<PendingCompletion>,
+    ) -> wasmtime::Result<Arc<Answer>> {
         let PendingCompletion { ordinal, answer, .. } = self.table.get(pending)?;
         if let Some(answer) = answer {
             return Ok(Arc::clone(answer));
@@ -74,7 +79,10 @@ impl CallState {
 }
 
 impl model::Host for CallState {
-    fn start(&mut self, request: model::Request) -> wasmtime::Result<Result<Resource<PendingCompletion>, model::ModelError>> {
+    fn start(
+        &mut self,
+        request: model::Request,
+    ) -> wasmtime::Result<Result<Resource<PendingCompletion>, model::ModelError>> {
         let ordinal = match self.ask(request)? {
             Ok(ordinal) => ordinal,
             Err(error) => return Ok(Err(error)),
@@ -82,7 +90,10 @@ impl model::Host for CallState {
         Ok(Ok(self.table.push(PendingCompletion { ordinal, answer: None, text_given: false })?))
     }
 
-    async fn complete(&mut self, request: model::Request) -> wasmtime::Result<Result<model::Completion, model::ModelError>> {
+    async fn complete(
+        &mut self,
+        request: model::Request,
+    ) -> wasmtime::Result<Result<model::Completion, model::ModelError>> {
         let ordinal = match self.ask(request)? {
             Ok(ordinal) => ordinal,
             Err(error) => return Ok(Err(error)),
@@ -94,7 +105,10 @@ impl model::Host for CallState {
 
 impl model::HostPending for CallState {
     /// The whole text at once: clients do not give pieces yet.
-    async fn next_text(&mut self, pending: Resource<PendingCompletion>) -> wasmtime::Result<Result<Option<String>, model::ModelError>> {
+    async fn next_text(
+        &mut self,
+        pending: Resource<PendingCompletion>,
+    ) -> wasmtime::Result<Result<Option<String>, model::ModelError>> {
         self.enter()?;
         let answer = self.pending_answer(&pending).await?;
         let first = !std::mem::replace(&mut self.table.get_mut(&pending)?.text_given, true);
@@ -102,7 +116,10 @@ impl model::HostPending for CallState {
         Ok(answer.as_ref().as_ref().map(text).map_err(model_error_out))
     }
 
-    async fn finish(&mut self, pending: Resource<PendingCompletion>) -> wasmtime::Result<Result<model::Completion, model::ModelError>> {
+    async fn finish(
+        &mut self,
+        pending: Resource<PendingCompletion>,
+    ) -> wasmtime::Result<Result<model::Completion, model::ModelError>> {
         self.enter()?;
         let answer = self.pending_answer(&pending).await?;
         Ok(answer.as_ref().as_ref().map(completion_out).map_err(model_error_out))

@@ -1,4 +1,5 @@
-//! `secrets`: placeholders in the place of values. What becomes of one is decided when a request leaves.
+//! `secrets`: placeholders in the place of values. What becomes of one is decided when a request
+//! leaves.
 
 use crate::imports::bindings::conclave::plugin::{secrets, types};
 use crate::imports::call::{CallState, Packed, Recalled};
@@ -7,10 +8,13 @@ use crate::imports::secrets::vault::CallSecrets;
 const PLACEHOLDER: &str = "secrets.placeholder";
 
 impl CallState {
-    /// A call that is run again finds its placeholders as they were, though the host's own key is another.
+    /// A call that is run again finds its placeholders as they were, though the host's own key is
+    /// another.
     fn settle_seed(&mut self) {
         let seed = match self.past.recall::<Packed>(PLACEHOLDER, "") {
-            Recalled::Before(packed) => self.past.unpack(packed).and_then(|seed| seed.try_into().ok()),
+            Recalled::Before(packed) => {
+                self.past.unpack(packed).and_then(|seed| seed.try_into().ok())
+            }
             Recalled::Now => {
                 let own = || CallSecrets::seed(&self.grantee, &self.start.room, self.start.call);
                 let seed = self.past.seed().unwrap_or_else(own);

@@ -1,4 +1,5 @@
-//! `state.view`: the task as a step may see it, read lazily from a snapshot. A step pays for what it reads, not for what has happened.
+//! `state.view`: the task as a step may see it, read lazily from a snapshot. A step pays for what
+//! it reads, not for what has happened.
 
 use conclave_core::types::history::History;
 use conclave_core::types::view::AgentView;
@@ -13,7 +14,8 @@ pub struct View;
 
 /// Messages that one call of `history` gives at most.
 const MESSAGES: usize = 512;
-/// Bytes of messages after which `history` gives no further message: the guest's memory is bounded, and so is what it costs to fill it.
+/// Bytes of messages after which `history` gives no further message: the guest's memory is bounded,
+/// and so is what it costs to fill it.
 const BYTES: usize = 1 << 20;
 /// Bytes that a part of a message costs the guest besides its text.
 const PART: usize = 64;
@@ -23,7 +25,9 @@ impl CallState {
         self.enter()?;
         match &self.lent {
             CallInput::Agent(view) => Ok(view),
-            CallInput::Nothing | CallInput::Tool(_) | CallInput::Delivery(_) => Err(wasmtime::Error::msg("this call was lent no view")),
+            CallInput::Nothing | CallInput::Tool(_) | CallInput::Delivery(_) => {
+                Err(wasmtime::Error::msg("this call was lent no view"))
+            }
         }
     }
 }
@@ -49,7 +53,12 @@ impl state::HostView for CallState {
         Ok(self.agent_view()?.history.len() as u64)
     }
 
-    fn history(&mut self, _: Resource<View>, start: u64, count: u32) -> wasmtime::Result<Vec<types::Message>> {
+    fn history(
+        &mut self,
+        _: Resource<View>,
+        start: u64,
+        count: u32,
+    ) -> wasmtime::Result<Vec<types::Message>> {
         Ok(page(&self.agent_view()?.history, start, count))
     }
 
@@ -83,7 +92,13 @@ impl state::HostView for CallState {
 
     fn agents(&mut self, _: Resource<View>) -> wasmtime::Result<Vec<state::Peer>> {
         let peers = &self.agent_view()?.peers;
-        Ok(peers.iter().map(|peer| state::Peer { name: peer.name.to_string(), description: peer.description.clone() }).collect())
+        Ok(peers
+            .iter()
+            .map(|peer| state::Peer {
+                name: peer.name.to_string(),
+                description: peer.description.clone(),
+            })
+            .collect())
     }
 
     fn remaining(&mut self, _: Resource<View>) -> wasmtime::Result<state::Remaining> {
@@ -111,7 +126,10 @@ impl state::HostView for CallState {
 /// Messages from `start`, as many as one call gives.
 fn page(history: &History, start: u64, count: u32) -> Vec<types::Message> {
     let start = usize::try_from(start).unwrap_or(usize::MAX);
-    let count = usize::try_from(count).unwrap_or(usize::MAX).min(MESSAGES).min(history.len().saturating_sub(start));
+    let count = usize::try_from(count)
+        .unwrap_or(usize::MAX)
+        .min(MESSAGES)
+        .min(history.len().saturating_sub(start));
     let mut messages = Vec::with_capacity(count);
     let mut bytes = 0;
     for message in (start..).take(count).map_while(|index| history.get(index)) {
@@ -127,13 +145,24 @@ fn page(history: &History, start: u64, count: u32) -> Vec<types::Message> {
 
 /// Bytes of a whole message: a tool call can carry as much as its text.
 fn length(message: &types::Message) -> usize {
-    let calls = message.tool_calls.iter().map(|call| PART + call.id.len() + call.name.len() + call.arguments.len());
-    let results = message.tool_results.iter().map(|result| PART + result.call_id.len() + result.name.len() + result.content.len());
+    let calls = message
+        .tool_calls
+        .iter()
+        .map(|call| PART + call.id.len() + call.name.len() + call.arguments.len());
+    let results = message
+        .tool_results
+        .iter()
+        .map(|result| PART + result.call_id.len() + result.name.len() + result.content.len());
     let name = |blob: &types::Blob| blob.name.as_ref().map_or(0, String::len);
-    let attachments = message.attachments.iter().map(|blob| PART + blob.sha256.len() + blob.media_type.len() + name(blob));
+    let attachments = message
+        .attachments
+        .iter()
+        .map(|blob| PART + blob.sha256.len() + blob.media_type.len() + name(blob));
     let named = message.sender_name.len() + message.recipient.as_ref().map_or(0, String::len);
     let labels = message.labels.iter().map(String::len);
-    PART + named + message.content.len() + calls.chain(results).chain(attachments).chain(labels).sum::<usize>()
+    PART + named
+        + message.content.len()
+        + calls.chain(results).chain(attachments).chain(labels).sum::<usize>()
 }
 
 #[cfg(test)]
@@ -159,14 +188,36 @@ mod tests {
     fn whole_messages_count_towards_the_bytes_of_a_page() {
         let long = "x".repeat(200 << 10);
         let id = || "1".to_owned();
-        let call = |arguments: Value| ToolCall { id: id(), name: "notes.add".to_owned(), arguments, untrusted: false };
-        let result = ToolResult { call_id: id(), name: "notes.add".to_owned(), content: long.clone(), value: None, is_error: false };
-        let blob = Blob { sha256: String::new(), media_type: String::new(), length: 0, name: Some(long.clone()) };
+        let call = |arguments: Value| ToolCall {
+            id: id(),
+            name: "notes.add".to_owned(),
+            arguments,
+            untrusted: false,
+        };
+        let result = ToolResult {
+            call_id: id(),
+            name: "notes.add".to_owned(),
+            content: long.clone(),
+            value: None,
+            is_error: false,
+        };
+        let blob = Blob {
+            sha256: String::new(),
+            media_type: String::new(),
+            length: 0,
+            name: Some(long.clone()),
+        };
         assert_eq!(given(message("short")), 100);
         assert_eq!(given(message(&long)), 6);
-        assert_eq!(given(Message { tool_calls: vec![call(json!({ "text": long }))], ..message("") }), 6);
+        assert_eq!(
+            given(Message { tool_calls: vec![call(json!({ "text": long }))], ..message("") }),
+            6
+        );
         assert_eq!(given(Message { tool_results: vec![result], ..message("") }), 6);
         assert_eq!(given(Message { attachments: vec![blob], ..message("") }), 6);
-        assert!(given(Message { tool_calls: vec![call(json!(1)); 2_000], ..message("") }) < 10, "many small parts count too");
+        assert!(
+            given(Message { tool_calls: vec![call(json!(1)); 2_000], ..message("") }) < 10,
+            "many small parts count too"
+        );
     }
 }

@@ -1,6 +1,7 @@
-//! `wasi:filesystem` as a second face of `files`: a language's standard library finds the granted folders under their names, and every
-//! path goes the way of `files`, with the same checks, limits and journal. A descriptor is a path that was looked at; nothing stays open.
-//! What `files` cannot do (links, renames, times) is refused.
+//! `wasi:filesystem` as a second face of `files`: a language's standard library finds the granted
+//! folders under their names, and every path goes the way of `files`, with the same checks, limits
+//! and journal. A descriptor is a path that was looked at; nothing stays open. What `files` cannot
+//! do (links, renames, times) is refused.
 
 mod seen;
 mod stream;
@@ -10,8 +11,8 @@ use wasmtime::component::Resource;
 use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::bindings::filesystem::preopens;
 use wasmtime_wasi::p2::bindings::filesystem::types::{
-    self, DescriptorFlags, DescriptorStat, DescriptorType, DirectoryEntry, DirectoryEntryStream, ErrorCode, MetadataHashValue,
-    NewTimestamp, OpenFlags, PathFlags,
+    self, DescriptorFlags, DescriptorStat, DescriptorType, DirectoryEntry, DirectoryEntryStream,
+    ErrorCode, MetadataHashValue, NewTimestamp, OpenFlags, PathFlags,
 };
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 
@@ -36,8 +37,13 @@ struct DirectoryPage {
 impl DirectoryPage {
     fn new(path: String, entries: Vec<FolderEntry>) -> Self {
         let last = entries.last().map(|entry| entry.name.clone());
-        let type_of = |is_directory| if is_directory { DescriptorType::Directory } else { DescriptorType::RegularFile };
-        let entry = |entry: FolderEntry| DirectoryEntry { type_: type_of(entry.is_directory), name: entry.name };
+        let type_of = |is_directory| {
+            if is_directory { DescriptorType::Directory } else { DescriptorType::RegularFile }
+        };
+        let entry = |entry: FolderEntry| DirectoryEntry {
+            type_: type_of(entry.is_directory),
+            name: entry.name,
+        };
         Self { path, entries: entries.into_iter().rev().map(entry).collect(), last }
     }
 }
@@ -48,7 +54,16 @@ impl preopens::Host for CallState {
         let roots = self.roots_left();
         roots
             .into_iter()
-            .map(|(path, _)| Ok((self.hold(StatedPath { path: path.clone(), is_directory: true, writes: false })?, path)))
+            .map(|(path, _)| {
+                Ok((
+                    self.hold(StatedPath {
+                        path: path.clone(),
+                        is_directory: true,
+                        writes: false,
+                    })?,
+                    path,
+                ))
+            })
             .collect()
     }
 }
@@ -58,14 +73,23 @@ impl types::Host for CallState {
         error.downcast()
     }
 
-    fn filesystem_error_code(&mut self, error: Resource<wasmtime::Error>) -> wasmtime::Result<Option<ErrorCode>> {
+    fn filesystem_error_code(
+        &mut self,
+        error: Resource<wasmtime::Error>,
+    ) -> wasmtime::Result<Option<ErrorCode>> {
         self.enter()?;
         Ok(self.table.get(&error)?.downcast_ref::<ErrorCode>().copied())
     }
 }
 
 impl types::HostDescriptor for CallState {
-    async fn advise(&mut self, _: Resource<Descriptor>, _: u64, _: u64, _: types::Advice) -> FsResult<()> {
+    async fn advise(
+        &mut self,
+        _: Resource<Descriptor>,
+        _: u64,
+        _: u64,
+        _: types::Advice,
+    ) -> FsResult<()> {
         self.enter().map_err(FsError::trap)
     }
 
@@ -86,8 +110,12 @@ impl types::HostDescriptor for CallState {
         if seen.writes {
             flags |= DescriptorFlags::WRITE;
         }
-        let within = |at: &str| seen.path.strip_prefix(at).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        if seen.is_directory && self.grantee.folders.iter().any(|folder| folder.is_writable() && within(&folder.at)) {
+        let within = |at: &str| {
+            seen.path.strip_prefix(at).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        if seen.is_directory
+            && self.grantee.folders.iter().any(|folder| folder.is_writable() && within(&folder.at))
+        {
             flags |= DescriptorFlags::MUTATE_DIRECTORY;
         }
         Ok(flags)
@@ -95,7 +123,11 @@ impl types::HostDescriptor for CallState {
 
     async fn get_type(&mut self, fd: Resource<Descriptor>) -> FsResult<DescriptorType> {
         self.enter().map_err(FsError::trap)?;
-        Ok(if self.seen(&fd)?.is_directory { DescriptorType::Directory } else { DescriptorType::RegularFile })
+        Ok(if self.seen(&fd)?.is_directory {
+            DescriptorType::Directory
+        } else {
+            DescriptorType::RegularFile
+        })
     }
 
     /// Only to what it would grow or shrink to by writing.
@@ -108,21 +140,37 @@ impl types::HostDescriptor for CallState {
         self.write_now(&seen.path, size, Vec::new(), true).await.map(drop)
     }
 
-    async fn set_times(&mut self, _: Resource<Descriptor>, _: NewTimestamp, _: NewTimestamp) -> FsResult<()> {
+    async fn set_times(
+        &mut self,
+        _: Resource<Descriptor>,
+        _: NewTimestamp,
+        _: NewTimestamp,
+    ) -> FsResult<()> {
         self.enter().map_err(FsError::trap)?;
         Err(refused())
     }
 
-    async fn read(&mut self, fd: Resource<Descriptor>, length: u64, offset: u64) -> FsResult<(Vec<u8>, bool)> {
+    async fn read(
+        &mut self,
+        fd: Resource<Descriptor>,
+        length: u64,
+        offset: u64,
+    ) -> FsResult<(Vec<u8>, bool)> {
         self.enter().map_err(FsError::trap)?;
         let seen = self.seen(&fd)?;
         let length = u32::try_from(length).unwrap_or(u32::MAX);
-        let bytes = self.read_piece(&seen.path, offset, length).await.map_err(|error| told(&error))?;
+        let bytes =
+            self.read_piece(&seen.path, offset, length).await.map_err(|error| told(&error))?;
         let ended = bytes.is_empty() && length > 0;
         Ok((bytes, ended))
     }
 
-    async fn write(&mut self, fd: Resource<Descriptor>, bytes: Vec<u8>, offset: u64) -> FsResult<u64> {
+    async fn write(
+        &mut self,
+        fd: Resource<Descriptor>,
+        bytes: Vec<u8>,
+        offset: u64,
+    ) -> FsResult<u64> {
         self.enter().map_err(FsError::trap)?;
         let seen = self.seen(&fd)?;
         if !seen.writes {
@@ -132,16 +180,24 @@ impl types::HostDescriptor for CallState {
         self.write_now(&seen.path, offset, bytes, false).await.map(|_| length)
     }
 
-    async fn read_directory(&mut self, fd: Resource<Descriptor>) -> FsResult<Resource<DirectoryEntryStream>> {
+    async fn read_directory(
+        &mut self,
+        fd: Resource<Descriptor>,
+    ) -> FsResult<Resource<DirectoryEntryStream>> {
         self.enter().map_err(FsError::trap)?;
         let seen = self.seen(&fd)?;
-        let entries = self.list_piece(&seen.path, None, PAGE).await.map_err(|error| told(&error))?;
+        let entries =
+            self.list_piece(&seen.path, None, PAGE).await.map_err(|error| told(&error))?;
         let page = DirectoryPage::new(seen.path, entries);
         Ok(Resource::new_own(self.table.push(page)?.rep()))
     }
 
     /// Directories are made by writing a file in them.
-    async fn create_directory_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
+    async fn create_directory_at(
+        &mut self,
+        fd: Resource<Descriptor>,
+        path: String,
+    ) -> FsResult<()> {
         self.enter().map_err(FsError::trap)?;
         let path = self.below(&fd, &path)?;
         match self.look_at(&path) {
@@ -156,18 +212,37 @@ impl types::HostDescriptor for CallState {
         self.status(&seen.path).await
     }
 
-    async fn stat_at(&mut self, fd: Resource<Descriptor>, _: PathFlags, path: String) -> FsResult<DescriptorStat> {
+    async fn stat_at(
+        &mut self,
+        fd: Resource<Descriptor>,
+        _: PathFlags,
+        path: String,
+    ) -> FsResult<DescriptorStat> {
         self.enter().map_err(FsError::trap)?;
         let path = self.below(&fd, &path)?;
         self.status(&path).await
     }
 
-    async fn set_times_at(&mut self, _: Resource<Descriptor>, _: PathFlags, _: String, _: NewTimestamp, _: NewTimestamp) -> FsResult<()> {
+    async fn set_times_at(
+        &mut self,
+        _: Resource<Descriptor>,
+        _: PathFlags,
+        _: String,
+        _: NewTimestamp,
+        _: NewTimestamp,
+    ) -> FsResult<()> {
         self.enter().map_err(FsError::trap)?;
         Err(refused())
     }
 
-    async fn link_at(&mut self, _: Resource<Descriptor>, _: PathFlags, _: String, _: Resource<Descriptor>, _: String) -> FsResult<()> {
+    async fn link_at(
+        &mut self,
+        _: Resource<Descriptor>,
+        _: PathFlags,
+        _: String,
+        _: Resource<Descriptor>,
+        _: String,
+    ) -> FsResult<()> {
         self.enter().map_err(FsError::trap)?;
         Err(refused())
     }
@@ -196,7 +271,13 @@ impl types::HostDescriptor for CallState {
         Err(refused())
     }
 
-    async fn rename_at(&mut self, _: Resource<Descriptor>, _: String, _: Resource<Descriptor>, _: String) -> FsResult<()> {
+    async fn rename_at(
+        &mut self,
+        _: Resource<Descriptor>,
+        _: String,
+        _: Resource<Descriptor>,
+        _: String,
+    ) -> FsResult<()> {
         self.enter().map_err(FsError::trap)?;
         Err(refused())
     }
@@ -214,28 +295,45 @@ impl types::HostDescriptor for CallState {
         self.remove_file(&path).await.map_err(|error| told(&error).into())
     }
 
-    fn read_via_stream(&mut self, fd: Resource<Descriptor>, offset: u64) -> FsResult<Resource<DynInputStream>> {
+    fn read_via_stream(
+        &mut self,
+        fd: Resource<Descriptor>,
+        offset: u64,
+    ) -> FsResult<Resource<DynInputStream>> {
         self.enter().map_err(FsError::trap)?;
         let reader = FileReader(self.at(&fd, Some(offset), false)?);
         Ok(self.table.push(Box::new(reader) as DynInputStream)?)
     }
 
-    fn write_via_stream(&mut self, fd: Resource<Descriptor>, offset: u64) -> FsResult<Resource<DynOutputStream>> {
+    fn write_via_stream(
+        &mut self,
+        fd: Resource<Descriptor>,
+        offset: u64,
+    ) -> FsResult<Resource<DynOutputStream>> {
         self.enter().map_err(FsError::trap)?;
         let writer = FileWriter::new(self.at(&fd, Some(offset), true)?);
         Ok(self.table.push(Box::new(writer) as DynOutputStream)?)
     }
 
-    fn append_via_stream(&mut self, fd: Resource<Descriptor>) -> FsResult<Resource<DynOutputStream>> {
+    fn append_via_stream(
+        &mut self,
+        fd: Resource<Descriptor>,
+    ) -> FsResult<Resource<DynOutputStream>> {
         self.enter().map_err(FsError::trap)?;
         let writer = FileWriter::new(self.at(&fd, None, true)?);
         Ok(self.table.push(Box::new(writer) as DynOutputStream)?)
     }
 
-    async fn is_same_object(&mut self, one: Resource<Descriptor>, other: Resource<Descriptor>) -> wasmtime::Result<bool> {
+    async fn is_same_object(
+        &mut self,
+        one: Resource<Descriptor>,
+        other: Resource<Descriptor>,
+    ) -> wasmtime::Result<bool> {
         self.enter()?;
         let path = |fd: Resource<Descriptor>| {
-            Ok::<_, wasmtime::Error>(self.table.get(&Resource::<StatedPath>::new_borrow(fd.rep()))?.path.clone())
+            Ok::<_, wasmtime::Error>(
+                self.table.get(&Resource::<StatedPath>::new_borrow(fd.rep()))?.path.clone(),
+            )
         };
         Ok(path(one)? == path(other)?)
     }
@@ -245,9 +343,15 @@ impl types::HostDescriptor for CallState {
         Ok(hash(&self.seen(&fd)?.path))
     }
 
-    /// What a standard library asks of each entry of a directory that it reads. It is computed from the path alone: nothing is looked at on
-    /// the disk, so no host call is counted, and it costs computing time as the guest's own code does.
-    async fn metadata_hash_at(&mut self, fd: Resource<Descriptor>, _: PathFlags, path: String) -> FsResult<MetadataHashValue> {
+    /// What a standard library asks of each entry of a directory that it reads. It is computed from
+    /// the path alone: nothing is looked at on the disk, so no host call is counted, and it costs
+    /// computing time as the guest's own code does.
+    async fn metadata_hash_at(
+        &mut self,
+        fd: Resource<Descriptor>,
+        _: PathFlags,
+        path: String,
+    ) -> FsResult<MetadataHashValue> {
         self.past.check().map_err(FsError::trap)?;
         let path = self.below(&fd, &path)?;
         self.may_read(&path).map_err(|error| told(&error))?;
@@ -263,13 +367,19 @@ impl types::HostDescriptor for CallState {
 /// Names a path, and says nothing of the disk.
 fn hash(path: &str) -> MetadataHashValue {
     let digest = Sha256::digest(path.as_bytes());
-    let half = |from: usize| digest[from..from + 8].iter().fold(0, |number, byte| (number << 8) | u64::from(*byte));
+    let half = |from: usize| {
+        digest[from..from + 8].iter().fold(0, |number, byte| (number << 8) | u64::from(*byte))
+    };
     MetadataHashValue { lower: half(0), upper: half(8) }
 }
 
 impl types::HostDirectoryEntryStream for CallState {
-    /// A page is a call of the host; its entries, which are paid for when the listing begins, are not.
-    async fn read_directory_entry(&mut self, stream: Resource<DirectoryEntryStream>) -> FsResult<Option<DirectoryEntry>> {
+    /// A page is a call of the host; its entries, which are paid for when the listing begins, are
+    /// not.
+    async fn read_directory_entry(
+        &mut self,
+        stream: Resource<DirectoryEntryStream>,
+    ) -> FsResult<Option<DirectoryEntry>> {
         self.past.check().map_err(FsError::trap)?;
         let stream = Resource::<DirectoryPage>::new_borrow(stream.rep());
         let page = self.table.get_mut(&stream)?;
@@ -280,7 +390,8 @@ impl types::HostDirectoryEntryStream for CallState {
         self.enter().map_err(FsError::trap)?;
         // The last page was empty.
         let Some(last) = last else { return Ok(None) };
-        let entries = self.list_piece(&path, Some(last), PAGE).await.map_err(|error| told(&error))?;
+        let entries =
+            self.list_piece(&path, Some(last), PAGE).await.map_err(|error| told(&error))?;
         let page = self.table.get_mut(&stream)?;
         *page = DirectoryPage::new(path, entries);
         Ok(page.entries.pop())

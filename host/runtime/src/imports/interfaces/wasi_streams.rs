@@ -1,6 +1,7 @@
-//! `wasi:io/streams` as far as it differs from the engine's: what writes to a file has ended when the call returns. So what a stream says of
-//! itself, and which of several are ready, does not depend on the speed of a disk; a guest that polls and is run again is told the same.
-//! Streams that lead elsewhere, such as a request's body, are left to the engine.
+//! `wasi:io/streams` as far as it differs from the engine's: what writes to a file has ended when
+//! the call returns. So what a stream says of itself, and which of several are ready, does not
+//! depend on the speed of a disk; a guest that polls and is run again is told the same. Streams
+//! that lead elsewhere, such as a request's body, are left to the engine.
 
 use std::time::Instant;
 
@@ -23,43 +24,62 @@ type Answer<T> = Result<(std::result::Result<T, StreamError>,)>;
 pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     linker.allow_shadowing(true);
     let mut streams = linker.instance(STREAMS)?;
-    streams.func_wrap_async("[method]output-stream.write", |mut store: Store<'_>, (to, bytes): (Output, Vec<u8>)| {
-        Box::new(async move {
-            let (state, to) = begin(&mut store, &to)?;
-            let done = HostOutputStream::write(&mut state.table, again(&to), bytes);
-            state.finish_write(&to, done).await
-        })
-    })?;
-    streams.func_wrap_async("[method]output-stream.write-zeroes", |mut store: Store<'_>, (to, length): (Output, u64)| {
-        Box::new(async move {
-            let (state, to) = begin(&mut store, &to)?;
-            let done = HostOutputStream::write_zeroes(&mut state.table, again(&to), length);
-            state.finish_write(&to, done).await
-        })
-    })?;
-    streams.func_wrap_async("[method]output-stream.splice", |mut store: Store<'_>, (to, from, length): (Output, Input, u64)| {
-        Box::new(async move {
-            let (state, to) = begin(&mut store, &to)?;
-            let done = HostOutputStream::splice(&mut state.table, again(&to), from, length);
-            state.finish_write(&to, done).await
-        })
-    })?;
-    streams.func_wrap_async("[method]output-stream.blocking-write-and-flush", |mut store: Store<'_>, (to, bytes): (Output, Vec<u8>)| {
-        Box::new(async move {
-            let (state, to) = begin(&mut store, &to)?;
-            let began = Instant::now();
-            let done = HostOutputStream::blocking_write_and_flush(&mut state.table, again(&to), bytes).await;
-            state.note_wait_since(began);
-            state.finish_write(&to, done).await
-        })
-    })?;
+    streams.func_wrap_async(
+        "[method]output-stream.write",
+        |mut store: Store<'_>, (to, bytes): (Output, Vec<u8>)| {
+            Box::new(async move {
+                let (state, to) = begin(&mut store, &to)?;
+                let done = HostOutputStream::write(&mut state.table, again(&to), bytes);
+                state.finish_write(&to, done).await
+            })
+        },
+    )?;
+    streams.func_wrap_async(
+        "[method]output-stream.write-zeroes",
+        |mut store: Store<'_>, (to, length): (Output, u64)| {
+            Box::new(async move {
+                let (state, to) = begin(&mut store, &to)?;
+                let done = HostOutputStream::write_zeroes(&mut state.table, again(&to), length);
+                state.finish_write(&to, done).await
+            })
+        },
+    )?;
+    streams.func_wrap_async(
+        "[method]output-stream.splice",
+        |mut store: Store<'_>, (to, from, length): (Output, Input, u64)| {
+            Box::new(async move {
+                let (state, to) = begin(&mut store, &to)?;
+                let done = HostOutputStream::splice(&mut state.table, again(&to), from, length);
+                state.finish_write(&to, done).await
+            })
+        },
+    )?;
+    streams.func_wrap_async(
+        "[method]output-stream.blocking-write-and-flush",
+        |mut store: Store<'_>, (to, bytes): (Output, Vec<u8>)| {
+            Box::new(async move {
+                let (state, to) = begin(&mut store, &to)?;
+                let began = Instant::now();
+                let done =
+                    HostOutputStream::blocking_write_and_flush(&mut state.table, again(&to), bytes)
+                        .await;
+                state.note_wait_since(began);
+                state.finish_write(&to, done).await
+            })
+        },
+    )?;
     streams.func_wrap_async(
         "[method]output-stream.blocking-write-zeroes-and-flush",
         |mut store: Store<'_>, (to, length): (Output, u64)| {
             Box::new(async move {
                 let (state, to) = begin(&mut store, &to)?;
                 let began = Instant::now();
-                let done = HostOutputStream::blocking_write_zeroes_and_flush(&mut state.table, again(&to), length).await;
+                let done = HostOutputStream::blocking_write_zeroes_and_flush(
+                    &mut state.table,
+                    again(&to),
+                    length,
+                )
+                .await;
                 state.note_wait_since(began);
                 state.finish_write(&to, done).await
             })
@@ -71,7 +91,9 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
             Box::new(async move {
                 let (state, to) = begin(&mut store, &to)?;
                 let began = Instant::now();
-                let done = HostOutputStream::blocking_splice(&mut state.table, again(&to), from, length).await;
+                let done =
+                    HostOutputStream::blocking_splice(&mut state.table, again(&to), from, length)
+                        .await;
                 state.note_wait_since(began);
                 state.finish_write(&to, done).await
             })

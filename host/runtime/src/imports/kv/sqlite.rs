@@ -1,4 +1,5 @@
-//! The store in a file: one table of SQLite. The file is made when a plugin first uses it, for its owner's eyes only.
+//! The store in a file: one table of SQLite. The file is made when a plugin first uses it, for its
+//! owner's eyes only.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,13 +21,15 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS kv (
     home TEXT NOT NULL, plugin TEXT NOT NULL, manifest TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL,
     PRIMARY KEY (home, plugin, manifest, key)) WITHOUT ROWID";
 
-/// What each owner holds, so that a quota is held without a look at all keys. Changed in the statement that changes `kv`.
+/// What each owner holds, so that a quota is held without a look at all keys. Changed in the
+/// statement that changes `kv`.
 const USED: &str = "CREATE TABLE IF NOT EXISTS used (
     home TEXT NOT NULL, plugin TEXT NOT NULL, manifest TEXT NOT NULL, keys INTEGER NOT NULL, bytes INTEGER NOT NULL,
     PRIMARY KEY (home, plugin, manifest)) WITHOUT ROWID";
-/// The sums are the file's own work: a host of format 1 that has had the file open since before they came writes on, and knows nothing of
-/// them. The conflict clause of the statement that fires a trigger holds in the trigger too, so nothing here relies on one of its own; and
-/// what a `REPLACE` replaces fires no trigger for its removal, so it is subtracted before.
+/// The sums are the file's own work: a host of format 1 that has had the file open since before
+/// they came writes on, and knows nothing of them. The conflict clause of the statement that fires
+/// a trigger holds in the trigger too, so nothing here relies on one of its own; and what a
+/// `REPLACE` replaces fires no trigger for its removal, so it is subtracted before.
 const SUMMING: &str = "CREATE TRIGGER used_put BEFORE INSERT ON kv BEGIN
     INSERT INTO used (home, plugin, manifest, keys, bytes) SELECT NEW.home, NEW.plugin, NEW.manifest, 0, 0
         WHERE NOT EXISTS (SELECT 1 FROM used WHERE home = NEW.home AND plugin = NEW.plugin AND manifest = NEW.manifest);
@@ -49,7 +52,8 @@ const SUM_UP: &str = "DROP TRIGGER IF EXISTS used_put; DROP TRIGGER IF EXISTS us
 
 const WEIGHT: &str = "SELECT length(key) + length(value) FROM kv WHERE home = ? AND plugin = ? AND manifest = ? AND key = ?";
 const USAGE: &str = "SELECT keys, bytes FROM used WHERE home = ? AND plugin = ? AND manifest = ?";
-const PUT: &str = "INSERT OR REPLACE INTO kv (home, plugin, manifest, key, value) VALUES (?, ?, ?, ?, ?)";
+const PUT: &str =
+    "INSERT OR REPLACE INTO kv (home, plugin, manifest, key, value) VALUES (?, ?, ?, ?, ?)";
 const DELETE: &str = "DELETE FROM kv WHERE home = ? AND plugin = ? AND manifest = ? AND key = ?";
 
 /// Values of all plugins in one file, which several programs may use at once.
@@ -72,8 +76,12 @@ impl Sqlite {
     fn opened(&self) -> Result<KvFile<'_>, KvError> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.is_none() {
-            let failed =
-                |cause: &dyn std::fmt::Display| KvError::Other(format!("the store {} cannot be opened: {cause}", self.path.display()));
+            let failed = |cause: &dyn std::fmt::Display| {
+                KvError::Other(format!(
+                    "the store {} cannot be opened: {cause}",
+                    self.path.display()
+                ))
+            };
             prepare(&self.path).map_err(|error| failed(&error))?;
             *open = Some(connect(&self.path).map_err(|error| failed(&error))?);
         }
@@ -87,7 +95,8 @@ impl KvFile<'_> {
     }
 }
 
-/// Makes the folder and an empty file, for their owner alone; SQLite gives its other files the same permissions.
+/// Makes the folder and an empty file, for their owner alone; SQLite gives its other files the same
+/// permissions.
 fn prepare(path: &Path) -> io::Result<()> {
     let mut file = std::fs::OpenOptions::new();
     #[cfg(unix)]
@@ -101,8 +110,13 @@ fn prepare(path: &Path) -> io::Result<()> {
     {
         use std::os::unix::fs::MetadataExt;
         let metadata = std::fs::symlink_metadata(path)?;
-        if !metadata.is_file() || metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
-            return Err(io::Error::other("it must be a file that belongs to this user, and that nobody else can write"));
+        if !metadata.is_file()
+            || metadata.uid() != rustix::process::geteuid().as_raw()
+            || metadata.mode() & 0o022 != 0
+        {
+            return Err(io::Error::other(
+                "it must be a file that belongs to this user, and that nobody else can write",
+            ));
         }
     }
     Ok(())
@@ -121,7 +135,9 @@ fn connect(path: &Path) -> Result<Connection, KvError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let found: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if found > SCHEMA {
-        return Err(KvError::Other(format!("it was written by a newer version (format {found}; this one knows {SCHEMA})")));
+        return Err(KvError::Other(format!(
+            "it was written by a newer version (format {found}; this one knows {SCHEMA})"
+        )));
     }
     transaction.execute_batch(TABLE)?;
     transaction.execute_batch(USED)?;
@@ -143,13 +159,20 @@ impl From<rusqlite::Error> for KvError {
 impl KvStore for Sqlite {
     fn get(&self, owner: &KvOwner, key: &str) -> Result<Option<Vec<u8>>, KvError> {
         let mut opened = self.opened()?;
-        let mut query = opened.connection()?.prepare("SELECT value FROM kv WHERE home = ? AND plugin = ? AND manifest = ? AND key = ?")?;
-        Ok(query.query_row(params![owner.home, owner.plugin, owner.manifest, key.as_bytes()], |row| row.get(0)).optional()?)
+        let mut query = opened.connection()?.prepare(
+            "SELECT value FROM kv WHERE home = ? AND plugin = ? AND manifest = ? AND key = ?",
+        )?;
+        Ok(query
+            .query_row(params![owner.home, owner.plugin, owner.manifest, key.as_bytes()], |row| {
+                row.get(0)
+            })
+            .optional()?)
     }
 
     fn set(&self, owner: &KvOwner, key: &str, value: &[u8], most: KvGrant) -> Result<(), KvError> {
         let mut opened = self.opened()?;
-        let transaction = opened.connection()?.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction =
+            opened.connection()?.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let (now, old) = (usage(&transaction, owner)?, held(&transaction, owner, key)?);
         let new = weight(key, value);
         if !fits(now, old, new, most) {
@@ -162,21 +185,42 @@ impl KvStore for Sqlite {
 
     fn delete(&self, owner: &KvOwner, key: &str) -> Result<(), KvError> {
         let mut opened = self.opened()?;
-        let transaction = opened.connection()?.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        transaction.prepare_cached(DELETE)?.execute(params![owner.home, owner.plugin, owner.manifest, key.as_bytes()])?;
+        let transaction =
+            opened.connection()?.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        transaction.prepare_cached(DELETE)?.execute(params![
+            owner.home,
+            owner.plugin,
+            owner.manifest,
+            key.as_bytes()
+        ])?;
         Ok(transaction.commit()?)
     }
 
-    fn keys(&self, owner: &KvOwner, prefix: &str, after: Option<&str>, count: usize) -> Result<Vec<String>, KvError> {
+    fn keys(
+        &self,
+        owner: &KvOwner,
+        prefix: &str,
+        after: Option<&str>,
+        count: usize,
+    ) -> Result<Vec<String>, KvError> {
         let mut opened = self.opened()?;
         let mut query = opened.connection()?.prepare(
             "SELECT key FROM kv WHERE home = ? AND plugin = ? AND manifest = ? AND key >= ? AND (? IS NULL OR key > ?) ORDER BY key LIMIT ?",
         )?;
         let after = after.map(str::as_bytes);
         let count = i64::try_from(count).unwrap_or(i64::MAX);
-        let rows = query.query_map(params![owner.home, owner.plugin, owner.manifest, prefix.as_bytes(), after, after, count], |row| {
-            row.get::<_, Vec<u8>>(0)
-        })?;
+        let rows = query.query_map(
+            params![
+                owner.home,
+                owner.plugin,
+                owner.manifest,
+                prefix.as_bytes(),
+                after,
+                after,
+                count
+            ],
+            |row| row.get::<_, Vec<u8>>(0),
+        )?;
         let mut keys = Vec::new();
         for row in rows {
             match String::from_utf8(row?) {
@@ -191,17 +235,27 @@ impl KvStore for Sqlite {
 
 /// Returns what the owner holds.
 fn usage(transaction: &Transaction<'_>, owner: &KvOwner) -> rusqlite::Result<KvGrant> {
-    let number = |row: &rusqlite::Row<'_>, index| row.get::<_, i64>(index).map(|number| u64::try_from(number).unwrap_or(0));
+    let number = |row: &rusqlite::Row<'_>, index| {
+        row.get::<_, i64>(index).map(|number| u64::try_from(number).unwrap_or(0))
+    };
     let mut query = transaction.prepare_cached(USAGE)?;
-    let found = query
-        .query_row(params![owner.home, owner.plugin, owner.manifest], |row| Ok(KvGrant { keys: number(row, 0)?, bytes: number(row, 1)? }));
+    let found = query.query_row(params![owner.home, owner.plugin, owner.manifest], |row| {
+        Ok(KvGrant { keys: number(row, 0)?, bytes: number(row, 1)? })
+    });
     Ok(found.optional()?.unwrap_or(KvGrant { keys: 0, bytes: 0 }))
 }
 
 /// Returns what a key and its value cost; `None` if the key is absent.
-fn held(transaction: &Transaction<'_>, owner: &KvOwner, key: &str) -> rusqlite::Result<Option<u64>> {
+fn held(
+    transaction: &Transaction<'_>,
+    owner: &KvOwner,
+    key: &str,
+) -> rusqlite::Result<Option<u64>> {
     let mut query = transaction.prepare_cached(WEIGHT)?;
-    let found = query.query_row(params![owner.home, owner.plugin, owner.manifest, key.as_bytes()], |row| row.get::<_, i64>(0));
+    let found = query
+        .query_row(params![owner.home, owner.plugin, owner.manifest, key.as_bytes()], |row| {
+            row.get::<_, i64>(0)
+        });
     Ok(found.optional()?.map(|weight| u64::try_from(weight).unwrap_or(0)))
 }
 
@@ -243,9 +297,17 @@ mod tests {
         store.set(&owner(), "k", b"v", KvGrant::default()).unwrap();
         let folder = std::fs::read_dir(path.parent().unwrap()).unwrap();
         for file in folder.map(|file| file.unwrap()) {
-            assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", file.file_name());
+            assert_eq!(
+                file.metadata().unwrap().permissions().mode() & 0o777,
+                0o600,
+                "{:?}",
+                file.file_name()
+            );
         }
-        assert_eq!(std::fs::metadata(path.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(
+            std::fs::metadata(path.parent().unwrap()).unwrap().permissions().mode() & 0o777,
+            0o700
+        );
         let link = temp.path().join("link");
         symlink(&path, &link).unwrap();
         assert!(Sqlite::new(&link).get(&owner(), "k").is_err(), "no link is followed");
@@ -272,7 +334,9 @@ mod tests {
         let count = "SELECT count(*), sum(length(key) + length(value)) FROM kv WHERE home = ? AND plugin = ? AND manifest = ?";
         [USAGE, count].map(|sql| {
             let KvOwner { home, plugin, manifest } = owner();
-            let found = connection.query_row(sql, params![home, plugin, manifest], |row| Ok((row.get(0)?, row.get(1)?)));
+            let found = connection.query_row(sql, params![home, plugin, manifest], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            });
             found.optional().unwrap()
         })
     }
@@ -283,7 +347,9 @@ mod tests {
         let path = temp.path().join("kv.sqlite");
         let most = KvGrant { bytes: 60, keys: 5 };
         // A file for each step: what is noted is read anew.
-        let set = |key: &str, length: usize| Sqlite::new(&path).set(&owner(), key, &vec![7; length], most);
+        let set = |key: &str, length: usize| {
+            Sqlite::new(&path).set(&owner(), key, &vec![7; length], most)
+        };
         let delete = |key: &str| Sqlite::new(&path).delete(&owner(), key);
         let steps: [(&str, Option<usize>, bool); 9] = [
             ("a", Some(10), true),
@@ -322,7 +388,10 @@ mod tests {
         let store = Sqlite::new(&path);
         assert_eq!(store.get(&owner(), "a").unwrap().as_deref(), Some(&b"12345"[..]));
         assert_eq!(noted_and_counted(&path), [Some((2, 13)); 2]);
-        assert!(matches!(store.set(&owner(), "c", b"", KvGrant { bytes: 13, keys: 9 }), Err(KvError::Full(_))));
+        assert!(matches!(
+            store.set(&owner(), "c", b"", KvGrant { bytes: 13, keys: 9 }),
+            Err(KvError::Full(_))
+        ));
         store.set(&owner(), "c", b"", KvGrant { bytes: 14, keys: 3 }).unwrap();
     }
 
@@ -338,7 +407,9 @@ mod tests {
         old.pragma_update(None, "user_version", 1).unwrap();
         let KvOwner { home, plugin, manifest } = owner();
         let mut put = old.prepare(PUT).unwrap();
-        let mut put = |key: &str, value: &[u8]| put.execute(params![home, plugin, manifest, key.as_bytes(), value]).unwrap();
+        let mut put = |key: &str, value: &[u8]| {
+            put.execute(params![home, plugin, manifest, key.as_bytes(), value]).unwrap()
+        };
         put("a", b"12345");
         let store = Sqlite::new(&path);
         let most = KvGrant { bytes: 20, keys: 3 };
@@ -375,15 +446,23 @@ mod tests {
         let plan = |sql: &str| {
             let mut query = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let blanks = vec![rusqlite::types::Null; query.parameter_count()];
-            let rows = query.query_map(rusqlite::params_from_iter(blanks), |row| row.get::<_, String>(3)).unwrap();
+            let rows = query
+                .query_map(rusqlite::params_from_iter(blanks), |row| row.get::<_, String>(3))
+                .unwrap();
             rows.map(Result::unwrap).collect::<Vec<_>>()
         };
         for sql in [WEIGHT, DELETE] {
             let plan = plan(sql);
-            assert!(matches!(&plan[..], [one] if one.starts_with("SEARCH") && one.contains("AND key=?")), "{sql}: {plan:?}");
+            assert!(
+                matches!(&plan[..], [one] if one.starts_with("SEARCH") && one.contains("AND key=?")),
+                "{sql}: {plan:?}"
+            );
         }
         let one_row = plan(USAGE);
-        assert!(matches!(&one_row[..], [one] if one.starts_with("SEARCH used") && one.contains("AND manifest=?")), "{one_row:?}");
+        assert!(
+            matches!(&one_row[..], [one] if one.starts_with("SEARCH used") && one.contains("AND manifest=?")),
+            "{one_row:?}"
+        );
         assert_eq!(plan(PUT), Vec::<String>::new(), "an insert looks at nothing");
     }
 }

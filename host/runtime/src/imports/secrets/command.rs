@@ -1,6 +1,7 @@
-//! A key that a program prints, such as a password manager. The program is started when the key is needed, and stopped with all that it
-//! started when it goes on after the key, takes too long, or nobody waits for it any more. What it prints on standard output is never
-//! shown, whatever happens.
+//! A key that a program prints, such as a password manager. The program is started when the key is
+//! needed, and stopped with all that it started when it goes on after the key, takes too long, or
+//! nobody waits for it any more. What it prints on standard output is never shown, whatever
+//! happens.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
@@ -15,13 +16,16 @@ use conclave_models::ApiKey;
 use super::first_line;
 use crate::imports::call::log::excerpt;
 
-/// How long a program may take: it may ask a person for a password. Less than the 30 s that a plugin's call has.
+/// How long a program may take: it may ask a person for a password. Less than the 30 s that a
+/// plugin's call has.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How often it is looked at.
 const TICK: Duration = Duration::from_millis(10);
-/// How long its end is waited for once the key is there, and its output once it has ended: a child of its own may hold the pipe open.
+/// How long its end is waited for once the key is there, and its output once it has ended: a child
+/// of its own may hold the pipe open.
 const AFTERWARDS: Duration = Duration::from_millis(500);
-/// Bytes of standard output that are read. The rest stays in the pipe, where an endless printer comes to a halt.
+/// Bytes of standard output that are read. The rest stays in the pipe, where an endless printer
+/// comes to a halt.
 const STDOUT: u64 = 64 << 10;
 /// Bytes of standard error that are read, and characters that are shown.
 const STDERR: u64 = 4 << 10;
@@ -39,12 +43,17 @@ pub(super) async fn run(words: Vec<String>, folder: Option<PathBuf>) -> Result<A
     run_within(words, folder, PATIENCE).await
 }
 
-async fn run_within(words: Vec<String>, folder: Option<PathBuf>, patience: Duration) -> Result<ApiKey, String> {
+async fn run_within(
+    words: Vec<String>,
+    folder: Option<PathBuf>,
+    patience: Duration,
+) -> Result<ApiKey, String> {
     let given_up = GivenUp(Arc::new(AtomicBool::new(false)));
     let flag = Arc::clone(&given_up.0);
     let name = words.first().cloned().unwrap_or_default();
     let ran = tokio::task::spawn_blocking(move || wait(&words, folder, patience, &flag)).await;
-    ran.unwrap_or_else(|_| Err("broke off".to_owned())).map_err(|what| format!("the program {name} {what}"))
+    ran.unwrap_or_else(|_| Err("broke off".to_owned()))
+        .map_err(|what| format!("the program {name} {what}"))
 }
 
 /// Tells the thread that watches the program.
@@ -56,7 +65,12 @@ impl Drop for GivenUp {
     }
 }
 
-fn wait(words: &[String], folder: Option<PathBuf>, patience: Duration, given_up: &AtomicBool) -> Result<ApiKey, String> {
+fn wait(
+    words: &[String],
+    folder: Option<PathBuf>,
+    patience: Duration,
+    given_up: &AtomicBool,
+) -> Result<ApiKey, String> {
     let (program, arguments) = words.split_first().ok_or_else(|| "has no name".to_owned())?;
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -96,13 +110,20 @@ enum CommandEnd {
     Stopped(Line),
 }
 
-/// Waits for the end. A program that takes too long, or for which nobody waits, is stopped; so is one that goes on after its first line,
-/// which is no failure.
-fn watch(child: &mut Child, patience: Duration, given_up: &AtomicBool, lines: &Receiver<Line>) -> Result<CommandEnd, String> {
+/// Waits for the end. A program that takes too long, or for which nobody waits, is stopped; so is
+/// one that goes on after its first line, which is no failure.
+fn watch(
+    child: &mut Child,
+    patience: Duration,
+    given_up: &AtomicBool,
+    lines: &Receiver<Line>,
+) -> Result<CommandEnd, String> {
     let mut deadline = Instant::now() + patience;
     let mut line = None;
     loop {
-        if let Some(status) = child.try_wait().map_err(|error| format!("cannot be waited for: {error}"))? {
+        if let Some(status) =
+            child.try_wait().map_err(|error| format!("cannot be waited for: {error}"))?
+        {
             return Ok(CommandEnd::Ended(status, line));
         }
         if line.is_none()
@@ -113,30 +134,37 @@ fn watch(child: &mut Child, patience: Duration, given_up: &AtomicBool, lines: &R
         }
         if given_up.load(Ordering::Relaxed) || Instant::now() >= deadline {
             stop(child);
-            return line.map(CommandEnd::Stopped).ok_or_else(|| format!("took more than {} s, and was stopped", patience.as_secs()));
+            return line.map(CommandEnd::Stopped).ok_or_else(|| {
+                format!("took more than {} s, and was stopped", patience.as_secs())
+            });
         }
         std::thread::sleep(TICK);
     }
 }
 
-/// Ends a program that was not waited for yet, so that its number is still its own, and what it started. It may have ended in between,
-/// which is as good.
+/// Ends a program that was not waited for yet, so that its number is still its own, and what it
+/// started. It may have ended in between, which is as good.
 fn stop(child: &mut Child) {
     #[cfg(unix)]
-    let _ = rustix::process::kill_process_group(rustix::process::Pid::from_child(child), rustix::process::Signal::KILL);
+    let _ = rustix::process::kill_process_group(
+        rustix::process::Pid::from_child(child),
+        rustix::process::Signal::KILL,
+    );
     let _ = child.kill();
     let _ = child.wait();
 }
 
-/// What comes on standard output: the first line, and later everything, to be kept out of what is shown. The pipe goes along with it: a
-/// program whose pipe was closed would fail for it, and one that prints without end stands still while nobody reads.
+/// What comes on standard output: the first line, and later everything, to be kept out of what is
+/// shown. The pipe goes along with it: a program whose pipe was closed would fail for it, and one
+/// that prints without end stands still while nobody reads.
 struct Printed {
     line: Receiver<Line>,
     all: Receiver<(Vec<u8>, ChildStdout)>,
 }
 
 impl Printed {
-    /// Reads on a thread of its own: one that waits for a pipe cannot be stopped, and must not hold up the executor's end.
+    /// Reads on a thread of its own: one that waits for a pipe cannot be stopped, and must not hold
+    /// up the executor's end.
     fn read(mut from: ChildStdout) -> Self {
         let ((line_sender, line), (all_sender, all)) = (channel(), channel());
         std::thread::spawn(move || {
@@ -166,14 +194,19 @@ fn read_error(mut from: ChildStderr) -> Receiver<(String, ChildStderr)> {
     receiver
 }
 
-/// What a program said on standard error. Nothing of it when it repeats what was printed, which may be the key: a shell with `set -x` does.
+/// What a program said on standard error. Nothing of it when it repeats what was printed, which may
+/// be the key: a shell with `set -x` does.
 fn shown(said: &str, printed: Option<Vec<u8>>) -> String {
     // What was printed is not known to its end: anything may be it.
-    let Some(printed) = printed.filter(|printed| (printed.len() as u64) < STDOUT) else { return String::new() };
+    let Some(printed) = printed.filter(|printed| (printed.len() as u64) < STDOUT) else {
+        return String::new();
+    };
     let printed = String::from_utf8_lossy(&printed);
     let is_cut = said.len() as u64 >= STDERR;
     let said = said.trim();
-    let ends_in = |line: &str| (LINE_MIN..line.len()).any(|end| line.get(..end).is_some_and(|begun| said.ends_with(begun)));
+    let ends_in = |line: &str| {
+        (LINE_MIN..line.len()).any(|end| line.get(..end).is_some_and(|begun| said.ends_with(begun)))
+    };
     let lines = printed.lines().map(str::trim).filter(|line| line.len() >= LINE_MIN);
     let words = printed.split_whitespace().filter(|word| word.len() >= WORD_MIN);
     if lines.chain(words).any(|line| said.contains(line) || (is_cut && ends_in(line))) {
@@ -194,15 +227,28 @@ mod tests {
 
     #[tokio::test]
     async fn the_first_line_that_a_program_prints_is_the_key() {
-        assert_eq!(shell("echo sk-3; echo rest; cat").await, Ok("sk-3".to_owned()), "its standard input is empty");
-        assert_eq!(shell("echo; echo sk-3").await, Err("the program sh printed what has an empty first line".to_owned()));
+        assert_eq!(
+            shell("echo sk-3; echo rest; cat").await,
+            Ok("sk-3".to_owned()),
+            "its standard input is empty"
+        );
+        assert_eq!(
+            shell("echo; echo sk-3").await,
+            Err("the program sh printed what has an empty first line".to_owned())
+        );
     }
 
     #[tokio::test]
     async fn an_error_shows_what_it_says_and_never_what_it_printed() {
         let said = shell("echo sk-secret; echo 'no such entry' >&2; exit 3").await.unwrap_err();
-        assert!(said.contains("exit status: 3: no such entry") && !said.contains("sk-secret"), "{said}");
-        let missing = run_within(vec!["./no-such-program".to_owned()], None, PATIENCE).await.map(drop).unwrap_err();
+        assert!(
+            said.contains("exit status: 3: no such entry") && !said.contains("sk-secret"),
+            "{said}"
+        );
+        let missing = run_within(vec!["./no-such-program".to_owned()], None, PATIENCE)
+            .await
+            .map(drop)
+            .unwrap_err();
         assert!(missing.contains("could not be started"), "{missing}");
     }
 
@@ -215,7 +261,12 @@ mod tests {
             "echo sk-secret; (head -c 4090 /dev/zero | tr '\\0' ' '; echo sk-secret) >&2; exit 3",
         ] {
             let said = shell(script).await.unwrap_err();
-            assert!(said.contains("exit status: 3") && said.contains("withheld") && !said.contains("sk-s"), "{said}");
+            assert!(
+                said.contains("exit status: 3")
+                    && said.contains("withheld")
+                    && !said.contains("sk-s"),
+                "{said}"
+            );
         }
         let said = shell("yes | head -c 70000; echo sk-unread >&2; exit 3").await.unwrap_err();
         assert!(said.ends_with("exit status: 3"), "not all that was printed is known: {said}");
@@ -224,13 +275,17 @@ mod tests {
     #[tokio::test]
     async fn an_endless_printer_is_stopped_after_its_first_line_with_what_it_started() {
         let temp = tempfile::tempdir().unwrap();
-        let words = ["sh", "-c", "sleep 6000 & echo $! > pid; yes sk-4"].map(str::to_owned).to_vec();
-        let key = run_within(words, Some(temp.path().to_owned()), Duration::from_secs(600)).await.unwrap();
+        let words =
+            ["sh", "-c", "sleep 6000 & echo $! > pid; yes sk-4"].map(str::to_owned).to_vec();
+        let key = run_within(words, Some(temp.path().to_owned()), Duration::from_secs(600))
+            .await
+            .unwrap();
         assert_eq!(key.reveal(), "sk-4");
         let pid = std::fs::read_to_string(temp.path().join("pid")).unwrap();
         // Somebody else waits for it, if anybody does: until then it is a zombie.
         let is_alive = || {
-            let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+            let stat =
+                std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
             stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
         };
         while is_alive() {
@@ -241,7 +296,13 @@ mod tests {
     #[tokio::test]
     async fn a_program_that_takes_too_long_is_stopped() {
         let words = ["sh", "-c", "exec sleep 6000"].map(str::to_owned).to_vec();
-        assert!(run_within(words, None, Duration::from_millis(500)).await.map(drop).unwrap_err().contains("was stopped"));
+        assert!(
+            run_within(words, None, Duration::from_millis(500))
+                .await
+                .map(drop)
+                .unwrap_err()
+                .contains("was stopped")
+        );
     }
 
     #[tokio::test]

@@ -1,5 +1,6 @@
-//! Takes values out of what a plugin says that was granted a secret: a guest is never given one, and may have come by it elsewhere, such as
-//! from a file. Nothing is looked at as long as no value was read.
+//! Takes values out of what a plugin says that was granted a secret: a guest is never given one,
+//! and may have come by it elsewhere, such as from a file. Nothing is looked at as long as no value
+//! was read.
 
 use std::sync::Arc;
 
@@ -18,21 +19,32 @@ use crate::observe::subscribe::Level;
 
 /// What there is to look for in what this plugin says; none when there is nothing.
 pub(crate) fn scrubber(grantee: &PluginContext) -> Option<Arc<Scrubber>> {
-    let scrubber = if grantee.setup.grants.secrets.is_empty() { None } else { Some(grantee.vault.scrubber()) };
+    let scrubber =
+        if grantee.setup.grants.secrets.is_empty() { None } else { Some(grantee.vault.scrubber()) };
     scrubber.filter(|scrubber| !scrubber.is_empty())
 }
 
 /// The end of a call without any value.
-pub(crate) fn ended<T>(grantee: &PluginContext, answer: Result<T, Fault>, report: CallReport) -> (Result<T, Fault>, CallReport)
+pub(crate) fn ended<T>(
+    grantee: &PluginContext,
+    answer: Result<T, Fault>,
+    report: CallReport,
+) -> (Result<T, Fault>, CallReport)
 where
     T: Serialize + DeserializeOwned,
 {
     let Some(scrubber) = scrubber(grantee) else { return (answer, report) };
     let answer = answer.and_then(|answer| {
-        // Nothing else than what was there is put in, so it fits unless a name or a number was a secret.
-        whole(&scrubber, answer).ok_or_else(|| Fault::new(FaultKind::BadAnswer, "its answer cannot do without the value of a secret"))
+        // Nothing else than what was there is put in, so it fits unless a name or a number was a
+        // secret.
+        whole(&scrubber, answer).ok_or_else(|| {
+            Fault::new(FaultKind::BadAnswer, "its answer cannot do without the value of a secret")
+        })
     });
-    let answer = answer.map_err(|fault| Fault { message: scrubber.scrub_text(&fault.message).into_owned(), ..fault });
+    let answer = answer.map_err(|fault| Fault {
+        message: scrubber.scrub_text(&fault.message).into_owned(),
+        ..fault
+    });
     let scratch = report.scratch.map(|bytes| scrubber.scrub(&bytes).unwrap_or(bytes));
     let denials = whole(&scrubber, report.denials).unwrap_or_default();
     (answer, CallReport { scratch, denials, ..report })
@@ -80,7 +92,10 @@ pub(crate) struct Scrubbed {
 
 impl Scrubbed {
     /// The observer itself, when this plugin was granted no secret.
-    pub(crate) fn around(observer: &Arc<dyn Observer>, grantee: &PluginContext) -> Arc<dyn Observer> {
+    pub(crate) fn around(
+        observer: &Arc<dyn Observer>,
+        grantee: &PluginContext,
+    ) -> Arc<dyn Observer> {
         if grantee.setup.grants.secrets.is_empty() {
             return Arc::clone(observer);
         }

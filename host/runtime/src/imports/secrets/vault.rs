@@ -1,14 +1,21 @@
-//! The values of `[secrets.NAME]`: read at first use, put into requests that the core allowed, taken out of what comes back. What is
-//! allowed is decided in `conclave_core::permissions::secret`; where a request goes is the business of `fetch`.
+//! The values of `[secrets.NAME]`: read at first use, put into requests that the core allowed,
+//! taken out of what comes back. What is allowed is decided in
+//! `conclave_core::permissions::secret`; where a request goes is the business of `fetch`.
 //!
 //! For whoever sends requests (`state.secrets()` gives a [`CallSecrets`]), in this order:
-//! 1. `let plan = secrets.check(&parts)?` with the request as the guest wrote it. A refusal: record it, answer it, send nothing.
+//! 1. `let plan = secrets.check(&parts)?` with the request as the guest wrote it. A refusal: record
+//!    it, answer it, send nothing.
 //! 2. `plan.shown(&parts)` and `plan.names()` are what the journal keeps; `ask` the room.
-//! 3. `let sent = secrets.put_in(&parts, &plan).await?`: what really leaves. It is never kept and never shown.
-//! 4. A redirect: `let plan = secrets.check_hop(&mut parts, to)?` with the guest's own parts (placeholders, not values); then 3 again.
-//! 5. What comes back: `scrub_text` for addresses, header values and errors, `scrub_bytes` for the whole, decompressed body; before
-//!    anything is kept, logged or given to the guest.
-#![cfg_attr(not(feature = "fetch"), allow(dead_code, reason = "without requests nothing takes a value"))]
+//! 3. `let sent = secrets.put_in(&parts, &plan).await?`: what really leaves. It is never kept and
+//!    never shown.
+//! 4. A redirect: `let plan = secrets.check_hop(&mut parts, to)?` with the guest's own parts
+//!    (placeholders, not values); then 3 again.
+//! 5. What comes back: `scrub_text` for addresses, header values and errors, `scrub_bytes` for the
+//!    whole, decompressed body; before anything is kept, logged or given to the guest.
+#![cfg_attr(
+    not(feature = "fetch"),
+    allow(dead_code, reason = "without requests nothing takes a value")
+)]
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,7 +24,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use conclave_core::config::KeyRef;
 use conclave_core::permissions::grant::Rights;
-use conclave_core::permissions::secret::{Placeholders, RequestParts, Scrubber, SecretPlan, SecretValue, Seed, check, is_same_origin};
+use conclave_core::permissions::secret::{
+    Placeholders, RequestParts, Scrubber, SecretPlan, SecretValue, Seed, check, is_same_origin,
+};
 use conclave_core::types::capability::Capability;
 use conclave_core::types::denial::{DenialRecord, Layer};
 use conclave_core::types::ids::{CallId, RoomId, SecretName};
@@ -30,8 +39,9 @@ use crate::imports::call::{PluginContext, WorksOn};
 /// Bodies larger than this are looked through beside the executor.
 const SMALL: usize = 64 << 10;
 
-/// The secrets of a config. A value is read when the first request needs it, and kept until the vault is dropped with what was prepared;
-/// then its memory is cleared. A value that was replaced meanwhile is read anew at the next start.
+/// The secrets of a config. A value is read when the first request needs it, and kept until the
+/// vault is dropped with what was prepared; then its memory is cleared. A value that was replaced
+/// meanwhile is read anew at the next start.
 pub(crate) struct Vault {
     source: Arc<dyn SecretSource>,
     from: BTreeMap<SecretName, KeyRef>,
@@ -53,9 +63,13 @@ impl Vault {
     ///
     /// # Errors
     /// When this machine gives no randomness, in words for the operator.
-    pub(crate) fn new(source: Arc<dyn SecretSource>, from: BTreeMap<SecretName, KeyRef>) -> Result<Self, String> {
+    pub(crate) fn new(
+        source: Arc<dyn SecretSource>,
+        from: BTreeMap<SecretName, KeyRef>,
+    ) -> Result<Self, String> {
         let mut key = [0; 32];
-        getrandom::fill(&mut key).map_err(|error| format!("placeholders for secrets cannot be made: {error}"))?;
+        getrandom::fill(&mut key)
+            .map_err(|error| format!("placeholders for secrets cannot be made: {error}"))?;
         Ok(Self { key, from, ..Self::none(source) })
     }
 
@@ -65,7 +79,13 @@ impl Vault {
     }
 
     fn none(source: Arc<dyn SecretSource>) -> Self {
-        Self { source, from: BTreeMap::new(), key: [0; 32], reading: tokio::sync::Mutex::default(), values: RwLock::default() }
+        Self {
+            source,
+            from: BTreeMap::new(),
+            key: [0; 32],
+            reading: tokio::sync::Mutex::default(),
+            values: RwLock::default(),
+        }
     }
 
     /// The config has a secret of this name.
@@ -78,11 +98,15 @@ impl Vault {
         Arc::clone(&self.values.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reads what was not read yet of these; whatever comes back from now on is looked through for them.
+    /// Reads what was not read yet of these; whatever comes back from now on is looked through for
+    /// them.
     ///
     /// # Errors
     /// Which has no value that can be used, and why, in words for the operator.
-    async fn read<'a>(&self, names: impl Iterator<Item = &'a SecretName>) -> Result<Arc<Scrubber>, (SecretName, String)> {
+    async fn read<'a>(
+        &self,
+        names: impl Iterator<Item = &'a SecretName>,
+    ) -> Result<Arc<Scrubber>, (SecretName, String)> {
         for name in names {
             if self.scrubber().value(name).is_some() {
                 continue;
@@ -93,10 +117,15 @@ impl Vault {
                 continue;
             }
             let failed = |what: String| (name.clone(), what);
-            let from = self.from.get(name).ok_or_else(|| failed("the config has no such secret".to_owned()))?;
+            let from = self
+                .from
+                .get(name)
+                .ok_or_else(|| failed("the config has no such secret".to_owned()))?;
             let key = self.source.secret(from).await.map_err(failed)?;
-            let value = SecretValue::new(name.clone(), key.reveal().to_owned()).map_err(|error| failed(error.to_string()))?;
-            *self.values.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(known.with(value));
+            let value = SecretValue::new(name.clone(), key.reveal().to_owned())
+                .map_err(|error| failed(error.to_string()))?;
+            *self.values.write().unwrap_or_else(PoisonError::into_inner) =
+                Arc::new(known.with(value));
         }
         Ok(self.scrubber())
     }
@@ -112,7 +141,12 @@ pub(crate) struct CallSecrets {
 
 impl CallSecrets {
     /// Those of a call of this plugin.
-    pub(crate) fn new(grantee: Arc<PluginContext>, task: WorksOn, room: &RoomId, call: CallId) -> Self {
+    pub(crate) fn new(
+        grantee: Arc<PluginContext>,
+        task: WorksOn,
+        room: &RoomId,
+        call: CallId,
+    ) -> Self {
         let seed = Self::seed(&grantee, room, call);
         Self { grantee, task, placeholders: Placeholders::new(Seed(seed)) }
     }
@@ -148,13 +182,17 @@ impl CallSecrets {
 
     /// Only for a secret that there is: nobody should be led to make one for a plugin that asks.
     fn smallest(&self, name: &SecretName) -> Option<String> {
-        let granted = self.grantee.setup.grants.secrets.iter().map(|grant| &grant.name).chain([name]);
+        let granted =
+            self.grantee.setup.grants.secrets.iter().map(|grant| &grant.name).chain([name]);
         let names: Vec<String> = granted.map(|name| format!("{:?}", name.as_str())).collect();
-        self.grantee.vault.knows(name).then(|| format!("[plugins.{}] grants.secrets = [{}]", self.grantee.name, names.join(", ")))
+        self.grantee.vault.knows(name).then(|| {
+            format!("[plugins.{}] grants.secrets = [{}]", self.grantee.name, names.join(", "))
+        })
     }
 
-    /// Decides about a request as the guest wrote it. Nothing may be sent when it refuses: no placeholder may be where it stands, and no
-    /// guest that came by a value may send it anywhere itself.
+    /// Decides about a request as the guest wrote it. Nothing may be sent when it refuses: no
+    /// placeholder may be where it stands, and no guest that came by a value may send it anywhere
+    /// itself.
     ///
     /// # Errors
     /// The record for the operator.
@@ -162,29 +200,42 @@ impl CallSecrets {
         let rights = self.rights();
         let plan = check(&rights, &self.placeholders, parts)?;
         let known = self.grantee.vault.scrubber();
-        let headers = parts.headers.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]);
-        let mut written = [parts.url.as_str().as_bytes(), parts.body.as_deref().unwrap_or_default()].into_iter().chain(headers);
+        let headers =
+            parts.headers.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]);
+        let mut written =
+            [parts.url.as_str().as_bytes(), parts.body.as_deref().unwrap_or_default()]
+                .into_iter()
+                .chain(headers);
         match written.find_map(|bytes| known.find(bytes)) {
             Some(name) => {
-                let reason =
-                    "the request holds the value of a secret, which no plugin should have; a file or a program that it reads may hold it";
+                let reason = "the request holds the value of a secret, which no plugin should have; a file or a program that it reads may hold it";
                 Err(rights.refuse(Capability::Secrets, name.as_str(), Layer::Runtime, reason, None))
             }
             None => Ok(plan),
         }
     }
 
-    /// Leads a request on to where a redirect points, and decides about it anew. What is sent to another origin has no header with a
-    /// placeholder any more. A value that the server wrote into the new address counts as its placeholder, so it goes to no other host.
+    /// Leads a request on to where a redirect points, and decides about it anew. What is sent to
+    /// another origin has no header with a placeholder any more. A value that the server wrote into
+    /// the new address counts as its placeholder, so it goes to no other host.
     ///
     /// # Errors
     /// As `check`; `parts` is of no use then.
-    pub(crate) fn check_hop(&self, parts: &mut RequestParts, to: Url) -> Result<SecretPlan, Box<DenialRecord>> {
+    pub(crate) fn check_hop(
+        &self,
+        parts: &mut RequestParts,
+        to: Url,
+    ) -> Result<SecretPlan, Box<DenialRecord>> {
         if !is_same_origin(&parts.url, &to) {
             parts.drop_secret_headers();
         }
         parts.url = to;
-        if let Some(address) = self.grantee.vault.scrubber().replace(parts.url.as_str().as_bytes(), |name| self.placeholders.of(name)) {
+        if let Some(address) = self
+            .grantee
+            .vault
+            .scrubber()
+            .replace(parts.url.as_str().as_bytes(), |name| self.placeholders.of(name))
+        {
             let address = Url::parse(&String::from_utf8_lossy(&address)).map_err(|_| {
                 let reason = "the server wrote a secret into the address of a redirect, where none may stand";
                 self.rights().refuse(Capability::Secrets, "a redirect", Layer::Runtime, reason, None)
@@ -198,15 +249,28 @@ impl CallSecrets {
     ///
     /// # Errors
     /// The record for the operator: a value could not be read, or cannot stand where it should.
-    pub(crate) async fn put_in(&self, parts: &RequestParts, plan: &SecretPlan) -> Result<RequestParts, Box<DenialRecord>> {
+    pub(crate) async fn put_in(
+        &self,
+        parts: &RequestParts,
+        plan: &SecretPlan,
+    ) -> Result<RequestParts, Box<DenialRecord>> {
         if plan.is_empty() {
             return Ok(parts.clone());
         }
-        let refuse = |name: &SecretName, reason: &str| self.rights().refuse(Capability::Secrets, name.as_str(), Layer::Host, reason, None);
+        let refuse = |name: &SecretName, reason: &str| {
+            self.rights().refuse(Capability::Secrets, name.as_str(), Layer::Host, reason, None)
+        };
         let read = self.grantee.vault.read(plan.uses().map(|one| &one.name)).await;
-        let values = read.map_err(|(name, what)| refuse(&name, &format!("its value could not be read: {what}")))?;
+        let values = read.map_err(|(name, what)| {
+            refuse(&name, &format!("its value could not be read: {what}"))
+        })?;
         let put_in = plan.put_in(parts, |name| values.value(name));
-        put_in.map_err(|name| refuse(&name, "its value cannot stand in a header: it has line ends or letters other than ASCII"))
+        put_in.map_err(|name| {
+            refuse(
+                &name,
+                "its value cannot stand in a header: it has line ends or letters other than ASCII",
+            )
+        })
     }
 
     /// A text that came back, without any value.
@@ -223,7 +287,8 @@ impl CallSecrets {
         if bytes.len() <= SMALL {
             return scrubber.scrub(&bytes).unwrap_or(bytes);
         }
-        let scrubbed = tokio::task::spawn_blocking(move || scrubber.scrub(&bytes).unwrap_or(bytes)).await;
+        let scrubbed =
+            tokio::task::spawn_blocking(move || scrubber.scrub(&bytes).unwrap_or(bytes)).await;
         // The process ends; what was not looked through is given to nobody.
         scrubbed.unwrap_or_default()
     }

@@ -1,5 +1,5 @@
-//! The spans of one room that have begun and not ended. A parent is held until what is below it has ended; what nobody answers ends with
-//! the next step of its task, or with its task, turn or run.
+//! The spans of one room that have begun and not ended. A parent is held until what is below it has
+//! ended; what nobody answers ends with the next step of its task, or with its task, turn or run.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,8 +10,9 @@ use tracing::field::Empty;
 use tracing::{Span, info_span};
 
 use super::names::{
-    AGENT, CONVERSATION, COST, ERROR, INPUT_TOKENS, OPERATION, OUTPUT_MESSAGES, OUTPUT_TOKENS, PROVIDER, REQUEST_MODEL, RESPONSE_MODEL,
-    SERVER, SHOWN, TASK, TOOL, TOOL_ARGUMENTS, TOOL_CALL, TOOL_RESULT, WALL,
+    AGENT, CONVERSATION, COST, ERROR, INPUT_TOKENS, OPERATION, OUTPUT_MESSAGES, OUTPUT_TOKENS,
+    PROVIDER, REQUEST_MODEL, RESPONSE_MODEL, SERVER, SHOWN, TASK, TOOL, TOOL_ARGUMENTS, TOOL_CALL,
+    TOOL_RESULT, WALL,
 };
 use crate::observe::subscribe::OWN_CLIENT;
 
@@ -30,7 +31,8 @@ pub(super) struct OpenSpans {
     parent: Option<Span>,
     /// Steps and tools.
     calls: HashMap<CallId, (TaskName, Span)>,
-    /// The last step of each task that is at work; each but the first was handed its work by the one before it.
+    /// The last step of each task that is at work; each but the first was handed its work by the
+    /// one before it.
     steps: Vec<(TaskName, CallId)>,
     latest: Option<CallId>,
     chats: HashMap<(CallId, u32), Span>,
@@ -62,8 +64,15 @@ impl OpenSpans {
         self.latest.map_or(&NONE, |call| self.call(call))
     }
 
-    pub(super) fn step_started(&mut self, room: &RoomId, call: CallId, task: &TaskName, agent: &PluginName) {
-        // A task goes on when nothing that it waited for does: what is open of it, or of those it handed work to, was abandoned.
+    pub(super) fn step_started(
+        &mut self,
+        room: &RoomId,
+        call: CallId,
+        task: &TaskName,
+        agent: &PluginName,
+    ) {
+        // A task goes on when nothing that it waited for does: what is open of it, or of those it
+        // handed work to, was abandoned.
         self.task_ended(task);
         self.steps.push((task.clone(), call));
         self.latest = Some(call);
@@ -76,7 +85,14 @@ impl OpenSpans {
         self.keep(call, task, span);
     }
 
-    pub(super) fn tool_called(&mut self, room: &RoomId, call: CallId, task: &TaskName, caller: &PluginName, tool: &str) {
+    pub(super) fn tool_called(
+        &mut self,
+        room: &RoomId,
+        call: CallId,
+        task: &TaskName,
+        caller: &PluginName,
+        tool: &str,
+    ) {
         let span = info_span!(
             target: "conclave", parent: self.step_of(task), "execute_tool",
             { SHOWN } = format!("execute_tool {tool}"), { OPERATION } = "execute_tool", { TOOL } = tool, { TOOL_CALL } = call.to_string(),
@@ -93,15 +109,29 @@ impl OpenSpans {
         span
     }
 
-    pub(super) fn model_called(&mut self, room: &RoomId, call: CallId, ordinal: u32, model: &ModelName, provider: Option<&str>) {
+    pub(super) fn model_called(
+        &mut self,
+        room: &RoomId,
+        call: CallId,
+        ordinal: u32,
+        model: &ModelName,
+        provider: Option<&str>,
+    ) {
         if self.chats.len() >= SPANS {
             return;
         }
         let setup = self.setup.as_ref().and_then(|setup| setup.models.get(model));
-        let server = setup.and_then(|model| model.reached_at.as_deref()).filter(|server| *server != OWN_CLIENT);
+        let server = setup
+            .and_then(|model| model.reached_at.as_deref())
+            .filter(|server| *server != OWN_CLIENT);
         let provider = provider.unwrap_or(if server.is_some() { "openai" } else { "_OTHER" });
         // A strategy's call has no span of its own to be below.
-        let parent = self.calls.get(&call).map(|(_, span)| span.clone()).or_else(|| self.parent.clone()).unwrap_or_else(Span::current);
+        let parent = self
+            .calls
+            .get(&call)
+            .map(|(_, span)| span.clone())
+            .or_else(|| self.parent.clone())
+            .unwrap_or_else(Span::current);
         let span = info_span!(
             target: "conclave", parent: &parent, "chat",
             { SHOWN } = format!("chat {model}"), { OPERATION } = "chat", { PROVIDER } = provider, { REQUEST_MODEL } = model.as_str(),
@@ -116,14 +146,20 @@ impl OpenSpans {
         self.chats.remove(&(call, ordinal)).unwrap_or_else(Span::none)
     }
 
-    /// Ends its last step and whatever was abandoned, also of the tasks that it waits for: nobody says that they end with it.
+    /// Ends its last step and whatever was abandoned, also of the tasks that it waits for: nobody
+    /// says that they end with it.
     pub(super) fn task_ended(&mut self, task: &TaskName) {
         let first = self.steps.iter().position(|(of, _)| of == task).unwrap_or(self.steps.len());
         let mut ended: Vec<TaskName> = self.steps.drain(first..).map(|(of, _)| of).collect();
         if ended.is_empty() {
             ended.push(task.clone());
         }
-        let calls: Vec<CallId> = self.calls.iter().filter(|(_, (of, _))| ended.contains(of)).map(|(call, _)| *call).collect();
+        let calls: Vec<CallId> = self
+            .calls
+            .iter()
+            .filter(|(_, (of, _))| ended.contains(of))
+            .map(|(call, _)| *call)
+            .collect();
         calls.into_iter().for_each(|call| self.end(call));
     }
 

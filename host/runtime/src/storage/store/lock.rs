@@ -1,5 +1,5 @@
-//! Who writes a store: a file that its process holds locked for as long as it lives, however it ends. What stands in the file is only for
-//! people.
+//! Who writes a store: a file that its process holds locked for as long as it lives, however it
+//! ends. What stands in the file is only for people.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -8,7 +8,8 @@ use std::time::Duration;
 
 /// Its name in the store's folder.
 const NAME: &str = "lock";
-/// A reader that looks whether somebody writes holds the lock for a moment: so often is it tried again.
+/// A reader that looks whether somebody writes holds the lock for a moment: so often is it tried
+/// again.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(10);
 /// Characters of a command line that are shown.
@@ -79,7 +80,9 @@ fn write(file: &mut File) -> io::Result<()> {
 fn who(file: &mut File) -> String {
     let mut bytes = Vec::new();
     let _ = file.rewind().and_then(|()| file.take(1 << 10).read_to_end(&mut bytes));
-    let Ok(process) = String::from_utf8_lossy(&bytes).trim().parse::<u32>() else { return "another process".to_owned() };
+    let Ok(process) = String::from_utf8_lossy(&bytes).trim().parse::<u32>() else {
+        return "another process".to_owned();
+    };
     match command(process) {
         Some(command) => format!("process {process} ({command})"),
         None => format!("process {process}"),
@@ -89,13 +92,21 @@ fn who(file: &mut File) -> String {
 /// What a process was started with, where the operating system shows it.
 fn command(process: u32) -> Option<String> {
     let parts = std::fs::read(format!("/proc/{process}/cmdline")).ok()?;
-    let parts: Vec<_> = parts.split(|byte| *byte == 0).filter(|part| !part.is_empty()).map(String::from_utf8_lossy).collect();
+    let parts: Vec<_> = parts
+        .split(|byte| *byte == 0)
+        .filter(|part| !part.is_empty())
+        .map(String::from_utf8_lossy)
+        .collect();
     (!parts.is_empty()).then(|| plain(&parts.join(" ")))
 }
 
 /// One line, not too long, that no terminal takes for anything but text.
 fn plain(text: &str) -> String {
-    let shown: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).take(SHOWN + 40).collect();
+    let shown: String = text
+        .chars()
+        .map(|letter| if letter.is_control() { ' ' } else { letter })
+        .take(SHOWN + 40)
+        .collect();
     match shown.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}…", &shown[..end]),
         None => shown,

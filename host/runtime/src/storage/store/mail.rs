@@ -1,8 +1,10 @@
-//! Control messages from other processes to the one that writes a store: one file each, written whole or not at all. The receiver
-//! journals a message first and deletes its file afterwards, so a crash in between delivers it again, and the room ignores it by its id.
+//! Control messages from other processes to the one that writes a store: one file each, written
+//! whole or not at all. The receiver journals a message first and deletes its file afterwards, so a
+//! crash in between delivers it again, and the room ignores it by its id.
 //!
-//! A file is `ID.json` while nobody has it, and `ID.taken` from when the receiver hands it to a room until it is deleted: a sender can
-//! take back only the first. A message to a run that no process has waits until the run is resumed.
+//! A file is `ID.json` while nobody has it, and `ID.taken` from when the receiver hands it to a
+//! room until it is deleted: a sender can take back only the first. A message to a run that no
+//! process has waits until the run is resumed.
 
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -113,10 +115,13 @@ impl ControlMessage {
             return Err(StoreError::Missing { folder: store.to_owned() });
         }
         let bytes = serde_json::to_vec(self).map_err(io::Error::other);
-        bytes.and_then(|bytes| put(&store.join(FOLDER), self.id.as_str(), &bytes)).map_err(|error| failed(store, &error))
+        bytes
+            .and_then(|bytes| put(&store.join(FOLDER), self.id.as_str(), &bytes))
+            .map_err(|error| failed(store, &error))
     }
 
-    /// Returns the messages to this store's process that are not deleted yet, in the order in which they were made.
+    /// Returns the messages to this store's process that are not deleted yet, in the order in which
+    /// they were made.
     ///
     /// # Errors
     /// What the operating system says.
@@ -128,7 +133,10 @@ impl ControlMessage {
     ///
     /// # Errors
     /// What the operating system says.
-    pub fn take_back(store: &Path, is_meant: impl Fn(&Self) -> bool) -> Result<Vec<Self>, StoreError> {
+    pub fn take_back(
+        store: &Path,
+        is_meant: impl Fn(&Self) -> bool,
+    ) -> Result<Vec<Self>, StoreError> {
         let mut back = Vec::new();
         for path in files(store)?.into_iter().filter(|path| !is_taken(path)) {
             let Ok(mail) = read(&path) else { continue };
@@ -155,13 +163,16 @@ impl ControlMessage {
         }
     }
 
-    /// Deletes this message, also when a receiver has it: for a sender whose receiver has ended. Whether the room journalled it says
-    /// [`Reader::has_received`](super::Reader::has_received).
+    /// Deletes this message, also when a receiver has it: for a sender whose receiver has ended.
+    /// Whether the room journalled it says [`Reader::has_received`](super::Reader::has_received).
     ///
     /// # Errors
     /// What the operating system says.
     pub fn remove(&self, store: &Path) -> Result<(), StoreError> {
-        self.paths(store).iter().try_for_each(|path| remove(path).map(drop)).map_err(|error| failed(store, &error))
+        self.paths(store)
+            .iter()
+            .try_for_each(|path| remove(path).map(drop))
+            .map_err(|error| failed(store, &error))
     }
 
     fn paths(&self, store: &Path) -> [PathBuf; 2] {
@@ -177,8 +188,8 @@ pub(crate) struct ReceivedMail {
 }
 
 impl ReceivedMail {
-    /// Deletes its file; to be called once the room's record of it is durable. A file that cannot be deleted, or that a power cut brings
-    /// back, is read again, and the room ignores it.
+    /// Deletes its file; to be called once the room's record of it is durable. A file that cannot
+    /// be deleted, or that a power cut brings back, is read again, and the room ignores it.
     pub(crate) fn delete(&self) {
         kill_point!("before-control-deleted");
         let _ = fs::remove_file(&self.path);
@@ -186,8 +197,9 @@ impl ReceivedMail {
     }
 }
 
-/// Takes the messages that are meant. `is_over` tells rooms that nobody will resume from others; it is asked about old messages only.
-/// `is_received` is asked about those that were taken before: a room that ended right afterwards may have journalled them.
+/// Takes the messages that are meant. `is_over` tells rooms that nobody will resume from others; it
+/// is asked about old messages only. `is_received` is asked about those that were taken before: a
+/// room that ended right afterwards may have journalled them.
 pub(crate) fn receive(
     store: &Path,
     is_meant: &dyn Fn(&ControlMessage) -> bool,
@@ -198,12 +210,14 @@ pub(crate) fn receive(
     for path in files(store)? {
         match read(&path) {
             Ok(mail) if !is_meant(&mail) => {
-                if (is_old(&path) && is_over(&mail.room)) || (is_taken(&path) && is_received(&mail)) {
+                if (is_old(&path) && is_over(&mail.room)) || (is_taken(&path) && is_received(&mail))
+                {
                     // Else it is looked at again.
                     let _ = fs::remove_file(&path);
                 }
             }
-            // Renamed before it is handed on: from then on its sender cannot take it back and say that nothing came of it.
+            // Renamed before it is handed on: from then on its sender cannot take it back and say
+            // that nothing came of it.
             Ok(mail) => match take(&path) {
                 Ok(path) => received.push(ReceivedMail { mail, path }),
                 // Its sender took it back.
@@ -248,7 +262,10 @@ fn failed(store: &Path, error: &io::Error) -> StoreError {
 /// Writes a file that is there whole or not at all, also after a power cut.
 fn put(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     if bytes.len() as u64 > MOST {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("a word of {} bytes is too long; {MOST} are taken", bytes.len())));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("a word of {} bytes is too long; {MOST} are taken", bytes.len()),
+        ));
     }
     schema::make_folder(folder)?;
     // A draft has another ending, and is no message.
@@ -265,7 +282,11 @@ fn new_id() -> ControlId {
         // It need not be secret, so the seed of the standard library's maps will do.
         Err(_) => RandomState::new().build_hasher().finish(),
     };
-    ControlId::from(format!("{:020}-{count:06}-{}-{random:016x}", SystemClock.now().0, std::process::id()))
+    ControlId::from(format!(
+        "{:020}-{count:06}-{}-{random:016x}",
+        SystemClock.now().0,
+        std::process::id()
+    ))
 }
 
 /// The files of whole messages, oldest first.
@@ -276,7 +297,9 @@ fn files(store: &Path) -> Result<Vec<PathBuf>, StoreError> {
         Err(error) => return Err(failed(store, &error)),
     };
     let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
-    let mut files: Vec<PathBuf> = paths.filter(|path| path.extension().is_some_and(|ending| ending == WHOLE || ending == TAKEN)).collect();
+    let mut files: Vec<PathBuf> = paths
+        .filter(|path| path.extension().is_some_and(|ending| ending == WHOLE || ending == TAKEN))
+        .collect();
     files.sort();
     Ok(files)
 }
@@ -309,7 +332,8 @@ fn is_no_message(error: &io::Error) -> bool {
 /// A file that holds no message is kept for the operator, and not looked at again.
 fn put_aside(folder: &Path, path: &Path) {
     let bad = folder.join(BAD);
-    let moved = schema::make_folder(&bad).and_then(|()| path.file_name().map_or(Ok(()), |name| fs::rename(path, bad.join(name))));
+    let moved = schema::make_folder(&bad)
+        .and_then(|()| path.file_name().map_or(Ok(()), |name| fs::rename(path, bad.join(name))));
     // Where it cannot be put aside it stays, and is tried again.
     let _ = moved;
 }
@@ -319,7 +343,10 @@ mod tests {
     use super::*;
 
     fn stop(room: &str) -> ControlMessage {
-        ControlMessage::new(RoomId::from(room), ControlCommand::Stop { reason: "enough".to_owned() })
+        ControlMessage::new(
+            RoomId::from(room),
+            ControlCommand::Stop { reason: "enough".to_owned() },
+        )
     }
 
     /// A folder that a store could be in, and what was sent there.
@@ -332,7 +359,11 @@ mod tests {
     }
 
     fn all(store: &Path) -> Vec<ControlMessage> {
-        receive(store, &|_| true, &|_| false, &|_| false).unwrap().into_iter().map(|received| received.mail).collect()
+        receive(store, &|_| true, &|_| false, &|_| false)
+            .unwrap()
+            .into_iter()
+            .map(|received| received.mail)
+            .collect()
     }
 
     #[test]
@@ -342,11 +373,20 @@ mod tests {
         // As after a crash: nothing was deleted, so all is there again.
         assert_eq!(all(temp.path()), sent);
         assert!(sent.iter().all(|mail| mail.state(temp.path()) == MailState::Taken));
-        assert_eq!(ControlMessage::take_back(temp.path(), |_| true).unwrap(), [], "nobody takes back what a room may have");
+        assert_eq!(
+            ControlMessage::take_back(temp.path(), |_| true).unwrap(),
+            [],
+            "nobody takes back what a room may have"
+        );
         assert_eq!(ControlMessage::pending(temp.path()).unwrap(), sent);
-        let received = receive(temp.path(), &|mail| mail.room.as_str() == "a", &|_| false, &|_| false).unwrap();
+        let received =
+            receive(temp.path(), &|mail| mail.room.as_str() == "a", &|_| false, &|_| false)
+                .unwrap();
         received.iter().for_each(ReceivedMail::delete);
-        assert_eq!((sent[0].state(temp.path()), sent[1].state(temp.path())), (MailState::Gone, MailState::Taken));
+        assert_eq!(
+            (sent[0].state(temp.path()), sent[1].state(temp.path())),
+            (MailState::Gone, MailState::Taken)
+        );
         assert_eq!(all(temp.path()), sent[1..]);
         sent[1].remove(temp.path()).unwrap();
         assert_eq!(all(temp.path()), []);
@@ -368,7 +408,11 @@ mod tests {
     #[test]
     fn old_messages_that_no_run_will_receive_are_deleted() {
         let (temp, _) = sent(&["over", "interrupted", "over"]);
-        let look = || receive(temp.path(), &|_| false, &|room| room.as_str() == "over", &|_| false).unwrap().len();
+        let look = || {
+            receive(temp.path(), &|_| false, &|room| room.as_str() == "over", &|_| false)
+                .unwrap()
+                .len()
+        };
         assert_eq!(look(), 0);
         let paths = files(temp.path()).unwrap();
         assert_eq!(paths.len(), 3, "what is new may be meant for what is about to begin");
@@ -379,7 +423,11 @@ mod tests {
             fs::rename(path, path.with_file_name(format!("{said:020}-{rest}.{ending}"))).unwrap();
         }
         assert_eq!(look(), 0);
-        let left: Vec<String> = ControlMessage::pending(temp.path()).unwrap().iter().map(|mail| mail.room.to_string()).collect();
+        let left: Vec<String> = ControlMessage::pending(temp.path())
+            .unwrap()
+            .iter()
+            .map(|mail| mail.room.to_string())
+            .collect();
         assert_eq!(left, ["interrupted"], "one that was interrupted can be resumed");
     }
 }

@@ -1,8 +1,10 @@
-//! How far the log reaches: the newest line of the audit chain that was acknowledged as durable, in a file of its own beside the log.
-//! SQLite takes a write-ahead log that was cut off at a commit, or removed, for one in which nothing more was written.
+//! How far the log reaches: the newest line of the audit chain that was acknowledged as durable, in
+//! a file of its own beside the log. SQLite takes a write-ahead log that was cut off at a commit,
+//! or removed, for one in which nothing more was written.
 //!
-//! The line is written after the commit that made it durable has returned, and never for one without an fsync. It is not synced itself,
-//! but for the last one of a process: after a power cut it may be behind the log, or missing, and is never ahead of it.
+//! The line is written after the commit that made it durable has returned, and never for one
+//! without an fsync. It is not synced itself, but for the last one of a process: after a power cut
+//! it may be behind the log, or missing, and is never ahead of it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
@@ -41,7 +43,8 @@ impl ReachedFile {
     /// Notes a line that an fsync has made durable.
     pub(super) fn note(&mut self, head: &ChainHead) {
         let Some(file) = self.file.as_mut().filter(|_| head.number != self.noted) else { return };
-        // One write of always the same length: the file does not grow, so a full disk does not stop it.
+        // One write of always the same length: the file does not grow, so a full disk does not stop
+        // it.
         if file.rewind().and_then(|()| file.write_all(line(head).as_bytes())).is_ok() {
             self.noted = head.number;
         }
@@ -71,7 +74,8 @@ pub(super) fn read(folder: &Path) -> Option<ReachedLine> {
     File::open(path(folder)).ok()?.take(MOST).read_to_string(&mut text).ok()?;
     let (line, sum) = text.trim_end().rsplit_once(' ')?;
     let mut parts = line.split(' ');
-    let (format, number, hash) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()?.to_owned());
+    let (format, number, hash) =
+        (parts.next()?, parts.next()?.parse().ok()?, parts.next()?.to_owned());
     let is_whole = format == FORMAT && number > 0 && sha256(line.as_bytes()).get(..16) == Some(sum);
     is_whole.then_some(ReachedLine { number, hash })
 }
@@ -90,12 +94,22 @@ impl ReachedLine {
         if schema::version(connection)? == 0 {
             return Ok(Some(self.emptied()));
         }
-        let found = connection.query_row("SELECT hash FROM audit WHERE number = ?", [number.cast_signed()], |row| row.get::<_, Vec<u8>>(0));
+        let found = connection.query_row(
+            "SELECT hash FROM audit WHERE number = ?",
+            [number.cast_signed()],
+            |row| row.get::<_, Vec<u8>>(0),
+        );
         match found.optional()? {
             Some(hash) if hex(&hash) == self.hash => Ok(None),
-            Some(_) => Ok(Some(format!("line {number} of its audit chain is not the one that was acknowledged"))),
+            Some(_) => Ok(Some(format!(
+                "line {number} of its audit chain is not the one that was acknowledged"
+            ))),
             None => {
-                let last: i64 = connection.query_row("SELECT coalesce(max(number), 0) FROM audit", [], |row| row.get(0))?;
+                let last: i64 = connection.query_row(
+                    "SELECT coalesce(max(number), 0) FROM audit",
+                    [],
+                    |row| row.get(0),
+                )?;
                 Ok(Some(format!(
                     "its audit chain ends at line {last}, and line {number} was acknowledged: log.db-wal was cut off or removed, \
                      or a file was replaced by an older one"
@@ -106,7 +120,10 @@ impl ReachedLine {
 
     /// The damage of a log in which nothing is.
     pub(super) fn emptied(&self) -> String {
-        format!("log.db is empty or gone, and line {} of its audit chain was acknowledged", self.number)
+        format!(
+            "log.db is empty or gone, and line {} of its audit chain was acknowledged",
+            self.number
+        )
     }
 }
 
@@ -127,8 +144,8 @@ pub(super) fn check(folder: &Path) -> Result<(), StoreError> {
     noted.lacking(&connection).map_err(failed)?.map_or(Ok(()), |what| Err(damaged(what)))
 }
 
-/// Returns the damage of a log that is empty or gone although something was noted, or stands in the log beside it: SQLite would remove
-/// that.
+/// Returns the damage of a log that is empty or gone although something was noted, or stands in the
+/// log beside it: SQLite would remove that.
 pub(super) fn emptied(folder: &Path) -> Option<StoreError> {
     let has_log = std::fs::metadata(schema::wal(folder)).is_ok_and(|log| log.len() > 0);
     let what = match read(folder) {

@@ -10,7 +10,8 @@ use super::record::{EventRow, RowError};
 use super::{StoreError, schema};
 
 /// The columns of [`row`], in its order.
-pub(super) const COLUMNS: &str = "events.seq, events.at, events.principal, events.rules, events.body, events.parts, events.hash";
+pub(super) const COLUMNS: &str =
+    "events.seq, events.at, events.principal, events.rules, events.body, events.parts, events.hash";
 
 /// Why records cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +49,8 @@ pub(super) fn row(row: &SqlRow<'_>, from: usize) -> rusqlite::Result<(EventRow, 
 
 pub(super) fn blob(connection: &Connection, sha256: &str) -> rusqlite::Result<Option<Arc<[u8]>>> {
     let mut query = connection.prepare_cached("SELECT bytes FROM blobs WHERE sha256 = ?")?;
-    let bytes = query.query_row([sha256], |row| Ok(row.get_ref(0)?.as_blob()?.into())).optional()?;
+    let bytes =
+        query.query_row([sha256], |row| Ok(row.get_ref(0)?.as_blob()?.into())).optional()?;
     Ok(bytes)
 }
 
@@ -58,7 +60,8 @@ pub(super) fn each<T>(
     room: &str,
     mut take: impl FnMut(&EventRow, &mut dyn FnMut(&str) -> Option<Arc<[u8]>>) -> Result<T, RowError>,
 ) -> Result<Vec<T>, ReadError> {
-    let mut query = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM events WHERE room = ? ORDER BY seq"))?;
+    let mut query = connection
+        .prepare_cached(&format!("SELECT {COLUMNS} FROM events WHERE room = ? ORDER BY seq"))?;
     let mut rows = query.query([room])?;
     let (mut all, mut failed) = (Vec::new(), None);
     while let Some(next) = rows.next()? {
@@ -73,11 +76,19 @@ pub(super) fn each<T>(
                 None
             })
         };
-        let taken = if read.hash(room)[..] == hash[..] { take(&read, &mut blob) } else { Err(RowError::Hash) };
+        let taken = if read.hash(room)[..] == hash[..] {
+            take(&read, &mut blob)
+        } else {
+            Err(RowError::Hash)
+        };
         if let Some(error) = failed.take() {
             return Err(error.into());
         }
-        all.push(taken.map_err(|cause| ReadError::Row { room: room.to_owned(), seq: expected, cause })?);
+        all.push(taken.map_err(|cause| ReadError::Row {
+            room: room.to_owned(),
+            seq: expected,
+            cause,
+        })?);
     }
     Ok(all)
 }

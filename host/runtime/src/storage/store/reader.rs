@@ -75,7 +75,10 @@ impl StoreReader {
             0 => Err(missing()),
             schema::SCHEMA => Ok(Self { folder: folder.to_owned(), connection }),
             older => {
-                let what = format!("its format is {older}; any command that writes to it brings it up to {}", schema::SCHEMA);
+                let what = format!(
+                    "its format is {older}; any command that writes to it brings it up to {}",
+                    schema::SCHEMA
+                );
                 Err(StoreError::Other { folder: folder.to_owned(), what })
             }
         }
@@ -140,7 +143,8 @@ impl StoreReader {
         self.of(lists::audit(&self.connection, first, most))
     }
 
-    /// Holds the whole chain and every record against it, and against a hash that somebody noted earlier.
+    /// Holds the whole chain and every record against it, and against a hash that somebody noted
+    /// earlier.
     pub fn verify(&self, noted: Option<&str>) -> Result<StoreCheck, StoreError> {
         self.with_log(|connection| checks::verify(connection, noted))
     }
@@ -150,23 +154,30 @@ impl StoreReader {
         self.with_log(checks::check)
     }
 
-    /// A look at what SQLite reads, with what it does not read of its own log, where nobody writes to it, and what it should have read.
-    fn with_log(&self, look: impl FnOnce(&Connection) -> rusqlite::Result<StoreCheck>) -> Result<StoreCheck, StoreError> {
-        // Noted before the look begins: a process that writes meanwhile only adds to what was there then.
+    /// A look at what SQLite reads, with what it does not read of its own log, where nobody writes
+    /// to it, and what it should have read.
+    fn with_log(
+        &self,
+        look: impl FnOnce(&Connection) -> rusqlite::Result<StoreCheck>,
+    ) -> Result<StoreCheck, StoreError> {
+        // Noted before the look begins: a process that writes meanwhile only adds to what was there
+        // then.
         let reached = reached::read(&self.folder);
         let mut checked = self.of(look(&self.connection))?;
         if let Some(reached) = reached {
             checked.problems.splice(0..0, self.of(reached.lacking(&self.connection))?);
         }
         let is_held = lock::is_held(&self.folder);
-        let lost = if is_held { 0 } else { wal::lost_commits(&schema::wal(&self.folder)).unwrap_or(0) };
+        let lost =
+            if is_held { 0 } else { wal::lost_commits(&schema::wal(&self.folder)).unwrap_or(0) };
         if lost > 0 {
             checked.problems.insert(0, wal::damage(lost));
         }
         Ok(checked)
     }
 
-    /// Copies the store as it is now, also while it is written, into a folder that is not there yet.
+    /// Copies the store as it is now, also while it is written, into a folder that is not there
+    /// yet.
     pub fn backup(&self, to: &Path) -> Result<(), StoreError> {
         copy::backup(self, to)
     }
@@ -177,6 +188,10 @@ impl StoreReader {
 
     /// The generation of the process that writes now; none when there is none.
     fn live(&self) -> rusqlite::Result<Option<i64>> {
-        if lock::is_held(&self.folder) { schema::meta(&self.connection, "generation").map(Some) } else { Ok(None) }
+        if lock::is_held(&self.folder) {
+            schema::meta(&self.connection, "generation").map(Some)
+        } else {
+            Ok(None)
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! A record as a row of the store, and back. Large fields are blobs of their own; the row says which. Knows nothing of SQLite.
+//! A record as a row of the store, and back. Large fields are blobs of their own; the row says
+//! which. Knows nothing of SQLite.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,7 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use conclave_core::journal::record::RecordTooDeep;
 use conclave_core::protocol::event::{Event, Principal, Record, RunOpening};
 use conclave_core::setup::Setup;
-use conclave_core::types::json_depth::{JSON_DEPTH_MAX, JsonError, from_json, is_deeper_than, is_too_deep};
+use conclave_core::types::json_depth::{
+    JSON_DEPTH_MAX, JsonError, from_json, is_deeper_than, is_too_deep,
+};
 use conclave_core::types::room_secret::RoomSecret;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -52,7 +55,9 @@ pub(super) enum RowError {
     #[error("it is no record: {0}")]
     Malformed(String),
     /// No host wrote it so; found before anything is built of it.
-    #[error("it is nested deeper than {JSON_DEPTH_MAX} levels (record_too_deep): no host wrote it, the file was changed")]
+    #[error(
+        "it is nested deeper than {JSON_DEPTH_MAX} levels (record_too_deep): no host wrote it, the file was changed"
+    )]
     TooDeep,
 }
 
@@ -74,22 +79,37 @@ impl Rows {
     pub(super) fn of(&self, record: &Record) -> Result<(EventRow, Vec<StoredBytes>), NoRow> {
         // Named one by one: a new field must not be forgotten here.
         let (mut body, mut parts) = match &record.event {
-            Event::RoomOpened { setup, opening, secret } => self.opened("room-opened", setup, opening, Some(secret))?,
-            Event::RunStarted { setup: Some(setup), opening } => self.opened("run-started", setup, opening, None)?,
+            Event::RoomOpened { setup, opening, secret } => {
+                self.opened("room-opened", setup, opening, Some(secret))?
+            }
+            Event::RunStarted { setup: Some(setup), opening } => {
+                self.opened("run-started", setup, opening, None)?
+            }
             event => (serde_json::to_string(event)?, BTreeMap::new()),
         };
         // A field that is a part stands one level deeper in the event.
-        let is_deep = |part: &StoredBytes| std::str::from_utf8(&part.bytes).is_ok_and(|text| is_deeper_than(text, JSON_DEPTH_MAX - 1));
+        let is_deep = |part: &StoredBytes| {
+            std::str::from_utf8(&part.bytes)
+                .is_ok_and(|text| is_deeper_than(text, JSON_DEPTH_MAX - 1))
+        };
         if is_too_deep(&body) || parts.values().any(is_deep) {
             return Err(RecordTooDeep { seq: record.seq }.into());
         }
         if body.len() > LARGE {
             body = split(&body, &mut parts)?;
         }
-        let named: BTreeMap<&str, &str> = parts.iter().map(|(field, part)| (field.as_str(), part.sha256.as_str())).collect();
+        let named: BTreeMap<&str, &str> =
+            parts.iter().map(|(field, part)| (field.as_str(), part.sha256.as_str())).collect();
         let named = (!named.is_empty()).then(|| serde_json::to_string(&named)).transpose()?;
         let principal = Arc::clone(&record.principal.0);
-        let row = EventRow { seq: record.seq, at: record.at.0, principal, rules: record.rules, body, parts: named };
+        let row = EventRow {
+            seq: record.seq,
+            at: record.at.0,
+            principal,
+            rules: record.rules,
+            body,
+            parts: named,
+        };
         Ok((row, parts.into_values().collect()))
     }
 
@@ -109,7 +129,11 @@ impl Rows {
             #[serde(skip_serializing_if = "Option::is_none")]
             secret: Option<String>,
         }
-        let body = serde_json::to_string(&OpenedRow { event, opening, secret: secret.map(RoomSecret::to_hex) })?;
+        let body = serde_json::to_string(&OpenedRow {
+            event,
+            opening,
+            secret: secret.map(RoomSecret::to_hex),
+        })?;
         Ok((body, BTreeMap::from([("setup".to_owned(), self.setup(setup)?)])))
     }
 
@@ -132,9 +156,14 @@ pub(super) fn part(bytes: Vec<u8>) -> StoredBytes {
 }
 
 /// Moves large fields out; when the rest is still large, all of it.
-fn split(body: &str, parts: &mut BTreeMap<String, StoredBytes>) -> Result<String, serde_json::Error> {
+fn split(
+    body: &str,
+    parts: &mut BTreeMap<String, StoredBytes>,
+) -> Result<String, serde_json::Error> {
     let mut fields: serde_json::Map<String, serde_json::Value> =
-        from_json(body).map_err(|error| serde_json::Error::io(std::io::Error::new(std::io::ErrorKind::InvalidData, error)))?;
+        from_json(body).map_err(|error| {
+            serde_json::Error::io(std::io::Error::new(std::io::ErrorKind::InvalidData, error))
+        })?;
     let event = fields.get("event").cloned();
     for (name, value) in std::mem::take(&mut fields) {
         let text = serde_json::to_string(&value)?;
@@ -178,30 +207,53 @@ impl EventRow {
 
     /// The digests of the blobs that it refers to, by field.
     pub(super) fn parts(&self) -> Result<BTreeMap<String, String>, RowError> {
-        self.parts.as_deref().map_or_else(|| Ok(BTreeMap::new()), |parts| serde_json::from_str(parts).map_err(|error| malformed(&error)))
+        self.parts.as_deref().map_or_else(
+            || Ok(BTreeMap::new()),
+            |parts| serde_json::from_str(parts).map_err(|error| malformed(&error)),
+        )
     }
 
     /// The record as a line of JSON, as a journal of lines has it.
-    pub(super) fn line(&self, read: impl FnMut(&str) -> Option<Arc<[u8]>>) -> Result<String, RowError> {
-        let principal = serde_json::to_string(&*self.principal).map_err(|error| malformed(&error))?;
+    pub(super) fn line(
+        &self,
+        read: impl FnMut(&str) -> Option<Arc<[u8]>>,
+    ) -> Result<String, RowError> {
+        let principal =
+            serde_json::to_string(&*self.principal).map_err(|error| malformed(&error))?;
         let event = self.event(read)?;
-        Ok(format!("{{\"seq\":{},\"at\":{},\"principal\":{principal},\"rules\":{},{}", self.seq, self.at, self.rules, &event[1..]))
+        Ok(format!(
+            "{{\"seq\":{},\"at\":{},\"principal\":{principal},\"rules\":{},{}",
+            self.seq,
+            self.at,
+            self.rules,
+            &event[1..]
+        ))
     }
 
-    pub(super) fn record(&self, read: impl FnMut(&str) -> Option<Arc<[u8]>>) -> Result<Record, RowError> {
+    pub(super) fn record(
+        &self,
+        read: impl FnMut(&str) -> Option<Arc<[u8]>>,
+    ) -> Result<Record, RowError> {
         let event = from_json(&self.event(read)?).map_err(|error| match error {
             JsonError::TooDeep => RowError::TooDeep,
             JsonError::Malformed(error) => malformed(&error),
         })?;
         let principal = Principal(Arc::clone(&self.principal));
-        Ok(Record { seq: self.seq, at: conclave_core::types::ids::Millis(self.at), principal, rules: self.rules, event })
+        Ok(Record {
+            seq: self.seq,
+            at: conclave_core::types::ids::Millis(self.at),
+            principal,
+            rules: self.rules,
+            event,
+        })
     }
 
     /// The whole event as JSON: an object.
     fn event(&self, mut read: impl FnMut(&str) -> Option<Arc<[u8]>>) -> Result<String, RowError> {
         let mut parts = self.parts()?;
         let mut blob = |sha256: &str| {
-            let bytes = read(sha256).filter(|bytes| crate::support::digest::sha256(bytes) == sha256);
+            let bytes =
+                read(sha256).filter(|bytes| crate::support::digest::sha256(bytes) == sha256);
             let text = bytes.and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
             text.ok_or_else(|| RowError::Blob(sha256.to_owned()))
         };
@@ -236,10 +288,13 @@ mod tests {
 
     #[test]
     fn a_record_that_could_not_be_read_again_is_no_row() {
-        let nested = |levels: usize| (0..levels).fold(serde_json::json!(1), |inner, _| serde_json::json!([inner]));
+        let nested = |levels: usize| {
+            (0..levels).fold(serde_json::json!(1), |inner, _| serde_json::json!([inner]))
+        };
         let setup = |levels: usize| {
             let mut setup = Setup::clone(Room::new().setup());
-            let plugin = PluginSetup { config: nested(levels), ..crate::imports::call::testing::setup() };
+            let plugin =
+                PluginSetup { config: nested(levels), ..crate::imports::call::testing::setup() };
             setup.plugins.insert("p".into(), Arc::new(plugin));
             Arc::new(setup)
         };
@@ -251,15 +306,40 @@ mod tests {
         let long = "x".repeat(LARGE);
         // What the event, its field and the place in the setup leave.
         for (event, most) in [
-            (&(|levels| Event::RunStarted { setup: None, opening: opening(levels, "") }) as &dyn Fn(usize) -> Event, JSON_DEPTH_MAX - 2),
-            (&|levels| Event::RunStarted { setup: None, opening: opening(levels, &long) }, JSON_DEPTH_MAX - 2),
-            (&|levels| Event::RunStarted { setup: Some(setup(levels)), opening: opening(0, "") }, JSON_DEPTH_MAX - 4),
-            (&|levels| Event::RoomOpened { setup: setup(levels), opening: opening(0, ""), secret: secret.clone() }, JSON_DEPTH_MAX - 4),
+            (
+                &(|levels| Event::RunStarted { setup: None, opening: opening(levels, "") })
+                    as &dyn Fn(usize) -> Event,
+                JSON_DEPTH_MAX - 2,
+            ),
+            (
+                &|levels| Event::RunStarted { setup: None, opening: opening(levels, &long) },
+                JSON_DEPTH_MAX - 2,
+            ),
+            (
+                &|levels| Event::RunStarted { setup: Some(setup(levels)), opening: opening(0, "") },
+                JSON_DEPTH_MAX - 4,
+            ),
+            (
+                &|levels| Event::RoomOpened {
+                    setup: setup(levels),
+                    opening: opening(0, ""),
+                    secret: secret.clone(),
+                },
+                JSON_DEPTH_MAX - 4,
+            ),
         ] {
             let rows = Rows::default();
-            let record = |levels| Record { seq: 3, at: Millis(1), principal: Principal("ada".into()), rules: RULES, event: event(levels) };
+            let record = |levels| Record {
+                seq: 3,
+                at: Millis(1),
+                principal: Principal("ada".into()),
+                rules: RULES,
+                event: event(levels),
+            };
             let (row, parts) = rows.of(&record(most)).unwrap();
-            let read = |sha256: &str| parts.iter().find(|part| part.sha256 == sha256).map(|part| Arc::clone(&part.bytes));
+            let read = |sha256: &str| {
+                parts.iter().find(|part| part.sha256 == sha256).map(|part| Arc::clone(&part.bytes))
+            };
             assert!(row.record(read).is_ok(), "as deep as a record may be is read");
             let refused = rows.of(&record(most + 1)).map(|(row, _)| row).unwrap_err();
             assert!(matches!(refused, NoRow::TooDeep(RecordTooDeep { seq: 3 })), "{refused}");
@@ -269,13 +349,28 @@ mod tests {
     #[test]
     fn a_row_that_is_nested_too_deep_is_refused_before_a_tree_is_built() {
         let nested = |levels: usize| format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels));
-        let body = |levels: usize| format!("{{\"event\":\"agent-stepped\",\"call\":0,\"answer\":{}}}", nested(levels));
-        let row = |body: String| EventRow { seq: 4, at: 1, principal: "ada".into(), rules: 0, body, parts: None };
+        let body = |levels: usize| {
+            format!("{{\"event\":\"agent-stepped\",\"call\":0,\"answer\":{}}}", nested(levels))
+        };
+        let row = |body: String| EventRow {
+            seq: 4,
+            at: 1,
+            principal: "ada".into(),
+            rules: 0,
+            body,
+            parts: None,
+        };
         for levels in [JSON_DEPTH_MAX, 100_000] {
-            assert!(matches!(row(body(levels)).record(|_| None), Err(RowError::TooDeep)), "{levels}");
+            assert!(
+                matches!(row(body(levels)).record(|_| None), Err(RowError::TooDeep)),
+                "{levels}"
+            );
             assert!(matches!(row(body(levels)).line(|_| None), Err(RowError::TooDeep)), "{levels}");
         }
         // One that is not is read, and is no event.
-        assert!(matches!(row(body(JSON_DEPTH_MAX - 1)).record(|_| None), Err(RowError::Malformed(_))));
+        assert!(matches!(
+            row(body(JSON_DEPTH_MAX - 1)).record(|_| None),
+            Err(RowError::Malformed(_))
+        ));
     }
 }

@@ -73,7 +73,8 @@ pub struct WaitRow {
 }
 
 impl RunState {
-    /// The word by which a filter asks for it: `running`, `interrupted`, or the ending's, such as `max-turns`.
+    /// The word by which a filter asks for it: `running`, `interrupted`, or the ending's, such as
+    /// `max-turns`.
     #[must_use]
     pub fn word(self) -> String {
         match self {

@@ -1,4 +1,5 @@
-//! The tables of a store, and how an older file is brought up to date. What each column holds is said in docs/journal-format.md.
+//! The tables of a store, and how an older file is brought up to date. What each column holds is
+//! said in docs/journal-format.md.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,8 @@ pub(super) fn wal(folder: &Path) -> PathBuf {
     folder.join(format!("{NAME}-wal"))
 }
 
-/// Makes the folder and an empty file, for their owner alone; SQLite gives its other files the same permissions.
+/// Makes the folder and an empty file, for their owner alone; SQLite gives its other files the same
+/// permissions.
 pub(super) fn make(folder: &Path) -> io::Result<()> {
     make_folder(folder)?;
     let mut file = std::fs::OpenOptions::new();
@@ -54,7 +56,9 @@ fn is_our_folder(folder: &Path) -> io::Result<()> {
     let metadata = std::fs::metadata(folder)?;
     if metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
         let name = folder.display();
-        return Err(io::Error::other(format!("{name} must belong to this user, and nobody else may write into it: chmod 700 {name}")));
+        return Err(io::Error::other(format!(
+            "{name} must belong to this user, and nobody else may write into it: chmod 700 {name}"
+        )));
     }
     Ok(())
 }
@@ -63,9 +67,14 @@ fn is_our_folder(folder: &Path) -> io::Result<()> {
 fn is_ours(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::MetadataExt;
     let metadata = std::fs::symlink_metadata(path)?;
-    if !metadata.is_file() || metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
+    if !metadata.is_file()
+        || metadata.uid() != rustix::process::geteuid().as_raw()
+        || metadata.mode() & 0o022 != 0
+    {
         let name = path.display();
-        return Err(io::Error::other(format!("{name} must be a file that belongs to this user, and that nobody else can write")));
+        return Err(io::Error::other(format!(
+            "{name} must be a file that belongs to this user, and that nobody else can write"
+        )));
     }
     Ok(())
 }
@@ -77,7 +86,10 @@ fn is_ours(_: &Path) -> io::Result<()> {
 
 /// A connection that writes.
 pub(super) fn connect(folder: &Path) -> rusqlite::Result<Connection> {
-    let connection = Connection::open_with_flags(path(folder), OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    let connection = Connection::open_with_flags(
+        path(folder),
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )?;
     connection.busy_timeout(PATIENCE)?;
     // Before the first table, or not at all: pages that are let go can be given back later.
     connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
@@ -96,7 +108,8 @@ pub(super) fn look(folder: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(path(folder), flags)?;
     settle(&connection)?;
     match version(&connection) {
-        // No place for the files that readers and a writer share, and nobody who writes: then it does not change either.
+        // No place for the files that readers and a writer share, and nobody who writes: then it
+        // does not change either.
         Err(error) if is_unshared(folder, &error) => still(folder),
         Err(error) => Err(error),
         Ok(_) => Ok(connection),
@@ -108,12 +121,16 @@ fn still(folder: &Path) -> rusqlite::Result<Connection> {
     let mut name = String::from("file:");
     for byte in path(folder).as_os_str().as_encoded_bytes() {
         match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => name.push(char::from(*byte)),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => {
+                name.push(char::from(*byte))
+            }
             _ => name.push_str(&format!("%{byte:02x}")),
         }
     }
     name.push_str("?immutable=1");
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(name, flags)?;
     settle(&connection)?;
     version(&connection)?;
@@ -124,7 +141,9 @@ fn is_unshared(folder: &Path, error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{CannotOpen, ReadOnly};
     let is_that = matches!(error.sqlite_error_code(), Some(CannotOpen | ReadOnly));
     let wal = folder.join(format!("{NAME}-wal"));
-    is_that && !super::lock::is_held(folder) && std::fs::metadata(wal).map_or(true, |wal| wal.len() == 0)
+    is_that
+        && !super::lock::is_held(folder)
+        && std::fs::metadata(wal).map_or(true, |wal| wal.len() == 0)
 }
 
 fn settle(connection: &Connection) -> rusqlite::Result<()> {
@@ -167,19 +186,27 @@ pub(super) fn migrate(connection: &mut Connection, found: i64) -> rusqlite::Resu
 
 /// A number of the table `meta`; 0 when it is not there.
 pub(super) fn meta(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
-    let value = connection.prepare_cached("SELECT value FROM meta WHERE name = ?")?.query_row([name], |row| row.get(0)).optional()?;
+    let value = connection
+        .prepare_cached("SELECT value FROM meta WHERE name = ?")?
+        .query_row([name], |row| row.get(0))
+        .optional()?;
     Ok(value.unwrap_or(0))
 }
 
 pub(super) fn set_meta(connection: &Connection, name: &str, value: i64) -> rusqlite::Result<()> {
-    connection.prepare_cached("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)")?.execute((name, value))?;
+    connection
+        .prepare_cached("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)")?
+        .execute((name, value))?;
     Ok(())
 }
 
-/// What SQLite says of a store's pages, in words; empty when all is well. `quick_check` looks at pages, `integrity_check` also at indexes.
+/// What SQLite says of a store's pages, in words; empty when all is well. `quick_check` looks at
+/// pages, `integrity_check` also at indexes.
 pub(super) fn pages(connection: &Connection, check: &str) -> rusqlite::Result<Vec<String>> {
     let mut query = connection.prepare(&format!("PRAGMA {check}(20)"))?;
-    let lines = query.query_map([], |row| row.get::<_, String>(0))?.collect::<rusqlite::Result<Vec<_>>>()?;
+    let lines = query
+        .query_map([], |row| row.get::<_, String>(0))?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
     Ok(lines.into_iter().filter(|line| line != "ok").collect())
 }
 

@@ -1,5 +1,6 @@
-//! Whether the end of SQLite's write-ahead log was torn, as a crash leaves it, or changed afterwards. SQLite stops at the first frame whose
-//! sum is wrong and says nothing: a changed byte in the middle would take away, in silence, all that was committed behind it.
+//! Whether the end of SQLite's write-ahead log was torn, as a crash leaves it, or changed
+//! afterwards. SQLite stops at the first frame whose sum is wrong and says nothing: a changed byte
+//! in the middle would take away, in silence, all that was committed behind it.
 
 use std::fs;
 use std::io;
@@ -10,8 +11,8 @@ const FRAME: usize = 24;
 /// A longer one is not looked at: it would have been taken over into the database long before.
 const MOST: u64 = 512 << 20;
 
-/// Commits behind the first frame that SQLite will not read, which were on the disk whole. A torn end has one at most: each commit is on the
-/// disk before the next is begun.
+/// Commits behind the first frame that SQLite will not read, which were on the disk whole. A torn
+/// end has one at most: each commit is on the disk before the next is begun.
 ///
 /// # Errors
 /// What the operating system says.
@@ -26,7 +27,9 @@ pub(super) fn lost_commits(wal: &Path) -> io::Result<u64> {
 
 /// In words.
 pub(super) fn damage(lost: u64) -> String {
-    format!("{lost} commits lie behind a changed byte of its write-ahead log (log.db-wal), and are not read")
+    format!(
+        "{lost} commits lie behind a changed byte of its write-ahead log (log.db-wal), and are not read"
+    )
 }
 
 fn lost(bytes: &[u8]) -> u64 {
@@ -40,7 +43,8 @@ fn lost(bytes: &[u8]) -> u64 {
         is_whole &= is_right;
         let is_commit = word(head, 4) != 0;
         lost += u64::from(!is_whole && is_right && is_commit);
-        // Each frame's sum begins with that of the one before, so those behind a changed one can be held against what it says.
+        // Each frame's sum begins with that of the one before, so those behind a changed one can be
+        // held against what it says.
         sum = stored;
     }
     if lost > 1 { lost } else { 0 }
@@ -57,8 +61,14 @@ impl WalLog {
         if bytes.len() < HEADER || !matches!(word(bytes, 0), 0x377f_0682 | 0x377f_0683) {
             return None;
         }
-        let page = usize::try_from(word(bytes, 8)).ok().filter(|page| page.is_power_of_two() && (512..=65_536).contains(page))?;
-        Some(Self { page, is_big_endian: word(bytes, 0) & 1 == 1, sum: (word(bytes, 24), word(bytes, 28)) })
+        let page = usize::try_from(word(bytes, 8))
+            .ok()
+            .filter(|page| page.is_power_of_two() && (512..=65_536).contains(page))?;
+        Some(Self {
+            page,
+            is_big_endian: word(bytes, 0) & 1 == 1,
+            sum: (word(bytes, 24), word(bytes, 28)),
+        })
     }
 
     /// SQLite's sum over pairs of words.
@@ -94,7 +104,9 @@ mod tests {
         connection.pragma_update(None, "journal_mode", "WAL").unwrap();
         connection.execute_batch("CREATE TABLE t (v TEXT)").unwrap();
         for commit in 0..commits {
-            connection.execute("INSERT INTO t VALUES (?)", [format!("{commit}").repeat(900)]).unwrap();
+            connection
+                .execute("INSERT INTO t VALUES (?)", [format!("{commit}").repeat(900)])
+                .unwrap();
         }
         fs::read(temp.path().join("a.db-wal")).unwrap()
     }

@@ -1,5 +1,6 @@
-//! What writes a store: the lock, the file as it is opened, a thread that reads for resumed rooms, and one that commits the records of all rooms in groups, one transaction and
-//! one fsync for each group.
+//! What writes a store: the lock, the file as it is opened, a thread that reads for resumed rooms,
+//! and one that commits the records of all rooms in groups, one transaction and one fsync for each
+//! group.
 
 mod attachments;
 mod commit;
@@ -83,12 +84,14 @@ impl StoreWriter {
     }
 
     pub(super) fn collect(&self, keep: &Retention) -> Result<Collected, StoreError> {
-        self.ask(|answer| WriterTask::Collect(keep.clone(), answer)).map_err(|cause| self.failed(&cause))
+        self.ask(|answer| WriterTask::Collect(keep.clone(), answer))
+            .map_err(|cause| self.failed(&cause))
     }
 
     pub(super) fn written(&self) -> StoreTotals {
         let [records, commits, synced] =
-            [&self.shared.records, &self.shared.commits, &self.shared.synced].map(|count| count.load(Ordering::Relaxed));
+            [&self.shared.records, &self.shared.commits, &self.shared.synced]
+                .map(|count| count.load(Ordering::Relaxed));
         StoreTotals { records, commits, synced }
     }
 
@@ -113,13 +116,16 @@ impl StoreWriter {
         let pushed = self.shared.queue.push(work(answer));
         async move {
             pushed?;
-            answered.await.unwrap_or_else(|_| Err(Cause::new(std::io::ErrorKind::BrokenPipe, "the thread that writes it is gone")))
+            answered.await.unwrap_or_else(|_| {
+                Err(Cause::new(std::io::ErrorKind::BrokenPipe, "the thread that writes it is gone"))
+            })
         }
     }
 
     /// The same for a thread that may wait.
     fn ask<T>(&self, work: impl FnOnce(Answer<T>) -> WriterTask) -> Result<T, Cause> {
-        // Where it stands there may be a task of the executor, whose share of polls is used up; then nothing would wake it.
+        // Where it stands there may be a task of the executor, whose share of polls is used up;
+        // then nothing would wake it.
         futures_executor::block_on(tokio::task::unconstrained(self.asked(work)))
     }
 
@@ -128,11 +134,17 @@ impl StoreWriter {
         self.asked(WriterTask::Barrier)
     }
 
-    async fn read<T: Send + 'static>(&self, look: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static) -> rusqlite::Result<T> {
+    async fn read<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> rusqlite::Result<T> {
         self.reading.as_ref().ok_or(rusqlite::Error::InvalidQuery)?.look(look).await
     }
 
-    fn read_now<T: Send + 'static>(&self, look: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static) -> rusqlite::Result<T> {
+    fn read_now<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> rusqlite::Result<T> {
         self.reading.as_ref().ok_or(rusqlite::Error::InvalidQuery)?.look_now(look)
     }
 
@@ -140,7 +152,8 @@ impl StoreWriter {
     pub(super) fn is_over(&self, room: &RoomId) -> bool {
         let name = room.clone();
         let going = self.read_now(move |connection| {
-            let mut query = connection.prepare_cached("SELECT 1 FROM rooms WHERE room = ? AND ended IS NULL")?;
+            let mut query = connection
+                .prepare_cached("SELECT 1 FROM rooms WHERE room = ? AND ended IS NULL")?;
             query.query_row([name.as_str()], |_| Ok(())).optional()
         });
         matches!(going, Ok(None)) && !self.shared.live().contains(room)
@@ -148,7 +161,8 @@ impl StoreWriter {
 
     async fn records(&self, room: &RoomId) -> Result<Vec<Record>, Cause> {
         let room = room.clone();
-        let records = self.read(move |connection| Ok(read::records(connection, room.as_str()))).await;
+        let records =
+            self.read(move |connection| Ok(read::records(connection, room.as_str()))).await;
         records.map_err(|error| Cause::of_sqlite(&error))?.map_err(|error| match error {
             read::ReadError::Sqlite(error) => Cause::of_sqlite(&error),
             damaged => Cause::new(std::io::ErrorKind::InvalidData, damaged.to_string()),
@@ -168,7 +182,11 @@ impl Drop for StoreWriter {
     }
 }
 
-pub(super) fn journals(writer: &Arc<StoreWriter>, durability: Durability, about: RunOrigin) -> Arc<dyn Journals> {
+pub(super) fn journals(
+    writer: &Arc<StoreWriter>,
+    durability: Durability,
+    about: RunOrigin,
+) -> Arc<dyn Journals> {
     Arc::new(journal::StoreJournals::new(writer, durability, about))
 }
 

@@ -12,7 +12,13 @@ fn run(command: &str) -> Action {
 
 fn call(tool: &str, arguments: serde_json::Value) -> Action {
     let call = ToolCall { id: String::new(), name: tool.into(), arguments: arguments.to_string() };
-    Action::Reply(Reply { completion: None, content: None, tool_calls: vec![call], recipient: None, attachments: Vec::new() })
+    Action::Reply(Reply {
+        completion: None,
+        content: None,
+        tool_calls: vec![call],
+        recipient: None,
+        attachments: Vec::new(),
+    })
 }
 
 fn write(path: &str) -> Action {
@@ -88,9 +94,16 @@ fn looking_and_thinking_are_harmless() {
         custom("edit", json!({ "command": "view", "path": "/etc/hosts" })),
         custom("task_tracking", json!({ "command": "view" })),
     ] {
-        assert_eq!(assessed(&action, &Settings::default()), (Risk::Low, "thinking".into()), "{action:?}");
+        assert_eq!(
+            assessed(&action, &Settings::default()),
+            (Risk::Low, "thinking".into()),
+            "{action:?}"
+        );
     }
-    assert_eq!(assessed(&read("/home/me/.ssh/id_rsa"), &Settings::default()), (Risk::High, "secret-files".into()));
+    assert_eq!(
+        assessed(&read("/home/me/.ssh/id_rsa"), &Settings::default()),
+        (Risk::High, "secret-files".into())
+    );
 }
 
 #[test]
@@ -106,7 +119,11 @@ fn writing_outside_is_risky() {
         assert_eq!(assessed(&write(path), &here), (risk, rule.into()), "{path}");
         let edit = custom("edit", json!({ "command": "create", "path": path, "file_text": "x" }));
         assert_eq!(assessed(&edit, &here), (risk, rule.into()), "{path}");
-        assert_eq!(assessed(&call("workspace.write", json!({ "path": path })), &here), (risk, rule.into()), "{path}");
+        assert_eq!(
+            assessed(&call("workspace.write", json!({ "path": path })), &here),
+            (risk, rule.into()),
+            "{path}"
+        );
     }
     assert_eq!(assessed(&write("/anywhere"), &Settings::default()).1, "working");
 }
@@ -116,11 +133,22 @@ fn arguments_of_tools_are_looked_into() {
     let risky = json!({ "steps": [{ "do": ["rm", "-rf", "/"] }] });
     assert_eq!(assessed(&call("shell.exec", risky), &Settings::default()).1, "delete-all");
     let deep = (0..100).fold(json!("sudo ls"), |value, _| json!({ "x": value }));
-    assert_eq!(assessed(&call("shell.exec", deep), &Settings::default()).0, Risk::Medium, "below the bound it is one text in quotes");
-    let mcp = custom("call_tool_mcp", json!({ "name": "shell", "arguments": { "command": "sudo ls" } }));
+    assert_eq!(
+        assessed(&call("shell.exec", deep), &Settings::default()).0,
+        Risk::Medium,
+        "below the bound it is one text in quotes"
+    );
+    let mcp =
+        custom("call_tool_mcp", json!({ "name": "shell", "arguments": { "command": "sudo ls" } }));
     assert_eq!(assessed(&mcp, &Settings::default()).1, "become-root");
-    assert_eq!(assessed(&Action::Browse("http://169.254.169.254/latest".into()), &Settings::default()).1, "inside-address");
-    assert_eq!(assessed(&Action::Browse("https://example.org/".into()), &Settings::default()), (Risk::Medium, "working".into()));
+    assert_eq!(
+        assessed(&Action::Browse("http://169.254.169.254/latest".into()), &Settings::default()).1,
+        "inside-address"
+    );
+    assert_eq!(
+        assessed(&Action::Browse("https://example.org/".into()), &Settings::default()),
+        (Risk::Medium, "working".into())
+    );
 }
 
 #[test]
@@ -136,8 +164,16 @@ fn unknown_kinds_are_as_the_settings_say() {
     let later = custom("teleport", json!({}));
     assert_eq!(verdict(&later, &Settings::default()).unwrap().reason, "no rule knows `teleport`");
     assert_eq!(verdict(&later, &Settings::default()).unwrap().risk, Risk::Medium);
-    assert_eq!(verdict(&later, &settings(json!({ "otherwise": "high" }))).unwrap().risk, Risk::High);
-    assert_eq!(verdict(&run("sudo ls"), &settings(json!({ "usual": false, "otherwise": "low" }))).unwrap().risk, Risk::Low);
+    assert_eq!(
+        verdict(&later, &settings(json!({ "otherwise": "high" }))).unwrap().risk,
+        Risk::High
+    );
+    assert_eq!(
+        verdict(&run("sudo ls"), &settings(json!({ "usual": false, "otherwise": "low" })))
+            .unwrap()
+            .risk,
+        Risk::Low
+    );
 }
 
 #[test]
@@ -152,28 +188,50 @@ fn the_operators_rules_come_first_and_the_first_that_fits_holds() {
     assert_eq!(assessed(&run("make test"), &rules), (Risk::Low, "rule 2".into()));
     assert_eq!(assessed(&run("sudo ls"), &rules), (Risk::Low, "rule 2".into()));
     assert_eq!(assessed(&run("ls"), &rules).1, "working");
-    assert_eq!(assessed(&call("git.push", json!({ "flags": "--force" })), &rules), (Risk::Low, "rule 3".into()));
-    assert_eq!(assessed(&Action::Browse("https://example.org".into()), &rules), (Risk::High, "rule 4".into()));
+    assert_eq!(
+        assessed(&call("git.push", json!({ "flags": "--force" })), &rules),
+        (Risk::Low, "rule 3".into())
+    );
+    assert_eq!(
+        assessed(&Action::Browse("https://example.org".into()), &rules),
+        (Risk::High, "rule 4".into())
+    );
 }
 
 #[test]
 fn a_rule_that_makes_no_sense_is_an_error_and_so_a_high_risk() {
     for (rule, expected) in [
         (json!({ "risk": "huge" }), "rule 1: `risk` is \"huge\", not low, medium or high"),
-        (json!({ "name": "x", "risk": "low", "pattern": "(" }), "x: `pattern` is no regular expression: "),
+        (
+            json!({ "name": "x", "risk": "low", "pattern": "(" }),
+            "x: `pattern` is no regular expression: ",
+        ),
     ] {
-        let Err(Error::Other(text)) = verdict(&run("ls"), &settings(json!({ "rules": [rule] }))) else { panic!() };
+        let Err(Error::Other(text)) = verdict(&run("ls"), &settings(json!({ "rules": [rule] })))
+        else {
+            panic!()
+        };
         assert!(text.starts_with(expected), "{text}");
     }
-    assert!(verdict(&custom("later", json!({})), &settings(json!({ "otherwise": "never" }))).is_err());
-    assert!(serde_json::from_value::<Settings>(json!({ "rules": [{ "risk": "low", "comand": "ls" }] })).is_err());
+    assert!(
+        verdict(&custom("later", json!({})), &settings(json!({ "otherwise": "never" }))).is_err()
+    );
+    assert!(
+        serde_json::from_value::<Settings>(json!({ "rules": [{ "risk": "low", "comand": "ls" }] }))
+            .is_err()
+    );
 }
 
 #[test]
 fn a_star_stands_for_anything() {
-    for (pattern, text, fits) in
-        [("*", "a", true), ("a.*", "a.b", true), ("*.b", "a.b", true), ("*.*", "a.b", true), ("a", "ab", false), ("a.*", "b.a", false)]
-    {
+    for (pattern, text, fits) in [
+        ("*", "a", true),
+        ("a.*", "a.b", true),
+        ("*.b", "a.b", true),
+        ("*.*", "a.b", true),
+        ("a", "ab", false),
+        ("a.*", "b.a", false),
+    ] {
         assert_eq!(glob(pattern, text), fits, "{pattern} {text}");
     }
 }
@@ -181,6 +239,12 @@ fn a_star_stands_for_anything() {
 #[test]
 fn a_huge_text_is_looked_at_from_both_ends() {
     let padding = "x ".repeat(1_000_000);
-    assert_eq!(assessed(&run(&format!("{padding}; sudo ls")), &Settings::default()).1, "become-root");
-    assert_eq!(assessed(&run(&format!("sudo ls; {padding}")), &Settings::default()).1, "become-root");
+    assert_eq!(
+        assessed(&run(&format!("{padding}; sudo ls")), &Settings::default()).1,
+        "become-root"
+    );
+    assert_eq!(
+        assessed(&run(&format!("sudo ls; {padding}")), &Settings::default()).1,
+        "become-root"
+    );
 }

@@ -31,7 +31,10 @@ fn links_lead_to_whole_addresses() {
         ("<a href='#top'>t</a>", "t"),
         ("<a href='javascript:x()'>t</a>", "t"),
         ("<a href=x></a>y", "y"),
-        ("<a href=x>t <a href=y>u</a>", "[t](https://a.example/dir/x) [u](https://a.example/dir/y)"),
+        (
+            "<a href=x>t <a href=y>u</a>",
+            "[t](https://a.example/dir/x) [u](https://a.example/dir/y)",
+        ),
         ("<a href=x>never closed", "[never closed](https://a.example/dir/x)"),
         ("a <a href=x> b </a> c", "a [b](https://a.example/dir/x) c"),
         ("<p>a</p><a href=x><h2>b</h2></a>", "a\n\n## [b](https://a.example/dir/x)"),
@@ -45,7 +48,10 @@ fn links_lead_to_whole_addresses() {
 
 #[test]
 fn code_keeps_its_lines() {
-    assert_eq!(text("<p>a</p><pre>fn a() {\n    b();\n}</pre><p>c"), "a\n\nfn a() {\n    b();\n}\n\nc");
+    assert_eq!(
+        text("<p>a</p><pre>fn a() {\n    b();\n}</pre><p>c"),
+        "a\n\nfn a() {\n    b();\n}\n\nc"
+    );
 }
 
 #[test]

@@ -17,12 +17,19 @@ struct Fake {
 }
 
 fn denied(path: &str) -> FileError {
-    FileError::Denied(Denial { capability: "files".into(), target: path.into(), detail: "It was granted for reading only.".into() })
+    FileError::Denied(Denial {
+        capability: "files".into(),
+        target: path.into(),
+        detail: "It was granted for reading only.".into(),
+    })
 }
 
 impl Disk for Fake {
     fn roots(&self) -> Vec<Root> {
-        vec![Root { path: "/work".into(), writable: true }, Root { path: "/docs".into(), writable: false }]
+        vec![
+            Root { path: "/work".into(), writable: true },
+            Root { path: "/docs".into(), writable: false },
+        ]
     }
 
     fn read(&self, path: &str, most: usize) -> Result<Option<Vec<u8>>, FileError> {
@@ -39,11 +46,22 @@ impl Disk for Fake {
     fn list(&self, path: &str) -> Result<Vec<Entry>, FileError> {
         let mut entries: BTreeMap<String, Entry> = BTreeMap::new();
         for (file, content) in &self.files {
-            let Some(rest) = file.strip_prefix(path).and_then(|rest| rest.strip_prefix('/')) else { continue };
-            let (name, kind) = rest.split_once('/').map_or((rest, Kind::File), |(name, _)| (name, Kind::Directory));
-            entries.insert(name.to_owned(), Entry { name: name.to_owned(), kind, length: content.len() as u64 });
+            let Some(rest) = file.strip_prefix(path).and_then(|rest| rest.strip_prefix('/')) else {
+                continue;
+            };
+            let (name, kind) = rest
+                .split_once('/')
+                .map_or((rest, Kind::File), |(name, _)| (name, Kind::Directory));
+            entries.insert(
+                name.to_owned(),
+                Entry { name: name.to_owned(), kind, length: content.len() as u64 },
+            );
         }
-        if entries.is_empty() { Err(FileError::NotADirectory) } else { Ok(entries.into_values().collect()) }
+        if entries.is_empty() {
+            Err(FileError::NotADirectory)
+        } else {
+            Ok(entries.into_values().collect())
+        }
     }
 
     fn write(&mut self, path: &str, text: &str) -> Result<(), FileError> {
@@ -72,9 +90,12 @@ impl Disk for Fake {
 
 fn workspace() -> Workspace<Fake> {
     let mut fake = Fake { room: 1_000, ..Fake::default() };
-    for (path, text) in
-        [("/work/a.txt", "a\nb\nc\nd\ne\n"), ("/work/src/lib.rs", "fn a() {}\n"), ("/work/.hidden", ""), ("/docs/b.txt", "docs\n")]
-    {
+    for (path, text) in [
+        ("/work/a.txt", "a\nb\nc\nd\ne\n"),
+        ("/work/src/lib.rs", "fn a() {}\n"),
+        ("/work/.hidden", ""),
+        ("/docs/b.txt", "docs\n"),
+    ] {
         fake.files.insert(path.into(), text.into());
     }
     fake.files.insert("/work/binary".into(), vec![0xff, 0xfe]);
@@ -117,7 +138,11 @@ fn reading_takes_the_range_of_the_action() {
 
 #[test]
 fn what_cannot_be_read_has_a_text_of_its_own() {
-    let outside = |path: &str| format!("You're not allowed to access this path: {path}. You can only access paths inside the workspace.");
+    let outside = |path: &str| {
+        format!(
+            "You're not allowed to access this path: {path}. You can only access paths inside the workspace."
+        )
+    };
     for (path, expected) in [
         ("missing.txt", "File not found: missing.txt".to_owned()),
         ("/etc/passwd", outside("/etc/passwd")),
@@ -130,7 +155,8 @@ fn what_cannot_be_read_has_a_text_of_its_own() {
     }
     let mut large = workspace();
     large.disk.files.insert("/work/large".into(), vec![b'x'; 17 * 1024 * 1024]);
-    let expected = "The file large has more than 16777216 bytes, and such files are not read for this.";
+    let expected =
+        "The file large has more than 16777216 bytes, and such files are not read for this.";
     assert_eq!(told(large.read(arguments(json!({ "path": "large" })).unwrap())), expected);
 }
 
@@ -139,21 +165,34 @@ fn a_long_text_is_cut_in_the_middle() {
     let mut workspace = workspace();
     workspace.disk.files.insert("/work/long".into(), "x".repeat(1_000_000).into());
     let shown = told(workspace.read(arguments(json!({ "path": "long" })).unwrap()));
-    assert!(shown.len() < 201_000 && shown.contains("[... Observation truncated due to length ...]"));
+    assert!(
+        shown.len() < 201_000 && shown.contains("[... Observation truncated due to length ...]")
+    );
 }
 
 #[test]
 fn writing_replaces_lines() {
     for (write, file, expected) in [
         (json!({ "path": "new/deep/b.txt", "content": "a\n" }), "/work/new/deep/b.txt", "a\n"),
-        (json!({ "path": "a.txt", "content": "X", "start": 2, "end": -1 }), "/work/a.txt", "a\nb\nX\n"),
-        (json!({ "path": "a.txt", "content": "X\nY", "start": 1, "end": 4, "thought": "" }), "/work/a.txt", "a\nX\nY\ne\n"),
+        (
+            json!({ "path": "a.txt", "content": "X", "start": 2, "end": -1 }),
+            "/work/a.txt",
+            "a\nb\nX\n",
+        ),
+        (
+            json!({ "path": "a.txt", "content": "X\nY", "start": 1, "end": 4, "thought": "" }),
+            "/work/a.txt",
+            "a\nX\nY\ne\n",
+        ),
         (json!({ "path": "fresh", "content": "x", "start": 3, "end": 4 }), "/work/fresh", "x\n"),
         (json!({ "path": "binary", "content": "now text" }), "/work/binary", "now text"),
     ] {
         let mut workspace = workspace();
         let path = write["path"].as_str().unwrap().to_owned();
-        assert_eq!(told(workspace.write(arguments(write).unwrap())), format!("I wrote to the file {path}."));
+        assert_eq!(
+            told(workspace.write(arguments(write).unwrap())),
+            format!("I wrote to the file {path}.")
+        );
         assert_eq!(text(&workspace, file), expected);
     }
 }
@@ -170,8 +209,14 @@ fn what_cannot_be_written_is_said_and_stays() {
             json!({ "path": "../x", "content": "x" }),
             "You're not allowed to access this path: ../x. You can only access paths inside the workspace.",
         ),
-        (json!({ "path": "src", "content": "x" }), "Path is a directory: src. You can only read files"),
-        (json!({ "path": "binary", "content": "x", "start": 1 }), "File could not be decoded as utf-8: binary"),
+        (
+            json!({ "path": "src", "content": "x" }),
+            "Path is a directory: src. You can only read files",
+        ),
+        (
+            json!({ "path": "binary", "content": "x", "start": 1 }),
+            "File could not be decoded as utf-8: binary",
+        ),
         (
             json!({ "path": "big", "content": "x".repeat(LARGEST_WRITTEN + 1) }),
             "The file big would have 1000001 bytes, and at most 1000000 are written.",
@@ -188,7 +233,11 @@ fn edits_are_made_and_undone_in_turn() {
     let replace = |old: &str, new: &str| json!({ "path": "a.txt", "command": "str_replace", "old_str": old, "new_str": new });
     assert!(edited(&mut workspace, replace("b\n", "B\n")).starts_with("The file a.txt is edited."));
     assert!(
-        edited(&mut workspace, json!({ "path": "a.txt", "command": "insert", "insert_line": 0, "new_str": "first" })).contains("first")
+        edited(
+            &mut workspace,
+            json!({ "path": "a.txt", "command": "insert", "insert_line": 0, "new_str": "first" })
+        )
+        .contains("first")
     );
     assert_eq!(text(&workspace, "/work/a.txt"), "first\na\nB\nc\nd\ne\n");
     let undo = json!({ "path": "./a.txt", "command": "undo_edit" });
@@ -203,15 +252,30 @@ fn edits_are_made_and_undone_in_turn() {
 fn an_edit_that_makes_no_sense_changes_nothing() {
     let mut workspace = workspace();
     for (edit, expected) in [
-        (json!({ "path": "a.txt", "command": "str_replace", "old_str": "z", "new_str": "" }), "No replacement was made"),
-        (json!({ "path": "a.txt", "command": "str_replace", "old_str": "\n", "new_str": "" }), "No replacement was made"),
+        (
+            json!({ "path": "a.txt", "command": "str_replace", "old_str": "z", "new_str": "" }),
+            "No replacement was made",
+        ),
+        (
+            json!({ "path": "a.txt", "command": "str_replace", "old_str": "\n", "new_str": "" }),
+            "No replacement was made",
+        ),
         (json!({ "path": "a.txt", "command": "str_replace" }), "`str_replace` needs `old_str`."),
         (json!({ "path": "a.txt", "command": "create", "file_text": "x" }), "The file exists"),
-        (json!({ "path": "a.txt", "command": "insert", "insert_line": 9, "new_str": "x" }), "`insert_line` is 9"),
-        (json!({ "path": "none.txt", "command": "str_replace", "old_str": "a", "new_str": "b" }), "File not found: none.txt"),
+        (
+            json!({ "path": "a.txt", "command": "insert", "insert_line": 9, "new_str": "x" }),
+            "`insert_line` is 9",
+        ),
+        (
+            json!({ "path": "none.txt", "command": "str_replace", "old_str": "a", "new_str": "b" }),
+            "File not found: none.txt",
+        ),
         (json!({ "path": "a.txt", "command": "burn" }), "The editor has no command `burn`."),
         (json!({ "path": "a.txt" }), "The editor has no command ``."),
-        (json!({ "path": "/etc/hosts", "command": "view" }), "You're not allowed to access this path: /etc/hosts."),
+        (
+            json!({ "path": "/etc/hosts", "command": "view" }),
+            "You're not allowed to access this path: /etc/hosts.",
+        ),
     ] {
         let said = edited(&mut workspace, edit);
         assert!(said.starts_with(expected), "{said}");
@@ -222,11 +286,17 @@ fn an_edit_that_makes_no_sense_changes_nothing() {
 
 #[test]
 fn an_edit_is_an_observation_in_the_fixed_form() {
-    let edit = arguments(json!({ "path": "new.txt", "command": "create", "file_text": "x\n", "security_risk": 0 })).unwrap();
+    let edit = arguments(
+        json!({ "path": "new.txt", "command": "create", "file_text": "x\n", "security_risk": 0 }),
+    )
+    .unwrap();
     let outcome = workspace().edit(edit).unwrap();
     let value: Value = serde_json::from_str(&outcome.value.unwrap()).unwrap();
     let observation = &value["observation"];
-    assert_eq!((&observation["observation"], &observation["content"]), (&json!("edit"), &json!("The file new.txt is created.")));
+    assert_eq!(
+        (&observation["observation"], &observation["content"]),
+        (&json!("edit"), &json!("The file new.txt is created."))
+    );
     assert_eq!(observation["extras"]["path"], "new.txt");
     assert_eq!(observation["extras"]["prev_exist"], false);
     assert_eq!(observation["extras"]["new_content"], "x\n");
@@ -235,40 +305,73 @@ fn an_edit_is_an_observation_in_the_fixed_form() {
 #[test]
 fn what_is_too_large_to_be_kept_is_said() {
     let mut workspace = workspace();
-    edited(&mut workspace, json!({ "path": "a.txt", "command": "insert", "insert_line": 0, "new_str": "x" }));
+    edited(
+        &mut workspace,
+        json!({ "path": "a.txt", "command": "insert", "insert_line": 0, "new_str": "x" }),
+    );
     workspace.disk.files.insert("/work/large.txt".into(), "y\n".repeat(1_000).into());
-    let said = edited(&mut workspace, json!({ "path": "large.txt", "command": "insert", "insert_line": 0, "new_str": "x" }));
-    assert!(said.ends_with("This edit cannot be undone: the text before was too large to be kept."), "{said}");
+    let said = edited(
+        &mut workspace,
+        json!({ "path": "large.txt", "command": "insert", "insert_line": 0, "new_str": "x" }),
+    );
+    assert!(
+        said.ends_with("This edit cannot be undone: the text before was too large to be kept."),
+        "{said}"
+    );
     assert!(workspace.disk.before.is_empty(), "an older text must not come back");
 }
 
 #[test]
 fn viewing_shows_lines_and_directories() {
     let mut workspace = workspace();
-    assert_eq!(edited(&mut workspace, json!({ "path": "a.txt", "command": "view", "view_range": [5, -1] })), "     5\te\n");
+    assert_eq!(
+        edited(
+            &mut workspace,
+            json!({ "path": "a.txt", "command": "view", "view_range": [5, -1] })
+        ),
+        "     5\te\n"
+    );
     let expected = "Files and directories in ., two levels deep, without hidden ones:\na.txt\nbinary\nsrc/\nsrc/lib.rs";
     assert_eq!(edited(&mut workspace, json!({ "path": ".", "command": "view" })), expected);
-    assert_eq!(edited(&mut workspace, json!({ "path": "none", "command": "view" })), "File not found: none");
+    assert_eq!(
+        edited(&mut workspace, json!({ "path": "none", "command": "view" })),
+        "File not found: none"
+    );
     for number in 0..600 {
         workspace.disk.files.insert(format!("/work/src/{number}"), Vec::new());
     }
     let said = edited(&mut workspace, json!({ "path": "", "command": "view" }));
-    assert!(said.ends_with("(Only the first 500 are shown.)") && said.lines().count() == 502, "{said}");
+    assert!(
+        said.ends_with("(Only the first 500 are shown.)") && said.lines().count() == 502,
+        "{said}"
+    );
 }
 
 #[test]
 fn the_root_is_a_granted_folder() {
-    let Ok(mut docs) = Workspace::open(Fake { files: workspace().disk.files, ..Fake::default() }, "docs") else { panic!() };
+    let Ok(mut docs) =
+        Workspace::open(Fake { files: workspace().disk.files, ..Fake::default() }, "docs")
+    else {
+        panic!()
+    };
     assert_eq!(told(docs.read(arguments(json!({ "path": "b.txt" })).unwrap())), "docs\n");
     let Err(Error::Other(text)) = Workspace::open(Fake::default(), "/elsewhere") else { panic!() };
-    assert_eq!(text, "The setting `root` is /elsewhere, which is in none of the granted folders: /work, /docs.");
+    assert_eq!(
+        text,
+        "The setting `root` is /elsewhere, which is in none of the granted folders: /work, /docs."
+    );
 }
 
 #[test]
 fn schemas_are_objects_and_let_other_arguments_pass() {
     for spec in specs() {
         let schema: Value = serde_json::from_str(&spec.input_schema).unwrap();
-        assert_eq!((&schema["type"], &schema["additionalProperties"]), (&json!("object"), &Value::Null), "{}", spec.name);
+        assert_eq!(
+            (&schema["type"], &schema["additionalProperties"]),
+            (&json!("object"), &Value::Null),
+            "{}",
+            spec.name
+        );
         assert!(schema["properties"]["path"].is_object());
     }
 }

@@ -9,7 +9,8 @@ use crate::delivery::{Decision, Wake};
 /// What a strategy promises to the people that it speaks to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Guarantee {
-    /// It answers each wake: no error, no panic. In the host what waits is left in the inbox then, and the operator is told.
+    /// It answers each wake: no error, no panic. In the host what waits is left in the inbox then,
+    /// and the operator is told.
     Answers,
     /// In the end each result is told, or in the inbox: none waits for a wake that does not come.
     NothingLost,
@@ -21,7 +22,8 @@ pub enum Guarantee {
     OnlyItsChannels,
     /// It never speaks on a channel whose user is speaking, not even to interrupt.
     NeverOverAUser,
-    /// After a speech that was not accepted it waits, before it speaks about the same results again.
+    /// After a speech that was not accepted it waits, before it speaks about the same results
+    /// again.
     BacksOff,
     /// It does not wait in a loop of moments.
     NotBusy,
@@ -165,7 +167,12 @@ impl Report {
     /// # Errors
     /// As [`check`](Self::check).
     pub fn check_but(&self, meant: &[Guarantee]) -> Result<(), Broken> {
-        let broken: Vec<_> = self.breaches.iter().filter(|breach| !meant.contains(&breach.guarantee)).cloned().collect();
+        let broken: Vec<_> = self
+            .breaches
+            .iter()
+            .filter(|breach| !meant.contains(&breach.guarantee))
+            .cloned()
+            .collect();
         if broken.is_empty() { Ok(()) } else { Err(Broken(broken)) }
     }
 
@@ -180,9 +187,14 @@ impl Report {
 
     pub(super) fn expect(&mut self, expected: Option<&Expected>) {
         let Some(Expected { told, kept }) = expected else { return };
-        let came: Vec<(u64, Vec<String>)> = self.told.iter().map(|told| (told.at, told.tasks.clone())).collect();
+        let came: Vec<(u64, Vec<String>)> =
+            self.told.iter().map(|told| (told.at, told.tasks.clone())).collect();
         if let Some(told) = told.as_ref().filter(|told| **told != came) {
-            self.breaks(Guarantee::AsExpected, 0, format!("told should be {told:?}, and was {came:?}"));
+            self.breaks(
+                Guarantee::AsExpected,
+                0,
+                format!("told should be {told:?}, and was {came:?}"),
+            );
         }
         let came: Vec<&String> = self.kept.keys().collect();
         if let Some(kept) = kept.as_ref().filter(|kept| kept.iter().ne(came.iter().copied())) {

@@ -6,14 +6,19 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::report::{Guarantee, Kept, Report, Told, Woken};
 use super::script::{Happening, Script};
-use crate::delivery::{Activity, Channel, Context, Decision, EndedTask, MOST_ATTEMPTS, Pause, Snapshot, Speech, TaskStatus, Wake};
+use crate::delivery::{
+    Activity, Channel, Context, Decision, EndedTask, MOST_ATTEMPTS, Pause, Snapshot, Speech,
+    TaskStatus, Wake,
+};
 use crate::native;
 
-/// The script begins at a time as a clock shows it, not at 0: a strategy that takes 0 for "never" would go unseen.
+/// The script begins at a time as a clock shows it, not at 0: a strategy that takes 0 for "never"
+/// would go unseen.
 const BEGINNING_MS: u64 = 1_760_000_000_000;
 /// The longest that a strategy can wait at a time, as in the host.
 const MAX_WAIT_MS: u64 = 60 * 60 * 1_000;
-/// Timers nearer to each other than this, so many in a row with nothing done between them, are a loop.
+/// Timers nearer to each other than this, so many in a row with nothing done between them, are a
+/// loop.
 const BUSY_MS: u64 = 100;
 const BUSY_TIMERS: u32 = 20;
 /// Wakes of one play; a strategy that takes more will never end.
@@ -47,7 +52,8 @@ pub(super) struct Room<'a, F> {
     scratch: Vec<u8>,
     wakes: VecDeque<Wake>,
     crash_ms: Option<u64>,
-    /// Results of the speech that failed, until the strategy is told; then those that it is being told of.
+    /// Results of the speech that failed, until the strategy is told; then those that it is being
+    /// told of.
     failed: Vec<String>,
     told_failed: Vec<String>,
     busy: Busy,
@@ -93,7 +99,12 @@ struct Busy {
 impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> {
     pub(super) fn new(decide: &'a F, script: &'a Script, play: Play) -> Self {
         let open = |opened: &super::script::Opened| Open {
-            channel: Channel { id: opened.id.clone(), kind: opened.kind, activity: Activity::Idle, muted: false },
+            channel: Channel {
+                id: opened.id.clone(),
+                kind: opened.kind,
+                activity: Activity::Idle,
+                muted: false,
+            },
             says_ms: opened.says_ms,
             refusals: 0,
             quiet_at: None,
@@ -123,7 +134,8 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
         let mut lines = script.lines.iter().peekable();
         loop {
             let quiet = self.channels.iter().filter_map(|open| open.quiet_at).min();
-            let next = [lines.peek().map(|line| line.at), quiet, self.timer].into_iter().flatten().min();
+            let next =
+                [lines.peek().map(|line| line.at), quiet, self.timer].into_iter().flatten().min();
             let Some(next) = next.filter(|next| *next <= end) else { break };
             self.now = self.now.max(next);
             // Time may have jumped over several of them: they come in their order all the same.
@@ -145,7 +157,10 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
             }
             self.wake_all();
             if self.report.woken.len() >= MAX_WAKES {
-                self.breaks(Guarantee::NotBusy, format!("it was woken {MAX_WAKES} times, and is not done"));
+                self.breaks(
+                    Guarantee::NotBusy,
+                    format!("it was woken {MAX_WAKES} times, and is not done"),
+                );
                 break;
             }
         }
@@ -170,7 +185,9 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
                     open.channel.muted = *muted;
                 }
             }
-            Happening::Leaves { channel } => self.channels.retain(|open| open.channel.id != *channel),
+            Happening::Leaves { channel } => {
+                self.channels.retain(|open| open.channel.id != *channel)
+            }
             Happening::Crashes { for_ms } => self.crash_ms = Some(*for_ms),
         }
     }
@@ -183,7 +200,9 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
         let Some(open) = self.open(id) else { return };
         open.quiet_at = quiet_at;
         open.channel.activity = activity;
-        let Some((_, was_idle)) = self.waits_for.as_mut().filter(|(waited, _)| waited == id) else { return };
+        let Some((_, was_idle)) = self.waits_for.as_mut().filter(|(waited, _)| waited == id) else {
+            return;
+        };
         let is_idle = activity == Activity::Idle;
         if !std::mem::replace(was_idle, is_idle) && is_idle {
             self.wakes.push_back(Wake::ChannelChanged(id.to_owned()));
@@ -216,7 +235,8 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
 
     fn wake(&mut self, wake: &Wake) {
         if self.play.loses_answers || self.crash_ms.is_some() {
-            // The host stopped before the answer was kept: nothing came of it, and it is asked again when the host is back.
+            // The host stopped before the answer was kept: nothing came of it, and it is asked
+            // again when the host is back.
             let _ = self.ask(wake, &self.snapshot());
             self.now += self.crash_ms.take().unwrap_or(1_000);
         }
@@ -228,9 +248,17 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
         let room = self.snapshot();
         let (decided, scratch) = self.ask(wake, &room);
         if self.play.asks_twice && self.ask(wake, &room) != (decided.clone(), scratch.clone()) {
-            self.breaks(Guarantee::Deterministic, format!("asked twice for {wake:?}, it answered otherwise the second time"));
+            self.breaks(
+                Guarantee::Deterministic,
+                format!("asked twice for {wake:?}, it answered otherwise the second time"),
+            );
         }
-        let woken = Woken { at: self.now, wake: wake.clone(), waiting: self.waiting.len(), decided: decided.clone() };
+        let woken = Woken {
+            at: self.now,
+            wake: wake.clone(),
+            waiting: self.waiting.len(),
+            decided: decided.clone(),
+        };
         self.report.woken.push(woken);
         match decided {
             Ok(decisions) => {
@@ -269,7 +297,8 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
         (answer, scratch)
     }
 
-    /// The earliest wait of an answer stands in the place of those of the answers before; without one these hold.
+    /// The earliest wait of an answer stands in the place of those of the answers before; without
+    /// one these hold.
     fn perform_all(&mut self, wake: &Wake, decisions: Vec<Decision>) {
         let mut waits: Option<u64> = None;
         for decision in decisions {
@@ -304,9 +333,15 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
         let mut found = Vec::new();
         for task in tasks {
             match self.results.iter().position(|known| known.ended.task_id == *task) {
-                Some(at) if self.results[at].state == State::Waiting && !found.contains(&at) => found.push(at),
-                Some(_) => self.breaks(Guarantee::ToldOnce, format!("it decides about {task} a second time")),
-                None => self.breaks(Guarantee::OnlyWhatWaits, format!("it decides about {task:?}, and there is no such task")),
+                Some(at) if self.results[at].state == State::Waiting && !found.contains(&at) => {
+                    found.push(at)
+                }
+                Some(_) => self
+                    .breaks(Guarantee::ToldOnce, format!("it decides about {task} a second time")),
+                None => self.breaks(
+                    Guarantee::OnlyWhatWaits,
+                    format!("it decides about {task:?}, and there is no such task"),
+                ),
             }
         }
         found
@@ -315,18 +350,28 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
     fn speak(&mut self, wake: &Wake, speech: Speech) {
         let Speech { tasks, channel, prompt, interrupt } = speech;
         let results = self.named(&tasks);
-        let named =
-            |results: &[usize], room: &Self| -> Vec<String> { results.iter().map(|at| room.results[*at].ended.task_id.clone()).collect() };
+        let named = |results: &[usize], room: &Self| -> Vec<String> {
+            results.iter().map(|at| room.results[*at].ended.task_id.clone()).collect()
+        };
         let ids = named(&results, self);
         if ids.is_empty() {
             return;
         }
-        if matches!(wake, Wake::SendFailed(_)) && ids.iter().any(|id| self.told_failed.contains(id)) {
-            self.breaks(Guarantee::BacksOff, format!("told that a speech about {} failed, it says it again at once", ids.join(", ")));
+        if matches!(wake, Wake::SendFailed(_)) && ids.iter().any(|id| self.told_failed.contains(id))
+        {
+            self.breaks(
+                Guarantee::BacksOff,
+                format!(
+                    "told that a speech about {} failed, it says it again at once",
+                    ids.join(", ")
+                ),
+            );
         }
         let wanted = channel.clone().or_else(|| self.snapshot().context().transport());
         let now = self.now;
-        let Some(open) = wanted.as_deref().and_then(|id| self.open(id)).filter(|open| !open.channel.muted) else {
+        let Some(open) =
+            wanted.as_deref().and_then(|id| self.open(id)).filter(|open| !open.channel.muted)
+        else {
             let why = match (channel, wanted) {
                 (Some(id), _) => format!("it speaks on {id:?}, which is muted or was not offered"),
                 _ => "it speaks, and there is no channel to speak on".to_owned(),
@@ -337,7 +382,10 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
         };
         let id = open.channel.id.clone();
         if open.channel.activity == Activity::UserSpeaking {
-            self.breaks(Guarantee::NeverOverAUser, format!("it speaks about {} on {id:?}, whose user is speaking", ids.join(", ")));
+            self.breaks(
+                Guarantee::NeverOverAUser,
+                format!("it speaks about {} on {id:?}, whose user is speaking", ids.join(", ")),
+            );
         } else if open.refusals == 0 && open.says_ms > 0 {
             let begins = if interrupt { now } else { open.quiet_at.unwrap_or(now).max(now) };
             let quiet_at = Some(begins + open.says_ms);
@@ -348,7 +396,10 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
                 open.refusals -= 1;
                 self.not_taken(&results, ids);
             }
-            None => self.taken(&results, Told { at: now, tasks: ids, channel: id, prompt, interrupted: interrupt }),
+            None => self.taken(
+                &results,
+                Told { at: now, tasks: ids, channel: id, prompt, interrupted: interrupt },
+            ),
         }
     }
 
@@ -388,11 +439,14 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
         self.busy.is_told = true;
     }
 
-    /// Words of the strategy's own about a failed task, against those that it has in the same room when the task completed.
+    /// Words of the strategy's own about a failed task, against those that it has in the same room
+    /// when the task completed.
     fn check_words(&mut self, wake: &Wake, room: &Snapshot, decisions: &[Decision]) {
         let words = |decisions: &[Decision], id: &str| -> Option<String> {
             decisions.iter().find_map(|decision| match decision {
-                Decision::Speak(speech) if speech.tasks.iter().any(|task| task == id) => speech.prompt.clone(),
+                Decision::Speak(speech) if speech.tasks.iter().any(|task| task == id) => {
+                    speech.prompt.clone()
+                }
                 _ => None,
             })
         };
@@ -400,12 +454,16 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
             let Some(said) = words(decisions, &ended.task_id) else { continue };
             let mut other = room.clone();
             for same in other.waiting.iter_mut().filter(|same| same.task_id == ended.task_id) {
-                (same.status, same.output, same.error) = (TaskStatus::Completed, same.output.take().or(same.error.take()), None);
+                (same.status, same.output, same.error) =
+                    (TaskStatus::Completed, same.output.take().or(same.error.take()), None);
             }
             if let (Ok(decided), _) = self.ask(wake, &other)
                 && words(&decided, &ended.task_id) == Some(said)
             {
-                let what = format!("what it says about {} would be the same had it completed", ended.task_id);
+                let what = format!(
+                    "what it says about {} would be the same had it completed",
+                    ended.task_id
+                );
                 self.breaks(Guarantee::TellsFailures, what);
             }
         }
@@ -415,20 +473,35 @@ impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> 
         if *wake != Wake::Timer {
             return;
         }
-        let is_near = self.busy.last.is_some_and(|last| self.now - last < BUSY_MS) && !self.busy.is_told;
+        let is_near =
+            self.busy.last.is_some_and(|last| self.now - last < BUSY_MS) && !self.busy.is_told;
         let timers = if is_near { self.busy.timers + 1 } else { 0 };
         self.busy = Busy { last: Some(self.now), timers, is_told: false };
         if timers == BUSY_TIMERS {
-            self.breaks(Guarantee::NotBusy, format!("it waits for less than {BUSY_MS} ms again and again, and nothing comes of it"));
+            self.breaks(
+                Guarantee::NotBusy,
+                format!(
+                    "it waits for less than {BUSY_MS} ms again and again, and nothing comes of it"
+                ),
+            );
         }
     }
 
     fn end(mut self, end: u64) -> Report {
         self.now = end;
-        let waiting: Vec<String> = self.waiting.iter().map(|at| self.results[*at].ended.task_id.clone()).collect();
+        let waiting: Vec<String> =
+            self.waiting.iter().map(|at| self.results[*at].ended.task_id.clone()).collect();
         if let [first, ..] = waiting.as_slice() {
-            let others = if waiting.len() == 1 { String::new() } else { format!(" (and {} more)", waiting.len() - 1) };
-            let why = if self.timer.is_some() { "though the script is long over" } else { "and nothing will wake the strategy again" };
+            let others = if waiting.len() == 1 {
+                String::new()
+            } else {
+                format!(" (and {} more)", waiting.len() - 1)
+            };
+            let why = if self.timer.is_some() {
+                "though the script is long over"
+            } else {
+                "and nothing will wake the strategy again"
+            };
             self.breaks(Guarantee::NothingLost, format!("{first}{others} still waits, {why}"));
         }
         self.report.waiting = waiting;

@@ -82,14 +82,18 @@ impl Script {
     /// # Errors
     /// What is no script: with the line and the word.
     pub fn from_json(text: &str) -> Result<Self> {
-        let wrong = |error: serde_json::Error| Error::invalid_arguments(format!("the script: {error}"));
-        let Form { channels, script, notify, until, expect } = serde_json::from_str(text).map_err(wrong)?;
+        let wrong =
+            |error: serde_json::Error| Error::invalid_arguments(format!("the script: {error}"));
+        let Form { channels, script, notify, until, expect } =
+            serde_json::from_str(text).map_err(wrong)?;
         let channels = channels.into_iter().map(|channel| {
             let kind = kind_named(&channel.kind)?;
             Ok(Opened { id: channel.id, kind, says_ms: channel.says_ms })
         });
-        let lines = script.into_iter().map(|LineForm { at, what }| Ok(Line { at, what: what.read()? }));
-        let (channels, lines) = (channels.collect::<Result<Vec<_>>>()?, lines.collect::<Result<Vec<_>>>()?);
+        let lines =
+            script.into_iter().map(|LineForm { at, what }| Ok(Line { at, what: what.read()? }));
+        let (channels, lines) =
+            (channels.collect::<Result<Vec<_>>>()?, lines.collect::<Result<Vec<_>>>()?);
         Ok(Self { channels, lines, notify, until, expected: expect })
     }
 
@@ -99,7 +103,9 @@ impl Script {
 
     /// The moment after which nothing is played.
     pub(super) fn end(&self) -> u64 {
-        self.until.unwrap_or_else(|| self.lines.last().map_or(0, |line| line.at).saturating_add(AFTERWARDS_MS))
+        self.until.unwrap_or_else(|| {
+            self.lines.last().map_or(0, |line| line.at).saturating_add(AFTERWARDS_MS)
+        })
     }
 }
 
@@ -172,7 +178,9 @@ impl HappeningForm {
                 let status = status.as_deref().map_or(Ok(TaskStatus::Completed), status_named)?;
                 Happening::Ends(EndedTask { status, output, error, ..ended(&task) })
             }
-            Self::Activity { channel, is } => Happening::Activity { channel, activity: activity_named(&is)? },
+            Self::Activity { channel, is } => {
+                Happening::Activity { channel, activity: activity_named(&is)? }
+            }
             Self::Refuses { channel, times } => Happening::Refuses { channel, times },
             Self::Mutes { channel, muted } => Happening::Mutes { channel, muted },
             Self::Leaves { channel } => Happening::Leaves { channel },
@@ -188,7 +196,13 @@ fn kind_named(name: &str) -> Result<ChannelKind> {
         "voice" => ChannelKind::Voice,
         "agent" => ChannelKind::Agent,
         "other" => ChannelKind::Other,
-        _ => return Err(unknown("kind of channel", name, &["text", "web", "voice", "agent", "other"])),
+        _ => {
+            return Err(unknown(
+                "kind of channel",
+                name,
+                &["text", "web", "voice", "agent", "other"],
+            ));
+        }
     })
 }
 
@@ -198,7 +212,13 @@ fn activity_named(name: &str) -> Result<Activity> {
         "speaking" => Activity::Speaking,
         "user-speaking" => Activity::UserSpeaking,
         "generating" => Activity::Generating,
-        _ => return Err(unknown("activity", name, &["idle", "speaking", "user-speaking", "generating"])),
+        _ => {
+            return Err(unknown(
+                "activity",
+                name,
+                &["idle", "speaking", "user-speaking", "generating"],
+            ));
+        }
     })
 }
 
@@ -209,7 +229,13 @@ fn status_named(name: &str) -> Result<TaskStatus> {
         "cancelled" => TaskStatus::Cancelled,
         "timed-out" => TaskStatus::TimedOut,
         "interrupted" => TaskStatus::Interrupted,
-        _ => return Err(unknown("status", name, &["completed", "failed", "cancelled", "timed-out", "interrupted"])),
+        _ => {
+            return Err(unknown(
+                "status",
+                name,
+                &["completed", "failed", "cancelled", "timed-out", "interrupted"],
+            ));
+        }
     })
 }
 
@@ -221,10 +247,22 @@ mod tests {
     fn a_script_that_makes_no_sense_is_told_with_what_would() {
         for (text, said) in [
             (r#"{"channels": [], "script": [], "tempo": 1}"#, "unknown field `tempo`"),
-            (r#"{"channels": [{"id": "a", "kind": "smoke"}], "script": []}"#, "\"smoke\" is no kind of channel: there are text, web"),
-            (r#"{"channels": [], "script": [{"at": 1, "do": "dances"}]}"#, "unknown variant `dances`"),
-            (r#"{"channels": [], "script": [{"do": "activity", "channel": "a", "is": "gone"}]}"#, "\"gone\" is no activity"),
-            (r#"{"channels": [], "script": [{"do": "ends", "task": "a", "status": "won"}]}"#, "\"won\" is no status"),
+            (
+                r#"{"channels": [{"id": "a", "kind": "smoke"}], "script": []}"#,
+                "\"smoke\" is no kind of channel: there are text, web",
+            ),
+            (
+                r#"{"channels": [], "script": [{"at": 1, "do": "dances"}]}"#,
+                "unknown variant `dances`",
+            ),
+            (
+                r#"{"channels": [], "script": [{"do": "activity", "channel": "a", "is": "gone"}]}"#,
+                "\"gone\" is no activity",
+            ),
+            (
+                r#"{"channels": [], "script": [{"do": "ends", "task": "a", "status": "won"}]}"#,
+                "\"won\" is no status",
+            ),
             ("{}", "missing field `channels`"),
         ] {
             let error = Script::from_json(text).expect_err(text).to_string();

@@ -1,4 +1,5 @@
-//! What notices and answers begin and end: rows of models, tools, side effects, approvals, background tasks, and of plugins at work.
+//! What notices and answers begin and end: rows of models, tools, side effects, approvals,
+//! background tasks, and of plugins at work.
 
 use super::super::row::{Given, RowSubject};
 use super::super::short;
@@ -16,21 +17,39 @@ impl Now<'_> {
             Notice::ModelCalled { call, ordinal, task, plugin, model, .. } => {
                 self.fold.totals.model_calls += 1;
                 let parent = self.of_call(call);
-                let what = RowSubject::Model { task, plugin, model, answered_by: None, usage: Default::default(), error: None };
+                let what = RowSubject::Model {
+                    task,
+                    plugin,
+                    model,
+                    answered_by: None,
+                    usage: Default::default(),
+                    error: None,
+                };
                 self.open(OpenRowKey::Model(call, ordinal), parent, what);
             }
-            Notice::ModelAnswered { call, ordinal, usage: used, model, error: failed, trouble, .. } => {
+            Notice::ModelAnswered {
+                call,
+                ordinal,
+                usage: used,
+                model,
+                error: failed,
+                trouble,
+                ..
+            } => {
                 let totals = &mut self.fold.totals;
                 totals.input_tokens = totals.input_tokens.saturating_add(used.input_tokens);
-                totals.cached_input_tokens = totals.cached_input_tokens.saturating_add(used.cached_input_tokens);
+                totals.cached_input_tokens =
+                    totals.cached_input_tokens.saturating_add(used.cached_input_tokens);
                 totals.output_tokens = totals.output_tokens.saturating_add(used.output_tokens);
-                totals.cost_micro_usd = totals.cost_micro_usd.saturating_add(used.cost_micro_usd.unwrap_or_default());
+                totals.cost_micro_usd =
+                    totals.cost_micro_usd.saturating_add(used.cost_micro_usd.unwrap_or_default());
                 totals.unpriced += u64::from(failed.is_none() && used.cost_micro_usd.is_none());
                 // The operator's words say more than those that the plugin reads.
                 let failed = trouble.map(|trouble| trouble.text).or(failed);
                 self.end(&OpenRowKey::Model(call, ordinal), |what| {
                     if let RowSubject::Model { answered_by, usage, error, .. } = what {
-                        (*answered_by, *usage, *error) = (model, used, failed.as_deref().map(short));
+                        (*answered_by, *usage, *error) =
+                            (model, used, failed.as_deref().map(short));
                     }
                 });
             }
@@ -55,14 +74,32 @@ impl Now<'_> {
                 self.open(OpenRowKey::Call(call), self.here(), what);
             }
             // The host answered or refused it: no sandbox ran, but it is a call, and has a row.
-            Notice::ToolAnswered { call: None, task, name, arguments, content, is_error, .. } => {
+            Notice::ToolAnswered {
+                call: None, task, name, arguments, content, is_error, ..
+            } => {
                 self.fold.totals.tool_calls += 1;
                 let arguments = arguments.as_ref().map(json).unwrap_or_default();
                 let answer = short(&content);
-                let what = RowSubject::Tool { task, caller: None, name, arguments, answer, is_error, fault: None, sandbox: None };
+                let what = RowSubject::Tool {
+                    task,
+                    caller: None,
+                    name,
+                    arguments,
+                    answer,
+                    is_error,
+                    fault: None,
+                    sandbox: None,
+                };
                 self.moment(self.here(), what);
             }
-            Notice::ToolAnswered { call: Some(call), content, is_error: failed, fault: broke, report, .. } => {
+            Notice::ToolAnswered {
+                call: Some(call),
+                content,
+                is_error: failed,
+                fault: broke,
+                report,
+                ..
+            } => {
                 self.fold.totals.faults += u64::from(broke.is_some());
                 let used = self.used(&report);
                 if let Some(row) = self.open.get(&OpenRowKey::Call(call)).copied() {
@@ -84,7 +121,13 @@ impl Now<'_> {
             Notice::SideEffectStarted { call, ordinal, plugin, side_effect } => {
                 self.fold.totals.side_effects += 1;
                 let (verb, bytes) = verb_of(&side_effect);
-                let what = RowSubject::SideEffect { plugin, verb, target: short(side_effect.target()), bytes, came: None };
+                let what = RowSubject::SideEffect {
+                    plugin,
+                    verb,
+                    target: short(side_effect.target()),
+                    bytes,
+                    came: None,
+                };
                 let parent = self.of_call(call);
                 self.open(OpenRowKey::SideEffect(call, ordinal), parent, what);
             }
@@ -137,13 +180,20 @@ impl Now<'_> {
         match notice {
             Notice::BackgroundStarted { id, task, room, .. } => {
                 self.fold.totals.background += 1;
-                let what = RowSubject::Background { id: id.clone(), task, child: room.clone(), status: None, came: String::new() };
+                let what = RowSubject::Background {
+                    id: id.clone(),
+                    task,
+                    child: room.clone(),
+                    status: None,
+                    came: String::new(),
+                };
                 let row = self.open(OpenRowKey::Background(id), self.here(), what);
                 self.fold.lanes.insert(room, row);
             }
             Notice::BackgroundEnded { ended } => {
                 let word = ended.status.as_str().to_owned();
-                let text = ended.output.or(ended.error).map(|text| short(&text)).unwrap_or_default();
+                let text =
+                    ended.output.or(ended.error).map(|text| short(&text)).unwrap_or_default();
                 self.end(&OpenRowKey::Background(ended.id), |what| {
                     if let RowSubject::Background { status, came, .. } = what {
                         (*status, *came) = (Some(word), text);
@@ -154,7 +204,12 @@ impl Now<'_> {
         }
     }
 
-    pub(super) fn end_step(&mut self, call: CallId, answer: Result<String, Fault>, report: &CallReport) {
+    pub(super) fn end_step(
+        &mut self,
+        call: CallId,
+        answer: Result<String, Fault>,
+        report: &CallReport,
+    ) {
         let is_open = self.open.contains_key(&OpenRowKey::Call(call));
         let used = if is_open { self.used(report) } else { None };
         self.fold.totals.faults += u64::from(is_open && answer.is_err());
@@ -169,7 +224,12 @@ impl Now<'_> {
         });
     }
 
-    pub(super) fn end_strategy(&mut self, call: CallId, answer: Result<String, Fault>, report: &CallReport) {
+    pub(super) fn end_strategy(
+        &mut self,
+        call: CallId,
+        answer: Result<String, Fault>,
+        report: &CallReport,
+    ) {
         let is_open = self.open.contains_key(&OpenRowKey::Call(call));
         let used = if is_open { self.used(report) } else { None };
         self.fold.totals.faults += u64::from(is_open && answer.is_err());
@@ -185,7 +245,12 @@ impl Now<'_> {
     }
 
     /// A plugin has said what it was asked.
-    pub(super) fn end_consult(&mut self, call: CallId, answer: Result<&PluginReply, Fault>, report: &CallReport) {
+    pub(super) fn end_consult(
+        &mut self,
+        call: CallId,
+        answer: Result<&PluginReply, Fault>,
+        report: &CallReport,
+    ) {
         let is_open = self.open.contains_key(&OpenRowKey::Call(call));
         let used = if is_open { self.used(report) } else { None };
         self.fold.totals.faults += u64::from(is_open && answer.is_err());
@@ -200,7 +265,12 @@ impl Now<'_> {
         });
     }
 
-    pub(super) fn end_task(&mut self, task: &TaskName, ended: crate::types::outcome::Status, why: &str) {
+    pub(super) fn end_task(
+        &mut self,
+        task: &TaskName,
+        ended: crate::types::outcome::Status,
+        why: &str,
+    ) {
         let is_it = |row: &usize| matches!(&self.fold.rows[*row].what, RowSubject::Task { task: of, .. } if of == task);
         let Some(place) = self.tasks.iter().rposition(is_it) else { return };
         for row in self.tasks.split_off(place) {

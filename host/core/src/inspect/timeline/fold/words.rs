@@ -48,7 +48,9 @@ pub(super) fn kinds<T: serde::Serialize>(values: &[T], tag: &str) -> String {
 
 pub(crate) fn verb_of(side_effect: &SideEffect) -> (String, Option<u64>) {
     let (verb, bytes) = match side_effect {
-        SideEffect::Fetch { method, body, .. } => return (short(method), body.as_ref().map(|body| body.length)),
+        SideEffect::Fetch { method, body, .. } => {
+            return (short(method), body.as_ref().map(|body| body.length));
+        }
         SideEffect::WriteFile { bytes, .. } => ("write", Some(bytes.length)),
         SideEffect::RemoveFile { .. } => ("remove", None),
         SideEffect::SetKey { value, .. } => ("set key", Some(value.length)),
@@ -60,7 +62,9 @@ pub(crate) fn verb_of(side_effect: &SideEffect) -> (String, Option<u64>) {
 pub(super) fn effected(answer: SideEffectAnswer) -> Effected {
     match answer {
         SideEffectAnswer::Done { length } => Effected::Done { length },
-        SideEffectAnswer::Fetched { status, body, address, .. } => Effected::Answered { status, length: body.length, address },
+        SideEffectAnswer::Fetched { status, body, address, .. } => {
+            Effected::Answered { status, length: body.length, address }
+        }
         SideEffectAnswer::Denied { denial } => Effected::Denied { target: short(&denial.target) },
         SideEffectAnswer::Failed { message, .. } => Effected::Failed { message: short(&message) },
     }
@@ -72,22 +76,36 @@ pub(super) fn asked(question: &PluginQuery) -> String {
         PluginQuery::Memories { query, .. } => short(query),
         PluginQuery::Risk { action, .. } => format!("how risky is {}", shown(action)),
         PluginQuery::Condense { reason } => format!("condense ({})", kind_word(reason)),
-        PluginQuery::Gate { passing } => short(&format!("may it pass ({})? {}", passing.on.as_str(), passing.text)),
+        PluginQuery::Gate { passing } => {
+            short(&format!("may it pass ({})? {}", passing.on.as_str(), passing.text))
+        }
     }
 }
 
 pub(super) fn advised(advice: &PluginReply) -> String {
     match advice {
         PluginReply::Memories { memories } => format!("{} memories", memories.len()),
-        PluginReply::Risk { verdict } if verdict.reason.trim().is_empty() => verdict.risk.as_str().to_owned(),
-        PluginReply::Risk { verdict } => short(&format!("{}: {}", verdict.risk.as_str(), verdict.reason)),
+        PluginReply::Risk { verdict } if verdict.reason.trim().is_empty() => {
+            verdict.risk.as_str().to_owned()
+        }
+        PluginReply::Risk { verdict } => {
+            short(&format!("{}: {}", verdict.risk.as_str(), verdict.reason))
+        }
         PluginReply::Gate { verdict: GateVerdict::Allow } => "it passes".to_owned(),
-        PluginReply::Gate { verdict: GateVerdict::Modify { text } } => short(&format!("it passes as: {text}")),
-        PluginReply::Gate { verdict: GateVerdict::Block { reason } } => short(&format!("blocked: {reason}")),
+        PluginReply::Gate { verdict: GateVerdict::Modify { text } } => {
+            short(&format!("it passes as: {text}"))
+        }
+        PluginReply::Gate { verdict: GateVerdict::Block { reason } } => {
+            short(&format!("blocked: {reason}"))
+        }
         PluginReply::Condense { condensation: None } => "nothing is to be done".to_owned(),
         PluginReply::Condense { condensation: Some(wanted) } => {
             let summary = if wanted.summary.is_some() { ", with a summary" } else { "" };
-            format!("forget {} spans and mask {} entries{summary}", wanted.forget.len(), wanted.mask.len())
+            format!(
+                "forget {} spans and mask {} entries{summary}",
+                wanted.forget.len(),
+                wanted.mask.len()
+            )
         }
     }
 }
@@ -100,10 +118,19 @@ fn shown(action: &Action) -> String {
         Action::Browse { url } => url.as_str(),
         Action::Read { path, .. } | Action::Write { path, .. } => path.as_str(),
         Action::Recall { query } => query.as_str(),
-        Action::Reply(reply) => return reply.tool_calls.first().map_or_else(|| "a reply".to_owned(), |call| short(&call.name)),
+        Action::Reply(reply) => {
+            return reply
+                .tool_calls
+                .first()
+                .map_or_else(|| "a reply".to_owned(), |call| short(&call.name));
+        }
         _ => "",
     };
-    if about.is_empty() { short(action.name()) } else { short(&format!("{} {about}", action.name())) }
+    if about.is_empty() {
+        short(action.name())
+    } else {
+        short(&format!("{} {about}", action.name()))
+    }
 }
 
 /// Ids of background tasks, in one line.

@@ -9,7 +9,10 @@ use crate::permissions::grant::Grants;
 use crate::permissions::manifest::Manifest;
 
 fn rule(url: &str, methods: &[&str]) -> FetchRule {
-    FetchRule { url: UrlPattern::parse(url).unwrap(), methods: methods.iter().map(|method| (*method).to_owned()).collect() }
+    FetchRule {
+        url: UrlPattern::parse(url).unwrap(),
+        methods: methods.iter().map(|method| (*method).to_owned()).collect(),
+    }
 }
 
 fn manifest(detail: Value) -> Manifest {
@@ -18,7 +21,12 @@ fn manifest(detail: Value) -> Manifest {
     manifest
 }
 
-fn decide(manifest: &Manifest, fetch: Option<FetchGrant>, method: &str, url: &str) -> Result<(), Box<DenialRecord>> {
+fn decide(
+    manifest: &Manifest,
+    fetch: Option<FetchGrant>,
+    method: &str,
+    url: &str,
+) -> Result<(), Box<DenialRecord>> {
     let grants = Grants { fetch, ..Grants::default() };
     let rights = Rights { plugin: "subject", manifest, grants: &grants, narrowed: None };
     rights.may_fetch(method, &target(url).unwrap(), [])
@@ -30,7 +38,10 @@ fn granted() -> Option<FetchGrant> {
 
 #[test]
 fn what_is_asked_for_and_granted_is_allowed() {
-    assert_eq!(decide(&manifest(json!({})), granted(), "GET", "https://api.example.org/v1/a?b"), Ok(()));
+    assert_eq!(
+        decide(&manifest(json!({})), granted(), "GET", "https://api.example.org/v1/a?b"),
+        Ok(())
+    );
     let asked = manifest(json!({ "urls": ["https://api.example.org/v1/*"], "methods": ["GET"] }));
     assert_eq!(decide(&asked, granted(), "GET", "https://api.example.org/v1/a"), Ok(()));
 }
@@ -38,7 +49,9 @@ fn what_is_asked_for_and_granted_is_allowed() {
 #[test]
 fn each_layer_says_that_it_was_the_one() {
     let asks = manifest(json!({}));
-    let layer = |manifest: &Manifest, fetch, method: &str, url: &str| decide(manifest, fetch, method, url).unwrap_err().layer;
+    let layer = |manifest: &Manifest, fetch, method: &str, url: &str| {
+        decide(manifest, fetch, method, url).unwrap_err().layer
+    };
     let url = "https://api.example.org/v1/a";
     assert_eq!(layer(&Manifest::default(), granted(), "GET", url), Layer::Manifest);
     assert_eq!(layer(&asks, None, "GET", url), Layer::Config);
@@ -59,7 +72,11 @@ fn a_manifest_is_a_ceiling_whatever_was_granted() {
         (json!({ "methods": ["GET"] }), "HEAD"),
         (json!({ "methods": ["get"] }), "GET"),
     ] {
-        assert_eq!(decide(&manifest(detail.clone()), granted(), method, url).unwrap_err().layer, Layer::Manifest, "{detail}");
+        assert_eq!(
+            decide(&manifest(detail.clone()), granted(), method, url).unwrap_err().layer,
+            Layer::Manifest,
+            "{detail}"
+        );
     }
     let other_spelling = manifest(json!({ "urls": ["HTTPS://API.example.org:443/v1/*"] }));
     assert_eq!(decide(&other_spelling, granted(), "GET", url), Ok(()));
@@ -67,17 +84,30 @@ fn a_manifest_is_a_ceiling_whatever_was_granted() {
 
 #[test]
 fn the_smallest_grant_takes_nothing_away() {
-    let suggestion = |fetch, method: &str, url: &str| decide(&manifest(json!({})), fetch, method, url).unwrap_err().suggestion;
+    let suggestion = |fetch, method: &str, url: &str| {
+        decide(&manifest(json!({})), fetch, method, url).unwrap_err().suggestion
+    };
     let line = suggestion(None, "GET", "https://a.example/x?key=1").unwrap();
-    assert_eq!(line, r#"[plugins.subject] grants.fetch = [{ url = "https://a.example/x", methods = ["GET"] }]"#);
+    assert_eq!(
+        line,
+        r#"[plugins.subject] grants.fetch = [{ url = "https://a.example/x", methods = ["GET"] }]"#
+    );
     let line = suggestion(granted(), "POST", "https://b.example:444/").unwrap();
     assert_eq!(
         line,
         r#"[plugins.subject] grants.fetch = ["https://api.example.org/v1/*", { url = "https://b.example:444/", methods = ["POST"] }]"#
     );
-    let wide = FetchGrant { requests: 5, private: vec!["10.0.0.0/8".parse().unwrap()], time_ms: 1_500, ..granted().unwrap() };
+    let wide = FetchGrant {
+        requests: 5,
+        private: vec!["10.0.0.0/8".parse().unwrap()],
+        time_ms: 1_500,
+        ..granted().unwrap()
+    };
     let line = suggestion(Some(wide), "GET", "https://b.example/").unwrap();
-    assert!(line.ends_with(r#"], private = ["10.0.0.0/8"], requests = 5, time = "1500 ms" }"#), "{line}");
+    assert!(
+        line.ends_with(r#"], private = ["10.0.0.0/8"], requests = 5, time = "1500 ms" }"#),
+        "{line}"
+    );
 }
 
 /// B9: what a server acts on is what was decided.
@@ -90,11 +120,20 @@ fn a_header_goes_when_it_is_usual_or_granted_and_the_refusal_names_it() {
         rights.may_fetch("GET", &url, headers.iter().copied())
     };
     let (asks, plain) = (manifest(json!({})), granted().unwrap());
-    assert_eq!(may(&asks, &plain, &["accept", "authorization", "content-type", "x-api-key"]), Ok(()));
-    let denied = may(&asks, &plain, &["x-original-url", "accept", "x-forwarded-for", "x-original-url"]).unwrap_err();
+    assert_eq!(
+        may(&asks, &plain, &["accept", "authorization", "content-type", "x-api-key"]),
+        Ok(())
+    );
+    let denied =
+        may(&asks, &plain, &["x-original-url", "accept", "x-forwarded-for", "x-original-url"])
+            .unwrap_err();
     assert_eq!(denied.layer, Layer::Config);
     assert!(denied.reason.contains("plugins.subject.grants.fetch.headers does not name the headers `x-forwarded-for`, `x-original-url`"));
-    assert!(denied.denial.detail.ends_with("with the headers `x-forwarded-for`, `x-original-url`"), "{}", denied.denial.detail);
+    assert!(
+        denied.denial.detail.ends_with("with the headers `x-forwarded-for`, `x-original-url`"),
+        "{}",
+        denied.denial.detail
+    );
     assert_eq!(
         denied.suggestion.as_deref(),
         Some(
@@ -103,13 +142,21 @@ fn a_header_goes_when_it_is_usual_or_granted_and_the_refusal_names_it() {
     );
     let named = FetchGrant { headers: vec!["x-original-url".to_owned()], ..plain.clone() };
     assert_eq!(may(&asks, &named, &["x-original-url"]), Ok(()));
-    assert!(may(&asks, &named, &["x-original-url", "x_original_url"]).is_err(), "another spelling is another header");
-    // An address that is not granted at all is the first thing to say, and its grant brings no header along.
+    assert!(
+        may(&asks, &named, &["x-original-url", "x_original_url"]).is_err(),
+        "another spelling is another header"
+    );
+    // An address that is not granted at all is the first thing to say, and its grant brings no
+    // header along.
     let elsewhere = target("https://b.example/").unwrap();
     let grants = Grants { fetch: granted(), ..Grants::default() };
     let rights = Rights { plugin: "subject", manifest: &asks, grants: &grants, narrowed: None };
     let denied = rights.may_fetch("GET", &elsewhere, ["x-original-url"]).unwrap_err();
-    assert!(denied.suggestion.is_some_and(|line| line.contains("b.example") && !line.contains("x-original-url")));
+    assert!(
+        denied
+            .suggestion
+            .is_some_and(|line| line.contains("b.example") && !line.contains("x-original-url"))
+    );
     // A manifest that lists headers is a ceiling; the usual ones need no mention.
     let lists = manifest(json!({ "headers": ["X-Own"] }));
     let wide = FetchGrant { headers: vec!["x-own".to_owned(), "x-other".to_owned()], ..plain };
@@ -128,18 +175,29 @@ fn an_address_inside_gets_no_ready_made_grant() {
         "http://db.internal/",
         "http://10.0.0.1/",
     ] {
-        assert_eq!(decide(&manifest(json!({})), granted(), "GET", url).unwrap_err().suggestion, None, "{url}");
+        assert_eq!(
+            decide(&manifest(json!({})), granted(), "GET", url).unwrap_err().suggestion,
+            None,
+            "{url}"
+        );
     }
     let grants = Grants { fetch: granted(), ..Grants::default() };
     let manifest = manifest(json!({}));
     let rights = Rights { plugin: "subject", manifest: &manifest, grants: &grants, narrowed: None };
-    let record = rights.may_connect(&target("https://api.example.org/v1/").unwrap(), "10.0.0.1".parse().unwrap()).unwrap_err();
+    let record = rights
+        .may_connect(&target("https://api.example.org/v1/").unwrap(), "10.0.0.1".parse().unwrap())
+        .unwrap_err();
     assert_eq!((record.layer, record.suggestion), (Layer::Runtime, None));
     assert!(record.reason.contains("private address, 10.0.0.1"), "{}", record.reason);
-    assert!(!record.denial.detail.contains("10.0.0.1"), "the plugin is not told what a name stands for: {}", record.denial.detail);
+    assert!(
+        !record.denial.detail.contains("10.0.0.1"),
+        "the plugin is not told what a name stands for: {}",
+        record.denial.detail
+    );
 }
 
-/// The parts of an address as a server gets them, taken from the text that is sent and not from the parser.
+/// The parts of an address as a server gets them, taken from the text that is sent and not from the
+/// parser.
 fn sent(text: &str) -> (&str, &str, &str) {
     let (scheme, rest) = text.split_once("://").unwrap();
     let (authority, path) = rest.split_at(rest.find('/').unwrap());
@@ -148,8 +206,17 @@ fn sent(text: &str) -> (&str, &str, &str) {
 
 /// Addresses that are about to be understood in two ways.
 fn tricky() -> impl Strategy<Value = String> {
-    let scheme =
-        prop::sample::select(vec!["https://", "HTTPS://", "https:/", "https:\\\\", "http://", "https:///", "//", "ftp://", "https:"]);
+    let scheme = prop::sample::select(vec![
+        "https://",
+        "HTTPS://",
+        "https:/",
+        "https:\\\\",
+        "http://",
+        "https:///",
+        "//",
+        "ftp://",
+        "https:",
+    ]);
     let host = prop::sample::select(vec![
         "api.example.org",
         "API.example.ORG",
@@ -197,7 +264,8 @@ fn tricky() -> impl Strategy<Value = String> {
     ]);
     let slash = prop::sample::select(vec!["/", "\\", "//"]);
     (scheme, host, prop::collection::vec((slash, part), 0..6)).prop_map(|(scheme, host, parts)| {
-        let path: String = parts.into_iter().map(|(slash, part)| format!("{slash}{part}")).collect();
+        let path: String =
+            parts.into_iter().map(|(slash, part)| format!("{slash}{part}")).collect();
         format!("{scheme}{host}{path}")
     })
 }

@@ -7,7 +7,10 @@ use crate::permissions::manifest::{CapabilityRequest, Manifest};
 use crate::permissions::secret::placeholder::Seed;
 
 fn manifest() -> Manifest {
-    Manifest { asks: [("secrets".to_owned(), CapabilityRequest::default())].into(), ..Manifest::default() }
+    Manifest {
+        asks: [("secrets".to_owned(), CapabilityRequest::default())].into(),
+        ..Manifest::default()
+    }
 }
 
 fn grants(places: &[SecretPlace]) -> Grants {
@@ -16,7 +19,10 @@ fn grants(places: &[SecretPlace]) -> Grants {
         hosts: vec![HostPattern::parse(host).expect("a host")],
         places: places.iter().copied().collect::<BTreeSet<_>>(),
     };
-    Grants { secrets: vec![grant("met", "api.example.org"), grant("git", "*.git.example")], ..Grants::default() }
+    Grants {
+        secrets: vec![grant("met", "api.example.org"), grant("git", "*.git.example")],
+        ..Grants::default()
+    }
 }
 
 fn mine() -> Placeholders {
@@ -31,14 +37,21 @@ fn parts(url: &str, headers: &[(&str, &str)], body: Option<&str>) -> RequestPart
     RequestParts {
         method: "POST".to_owned(),
         url: Url::parse(url).expect("an address"),
-        headers: headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        headers: headers
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect(),
         body: body.map(|body| body.as_bytes().to_vec()),
     }
 }
 
 fn checked(places: &[SecretPlace], parts: &RequestParts) -> Result<SecretPlan, Box<DenialRecord>> {
     let (manifest, grants) = (manifest(), grants(places));
-    check(&Rights { plugin: "weather", manifest: &manifest, grants: &grants, narrowed: None }, &mine(), parts)
+    check(
+        &Rights { plugin: "weather", manifest: &manifest, grants: &grants, narrowed: None },
+        &mine(),
+        parts,
+    )
 }
 
 const ALL: [SecretPlace; 3] = [SecretPlace::Header, SecretPlace::Query, SecretPlace::Body];
@@ -48,7 +61,8 @@ fn values_stand_where_their_placeholders_stood() {
     let bearer = format!("Bearer {}", met());
     let json = format!(r#"{{"token": "{}"}}"#, met());
     let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
-    let parts = parts(&format!("https://api.example.org/v1?key={}&x=1", met()), &headers, Some(&json));
+    let parts =
+        parts(&format!("https://api.example.org/v1?key={}&x=1", met()), &headers, Some(&json));
     let plan = checked(&ALL, &parts).expect("it is bound to this host");
     assert_eq!(plan.names(), ["met"]);
     let sent = plan.put_in(&parts, |_| Some("a\"b &c")).expect("it fits");
@@ -70,7 +84,11 @@ fn a_value_that_would_break_a_header_is_not_put_in() {
 
 #[test]
 fn a_request_without_placeholders_stays_as_it_is() {
-    let parts = parts("https://elsewhere.example/conclave-secret-?q=conclave-secret-12", &[("a", "b")], Some("body"));
+    let parts = parts(
+        "https://elsewhere.example/conclave-secret-?q=conclave-secret-12",
+        &[("a", "b")],
+        Some("body"),
+    );
     let plan = checked(&[], &parts).expect("there is nothing to decide");
     assert!(plan.is_empty() && plan.put_in(&parts, |_| None) == Ok(parts.clone()));
 }
@@ -83,29 +101,57 @@ fn everywhere_else_it_is_refused() {
         (parts("https://evil.example/", &header, None), Layer::Runtime, "bound to api.example.org"),
         (parts("https://api.example.org.evil.example/", &header, None), Layer::Runtime, "bound to"),
         (parts("http://api.example.org/", &header, None), Layer::Host, "unencrypted"),
-        (parts(&format!("https://api.example.org/{met}"), &[], None), Layer::Host, "before the query"),
-        (parts(&format!("https://api.example.org/%63{}", &met[1..]), &[], None), Layer::Host, "before the query"),
+        (
+            parts(&format!("https://api.example.org/{met}"), &[], None),
+            Layer::Host,
+            "before the query",
+        ),
+        (
+            parts(&format!("https://api.example.org/%63{}", &met[1..]), &[], None),
+            Layer::Host,
+            "before the query",
+        ),
         (parts(&format!("https://{met}.evil.example/"), &[], None), Layer::Runtime, "bound to"),
         (parts(&format!("https://api.example.org/#{met}"), &[], None), Layer::Host, "fragment"),
         (parts("https://api.example.org/", &[(&met, "x")], None), Layer::Host, "name of a header"),
-        (parts("https://api.example.org/", &[("Host", &met)], None), Layer::Host, "how the request is sent"),
+        (
+            parts("https://api.example.org/", &[("Host", &met)], None),
+            Layer::Host,
+            "how the request is sent",
+        ),
         (parts("https://api.example.org/", &[], Some(&met)), Layer::Config, "in the body"),
-        (parts(&format!("https://api.example.org/?q={met}"), &[], None), Layer::Config, "in the query"),
-        (parts("https://api.example.org/", &[("x-key", &other)], None), Layer::Runtime, "worth nothing"),
+        (
+            parts(&format!("https://api.example.org/?q={met}"), &[], None),
+            Layer::Config,
+            "in the query",
+        ),
+        (
+            parts("https://api.example.org/", &[("x-key", &other)], None),
+            Layer::Runtime,
+            "worth nothing",
+        ),
     ];
     for (parts, layer, reason) in cases {
         let record = checked(&[SecretPlace::Header], &parts).expect_err(reason);
-        assert!(record.layer == layer && record.reason.contains(reason), "{record:?}, not {reason}");
-        assert!(!record.denial.detail.contains("example"), "the guest learns no more than the name: {record:?}");
+        assert!(
+            record.layer == layer && record.reason.contains(reason),
+            "{record:?}, not {reason}"
+        );
+        assert!(
+            !record.denial.detail.contains("example"),
+            "the guest learns no more than the name: {record:?}"
+        );
     }
 }
 
 #[test]
 fn the_smallest_grant_is_offered_for_a_place_and_never_for_a_host() {
     let header = SecretPlace::Header;
-    let place = checked(&[header], &parts("https://api.example.org/", &[], Some(&met()))).expect_err("not in the body");
+    let place = checked(&[header], &parts("https://api.example.org/", &[], Some(&met())))
+        .expect_err("not in the body");
     assert_eq!(place.suggestion.as_deref(), Some(r#"[secrets.met] places = ["header", "body"]"#));
-    let host = checked(&[header], &parts("https://evil.example/", &[("a", &met())], None)).expect_err("not there");
+    let host = checked(&[header], &parts("https://evil.example/", &[("a", &met())], None))
+        .expect_err("not there");
     assert_eq!(host.suggestion, None);
 }
 
@@ -119,16 +165,31 @@ fn the_manifest_is_a_ceiling() {
     let decide = |asks: &[(&str, CapabilityRequest)], name: &str, url: &str| {
         let asks = asks.iter().map(|(name, ask)| ((*name).to_owned(), ask.clone())).collect();
         let manifest = Manifest { asks, ..Manifest::default() };
-        let rights = Rights { plugin: "weather", manifest: &manifest, grants: &grants, narrowed: None };
+        let rights =
+            Rights { plugin: "weather", manifest: &manifest, grants: &grants, narrowed: None };
         let placeholder = mine().of(&SecretName::from(name));
-        check(&rights, &mine(), &parts(url, &[("x", &placeholder)], None)).map(drop).map_err(|record| record.layer)
+        check(&rights, &mine(), &parts(url, &[("x", &placeholder)], None))
+            .map(drop)
+            .map_err(|record| record.layer)
     };
     assert_eq!(decide(&[], "met", "https://api.example.org/"), Err(Layer::Manifest));
     assert_eq!(decide(&[("secrets", by_name(&[]))], "met", "https://api.example.org/"), Ok(()));
-    assert_eq!(decide(&[("secrets", by_name(&["api.example.org"]))], "met", "https://api.example.org/"), Ok(()));
-    assert_eq!(decide(&[("secrets", by_name(&["other.example.org"]))], "met", "https://api.example.org/"), Err(Layer::Manifest));
-    assert_eq!(decide(&[("secrets", by_name(&[]))], "git", "https://a.git.example/"), Err(Layer::Manifest));
-    assert_eq!(decide(&[("secrets", CapabilityRequest::default())], "git", "https://a.git.example/"), Ok(()));
+    assert_eq!(
+        decide(&[("secrets", by_name(&["api.example.org"]))], "met", "https://api.example.org/"),
+        Ok(())
+    );
+    assert_eq!(
+        decide(&[("secrets", by_name(&["other.example.org"]))], "met", "https://api.example.org/"),
+        Err(Layer::Manifest)
+    );
+    assert_eq!(
+        decide(&[("secrets", by_name(&[]))], "git", "https://a.git.example/"),
+        Err(Layer::Manifest)
+    );
+    assert_eq!(
+        decide(&[("secrets", CapabilityRequest::default())], "git", "https://a.git.example/"),
+        Ok(())
+    );
 }
 
 #[test]

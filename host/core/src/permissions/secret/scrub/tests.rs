@@ -7,15 +7,23 @@ use super::*;
 const VALUE: &str = "s3cr\"et/+ü value&";
 
 fn scrubber(value: &str) -> Scrubber {
-    Scrubber::new(vec![SecretValue::new(SecretName::from("met"), value.to_owned()).expect("it is long enough")])
+    Scrubber::new(vec![
+        SecretValue::new(SecretName::from("met"), value.to_owned()).expect("it is long enough"),
+    ])
 }
 
 fn percent(value: &str, is_upper: bool) -> String {
-    value.bytes().map(|byte| if is_upper { format!("%{byte:02X}") } else { format!("%{byte:02x}") }).collect()
+    value
+        .bytes()
+        .map(|byte| if is_upper { format!("%{byte:02X}") } else { format!("%{byte:02x}") })
+        .collect()
 }
 
 fn hex(value: &[u8], is_upper: bool) -> String {
-    value.iter().map(|byte| if is_upper { format!("{byte:02X}") } else { format!("{byte:02x}") }).collect()
+    value
+        .iter()
+        .map(|byte| if is_upper { format!("{byte:02X}") } else { format!("{byte:02x}") })
+        .collect()
 }
 
 fn units(value: &str) -> String {
@@ -32,15 +40,35 @@ fn form(value: &str) -> String {
 }
 
 fn entities(value: &str) -> String {
-    value.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;").replace('\'', "&#39;")
+    value
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+        .replace('\'', "&#39;")
 }
 
-/// Every way in which an answer can repeat a text; `before` and `after` stand with it in the same base64 or hexadecimal.
+/// Every way in which an answer can repeat a text; `before` and `after` stand with it in the same
+/// base64 or hexadecimal.
 fn echoes(value: &str, before: &str, after: &str) -> Vec<String> {
     let around = format!("{before}{value}{after}");
-    let mut echoes = vec![value.to_owned(), json(value), units(value), form(value), percent(value, true), percent(value, false)];
-    echoes.extend([entities(value), value.chars().map(|c| format!("&#x{:x};", u32::from(c))).collect()]);
-    echoes.extend([STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD].iter().map(|engine| engine.encode(&around)));
+    let mut echoes = vec![
+        value.to_owned(),
+        json(value),
+        units(value),
+        form(value),
+        percent(value, true),
+        percent(value, false),
+    ];
+    echoes.extend([
+        entities(value),
+        value.chars().map(|c| format!("&#x{:x};", u32::from(c))).collect(),
+    ]);
+    echoes.extend(
+        [STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD]
+            .iter()
+            .map(|engine| engine.encode(&around)),
+    );
     echoes.extend([hex(around.as_bytes(), true), hex(around.as_bytes(), false)]);
     echoes
 }
@@ -57,8 +85,14 @@ fn every_echo_is_found_and_named() {
         let text = format!("it said: {echo} .");
         assert_eq!(scrubber.find(text.as_bytes()).map(SecretName::as_str), Some("met"), "{echo}");
         let scrubbed = scrubber.scrub_text(&text);
-        assert!(scrubbed.contains("[secret met]") && !scrubbed.contains(&echo), "{echo}: {scrubbed}");
-        assert!(scrubbed.starts_with("it said: ") && scrubbed.ends_with(" ."), "what stands around it stays: {scrubbed}");
+        assert!(
+            scrubbed.contains("[secret met]") && !scrubbed.contains(&echo),
+            "{echo}: {scrubbed}"
+        );
+        assert!(
+            scrubbed.starts_with("it said: ") && scrubbed.ends_with(" ."),
+            "what stands around it stays: {scrubbed}"
+        );
         assert_eq!(scrubber.find(scrubbed.as_bytes()), None, "{scrubbed}");
     }
 }
@@ -66,7 +100,13 @@ fn every_echo_is_found_and_named() {
 #[test]
 fn what_is_no_echo_stays() {
     let scrubber = scrubber("0123-token-4567");
-    for text in ["", "a 0123-token-456", r#"{"a": "\u0041\n%41 &amp; +"}"#, "dXNlcjpwYXNzd29yZA==", "deadbeefdeadbeefdeadbeef"] {
+    for text in [
+        "",
+        "a 0123-token-456",
+        r#"{"a": "\u0041\n%41 &amp; +"}"#,
+        "dXNlcjpwYXNzd29yZA==",
+        "deadbeefdeadbeefdeadbeef",
+    ] {
         assert_eq!(scrubber.scrub(text.as_bytes()), None, "{text}");
         assert_eq!(scrubber.scrub_text(text), text);
     }
@@ -75,9 +115,14 @@ fn what_is_no_echo_stays() {
 
 #[test]
 fn secrets_that_overlap_and_repeat_are_all_taken_out() {
-    let value = |name: &str, value: &str| SecretValue::new(SecretName::from(name), value.to_owned()).expect("it is long enough");
+    let value = |name: &str, value: &str| {
+        SecretValue::new(SecretName::from(name), value.to_owned()).expect("it is long enough")
+    };
     let scrubber = Scrubber::new(vec![value("a", "abcdefgh1"), value("b", "efgh12345")]);
-    assert_eq!(scrubber.scrub_text("<abcdefgh12345> abcdefgh1abcdefgh1 efgh12345"), "<[secret a]> [secret a][secret a] [secret b]");
+    assert_eq!(
+        scrubber.scrub_text("<abcdefgh12345> abcdefgh1abcdefgh1 efgh12345"),
+        "<[secret a]> [secret a][secret a] [secret b]"
+    );
 }
 
 #[test]

@@ -1,11 +1,13 @@
-//! Looks ahead of the repairing reader, each bounded: whether a quote ends its text, whether a comma stands between members. Nothing is read.
+//! Looks ahead of the repairing reader, each bounded: whether a quote ends its text, whether a
+//! comma stands between members. Nothing is read.
 
 use super::{JsonRepairer, ValuePosition, is_bare, is_quote};
 
 /// Bytes of the next key that are looked at, to tell a comma between members from one in a text.
 pub(super) const LONGEST_KEY: usize = 128;
 
-/// Characters after a quote and a comma that are looked at, to tell a quotation in a text from the text's end.
+/// Characters after a quote and a comma that are looked at, to tell a quotation in a text from the
+/// text's end.
 const LONGEST_ASIDE: usize = 256;
 
 impl JsonRepairer<'_> {
@@ -18,7 +20,9 @@ impl JsonRepairer<'_> {
             | (ValuePosition::Member, Some('}'))
             | (ValuePosition::Item, Some(']' | '}' | ',' | ')')) => true,
             (ValuePosition::Member, Some(',' | ';')) => {
-                self.starts_member(next + 1) || self.ends_group(next + 1) || !self.text_is_open(next + 1, closing)
+                self.starts_member(next + 1)
+                    || self.ends_group(next + 1)
+                    || !self.text_is_open(next + 1, closing)
             }
             // An opening quote inside a text is followed by its word at once.
             // One quote too many, of another kind
@@ -27,12 +31,17 @@ impl JsonRepairer<'_> {
                     && c != closing
                     && next == from
                     && (self.ends_group(next + c.len_utf8())
-                        || self.text.get(next + c.len_utf8()..).is_some_and(|after| after.starts_with(']'))) =>
+                        || self
+                            .text
+                            .get(next + c.len_utf8()..)
+                            .is_some_and(|after| after.starts_with(']'))) =>
             {
                 true
             }
 
-            (ValuePosition::Member, Some(c)) => c != ':' && (next > from || is_quote(c)) && self.starts_member(next),
+            (ValuePosition::Member, Some(c)) => {
+                c != ':' && (next > from || is_quote(c)) && self.starts_member(next)
+            }
             (ValuePosition::Item, Some(c)) => c == closing && next > from,
             (ValuePosition::Key, Some(_)) => false,
         }
@@ -48,39 +57,54 @@ impl JsonRepairer<'_> {
     /// Another quote of the kind stands before the colon: the key has quotes in it.
     pub(super) fn key_is_open(&self, from: usize, closing: char) -> bool {
         let rest = self.text.get(from..).unwrap_or_default();
-        let ahead = rest.char_indices().take(LONGEST_KEY).find(|(_, c)| matches!(c, ':' | ',' | '}' | '\n') || *c == closing);
+        let ahead = rest
+            .char_indices()
+            .take(LONGEST_KEY)
+            .find(|(_, c)| matches!(c, ':' | ',' | '}' | '\n') || *c == closing);
         ahead.is_some_and(|(at, c)| {
             c == closing
                 && at > 0
-                && self.text.get(self.after_blanks(from + at + c.len_utf8())..).is_some_and(|after| after.starts_with(':'))
+                && self
+                    .text
+                    .get(self.after_blanks(from + at + c.len_utf8())..)
+                    .is_some_and(|after| after.starts_with(':'))
         })
     }
 
-    /// After a colon inside a key in quotes: a value in quotes that ends well follows, so the key ended before the colon.
+    /// After a colon inside a key in quotes: a value in quotes that ends well follows, so the key
+    /// ended before the colon.
     pub(super) fn value_then_ends(&self, from: usize, closing: char) -> bool {
         let next = self.after_blanks(from);
         let rest = self.text.get(next..).unwrap_or_default();
         let Some(inside) = rest.strip_prefix(closing) else {
             let end = rest.char_indices().take(LONGEST_KEY).find(|(_, c)| matches!(c, ',' | '}'));
             return end.is_some_and(|(at, c)| {
-                rest.get(..at).is_some_and(|value| !value.contains(closing)) && (c == '}' || self.starts_member(next + at + 1))
+                rest.get(..at).is_some_and(|value| !value.contains(closing))
+                    && (c == '}' || self.starts_member(next + at + 1))
             });
         };
         let end = inside.char_indices().take(LONGEST_KEY).find(|(_, c)| *c == closing);
         end.is_some_and(|(at, c)| {
-            self.text.get(self.after_blanks(next + 2 * c.len_utf8() + at)..).is_some_and(|after| after.starts_with([',', '}']))
+            self.text
+                .get(self.after_blanks(next + 2 * c.len_utf8() + at)..)
+                .is_some_and(|after| after.starts_with([',', '}']))
         })
     }
 
     /// The group ends here, but for commas.
     pub(super) fn ends_group(&self, from: usize) -> bool {
-        matches!(self.text.get(self.after_blanks(from)..).unwrap_or_default().chars().next(), None | Some('}' | ','))
+        matches!(
+            self.text.get(self.after_blanks(from)..).unwrap_or_default().chars().next(),
+            None | Some('}' | ',')
+        )
     }
 
     /// A key and a colon stand here.
     pub(super) fn starts_member(&self, from: usize) -> bool {
         let next = self.after_blanks(from);
-        let Some(first) = self.text.get(next..).unwrap_or_default().chars().next() else { return false };
+        let Some(first) = self.text.get(next..).unwrap_or_default().chars().next() else {
+            return false;
+        };
         is_quote(first) && self.starts_member_in(next, if first == '“' { '”' } else { first })
             || is_bare(first) && self.starts_bare_member(next)
     }
@@ -89,22 +113,36 @@ impl JsonRepairer<'_> {
     pub(super) fn starts_member_in(&self, from: usize, closing: char) -> bool {
         let next = self.after_blanks(from);
         let rest = self.text.get(next..).unwrap_or_default();
-        let opened = if closing == '”' { rest.strip_prefix('“') } else { rest.strip_prefix(closing) };
+        let opened =
+            if closing == '”' { rest.strip_prefix('“') } else { rest.strip_prefix(closing) };
         let Some(inside) = opened else { return false };
-        let end = inside.char_indices().take(LONGEST_KEY).find(|(_, c)| *c == closing || matches!(c, '\n' | '{' | '}'));
+        let end = inside
+            .char_indices()
+            .take(LONGEST_KEY)
+            .find(|(_, c)| *c == closing || matches!(c, '\n' | '{' | '}'));
         end.is_some_and(|(at, c)| {
             let after = self.text.len() - inside.len() + at + c.len_utf8();
-            c == closing && at > 0 && self.text.get(self.after_blanks(after)..).is_some_and(|after| after.starts_with(':'))
+            c == closing
+                && at > 0
+                && self
+                    .text
+                    .get(self.after_blanks(after)..)
+                    .is_some_and(|after| after.starts_with(':'))
         })
     }
 
     fn starts_bare_member(&self, from: usize) -> bool {
         let rest = self.text.get(from..).unwrap_or_default();
-        let end = rest.char_indices().take(LONGEST_KEY).find(|(_, c)| !(c.is_alphanumeric() || matches!(c, '_' | '-')));
+        let end = rest
+            .char_indices()
+            .take(LONGEST_KEY)
+            .find(|(_, c)| !(c.is_alphanumeric() || matches!(c, '_' | '-')));
         // The closing quote of a key whose opening one is missing
         let end = end.map(|(at, c)| if is_quote(c) { at + c.len_utf8() } else { at });
         end.is_some_and(|at| {
-            self.text.get(self.after_blanks(from + at)..).is_some_and(|after| after.starts_with(':') && !after.starts_with("://"))
+            self.text
+                .get(self.after_blanks(from + at)..)
+                .is_some_and(|after| after.starts_with(':') && !after.starts_with("://"))
         })
     }
 }

@@ -1,10 +1,12 @@
-//! What a token without quotes means: a number, a truth value, nothing, or itself. Where tokens end is not known here.
+//! What a token without quotes means: a number, a truth value, nothing, or itself. Where tokens end
+//! is not known here.
 
 use serde_json::{Number, Value};
 
 /// What an unquoted token means; a text if nothing else.
 pub(super) fn literal(token: &str) -> Value {
-    let lower = token.get(..token.len().min(5)).filter(|_| token.len() <= 5).map(str::to_ascii_lowercase);
+    let lower =
+        token.get(..token.len().min(5)).filter(|_| token.len() <= 5).map(str::to_ascii_lowercase);
     match lower.as_deref() {
         Some("true") => return Value::Bool(true),
         Some("false") => return Value::Bool(false),
@@ -26,5 +28,9 @@ fn number(token: &str) -> Option<Number> {
     if let Ok(whole) = digits.parse::<i64>() {
         return Some(whole.into());
     }
-    digits.parse::<u64>().map(Number::from).ok().or_else(|| digits.parse::<f64>().ok().and_then(Number::from_f64))
+    digits
+        .parse::<u64>()
+        .map(Number::from)
+        .ok()
+        .or_else(|| digits.parse::<f64>().ok().and_then(Number::from_f64))
 }

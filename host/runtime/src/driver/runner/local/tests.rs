@@ -20,12 +20,22 @@ fn ended(status: BackgroundStatus, why: &str) -> TaskEnd {
     TaskEnd { task, spent: Spent::default(), used: UsedByPlugin::new() }
 }
 
-fn task<F: Future<Output = TaskEnd> + Send + 'static>(room: &str, work: impl FnOnce(UnboundedReceiver<Event>) -> F) -> Task {
+fn task<F: Future<Output = TaskEnd> + Send + 'static>(
+    room: &str,
+    work: impl FnOnce(UnboundedReceiver<Event>) -> F,
+) -> Task {
     let (events, received) = unbounded_channel();
     let (tell, told): (UnboundedSender<TaskEnd>, _) = unbounded_channel();
-    let opening = Box::new(RunOpening { room: RoomId::from(room), entry: TaskName::from("worker"), ..RunOpening::default() });
-    let (parent, id, progressing) = (RoomId::from("r"), BackgroundId::from(room), Progressing::default());
-    let place = EndReporter::new(Spent { turns: 7, ..Spent::default() }, move |ended| drop(tell.send(ended)));
+    let opening = Box::new(RunOpening {
+        room: RoomId::from(room),
+        entry: TaskName::from("worker"),
+        ..RunOpening::default()
+    });
+    let (parent, id, progressing) =
+        (RoomId::from("r"), BackgroundId::from(room), Progressing::default());
+    let place = EndReporter::new(Spent { turns: 7, ..Spent::default() }, move |ended| {
+        drop(tell.send(ended))
+    });
     let child = Child { parent, id, opening, events, progressing };
     Task { submission: Submission::new(child, Box::pin(work(received)), place), told }
 }
@@ -35,7 +45,9 @@ fn endless(room: &str) -> Task {
     task(room, |mut events| async move {
         loop {
             match events.recv().await {
-                Some(Event::Cancelled { reason }) => return ended(BackgroundStatus::Cancelled, &reason),
+                Some(Event::Cancelled { reason }) => {
+                    return ended(BackgroundStatus::Cancelled, &reason);
+                }
                 Some(_) => {}
                 None => std::future::pending().await,
             }
@@ -81,7 +93,11 @@ async fn however_a_task_ends_its_parent_is_told_once() {
 
     let mut panicked = submit(&runner, task("r/2", |_| async { panic!("a fault of the host's") }));
     let told = panicked.end().await;
-    assert_eq!((told.task.status, told.spent.turns), (BackgroundStatus::Interrupted, 7), "all that was set aside counts");
+    assert_eq!(
+        (told.task.status, told.spent.turns),
+        (BackgroundStatus::Interrupted, 7),
+        "all that was set aside counts"
+    );
 
     let Task { submission, told } = endless("r/3");
     drop(submission);
@@ -98,12 +114,18 @@ async fn however_a_task_ends_its_parent_is_told_once() {
 #[tokio::test]
 async fn no_more_run_at_once_than_may_and_the_first_comes_first() {
     let runner = limited(2);
-    let mut tasks: Vec<Task> = (1..=4).map(|n| submit(&runner, endless(&format!("r/{n}")))).collect();
+    let mut tasks: Vec<Task> =
+        (1..=4).map(|n| submit(&runner, endless(&format!("r/{n}")))).collect();
     // The workers begin with the next turn of the executor.
     tokio::task::yield_now().await;
     let (running, pending) = (BackgroundState::Running, BackgroundState::Pending);
-    let named = |list: &[(&str, BackgroundState)]| list.iter().map(|(room, state)| ((*room).to_owned(), *state)).collect::<Vec<_>>();
-    assert_eq!(states(&runner), named(&[("r/1", running), ("r/2", running), ("r/3", pending), ("r/4", pending)]));
+    let named = |list: &[(&str, BackgroundState)]| {
+        list.iter().map(|(room, state)| ((*room).to_owned(), *state)).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        states(&runner),
+        named(&[("r/1", running), ("r/2", running), ("r/3", pending), ("r/4", pending)])
+    );
     assert!(runner.cancel(&RoomId::from("r/2"), "enough"));
     assert_eq!(tasks[1].end().await.task.error.as_deref(), Some("enough"));
     tokio::task::yield_now().await;
@@ -111,7 +133,10 @@ async fn no_more_run_at_once_than_may_and_the_first_comes_first() {
     // One that waits is stopped without having begun: it used nothing.
     assert!(runner.cancel(&RoomId::from("r/4"), "not needed"));
     let stopped = tasks[3].end().await;
-    assert_eq!((stopped.task.status, stopped.spent), (BackgroundStatus::Cancelled, Spent::default()));
+    assert_eq!(
+        (stopped.task.status, stopped.spent),
+        (BackgroundStatus::Cancelled, Spent::default())
+    );
     assert!(!runner.cancel(&RoomId::from("r/4"), "again"), "it is not here any more");
     assert_eq!(states(&runner), named(&[("r/1", running), ("r/3", running)]));
 }
@@ -143,7 +168,8 @@ async fn waiting_leaves_a_task_alone() {
 #[tokio::test]
 async fn a_runner_that_closes_leaves_nothing_behind() {
     let runner = limited(2);
-    let mut tasks: Vec<Task> = (1..=3).map(|n| submit(&runner, endless(&format!("r/{n}")))).collect();
+    let mut tasks: Vec<Task> =
+        (1..=3).map(|n| submit(&runner, endless(&format!("r/{n}")))).collect();
     tokio::task::yield_now().await;
     let closed = runner.close("the program ends");
     tasks.push(submit(&runner, endless("r/4")));
@@ -151,7 +177,10 @@ async fn a_runner_that_closes_leaves_nothing_behind() {
     assert_eq!(runner.list(), []);
     for task in &mut tasks {
         let told = task.end().await.task;
-        assert_eq!((told.status, told.error.as_deref()), (BackgroundStatus::Cancelled, Some("the program ends")));
+        assert_eq!(
+            (told.status, told.error.as_deref()),
+            (BackgroundStatus::Cancelled, Some("the program ends"))
+        );
     }
     runner.close("twice").await;
 }
@@ -170,13 +199,17 @@ fn tasks_of_an_executor_that_is_gone_hold_no_place() {
     drop(first);
     executor().block_on(async {
         assert_eq!(lost.end().await.task.status, BackgroundStatus::Interrupted);
-        assert_eq!(submit(&runner, quick("r/2")).end().await.task.status, BackgroundStatus::Completed);
+        assert_eq!(
+            submit(&runner, quick("r/2")).end().await.task.status,
+            BackgroundStatus::Completed
+        );
     });
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousands_of_tasks_end_each_once() {
-    let (runner, at_work, most) = (limited(8), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (runner, at_work, most) =
+        (limited(8), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let mut tasks = Vec::new();
     for n in 0..5_000 {
         let (at_work, most) = (Arc::clone(&at_work), Arc::clone(&most));

@@ -33,7 +33,11 @@ impl CallReplay {
     }
 
     /// Asks for leave, unless it was before.
-    pub(crate) async fn ask_effect(self: &Arc<Self>, ordinal: u32, side_effect: SideEffect) -> EffectDecision {
+    pub(crate) async fn ask_effect(
+        self: &Arc<Self>,
+        ordinal: u32,
+        side_effect: SideEffect,
+    ) -> EffectDecision {
         if self.check().is_err() {
             return EffectDecision::Lost;
         }
@@ -45,9 +49,16 @@ impl CallReplay {
                     let mut known = self.known();
                     self.keep_reads(&mut known);
                 }
-                let asked = AskedSideEffect { side_effect: side_effect.clone(), leave: Ok(()), answer: None };
+                let asked = AskedSideEffect {
+                    side_effect: side_effect.clone(),
+                    leave: Ok(()),
+                    answer: None,
+                };
                 let leave = self.effects.ask(self.call, ordinal, side_effect).await;
-                self.known().trace.side_effects.insert(ordinal, AskedSideEffect { leave: leave.clone(), ..asked });
+                self.known()
+                    .trace
+                    .side_effects
+                    .insert(ordinal, AskedSideEffect { leave: leave.clone(), ..asked });
                 if let Err(denial) = leave {
                     return EffectDecision::Refused(denial);
                 }
@@ -67,13 +78,23 @@ impl CallReplay {
                 Some(Err(denial)) => LoggedEffect::Leave(EffectDecision::Refused(denial)),
                 _ if may_repeat => LoggedEffect::Open,
                 _ => {
-                    self.lose(&format!("nobody can say whether this was done: {}", side_effect.target()));
+                    self.lose(&format!(
+                        "nobody can say whether this was done: {}",
+                        side_effect.target()
+                    ));
                     LoggedEffect::Leave(EffectDecision::Lost)
                 }
             },
             Before::Otherwise => {
-                let before = known.trace.side_effects.get(&ordinal).map_or("", |asked| asked.side_effect.target());
-                self.lose(&format!("it asked for something else than before: {} and not {before}", side_effect.target()));
+                let before = known
+                    .trace
+                    .side_effects
+                    .get(&ordinal)
+                    .map_or("", |asked| asked.side_effect.target());
+                self.lose(&format!(
+                    "it asked for something else than before: {} and not {before}",
+                    side_effect.target()
+                ));
                 LoggedEffect::Leave(EffectDecision::Lost)
             }
         }
@@ -92,7 +113,8 @@ impl CallReplay {
         self.known().records.insert(ordinal, record.clone());
     }
 
-    /// A refusal that came of a side effect; when the host has stopped since, with what the journal has of it.
+    /// A refusal that came of a side effect; when the host has stopped since, with what the journal
+    /// has of it.
     pub(crate) fn record(&self, ordinal: u32, denial: Denial) -> Box<DenialRecord> {
         let kept = self.known().records.get(&ordinal).cloned();
         Box::new(kept.unwrap_or_else(|| {

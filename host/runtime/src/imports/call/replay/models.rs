@@ -11,21 +11,31 @@ impl CallReplay {
     ///
     /// # Errors
     /// When something else was asked for in its place.
-    pub(crate) fn ask_model(&self, ordinal: u32, request: ModelRequest) -> Result<(), ReplayMismatch> {
+    pub(crate) fn ask_model(
+        &self,
+        ordinal: u32,
+        request: ModelRequest,
+    ) -> Result<(), ReplayMismatch> {
         self.check()?;
         let mut known = self.known();
         let known = &mut *known;
         match known.trace.model(ordinal, &request) {
             Before::Answered(_) => {}
-            Before::Open if known.asked.contains_key(&ordinal) || known.given_up.contains(&ordinal) => {}
-            Before::Open => drop(known.asked.insert(ordinal, self.models.ask(self.call, ordinal, request))),
+            Before::Open
+                if known.asked.contains_key(&ordinal) || known.given_up.contains(&ordinal) => {}
+            Before::Open => {
+                drop(known.asked.insert(ordinal, self.models.ask(self.call, ordinal, request)))
+            }
             Before::Otherwise => {
                 self.lose(&format!("it asked for something else than before the host stopped: model request {ordinal}"));
                 return Err(ReplayMismatch);
             }
             Before::New => {
                 self.keep_reads(known);
-                known.trace.models.insert(ordinal, AskedModel { request: request.clone(), answer: None });
+                known
+                    .trace
+                    .models
+                    .insert(ordinal, AskedModel { request: request.clone(), answer: None });
                 known.asked.insert(ordinal, self.models.ask(self.call, ordinal, request));
             }
         }
@@ -36,10 +46,16 @@ impl CallReplay {
     ///
     /// # Errors
     /// It was due first; the answer is waited for with [`parked_answer`](Self::parked_answer).
-    pub(crate) async fn answer(&self, ordinal: u32, due: impl Future<Output = ()>) -> Result<Answer, Parked> {
+    pub(crate) async fn answer(
+        &self,
+        ordinal: u32,
+        due: impl Future<Output = ()>,
+    ) -> Result<Answer, Parked> {
         let asked = {
             let mut known = self.known();
-            if let Some(answer) = known.trace.models.get(&ordinal).and_then(|asked| asked.answer.clone()) {
+            if let Some(answer) =
+                known.trace.models.get(&ordinal).and_then(|asked| asked.answer.clone())
+            {
                 return Ok(answer);
             }
             known.asked.remove(&ordinal)
@@ -66,7 +82,10 @@ impl CallReplay {
     pub(crate) async fn parked_answer(&self) {
         let asked = {
             let mut known = self.known();
-            known.waits_for.take().and_then(|ordinal| Some((ordinal, known.asked.remove(&ordinal)?)))
+            known
+                .waits_for
+                .take()
+                .and_then(|ordinal| Some((ordinal, known.asked.remove(&ordinal)?)))
         };
         if let Some((ordinal, asked)) = asked {
             let answer = asked.await;

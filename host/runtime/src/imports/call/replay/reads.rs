@@ -1,4 +1,5 @@
-//! What a call reads, and what may read otherwise later: told again in order, and journalled before anything may leave that depends on it.
+//! What a call reads, and what may read otherwise later: told again in order, and journalled before
+//! anything may leave that depends on it.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -48,11 +49,16 @@ impl CallReplay {
         let mut known = self.known();
         let Some(read) = known.trace.reads.get(known.told) else { return Recalled::Now };
         if read.import != import || read.target != target {
-            self.lose(&format!("it read something else than before: {import} {target} and not {} {}", read.import, read.target));
+            self.lose(&format!(
+                "it read something else than before: {import} {target} and not {} {}",
+                read.import, read.target
+            ));
             return Recalled::Lost;
         }
         let Ok(answer) = T::deserialize(&read.answer) else {
-            self.lose(&format!("what it read is kept in a form that this version does not know: {import} {target}"));
+            self.lose(&format!(
+                "what it read is kept in a form that this version does not know: {import} {target}"
+            ));
             return Recalled::Lost;
         };
         known.told += 1;
@@ -67,7 +73,11 @@ impl CallReplay {
         // What is kept is made of texts and numbers.
         let Ok(answer) = serde_json::to_value(answer) else { return self.forget() };
         let mut known = self.known();
-        known.trace.reads.push(LoggedRead { import: import.to_owned(), target: target.to_owned(), answer });
+        known.trace.reads.push(LoggedRead {
+            import: import.to_owned(),
+            target: target.to_owned(),
+            answer,
+        });
         known.told = known.trace.reads.len();
         let size = size + import.len() + target.len() + ENTRY;
         known.loose += size;

@@ -1,5 +1,5 @@
-//! The state of a call that is run again in the same process: what the guest held is gone with its instance, what the call was told and
-//! has used up is not.
+//! The state of a call that is run again in the same process: what the guest held is gone with its
+//! instance, what the call was told and has used up is not.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,8 @@ use crate::imports::interfaces::wasi_files::FileStreams;
 const WORTH: u32 = 4;
 
 impl CallState {
-    /// Returns when a wait that begins now has been worth more than to run the call again; never when that cannot be done.
+    /// Returns when a wait that begins now has been worth more than to run the call again; never
+    /// when that cannot be done.
     pub(crate) fn due(&self) -> impl Future<Output = ()> + Send + use<> {
         let parking = self.parking.clone().filter(|_| self.meter.may_repeat());
         let (began, waited) = (self.began, self.waited);
@@ -44,7 +45,8 @@ impl CallState {
         self.refuse_streamed();
         self.listings = Listings::default();
         let mut table = ResourceTable::new();
-        table.set_max_capacity(usize::try_from(self.grantee.limits().handles).unwrap_or(usize::MAX));
+        table
+            .set_max_capacity(usize::try_from(self.grantee.limits().handles).unwrap_or(usize::MAX));
         self.table = table;
         self.wasi = None;
         self.blobs = Reach::default();

@@ -17,14 +17,25 @@ struct Endless {
 }
 
 impl AsyncRead for Endless {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         if !self.is_asked {
             self.reader = Some(context.waker().clone());
             return Poll::Pending;
         }
         let sent = usize::try_from(self.sent.load(Ordering::Relaxed)).unwrap();
         let before = buffer.filled().len();
-        let text: Vec<u8> = self.text.iter().copied().cycle().skip(sent % self.text.len()).take(buffer.remaining()).collect();
+        let text: Vec<u8> = self
+            .text
+            .iter()
+            .copied()
+            .cycle()
+            .skip(sent % self.text.len())
+            .take(buffer.remaining())
+            .collect();
         buffer.put_slice(&text);
         self.sent.fetch_add((buffer.filled().len() - before) as u64, Ordering::Relaxed);
         Poll::Ready(Ok(()))
@@ -32,7 +43,11 @@ impl AsyncRead for Endless {
 }
 
 impl AsyncWrite for Endless {
-    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         self.is_asked = true;
         if let Some(reader) = self.reader.take() {
             reader.wake();
@@ -56,7 +71,8 @@ async fn taken(text: &'static str, limit: u64) -> (Option<ConnectionError>, u64)
     let url = Url::parse("http://a.example/").unwrap();
     let parts = RequestParts { method: "GET".to_owned(), url, headers: Vec::new(), body: None };
     let request = request(parts, &interim).unwrap();
-    let server = Endless { is_asked: false, reader: None, text: text.as_bytes(), sent: Arc::clone(&sent) };
+    let server =
+        Endless { is_asked: false, reader: None, text: text.as_bytes(), sent: Arc::clone(&sent) };
     let outcome = exchange(server, request, &interim).await;
     (outcome.err(), sent.load(Ordering::Relaxed))
 }
@@ -64,11 +80,17 @@ async fn taken(text: &'static str, limit: u64) -> (Option<ConnectionError>, u64)
 /// B12: counted in bytes, so that it holds on a machine of any speed.
 #[tokio::test]
 async fn endless_interim_answers_end_after_the_first_bytes() {
-    for text in
-        ["HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 102 Processing\r\n\r\n", "HTTP/1.1 103 Early Hints\r\nlink: </style.css>\r\n\r\n"]
-    {
+    for text in [
+        "HTTP/1.1 100 Continue\r\n\r\n",
+        "HTTP/1.1 102 Processing\r\n\r\n",
+        "HTTP/1.1 103 Early Hints\r\nlink: </style.css>\r\n\r\n",
+    ] {
         let (trouble, bytes) = taken(text, 4 << 20).await;
-        assert_eq!(trouble, Some(ConnectionError::NoAnswer("the server sent more than 16 interim answers")), "{text}");
+        assert_eq!(
+            trouble,
+            Some(ConnectionError::NoAnswer("the server sent more than 16 interim answers")),
+            "{text}"
+        );
         assert!(bytes <= 16 << 10, "{bytes} bytes were read of {text:?}");
     }
 }

@@ -21,7 +21,11 @@ async fn what_no_rule_covers_reaches_nobody() {
     ] {
         plugin.refused(method, &url).await;
     }
-    assert_eq!((server.connections(), plugin.asked_names().len(), plugin.journal().len()), (0, 0, 0), "nothing was looked up either");
+    assert_eq!(
+        (server.connections(), plugin.asked_names().len(), plugin.journal().len()),
+        (0, 0, 0),
+        "nothing was looked up either"
+    );
 }
 
 /// Incident 2: every address is looked at, whatever it is called and however it is written.
@@ -60,30 +64,45 @@ async fn no_spelling_of_an_inner_address_is_connected_to() {
         "127-0-0-2.test",
     ] {
         let reason = plugin.refused("GET", &format!("http://{host}/")).await;
-        assert!(reason.contains("which no network in plugins.subject.grants.fetch.private covers"), "{host}: {reason}");
+        assert!(
+            reason.contains("which no network in plugins.subject.grants.fetch.private covers"),
+            "{host}: {reason}"
+        );
     }
-    assert!(plugin.journal().iter().all(|line| line.contains("asked") || line.ends_with("denied")), "{:?}", plugin.journal());
+    assert!(
+        plugin.journal().iter().all(|line| line.contains("asked") || line.ends_with("denied")),
+        "{:?}",
+        plugin.journal()
+    );
 }
 
-/// Incident 2: rebinding. One bad address among good ones spoils them all, and what was looked at is what is connected to.
+/// Incident 2: rebinding. One bad address among good ones spoils them all, and what was looked at
+/// is what is connected to.
 #[tokio::test]
 async fn a_name_that_changes_its_mind_gains_nothing() {
     let server = Server::saying(ok("lit"));
     let port = server.port;
     let mut plugin = plugin(grant(&[&format!("http://*.test:{port}/*")]));
-    for mixed in ["127-0-0-1--10-0-0-1.test", "10-0-0-1--127-0-0-1.test", "8-8-8-8--169-254-169-254.test"] {
+    for mixed in
+        ["127-0-0-1--10-0-0-1.test", "10-0-0-1--127-0-0-1.test", "8-8-8-8--169-254-169-254.test"]
+    {
         plugin.refused("GET", &format!("http://{mixed}:{port}/")).await;
     }
     assert_eq!(server.connections(), 0);
     let name = "127-0-0-1-then-10-0-0-1.test";
     let before = plugin.asked_names().len();
     assert_eq!(plugin.get(&format!("http://{name}:{port}/")).await.unwrap().status, 200);
-    assert_eq!((server.connections(), plugin.asked_names().len() - before), (1, 1), "it is looked up once");
+    assert_eq!(
+        (server.connections(), plugin.asked_names().len() - before),
+        (1, 1),
+        "it is looked up once"
+    );
     plugin.refused("GET", &format!("http://{name}:{port}/")).await;
     assert_eq!(server.connections(), 1);
 }
 
-/// Incidents 2 and 12: a redirect is decided on like a request, in its address and in the addresses of the network behind it.
+/// Incidents 2 and 12: a redirect is decided on like a request, in its address and in the addresses
+/// of the network behind it.
 #[tokio::test]
 async fn a_redirect_leads_nowhere_that_a_request_may_not_go() {
     let forbidden = Server::saying(ok("secret"));
@@ -112,10 +131,15 @@ async fn a_redirect_in_a_circle_ends() {
     let server = Server::saying(redirect("/"));
     let base = format!("http://127.0.0.1:{}/", server.port);
     let mut plugin = plugin(FetchGrant { redirects: 3, ..grant(&[&format!("{base}*")]) });
-    assert!(matches!(plugin.get(&base).await, Err(ExchangeFailure::Limit(_, limit)) if limit == "redirects = 3"));
+    assert!(
+        matches!(plugin.get(&base).await, Err(ExchangeFailure::Limit(_, limit)) if limit == "redirects = 3")
+    );
     assert_eq!(server.connections(), 4);
     // The room counts each of them.
-    let mut plugin = journalling(grant(&[&format!("{base}*")]), Journal { refuses_from: Some(2), ..Journal::default() });
+    let mut plugin = journalling(
+        grant(&[&format!("{base}*")]),
+        Journal { refuses_from: Some(2), ..Journal::default() },
+    );
     assert!(matches!(plugin.get(&base).await, Err(ExchangeFailure::Denied(_))));
     assert_eq!(server.connections(), 6);
 }
@@ -124,13 +148,22 @@ async fn a_redirect_in_a_circle_ends() {
 async fn what_proves_who_asks_does_not_follow_to_another_origin() {
     let other = Server::saying(ok("thanks"));
     let server = Server::saying(redirect(&format!("http://127.0.0.1:{}/", other.port)));
-    let mut plugin = plugin(grant(&[&format!("http://127.0.0.1:{}/*", server.port), &format!("http://127.0.0.1:{}/*", other.port)]));
+    let mut plugin = plugin(grant(&[
+        &format!("http://127.0.0.1:{}/*", server.port),
+        &format!("http://127.0.0.1:{}/*", other.port),
+    ]));
     let mut parts = parts("GET", &format!("http://127.0.0.1:{}/", server.port));
-    parts.headers =
-        [("authorization", "Bearer mine"), ("cookie", "a=b"), ("x-own", "1")].map(|(name, value)| (name.into(), value.into())).into();
+    parts.headers = [("authorization", "Bearer mine"), ("cookie", "a=b"), ("x-own", "1")]
+        .map(|(name, value)| (name.into(), value.into()))
+        .into();
     plugin.send(parts).await.unwrap();
     let arrived = other.requests().remove(0).to_ascii_lowercase();
-    assert!(arrived.contains("x-own: 1") && !arrived.contains("authorization") && !arrived.contains("cookie"), "{arrived}");
+    assert!(
+        arrived.contains("x-own: 1")
+            && !arrived.contains("authorization")
+            && !arrived.contains("cookie"),
+        "{arrived}"
+    );
 }
 
 /// Incident 14: every new name that is looked up can carry something out.
@@ -138,13 +171,20 @@ async fn what_proves_who_asks_does_not_follow_to_another_origin() {
 async fn names_are_a_budget() {
     let server = Server::saying(ok("lit"));
     let port = server.port;
-    let mut plugin = plugin(FetchGrant { names: 2, ..grant(&[&format!("http://*.test:{port}/*")]) });
+    let mut plugin =
+        plugin(FetchGrant { names: 2, ..grant(&[&format!("http://*.test:{port}/*")]) });
     let url = |name: &str| format!("http://{name}.test:{port}/");
     for name in ["127-0-0-1", "10-0-0-1", "127-0-0-1"] {
         drop(plugin.get(&url(name)).await);
     }
-    assert!(matches!(plugin.get(&url("127-0-0-1--127-0-0-1")).await, Err(ExchangeFailure::Limit(_, limit)) if limit == "names = 2"));
-    assert_eq!(plugin.asked_names(), ["127-0-0-1.test", "10-0-0-1.test", "127-0-0-1.test"], "the third name was not looked up");
+    assert!(
+        matches!(plugin.get(&url("127-0-0-1--127-0-0-1")).await, Err(ExchangeFailure::Limit(_, limit)) if limit == "names = 2")
+    );
+    assert_eq!(
+        plugin.asked_names(),
+        ["127-0-0-1.test", "10-0-0-1.test", "127-0-0-1.test"],
+        "the third name was not looked up"
+    );
     let outside = Plugin::get(&mut plugin, "http://leak.elsewhere.example/").await;
     assert!(matches!(outside, Err(ExchangeFailure::Refused(_))));
     assert_eq!(plugin.asked_names().len(), 3, "nor is one that no rule covers");

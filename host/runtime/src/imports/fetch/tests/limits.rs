@@ -20,7 +20,10 @@ async fn a_bomb_is_cut_off_while_it_unfolds() {
         encoder.finish().unwrap()
     };
     assert!(bomb.len() < 100_000, "64 MiB in {}", bomb.len());
-    let head = format!("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n", bomb.len());
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n",
+        bomb.len()
+    );
     let server = Server::saying([head.into_bytes(), bomb].concat());
     let base = format!("http://127.0.0.1:{}/", server.port);
     let mut plugin = limited(&base, |grant| grant.response_bytes = 100_000);
@@ -33,12 +36,22 @@ async fn compressed_answers_arrive_as_they_were() {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     encoder.write_all(b"lit in 1844").unwrap();
     let body = encoder.finish().unwrap();
-    let head = format!("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
     let server = Server::saying([head.into_bytes(), body].concat());
     let base = format!("http://127.0.0.1:{}/", server.port);
     let answer = limited(&base, |_| {}).get(&base).await.unwrap();
     assert_eq!(answer.body, b"lit in 1844");
-    assert!(answer.headers.iter().all(|(name, _)| name != "content-encoding" && name != "content-length"), "{:?}", answer.headers);
+    assert!(
+        answer
+            .headers
+            .iter()
+            .all(|(name, _)| name != "content-encoding" && name != "content-length"),
+        "{:?}",
+        answer.headers
+    );
 }
 
 #[tokio::test]
@@ -48,14 +61,18 @@ async fn an_endless_body_is_cut_off() {
         while stream.write_all(b"10\r\n0123456789abcdef\r\n").is_ok() {}
     });
     let base = format!("http://127.0.0.1:{}/", server.port);
-    assert!(is_limit(&limited(&base, |grant| grant.response_bytes = 10_000).get(&base).await, "response_size"));
+    assert!(is_limit(
+        &limited(&base, |grant| grant.response_bytes = 10_000).get(&base).await,
+        "response_size"
+    ));
 }
 
 #[tokio::test]
 async fn sixteen_interim_answers_may_come_before_the_answer() {
     for (count, arrives) in [(16, true), (17, false)] {
         let interim = "HTTP/1.1 102 Processing\r\n\r\n".repeat(count);
-        let server = Server::saying(format!("{interim}HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nlit"));
+        let server =
+            Server::saying(format!("{interim}HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nlit"));
         let base = format!("http://127.0.0.1:{}/", server.port);
         let outcome = limited(&base, |_| {}).get(&base).await;
         assert_eq!(outcome.is_ok_and(|answer| answer.body == b"lit"), arrives, "{count}");
@@ -74,8 +91,12 @@ async fn a_slow_body_is_not_waited_for() {
     assert!(matches!(plugin.get(&base).await, Err(ExchangeFailure::TimedOut(_))));
     assert!(plugin.journal()[1].contains("in time"), "{:?}", plugin.journal());
     let mut patient = limited(&base, |_| {});
-    let outcome = FetchExchange::new(&patient.state).run(parts("GET", &base), Some(300), true).await;
-    assert!(matches!(outcome, Err(ExchangeFailure::TimedOut(_))), "a guest may wait for less than the grant gives");
+    let outcome =
+        FetchExchange::new(&patient.state).run(parts("GET", &base), Some(300), true).await;
+    assert!(
+        matches!(outcome, Err(ExchangeFailure::TimedOut(_))),
+        "a guest may wait for less than the grant gives"
+    );
     patient.state.effects = 1;
 }
 
@@ -84,10 +105,19 @@ async fn too_many_or_too_long_headers_are_no_answer() {
     let many: String = (0..200).map(|number| format!("x-{number}: y\r\n")).collect();
     let server = Server::saying(format!("HTTP/1.1 200 OK\r\n{many}content-length: 0\r\n\r\n"));
     let base = format!("http://127.0.0.1:{}/", server.port);
-    assert!(matches!(limited(&base, |_| {}).get(&base).await, Err(ExchangeFailure::Unavailable(_))));
-    let server = Server::saying(format!("HTTP/1.1 200 OK\r\nx-long: {}\r\ncontent-length: 0\r\n\r\n", "y".repeat(5_000)));
+    assert!(matches!(
+        limited(&base, |_| {}).get(&base).await,
+        Err(ExchangeFailure::Unavailable(_))
+    ));
+    let server = Server::saying(format!(
+        "HTTP/1.1 200 OK\r\nx-long: {}\r\ncontent-length: 0\r\n\r\n",
+        "y".repeat(5_000)
+    ));
     let base = format!("http://127.0.0.1:{}/", server.port);
-    assert!(is_limit(&limited(&base, |grant| grant.response_bytes = 4_000).get(&base).await, "response_size"));
+    assert!(is_limit(
+        &limited(&base, |grant| grant.response_bytes = 4_000).get(&base).await,
+        "response_size"
+    ));
 }
 
 #[tokio::test]
@@ -138,10 +168,15 @@ async fn what_cannot_be_reached_says_nothing_of_how() {
     let base = format!("http://127.0.0.1:{port}/");
     let mut plugin = limited(&base, |_| {});
     let outcome = plugin.get(&format!("{base}?key=value")).await;
-    assert!(matches!(&outcome, Err(ExchangeFailure::Unavailable(what)) if !what.contains("value") && !what.contains("127")));
+    assert!(
+        matches!(&outcome, Err(ExchangeFailure::Unavailable(what)) if !what.contains("value") && !what.contains("127"))
+    );
     let garbage = Server::saying("SSH-2.0-OpenSSH\r\n");
     let base = format!("http://127.0.0.1:{}/", garbage.port);
-    assert!(matches!(limited(&base, |_| {}).get(&base).await, Err(ExchangeFailure::Unavailable(_))));
+    assert!(matches!(
+        limited(&base, |_| {}).get(&base).await,
+        Err(ExchangeFailure::Unavailable(_))
+    ));
 }
 
 #[tokio::test]
@@ -158,7 +193,10 @@ async fn a_secure_address_is_not_sent_to_in_the_clear() {
     });
     let mut request = parts("GET", &base);
     request.headers.push(("authorization".to_owned(), "Bearer mine".to_owned()));
-    assert!(matches!(limited(&base, |_| {}).send(request).await, Err(ExchangeFailure::Unavailable(_))));
+    assert!(matches!(
+        limited(&base, |_| {}).send(request).await,
+        Err(ExchangeFailure::Unavailable(_))
+    ));
     let heard = heard.join().unwrap();
     assert!(heard.starts_with(&[0x16, 3]), "a greeting of TLS");
     assert!(!String::from_utf8_lossy(&heard).contains("mine"));

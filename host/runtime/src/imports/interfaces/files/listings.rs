@@ -1,5 +1,6 @@
-//! Directories that a call is in the middle of listing. What is kept of them is bounded: past the bound the one that was not used for
-//! longest is forgotten, and is read and paid for anew when the guest goes on with it.
+//! Directories that a call is in the middle of listing. What is kept of them is bounded: past the
+//! bound the one that was not used for longest is forgotten, and is read and paid for anew when the
+//! guest goes on with it.
 
 use super::GrantedPath;
 use crate::imports::interfaces::folder::Listing;
@@ -14,8 +15,8 @@ const BYTES: usize = 64 << 20;
 pub(super) enum ListingStage {
     /// The names that come next.
     Read(Listing),
-    /// What an attempt before this one has listed and paid for. The directory is read again to go on, and paid for only where it has
-    /// more entries now.
+    /// What an attempt before this one has listed and paid for. The directory is read again to go
+    /// on, and paid for only where it has more entries now.
     Before(PaidListing),
 }
 
@@ -58,21 +59,32 @@ impl Listings {
         self.add(place, ListingStage::Read(listing));
     }
 
-    /// Takes note of a page that an attempt before this one was given after `after`: its last name, none where it was empty or an error,
-    /// and the entries that were paid for it.
-    pub(super) fn recall(&mut self, place: GrantedPath, after: Option<&str>, last: Option<String>, seen: u64) {
+    /// Takes note of a page that an attempt before this one was given after `after`: its last name,
+    /// none where it was empty or an error, and the entries that were paid for it.
+    pub(super) fn recall(
+        &mut self,
+        place: GrantedPath,
+        after: Option<&str>,
+        last: Option<String>,
+        seen: u64,
+    ) {
         let before = match self.take(&place) {
             Some(ListingStage::Before(paid)) if paid.leads_on(after) => paid.seen,
             _ => 0,
         };
         if let Some(last) = last {
-            self.add(place, ListingStage::Before(PaidListing { last, seen: before.saturating_add(seen) }));
+            self.add(
+                place,
+                ListingStage::Before(PaidListing { last, seen: before.saturating_add(seen) }),
+            );
         }
     }
 
     fn add(&mut self, place: GrantedPath, begun: ListingStage) {
         self.0.push((place, begun));
-        let bytes = |listings: &[(GrantedPath, ListingStage)]| listings.iter().map(|(_, begun)| begun.bytes()).sum::<usize>();
+        let bytes = |listings: &[(GrantedPath, ListingStage)]| {
+            listings.iter().map(|(_, begun)| begun.bytes()).sum::<usize>()
+        };
         while self.0.len() > LISTINGS || (self.0.len() > 1 && bytes(&self.0) > BYTES) {
             self.0.remove(0);
         }

@@ -1,4 +1,5 @@
-//! What there is to tell of something that could not be read or changed, as it is kept for a call that is run again.
+//! What there is to tell of something that could not be read or changed, as it is kept for a call
+//! that is run again.
 
 use conclave_core::permissions::grant::Rights;
 use conclave_core::types::capability::Capability;
@@ -40,14 +41,22 @@ impl FileFailure {
             | FolderFailure::ReadOnly
             | FolderFailure::Kept
             | FolderFailure::Link
-            | FolderFailure::HardLink => Self::Denied(rights.refuse(Capability::Files, path, Layer::Runtime, &trouble.to_string(), None)),
+            | FolderFailure::HardLink => Self::Denied(rights.refuse(
+                Capability::Files,
+                path,
+                Layer::Runtime,
+                &trouble.to_string(),
+                None,
+            )),
         }
     }
 
     /// The journal's answer of a change that this came of; `trouble` gives the text for people.
     pub(crate) fn answer(&self, trouble: &FolderFailure) -> SideEffectAnswer {
         let cause = match self {
-            Self::Denied(record) => return SideEffectAnswer::Denied { denial: record.denial.clone() },
+            Self::Denied(record) => {
+                return SideEffectAnswer::Denied { denial: record.denial.clone() };
+            }
             Self::NotFound => FailureCause::NotFound,
             Self::NotAFile => FailureCause::NotAFile,
             Self::NotADirectory => FailureCause::NotADirectory,
@@ -57,7 +66,8 @@ impl FileFailure {
         SideEffectAnswer::Failed { cause, message: trouble.to_string() }
     }
 
-    /// The same again from the journal: by the cause alone. The text goes where a plugin's own error is a text.
+    /// The same again from the journal: by the cause alone. The text goes where a plugin's own
+    /// error is a text.
     pub(crate) fn again(cause: FailureCause, message: String) -> Self {
         match cause {
             FailureCause::NotFound => Self::NotFound,
@@ -91,10 +101,19 @@ mod tests {
             other(),
         ] {
             let told = FileFailure::of(&trouble, "/f/a", &state.rights(), 7);
-            let SideEffectAnswer::Failed { cause, .. } = told.answer(&trouble) else { panic!("{told:?} is no refusal") };
+            let SideEffectAnswer::Failed { cause, .. } = told.answer(&trouble) else {
+                panic!("{told:?} is no refusal")
+            };
             let stored = serde_json::to_string(&cause).unwrap();
-            let reworded = FileFailure::again(serde_json::from_str(&stored).unwrap(), "in other words".to_owned());
-            let expected = if matches!(told, FileFailure::Other(_)) { FileFailure::Other("in other words".to_owned()) } else { told };
+            let reworded = FileFailure::again(
+                serde_json::from_str(&stored).unwrap(),
+                "in other words".to_owned(),
+            );
+            let expected = if matches!(told, FileFailure::Other(_)) {
+                FileFailure::Other("in other words".to_owned())
+            } else {
+                told
+            };
             assert_eq!(reworded, expected, "{stored}");
         }
     }
@@ -103,8 +122,12 @@ mod tests {
     #[test]
     fn a_host_without_descriptors_names_the_limit() {
         let state = state(setup());
-        let trouble = FolderFailure::from(std::io::Error::from_raw_os_error(rustix::io::Errno::MFILE.raw_os_error()));
-        let FileFailure::Other(text) = FileFailure::of(&trouble, "/f/a", &state.rights(), 7) else { panic!("{trouble:?}") };
+        let trouble = FolderFailure::from(std::io::Error::from_raw_os_error(
+            rustix::io::Errno::MFILE.raw_os_error(),
+        ));
+        let FileFailure::Other(text) = FileFailure::of(&trouble, "/f/a", &state.rights(), 7) else {
+            panic!("{trouble:?}")
+        };
         assert!(text.contains("`ulimit -n`"), "{text}");
     }
 

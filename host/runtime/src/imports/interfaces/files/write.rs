@@ -1,5 +1,5 @@
-//! `files`: changing what is in the folders that were granted for writing. Each change is journalled before it is made, and its end before
-//! the plugin learns of it.
+//! `files`: changing what is in the folders that were granted for writing. Each change is
+//! journalled before it is made, and its end before the plugin learns of it.
 
 use std::sync::Arc;
 
@@ -25,7 +25,9 @@ impl CallState {
     }
 
     fn writable(&self, path: &str, place: GrantedPath) -> Result<GrantedPath, Box<DenialRecord>> {
-        let refused = |reason: &str| self.rights().refuse(Capability::Files, path, Layer::Runtime, reason, None);
+        let refused = |reason: &str| {
+            self.rights().refuse(Capability::Files, path, Layer::Runtime, reason, None)
+        };
         let refuse = |reason: &str| Box::new(DenialRecord { writes: true, ..*refused(reason) });
         let parsed = GuestPath::parse(path).map_err(refuse)?;
         match parsed.check_new() {
@@ -40,16 +42,29 @@ impl CallState {
     }
 
     /// Writes a file, and gives its new length.
-    pub(crate) async fn write_file(&mut self, path: &str, offset: u64, bytes: Vec<u8>, truncate: bool) -> Result<u64, FileError> {
+    pub(crate) async fn write_file(
+        &mut self,
+        path: &str,
+        offset: u64,
+        bytes: Vec<u8>,
+        truncate: bool,
+    ) -> Result<u64, FileError> {
         let place = self.place_to_write(path)?;
         let quota = self.grantee.folders[place.folder].byte_quota();
         // What can never fit is not journalled.
         if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > quota) {
             return Err(FileError::QuotaExceeded(quota));
         }
-        let side_effect = SideEffect::WriteFile { path: path.to_owned(), offset, truncate, bytes: digest(&bytes) };
+        let side_effect = SideEffect::WriteFile {
+            path: path.to_owned(),
+            offset,
+            truncate,
+            bytes: digest(&bytes),
+        };
         let durable = self.past.survives_power_cuts();
-        let change = move |folder: &GrantedFolder, rest: &str| folder.write(FileChange { rest, offset, bytes: &bytes, truncate, durable });
+        let change = move |folder: &GrantedFolder, rest: &str| {
+            folder.write(FileChange { rest, offset, bytes: &bytes, truncate, durable })
+        };
         self.change_file(path, place, side_effect, change).await
     }
 
@@ -58,7 +73,11 @@ impl CallState {
         let place = self.place_to_write(path)?;
         let side_effect = SideEffect::RemoveFile { path: path.to_owned() };
         let durable = self.past.survives_power_cuts();
-        self.change_file(path, place, side_effect, move |folder, rest| folder.remove(rest, durable).map(|()| 0)).await.map(drop)
+        self.change_file(path, place, side_effect, move |folder, rest| {
+            folder.remove(rest, durable).map(|()| 0)
+        })
+        .await
+        .map(drop)
     }
 
     /// Waits until what was written to a path is on the disk, whatever the journal promises.
@@ -69,8 +88,10 @@ impl CallState {
             Recalled::Lost => Err(FileFailure::lost()),
             Recalled::Now => {
                 let grantee = Arc::clone(&self.grantee);
-                let synced = self.off_loop(move || grantee.folders[place.folder].sync(&place.rest)).await;
-                let synced = synced.unwrap_or_else(|| Err(FolderFailure::Other(std::io::ErrorKind::Other.into())));
+                let synced =
+                    self.off_loop(move || grantee.folders[place.folder].sync(&place.rest)).await;
+                let synced = synced
+                    .unwrap_or_else(|| Err(FolderFailure::Other(std::io::ErrorKind::Other.into())));
                 let synced = synced.map_err(|trouble| self.told(path, &trouble));
                 self.past.keep(SYNC, path, &synced, 0);
                 synced
@@ -88,11 +109,14 @@ impl CallState {
     ) -> Result<u64, FileError> {
         let ordinal = match self.begin(side_effect).await.map_err(FileError::Denied)? {
             EffectStart::Now(ordinal) => ordinal,
-            EffectStart::Before(ordinal, answer) => return self.file_changed_before(ordinal, answer),
+            EffectStart::Before(ordinal, answer) => {
+                return self.file_changed_before(ordinal, answer);
+            }
         };
         let grantee = Arc::clone(&self.grantee);
         let done = self.off_loop(move || change(&grantee.folders[place.folder], &place.rest)).await;
-        let done = done.unwrap_or_else(|| Err(FolderFailure::Other(std::io::ErrorKind::Other.into())));
+        let done =
+            done.unwrap_or_else(|| Err(FolderFailure::Other(std::io::ErrorKind::Other.into())));
         let (answer, told) = match done {
             Ok(length) => (SideEffectAnswer::Done { length }, Ok(length)),
             Err(trouble) => {
@@ -108,10 +132,16 @@ impl CallState {
     }
 
     /// What the plugin was told of a change before.
-    fn file_changed_before(&mut self, ordinal: u32, answer: SideEffectAnswer) -> Result<u64, FileError> {
+    fn file_changed_before(
+        &mut self,
+        ordinal: u32,
+        answer: SideEffectAnswer,
+    ) -> Result<u64, FileError> {
         let told = match answer {
             SideEffectAnswer::Done { length } => return Ok(length),
-            SideEffectAnswer::Denied { denial } => FileFailure::Denied(self.past.record(ordinal, denial)),
+            SideEffectAnswer::Denied { denial } => {
+                FileFailure::Denied(self.past.record(ordinal, denial))
+            }
             SideEffectAnswer::Failed { cause, message } => FileFailure::again(cause, message),
             SideEffectAnswer::Fetched { .. } => FileFailure::lost(),
         };

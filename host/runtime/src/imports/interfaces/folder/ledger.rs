@@ -1,6 +1,7 @@
-//! What a folder for writing holds, and whose turn it is to change it. A quota is on everything below the folder, whoever put it there, so
-//! it is measured on the disk; between two writes of the same folder the figure is kept. Folders that lie in one another, or are the same
-//! one under two grants, wait for each other: nobody writes between the check and the write of another.
+//! What a folder for writing holds, and whose turn it is to change it. A quota is on everything
+//! below the folder, whoever put it there, so it is measured on the disk; between two writes of the
+//! same folder the figure is kept. Folders that lie in one another, or are the same one under two
+//! grants, wait for each other: nobody writes between the check and the write of another.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -29,7 +30,8 @@ pub(super) struct FolderSize {
 #[derive(Debug)]
 pub(super) struct Ledger {
     pub(super) most: FolderSize,
-    /// Its own, and those of every folder that overlaps; in one order everywhere, so that nobody waits in a circle.
+    /// Its own, and those of every folder that overlaps; in one order everywhere, so that nobody
+    /// waits in a circle.
     locks: Vec<Arc<FolderLocks>>,
     known: Mutex<Option<FolderUsage>>,
 }
@@ -62,9 +64,12 @@ impl Ledger {
         let own = Arc::new(FolderLocks { path: path.to_owned(), changes: Mutex::default() });
         let mut all = held(&LOCKS);
         all.retain(|lock| lock.strong_count() > 0);
-        // Whoever comes later takes the locks of those before: any two that overlap share one. The list keeps its order.
-        let overlap = |lock: &Arc<FolderLocks>| lock.path.starts_with(path) || path.starts_with(&lock.path);
-        let mut locks: Vec<Arc<FolderLocks>> = all.iter().filter_map(Weak::upgrade).filter(overlap).collect();
+        // Whoever comes later takes the locks of those before: any two that overlap share one. The
+        // list keeps its order.
+        let overlap =
+            |lock: &Arc<FolderLocks>| lock.path.starts_with(path) || path.starts_with(&lock.path);
+        let mut locks: Vec<Arc<FolderLocks>> =
+            all.iter().filter_map(Weak::upgrade).filter(overlap).collect();
         all.push(Arc::downgrade(&own));
         locks.push(own);
         Self { most, locks, known: Mutex::default() }
@@ -72,7 +77,10 @@ impl Ledger {
 
     /// Waits until nobody else changes the folder.
     pub(super) fn turn(&self) -> FolderPermit<'_> {
-        FolderPermit { ledger: self, changes: self.locks.iter().map(|lock| held(&lock.changes)).collect() }
+        FolderPermit {
+            ledger: self,
+            changes: self.locks.iter().map(|lock| held(&lock.changes)).collect(),
+        }
     }
 }
 
@@ -87,7 +95,9 @@ impl FolderPermit<'_> {
     pub(super) fn usage(&self, dir: &Dir) -> Result<FolderSize, FolderFailure> {
         let changes = self.count();
         let known = *held(&self.ledger.known);
-        if let Some(known) = known.filter(|known| known.changes == changes && known.at.elapsed() < FRESH) {
+        if let Some(known) =
+            known.filter(|known| known.changes == changes && known.at.elapsed() < FRESH)
+        {
             return Ok(known.usage);
         }
         let mut usage = FolderSize::default();
@@ -108,7 +118,10 @@ impl FolderPermit<'_> {
     pub(super) fn removed(self, bytes: u64) {
         let changes = self.count();
         let known = *held(&self.ledger.known);
-        let left = |usage: FolderSize| FolderSize { bytes: usage.bytes.saturating_sub(bytes), entries: usage.entries.saturating_sub(1) };
+        let left = |usage: FolderSize| FolderSize {
+            bytes: usage.bytes.saturating_sub(bytes),
+            entries: usage.entries.saturating_sub(1),
+        };
         self.changed(known.filter(|known| known.changes == changes).map(|known| left(known.usage)));
     }
 
@@ -117,8 +130,14 @@ impl FolderPermit<'_> {
     }
 }
 
-/// Adds up what is below a directory, and follows no link. Stops at one entry more than may be there.
-fn measure(dir: &Dir, depth: usize, most: u64, usage: &mut FolderSize) -> Result<(), FolderFailure> {
+/// Adds up what is below a directory, and follows no link. Stops at one entry more than may be
+/// there.
+fn measure(
+    dir: &Dir,
+    depth: usize,
+    most: u64,
+    usage: &mut FolderSize,
+) -> Result<(), FolderFailure> {
     if depth > DEPTH {
         return Err(FolderFailure::Quota(most));
     }
@@ -175,7 +194,9 @@ mod tests {
         let (inner, beside) = (temp.path().join("inner"), temp.path().join("inner-beside"));
         [&inner, &beside].iter().for_each(|path| std::fs::create_dir(path).unwrap());
         let (within, outer, other) = (ledger(&inner).0, ledger(temp.path()).0, ledger(&beside).0);
-        let shared = |one: &Ledger, two: &Ledger| one.locks.iter().any(|lock| two.locks.iter().any(|with| Arc::ptr_eq(lock, with)));
+        let shared = |one: &Ledger, two: &Ledger| {
+            one.locks.iter().any(|lock| two.locks.iter().any(|with| Arc::ptr_eq(lock, with)))
+        };
         assert!(shared(&within, &outer) && shared(&outer, &other));
         assert!(!shared(&within, &other), "a name that begins alike is another folder");
     }
@@ -189,6 +210,9 @@ mod tests {
         let mut usage = FolderSize::default();
         measure(&dir, 0, 3, &mut usage).unwrap();
         assert_eq!(usage, FolderSize { bytes: 3, entries: 3 });
-        assert!(matches!(measure(&dir, 0, 2, &mut FolderSize::default()), Err(FolderFailure::Quota(2))));
+        assert!(matches!(
+            measure(&dir, 0, 2, &mut FolderSize::default()),
+            Err(FolderFailure::Quota(2))
+        ));
     }
 }

@@ -1,5 +1,6 @@
-//! Listing a directory: its names are read once, kept in order, and handed out page by page, each looked at when it is handed out. So a
-//! directory of any size costs one look at each entry, as long as its names fit in what is kept; else one for each part that does.
+//! Listing a directory: its names are read once, kept in order, and handed out page by page, each
+//! looked at when it is handed out. So a directory of any size costs one look at each entry, as
+//! long as its names fit in what is kept; else one for each part that does.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +9,8 @@ use cap_std::fs::Dir;
 use super::{FolderEntry, FolderFailure, GrantedFolder, entry};
 use crate::imports::interfaces::path::UNFINISHED;
 
-/// Bytes of names that one listing keeps: 100 000 of the greatest length, far more of the usual one.
+/// Bytes of names that one listing keeps: 100 000 of the greatest length, far more of the usual
+/// one.
 const KEPT: usize = 32 << 20;
 /// What a name that is kept takes besides its text.
 const NAME: usize = 64;
@@ -47,7 +49,12 @@ impl Listing {
     }
 
     /// Reads the names after `after`; gives how many entries there are.
-    fn read(dir: &Dir, after: Option<&str>, most: u64, kept: usize) -> Result<(Self, u64), FolderFailure> {
+    fn read(
+        dir: &Dir,
+        after: Option<&str>,
+        most: u64,
+        kept: usize,
+    ) -> Result<(Self, u64), FolderFailure> {
         let mut listing = Self { last: after.map(str::to_owned), ..Self::default() };
         let mut seen = 0;
         for item in dir.entries()? {
@@ -86,8 +93,8 @@ impl Listing {
 }
 
 impl GrantedFolder {
-    /// The next entries of a directory, `count` at most, in byte order of their names: those after `after`, from where `listing` stopped
-    /// when it leads there. Looks at `most` entries at most.
+    /// The next entries of a directory, `count` at most, in byte order of their names: those after
+    /// `after`, from where `listing` stopped when it leads there. Looks at `most` entries at most.
     pub(crate) fn page(
         &self,
         rest: &str,
@@ -119,17 +126,21 @@ impl GrantedFolder {
         let mut entries = Vec::new();
         while entries.len() < count {
             match listing.next() {
-                Some(name) if after.is_none_or(|after| name.as_str() > after) => entries.extend(entry(&dir, &name)),
+                Some(name) if after.is_none_or(|after| name.as_str() > after) => {
+                    entries.extend(entry(&dir, &name))
+                }
                 Some(_) => {}
                 None if listing.is_cut && entries.is_empty() => {
                     let last = listing.last.take();
-                    let (more, again) = Listing::read(&dir, last.as_deref(), most.saturating_sub(seen), kept)?;
+                    let (more, again) =
+                        Listing::read(&dir, last.as_deref(), most.saturating_sub(seen), kept)?;
                     (listing, seen) = (more, seen + again);
                 }
                 None => break,
             }
         }
-        // Kept past its last entry: the guest learns of the end by an empty page, for which nothing is read again.
+        // Kept past its last entry: the guest learns of the end by an empty page, for which nothing
+        // is read again.
         let rest = (!entries.is_empty()).then_some(listing);
         Ok(Page { entries, seen, rest })
     }

@@ -54,7 +54,11 @@ fn links_are_followed_inside_and_refused_outside() {
     let (_temp, folder) = folder();
     assert_eq!(read(&folder, "to-b").unwrap(), b"0123456789");
     for rest in ["up", "absolute", "updir/key"] {
-        assert!(matches!(read(&folder, rest), Err(FolderFailure::LeadsOutside)), "{rest}: {:?}", read(&folder, rest));
+        assert!(
+            matches!(read(&folder, rest), Err(FolderFailure::LeadsOutside)),
+            "{rest}: {:?}",
+            read(&folder, rest)
+        );
     }
     assert!(matches!(read(&folder, "dangling"), Err(FolderFailure::NotFound)));
     assert!(read(&folder, "loop").is_err());
@@ -65,7 +69,11 @@ fn links_are_followed_inside_and_refused_outside() {
 fn climbing_is_refused_by_the_handle_too() {
     let (_temp, folder) = folder();
     for rest in ["../outside/key", "sub/../../outside/key", "/etc/passwd"] {
-        assert!(matches!(read(&folder, rest), Err(FolderFailure::LeadsOutside)), "{rest}: {:?}", read(&folder, rest));
+        assert!(
+            matches!(read(&folder, rest), Err(FolderFailure::LeadsOutside)),
+            "{rest}: {:?}",
+            read(&folder, rest)
+        );
     }
 }
 
@@ -86,7 +94,13 @@ fn entries_come_in_order_and_in_pages_without_what_leads_outside() {
     let (temp, folder) = folder();
     std::process::Command::new("mkfifo").arg(temp.path().join("inside/pipe")).status().unwrap();
     let names = |after, count| -> Vec<String> {
-        folder.page("", None, after, count, 100).unwrap().entries.into_iter().map(|entry| entry.name).collect()
+        folder
+            .page("", None, after, count, 100)
+            .unwrap()
+            .entries
+            .into_iter()
+            .map(|entry| entry.name)
+            .collect()
     };
     assert_eq!(names(None, 100), ["a.txt", "b.txt", "sub", "to-b"]);
     assert_eq!(names(None, 2), ["a.txt", "b.txt"]);
@@ -106,14 +120,22 @@ fn every_entry_that_is_looked_at_counts() {
     assert!(matches!(folder.page("", None, None, 1, 8), Err(FolderFailure::TooMany)));
 }
 
-/// A folder of so many files, and all pages of its listing: their names, and the entries that were looked at for each.
+/// A folder of so many files, and all pages of its listing: their names, and the entries that were
+/// looked at for each.
 fn paged(files: usize, count: usize, kept: usize) -> (Vec<String>, Vec<u64>) {
     let temp = tempfile::tempdir().unwrap();
     for index in 0..files {
         fs::write(temp.path().join(format!("f{index:04}")), "").unwrap();
     }
     let dir = temp.path().to_str().unwrap().to_owned();
-    let grant = FileGrant { dir, shown: "f".to_owned(), at: "/f".to_owned(), mode: FileMode::Read, bytes: 0, files: 0 };
+    let grant = FileGrant {
+        dir,
+        shown: "f".to_owned(),
+        at: "/f".to_owned(),
+        mode: FileMode::Read,
+        bytes: 0,
+        files: 0,
+    };
     let folder = GrantedFolder::open(&PluginName::from("notes"), &grant).unwrap();
     let (mut names, mut seen, mut listing) = (Vec::new(), Vec::new(), None);
     loop {
@@ -160,8 +182,14 @@ fn a_page_that_does_not_go_on_from_the_last_one_begins_a_listing() {
 
 #[test]
 fn a_folder_that_is_missing_is_told_as_the_operator_wrote_it() {
-    let grant =
-        FileGrant { dir: "/no/such".to_owned(), shown: "such".to_owned(), at: "/f".to_owned(), mode: FileMode::Read, bytes: 0, files: 0 };
+    let grant = FileGrant {
+        dir: "/no/such".to_owned(),
+        shown: "such".to_owned(),
+        at: "/f".to_owned(),
+        mode: FileMode::Read,
+        bytes: 0,
+        files: 0,
+    };
     let error = GrantedFolder::open(&PluginName::from("notes"), &grant).unwrap_err().to_string();
     assert!(error.starts_with("plugins.notes.grants.files: such cannot be opened: "), "{error}");
 }

@@ -1,5 +1,6 @@
-//! Changing what is in a granted folder. A write walks down part by part through directory handles and follows no link at all, neither on
-//! the way nor at the end; what it opens it looks at before and after. Whole files are put in place of the old ones at once.
+//! Changing what is in a granted folder. A write walks down part by part through directory handles
+//! and follows no link at all, neither on the way nor at the end; what it opens it looks at before
+//! and after. Whole files are put in place of the old ones at once.
 
 use std::io;
 
@@ -38,30 +39,38 @@ struct Existing {
 }
 
 impl GrantedFolder {
-    /// Writes, making the file and the directories on the way when they are absent; gives the file's new length.
+    /// Writes, making the file and the directories on the way when they are absent; gives the
+    /// file's new length.
     pub(crate) fn write(&self, change: FileChange<'_>) -> Result<u64, FolderFailure> {
         let ledger = self.ledger.as_ref().ok_or(FolderFailure::ReadOnly)?;
         let turn = ledger.turn();
         let usage = turn.usage(&self.dir)?;
         let reached = self.reach(change.rest)?;
-        let existing = if reached.missing.is_empty() { existing(&reached.dir, reached.leaf)? } else { None };
+        let existing =
+            if reached.missing.is_empty() { existing(&reached.dir, reached.leaf)? } else { None };
         let old = existing.as_ref().map_or(0, |existing| existing.metadata.len());
         let new = change.new_length(old).ok_or(FolderFailure::Quota(ledger.most.bytes))?;
         let made = reached.missing.len() as u64 + u64::from(existing.is_none());
-        let after = FolderSize { bytes: (usage.bytes - old.min(usage.bytes)).saturating_add(new), entries: usage.entries + made };
+        let after = FolderSize {
+            bytes: (usage.bytes - old.min(usage.bytes)).saturating_add(new),
+            entries: usage.entries + made,
+        };
         if new > old && after.bytes > ledger.most.bytes {
             return Err(FolderFailure::Quota(ledger.most.bytes));
         }
         if made > 0 && after.entries > ledger.most.entries {
             return Err(FolderFailure::Quota(ledger.most.entries));
         }
-        let done = reached.make_directories(change.durable).and_then(|dir| perform(&dir, reached.leaf, existing, &change, new));
+        let done = reached
+            .make_directories(change.durable)
+            .and_then(|dir| perform(&dir, reached.leaf, existing, &change, new));
         turn.changed(done.is_ok().then_some(after));
         done?;
         Ok(new)
     }
 
-    /// Removes a file; no error when it is absent. A `durable` removal is on the disk when it is reported as done.
+    /// Removes a file; no error when it is absent. A `durable` removal is on the disk when it is
+    /// reported as done.
     pub(crate) fn remove(&self, rest: &str, durable: bool) -> Result<(), FolderFailure> {
         let ledger = self.ledger.as_ref().ok_or(FolderFailure::ReadOnly)?;
         let turn = ledger.turn();
@@ -87,8 +96,9 @@ impl GrantedFolder {
         Ok(sync()?)
     }
 
-    /// Waits until a file or a directory, under its name, is on the disk; by way of a link, what it leads to inside the folder. What is
-    /// gone, or was never for writing, needs nothing, and neither does what cannot be opened: nobody writes it through this folder.
+    /// Waits until a file or a directory, under its name, is on the disk; by way of a link, what it
+    /// leads to inside the folder. What is gone, or was never for writing, needs nothing, and
+    /// neither does what cannot be opened: nobody writes it through this folder.
     pub(crate) fn sync(&self, rest: &str) -> Result<(), FolderFailure> {
         if self.ledger.is_none() {
             return Ok(());
@@ -96,8 +106,13 @@ impl GrantedFolder {
         if rest.is_empty() {
             return Ok(sync_directory(&self.dir)?);
         }
-        // Whoever reads follows links inside the folder, so this does. What leads nowhere or outside has nothing here but its name.
-        let real = self.dir.canonicalize(rest).ok().and_then(|path| path.into_os_string().into_string().ok());
+        // Whoever reads follows links inside the folder, so this does. What leads nowhere or
+        // outside has nothing here but its name.
+        let real = self
+            .dir
+            .canonicalize(rest)
+            .ok()
+            .and_then(|path| path.into_os_string().into_string().ok());
         let rest = real.as_deref().unwrap_or(rest);
         if ["", "."].contains(&rest) {
             return Ok(sync_directory(&self.dir)?);
@@ -108,7 +123,9 @@ impl GrantedFolder {
             Err(trouble) => return Err(trouble),
         };
         match reached.dir.symlink_metadata(reached.leaf) {
-            Ok(metadata) if metadata.is_dir() => allowed(reached.dir.open_dir_nofollow(reached.leaf).and_then(|dir| sync_directory(&dir)))?,
+            Ok(metadata) if metadata.is_dir() => allowed(
+                reached.dir.open_dir_nofollow(reached.leaf).and_then(|dir| sync_directory(&dir)),
+            )?,
             // Opening a device or a pipe can do something by itself.
             Ok(metadata) if metadata.is_file() => allowed(sync_file(&reached.dir, reached.leaf))?,
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
@@ -165,7 +182,9 @@ impl ResolvedParent<'_> {
         let mut dir = self.dir.try_clone()?;
         for part in &self.missing {
             match dir.create_dir_with(part, &builder()) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error.into()),
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(error.into());
+                }
                 _ if durable => sync_directory(&dir)?,
                 _ => {}
             }
@@ -195,7 +214,13 @@ fn existing(dir: &Dir, leaf: &str) -> Result<Option<Existing>, FolderFailure> {
     Ok(Some(Existing { file, metadata }))
 }
 
-fn perform(dir: &Dir, leaf: &str, existing: Option<Existing>, change: &FileChange<'_>, new: u64) -> Result<(), FolderFailure> {
+fn perform(
+    dir: &Dir,
+    leaf: &str,
+    existing: Option<Existing>,
+    change: &FileChange<'_>,
+    new: u64,
+) -> Result<(), FolderFailure> {
     if change.offset == 0 && change.truncate {
         return replace(dir, leaf, existing.map(|existing| existing.metadata), change);
     }
@@ -217,18 +242,27 @@ fn perform(dir: &Dir, leaf: &str, existing: Option<Existing>, change: &FileChang
         } else {
             file.sync_data()?
         }
-        // Also where the file is there: a host that was killed may have made it and not have come so far.
+        // Also where the file is there: a host that was killed may have made it and not have come
+        // so far.
         sync_directory(dir)?;
     }
     Ok(())
 }
 
-/// Puts a whole file in place: whoever reads meanwhile has the old one or the new one. A link that came in between is replaced, not followed.
-fn replace(dir: &Dir, leaf: &str, old: Option<Metadata>, change: &FileChange<'_>) -> Result<(), FolderFailure> {
+/// Puts a whole file in place: whoever reads meanwhile has the old one or the new one. A link that
+/// came in between is replaced, not followed.
+fn replace(
+    dir: &Dir,
+    leaf: &str,
+    old: Option<Metadata>,
+    change: &FileChange<'_>,
+) -> Result<(), FolderFailure> {
     let name = unfinished()?;
     let file = dir.open_with(&name, &new_file())?;
-    let written = write_at(&file, 0, change.bytes).and_then(|()| old.map_or(Ok(false), |old| not_executable(&file, &old)));
-    // Its bytes before its name: otherwise a power cut leaves an empty file in the place of the old one.
+    let written = write_at(&file, 0, change.bytes)
+        .and_then(|()| old.map_or(Ok(false), |old| not_executable(&file, &old)));
+    // Its bytes before its name: otherwise a power cut leaves an empty file in the place of the old
+    // one.
     let written = written.and_then(|_| if change.durable { file.sync_all() } else { Ok(()) });
     let done = written.and_then(|()| dir.rename(&name, dir, leaf));
     if done.is_err() {
@@ -242,10 +276,14 @@ fn replace(dir: &Dir, leaf: &str, old: Option<Metadata>, change: &FileChange<'_>
     Ok(())
 }
 
-/// Makes a file's bytes durable. Some systems sync what is open for writing alone, and some files can only be read.
+/// Makes a file's bytes durable. Some systems sync what is open for writing alone, and some files
+/// can only be read.
 fn sync_file(dir: &Dir, leaf: &str) -> io::Result<()> {
-    let open = |options: &mut OpenOptions| dir.open_with(leaf, options.nonblock(true).follow(FollowSymlinks::No));
-    let file = open(OpenOptions::new().write(true)).or_else(|_| open(OpenOptions::new().read(true)))?;
+    let open = |options: &mut OpenOptions| {
+        dir.open_with(leaf, options.nonblock(true).follow(FollowSymlinks::No))
+    };
+    let file =
+        open(OpenOptions::new().write(true)).or_else(|_| open(OpenOptions::new().read(true)))?;
     // It may have been exchanged for something else in between.
     if file.metadata()?.is_file() { file.sync_all() } else { Ok(()) }
 }
@@ -253,7 +291,12 @@ fn sync_file(dir: &Dir, leaf: &str) -> io::Result<()> {
 /// What the operating system lets nobody of this host open needs no syncing.
 fn allowed(synced: io::Result<()>) -> io::Result<()> {
     match synced {
-        Err(error) if [io::ErrorKind::PermissionDenied, io::ErrorKind::NotFound].contains(&error.kind()) => Ok(()),
+        Err(error)
+            if [io::ErrorKind::PermissionDenied, io::ErrorKind::NotFound]
+                .contains(&error.kind()) =>
+        {
+            Ok(())
+        }
         synced => synced,
     }
 }
@@ -271,7 +314,8 @@ fn sync_directory(_: &Dir) -> io::Result<()> {
 }
 
 fn unfinished() -> Result<String, FolderFailure> {
-    let number = getrandom::u64().map_err(|error| FolderFailure::Other(io::Error::other(error.to_string())))?;
+    let number = getrandom::u64()
+        .map_err(|error| FolderFailure::Other(io::Error::other(error.to_string())))?;
     Ok(format!("{UNFINISHED}{number:016x}"))
 }
 
@@ -311,8 +355,8 @@ fn builder() -> DirBuilder {
     builder
 }
 
-/// Gives a file the permissions that the old one had, without those to run it: a script that a plugin has rewritten is a plugin's script.
-/// Returns whether that changed them.
+/// Gives a file the permissions that the old one had, without those to run it: a script that a
+/// plugin has rewritten is a plugin's script. Returns whether that changed them.
 #[cfg(unix)]
 fn not_executable(file: &File, old: &Metadata) -> io::Result<bool> {
     use cap_std::fs::{Permissions, PermissionsExt};

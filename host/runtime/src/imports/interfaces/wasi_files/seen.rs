@@ -1,9 +1,12 @@
-//! What stands behind a descriptor of `wasi:filesystem`: a path of `files`, looked at anew each time, and how its errors are told.
+//! What stands behind a descriptor of `wasi:filesystem`: a path of `files`, looked at anew each
+//! time, and how its errors are told.
 
 use wasmtime::component::Resource;
 use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::bindings::clocks::wall_clock::Datetime;
-use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorFlags, DescriptorStat, DescriptorType, ErrorCode, OpenFlags};
+use wasmtime_wasi::p2::bindings::filesystem::types::{
+    DescriptorFlags, DescriptorStat, DescriptorType, ErrorCode, OpenFlags,
+};
 use wasmtime_wasi::p2::{FsError, FsResult};
 
 use super::stream::At;
@@ -44,7 +47,8 @@ impl CallState {
         Ok(Resource::new_own(self.table.push(seen)?.rep()))
     }
 
-    /// The path of `files` that is meant; what climbs or is no name is left as it is, and refused by `files`.
+    /// The path of `files` that is meant; what climbs or is no name is left as it is, and refused
+    /// by `files`.
     pub(super) fn below(&self, fd: &Resource<Descriptor>, path: &str) -> FsResult<String> {
         let seen = self.seen(fd)?;
         if !seen.is_directory {
@@ -58,7 +62,11 @@ impl CallState {
 
     pub(super) async fn status(&mut self, path: &str) -> FsResult<DescriptorStat> {
         let entry = self.look_at(path).map_err(|error| told(&error))?;
-        let type_ = if entry.is_directory { DescriptorType::Directory } else { DescriptorType::RegularFile };
+        let type_ = if entry.is_directory {
+            DescriptorType::Directory
+        } else {
+            DescriptorType::RegularFile
+        };
         Ok(DescriptorStat {
             type_,
             link_count: 1,
@@ -69,16 +77,29 @@ impl CallState {
         })
     }
 
-    pub(super) async fn write_now(&mut self, path: &str, offset: u64, bytes: Vec<u8>, truncate: bool) -> FsResult<u64> {
+    pub(super) async fn write_now(
+        &mut self,
+        path: &str,
+        offset: u64,
+        bytes: Vec<u8>,
+        truncate: bool,
+    ) -> FsResult<u64> {
         self.write_file(path, offset, bytes, truncate).await.map_err(|error| told(&error).into())
     }
 
-    pub(super) async fn open(&mut self, path: String, create: OpenFlags, flags: DescriptorFlags) -> FsResult<StatedPath> {
+    pub(super) async fn open(
+        &mut self,
+        path: String,
+        create: OpenFlags,
+        flags: DescriptorFlags,
+    ) -> FsResult<StatedPath> {
         let writes = flags.contains(DescriptorFlags::WRITE);
         let seen = |is_directory| StatedPath { path: path.clone(), is_directory, writes };
         match self.look_at(&path) {
             Ok(_) if create.contains(OpenFlags::EXCLUSIVE) => Err(ErrorCode::Exist.into()),
-            Ok(entry) if entry.is_directory && (writes || create.contains(OpenFlags::TRUNCATE)) => Err(ErrorCode::IsDirectory.into()),
+            Ok(entry) if entry.is_directory && (writes || create.contains(OpenFlags::TRUNCATE)) => {
+                Err(ErrorCode::IsDirectory.into())
+            }
             Ok(entry) if entry.is_directory => Ok(seen(true)),
             Ok(_) if create.contains(OpenFlags::DIRECTORY) => Err(ErrorCode::NotDirectory.into()),
             Ok(_) if create.contains(OpenFlags::TRUNCATE) => {
@@ -99,7 +120,12 @@ impl CallState {
         }
     }
 
-    pub(super) fn at(&mut self, fd: &Resource<Descriptor>, offset: Option<u64>, writes: bool) -> FsResult<At> {
+    pub(super) fn at(
+        &mut self,
+        fd: &Resource<Descriptor>,
+        offset: Option<u64>,
+        writes: bool,
+    ) -> FsResult<At> {
         let seen = self.seen(fd)?;
         if seen.is_directory {
             return Err(ErrorCode::IsDirectory.into());

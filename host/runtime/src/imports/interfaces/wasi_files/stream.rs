@@ -1,5 +1,6 @@
-//! Streams over a file of a granted folder. Each read and each write looks the path up anew, counts, and is journalled like a call of
-//! `files`; the stream remembers only where it is. Refusals wait here until the call takes them, see `wasi_streams`.
+//! Streams over a file of a granted folder. Each read and each write looks the path up anew,
+//! counts, and is journalled like a call of `files`; the stream remembers only where it is.
+//! Refusals wait here until the call takes them, see `wasi_streams`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +13,9 @@ use wasmtime_wasi::async_trait;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, StreamResult};
 
-use crate::imports::call::{CallReplay, CallState, EffectDecision, Packed, PluginContext, Recalled, SharedCounter, WorksOn};
+use crate::imports::call::{
+    CallReplay, CallState, EffectDecision, Packed, PluginContext, Recalled, SharedCounter, WorksOn,
+};
 use crate::imports::interfaces::files::{FileFailure, GrantedPath, LOOK, READ};
 use crate::imports::interfaces::folder::{FileChange, FolderEntry, FolderFailure, read_at};
 use crate::imports::interfaces::journalled::{MOST, digest};
@@ -68,7 +71,12 @@ pub(super) struct At {
 }
 
 impl At {
-    pub(super) fn new(state: &CallState, place: GrantedPath, path: String, offset: Option<u64>) -> Self {
+    pub(super) fn new(
+        state: &CallState,
+        place: GrantedPath,
+        path: String,
+        offset: Option<u64>,
+    ) -> Self {
         let file = StreamedFile {
             grantee: Arc::clone(&state.grantee),
             task: state.start.task.clone(),
@@ -88,7 +96,8 @@ impl At {
         Ok(bytes)
     }
 
-    /// Begins a write: its number and its place are fixed here, in the order in which the guest writes.
+    /// Begins a write: its number and its place are fixed here, in the order in which the guest
+    /// writes.
     fn begin(&self, bytes: Bytes) -> Result<BoxFuture<'static, Result<(), ErrorCode>>, ErrorCode> {
         let file = Arc::clone(&self.file);
         let offset = match self.offset {
@@ -143,8 +152,11 @@ impl StreamedFile {
             Recalled::Lost => return Err(ErrorCode::Io),
             Recalled::Now => {
                 let file = self.grantee.folders[self.place.folder].open_file(&self.place.rest);
-                let bytes = file.and_then(|file| read_at(&file, offset, size)).map_err(|trouble| self.told(&trouble));
-                let packed = bytes.as_ref().map(|bytes| self.past.pack(bytes)).map_err(FileFailure::clone);
+                let bytes = file
+                    .and_then(|file| read_at(&file, offset, size))
+                    .map_err(|trouble| self.told(&trouble));
+                let packed =
+                    bytes.as_ref().map(|bytes| self.past.pack(bytes)).map_err(FileFailure::clone);
                 let size = packed.as_ref().map_or(0, |(_, size)| *size);
                 self.past.keep(READ, &target, &packed.map(|(packed, _)| packed), size);
                 bytes.map_err(|told| self.code(told))?
@@ -160,7 +172,9 @@ impl StreamedFile {
             Recalled::Before(looked) => looked,
             Recalled::Lost => return Err(ErrorCode::Io),
             Recalled::Now => {
-                let looked = self.grantee.folders[self.place.folder].look(&self.place.rest).map_err(|trouble| self.told(&trouble));
+                let looked = self.grantee.folders[self.place.folder]
+                    .look(&self.place.rest)
+                    .map_err(|trouble| self.told(&trouble));
                 self.past.keep(LOOK, &self.path, &looked, 64);
                 looked
             }
@@ -168,8 +182,18 @@ impl StreamedFile {
         looked.map(|entry| entry.length).map_err(|told| self.code(told))
     }
 
-    async fn write(self: Arc<Self>, ordinal: u32, offset: u64, bytes: Bytes) -> Result<(), ErrorCode> {
-        let side_effect = SideEffect::WriteFile { path: self.path.clone(), offset, truncate: false, bytes: digest(&bytes) };
+    async fn write(
+        self: Arc<Self>,
+        ordinal: u32,
+        offset: u64,
+        bytes: Bytes,
+    ) -> Result<(), ErrorCode> {
+        let side_effect = SideEffect::WriteFile {
+            path: self.path.clone(),
+            offset,
+            truncate: false,
+            bytes: digest(&bytes),
+        };
         let _busy = match self.past.ask_effect(ordinal, side_effect).await {
             EffectDecision::Go(busy) => busy,
             // The room has recorded it.
@@ -179,10 +203,18 @@ impl StreamedFile {
         };
         let (host, durable) = (Arc::clone(&self), self.past.survives_power_cuts());
         let work = move || {
-            let change = FileChange { rest: &host.place.rest, offset, bytes: &bytes, truncate: false, durable };
+            let change = FileChange {
+                rest: &host.place.rest,
+                offset,
+                bytes: &bytes,
+                truncate: false,
+                durable,
+            };
             host.grantee.folders[host.place.folder].write(change)
         };
-        let done = tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(FolderFailure::Other(std::io::ErrorKind::Other.into())));
+        let done = tokio::task::spawn_blocking(work)
+            .await
+            .unwrap_or_else(|_| Err(FolderFailure::Other(std::io::ErrorKind::Other.into())));
         let (answer, told) = match done {
             Ok(length) => (SideEffectAnswer::Done { length }, Ok(())),
             Err(trouble) => {
@@ -201,7 +233,9 @@ impl StreamedFile {
     fn written_before(&self, ordinal: u32, answer: SideEffectAnswer) -> Result<(), ErrorCode> {
         let told = match answer {
             SideEffectAnswer::Done { .. } => return Ok(()),
-            SideEffectAnswer::Denied { denial } => FileFailure::Denied(self.past.record(ordinal, denial)),
+            SideEffectAnswer::Denied { denial } => {
+                FileFailure::Denied(self.past.record(ordinal, denial))
+            }
             SideEffectAnswer::Failed { cause, message } => FileFailure::again(cause, message),
             SideEffectAnswer::Fetched { .. } => FileFailure::lost(),
         };
@@ -244,7 +278,8 @@ pub(super) struct FileWriter {
 /// What a [`Writer`] is at.
 enum WriteState {
     Idle,
-    /// So many bytes are on their way. Whoever waits borrows the future, because a wait can be given up and the write cannot.
+    /// So many bytes are on their way. Whoever waits borrows the future, because a wait can be
+    /// given up and the write cannot.
     UnderWay(u64, BoxFuture<'static, Result<(), ErrorCode>>),
     /// The last write failed, and the guest has not been told.
     Failed(ErrorCode),
@@ -294,12 +329,16 @@ impl OutputStream for FileWriter {
         }
         if !bytes.is_empty() {
             let length = bytes.len() as u64;
-            self.state = self.at.begin(bytes).map_or_else(WriteState::Failed, |work| WriteState::UnderWay(length, work));
+            self.state = self
+                .at
+                .begin(bytes)
+                .map_or_else(WriteState::Failed, |work| WriteState::UnderWay(length, work));
         }
         Ok(())
     }
 
-    /// While a write is under way nothing is said of it: `check_write` gives no permit until it has ended, and then says how.
+    /// While a write is under way nothing is said of it: `check_write` gives no permit until it has
+    /// ended, and then says how.
     fn flush(&mut self) -> StreamResult<()> {
         self.check()
     }

@@ -34,9 +34,10 @@ impl SecretSource for Counting {
 fn grantee(source: &Arc<Counting>) -> Arc<PluginContext> {
     let mut setup = setup();
     setup.facts.manifest.asks.insert("secrets".to_owned(), CapabilityRequest::default());
-    let from: BTreeMap<SecretName, KeyRef> = [("met", "value-of-met"), ("none", "NONE"), ("short", "abc")]
-        .map(|(name, variable)| (SecretName::from(name), KeyRef::Env(variable.to_owned())))
-        .into();
+    let from: BTreeMap<SecretName, KeyRef> =
+        [("met", "value-of-met"), ("none", "NONE"), ("short", "abc")]
+            .map(|(name, variable)| (SecretName::from(name), KeyRef::Env(variable.to_owned())))
+            .into();
     setup.grants.secrets = from
         .keys()
         .map(|name| SecretGrant {
@@ -46,7 +47,8 @@ fn grantee(source: &Arc<Counting>) -> Arc<PluginContext> {
         })
         .collect();
     let mut grantee = PluginContext::new(PluginName::from("subject"), Arc::new(setup)).unwrap();
-    grantee.vault = Arc::new(Vault::new(Arc::clone(source) as Arc<dyn SecretSource>, from).unwrap());
+    grantee.vault =
+        Arc::new(Vault::new(Arc::clone(source) as Arc<dyn SecretSource>, from).unwrap());
     Arc::new(grantee)
 }
 
@@ -79,7 +81,10 @@ async fn a_value_is_read_at_first_use_and_once() {
     assert_eq!(source.0.load(Ordering::Relaxed), 1);
     assert_eq!(secrets.scrub_text("a value-of-met"), "a [secret met]");
     assert_eq!(secrets.scrub_bytes(vec![b' '; SMALL + 1]).await.len(), SMALL + 1);
-    assert!(!format!("{:?} {:?}", grantee.vault, parts).contains("value-of"), "neither shows a value");
+    assert!(
+        !format!("{:?} {:?}", grantee.vault, parts).contains("value-of"),
+        "neither shows a value"
+    );
 }
 
 #[tokio::test]
@@ -116,8 +121,14 @@ async fn what_a_redirect_leads_to_is_decided_anew() {
     };
     let (parts, plan) = hop("https://api.example.org/next?key=value%2Dof-met").unwrap();
     assert_eq!(plan.names(), ["met"]);
-    assert!(parts.url.query().is_some_and(|query| query.starts_with("key=conclave-secret-")), "the value is a placeholder again");
-    assert!(hop("https://evil.example/").is_ok_and(|(parts, plan)| parts.headers.is_empty() && plan.is_empty()));
+    assert!(
+        parts.url.query().is_some_and(|query| query.starts_with("key=conclave-secret-")),
+        "the value is a placeholder again"
+    );
+    assert!(
+        hop("https://evil.example/")
+            .is_ok_and(|(parts, plan)| parts.headers.is_empty() && plan.is_empty())
+    );
     assert!(hop("https://evil.example/?key=value-of-met").is_err());
     assert!(hop("https://api.example.org/value-of-met").is_err());
 }
@@ -129,7 +140,9 @@ async fn a_value_that_the_guest_wrote_itself_is_not_sent() {
     let first = get(HERE, &secrets.placeholder("met").unwrap());
     secrets.put_in(&first, &secrets.check(&first).unwrap()).await.unwrap();
     for parts in [get(HERE, "value-of-met"), get("https://evil.example/?q=dmFsdWUtb2YtbWV0", "x")] {
-        assert!(secrets.check(&parts).is_err_and(|record| record.reason.contains("holds the value")));
+        assert!(
+            secrets.check(&parts).is_err_and(|record| record.reason.contains("holds the value"))
+        );
     }
     assert!(secrets.check(&get("https://evil.example/?q=value-of-me", "x")).is_ok());
 }

@@ -59,7 +59,12 @@ fn look(connection: &Connection, noted: Option<&str>, all: bool) -> rusqlite::Re
 }
 
 /// Each line of the chain against the one before, and its record against it.
-fn lines(connection: &Connection, noted: Option<&str>, checked: &mut StoreCheck, problems: &mut ProblemList) -> rusqlite::Result<()> {
+fn lines(
+    connection: &Connection,
+    noted: Option<&str>,
+    checked: &mut StoreCheck,
+    problems: &mut ProblemList,
+) -> rusqlite::Result<()> {
     let noted = noted.map(|noted| noted.trim().to_lowercase());
     let (mut head, mut is_in_chain) = (ChainHead::default(), false);
     let columns = read::COLUMNS;
@@ -72,14 +77,24 @@ fn lines(connection: &Connection, noted: Option<&str>, checked: &mut StoreCheck,
     while let Some(row) = rows.next()? {
         let number = row.get::<_, i64>(0)?.cast_unsigned();
         let (room, record): (String, Vec<u8>) = (row.get(1)?, row.get(4)?);
-        let (seq, at) = (row.get::<_, i64>(2)?.cast_unsigned(), row.get::<_, i64>(3)?.cast_unsigned());
+        let (seq, at) =
+            (row.get::<_, i64>(2)?.cast_unsigned(), row.get::<_, i64>(3)?.cast_unsigned());
         let hash: Vec<u8> = row.get(5)?;
         if number != head.number + 1 {
-            problems.add(|| format!("lines {} to {} of the audit chain are missing", head.number + 1, number.saturating_sub(1)));
+            problems.add(|| {
+                format!(
+                    "lines {} to {} of the audit chain are missing",
+                    head.number + 1,
+                    number.saturating_sub(1)
+                )
+            });
         } else {
-            let next = <[u8; 32]>::try_from(&record[..]).map(|record| head.next(&room, seq, at, &record));
+            let next =
+                <[u8; 32]>::try_from(&record[..]).map(|record| head.next(&room, seq, at, &record));
             if next.map_or(true, |next| next.hash[..] != hash[..]) {
-                problems.add(|| format!("line {number} of the audit chain was changed, or one before it"));
+                problems.add(|| {
+                    format!("line {number} of the audit chain was changed, or one before it")
+                });
             }
         }
         head = ChainHead { number, hash: <[u8; 32]>::try_from(&hash[..]).unwrap_or_default() };
@@ -91,7 +106,10 @@ fn lines(connection: &Connection, noted: Option<&str>, checked: &mut StoreCheck,
             continue;
         }
         let (event, kept) = read::row(row, 9)?;
-        let is_same = row.get::<_, String>(7)? == room && event.seq == seq && event.at == at && row.get::<_, String>(8)? == event.kind();
+        let is_same = row.get::<_, String>(7)? == room
+            && event.seq == seq
+            && event.at == at
+            && row.get::<_, String>(8)? == event.kind();
         if !is_same || event.hash(&room)[..] != record[..] || kept != record {
             problems.add(|| format!("record {seq} of room {room} (line {number} of the audit chain) is not what was written"));
         }
@@ -114,7 +132,10 @@ impl RemovedRuns<'_> {
     fn is(&mut self, room: &str, number: u64) -> rusqlite::Result<bool> {
         let run = room.split('/').next().unwrap_or(room);
         if !self.known.contains_key(run) {
-            let last = self.connection.query_row("SELECT last FROM removed WHERE run = ?", [run], |row| row.get(0)).optional()?;
+            let last = self
+                .connection
+                .query_row("SELECT last FROM removed WHERE run = ?", [run], |row| row.get(0))
+                .optional()?;
             self.known.insert(run.to_owned(), last.unwrap_or(0));
         }
         Ok(self.known.get(run).is_some_and(|last| number.cast_signed() <= *last))
@@ -142,24 +163,38 @@ fn loose(connection: &Connection, problems: &mut ProblemList) -> rusqlite::Resul
 }
 
 /// As many records as each room is noted to have, without a gap.
-fn rooms(connection: &Connection, checked: &mut StoreCheck, problems: &mut ProblemList) -> rusqlite::Result<()> {
+fn rooms(
+    connection: &Connection,
+    checked: &mut StoreCheck,
+    problems: &mut ProblemList,
+) -> rusqlite::Result<()> {
     let mut query = connection.prepare(
         "SELECT rooms.room, rooms.records, count(events.seq), coalesce(max(events.seq) + 1, 0) FROM rooms LEFT JOIN events USING (room)
          GROUP BY rooms.room",
     )?;
     let mut rows = query.query([])?;
     while let Some(row) = rows.next()? {
-        let (room, noted, found, next): (String, i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+        let (room, noted, found, next): (String, i64, i64, i64) =
+            (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
         checked.rooms += 1;
         if noted != found || found != next {
-            problems.add(|| format!("room {room} has {found} records, the last of them {}; {noted} were written", next - 1));
+            problems.add(|| {
+                format!(
+                    "room {room} has {found} records, the last of them {}; {noted} were written",
+                    next - 1
+                )
+            });
         }
     }
     Ok(())
 }
 
 /// Each blob that an event refers to is there; and, when asked, each is what its digest says.
-fn blobs(connection: &Connection, checked: &mut StoreCheck, problems: &mut ProblemList) -> rusqlite::Result<()> {
+fn blobs(
+    connection: &Connection,
+    checked: &mut StoreCheck,
+    problems: &mut ProblemList,
+) -> rusqlite::Result<()> {
     let mut named = connection.prepare(
         "SELECT DISTINCT events.room, events.seq, part.value FROM events, json_each(events.parts) AS part
          WHERE events.parts IS NOT NULL AND json_valid(events.parts) AND part.value NOT IN (SELECT sha256 FROM blobs)",
@@ -167,7 +202,9 @@ fn blobs(connection: &Connection, checked: &mut StoreCheck, problems: &mut Probl
     let mut rows = named.query([])?;
     while let Some(row) = rows.next()? {
         let (room, seq, sha256): (String, i64, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        problems.add(|| format!("record {seq} of room {room} refers to a blob that is not there: {sha256}"));
+        problems.add(|| {
+            format!("record {seq} of room {room} refers to a blob that is not there: {sha256}")
+        });
     }
     let mut kept = connection.prepare("SELECT sha256, length FROM blobs")?;
     let mut rows = kept.query(params![])?;
@@ -175,7 +212,9 @@ fn blobs(connection: &Connection, checked: &mut StoreCheck, problems: &mut Probl
         let (sha256, length): (String, i64) = (row.get(0)?, row.get(1)?);
         checked.blobs += 1;
         let bytes: Option<Arc<[u8]>> = read::blob(connection, &sha256)?;
-        if bytes.is_some_and(|bytes| bytes.len() as i64 != length || crate::support::digest::sha256(&bytes) != sha256) {
+        if bytes.is_some_and(|bytes| {
+            bytes.len() as i64 != length || crate::support::digest::sha256(&bytes) != sha256
+        }) {
             problems.add(|| format!("the blob {sha256} is not what was written"));
         }
     }

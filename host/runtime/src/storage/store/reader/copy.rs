@@ -10,7 +10,8 @@ use crate::storage::store::{StoreError, schema};
 use crate::support::durable_file;
 
 pub(super) fn backup(reader: &StoreReader, to: &Path) -> Result<(), StoreError> {
-    let other = |error: io::Error| StoreError::Other { folder: to.to_owned(), what: error.to_string() };
+    let other =
+        |error: io::Error| StoreError::Other { folder: to.to_owned(), what: error.to_string() };
     make(to).map_err(other)?;
     schema::make(to).map_err(other)?;
     copy(reader, to).map_err(|error| schema::failed(to, &error))?;

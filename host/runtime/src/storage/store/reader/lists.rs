@@ -43,13 +43,18 @@ impl RunFilter {
         let plain = |word: &str| word.to_lowercase().replace('_', "-");
         self.status.as_ref().is_none_or(|status| plain(status) == word)
             && self.agent.as_ref().is_none_or(|agent| run.agents.contains(agent))
-            && self.text.as_ref().is_none_or(|text| run.text.to_lowercase().contains(&text.to_lowercase()))
+            && self
+                .text
+                .as_ref()
+                .is_none_or(|text| run.text.to_lowercase().contains(&text.to_lowercase()))
             && self.cost.is_none_or(|cost| run.cost_micro_usd >= cost)
     }
 }
 
 fn run(reader: &StoreReader, row: &Row<'_>, live: Option<i64>) -> rusqlite::Result<RunRow> {
-    let number = |index: usize| row.get::<_, Option<i64>>(index).map(|number| number.unwrap_or(0).cast_unsigned());
+    let number = |index: usize| {
+        row.get::<_, Option<i64>>(index).map(|number| number.unwrap_or(0).cast_unsigned())
+    };
     Ok(RunRow {
         run: RoomId::from(row.get::<_, String>(0)?),
         started: Millis(number(1)?),
@@ -74,7 +79,12 @@ fn run(reader: &StoreReader, row: &Row<'_>, live: Option<i64>) -> rusqlite::Resu
     })
 }
 
-fn standing(row: &Row<'_>, status: usize, generation: usize, live: Option<i64>) -> rusqlite::Result<RunState> {
+fn standing(
+    row: &Row<'_>,
+    status: usize,
+    generation: usize,
+    live: Option<i64>,
+) -> rusqlite::Result<RunState> {
     match row.get::<_, Option<String>>(status)? {
         Some(word) => json::<Status>(&format!("{word:?}"), status).map(RunState::Ended),
         None if live == Some(row.get(generation)?) => Ok(RunState::Running),
@@ -83,11 +93,16 @@ fn standing(row: &Row<'_>, status: usize, generation: usize, live: Option<i64>) 
 }
 
 fn json<T: serde::de::DeserializeOwned>(text: &str, column: usize) -> rusqlite::Result<T> {
-    serde_json::from_str(text).map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error)))
+    serde_json::from_str(text).map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error))
+    })
 }
 
 pub(super) fn find(connection: &Connection, name: &str) -> rusqlite::Result<RunMatch> {
-    let exact = connection.prepare_cached("SELECT 1 FROM rooms WHERE room = ?")?.query_row([name], |_| Ok(())).optional()?;
+    let exact = connection
+        .prepare_cached("SELECT 1 FROM rooms WHERE room = ?")?
+        .query_row([name], |_| Ok(()))
+        .optional()?;
     if exact.is_some() {
         return Ok(RunMatch::One(RoomId::from(name)));
     }
@@ -102,8 +117,10 @@ pub(super) fn find(connection: &Connection, name: &str) -> rusqlite::Result<RunM
     let mut query = connection.prepare_cached(
         "SELECT room FROM rooms WHERE room = run || ?1 AND substr(run, 1, length(?2)) = ?2 ORDER BY started DESC, room LIMIT ?3",
     )?;
-    let found = query.query_map(params![rest, begins, SEVERAL as i64], |row| row.get::<_, String>(0))?;
-    let mut found: Vec<RoomId> = found.map(|room| room.map(RoomId::from)).collect::<rusqlite::Result<_>>()?;
+    let found =
+        query.query_map(params![rest, begins, SEVERAL as i64], |row| row.get::<_, String>(0))?;
+    let mut found: Vec<RoomId> =
+        found.map(|room| room.map(RoomId::from)).collect::<rusqlite::Result<_>>()?;
     Ok(match found.len() {
         0 => RunMatch::Nothing,
         1 => RunMatch::One(found.remove(0)),
@@ -134,19 +151,27 @@ pub(super) fn rooms(reader: &StoreReader, run: &RoomId) -> rusqlite::Result<Vec<
 }
 
 pub(super) fn down_ms(connection: &Connection, run: &RoomId) -> rusqlite::Result<u64> {
-    let mut query = connection.prepare_cached("SELECT body FROM events WHERE room = ? AND kind = 'resumed'")?;
+    let mut query =
+        connection.prepare_cached("SELECT body FROM events WHERE room = ? AND kind = 'resumed'")?;
     let rows = query.query_map([run.as_str()], |row| row.get::<_, String>(0))?;
     let mut all: u64 = 0;
     for body in rows {
         // What does not read as a record is told by `check`, not here.
         let body: serde_json::Value = serde_json::from_str(&body?).unwrap_or_default();
-        all = all.saturating_add(body.get("down_ms").and_then(serde_json::Value::as_u64).unwrap_or_default());
+        all = all.saturating_add(
+            body.get("down_ms").and_then(serde_json::Value::as_u64).unwrap_or_default(),
+        );
     }
     Ok(all)
 }
 
-pub(super) fn has_received(connection: &Connection, room: &RoomId, id: &ControlId) -> rusqlite::Result<bool> {
-    let mut query = connection.prepare_cached("SELECT body FROM events WHERE room = ? AND kind = 'control-received'")?;
+pub(super) fn has_received(
+    connection: &Connection,
+    room: &RoomId,
+    id: &ControlId,
+) -> rusqlite::Result<bool> {
+    let mut query = connection
+        .prepare_cached("SELECT body FROM events WHERE room = ? AND kind = 'control-received'")?;
     let rows = query.query_map([room.as_str()], |row| row.get::<_, String>(0))?;
     for body in rows {
         // An id is small, so it is never in a part.
@@ -172,7 +197,10 @@ pub(super) fn waits(reader: &StoreReader, run: Option<&RoomId>) -> rusqlite::Res
             Some(_) => WaitKey::Timer(TimerId(row.get::<_, i64>(1)?.cast_unsigned())),
             None => json(&row.get::<_, String>(1)?, 1)?,
         };
-        let request = row.get::<_, Option<String>>(5)?.map(|request| json(&request, 5).map(Box::new)).transpose()?;
+        let request = row
+            .get::<_, Option<String>>(5)?
+            .map(|request| json(&request, 5).map(Box::new))
+            .transpose()?;
         Ok(WaitRow {
             room: RoomId::from(row.get::<_, String>(0)?),
             since: Millis(row.get::<_, i64>(6)?.cast_unsigned()),
@@ -183,7 +211,11 @@ pub(super) fn waits(reader: &StoreReader, run: Option<&RoomId>) -> rusqlite::Res
     rows.collect()
 }
 
-pub(super) fn audit(connection: &Connection, first: u64, most: usize) -> rusqlite::Result<Vec<AuditRow>> {
+pub(super) fn audit(
+    connection: &Connection,
+    first: u64,
+    most: usize,
+) -> rusqlite::Result<Vec<AuditRow>> {
     let columns = read::COLUMNS;
     let mut query = connection.prepare_cached(&format!(
         "SELECT audit.number, audit.room, audit.seq, audit.at, audit.hash, {columns} FROM audit LEFT JOIN events USING (number)
@@ -194,7 +226,11 @@ pub(super) fn audit(connection: &Connection, first: u64, most: usize) -> rusqlit
         let number = |index: usize| row.get::<_, i64>(index).map(i64::cast_unsigned);
         let is_there = row.get::<_, Option<i64>>(5)?.is_some();
         // What does not read as a record is not shown as one; `verify` says what is wrong with it.
-        let record = if is_there { read::row(row, 5)?.0.record(|sha256| read::blob(connection, sha256).ok().flatten()).ok() } else { None };
+        let record = if is_there {
+            read::row(row, 5)?.0.record(|sha256| read::blob(connection, sha256).ok().flatten()).ok()
+        } else {
+            None
+        };
         Ok(AuditRow {
             number: number(0)?,
             room: RoomId::from(row.get::<_, String>(1)?),

@@ -1,4 +1,5 @@
-//! Attachments in the store: read back at once, and committed no later than the first record that refers to them.
+//! Attachments in the store: read back at once, and committed no later than the first record that
+//! refers to them.
 
 use std::sync::Arc;
 
@@ -17,7 +18,9 @@ impl BlobSource for StoreBlobs {
         let fresh = self.0.shared.fresh().get(sha256).cloned();
         // Committed in between, it is in the file.
         let name = sha256.to_owned();
-        fresh.or_else(|| self.0.read_now(move |connection| read::blob(connection, &name)).ok().flatten())
+        fresh.or_else(|| {
+            self.0.read_now(move |connection| read::blob(connection, &name)).ok().flatten()
+        })
     }
 }
 
@@ -29,7 +32,11 @@ impl Blobs for StoreBlobs {
         let blob = describe(bytes, media_type, name)?;
         let part = record::StoredBytes { sha256: blob.sha256.clone(), bytes: bytes.into() };
         self.0.shared.fresh().insert(part.sha256.clone(), Arc::clone(&part.bytes));
-        self.0.shared.queue.push_when_free(WriterTask::Blob(part)).map_err(|cause| BlobError::Other(cause.text))?;
+        self.0
+            .shared
+            .queue
+            .push_when_free(WriterTask::Blob(part))
+            .map_err(|cause| BlobError::Other(cause.text))?;
         Ok(blob)
     }
 }

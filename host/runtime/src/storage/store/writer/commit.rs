@@ -48,10 +48,18 @@ struct PendingWorkRows {
 
 impl DatabaseFile {
     /// Writes a group; nothing of it when it fails.
-    pub(super) fn commit(&mut self, connection: &mut Connection, group: &CommitGroup<'_>) -> rusqlite::Result<()> {
+    pub(super) fn commit(
+        &mut self,
+        connection: &mut Connection,
+        group: &CommitGroup<'_>,
+    ) -> rusqlite::Result<()> {
         let durable = group.durable || group.writes.iter().any(|write| write.durable);
         if self.is_full != Some(durable) {
-            connection.pragma_update(None, "synchronous", if durable { "FULL" } else { "NORMAL" })?;
+            connection.pragma_update(
+                None,
+                "synchronous",
+                if durable { "FULL" } else { "NORMAL" },
+            )?;
             self.is_full = Some(durable);
         }
         let mut head = self.head;
@@ -75,17 +83,23 @@ impl DatabaseFile {
         }
         for (room, claimed) in &group.claims {
             let generation = if *claimed { self.generation } else { 0 };
-            transaction.prepare_cached("UPDATE rooms SET generation = ? WHERE room = ?")?.execute(params![generation, room.as_str()])?;
+            transaction
+                .prepare_cached("UPDATE rooms SET generation = ? WHERE room = ?")?
+                .execute(params![generation, room.as_str()])?;
         }
         if durable && self.unsynced && group.writes.is_empty() {
-            // An fsync needs something to be written, and takes all that was written before with it.
-            transaction.prepare_cached("UPDATE meta SET value = value + 1 WHERE name = 'settled'")?.execute([])?;
+            // An fsync needs something to be written, and takes all that was written before with
+            // it.
+            transaction
+                .prepare_cached("UPDATE meta SET value = value + 1 WHERE name = 'settled'")?
+                .execute([])?;
         }
         kill_point!("before-commit");
         transaction.commit()?;
         kill_point!("after-commit");
         self.head = head;
-        self.unsynced = !durable && (self.unsynced || !group.writes.is_empty() || !group.blobs.is_empty());
+        self.unsynced =
+            !durable && (self.unsynced || !group.writes.is_empty() || !group.blobs.is_empty());
         if self.known.len() + added.len() > KNOWN {
             self.known.clear();
         }
@@ -99,31 +113,48 @@ impl DatabaseFile {
 
 fn keep_blob(transaction: &Transaction<'_>, part: &StoredBytes) -> rusqlite::Result<()> {
     let length = i64::try_from(part.bytes.len()).unwrap_or(i64::MAX);
-    transaction.prepare_cached("INSERT OR IGNORE INTO blobs (sha256, length, bytes) VALUES (?, ?, ?)")?.execute(params![
-        part.sha256,
-        length,
-        &part.bytes[..]
-    ])?;
+    transaction
+        .prepare_cached("INSERT OR IGNORE INTO blobs (sha256, length, bytes) VALUES (?, ?, ?)")?
+        .execute(params![part.sha256, length, &part.bytes[..]])?;
     Ok(())
 }
 
-fn events(transaction: &Transaction<'_>, write: &Write, mut head: ChainHead) -> rusqlite::Result<ChainHead> {
+fn events(
+    transaction: &Transaction<'_>,
+    write: &Write,
+    mut head: ChainHead,
+) -> rusqlite::Result<ChainHead> {
     let room = write.writing.room.as_str();
     let mut event = transaction.prepare_cached(
         "INSERT INTO events (number, room, seq, at, kind, principal, rules, body, parts, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )?;
-    let mut line = transaction.prepare_cached("INSERT INTO audit (number, room, seq, at, record, hash) VALUES (?, ?, ?, ?, ?, ?)")?;
+    let mut line = transaction.prepare_cached(
+        "INSERT INTO audit (number, room, seq, at, record, hash) VALUES (?, ?, ?, ?, ?, ?)",
+    )?;
     for row in &write.rows {
         let record = row.hash(room);
         head = head.next(room, row.seq, row.at, &record);
-        let (number, seq, at) = (head.number.cast_signed(), row.seq.cast_signed(), row.at.cast_signed());
-        event.execute(params![number, room, seq, at, row.kind(), row.principal, row.rules, row.body, row.parts, record])?;
+        let (number, seq, at) =
+            (head.number.cast_signed(), row.seq.cast_signed(), row.at.cast_signed());
+        event.execute(params![
+            number,
+            room,
+            seq,
+            at,
+            row.kind(),
+            row.principal,
+            row.rules,
+            row.body,
+            row.parts,
+            record
+        ])?;
         line.execute(params![number, room, seq, at, record, head.hash])?;
     }
     Ok(head)
 }
 
-/// The rows of rooms are written once for each room: first those that open it, then what is newest of it.
+/// The rows of rooms are written once for each room: first those that open it, then what is newest
+/// of it.
 fn latest<'a>(writes: &[&'a Write]) -> Vec<&'a Write> {
     let mut newest: BTreeMap<&RoomId, usize> = BTreeMap::new();
     for (index, write) in writes.iter().enumerate() {
@@ -136,7 +167,12 @@ fn latest<'a>(writes: &[&'a Write]) -> Vec<&'a Write> {
             || write.begins
             || write.outcome.is_some()
     };
-    writes.iter().enumerate().filter(|(index, write)| is_due(*index, write)).map(|(_, write)| *write).collect()
+    writes
+        .iter()
+        .enumerate()
+        .filter(|(index, write)| is_due(*index, write))
+        .map(|(_, write)| *write)
+        .collect()
 }
 
 fn is_first(write: &Write) -> bool {
@@ -147,7 +183,8 @@ fn room(transaction: &Transaction<'_>, write: &Write, generation: i64) -> rusqli
     let Some(last) = write.rows.last() else { return Ok(()) };
     let (room, at, noted) = (write.writing.room.as_str(), last.at.cast_signed(), &write.noted);
     let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-    let (turns, tokens, cost) = (number(write.spent.turns), number(write.spent.tokens), number(write.spent.cost_micro_usd));
+    let (turns, tokens, cost) =
+        (number(write.spent.turns), number(write.spent.tokens), number(write.spent.cost_micro_usd));
     let spent = serde_json::to_string(&write.spent).unwrap_or_default();
     if is_first(write) {
         let front = write.front.clone().unwrap_or_default();
@@ -181,15 +218,16 @@ fn room(transaction: &Transaction<'_>, write: &Write, generation: i64) -> rusqli
         .prepare_cached("UPDATE rooms SET changed = ?, turns = ?, tokens = ?, cost_micro_usd = ?, spent = ?, records = ? WHERE room = ?")?
         .execute(params![at, turns, tokens, cost, spent, last.seq.cast_signed() + 1, room])?;
     if write.begins {
-        transaction.prepare_cached("UPDATE rooms SET ended = NULL, status = NULL, reason = NULL WHERE room = ?")?.execute([room])?;
+        transaction
+            .prepare_cached(
+                "UPDATE rooms SET ended = NULL, status = NULL, reason = NULL WHERE room = ?",
+            )?
+            .execute([room])?;
     }
     if let Some(outcome) = &write.outcome {
-        transaction.prepare_cached("UPDATE rooms SET ended = ?, status = ?, reason = ? WHERE room = ?")?.execute(params![
-            at,
-            outcome.status.as_str(),
-            outcome.reason,
-            room
-        ])?;
+        transaction
+            .prepare_cached("UPDATE rooms SET ended = ?, status = ?, reason = ? WHERE room = ?")?
+            .execute(params![at, outcome.status.as_str(), outcome.reason, room])?;
     }
     Ok(())
 }
@@ -199,7 +237,9 @@ impl PendingWorkRows {
         let since = write.rows.last().map_or(0, |row| row.at);
         for change in &write.waits {
             match change {
-                WaitChange::Begun(wait) => drop(self.keys.insert(wait.key, Some((wait.clone(), since)))),
+                WaitChange::Begun(wait) => {
+                    drop(self.keys.insert(wait.key, Some((wait.clone(), since))))
+                }
                 WaitChange::Over(key) => drop(self.keys.insert(*key, None)),
                 WaitChange::Abandoned(call) => {
                     self.keys.retain(|key, _| call_of(key) != Some(call.0));
@@ -218,16 +258,22 @@ impl PendingWorkRows {
         }
         for call in self.abandoned.iter().filter(|_| !self.all_over) {
             let call = call.cast_signed();
-            transaction.prepare_cached("DELETE FROM waits WHERE room = ? AND call = ?")?.execute(params![room, call])?;
+            transaction
+                .prepare_cached("DELETE FROM waits WHERE room = ? AND call = ?")?
+                .execute(params![room, call])?;
         }
         for (key, wait) in &self.keys {
             match (key, wait) {
                 (WaitKey::Timer(timer), None) => {
                     let timer = timer.0.cast_signed();
-                    transaction.prepare_cached("DELETE FROM timers WHERE room = ? AND timer = ?")?.execute(params![room, timer])?;
+                    transaction
+                        .prepare_cached("DELETE FROM timers WHERE room = ? AND timer = ?")?
+                        .execute(params![room, timer])?;
                 }
                 (_, None) => {
-                    transaction.prepare_cached("DELETE FROM waits WHERE room = ? AND key = ?")?.execute(params![room, name(key)])?;
+                    transaction
+                        .prepare_cached("DELETE FROM waits WHERE room = ? AND key = ?")?
+                        .execute(params![room, name(key)])?;
                 }
                 (_, Some((wait, since))) => begun(transaction, room, wait, *since)?,
             }
@@ -236,16 +282,20 @@ impl PendingWorkRows {
     }
 }
 
-fn begun(transaction: &Transaction<'_>, room: &str, wait: &PendingWork, since: u64) -> rusqlite::Result<()> {
+fn begun(
+    transaction: &Transaction<'_>,
+    room: &str,
+    wait: &PendingWork,
+    since: u64,
+) -> rusqlite::Result<()> {
     let since = since.cast_signed();
     if let WaitKey::Timer(timer) = wait.key {
         let at = wait.at.unwrap_or_default().0.cast_signed();
-        transaction.prepare_cached("INSERT OR REPLACE INTO timers (room, timer, at, since) VALUES (?, ?, ?, ?)")?.execute(params![
-            room,
-            timer.0.cast_signed(),
-            at,
-            since
-        ])?;
+        transaction
+            .prepare_cached(
+                "INSERT OR REPLACE INTO timers (room, timer, at, since) VALUES (?, ?, ?, ?)",
+            )?
+            .execute(params![room, timer.0.cast_signed(), at, since])?;
         return Ok(());
     }
     let request = wait.request.as_ref().and_then(|request| serde_json::to_string(request).ok());

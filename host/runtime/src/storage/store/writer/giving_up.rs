@@ -1,4 +1,5 @@
-//! Ends a run that nobody will go on with: its rooms get the records that say so, and none of it is run.
+//! Ends a run that nobody will go on with: its rooms get the records that say so, and none of it is
+//! run.
 
 use std::sync::Arc;
 
@@ -17,17 +18,31 @@ use crate::storage::store::{Durability, RunOrigin, StoreError};
 use crate::support::clock::{Clock, SystemClock};
 
 impl StoreWriter {
-    pub(in crate::storage::store) fn give_up(self: &Arc<Self>, room: &RoomId, reason: &str) -> Result<(), StoreError> {
+    pub(in crate::storage::store) fn give_up(
+        self: &Arc<Self>,
+        room: &RoomId,
+        reason: &str,
+    ) -> Result<(), StoreError> {
         self.ask(WriterTask::Barrier).map_err(|cause| self.failed(&cause))?;
         let run = room.as_str().split('/').next().unwrap_or_default().to_owned();
         let of_run = run.clone();
         let rooms = self.read_now(move |connection| {
-            let mut query = connection.prepare_cached("SELECT room, ended IS NOT NULL FROM rooms WHERE run = ? ORDER BY room")?;
-            query.query_map([of_run], |row| Ok((RoomId::from(row.get::<_, String>(0)?), row.get::<_, bool>(1)?)))?.collect()
+            let mut query = connection.prepare_cached(
+                "SELECT room, ended IS NOT NULL FROM rooms WHERE run = ? ORDER BY room",
+            )?;
+            query
+                .query_map([of_run], |row| {
+                    Ok((RoomId::from(row.get::<_, String>(0)?), row.get::<_, bool>(1)?))
+                })?
+                .collect()
         });
-        let rooms: Vec<(RoomId, bool)> = rooms.map_err(|error| self.failed(&Cause::of_sqlite(&error)))?;
+        let rooms: Vec<(RoomId, bool)> =
+            rooms.map_err(|error| self.failed(&Cause::of_sqlite(&error)))?;
         if rooms.is_empty() {
-            return Err(StoreError::Other { folder: self.folder.clone(), what: format!("it has no run {run}") });
+            return Err(StoreError::Other {
+                folder: self.folder.clone(),
+                what: format!("it has no run {run}"),
+            });
         }
         for (room, _) in rooms.iter().filter(|(_, ended)| !ended) {
             self.end(room, reason)?;
@@ -40,13 +55,18 @@ impl StoreWriter {
         // What its run was noted with stays: nothing is noted anew.
         let journals = StoreJournals::new(self, Durability::Group, RunOrigin::default());
         let reopened = journals.reopen_now(room).map_err(|cause| other(cause.text))?;
-        let Some(mut reopened) = reopened.filter(|reopened| !reopened.records.is_empty()) else { return Ok(()) };
+        let Some(mut reopened) = reopened.filter(|reopened| !reopened.records.is_empty()) else {
+            return Ok(());
+        };
         let principal = reopened.records[0].principal.clone();
         let rules = reopened.records[0].rules;
         let unfinished = Unfinished::fold(std::mem::take(&mut reopened.records));
         let now = SystemClock.now().max(unfinished.room.now());
         let (mut folded, mut records, mut waits) = (unfinished.room, Vec::new(), Vec::new());
-        let events = [Event::Resumed { down_ms: now.since(folded.now()) }, Event::Cancelled { reason: reason.to_owned() }];
+        let events = [
+            Event::Resumed { down_ms: now.since(folded.now()) },
+            Event::Cancelled { reason: reason.to_owned() },
+        ];
         for (event, seq) in events.into_iter().zip(unfinished.next..) {
             waits.extend(WaitChange::of_event(&event));
             folded.handle(event.clone(), now);
@@ -54,16 +74,28 @@ impl StoreWriter {
             while let Some(effect) = folded.poll_effect() {
                 waits.extend(WaitChange::of_effect(&effect));
             }
-            records.push(Arc::new(Record { seq, at: now, principal: principal.clone(), rules, event }));
+            records.push(Arc::new(Record {
+                seq,
+                at: now,
+                principal: principal.clone(),
+                rules,
+                event,
+            }));
         }
         let spent: Spent = folded.spent();
         // A room that was never opened does not end by itself: nothing was to come of it.
         let stopped = Arc::new(Outcome::new(Status::Kill, reason));
-        let entry = JournalBatch { records: &records, waits: &waits, outcome: folded.outcome().or(Some(&stopped)), spent };
+        let entry = JournalBatch {
+            records: &records,
+            waits: &waits,
+            outcome: folded.outcome().or(Some(&stopped)),
+            spent,
+        };
         match reopened.journal.append(&entry).map_err(|error| other(error.cause.to_string()))? {
             Keeping::Kept => Ok(()),
             Keeping::Soon(kept) | Keeping::First(kept) => {
-                futures_executor::block_on(tokio::task::unconstrained(kept)).map_err(|error| other(error.cause.to_string()))
+                futures_executor::block_on(tokio::task::unconstrained(kept))
+                    .map_err(|error| other(error.cause.to_string()))
             }
         }
     }

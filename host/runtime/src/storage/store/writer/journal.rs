@@ -1,4 +1,5 @@
-//! The journals of rooms, as the driver sees them: records are made into rows here, beside the thread, and handed over.
+//! The journals of rooms, as the driver sees them: records are made into rows here, beside the
+//! thread, and handed over.
 
 use std::path::Path;
 use std::pin::pin;
@@ -13,7 +14,9 @@ use tokio::sync::oneshot;
 
 use super::StoreWriter;
 use super::queue::{Cause, Front, NewRoom, RoomWriting, Write, WriterTask};
-use crate::storage::journal::{Journal, JournalBatch, JournalFailure, Journals, Keeping, Opening, Reopened, Reopening};
+use crate::storage::journal::{
+    Journal, JournalBatch, JournalFailure, Journals, Keeping, Opening, Reopened, Reopening,
+};
 use crate::storage::store::{Durability, RunOrigin};
 use crate::support::clock::BoxFuture;
 
@@ -32,7 +35,12 @@ pub(super) struct StoreJournals {
 impl StoreJournals {
     pub(super) fn new(writer: &Arc<StoreWriter>, durability: Durability, about: RunOrigin) -> Self {
         let config = about.config.map(|config| config.to_string_lossy().into_owned());
-        let noted = NewRoom { durability: durability.as_str(), config, command: about.command, locked: about.locked };
+        let noted = NewRoom {
+            durability: durability.as_str(),
+            config,
+            command: about.command,
+            locked: about.locked,
+        };
         Self { writer: Arc::clone(writer), durability, noted: Arc::new(noted) }
     }
 
@@ -50,7 +58,8 @@ impl StoreJournals {
         }
     }
 
-    /// Waits until no other journal of the room is open: a run that was dropped a moment ago is let go of in a moment.
+    /// Waits until no other journal of the room is open: a run that was dropped a moment ago is let
+    /// go of in a moment.
     async fn claim(&self, room: &RoomId) -> Result<(), Cause> {
         let shared = &self.writer.shared;
         let released = async {
@@ -124,7 +133,10 @@ impl Journals for StoreJournals {
         let (journal, room) = (self.journal(room, 0), room.clone());
         Ok(Box::pin(async move {
             let known = journal.writer.read(move |connection| {
-                connection.prepare_cached("SELECT 1 FROM rooms WHERE room = ?")?.query_row([room.as_str()], |_| Ok(())).optional()
+                connection
+                    .prepare_cached("SELECT 1 FROM rooms WHERE room = ?")?
+                    .query_row([room.as_str()], |_| Ok(()))
+                    .optional()
             });
             match known.await {
                 Ok(None) => {
@@ -144,7 +156,9 @@ impl Journals for StoreJournals {
     fn reopen(&self, room: &RoomId) -> Reopening {
         let (journals, room) = (self.clone(), room.clone());
         let place = self.writer.place();
-        Box::pin(async move { journals.reopened(room.clone()).await.map_err(|cause| cause.failure(&room, &place)) })
+        Box::pin(async move {
+            journals.reopened(room.clone()).await.map_err(|cause| cause.failure(&room, &place))
+        })
     }
 }
 
@@ -166,9 +180,13 @@ impl StoreJournal {
         let (mut rows, mut parts) = (Vec::with_capacity(entry.records.len()), Vec::new());
         for (record, expected) in entry.records.iter().zip(self.next..) {
             if record.seq != expected {
-                return Err(wrong(format!("record {} came where {expected} is the next", record.seq)));
+                return Err(wrong(format!(
+                    "record {} came where {expected} is the next",
+                    record.seq
+                )));
             }
-            let (row, of_row) = self.writer.rows.of(record).map_err(|error| wrong(error.to_string()))?;
+            let (row, of_row) =
+                self.writer.rows.of(record).map_err(|error| wrong(error.to_string()))?;
             rows.push(row);
             parts.extend(of_row);
         }
@@ -179,7 +197,10 @@ impl StoreJournal {
             waits: entry.waits.to_vec(),
             noted: Arc::clone(&self.noted),
             front: entry.records.iter().find_map(|record| front(record)),
-            begins: entry.records.iter().any(|record| matches!(record.event, Event::RunStarted { .. })),
+            begins: entry
+                .records
+                .iter()
+                .any(|record| matches!(record.event, Event::RunStarted { .. })),
             outcome: entry.outcome.cloned(),
             spent: entry.spent,
             durable: self.durability != Durability::Exit,
@@ -236,14 +257,20 @@ impl Journal for StoreJournal {
 
 impl StoreJournal {
     /// Whoever waits for it makes the thread begin.
-    fn answered(&self, mut answered: oneshot::Receiver<Result<(), Cause>>) -> BoxFuture<'static, Result<(), JournalFailure>> {
-        let (shared, writing, place) = (Arc::clone(&self.writer.shared), Arc::clone(&self.writing), self.writer.place());
+    fn answered(
+        &self,
+        mut answered: oneshot::Receiver<Result<(), Cause>>,
+    ) -> BoxFuture<'static, Result<(), JournalFailure>> {
+        let (shared, writing, place) =
+            (Arc::clone(&self.writer.shared), Arc::clone(&self.writing), self.writer.place());
         Box::pin(async move {
             let answer = match answered.try_recv() {
                 Ok(answer) => answer,
                 Err(_) => {
                     shared.queue.urge();
-                    answered.await.unwrap_or_else(|_| Err(shared.queue.broken().unwrap_or_else(gone)))
+                    answered
+                        .await
+                        .unwrap_or_else(|_| Err(shared.queue.broken().unwrap_or_else(gone)))
                 }
             };
             // What came earlier may have failed, with nobody waiting for it.
@@ -279,7 +306,11 @@ fn front(record: &Record) -> Option<Front> {
         }
     }
     let text = opening.content.as_deref().unwrap_or("").chars().take(TEXT).collect();
-    Some(Front { entry: opening.entry.to_string(), agents: serde_json::to_string(&agents).unwrap_or_default(), text })
+    Some(Front {
+        entry: opening.entry.to_string(),
+        agents: serde_json::to_string(&agents).unwrap_or_default(),
+        text,
+    })
 }
 
 pub(super) fn place(folder: &Path) -> String {

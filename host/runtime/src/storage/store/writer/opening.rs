@@ -1,4 +1,5 @@
-//! How a store is opened: its folder, its lock, its file; an older format is brought up to date, and its pages are looked at.
+//! How a store is opened: its folder, its lock, its file; an older format is brought up to date,
+//! and its pages are looked at.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,8 +24,14 @@ const STORES: usize = 64;
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
 impl StoreWriter {
-    pub(in crate::storage::store) fn open(folder: &Path, options: &StoreOptions) -> Result<Self, StoreError> {
-        let other = |error: io::Error| StoreError::Other { folder: folder.to_owned(), what: error.to_string() };
+    pub(in crate::storage::store) fn open(
+        folder: &Path,
+        options: &StoreOptions,
+    ) -> Result<Self, StoreError> {
+        let other = |error: io::Error| StoreError::Other {
+            folder: folder.to_owned(),
+            what: error.to_string(),
+        };
         schema::make_folder(folder).map_err(other)?;
         let lock = StoreLock::take(folder).map_err(|not| match not {
             NotLocked::InUse(who) => StoreError::InUse { folder: folder.to_owned(), who },
@@ -33,7 +40,12 @@ impl StoreWriter {
         // Before SQLite begins to write over them.
         match wal::lost_commits(&schema::wal(folder)).map_err(other)? {
             0 => {}
-            lost => return Err(StoreError::Damaged { folder: folder.to_owned(), what: wal::damage(lost) }),
+            lost => {
+                return Err(StoreError::Damaged {
+                    folder: folder.to_owned(),
+                    what: wal::damage(lost),
+                });
+            }
         }
         reached::check(folder)?;
         schema::make(folder).map_err(other)?;
@@ -50,8 +62,18 @@ impl StoreWriter {
         let shared = Arc::new(WriterState::default());
         let (blobs, kept, lost) = Default::default();
         let thread = Thread { connection, file, shared: Arc::clone(&shared), blobs, kept, lost };
-        let thread = std::thread::Builder::new().name("store".to_owned()).spawn(move || thread.run()).map_err(other)?;
-        Ok(Self { folder: folder.to_owned(), shared, rows: Rows::default(), reading: Some(reading), thread: Some(thread), _lock: lock })
+        let thread = std::thread::Builder::new()
+            .name("store".to_owned())
+            .spawn(move || thread.run())
+            .map_err(other)?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            shared,
+            rows: Rows::default(),
+            reading: Some(reading),
+            thread: Some(thread),
+            _lock: lock,
+        })
     }
 }
 
@@ -64,10 +86,12 @@ fn is_to_be_checked(connection: &Connection) -> rusqlite::Result<bool> {
 }
 
 fn check(folder: &Path, connection: &Connection) -> Result<(), StoreError> {
-    let problems = schema::pages(connection, "quick_check").map_err(|error| schema::failed(folder, &error))?;
+    let problems =
+        schema::pages(connection, "quick_check").map_err(|error| schema::failed(folder, &error))?;
     match problems.first() {
         Some(first) => Err(StoreError::Damaged { folder: folder.to_owned(), what: first.clone() }),
-        None => schema::set_meta(connection, "checked", now()).map_err(|error| schema::failed(folder, &error)),
+        None => schema::set_meta(connection, "checked", now())
+            .map_err(|error| schema::failed(folder, &error)),
     }
 }
 
@@ -98,9 +122,11 @@ fn begin(folder: &Path, connection: &Connection) -> rusqlite::Result<DatabaseFil
 
 /// The newest line of the audit chain.
 fn head(connection: &Connection) -> rusqlite::Result<ChainHead> {
-    let newest = connection.query_row("SELECT number, hash FROM audit ORDER BY number DESC LIMIT 1", [], |row| {
-        Ok(ChainHead { number: row.get::<_, i64>(0)?.cast_unsigned(), hash: row.get(1)? })
-    });
+    let newest = connection.query_row(
+        "SELECT number, hash FROM audit ORDER BY number DESC LIMIT 1",
+        [],
+        |row| Ok(ChainHead { number: row.get::<_, i64>(0)?.cast_unsigned(), hash: row.get(1)? }),
+    );
     Ok(newest.optional()?.unwrap_or_default())
 }
 
@@ -108,13 +134,17 @@ fn now() -> i64 {
     i64::try_from(SystemClock.now().0).unwrap_or(i64::MAX)
 }
 
-/// The first of a user's stores that no other process writes. One that is damaged stays as it is, for whoever looks after it; new runs are
-/// kept in the next.
+/// The first of a user's stores that no other process writes. One that is damaged stays as it is,
+/// for whoever looks after it; new runs are kept in the next.
 pub(in crate::storage::store) fn open_free(stores: &Path) -> Result<Store, StoreError> {
     let mut passed_over = None;
     for number in 1..=STORES {
         match Store::open(&stores.join(number.to_string())) {
-            Err(error @ (StoreError::InUse { .. } | StoreError::Damaged { .. } | StoreError::Newer { .. })) => passed_over = Some(error),
+            Err(
+                error @ (StoreError::InUse { .. }
+                | StoreError::Damaged { .. }
+                | StoreError::Newer { .. }),
+            ) => passed_over = Some(error),
             opened => return opened,
         }
     }

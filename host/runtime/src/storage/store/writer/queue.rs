@@ -1,5 +1,5 @@
-//! What the writer's thread has before it. Whoever hands something over waits only while the queue is full, and the thread waits for nobody,
-//! so that wait always ends.
+//! What the writer's thread has before it. Whoever hands something over waits only while the queue
+//! is full, and the thread waits for nobody, so that wait always ends.
 
 use std::collections::VecDeque;
 use std::io;
@@ -51,7 +51,11 @@ impl Cause {
     }
 
     pub(super) fn failure(&self, room: &RoomId, place: &str) -> JournalFailure {
-        JournalFailure { room: room.clone(), place: place.to_owned(), cause: io::Error::new(self.kind, self.text.clone()) }
+        JournalFailure {
+            room: room.clone(),
+            place: place.to_owned(),
+            cause: io::Error::new(self.kind, self.text.clone()),
+        }
     }
 }
 
@@ -198,8 +202,8 @@ impl WriterQueue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands something over, also when the queue is full: whoever hands over records waits for [`free`](Self::free) before, so past the
-    /// bound there is one batch of each room at most.
+    /// Hands something over, also when the queue is full: whoever hands over records waits for
+    /// [`free`](Self::free) before, so past the bound there is one batch of each room at most.
     ///
     /// # Errors
     /// When the store takes nothing any more.
@@ -221,7 +225,11 @@ impl WriterQueue {
         self.put(waiting, work)
     }
 
-    fn put(&self, mut waiting: MutexGuard<'_, PendingCommit>, work: WriterTask) -> Result<(), Cause> {
+    fn put(
+        &self,
+        mut waiting: MutexGuard<'_, PendingCommit>,
+        work: WriterTask,
+    ) -> Result<(), Cause> {
         if let Some(broken) = &waiting.broken {
             return Err(broken.clone());
         }
@@ -234,7 +242,8 @@ impl WriterQueue {
         Ok(())
     }
 
-    /// Waits until there is room. The thread waits for nobody, so that wait always ends; no executor is needed for it.
+    /// Waits until there is room. The thread waits for nobody, so that wait always ends; no
+    /// executor is needed for it.
     pub(super) async fn free(&self) {
         loop {
             // Before the look: what gets free in between is not to be missed.
@@ -289,7 +298,12 @@ impl WriterQueue {
             match age {
                 None if waiting.closing => return None,
                 None => waiting = self.wake.wait(waiting).unwrap_or_else(PoisonError::into_inner),
-                Some(age) if waiting.urgent || waiting.closing || waiting.records >= ENOUGH || age >= PATIENCE => {
+                Some(age)
+                    if waiting.urgent
+                        || waiting.closing
+                        || waiting.records >= ENOUGH
+                        || age >= PATIENCE =>
+                {
                     let taken = waiting.take();
                     self.space.notify_all();
                     self.freed.notify_waiters();
@@ -297,7 +311,11 @@ impl WriterQueue {
                 }
                 Some(age) => {
                     let rest = PATIENCE.saturating_sub(age);
-                    waiting = self.wake.wait_timeout(waiting, rest).unwrap_or_else(PoisonError::into_inner).0;
+                    waiting = self
+                        .wake
+                        .wait_timeout(waiting, rest)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0;
                 }
             }
         }

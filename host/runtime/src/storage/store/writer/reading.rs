@@ -1,5 +1,5 @@
-//! What is read in the course of writing: a thread with a connection of its own, so that no room's loop runs SQL or waits for a mutex
-//! while somebody else does. It knows no tables.
+//! What is read in the course of writing: a thread with a connection of its own, so that no room's
+//! loop runs SQL or waits for a mutex while somebody else does. It knows no tables.
 
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -21,7 +21,8 @@ impl ReaderThread {
         let run = move || {
             for look in received {
                 // A look that panics has no answer; the next one has.
-                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| look(&connection)));
+                let _ =
+                    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| look(&connection)));
             }
         };
         let thread = std::thread::Builder::new().name("store-reader".to_owned()).spawn(run)?;

@@ -1,4 +1,5 @@
-//! What is removed: runs that have ended, and blobs that nothing refers to. The audit chain keeps its lines.
+//! What is removed: runs that have ended, and blobs that nothing refers to. The audit chain keeps
+//! its lines.
 
 use std::collections::HashSet;
 
@@ -21,8 +22,10 @@ const REMOVED: &str = "removed";
 
 pub(super) fn collect(thread: &mut Thread, keep: &Retention) -> rusqlite::Result<Collected> {
     // One that has ended may go on: whoever has it under way may begin another run in it.
-    let live: HashSet<String> = thread.shared.live().iter().map(|room| run_of(room.as_str()).to_owned()).collect();
-    let transaction = thread.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let live: HashSet<String> =
+        thread.shared.live().iter().map(|room| run_of(room.as_str()).to_owned()).collect();
+    let transaction =
+        thread.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let mut collected = Collected::default();
     for run in runs(&transaction, keep)?.into_iter().filter(|run| !live.contains(run)) {
         remove(&transaction, &run, &mut collected)?;
@@ -47,17 +50,24 @@ fn run_of(room: &str) -> &str {
     room.split('/').next().unwrap_or(room)
 }
 
-/// To find what nothing refers to, every record is read: that is paid for by what was removed since it was last done. Whoever asks for
-/// nothing else to go gets it at once.
-fn is_worth_it(transaction: &Transaction<'_>, keep: &Retention, removed: u64) -> rusqlite::Result<bool> {
+/// To find what nothing refers to, every record is read: that is paid for by what was removed since
+/// it was last done. Whoever asks for nothing else to go gets it at once.
+fn is_worth_it(
+    transaction: &Transaction<'_>,
+    keep: &Retention,
+    removed: u64,
+) -> rusqlite::Result<bool> {
     if keep.before.is_none() && keep.runs.is_none() {
         return Ok(true);
     }
     if removed == 0 {
         return Ok(false);
     }
-    let since = schema::meta(transaction, REMOVED)?.saturating_add(i64::try_from(removed).unwrap_or(i64::MAX));
-    let left: i64 = transaction.query_row("SELECT coalesce(sum(records), 0) FROM rooms", [], |row| row.get(0))?;
+    let since = schema::meta(transaction, REMOVED)?
+        .saturating_add(i64::try_from(removed).unwrap_or(i64::MAX));
+    let left: i64 =
+        transaction
+            .query_row("SELECT coalesce(sum(records), 0) FROM rooms", [], |row| row.get(0))?;
     let is_worth_it = left <= FEW || since.saturating_mul(PART) >= left;
     schema::set_meta(transaction, REMOVED, if is_worth_it { 0 } else { since })?;
     Ok(is_worth_it)
@@ -79,32 +89,52 @@ fn runs(connection: &Connection, keep: &Retention) -> rusqlite::Result<Vec<Strin
     query.query_map([before, newest], |row| row.get(0))?.collect()
 }
 
-fn remove(transaction: &Transaction<'_>, run: &str, collected: &mut Collected) -> rusqlite::Result<()> {
+fn remove(
+    transaction: &Transaction<'_>,
+    run: &str,
+    collected: &mut Collected,
+) -> rusqlite::Result<()> {
     let of_run = "room IN (SELECT room FROM rooms WHERE run = ?1)";
     let bytes: i64 = transaction.query_row(
         &format!("SELECT coalesce(sum(length(CAST(body AS BLOB))), 0) FROM events WHERE {of_run}"),
         [run],
         |row| row.get(0),
     )?;
-    let last: Option<i64> =
-        transaction.query_row(&format!("SELECT max(number) FROM events WHERE {of_run}"), [run], |row| row.get(0)).optional()?.flatten();
+    let last: Option<i64> = transaction
+        .query_row(&format!("SELECT max(number) FROM events WHERE {of_run}"), [run], |row| {
+            row.get(0)
+        })
+        .optional()?
+        .flatten();
     let records = transaction.execute(&format!("DELETE FROM events WHERE {of_run}"), [run])?;
     transaction.execute(&format!("DELETE FROM waits WHERE {of_run}"), [run])?;
     transaction.execute(&format!("DELETE FROM timers WHERE {of_run}"), [run])?;
     transaction.execute("DELETE FROM rooms WHERE run = ?1", [run])?;
     let at = i64::try_from(SystemClock.now().0).unwrap_or(i64::MAX);
-    transaction.execute("INSERT OR REPLACE INTO removed (run, at, last) VALUES (?, ?, ?)", params![run, at, last.unwrap_or(0)])?;
+    transaction.execute(
+        "INSERT OR REPLACE INTO removed (run, at, last) VALUES (?, ?, ?)",
+        params![run, at, last.unwrap_or(0)],
+    )?;
     collected.records += records as u64;
     collected.bytes += bytes.cast_unsigned();
     Ok(())
 }
 
-/// Removes what nothing refers to. A reference is the digest as it stands in the JSON of an event, so none is ever overlooked.
-fn blobs(transaction: &Transaction<'_>, kept: &HashSet<String>, collected: &mut Collected) -> rusqlite::Result<()> {
+/// Removes what nothing refers to. A reference is the digest as it stands in the JSON of an event,
+/// so none is ever overlooked.
+fn blobs(
+    transaction: &Transaction<'_>,
+    kept: &HashSet<String>,
+    collected: &mut Collected,
+) -> rusqlite::Result<()> {
     let used = used(transaction)?;
     let mut query = transaction.prepare("SELECT sha256, length FROM blobs")?;
-    let all = query.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)))?.collect::<rusqlite::Result<Vec<_>>>()?;
-    for (sha256, length) in all.into_iter().filter(|(sha256, _)| !used.contains(sha256) && !kept.contains(sha256)) {
+    let all = query
+        .query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)))?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    for (sha256, length) in
+        all.into_iter().filter(|(sha256, _)| !used.contains(sha256) && !kept.contains(sha256))
+    {
         transaction.prepare_cached("DELETE FROM blobs WHERE sha256 = ?")?.execute([sha256])?;
         collected.blobs += 1;
         collected.bytes += length.cast_unsigned();

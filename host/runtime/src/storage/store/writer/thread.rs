@@ -1,5 +1,6 @@
-//! The thread: takes what is queued, commits it as one group, tells those who wait. When a group cannot be kept, none of its rooms goes on;
-//! when the file cannot be relied on any more, none at all does before the store is opened again.
+//! The thread: takes what is queued, commits it as one group, tells those who wait. When a group
+//! cannot be kept, none of its rooms goes on; when the file cannot be relied on any more, none at
+//! all does before the store is opened again.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -73,7 +74,10 @@ struct Gone(Arc<WriterState>);
 impl Drop for Gone {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.queue.break_off(&Cause::new(std::io::ErrorKind::BrokenPipe, "the thread that writes it has failed"));
+            self.0.queue.break_off(&Cause::new(
+                std::io::ErrorKind::BrokenPipe,
+                "the thread that writes it has failed",
+            ));
             self.0.queue.forget();
         }
     }
@@ -96,7 +100,10 @@ impl Thread {
             return;
         }
         let last = CommitGroup { blobs: &self.blobs, durable: true, ..CommitGroup::default() };
-        let closed = self.file.commit(&mut self.connection, &last).and_then(|()| schema::set_meta(&self.connection, "open", 0));
+        let closed = self
+            .file
+            .commit(&mut self.connection, &last)
+            .and_then(|()| schema::set_meta(&self.connection, "open", 0));
         if closed.is_ok() {
             self.file.reached.sync();
             // What cannot be moved now stays in the file beside it, and is read from there.
@@ -121,7 +128,8 @@ impl Thread {
                 WriterTask::Collect(keep, answer) => {
                     let collected = match self.shared.queue.broken() {
                         Some(cause) => Err(cause),
-                        None => retention::collect(self, &keep).map_err(|error| Cause::of_sqlite(&error)),
+                        None => retention::collect(self, &keep)
+                            .map_err(|error| Cause::of_sqlite(&error)),
                     };
                     let _ = answer.send(collected);
                 }
@@ -132,8 +140,17 @@ impl Thread {
 
     /// A write, unless nothing of it may be kept; then its room is told, and goes no further.
     fn sound(&self, write: Write) -> Option<Write> {
-        let lost = || self.lost.iter().find(|(sha256, _)| refers(&write, sha256)).map(|(_, cause)| cause.clone());
-        let Some(cause) = write.writing.failed().or_else(|| self.shared.queue.broken()).or_else(lost) else { return Some(write) };
+        let lost = || {
+            self.lost
+                .iter()
+                .find(|(sha256, _)| refers(&write, sha256))
+                .map(|(_, cause)| cause.clone())
+        };
+        let Some(cause) =
+            write.writing.failed().or_else(|| self.shared.queue.broken()).or_else(lost)
+        else {
+            return Some(write);
+        };
         write.writing.fail(&cause);
         end(write, &Err(cause));
         None
@@ -143,7 +160,11 @@ impl Thread {
         let Sorted { mut writes, claims, settle, barriers } = sorted;
         let durable = !settle.is_empty();
         let is_idle = writes.is_empty() && claims.is_empty() && self.blobs.is_empty() && !durable;
-        let mut done = if is_idle || self.shared.queue.broken().is_some() { Ok(()) } else { self.commit(&writes, &claims, durable) };
+        let mut done = if is_idle || self.shared.queue.broken().is_some() {
+            Ok(())
+        } else {
+            self.commit(&writes, &claims, durable)
+        };
         if matches!(&done, Err(error) if is_full(error)) && !self.blobs.is_empty() {
             // It may be the attachments that are too much.
             self.blobs_alone();
@@ -183,7 +204,8 @@ impl Thread {
     /// Commits attachments one by one, and lets go of those for which there is no room.
     fn blobs_alone(&mut self) {
         for part in std::mem::take(&mut self.blobs) {
-            let alone = CommitGroup { blobs: std::slice::from_ref(&part), ..CommitGroup::default() };
+            let alone =
+                CommitGroup { blobs: std::slice::from_ref(&part), ..CommitGroup::default() };
             let done = self.file.commit(&mut self.connection, &alone);
             self.shared.fresh().remove(&part.sha256);
             if let Err(cause) = self.judge(done, &[]) {
@@ -193,12 +215,20 @@ impl Thread {
         }
     }
 
-    fn commit(&mut self, writes: &[Write], claims: &[(Arc<RoomWriting>, bool)], durable: bool) -> rusqlite::Result<()> {
+    fn commit(
+        &mut self,
+        writes: &[Write],
+        claims: &[(Arc<RoomWriting>, bool)],
+        durable: bool,
+    ) -> rusqlite::Result<()> {
         let writes: Vec<&Write> = writes.iter().collect();
         let claims = claims.iter().map(|(writing, claimed)| (&writing.room, *claimed)).collect();
         let records: usize = writes.iter().map(|write| write.rows.len()).sum();
         let synced = durable || writes.iter().any(|write| write.durable);
-        self.file.commit(&mut self.connection, &CommitGroup { writes, blobs: &self.blobs, claims, durable })?;
+        self.file.commit(
+            &mut self.connection,
+            &CommitGroup { writes, blobs: &self.blobs, claims, durable },
+        )?;
         let mut fresh = self.shared.fresh();
         self.blobs.drain(..).for_each(|part| drop(fresh.remove(&part.sha256)));
         self.shared.records.fetch_add(records as u64, Ordering::Relaxed);
@@ -213,7 +243,10 @@ impl Thread {
             use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase, SystemIoFailure};
             let cause = Cause::of_sqlite(&error);
             writes.iter().for_each(|write| write.writing.fail(&cause));
-            if matches!(error.sqlite_error_code(), Some(SystemIoFailure | DatabaseCorrupt | NotADatabase)) {
+            if matches!(
+                error.sqlite_error_code(),
+                Some(SystemIoFailure | DatabaseCorrupt | NotADatabase)
+            ) {
                 // After a failed fsync nobody knows what is on the disk.
                 self.shared.queue.break_off(&cause);
             }
@@ -223,13 +256,18 @@ impl Thread {
 }
 
 fn is_full(error: &rusqlite::Error) -> bool {
-    matches!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::DiskFull | rusqlite::ErrorCode::TooBig))
+    matches!(
+        error.sqlite_error_code(),
+        Some(rusqlite::ErrorCode::DiskFull | rusqlite::ErrorCode::TooBig)
+    )
 }
 
 /// A reference is the digest as it stands in the JSON of an event.
 fn refers(write: &Write, sha256: &str) -> bool {
-    let is_in = |bytes: &[u8]| bytes.windows(sha256.len()).any(|window| window == sha256.as_bytes());
-    write.rows.iter().any(|row| is_in(row.body.as_bytes())) || write.parts.iter().any(|part| is_in(&part.bytes))
+    let is_in =
+        |bytes: &[u8]| bytes.windows(sha256.len()).any(|window| window == sha256.as_bytes());
+    write.rows.iter().any(|row| is_in(row.body.as_bytes()))
+        || write.parts.iter().any(|part| is_in(&part.bytes))
 }
 
 fn is_constraint(error: &rusqlite::Error) -> bool {

@@ -1,4 +1,5 @@
-//! Changing files under a folder's handle: what works, what is refused, and that nothing outside has changed after any of it.
+//! Changing files under a folder's handle: what works, what is refused, and that nothing outside
+//! has changed after any of it.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -39,8 +40,20 @@ impl Place {
         self.temp.path().join("outside").join(path)
     }
 
-    fn write(&self, rest: &str, offset: u64, bytes: &str, truncate: bool) -> Result<u64, FolderFailure> {
-        self.folder.write(FileChange { rest, offset, bytes: bytes.as_bytes(), truncate, durable: true })
+    fn write(
+        &self,
+        rest: &str,
+        offset: u64,
+        bytes: &str,
+        truncate: bool,
+    ) -> Result<u64, FolderFailure> {
+        self.folder.write(FileChange {
+            rest,
+            offset,
+            bytes: bytes.as_bytes(),
+            truncate,
+            durable: true,
+        })
     }
 
     fn put(&self, rest: &str, bytes: &str) -> Result<u64, FolderFailure> {
@@ -58,7 +71,8 @@ fn grant(temp: &TempDir, dir: &str, mode: FileMode, bytes: u64, files: u64) -> F
 }
 
 fn open(temp: &TempDir, dir: &str, mode: FileMode, bytes: u64, files: u64) -> Vec<GrantedFolder> {
-    GrantedFolder::open_all(&PluginName::from("p"), &[grant(temp, dir, mode, bytes, files)]).unwrap()
+    GrantedFolder::open_all(&PluginName::from("p"), &[grant(temp, dir, mode, bytes, files)])
+        .unwrap()
 }
 
 #[test]
@@ -71,7 +85,11 @@ fn files_are_made_replaced_patched_cut_and_removed() {
     assert_eq!(place.read("new/deep/a.txt"), "01x!");
     assert_eq!(place.write("new/deep/a.txt", 6, "z", false).unwrap(), 7);
     assert_eq!(place.read("new/deep/a.txt"), "01x!\0\0z");
-    assert_eq!(place.write("new/deep/a.txt", 100, "", false).unwrap(), 7, "nothing is no reason to grow");
+    assert_eq!(
+        place.write("new/deep/a.txt", 100, "", false).unwrap(),
+        7,
+        "nothing is no reason to grow"
+    );
     assert_eq!(place.write("b.txt", 0, "made in pieces", false).unwrap(), 14);
     assert_eq!(place.put("b.txt", "").unwrap(), 0);
     place.folder.remove("b.txt", true).unwrap();
@@ -86,15 +104,27 @@ fn a_folder_for_reading_is_not_changed_in_any_way() {
     place.put("a.txt", "as it was").unwrap();
     let folder = open(&place.temp, "inside", FileMode::Read, 1_000, 100).remove(0);
     let before = fs::metadata(place.inside("a.txt")).unwrap();
-    for (rest, offset, truncate) in [("a.txt", 0, true), ("a.txt", 0, false), ("a.txt", 4, true), ("new", 0, true), ("new/x", 0, false)] {
+    for (rest, offset, truncate) in [
+        ("a.txt", 0, true),
+        ("a.txt", 0, false),
+        ("a.txt", 4, true),
+        ("new", 0, true),
+        ("new/x", 0, false),
+    ] {
         assert!(
-            matches!(folder.write(FileChange { rest, offset, bytes: b"", truncate, durable: true }), Err(FolderFailure::ReadOnly)),
+            matches!(
+                folder.write(FileChange { rest, offset, bytes: b"", truncate, durable: true }),
+                Err(FolderFailure::ReadOnly)
+            ),
             "{rest}"
         );
     }
     assert!(matches!(folder.remove("a.txt", true), Err(FolderFailure::ReadOnly)));
     let after = fs::metadata(place.inside("a.txt")).unwrap();
-    assert_eq!((place.read("a.txt").as_str(), before.modified().unwrap()), ("as it was", after.modified().unwrap()));
+    assert_eq!(
+        (place.read("a.txt").as_str(), before.modified().unwrap()),
+        ("as it was", after.modified().unwrap())
+    );
     assert!(!place.inside("new").exists());
 }
 
@@ -144,12 +174,14 @@ fn no_link_is_written_through_or_replaced() {
     assert_eq!(fs::read_dir(place.inside("sub")).unwrap().count(), 0);
 }
 
-/// The lexical wall stands before this one; this one must hold by itself.
-/// Whoever runs these tests as root may open all of them; then it is the links and the names that show it.
+/// The lexical wall stands before this one; this one must hold by itself. Whoever runs these tests
+/// as root may open all of them; then it is the links and the names that show it.
 #[test]
 fn a_sync_depends_on_no_permission_to_write() {
     let place = Place::new();
-    let mode = |path: &str, mode: u32| fs::set_permissions(place.inside(path), fs::Permissions::from_mode(mode)).unwrap();
+    let mode = |path: &str, mode: u32| {
+        fs::set_permissions(place.inside(path), fs::Permissions::from_mode(mode)).unwrap()
+    };
     for (path, bits) in [("read.txt", 0o444), ("write.txt", 0o222), ("shut.txt", 0o000)] {
         place.put(path, "x").unwrap();
         mode(path, bits);
@@ -165,10 +197,32 @@ fn a_sync_depends_on_no_permission_to_write() {
     symlink(place.outside(""), place.inside("to-out")).unwrap();
     let pipe = std::process::Command::new("mkfifo").arg(place.inside("pipe")).status().unwrap();
     assert!(pipe.success());
-    for path in ["read.txt", "write.txt", "shut.txt", "sub", "sub/a.txt", "second.txt", "gone.txt", "no/such/file", ""] {
+    for path in [
+        "read.txt",
+        "write.txt",
+        "shut.txt",
+        "sub",
+        "sub/a.txt",
+        "second.txt",
+        "gone.txt",
+        "no/such/file",
+        "",
+    ] {
         assert!(place.folder.sync(path).is_ok(), "{path}: {:?}", place.folder.sync(path));
     }
-    for path in ["link", "to-sub", "to-sub/a.txt", "self", "dangling", "round", "round/a", "out", "to-out", "to-out/key", "pipe"] {
+    for path in [
+        "link",
+        "to-sub",
+        "to-sub/a.txt",
+        "self",
+        "dangling",
+        "round",
+        "round/a",
+        "out",
+        "to-out",
+        "to-out/key",
+        "pipe",
+    ] {
         assert!(place.folder.sync(path).is_ok(), "{path}: {:?}", place.folder.sync(path));
     }
     assert_eq!(fs::read_to_string(place.outside("key")).unwrap(), "secret");
@@ -178,7 +232,17 @@ fn a_sync_depends_on_no_permission_to_write() {
 #[test]
 fn climbing_is_refused_by_the_handle_too() {
     let place = Place::new();
-    for rest in ["../outside/key", "../outside/new", "sub/../../outside/key", "/etc/conclave-test", "..", "sub/..", ".", "sub/.", ""] {
+    for rest in [
+        "../outside/key",
+        "../outside/new",
+        "sub/../../outside/key",
+        "/etc/conclave-test",
+        "..",
+        "sub/..",
+        ".",
+        "sub/.",
+        "",
+    ] {
         assert!(place.put(rest, "x").is_err(), "{rest}");
         assert!(place.write(rest, 1, "x", false).is_err(), "{rest}");
         assert!(place.folder.remove(rest, true).is_err(), "{rest}");
@@ -192,10 +256,17 @@ fn a_file_with_a_second_name_is_not_written() {
     let place = Place::new();
     fs::hard_link(place.outside("key"), place.inside("hard")).unwrap();
     for truncate in [true, false] {
-        assert!(matches!(place.write("hard", 0, "overwritten", truncate), Err(FolderFailure::HardLink)));
+        assert!(matches!(
+            place.write("hard", 0, "overwritten", truncate),
+            Err(FolderFailure::HardLink)
+        ));
     }
     place.folder.remove("hard", true).unwrap();
-    assert_eq!(fs::read_to_string(place.outside("key")).unwrap(), "secret", "one of its names is gone, not the file");
+    assert_eq!(
+        fs::read_to_string(place.outside("key")).unwrap(),
+        "secret",
+        "one of its names is gone, not the file"
+    );
 }
 
 #[test]
@@ -206,7 +277,10 @@ fn what_is_no_file_is_neither_written_nor_removed() {
     let _socket = std::os::unix::net::UnixListener::bind(place.inside("socket")).unwrap();
     let mut special = vec!["pipe", "socket", "sub"];
     // Only root can make a device.
-    let made = std::process::Command::new("mknod").args([place.inside("zero").to_str().unwrap(), "c", "1", "5"]).output().unwrap();
+    let made = std::process::Command::new("mknod")
+        .args([place.inside("zero").to_str().unwrap(), "c", "1", "5"])
+        .output()
+        .unwrap();
     if made.status.success() {
         special.push("zero");
     }
@@ -241,7 +315,10 @@ fn what_a_plugin_wrote_cannot_be_run_and_is_not_for_everybody() {
 fn a_whole_file_is_put_in_place_at_once_and_nothing_is_left_over() {
     let place = Place::new();
     place.put("a", "old").unwrap();
-    let (mut reader, inode) = (fs::File::open(place.inside("a")).unwrap(), fs::metadata(place.inside("a")).unwrap().ino());
+    let (mut reader, inode) = (
+        fs::File::open(place.inside("a")).unwrap(),
+        fs::metadata(place.inside("a")).unwrap().ino(),
+    );
     place.put("a", "new").unwrap();
     let mut seen = String::new();
     io::Read::read_to_string(&mut reader, &mut seen).unwrap();
@@ -260,7 +337,10 @@ fn bytes_count_altogether_and_holes_count_too() {
     assert!(matches!(place.write("a", 40, "x", false), Err(FolderFailure::Quota(100))));
     assert!(matches!(place.write("b", 50, "x", false), Err(FolderFailure::Quota(100))));
     assert!(matches!(place.write("b", u64::MAX, "x", false), Err(FolderFailure::Quota(100))));
-    assert!(matches!(place.write("b", 1 << 40, "", true), Err(FolderFailure::Quota(100))), "a hole of a terabyte");
+    assert!(
+        matches!(place.write("b", 1 << 40, "", true), Err(FolderFailure::Quota(100))),
+        "a hole of a terabyte"
+    );
     place.put("a", "less").unwrap();
     place.write("b", 35, "x", false).unwrap();
     assert!(matches!(place.put("c", "x"), Err(FolderFailure::Quota(100))));
@@ -294,14 +374,21 @@ fn two_plugins_in_one_directory_share_its_room_however_fast_they_are() {
     let other = open(&place.temp, "inside", FileMode::ReadWrite, 1_000, 1_000).remove(0);
     let write = |folder: &GrantedFolder, name: &str| {
         for index in 0..100 {
-            let _ = folder.write(FileChange { rest: &format!("{name}{index}"), offset: 0, bytes: &[0; 10], truncate: true, durable: true });
+            let _ = folder.write(FileChange {
+                rest: &format!("{name}{index}"),
+                offset: 0,
+                bytes: &[0; 10],
+                truncate: true,
+                durable: true,
+            });
         }
     };
     std::thread::scope(|scope| {
         scope.spawn(|| write(&place.folder, "a"));
         scope.spawn(|| write(&other, "b"));
     });
-    let files = fs::read_dir(place.inside("")).unwrap().map(|file| file.unwrap().metadata().unwrap());
+    let files =
+        fs::read_dir(place.inside("")).unwrap().map(|file| file.unwrap().metadata().unwrap());
     assert_eq!(files.filter(fs::Metadata::is_file).map(|file| file.len()).sum::<u64>(), 1_000);
 }
 
@@ -315,8 +402,15 @@ fn a_directory_that_was_granted_for_reading_keeps_that_inside_a_wider_grant() {
         FileGrant { at: "/again".to_owned(), ..grant(&place.temp, "inside", FileMode::Read, 0, 0) },
     ];
     let folders = GrantedFolder::open_all(&PluginName::from("p"), &grants).unwrap();
-    let write =
-        |folder: usize, rest: &str| folders[folder].write(FileChange { rest, offset: 0, bytes: b"x", truncate: true, durable: true });
+    let write = |folder: usize, rest: &str| {
+        folders[folder].write(FileChange {
+            rest,
+            offset: 0,
+            bytes: b"x",
+            truncate: true,
+            durable: true,
+        })
+    };
     assert!(matches!(write(0, "sub/a"), Err(FolderFailure::Kept)));
     assert!(matches!(write(0, "sub/deep/a"), Err(FolderFailure::Kept)));
     assert!(matches!(folders[0].remove("sub/deep/a", true), Err(FolderFailure::Kept)));

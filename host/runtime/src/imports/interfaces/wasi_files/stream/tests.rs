@@ -23,7 +23,12 @@ impl Room {
 }
 
 impl EffectPort for Room {
-    fn ask(&self, _: CallId, ordinal: u32, side_effect: SideEffect) -> BoxFuture<'static, Result<(), Denial>> {
+    fn ask(
+        &self,
+        _: CallId,
+        ordinal: u32,
+        side_effect: SideEffect,
+    ) -> BoxFuture<'static, Result<(), Denial>> {
         self.says(format!("{} asked {}", u64::from(ordinal) - FIRST, side_effect.target()));
         Box::pin(async {
             tokio::task::yield_now().await;
@@ -52,7 +57,14 @@ impl World {
         setup.facts.manifest.asks.insert("files".to_owned(), CapabilityRequest::default());
         let dir = folder.path().to_str().unwrap().to_owned();
         let (shown, at) = ("f".to_owned(), "/f".to_owned());
-        setup.grants.files.push(FileGrant { dir, shown, at, mode: FileMode::ReadWrite, bytes: 100, files: 10 });
+        setup.grants.files.push(FileGrant {
+            dir,
+            shown,
+            at,
+            mode: FileMode::ReadWrite,
+            bytes: 100,
+            files: 10,
+        });
         let (mut state, room) = (state(setup), Arc::new(Room::default()));
         state.start.effects = Arc::clone(&room) as Arc<dyn EffectPort>;
         state.past = CallReplay::new(&state.grantee, &state.start);
@@ -116,19 +128,27 @@ async fn a_stream_that_is_let_go_writes_what_it_took() {
 #[tokio::test]
 async fn a_failure_is_told_once_by_whatever_is_asked_next() {
     type Asks = fn(&mut FileWriter) -> StreamResult<()>;
-    let asks: [Asks; 3] =
-        [|writer| writer.check_write().map(drop), |writer| writer.flush(), |writer| writer.write(Bytes::from_static(b"x"))];
+    let asks: [Asks; 3] = [
+        |writer| writer.check_write().map(drop),
+        |writer| writer.flush(),
+        |writer| writer.write(Bytes::from_static(b"x")),
+    ];
     for ask in asks {
         let world = World::new();
         let mut writer = world.writer(Some(0));
         writer.write(Bytes::from(vec![b'x'; 101])).unwrap();
         writer.ready().await;
-        let Err(StreamError::LastOperationFailed(error)) = ask(&mut writer) else { panic!("it failed") };
+        let Err(StreamError::LastOperationFailed(error)) = ask(&mut writer) else {
+            panic!("it failed")
+        };
         assert_eq!(error.downcast_ref::<ErrorCode>(), Some(&ErrorCode::InsufficientSpace));
         for ask in asks {
             assert!(matches!(ask(&mut writer), Err(StreamError::Closed)));
         }
         writer.ready().await;
-        assert_eq!((world.text().as_str(), world.journal()), ("", vec!["0 asked /f/a".to_owned(), "0 not done".to_owned()]));
+        assert_eq!(
+            (world.text().as_str(), world.journal()),
+            ("", vec!["0 asked /f/a".to_owned(), "0 not done".to_owned()])
+        );
     }
 }
