@@ -1,4 +1,4 @@
-//! Exit codes. Part of the program's interface: documented in `conclave help exit-codes` and in docs/cli.md, never renumbered.
+//! Exit codes. Part of the program's interface: documented in `conclave help exit-codes` and in docs/reference/cli.md, never renumbered.
 
 use conclave_core::types::completion::TroubleKind;
 use conclave_core::types::outcome::{EndCause, Status};

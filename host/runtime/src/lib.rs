@@ -1,7 +1,7 @@
 //! Conclave's shell: loads plugins, calls them in fresh sandboxes, performs the core's effects, keeps the journal.
 //!
 //! A library: it prints nothing, reads no environment, installs no handler. The command line is one of its users. Start with [`Host`], and
-//! with `docs/embed.md`, whose examples are tests of this crate.
+//! with `docs/embed/library.md`, whose examples are tests of this crate.
 //!
 //! ```
 //! use conclave_runtime::{Host, HostOptions, RunOptions, config::Config, native};
@@ -144,8 +144,8 @@ pub use host::{Follow, Guard, Host, HostOptions, LoadStep, Pins, PrepareError, l
 /// The pages whose examples are tests.
 #[cfg(all(doctest, feature = "openai", feature = "schemars", feature = "sqlite", feature = "tracing"))]
 mod pages {
-    #[doc = include_str!("../../../docs/embed.md")]
+    #[doc = include_str!("../../../docs/embed/library.md")]
     struct Embed;
-    #[doc = include_str!("../../../docs/events.md")]
+    #[doc = include_str!("../../../docs/embed/events.md")]
     struct Events;
 }

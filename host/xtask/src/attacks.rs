@@ -1,4 +1,4 @@
-//! `cargo xtask attacks`: the table of docs/security.md in one run. Every test that a row names is run, and the rows are counted: what
+//! `cargo xtask attacks`: the table of docs/reference/security.md in one run. Every test that a row names is run, and the rows are counted: what
 //! plugins, servers and clients that mean harm try, and that it is stopped.
 
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use crate::phase::{self, Phases};
 use crate::place::Place;
 use crate::test;
 
-const PAGE: &str = "docs/security.md";
+const PAGE: &str = "docs/reference/security.md";
 
 /// A row of the table.
 #[derive(Debug, PartialEq, Eq)]

@@ -90,11 +90,11 @@ fn a_key_that_is_not_documented_fails_before_the_case_is_played() {
     assert!(code == Some(1) && shown.contains("\\\"agent_state\\\" is no key of \\\"controller\\\" cases"), "{shown}");
 }
 
-/// A case that is not played is neither passed nor failed, and stands in the table of docs/conformance.md.
+/// A case that is not played is neither passed nor failed, and stands in the table of docs/reference/conformance.md.
 #[test]
 fn what_is_not_played_counts_apart_and_is_documented() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let page = std::fs::read_to_string(root.join("docs/conformance.md")).expect("the page is there");
+    let page = std::fs::read_to_string(root.join("docs/reference/conformance.md")).expect("the page is there");
     let section = page.split("\n### ").find(|section| section.starts_with("Not played")).expect("the page has the section");
     let rows = section.lines().filter(|line| line.starts_with("| C-"));
     let ids: Vec<&str> = rows.flat_map(|row| row.split('|').nth(1).unwrap_or_default().split(',').map(str::trim)).collect();

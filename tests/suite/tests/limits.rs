@@ -181,13 +181,13 @@ const EXCEEDED: [(&str, &str); 18] = [
 #[test]
 fn every_limit_has_a_test_that_exceeds_it_and_a_row_in_the_manual() {
     let tests = [include_str!("limits.rs"), include_str!("by_hand.rs"), include_str!("compile.rs"), include_str!("blobs.rs")].join("\n");
-    let manual = include_str!("../../../docs/capabilities.md");
+    let manual = include_str!("../../../docs/use/permissions.md");
     let keys: Vec<&str> = KEYS.iter().filter(|key| key.table == "plugins.NAME.limits").map(|key| key.name).collect();
     assert_eq!(keys, EXCEEDED.map(|(key, _)| key));
     for (key, test) in EXCEEDED {
         let is_test = |attribute: &str| tests.contains(&format!("{attribute}\nfn {test}() {{"));
         assert!(is_test("#[test]"), "there is no test {test}");
-        assert!(manual.contains(&format!("\n| `{key}` | ")), "docs/capabilities.md has no row for {key}");
+        assert!(manual.contains(&format!("\n| `{key}` | ")), "docs/use/permissions.md has no row for {key}");
     }
 }
 
