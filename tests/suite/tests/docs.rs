@@ -2,6 +2,7 @@
 //! made from the keys themselves.
 
 mod blocks;
+mod codes;
 mod commands;
 mod configs;
 
