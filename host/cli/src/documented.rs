@@ -9,7 +9,7 @@ use clap::{Command, CommandFactory};
 
 use crate::args::Cli;
 
-/// Where the row of `docs/status.md` that lists the commands begins and ends.
+/// Where the row of `docs/reference/status.md` that lists the commands begins and ends.
 const ROW: (&str, &str) = ("| **Command line** ", "; `--watch` for authors");
 
 fn root() -> PathBuf {
@@ -58,7 +58,7 @@ fn commands() -> Vec<String> {
 /// `UPDATE_DOCS=1 cargo test -p conclave-host documented` writes the row.
 #[test]
 fn the_status_page_lists_the_commands_of_this_program() {
-    let path = root().join("docs/status.md");
+    let path = root().join("docs/reference/status.md");
     let page = fs::read_to_string(&path).expect("the page is there");
     let list =
         commands().iter().map(|command| format!("`{command}`")).collect::<Vec<_>>().join(", ");
@@ -72,11 +72,11 @@ fn the_status_page_lists_the_commands_of_this_program() {
     assert_eq!(page, made, "run `UPDATE_DOCS=1 cargo test -p conclave-host documented`");
 }
 
-/// The first block of `docs/cli.md` has a line for each command; `approve ID, conclave refuse ID`
-/// and `gc | backup | check` are several.
+/// The first block of `docs/reference/cli.md` has a line for each command; `approve ID, conclave
+/// refuse ID` and `gc | backup | check` are several.
 #[test]
 fn the_page_of_the_command_line_lists_the_commands_of_this_program() {
-    let page = fs::read_to_string(root().join("docs/cli.md")).expect("the page is there");
+    let page = fs::read_to_string(root().join("docs/reference/cli.md")).expect("the page is there");
     let block = page.split("```").nth(1).expect("the page has a block");
     let known: BTreeSet<String> = commands().into_iter().collect();
     let mut listed = BTreeSet::new();

@@ -1,5 +1,5 @@
 //! Exit codes. Part of the program's interface: documented in `conclave help exit-codes` and in
-//! docs/cli.md, never renumbered.
+//! docs/reference/cli.md, never renumbered.
 
 use conclave_core::types::completion::ModelDiagnosticKind;
 use conclave_core::types::outcome::{EndCause, Status};

@@ -2,8 +2,8 @@
 //! keeps the journal.
 //!
 //! A library: it prints nothing, reads no environment, installs no handler. The command line is one
-//! of its users. Start with [`Host`], and with `docs/embed.md`, whose examples are tests of this
-//! crate.
+//! of its users. Start with [`Host`], and with `docs/embed/library.md`, whose examples are tests of
+//! this crate.
 //!
 //! ```
 //! use conclave_runtime::{Host, HostOptions, RunOptions, config::Config, native};
@@ -156,8 +156,8 @@ pub use host::{Follow, GuardedPath, Host, HostOptions, LoadStep, Pins, PrepareEr
     feature = "tracing"
 ))]
 mod pages {
-    #[doc = include_str!("../../../docs/embed.md")]
+    #[doc = include_str!("../../../docs/embed/library.md")]
     struct Embed;
-    #[doc = include_str!("../../../docs/events.md")]
+    #[doc = include_str!("../../../docs/embed/events.md")]
     struct Events;
 }

@@ -1,6 +1,6 @@
-//! `cargo xtask attacks`: the table of docs/security.md in one run. Every test that a row names is
-//! run, and the rows are counted: what plugins, servers and clients that mean harm try, and that it
-//! is stopped.
+//! `cargo xtask attacks`: the table of docs/reference/security.md in one run. Every test that a row
+//! names is run, and the rows are counted: what plugins, servers and clients that mean harm try,
+//! and that it is stopped.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use crate::phase::{self, Phases};
 use crate::place::Checkout;
 use crate::test;
 
-const PAGE: &str = "docs/security.md";
+const PAGE: &str = "docs/reference/security.md";
 
 /// A row of the table.
 #[derive(Debug, PartialEq, Eq)]

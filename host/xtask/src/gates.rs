@@ -14,10 +14,10 @@ use crate::place::{Checkout, files_below};
 const CITING: [(&str, &str); 4] =
     [("host", ".rs"), ("sdk", ".rs"), ("plugins", ".rs"), ("wit", ".wit")];
 
-/// Fails with the rules (`L-081`, `O-060`, `R-044`) that are cited and that no page of docs/rules
-/// names.
+/// Fails with the rules (`L-081`, `O-060`, `R-044`) that are cited and that no page of
+/// docs/internals/rules names.
 pub(crate) fn cited_rules_resolve(place: &Checkout) -> Result<(), XtaskFailure> {
-    let pages = files_below(&place.root.join("docs/rules"), ".md");
+    let pages = files_below(&place.root.join("docs/internals/rules"), ".md");
     let mut written = BTreeSet::new();
     for page in &pages {
         written.extend(rules_in(&text_of(page)?).map(|(rule, _)| rule.to_owned()));
@@ -47,9 +47,9 @@ pub(crate) fn cited_rules_resolve(place: &Checkout) -> Result<(), XtaskFailure> 
         .map(|(rule, places)| format!("    {rule}  {}\n", places.join(", ")))
         .collect();
     let why = if pages.is_empty() {
-        "docs/rules does not hold any page yet."
+        "docs/internals/rules does not hold any page yet."
     } else {
-        "Write them down in docs/rules, in own words, or correct the number."
+        "Write them down in docs/internals/rules, in own words, or correct the number."
     };
     Err(XtaskFailure::new(format!(
         "\n{list}\nCited, but not written down: {} of the rules. {why}",

@@ -45,7 +45,7 @@ usage: cargo xtask COMMAND [OPTIONS]
   test FILTER…       only the tests whose names contain one of these; behind a layer's name, of those layers
       --busy N         with N loops beside it that take what the machine has
       --crowded        in a home and a folder for temporary files that are full of stores, keys and configs
-  attacks            try every attack that docs/security.md lists, and count them
+  attacks            try every attack that docs/reference/security.md lists, and count them
   build              the stock plugins, then the program `conclave` with them inside
       --release        slow to build, fast to run
   install            the program `conclave` for daily use, built within minutes
@@ -62,7 +62,7 @@ usage: cargo xtask COMMAND [OPTIONS]
       --replay FILE    run one input again
       --plain          without libFuzzer, which needs a C++ compiler
       --keep           add to the corpus in the repository what reaches new code
-  conformance FILE…  play the scenarios of these files (docs/conformance.md); prints those that fail, and counts
+  conformance FILE…  play the scenarios of these files (docs/reference/conformance.md); prints those that fail, and counts
       --only ID,…      these; `C-1*` is every id that begins so
       --config         print the configs that scenarios become instead
   guests             only the components that the tests run

@@ -1,4 +1,4 @@
-//! `cargo xtask picture`: the pictures of the README and of docs/trace.md, drawn from what
+//! `cargo xtask picture`: the pictures of the README and of docs/use/trace.md, drawn from what
 //! `conclave` really prints.
 
 use std::fmt::Write as _;

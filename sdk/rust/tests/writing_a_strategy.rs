@@ -1,5 +1,5 @@
-//! docs/writing-a-strategy.md: what a reader copies from the page compiles, its tests pass, and the
-//! page shows what the harness says.
+//! docs/write-plugins/strategy.md: what a reader copies from the page compiles, its tests pass, and
+//! the page shows what the harness says.
 
 #[path = "writing_a_strategy/first.rs"]
 mod first;
@@ -11,7 +11,7 @@ mod files {
 use conclave_sdk::delivery::harness::{Harness, Script};
 use conclave_sdk::delivery::{Activity, DeliveryStrategy};
 
-const PAGE: &str = include_str!("../../../docs/writing-a-strategy.md");
+const PAGE: &str = include_str!("../../../docs/write-plugins/strategy.md");
 
 #[test]
 fn the_page_has_the_files_as_they_are() {
@@ -23,7 +23,7 @@ fn the_page_has_the_files_as_they_are() {
     for file in files {
         assert!(
             PAGE.contains(&format!("```rust\n{file}```")),
-            "docs/writing-a-strategy.md does not have this file as it is:\n{file}"
+            "docs/write-plugins/strategy.md does not have this file as it is:\n{file}"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Differences between a case and the host, and which of them docs/differences.md documents.
+//! Differences between a case and the host, and which of them docs/migrate/differences.md documents.
 //! Each pack decides which rows apply to a case; what a row excuses is decided here, for all packs.
 
 use std::fmt;
@@ -52,7 +52,7 @@ pub(crate) enum Host {
     Any,
 }
 
-/// A row of docs/differences.md as it applies to one case.
+/// A row of docs/migrate/differences.md as it applies to one case.
 #[derive(Clone, Debug)]
 pub(crate) struct Documented {
     /// Its rule and what it says.

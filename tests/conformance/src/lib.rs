@@ -1,6 +1,6 @@
 //! Conformance: scenarios, one JSON object a line, each played through the whole host with real
 //! components. What is compared, and how a scenario becomes a config, is told in
-//! `docs/conformance.md`.
+//! `docs/reference/conformance.md`.
 
 pub mod bound;
 mod compare;
@@ -55,8 +55,8 @@ pub enum End {
         /// Where they differ.
         differences: Vec<String>,
     },
-    /// It states what Conclave does otherwise on purpose, and docs/differences.md says what is
-    /// right.
+    /// It states what Conclave does otherwise on purpose, and docs/migrate/differences.md says what
+    /// is right.
     Otherwise {
         differences: Vec<String>,
     },

@@ -141,7 +141,7 @@ fn run(options: &Options) -> Result<ExitCode, String> {
             End::Skipped => {}
             End::NotPlayed { reason } => eprintln!("{id} is not played: {reason}"),
             End::Otherwise { differences } => {
-                eprintln!("{id} differs, as documented in docs/differences.md");
+                eprintln!("{id} differs, as documented in docs/migrate/differences.md");
                 if options.verbose {
                     differences.iter().for_each(|difference| eprintln!("    {difference}"));
                 }

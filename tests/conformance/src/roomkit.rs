@@ -1,6 +1,6 @@
 //! The cases of the RoomKit pack: each is played by the host that everybody uses, in a room that is
 //! held open, with native agents that do what the case's script says. What a case gives and
-//! expects, and how names are matched, is told in `docs/conformance.md`.
+//! expects, and how names are matched, is told in `docs/reference/conformance.md`.
 
 mod agents;
 mod compare;
@@ -224,8 +224,8 @@ pub(crate) async fn judge(runner: &Runner, id: String, line: &Value) -> Verdict 
 /// Levels of delegation that follow from one another without a person's word, at most.
 const LEVELS: u64 = 5;
 
-/// The rows of docs/differences.md that apply to a case, each with the keys that may differ and
-/// what the host reports there.
+/// The rows of docs/migrate/differences.md that apply to a case, each with the keys that may differ
+/// and what the host reports there.
 fn otherwise(case: &Case<'_>) -> Vec<Documented> {
     let mut rows = Vec::new();
     if case.kind == "delegate_nested" {

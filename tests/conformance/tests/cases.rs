@@ -53,7 +53,7 @@ fn scenarios_show_what_they_should() {
     );
     assert_eq!(
         rules_of_differing(&told),
-        documented_rules(&page("conformance.md")),
+        documented_rules(&page("reference/conformance.md")),
         "what differs by which rule, and what the page says"
     );
 }
@@ -101,9 +101,10 @@ fn rules_of_differing(told: &str) -> BTreeMap<String, BTreeSet<String>> {
     differing
 }
 
-/// The tables of what differs: cases, then rules, each of which is a rule of docs/differences.md.
+/// The tables of what differs: cases, then rules, each of which is a rule of
+/// docs/migrate/differences.md.
 fn documented_rules(page_of_cases: &str) -> BTreeMap<String, BTreeSet<String>> {
-    let differences = page("differences.md");
+    let differences = page("migrate/differences.md");
     let rules: Vec<&str> = differences
         .lines()
         .filter_map(|line| line.strip_prefix("| ")?.split(" | ").next())
@@ -120,7 +121,7 @@ fn documented_rules(page_of_cases: &str) -> BTreeMap<String, BTreeSet<String>> {
                 for rule in cells[1].split(", ") {
                     assert!(
                         rules.iter().any(|cell| cell.split(", ").any(|known| known == rule)),
-                        "docs/differences.md has no row for {rule}"
+                        "docs/migrate/differences.md has no row for {rule}"
                     );
                     documented.entry(id.to_owned()).or_default().insert(rule.to_owned());
                 }

@@ -143,12 +143,12 @@ fn a_key_that_is_not_documented_fails_before_the_case_is_played() {
 }
 
 /// A case that is not played is neither passed nor failed, and stands in the table of
-/// docs/conformance.md.
+/// docs/reference/conformance.md.
 #[test]
 fn what_is_not_played_counts_apart_and_is_documented() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let page =
-        std::fs::read_to_string(root.join("docs/conformance.md")).expect("the page is there");
+    let page = std::fs::read_to_string(root.join("docs/reference/conformance.md"))
+        .expect("the page is there");
     let section = page
         .split("\n### ")
         .find(|section| section.starts_with("Not played"))

@@ -143,7 +143,7 @@ fn what_no_host_could_play_is_counted_apart_with_its_reason() {
 /// Each config of the page, with what it leaves out.
 #[test]
 fn configs_of_the_page_are_read() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/coming-from-roomkit.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/migrate/roomkit.md");
     let page = std::fs::read_to_string(page).expect("the page is there");
     let blocks: Vec<&str> = page
         .split("```toml\n")

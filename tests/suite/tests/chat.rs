@@ -1,5 +1,5 @@
 //! `conclave chat` through pipes: a line in is a message, what the agent says goes to stdout,
-//! everything else to stderr. How it looks on a terminal is checked by eye (docs/chat.md).
+//! everything else to stderr. How it looks on a terminal is checked by eye (docs/use/chat.md).
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Output, Stdio};

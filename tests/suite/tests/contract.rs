@@ -1,5 +1,5 @@
 //! The contract serves each kind from Rust; Python and JavaScript components load as well (made by
-//! hand, see docs/contract.md).
+//! hand, see docs/write-plugins/contract.md).
 
 use conclave_core::setup::PluginKind;
 use conclave_core::types::outcome::Status;

@@ -2,6 +2,7 @@
 //! load, and the page of config keys is made from the keys themselves.
 
 mod blocks;
+mod codes;
 mod commands;
 mod configs;
 
@@ -69,6 +70,85 @@ fn every_link_to_a_file_leads_somewhere() {
 }
 
 #[test]
+fn every_link_to_a_heading_leads_somewhere() {
+    let mut links = 0;
+    for page in pages() {
+        for part in read(&page).split("](").skip(1) {
+            let Some((file, heading)) =
+                part.split_once(')').and_then(|(target, _)| target.split_once('#'))
+            else {
+                continue;
+            };
+            if file.contains("://")
+                || file.contains(' ')
+                || !(file.is_empty() || file.ends_with(".md"))
+            {
+                continue;
+            }
+            links += 1;
+            let folder = page.parent().expect("a page lies in a folder");
+            let linked = if file.is_empty() { page.clone() } else { folder.join(file) };
+            let is_there = headings(&read(&linked)).any(|known| known == heading);
+            assert!(is_there, "{} links to {file}#{heading}, which is not there", page.display());
+        }
+    }
+    assert!(links > 40, "{links}");
+}
+
+/// Returns the anchors that GitHub gives the headings of a page, without those of repeated
+/// headings.
+fn headings(page: &str) -> impl Iterator<Item = String> {
+    let mut is_open = false;
+    let lines = page.lines().filter(move |line| {
+        is_open ^= line.starts_with("```");
+        !is_open && line.starts_with('#')
+    });
+    lines.map(|line| {
+        let title = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = |letter: &char| letter.is_alphanumeric() || [' ', '-', '_'].contains(letter);
+        title.chars().filter(kept).map(|letter| if letter == ' ' { '-' } else { letter }).collect()
+    })
+}
+
+/// A page that the index does not name is found by nobody who begins there.
+#[test]
+fn the_index_names_every_page() {
+    let docs = root().join("docs");
+    let index = read(&docs.join("README.md"));
+    let rules = read(&docs.join("internals/rules/README.md"));
+    for page in pages().iter().filter_map(|page| page.strip_prefix(&docs).ok()) {
+        let page = page.display().to_string();
+        let is_named = match page.strip_prefix("internals/rules/") {
+            Some(rule) if rule != "README.md" => rules.contains(&format!("]({rule})")),
+            _ => page == "README.md" || index.contains(&format!("]({page})")),
+        };
+        assert!(is_named, "no index links to docs/{page}");
+    }
+}
+
+#[test]
+fn every_page_begins_with_who_needs_it() {
+    let docs = root().join("docs");
+    for page in pages().iter().filter(|page| page.starts_with(&docs)) {
+        let text = read(page);
+        let mut lines = text.lines().filter(|line| !line.is_empty());
+        let (title, first) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+        let is_said = title.starts_with("# ") && first.starts_with("For ");
+        assert!(is_said, "{} begins with `{title}` and `{first}`", page.display());
+    }
+}
+
+/// The first screen leads to few places, of which one is the index.
+#[test]
+fn the_readme_leads_to_the_index_and_at_most_seven_other_pages() {
+    let readme = read(&root().join("README.md"));
+    let (_, next) = readme.split_once("**Read next:**").expect("it says what to read next");
+    let (next, _) = next.split_once("\n\n").expect("a paragraph ends");
+    let links = next.matches("](").count();
+    assert!(next.contains("](docs/README.md)") && links <= 8, "{links} links: {next}");
+}
+
+#[test]
 fn the_tests_that_tables_name_are_there() {
     let mut sources = String::new();
     for folder in ["tests/suite/tests", "host"] {
@@ -77,15 +157,17 @@ fn the_tests_that_tables_name_are_there() {
         }
     }
     let mut named = 0;
-    for line in
-        read(&root().join("docs/security.md")).lines().filter(|line| line.starts_with("| ")).skip(1)
+    for line in read(&root().join("docs/reference/security.md"))
+        .lines()
+        .filter(|line| line.starts_with("| "))
+        .skip(1)
     {
         let tests = line.rsplit('|').nth(1).expect("a row has columns");
         for test in tests.split('`').skip(1).step_by(2) {
             named += 1;
             assert!(
                 sources.contains(&format!("fn {test}(")),
-                "docs/security.md names {test}, which is not there"
+                "docs/reference/security.md names {test}, which is not there"
             );
         }
     }
@@ -111,7 +193,7 @@ fn rules_live_in_the_files_that_their_pages_name() {
     let mut named = 0;
     for page in pages()
         .iter()
-        .filter(|page| page.parent().is_some_and(|folder| folder.ends_with("docs/rules")))
+        .filter(|page| page.parent().is_some_and(|folder| folder.ends_with("docs/internals/rules")))
     {
         let text = read(page);
         for entry in text.split("\n- **").skip(1) {
@@ -322,8 +404,8 @@ fn the_examples_load() {
 #[test]
 fn the_page_of_config_keys_is_made_from_the_keys() {
     let mut page = String::from(
-        "# conclave.toml\n\nMade from the keys that the program reads; `cargo xtask test` checks it. Every other key is an error. Paths start at the file's own \
-         folder.\n[The demo's config](examples/demo.toml) shows them at work.\n",
+        "# conclave.toml\n\nFor people who write a config: every key, with an example and what it does.\n\nMade from the keys that the program reads; `cargo xtask test` checks it. Every other key is an error. Paths start at the file's own \
+         folder.\n[The demo's config](../examples/demo.toml) shows them at work.\n",
     );
     let mut table = None;
     for key in KEYS.iter().filter(|key| key.available) {
@@ -341,7 +423,7 @@ fn the_page_of_config_keys_is_made_from_the_keys() {
             if key.example.is_empty() { String::new() } else { format!("`{}`", cell(key.example)) };
         let _ = writeln!(page, "| `{}` | {example} | {} |", key.name, cell(key.doc));
     }
-    let path = root().join("docs/config.md");
+    let path = root().join("docs/reference/config.md");
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(&path, &page).expect("the page can be written");
     }

@@ -250,7 +250,7 @@ fn every_limit_has_a_test_that_exceeds_it_and_a_row_in_the_manual() {
         include_str!("blobs.rs"),
     ]
     .join("\n");
-    let manual = include_str!("../../../docs/capabilities.md");
+    let manual = include_str!("../../../docs/use/permissions.md");
     let keys: Vec<&str> =
         KEYS.iter().filter(|key| key.table == "plugins.NAME.limits").map(|key| key.name).collect();
     assert_eq!(keys, EXCEEDED.map(|(key, _)| key));
@@ -259,7 +259,7 @@ fn every_limit_has_a_test_that_exceeds_it_and_a_row_in_the_manual() {
         assert!(is_test("#[test]"), "there is no test {test}");
         assert!(
             manual.contains(&format!("\n| `{key}` | ")),
-            "docs/capabilities.md has no row for {key}"
+            "docs/use/permissions.md has no row for {key}"
         );
     }
 }

@@ -2,7 +2,7 @@
 //! SDK for Python, which `cargo xtask test` installs. What breaks the rules is tested in
 //! `conclave-mcp`.
 //!
-//! Tried by hand besides: see `docs/mcp.md`.
+//! Tried by hand besides: see `docs/use/mcp.md`.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};

@@ -1,6 +1,6 @@
 //! The policy on tool calls: what runs without a rule, what arguments a rule is about, and that
 //! nobody hides behind another's leave. Asking itself is tested beside the program's approver and,
-//! with a terminal, by eye (docs/policy.md).
+//! with a terminal, by eye (docs/use/policy.md).
 
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::approval::{Approval, ApprovalRequest};

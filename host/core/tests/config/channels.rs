@@ -188,8 +188,11 @@ fn a_grant_for_a_channel_that_there_is_not_is_refused() {
 
 #[test]
 fn the_channels_of_the_manual_are_right() {
-    const PAGE: &str = include_str!("../../../../docs/rooms.md");
-    let (_, block) = PAGE.split_once("```toml\n").expect("it shows a config");
+    const PAGE: &str = include_str!("../../../../docs/use/background.md");
+    let (_, block) = PAGE
+        .split_once("## Rooms and channels\n")
+        .and_then(|(_, section)| section.split_once("```toml\n"))
+        .expect("the section shows a config");
     let (block, _) = block.split_once("```").expect("which has an end");
     let names: Vec<String> = channels(block).into_keys().map(|name| name.to_string()).collect();
     assert_eq!(names, ["notes", "pager", "phone", "terminal", "web"]);

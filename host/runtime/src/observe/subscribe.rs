@@ -60,7 +60,7 @@ pub enum RunEvent {
 /// What is recorded and told comes in order from the loop of its room. What is logged, progressed
 /// and streamed comes from where the plugin or the model's client runs, behind the notice that its
 /// call began and before the record of its answer; so a subscriber can be called by several threads
-/// at once. Every kind, with an example of each: `docs/events.md`.
+/// at once. Every kind, with an example of each: `docs/embed/events.md`.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};

@@ -1,5 +1,5 @@
 //! The event log: one SQLite file in a folder of its own, which one process at a time writes and
-//! any may read. What is in it is in docs/journal-format.md.
+//! any may read. What is in it is in docs/reference/journal-format.md.
 //!
 //! [`Store`] is the writer: one thread that commits the records of all rooms in groups. [`Reader`]
 //! looks at it, from this process or another. [`Mail`] is how another process sends a control

@@ -1,6 +1,6 @@
-//! docs/events.md shows one line of each kind as `conclave run --json` prints it. Here every kind
-//! is made and written, so the page cannot go stale: what is missing or different there is printed
-//! by the test.
+//! docs/embed/events.md shows one line of each kind as `conclave run --json` prints it. Here every
+//! kind is made and written, so the page cannot go stale: what is missing or different there is
+//! printed by the test.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ use conclave_runtime::subscribe::{Level, Published, RunEvent};
 use conclave_runtime::usage::Spent;
 use serde_json::json;
 
-const PAGE: &str = include_str!("../../../../docs/events.md");
+const PAGE: &str = include_str!("../../../../docs/embed/events.md");
 
 /// The line of each kind on the page.
 fn lines() -> Vec<String> {
@@ -55,12 +55,12 @@ fn the_page_shows_every_kind_as_it_is_written() {
         lines.iter().filter(|line| !written.contains(&line.as_str())).collect();
     assert!(
         missing.is_empty(),
-        "not in docs/events.md:\n{}",
+        "not in docs/embed/events.md:\n{}",
         missing.iter().map(|line| format!("{line}\n")).collect::<String>()
     );
     let stale: Vec<&&str> =
         written.iter().filter(|line| !lines.iter().any(|known| known == **line)).collect();
-    assert!(stale.is_empty(), "in docs/events.md, and never written: {stale:#?}");
+    assert!(stale.is_empty(), "in docs/embed/events.md, and never written: {stale:#?}");
 }
 
 /// A new kind does not compile until it has a sample, and then a line on the page.

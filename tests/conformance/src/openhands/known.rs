@@ -1,7 +1,7 @@
 //! What is known of cases beforehand: those that have no counterpart in this host, and those that
 //! state what it does otherwise on purpose. Both are told by what a case gives, so that a new case
-//! of the same shape is judged like the old ones. The rows of `docs/conformance.md` and
-//! `docs/differences.md` hold the same reasons. Does not see what a case expects.
+//! of the same shape is judged like the old ones. The rows of `docs/reference/conformance.md` and
+//! `docs/migrate/differences.md` hold the same reasons. Does not see what a case expects.
 
 use serde_json::{Value, json};
 
@@ -114,8 +114,8 @@ pub(super) fn dropped(case: &Case<'_>) -> Option<&'static str> {
     }
 }
 
-/// The rows of `docs/differences.md` that apply to a case, each with the keys that may differ and
-/// what the host reports there.
+/// The rows of `docs/migrate/differences.md` that apply to a case, each with the keys that may
+/// differ and what the host reports there.
 pub(super) fn otherwise(case: &Case<'_>) -> Vec<Documented> {
     match case.kind {
         "stuck_pairs" | "stuck_events" => circling(case),

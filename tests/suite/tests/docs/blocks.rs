@@ -7,7 +7,7 @@ use super::{pages, read, root};
 
 /// One fenced block of a page.
 pub(crate) struct Block {
-    /// The page's path within the repository, such as `docs/files.md`.
+    /// The page's path within the repository, such as `docs/use/permissions.md`.
     pub(crate) page: String,
     /// The number of the line that opens the fence, from 1.
     pub(crate) line: usize,
@@ -18,7 +18,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// `docs/files.md:7`, as editors understand it.
+    /// `docs/use/permissions.md:7`, as editors understand it.
     pub(crate) fn place(&self) -> String {
         format!("{}:{}", self.page, self.line)
     }

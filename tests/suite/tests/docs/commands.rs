@@ -27,7 +27,7 @@ const ELSEWHERE: [(&str, &str); 11] = [
     ("cargo build --release --target wasm32-wasip2", "played by `a_first_tool_is_built_and_run`"),
     ("cargo test", "the reader's own crate"),
     ("python3 -m venv ", "downloads a toolchain of another language"),
-    ("cp docs/contract/", "prepares a build by a toolchain of another language"),
+    ("cp docs/write-plugins/contract/", "prepares a build by a toolchain of another language"),
     ("venv/bin/componentize-py ", "a toolchain of another language"),
     ("npm install ", "downloads a toolchain of another language"),
     ("node ", "a toolchain of another language"),
@@ -38,23 +38,27 @@ const ELSEWHERE: [(&str, &str); 11] = [
 ];
 
 /// Pages whose commands work on a component that their reader builds.
-const BUILT: [&str; 3] = ["docs/first-tool.md", "docs/writing-a-strategy.md", "docs/contract.md"];
+const BUILT: [&str; 3] = [
+    "docs/write-plugins/first-tool.md",
+    "docs/write-plugins/strategy.md",
+    "docs/write-plugins/contract.md",
+];
 
 /// Lines that do not end with 0, by how they begin.
 const ENDS_WITH: [(&str, &str, i32); 13] = [
-    ("docs/operate.md", "conclave plugin call weather.wasm\n", 2),
-    ("docs/operate.md", "conclave run conclave.toml \"How warm", 5),
-    ("docs/operate.md", "conclave plugin upgrade weather", 6),
-    ("docs/operate.md", "conclave plugin call stock:search read", 1),
-    ("docs/operate.md", "conclave plugin call weather.wasm climb", 1),
-    ("docs/lock.md", "conclave plugin upgrade notes", 6),
-    ("docs/runs.md", "conclave approve RUN:CALL\n", 6),
-    ("docs/runs.md", "conclave approve RUN:CALL --arguments", 6),
-    ("docs/audit.md", "conclave can notes files", 1),
-    ("docs/audit.md", "conclave can librarian tools", 1),
-    ("docs/audit.md", "conclave can weather fetch", 1),
-    ("docs/audit.md", "conclave can weather secrets", 1),
-    ("docs/operate.md", "conclave can weather files", 1),
+    ("docs/use/operate.md", "conclave plugin call weather.wasm\n", 2),
+    ("docs/use/operate.md", "conclave run conclave.toml \"How warm", 5),
+    ("docs/use/operate.md", "conclave plugin upgrade weather", 6),
+    ("docs/use/operate.md", "conclave plugin call stock:search read", 1),
+    ("docs/use/operate.md", "conclave plugin call weather.wasm climb", 1),
+    ("docs/use/lock.md", "conclave plugin upgrade notes", 6),
+    ("docs/use/runs.md", "conclave approve RUN:CALL\n", 6),
+    ("docs/use/runs.md", "conclave approve RUN:CALL --arguments", 6),
+    ("docs/use/runs.md", "conclave can notes files", 1),
+    ("docs/use/runs.md", "conclave can librarian tools", 1),
+    ("docs/use/runs.md", "conclave can weather fetch", 1),
+    ("docs/use/runs.md", "conclave can weather secrets", 1),
+    ("docs/use/operate.md", "conclave can weather files", 1),
 ];
 
 /// A line of a page.
@@ -111,27 +115,25 @@ impl Stage {
         let rig = Rig::new().with_file("asking.toml", asking());
         let rig = match page {
             "README.md" => rig.with_file("stranger.wasm", weather),
-            "docs/operate.md" => rig.with_file("weather.wasm", weather),
-            "docs/audit.md" => rig
+            "docs/use/operate.md" => rig.with_file("weather.wasm", weather),
+            "docs/use/runs.md" => rig
                 .with_file("weather.wasm", fetching)
                 .with_file("token.txt", "a token of the test")
+                .with_file("hint.txt", "Look at the tower.\n")
                 .with_file("library/page.md", "Skerryvore was first lit in 1844."),
-            "docs/acting.md" => rig
+            "docs/use/acting.md" => rig
                 .with_file("FILE", read(&root().join("tests/data/trajectory/pairs-2024-07.json"))),
-            "docs/runs.md" => rig.with_file("hint.txt", "Look at the tower.\n"),
             _ => rig,
         };
         let mut stage = Self { rig, page: page.to_owned(), under_way: None };
         match page {
-            "docs/lock.md" | "docs/models.md" | "docs/delegation.md" => {
+            "docs/use/lock.md" | "docs/use/models.md" | "docs/use/background.md" => {
                 stage.hidden("conclave init");
             }
-            "docs/audit.md" => {
+            "docs/use/runs.md" => {
                 stage.hidden("conclave init");
                 stage.hidden("conclave add stock:notes --as notes --grant 'kv = true'");
                 stage.hidden("conclave add ./weather.wasm --as weather --grant 'fetch = [\"https://api.met.no/*\"]'");
-                // Something is refused: the search does not see the folder above its own.
-                stage.hidden("conclave run conclave.toml 'What is a grant?'");
             }
             _ => {}
         }
@@ -158,7 +160,7 @@ impl Stage {
 
     /// Pages whose lines name files of the repository.
     fn is_at_root(&self) -> bool {
-        ["docs/trace.md", "docs/chat.md"].contains(&self.page.as_str())
+        ["docs/use/trace.md", "docs/use/chat.md"].contains(&self.page.as_str())
     }
 
     fn run(&self, line: &str) -> Output {
@@ -238,40 +240,46 @@ impl Stage {
                 self.hidden("conclave init desk.toml");
                 self.hidden("conclave run desk.toml 'What is a grant?'");
             }
-            "docs/acting.md" | "docs/runs.md" if is("conclave pause") => self.begin_run(),
-            "docs/acting.md" if is("conclave trajectory export") => {
+            "docs/use/acting.md" | "docs/use/runs.md" if is("conclave pause") => self.begin_run(),
+            "docs/use/acting.md" if is("conclave trajectory export") => {
                 self.cut_off_run();
                 self.hidden("conclave resume --approvals wait");
             }
-            "docs/acting.md" if is("conclave trajectory replay") => {
+            "docs/use/acting.md" if is("conclave trajectory replay") => {
                 self.hidden("sed 's/\"ask\"/\"allow\"/' asking.toml > conclave.toml");
             }
-            "docs/runs.md" if is("conclave resume") && self.under_way.is_none() => {
+            // Something is refused: the search does not see the folder above its own.
+            "docs/use/runs.md" if is("conclave why 3f2a:17") => {
+                self.hidden("conclave run conclave.toml 'What is a grant?'");
+            }
+            "docs/use/runs.md" if is("conclave resume") && self.under_way.is_none() => {
                 self.cut_off_run()
             }
-            "docs/runs.md"
+            "docs/use/runs.md"
                 if is("conclave approvals") || is("conclave approve") || is("conclave refuse") =>
             {
                 self.begin_run()
             }
-            "docs/operate.md" if is("conclave run conclave.toml \"How warm") => {
+            "docs/use/operate.md" if is("conclave run conclave.toml \"How warm") => {
                 let lock = self.rig.folder().join("conclave.lock");
                 let pinned = read(&lock);
                 assert!(pinned.contains("Climbs out of its folder."), "{pinned}");
                 std::fs::write(&lock, pinned.replace("Climbs out of its folder.", "Climbs."))
                     .expect("the lock can be written");
             }
-            "docs/operate.md" if is("conclave grant librarian") => {
+            "docs/use/operate.md" if is("conclave grant librarian") => {
                 self.hidden("conclave plugin upgrade weather --yes");
             }
-            "docs/operate.md" if is("conclave revoke weather files") => {
+            "docs/use/operate.md" if is("conclave revoke weather files") => {
                 self.hidden("conclave grant weather 'files = [\"library\"]'");
             }
-            "docs/operate.md" if is("conclave why") => {
+            "docs/use/operate.md" if is("conclave why") => {
                 self.hidden("conclave run conclave.toml 'What is a grant?'");
             }
-            "docs/operate.md" if is("conclave resume") || is("conclave stop") => self.cut_off_run(),
-            "docs/lock.md" if is("conclave plugin upgrade notes") => {
+            "docs/use/operate.md" if is("conclave resume") || is("conclave stop") => {
+                self.cut_off_run()
+            }
+            "docs/use/lock.md" if is("conclave plugin upgrade notes") => {
                 self.hidden("conclave add stock:notes --as notes --grant 'kv = true'");
                 let lock = self.rig.folder().join("conclave.lock");
                 let pinned = read(&lock);
@@ -356,7 +364,7 @@ fn every_command_in_the_pages_runs() {
 /// commands that it shows, without a network.
 #[test]
 fn a_first_tool_is_built_and_run() {
-    let page = "docs/first-tool.md";
+    let page = "docs/write-plugins/first-tool.md";
     let stage = Stage::of(page);
     let crate_of_page = stage.rig.folder().join("tides");
     let mut built = 0;

@@ -1,5 +1,6 @@
 //! The audit chain: each line's hash is over the line before it, so that none can be changed, taken
-//! out or moved without all after it changing too. The exact bytes are in docs/journal-format.md.
+//! out or moved without all after it changing too. The exact bytes are in
+//! docs/reference/journal-format.md.
 
 use sha2::{Digest, Sha256};
 

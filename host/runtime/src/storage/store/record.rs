@@ -188,7 +188,7 @@ impl EventRow {
         rest.split('"').next().unwrap_or("")
     }
 
-    /// What the row's bytes come to. The exact bytes are in docs/journal-format.md.
+    /// What the row's bytes come to. The exact bytes are in docs/reference/journal-format.md.
     pub(super) fn hash(&self, room: &str) -> Hash {
         let mut hash = Sha256::new();
         let mut text = |text: &str| {

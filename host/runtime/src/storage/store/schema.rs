@@ -1,5 +1,5 @@
 //! The tables of a store, and how an older file is brought up to date. What each column holds is
-//! said in docs/journal-format.md.
+//! said in docs/reference/journal-format.md.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
--- Format 1. Released: never changed again. What each column holds is said in docs/journal-format.md.
+-- Format 1. Released: never changed again. What each column holds is said in docs/reference/journal-format.md.
 
 CREATE TABLE meta (
     name TEXT NOT NULL PRIMARY KEY,
