@@ -35,10 +35,10 @@ pub(crate) fn compare(name: &str, now: &str) {
     );
 }
 
-/// Every command, from the row of `docs/status.md` that the program's own tests hold to its
+/// Every command, from the row of `docs/reference/status.md` that the program's own tests hold to its
 /// commands.
 fn commands() -> Vec<String> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/status.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/status.md");
     let page = std::fs::read_to_string(page).expect("the page is there");
     let (_, row) = page.split_once("| **Command line** ").expect("the page has the row");
     let (row, _) = row.split_once("; `--watch`").expect("the row has an end");

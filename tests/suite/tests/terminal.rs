@@ -95,6 +95,7 @@ fn no_question_is_forged_by_what_it_asks_about() {
             rows.iter().filter(|row| row.contains("wants to run") && !row.contains(MARK)).collect();
         assert_eq!(asked.len(), 1, "{columns}: {rows:#?}");
         assert!(asked[0].starts_with(" ?    workspace.write wants to run"), "{columns}: {asked:?}");
+        terminal.until_heard();
         terminal.types("\u{3}");
         let (status, rows) = terminal.ends();
         assert_eq!(status.code(), Some(130), "{columns}: {rows:#?}");

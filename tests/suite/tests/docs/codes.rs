@@ -24,7 +24,9 @@ macro_rules! all {
 
 /// Returns the words in backticks, or the numbers, of the first column of this section's tables.
 fn codes_of(page: &str, heading: &str) -> Vec<String> {
-    let (_, section) = page.split_once(&format!("\n## {heading}\n")).unwrap_or_else(|| panic!("the page has {heading}"));
+    let (_, section) = page
+        .split_once(&format!("\n## {heading}\n"))
+        .unwrap_or_else(|| panic!("the page has {heading}"));
     let section = section.split("\n## ").next().unwrap_or_default();
     let cells = section.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
     cells.flat_map(|cell| cell.split(", ").map(|word| word.trim_matches('`').to_owned())).collect()
@@ -37,7 +39,10 @@ fn word(value: &Value) -> String {
 fn check(page: &str, heading: &str, codes: impl IntoIterator<Item = String>) {
     let rows = codes_of(page, heading);
     let missing: Vec<String> = codes.into_iter().filter(|code| !rows.contains(code)).collect();
-    assert!(missing.is_empty(), "docs/use/troubleshooting.md has no row under {heading} for {missing:?}");
+    assert!(
+        missing.is_empty(),
+        "docs/use/troubleshooting.md has no row under {heading} for {missing:?}"
+    );
 }
 
 #[test]
@@ -46,7 +51,12 @@ fn every_code_has_a_row_in_troubleshooting() {
     let statuses = all!(Status: Done, Rejected, FixedTurns, MaxTurns, Stalled, Kill, Timeout, MaxCost, MaxTokens, MaxCalls, MaxCpu,
         MaxHistory, InfLoop, NotAddressed, Error, UserQuit, InternalError);
     check(&page, "Endings", statuses.map(|status| status.as_str().to_owned()));
-    let causes = [EndCause::WallTime, EndCause::Cancelled, EndCause::NoStructuredResult { attempts: 1 }, EndCause::NobodyToAsk];
+    let causes = [
+        EndCause::WallTime,
+        EndCause::Cancelled,
+        EndCause::NoStructuredResult { attempts: 1 },
+        EndCause::NobodyToAsk,
+    ];
     check(&page, "Endings", causes.map(|code| word(&json!(code))));
     let layers = all!(Layer: Manifest, Config, Task, Runtime, Policy, Host);
     check(&page, "Refusals of a capability", layers.map(|layer| layer.as_str().to_owned()));
@@ -64,10 +74,15 @@ fn every_code_has_a_row_in_troubleshooting() {
 #[test]
 fn exit_codes_are_the_same_in_both_tables() {
     let troubleshooting = read(&root().join("docs/use/troubleshooting.md"));
-    let numbers = |codes: Vec<String>| codes.into_iter().filter(|code| code.parse::<u8>().is_ok()).collect::<Vec<_>>();
+    let numbers = |codes: Vec<String>| {
+        codes.into_iter().filter(|code| code.parse::<u8>().is_ok()).collect::<Vec<_>>()
+    };
     let cli = read(&root().join("docs/reference/cli.md"));
     let (_, table) = cli.split_once("| exit code | meaning |\n").expect("the page has the table");
-    let cells = table.lines().map_while(|line| line.strip_prefix('|')).filter_map(|line| line.split('|').next());
+    let cells = table
+        .lines()
+        .map_while(|line| line.strip_prefix('|'))
+        .filter_map(|line| line.split('|').next());
     let of_cli = numbers(cells.map(|cell| cell.trim().to_owned()).collect());
     assert_eq!(numbers(codes_of(&troubleshooting, "Exit codes")), of_cli);
     assert!(of_cli.len() > 9, "{of_cli:?}");

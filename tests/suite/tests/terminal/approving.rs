@@ -178,7 +178,7 @@ fn a_long_question_takes_a_yes_behind_its_last_page_alone() {
         let rows = terminal.rows();
         assert!(!rows.iter().any(|row| is_own(row, "[y] once")), "{columns}: {rows:#?}");
         for (letter, count) in ["y", "r", "e"].into_iter().zip(1..) {
-            terminal.types(&format!("{letter}\r"));
+            terminal.answers(letter);
             let is_refused = |row: &&String| is_own(row, "not all of it was shown yet");
             terminal.until("so many refusals", |rows| {
                 let is_asked = rows.iter().rfind(|row| !row.is_empty());
@@ -189,7 +189,7 @@ fn a_long_question_takes_a_yes_behind_its_last_page_alone() {
         let pages = pages_of(&terminal.rows());
         assert!(pages > 2, "{columns}: {pages}");
         for page in 2..=pages {
-            terminal.types("s\r");
+            terminal.answers("s");
             terminal.until_prompt_below(&format!("page {page} of"), LETTERS);
             let rows = terminal.rows();
             assert_marked(&rows, columns);
@@ -197,7 +197,7 @@ fn a_long_question_takes_a_yes_behind_its_last_page_alone() {
             assert_eq!(can_run, page == pages, "{columns}: {rows:#?}");
         }
         assert_eq!(written(), None, "{columns}: nothing was approved");
-        terminal.types("y\r");
+        terminal.answers("y");
         let (status, rows) = terminal.ends();
         assert_eq!(status.code(), Some(0), "{columns}: {rows:#?}");
         assert!(written().is_some_and(|written| written.contains(&content)), "{columns}");

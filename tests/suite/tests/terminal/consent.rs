@@ -43,16 +43,14 @@ fn what_confirm_asks_about_is_asked_at_a_terminal_though_a_rule_allows_it() {
         "no rule is about actions: {rows:#?}"
     );
     assert!(!is_written("action.md"), "nobody has said yes");
-    terminal.until_heard();
-    terminal.types("y\r");
+    terminal.answers("y");
     terminal.until_prompt_below("?    workspace.write wants to run for actor", LETTERS);
     let rows = terminal.rows();
     assert!(!rows.iter().any(|row| is_own(row, "[a] always")), "no rule answers it: {rows:#?}");
     assert!(is_written("action.md") && !is_written("call.md"), "{rows:#?}");
-    terminal.until_heard();
-    terminal.types("n\r");
+    terminal.answers("n");
     terminal.until_prompt_below("why not?", ">");
-    terminal.types("\r");
+    terminal.answers("");
     let (_, rows) = terminal.ends();
     assert!(!is_written("call.md"), "it was refused: {rows:#?}");
 }
@@ -63,10 +61,9 @@ fn a_refusal_for_this_run_answers_every_further_question_of_its_kind() {
     let rig = rig(&json!([{ "text": "I save them.", "calls": calls }, "None is saved."]));
     let mut terminal = Terminal::start(&rig, &["run", "c.toml", "save them"], 100);
     terminal.until_prompt_below("workspace.write wants to run", LETTERS);
-    terminal.until_heard();
-    terminal.types("x\r");
+    terminal.answers("x");
     terminal.until_prompt_below("why not?", ">");
-    terminal.types("not today\r");
+    terminal.answers("not today");
     terminal.until("the result", |rows| {
         let questions = rows.iter().filter(|row| is_own(row, "wants to run")).count();
         assert!(questions <= 1, "nobody is asked again: {rows:#?}");
@@ -84,17 +81,17 @@ fn arguments_are_edited_as_escapes() {
     let rig = rig(&json!([{ "text": "I save it.", "calls": [call] }, "None is saved."]));
     let mut terminal = Terminal::start(&rig, &["run", "c.toml", "save it"], 120);
     terminal.until_prompt_below("workspace.write wants to run", LETTERS);
-    terminal.until_heard();
-    terminal.types("e\r");
+    terminal.answers("e");
     let shown = r#"{"content":"a\u007f\u00a0b","path":"/notes/\u202etxt.\u200bmd"}"#;
     terminal.until_prompt_below("as JSON; Ctrl-C goes back", "}");
     let rows = terminal.rows();
     assert!(rows.iter().any(|row| row.ends_with(shown)), "{rows:#?}");
+    terminal.until_heard();
     terminal.types("\u{3}");
     terminal.until_prompt_below("workspace.write wants to run", LETTERS);
-    terminal.types("n\r");
+    terminal.answers("n");
     terminal.until_prompt_below("why not?", ">");
-    terminal.types("\r");
+    terminal.answers("");
     let (_, rows) = terminal.ends();
     let files = std::fs::read_dir(rig.folder().join("notes")).expect("the folder is there");
     assert_eq!(files.count(), 1, "nothing was written: {rows:#?}");

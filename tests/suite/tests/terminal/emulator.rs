@@ -68,8 +68,9 @@ impl Terminal {
         });
     }
 
-    /// Types blanks until one is heard. A question that comes unasked hears no key in its first
-    /// moment, and each that comes then makes the moment longer.
+    /// Types blanks at a prompt until one is heard. A question that comes unasked hears no key in
+    /// its first moment, and each that comes then makes the moment longer; and a Ctrl-C between two
+    /// looks of the program at its keys would be a signal, which only a controlling terminal sends.
     pub(super) fn until_heard(&mut self) {
         let mut looks = 0;
         until("a key that is heard", || {
@@ -82,9 +83,10 @@ impl Terminal {
             }
             let (row, column) = self.screen.screen().cursor_position();
             let rows = self.rows();
-            let prompt = rows.get(usize::from(row)).filter(|row| row.ends_with('>'))?;
-            // Behind the prompt and its blank.
-            (usize::from(column) > prompt.chars().count() + 1).then_some(())
+            let line = rows.get(usize::from(row)).filter(|row| row.ends_with(['>', '}']))?;
+            // A prompt has a blank of its own.
+            let own = usize::from(line.ends_with('>'));
+            (usize::from(column) > line.chars().count() + own).then_some(())
         });
     }
 
@@ -111,6 +113,12 @@ impl Terminal {
 
     pub(super) fn types(&mut self, keys: &str) {
         self.master.write_all(keys.as_bytes()).expect("it can be typed to");
+    }
+
+    /// Answers the question of a run, once it hears its keys.
+    pub(super) fn answers(&mut self, line: &str) {
+        self.until_heard();
+        self.types(&format!("{line}\r"));
     }
 
     /// The window is made narrower or wider. Rows that no longer fit go on in the next one, as many

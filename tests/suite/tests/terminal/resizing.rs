@@ -39,13 +39,13 @@ fn a_question_on_a_terminal_that_was_resized_is_laid_out_anew_before_a_yes_count
     terminal.until_heard();
     terminal.resizes(NARROW);
     assert!(is_broken(&terminal.rows()), "{:#?}", terminal.rows());
-    terminal.types("y\r");
+    terminal.answers("y");
     terminal.until_prompt_below(RESIZED, LETTERS);
     let rows = terminal.rows();
     assert_marked(&rows, NARROW);
     assert_eq!(rows.iter().filter(|row| row.starts_with(" ?  ")).count(), 1, "{rows:#?}");
     assert_eq!(written(&rig), None, "nothing was approved");
-    terminal.types("y\r");
+    terminal.answers("y");
     let (status, rows) = terminal.ends();
     assert_eq!(status.code(), Some(0), "{rows:#?}");
     assert!(written(&rig).is_some_and(|written| written.contains(&content)));
