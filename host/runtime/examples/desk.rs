@@ -8,7 +8,7 @@ use conclave_runtime::Capability;
 use conclave_runtime::approval::{Approval, ApprovalAnswer, ApprovalAuthor, ApprovalRequest};
 use conclave_runtime::approve::Approver;
 use conclave_runtime::clock::BoxFuture;
-use conclave_runtime::native::{self, Failure, NativeCall, NativeTool, Plugin, Step};
+use conclave_runtime::native::{self, Call, Failure, Plugin, Step, Tool};
 use conclave_runtime::notice::Notice;
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber, Subscribers};
 use conclave_runtime::{Host, HostOptions, RunOptions, config::Config};
@@ -32,17 +32,13 @@ decide = "ask"
 /// When the water is high; a real one would look it up somewhere.
 fn tides() -> Plugin {
     let schema = json!({ "type": "object", "required": ["place"], "properties": { "place": { "type": "string" } } });
-    let high_water = NativeTool::new(
-        "high_water",
-        "High water at a place today.",
-        schema,
-        |call: NativeCall| async move {
+    let high_water =
+        Tool::new("high_water", "High water at a place today.", schema, |call: Call| async move {
             match call.arguments["place"].as_str() {
                 Some("Oban") => Ok("06:12 and 18:40"),
                 _ => Err(Failure::new("there is no table for that place")),
             }
-        },
-    );
+        });
     Plugin::tools("tides", [high_water])
 }
 

@@ -110,7 +110,7 @@ pub use conclave_core::types::{
 /// ```
 /// use std::sync::Arc;
 ///
-/// use conclave_runtime::completion::{Completion, Prompt, Stop, Usage};
+/// use conclave_runtime::completion::{Completion, Prompt, StopReason, TokenUsage};
 /// use conclave_runtime::models::{BoxFuture, ModelClient, ModelFailure, TextSink};
 /// use conclave_runtime::{Host, HostOptions};
 ///
@@ -124,9 +124,9 @@ pub use conclave_core::types::{
 ///             if prompt.stream {
 ///                 text.split_inclusive(' ').for_each(|word| sink.text(word));
 ///             }
-///             let usage = Usage { input_tokens: text.len() as u64 / 4, output_tokens: text.len() as u64 / 4, ..Usage::default() };
+///             let usage = TokenUsage { input_tokens: text.len() as u64 / 4, output_tokens: text.len() as u64 / 4, ..TokenUsage::default() };
 ///             let (id, model) = ("1".to_owned(), "echo".to_owned());
-///             Ok(Completion { id, content: Some(text), reasoning: None, tool_calls: Vec::new(), stop: Stop::End, usage, model })
+///             Ok(Completion { id, content: Some(text), reasoning: None, tool_calls: Vec::new(), stop: StopReason::End, usage, model })
 ///         })
 ///     }
 /// }

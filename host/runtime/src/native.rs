@@ -42,7 +42,7 @@ pub use agent::{IntoTurn, Step, call, finish, say};
 pub use failure::{Failure, ModelCallFailure};
 pub use model::{answer, model};
 pub use plugin::Plugin;
-pub use tool::{IntoOutcome, NativeCall, NativeTool};
+pub use tool::{Call, IntoOutcome, Tool};
 
 pub(crate) use routes::Routes;
 pub(crate) use running::Native;

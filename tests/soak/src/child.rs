@@ -16,7 +16,7 @@ use conclave_runtime::config::Config;
 use conclave_runtime::ids::{ChannelId, Millis, RoomId, TaskName};
 use conclave_runtime::kv::Sqlite;
 use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
-use conclave_runtime::native::{Failure, NativeCall, NativeTool, Plugin};
+use conclave_runtime::native::{Call, Failure, Plugin, Tool};
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber, Subscribers};
 use conclave_runtime::{
     Host, HostOptions, Prepared, ResumeError, RunInput, RunOptions, fail_points,
@@ -275,16 +275,12 @@ impl Subscriber for Acknowledges {
 /// A tool of the program's own, which does something to the world.
 fn tool(name: &'static str, port: u16, is_idempotent: bool) -> Plugin {
     let schema = json!({ "type": "object", "required": ["id"], "properties": { "id": { "type": "string" } } });
-    let tool = NativeTool::new(
-        "do",
-        "Does something to the world.",
-        schema,
-        move |call: NativeCall| async move {
+    let tool =
+        Tool::new("do", "Does something to the world.", schema, move |call: Call| async move {
             let id = call.arguments["id"].as_str().unwrap_or_default().to_owned();
             let answer = talk::post(port, &format!("/effect/{id}"), "").await;
             answer.map(|_| "ok".to_owned()).map_err(|error| Failure::new(error.to_string()))
-        },
-    );
+        });
     Plugin::tools(name, [if is_idempotent { tool.idempotent() } else { tool }])
 }
 

@@ -4,7 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use conclave_core::types::tool::ToolOutcome;
-use conclave_runtime::native::{Failure, NativeCall, NativeTool, Plugin};
+use conclave_runtime::native::{Call, Failure, Plugin, Tool};
 use conclave_runtime::servers::ServerStart;
 use conclave_runtime::subscribe::Level;
 use serde_json::Value;
@@ -43,7 +43,7 @@ impl McpServer {
             .described("A server of tools, outside the sandbox."))
     }
 
-    async fn call(&self, tool: &str, call: &NativeCall) -> Result<ToolOutcome, Failure> {
+    async fn call(&self, tool: &str, call: &Call) -> Result<ToolOutcome, Failure> {
         let connection = self.connection().await.map_err(|why| unavailable(call, &why))?;
         let Value::Object(arguments) = call.arguments.clone() else {
             return Err(Failure::invalid_arguments("they must be a JSON object"));
@@ -71,15 +71,15 @@ impl McpServer {
     }
 }
 
-fn unavailable(call: &NativeCall, why: &str) -> Failure {
+fn unavailable(call: &Call, why: &str) -> Failure {
     call.host.log(Level::Warn, why);
     Failure::unavailable(None)
 }
 
-fn tool_of(server: &Arc<McpServer>, tool: Admitted) -> NativeTool {
+fn tool_of(server: &Arc<McpServer>, tool: Admitted) -> Tool {
     let server = Arc::clone(server);
     let original: Arc<str> = tool.original.into();
-    NativeTool::new(&tool.name, &tool.description, tool.schema, move |call: NativeCall| {
+    Tool::new(&tool.name, &tool.description, tool.schema, move |call: Call| {
         let (server, original) = (Arc::clone(&server), Arc::clone(&original));
         async move { server.call(&original, &call).await }
     })

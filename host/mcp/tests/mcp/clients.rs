@@ -6,7 +6,7 @@ use conclave_mcp::serve::{Selection, ServeError, Service, serve};
 use conclave_runtime::Capability;
 use conclave_runtime::config::Config;
 use conclave_runtime::journal::MemoryJournals;
-use conclave_runtime::native::{self, Failure, NativeCall, NativeTool, Plugin};
+use conclave_runtime::native::{self, Call, Failure, Plugin, Tool};
 use conclave_runtime::{Host, HostOptions, RunOptions};
 use serde_json::{Value, json};
 use tokio::io::{
@@ -48,19 +48,18 @@ impl Client {
     async fn new(selection: Selection) -> Self {
         let stopped = Arc::new(Notify::new());
         let number = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"], "additionalProperties": false });
-        let double =
-            NativeTool::new("double", "Twice a number.", number, |call: NativeCall| async move {
-                call.host.progress(1, Some(2), "half");
-                Ok(json!({ "twice": call.arguments["n"].as_i64().unwrap_or_default() * 2 }))
-            });
+        let double = Tool::new("double", "Twice a number.", number, |call: Call| async move {
+            call.host.progress(1, Some(2), "half");
+            Ok(json!({ "twice": call.arguments["n"].as_i64().unwrap_or_default() * 2 }))
+        });
         let any = || json!({ "type": "object" });
-        let asked = NativeTool::new("asked", "Wants an approval.", any(), |_| async { Ok("done") });
-        let denied = NativeTool::new("denied", "Is denied.", any(), |_| async { Ok("done") });
-        let fails = NativeTool::new("fails", "Fails.", any(), |_| async {
+        let asked = Tool::new("asked", "Wants an approval.", any(), |_| async { Ok("done") });
+        let denied = Tool::new("denied", "Is denied.", any(), |_| async { Ok("done") });
+        let fails = Tool::new("fails", "Fails.", any(), |_| async {
             Err::<String, _>(Failure::new("out of ink"))
         });
         let told = Arc::clone(&stopped);
-        let slow = NativeTool::new("slow", "Never ends.", any(), move |_| {
+        let slow = Tool::new("slow", "Never ends.", any(), move |_| {
             let dropped = Dropped(Arc::clone(&told));
             async move {
                 let _dropped = dropped;

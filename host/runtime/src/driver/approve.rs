@@ -44,7 +44,7 @@ pub trait Approver: Send + Sync + 'static {
     fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, ApprovalAnswer>;
 
     /// Whether a run that has used up a limit may have more: as proposed, or as much as `{"add":
-    /// …}` says ([`TopUp::amount`]). The run waits, and ends when it is refused; without a word
+    /// …}` says ([`LimitIncrease::amount`]). The run waits, and ends when it is refused; without a word
     /// from the approver nobody gives more.
     fn top_up(&self, top_up: LimitIncrease) -> BoxFuture<'static, ApprovalAnswer> {
         drop(top_up);

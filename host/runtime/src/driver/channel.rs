@@ -14,7 +14,7 @@ pub use conclave_core::types::delivery::Speech;
 /// use std::sync::Arc;
 ///
 /// use conclave_runtime::RunOptions;
-/// use conclave_runtime::channel::{Answer, Channels, Speech};
+/// use conclave_runtime::channel::{HumanAnswer, Channels, Speech};
 /// use conclave_runtime::clock::BoxFuture;
 /// use conclave_runtime::ids::{ChannelId, TaskName};
 ///
@@ -22,8 +22,8 @@ pub use conclave_core::types::delivery::Speech;
 /// struct Yes;
 ///
 /// impl Channels for Yes {
-///     fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<Answer>> {
-///         Box::pin(async { Some(Answer::from("yes".to_owned())) })
+///     fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<HumanAnswer>> {
+///         Box::pin(async { Some(HumanAnswer::from("yes".to_owned())) })
 ///     }
 ///
 ///     fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {

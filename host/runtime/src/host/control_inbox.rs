@@ -11,7 +11,7 @@ use crate::host::Host;
 use crate::storage::store::mail::ReceivedMail;
 use crate::storage::store::{ControlCommand, ControlMessage, RunState, Store, StoreReader};
 
-/// The receiver of a store's [`Mail`].
+/// The receiver of a store's [`ControlMessage`].
 #[derive(Clone)]
 pub struct ControlInbox {
     store: Store,

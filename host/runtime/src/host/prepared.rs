@@ -79,7 +79,7 @@ pub struct RunOptions {
     pub ids: Arc<dyn Ids>,
     /// On whose behalf it runs.
     pub principal: Principal,
-    /// A JSON object for the entry agent's `inputs`; in a session and a batch each [`Ask`] brings
+    /// A JSON object for the entry agent's `inputs`; in a session and a batch each [`RunInput`] brings
     /// its own.
     pub inputs: serde_json::Value,
     /// What goes with the message; likewise.
@@ -295,7 +295,7 @@ impl Prepared {
     ///
     /// ```
     /// use conclave_runtime::native::{Plugin, Step};
-    /// use conclave_runtime::{Ask, Host, HostOptions, RunOptions, config::Config};
+    /// use conclave_runtime::{RunInput, Host, HostOptions, RunOptions, config::Config};
     ///
     /// # #[tokio::main]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -303,7 +303,7 @@ impl Prepared {
     /// let host = Host::new(HostOptions { native: vec![echo], ..HostOptions::default() })?;
     /// let config = Config::parse("a.toml", "", "entry = 'a'\n[plugins.a]\nsource = 'native:echo'\n[tasks.a]\nagent = 'a'\n")?;
     /// let mut session = host.load(&config).await?.session(RunOptions::default())?;
-    /// assert_eq!(session.run(Ask::from("one")).await?.content.as_deref(), Some("one"));
+    /// assert_eq!(session.run(RunInput::from("one")).await?.content.as_deref(), Some("one"));
     /// # Ok(())
     /// # }
     /// ```

@@ -34,9 +34,9 @@ const GIVEN_UP: &str = "nobody waits for this run any more";
 /// What one run is asked. The default is no message to the config's entry task.
 ///
 /// ```
-/// use conclave_runtime::Ask;
+/// use conclave_runtime::RunInput;
 ///
-/// let ask = Ask { turns: Some(3), ..Ask::from("When was Skerryvore lit?") };
+/// let ask = RunInput { turns: Some(3), ..RunInput::from("When was Skerryvore lit?") };
 /// assert_eq!(ask.content.as_deref(), Some("When was Skerryvore lit?"));
 /// ```
 #[derive(Clone, Debug, PartialEq)]

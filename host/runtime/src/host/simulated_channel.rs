@@ -33,11 +33,11 @@ pub const INTERRUPTED: &str = "interrupted";
 /// use std::time::Duration;
 ///
 /// use conclave_runtime::RunOptions;
-/// use conclave_runtime::channel::Nobody;
+/// use conclave_runtime::channel::UnattendedChannel;
 /// use conclave_runtime::clock::SystemClock;
 /// use conclave_runtime::voice::SimulatedVoice;
 ///
-/// let voice = Arc::new(SimulatedVoice::new(Arc::new(Nobody), Arc::new(SystemClock), [("phone".into(), 300)]));
+/// let voice = Arc::new(SimulatedVoice::new(Arc::new(UnattendedChannel), Arc::new(SystemClock), [("phone".into(), 300)]));
 /// let options = RunOptions { channels: voice.clone(), ..RunOptions::default() };
 /// // While the run goes on: the user says something, and the channel is busy for two seconds.
 /// let user = voice.user_speaks_for("phone", Duration::from_secs(2));

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::advisor::{AdvisorBody, Assess, Check, Condense, Consultation, Recall};
 use super::agent::{AgentBody, IntoTurn, Step};
 use super::failure::Failure;
-use super::tool::NativeTool;
+use super::tool::Tool;
 
 /// What native code can be granted. Files, addresses and the like it reaches without asking
 /// anybody.
@@ -45,14 +45,14 @@ pub struct Plugin {
     description: String,
     asks: BTreeMap<String, CapabilityRequest>,
     settings: BTreeMap<String, Value>,
-    pub(super) tools: Vec<NativeTool>,
+    pub(super) tools: Vec<Tool>,
     pub(super) agent: Option<AgentBody>,
     pub(super) advisors: BTreeMap<PluginKind, AdvisorBody>,
 }
 
 impl Plugin {
     /// A plugin of tools. Configs name it as `native:NAME`.
-    pub fn tools(name: &str, tools: impl IntoIterator<Item = NativeTool>) -> Self {
+    pub fn tools(name: &str, tools: impl IntoIterator<Item = Tool>) -> Self {
         Self { tools: tools.into_iter().collect(), ..Self::empty(name) }
     }
 

@@ -23,7 +23,7 @@ use super::advisor::Consultation;
 use super::agent::Step;
 use super::failure::Failure;
 use super::plugin::Plugin;
-use super::tool::NativeCall;
+use super::tool::Call;
 use crate::calls::{CallStart, ToolStart};
 use crate::imports::call::log::excerpt;
 use crate::imports::call::{PluginContext, no_view};
@@ -119,7 +119,7 @@ impl Native {
             };
         let body = Arc::clone(&self.plugin.tools[index].body);
         let host = CallAccess::new(start, Arc::clone(&self.grantee.setup));
-        let call = NativeCall { arguments, task, caller, host: host.clone() };
+        let call = Call { arguments, task, caller, host: host.clone() };
         let (answer, report) = self.run(&host, async move { body(call).await }).await;
         let answer = answer.map_err(|fault| ToolError::Fault { fault });
         (answer.and_then(|said| said.map_err(Failure::into_tool_error)), report)

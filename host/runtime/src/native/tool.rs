@@ -13,11 +13,11 @@ use super::failure::Failure;
 use crate::support::clock::BoxFuture;
 
 pub(super) type ToolBody =
-    Arc<dyn Fn(NativeCall) -> BoxFuture<'static, Result<ToolOutcome, Failure>> + Send + Sync>;
+    Arc<dyn Fn(Call) -> BoxFuture<'static, Result<ToolOutcome, Failure>> + Send + Sync>;
 
 /// One call of a tool. Its arguments fit the tool's schema.
 #[derive(Clone, Debug)]
-pub struct NativeCall {
+pub struct Call {
     /// A JSON object.
     pub arguments: Value,
     pub task: TaskName,
@@ -27,7 +27,7 @@ pub struct NativeCall {
     pub host: CallAccess,
 }
 
-impl NativeCall {
+impl Call {
     /// The arguments as a type of the program's own.
     ///
     /// # Errors
@@ -71,12 +71,12 @@ impl IntoOutcome for Value {
 
 /// A tool made of a closure. Cloning is cheap.
 #[derive(Clone)]
-pub struct NativeTool {
+pub struct Tool {
     pub(super) spec: ToolSpec,
     pub(super) body: ToolBody,
 }
 
-impl NativeTool {
+impl Tool {
     /// A tool. `name` is one of lower-case letters, digits and `_`; `description` is for the model;
     /// `schema` is JSON Schema 2020-12 of an object. The closure gets arguments that fit the schema
     /// and returns text, a JSON value or a [`ToolOutcome`]. Its future is dropped when it takes
@@ -85,7 +85,7 @@ impl NativeTool {
     /// Whether name and schema are right is said when a config that uses the plugin is prepared.
     pub fn new<F, W, O>(name: &str, description: &str, schema: Value, body: F) -> Self
     where
-        F: Fn(NativeCall) -> W + Send + Sync + 'static,
+        F: Fn(Call) -> W + Send + Sync + 'static,
         W: Future<Output = Result<O, Failure>> + Send + 'static,
         O: IntoOutcome,
     {
@@ -125,13 +125,13 @@ impl NativeTool {
     pub fn typed<A, F, W, O>(name: &str, description: &str, body: F) -> Self
     where
         A: DeserializeOwned + schemars::JsonSchema + Send + 'static,
-        F: Fn(A, NativeCall) -> W + Send + Sync + 'static,
+        F: Fn(A, Call) -> W + Send + Sync + 'static,
         W: Future<Output = Result<O, Failure>> + Send + 'static,
         O: IntoOutcome + 'static,
     {
         let schema = schemars::schema_for!(A).to_value();
         let body = Arc::new(body);
-        Self::new(name, description, schema, move |call: NativeCall| {
+        Self::new(name, description, schema, move |call: Call| {
             let body = Arc::clone(&body);
             async move { body(call.parse()?, call).await }
         })
@@ -151,7 +151,7 @@ impl NativeTool {
     }
 }
 
-impl fmt::Debug for NativeTool {
+impl fmt::Debug for Tool {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_tuple("Tool").field(&self.spec.name).finish()
     }

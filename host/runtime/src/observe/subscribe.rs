@@ -67,15 +67,15 @@ pub enum RunEvent {
 ///
 /// use conclave_runtime::RunOptions;
 /// use conclave_runtime::notice::Notice;
-/// use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
+/// use conclave_runtime::subscribe::{Published, Subscriber, Subscribers, RunEvent};
 ///
 /// /// Remembers which tools were called.
 /// #[derive(Default)]
 /// struct Called(Mutex<Vec<String>>);
 ///
 /// impl Subscriber for Called {
-///     fn on(&self, happening: &Happening) {
-///         if let What::Told { told: Notice::ToolCalled { name, .. } } = &happening.what {
+///     fn on(&self, happening: &Published) {
+///         if let RunEvent::Told { told: Notice::ToolCalled { name, .. } } = &happening.what {
 ///             self.0.lock().unwrap().push(name.clone());
 ///         }
 ///     }

@@ -72,9 +72,9 @@ const ROOMS: usize = 4096;
 ///
 /// use conclave_runtime::RunOptions;
 /// use conclave_runtime::subscribe::{Subscriber, Subscribers};
-/// use conclave_runtime::telemetry::Spans;
+/// use conclave_runtime::telemetry::SpanSubscriber;
 ///
-/// let spans: Arc<dyn Subscriber> = Arc::new(Spans::new());
+/// let spans: Arc<dyn Subscriber> = Arc::new(SpanSubscriber::new());
 /// let options = RunOptions { subscribers: Subscribers::new([spans]), ..RunOptions::default() };
 /// # drop(options);
 /// ```

@@ -1,8 +1,8 @@
 //! The event log: one SQLite file in a folder of its own, which one process at a time writes and
 //! any may read. What is in it is in docs/reference/journal-format.md.
 //!
-//! [`Store`] is the writer: one thread that commits the records of all rooms in groups. [`Reader`]
-//! looks at it, from this process or another. [`Mail`] is how another process sends a control
+//! [`Store`] is the writer: one thread that commits the records of all rooms in groups. [`StoreReader`]
+//! looks at it, from this process or another. [`ControlMessage`] is how another process sends a control
 //! message to the one that writes, and [`crate::ControlInbox`] receives it there.
 
 mod chain;

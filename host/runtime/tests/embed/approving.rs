@@ -7,7 +7,7 @@ use conclave_runtime::RunOptions;
 use conclave_runtime::approval::{Approval, ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::approve::Approver;
 use conclave_runtime::clock::BoxFuture;
-use conclave_runtime::native::{self, NativeCall, NativeTool, Plugin, Step};
+use conclave_runtime::native::{self, Call, Plugin, Step, Tool};
 use serde_json::json;
 
 use crate::support::{config, prepared, run};
@@ -36,7 +36,7 @@ async fn after(approval: Approval) -> String {
     })
     .asks(Capability::Tools, "Pays.");
     let schema = json!({ "type": "object", "properties": { "euros": { "type": "integer", "maximum": 100 } } });
-    let pay = NativeTool::new("pay", "Pays.", schema, |call: NativeCall| async move {
+    let pay = Tool::new("pay", "Pays.", schema, |call: Call| async move {
         Ok(format!("paid {}", call.arguments["euros"]))
     });
     let rule = "grants.tools = [\"app.pay\"]\n[[policy]]\ntool = \"app.pay\"\ndecide = \"ask\"";

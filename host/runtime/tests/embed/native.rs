@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use conclave_runtime::Capability;
 use conclave_runtime::completion::{Completion, TokenUsage};
 use conclave_runtime::fault::FaultKind;
-use conclave_runtime::native::{self, Failure, NativeCall, NativeTool, Plugin, Step};
+use conclave_runtime::native::{self, Call, Failure, Plugin, Step, Tool};
 use conclave_runtime::outcome::Status;
 use conclave_runtime::subscribe::{Level, RunEvent};
 use conclave_runtime::{Host, HostOptions, RunOptions};
@@ -33,10 +33,10 @@ fn schema() -> Value {
 
 fn app<F, W>(body: F) -> Plugin
 where
-    F: Fn(NativeCall) -> W + Send + Sync + 'static,
+    F: Fn(Call) -> W + Send + Sync + 'static,
     W: Future<Output = Result<String, Failure>> + Send + 'static,
 {
-    Plugin::tools("app", [NativeTool::new("tool", "Does it.", schema(), body)])
+    Plugin::tools("app", [Tool::new("tool", "Does it.", schema(), body)])
 }
 
 fn granted(limits: &str) -> String {
@@ -45,7 +45,7 @@ fn granted(limits: &str) -> String {
 
 #[tokio::test]
 async fn a_tool_gets_its_arguments_and_its_answer_goes_back() {
-    let app = app(|call: NativeCall| async move {
+    let app = app(|call: Call| async move {
         call.host.log(Level::Info, "at work\u{1b}");
         call.host.progress(1, Some(2), "half");
         assert_eq!(
@@ -110,8 +110,7 @@ async fn without_a_grant_no_tool_is_called() {
 #[tokio::test]
 async fn a_tool_that_panics_is_a_fault() {
     let told = Told::default();
-    let app =
-        app(|call: NativeCall| async move { panic!("no {}\u{1b}", call.arguments["number"]) });
+    let app = app(|call: Call| async move { panic!("no {}\u{1b}", call.arguments["number"]) });
     let outcome =
         run(&prepared([desk(), app], &granted("")).await, r#"{"number": 1}"#, told.options()).await;
     assert_eq!((outcome.status, told.fault().kind), (Status::Done, FaultKind::Panic));
@@ -300,7 +299,7 @@ async fn a_model_is_asked_only_with_a_grant() {
 
 #[tokio::test]
 async fn what_is_not_right_is_said_when_the_config_is_prepared() {
-    let tool = |name: &str, schema: Value| NativeTool::new(name, "", schema, |_| async { Ok("") });
+    let tool = |name: &str, schema: Value| Tool::new(name, "", schema, |_| async { Ok("") });
     let only = |source: &str| {
         format!(
             "entry = \"a\"\n[plugins.a]\nsource = \"native:{source}\"\n[tasks.a]\nagent = \"a\"\n"

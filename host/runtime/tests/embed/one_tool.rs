@@ -10,7 +10,7 @@ use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::fault::FaultKind;
 use conclave_runtime::journal::MemoryJournals;
 use conclave_runtime::message::ToolCall;
-use conclave_runtime::native::{Failure, NativeCall, NativeTool, Plugin, Step};
+use conclave_runtime::native::{Call, Failure, Plugin, Step, Tool};
 use conclave_runtime::tool::{ToolError, ToolOutcome};
 use conclave_runtime::{CallToolError, RunOptions};
 use serde_json::{Value, json};
@@ -26,16 +26,16 @@ fn app() -> Plugin {
     Plugin::tools(
         "app",
         [
-            NativeTool::new("echo", "Says it again.", schema(), |call: NativeCall| async move {
+            Tool::new("echo", "Says it again.", schema(), |call: Call| async move {
                 Ok(call.arguments)
             }),
-            NativeTool::new("fail", "Fails.", schema(), |_| async {
+            Tool::new("fail", "Fails.", schema(), |_| async {
                 Err::<String, _>(Failure::new("it is raining"))
             }),
-            NativeTool::new("hang", "Hangs.", schema(), |_| async {
+            Tool::new("hang", "Hangs.", schema(), |_| async {
                 std::future::pending::<Result<String, Failure>>().await
             }),
-            NativeTool::new("lead_on", "Asks for more.", schema(), |_| async {
+            Tool::new("lead_on", "Asks for more.", schema(), |_| async {
                 let then = vec![ToolCall {
                     id: "x".to_owned(),
                     name: "app.lead_on".to_owned(),

@@ -9,7 +9,7 @@ use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::completion::Prompt;
 use conclave_runtime::ids::RoomId;
 use conclave_runtime::journal::{Journals, MemoryJournals};
-use conclave_runtime::native::{self, NativeCall, NativeTool, Plugin, Step};
+use conclave_runtime::native::{self, Call, Plugin, Step, Tool};
 use conclave_runtime::outcome::{Outcome, Status};
 use conclave_runtime::{Host, HostOptions, RunOptions, config::Config};
 use serde_json::json;
@@ -64,9 +64,7 @@ impl Approver for Panics {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_approver_that_panics_has_not_approved() {
     let ring =
-        NativeTool::new("ring", "Rings.", json!({ "type": "object" }), |_: NativeCall| async {
-            Ok("Ding.")
-        });
+        Tool::new("ring", "Rings.", json!({ "type": "object" }), |_: Call| async { Ok("Ding.") });
     let desk = Plugin::agent("desk", |step: Step| async move {
         Ok(match step.results() {
             [] => native::call("bell.ring", json!({})),

@@ -11,7 +11,7 @@ use conclave_runtime::channel::{Channels, HumanAnswer, Speech};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::completion::{Completion, ModelError, Prompt, TokenUsage};
 use conclave_runtime::ids::{ChannelId, TaskName};
-use conclave_runtime::native::{self, NativeCall, NativeTool, Plugin, Step};
+use conclave_runtime::native::{self, Call, Plugin, Step, Tool};
 use conclave_runtime::notice::Notice;
 use conclave_runtime::subscribe::{Level, Published, RunEvent, Subscriber, Subscribers};
 use conclave_runtime::telemetry::{SpanSubscriber, names};
@@ -167,7 +167,7 @@ async fn desk() -> Prepared {
     .asks(Capability::Model, "Thinks.")
     .asks(Capability::Tools, "Looks.")
     .asks(Capability::Delegate, "Digests.");
-    let look = NativeTool::new("look", "Looks.", json!({}), |call: NativeCall| async move {
+    let look = Tool::new("look", "Looks.", json!({}), |call: Call| async move {
         let _ = call.host.ask(conclave_runtime::completion::ModelRequest::default()).await;
         Err::<String, _>(native::Failure::new("a secret failure"))
     });
@@ -308,7 +308,7 @@ async fn a_run_that_is_dropped_leaves_nothing_open() {
     let _guard = tracing::subscriber::set_default(Registry::default().with(collector.clone()));
     let begun = Arc::new(tokio::sync::Notify::new());
     let begins = Arc::clone(&begun);
-    let hang = NativeTool::new("look", "Hangs.", json!({}), move |_| {
+    let hang = Tool::new("look", "Hangs.", json!({}), move |_| {
         begins.notify_one();
         std::future::pending::<Result<String, native::Failure>>()
     });
@@ -365,7 +365,7 @@ impl Subscriber for Stops {
 async fn spans_of_stopped_tools_end_with_their_turn() {
     let collector = Collector::default();
     let _guard = tracing::subscriber::set_default(Registry::default().with(collector.clone()));
-    let hang = NativeTool::new("look", "Hangs.", json!({}), |_| {
+    let hang = Tool::new("look", "Hangs.", json!({}), |_| {
         std::future::pending::<Result<String, native::Failure>>()
     });
     let desk = Plugin::agent("desk", |_| async { Ok(native::call("app.look", json!({}))) })

@@ -16,7 +16,7 @@ use conclave_runtime::config::Config;
 use conclave_runtime::event::Event;
 use conclave_runtime::fail_points;
 use conclave_runtime::ids::{CallId, RoomId};
-use conclave_runtime::native::{self, NativeCall, NativeTool, Plugin, Step};
+use conclave_runtime::native::{self, Call, Plugin, Step, Tool};
 use conclave_runtime::store::{
     ControlCommand, ControlMessage, Durability, MailState, RunState, Store, StoreReader,
 };
@@ -44,16 +44,15 @@ impl Approver for Elsewhere {
 /// An agent whose one call must be approved, and a bell that writes down each ring.
 async fn prepared(folder: &Path) -> (Arc<Host>, Prepared) {
     let rings = folder.join("rings");
-    let ring =
-        NativeTool::new("ring", "Rings.", json!({ "type": "object" }), move |_: NativeCall| {
-            let rings = rings.clone();
-            async move {
-                let mut file =
-                    std::fs::OpenOptions::new().append(true).create(true).open(rings).unwrap();
-                file.write_all(b"ding\n").unwrap();
-                Ok("Ding.")
-            }
-        });
+    let ring = Tool::new("ring", "Rings.", json!({ "type": "object" }), move |_: Call| {
+        let rings = rings.clone();
+        async move {
+            let mut file =
+                std::fs::OpenOptions::new().append(true).create(true).open(rings).unwrap();
+            file.write_all(b"ding\n").unwrap();
+            Ok("Ding.")
+        }
+    });
     let desk = Plugin::agent("desk", |step: Step| async move {
         Ok(match step.results() {
             [] => native::call("bell.ring", json!({})),

@@ -10,7 +10,7 @@ use conclave_core::journal::recovery::INTERRUPTED;
 use conclave_core::types::ids::RoomId;
 use conclave_runtime::config::Config;
 use conclave_runtime::journal::JsonLines;
-use conclave_runtime::native::{NativeTool, Plugin};
+use conclave_runtime::native::{Plugin, Tool};
 use conclave_runtime::{Host, HostOptions, Prepared, RunInput, RunOptions};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -43,7 +43,7 @@ impl World {
     fn plugin(self: &Arc<Self>, names: &[String]) -> Plugin {
         let tool = |name: &String| {
             let (world, of) = (Arc::clone(self), name.clone());
-            NativeTool::new(name, "Changes the world.", json!({ "type": "object" }), move |_| {
+            Tool::new(name, "Changes the world.", json!({ "type": "object" }), move |_| {
                 *world
                     .executed
                     .lock()

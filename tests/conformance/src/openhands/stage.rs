@@ -16,7 +16,7 @@ use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::config::Config;
 use conclave_runtime::event::{Event, Record};
 use conclave_runtime::ids::{ChannelId, TaskName};
-use conclave_runtime::native::{Failure, IntoTurn, NativeTool, Plugin, Step, finish};
+use conclave_runtime::native::{Failure, IntoTurn, Plugin, Step, Tool, finish};
 use conclave_runtime::notice::Notice;
 use conclave_runtime::outcome::Outcome;
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber, Subscribers};
@@ -351,7 +351,7 @@ impl Stage {
         if !self.tools.is_empty() {
             let tool = |(name, _): &(String, Vec<Told>)| {
                 let (of, own) = (Arc::clone(shared), name.clone());
-                NativeTool::new(
+                Tool::new(
                     name,
                     "Does what the case says.",
                     json!({ "type": "object" }),

@@ -15,7 +15,7 @@ use conclave_runtime::delegation::{BackgroundRecord, Delegation};
 use conclave_runtime::ids::{ChannelId, RoomId, TaskName};
 use conclave_runtime::journal::{Journals, MemoryJournals};
 use conclave_runtime::limits::RunLimits;
-use conclave_runtime::native::{Check, Failure, NativeCall, NativeTool, Plugin};
+use conclave_runtime::native::{Call, Check, Failure, Plugin, Tool};
 use conclave_runtime::request::{Refusal, RefusalCode};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
 use conclave_runtime::{
@@ -265,12 +265,9 @@ impl Stage {
         });
         let others = self.tool.clone().map(|(name, answer)| {
             let schema = json!({ "type": "object" });
-            let tool = NativeTool::new(
-                &name,
-                "Answers as the case says.",
-                schema,
-                move |_: NativeCall| std::future::ready(Ok(answer.clone())),
-            );
+            let tool = Tool::new(&name, "Answers as the case says.", schema, move |_: Call| {
+                std::future::ready(Ok(answer.clone()))
+            });
             Plugin::tools("others", [tool])
         });
         agents.chain(gate).chain(others).collect()

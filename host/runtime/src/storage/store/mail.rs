@@ -164,7 +164,7 @@ impl ControlMessage {
     }
 
     /// Deletes this message, also when a receiver has it: for a sender whose receiver has ended.
-    /// Whether the room journalled it says [`Reader::has_received`](super::Reader::has_received).
+    /// Whether the room journalled it says [`StoreReader::has_received`](super::Reader::has_received).
     ///
     /// # Errors
     /// What the operating system says.
