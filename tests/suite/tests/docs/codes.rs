@@ -1,7 +1,7 @@
 //! Every code that a person can meet has a row in docs/use/troubleshooting.md. A new variant of one of these enums does not compile
 //! here until it is listed, and then fails until it has a row.
 
-use conclave_core::types::completion::TroubleKind;
+use conclave_core::types::completion::ModelDiagnosticKind;
 use conclave_core::types::denial::Layer;
 use conclave_core::types::fault::FaultKind;
 use conclave_core::types::outcome::{EndCause, Status};
@@ -60,7 +60,7 @@ fn every_code_has_a_row_in_troubleshooting() {
     check(&page, "Endings", causes.map(|code| word(&json!(code))));
     let layers = all!(Layer: Manifest, Config, Task, Runtime, Policy, Host);
     check(&page, "Refusals of a capability", layers.map(|layer| layer.as_str().to_owned()));
-    let troubles = all!(TroubleKind: Key, Unreachable, Refused, Limit, Malformed);
+    let troubles = all!(ModelDiagnosticKind: Key, Unreachable, Refused, Limit, Malformed);
     check(&page, "Refusals of a capability", troubles.map(|code| word(&json!(code))));
     let faults = all!(FaultKind: Memory, Cpu, Wall, Stack, Output, HostCalls, Handles, Tables, Instances, List, Panic, Trap, BadAnswer,
         Error, Abandoned, NotStarted, Interrupted);
