@@ -1,5 +1,5 @@
-//! Grants in a config's text: lists that grow and shrink, in each of the forms that a grant has. Decides what is in a list already; where
-//! a list stands and how it is written is the business of `place` and `sequence`.
+//! Grants in a config's text: lists that grow and shrink, in each of the forms that a grant has. Decides what is in a list already; `statements` and
+//! `entries` know where a list stands and how it is written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -8,9 +8,8 @@ use ipnet::IpNet;
 use toml_edit::{Item, Value};
 
 use super::fragment::{BESIDE, Entry, GrantText, STORE, entry, list_key};
-use super::place::{Tree, brackets};
-use super::scan::{Splice, apply};
-use super::{ConfigText, EditError};
+use super::statements::Statements;
+use super::{ConfigText, EditError, entries};
 use crate::config::names::default_place;
 use crate::permissions::grant::ToolPattern;
 
@@ -42,7 +41,7 @@ pub(super) fn revoke(edit: &mut ConfigText, plugin: &str, grant: &GrantText) -> 
     if let Some((name, _)) = grant.limits.iter().find(|(name, _)| !BESIDE.contains(&name.as_str())) {
         return Err(EditError::Limit { grant: grant.key.to_owned(), key: name.clone() });
     }
-    let entries = entries(edit, &path, grant.key)?;
+    let entries = granted(edit, &path, grant.key)?;
     let meant = Meant::new(grant);
     let (gone, left): (Vec<usize>, Vec<usize>) = (0..entries.len()).partition(|index| meant.includes(&entries[*index]));
     refuse_wider(grant, left.iter().map(|index| &entries[*index]))?;
@@ -69,7 +68,7 @@ fn revoke_beside(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText, key
     if !is_there(edit, &path) {
         return Ok(false);
     }
-    let tree = edit.tree().ok_or_else(form)?;
+    let tree = edit.statements().ok_or_else(form)?;
     let array = tree.find(&path).and_then(Item::as_array).ok_or_else(form)?;
     let is_meant = |value: &Value| {
         value.as_str().is_some_and(|name| meant.iter().any(|meant| is_same_network(meant, name) || meant.eq_ignore_ascii_case(name)))
@@ -81,8 +80,7 @@ fn revoke_beside(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText, key
     if gone.len() == array.len() {
         return edit.remove(&path).map(|()| true);
     }
-    let edited = brackets(array).map(|sequence| sequence.without(edit.text(), &gone));
-    edit.replace(&path, Some(edited)).map(|()| true)
+    edit.change(&path, |list| entries::remove_all(list, &gone)).map(|()| true)
 }
 
 /// `127.0.0.1` and `127.0.0.1/32` are one.
@@ -96,42 +94,38 @@ fn remove_grant(edit: &mut ConfigText, plugin: &str, path: &[&str; 4]) -> Result
     edit.remove(path)?;
     let grants = ["plugins", plugin, "grants"];
     let is_empty = |item: &Item| item.as_inline_table().is_some_and(toml_edit::InlineTable::is_empty);
-    let empty = edit.tree().is_some_and(|tree| tree.find(&grants).is_some_and(is_empty));
+    let empty = edit.statements().is_some_and(|tree| tree.find(&grants).is_some_and(is_empty));
     if empty { edit.remove(&grants) } else { Ok(()) }
 }
 
 fn is_there(edit: &ConfigText, path: &[&str]) -> bool {
-    edit.tree().is_some_and(|tree| tree.find(path).is_some())
+    edit.statements().is_some_and(|tree| tree.find(path).is_some())
 }
 
-/// Where the list of a grant is: the grant itself, or a key of its table.
-fn list_path<'a>(tree: &Tree<'_>, path: &[&'a str], key: &str) -> Vec<&'a str> {
-    let mut path = path.to_vec();
-    if tree.find(&path).is_some_and(|item| item.is_table_like()) {
-        path.extend(list_key(key));
-    }
-    path
+/// The path of a grant's list: the grant itself, or a key of its table.
+fn list_path<'a>(edit: &ConfigText, path: &[&'a str], key: &str) -> Vec<&'a str> {
+    let is_table = |config: Statements<'_>| config.find(path).is_some_and(Item::is_table_like);
+    let list = list_key(key).filter(|_| edit.statements().is_some_and(is_table));
+    path.iter().copied().chain(list).collect()
 }
 
 /// What is in the list now.
-fn entries(edit: &ConfigText, path: &[&str], key: &str) -> Result<Vec<Entry>, EditError> {
-    let found = edit.tree().and_then(|tree| {
-        let path = list_path(&tree, path, key);
-        match tree.find(&path)? {
-            Item::Value(Value::Array(array)) => array.iter().map(|value| entry(edit.text(), value)).collect(),
-            Item::ArrayOfTables(tables) => {
-                let text = |table: &toml_edit::Table, name: &str| table.get(name).and_then(Item::as_str).map(str::to_owned);
-                let entry = |table| Entry { text: on_one_line(edit.text(), table), name: text(table, "at"), dir: text(table, "dir") };
-                Some(tables.iter().map(entry).collect())
-            }
-            _ => None,
+fn granted(edit: &ConfigText, path: &[&str], key: &str) -> Result<Vec<Entry>, EditError> {
+    let list = list_path(edit, path, key);
+    let found = edit.statements().and_then(|config| match config.find(&list)? {
+        Item::Value(Value::Array(array)) => array.iter().map(|value| entry(config.text, value)).collect(),
+        Item::ArrayOfTables(tables) => {
+            let text = |table: &toml_edit::Table, name: &str| table.get(name).and_then(Item::as_str).map(str::to_owned);
+            let entry = |table| Entry { text: on_one_line(config.text, table), name: text(table, "at"), dir: text(table, "dir") };
+            Some(tables.iter().map(entry).collect())
         }
+        _ => None,
     });
     found.ok_or_else(|| EditError::Form(path.join(".")))
 }
 
 fn add_entries(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText) -> Result<(), EditError> {
-    let old = entries(edit, path, grant.key)?;
+    let old = granted(edit, path, grant.key)?;
     // What will be in the list, by the place at which no other can stand; those past the old ones are new.
     let mut all: Vec<&Entry> = old.iter().collect();
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
@@ -154,36 +148,36 @@ fn add_entries(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText) -> Re
         }
     }
     replaced.retain(|index| *index < old.len());
-    let added: Vec<&str> = all[old.len()..].iter().map(|entry| entry.text.as_str()).collect();
-    if added.is_empty() && replaced.is_empty() {
+    if all.len() == old.len() && replaced.is_empty() {
         return Ok(());
     }
-    let edited = edit.tree().map(|tree| {
-        let path = list_path(&tree, path, grant.key);
-        let sequence = brackets(tree.find(&path)?.as_array()?)?;
-        let mut splices = if added.is_empty() { Vec::new() } else { sequence.add_all(edit.text(), &added) };
-        splices.extend(replaced.iter().map(|index| Splice::replace(sequence.entries[*index].clone(), &all[*index].text)));
-        Some(apply(edit.text(), splices))
-    });
-    edit.replace(path, edited)
+    let list = list_path(edit, path, grant.key);
+    edit.change(&list, |list| {
+        for index in replaced {
+            entries::replace(list.as_array_mut()?.get_mut(index)?, all[index].text.parse().ok()?)?;
+        }
+        all[old.len()..].iter().try_for_each(|entry| entries::push(list, entry.text.parse().ok()?))
+    })
 }
 
-fn remove_entries(edit: &mut ConfigText, path: &[&str; 4], key: &str, indexes: &[usize]) -> Result<(), EditError> {
-    let edited = edit.tree().map(|tree| {
-        let path = list_path(&tree, path, key);
-        match tree.find(&path)? {
-            Item::Value(Value::Array(array)) => Some(brackets(array)?.without(edit.text(), indexes)),
-            Item::ArrayOfTables(_) => tree.remove_tables(&path, indexes),
-            _ => None,
-        }
-    });
-    edit.replace(path, edited)
+fn remove_entries(
+    edit: &mut ConfigText,
+    path: &[&str; 4],
+    key: &str,
+    indexes: &[usize],
+) -> Result<(), EditError> {
+    let list = list_path(edit, path, key);
+    let tables = edit.statements().and_then(|config| config.remove_tables(&list, indexes));
+    match tables {
+        Some(_) => edit.replace(path, tables),
+        None => edit.change(&list, |list| entries::remove_all(list, indexes)),
+    }
 }
 
 /// Limits stand beside the list in the table form; a grant in the short form gets it.
 fn set_limits(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText) -> Result<(), EditError> {
     let list = list_key(grant.key).ok_or_else(|| EditError::NoTableForm(grant.key.to_owned()))?;
-    let short = edit.tree().and_then(|tree| {
+    let short = edit.statements().and_then(|tree| {
         let array = tree.find(path)?.as_array()?;
         Some(format!("{{ {list} = {} }}", &edit.text()[array.span()?]))
     });
