@@ -4,14 +4,14 @@
 use toml_edit::{InlineTable, KeyMut, RawString, Value};
 
 /// An entry with the blanks and comments around it.
-struct Entry<'a> {
+struct ContainerEntry<'a> {
     /// Of a table: the keys between the braces, several if they are dotted.
     path: Vec<String>,
     key: Option<KeyMut<'a>>,
     value: &'a mut Value,
 }
 
-impl Entry<'_> {
+impl ContainerEntry<'_> {
     fn before(&self) -> String {
         raw(match &self.key {
             Some(key) => key.leaf_decor().prefix(),
@@ -90,15 +90,11 @@ pub(super) fn insert(table: &mut Value, path: &[&str], entry: Value) -> Option<(
     })
 }
 
-fn add(
-    container: &mut Value,
-    path: Vec<String>,
-    insert: impl FnOnce(&mut Value) -> Option<()>,
-) -> Option<()> {
+fn add(container: &mut Value, path: Vec<String>, insert: impl FnOnce(&mut Value) -> Option<()>) -> Option<()> {
     let end = trailing(container);
     let old = entries(container);
-    let first = old.first().map(Entry::before);
-    let last = old.last().map(Entry::after).unwrap_or_default();
+    let first = old.first().map(ContainerEntry::before);
+    let last = old.last().map(ContainerEntry::after).unwrap_or_default();
     insert(container)?;
     let mut now = entries(container);
     let index = now.iter().rposition(|entry| entry.path == path)?;
@@ -137,7 +133,8 @@ pub(super) fn remove_all(list: &mut Value, indexes: &[usize]) -> Option<()> {
 
 /// Removes a key of a table between braces, with all below it; comments stay.
 pub(super) fn remove_key(table: &mut Value, path: &[&str]) -> Option<()> {
-    let is_below = |entry: &Entry<'_>| entry.path.len() >= path.len() && path.iter().zip(&entry.path).all(|(key, part)| key == part);
+    let is_below =
+        |entry: &ContainerEntry<'_>| entry.path.len() >= path.len() && path.iter().zip(&entry.path).all(|(key, part)| key == part);
     while let Some(index) = entries(table).iter().position(is_below) {
         let path = close_up(table, index)?;
         take(table.as_inline_table_mut()?, &path);
@@ -166,7 +163,7 @@ fn close_up(container: &mut Value, index: usize) -> Option<Vec<String>> {
     let entry = entries.get_mut(index)?;
     let (path, before, after) = (entry.path.clone(), entry.before(), entry.after());
     let inside = comments(entry.value);
-    let rest = after + &entries.get(index + 1).map_or(end, Entry::before);
+    let rest = after + &entries.get(index + 1).map_or(end, ContainerEntry::before);
     let gap = joined(&before, &inside, &rest, is_last);
     match entries.get_mut(index + 1) {
         Some(next) => next.set_before(gap),
@@ -193,21 +190,21 @@ fn joined(before: &str, inside: &[String], rest: &str, is_last: bool) -> String 
     }
 }
 
-fn entries(container: &mut Value) -> Vec<Entry<'_>> {
+fn entries(container: &mut Value) -> Vec<ContainerEntry<'_>> {
     let mut entries = Vec::new();
     match container {
-        Value::Array(list) => entries.extend(list.iter_mut().map(|value| Entry { path: Vec::new(), key: None, value })),
+        Value::Array(list) => entries.extend(list.iter_mut().map(|value| ContainerEntry { path: Vec::new(), key: None, value })),
         Value::InlineTable(table) => collect(table, &[], &mut entries),
         _ => {}
     }
     entries
 }
 
-fn collect<'a>(table: &'a mut InlineTable, above: &[String], entries: &mut Vec<Entry<'a>>) {
+fn collect<'a>(table: &'a mut InlineTable, above: &[String], entries: &mut Vec<ContainerEntry<'a>>) {
     for (key, value) in table.iter_mut() {
         let path = [above, &[key.get().to_owned()]].concat();
         if !value.as_inline_table().is_some_and(InlineTable::is_dotted) {
-            entries.push(Entry { path, key: Some(key), value });
+            entries.push(ContainerEntry { path, key: Some(key), value });
         } else if let Some(dotted) = value.as_inline_table_mut() {
             collect(dotted, &path, entries);
         }

@@ -1,7 +1,7 @@
 //! Grants in a config's text: lists that grow and shrink, in each of the forms that a grant has. Decides what is in a list already; `statements` and
 //! `entries` know where a list stands and how it is written.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -68,8 +68,8 @@ fn revoke_beside(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText, key
     if !is_there(edit, &path) {
         return Ok(false);
     }
-    let tree = edit.statements().ok_or_else(form)?;
-    let array = tree.find(&path).and_then(Item::as_array).ok_or_else(form)?;
+    let config = edit.statements().ok_or_else(form)?;
+    let array = config.find(&path).and_then(Item::as_array).ok_or_else(form)?;
     let is_meant = |value: &Value| {
         value.as_str().is_some_and(|name| meant.iter().any(|meant| is_same_network(meant, name) || meant.eq_ignore_ascii_case(name)))
     };
@@ -94,12 +94,12 @@ fn remove_grant(edit: &mut ConfigText, plugin: &str, path: &[&str; 4]) -> Result
     edit.remove(path)?;
     let grants = ["plugins", plugin, "grants"];
     let is_empty = |item: &Item| item.as_inline_table().is_some_and(toml_edit::InlineTable::is_empty);
-    let empty = edit.statements().is_some_and(|tree| tree.find(&grants).is_some_and(is_empty));
+    let empty = edit.statements().is_some_and(|config| config.find(&grants).is_some_and(is_empty));
     if empty { edit.remove(&grants) } else { Ok(()) }
 }
 
 fn is_there(edit: &ConfigText, path: &[&str]) -> bool {
-    edit.statements().is_some_and(|tree| tree.find(path).is_some())
+    edit.statements().is_some_and(|config| config.find(path).is_some())
 }
 
 /// The path of a grant's list: the grant itself, or a key of its table.
@@ -125,47 +125,38 @@ fn granted(edit: &ConfigText, path: &[&str], key: &str) -> Result<Vec<Entry>, Ed
 }
 
 fn add_entries(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText) -> Result<(), EditError> {
-    let old = granted(edit, path, grant.key)?;
-    // What will be in the list, by the place at which no other can stand; those past the old ones are new.
-    let mut all: Vec<&Entry> = old.iter().collect();
-    let mut places: BTreeMap<String, usize> = BTreeMap::new();
-    for (index, entry) in old.iter().enumerate() {
-        place_in_list(grant.key, entry).map(|place| *places.entry(place).or_insert(index));
-    }
-    let mut replaced: BTreeSet<usize> = BTreeSet::new();
+    // Each entry has a place in the list that no other can have.
+    let mut all = granted(edit, path, grant.key)?;
+    let mut places: Vec<_> = all.iter().map(|entry| place_in_list(grant.key, entry)).collect();
+    let count = all.len();
+    let mut replaced = BTreeSet::new();
     for new in &grant.entries {
         let place = place_in_list(grant.key, new);
-        match place.as_ref().and_then(|place| places.get(place)) {
-            Some(index) if is_equal(grant.key, new, all[*index]) => {}
+        match places.iter().position(|other| other.is_some() && *other == place) {
+            Some(index) if is_equal(grant.key, new, &all[index]) => {}
             Some(index) => {
-                all[*index] = new;
-                replaced.insert(*index);
+                all[index] = new.clone();
+                replaced.insert(index);
             }
             None => {
-                place.map(|place| places.insert(place, all.len()));
-                all.push(new);
+                all.push(new.clone());
+                places.push(place);
             }
         }
     }
-    replaced.retain(|index| *index < old.len());
-    if all.len() == old.len() && replaced.is_empty() {
+    if all.len() == count && replaced.is_empty() {
         return Ok(());
     }
-    let list = list_path(edit, path, grant.key);
-    edit.change(&list, |list| {
-        for index in replaced {
-            entries::replace(list.as_array_mut()?.get_mut(index)?, all[index].text.parse().ok()?)?;
+    edit.change(&list_path(edit, path, grant.key), |list| {
+        for index in replaced.range(..count) {
+            let old = list.as_array_mut()?.get_mut(*index)?;
+            entries::replace(old, all[*index].text.parse().ok()?)?;
         }
-        all[old.len()..].iter().try_for_each(|entry| entries::push(list, entry.text.parse().ok()?))
+        all[count..].iter().try_for_each(|entry| entries::push(list, entry.text.parse().ok()?))
     })
 }
 
-fn remove_entries(
-    edit: &mut ConfigText,
-    path: &[&str; 4],
-    key: &str,
-    indexes: &[usize],
-) -> Result<(), EditError> {
+fn remove_entries(edit: &mut ConfigText, path: &[&str; 4], key: &str, indexes: &[usize]) -> Result<(), EditError> {
     let list = list_path(edit, path, key);
     let tables = edit.statements().and_then(|config| config.remove_tables(&list, indexes));
     match tables {

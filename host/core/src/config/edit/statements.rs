@@ -36,11 +36,7 @@ impl<'a> Statements<'a> {
     }
 
     /// Changes the value at the path. `None` if `change` returns it, or if `toml_edit` writes the statement differently before the change.
-    pub(super) fn change(
-        &self,
-        path: &[&str],
-        change: impl FnOnce(&mut Value) -> Option<()>,
-    ) -> Option<String> {
+    pub(super) fn change(&self, path: &[&str], change: impl FnOnce(&mut Value) -> Option<()>) -> Option<String> {
         let (statement, span) = self.statement(path)?;
         let range = line_start(self.text, span.start)..line_end(self.text, span.end);
         let written = self.text[range.clone()].trim_end_matches(['\r', '\n']);
@@ -87,11 +83,8 @@ impl<'a> Statements<'a> {
     /// Removes tables of a list of tables, with their headers.
     pub(super) fn remove_tables(&self, path: &[&str], indexes: &[usize]) -> Option<String> {
         let tables = self.find(path)?.as_array_of_tables()?;
-        let mut spans = Vec::new();
-        for index in indexes {
-            collect_table(tables.get(*index)?, &mut spans);
-        }
-        Some(self.without(spans))
+        let spans = indexes.iter().map(|index| tables.get(*index).map(table_spans));
+        Some(self.without(spans.collect::<Option<Vec<_>>>()?.concat()))
     }
 
     /// The statement that holds the value at the path: the part of the path that its keys are, and the span of its value.
@@ -112,8 +105,7 @@ impl<'a> Statements<'a> {
     /// Writes a value in the deepest table of the path that is written out: between its braces, or as a line.
     fn insert(&self, path: &[&str], value: &str, after: Option<&str>) -> Option<String> {
         // The table with a header or braces, the length of its path, and the deepest table below it.
-        let (mut anchor, mut depth, mut deepest) =
-            (self.document.as_item(), 0, self.document.as_item());
+        let (mut anchor, mut depth, mut deepest) = (self.document.as_item(), 0, self.document.as_item());
         let mut item = deepest;
         for (index, key) in path[..path.len() - 1].iter().enumerate() {
             let Some(below) = item.as_table_like().and_then(|table| table.get(key)) else { break };
@@ -141,7 +133,8 @@ impl<'a> Statements<'a> {
     /// Writes a table of its own before the first one that stands below the path's.
     fn insert_header(&self, path: &[&str], value: &str) -> Option<String> {
         let (key, above) = path.split_last()?;
-        let at = line_start(self.text, first_header(self.find(above)?)?);
+        let first = spans(self.find(above)?).into_iter().map(|span| span.start).min();
+        let at = line_start(self.text, first?);
         let newline = newline(self.text);
         let block = format!("[{}]{newline}{key} = {value}{newline}{newline}", above.join("."));
         Some(replaced(self.text, at..at, &block))
@@ -200,33 +193,19 @@ fn last_line(item: &Item) -> Option<usize> {
     }
 }
 
-/// The start of the first header below an item.
-fn first_header(item: &Item) -> Option<usize> {
-    match item {
-        Item::Table(table) if table.is_implicit() => table.iter().filter_map(|(_, item)| first_header(item)).min(),
-        item => item.span().map(|span| span.start),
-    }
-}
-
 /// The spans of the headers and values of an item.
 pub(super) fn spans(item: &Item) -> Vec<Range<usize>> {
-    let mut spans = Vec::new();
-    collect_spans(item, &mut spans);
-    spans
-}
-
-fn collect_spans(item: &Item, spans: &mut Vec<Range<usize>>) {
     match item {
-        Item::Table(table) => collect_table(table, spans),
-        Item::ArrayOfTables(tables) => tables.iter().for_each(|table| collect_table(table, spans)),
-        Item::Value(value) => spans.extend(value.span()),
-        Item::None => {}
+        Item::Value(value) => value.span().into_iter().collect(),
+        Item::Table(table) => table_spans(table),
+        Item::ArrayOfTables(tables) => tables.iter().flat_map(table_spans).collect(),
+        Item::None => Vec::new(),
     }
 }
 
-fn collect_table(table: &Table, spans: &mut Vec<Range<usize>>) {
-    spans.extend(table.span().filter(|_| !table.is_dotted() && !table.is_implicit()));
-    table.iter().for_each(|(_, item)| collect_spans(item, spans));
+fn table_spans(table: &Table) -> Vec<Range<usize>> {
+    let header = table.span().filter(|_| !table.is_dotted() && !table.is_implicit());
+    header.into_iter().chain(table.iter().flat_map(|(_, item)| spans(item))).collect()
 }
 
 pub(super) fn replaced(text: &str, range: Range<usize>, with: &str) -> String {

@@ -4,12 +4,7 @@ use super::statements::{Statements, last_byte, line_end, line_start, newline, re
 use crate::types::wording::{plain, quoted};
 
 /// Adds a plugin: behind the last one, else before the first header, else at the end.
-pub(super) fn add_plugin(
-    config: &Statements<'_>,
-    name: &str,
-    source: &str,
-    comment: &[String],
-) -> String {
+pub(super) fn add_plugin(config: &Statements<'_>, name: &str, source: &str, comment: &[String]) -> String {
     let mut lines: Vec<String> = comment.iter().map(|line| format!("# {}", line.chars().map(plain).collect::<String>())).collect();
     lines.extend([format!("[plugins.{name}]"), format!("source = {}", quoted(source))]);
     insert(config.text, plugin_place(config), &lines)
@@ -17,11 +12,7 @@ pub(super) fn add_plugin(
 
 /// Adds rules, whole tables with their headers: before the rule of this index, else behind the last, else at the end. `None` if the
 /// policy is written in brackets, or has no such rule.
-pub(super) fn add_rules(
-    config: &Statements<'_>,
-    before: Option<usize>,
-    rules: &[String],
-) -> Option<String> {
+pub(super) fn add_rules(config: &Statements<'_>, before: Option<usize>, rules: &[String]) -> Option<String> {
     let text = config.text;
     let policy = config.find(&["policy"]);
     let at = match (before, policy) {
