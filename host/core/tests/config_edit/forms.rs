@@ -374,6 +374,8 @@ fn what_is_not_edited_stays_byte_for_byte() {
     edit.set(&["entry"], "\"t\"").unwrap();
     edit.set(&["tasks", "t", "agent"], "\"b\"").unwrap();
     assert_eq!(edit.text(), before.replace("agent = \"a\"", "agent = \"b\""));
+    let mixed = before.replace("[ \"b.x\" ]", "[\r\n\"b.x\"\n]");
+    assert!(matches!(granted(&mixed, "a", "tools = [\"b.y\"]"), Err(EditError::Form(_))));
 }
 
 #[test]

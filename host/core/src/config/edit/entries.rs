@@ -136,23 +136,17 @@ pub(super) fn remove_key(table: &mut Value, path: &[&str]) -> Option<()> {
     let is_below =
         |entry: &ContainerEntry<'_>| entry.path.len() >= path.len() && path.iter().zip(&entry.path).all(|(key, part)| key == part);
     while let Some(index) = entries(table).iter().position(is_below) {
-        let path = close_up(table, index)?;
-        take(table.as_inline_table_mut()?, &path);
+        let keys = close_up(table, index)?;
+        let (key, above) = keys.split_last()?;
+        let braces = table.as_inline_table_mut()?;
+        let owner = above.iter().try_fold(braces, |table, key| table.get_mut(key)?.as_inline_table_mut());
+        owner?.remove(key);
+    }
+    if entries(table).is_empty() {
+        // Dotted tables with nothing in them would keep the comma at the end.
+        table.as_inline_table_mut()?.clear();
     }
     Some(())
-}
-
-/// Removes a value, and dotted tables that are empty without it.
-fn take(table: &mut InlineTable, path: &[String]) {
-    let Some((key, below)) = path.split_first() else { return };
-    let inner = if below.is_empty() { None } else { table.get_mut(key).and_then(Value::as_inline_table_mut) };
-    let is_left = inner.is_some_and(|inner| {
-        take(inner, below);
-        !inner.is_empty()
-    });
-    if !is_left {
-        table.remove(key);
-    }
 }
 
 /// Gives the blanks and comments of an entry that is to be removed to what follows it. Returns the entry's keys.
@@ -268,6 +262,7 @@ mod tests {
         let cases = [
             ("{}", "{ b.c = 9 }"),
             ("{ a = 1 }", "{ a = 1, b.c = 9 }"),
+            ("{ a = 1, }", "{ a = 1, b.c = 9, }"),
             ("{ b.a = 1, c = 2 }", "{ b.a = 1, b.c = 9, c = 2 }"),
             ("{\n  a = 1, # one\n}", "{\n  a = 1, # one\n  b.c = 9,\n}"),
         ];
@@ -277,11 +272,14 @@ mod tests {
             assert_eq!(table.to_string(), expected, "{text:?}");
             let mut table = value(expected);
             remove_key(&mut table, &["b", "c"]).expect("it is a table");
-            assert_eq!(table.to_string().replace("{  }", "{}"), text, "{expected:?}");
+            assert_eq!(table.to_string().replace("{ }", "{}"), text, "{expected:?}");
         }
-        let mut table = value("{ a.b = [ # one\n 1], c = 2, a.d = { e = 3 } }");
+        let mut table = value("{ a.b = [ # one\n 1], a.d = { e = 3 }, c = 2 }");
         remove_key(&mut table, &["a"]).expect("it is a table");
         assert_eq!(table.to_string(), "{ # one\nc = 2 }");
+        let mut table = value("{ a.b = 1, }");
+        remove_key(&mut table, &["a", "b"]).expect("it is a table");
+        assert_eq!(table.to_string(), "{ }");
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub(super) fn revoke(edit: &mut ConfigText, plugin: &str, grant: &GrantText) -> 
     if let Some((name, _)) = grant.limits.iter().find(|(name, _)| !BESIDE.contains(&name.as_str())) {
         return Err(EditError::Limit { grant: grant.key.to_owned(), key: name.clone() });
     }
-    let entries = granted(edit, &path, grant.key)?;
+    let entries = granted(edit, &list_path(edit, &path, grant.key))?;
     let meant = Meant::new(grant);
     let (gone, left): (Vec<usize>, Vec<usize>) = (0..entries.len()).partition(|index| meant.includes(&entries[*index]));
     refuse_wider(grant, left.iter().map(|index| &entries[*index]))?;
@@ -61,26 +61,23 @@ pub(super) fn revoke(edit: &mut ConfigText, plugin: &str, grant: &GrantText) -> 
 /// Takes private networks or headers back; the last one takes its list along. Returns whether any of them was granted.
 fn revoke_beside(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText, key: &str) -> Result<bool, EditError> {
     let Some((_, written)) = grant.limits.iter().find(|(name, _)| name == key) else { return Ok(false) };
-    let form = || EditError::Form(format!("{}.{key}", path.join(".")));
-    let meant: toml::Table = toml::from_str(&format!("{key} = {written}")).map_err(|_| form())?;
-    let meant: Vec<&str> = meant[key].as_array().into_iter().flatten().filter_map(toml::Value::as_str).collect();
     let path = [path[0], path[1], path[2], path[3], key];
     if !is_there(edit, &path) {
         return Ok(false);
     }
-    let config = edit.statements().ok_or_else(form)?;
-    let array = config.find(&path).and_then(Item::as_array).ok_or_else(form)?;
-    let is_meant = |value: &Value| {
-        value.as_str().is_some_and(|name| meant.iter().any(|meant| is_same_network(meant, name) || meant.eq_ignore_ascii_case(name)))
+    let meant: Value = written.parse().map_err(|_| EditError::Form(path.join(".")))?;
+    let meant: Vec<&str> = meant.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let is_meant = |entry: &Entry| {
+        let name = entry.name.as_deref().unwrap_or_default();
+        meant.iter().any(|meant| is_same_network(meant, name) || meant.eq_ignore_ascii_case(name))
     };
-    let gone: Vec<usize> = array.iter().enumerate().filter(|(_, value)| is_meant(value)).map(|(index, _)| index).collect();
-    if gone.is_empty() {
-        return Ok(false);
+    let entries = granted(edit, &path)?;
+    let gone: Vec<usize> = (0..entries.len()).filter(|index| is_meant(&entries[*index])).collect();
+    match gone.len() {
+        0 => Ok(false),
+        count if count == entries.len() => edit.remove(&path).map(|()| true),
+        _ => edit.change(&path, |list| entries::remove_all(list, &gone)).map(|()| true),
     }
-    if gone.len() == array.len() {
-        return edit.remove(&path).map(|()| true);
-    }
-    edit.change(&path, |list| entries::remove_all(list, &gone)).map(|()| true)
 }
 
 /// `127.0.0.1` and `127.0.0.1/32` are one.
@@ -110,9 +107,8 @@ fn list_path<'a>(edit: &ConfigText, path: &[&'a str], key: &str) -> Vec<&'a str>
 }
 
 /// What is in the list now.
-fn granted(edit: &ConfigText, path: &[&str], key: &str) -> Result<Vec<Entry>, EditError> {
-    let list = list_path(edit, path, key);
-    let found = edit.statements().and_then(|config| match config.find(&list)? {
+fn granted(edit: &ConfigText, list: &[&str]) -> Result<Vec<Entry>, EditError> {
+    let found = edit.statements().and_then(|config| match config.find(list)? {
         Item::Value(Value::Array(array)) => array.iter().map(|value| entry(config.text, value)).collect(),
         Item::ArrayOfTables(tables) => {
             let text = |table: &toml_edit::Table, name: &str| table.get(name).and_then(Item::as_str).map(str::to_owned);
@@ -121,12 +117,13 @@ fn granted(edit: &ConfigText, path: &[&str], key: &str) -> Result<Vec<Entry>, Ed
         }
         _ => None,
     });
-    found.ok_or_else(|| EditError::Form(path.join(".")))
+    found.ok_or_else(|| EditError::Form(list.join(".")))
 }
 
 fn add_entries(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText) -> Result<(), EditError> {
     // Each entry has a place in the list that no other can have.
-    let mut all = granted(edit, path, grant.key)?;
+    let list = list_path(edit, path, grant.key);
+    let mut all = granted(edit, &list)?;
     let mut places: Vec<_> = all.iter().map(|entry| place_in_list(grant.key, entry)).collect();
     let count = all.len();
     let mut replaced = BTreeSet::new();
@@ -147,7 +144,7 @@ fn add_entries(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText) -> Re
     if all.len() == count && replaced.is_empty() {
         return Ok(());
     }
-    edit.change(&list_path(edit, path, grant.key), |list| {
+    edit.change(&list, |list| {
         for index in replaced.range(..count) {
             let old = list.as_array_mut()?.get_mut(*index)?;
             entries::replace(old, all[*index].text.parse().ok()?)?;

@@ -35,14 +35,16 @@ impl<'a> Statements<'a> {
         path.iter().try_fold(self.document.as_item(), |item, key| item.as_table_like()?.get(key))
     }
 
-    /// Changes the value at the path. `None` if `change` returns it, or if `toml_edit` writes the statement differently before the change.
+    /// Changes the value at the path. `None` if `change` returns it, or if `toml_edit` does not write the statement back as it is.
     pub(super) fn change(&self, path: &[&str], change: impl FnOnce(&mut Value) -> Option<()>) -> Option<String> {
         let (statement, span) = self.statement(path)?;
         let range = line_start(self.text, span.start)..line_end(self.text, span.end);
         let written = self.text[range.clone()].trim_end_matches(['\r', '\n']);
         let before = written.replace("\r\n", "\n");
+        let newline = if before == written { "\n" } else { "\r\n" };
         let mut document: DocumentMut = before.parse().ok()?;
-        if document.to_string().strip_suffix('\n') != Some(before.as_str()) {
+        // Of two kinds of line ends one would be lost.
+        if document.to_string().replace('\n', newline).strip_suffix(newline) != Some(written) {
             return None;
         }
         let whole = &path[statement.clone()];
@@ -50,10 +52,9 @@ impl<'a> Statements<'a> {
         change(value_at(&mut document, &path[statement.start..])?)?;
         let aligned = aligned(&suffix, &before, &document.to_string());
         value_at(&mut document, whole)?.decor_mut().set_suffix(aligned);
-        let after = document.to_string();
-        let after = after.strip_suffix('\n')?;
-        let after = if before.len() < written.len() { after.replace('\n', "\r\n") } else { after.to_owned() };
-        Some(replaced(self.text, range.start..range.start + written.len(), &after))
+        let after = document.to_string().replace('\n', newline);
+        let range = range.start..range.start + written.len();
+        Some(replaced(self.text, range, after.strip_suffix(newline)?))
     }
 
     /// Replaces the value at the path, or writes a line for it: behind that of the key `after`, where no other place is better. `None` if
