@@ -1,5 +1,5 @@
-//! The entries of a list or of a table between braces, as `toml_edit` values: one is added where the others stand, one is removed, and
-//! comments stay.
+//! The entries of a list or of a table between braces, as `toml_edit` values: one is added where
+//! the others stand, one is removed, and comments stay.
 
 use toml_edit::{InlineTable, KeyMut, RawString, Value};
 
@@ -66,7 +66,8 @@ pub(super) fn replace(old: &mut Value, mut new: Value) -> Option<()> {
     Some(())
 }
 
-/// Adds an entry to a list, on a line of its own where the others have one. `None` if it is no list.
+/// Adds an entry to a list, on a line of its own where the others have one. `None` if it is no
+/// list.
 pub(super) fn push(list: &mut Value, entry: Value) -> Option<()> {
     add(list, Vec::new(), |list| {
         list.as_array_mut()?.push_formatted(entry);
@@ -149,7 +150,8 @@ pub(super) fn remove_key(table: &mut Value, path: &[&str]) -> Option<()> {
     Some(())
 }
 
-/// Gives the blanks and comments of an entry that is to be removed to what follows it. Returns the entry's keys.
+/// Gives the blanks and comments of an entry that is to be removed to what follows it. Returns the
+/// entry's keys.
 fn close_up(container: &mut Value, index: usize) -> Option<Vec<String>> {
     let end = trailing(container);
     let mut entries = entries(container);
@@ -187,7 +189,10 @@ fn joined(before: &str, inside: &[String], rest: &str, is_last: bool) -> String 
 fn entries(container: &mut Value) -> Vec<ContainerEntry<'_>> {
     let mut entries = Vec::new();
     match container {
-        Value::Array(list) => entries.extend(list.iter_mut().map(|value| ContainerEntry { path: Vec::new(), key: None, value })),
+        Value::Array(list) => {
+            let entry = |value| ContainerEntry { path: Vec::new(), key: None, value };
+            entries.extend(list.iter_mut().map(entry));
+        }
         Value::InlineTable(table) => collect(table, &[], &mut entries),
         _ => {}
     }

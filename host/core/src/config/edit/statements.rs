@@ -1,6 +1,7 @@
-//! The statements of a config, its headers and `key = value` lines, by the spans of `toml_edit`. A statement is edited as a `DocumentMut`
-//! of its own, and every other byte of the text stays. A `DocumentMut` of the whole text would gather dotted keys that stand apart and
-//! write every line end as `\n`.
+//! The statements of a config, its headers and `key = value` lines, by the spans of `toml_edit`. A
+//! statement is edited as a `DocumentMut` of its own, and every other byte of the text stays. A
+//! `DocumentMut` of the whole text would gather dotted keys that stand apart and write every line
+//! end as `\n`.
 
 use std::ops::Range;
 
@@ -35,7 +36,8 @@ impl<'a> Statements<'a> {
         path.iter().try_fold(self.document.as_item(), |item, key| item.as_table_like()?.get(key))
     }
 
-    /// Changes the value at the path. `None` if `change` returns it, or if `toml_edit` does not write the statement back as it is.
+    /// Changes the value at the path. `None` if `change` returns it, or if `toml_edit` does not
+    /// write the statement back as it is.
     pub(super) fn change(&self, path: &[&str], change: impl FnOnce(&mut Value) -> Option<()>) -> Option<String> {
         let (statement, span) = self.statement(path)?;
         let range = line_start(self.text, span.start)..line_end(self.text, span.end);
@@ -57,18 +59,21 @@ impl<'a> Statements<'a> {
         Some(replaced(self.text, range, after.strip_suffix(newline)?))
     }
 
-    /// Replaces the value at the path, or writes a line for it: behind that of the key `after`, where no other place is better. `None` if
-    /// there is no place for it.
+    /// Replaces the value at the path, or writes a line for it: behind that of the key `after`,
+    /// where no other place is better. `None` if there is no place for it.
     pub(super) fn set(&self, path: &[&str], value: &str, after: Option<&str>) -> Option<String> {
         if self.find(path).is_some() {
             return self.change(path, |old| entries::replace(old, value.parse().ok()?));
         }
-        // TOML forbids some of these forms here; they are known by their result, in which the path must lead to the value.
+        // TOML forbids some of these forms here; they are known by their result, in which the path
+        // must lead to the value.
         let attempts = [self.insert(path, value, after), self.insert_header(path, value)];
-        attempts.into_iter().flatten().find(|text| Statements::parse(text).is_some_and(|edited| edited.find(path).is_some()))
+        let is_there = |text: &String| Statements::parse(text).is_some_and(|edited| edited.find(path).is_some());
+        attempts.into_iter().flatten().find(is_there)
     }
 
-    /// Removes a key with all below it. Comments stay, each on a line of its own. `None` if the key is not there.
+    /// Removes a key with all below it. Comments stay, each on a line of its own. `None` if the key
+    /// is not there.
     pub(super) fn remove(&self, path: &[&str]) -> Option<String> {
         let item = self.find(path)?;
         let is_braces = |depth: &usize| match self.find(&path[..*depth]) {
@@ -88,7 +93,8 @@ impl<'a> Statements<'a> {
         Some(self.without(spans.collect::<Option<Vec<_>>>()?.concat()))
     }
 
-    /// The statement that holds the value at the path: the part of the path that its keys are, and the span of its value.
+    /// The statement that holds the value at the path: the part of the path that its keys are, and
+    /// the span of its value.
     fn statement(&self, path: &[&str]) -> Option<(Range<usize>, Range<usize>)> {
         let mut item = self.document.as_item();
         let mut header = 0;
@@ -103,9 +109,11 @@ impl<'a> Statements<'a> {
         None
     }
 
-    /// Writes a value in the deepest table of the path that is written out: between its braces, or as a line.
+    /// Writes a value in the deepest table of the path that is written out: between its braces, or
+    /// as a line.
     fn insert(&self, path: &[&str], value: &str, after: Option<&str>) -> Option<String> {
-        // The table with a header or braces, the length of its path, and the deepest table below it.
+        // The table with a header or braces, the length of its path, and the deepest table below
+        // it.
         let (mut anchor, mut depth, mut deepest) = (self.document.as_item(), 0, self.document.as_item());
         let mut item = deepest;
         for (index, key) in path[..path.len() - 1].iter().enumerate() {
@@ -158,7 +166,8 @@ impl<'a> Statements<'a> {
     }
 }
 
-/// The blanks and the comment behind a value, with the comment in its old column as far as there is room.
+/// The blanks and the comment behind a value, with the comment in its old column as far as there is
+/// room.
 fn aligned(suffix: &str, before: &str, after: &str) -> String {
     let width = |text: &str| {
         let line = text.trim_end_matches('\n').rsplit('\n').next().unwrap_or_default();

@@ -5,22 +5,23 @@ use crate::types::wording::{plain, quoted};
 
 /// Adds a plugin: behind the last one, else before the first header, else at the end.
 pub(super) fn add_plugin(config: &Statements<'_>, name: &str, source: &str, comment: &[String]) -> String {
-    let mut lines: Vec<String> = comment.iter().map(|line| format!("# {}", line.chars().map(plain).collect::<String>())).collect();
+    let printable = |line: &String| line.chars().map(plain).collect::<String>();
+    let mut lines: Vec<String> = comment.iter().map(|line| format!("# {}", printable(line))).collect();
     lines.extend([format!("[plugins.{name}]"), format!("source = {}", quoted(source))]);
     insert(config.text, plugin_place(config), &lines)
 }
 
-/// Adds rules, whole tables with their headers: before the rule of this index, else behind the last, else at the end. `None` if the
-/// policy is written in brackets, or has no such rule.
+/// Adds rules, whole tables with their headers: before the rule of this index, else behind the
+/// last, else at the end. `None` if there is no such rule.
 pub(super) fn add_rules(config: &Statements<'_>, before: Option<usize>, rules: &[String]) -> Option<String> {
     let text = config.text;
     let policy = config.find(&["policy"]);
     let at = match (before, policy) {
-        (_, Some(item)) if item.as_array_of_tables().is_none() => return None,
         (Some(index), _) => {
             let header = policy?.as_array_of_tables()?.get(index)?.span()?;
             before_comments(text, line_start(text, header.start))
         }
+        // Behind a policy in brackets the result is no TOML, and the edit is refused for that.
         (None, Some(item)) => line_end(text, last_byte(item)?),
         (None, None) => text.len(),
     };
@@ -47,7 +48,8 @@ fn plugin_place(config: &Statements<'_>) -> usize {
     let first = first.map(|start| before_comments(text, start));
     let last = config.find(&["plugins"]).and_then(last_byte);
     match (last, first) {
-        // Plugins written with dots at the top: what follows them there must not come under the new header.
+        // Plugins written with dots at the top: what follows them there must not come under the new
+        // header.
         (Some(last), Some(first)) if last < first => first,
         (Some(last), Some(_)) => after_comments(text, line_end(text, last)),
         (None, Some(first)) => first,
@@ -57,12 +59,16 @@ fn plugin_place(config: &Statements<'_>) -> usize {
 
 /// The end of the comments directly below a plugin's last line, which are its own.
 fn after_comments(text: &str, at: usize) -> usize {
-    let comments = text[at..].split_inclusive('\n').take_while(|line| line.trim_start().starts_with('#'));
+    let comments = text[at..].split_inclusive('\n').take_while(|line| is_comment(line));
     at + comments.map(str::len).sum::<usize>()
 }
 
 /// The start of the comments directly above a header, which belong to it.
 fn before_comments(text: &str, at: usize) -> usize {
-    let comments = text[..at].split_inclusive('\n').rev().take_while(|line| line.trim_start().starts_with('#'));
+    let comments = text[..at].split_inclusive('\n').rev().take_while(|line| is_comment(line));
     at - comments.map(str::len).sum::<usize>()
+}
+
+fn is_comment(line: &str) -> bool {
+    line.trim_start().starts_with('#')
 }
