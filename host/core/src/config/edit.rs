@@ -2,15 +2,12 @@
 //! blank where the operator put it. Text goes in and text comes out; an edit that would make the
 //! config wrong is refused. Reads and writes no file.
 
-mod align;
 mod changes;
+mod entries;
 mod fragment;
 mod grants;
-mod place;
-mod plugins;
-mod policy;
-mod scan;
-mod sequence;
+mod statements;
+mod tables;
 
 use std::collections::BTreeSet;
 
@@ -22,7 +19,8 @@ use crate::types::wording::{code, suggest};
 pub use changes::{LineChange, changes};
 pub use fragment::{Fragment, FragmentError, GrantText};
 
-use place::TomlTree;
+use statements::Statements;
+use toml_edit::Value;
 
 /// A config that is being edited.
 #[derive(Clone, Debug)]
@@ -87,7 +85,7 @@ impl ConfigText {
     pub fn open(file_name: &str, folder: &str, text: &str) -> Result<Self, ConfigEditError> {
         let (file, folder, text) = (file_name.to_owned(), folder.to_owned(), text.to_owned());
         let edit = Self { file, folder, before: text.clone(), text, edited: Vec::new() };
-        match TomlTree::parse(&edit.text) {
+        match Statements::parse(&edit.text) {
             Some(_) => Ok(edit),
             None => Err(ConfigEditError::Unreadable(edit.problems(&edit.text))),
         }
@@ -102,9 +100,11 @@ impl ConfigText {
     /// The names of its plugins.
     #[must_use]
     pub fn plugins(&self) -> Vec<String> {
-        self.tree()
-            .and_then(|tree| Some(plugins::names(tree.find(&["plugins"])?)))
-            .unwrap_or_default()
+        let names = |config: Statements<'_>| {
+            let plugins = config.find(&["plugins"])?.as_table_like()?;
+            Some(plugins.iter().map(|(name, _)| name.to_owned()).collect())
+        };
+        self.statements().and_then(names).unwrap_or_default()
     }
 
     /// Writes `[plugins.NAME]` with its source behind the other plugins, under lines of comment.
@@ -124,7 +124,8 @@ impl ConfigText {
         if self.plugins().iter().any(|other| other == name) {
             return Err(ConfigEditError::PluginExists(name.to_owned()));
         }
-        let edited = self.tree().map(|tree| plugins::add(&tree, name, source, comment));
+        let edited =
+            self.statements().map(|config| tables::add_plugin(&config, name, source, comment));
         self.replace(&["plugins", name], edited)
     }
 
@@ -138,7 +139,7 @@ impl ConfigText {
         before: Option<usize>,
         rules: &[String],
     ) -> Result<(), ConfigEditError> {
-        let edited = self.tree().map(|tree| policy::add(&tree, before, rules));
+        let edited = self.statements().and_then(|config| tables::add_rules(&config, before, rules));
         self.replace(&["policy"], edited)
     }
 
@@ -191,9 +192,11 @@ impl ConfigText {
     /// # Errors
     /// `Form` where it is written in a form that is not edited.
     pub fn remove(&mut self, path: &[&str]) -> Result<(), ConfigEditError> {
-        let edited =
-            self.tree().filter(|tree| tree.find(path).is_some()).map(|tree| tree.remove(path));
-        if edited.is_none() { Ok(()) } else { self.replace(path, edited) }
+        let Some(config) = self.statements().filter(|config| config.find(path).is_some()) else {
+            return Ok(());
+        };
+        let edited = config.remove(path);
+        self.replace(path, edited)
     }
 
     /// Ends with the new text and what is new in it.
@@ -238,8 +241,8 @@ impl ConfigText {
         })
     }
 
-    fn tree(&self) -> Option<TomlTree<'_>> {
-        TomlTree::parse(&self.text)
+    fn statements(&self) -> Option<Statements<'_>> {
+        Statements::parse(&self.text)
     }
 
     fn set_after(
@@ -248,19 +251,24 @@ impl ConfigText {
         value: &str,
         after: Option<&str>,
     ) -> Result<(), ConfigEditError> {
-        let edited = self.tree().map(|tree| tree.set(path, value, after));
+        let edited = self.statements().and_then(|config| config.set(path, value, after));
+        self.replace(path, edited)
+    }
+
+    /// Changes the value at the path.
+    fn change(
+        &mut self,
+        path: &[&str],
+        change: impl FnOnce(&mut Value) -> Option<()>,
+    ) -> Result<(), ConfigEditError> {
+        let edited = self.statements().and_then(|config| config.change(path, change));
         self.replace(path, edited)
     }
 
     /// Takes an edited text over, when there is one and it is TOML.
-    fn replace(
-        &mut self,
-        path: &[&str],
-        edited: Option<Option<String>>,
-    ) -> Result<(), ConfigEditError> {
-        let edited = edited.flatten().filter(|text| TomlTree::parse(text).is_some());
-        let edited = edited.ok_or_else(|| ConfigEditError::Form(path.join(".")))?;
-        self.text = align::align(&self.text, &edited);
+    fn replace(&mut self, path: &[&str], edited: Option<String>) -> Result<(), ConfigEditError> {
+        let edited = edited.filter(|text| Statements::parse(text).is_some());
+        self.text = edited.ok_or_else(|| ConfigEditError::Form(path.join(".")))?;
         self.edited.push(path.iter().map(|key| (*key).to_owned()).collect());
         Ok(())
     }

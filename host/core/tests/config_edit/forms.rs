@@ -381,3 +381,97 @@ fn values_are_set_and_removed_by_their_path() {
     edit.remove(&["nothing", "there"]).unwrap();
     insta::assert_snapshot!(shown(&edit.finish().unwrap()));
 }
+
+const TOP: &str = "entry = \"t\"\n[plugins.p]\nsource = \"stock:chat\"\n[tasks.t]\nagent = \"p\"\n";
+const RULE: &str = "[[policy]]\ntool = \"p.b\"\ndecide = \"allow\"\n";
+
+/// The config with the rule, before the rule of this index or behind all.
+fn with_rule(text: &str, before: Option<usize>) -> String {
+    let mut edit = open(text);
+    edit.add_rules(before, &[RULE.to_owned()]).unwrap();
+    let edited = edit.finish().unwrap();
+    let config = edited.config.unwrap();
+    let at = before.unwrap_or(config.policy.len() - 1);
+    assert_eq!(config.policy[at].tool.0, "p.b", "{}", edited.text);
+    edited.text
+}
+
+#[test]
+fn a_rule_is_written_behind_the_others_or_at_the_end() {
+    assert_eq!(with_rule(TOP, None), format!("{TOP}\n{RULE}"));
+    assert_eq!(with_rule(TOP.trim_end(), None), format!("{TOP}\n{RULE}"));
+    let one = "\n[[policy]] # mine\ntool = \"p.*\"\ndecide = \"ask\"  # of course\n";
+    let limits = "\n# all\n[limits.run]\nturns = 3\n";
+    assert_eq!(
+        with_rule(&format!("{TOP}{one}{limits}"), None),
+        format!("{TOP}{one}\n{RULE}{limits}")
+    );
+}
+
+#[test]
+fn a_rule_is_written_before_another_and_its_comment() {
+    let one = "[[policy]]\ntool = \"p.a\"\ndecide = \"deny\"\n";
+    let two = "# what p does\n[[policy]]\ntool = \"p.*\"\ndecide = \"ask\"\n";
+    assert_eq!(
+        with_rule(&format!("{TOP}{one}\n{two}"), Some(1)),
+        format!("{TOP}{one}\n{RULE}\n{two}")
+    );
+    let crlf = |text: &str| text.replace('\n', "\r\n");
+    assert_eq!(
+        with_rule(&crlf(&format!("{TOP}{two}")), Some(0)),
+        crlf(&format!("{TOP}\n{RULE}\n{two}"))
+    );
+}
+
+#[test]
+fn a_policy_in_brackets_is_edited_by_hand() {
+    let text = format!("policy = [{{ tool = \"p.*\", decide = \"ask\" }}]\n{TOP}");
+    for before in [Some(0), None] {
+        let refused = open(&text).add_rules(before, &[RULE.to_owned()]);
+        assert!(matches!(refused, Err(ConfigEditError::Form(_))));
+    }
+    assert!(matches!(
+        open(TOP).add_rules(Some(0), &[RULE.to_owned()]),
+        Err(ConfigEditError::Form(_))
+    ));
+}
+
+#[test]
+fn what_is_not_edited_stays_byte_for_byte() {
+    // Forms that `toml_edit` would not write back: dotted keys that stand apart, a header quoted in
+    // another way, line ends of both kinds, blanks around dots, a byte order mark, no last line
+    // end.
+    let before = "\u{feff}entry = \"t\"\r\n[ plugins . 'a' ]\nsource = \"stock:chat\"\ngrants.route = [\"t\"] # why\r\n\
+        limits.memory = \"64 MiB\"\ngrants . tools = [ \"b.x\" ]\nlimits.cpu = \"5 s\"\n[plugins.\"a\".config]\r\nv = '''\r\nw\n'''\n\
+        [plugins.b]\nsource = \"stock:search\"\n[tasks.t]\nagent = \"a\"";
+    let edited = granted(before, "a", "tools = [\"b.y\"]").unwrap().text;
+    assert_eq!(edited, before.replace("[ \"b.x\" ]", "[ \"b.x\", \"b.y\" ]"));
+    let edited = granted(before, "a", "delegate = [\"t\"]").unwrap().text;
+    let line = "grants . tools = [ \"b.x\" ]\n";
+    assert_eq!(edited, before.replace(line, &format!("{line}grants.delegate = [\"t\"]\r\n")));
+    let edited = revoked(before, "a", "route").unwrap().text;
+    assert_eq!(edited, before.replace("grants.route = [\"t\"] # why", "# why"));
+    let mut edit = open(before);
+    edit.set(&["entry"], "\"t\"").unwrap();
+    edit.set(&["tasks", "t", "agent"], "\"b\"").unwrap();
+    assert_eq!(edit.text(), before.replace("agent = \"a\"", "agent = \"b\""));
+    let mixed = before.replace("[ \"b.x\" ]", "[\r\n\"b.x\"\n]");
+    assert!(matches!(granted(&mixed, "a", "tools = [\"b.y\"]"), Err(ConfigEditError::Form(_))));
+}
+
+#[test]
+fn a_comment_stays_in_its_column() {
+    let cases = [
+        ("1       # x\n", "[1, 2]", "[1, 2]  # x\n"),
+        ("[1, 2]    # x\r\n", "1", "1         # x\r\n"),
+        ("1  # x", "[1, 2]", "[1, 2]  # x"),
+        ("1 # x", "[1, 2]", "[1, 2] # x"),
+        ("\"#\"   # x", "\"##\"", "\"##\"  # x"),
+        ("'''\nv'''   # x", "'''\nvv'''", "'''\nvv'''  # x"),
+    ];
+    for (before, value, after) in cases {
+        let mut edit = open(&format!("a = {before}"));
+        edit.set(&["a"], value).unwrap();
+        assert_eq!(edit.text(), format!("a = {after}"), "{before:?}");
+    }
+}

@@ -3,11 +3,9 @@
 use std::fmt;
 
 use serde::Serialize;
+use similar::{Algorithm, DiffOp, DiffTag, capture_diff_slices};
 
 use crate::types::wording::plain;
-
-/// Lines compared with each other at most; past this a change is told as one block.
-const MOST: usize = 4_000_000;
 
 /// A line that went or came.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -33,25 +31,16 @@ impl fmt::Display for LineChange {
 /// The lines that differ, in order; a removed one before what took its place.
 #[must_use]
 pub fn changes(before: &str, after: &str) -> Vec<LineChange> {
-    let (before, after): (Vec<&str>, Vec<&str>) =
-        (before.lines().collect(), after.lines().collect());
-    let same = before.iter().zip(&after).take_while(|(old, new)| old == new).count();
-    let (old, new) = (&before[same..], &after[same..]);
-    let tail = old.iter().rev().zip(new.iter().rev()).take_while(|(old, new)| old == new).count();
-    let (old, new) = (&old[..old.len() - tail], &new[..new.len() - tail]);
-    let longest = common(old, new);
-    let (mut i, mut j, mut changes) = (0, 0, Vec::new());
-    while i < old.len() || j < new.len() {
-        let removes =
-            i < old.len() && (j == new.len() || longest.at(i + 1, j) >= longest.at(i, j + 1));
-        if i < old.len() && j < new.len() && old[i] == new[j] {
-            (i, j) = (i + 1, j + 1);
-        } else if removes {
-            changes.push(LineChange::Removed { line: same + i + 1, text: old[i].to_owned() });
-            i += 1;
-        } else {
-            changes.push(LineChange::Added { line: same + j + 1, text: new[j].to_owned() });
-            j += 1;
+    let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
+    let removed =
+        |index: usize| LineChange::Removed { line: index + 1, text: old[index].to_owned() };
+    let added = |index: usize| LineChange::Added { line: index + 1, text: new[index].to_owned() };
+    let mut changes = Vec::new();
+    for (tag, old, new) in
+        capture_diff_slices(Algorithm::Myers, &old, &new).iter().map(DiffOp::as_tag_tuple)
+    {
+        if tag != DiffTag::Equal {
+            changes.extend(old.map(removed).chain(new.map(added)));
         }
     }
     changes
@@ -87,39 +76,6 @@ fn cut(table: &mut toml::Table, path: &[String]) {
     if !is_left {
         table.remove(key);
     }
-}
-
-/// Lengths of the longest common subsequences of what is left from each place on; all 0 for texts
-/// that are too long to compare.
-struct Common {
-    width: usize,
-    lengths: Vec<u32>,
-}
-
-impl Common {
-    fn at(&self, i: usize, j: usize) -> u32 {
-        self.lengths.get(i * self.width + j).copied().unwrap_or_default()
-    }
-}
-
-fn common(old: &[&str], new: &[&str]) -> Common {
-    let width = new.len() + 1;
-    let size = (old.len() + 1).saturating_mul(width);
-    let mut common =
-        Common { width, lengths: if size > MOST { Vec::new() } else { vec![0; size] } };
-    if common.lengths.is_empty() {
-        return common;
-    }
-    for i in (0..old.len()).rev() {
-        for j in (0..new.len()).rev() {
-            common.lengths[i * width + j] = if old[i] == new[j] {
-                common.at(i + 1, j + 1) + 1
-            } else {
-                common.at(i + 1, j).max(common.at(i, j + 1))
-            };
-        }
-    }
-    common
 }
 
 #[cfg(test)]

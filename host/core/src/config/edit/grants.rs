@@ -1,17 +1,16 @@
 //! Grants in a config's text: lists that grow and shrink, in each of the forms that a grant has.
-//! Decides what is in a list already; where a list stands and how it is written is the business of
-//! `place` and `sequence`.
+//! Decides what is in a list already; `statements` and `entries` know where a list stands and how
+//! it is written.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 use toml_edit::{Item, Value};
 
 use super::fragment::{BESIDE, GrantText, ListEntry, STORE, entry, list_key};
-use super::place::{TomlTree, brackets};
-use super::scan::{Splice, apply};
-use super::{ConfigEditError, ConfigText};
+use super::statements::Statements;
+use super::{ConfigEditError, ConfigText, entries};
 use crate::config::names::default_place;
 use crate::permissions::grant::ToolPattern;
 
@@ -52,7 +51,7 @@ pub(super) fn revoke(
     {
         return Err(ConfigEditError::Limit { grant: grant.key.to_owned(), key: name.clone() });
     }
-    let entries = entries(edit, &path, grant.key)?;
+    let entries = granted(edit, &list_path(edit, &path, grant.key))?;
     let meant = Meant::new(grant);
     let (gone, left): (Vec<usize>, Vec<usize>) =
         (0..entries.len()).partition(|index| meant.includes(&entries[*index]));
@@ -81,37 +80,24 @@ fn revoke_beside(
     let Some((_, written)) = grant.limits.iter().find(|(name, _)| name == key) else {
         return Ok(false);
     };
-    let form = || ConfigEditError::Form(format!("{}.{key}", path.join(".")));
-    let meant: toml::Table = toml::from_str(&format!("{key} = {written}")).map_err(|_| form())?;
-    let meant: Vec<&str> =
-        meant[key].as_array().into_iter().flatten().filter_map(toml::Value::as_str).collect();
     let path = [path[0], path[1], path[2], path[3], key];
     if !is_there(edit, &path) {
         return Ok(false);
     }
-    let tree = edit.tree().ok_or_else(form)?;
-    let array = tree.find(&path).and_then(Item::as_array).ok_or_else(form)?;
-    let is_meant = |value: &Value| {
-        value.as_str().is_some_and(|name| {
-            meant
-                .iter()
-                .any(|meant| is_same_network(meant, name) || meant.eq_ignore_ascii_case(name))
-        })
+    let meant: Value = written.parse().map_err(|_| ConfigEditError::Form(path.join(".")))?;
+    let meant: Vec<&str> =
+        meant.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let is_meant = |entry: &ListEntry| {
+        let name = entry.name.as_deref().unwrap_or_default();
+        meant.iter().any(|meant| is_same_network(meant, name) || meant.eq_ignore_ascii_case(name))
     };
-    let gone: Vec<usize> = array
-        .iter()
-        .enumerate()
-        .filter(|(_, value)| is_meant(value))
-        .map(|(index, _)| index)
-        .collect();
-    if gone.is_empty() {
-        return Ok(false);
+    let entries = granted(edit, &path)?;
+    let gone: Vec<usize> = (0..entries.len()).filter(|index| is_meant(&entries[*index])).collect();
+    match gone.len() {
+        0 => Ok(false),
+        count if count == entries.len() => edit.remove(&path).map(|()| true),
+        _ => edit.change(&path, |list| entries::remove_all(list, &gone)).map(|()| true),
     }
-    if gone.len() == array.len() {
-        return edit.remove(&path).map(|()| true);
-    }
-    let edited = brackets(array).map(|sequence| sequence.without(edit.text(), &gone));
-    edit.replace(&path, Some(edited)).map(|()| true)
 }
 
 /// `127.0.0.1` and `127.0.0.1/32` are one.
@@ -132,46 +118,41 @@ fn remove_grant(
     let grants = ["plugins", plugin, "grants"];
     let is_empty =
         |item: &Item| item.as_inline_table().is_some_and(toml_edit::InlineTable::is_empty);
-    let empty = edit.tree().is_some_and(|tree| tree.find(&grants).is_some_and(is_empty));
+    let empty = edit.statements().is_some_and(|config| config.find(&grants).is_some_and(is_empty));
     if empty { edit.remove(&grants) } else { Ok(()) }
 }
 
 fn is_there(edit: &ConfigText, path: &[&str]) -> bool {
-    edit.tree().is_some_and(|tree| tree.find(path).is_some())
+    edit.statements().is_some_and(|config| config.find(path).is_some())
 }
 
-/// Where the list of a grant is: the grant itself, or a key of its table.
-fn list_path<'a>(tree: &TomlTree<'_>, path: &[&'a str], key: &str) -> Vec<&'a str> {
-    let mut path = path.to_vec();
-    if tree.find(&path).is_some_and(|item| item.is_table_like()) {
-        path.extend(list_key(key));
-    }
-    path
+/// The path of a grant's list: the grant itself, or a key of its table.
+fn list_path<'a>(edit: &ConfigText, path: &[&'a str], key: &str) -> Vec<&'a str> {
+    let is_table = |config: Statements<'_>| config.find(path).is_some_and(Item::is_table_like);
+    let list = list_key(key).filter(|_| edit.statements().is_some_and(is_table));
+    path.iter().copied().chain(list).collect()
 }
 
 /// What is in the list now.
-fn entries(edit: &ConfigText, path: &[&str], key: &str) -> Result<Vec<ListEntry>, ConfigEditError> {
-    let found = edit.tree().and_then(|tree| {
-        let path = list_path(&tree, path, key);
-        match tree.find(&path)? {
-            Item::Value(Value::Array(array)) => {
-                array.iter().map(|value| entry(edit.text(), value)).collect()
-            }
-            Item::ArrayOfTables(tables) => {
-                let text = |table: &toml_edit::Table, name: &str| {
-                    table.get(name).and_then(Item::as_str).map(str::to_owned)
-                };
-                let entry = |table| ListEntry {
-                    text: on_one_line(edit.text(), table),
-                    name: text(table, "at"),
-                    dir: text(table, "dir"),
-                };
-                Some(tables.iter().map(entry).collect())
-            }
-            _ => None,
+fn granted(edit: &ConfigText, list: &[&str]) -> Result<Vec<ListEntry>, ConfigEditError> {
+    let found = edit.statements().and_then(|config| match config.find(list)? {
+        Item::Value(Value::Array(array)) => {
+            array.iter().map(|value| entry(config.text, value)).collect()
         }
+        Item::ArrayOfTables(tables) => {
+            let text = |table: &toml_edit::Table, name: &str| {
+                table.get(name).and_then(Item::as_str).map(str::to_owned)
+            };
+            let entry = |table| ListEntry {
+                text: on_one_line(config.text, table),
+                name: text(table, "at"),
+                dir: text(table, "dir"),
+            };
+            Some(tables.iter().map(entry).collect())
+        }
+        _ => None,
     });
-    found.ok_or_else(|| ConfigEditError::Form(path.join(".")))
+    found.ok_or_else(|| ConfigEditError::Form(list.join(".")))
 }
 
 fn add_entries(
@@ -179,47 +160,36 @@ fn add_entries(
     path: &[&str; 4],
     grant: &GrantText,
 ) -> Result<(), ConfigEditError> {
-    let old = entries(edit, path, grant.key)?;
-    // What will be in the list, by the place at which no other can stand; those past the old ones
-    // are new.
-    let mut all: Vec<&ListEntry> = old.iter().collect();
-    let mut places: BTreeMap<String, usize> = BTreeMap::new();
-    for (index, entry) in old.iter().enumerate() {
-        place_in_list(grant.key, entry).map(|place| *places.entry(place).or_insert(index));
-    }
-    let mut replaced: BTreeSet<usize> = BTreeSet::new();
+    // Each entry has a place in the list that no other can have.
+    let list = list_path(edit, path, grant.key);
+    let mut all = granted(edit, &list)?;
+    let mut places: Vec<_> = all.iter().map(|entry| place_in_list(grant.key, entry)).collect();
+    let count = all.len();
+    let mut replaced = BTreeSet::new();
     for new in &grant.entries {
         let place = place_in_list(grant.key, new);
-        match place.as_ref().and_then(|place| places.get(place)) {
-            Some(index) if is_equal(grant.key, new, all[*index]) => {}
+        match places.iter().position(|other| other.is_some() && *other == place) {
+            Some(index) if is_equal(grant.key, new, &all[index]) => {}
             Some(index) => {
-                all[*index] = new;
-                replaced.insert(*index);
+                all[index] = new.clone();
+                replaced.insert(index);
             }
             None => {
-                place.map(|place| places.insert(place, all.len()));
-                all.push(new);
+                all.push(new.clone());
+                places.push(place);
             }
         }
     }
-    replaced.retain(|index| *index < old.len());
-    let added: Vec<&str> = all[old.len()..].iter().map(|entry| entry.text.as_str()).collect();
-    if added.is_empty() && replaced.is_empty() {
+    if all.len() == count && replaced.is_empty() {
         return Ok(());
     }
-    let edited = edit.tree().map(|tree| {
-        let path = list_path(&tree, path, grant.key);
-        let sequence = brackets(tree.find(&path)?.as_array()?)?;
-        let mut splices =
-            if added.is_empty() { Vec::new() } else { sequence.add_all(edit.text(), &added) };
-        splices.extend(
-            replaced
-                .iter()
-                .map(|index| Splice::replace(sequence.entries[*index].clone(), &all[*index].text)),
-        );
-        Some(apply(edit.text(), splices))
-    });
-    edit.replace(path, edited)
+    edit.change(&list, |list| {
+        for index in replaced.range(..count) {
+            let old = list.as_array_mut()?.get_mut(*index)?;
+            entries::replace(old, all[*index].text.parse().ok()?)?;
+        }
+        all[count..].iter().try_for_each(|entry| entries::push(list, entry.text.parse().ok()?))
+    })
 }
 
 fn remove_entries(
@@ -228,17 +198,12 @@ fn remove_entries(
     key: &str,
     indexes: &[usize],
 ) -> Result<(), ConfigEditError> {
-    let edited = edit.tree().map(|tree| {
-        let path = list_path(&tree, path, key);
-        match tree.find(&path)? {
-            Item::Value(Value::Array(array)) => {
-                Some(brackets(array)?.without(edit.text(), indexes))
-            }
-            Item::ArrayOfTables(_) => tree.remove_tables(&path, indexes),
-            _ => None,
-        }
-    });
-    edit.replace(path, edited)
+    let list = list_path(edit, path, key);
+    let tables = edit.statements().and_then(|config| config.remove_tables(&list, indexes));
+    match tables {
+        Some(_) => edit.replace(path, tables),
+        None => edit.change(&list, |list| entries::remove_all(list, indexes)),
+    }
 }
 
 /// Limits stand beside the list in the table form; a grant in the short form gets it.
@@ -249,7 +214,7 @@ fn set_limits(
 ) -> Result<(), ConfigEditError> {
     let list =
         list_key(grant.key).ok_or_else(|| ConfigEditError::NoTableForm(grant.key.to_owned()))?;
-    let short = edit.tree().and_then(|tree| {
+    let short = edit.statements().and_then(|tree| {
         let array = tree.find(path)?.as_array()?;
         Some(format!("{{ {list} = {} }}", &edit.text()[array.span()?]))
     });
