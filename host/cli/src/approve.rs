@@ -32,11 +32,11 @@ use conclave_runtime::clock::BoxFuture;
 use serde_json::Value;
 
 use crate::args::Approvals;
-use crate::interrupt::Interrupts;
-use crate::person::{Person, UserQuestion, UserReply};
-use crate::screen::{ScreenHold, columns};
-use crate::show::entry::EntryText;
-use crate::show::{FAINT, ODD, paint};
+use crate::ui::interrupt::Interrupts;
+use crate::ui::person::{Person, UserQuestion, UserReply};
+use crate::ui::screen::{ScreenHold, columns};
+use crate::ui::show::entry::EntryText;
+use crate::ui::show::{FAINT, ODD, paint};
 
 pub(crate) use about::{RequestContext, plugin_of};
 pub(crate) use keys::{KeyChoice, choice};
@@ -200,7 +200,7 @@ impl AtTerminal {
     /// asked.
     pub(crate) fn report_missing(&self) {
         for missing in self.0.lock_missing().iter() {
-            let _ = writeln!(crate::output::stderr(), "{} {missing}", paint(FAINT, "help:"));
+            let _ = writeln!(crate::ui::output::stderr(), "{} {missing}", paint(FAINT, "help:"));
         }
     }
 }
@@ -412,7 +412,7 @@ impl ApproverState {
         };
         match self.about.write(request, is_exact) {
             Ok(told) => {
-                let _ = writeln!(crate::output::stderr(), "{told}");
+                let _ = writeln!(crate::ui::output::stderr(), "{told}");
                 ApprovalStep::Answer(Approval::Approved)
             }
             Err(error) => ApprovalStep::Again(marked(

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::exit;
+use crate::program::exit;
 
 pub(crate) use audit::{Can, WhyArgs};
 pub(crate) use batch::BatchArgs;

@@ -1,38 +1,51 @@
 //! The program `conclave`. The only crate that prints, exits, reads the environment and installs
 //! handlers; it decides nothing about tasks.
 
-mod approval_id;
-mod approve;
+// The folders stand here from the lowest to the highest; a folder imports only from those above it in
+// this list, which `cargo xtask test` checks.
+/// Errors, exit codes, ids, and the process that compiles.
+mod program {
+    pub(crate) mod approval_id;
+    pub(crate) mod compile;
+    pub(crate) mod error;
+    pub(crate) mod exit;
+    pub(crate) mod shell;
+}
 mod args;
-mod ask;
-mod attach;
-mod attend;
-mod batch;
-mod chat;
+/// The terminal: what is shown there, and what the person types.
+mod ui {
+    pub(crate) mod ask;
+    pub(crate) mod interrupt;
+    pub(crate) mod output;
+    pub(crate) mod person;
+    pub(crate) mod screen;
+    pub(crate) mod show;
+    pub(crate) mod stdout;
+    pub(crate) mod terminal;
+}
+/// What the program finds on this machine: configs, components, stores, runs, other processes.
+mod state {
+    pub(crate) mod attach;
+    pub(crate) mod config_file;
+    pub(crate) mod control;
+    pub(crate) mod control_inbox;
+    pub(crate) mod folders;
+    pub(crate) mod interrupted_runs;
+    pub(crate) mod journals;
+    pub(crate) mod lock_file;
+    pub(crate) mod machine;
+    pub(crate) mod setup;
+    pub(crate) mod source;
+    pub(crate) mod state_folder;
+    pub(crate) mod stores;
+    pub(crate) mod watch;
+}
+mod approve;
+
 mod commands;
-mod compile;
-mod config_file;
-mod doctor;
+
 #[cfg(test)]
 mod documented;
-mod error;
-mod exit;
-mod folders;
-mod interrupt;
-mod journals;
-mod output;
-mod person;
-mod resuming;
-mod screen;
-mod setup;
-mod show;
-mod source;
-mod state_folder;
-mod stdout;
-mod stores;
-mod terminal;
-mod watch;
-mod words;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -13,8 +13,8 @@ use conclave_core::types::ids::PluginName;
 use conclave_runtime::Prepared;
 
 use super::always;
-use crate::error::CliError;
-use crate::show::printable;
+use crate::program::error::CliError;
+use crate::ui::show::printable;
 
 /// The plugin that carries the call or action out, with its setup.
 pub(crate) type Performer = (PluginName, Arc<PluginSetup>);

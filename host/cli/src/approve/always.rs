@@ -10,10 +10,10 @@ use conclave_core::permissions::policy_rules::Rule;
 use conclave_core::policy::permit::Permit;
 use conclave_core::setup::Setup;
 
-use crate::config_file::{ConfigFile, refused};
-use crate::error::CliError;
-use crate::screen::columns;
-use crate::show::{FAINT, GOOD, foreign, paint};
+use crate::program::error::CliError;
+use crate::state::config_file::{ConfigFile, refused};
+use crate::ui::screen::columns;
+use crate::ui::show::{FAINT, GOOD, foreign, paint};
 
 /// The config is a file, and its rules are those that the run goes by.
 pub(super) fn has_same_policy(file: &Path, setup: &Setup) -> bool {

@@ -3,8 +3,8 @@
 
 use super::keys;
 use super::shown::ApprovalView;
-use crate::screen::size;
-use crate::show::columns::wrap_styled;
+use crate::ui::screen::size;
+use crate::ui::show::columns::wrap_styled;
 
 /// What a person reads who lets a call run before its last page was shown.
 pub(crate) const NOT_ALL_SHOWN: &str = "      not all of it was shown yet: [s] shows the next page";

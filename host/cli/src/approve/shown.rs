@@ -11,9 +11,9 @@ use conclave_core::types::approval::ApprovalRequest;
 use serde_json::Value;
 
 use super::about::Performer;
-use crate::show::columns::wrap;
-use crate::show::entry::EntryText;
-use crate::show::{FAINT, ODD, bytes, foreign, one_line, paint, plural};
+use crate::ui::show::columns::wrap;
+use crate::ui::show::entry::EntryText;
+use crate::ui::show::{FAINT, ODD, bytes, foreign, one_line, paint, plural};
 
 /// Characters of an analyzer's reason that are shown.
 const REASON: usize = 1_000;

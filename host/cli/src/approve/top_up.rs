@@ -8,8 +8,8 @@ use conclave_core::types::approval::{Approval, ApprovalAnswer};
 use serde_json::{Value, json};
 
 use super::{Approvals, ApproverState, ApproverTurn, by_nobody, by_person, refused};
-use crate::person::{UserQuestion, UserReply};
-use crate::show::{ODD, one_line, paint, printable};
+use crate::ui::person::{UserQuestion, UserReply};
+use crate::ui::show::{ODD, one_line, paint, printable};
 
 const PROMPT: &str = "      [y] give it  [e] another amount  [n] no, end the run  > ";
 

@@ -6,10 +6,10 @@ use anstyle::Style;
 use conclave_core::protocol::notice::Notice;
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 
-use crate::approval_id::approval_id;
-use crate::screen::{Screen, total_columns};
-use crate::show::entry::EntryText;
-use crate::show::{ODD, one_line, paint};
+use crate::program::approval_id::approval_id;
+use crate::ui::screen::{Screen, total_columns};
+use crate::ui::show::entry::EntryText;
+use crate::ui::show::{ODD, one_line, paint};
 
 /// Columns of arguments that are shown; `conclave approve` shows all.
 const SHOWN: usize = 120;

@@ -11,8 +11,8 @@ use conclave_core::setup::Setup;
 use conclave_core::types::approval::{ApprovalCause, ApprovalRequest, BRIEF_MAX};
 
 use super::about::RequestContext;
-use crate::screen::columns;
-use crate::show::{NAME, foreign, one_line, paint, printable};
+use crate::ui::screen::columns;
+use crate::ui::show::{NAME, foreign, one_line, paint, printable};
 
 /// Several lines, each safe to print.
 pub(super) fn text(request: &ApprovalRequest, about: &RequestContext) -> String {

@@ -7,7 +7,7 @@ use clap::Args;
 use conclave_core::config::{ConfigPath, KeyRef, ModelConfig};
 use conclave_core::types::ids::ModelName;
 
-use crate::error::CliError;
+use crate::program::error::CliError;
 
 /// The model that the config calls `default`.
 #[derive(Clone, Debug, Default, Args)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::CONFIG;
-use crate::error::CliError;
+use crate::program::error::CliError;
 
 /// `[CONFIG] [TEXT]`.
 #[derive(Debug, Args)]
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn a_misspelt_config_is_not_said_to_an_agent() {
         let error = resolved(&["configs/desk"]).unwrap_err();
-        assert_eq!(error.code(), crate::exit::USAGE);
+        assert_eq!(error.code(), crate::program::exit::USAGE);
         assert!(
             error.to_string().contains("no config configs/desk")
                 && error.to_string().contains("help:"),

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 
 use super::OutputArgs;
-use crate::error::CliError;
+use crate::program::error::CliError;
 
 /// What people type for it.
 #[derive(Clone, Copy, Debug, Default, Args)]

@@ -16,15 +16,16 @@ use conclave_core::types::capability::Capability;
 use serde_json::json;
 
 use crate::args::{Add, OutputArgs};
-use crate::ask;
-use crate::commands::lock::{self, LockFile};
-use crate::config_file::{ConfigFile, refused, tell};
-use crate::error::CliError;
-use crate::exit;
-use crate::folders::{FolderGuard, check_by_host};
-use crate::screen::total_columns;
-use crate::show::{FAINT, ODD, bytes, component, one_line, paint};
-use crate::source::{self, ComponentPlace, LocatedComponent};
+use crate::commands::lock;
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::state::config_file::{ConfigFile, refused, tell};
+use crate::state::folders::{FolderGuard, check_by_host};
+use crate::state::lock_file::LockFile;
+use crate::state::source::{self, ComponentPlace, LocatedComponent};
+use crate::ui::ask;
+use crate::ui::screen::total_columns;
+use crate::ui::show::{FAINT, ODD, bytes, component, one_line, paint};
 
 /// What a stranger wrote stays on its line, so that it cannot forge the lines below.
 const TEXT: usize = 200;
@@ -91,7 +92,7 @@ pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> 
         output,
     )?;
     if let Some(pinned) = pinned.filter(|_| !quiet) {
-        let _ = writeln!(crate::output::stderr(), "{pinned}");
+        let _ = writeln!(crate::ui::output::stderr(), "{pinned}");
         // `check --locked` wants all of them.
         let others = || {
             edited
@@ -103,7 +104,7 @@ pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> 
         if others().any(|(other, _)| !lock.lock.iter().any(|lock| lock.plugins.contains_key(other)))
         {
             let _ = writeln!(
-                crate::output::stderr(),
+                crate::ui::output::stderr(),
                 "  {}",
                 paint(FAINT, "the other plugins are not pinned: conclave plugin lock")
             );
@@ -189,7 +190,7 @@ fn comment(found: &LocatedComponent) -> Vec<String> {
 
 /// Before anything is asked: what it is, what it wants, and why.
 fn show(found: &LocatedComponent, is_dev: bool) {
-    let mut err = crate::output::stderr();
+    let mut err = crate::ui::output::stderr();
     let (inspection, manifest) = (&found.inspection, &found.inspection.manifest);
     let columns = total_columns();
     for row in component::head(manifest, &inspection.kinds, columns) {
@@ -226,23 +227,4 @@ fn show(found: &LocatedComponent, is_dev: bool) {
         let _ = writeln!(err, "{row}");
     }
     let _ = writeln!(err);
-}
-
-/// An argument as a shell takes it.
-pub(crate) fn shell(argument: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@=,+".contains(c);
-    if !argument.is_empty() && argument.chars().all(is_plain) {
-        argument.to_owned()
-    } else {
-        format!("'{}'", argument.replace('\'', r"'\''"))
-    }
-}
-
-/// ` --file FILE`, where it is not the one that is meant anyway.
-pub(crate) fn file_option(file: &Path) -> String {
-    if file == Path::new(crate::args::CONFIG) {
-        String::new()
-    } else {
-        format!(" --file {}", shell(&file.display().to_string()))
-    }
 }

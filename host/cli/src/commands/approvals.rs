@@ -10,14 +10,15 @@ use conclave_core::types::risk::Risk;
 use conclave_runtime::store::{ControlCommand, ControlMessage, WaitRow};
 use serde_json::json;
 
-use crate::approval_id::approval_id;
 use crate::args::{self, OutputArgs};
-use crate::error::CliError;
-use crate::show::amounts::{ago, left, now};
-use crate::show::table::{self, Column, note};
-use crate::show::{FAINT, NAME, ODD, one_line};
-use crate::stores::{OpenStores, unusable};
-use crate::{exit, stdout};
+use crate::program::approval_id::approval_id;
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::state::stores::{OpenStores, unusable};
+use crate::ui::show::amounts::{ago, left, now};
+use crate::ui::show::table::{self, Column, note};
+use crate::ui::show::{FAINT, NAME, ODD, one_line};
+use crate::ui::stdout;
 
 /// Characters of arguments in a table.
 const ARGUMENTS: usize = 400;

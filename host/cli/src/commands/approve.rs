@@ -16,14 +16,15 @@ use conclave_core::types::ids::{CallId, RoomId};
 use conclave_runtime::store::{ControlCommand, ControlMessage, WaitRow, is_in_use};
 use serde_json::{Value, json};
 
-use crate::approval_id::{approval_id, parse_approval_id};
 use crate::approve::{ApprovalView, KeyChoice, NOT_ALL_SHOWN, Pages, choice, plugin_of};
 use crate::args::{self, OutputArgs};
-use crate::error::CliError;
-use crate::screen::columns;
-use crate::show::{FAINT, NAME, one_line, paint, printable};
-use crate::stores::{InStore, OpenStores, unusable};
-use crate::{ask, exit, stdout};
+use crate::program::approval_id::{approval_id, parse_approval_id};
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::state::stores::{InStore, OpenStores, unusable};
+use crate::ui::screen::columns;
+use crate::ui::show::{FAINT, NAME, one_line, paint, printable};
+use crate::ui::{ask, stdout};
 
 /// What `refuse` says when nobody says why.
 const NO: &str = "the operator said no";
@@ -54,7 +55,7 @@ pub(crate) fn approve(args: &args::Approve, output: OutputArgs) -> Result<u8, Cl
         return Err(CliError::policy(told).hint("look at it, and say --yes"));
     }
     if is_asked && !is_approved {
-        let _ = writeln!(crate::output::stderr(), "{}", paint(FAINT, "it waits as before"));
+        let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, "it waits as before"));
         return Ok(exit::FAILED);
     }
     let approval = edited.map_or(Approval::Approved, |arguments| Approval::Edited { arguments });
@@ -204,7 +205,7 @@ impl PendingCall {
     /// Shows all of it, since what is approved must have been seen. Returns whether the person
     /// approves it; false where nobody `is_asked`.
     fn show(&self, edited: Option<&Value>, is_asked: bool) -> Result<bool, CliError> {
-        let mut err = crate::output::stderr();
+        let mut err = crate::ui::output::stderr();
         if self.is_top_up {
             let (run, arguments) = (self.found.run(), edited.unwrap_or(&self.request.arguments));
             let more = more(&self.request.tool, arguments);
@@ -283,7 +284,7 @@ fn is_let_run(view: impl Fn(usize) -> ApprovalView, note: &str) -> bool {
             true => (note, format!("May it run? {}", paint(FAINT, "[y/N]"))),
             false => ("", NEXT_PAGE.to_owned()),
         };
-        let _ = writeln!(crate::output::stderr(), "{above}{note}");
+        let _ = writeln!(crate::ui::output::stderr(), "{above}{note}");
         match ask::line(&question).as_deref().and_then(choice) {
             Some(KeyChoice::ShowMore | KeyChoice::Once) if pages.is_outdated() => {
                 pages = Pages::new(&view, |_| ROWS_BELOW);

@@ -11,13 +11,14 @@ use conclave_runtime::store::{RunFilter, StoreReader};
 use serde_json::json;
 
 use crate::args::{self, AuditCommand, OutputArgs};
-use crate::error::CliError;
-use crate::show::amounts::{moment, now, parse_moment};
-use crate::show::columns::{StyledText, cell, line};
-use crate::show::table::{self, note};
-use crate::show::{BAD, FAINT, GOOD, NAME, ODD, plural};
-use crate::stores::{OpenStores, unusable};
-use crate::{exit, stdout};
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::state::stores::{OpenStores, unusable};
+use crate::ui::show::amounts::{moment, now, parse_moment};
+use crate::ui::show::columns::{StyledText, cell, line};
+use crate::ui::show::table::{self, note};
+use crate::ui::show::{BAD, FAINT, GOOD, NAME, ODD, plural};
+use crate::ui::stdout;
 
 /// Columns of a moment, and of the widest kind.
 const MOMENT: usize = 19;

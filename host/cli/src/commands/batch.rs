@@ -1,6 +1,10 @@
 //! `conclave batch FILE`: the entry task on every line of a file. Results on stdout in the order of
 //! the lines, everything else on stderr.
 
+mod input;
+mod progress;
+mod results;
+
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
@@ -19,24 +23,25 @@ use conclave_runtime::{Prepared, RunOptions, Stopper};
 
 use crate::approve::{AtTerminal, PendingLine, RequestContext};
 use crate::args::{self, Approvals, Detail, OutputArgs};
-use crate::attend::Attending;
-use crate::batch::input::{self, BatchInput};
-use crate::batch::progress::BatchCounter;
-use crate::batch::results::{ResultRow, Results, Staged, label, put, worst};
-use crate::chat::status;
+use crate::commands::batch::input::{self, BatchInput};
+use crate::commands::batch::progress::BatchCounter;
+use crate::commands::batch::results::{ResultRow, Results, Staged, label, put, worst};
+use crate::commands::chat::status;
 use crate::commands::run::{asks_user, interactive_help};
-use crate::error::CliError;
-use crate::exit::{self, Met};
-use crate::interrupt::Interrupts;
-use crate::journals::{Of, RunStorage};
-use crate::person::Person;
-use crate::screen::{Loudness, Screen, total_columns};
-use crate::show::columns::width;
-use crate::show::steps::Steps;
-use crate::show::tally::RunTally;
-use crate::show::trace::TracePrinter;
-use crate::show::{FAINT, foreign, head, paint, plural, time};
-use crate::{resuming, setup, stdout};
+use crate::program::error::CliError;
+use crate::program::exit::{self, Met};
+use crate::state::control_inbox::Attending;
+use crate::state::journals::{Of, RunStorage};
+use crate::state::{interrupted_runs, setup};
+use crate::ui::interrupt::Interrupts;
+use crate::ui::person::Person;
+use crate::ui::screen::{Loudness, Screen, total_columns};
+use crate::ui::show::columns::width;
+use crate::ui::show::steps::Steps;
+use crate::ui::show::tally::RunTally;
+use crate::ui::show::trace::TracePrinter;
+use crate::ui::show::{FAINT, foreign, head, paint, plural, time};
+use crate::ui::stdout;
 
 pub(crate) async fn batch(
     args: args::BatchArgs,
@@ -48,7 +53,7 @@ pub(crate) async fn batch(
     let inputs = Arc::new(input::read(&args.file)?);
     check_output(&args)?;
     let (models, locked) = (args.model.models()?, args.locked.locked);
-    let left = resuming::left(args.keep.store.as_deref(), ("batch", &args.config), output);
+    let left = interrupted_runs::left(args.keep.store.as_deref(), ("batch", &args.config), output);
     let kept = RunStorage::open(
         &args.keep,
         Of { command: "batch", file: &args.config, models: &models, locked, is_bulk: true },
@@ -64,7 +69,7 @@ pub(crate) async fn batch(
         output.json,
     )?;
     let room = RandomIds.run();
-    resuming::report_left(&left);
+    interrupted_runs::report_left(&left);
     if !output.quiet && !output.json {
         head::print(&prepared, Some(&room), loading.elapsed());
     }
@@ -127,7 +132,7 @@ pub(crate) async fn batch(
     all.approver.report_missing();
     if !output.quiet {
         let _ = writeln!(
-            crate::output::stderr(),
+            crate::ui::output::stderr(),
             "\n{}",
             paint(FAINT, all.summary(&args, &progress, &results))
         );

@@ -19,14 +19,15 @@ use conclave_runtime::{CallToolError, PrepareError, RunOptions, ToolRun};
 use serde_json::{Value, json};
 
 use crate::args::{CallArgs, OutputArgs};
-use crate::commands::add::{check_asked, fragments, shell};
-use crate::error::CliError;
-use crate::exit;
-use crate::setup;
-use crate::show::entry::EntryText;
-use crate::show::{BAD, FAINT, bytes, one_line, paint, time};
-use crate::source::{self, LocatedComponent};
-use crate::stdout;
+use crate::commands::add::{check_asked, fragments};
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::program::shell::shell;
+use crate::state::setup;
+use crate::state::source::{self, LocatedComponent};
+use crate::ui::show::entry::EntryText;
+use crate::ui::show::{BAD, FAINT, bytes, one_line, paint, time};
+use crate::ui::stdout;
 
 use told::CallFollower;
 

@@ -9,11 +9,11 @@ use conclave_core::types::ids::TaskName;
 use serde_json::Value;
 
 use crate::args::{self, OutputArgs};
-use crate::error::CliError;
-use crate::exit;
-use crate::setup;
-use crate::show::explanation::{ConfigLines, as_json, lines, print, sentence};
-use crate::stdout;
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::state::setup;
+use crate::ui::show::explanation::{ConfigLines, as_json, lines, print, sentence};
+use crate::ui::stdout;
 
 pub(crate) async fn can(args: &args::Can, output: OutputArgs) -> Result<u8, CliError> {
     let question = question(args)?;

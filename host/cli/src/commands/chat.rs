@@ -1,6 +1,14 @@
 //! `conclave chat [CONFIG] [TEXT]`: a conversation with the entry task. What is said goes to
 //! stdout, everything else to stderr.
 
+pub(crate) mod command;
+pub(crate) mod conversation;
+pub(crate) mod open_questions;
+pub(crate) mod person_channel;
+pub(crate) mod status;
+pub(crate) mod stream;
+pub(crate) mod transcript;
+
 use std::fmt::Display;
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -22,26 +30,27 @@ use super::resume::unresumable;
 use super::run::{JsonLinesOnStdout, ending, limit_hint, unkept};
 use crate::approve::{AtTerminal, RequestContext};
 use crate::args::{self, Approvals, Detail, OutputArgs, TraceChoice};
-use crate::attach;
-use crate::attend::Attending;
-use crate::chat::conversation::TerminalChat;
-use crate::chat::person_channel::{ChannelState, PersonChannel, keep_status};
-use crate::chat::status;
-use crate::error::CliError;
-use crate::exit::{self, Met};
-use crate::interrupt::Interrupts;
-use crate::journals::{Of, RunStorage};
-use crate::person::{Person, Stops};
-use crate::resuming::{self, CONVERSATION};
-use crate::screen::{Loudness, Screen, total_columns};
-use crate::setup;
-use crate::show::amounts::took_for;
-use crate::show::steps::Steps;
-use crate::show::tally::RunTally;
-use crate::show::trace::TracePrinter;
-use crate::show::{BAD, FAINT, ODD, foreign, head, paint};
-use crate::state_folder::state_folder;
-use crate::{stdout, watch};
+use crate::commands::chat::conversation::TerminalChat;
+use crate::commands::chat::person_channel::{ChannelState, PersonChannel, keep_status};
+use crate::commands::chat::status;
+use crate::program::error::CliError;
+use crate::program::exit::{self, Met};
+use crate::state::attach;
+use crate::state::control_inbox::Attending;
+use crate::state::interrupted_runs::{self, CONVERSATION};
+use crate::state::journals::{Of, RunStorage};
+use crate::state::setup;
+use crate::state::state_folder::state_folder;
+use crate::state::watch;
+use crate::ui::interrupt::Interrupts;
+use crate::ui::person::{Person, Stops};
+use crate::ui::screen::{Loudness, Screen, total_columns};
+use crate::ui::show::amounts::took_for;
+use crate::ui::show::steps::Steps;
+use crate::ui::show::tally::RunTally;
+use crate::ui::show::trace::TracePrinter;
+use crate::ui::show::{BAD, FAINT, ODD, foreign, head, paint};
+use crate::ui::stdout;
 
 /// How often it is looked at how long a turn takes.
 const LOOK: Duration = Duration::from_millis(100);
@@ -55,7 +64,7 @@ pub(crate) async fn chat(
     let (file, text) = args.target.resolve()?;
     let detail = args.trace.detail(output)?;
     let (models, locked) = (args.model.models()?, args.locked.locked);
-    let left = resuming::left(args.keep.store.as_deref(), (CONVERSATION, &file), output);
+    let left = interrupted_runs::left(args.keep.store.as_deref(), (CONVERSATION, &file), output);
     let kept = RunStorage::open(
         &args.keep,
         Of { command: CONVERSATION, file: &file, models: &models, locked, is_bulk: false },
@@ -72,7 +81,7 @@ pub(crate) async fn chat(
         interrupts,
     );
     talk.channel.attach(attachments);
-    resuming::report_left(&left);
+    interrupted_runs::report_left(&left);
     talk.greet(&prepared, loading, output);
     let steps = talk.steps(detail, &prepared);
     let begun = Instant::now();
@@ -132,7 +141,7 @@ pub(crate) async fn resume(
         let said = foreign::block(said.text().trim(), Style::new(), 0, total_columns());
         talk.screen.line(format_args!("{}\n{said}\n", paint(FAINT, "what was said last:")));
     }
-    if !kept.store().is_some_and(|store| resuming::waits_for_person(store, &talk.room)) {
+    if !kept.store().is_some_and(|store| interrupted_runs::waits_for_person(store, &talk.room)) {
         talk.conversation.turn_is_open();
         talk.interrupts.turn_begins();
     }

@@ -12,12 +12,12 @@ use conclave_core::types::text::{show_duration, show_size};
 use conclave_runtime::Prepared;
 
 use crate::args::{self, OutputArgs};
-use crate::error::CliError;
-use crate::exit;
-use crate::screen::columns;
-use crate::setup;
-use crate::show::{FAINT, GOOD, NAME, head, paint, plural, printable};
-use crate::stdout;
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::state::setup;
+use crate::ui::screen::columns;
+use crate::ui::show::{FAINT, GOOD, NAME, head, paint, plural, printable};
+use crate::ui::stdout;
 
 pub(crate) async fn check(args: args::CheckArgs, output: OutputArgs) -> Result<u8, CliError> {
     let prepared =

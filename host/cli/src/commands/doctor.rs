@@ -8,10 +8,12 @@ use conclave_runtime::{Host, Probe, RunOptions};
 use serde_json::json;
 
 use crate::args::{Doctor, OutputArgs};
-use crate::doctor::{self, CheckResult, Finding};
-use crate::error::CliError;
-use crate::show::{BAD, FAINT, GOOD, ODD, paint, time};
-use crate::{exit, setup, stdout};
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::state::machine::{self, CheckResult, Finding};
+use crate::state::setup;
+use crate::ui::show::{BAD, FAINT, GOOD, ODD, paint, time};
+use crate::ui::stdout;
 
 /// Calls that are timed, after some that are not.
 const CALLS: usize = 100;
@@ -74,13 +76,13 @@ fn has_model(probe: &Probe) -> bool {
 async fn machine() -> Vec<Finding> {
     let mut findings = vec![program()];
     findings.push(sandbox().await);
-    findings.push(doctor::page_map_scan());
+    findings.push(machine::page_map_scan());
     findings.extend(
-        [doctor::maps(), doctor::address_space(), doctor::open_files()].into_iter().flatten(),
+        [machine::maps(), machine::address_space(), machine::open_files()].into_iter().flatten(),
     );
-    findings.push(doctor::cache(setup::cache_folder().as_deref()));
-    findings.extend(doctor::kept());
-    findings.extend(doctor::authors_tools());
+    findings.push(machine::cache(setup::cache_folder().as_deref()));
+    findings.extend(machine::kept());
+    findings.extend(machine::authors_tools());
     findings
 }
 
@@ -130,7 +132,7 @@ async fn sandbox() -> Finding {
 }
 
 async fn time_calls(host: &Host) -> Result<Duration, String> {
-    let folder = doctor::Scratch::new().map_err(|error| error.to_string())?;
+    let folder = machine::Scratch::new().map_err(|error| error.to_string())?;
     let config =
         Config::parse("doctor", &folder.shown(), PROBE).map_err(|problems| problems.to_string())?;
     let prepared = host.load(&config).await.map_err(|error| error.to_string())?;

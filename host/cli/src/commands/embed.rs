@@ -8,8 +8,8 @@ use conclave_runtime::durable_file::{self, FileAccess};
 use conclave_runtime::plugin::{embed as put_in, read_component};
 
 use crate::args::OutputArgs;
-use crate::error::CliError;
-use crate::exit;
+use crate::program::error::CliError;
+use crate::program::exit;
 
 pub(crate) fn embed(file: &Path, manifest: &Path, output: OutputArgs) -> Result<u8, CliError> {
     let unread = |path: &Path, error: &std::io::Error| {

@@ -10,14 +10,15 @@ use conclave_core::config::edit::{
 use serde_json::json;
 
 use crate::args::{EditArgs, Grant, OutputArgs};
+use crate::commands::add::check_asked;
 use crate::commands::add::hints::{Hint, missing_grants};
-use crate::commands::add::{check_asked, shell};
-use crate::config_file::{ConfigFile, refused, tell};
-use crate::error::CliError;
-use crate::exit;
-use crate::folders::{FolderGuard, check_by_host};
-use crate::show::{FAINT, ODD, paint};
-use crate::source;
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::program::shell::shell;
+use crate::state::config_file::{ConfigFile, refused, tell};
+use crate::state::folders::{FolderGuard, check_by_host};
+use crate::state::source;
+use crate::ui::show::{FAINT, ODD, paint};
 
 /// Adds to what a plugin may touch.
 pub(crate) fn grant(args: &Grant, output: OutputArgs) -> Result<u8, CliError> {
@@ -95,7 +96,7 @@ fn missing(plugin: &str, edited: &EditedConfig, file: &Path) -> Vec<Hint> {
 }
 
 fn show(edited: &EditedConfig, missing: &[Hint], file: &Path) {
-    let mut err = crate::output::stderr();
+    let mut err = crate::ui::output::stderr();
     let _ = write!(err, "{}", edited.warnings);
     for hint in missing {
         let _ = writeln!(err, "{} {}\n  {}", paint(ODD, "warning:"), hint.what, hint.how);

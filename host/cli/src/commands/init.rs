@@ -11,12 +11,12 @@ use conclave_core::config::{Config, schema};
 use serde_json::json;
 
 use crate::args::{Init, OutputArgs};
-use crate::commands::add::shell;
-use crate::config_file::{create, unwritten};
-use crate::error::CliError;
-use crate::exit;
-use crate::show::{FAINT, GOOD, ODD, paint};
-use crate::stdout;
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::program::shell::shell;
+use crate::state::config_file::{create, unwritten};
+use crate::ui::show::{FAINT, GOOD, ODD, paint};
+use crate::ui::stdout;
 
 use folder::ProjectFolder;
 use template::{Model, text};
@@ -91,7 +91,7 @@ fn tell(
             "next": next,
         }))?;
     } else if !output.quiet {
-        let mut err = crate::output::stderr();
+        let mut err = crate::ui::output::stderr();
         let new = if folder.is_new { ", which was made with a page in it" } else { "" };
         let _ = writeln!(err, "{} {}", paint(GOOD, "wrote"), file.display());
         let _ = writeln!(

@@ -4,11 +4,12 @@
 use conclave_runtime::plugin::Inspection;
 
 use crate::args::OutputArgs;
-use crate::commands::add::shell;
-use crate::error::CliError;
-use crate::exit;
-use crate::show::{FAINT, bytes, component, one_line, paint, table};
-use crate::{source, stdout};
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::program::shell::shell;
+use crate::state::source;
+use crate::ui::show::{FAINT, bytes, component, one_line, paint, table};
+use crate::ui::stdout;
 
 pub(crate) async fn inspect(source: &str, output: OutputArgs) -> Result<u8, CliError> {
     let found =

@@ -1,8 +1,6 @@
 //! `conclave plugin lock`: pins the plugins of a config that are not pinned yet. What is pinned and
 //! differs it leaves alone: that is a decision, which `upgrade` asks for.
 
-mod file;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::Path;
@@ -15,13 +13,13 @@ use conclave_runtime::plugin::Inspection;
 use serde_json::json;
 
 use crate::args::{LockArgs, OutputArgs};
-use crate::error::CliError;
-use crate::setup::{self, Models};
-use crate::show::{FAINT, GOOD, NAME, ODD, one_line, paint, plural};
-use crate::source::{LocatedComponent, is_build};
-use crate::{exit, stdout};
-
-pub(crate) use file::LockFile;
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::state::lock_file::LockFile;
+use crate::state::setup::{self, Models};
+use crate::state::source::{LocatedComponent, is_build};
+use crate::ui::show::{FAINT, GOOD, NAME, ODD, one_line, paint, plural};
+use crate::ui::stdout;
 
 pub(crate) async fn lock(args: &LockArgs, output: OutputArgs) -> Result<u8, CliError> {
     let config = setup::read_config(&args.file, &Models::new())?;
@@ -132,7 +130,7 @@ fn tell(
     if output.quiet {
         return Ok(());
     }
-    let mut err = crate::output::stderr();
+    let mut err = crate::ui::output::stderr();
     let _ = writeln!(err, "{}", file.path().display());
     let is_dev = |name: &PluginName| lock.plugins.get(name).is_some_and(|pinned| pinned.dev);
     let line = |name: &PluginName| {

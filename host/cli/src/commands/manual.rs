@@ -8,9 +8,9 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 
 use crate::args::{Cli, OutputArgs};
-use crate::error::CliError;
-use crate::exit;
-use crate::stdout;
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::ui::stdout;
 
 /// Writes a shell's completions to stdout.
 pub(crate) fn completions(shell: Shell) -> Result<u8, CliError> {
@@ -32,7 +32,7 @@ pub(crate) fn man(folder: &Path, output: OutputArgs) -> Result<u8, CliError> {
     })?;
     if !output.quiet {
         let _ = writeln!(
-            crate::output::stderr(),
+            crate::ui::output::stderr(),
             "wrote the pages to {}; read one with `man -l {}`",
             folder.display(),
             folder.join("conclave.1").display()

@@ -16,16 +16,16 @@ use conclave_runtime::subscribe::{Subscriber, Subscribers};
 use conclave_runtime::{Prepared, RunOptions};
 
 use crate::args::{Mcp, OutputArgs};
-use crate::attend::Attending;
-use crate::error::CliError;
-use crate::exit;
-use crate::interrupt::Interrupts;
-use crate::journals::{Of, RunStorage, Serving};
-use crate::resuming::{CLIENT, give_up_calls};
-use crate::screen::{Loudness, Screen};
-use crate::setup::{self, Warnings};
-use crate::show::trace::TracePrinter;
-use crate::show::{FAINT, head, paint, plural};
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::state::control_inbox::Attending;
+use crate::state::interrupted_runs::{CLIENT, give_up_calls};
+use crate::state::journals::{Of, RunStorage, Serving};
+use crate::state::setup::{self, Warnings};
+use crate::ui::interrupt::Interrupts;
+use crate::ui::screen::{Loudness, Screen};
+use crate::ui::show::trace::TracePrinter;
+use crate::ui::show::{FAINT, head, paint, plural};
 use refused::RefusalPrinter;
 
 pub(crate) async fn mcp(
@@ -73,7 +73,7 @@ pub(crate) async fn mcp(
         head::print_served(&prepared, loading.elapsed());
         let count = plural(names.len() as u64, "tool", "tools");
         let what = format!("serving {id}: {count} on stdin and stdout: {}", names.join(", "));
-        let _ = writeln!(crate::output::stderr(), "{}", paint(FAINT, what));
+        let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, what));
     }
     let ids = Serving::new(id);
     let screen = Screen::new(Loudness::of(output));

@@ -6,10 +6,10 @@ use std::time::Duration;
 use conclave_runtime::store::{ControlCommand, RunState};
 
 use crate::args::{self, OutputArgs};
-use crate::error::CliError;
-use crate::exit;
-use crate::stores::OpenStores;
-use crate::words::{paused, say, tell, under_way, until};
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::state::control::{paused, say, tell, under_way, until};
+use crate::state::stores::OpenStores;
 
 pub(crate) async fn pause(args: &args::Pause, output: OutputArgs) -> Result<u8, CliError> {
     let found = OpenStores::of(args.store.as_deref()).find(&args.run)?;

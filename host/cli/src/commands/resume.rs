@@ -14,17 +14,20 @@ use serde_json::json;
 
 use super::run::{Manner, Stage};
 use crate::args::{self, OutputArgs};
-use crate::batch::results::worst;
+use crate::commands::batch::results::worst;
 use crate::commands::chat;
-use crate::error::CliError;
-use crate::exit;
-use crate::interrupt::Interrupts;
-use crate::journals::RunStorage;
-use crate::resuming::{CLIENT, CONVERSATION, close_orphans, give_up_calls, left_in, report_left};
-use crate::show::{BAD, FAINT, ODD, head, one_line, paint, plural, printable};
-use crate::stores::{OpenStores, unusable};
-use crate::words::{paused, say, tell, until};
-use crate::{setup, stdout};
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::state::control::{paused, say, tell, until};
+use crate::state::interrupted_runs::{
+    CLIENT, CONVERSATION, close_orphans, give_up_calls, left_in, report_left,
+};
+use crate::state::journals::RunStorage;
+use crate::state::setup;
+use crate::state::stores::{OpenStores, unusable};
+use crate::ui::interrupt::Interrupts;
+use crate::ui::show::{BAD, FAINT, ODD, head, one_line, paint, plural, printable};
+use crate::ui::stdout;
 
 /// How long to wait until the process of a run that is paused has heard that it may go on.
 const HEARD: Duration = Duration::from_secs(30);
@@ -77,7 +80,7 @@ async fn all(
     let (mut codes, mut done) = (Vec::new(), 0);
     let says = |what: String| {
         if !output.quiet && !output.json {
-            let _ = writeln!(crate::output::stderr(), "{}", paint(FAINT, what));
+            let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, what));
         }
     };
     let mut folders: Vec<PathBuf> = runs.iter().map(|run| run.store.clone()).collect();
@@ -90,7 +93,7 @@ async fn all(
             Ok(store) => store,
             Err(error) => {
                 let _ = writeln!(
-                    crate::output::stderr(),
+                    crate::ui::output::stderr(),
                     "{} {}",
                     paint(ODD, "warning:"),
                     printable(&error.to_string())
@@ -116,7 +119,7 @@ async fn all(
                 }
                 Err(error) => {
                     let _ = writeln!(
-                        crate::output::stderr(),
+                        crate::ui::output::stderr(),
                         "{} {}",
                         paint(BAD, "error:"),
                         printable(&error.to_string())
@@ -202,7 +205,7 @@ async fn resume_now(
         return if output.json {
             stdout::json(json!({ "type": "left", "run": row.run, "what": what })).map(|()| exit::OK)
         } else {
-            let _ = writeln!(crate::output::stderr(), "{}", paint(FAINT, what));
+            let _ = writeln!(crate::ui::output::stderr(), "{}", paint(FAINT, what));
             Ok(exit::OK)
         };
     }

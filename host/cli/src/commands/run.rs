@@ -12,15 +12,15 @@ use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::{Prepared, RunOptions};
 
 use crate::args::{self, OutputArgs};
-use crate::attach;
-use crate::error::CliError;
-use crate::exit;
-use crate::interrupt::Interrupts;
-use crate::journals::{Of, RunStorage};
-use crate::resuming;
-use crate::setup;
-use crate::show::{BAD, FAINT, head, paint, printable};
-use crate::watch;
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::state::attach;
+use crate::state::interrupted_runs;
+use crate::state::journals::{Of, RunStorage};
+use crate::state::setup;
+use crate::state::watch;
+use crate::ui::interrupt::Interrupts;
+use crate::ui::show::{BAD, FAINT, head, paint, printable};
 
 pub(crate) use ending::{as_json, asks_user, ending, interactive_help, limit_hint, result};
 pub(crate) use stage::{JsonLinesOnStdout, Manner, Stage, unkept};
@@ -42,7 +42,7 @@ pub(crate) async fn run(
             // An author corrects it and saves; the next start is the answer.
             Err(error) => {
                 let _ = writeln!(
-                    crate::output::stderr(),
+                    crate::ui::output::stderr(),
                     "{} {}",
                     paint(BAD, "error:"),
                     printable(&error.to_string())
@@ -55,7 +55,7 @@ pub(crate) async fn run(
         }
         if !output.quiet {
             let _ = writeln!(
-                crate::output::stderr(),
+                crate::ui::output::stderr(),
                 "{}\n",
                 paint(FAINT, "waiting for a change; Ctrl-C ends")
             );
@@ -77,7 +77,7 @@ async fn once(
     let loading = Instant::now();
     let (models, locked) = (args.model.models()?, args.locked.locked);
     // Before this run is one of them.
-    let left = resuming::left(args.keep.store.as_deref(), ("run", file), output);
+    let left = interrupted_runs::left(args.keep.store.as_deref(), ("run", file), output);
     let kept = RunStorage::open(
         &args.keep,
         Of { command: "run", file, models: &models, locked, is_bulk: false },
@@ -91,7 +91,7 @@ async fn once(
         Manner { output, trace: args.trace, verbose: args.verbose, approvals: args.approvals };
     let stage = Stage::new(&prepared, file, &kept, manner, interrupts)?;
     let options = RunOptions { ids: Arc::new(room.clone()), attachments, ..stage.options(&kept) };
-    resuming::report_left(&left);
+    interrupted_runs::report_left(&left);
     if !output.quiet && !output.json {
         head::print(&prepared, Some(&room), loading.elapsed());
     }

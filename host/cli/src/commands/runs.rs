@@ -9,13 +9,14 @@ use conclave_runtime::store::{RunFilter, RunRow, RunState};
 use serde_json::json;
 
 use crate::args::{self, OutputArgs};
-use crate::error::CliError;
-use crate::show::amounts::{ago, money, now, parse_moment, parse_usd, thousands, took};
-use crate::show::table::{self, Column, note};
-use crate::show::timeline::standing;
-use crate::show::{FAINT, NAME, ODD, plural};
-use crate::stores::{OpenStores, is_cut_off};
-use crate::{exit, stdout};
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::state::stores::{OpenStores, is_cut_off};
+use crate::ui::show::amounts::{ago, money, now, parse_moment, parse_usd, thousands, took};
+use crate::ui::show::table::{self, Column, note};
+use crate::ui::show::timeline::standing;
+use crate::ui::show::{FAINT, NAME, ODD, plural};
+use crate::ui::stdout;
 
 /// The word of `--status` for runs that have ended, in any way.
 const OVER: &str = "over";

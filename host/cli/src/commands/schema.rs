@@ -2,9 +2,9 @@
 
 use conclave_core::config::schema::json_schema;
 
-use crate::error::CliError;
-use crate::exit;
-use crate::stdout;
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::ui::stdout;
 
 pub(crate) fn schema() -> Result<u8, CliError> {
     stdout::json(format!("{:#}", json_schema()))?;

@@ -12,14 +12,15 @@ use conclave_runtime::store::{RunRow, RunState, StoreReader};
 use serde_json::json;
 
 use crate::args::{self, OutputArgs};
-use crate::error::CliError;
-use crate::show::agents::Agents;
-use crate::show::amounts::now;
-use crate::show::page::{BEGIN, page};
-use crate::show::timeline::{RunFacts, lines, standing};
-use crate::show::{printable, table};
-use crate::stores::{InStore, OpenStores, unusable};
-use crate::{exit, stdout};
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::state::stores::{InStore, OpenStores, unusable};
+use crate::ui::show::agents::Agents;
+use crate::ui::show::amounts::now;
+use crate::ui::show::page::{BEGIN, page};
+use crate::ui::show::timeline::{RunFacts, lines, standing};
+use crate::ui::show::{printable, table};
+use crate::ui::stdout;
 
 pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError> {
     if let Some(folder) = &args.store
@@ -130,7 +131,7 @@ fn write_page(
         stdout::json(json!({ "type": "page", "file": file, "run": row.run }))?;
     } else if !output.quiet {
         let _ = writeln!(
-            crate::output::stderr(),
+            crate::ui::output::stderr(),
             "wrote {}; open it in a browser",
             printable(&file.display().to_string())
         );

@@ -8,11 +8,11 @@ use conclave_runtime::store::{
 };
 
 use crate::args::{self, OutputArgs};
-use crate::error::CliError;
-use crate::exit;
-use crate::show::printable;
-use crate::stdout;
-use crate::stores::{InStore, OpenStores, unusable};
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::state::stores::{InStore, OpenStores, unusable};
+use crate::ui::show::printable;
+use crate::ui::stdout;
 
 /// How often it is looked whether it has ended.
 const EVERY: Duration = Duration::from_millis(100);

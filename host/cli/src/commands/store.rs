@@ -8,12 +8,13 @@ use serde_json::json;
 
 use crate::args::{OutputArgs, StoreCommand};
 use crate::commands::audit;
-use crate::error::CliError;
-use crate::show::amounts::{now, parse_moment, thousands};
-use crate::show::table::note;
-use crate::show::{GOOD, ODD, bytes, one_line, paint, plural};
-use crate::stores::{OpenStores, unusable};
-use crate::{ask, exit, stdout};
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::state::stores::{OpenStores, unusable};
+use crate::ui::show::amounts::{now, parse_moment, thousands};
+use crate::ui::show::table::note;
+use crate::ui::show::{GOOD, ODD, bytes, one_line, paint, plural};
+use crate::ui::{ask, stdout};
 
 /// Runs that are named of those that went.
 const NAMED: usize = 8;
@@ -176,7 +177,7 @@ fn backup(
     for reader in &readers {
         let folder = if is_one { to.to_owned() } else { to.join(place(reader.folder())) };
         if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            crate::state_folder::make_private(parent).map_err(|error| {
+            crate::state::state_folder::make_private(parent).map_err(|error| {
                 CliError::internal(format!("{} could not be made: {error}", parent.display()))
             })?;
         }

@@ -14,14 +14,15 @@ use conclave_runtime::store::{ControlCommand, RunRow, RunState};
 use serde_json::json;
 
 use crate::args::{self, OutputArgs};
-use crate::error::CliError;
-use crate::show::amounts::{now, took};
-use crate::show::entry::EntryText;
-use crate::show::table::{self, Column, note};
-use crate::show::{BAD, FAINT, GOOD, NAME, ODD, one_line, paint, plural, printable};
-use crate::stores::{InStore, OpenStores, unusable};
-use crate::words::{self, say, under_way};
-use crate::{exit, stdout};
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::state::control::{self, say, under_way};
+use crate::state::stores::{InStore, OpenStores, unusable};
+use crate::ui::show::amounts::{now, took};
+use crate::ui::show::entry::EntryText;
+use crate::ui::show::table::{self, Column, note};
+use crate::ui::show::{BAD, FAINT, GOOD, NAME, ODD, one_line, paint, plural, printable};
+use crate::ui::stdout;
 
 const COLUMNS: [Column; 6] = [
     Column { head: "TASK", most: 24, goes: 0 },
@@ -277,6 +278,6 @@ async fn ask(
     let room = RunRow { run: task.parent.clone(), ..row.clone() };
     say(&room, ControlCommand::Ask { what: Box::new(what) }, Duration::from_secs(args.wait))
         .await?;
-    words::tell(&row, kind, &format!("{} {told}", task.name), output)?;
+    control::tell(&row, kind, &format!("{} {told}", task.name), output)?;
     Ok(exit::OK)
 }

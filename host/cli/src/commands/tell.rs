@@ -9,12 +9,12 @@ use conclave_core::types::ids::TaskName;
 use conclave_runtime::store::ControlCommand;
 
 use crate::args::{self, OutputArgs};
-use crate::error::CliError;
-use crate::exit;
-use crate::show::printable;
-use crate::stores::{InStore, OpenStores, unusable};
-use crate::words;
-use crate::words::{say, under_way};
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::state::control;
+use crate::state::control::{say, under_way};
+use crate::state::stores::{InStore, OpenStores, unusable};
+use crate::ui::show::printable;
 
 /// Bytes of a text: a word in the mail has no more room than 1 MiB, and JSON can make six bytes of
 /// one.
@@ -27,7 +27,7 @@ pub(crate) async fn tell(args: &args::Tell, output: OutputArgs) -> Result<u8, Cl
     let task = args.task.as_deref().map(|task| task_of(&found, task)).transpose()?;
     let whom = task.as_ref().map_or_else(|| row.entry.clone(), ToString::to_string);
     say(&row, ControlCommand::Tell { task, text }, Duration::from_secs(args.wait)).await?;
-    words::tell(
+    control::tell(
         &row,
         "told",
         &format!("was told; the agent of {whom} reads it in its next step"),

@@ -7,8 +7,8 @@ mod replay;
 mod show;
 
 use crate::args::{OutputArgs, Trajectory};
-use crate::error::CliError;
-use crate::interrupt::Interrupts;
+use crate::program::error::CliError;
+use crate::ui::interrupt::Interrupts;
 
 pub(crate) async fn trajectory(
     command: Trajectory,

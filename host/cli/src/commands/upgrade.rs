@@ -11,12 +11,14 @@ use conclave_core::types::ids::PluginName;
 use serde_json::json;
 
 use crate::args::{OutputArgs, Upgrade};
-use crate::ask;
-use crate::commands::lock::{LockFile, facts_of};
-use crate::error::CliError;
-use crate::setup::{self, Models};
-use crate::show::{FAINT, GOOD, NAME, ODD, one_line, paint};
-use crate::{exit, stdout};
+use crate::commands::lock::facts_of;
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::state::lock_file::LockFile;
+use crate::state::setup::{self, Models};
+use crate::ui::ask;
+use crate::ui::show::{FAINT, GOOD, NAME, ODD, one_line, paint};
+use crate::ui::stdout;
 
 pub(crate) async fn upgrade(args: &Upgrade, output: OutputArgs) -> Result<u8, CliError> {
     let config = setup::read_config(&args.file, &Models::new())?;
@@ -112,7 +114,7 @@ impl UpgradeReport {
         if output.quiet {
             return Ok(());
         }
-        let mut err = crate::output::stderr();
+        let mut err = crate::ui::output::stderr();
         if self.accepted.is_empty() && self.refused.is_empty() {
             let what = if self.marked {
                 "as it was pinned, and marked as built here"

@@ -22,13 +22,13 @@ use conclave_core::types::ids::{PluginName, TaskName};
 use serde_json::{Value, json};
 
 use crate::args::{self, OutputArgs};
-use crate::error::CliError;
-use crate::exit;
-use crate::setup;
-use crate::show::explanation::{ConfigLines, as_json, lines, print};
-use crate::show::table;
-use crate::show::{BAD, FAINT, GOOD, NAME, one_line, paint, plural};
-use crate::stdout;
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::state::setup;
+use crate::ui::show::explanation::{ConfigLines, as_json, lines, print};
+use crate::ui::show::table;
+use crate::ui::show::{BAD, FAINT, GOOD, NAME, one_line, paint, plural};
+use crate::ui::stdout;
 use find::{Address, FoundJournal, RunPlaces};
 use words::{Asker, CallIndex};
 

@@ -13,9 +13,9 @@ use conclave_core::types::wording::quoted;
 use conclave_runtime::plugin::Inspection;
 use serde::Serialize;
 
-use super::{file_option, shell};
-use crate::show::{FAINT, ODD, one_line, paint};
-use crate::source;
+use crate::program::shell::{file_option, shell};
+use crate::state::source;
+use crate::ui::show::{FAINT, ODD, one_line, paint};
 
 /// Something that is left to do.
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -33,7 +33,7 @@ pub(super) fn hints(name: &str, found: &Inspection, config: &Config, file: &Path
 }
 
 pub(super) fn show(hints: &[Hint], file: &Path) {
-    let mut err = crate::output::stderr();
+    let mut err = crate::ui::output::stderr();
     let _ = writeln!(err);
     for hint in hints {
         let _ = writeln!(err, "{}\n  {}", paint(ODD, &hint.what), hint.how);

@@ -15,9 +15,9 @@ use conclave_core::types::capability::Capability;
 use conclave_core::types::wording::quoted;
 use conclave_runtime::plugin::Inspection;
 
-use crate::ask::{confirm, line, names};
-use crate::folders::{self, too_much};
-use crate::show::{FAINT, NAME, ODD, one_line, paint};
+use crate::state::folders::{self, too_much};
+use crate::ui::ask::{confirm, line, names};
+use crate::ui::show::{FAINT, NAME, ODD, one_line, paint};
 
 /// Letters of a method; the longest that the config takes is `OPTIONS`.
 const METHOD: usize = 8;
@@ -61,7 +61,7 @@ pub(super) fn ask_all(found: &Inspection, config: Option<&Config>, folder: &Path
         );
     }
     if !found.manifest.asks.is_empty() {
-        let _ = writeln!(crate::output::stderr());
+        let _ = writeln!(crate::ui::output::stderr());
     }
     chosen
 }
@@ -99,7 +99,7 @@ fn typed(
 
 /// What is wrong with an answer, under its question.
 fn say(why: &str) {
-    let _ = writeln!(crate::output::stderr(), "          {}", paint(ODD, one_line(why, 200)));
+    let _ = writeln!(crate::ui::output::stderr(), "          {}", paint(ODD, one_line(why, 200)));
 }
 
 fn tasks(text: &str, config: Option<&Config>, others: &[&str]) -> Option<String> {
@@ -218,7 +218,7 @@ fn secrets(ask: &CapabilityRequest, config: Option<&Config>) -> Option<String> {
         .collect();
     if known.is_empty() {
         let _ = writeln!(
-            crate::output::stderr(),
+            crate::ui::output::stderr(),
             "{}",
             question(
                 Capability::Secrets,
@@ -227,7 +227,7 @@ fn secrets(ask: &CapabilityRequest, config: Option<&Config>) -> Option<String> {
         );
         secret_blocks(ask)
             .iter()
-            .for_each(|line| drop(writeln!(crate::output::stderr(), "          {line}")));
+            .for_each(|line| drop(writeln!(crate::ui::output::stderr(), "          {line}")));
         return None;
     }
     let hosts = |name: &str| {
@@ -274,7 +274,7 @@ fn models(config: Option<&Config>) -> Option<String> {
         .collect();
     if models.is_empty() {
         let _ = writeln!(
-            crate::output::stderr(),
+            crate::ui::output::stderr(),
             "{}",
             question(Capability::Model, &paint(FAINT, "the config has no model that it could ask"))
         );
@@ -300,7 +300,7 @@ fn files(ask: &CapabilityRequest, folder: &Path) -> Option<String> {
         let whole = folder.join(&written).canonicalize();
         let Some(whole) = whole.ok().filter(|whole| whole.is_dir()) else {
             let _ = writeln!(
-                crate::output::stderr(),
+                crate::ui::output::stderr(),
                 "          {}",
                 paint(
                     ODD,
@@ -353,7 +353,7 @@ fn place(dir: &str) -> String {
             return at;
         }
         let _ = writeln!(
-            crate::output::stderr(),
+            crate::ui::output::stderr(),
             "          {}",
             paint(ODD, format_args!("{typed} is no such name; write one like /notes"))
         );

@@ -5,12 +5,13 @@ use conclave_runtime::store::{StoreCheck, StoreReader};
 use serde_json::json;
 
 use crate::args::OutputArgs;
-use crate::error::CliError;
-use crate::show::amounts::thousands;
-use crate::show::table::note;
-use crate::show::{BAD, FAINT, GOOD, one_line, paint};
-use crate::stores::{OpenStores, unusable};
-use crate::{exit, stdout};
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::state::stores::{OpenStores, unusable};
+use crate::ui::show::amounts::thousands;
+use crate::ui::show::table::note;
+use crate::ui::show::{BAD, FAINT, GOOD, one_line, paint};
+use crate::ui::stdout;
 
 /// Problems of one store that are shown; a program reads all with `--json`.
 const PROBLEMS: usize = 20;

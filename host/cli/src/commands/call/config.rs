@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use super::object;
 use crate::args::CallArgs;
-use crate::error::CliError;
-use crate::setup;
-use crate::source::ComponentPlace;
+use crate::program::error::CliError;
+use crate::state::setup;
+use crate::state::source::ComponentPlace;
 
 /// Whoever stands in for the agent that a config needs; no plugin's name, because none is called so
 /// here.

@@ -13,11 +13,11 @@ use conclave_runtime::subscribe::{Level, Published, RunEvent, Subscriber};
 use serde_json::{Value, json};
 
 use crate::args::OutputArgs;
-use crate::commands::add::shell;
-use crate::screen::{Loudness, Screen, total_columns};
-use crate::show::entry::EntryText;
-use crate::show::trace::{told_answer, told_side_effect};
-use crate::show::{BAD, FAINT, GOOD, one_line, paint, plural};
+use crate::program::shell::shell;
+use crate::ui::screen::{Loudness, Screen, total_columns};
+use crate::ui::show::entry::EntryText;
+use crate::ui::show::trace::{told_answer, told_side_effect};
+use crate::ui::show::{BAD, FAINT, GOOD, one_line, paint, plural};
 
 /// How wide a line of a plugin may be.
 const WIDTH: usize = 200;

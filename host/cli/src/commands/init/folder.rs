@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use conclave_runtime::durable_file::{self, FileAccess};
 
-use crate::error::CliError;
-use crate::folders::{self, ALL_THE_SAME, too_much};
+use crate::program::error::CliError;
+use crate::state::folders::{self, ALL_THE_SAME, too_much};
 
 const DOCS: &str = "docs";
 const LIBRARY: &str = "library";

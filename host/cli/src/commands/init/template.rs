@@ -3,8 +3,8 @@
 use conclave_core::config::schema;
 
 use super::folder::ProjectFolder;
-use crate::error::CliError;
-use crate::show::one_line;
+use crate::program::error::CliError;
+use crate::ui::show::one_line;
 
 /// A model and its server, as `--model` names them.
 #[derive(Debug, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use conclave_core::types::approval::{Approval, ApprovalRequest};
 use conclave_core::types::ids::{CallId, RoomId};
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 
-use crate::screen::Screen;
-use crate::show::{FAINT, paint};
+use crate::ui::screen::Screen;
+use crate::ui::show::{FAINT, paint};
 
 /// Questions that wait for their answer at most; of older ones, only the answer is told.
 const ASKED: usize = 512;

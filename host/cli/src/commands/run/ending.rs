@@ -12,15 +12,15 @@ use conclave_core::types::outcome::{EndCause, Outcome, Status};
 use conclave_runtime::Prepared;
 
 use crate::args::OutputArgs;
-use crate::chat::status;
-use crate::commands::add::shell;
-use crate::error::CliError;
-use crate::screen::total_columns;
-use crate::show::amounts::took_for;
-use crate::show::entry::EntryText;
-use crate::show::tally::{Counts, RunTally};
-use crate::show::{BAD, FAINT, NAME, ODD, foreign, paint, plural, printable};
-use crate::stdout;
+use crate::commands::chat::status;
+use crate::program::error::CliError;
+use crate::program::shell::shell;
+use crate::ui::screen::total_columns;
+use crate::ui::show::amounts::took_for;
+use crate::ui::show::entry::EntryText;
+use crate::ui::show::tally::{Counts, RunTally};
+use crate::ui::show::{BAD, FAINT, NAME, ODD, foreign, paint, plural, printable};
+use crate::ui::stdout;
 
 /// Returns what to do about a task that asks its user after each answer, where there is no user.
 pub(crate) fn interactive_help(task: &TaskName, file: &Path) -> String {
@@ -63,7 +63,7 @@ pub(super) fn finish(outcome: &Outcome, context: &EndContext<'_>) -> Result<(), 
         );
     }
     let counts = tally.counts();
-    let mut err = crate::output::stderr();
+    let mut err = crate::ui::output::stderr();
     if context.has_written && !(output.quiet && outcome.status.is_success()) {
         let _ = writeln!(err);
     }

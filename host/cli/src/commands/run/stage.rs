@@ -20,19 +20,19 @@ use conclave_runtime::{Host, Prepared, RunOptions, Stopper};
 use super::ending::{EndContext, finish, result};
 use crate::approve::{AtTerminal, PendingLine, RequestContext};
 use crate::args::{Approvals, OutputArgs, TraceChoice};
-use crate::attend::Attending;
-use crate::error::CliError;
-use crate::exit::{self, Met};
-use crate::interrupt::Interrupts;
-use crate::journals::RunStorage;
-use crate::person::Person;
-use crate::screen::{Loudness, Screen};
-use crate::show::steps::Steps;
-use crate::show::tally::RunTally;
-use crate::show::trace::TracePrinter;
-use crate::show::{BAD, FAINT, paint, printable};
-use crate::stdout;
-use crate::terminal::Terminal;
+use crate::program::error::CliError;
+use crate::program::exit::{self, Met};
+use crate::state::control_inbox::Attending;
+use crate::state::journals::RunStorage;
+use crate::ui::interrupt::Interrupts;
+use crate::ui::person::Person;
+use crate::ui::screen::{Loudness, Screen};
+use crate::ui::show::steps::Steps;
+use crate::ui::show::tally::RunTally;
+use crate::ui::show::trace::TracePrinter;
+use crate::ui::show::{BAD, FAINT, paint, printable};
+use crate::ui::stdout;
+use crate::ui::terminal::Terminal;
 
 /// How a run is told, and who is asked.
 #[derive(Clone, Copy)]
@@ -205,7 +205,7 @@ impl Stage {
         {
             // Otherwise it was told when it happened.
             let _ = writeln!(
-                crate::output::stderr(),
+                crate::ui::output::stderr(),
                 "{} {}",
                 paint(BAD, "model:"),
                 printable(why.trim())

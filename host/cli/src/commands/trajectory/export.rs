@@ -8,10 +8,11 @@ use conclave_runtime::durable_file::{self, FileAccess};
 use serde_json::{Value, json};
 
 use crate::args::{OutputArgs, TrajectoryExport};
-use crate::error::CliError;
-use crate::show::{foreign, plural, printable};
-use crate::stores::{OpenStores, unusable};
-use crate::{exit, stdout};
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::state::stores::{OpenStores, unusable};
+use crate::ui::show::{foreign, plural, printable};
+use crate::ui::stdout;
 
 pub(super) fn export(args: &TrajectoryExport, output: OutputArgs) -> Result<u8, CliError> {
     let found = OpenStores::of(args.store.as_deref()).find(&args.run)?;
@@ -32,7 +33,7 @@ pub(super) fn export(args: &TrajectoryExport, output: OutputArgs) -> Result<u8, 
     } else if !output.quiet {
         let count = plural(events.len() as u64, "event", "events");
         let _ = writeln!(
-            crate::output::stderr(),
+            crate::ui::output::stderr(),
             "wrote {}: {count} of {}",
             printable(&file.display().to_string()),
             found.room

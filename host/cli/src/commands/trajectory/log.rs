@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use conclave_core::trajectory::{Era, Loaded, LogProblem, TrajectoryEvent, load, translate};
 
-use crate::error::CliError;
-use crate::show::{ODD, one_line, paint, plural};
+use crate::program::error::CliError;
+use crate::ui::show::{ODD, one_line, paint, plural};
 
 /// Characters of a problem's reason that are shown.
 const REASON: usize = 400;
@@ -112,7 +112,7 @@ pub(super) fn report_unanswered(places: &[i64]) {
         let actions = plural(places.len() as u64, "action has", "actions have");
         let places = places.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
         let _ = writeln!(
-            crate::output::stderr(),
+            crate::ui::output::stderr(),
             "{} {actions} no answer: {places}",
             paint(ODD, "unanswered:")
         );
@@ -123,7 +123,7 @@ pub(super) fn report_unanswered(places: &[i64]) {
 pub(super) fn tell(problems: &[LogProblem]) {
     for problem in problems {
         let _ = writeln!(
-            crate::output::stderr(),
+            crate::ui::output::stderr(),
             "{} {}: {}",
             paint(ODD, "not read:"),
             one_line(&problem.at, 80),

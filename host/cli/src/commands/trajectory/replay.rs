@@ -14,11 +14,11 @@ use conclave_runtime::ids::{Ids, RandomIds};
 use super::log;
 use crate::args::{OutputArgs, TrajectoryReplay};
 use crate::commands::run::{Manner, Stage, unkept};
-use crate::error::CliError;
-use crate::interrupt::Interrupts;
-use crate::journals::{Of, RunStorage};
-use crate::setup;
-use crate::show::{FAINT, head, paint, plural};
+use crate::program::error::CliError;
+use crate::state::journals::{Of, RunStorage};
+use crate::state::setup;
+use crate::ui::interrupt::Interrupts;
+use crate::ui::show::{FAINT, head, paint, plural};
 
 pub(super) async fn replay(
     args: TrajectoryReplay,
@@ -48,7 +48,7 @@ pub(super) async fn replay(
     if !output.quiet && !output.json {
         head::print(&prepared, Some(&room), loading.elapsed());
         let _ = writeln!(
-            crate::output::stderr(),
+            crate::ui::output::stderr(),
             "{}",
             paint(FAINT, format_args!("{count} of the log are carried out anew\n"))
         );

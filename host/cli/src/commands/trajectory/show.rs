@@ -11,10 +11,11 @@ use serde_json::{Value, json};
 
 use super::log;
 use crate::args::{OutputArgs, TrajectoryShow};
-use crate::error::CliError;
-use crate::show::table::{self, Column, note};
-use crate::show::{BAD, FAINT, NAME, one_line, plural, printable};
-use crate::{exit, stdout};
+use crate::program::error::CliError;
+use crate::program::exit;
+use crate::ui::show::table::{self, Column, note};
+use crate::ui::show::{BAD, FAINT, NAME, one_line, plural, printable};
+use crate::ui::stdout;
 
 /// Characters of an event that can come to be shown; a line is cut at the terminal's end.
 const SHOWN: usize = 2_000;

@@ -7,8 +7,8 @@ use anstyle::Style;
 use conclave_core::config::lockfile::{LockChange, PluginPart, is_harmless};
 use conclave_core::types::ids::PluginName;
 
-use crate::screen::total_columns;
-use crate::show::{BAD, FAINT, GOOD, NAME, ODD, foreign, one_line, paint};
+use crate::ui::screen::total_columns;
+use crate::ui::show::{BAD, FAINT, GOOD, NAME, ODD, foreign, one_line, paint};
 
 /// Columns in front of a text: blanks, a sign, the mark.
 const BEFORE_TEXT: usize = 9;
@@ -19,7 +19,7 @@ const COMPARED: usize = 2_000;
 
 /// All that differs in one plugin.
 pub(super) fn plugin(name: &PluginName, is_new: bool, changes: &[LockChange]) {
-    let _ = write!(crate::output::stderr(), "{}", text(name, is_new, changes, total_columns()));
+    let _ = write!(crate::ui::output::stderr(), "{}", text(name, is_new, changes, total_columns()));
 }
 
 fn text(name: &PluginName, is_new: bool, changes: &[LockChange], columns: usize) -> String {

@@ -8,9 +8,9 @@ use conclave_core::types::ids::RoomId;
 use conclave_runtime::store::{RunFilter, RunRow, StoreReader};
 
 use super::folder::JournalFolder;
-use crate::error::CliError;
-use crate::state_folder::journals_folder;
-use crate::stores::{OpenStores, unusable};
+use crate::program::error::CliError;
+use crate::state::state_folder::journals_folder;
+use crate::state::stores::{OpenStores, unusable};
 
 /// Runs that are named where several are meant.
 const SHOWN: usize = 5;

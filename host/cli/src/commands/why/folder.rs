@@ -10,7 +10,7 @@ use conclave_core::journal::record::from_lines;
 use conclave_core::protocol::event::Record;
 
 use super::find::{FoundJournal, journal};
-use crate::error::CliError;
+use crate::program::error::CliError;
 
 /// The ending of a journal's file.
 const ENDING: &str = "jsonl";

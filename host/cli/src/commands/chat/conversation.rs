@@ -1,0 +1,449 @@
+//! Follows a conversation: shows what the agent says while it says it, knows whose turn it is, and
+//! remembers what was said.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anstyle::Style;
+use conclave_core::protocol::event::Event;
+use conclave_core::protocol::notice::Notice;
+use conclave_core::setup::Setup;
+use conclave_core::types::delivery::EndedTask;
+use conclave_core::types::ids::{BackgroundId, CallId, RoomId, TaskName};
+use conclave_core::types::message::{Entity, Message};
+use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
+use tokio::sync::watch;
+
+use super::open_questions::OpenQuestions;
+use super::status;
+use super::stream::PieceStream;
+use super::transcript::{Speaker, Transcript};
+use crate::program::exit;
+use crate::ui::screen::{Screen, columns, total_columns};
+use crate::ui::show::amounts::now;
+use crate::ui::show::entry::EntryText;
+use crate::ui::show::tally::{Counts, RunTally};
+use crate::ui::show::{BAD, FAINT, one_line, paint};
+
+/// Before this much time has passed nobody wonders what is going on.
+const PATIENCE_MS: u128 = 400;
+/// Characters of a result that no strategy delivers.
+const PREVIEW: usize = 200;
+
+/// A conversation with the entry task.
+pub(crate) struct TerminalChat {
+    screen: Arc<Screen>,
+    tally: Arc<RunTally>,
+    setup: Arc<Setup>,
+    room: RoomId,
+    /// What is said goes to a terminal, which it could steer.
+    is_terminal: bool,
+    /// The entry task has its result.
+    over: watch::Sender<bool>,
+    state: Mutex<ConversationState>,
+}
+
+/// Who is to speak when the room asks its user.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum NextSpeaker {
+    #[default]
+    Person,
+    /// The agent has yet to read what the host has for it, such as the result of a tool (L-029: a
+    /// user who says nothing lets it).
+    Agent,
+}
+
+/// A turn that goes on.
+#[derive(Clone, Copy, Debug)]
+struct OpenTurn {
+    began: Instant,
+    /// What was counted before it.
+    before: Counts,
+    /// For how long questions were open before it.
+    questions: Duration,
+}
+
+#[derive(Debug, Default)]
+struct ConversationState {
+    turn: Option<OpenTurn>,
+    questions: OpenQuestions,
+    next: NextSpeaker,
+    /// The step of the entry task that goes on.
+    step: Option<CallId>,
+    /// What its models say, by request.
+    streams: BTreeMap<u32, PieceStream>,
+    tools: BTreeMap<CallId, String>,
+    background: BTreeMap<BackgroundId, (TaskName, Instant)>,
+    transcript: Transcript,
+    /// The exit code for a turn without an answer.
+    failure: Option<u8>,
+    /// Why the turn has no answer so far.
+    why: Option<String>,
+    /// Ctrl-C was pressed, and the turn goes on still.
+    stopping: bool,
+    /// The step failed, so the host's word is for the person.
+    faulted: bool,
+    /// The component answered on the host's seat.
+    responded: bool,
+}
+
+impl TerminalChat {
+    pub(crate) fn new(
+        screen: Arc<Screen>,
+        tally: Arc<RunTally>,
+        setup: Arc<Setup>,
+        room: RoomId,
+    ) -> Self {
+        let is_terminal = std::io::stdout().is_terminal();
+        Self {
+            screen,
+            tally,
+            setup,
+            room,
+            is_terminal,
+            over: watch::Sender::new(false),
+            state: Mutex::default(),
+        }
+    }
+
+    fn stream(&self) -> PieceStream {
+        PieceStream::new(self.is_terminal.then(columns))
+    }
+
+    fn state(&self) -> MutexGuard<'_, ConversationState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whose turn it is, now that the room asks its user.
+    pub(crate) fn next(&self) -> NextSpeaker {
+        let state = self.state();
+        if state.stopping { NextSpeaker::Person } else { state.next }
+    }
+
+    /// The person has spoken.
+    pub(crate) fn begin_turn(&self, message: &str) {
+        let mut state = self.state();
+        state.begin_turn(self.tally.counts());
+        (state.failure, state.why, state.stopping) = (None, None, false);
+        state.transcript.add(Speaker::Person, message);
+    }
+
+    /// The agent is at what it was at when the program broke off.
+    pub(crate) fn turn_is_open(&self) {
+        self.state().begin_turn(self.tally.counts());
+    }
+
+    /// A turn goes on.
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.state().turn.is_some()
+    }
+
+    /// When the turn that goes on began.
+    pub(crate) fn turn(&self) -> Option<Instant> {
+        self.state().turn.map(|turn| turn.began)
+    }
+
+    /// The person wants the turn to stop. Should the room ask its user right now, it takes no
+    /// notice of that; then they are asked.
+    pub(crate) fn stop_begins(&self) {
+        let mut state = self.state();
+        state.stopping = state.turn.is_some();
+    }
+
+    /// The agent has nothing more to say: sums the turn up. False when no turn went on.
+    pub(crate) fn end_turn(&self) -> bool {
+        self.screen.clear_status();
+        let (turn, why) = {
+            let mut state = self.state();
+            let turn = state.turn.take().map(|turn| (turn.before, state.worked(&turn)));
+            (turn, state.why.take())
+        };
+        let Some((before, worked)) = turn else { return false };
+        if let Some(why) = why.filter(|_| self.screen.is_quiet()) {
+            // Otherwise it was told when it happened.
+            EntryText::new(BAD, "no answer")
+                .whole(Style::new(), why.trim())
+                .rows(total_columns())
+                .iter()
+                .for_each(|row| self.screen.notice(row));
+        }
+        let counts = self.tally.counts();
+        let space = if self.screen.is_live() { "\n" } else { "" };
+        let summary = status::after_turn(counts.since(before), worked, counts, columns());
+        self.screen.line(format_args!("{}{space}", paint(FAINT, summary)));
+        true
+    }
+
+    /// Shows what goes on while nothing is said. Called now and then.
+    pub(crate) fn tick(&self) {
+        let state = self.state();
+        let Some(worked) = state.turn.map(|turn| state.worked(&turn)) else { return };
+        if worked.as_millis() > PATIENCE_MS {
+            let tools: Vec<String> = state.tools.values().cloned().collect();
+            self.screen.status(&status::while_waiting(worked, &tools));
+        }
+    }
+
+    /// Tasks that go on in the background.
+    pub(crate) fn background(&self) -> Vec<String> {
+        self.state().background.values().map(|(task, _)| task.to_string()).collect()
+    }
+
+    /// The same, each with its id and for how long it has gone on.
+    pub(crate) fn background_tasks(&self) -> Vec<(BackgroundId, TaskName, Duration)> {
+        self.state()
+            .background
+            .iter()
+            .map(|(id, (task, begun))| (id.clone(), task.clone(), begun.elapsed()))
+            .collect()
+    }
+
+    /// Ends when the entry task has its result; background work may go on.
+    pub(crate) async fn is_over(&self) {
+        // The sender is this conversation's own, so it does not go away while somebody waits.
+        let _ = self.over.subscribe().wait_for(|over| *over).await;
+    }
+
+    /// The exit code for a last turn that brought no answer.
+    pub(crate) fn failure(&self) -> Option<u8> {
+        self.state().failure
+    }
+
+    /// Writes what was said to a file.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub(crate) fn save(&self, path: &std::path::Path) -> Result<(), String> {
+        self.state().transcript.save(path)
+    }
+
+    /// The entry task, or one that the conversation may be handed to.
+    pub(crate) fn holds(&self, task: &TaskName) -> bool {
+        *task == self.setup.entry || self.setup.holders().contains(task)
+    }
+
+    /// Returns whether a task has the reference's words of farewell (L-086).
+    pub(crate) fn is_as_langroid(&self, task: &TaskName) -> bool {
+        self.setup.tasks.get(task).is_some_and(|task| task.as_langroid)
+    }
+
+    /// Shows what comes of a stream next. A row that something else has ended is not gone on with.
+    fn say(&self, stream: &mut PieceStream, next: impl FnOnce(&mut PieceStream) -> String) {
+        if !self.screen.is_text_open() {
+            stream.row_ended();
+        }
+        self.screen.say(&next(stream));
+    }
+
+    fn told(&self, notice: &Notice) {
+        let mut state = self.state();
+        match notice {
+            Notice::StepStarted { call, task, .. } if self.holds(task) => {
+                state.step = Some(*call);
+                state.streams.clear();
+                (state.faulted, state.responded) = (false, false);
+            }
+            Notice::ModelCalled { call, ordinal, .. } if state.step == Some(*call) => {
+                state.streams.insert(*ordinal, self.stream());
+            }
+            Notice::ModelAnswered { call, ordinal, error, trouble, .. }
+                if state.step == Some(*call) =>
+            {
+                if let Some(stream) = state.streams.get_mut(ordinal) {
+                    self.say(stream, PieceStream::finish);
+                }
+                self.screen.end_text();
+                if let Some(stream) = state
+                    .streams
+                    .get(ordinal)
+                    .filter(|stream| error.is_some() && !stream.is_empty())
+                {
+                    let said = stream.said().to_owned();
+                    state
+                        .transcript
+                        .add(Speaker::Agent(self.setup.entry.to_string()), format!("{said} …"));
+                    self.screen.line(paint(FAINT, "  … it broke off here"));
+                }
+                state.failure = trouble.as_ref().and_then(|trouble| exit::of_trouble(trouble.kind));
+                state.why =
+                    trouble.as_ref().map(|trouble| &trouble.text).or(error.as_ref()).cloned();
+                if let Some(why) = state.why.clone() {
+                    state.transcript.add(Speaker::Note, why);
+                }
+            }
+            Notice::PluginFaulted { call, fault, .. } if state.step == Some(*call) => {
+                state.faulted = true;
+                state.why = state.why.take().or_else(|| Some(fault.message.clone()));
+                state.failure = state.failure.or(Some(exit::PLUGIN));
+            }
+            Notice::MessagePosted { task, message, .. } if self.holds(task) => {
+                self.posted(&mut state, message)
+            }
+            Notice::StepStalled { task, .. } if self.holds(task) => {
+                state.next = NextSpeaker::Person
+            }
+            Notice::TurnStopped { .. } => self.stopped(&mut state),
+            Notice::ToolCalled { call, caller, name, arguments, .. } => {
+                let name = one_line(name, 60);
+                state.transcript.add(
+                    Speaker::Note,
+                    format!("{caller} calls {name} {}", one_line(&arguments.to_string(), PREVIEW)),
+                );
+                state.tools.insert(*call, name);
+            }
+            Notice::ToolAnswered { call: Some(call), .. } => drop(state.tools.remove(call)),
+            Notice::BackgroundStarted { id, task, .. } => {
+                drop(state.background.insert(id.clone(), (task.clone(), Instant::now())))
+            }
+            Notice::ResultReady { .. } => drop(self.over.send_replace(true)),
+            Notice::BackgroundEnded { ended } => state.end_background(ended),
+            _ => {}
+        }
+    }
+
+    fn posted(&self, state: &mut ConversationState, message: &Message) {
+        let is_hosts = message.sender == Entity::Agent && !state.responded;
+        state.next =
+            if is_hosts && !state.faulted { NextSpeaker::Agent } else { NextSpeaker::Person };
+        let is_persons = message.sender == Entity::User
+            && !self.setup.tasks.contains_key(message.sender_name.as_str());
+        let is_elsewhere =
+            message.recipient.as_deref().is_some_and(|name| Entity::named(name).is_none());
+        if is_hosts || is_persons || is_elsewhere || message.text().trim().is_empty() {
+            return;
+        }
+        let speaker = if message.sender == Entity::User {
+            message.sender_name.clone()
+        } else {
+            self.setup.entry.to_string()
+        };
+        if !state.streams.values().any(|stream| stream.has_said(message.text())) {
+            let mut stream = self.stream();
+            if message.sender == Entity::User {
+                self.screen.say(&format!(
+                    "{}:{}",
+                    one_line(&speaker, 40),
+                    if self.is_terminal { "\n" } else { " " }
+                ));
+            }
+            self.say(&mut stream, |stream| {
+                format!("{}{}", stream.push(message.text()), stream.finish())
+            });
+            self.screen.end_text();
+        }
+        state.transcript.add(Speaker::Agent(speaker), message.text());
+        if !state.faulted {
+            state.why = None;
+        }
+    }
+
+    fn stopped(&self, state: &mut ConversationState) {
+        let said = state
+            .streams
+            .values()
+            .filter(|stream| !stream.is_empty())
+            .map(PieceStream::said)
+            .collect::<Vec<_>>()
+            .join("\n");
+        if !said.is_empty() && !state.transcript.is_answered() {
+            state.transcript.add(Speaker::Agent(self.setup.entry.to_string()), format!("{said} …"));
+        }
+        state.transcript.add(Speaker::Note, "stopped");
+        state.streams.values_mut().for_each(|stream| self.say(stream, PieceStream::finish));
+        self.screen.end_text();
+        state.step = None;
+        state.tools.clear();
+        state.next = NextSpeaker::Person;
+    }
+}
+
+impl ConversationState {
+    fn begin_turn(&mut self, before: Counts) {
+        let questions = self.questions.total(now());
+        self.turn = Some(OpenTurn { began: Instant::now(), before, questions });
+    }
+
+    /// Returns for how long the agent was at work in the turn: not while a question was open.
+    fn worked(&self, turn: &OpenTurn) -> Duration {
+        let asked = self.questions.total(now()).saturating_sub(turn.questions);
+        turn.began.elapsed().saturating_sub(asked)
+    }
+
+    /// Takes the end of a background task, of which the trace has a line.
+    fn end_background(&mut self, ended: &EndedTask) {
+        self.background.remove(&ended.id);
+        let text = ended.output.as_deref().or(ended.error.as_deref()).unwrap_or_default();
+        let (agent, status) = (&ended.agent, ended.status.as_str());
+        self.transcript.add(Speaker::Note, format!("{agent} {status}: {text}"));
+    }
+}
+
+impl Subscriber for TerminalChat {
+    fn on(&self, happening: &Published) {
+        if let RunEvent::Told { told } = &happening.what {
+            self.state().questions.take(&happening.room, happening.at, told);
+        }
+        if happening.room != self.room {
+            return;
+        }
+        match &happening.what {
+            RunEvent::Told { told } => self.told(told),
+            RunEvent::Streamed { call, ordinal, text } => {
+                let mut state = self.state();
+                if state.step == Some(*call)
+                    && let Some(stream) = state.streams.get_mut(ordinal)
+                {
+                    self.say(stream, |stream| stream.push(text));
+                }
+            }
+            RunEvent::Recorded { record } => {
+                if let Event::AgentResponded { answer: Ok(Some(_)), .. } = &record.event {
+                    self.state().responded = true;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conclave_core::types::ids::Millis;
+    use serde_json::json;
+
+    use super::*;
+
+    fn notice(value: serde_json::Value) -> Notice {
+        serde_json::from_value(value).expect("it is a notice")
+    }
+
+    #[test]
+    fn a_turn_is_no_longer_for_a_user_who_thinks_about_a_question() {
+        let (mut state, room) = (ConversationState::default(), RoomId::from("3f2a"));
+        let asked = notice(json!({ "notice": "top-up-asked", "call": 3, "top_up": {
+            "budget": "tokens", "limit": 10, "used": 9, "set_aside": 0, "needed": 5, "proposed": 5,
+            "task": "desk",
+        } }));
+        let answered = notice(json!({
+            "notice": "topped-up", "call": 3, "budget": "tokens", "more": 5, "reason": null,
+            "author": "program",
+        }));
+        state.begin_turn(Counts::default());
+        let turn = state.turn.map(|turn| OpenTurn {
+            began: Instant::now().checked_sub(Duration::from_secs(90)).expect("90 s ago"),
+            ..turn
+        });
+        let turn = turn.expect("it was begun");
+        assert!(state.worked(&turn) >= Duration::from_secs(90));
+        let at = now();
+        state.questions.take(&room, Millis(at.0 - 80_000), &asked);
+        state.questions.take(&room, Millis(at.0 - 20_000), &answered);
+        let worked = state.worked(&turn);
+        assert!(
+            worked >= Duration::from_secs(30) && worked < Duration::from_secs(90),
+            "{worked:?}"
+        );
+    }
+}

@@ -1,0 +1,343 @@
+//! The person as the channel of a conversation: asked for the next message when it is their turn,
+//! and for nothing while the agent has more to do. Commands are carried out here.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use anstyle::Style;
+use conclave_core::types::ids::{BackgroundId, ChannelId, TaskName};
+use conclave_core::types::message::Blob;
+use conclave_core::types::request::RoomRequest;
+use conclave_core::types::text::show_size;
+use conclave_runtime::Stopper;
+use conclave_runtime::blobs::Blobs;
+use conclave_runtime::channel::{Channels, HumanAnswer, Speech};
+use conclave_runtime::clock::BoxFuture;
+use serde_json::json;
+
+use super::command::{self, ChatCommand, TypedLine};
+use super::conversation::{NextSpeaker, TerminalChat};
+use super::status;
+use crate::state::attach;
+use crate::ui::interrupt::Interrupts;
+use crate::ui::person::{Person, UserQuestion, UserReply};
+use crate::ui::screen::{Screen, columns, total_columns};
+use crate::ui::show::foreign;
+use crate::ui::show::tally::RunTally;
+use crate::ui::show::{FAINT, NAME, ODD, paint, plural, printable, time};
+use crate::ui::stdout;
+
+/// A word with which a user ends a task (L-086).
+const GOODBYE: &str = "quit";
+
+/// The person's side of a conversation. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct PersonChannel(Arc<ChannelState>);
+
+pub(crate) struct ChannelState {
+    pub(crate) person: Arc<Person>,
+    pub(crate) screen: Arc<Screen>,
+    pub(crate) conversation: Arc<TerminalChat>,
+    pub(crate) tally: Arc<RunTally>,
+    pub(crate) interrupts: Interrupts,
+    pub(crate) blobs: Arc<dyn Blobs>,
+    /// They go with the next message.
+    pub(crate) attachments: Mutex<Vec<Blob>>,
+    pub(crate) entry: TaskName,
+    /// Who may do what, for `/status`.
+    pub(crate) rights: String,
+    pub(crate) json: bool,
+    /// The person has ended the conversation.
+    pub(crate) has_ended: AtomicBool,
+    /// What still runs in the background then is stopped.
+    pub(crate) stops_background: AtomicBool,
+    /// Speaks to the room; not there before it is open.
+    pub(crate) stopper: OnceLock<Stopper>,
+}
+
+impl PersonChannel {
+    /// These go with the first message.
+    pub(crate) fn attach(&self, attachments: Vec<Blob>) {
+        *self.0.attachments() = attachments;
+    }
+
+    /// What goes with the first message.
+    pub(crate) fn take_attachments(&self) -> Vec<Blob> {
+        self.0.take_attachments()
+    }
+
+    pub(crate) fn new(inner: ChannelState) -> Self {
+        Self(Arc::new(inner))
+    }
+
+    /// The room is open.
+    pub(crate) fn open(&self, stopper: Stopper) {
+        let _ = self.0.stopper.set(stopper);
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.0.has_ended.load(Ordering::SeqCst)
+    }
+
+    /// Ends, once, when the conversation is over and what runs in the background is not waited for.
+    pub(crate) async fn let_go(&self) {
+        self.0.conversation.is_over().await;
+        if !self.0.stops_background.swap(false, Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// The next message; none when the person has ended the conversation.
+    pub(crate) async fn next_message(&self) -> Option<HumanAnswer> {
+        self.0.next_message(&self.0.entry).await
+    }
+}
+
+impl ChannelState {
+    /// Returns the next message for a task; `None` when the user has ended the conversation.
+    async fn next_message(&self, task: &TaskName) -> Option<HumanAnswer> {
+        let as_langroid = self.conversation.is_as_langroid(task);
+        let mut has_pressed = false;
+        loop {
+            let line = match self.person.ask(UserQuestion::message("> ")).await {
+                UserReply::Line(line) => line,
+                UserReply::Interrupted => {
+                    if std::mem::replace(&mut has_pressed, true) {
+                        self.tell(&paint(FAINT, "  Ctrl-D or /quit ends the conversation"));
+                    }
+                    continue;
+                }
+                UserReply::End => match self.end(true).await {
+                    true => return None,
+                    false => continue,
+                },
+            };
+            has_pressed = false;
+            match command::parse(&line, as_langroid) {
+                TypedLine::Message(text) => {
+                    self.conversation.begin_turn(&text);
+                    self.interrupts.turn_begins();
+                    return Some(HumanAnswer {
+                        text,
+                        attachments: self.take_attachments(),
+                        ..HumanAnswer::default()
+                    });
+                }
+                TypedLine::Command(ChatCommand::Quit) if self.end(false).await => return None,
+                TypedLine::Command(command) => self.carry_out(&command),
+                TypedLine::Wrong(why) => self.tell(&format!("  {}", paint(ODD, printable(&why)))),
+                TypedLine::Empty => {}
+            }
+        }
+    }
+
+    /// Ends the conversation, unless the person would rather wait for what runs in the background.
+    /// `input_is_over`: nothing more can be typed.
+    async fn end(&self, input_is_over: bool) -> bool {
+        let background = self.conversation.background();
+        let mut stops = false;
+        if !background.is_empty() && self.person.is_there() {
+            let goes_on = if background.len() == 1 { "goes on" } else { "go on" };
+            let tasks = plural(background.len() as u64, "task", "tasks");
+            let text = format!(
+                "  {tasks} {goes_on} in the background: {}",
+                paint(NAME, background.join(", "))
+            );
+            let reply = self
+                .person
+                .ask(UserQuestion::short(text, "  [s] stop  [w] wait  [c] go on talking  > "))
+                .await;
+            match reply {
+                UserReply::Line(line) if line.trim().eq_ignore_ascii_case("c") => return false,
+                UserReply::Line(line) if line.trim().eq_ignore_ascii_case("w") => {}
+                _ => stops = true,
+            }
+        } else if !background.is_empty() {
+            // A pipe cannot be asked. Who closes it wants what is still to come; who writes /quit
+            // does not.
+            stops = !input_is_over;
+        }
+        self.stops_background.store(stops, Ordering::SeqCst);
+        self.has_ended.store(true, Ordering::SeqCst);
+        // What goes on in the background now is all that Ctrl-C can stop.
+        self.interrupts.turn_begins();
+        true
+    }
+
+    fn carry_out(&self, command: &ChatCommand) {
+        match command {
+            ChatCommand::Help => self.tell(command::HELP),
+            ChatCommand::Status => self.tell(&self.status()),
+            ChatCommand::Stop => self.tell("  the agent is not at work"),
+            ChatCommand::Tasks => self.tell(&self.tasks()),
+            ChatCommand::Cancel(task) => {
+                let reason = "cancelled by the user".to_owned();
+                self.ask_of(task, |task| RoomRequest::CancelTask { task, reason });
+            }
+            ChatCommand::Tell(task, text) => {
+                if self.ask_of(task, |task| RoomRequest::TellTask { task, text: text.clone() }) {
+                    self.tell(&paint(
+                        FAINT,
+                        format_args!("  {} reads it in its next step", printable(task)),
+                    ));
+                }
+            }
+            ChatCommand::Attach(path) => self.attach(path),
+            ChatCommand::Save(path) => match self.conversation.save(path) {
+                Ok(()) => self.tell(&paint(
+                    FAINT,
+                    format_args!("  saved to {}", printable(&path.display().to_string())),
+                )),
+                Err(why) => self.tell(&format!("  {}", paint(ODD, printable(&why)))),
+            },
+            // Asked about before.
+            ChatCommand::Quit => {}
+        }
+    }
+
+    /// What runs in the background, one line each.
+    fn tasks(&self) -> String {
+        let tasks = self.conversation.background_tasks();
+        if tasks.is_empty() {
+            return paint(FAINT, "  nothing runs in the background");
+        }
+        let line = |(id, task, begun): &(BackgroundId, TaskName, Duration)| {
+            format!("  {id} {} for {}", paint(NAME, task), time(*begun))
+        };
+        tasks.iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Asks the room about a background task that runs. False: none of that name does.
+    fn ask_of(&self, task: &str, what: impl FnOnce(BackgroundId) -> RoomRequest) -> bool {
+        let found = self
+            .conversation
+            .background_tasks()
+            .into_iter()
+            .map(|(id, ..)| id)
+            .find(|id| id.as_str() == task);
+        let (Some(id), Some(stopper)) = (found, self.stopper.get()) else {
+            self.tell(&format!(
+                "  {}",
+                paint(
+                    ODD,
+                    format_args!(
+                        "no task {} runs in the background; /tasks lists them",
+                        printable(task)
+                    )
+                )
+            ));
+            return false;
+        };
+        stopper.request(what(id));
+        true
+    }
+
+    /// What goes with the next message.
+    fn take_attachments(&self) -> Vec<Blob> {
+        std::mem::take(&mut *self.attachments())
+    }
+
+    fn attachments(&self) -> MutexGuard<'_, Vec<Blob>> {
+        self.attachments.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn attach(&self, path: &Path) {
+        match attach::attach(&*self.blobs, path) {
+            Ok(blob) => {
+                let name = printable(blob.name.as_deref().unwrap_or_default());
+                let what = format!(
+                    "  {name} ({}, {}) goes with the next message",
+                    blob.media_type,
+                    show_size(blob.length)
+                );
+                self.attachments().push(blob);
+                self.tell(&paint(FAINT, what));
+            }
+            Err(why) => self.tell(&format!("  {}", paint(ODD, printable(&why)))),
+        }
+    }
+
+    fn status(&self) -> String {
+        let counts = self.tally.counts();
+        let background = self.conversation.background();
+        let background =
+            if background.is_empty() { "nothing".to_owned() } else { background.join(", ") };
+        let used = format!(
+            "{} · {}",
+            status::spent(counts),
+            plural(counts.sandboxes, "sandbox", "sandboxes")
+        );
+        format!("{}\n  used so far: {used}\n  in the background: {background}", self.rights)
+    }
+
+    /// Says something about the conversation itself.
+    fn tell(&self, text: &str) {
+        if self.json {
+            let text = anstream::adapter::strip_str(text).to_string();
+            // The result at the end goes the same way, and says so when stdout cannot be written.
+            let _ = stdout::queue_json(json!({ "type": "note", "text": text.trim() }));
+            return;
+        }
+        self.screen.notice(text);
+    }
+
+    async fn asked(&self, task: TaskName, prompt: String) -> Option<HumanAnswer> {
+        if task != self.entry && !self.conversation.holds(&task) {
+            if !self.person.is_there() {
+                return None;
+            }
+            let text = format!(
+                "  {} asks you:\n{}",
+                paint(NAME, &task),
+                foreign::block(prompt.trim(), Style::new(), 2, columns())
+            );
+            let reply = self.person.ask(UserQuestion::short(text, format!("  to {task} > "))).await;
+            return if let UserReply::Line(line) = reply { Some(line.into()) } else { None };
+        }
+        if self.conversation.next() == NextSpeaker::Agent {
+            return Some(HumanAnswer::pass());
+        }
+        self.conversation.end_turn();
+        self.interrupts.turn_is_over();
+        if self.json {
+            let _ = stdout::queue_json(json!({ "type": "asked", "task": task, "prompt": prompt }));
+        }
+        let answer = self.next_message(&task).await;
+        Some(answer.unwrap_or_else(|| GOODBYE.to_owned().into()))
+    }
+}
+
+impl Channels for PersonChannel {
+    fn ask(
+        &self,
+        _: ChannelId,
+        task: TaskName,
+        prompt: String,
+    ) -> BoxFuture<'static, Option<HumanAnswer>> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move { inner.asked(task, prompt).await })
+    }
+
+    fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
+        // The event stream has it already.
+        if !self.0.json {
+            self.0.screen.notice(foreign::block(
+                speech.text.trim(),
+                Style::new(),
+                2,
+                total_columns(),
+            ));
+        }
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// Shows now and then what goes on.
+pub(crate) async fn keep_status(conversation: &TerminalChat) {
+    loop {
+        tokio::time::sleep(Duration::from_millis(250)).await;
+        conversation.tick();
+    }
+}

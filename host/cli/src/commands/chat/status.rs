@@ -1,0 +1,142 @@
+//! The lines about the conversation itself: what a turn cost, and what is going on while nothing is
+//! said.
+
+use std::time::Duration;
+
+use conclave_core::types::usage::Spent;
+
+use crate::ui::show::amounts::took_for;
+use crate::ui::show::plural;
+use crate::ui::show::tally::Counts;
+
+/// What a turn used, and all turns together: `1 234 tokens · $0.0012 · 3.4 s · 5 sandboxes`.
+pub(crate) fn after_turn(turn: Counts, took: Duration, total: Counts, columns: usize) -> String {
+    // Where no model is asked, tokens say nothing.
+    let used = if total.tokens == 0 { String::new() } else { format!("{} · ", spent(turn)) };
+    let mut line =
+        format!("  {used}{} · {}", took_for(took), plural(turn.sandboxes, "sandbox", "sandboxes"));
+    let all = format!(" · all: {}", spent(total));
+    // The first turn is all there is, and a narrow terminal has room for the turn alone.
+    if total.tokens > turn.tokens && line.chars().count() + all.chars().count() < columns {
+        line.push_str(&all);
+    }
+    line
+}
+
+/// Tokens and, when it is known, money.
+pub(crate) fn spent(counts: Counts) -> String {
+    let tokens = if counts.tokens == 1 {
+        "1 token".to_owned()
+    } else {
+        format!("{} tokens", thousands(counts.tokens))
+    };
+    match counts.cost() {
+        Some(cost) => format!("{tokens} · {}", money(cost)),
+        None => tokens,
+    }
+}
+
+/// What a run used in all, where other processes had a part in it; none where this one did
+/// everything.
+pub(crate) fn in_all(spent: &Spent, counts: Counts) -> Option<String> {
+    let before = spent.tokens.checked_sub(counts.tokens).filter(|tokens| *tokens > 0);
+    before.map(|_| format!("in all {} tokens", thousands(spent.tokens)))
+}
+
+/// While nothing is said: `thinking … 3 s · search.find`.
+pub(crate) fn while_waiting(took: Duration, tools: &[String]) -> String {
+    let working = if tools.is_empty() { "thinking" } else { "working" };
+    let tools = if tools.is_empty() { String::new() } else { format!(" · {}", tools.join(", ")) };
+    format!("{working} … {} s{tools} · Ctrl-C stops", took.as_secs())
+}
+
+/// Micro-US-dollars, with as many digits as they are worth.
+fn money(micro_usd: u64) -> String {
+    let (dollars, rest) = (micro_usd / 1_000_000, micro_usd % 1_000_000);
+    match micro_usd {
+        0 => "$0".to_owned(),
+        1..100 => format!("${dollars}.{rest:06}"),
+        100..1_000_000 => format!("${dollars}.{:04}", rest / 100),
+        _ => format!("${dollars}.{:02}", rest / 10_000),
+    }
+}
+
+fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> = digits
+        .as_bytes()
+        .rchunks(3)
+        .rev()
+        .filter_map(|group| std::str::from_utf8(group).ok())
+        .collect();
+    groups.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Spent, after_turn, in_all, money, thousands, while_waiting};
+    use crate::ui::show::tally::Counts;
+
+    fn counts(tokens: u64, cost: Option<u64>) -> Counts {
+        let (unpriced, cost_micro_usd) = (u64::from(cost.is_none()), cost.unwrap_or_default());
+        Counts { tokens, cost_micro_usd, unpriced, sandboxes: 5, ..Counts::default() }
+    }
+
+    #[test]
+    fn a_turn_is_summed_up_in_one_line() {
+        let took = Duration::from_millis(3400);
+        let turn = counts(1234, Some(1200));
+        assert_eq!(
+            after_turn(turn, took, turn, 100),
+            "  1 234 tokens · $0.0012 · 3.4 s · 5 sandboxes"
+        );
+        let long = Duration::from_secs(200);
+        assert_eq!(
+            after_turn(turn, long, turn, 100),
+            "  1 234 tokens · $0.0012 · 3 min 20 s · 5 sandboxes"
+        );
+        let total = counts(5678, Some(5000));
+        assert_eq!(
+            after_turn(turn, took, total, 100),
+            "  1 234 tokens · $0.0012 · 3.4 s · 5 sandboxes · all: 5 678 tokens · $0.0050"
+        );
+        assert!(!after_turn(turn, took, total, 50).contains("all"));
+        assert_eq!(
+            after_turn(counts(7, None), took, counts(7, None), 80),
+            "  7 tokens · 3.4 s · 5 sandboxes"
+        );
+    }
+
+    #[test]
+    fn what_other_processes_used_counts_in_all() {
+        let spent = Spent { tokens: 5_787, ..Spent::default() };
+        assert_eq!(in_all(&spent, counts(1_234, None)).as_deref(), Some("in all 5 787 tokens"));
+        assert_eq!(in_all(&spent, counts(5_787, None)), None);
+    }
+
+    #[test]
+    fn waiting_says_for_what() {
+        assert_eq!(
+            while_waiting(Duration::from_millis(3900), &[]),
+            "thinking … 3 s · Ctrl-C stops"
+        );
+        assert_eq!(
+            while_waiting(Duration::from_secs(4), &["search.find".into()]),
+            "working … 4 s · search.find · Ctrl-C stops"
+        );
+    }
+
+    #[test]
+    fn amounts_are_read_at_a_glance() {
+        assert_eq!(
+            (thousands(999), thousands(1_000), thousands(1_234_567)),
+            ("999".into(), "1 000".into(), "1 234 567".into())
+        );
+        assert_eq!(
+            (money(42), money(1_234), money(2_345_678)),
+            ("$0.000042".into(), "$0.0012".into(), "$2.34".into())
+        );
+    }
+}

@@ -1,0 +1,150 @@
+//! Streamed text on its way to the screen. Pieces may be cut anywhere: on a terminal they become
+//! rows with a mark, in which everything that could steer it is escaped, so no cut lets anything
+//! through.
+
+use crate::ui::show::foreign::Flow;
+
+/// Makes the pieces of one answer printable.
+#[derive(Debug)]
+pub(crate) struct PieceStream {
+    /// Lays the rows of a terminal out; what goes to a pipe stays as it is.
+    flow: Option<Flow>,
+    /// White space that is printed once more text follows: an answer neither begins nor ends with
+    /// empty lines.
+    held: String,
+    begun: bool,
+    said: String,
+}
+
+impl PieceStream {
+    /// For a terminal of so many columns, or for a pipe.
+    pub(crate) fn new(columns: Option<usize>) -> Self {
+        Self {
+            flow: columns.map(Flow::new),
+            held: String::new(),
+            begun: false,
+            said: String::new(),
+        }
+    }
+
+    /// Returns the part of the text so far that can be printed now.
+    pub(crate) fn push(&mut self, piece: &str) -> String {
+        self.said.push_str(piece);
+        let mut shown = String::with_capacity(piece.len());
+        for c in piece.chars() {
+            match c {
+                '\n' | ' ' | '\t' if self.begun => self.held.push(c),
+                '\n' | ' ' | '\t' => {}
+                _ => {
+                    self.begun = true;
+                    for held in std::mem::take(&mut self.held).chars() {
+                        self.show(held, &mut shown);
+                    }
+                    self.show(c, &mut shown);
+                }
+            }
+        }
+        shown
+    }
+
+    /// The row was ended by something else that was shown.
+    pub(crate) fn row_ended(&mut self) {
+        if let Some(flow) = &mut self.flow {
+            flow.row_ended();
+        }
+    }
+
+    /// Returns what was held back of the last word.
+    pub(crate) fn finish(&mut self) -> String {
+        let mut shown = String::new();
+        if let Some(flow) = &mut self.flow {
+            flow.finish(&mut shown);
+        }
+        shown
+    }
+
+    fn show(&mut self, c: char, shown: &mut String) {
+        match &mut self.flow {
+            Some(flow) => flow.push(c, shown),
+            None => shown.push(c),
+        }
+    }
+
+    /// Nothing was printed of it.
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.begun
+    }
+
+    /// It said this already, give or take the white space around it.
+    pub(crate) fn has_said(&self, text: &str) -> bool {
+        self.begun && self.said.trim() == text.trim()
+    }
+
+    /// All of it, as it came.
+    pub(crate) fn said(&self) -> &str {
+        &self.said
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PieceStream;
+
+    fn whole(pieces: &[&str]) -> String {
+        let mut stream = PieceStream::new(Some(40));
+        let shown: String = pieces.iter().map(|piece| stream.push(piece)).collect();
+        shown + &stream.finish()
+    }
+
+    #[test]
+    fn a_cut_anywhere_prints_the_same() {
+        let text = "\u{1f469}\u{200d}\u{1f4bb} a\u{1b}[2J\u{1b}]0;title\u{7} b\u{202e}c\r\nd é 漢 \u{9b}31m\n\n  e, and more than one row";
+        let expected = whole(&[text]);
+        for (cut, _) in text.char_indices() {
+            let (before, after) = text.split_at(cut);
+            assert_eq!(whole(&[before, after]), expected, "cut at {cut}");
+        }
+        let one_by_one: Vec<String> = text.chars().map(String::from).collect();
+        assert_eq!(whole(&one_by_one.iter().map(String::as_str).collect::<Vec<_>>()), expected);
+        assert!(expected.lines().all(|row| row.starts_with("│ ")), "{expected}");
+    }
+
+    #[test]
+    fn no_piece_steers_the_terminal() {
+        let shown = whole(&["\u{1b}", "[2", "J", "\u{202e}x\r", "y\u{8}"]);
+        assert_eq!(shown, "│ \\u{1b}[2J\\u{202e}xy\\u{8}");
+    }
+
+    #[test]
+    fn empty_lines_around_an_answer_are_left_out() {
+        assert_eq!(whole(&["\n\n", "  one", " \n", "\n", "two", "\n", "\n "]), "│ one \n│ \n│ two");
+    }
+
+    /// H2 of the second hostile pass: a line of the program ended the row, and what followed stood
+    /// at its left edge.
+    #[test]
+    fn what_follows_an_interruption_has_a_mark() {
+        let mut stream = PieceStream::new(Some(80));
+        assert_eq!(stream.push("Done. It"), "│ Done. ");
+        stream.row_ended();
+        assert_eq!(stream.push(" now"), "│ It ");
+        stream.row_ended();
+        assert_eq!(stream.finish(), "│ now");
+    }
+
+    #[test]
+    fn what_goes_to_a_pipe_stays_as_it_is() {
+        let mut stream = PieceStream::new(None);
+        assert_eq!(stream.push("a\u{1b}[1mb"), "a\u{1b}[1mb");
+    }
+
+    #[test]
+    fn a_completion_that_was_streamed_is_known_again() {
+        let mut stream = PieceStream::new(Some(80));
+        assert!(stream.is_empty() && !stream.has_said(""));
+        stream.push("\nhello ");
+        stream.push("you\n");
+        assert!(stream.has_said("hello you") && !stream.has_said("hello"));
+        assert_eq!(stream.said(), "\nhello you\n");
+    }
+}

@@ -1,0 +1,76 @@
+//! What the program says when it cannot go on: what failed, why, and what to do about it.
+
+use std::fmt;
+
+use conclave_core::config::Problems;
+
+use crate::program::exit;
+
+/// An error that ends the program.
+#[derive(Debug)]
+pub(crate) struct CliError {
+    code: u8,
+    what: String,
+    hint: Option<String>,
+    problems: Option<Problems>,
+}
+
+impl CliError {
+    /// The command line or a file named on it.
+    pub(crate) fn usage(what: impl Into<String>) -> Self {
+        Self { code: exit::USAGE, what: what.into(), hint: None, problems: None }
+    }
+
+    /// A plugin.
+    pub(crate) fn plugin(what: impl Into<String>) -> Self {
+        Self { code: exit::PLUGIN, what: what.into(), hint: None, problems: None }
+    }
+
+    /// Somebody had to be asked, and nobody was there.
+    pub(crate) fn policy(what: impl Into<String>) -> Self {
+        Self { code: exit::POLICY, what: what.into(), hint: None, problems: None }
+    }
+
+    /// A key that is not there.
+    pub(crate) fn key(what: impl Into<String>) -> Self {
+        Self { code: exit::KEY, what: what.into(), hint: None, problems: None }
+    }
+
+    /// The host itself, or the machine.
+    pub(crate) fn internal(what: impl Into<String>) -> Self {
+        Self { code: exit::FAILED, what: what.into(), hint: None, problems: None }
+    }
+
+    /// Problems of a config, for `--json`.
+    pub(crate) fn with_problems(mut self, problems: &Problems) -> Self {
+        self.problems = Some(problems.clone());
+        self
+    }
+
+    /// What to do about it.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The exit code.
+    pub(crate) fn code(&self) -> u8 {
+        self.code
+    }
+
+    /// As one line of JSON, for `--json`.
+    pub(crate) fn to_json(&self) -> String {
+        serde_json::json!({ "type": "error", "message": self.what, "hint": self.hint, "problems": self.problems, "exit_code": self.code })
+            .to_string()
+    }
+}
+
+impl fmt::Display for CliError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}", self.what)?;
+        match &self.hint {
+            Some(hint) => write!(out, "\nhelp: {hint}"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Files that go with a message: images and texts, kept in the host's blobs. What a file is, its
+//! bytes say, not its name.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use conclave_core::types::message::Blob;
+use conclave_core::types::text::show_size;
+use conclave_runtime::blobs::Blobs;
+
+use crate::program::error::CliError;
+
+/// Bytes of one file: more than models take, and less than would fill the memory.
+const BYTES: u64 = 20 << 20;
+
+/// How images begin.
+const IMAGES: [(&[u8], &str); 5] = [
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"II*\0", "image/tiff"),
+    (b"BM", "image/bmp"),
+];
+
+/// Keeps a file for a message.
+///
+/// # Errors
+/// Why not, in words.
+pub(crate) fn attach(blobs: &dyn Blobs, path: &Path) -> Result<Blob, String> {
+    let failed = |why: String| format!("{} cannot be attached: {why}", path.display());
+    // Looks first: opening a pipe waits, and a device gives without end.
+    if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+        return Err(failed("it is not a file".to_owned()));
+    }
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(|error| failed(error.to_string()))?;
+    file.take(BYTES + 1).read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
+    if bytes.len() as u64 > BYTES {
+        return Err(failed(format!("it has more than {}", show_size(BYTES))));
+    }
+    let media_type =
+        media_type(&bytes).ok_or_else(|| failed("it is neither an image nor a text".to_owned()))?;
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+    blobs.keep(&bytes, media_type, name.as_deref()).map_err(|error| failed(error.to_string()))
+}
+
+/// The same for the files of a command line.
+///
+/// # Errors
+/// The first that cannot be attached, and why.
+pub(crate) fn all(blobs: &dyn Blobs, paths: &[PathBuf]) -> Result<Vec<Blob>, CliError> {
+    paths.iter().map(|path| attach(blobs, path).map_err(CliError::usage)).collect()
+}
+
+/// None for what no model reads.
+fn media_type(bytes: &[u8]) -> Option<&'static str> {
+    let image = IMAGES
+        .iter()
+        .find(|(beginning, _)| bytes.starts_with(beginning))
+        .map(|(_, media_type)| *media_type);
+    let is_webp = bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP");
+    let is_text = || std::str::from_utf8(bytes).is_ok_and(|text| !text.contains('\0'));
+    image.or(is_webp.then_some("image/webp")).or_else(|| is_text().then_some("text/plain"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use conclave_runtime::blobs::MemoryBlobs;
+
+    use super::{attach, media_type};
+
+    #[test]
+    fn the_bytes_say_what_a_file_is() {
+        assert_eq!(media_type(b"\x89PNG\r\n\x1a\n...."), Some("image/png"));
+        assert_eq!(media_type(b"RIFF....WEBPVP8 "), Some("image/webp"));
+        assert_eq!(media_type("Übersicht\n".as_bytes()), Some("text/plain"));
+        assert_eq!(media_type(b"\x7fELF\x02\x01\0\0\xff"), None);
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let why = attach(&MemoryBlobs::default(), Path::new("/no/such/file")).unwrap_err();
+        assert!(why.starts_with("/no/such/file cannot be attached: "), "{why}");
+        let why = attach(&MemoryBlobs::default(), Path::new("/dev/zero")).unwrap_err();
+        assert_eq!(why, "/dev/zero cannot be attached: it is not a file");
+    }
+}

@@ -1,0 +1,259 @@
+//! A config on the disk that is edited: read once, written whole or not at all, and not when
+//! somebody else changed it meanwhile. What is edited is decided elsewhere.
+
+use std::fs;
+use std::io::{Error, ErrorKind, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use conclave_core::config::edit::{ConfigEditError, ConfigText, EditedConfig, LineChange};
+use conclave_runtime::durable_file::{self, FileAccess};
+use serde_json::{Value, json};
+
+use crate::args::OutputArgs;
+use crate::program::error::CliError;
+use crate::ui::screen::columns;
+use crate::ui::show::foreign::{self, MARK, MARK_COLUMNS};
+use crate::ui::show::{BAD, GOOD, paint};
+use crate::ui::stdout;
+
+/// Columns of a line in a pipe: more than a line has.
+const UNBROKEN: usize = 1 << 20;
+
+/// A file as it was read.
+#[derive(Debug)]
+pub(crate) struct ConfigFile {
+    /// As it was named.
+    path: PathBuf,
+    /// What it leads to, links followed.
+    target: PathBuf,
+    text: String,
+}
+
+impl ConfigFile {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// When it is not there or is no text.
+    pub(crate) fn open(path: &Path) -> Result<Self, CliError> {
+        let unread = |error: &Error| {
+            let hint = match error.kind() {
+                ErrorKind::NotFound => {
+                    "write one with `conclave init`, or name it with `--file FILE`"
+                }
+                _ => "name a config with `--file FILE`",
+            };
+            CliError::usage(format!("{} could not be read: {error}", path.display())).hint(hint)
+        };
+        let target = fs::canonicalize(path).map_err(|error| unread(&error))?;
+        let text = fs::read_to_string(&target).map_err(|error| unread(&error))?;
+        Ok(Self { path: path.to_owned(), target, text })
+    }
+
+    /// As it was named.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where its paths start: the folder of the file as it was named, as for whoever runs it. A
+    /// link's own folder, not its target's.
+    pub(crate) fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new(""))
+    }
+
+    /// Its text, to be edited.
+    ///
+    /// # Errors
+    /// When it is no TOML.
+    pub(crate) fn edit(&self) -> Result<ConfigText, CliError> {
+        ConfigText::open(
+            &self.path.display().to_string(),
+            &self.folder().to_string_lossy(),
+            &self.text,
+        )
+        .map_err(|error| refused(&error))
+    }
+
+    /// Writes the text of an edit.
+    ///
+    /// # Errors
+    /// When the file changed since it was read, or cannot be written. The old file is there then.
+    pub(crate) fn write(&self, edited: &EditedConfig) -> Result<(), CliError> {
+        if edited.changes.is_empty() {
+            return Ok(());
+        }
+        let now = fs::read_to_string(&self.target).unwrap_or_default();
+        if now != self.text {
+            let what = format!(
+                "{} was changed by somebody else in the meantime; nothing was written",
+                self.path.display()
+            );
+            return Err(CliError::usage(what).hint("type the command again"));
+        }
+        replace(&self.target, &edited.text).map_err(|error| unwritten(&self.path, &error))
+    }
+}
+
+/// An edit that was not made, as an error of the command line.
+pub(crate) fn refused(error: &ConfigEditError) -> CliError {
+    match error {
+        ConfigEditError::Wrong(problems) => {
+            let what = format!(
+                "with this change the config would be wrong; nothing was written\n\n{}",
+                problems.to_string().trim_end()
+            );
+            CliError::usage(what).with_problems(problems)
+        }
+        ConfigEditError::Unreadable(problems) => CliError::usage(format!(
+            "the config cannot be read\n\n{}",
+            problems.to_string().trim_end()
+        ))
+        .with_problems(problems),
+        error => CliError::usage(error.to_string()),
+    }
+}
+
+/// Tells what changed: for people on stderr, with `--json` as one object on stdout.
+pub(crate) fn tell(
+    file: &ConfigFile,
+    edited: &EditedConfig,
+    more: Value,
+    output: OutputArgs,
+) -> Result<(), CliError> {
+    if output.json {
+        let mut told = json!({
+            "type": "config",
+            "file": file.path().display().to_string(),
+            "changed": !edited.changes.is_empty(),
+            "changes": edited.changes,
+            "warnings": edited.warnings,
+        });
+        if let (Value::Object(told), Value::Object(more)) = (&mut told, more) {
+            told.extend(more);
+        }
+        return stdout::json(told);
+    }
+    if output.quiet {
+        return Ok(());
+    }
+    let mut err = crate::ui::output::stderr();
+    if edited.changes.is_empty() {
+        let _ = writeln!(err, "{} is as it was", file.path().display());
+        return Ok(());
+    }
+    let _ = writeln!(err, "{}", file.path().display());
+    // Whoever reads a pipe takes a line as it is.
+    let columns = if std::io::stderr().is_terminal() { columns() } else { UNBROKEN };
+    for row in edited.changes.iter().flat_map(|change| rows(change, columns)) {
+        let _ = writeln!(err, "{row}");
+    }
+    Ok(())
+}
+
+/// Returns a line that differs, in rows of at most `columns` columns. A comment or a pattern in it
+/// may be what a plugin says, so each row has the mark in front.
+fn rows(change: &LineChange, columns: usize) -> Vec<String> {
+    let (style, sign, line, text) = match change {
+        LineChange::Removed { line, text } => (BAD, '-', line, text),
+        LineChange::Added { line, text } => (GOOD, '+', line, text),
+    };
+    let first = format!("  {sign} {line:>3} ");
+    let further = " ".repeat(first.len());
+    let rows = foreign::reading_rows(text, columns.saturating_sub(first.len() + MARK_COLUMNS));
+    let margins = std::iter::once(first).chain(std::iter::repeat(further));
+    let row = |(row, margin): (String, String)| {
+        paint(style, format_args!("{margin}{MARK}{row}").to_string().trim_end())
+    };
+    rows.into_iter().zip(margins).map(row).collect()
+}
+
+/// Makes a file that must not be there yet, unless `force` says otherwise.
+///
+/// # Errors
+/// `AlreadyExists`, and what the operating system says.
+pub(crate) fn create(path: &Path, text: &str, force: bool) -> std::io::Result<()> {
+    if force && let Ok(target) = fs::canonicalize(path) {
+        return replace(&target, text);
+    }
+    durable_file::create(path, text.as_bytes(), &FileAccess::Usual)
+}
+
+/// That a file could not be written.
+pub(crate) fn unwritten(path: &Path, error: &Error) -> CliError {
+    CliError::internal(format!("{} could not be written: {error}", path.display()))
+}
+
+/// Written beside it and moved over it: a crash leaves the old file or the new one. Its permissions
+/// stay.
+pub(crate) fn replace(target: &Path, text: &str) -> std::io::Result<()> {
+    let permissions = fs::metadata(target)?.permissions();
+    durable_file::replace(target, text.as_bytes(), &FileAccess::Like(permissions))
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use conclave_core::config::edit::Fragment;
+
+    use super::*;
+
+    const CONFIG: &str =
+        "entry = \"t\"\n[plugins.p]\nsource = \"stock:chat\"\n[tasks.t]\nagent = \"p\"\n";
+
+    fn edited(file: &ConfigFile) -> EditedConfig {
+        let mut edit = file.edit().unwrap();
+        edit.grant("p", &Fragment::parse("route = [\"user\"]").unwrap()).unwrap();
+        edit.finish().unwrap()
+    }
+
+    #[test]
+    fn a_link_stays_a_link_and_permissions_stay() {
+        let temp = tempfile::tempdir().unwrap();
+        let (real, link) = (temp.path().join("real.toml"), temp.path().join("link.toml"));
+        fs::write(&real, CONFIG).unwrap();
+        fs::set_permissions(&real, fs::Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let file = ConfigFile::open(&link).unwrap();
+        file.write(&edited(&file)).unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o640);
+        assert!(fs::read_to_string(&real).unwrap().contains("grants.route"));
+        assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 2, "nothing is left beside it");
+    }
+
+    #[test]
+    fn paths_start_at_the_folder_of_a_link() {
+        let temp = tempfile::tempdir().unwrap();
+        let (elsewhere, link) = (temp.path().join("elsewhere"), temp.path().join("link.toml"));
+        fs::create_dir(&elsewhere).unwrap();
+        fs::write(elsewhere.join("real.toml"), CONFIG).unwrap();
+        std::os::unix::fs::symlink(elsewhere.join("real.toml"), &link).unwrap();
+        let file = ConfigFile::open(&link).unwrap();
+        assert_eq!(file.folder(), temp.path());
+        file.write(&edited(&file)).unwrap();
+        assert!(fs::read_to_string(elsewhere.join("real.toml")).unwrap().contains("grants.route"));
+    }
+
+    #[test]
+    fn what_somebody_else_wrote_meanwhile_is_not_lost() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("conclave.toml");
+        fs::write(&path, CONFIG).unwrap();
+        let file = ConfigFile::open(&path).unwrap();
+        let edit = edited(&file);
+        fs::write(&path, format!("{CONFIG}# by hand\n")).unwrap();
+        assert!(file.write(&edit).unwrap_err().to_string().contains("somebody else"));
+        assert!(fs::read_to_string(&path).unwrap().ends_with("# by hand\n"));
+    }
+
+    #[test]
+    fn a_file_that_is_there_is_written_over_by_force_only() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("conclave.toml");
+        create(&path, "a", false).unwrap();
+        assert_eq!(create(&path, "b", false).unwrap_err().kind(), ErrorKind::AlreadyExists);
+        create(&path, "c", true).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "c");
+    }
+}

@@ -1,0 +1,168 @@
+//! What is said to a run that another process has under way: put into the mail of its store, and
+//! journalled there or taken back. Nothing is left there that somebody would hear long afterwards.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use conclave_core::protocol::event::Event;
+use conclave_core::types::ids::RoomId;
+use conclave_runtime::store::{
+    ControlCommand, ControlMessage, MailState, RunRow, RunState, StoreReader, is_in_use,
+};
+use serde_json::json;
+
+use crate::args::OutputArgs;
+use crate::program::error::CliError;
+use crate::state::stores::{InStore, unusable};
+use crate::ui::show::printable;
+use crate::ui::stdout;
+
+/// How often it is looked whether it was heard.
+const EVERY: Duration = Duration::from_millis(100);
+
+/// The run as it is now, which must go on somewhere. `what` is what is to be done with it, such as
+/// `pause`.
+///
+/// # Errors
+/// When it has ended, or was interrupted.
+pub(crate) fn under_way(found: &InStore, what: &str) -> Result<RunRow, CliError> {
+    let row = found.row()?;
+    match row.standing {
+        RunState::Running => Ok(row),
+        RunState::Ended(status) => Err(CliError::usage(format!(
+            "the run {} has ended ({}): there is nothing to {what}",
+            row.run,
+            status.as_str()
+        ))),
+        RunState::CutOff => Err(CliError::usage(format!(
+            "the run {} was interrupted: there is nothing to {what}",
+            row.run
+        ))
+        .hint(format!(
+            "conclave resume {} resumes it, conclave stop {} ends it",
+            row.run, row.run
+        ))),
+    }
+}
+
+/// Sends a message, and waits until the run's journal holds it.
+///
+/// # Errors
+/// When that did not happen in time, or the run ended before; then the message was taken back,
+/// unless its room has it already.
+pub(crate) async fn say(
+    row: &RunRow,
+    word: ControlCommand,
+    most: Duration,
+) -> Result<(), CliError> {
+    let mail = ControlMessage::new(row.run.clone(), word);
+    mail.send(&row.store).map_err(|error| unusable(&error))?;
+    let until = Instant::now() + most;
+    loop {
+        let is_late = Instant::now() >= until;
+        match mail.state(&row.store) {
+            MailState::Gone => return Ok(()),
+            MailState::PutAside => {
+                let what = format!("the process of {} could not read the message", row.run);
+                return Err(CliError::internal(what)
+                    .hint("check whether that process is of another version of conclave"));
+            }
+            _ if is_over(row) => return said_to_the_end(row, &mail),
+            // Should its receiver have taken it in between, it is no longer waiting at the next
+            // look.
+            MailState::Waiting if is_late => {
+                let taken = ControlMessage::take_back(&row.store, |other| other.id == mail.id)
+                    .map_err(|error| unusable(&error))?;
+                if !taken.is_empty() {
+                    let what = format!(
+                        "the process of {} did not receive the message within {} s; it was taken back",
+                        row.run,
+                        most.as_secs()
+                    );
+                    return Err(CliError::internal(what)
+                        .hint("send it again with a longer --wait, or end that process"));
+                }
+            }
+            MailState::Taken if is_late => {
+                let what = format!(
+                    "the process of {} received the message, and did not record it within {} s; it may still take effect",
+                    row.run,
+                    most.as_secs()
+                );
+                return Err(CliError::internal(what)
+                    .hint(format!("conclave show {} shows the state of the run", row.run)));
+            }
+            MailState::Waiting | MailState::Taken => {}
+        }
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
+/// Nobody takes a message to it any more: its process has ended, or the run has.
+fn is_over(row: &RunRow) -> bool {
+    if !is_in_use(&row.store) {
+        return true;
+    }
+    // What cannot be read now is looked at again.
+    let rooms =
+        StoreReader::open(&row.store).and_then(|reader| reader.rooms(&row.run)).unwrap_or_default();
+    rooms.iter().any(|room| room.room == row.run && matches!(room.standing, RunState::Ended(_)))
+}
+
+/// What became of a message whose receiver is gone: the journal says whether it was in time.
+fn said_to_the_end(row: &RunRow, mail: &ControlMessage) -> Result<(), CliError> {
+    // First, so that nobody takes it who goes on with the run.
+    mail.remove(&row.store).map_err(|error| unusable(&error))?;
+    let reader = StoreReader::open(&row.store).map_err(|error| unusable(&error))?;
+    if reader.has_received(&mail.room, &mail.id).map_err(|error| unusable(&error))? {
+        return Ok(());
+    }
+    let what = format!(
+        "the process of {} ended before it received the message, which was taken back",
+        row.run
+    );
+    Err(CliError::usage(what).hint(format!("conclave show {} shows the state of the run", row.run)))
+}
+
+/// Waits until it is so, or for as long as that.
+pub(crate) async fn until(most: Duration, is_so: impl Fn() -> bool) {
+    let end = Instant::now() + most;
+    while !is_so() && Instant::now() < end {
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
+/// Tells what came of it: with `--json` as an object of this type.
+pub(crate) fn tell(
+    row: &RunRow,
+    kind: &str,
+    what: &str,
+    output: OutputArgs,
+) -> Result<(), CliError> {
+    if output.json {
+        return stdout::json(json!({ "type": kind, "run": row.run, "what": what }));
+    }
+    if output.quiet {
+        return Ok(());
+    }
+    stdout::styled(printable(&format!("{} {what}", row.run)))
+}
+
+/// Why a run is paused; none when it is not, or when that cannot be read.
+pub(crate) fn paused(reader: &StoreReader, run: &RoomId) -> Option<String> {
+    let (mut paused, mut received) = (None, BTreeSet::new());
+    for record in reader.records(run).ok()? {
+        if let Event::ControlReceived { id, .. } = &record.event
+            && !received.insert(id.clone())
+        {
+            // It took effect before.
+            continue;
+        }
+        match record.event.effective() {
+            Event::Paused { reason } => paused = Some(reason.clone()),
+            Event::Unpaused | Event::RunStarted { .. } => paused = None,
+            _ => {}
+        }
+    }
+    paused
+}

@@ -1,0 +1,111 @@
+//! Hears what is said from other terminals to the runs that this process has under way: an
+//! approval, a refusal, a stop, a pause, a word for an agent. What is for a run that is not under
+//! way here stays where it is until somebody goes on with it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conclave_core::types::approval::Approval;
+use conclave_core::types::request::RoomRequest;
+use conclave_runtime::ControlInbox;
+use conclave_runtime::Host;
+use conclave_runtime::store::{ControlCommand, ControlMessage, Store};
+use tokio::task::AbortHandle;
+
+use crate::program::approval_id::approval_id;
+use crate::ui::screen::Screen;
+use crate::ui::show::{FAINT, one_line, paint, printable};
+
+/// How often it is looked.
+const EVERY: Duration = Duration::from_millis(200);
+
+/// Characters of what was told that are shown.
+const SHOWN: usize = 80;
+
+/// Goes on until it is dropped.
+pub(crate) struct Attending(AbortHandle);
+
+impl Attending {
+    pub(crate) fn begin(store: &Store, host: &Arc<Host>, screen: &Arc<Screen>) -> Self {
+        Self::resume(ControlInbox::new(store, host), Arc::clone(screen))
+    }
+
+    /// The same for a run that is resumed. What waits for it is handed over before this returns:
+    /// else a question would be asked, and refused where nobody is there, that was answered long
+    /// ago.
+    pub(crate) async fn begin_resumed(
+        store: &Store,
+        host: &Arc<Host>,
+        screen: &Arc<Screen>,
+    ) -> Self {
+        let inbox = ControlInbox::new(store, host);
+        inbox.receive(|mail| show(screen, mail)).await;
+        Self::resume(inbox, Arc::clone(screen))
+    }
+
+    fn resume(inbox: ControlInbox, screen: Arc<Screen>) -> Self {
+        let task = tokio::spawn(async move {
+            loop {
+                inbox.receive(|mail| show(&screen, mail)).await;
+                tokio::time::sleep(EVERY).await;
+            }
+        });
+        Self(task.abort_handle())
+    }
+}
+
+impl Drop for Attending {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Shows what was said, at the moment at which its room gets it.
+fn show(screen: &Screen, ControlMessage { room, word, .. }: &ControlMessage) {
+    let line = match word {
+        ControlCommand::Decide { call, approval } => {
+            format!(
+                "{} was answered from another terminal: {}",
+                approval_id(room, *call),
+                said(approval)
+            )
+        }
+        ControlCommand::Stop { .. } => format!("{room} was stopped from another terminal"),
+        ControlCommand::Pause { reason } => {
+            format!(
+                "{room} was paused from another terminal: {}; conclave resume {room} lets it go on",
+                printable(reason)
+            )
+        }
+        ControlCommand::Unpause => format!("{room} goes on, as another terminal says"),
+        ControlCommand::Tell { text, .. } => {
+            format!("{room} was told from another terminal: {}", one_line(text, SHOWN))
+        }
+        ControlCommand::Ask { what } => {
+            format!("{room} was asked from another terminal: {}", asked(what))
+        }
+    };
+    screen.line(paint(FAINT, format_args!("      {line}")));
+}
+
+fn asked(what: &RoomRequest) -> String {
+    match what {
+        RoomRequest::CancelTask { task, reason } => {
+            format!("to cancel {task}: {}", one_line(reason, SHOWN))
+        }
+        RoomRequest::TellTask { task, text } => {
+            format!("to tell {task}: {}", one_line(text, SHOWN))
+        }
+        RoomRequest::Close { reason } => format!("to close: {}", one_line(reason, SHOWN)),
+        _ => "something".to_owned(),
+    }
+}
+
+fn said(approval: &Approval) -> String {
+    match approval {
+        Approval::Approved => "approved".to_owned(),
+        Approval::Edited { .. } => "approved with other arguments".to_owned(),
+        Approval::Refused { reason } => format!("refused: {}", printable(reason)),
+        Approval::Invalid { message } => format!("cannot run: {}", printable(message)),
+    }
+}

@@ -1,0 +1,193 @@
+//! Folders that a command is about to grant: whether they are there, and whether one holds more
+//! than anybody would mean to grant. The one guard for `init`, `add` and `grant`; what a config
+//! written by hand grants is its author's business.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use conclave_core::config::edit::{EditedConfig, Fragment};
+use conclave_core::config::{Config, ConfigProblem, Problems};
+use conclave_core::permissions::grant::FileGrant;
+
+use crate::program::error::CliError;
+
+/// Folders of keys, wherever they are.
+const KEYS: [&str; 4] = [".ssh", ".gnupg", ".aws", ".kube"];
+/// What is the system's own, with passwords, keys and devices in it.
+const SYSTEM: [&str; 4] = ["/etc", "/proc", "/sys", "/dev"];
+/// What lets a folder be granted all the same.
+pub(crate) const ALL_THE_SAME: &str =
+    "name a folder that holds nothing but what may be read; with --yes it is granted all the same";
+
+/// Why a folder holds more than anybody would mean to grant; none when it does not. Both as
+/// `canonicalize` gives them; the other is the config's.
+pub(crate) fn too_much(whole: &Path, own: &Path) -> Option<&'static str> {
+    if whole.parent().is_none() {
+        return Some("is the whole disk");
+    }
+    let home = std::env::var_os("HOME").and_then(|home| fs::canonicalize(home).ok());
+    match home {
+        Some(home) if whole == home => Some("is your home folder, with keys and passwords in it"),
+        Some(home) if home.starts_with(whole) => Some("holds your home folder"),
+        _ if holds_keys(whole) => Some("holds keys"),
+        _ if SYSTEM.iter().any(|system| whole.starts_with(system)) => Some("is the system's own"),
+        _ if whole != own && own.starts_with(whole) => {
+            Some("lies above the config's own folder, and holds all that is beside that")
+        }
+        _ => None,
+    }
+}
+
+fn holds_keys(whole: &Path) -> bool {
+    let is_key = |part: Component<'_>| KEYS.iter().any(|keys| part.as_os_str() == *keys);
+    whole.components().any(is_key) || KEYS.iter().any(|keys| whole.join(keys).exists())
+}
+
+/// A folder as `canonicalize` gives it; an empty path is the current one.
+pub(crate) fn whole(folder: &Path) -> PathBuf {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned())
+}
+
+/// Refuses folders of a plugin that the host would refuse once the config is prepared.
+///
+/// # Errors
+/// The problems that the edit brought, in the host's words.
+pub(crate) fn check_by_host(
+    file: &Path,
+    plugin: &str,
+    before: Option<&Config>,
+    edited: &EditedConfig,
+) -> Result<(), CliError> {
+    let Some(config) = &edited.config else { return Ok(()) };
+    let files = |config: &Config| {
+        config.plugins.get(plugin).map(|plugin| plugin.grants.files.clone()).unwrap_or_default()
+    };
+    if files(config).is_empty() || before.is_some_and(|before| files(before) == files(config)) {
+        return Ok(());
+    }
+    let host = crate::state::setup::open_host_in(file)?;
+    // Whatever others were granted before is not the question.
+    let problems_of = |config: &Config| {
+        let mut config = config.clone();
+        config
+            .plugins
+            .iter_mut()
+            .filter(|(name, _)| name.as_str() != plugin)
+            .for_each(|(_, other)| other.grants.files.clear());
+        host.folder_problems(&config)
+    };
+    let old = before.map(problems_of).unwrap_or_default();
+    let mut problems = problems_of(config);
+    problems.0.retain(|problem| !old.0.iter().any(|old| old.what == problem.what));
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let what = format!(
+        "a folder is not granted; nothing was written\n\n{}",
+        problems.to_string().trim_end()
+    );
+    Err(CliError::usage(what).with_problems(&problems))
+}
+
+/// Looks at folders before they are granted.
+#[derive(Clone, Debug)]
+pub(crate) struct FolderGuard {
+    /// The config's own folder, as `canonicalize` gives it.
+    own: PathBuf,
+    yes: bool,
+}
+
+impl FolderGuard {
+    /// For a config in this folder; `yes` when the operator said that a folder may hold too much.
+    pub(crate) fn new(folder: &Path, yes: bool) -> Self {
+        Self { own: whole(folder), yes }
+    }
+
+    /// Looks at the folders that an edit grants to a plugin and that were not granted before.
+    ///
+    /// # Errors
+    /// All that are not there, and, without `--yes`, all that hold too much; each with its line.
+    /// Also when the config had problems before, because then nobody can tell which folder is
+    /// meant.
+    pub(crate) fn check(
+        &self,
+        plugin: &str,
+        chosen: &[Fragment],
+        before: Option<&Config>,
+        edited: &EditedConfig,
+    ) -> Result<(), CliError> {
+        let Some(config) = &edited.config else { return unless_folders(chosen) };
+        let of = |config: &Config| {
+            config.plugins.get(plugin).map(|plugin| plugin.grants.files.clone()).unwrap_or_default()
+        };
+        let old = before.map(of).unwrap_or_default();
+        let mut problems = Problems::default();
+        for (index, grant) in
+            of(config).iter().enumerate().filter(|(_, grant)| !old.contains(grant))
+        {
+            if let Some((what, help)) = self.problem(grant) {
+                let problem: ConfigProblem =
+                    config.problem(&format!("plugins.{plugin}.grants.files[{index}]"), what);
+                problems.push(problem.help(help));
+            }
+        }
+        if problems.is_empty() {
+            return Ok(());
+        }
+        let what = format!(
+            "a folder is not granted; nothing was written\n\n{}",
+            problems.to_string().trim_end()
+        );
+        Err(CliError::usage(what).with_problems(&problems))
+    }
+
+    /// What is wrong with a folder, and what to do about it.
+    fn problem(&self, grant: &FileGrant) -> Option<(String, &'static str)> {
+        let whole = fs::canonicalize(&grant.dir).ok().filter(|whole| whole.is_dir());
+        let Some(whole) = whole else {
+            return Some((
+                format!("there is no folder {}", grant.dir),
+                "make it, or correct the path; it starts at the folder of the config",
+            ));
+        };
+        let why = too_much(&whole, &self.own).filter(|_| !self.yes)?;
+        Some((format!("{} {why}", whole.display()), ALL_THE_SAME))
+    }
+}
+
+fn unless_folders(chosen: &[Fragment]) -> Result<(), CliError> {
+    if chosen.iter().all(|fragment| fragment.grants.iter().all(|grant| grant.key != "files")) {
+        return Ok(());
+    }
+    let what = "the config has problems of its own, so the folder that is to be granted cannot be looked at; nothing was written";
+    Err(CliError::usage(what).hint("put them right first; `conclave check` names them"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_holds_more_than_anybody_means_is_known() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().canonicalize().unwrap();
+        let own = root.join("desk");
+        fs::create_dir_all(own.join("docs")).unwrap();
+        fs::create_dir_all(root.join("other/.ssh/old")).unwrap();
+        for fine in [own.clone(), own.join("docs"), root.join("beside")] {
+            assert_eq!(too_much(&fine, &own), None, "{}", fine.display());
+        }
+        let risky = [
+            root.clone(),
+            root.join("other"),
+            root.join("other/.ssh/old"),
+            "/".into(),
+            "/etc".into(),
+            "/etc/ssl".into(),
+        ];
+        for folder in risky {
+            assert!(too_much(&folder, &own).is_some(), "{}", folder.display());
+        }
+    }
+}

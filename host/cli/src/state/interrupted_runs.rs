@@ -1,0 +1,99 @@
+//! Interrupted runs: which there are, what is said of them, and which of them are given up.
+//! `resume` resumes them.
+
+use std::io::Write;
+use std::path::Path;
+
+use conclave_core::types::ids::RoomId;
+use conclave_runtime::store::{RunFilter, RunRow, RunState, Store, StoreReader};
+
+use crate::args::OutputArgs;
+use crate::state::stores::{OpenStores, is_cut_off};
+use crate::ui::show::{ODD, paint, plural};
+
+/// Runs that are named.
+const SHOWN: usize = 3;
+/// What calls of clients are stored as: no client waits for an interrupted one.
+pub(crate) const CLIENT: &str = "mcp";
+/// What conversations are kept as.
+pub(crate) const CONVERSATION: &str = "chat";
+
+/// Returns the runs of this config that did not end and can be resumed, newest first; none where
+/// only results are wanted.
+pub(crate) fn left(
+    store: Option<&Path>,
+    (command, config): (&str, &Path),
+    output: OutputArgs,
+) -> Vec<RunRow> {
+    if output.quiet || output.json {
+        return Vec::new();
+    }
+    let mut left = left_in(&OpenStores::of(store));
+    let config = std::path::absolute(config).ok();
+    // Those of other projects, and conversations beside runs, are told of where they would be
+    // resumed.
+    left.retain(|run| run.config.is_some() && run.config == config && run.command == command);
+    left
+}
+
+/// The same, whatever is wanted.
+pub(crate) fn left_in(stores: &OpenStores) -> Vec<RunRow> {
+    let mut left = stores.cut_off();
+    left.retain(|run| run.command != CLIENT);
+    left
+}
+
+/// Says on stderr which runs did not end.
+pub(crate) fn report_left(left: &[RunRow]) {
+    let Some(newest) = left.first() else { return };
+    let names: Vec<String> = left.iter().take(SHOWN).map(|run| run.run.to_string()).collect();
+    let more = if left.len() > SHOWN { ", …" } else { "" };
+    let one = if left.len() == 1 { format!(" {}", newest.run) } else { String::new() };
+    let count = plural(left.len() as u64, "run", "runs");
+    let told = format!("{count} did not end: {}{more} (conclave resume{one})", names.join(", "));
+    let _ = writeln!(crate::ui::output::stderr(), "{}", paint(ODD, told));
+}
+
+/// Ends interrupted calls of clients: the client that asked has gone with the process. Before the
+/// first run of this process.
+pub(crate) fn give_up_calls(store: &Store) {
+    let Ok(reader) = StoreReader::open(store.folder()) else { return };
+    let runs = reader.runs(&RunFilter::default()).unwrap_or_default();
+    for run in runs.iter().filter(|run| run.command == CLIENT && run.ended.is_none()) {
+        // What cannot be ended now is found again at the next start.
+        let _ = store.give_up(&run.run, "the client that asked has gone");
+    }
+}
+
+/// Ends interrupted child rooms whose run is over. The store is this process's, and nothing of that
+/// run is under way.
+pub(crate) fn close_orphans(store: &Store, run: &RoomId) {
+    let Ok(reader) = StoreReader::open(store.folder()) else { return };
+    for room in reader.rooms(run).unwrap_or_default() {
+        if room.room != *run && !matches!(room.standing, RunState::Ended(_)) {
+            let _ = store.give_up(&room.room, "its run is over");
+        }
+    }
+}
+
+/// The room asks its user, and nothing else goes on before they answer.
+pub(crate) fn waits_for_person(store: &Store, room: &RoomId) -> bool {
+    let waits = StoreReader::open(store.folder())
+        .and_then(|reader| reader.waits(Some(room)))
+        .unwrap_or_default();
+    waits.iter().any(|row| row.room == *room && row.wait.kind == "user")
+}
+
+impl OpenStores {
+    /// Returns the interrupted runs, newest first; a store that cannot be read is overlooked.
+    pub(crate) fn cut_off(&self) -> Vec<RunRow> {
+        let filter = RunFilter { status: Some("interrupted".to_owned()), ..RunFilter::default() };
+        let runs = self
+            .folders()
+            .iter()
+            .filter_map(|folder| StoreReader::open(folder).ok()?.runs(&filter).ok());
+        let mut runs: Vec<RunRow> = runs.flatten().filter(is_cut_off).collect();
+        runs.sort_by_key(|run| std::cmp::Reverse(run.started));
+        runs
+    }
+}

@@ -1,0 +1,185 @@
+//! Where a command keeps its runs: in a store of the user's state folder that no other process
+//! writes, in a store that was named, or as JSON lines in a folder. What is kept and how is the
+//! runtime's; who looks at it afterwards finds it through `stores`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use conclave_core::types::ids::RoomId;
+use conclave_runtime::blobs::Blobs;
+use conclave_runtime::ids::Ids;
+use conclave_runtime::journal::{Journals, JsonLines, NoJournals};
+use conclave_runtime::store::{Durability, Retention, RunOrigin, Store, StoreError};
+
+use crate::args::Keep;
+use crate::program::error::CliError;
+use crate::state::setup::{self, Models};
+use crate::state::state_folder::make_private;
+use crate::state::stores::{bulk_folder, stores_folder, unusable};
+use crate::ui::show::{ODD, paint, printable};
+
+/// Runs that stay in a store of the state folder once they have ended.
+const RUNS: usize = 200;
+/// The same of batches and calls of clients, which have stores of their own.
+const BULK: usize = 1_000;
+
+/// What a command runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Of<'a> {
+    /// Its name on the command line.
+    pub(crate) command: &'a str,
+    pub(crate) file: &'a Path,
+    pub(crate) models: &'a Models,
+    pub(crate) locked: bool,
+    /// It makes many runs.
+    pub(crate) is_bulk: bool,
+}
+
+/// Where the runs of a command are kept.
+#[derive(Clone)]
+pub(crate) struct RunStorage(JournalPlace);
+
+#[derive(Clone)]
+enum JournalPlace {
+    Nowhere,
+    Lines(PathBuf),
+    Store { store: Store, durability: Durability, about: RunOrigin },
+}
+
+impl RunStorage {
+    /// As the command line says. What cannot be kept in the state folder is told on stderr and is
+    /// no reason not to run, unless each event is to be safe.
+    ///
+    /// # Errors
+    /// When the config cannot be read, or when a store that must be there cannot be used.
+    pub(crate) fn open(keep: &Keep, of: Of<'_>) -> Result<Self, CliError> {
+        let durability = keep
+            .durability
+            .map(Durability::from)
+            .or(setup::read_config(of.file, of.models)?.durability);
+        if let Some(folder) = &keep.journal {
+            return Ok(Self(JournalPlace::Lines(folder.clone())));
+        }
+        if keep.no_journal {
+            return Ok(Self(JournalPlace::Nowhere));
+        }
+        let opened = match &keep.store {
+            Some(folder) => Store::open(folder).map(Some),
+            None => open_free(of.is_bulk),
+        };
+        match opened {
+            Ok(Some(store)) => {
+                Ok(Self::in_store(store, durability.unwrap_or_default(), of.about()))
+            }
+            Ok(None) if durability != Some(Durability::Sync) => Ok(Self(JournalPlace::Nowhere)),
+            Ok(None) => Err(CliError::internal("each event is to be kept, and nobody knows where")
+                .hint("set HOME or CONCLAVE_STATE")),
+            Err(error) if keep.store.is_some() => Err(unusable(&error)),
+            Err(error) if durability == Some(Durability::Sync) => {
+                let what = format!(
+                    "nothing can be kept, and with the durability `sync` nothing runs then: {error}"
+                );
+                Err(CliError::internal(what).hint("make the state folder usable, name a store with --store, or say --durability group"))
+            }
+            Err(error) => {
+                warn_unkept(&error);
+                Ok(Self(JournalPlace::Nowhere))
+            }
+        }
+    }
+
+    /// In a store that was opened before.
+    pub(crate) fn in_store(store: Store, durability: Durability, about: RunOrigin) -> Self {
+        Self(JournalPlace::Store { store, durability, about })
+    }
+
+    /// For the run's options.
+    pub(crate) fn journals(&self) -> Arc<dyn Journals> {
+        match &self.0 {
+            JournalPlace::Nowhere => Arc::new(NoJournals),
+            JournalPlace::Lines(folder) => Arc::new(JsonLines::in_folder(folder)),
+            JournalPlace::Store { store, durability, about } => {
+                store.journals(*durability, about.clone())
+            }
+        }
+    }
+
+    /// Where attachments are kept beside the journals; none: in memory alone.
+    pub(crate) fn blobs(&self) -> Option<Arc<dyn Blobs>> {
+        self.store().map(Store::blobs)
+    }
+
+    /// The store, where it is one.
+    pub(crate) fn store(&self) -> Option<&Store> {
+        if let JournalPlace::Store { store, .. } = &self.0 { Some(store) } else { None }
+    }
+
+    /// The folder, which no plugin may write to.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        match &self.0 {
+            JournalPlace::Nowhere => None,
+            JournalPlace::Lines(folder) => Some(folder),
+            JournalPlace::Store { store, .. } => Some(store.folder()),
+        }
+    }
+
+    /// Refusals of this run can be looked up later.
+    pub(crate) fn is_kept(&self) -> bool {
+        !matches!(self.0, JournalPlace::Nowhere)
+    }
+}
+
+impl Of<'_> {
+    fn about(&self) -> RunOrigin {
+        let config = std::path::absolute(self.file).unwrap_or_else(|_| self.file.to_owned());
+        RunOrigin { config: Some(config), command: self.command.to_owned(), locked: self.locked }
+    }
+}
+
+/// A store of the state folder, with room in it; none when nobody knows where that is.
+fn open_free(is_bulk: bool) -> Result<Option<Store>, StoreError> {
+    let Some(folder) = (if is_bulk { bulk_folder() } else { stores_folder() }) else {
+        return Ok(None);
+    };
+    make_private(&folder)
+        .map_err(|error| StoreError::Other { folder: folder.clone(), what: error.to_string() })?;
+    let store = Store::open_free(&folder)?;
+    // What cannot be removed now stays; the next run tries again.
+    let _ = store.collect(&Retention {
+        runs: Some(if is_bulk { BULK } else { RUNS }),
+        ..Retention::default()
+    });
+    Ok(Some(store))
+}
+
+fn warn_unkept(error: &StoreError) {
+    let what = "nothing is kept, so `conclave why` will know nothing of this run, and `conclave resume` cannot go on with it:";
+    let _ = writeln!(
+        crate::ui::output::stderr(),
+        "{} {what} {}",
+        paint(ODD, "warning:"),
+        printable(&error.to_string())
+    );
+}
+
+/// The calls of one client: runs of one serving, counted from 1.
+#[derive(Debug)]
+pub(crate) struct Serving {
+    id: RoomId,
+    last: AtomicU64,
+}
+
+impl Serving {
+    pub(crate) fn new(id: RoomId) -> Self {
+        Self { id, last: AtomicU64::new(0) }
+    }
+}
+
+impl Ids for Serving {
+    fn run(&self) -> RoomId {
+        let call = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        RoomId::from(format!("{}.{call}", self.id).as_str())
+    }
+}

@@ -1,0 +1,105 @@
+//! The lock on the disk: read whole, written whole or not at all, and not when somebody else
+//! changed it meanwhile.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use conclave_core::config::lockfile::Lockfile;
+use conclave_core::types::text::show_size;
+use conclave_runtime::lock_of;
+
+use crate::program::error::CliError;
+use crate::program::shell::file_option;
+use crate::state::config_file::{create, replace, unwritten};
+
+/// More than any real lock has; what is larger is something else.
+const MOST: u64 = 64 << 20;
+
+/// The lock of a config, as it was read.
+#[derive(Debug)]
+pub(crate) struct LockFile {
+    path: PathBuf,
+    config: PathBuf,
+    text: Option<String>,
+    /// None when there is no file yet.
+    pub(crate) lock: Option<Lockfile>,
+}
+
+impl LockFile {
+    /// Reads the lock beside a config.
+    ///
+    /// # Errors
+    /// When it is there and cannot be read: a lock that is not understood must not count as none.
+    pub(crate) fn open(config: &Path) -> Result<Self, CliError> {
+        let path = lock_of(config);
+        let failed = |what: String| {
+            CliError::usage(what).hint("put it right, or delete it and type `conclave plugin lock`: that pins what is there now")
+        };
+        let text = match read(&path) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => {
+                return Err(failed(format!("{} could not be read: {error}", path.display())));
+            }
+        };
+        let lock = text.as_deref().map(Lockfile::parse).transpose();
+        let lock = lock.map_err(|error| failed(format!("{}:{error}", path.display())))?;
+        Ok(Self { path, config: config.to_owned(), text, lock })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// ` --file FILE` for a command, where it takes one.
+    pub(crate) fn option(&self) -> String {
+        file_option(&self.config)
+    }
+
+    /// Writes another lock in its place.
+    ///
+    /// # Errors
+    /// When the file changed since it was read, or cannot be written. The old file is there then.
+    pub(crate) fn write(&self, lock: &Lockfile) -> Result<(), CliError> {
+        if self.lock.as_ref() == Some(lock) {
+            return Ok(());
+        }
+        if read(&self.path).ok() != self.text {
+            let what = format!(
+                "{} was changed by somebody else in the meantime; nothing was written",
+                self.path.display()
+            );
+            return Err(CliError::usage(what).hint("type the command again"));
+        }
+        let text = lock.to_string();
+        let written = match (&self.text, fs::canonicalize(&self.path)) {
+            (Some(_), Ok(target)) => replace(&target, &text),
+            _ => create(&self.path, &text, false),
+        };
+        written.map_err(|error| unwritten(&self.path, &error))
+    }
+}
+
+fn read(path: &Path) -> std::io::Result<String> {
+    let metadata = match fs::metadata(path) {
+        // A link is there on purpose: what it led to is gone, and does not count as never pinned.
+        Err(error) if error.kind() == ErrorKind::NotFound && fs::symlink_metadata(path).is_ok() => {
+            return Err(std::io::Error::new(
+                ErrorKind::InvalidInput,
+                "it is a link to a file that is not there",
+            ));
+        }
+        metadata => metadata?,
+    };
+    if !metadata.is_file() {
+        return Err(std::io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    if metadata.len() > MOST {
+        return Err(std::io::Error::new(
+            ErrorKind::FileTooLarge,
+            format!("it has more than {}", show_size(MOST)),
+        ));
+    }
+    fs::read_to_string(path)
+}

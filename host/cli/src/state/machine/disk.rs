@@ -1,0 +1,121 @@
+//! What the disk does: whether compiled code can be kept, and what it costs to write something down
+//! for good.
+
+use std::fs::OpenOptions;
+use std::io::{Result, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use conclave_runtime::plugin::Cache;
+
+use super::Finding;
+use crate::ui::show;
+
+/// Writes that are timed: the median of them is steady enough, and on a slow disk they take two
+/// seconds.
+const WRITES: usize = 64;
+const SLOW: Duration = Duration::from_millis(20);
+
+/// Compiled components are kept in this folder.
+pub(crate) fn cache(folder: Option<&Path>) -> Finding {
+    const WHAT: &str = "compiled code";
+    let Some(folder) = folder else {
+        return Finding::fair(
+            WHAT,
+            "nothing is kept: every start compiles every plugin",
+            "set HOME, XDG_CACHE_HOME or CONCLAVE_CACHE",
+        );
+    };
+    match Cache::open(folder) {
+        Ok(_) => Finding::good(WHAT, format!("kept in {}", folder.display())),
+        Err(error) => {
+            Finding::fair(WHAT, error.to_string(), "until then every start compiles every plugin")
+        }
+    }
+}
+
+/// What one durable write costs in a folder.
+pub(crate) fn syncing(folder: &Path) -> Finding {
+    const WHAT: &str = "durable write";
+    match measure(folder) {
+        Ok((median, slowest)) => {
+            let found = format!(
+                "{} (median), {} at worst, in {}: about {} events a second with durability `sync`",
+                show::time(median),
+                show::time(slowest),
+                folder.display(),
+                per_second(median)
+            );
+            if median <= SLOW {
+                Finding::good(WHAT, found)
+            } else {
+                Finding::fair(
+                    WHAT,
+                    found,
+                    "a run waits for it at each event with durability `sync`; keep the state on a faster disk (CONCLAVE_STATE), or use `group`",
+                )
+            }
+        }
+        Err(error) => Finding::bad(
+            WHAT,
+            format!("{} cannot be written: {error}", folder.display()),
+            "go to a folder that is yours",
+        ),
+    }
+}
+
+/// Each event waits for a write of its own then; with `group` many share one.
+fn per_second(median: Duration) -> String {
+    let median = u64::try_from(median.as_micros()).unwrap_or(u64::MAX).max(1);
+    show::amounts::count(1_000_000 / median)
+}
+
+/// Median and slowest of some writes of a page, each on the disk before the next.
+fn measure(folder: &Path) -> Result<(Duration, Duration)> {
+    let path = folder.join(format!(".conclave-doctor-{}", std::process::id()));
+    let removed = RemovedFile(path.clone());
+    let mut file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+    let mut times = Vec::with_capacity(WRITES);
+    for _ in 0..WRITES {
+        let began = Instant::now();
+        file.write_all(&[7; 4096])?;
+        file.sync_data()?;
+        times.push(began.elapsed());
+    }
+    drop(removed);
+    times.sort_unstable();
+    Ok((times[WRITES / 2], times[WRITES - 1]))
+}
+
+/// A folder of its own with the empty folder `empty` in it, removed in the end.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    /// # Errors
+    /// When the machine has no place for temporary files.
+    pub(crate) fn new() -> Result<Self> {
+        let folder = std::env::temp_dir().join(format!("conclave-doctor-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("empty"))?;
+        Ok(Self(folder))
+    }
+
+    /// Its path, as configs take it.
+    pub(crate) fn shown(&self) -> String {
+        self.0.to_string_lossy().into_owned()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Removes the file, whatever happens.
+struct RemovedFile(PathBuf);
+
+impl Drop for RemovedFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}

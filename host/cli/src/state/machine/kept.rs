@@ -1,0 +1,88 @@
+//! The state folder: where it lies, how large it is, how many runs in it were interrupted, and what
+//! a durable write costs there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use conclave_runtime::store::RunFilter;
+
+use super::Finding;
+use crate::state::state_folder::state_folder;
+use crate::state::stores::{OpenStores, is_cut_off};
+use crate::ui::show::amounts::count;
+use crate::ui::show::{bytes, plural};
+
+/// Entries that are counted: a folder with more is large in any case.
+const ENTRIES: usize = 100_000;
+
+/// Where runs are kept, and what waits there; none where nothing is kept.
+pub(crate) fn kept() -> Vec<Finding> {
+    const WHAT: &str = "stored runs";
+    let Some(folder) = state_folder() else {
+        return vec![Finding::fair(
+            WHAT,
+            "runs are not stored, so none can be looked up or resumed",
+            "set HOME or CONCLAVE_STATE",
+        )];
+    };
+    let place = format!("{} in {}", bytes(size(&folder)), folder.display());
+    let finding = match OpenStores::of(None).runs(&RunFilter::default()) {
+        Ok(runs) => {
+            let found = format!("{}, {place}", plural(runs.len() as u64, "run", "runs"));
+            match runs.iter().filter(|run| is_cut_off(run)).count() as u64 {
+                0 => Finding::good(WHAT, found),
+                interrupted => Finding::fair(
+                    WHAT,
+                    format!("{found}; {} interrupted", count(interrupted)),
+                    "`conclave resume` resumes them, `conclave stop RUN` ends one",
+                ),
+            }
+        }
+        Err(error) => {
+            Finding::bad(WHAT, format!("{error} ({place})"), "`conclave store check` says how far")
+        }
+    };
+    vec![finding, super::syncing(&nearest(&folder))]
+}
+
+/// The folder itself, or the one above it that is there: looking makes nothing.
+fn nearest(folder: &Path) -> PathBuf {
+    folder.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new(".")).to_owned()
+}
+
+/// Bytes of all files below a folder. Links are not followed.
+fn size(folder: &Path) -> u64 {
+    let (mut to_do, mut total, mut seen) = (vec![folder.to_owned()], 0_u64, 0);
+    while let Some(folder) = to_do.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            seen += 1;
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => to_do.push(entry.path()),
+                Ok(kind) if kind.is_file() => {
+                    total += entry.metadata().map_or(0, |data| data.len())
+                }
+                _ => {}
+            }
+            if seen >= ENTRIES {
+                return total;
+            }
+        }
+    }
+    total
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_below_a_folder_is_counted() {
+        let temp = tempfile::tempdir().unwrap();
+        fs::create_dir_all(temp.path().join("a/b")).unwrap();
+        fs::write(temp.path().join("a/b/c"), [0; 300]).unwrap();
+        fs::write(temp.path().join("d"), [0; 40]).unwrap();
+        assert_eq!(size(temp.path()), 340);
+        assert_eq!(nearest(&temp.path().join("x/y")), temp.path());
+        assert_eq!(size(&temp.path().join("x")), 0);
+    }
+}

@@ -1,0 +1,315 @@
+//! What a person names as a plugin's source, found and looked into: its bytes, what it says of
+//! itself, and how a config names it. Nothing of it is run, and nothing is built.
+
+use std::path::{Component, Path, PathBuf};
+use std::time::SystemTime;
+
+use conclave_core::config::{Config, PluginSource};
+use conclave_core::types::wording::quoted;
+use conclave_runtime::plugin::{Downloads, Inspection, fetch, inspect, read_component};
+
+use crate::program::error::CliError;
+use crate::state::folders;
+use crate::state::setup;
+use crate::ui::show::one_line;
+
+/// The folder below a target folder where components are.
+const TARGET: &str = "wasm32-wasip2";
+const PROFILES: [&str; 3] = ["release", "plugin", "debug"];
+
+/// A component that was found.
+pub(crate) struct LocatedComponent {
+    pub(crate) place: ComponentPlace,
+    /// A crate's build, which the operator makes.
+    pub(crate) is_built_here: bool,
+    pub(crate) inspection: Inspection,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ComponentPlace {
+    /// Inside this program, under its name.
+    Stock(String),
+    File(PathBuf),
+    /// Address and digest, as a config writes them.
+    Url(String),
+}
+
+impl ComponentPlace {
+    /// As a config in this folder names it.
+    pub(crate) fn in_config(&self, folder: &Path) -> String {
+        match self {
+            Self::Stock(name) => format!("stock:{name}"),
+            Self::Url(url) => url.clone(),
+            Self::File(file) if file.is_absolute() => file.display().to_string(),
+            Self::File(file) => relative(file, folder).display().to_string(),
+        }
+    }
+
+    /// It did not come with this program.
+    pub(crate) fn is_strange(&self) -> bool {
+        !matches!(self, Self::Stock(_))
+    }
+
+    /// For people.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Self::Stock(name) => format!("stock:{name}"),
+            Self::Url(url) => url.split('#').next().unwrap_or_default().to_owned(),
+            Self::File(file) => file.display().to_string(),
+        }
+    }
+}
+
+/// Finds a component and looks into it. `again` is the command to type with a better source.
+///
+/// # Errors
+/// When there is none, or it is no plugin.
+pub(crate) async fn find(
+    source: &str,
+    again: impl Fn(&str) -> String,
+) -> Result<LocatedComponent, CliError> {
+    let is_built_here = Path::new(source).is_dir() || is_build(Path::new(source));
+    let (place, bytes) = match source.split_once(':') {
+        Some(("stock", name)) => (ComponentPlace::Stock(name.to_owned()), stock_bytes(name)?),
+        Some(("http" | "https", _)) => download(source, again).await?,
+        _ => from_disk(Path::new(source))?,
+    };
+    let inspection = inspect(&bytes)
+        .map_err(|error| CliError::plugin(format!("{} is no plugin: {error}", place.shown())))?;
+    let is_built_here = is_built_here && matches!(place, ComponentPlace::File(_));
+    Ok(LocatedComponent { place, is_built_here, inspection, bytes })
+}
+
+/// Returns whether a component stands where cargo puts those of a crate that is there:
+/// `CRATE/target/wasm32-…/PROFILE/x.wasm`.
+pub(crate) fn is_build(file: &Path) -> bool {
+    let folder = |steps: usize| file.ancestors().nth(steps);
+    let named = |steps: usize, is: fn(&str) -> bool| {
+        folder(steps).and_then(Path::file_name).and_then(|name| name.to_str()).is_some_and(is)
+    };
+    named(2, |name| name.starts_with("wasm32-"))
+        && named(3, |name| name == "target")
+        && folder(4).is_some_and(|root| root.join("Cargo.toml").is_file())
+}
+
+/// What the config of an installed plugin names, where it can be looked into without fetching it.
+pub(crate) fn look_up(source: &PluginSource) -> Option<Inspection> {
+    let bytes = match source {
+        PluginSource::Stock(name) => stock_bytes(name).ok()?,
+        PluginSource::File(path) => read_component(Path::new(&path.path)).ok()?,
+        PluginSource::Native(_) | PluginSource::Url { .. } | PluginSource::Mcp(_) => return None,
+    };
+    inspect(&bytes).ok()
+}
+
+fn stock_bytes(name: &str) -> Result<Vec<u8>, CliError> {
+    let stock = conclave_stock::stock();
+    if let Some(bytes) = stock.get(name) {
+        return Ok(bytes.to_vec());
+    }
+    let known: Vec<String> = stock.keys().map(|name| format!("stock:{name}")).collect();
+    let hint = match known.is_empty() {
+        true => "this program was built without stock plugins; build it with `cargo xtask build`"
+            .to_owned(),
+        false => format!("these are there: {}", known.join(", ")),
+    };
+    Err(CliError::usage(format!("there is no stock plugin `{}`", one_line(name, 64))).hint(hint))
+}
+
+async fn download(
+    source: &str,
+    again: impl Fn(&str) -> String,
+) -> Result<(ComponentPlace, Vec<u8>), CliError> {
+    // The config's own rules for an address.
+    let text = format!(
+        "entry = \"t\"\n[plugins.p]\nsource = {}\n[tasks.t]\nagent = \"p\"\n",
+        quoted(source)
+    );
+    let config = match Config::parse("SOURCE", "", &text) {
+        Ok(config) => config,
+        Err(_) if !source.contains('#') => return Err(without_digest(source, again).await),
+        Err(problems) => {
+            let what = problems
+                .0
+                .first()
+                .map(|problem| problem.what.replace("`source`", "the source"))
+                .unwrap_or_default();
+            return Err(CliError::usage(what).hint(
+                "write the component's SHA-256 behind the address: https://…/x.wasm#sha256=…",
+            ));
+        }
+    };
+    let Some(PluginSource::Url { url, sha256 }) =
+        config.plugins.into_values().next().map(|plugin| plugin.source)
+    else {
+        return Err(CliError::usage(format!(
+            "{} is no address of a component",
+            one_line(source, 200)
+        )));
+    };
+    // Where the host will look for it, so that it is fetched once.
+    let downloads = Downloads::new(setup::cache_folder().map(|folder| folder.join("components")));
+    let fetched = downloads.component(&url, &sha256, || {}).await;
+    let bytes = fetched.map_err(|error| CliError::plugin(error.to_string()))?;
+    Ok((ComponentPlace::Url(source.to_owned()), bytes))
+}
+
+/// Whoever answers could send anything; the digest that is there now is said, so that it can be
+/// held against its author's.
+async fn without_digest(url: &str, again: impl Fn(&str) -> String) -> CliError {
+    let what = "an address needs the component's digest: whoever answers there could send another one tomorrow";
+    match fetch(url).await.ok().and_then(|bytes| inspect(&bytes).ok()) {
+        Some(found) => CliError::usage(what).hint(format!(
+            "what is there now is {} {}; if its author names the same digest, type\n  {}",
+            found.manifest.name,
+            found.manifest.version,
+            again(&format!("{url}#sha256={}", found.sha256))
+        )),
+        None => {
+            CliError::usage(what).hint("write it behind the address: https://…/x.wasm#sha256=…")
+        }
+    }
+}
+
+fn from_disk(path: &Path) -> Result<(ComponentPlace, Vec<u8>), CliError> {
+    let file = if path.is_dir() { built(path)? } else { path.to_owned() };
+    let bytes = read_component(&file).map_err(|error| {
+        let hint = "name stock:NAME, a .wasm file, the folder of a plugin's crate, or https://…/x.wasm#sha256=…";
+        CliError::usage(format!("{} could not be read: {error}", file.display())).hint(hint)
+    })?;
+    if file.extension().is_none_or(|ending| ending != "wasm") {
+        return Err(CliError::usage(format!("{} does not end in .wasm", file.display()))
+            .hint("a config names components by such files"));
+    }
+    Ok((ComponentPlace::File(file), bytes))
+}
+
+/// The newest component that was built of a crate. It is not built here: a stranger's build script
+/// is a stranger's program, and would run without a sandbox.
+fn built(folder: &Path) -> Result<PathBuf, CliError> {
+    let Ok(manifest) = std::fs::read_to_string(folder.join("Cargo.toml")) else {
+        let what = format!("{} is a folder without a Cargo.toml", folder.display());
+        return Err(CliError::usage(what).hint("name the component itself, a .wasm file"));
+    };
+    let name = crate_name(&manifest).ok_or_else(|| {
+        CliError::usage(format!("{} holds no crate of its own", folder.display()))
+            .hint("name the folder of the plugin's crate")
+    })?;
+    let file = format!("{}.wasm", name.replace('-', "_"));
+    let targets = target_folders(folder);
+    let candidates = targets
+        .iter()
+        .flat_map(|target| PROFILES.map(|profile| target.join(TARGET).join(profile).join(&file)));
+    let modified = |path: &PathBuf| {
+        path.metadata().and_then(|metadata| metadata.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
+    };
+    candidates.filter(|path| path.is_file()).max_by_key(modified).ok_or_else(|| {
+        let what = format!("{} is not built: there is no {file} for {TARGET}", folder.display());
+        let command = format!(
+            "cargo build --release --target {TARGET} --manifest-path {}",
+            folder.join("Cargo.toml").display()
+        );
+        CliError::usage(what).hint(format!(
+            "build it with `{command}`; a build runs its author's programs, which no sandbox holds"
+        ))
+    })
+}
+
+/// The name of the package; enough of TOML is known for that.
+fn crate_name(manifest: &str) -> Option<String> {
+    let mut lines = manifest.lines().map(str::trim).skip_while(|line| *line != "[package]").skip(1);
+    let line = lines
+        .by_ref()
+        .take_while(|line| !line.starts_with('['))
+        .find(|line| line.starts_with("name"))?;
+    let value = line.split_once('=')?.1.trim();
+    Some(value.trim_start_matches(['"', '\'']).split(['"', '\'']).next()?.to_owned())
+}
+
+/// Where cargo may have put it: `CARGO_TARGET_DIR`, else `target` in the folder or in a workspace
+/// around it.
+fn target_folders(folder: &Path) -> Vec<PathBuf> {
+    if let Some(target) = std::env::var_os("CARGO_TARGET_DIR").filter(|value| !value.is_empty()) {
+        return vec![PathBuf::from(target)];
+    }
+    let mut folders = vec![folder.join("target")];
+    let whole = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    folders.extend(
+        whole
+            .ancestors()
+            .skip(1)
+            .filter(|above| above.join("Cargo.toml").is_file())
+            .map(|above| above.join("target")),
+    );
+    folders
+}
+
+/// The way from a folder to a file; the file's full path where there is none.
+fn relative(file: &Path, folder: &Path) -> PathBuf {
+    let Ok(file) = file.canonicalize() else { return file.to_owned() };
+    let folder = folders::whole(folder);
+    let (mut to, mut from) = (file.components().peekable(), folder.components().peekable());
+    let mut shared = 0;
+    while to.peek().is_some() && to.peek() == from.peek() {
+        to.next();
+        from.next();
+        shared += 1;
+    }
+    // Only the root is shared: the way would be longer than the path, and tells less.
+    if shared <= 1 {
+        return file;
+    }
+    let ups = from.count();
+    let start = if ups == 0 {
+        PathBuf::from(".")
+    } else {
+        std::iter::repeat_n(Component::ParentDir, ups).collect()
+    };
+    start.join(to.collect::<PathBuf>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_named_from_the_folder_of_the_config() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("config/plugins")).unwrap();
+        std::fs::write(root.join("config/plugins/x.wasm"), "").unwrap();
+        std::fs::write(root.join("y.wasm"), "").unwrap();
+        let cases = [
+            ("config/plugins/x.wasm", "config", "./plugins/x.wasm"),
+            ("y.wasm", "config/plugins", "../../y.wasm"),
+        ];
+        for (file, folder, expected) in cases {
+            assert_eq!(relative(&root.join(file), &root.join(folder)), Path::new(expected));
+        }
+    }
+
+    #[test]
+    fn a_build_stands_in_the_target_folder_of_a_crate_that_is_there() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join("notes/target/wasm32-wasip2/release/notes.wasm");
+        assert!(!is_build(&file), "there is no crate");
+        std::fs::create_dir_all(temp.path().join("notes")).unwrap();
+        std::fs::write(temp.path().join("notes/Cargo.toml"), "").unwrap();
+        assert!(is_build(&file));
+        assert!(
+            !is_build(&temp.path().join("notes/vendor/stranger.wasm")),
+            "a stranger's file inside a crate is no build of it"
+        );
+    }
+
+    #[test]
+    fn the_name_of_a_crate_is_read() {
+        assert_eq!(
+            crate_name("[package]\nname = \"my-tool\" # x\n[lib]\nname = \"other\"").as_deref(),
+            Some("my-tool")
+        );
+        assert_eq!(crate_name("[workspace]\n"), None);
+    }
+}

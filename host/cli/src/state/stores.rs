@@ -1,0 +1,257 @@
+//! Where runs are kept: the stores of the state folder, and what a name that a person types means
+//! among all of them. It only looks; who writes is `journals`' business.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use conclave_core::types::ids::RoomId;
+use conclave_runtime::store::{
+    self, RunFilter, RunMatch, RunRow, RunState, StoreError, StoreReader,
+};
+
+use crate::program::error::CliError;
+use crate::state::control::paused;
+use crate::state::state_folder::state_folder;
+use crate::ui::show::{ODD, paint, printable};
+
+/// Kinds of what only a person can end.
+const PERSON: [&str; 3] = ["approval", "top-up", "user"];
+/// Names that are shown where several are meant.
+const SHOWN: usize = 5;
+
+/// Below it are the stores of runs and conversations: one for each process that ran at the same
+/// time as others. None where nothing is kept.
+pub(crate) fn stores_folder() -> Option<PathBuf> {
+    state_folder().map(|folder| folder.join("stores"))
+}
+
+/// The same of batches and of calls of clients, which are many: they push out no run.
+pub(crate) fn bulk_folder() -> Option<PathBuf> {
+    state_folder().map(|folder| folder.join("bulk"))
+}
+
+/// The stores that are looked at.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenStores {
+    folders: Vec<PathBuf>,
+    is_given: bool,
+}
+
+/// A room and the store that it is in.
+pub(crate) struct InStore {
+    pub(crate) reader: StoreReader,
+    pub(crate) room: RoomId,
+}
+
+impl OpenStores {
+    /// The one that is named, else all of the state folder.
+    pub(crate) fn of(given: Option<&Path>) -> Self {
+        if let Some(folder) = given {
+            return Self { folders: vec![folder.to_owned()], is_given: true };
+        }
+        let folders = [stores_folder(), bulk_folder()];
+        let folders =
+            folders.into_iter().flatten().flat_map(|folder| store::all(&folder)).collect();
+        Self { folders, is_given: false }
+    }
+
+    /// Where they are.
+    pub(crate) fn folders(&self) -> &[PathBuf] {
+        &self.folders
+    }
+
+    /// Open, in order. One of the state folder that cannot be read is told of on stderr and left
+    /// out.
+    ///
+    /// # Errors
+    /// When the one that was named cannot be read.
+    pub(crate) fn readers(&self) -> Result<Vec<StoreReader>, CliError> {
+        let mut readers = Vec::with_capacity(self.folders.len());
+        for folder in &self.folders {
+            match StoreReader::open(folder) {
+                Ok(reader) => readers.push(reader),
+                Err(error) if self.is_given => return Err(unusable(&error)),
+                Err(error) => {
+                    let _ = writeln!(
+                        crate::ui::output::stderr(),
+                        "{} {}",
+                        paint(ODD, "warning:"),
+                        printable(&error.to_string())
+                    );
+                }
+            }
+        }
+        Ok(readers)
+    }
+
+    /// Runs of all stores, newest first.
+    ///
+    /// # Errors
+    /// When a store cannot be read.
+    pub(crate) fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>, CliError> {
+        let mut all = Vec::new();
+        for reader in self.readers()? {
+            all.extend(reader.runs(filter).map_err(|error| unusable(&error))?);
+        }
+        all.sort_by_key(|run| std::cmp::Reverse(run.started));
+        all.truncate(filter.most.unwrap_or(usize::MAX));
+        Ok(all)
+    }
+
+    /// The newest run.
+    ///
+    /// # Errors
+    /// When there is none, or a store cannot be read.
+    pub(crate) fn newest(&self) -> Result<InStore, CliError> {
+        let newest = self.runs(&RunFilter { most: Some(1), ..RunFilter::default() })?;
+        let Some(row) = newest.first() else {
+            return Err(CliError::usage("no runs are kept yet")
+                .hint("`conclave run` and `conclave chat` keep theirs"));
+        };
+        self.find(row.run.as_str())
+    }
+
+    /// What runs wait for from a person: the run, and `approval`, `top-up` or `user`.
+    ///
+    /// # Errors
+    /// When a store cannot be read.
+    pub(crate) fn waits(&self) -> Result<BTreeMap<RoomId, Vec<String>>, CliError> {
+        let mut all: BTreeMap<RoomId, Vec<String>> = BTreeMap::new();
+        for reader in self.readers_quietly() {
+            for wait in reader.waits(None).map_err(|error| unusable(&error))? {
+                if PERSON.contains(&wait.wait.kind.as_str()) {
+                    all.entry(run_of(&wait.room)).or_default().push(wait.wait.kind);
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Milliseconds in which no host ran, of each of these runs.
+    ///
+    /// # Errors
+    /// When a store cannot be read.
+    pub(crate) fn down_ms(&self, runs: &[RunRow]) -> Result<BTreeMap<RoomId, u64>, CliError> {
+        let mut all = BTreeMap::new();
+        for reader in self.readers_quietly() {
+            for run in runs.iter().filter(|run| run.store == reader.folder()) {
+                all.insert(
+                    run.run.clone(),
+                    reader.down_ms(&run.run).map_err(|error| unusable(&error))?,
+                );
+            }
+        }
+        Ok(all)
+    }
+
+    /// Why those of these runs are paused that are and have not ended.
+    pub(crate) fn paused(&self, runs: &[RunRow]) -> BTreeMap<RoomId, String> {
+        let mut all = BTreeMap::new();
+        for reader in self.readers_quietly() {
+            let here = runs.iter().filter(|run| {
+                run.store == reader.folder() && !matches!(run.standing, RunState::Ended(_))
+            });
+            all.extend(here.filter_map(|run| Some((run.run.clone(), paused(&reader, &run.run)?))));
+        }
+        all
+    }
+
+    /// Those that can be read: what is wrong with others was told.
+    fn readers_quietly(&self) -> impl Iterator<Item = StoreReader> {
+        self.folders.iter().filter_map(|folder| StoreReader::open(folder).ok())
+    }
+
+    /// The run or room that a name or its beginning means.
+    ///
+    /// # Errors
+    /// When it means none, with what there is; when it means several; when a store cannot be read.
+    pub(crate) fn find(&self, name: &str) -> Result<InStore, CliError> {
+        let mut found: Vec<InStore> = Vec::new();
+        let mut several: Vec<RoomId> = Vec::new();
+        for reader in self.readers()? {
+            match reader.find(name).map_err(|error| unusable(&error))? {
+                RunMatch::One(room) => found.push(InStore { reader, room }),
+                RunMatch::Several(rooms) => several.extend(rooms),
+                RunMatch::Nothing => {}
+            }
+        }
+        // A whole name is meant as it is, whatever else begins with it.
+        let exact = found.iter().position(|one| one.room.as_str() == name);
+        match (exact, found.len(), several.is_empty()) {
+            (Some(index), _, _) => Ok(found.swap_remove(index)),
+            (None, 1, true) => Ok(found.swap_remove(0)),
+            (None, 0, true) => Err(self.none(name)),
+            _ => {
+                several.extend(found.into_iter().map(|one| one.room));
+                let shown: Vec<String> =
+                    several.iter().take(SHOWN).map(ToString::to_string).collect();
+                let what = format!(
+                    "{} runs begin with {}: {}",
+                    several.len(),
+                    printable(name),
+                    shown.join(", ")
+                );
+                Err(CliError::usage(what).hint("write more of it"))
+            }
+        }
+    }
+
+    fn none(&self, name: &str) -> CliError {
+        let newest =
+            self.runs(&RunFilter { most: Some(SHOWN), ..RunFilter::default() }).unwrap_or_default();
+        let newest: Vec<String> = newest.iter().map(|run| run.run.to_string()).collect();
+        let there = match newest.as_slice() {
+            [] if state_folder().is_none() && self.folders.is_empty() => {
+                return CliError::usage("nobody knows where runs are kept")
+                    .hint("set HOME or CONCLAVE_STATE");
+            }
+            [] => "no run is kept here".to_owned(),
+            newest => format!("the newest are {}", newest.join(", ")),
+        };
+        CliError::usage(format!("no run {} is kept; {there}", printable(name)))
+            .hint("`conclave runs` lists all that are kept")
+    }
+}
+
+impl InStore {
+    /// The run that the room is part of: its name without those of child rooms.
+    pub(crate) fn run(&self) -> RoomId {
+        run_of(&self.room)
+    }
+
+    /// What the store knows of that run.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) fn row(&self) -> Result<RunRow, CliError> {
+        let run = self.run();
+        let rows = self.reader.runs(&RunFilter::default()).map_err(|error| unusable(&error))?;
+        rows.into_iter()
+            .find(|row| row.run == run)
+            .ok_or_else(|| CliError::usage(format!("no run {run} is kept")))
+    }
+}
+
+/// The run that a room is part of.
+pub(crate) fn run_of(room: &RoomId) -> RoomId {
+    RoomId::from(room.as_str().split('/').next().unwrap_or_default())
+}
+
+/// Returns whether the run was interrupted, and not resumed since.
+pub(crate) fn is_cut_off(run: &RunRow) -> bool {
+    run.standing == RunState::CutOff
+}
+
+/// A store that cannot be used, as an error of the command line.
+pub(crate) fn unusable(error: &StoreError) -> CliError {
+    let told = CliError::internal(error.to_string());
+    match error {
+        StoreError::InUse { .. } => {
+            told.hint("wait until that process has ended, or name another folder with --store")
+        }
+        StoreError::Missing { .. } => told.hint("a run with --store FOLDER makes one"),
+        StoreError::Newer { .. } => told.hint("use the conclave that wrote it, or a newer one"),
+        StoreError::Damaged { .. } | StoreError::Other { .. } => told,
+    }
+}

@@ -1,0 +1,69 @@
+//! `--watch`, for authors: a component that was built anew is taken at the next call, and a run
+//! that is over begins again when its config or one of its components has changed.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use conclave_core::config::PluginSource;
+use conclave_runtime::reload::{FileVersion, FileWatch, Reloaded};
+use conclave_runtime::{Prepared, Stopper};
+
+use crate::state::setup;
+use crate::ui::screen::Screen;
+use crate::ui::show::{NAME, ODD, paint};
+
+/// How often files are looked at; a change counts at the second look that sees it.
+const EVERY: Duration = Duration::from_millis(200);
+
+/// Goes on while the run does, or until it is dropped.
+pub(crate) fn rebuilt_components(
+    prepared: &Prepared,
+    run: Stopper,
+    screen: Arc<Screen>,
+) -> FileWatch {
+    prepared.reloader().watch(EVERY, move |reloaded| match reloaded {
+        // The run tells it to everybody, its journal among them.
+        Reloaded::Replaced { plugin, sha256, .. } => run.note_replaced(&plugin, &sha256),
+        Reloaded::Refused { plugin, reason } => {
+            screen.line(format!(
+                "{} {}: the component that was built anew is not taken: {reason}",
+                paint(ODD, "warning:"),
+                paint(NAME, plugin)
+            ));
+        }
+    })
+}
+
+/// Ends when the config or one of its components is another than it was when this began, and nobody
+/// writes to it any more.
+pub(crate) async fn changes(config: &Path) {
+    let files = files(config);
+    let stamps =
+        || -> Vec<Option<FileVersion>> { files.iter().map(|file| FileVersion::of(file)).collect() };
+    let first = stamps();
+    let mut last = first.clone();
+    loop {
+        tokio::time::sleep(EVERY).await;
+        let now = stamps();
+        if now != first && now == last && now.iter().all(Option::is_some) {
+            return;
+        }
+        last = now;
+    }
+}
+
+/// The config, and what it names as far as it can be read.
+fn files(config: &Path) -> Vec<PathBuf> {
+    let mut files = vec![config.to_owned()];
+    if let Ok(config) = setup::read_config(config, &setup::Models::new()) {
+        files.extend(config.plugins.values().filter_map(|plugin| match &plugin.source {
+            PluginSource::File(path) => Some(PathBuf::from(&path.path)),
+            PluginSource::Stock(_)
+            | PluginSource::Native(_)
+            | PluginSource::Url { .. }
+            | PluginSource::Mcp(_) => None,
+        }));
+    }
+    files
+}

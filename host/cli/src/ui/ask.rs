@@ -1,0 +1,50 @@
+//! Questions to the person at the terminal. Asked on stderr, answered on stdin; where nobody is,
+//! nothing is asked and nothing waits.
+
+use std::io::{IsTerminal, Write};
+
+use crate::ui::screen::columns;
+use crate::ui::show::columns::wrap_styled;
+use crate::ui::show::{FAINT, paint};
+
+/// Stands between a question and its answer.
+const PROMPT: &str = " > ";
+
+/// Somebody can read a question and answer it.
+pub(crate) fn is_somebody_there() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+/// Yes or no; anything but a clear yes is a no, the end of the input too.
+pub(crate) fn confirm(question: &str) -> bool {
+    let answer = line(&format!("{question} {}", paint(FAINT, "[y/N]")));
+    answer.is_some_and(|answer| matches!(answer.to_lowercase().as_str(), "y" | "yes"))
+}
+
+/// A line; none when it is empty.
+pub(crate) fn line(question: &str) -> Option<String> {
+    if !is_somebody_there() {
+        return None;
+    }
+    let mut err = crate::ui::output::stderr();
+    // The terminal would break a long question in the middle of a word.
+    let rows = wrap_styled(question, columns().saturating_sub(PROMPT.len()));
+    let _ = write!(err, "{}{}", rows.join("\n"), paint(FAINT, PROMPT));
+    let _ = err.flush();
+    let mut line = String::new();
+    match std::io::stdin().read_line(&mut line) {
+        Ok(read) if read > 0 => Some(line.trim().to_owned()).filter(|line| !line.is_empty()),
+        // The cursor still stands behind the question.
+        _ => {
+            let _ = writeln!(err);
+            None
+        }
+    }
+}
+
+/// Names that a person typed, apart from each other by blanks or commas.
+pub(crate) fn names(question: &str) -> Vec<String> {
+    let line = line(question).unwrap_or_default();
+    let names = line.split([' ', ',', '\t']).map(|name| name.trim_matches(['"', '\'']));
+    names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}

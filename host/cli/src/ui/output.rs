@@ -1,0 +1,326 @@
+//! Stdout and stderr while something else goes on. A thread writes what is queued, in order, so
+//! that a reader that takes its time, such as a paused terminal or a pipe that is not read, holds
+//! up nothing else. What is said is never dropped; of lines that show what happens a bounded number
+//! waits, and how many were left out is shown.
+
+use std::collections::VecDeque;
+use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::ui::screen::columns;
+use crate::ui::show::amounts::thousands;
+use crate::ui::show::columns::wrap_styled;
+use crate::ui::show::{FAINT, paint};
+use crate::ui::stdout;
+
+/// Live lines that wait at most.
+const MOST_LIVE: usize = 1_000;
+/// What else waits for stderr at most: more than a person is told in a run.
+const MOST_TOLD: usize = 20_000;
+/// Bytes that a pipe takes in one piece: after each, what waits for the queue knows that somebody
+/// reads.
+const PIECE: usize = 4_096;
+/// How long the end of the program waits for a pipe whose reader takes nothing, once nothing is
+/// left but lines on stderr.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// What a text is, and so where it goes and whether it may be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OutputKind {
+    /// A line on stderr about what happens: left out when too many wait.
+    Live,
+    /// On stderr: a question, an error, the end.
+    Told,
+    /// On stdout: never left out.
+    Said,
+}
+
+/// A run is to come: from here on nothing that writes waits for who reads.
+static IS_QUEUED: AtomicBool = AtomicBool::new(false);
+
+static QUEUE: LazyLock<OutputQueue> = LazyLock::new(OutputQueue::default);
+
+#[derive(Default)]
+struct OutputQueue {
+    state: Mutex<OutputState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct OutputState {
+    items: VecDeque<(OutputKind, String)>,
+    /// Of each kind in `items`.
+    waiting: [usize; 3],
+    /// Of the item that is being written.
+    writing: Option<OutputKind>,
+    /// Live lines that were left out since the newest that was not.
+    left_out: u64,
+    /// Pieces that were written.
+    pieces: u64,
+    /// The pieces that were written when the wait for a reader was given up.
+    given_up: Option<u64>,
+    has_thread: bool,
+}
+
+/// A run is to come. Before that everything is written at once.
+pub(crate) fn begin() {
+    IS_QUEUED.store(true, Ordering::SeqCst);
+}
+
+/// Queues a text. It ends its own line.
+pub(crate) fn push(kind: OutputKind, text: String) {
+    let text = if kind == OutputKind::Said { text } else { laid_out(text) };
+    if !IS_QUEUED.load(Ordering::SeqCst) {
+        return write_all(kind, &text, || {});
+    }
+    let mut state = QUEUE.state();
+    if !state.has_thread {
+        let begun =
+            std::thread::Builder::new().name("conclave-output".to_owned()).spawn(|| QUEUE.write());
+        if begun.is_err() {
+            drop(state);
+            return write_all(kind, &text, || {});
+        }
+        state.has_thread = true;
+    }
+    state.push(kind, text);
+    drop(state);
+    QUEUE.changed.notify_all();
+}
+
+/// Returns lines for stderr broken at words where a terminal would break them anywhere. Nothing is
+/// changed for a pipe, nor in a line that moves the cursor.
+pub(crate) fn laid_out(text: String) -> String {
+    static IS_TERMINAL: LazyLock<bool> = LazyLock::new(|| std::io::stderr().is_terminal());
+    if !*IS_TERMINAL || text.contains('\r') {
+        return text;
+    }
+    let most = columns();
+    let broken = text.split_inclusive('\n').map(|line| match line.strip_suffix('\n') {
+        Some(line) => wrap_styled(line, most).join("\n") + "\n",
+        None => line.to_owned(),
+    });
+    broken.collect()
+}
+
+/// Waits until everything is written. A pipe on stderr that is not read is given up after a moment;
+/// stdout and a terminal are not.
+pub(crate) fn drain() {
+    QUEUE.drain();
+}
+
+/// Returns whether something waits to be written.
+pub(crate) fn is_behind() -> bool {
+    QUEUE.state().is_behind()
+}
+
+/// Returns stderr, as far as it is queued; flushing it waits until all is written.
+pub(crate) fn stderr() -> Stderr {
+    Stderr(Vec::new())
+}
+
+impl OutputQueue {
+    fn state(&self) -> MutexGuard<'_, OutputState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The thread, for as long as the program runs.
+    fn write(&self) {
+        let mut state = self.state();
+        loop {
+            let Some((kind, text)) = state.take() else {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            drop(state);
+            write_all(kind, &text, || {
+                self.state().pieces += 1;
+                self.changed.notify_all();
+            });
+            state = self.state();
+            state.writing = None;
+            self.changed.notify_all();
+        }
+    }
+
+    fn drain(&self) {
+        let is_terminal = std::io::stderr().is_terminal();
+        let mut state = self.state();
+        state.show_left_out();
+        self.changed.notify_all();
+        while state.is_behind() {
+            let before = state.pieces;
+            if state.given_up == Some(before) && !state.must_wait() {
+                return;
+            }
+            let (after, waited) =
+                self.changed.wait_timeout(state, GRACE).unwrap_or_else(PoisonError::into_inner);
+            state = after;
+            if waited.timed_out() && state.pieces == before && !is_terminal && !state.must_wait() {
+                state.given_up = Some(before);
+                return;
+            }
+        }
+    }
+}
+
+impl OutputState {
+    fn push(&mut self, kind: OutputKind, text: String) {
+        let most = match kind {
+            // So that a slow reader is not shown a line and a count in turn.
+            OutputKind::Live if self.left_out > 0 => MOST_LIVE / 2,
+            OutputKind::Live => MOST_LIVE,
+            OutputKind::Told => MOST_TOLD,
+            OutputKind::Said => usize::MAX,
+        };
+        if self.waiting[kind as usize] >= most {
+            self.left_out += text.lines().count() as u64;
+            return;
+        }
+        if kind == OutputKind::Live {
+            self.show_left_out();
+        }
+        self.put(kind, text);
+    }
+
+    fn put(&mut self, kind: OutputKind, text: String) {
+        self.waiting[kind as usize] += 1;
+        self.items.push_back((kind, text));
+    }
+
+    /// Says where lines are missing, and how many.
+    fn show_left_out(&mut self) {
+        match std::mem::take(&mut self.left_out) {
+            0 => {}
+            1 => self.put(OutputKind::Told, format!("{}\n", paint(FAINT, "… 1 line not shown"))),
+            lines => self.put(
+                OutputKind::Told,
+                format!(
+                    "{}\n",
+                    paint(FAINT, format_args!("… {} lines not shown", thousands(lines)))
+                ),
+            ),
+        }
+    }
+
+    fn take(&mut self) -> Option<(OutputKind, String)> {
+        let (kind, text) = self.items.pop_front()?;
+        self.waiting[kind as usize] -= 1;
+        self.writing = Some(kind);
+        Some((kind, text))
+    }
+
+    fn is_behind(&self) -> bool {
+        self.writing.is_some() || !self.items.is_empty()
+    }
+
+    /// Something for stdout is among it, and it is still read.
+    fn must_wait(&self) -> bool {
+        (self.writing == Some(OutputKind::Said) || self.waiting[OutputKind::Said as usize] > 0)
+            && !stdout::has_gone()
+    }
+}
+
+fn write_all(kind: OutputKind, text: &str, wrote: impl Fn()) {
+    let pieces = text.as_bytes().chunks(PIECE);
+    if kind == OutputKind::Said {
+        let mut out = std::io::stdout();
+        for piece in pieces {
+            stdout::note(out.write_all(piece).and_then(|()| out.flush()));
+            wrote();
+        }
+        return;
+    }
+    // One stream for all pieces: it takes out styles that are cut in two.
+    let mut err = anstream::stderr();
+    for piece in pieces {
+        // A closed stderr is no reason to stop a run.
+        let _ = err.write_all(piece).and_then(|()| err.flush());
+        wrote();
+    }
+}
+
+/// See [`stderr`]. What is written is queued line by line, and when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Stderr(Vec<u8>);
+
+impl Stderr {
+    fn hand_over(&mut self) {
+        if !self.0.is_empty() {
+            push(
+                OutputKind::Told,
+                String::from_utf8_lossy(&std::mem::take(&mut self.0)).into_owned(),
+            );
+        }
+    }
+}
+
+impl Write for Stderr {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.extend_from_slice(bytes);
+        if bytes.ends_with(b"\n") {
+            self.hand_over();
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.hand_over();
+        drain();
+        Ok(())
+    }
+}
+
+impl Drop for Stderr {
+    fn drop(&mut self) {
+        self.hand_over();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(state: &OutputState) -> Vec<String> {
+        state.items.iter().map(|(_, text)| anstream::adapter::strip_str(text).to_string()).collect()
+    }
+
+    #[test]
+    fn live_lines_that_nobody_reads_are_counted_and_nothing_else_is_left_out() {
+        let mut state = OutputState::default();
+        for line in 0..MOST_LIVE + 1_234 {
+            state.push(OutputKind::Live, format!("{line}\n"));
+        }
+        state.push(OutputKind::Said, "answer\n".to_owned());
+        state.push(OutputKind::Told, "TIMEOUT\n".to_owned());
+        assert_eq!((state.items.len(), state.left_out), (MOST_LIVE + 2, 1_234));
+        // A reader that has caught up a little is not told a count for each line.
+        state.take();
+        state.push(OutputKind::Live, "left out too\n".to_owned());
+        assert_eq!(state.left_out, 1_235);
+        while state.waiting[OutputKind::Live as usize] >= MOST_LIVE / 2 {
+            state.take();
+        }
+        state.push(OutputKind::Live, "shown\n".to_owned());
+        assert_eq!(
+            texts(&state)[state.items.len() - 4..],
+            ["answer\n", "TIMEOUT\n", "… 1 235 lines not shown\n", "shown\n"]
+        );
+    }
+
+    #[test]
+    fn what_is_said_is_waited_for() {
+        let mut state = OutputState::default();
+        state.push(OutputKind::Live, "line\n".to_owned());
+        assert!(state.is_behind() && !state.must_wait());
+        state.push(OutputKind::Said, "answer\n".to_owned());
+        assert!(state.must_wait());
+        state.take();
+        state.take();
+        assert!(state.must_wait(), "it is being written");
+        state.writing = None;
+        assert!(!state.is_behind());
+    }
+}

@@ -1,0 +1,270 @@
+//! Lines from a terminal: history, several lines in one message, and output above the line while it
+//! is typed.
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use reedline::{
+    Color, EditCommand, EditMode, Emacs, ExternalPrinter, Highlighter, Prompt, PromptEditMode,
+    PromptHistorySearch, Reedline, ReedlineEvent, ReedlineRawEvent, Signal, StyledText,
+    ValidationResult, Validator,
+};
+
+use super::{AnswerKind, SEEN, UserQuestion, UserReply, drop_typed, kept};
+use crate::ui::output;
+use crate::ui::screen::Screen;
+
+/// Lines that can wait to be printed above the prompt at once; more wait on the screen.
+const WAITING: usize = 256;
+/// How soon output appears above the line that is typed.
+const POLL: Duration = Duration::from_millis(40);
+
+/// The line editor: one for messages, whose unfinished line survives a short question, and one for
+/// those.
+pub(super) struct Editor {
+    screen: Arc<Screen>,
+    messages: Reedline,
+    short: Reedline,
+    above_messages: SyncSender<String>,
+    above_short: SyncSender<String>,
+    /// Until when keys are not for the short question.
+    deaf: Deaf,
+    colors: bool,
+    /// A message was begun, and its question was taken back.
+    begun: bool,
+}
+
+impl Editor {
+    pub(super) fn new(screen: Arc<Screen>, history: Option<PathBuf>) -> Self {
+        let colors =
+            anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
+        let (messages, above_messages) = line_editor(&screen, colors);
+        let (short, above_short) = line_editor(&screen, colors);
+        let deaf = Deaf::default();
+        let short =
+            short.with_edit_mode(Box::new(Patient { keys: Emacs::default(), deaf: deaf.clone() }));
+        let messages = messages.with_validator(Box::new(Backslash)).use_bracketed_paste(true);
+        // A line that begins with a blank is not remembered, as in shells.
+        let messages = messages.with_history_exclusion_prefix(Some(" ".to_owned()));
+        let messages = match kept::history(history) {
+            Some(history) => messages.with_history(Box::new(history)),
+            None => messages,
+        };
+        Self { screen, messages, short, above_messages, above_short, deaf, colors, begun: false }
+    }
+
+    /// Reads an answer. None when it was interrupted: `is_interrupted` is asked whenever something
+    /// happened elsewhere.
+    pub(super) fn read(
+        &mut self,
+        question: &UserQuestion,
+        resumed: bool,
+        mut is_interrupted: impl FnMut() -> bool,
+    ) -> Option<UserReply> {
+        let (editor, above) = match question.kind {
+            AnswerKind::Message => (&mut self.messages, &self.above_messages),
+            AnswerKind::Short => (&mut self.short, &self.above_short),
+        };
+        if !resumed {
+            if !question.text.is_empty() {
+                self.screen.question(&question.text);
+            }
+            // What was typed for a question that was taken back is no answer to this one; a message
+            // that was begun when the agent had something to say of itself is still one.
+            if !(question.kind == AnswerKind::Message
+                && std::mem::take(&mut self.begun)
+                && question.initial.is_empty())
+            {
+                editor.run_edit_commands(&[
+                    EditCommand::Clear,
+                    EditCommand::InsertString(question.initial.clone()),
+                ]);
+            }
+        }
+        if question.is_sudden && !resumed {
+            drop_typed();
+            self.deaf.begin(Instant::now());
+        }
+        let prompt = PromptLabel { text: plain(&question.prompt), colors: self.colors };
+        self.screen.begin_edit();
+        // What is written while the line editor has the terminal to itself would begin where the
+        // last row ended.
+        output::drain();
+        let reply = loop {
+            for line in self.screen.take_lines() {
+                let line = if self.colors {
+                    line
+                } else {
+                    anstream::adapter::strip_str(&line).to_string()
+                };
+                // More than fits is more than anyone reads while typing.
+                let _ = above.try_send(line);
+            }
+            match editor.read_line(&prompt) {
+                Ok(Signal::Success(text)) => {
+                    break Some(UserReply::Line(without_backslashes(&text)));
+                }
+                Ok(Signal::CtrlC) => break Some(UserReply::Interrupted),
+                Ok(Signal::ExternalBreak(_)) if is_interrupted() => break None,
+                Ok(Signal::CtrlD) | Err(_) => break Some(UserReply::End),
+                Ok(_) => {}
+            }
+        };
+        if question.kind == AnswerKind::Message {
+            // Also what a program that is killed later would lose.
+            let _ = editor.sync_history();
+        }
+        if reply.is_none() {
+            eprintln!();
+            self.begun |= question.kind == AnswerKind::Message;
+        }
+        self.screen.end_edit();
+        reply
+    }
+}
+
+fn line_editor(screen: &Screen, colors: bool) -> (Reedline, SyncSender<String>) {
+    let printer = ExternalPrinter::new(WAITING);
+    let above = printer.sender();
+    let editor = Reedline::create()
+        .with_ansi_colors(colors)
+        .with_highlighter(Box::new(Uncolored))
+        .with_break_signal(Arc::clone(screen.wake()))
+        .with_external_printer(printer)
+        .with_poll_interval(POLL);
+    (editor, above)
+}
+
+/// For a moment keys are for nobody, and each that comes then makes the moment longer: whoever is
+/// typing has not looked yet.
+#[derive(Clone, Debug, Default)]
+struct Deaf(Arc<Mutex<Option<Instant>>>);
+
+impl Deaf {
+    fn begin(&self, now: Instant) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(now + SEEN);
+    }
+
+    /// A key comes; true when it is for nobody.
+    fn drops(&self, now: Instant) -> bool {
+        let mut until = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_deaf = until.is_some_and(|until| now < until);
+        *until = is_deaf.then(|| now + SEEN);
+        is_deaf
+    }
+}
+
+/// The usual keys, once the question has been there for a moment. Ctrl-C is heard at once.
+struct Patient {
+    keys: Emacs,
+    deaf: Deaf,
+}
+
+impl EditMode for Patient {
+    fn parse_event(&mut self, event: ReedlineRawEvent) -> ReedlineEvent {
+        match self.keys.parse_event(event) {
+            event @ (ReedlineEvent::CtrlC | ReedlineEvent::Resize(..) | ReedlineEvent::None) => {
+                event
+            }
+            _ if self.deaf.drops(Instant::now()) => ReedlineEvent::None,
+            event => event,
+        }
+    }
+
+    fn edit_mode(&self) -> PromptEditMode {
+        self.keys.edit_mode()
+    }
+}
+
+/// Prompts are styled by the editor itself.
+fn plain(prompt: &str) -> String {
+    anstream::adapter::strip_str(prompt).to_string()
+}
+
+/// A backslash at the end of a line goes on with the next.
+struct Backslash;
+
+impl Validator for Backslash {
+    fn validate(&self, line: &str) -> ValidationResult {
+        if line.ends_with('\\') { ValidationResult::Incomplete } else { ValidationResult::Complete }
+    }
+}
+
+fn without_backslashes(text: &str) -> String {
+    text.replace("\\\n", "\n")
+}
+
+/// What is typed is in the terminal's own color: the editor's white cannot be read on a light
+/// ground.
+struct Uncolored;
+
+impl Highlighter for Uncolored {
+    fn highlight(&self, line: &str, _: usize) -> StyledText {
+        let mut text = StyledText::new();
+        text.push((Color::Default.normal(), line.to_owned()));
+        text
+    }
+}
+
+/// What stands before the cursor.
+struct PromptLabel {
+    text: String,
+    colors: bool,
+}
+
+impl Prompt for PromptLabel {
+    fn render_prompt_left(&self) -> Cow<'_, str> {
+        Cow::Borrowed(&self.text)
+    }
+
+    fn render_prompt_right(&self) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn render_prompt_indicator(&self, _: PromptEditMode) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn render_prompt_multiline_indicator(&self) -> Cow<'_, str> {
+        Cow::Borrowed("  ")
+    }
+
+    fn render_prompt_history_search_indicator(&self, search: PromptHistorySearch) -> Cow<'_, str> {
+        Cow::Owned(format!("(earlier: {}) ", search.term))
+    }
+
+    fn get_prompt_color(&self) -> Color {
+        if self.colors { Color::Cyan } else { Color::Default }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::{Deaf, SEEN, without_backslashes};
+
+    #[test]
+    fn keys_are_for_nobody_until_they_pause() {
+        let (deaf, begun) = (Deaf::default(), Instant::now());
+        assert!(!deaf.drops(begun), "nothing was asked suddenly");
+        deaf.begin(begun);
+        let (word, pause) = (SEEN / 2, SEEN + Duration::from_millis(1));
+        assert!(
+            [word, word * 2, word * 3].iter().all(|at| deaf.drops(begun + *at)),
+            "somebody is typing still"
+        );
+        assert!(
+            !deaf.drops(begun + word * 3 + pause) && !deaf.drops(begun + word * 3 + pause),
+            "they have looked"
+        );
+    }
+
+    #[test]
+    fn a_message_has_the_lines_and_not_the_backslashes() {
+        assert_eq!(without_backslashes("one\\\ntwo\nC:\\"), "one\ntwo\nC:\\");
+    }
+}

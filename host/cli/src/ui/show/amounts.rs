@@ -1,0 +1,256 @@
+//! Amounts and moments in words, and moments out of words: for tables of what is kept.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use conclave_core::types::ids::Millis;
+
+use super::{plural, time};
+use crate::program::error::CliError;
+
+const SECOND: u64 = 1_000;
+const MINUTE: u64 = 60 * SECOND;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+
+/// The moment at which this is called.
+pub(crate) fn now() -> Millis {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// `just now`, `3 min ago`, `2 days ago`.
+pub(crate) fn ago(at: Millis, now: Millis) -> String {
+    let passed = now.since(at);
+    match passed {
+        0..SECOND => "just now".to_owned(),
+        _ => format!("{} ago", about(passed)),
+    }
+}
+
+/// Roughly how long: `3 s`, `5 min`, `2 h`, `40 days`.
+pub(crate) fn about(ms: u64) -> String {
+    match ms {
+        0..SECOND => format!("{ms} ms"),
+        SECOND..MINUTE => format!("{} s", ms / SECOND),
+        MINUTE..HOUR => format!("{} min", ms / MINUTE),
+        HOUR..DAY => format!("{} h", ms / HOUR),
+        _ => plural(ms / DAY, "day", "days"),
+    }
+}
+
+/// Roughly how long is left: no less than it is.
+pub(crate) fn left(ms: u64) -> String {
+    let unit = match ms {
+        0..SECOND => 1,
+        SECOND..MINUTE => SECOND,
+        MINUTE..HOUR => MINUTE,
+        HOUR..DAY => HOUR,
+        _ => DAY,
+    };
+    about(ms.div_ceil(unit).saturating_mul(unit))
+}
+
+/// How long something took: `12 ms`, `4.2 s`, `3 min 20 s`.
+pub(crate) fn took(ms: u64) -> String {
+    match ms {
+        0..MINUTE => time(Duration::from_millis(ms)),
+        MINUTE..HOUR => format!("{} min {} s", ms / MINUTE, ms % MINUTE / SECOND),
+        _ => format!("{} h {} min", ms / HOUR, ms % HOUR / MINUTE),
+    }
+}
+
+/// The same of a duration.
+pub(crate) fn took_for(duration: Duration) -> String {
+    if duration < Duration::from_millis(MINUTE) {
+        return time(duration);
+    }
+    took(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Micro-US-dollars, with as many digits as they are worth.
+pub(crate) fn money(micro_usd: u64) -> String {
+    let (dollars, rest) = (micro_usd / 1_000_000, micro_usd % 1_000_000);
+    match micro_usd {
+        0 => "$0".to_owned(),
+        1..100 => format!("$0.{rest:06}"),
+        100..1_000_000 => format!("$0.{:04}", rest / 100),
+        _ => format!("${dollars}.{:02}", rest / 10_000),
+    }
+}
+
+/// In groups of three digits: `50 000`.
+pub(crate) fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> = digits
+        .as_bytes()
+        .rchunks(3)
+        .rev()
+        .filter_map(|group| std::str::from_utf8(group).ok())
+        .collect();
+    groups.join(" ")
+}
+
+/// Returns a count for people: four digits as they are, more in groups of three.
+pub(crate) fn count(number: u64) -> String {
+    if number > 9_999 { thousands(number) } else { number.to_string() }
+}
+
+/// The moment as `2026-01-31 14:05:09` in UTC.
+pub(crate) fn moment(at: Millis) -> String {
+    let (days, within) = (at.0 / DAY, at.0 % DAY);
+    let (year, month, day) = day_of(days);
+    let (hours, minutes, seconds) =
+        (within / HOUR, within % HOUR / MINUTE, within % MINUTE / SECOND);
+    format!("{year:04}-{month:02}-{day:02} {hours:02}:{minutes:02}:{seconds:02}")
+}
+
+/// Year, month and day of so many days after 1970-01-01, by counting in years that begin in March,
+/// so that a leap day is the last.
+fn day_of(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year + era * 400 + u64::from(month <= 2), month, day)
+}
+
+/// What `--since` and `--before` say: `90s`, `30min`, `2h`, `30d` before `now`, or a day such as
+/// `2026-01-31`, which begins in UTC.
+///
+/// # Errors
+/// When it is neither.
+pub(crate) fn parse_moment(option: &str, text: &str, now: Millis) -> Result<Millis, CliError> {
+    let wrong = || {
+        CliError::usage(format!("{option} {text:?} is no time"))
+            .hint("write how long ago, such as 90s, 30min, 2h or 30d, or a day such as 2026-01-31")
+    };
+    if let Some(day) = parse_day(text) {
+        return Ok(Millis(day * DAY));
+    }
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let unit = match unit.trim() {
+        "s" => SECOND,
+        "m" | "min" => MINUTE,
+        "h" => HOUR,
+        "d" | "day" | "days" => DAY,
+        _ => return Err(wrong()),
+    };
+    Ok(Millis(now.0.saturating_sub(number.saturating_mul(unit))))
+}
+
+/// Days after 1970-01-01.
+fn parse_day(text: &str) -> Option<u64> {
+    let mut parts = text.split('-');
+    let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);
+    if parts.next().is_some() || year.len() != 4 || month.len() != 2 || day.len() != 2 {
+        return None;
+    }
+    let wanted: (u64, u64, u64) = (year.parse().ok()?, month.parse().ok()?, day.parse().ok()?);
+    // The first guess is off by some days at most; a day that no month has is none.
+    let guess =
+        (wanted.0.checked_sub(1970)? * 365 + (wanted.0 - 1969) / 4 + (wanted.1.max(1) - 1) * 30)
+            .saturating_sub(40);
+    (guess..guess + 120).find(|days| day_of(*days) == wanted)
+}
+
+/// What `--cost` says, in micro-US-dollars.
+///
+/// # Errors
+/// When it is no amount.
+pub(crate) fn parse_usd(text: &str) -> Result<u64, CliError> {
+    let wrong = || {
+        CliError::usage(format!("--cost {text:?} is no amount of US dollars"))
+            .hint("write a number, such as 0.05")
+    };
+    let (whole, part) =
+        text.trim_start_matches('$').split_once('.').unwrap_or((text.trim_start_matches('$'), ""));
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if (whole.is_empty() && part.is_empty())
+        || !is_number(whole)
+        || !is_number(part)
+        || part.len() > 6
+    {
+        return Err(wrong());
+    }
+    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| wrong())? };
+    let micro: u64 = format!("{part:0<6}").parse().map_err(|_| wrong())?;
+    whole.checked_mul(1_000_000).and_then(|whole| whole.checked_add(micro)).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_read_as_they_are_written() {
+        let now = Millis(1_795_000_000_000);
+        assert_eq!(moment(Millis(0)), "1970-01-01 00:00:00");
+        assert_eq!(moment(Millis(1_709_164_799_000)), "2024-02-28 23:59:59");
+        assert_eq!(moment(Millis(1_709_208_000_000)), "2024-02-29 12:00:00");
+        for day in
+            ["1970-01-01", "2000-02-29", "2024-02-29", "2026-01-31", "2099-12-31", "1999-12-01"]
+        {
+            let at = parse_moment("--since", day, now).unwrap();
+            assert_eq!(moment(at), format!("{day} 00:00:00"));
+        }
+        assert_eq!(parse_moment("--since", "30d", now).unwrap(), Millis(now.0 - 30 * DAY));
+        assert_eq!(parse_moment("--since", "90s", now).unwrap(), Millis(now.0 - 90_000));
+        assert_eq!(parse_moment("--since", "99999999999999d", now).unwrap(), Millis(0));
+        for wrong in [
+            "",
+            "d",
+            "30",
+            "30 years",
+            "2026-02-30",
+            "2026-13-01",
+            "1969-12-31",
+            "26-01-01",
+            "-3d",
+            "3.5h",
+            "99999999999999999999d",
+        ] {
+            let error = parse_moment("--before", wrong, now).unwrap_err().to_string();
+            assert!(error.contains("--before") && error.contains("2026-01-31"), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn amounts_are_in_words() {
+        let now = Millis(100 * DAY);
+        let before = |ms: u64| ago(Millis(now.0 - ms), now);
+        assert_eq!(
+            [before(10), before(4_000), before(90_000), before(3 * HOUR), before(DAY)],
+            ["just now", "4 s ago", "1 min ago", "3 h ago", "1 day ago"]
+        );
+        let ten = 10 * MINUTE;
+        assert_eq!(
+            [left(ten), left(ten - 7), left(ten - MINUTE), left(59_500), left(0)],
+            ["10 min", "10 min", "9 min", "1 min", "0 ms"]
+        );
+        assert_eq!(
+            [took(12), took(4_200), took(200_000), took(7_500_000)],
+            ["12 ms", "4.2 s", "3 min 20 s", "2 h 5 min"]
+        );
+        assert_eq!(
+            [money(0), money(42), money(20_000), money(1_250_000)],
+            ["$0", "$0.000042", "$0.0200", "$1.25"]
+        );
+        assert_eq!(thousands(1_234_567), "1 234 567");
+        assert_eq!([count(9_999), count(10_000)], ["9999", "10 000"]);
+    }
+
+    #[test]
+    fn money_is_read() {
+        assert_eq!(parse_usd("0.05").unwrap(), 50_000);
+        assert_eq!(parse_usd("$2").unwrap(), 2_000_000);
+        assert_eq!(parse_usd(".000001").unwrap(), 1);
+        for wrong in ["", ".", "-1", "1e3", "0.0000001", "99999999999999999999", "a"] {
+            assert!(parse_usd(wrong).is_err(), "{wrong}");
+        }
+    }
+}

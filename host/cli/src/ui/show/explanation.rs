@@ -1,0 +1,125 @@
+//! The layers of an answer, one below the other, with the line of the config that decides each, and
+//! what would allow it.
+
+use std::path::Path;
+
+use conclave_core::config::Config;
+use conclave_core::config::edit::Fragment;
+use conclave_core::inspect::explain::{Explanation, LayerAnswer, LayerVerdict};
+use conclave_core::types::capability::Capability;
+use serde_json::{Value, json};
+
+use super::{BAD, FAINT, GOOD, ODD, one_line, paint};
+use crate::program::error::CliError;
+use crate::program::shell::{file_option, shell};
+use crate::ui::stdout;
+
+/// The column of a layer's words.
+const BEHIND_LAYER: usize = 13;
+/// Stands in front of the command that grants.
+const TO_ALLOW: &str = "to allow it:";
+/// How wide the words of a layer may be.
+const WIDTH: usize = 240;
+
+/// A config that the layers are looked up in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConfigLines<'a> {
+    pub(crate) config: Option<&'a Config>,
+    pub(crate) file: &'a Path,
+}
+
+impl ConfigLines<'_> {
+    /// `conclave.toml:31`.
+    fn place(&self, answer: &LayerAnswer) -> Option<String> {
+        let (config, key) = (self.config?, answer.key.as_ref()?);
+        Some(format!("{}:{}", self.file.display(), config.locate(key).line))
+    }
+
+    /// The command that grants the smallest; the words as they are when they are no grant.
+    fn command(&self, explanation: &Explanation) -> Option<String> {
+        let line = explanation.smallest.as_deref()?;
+        let Ok(fragment) = Fragment::parse(line) else { return Some(line.to_owned()) };
+        let file = file_option(self.file);
+        Some(format!(
+            "conclave grant {} {}{file}",
+            explanation.plugin,
+            shell(&fragment.to_string())
+        ))
+    }
+}
+
+/// Prints lines that [`lines`] returned.
+///
+/// # Errors
+/// When stdout cannot be written.
+pub(crate) fn print(lines: &[String]) -> Result<(), CliError> {
+    lines.iter().try_for_each(|line| match line {
+        line if line.starts_with("  ") => stdout::hanging(BEHIND_LAYER, line),
+        line if line.contains(TO_ALLOW) => stdout::unbroken(line),
+        line => stdout::styled(line),
+    })
+}
+
+/// The lines for people; the first says what it is about.
+pub(crate) fn lines(explanation: &Explanation, about: &str, at: &ConfigLines<'_>) -> Vec<String> {
+    let mut lines = vec![about.to_owned()];
+    for answer in &explanation.layers {
+        let (mark, style) = match answer.verdict {
+            LayerVerdict::Yes => ("✓", GOOD),
+            LayerVerdict::Ask => ("?", ODD),
+            LayerVerdict::No => ("✗", BAD),
+            LayerVerdict::NotReached => ("·", FAINT),
+        };
+        let place =
+            at.place(answer).map(|place| format!("  {}", paint(FAINT, place))).unwrap_or_default();
+        lines.push(format!(
+            "  {} {:<8} {}{place}",
+            paint(style, mark),
+            answer.layer.as_str(),
+            one_line(&answer.text, WIDTH)
+        ));
+    }
+    if let Some(command) = at.command(explanation) {
+        lines.push(format!(
+            "{} {}",
+            paint(FAINT, TO_ALLOW),
+            paint(GOOD, one_line(&command, 4_096))
+        ));
+    }
+    if let Some(why) = &explanation.no_line {
+        lines.push(paint(FAINT, one_line(why, WIDTH)));
+    }
+    lines
+}
+
+/// `notes may read /notes/a.md`: the question with its answer.
+pub(crate) fn sentence(explanation: &Explanation, verb: &str) -> String {
+    let answer = match explanation.verdict {
+        LayerVerdict::Yes => paint(GOOD, "may"),
+        LayerVerdict::Ask => paint(ODD, "may, if you say so,"),
+        LayerVerdict::No | LayerVerdict::NotReached => paint(BAD, "may not"),
+    };
+    let after = if explanation.capability == Capability::Delegate.as_str() {
+        " in the background"
+    } else {
+        ""
+    };
+    let target = one_line(&explanation.target, WIDTH);
+    // `keep values of its own under` what? Nothing was named.
+    let verb = if target.is_empty() { verb.trim_end_matches(" under") } else { verb };
+    let gap = if target.is_empty() { "" } else { " " };
+    format!("{} {answer} {verb}{gap}{target}{after}", explanation.plugin)
+}
+
+/// For `--json`: the explanation with its places and its command.
+pub(crate) fn as_json(explanation: &Explanation, at: &ConfigLines<'_>) -> Value {
+    let mut value = json!(explanation);
+    for (layer, answer) in
+        value["layers"].as_array_mut().into_iter().flatten().zip(&explanation.layers)
+    {
+        layer["place"] = json!(at.place(answer));
+    }
+    value["refused_by"] = json!(explanation.refused_by());
+    value["command"] = json!(at.command(explanation));
+    value
+}

@@ -1,0 +1,184 @@
+//! The head of a run: who may do what, and where data can leave.
+
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use conclave_core::inspect::permission_summary::{RightsRow, data_can_leave, rights_table};
+use conclave_core::types::ids::RoomId;
+use conclave_runtime::Prepared;
+
+use crate::ui::screen::columns;
+
+use super::columns::{width, wrap};
+use super::{FAINT, GOOD, NAME, ODD, paint, plural, time};
+
+/// Columns of a name at least, and at most: a longer one would push what a plugin may do out of
+/// sight for all rows, so it pushes its own alone.
+const NAMES: (usize, usize) = (13, 24);
+/// Columns of what it may, however narrow the terminal is.
+const LEAST: usize = 20;
+/// Columns of a source at least.
+const SOURCE: usize = 12;
+/// What `data_can_leave` says where there is no way out.
+const NOWHERE: &str = "nowhere";
+/// A longer path would push what a plugin may do out of sight.
+const MOST_OF_A_PATH: usize = 24;
+
+/// Prints it to stderr.
+pub(crate) fn print(prepared: &Prepared, room: Option<&RoomId>, took: Duration) {
+    print_leaving(
+        prepared,
+        &room.map(|room| format!("run {room} · ")).unwrap_or_default(),
+        &data_can_leave(prepared.setup()),
+        took,
+    );
+}
+
+/// The same of what serves a client: what tools give leaves to it, whatever else they may do.
+pub(crate) fn print_served(prepared: &Prepared, took: Duration) {
+    let leaves = data_can_leave(prepared.setup());
+    let leaves = if leaves == NOWHERE {
+        "the MCP client".to_owned()
+    } else {
+        format!("the MCP client, {leaves}")
+    };
+    print_leaving(prepared, "", &leaves, took);
+}
+
+fn print_leaving(prepared: &Prepared, id: &str, leaves: &str, took: Duration) {
+    let mut err = crate::ui::output::stderr();
+    let plugins = prepared.plugins();
+    let cached = plugins.iter().filter(|plugin| plugin.from_cache).count();
+    let from = match cached {
+        all if all == plugins.len() => format!("{} from cache", count(all)),
+        0 => format!("{} compiled", count(plugins.len())),
+        some => format!("{}, {some} from cache", count(plugins.len())),
+    };
+    let style = if leaves == NOWHERE { GOOD } else { ODD };
+    let _ =
+        writeln!(err, "{id}{from} in {} · data can leave to: {}", time(took), paint(style, leaves));
+    let _ = writeln!(err, "{}\n", table(prepared));
+}
+
+/// Who may do what, a line for each plugin.
+pub(crate) fn table(prepared: &Prepared) -> String {
+    let rows = rows(prepared);
+    let widths = Widths::of(&rows);
+    // A pipe has no columns.
+    let most = if std::io::stderr().is_terminal() { columns() } else { usize::MAX };
+    rows.iter().flat_map(|row| lines(row, widths, most)).collect::<Vec<_>>().join("\n")
+}
+
+fn count(plugins: usize) -> String {
+    plural(plugins as u64, "plugin", "plugins")
+}
+
+/// The rights table of a prepared config.
+pub(crate) fn rows(prepared: &Prepared) -> Vec<RightsRow> {
+    let mut rows = rights_table(prepared.setup(), prepared.sources());
+    rows.iter_mut().for_each(|row| row.dev = prepared.is_dev(&row.plugin));
+    rows
+}
+
+/// Columns of the names and of the sources in a rights table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Widths {
+    name: usize,
+    source: usize,
+}
+
+impl Widths {
+    /// Returns those of the widest name, within bounds, and of the widest source.
+    pub(crate) fn of(rows: &[RightsRow]) -> Self {
+        let source = rows.iter().map(|row| source(row).chars().count()).fold(SOURCE, usize::max);
+        Self { name: name_width(rows.iter().map(|row| row.plugin.as_str())), source }
+    }
+}
+
+/// Returns the columns of the widest name, within bounds.
+pub(crate) fn name_width<'a>(names: impl Iterator<Item = &'a str>) -> usize {
+    names.map(width).max().unwrap_or_default().clamp(NAMES.0, NAMES.1)
+}
+
+/// Returns a row in lines of at most `most` columns: the plugin, its source, and below each other
+/// what it may.
+pub(crate) fn lines(row: &RightsRow, widths: Widths, most: usize) -> Vec<String> {
+    let (source, Widths { name, source: wide }) = (source(row), widths);
+    let plugin = paint(NAME, format_args!("{:<name$}", row.plugin));
+    let first = format!("  {plugin} {} ", paint(FAINT, format_args!("{source:<wide$}")));
+    let indent = 2 + name.max(width(row.plugin.as_str())) + 1 + wide + 1;
+    if indent + LEAST > most {
+        let may =
+            if row.may.is_empty() { "nothing but compute".to_owned() } else { row.may.join(", ") };
+        let below = wrap(&may, most.saturating_sub(4)).into_iter().map(|may| format!("    {may}"));
+        return std::iter::once(first.trim_end().to_owned()).chain(below).collect();
+    }
+    let may = match row.may.join(", ") {
+        may if may.is_empty() => vec![paint(FAINT, "nothing but compute")],
+        may if most == usize::MAX => vec![may],
+        may => wrap(&may, most.saturating_sub(indent).max(LEAST)),
+    };
+    let margins = std::iter::once(first).chain(std::iter::repeat(" ".repeat(indent)));
+    may.into_iter().zip(margins).map(|(may, margin)| format!("{margin}{may}")).collect()
+}
+
+fn source(row: &RightsRow) -> String {
+    match row.source.as_str() {
+        "stock" => row.source.clone(),
+        path if row.dev => format!("{} DEV", short(path)),
+        path => format!("{} UNSIGNED", short(path)),
+    }
+}
+
+/// The end of a long path: the file's name says most.
+fn short(path: &str) -> String {
+    match path.rsplit_once('/') {
+        Some((folder, file)) if path.chars().count() > MOST_OF_A_PATH && !folder.is_empty() => {
+            format!("…/{file}")
+        }
+        _ => path.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(plugin: &str, source: &str, may: &[&str]) -> RightsRow {
+        let may = may.iter().map(ToString::to_string).collect();
+        RightsRow { plugin: plugin.into(), source: source.to_owned(), may, dev: false }
+    }
+
+    fn shown(rows: &[RightsRow], most: usize) -> Vec<String> {
+        let all = rows.iter().flat_map(|row| lines(row, Widths::of(rows), most));
+        all.map(|line| anstream::adapter::strip_str(&line).to_string()).collect()
+    }
+
+    #[test]
+    fn the_widest_name_makes_the_column() {
+        let rows = [
+            row("coordinator-of-desks", "stock", &["route to answer"]),
+            row("chat", "./plugins/of/others/far-away.wasm", &["call search.find", "read docs/"]),
+        ];
+        assert_eq!(
+            shown(&rows, 80),
+            [
+                "  coordinator-of-desks stock                    route to answer",
+                "  chat                 …/far-away.wasm UNSIGNED call search.find, read docs/",
+            ]
+        );
+        let short = [row("a", "stock", &["read docs/"])];
+        assert_eq!(shown(&short, 80), ["  a             stock        read docs/"]);
+        for most in [60, 80, 120] {
+            let fits = |line: &String| width(line) <= most;
+            assert!(shown(&rows, most).iter().all(fits), "{most}: {:?}", shown(&rows, most));
+        }
+    }
+
+    #[test]
+    fn a_name_without_measure_moves_its_own_row_alone() {
+        let rows =
+            [row(&"n".repeat(60), "stock", &["read docs/"]), row("chat", "stock", &["read docs/"])];
+        assert_eq!(shown(&rows, 120)[1].find("stock"), Some(2 + NAMES.1 + 1));
+    }
+}

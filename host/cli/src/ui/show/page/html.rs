@@ -1,0 +1,96 @@
+//! What stands between a text and a page: everything that a browser, or a reader, could take for
+//! something else.
+
+use std::fmt::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use conclave_runtime::store::RunState;
+use sha2::{Digest as _, Sha256};
+
+use crate::ui::show::printable;
+
+/// Units of the drawings' width.
+const WIDTH: u64 = 1_000;
+
+/// Text as it may stand in an element or between quotes in an attribute. What hides or turns text
+/// is escaped as in the terminal.
+pub(super) fn escape(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in printable(text).chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            '`' => safe.push_str("&#96;"),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// A style as a policy names it: `sha256-…`.
+pub(super) fn source_of(style: &str) -> String {
+    let mut source = "sha256-".to_owned();
+    let _ = write!(source, "{}", STANDARD.encode(Sha256::digest(style.as_bytes())));
+    source
+}
+
+/// The class of a standing's color.
+pub(super) fn tag_of(standing: RunState) -> &'static str {
+    match standing {
+        RunState::Running => "t-name",
+        RunState::CutOff => "t-odd",
+        RunState::Ended(status) if status.is_success() => "t-good",
+        RunState::Ended(_) => "t-bad",
+    }
+}
+
+/// Where something begins in a drawing, and how wide it is; always wide enough to be seen.
+pub(super) fn span(start: u64, end: Option<u64>, whole: u64) -> (u64, u64) {
+    const LEAST: u64 = 3;
+    let at = |ms: u64| {
+        let units = u128::from(ms) * u128::from(WIDTH) / u128::from(whole.max(1));
+        u64::try_from(units).unwrap_or(WIDTH).min(WIDTH)
+    };
+    let from = at(start).min(WIDTH - LEAST);
+    let to = end.map_or(WIDTH, at);
+    (from, to.saturating_sub(from).max(LEAST))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_a_text_is_markup() {
+        assert_eq!(
+            escape("</script><b a=\"x\" b='y'>&`"),
+            "&lt;/script&gt;&lt;b a=&quot;x&quot; b=&#39;y&#39;&gt;&amp;&#96;"
+        );
+        assert_eq!(escape("a\u{202e}b\u{0}"), "a\\u{202e}b\\u{0}");
+    }
+
+    #[test]
+    fn a_style_is_named_by_what_it_is() {
+        // As `printf '' | openssl dgst -sha256 -binary | base64` says.
+        assert_eq!(source_of(""), "sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=");
+    }
+
+    #[test]
+    fn a_bar_is_inside_the_drawing_and_seen() {
+        for (start, end, whole) in [
+            (0, Some(0), 0),
+            (5, Some(5), 10),
+            (10, Some(10), 10),
+            (0, None, 10),
+            (u64::MAX, None, 1),
+            (9, Some(20), 10),
+        ] {
+            let (x, wide) = span(start, end, whole);
+            assert!(wide >= 3 && x + wide <= WIDTH, "{start} {end:?} {whole}: {x} {wide}");
+        }
+    }
+}

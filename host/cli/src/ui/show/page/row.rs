@@ -1,0 +1,332 @@
+//! A row of the page: a line with a bar, and below it, when somebody opens it, all that is known.
+
+use std::fmt::Write as _;
+
+use conclave_core::inspect::timeline::{Effected, Given, RowSubject, TimelineRow};
+
+use super::html::{escape, span};
+use crate::ui::show::amounts::{thousands, took};
+use crate::ui::show::timeline::words::{RowText, Tone, words};
+use crate::ui::show::{bytes, time};
+
+/// Deeper rows are shown at this depth.
+const DEEPEST: u32 = 8;
+
+/// Kinds of rows that are shown and hidden together, and have a color.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RowGroup {
+    Task,
+    Step,
+    Model,
+    Tool,
+    Effect,
+    Approval,
+    Refusal,
+    Background,
+    Other,
+}
+
+impl RowGroup {
+    pub(super) const ALL: [Self; 9] = [
+        Self::Task,
+        Self::Step,
+        Self::Model,
+        Self::Tool,
+        Self::Effect,
+        Self::Approval,
+        Self::Refusal,
+        Self::Background,
+        Self::Other,
+    ];
+
+    /// What its classes and ids end with.
+    pub(super) fn class(self) -> &'static str {
+        match self {
+            Self::Task => "task",
+            Self::Step => "step",
+            Self::Model => "model",
+            Self::Tool => "tool",
+            Self::Effect => "effect",
+            Self::Approval => "approval",
+            Self::Refusal => "refusal",
+            Self::Background => "background",
+            Self::Other => "other",
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Task => "tasks",
+            Self::Step => "steps",
+            Self::Model => "model calls",
+            Self::Tool => "tool calls",
+            Self::Effect => "side effects",
+            Self::Approval => "approvals and questions",
+            Self::Refusal => "refusals",
+            Self::Background => "background and delivery",
+            Self::Other => "other",
+        }
+    }
+
+    /// From the top of a lane, and how high: what is inside a step is drawn over it.
+    pub(super) fn place(self) -> (u64, u64) {
+        match self {
+            Self::Refusal | Self::Other => (0, 22),
+            Self::Step | Self::Task => (3, 16),
+            _ => (6, 10),
+        }
+    }
+}
+
+pub(super) fn group(what: &RowSubject) -> RowGroup {
+    match what {
+        RowSubject::Task { .. } => RowGroup::Task,
+        RowSubject::Step { .. } => RowGroup::Step,
+        RowSubject::Model { .. } => RowGroup::Model,
+        RowSubject::Tool { .. } => RowGroup::Tool,
+        RowSubject::SideEffect { .. } => RowGroup::Effect,
+        RowSubject::Approval { .. } | RowSubject::TopUp { .. } | RowSubject::User { .. } => {
+            RowGroup::Approval
+        }
+        RowSubject::Denied { .. } => RowGroup::Refusal,
+        RowSubject::Background { .. }
+        | RowSubject::Strategy { .. }
+        | RowSubject::Delivered { .. }
+        | RowSubject::NotDelivered { .. } => RowGroup::Background,
+        _ => RowGroup::Other,
+    }
+}
+
+/// A row in one text, for whoever points at it.
+pub(super) fn told(row: &TimelineRow) -> String {
+    let RowText { name, text, amounts, .. } = words(row);
+    let when = match row.end_ms {
+        Some(end) if end > row.start_ms => format!("{} to {}", took(row.start_ms), took(end)),
+        Some(_) => format!("at {}", took(row.start_ms)),
+        None => format!("from {}, not over", took(row.start_ms)),
+    };
+    let text: String = text.chars().take(160).collect();
+    format!("{name} {text}\n{when} {amounts}")
+}
+
+/// Appends the row.
+pub(super) fn row(out: &mut String, row: &TimelineRow, whole: u64) {
+    let RowText { name, text, amounts, tone } = words(row);
+    let kind = group(&row.what).class();
+    let stands = if row.what.stands_out() { " s" } else { "" };
+    let out_class = if tone == Tone::Bad { " out" } else { "" };
+    let (x, wide) = span(row.start_ms, row.end_ms, whole);
+    let long = match row.end_ms {
+        None => "…".to_owned(),
+        Some(end) if end > row.start_ms => took(end - row.start_ms),
+        Some(_) => row
+            .what
+            .sandbox()
+            .map(|used| time(std::time::Duration::from_micros(used.wall_us)))
+            .unwrap_or_default(),
+    };
+    let _ = write!(
+        out,
+        "<details class=\"row g-{kind}{stands}{out_class}\"><summary title=\"{}\"><span class=\"num\">{}</span><span class=\"num long\">{long}</span>\
+         <svg class=\"bar\" viewBox=\"0 0 1000 12\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><rect class=\"track\" y=\"5\" width=\"1000\" height=\"2\"/>\
+         <rect class=\"k-{kind}\" x=\"{x}\" width=\"{wide}\" height=\"12\" rx=\"1\"/></svg><span class=\"what d{}\"><b class=\"{}\">{}</b> <span>{}</span> <small>{}</small></span></summary>",
+        escape(&told(row)),
+        start(row.start_ms),
+        row.depth.min(DEEPEST),
+        class_of(tone),
+        escape(&name),
+        escape(&text),
+        escape(&amounts),
+    );
+    out.push_str("<dl>");
+    for (name, value) in facts(row) {
+        let _ = write!(out, "<dt>{name}</dt><dd>{}</dd>", escape(&value));
+    }
+    out.push_str("</dl></details>\n");
+}
+
+fn class_of(tone: Tone) -> &'static str {
+    match tone {
+        Tone::Plain => "t-plain",
+        Tone::Name => "t-name",
+        Tone::Good => "t-good",
+        Tone::Odd => "t-odd",
+        Tone::Bad => "t-bad",
+    }
+}
+
+fn start(ms: u64) -> String {
+    match ms {
+        0..600_000 => format!("{}.{:02}", ms / 1_000, ms % 1_000 / 10),
+        _ => took(ms),
+    }
+}
+
+/// All that is known of a row.
+fn facts(row: &TimelineRow) -> Vec<(&'static str, String)> {
+    let mut facts = vec![("address", format!("{}:{}", row.room, row.seq))];
+    let from_to = match row.end_ms {
+        Some(end) => format!("{} to {}", took(row.start_ms), took(end)),
+        None => format!("from {}; its end is not in the store", took(row.start_ms)),
+    };
+    facts.push(("when", from_to));
+    about(&row.what, &mut facts);
+    if matches!(row.what, RowSubject::Denied { .. }) {
+        facts.push(("more", format!("conclave why {}:{}", row.room, row.seq)));
+    }
+    if let Some(used) = row.what.sandbox() {
+        let wall = time(std::time::Duration::from_micros(used.wall_us));
+        facts.push((
+            "sandbox",
+            format!(
+                "{wall}, {} of computing, {} of memory at most",
+                took(used.cpu_ms),
+                bytes(used.memory)
+            ),
+        ));
+    }
+    if row.abandoned {
+        facts.push(("given up", "nobody waited for its end any more".to_owned()));
+    }
+    facts.retain(|(_, value)| !value.is_empty());
+    facts
+}
+
+fn about(what: &RowSubject, facts: &mut Vec<(&'static str, String)>) {
+    let mut put = |name: &'static str, value: &str| facts.push((name, value.to_owned()));
+    match what {
+        RowSubject::Task { task, agent, caller, status, reason } => {
+            put("task", task.as_str());
+            put("agent", agent.as_str());
+            put("called by", caller.as_ref().map_or("", |caller| caller.as_str()));
+            put("ended", status.map_or("", |status| status.as_str()));
+            put("why", reason);
+        }
+        RowSubject::Step { task, agent, says, fault, .. } => {
+            put("task", task.as_str());
+            put("agent", agent.as_str());
+            put("says", says);
+            put("fault", fault.as_deref().unwrap_or_default());
+        }
+        RowSubject::Model { task, plugin, model, answered_by, usage, error } => {
+            put("plugin", plugin.as_str());
+            put("task", task.as_ref().map_or("", |task| task.as_str()));
+            put("model", model.as_str());
+            put("answered by", answered_by.as_deref().unwrap_or_default());
+            let cost = usage
+                .cost_micro_usd
+                .map_or_else(|| "price not known".to_owned(), crate::ui::show::amounts::money);
+            let cached = thousands(usage.cached_input_tokens);
+            put(
+                "tokens",
+                &format!(
+                    "{} in ({cached} cached), {} out, {cost}",
+                    thousands(usage.input_tokens),
+                    thousands(usage.output_tokens)
+                ),
+            );
+            put("error", error.as_deref().unwrap_or_default());
+        }
+        RowSubject::Tool { task, caller, name, arguments, answer, fault, .. } => {
+            put("tool", name);
+            put("called by", caller.as_ref().map_or("", |caller| caller.as_str()));
+            put("task", task.as_str());
+            put("arguments", arguments);
+            put("answer", answer);
+            put("fault", fault.as_deref().unwrap_or_default());
+        }
+        RowSubject::SideEffect { plugin, verb, target, bytes: sent, came } => {
+            put("plugin", plugin.as_str());
+            put("does", verb);
+            put("to", target);
+            put("sent", &sent.map(bytes).unwrap_or_default());
+            put("came", &came.as_ref().map(came_of).unwrap_or_default());
+        }
+        RowSubject::Approval { task, caller, tool, arguments, source, given, author } => {
+            put("tool", tool);
+            put("wanted by", caller.as_str());
+            put("task", task.as_str());
+            put("arguments", arguments);
+            put("asked because", source);
+            put("answer", &given.as_ref().map_or_else(|| "none yet".to_owned(), given_of));
+            put("answered by", author.as_deref().unwrap_or_default());
+        }
+        RowSubject::User { task, channel, prompt, answer } => {
+            put("task", task.as_str());
+            put("channel", channel.as_str());
+            put("asked", prompt);
+            put("answer", answer.as_deref().unwrap_or("none"));
+        }
+        RowSubject::Background { id, task, child, status, came } => {
+            put("task", task.as_str());
+            put("id", id.as_str());
+            put("room", child.as_str());
+            put("ended", status.as_deref().unwrap_or_default());
+            put("came", came);
+        }
+        RowSubject::Consult { task, plugin, asks, says, fault, .. } => {
+            put("plugin", plugin.as_str());
+            put("task", task.as_str());
+            put("asked", asks);
+            put("says", says);
+            put("fault", fault.as_deref().unwrap_or_default());
+        }
+        RowSubject::Strategy { strategy, wake, decided, fault, .. } => {
+            put("strategy", strategy.as_str());
+            put("woken by", wake);
+            put("decided", decided);
+            put("fault", fault.as_deref().unwrap_or_default());
+        }
+        RowSubject::Delivered { task, strategy, channel, text, .. } => {
+            put("task", task.as_str());
+            put("by", strategy.as_str());
+            put("channel", channel.as_str());
+            put("text", text);
+        }
+        RowSubject::Denied { plugin, capability, target, layer, reason, suggestion } => {
+            put("plugin", plugin.as_str());
+            put("capability", capability);
+            put("target", target);
+            put("layer", layer.as_str());
+            put("why", reason);
+            put("to allow it", suggestion.as_deref().unwrap_or_default());
+        }
+        RowSubject::TopUp { budget, more, reason } => {
+            put("budget", budget);
+            put("more", &more.map(thousands).unwrap_or_default());
+            put("why not", reason.as_deref().unwrap_or_default());
+        }
+        RowSubject::AttemptLost { tokens, .. } => put("counted", &thousands(*tokens)),
+        RowSubject::PriceUnknown { limit, .. } => put("limit", limit),
+        RowSubject::Replaced { sha256, .. } => put("component", sha256),
+        RowSubject::NotDelivered { reason, .. } | RowSubject::Stopped { reason, .. } => {
+            put("why", reason)
+        }
+        RowSubject::Message { text, .. } => put("text", text),
+        RowSubject::Stalled { .. }
+        | RowSubject::HistoryCut { .. }
+        | RowSubject::Resumed { .. }
+        | RowSubject::Other { .. } => {}
+    }
+}
+
+fn came_of(came: &Effected) -> String {
+    match came {
+        Effected::Done { length } => format!("done; {} are there now", bytes(*length)),
+        Effected::Answered { status, length, address } => {
+            let address =
+                address.as_ref().map(|address| format!(" from {address}")).unwrap_or_default();
+            format!("{status}, {}{address}", bytes(*length))
+        }
+        Effected::Denied { target } => format!("refused on the way: {target}"),
+        Effected::Failed { message } => format!("failed: {message}"),
+    }
+}
+
+fn given_of(given: &Given) -> String {
+    match given {
+        Given::Approved => "yes".to_owned(),
+        Given::Edited { arguments } => format!("yes, with {arguments}"),
+        Given::Refused { reason } => format!("no: {reason}"),
+    }
+}

@@ -1,0 +1,549 @@
+//! What `--trace` shows: each finished step of each task in a line, in columns: who answered, from
+//! whom to whom, tools, content (L-200). It follows the rooms only to know how deep a task lies;
+//! what goes wrong beside the steps is told by `trace`.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anstyle::{AnsiColor, Style};
+use conclave_core::protocol::notice::Notice;
+use conclave_core::setup::Setup;
+use conclave_core::types::ids::{RoomId, TaskName};
+use conclave_core::types::message::{Entity, Message};
+use conclave_core::types::outcome::Status;
+
+use super::columns::{StyledText, cell, cut, line, width, wrap};
+use super::foreign::reading_rows;
+use super::{BAD, FAINT, GOOD, NAME, ODD, paint, pending};
+use crate::args::Detail;
+use crate::ui::screen::{Screen, total_columns};
+
+/// Columns of the number of a step.
+const NUMBER: usize = 4;
+/// Blanks between columns.
+const GAP: usize = 2;
+/// Columns of the longest status, which is not cut: `NOT_ADDRESSED`.
+const STATUS: usize = 13;
+/// Deeper tasks are shown at this depth.
+const DEEPEST: usize = 8;
+/// Columns of what is pending at least.
+const LEAST: usize = 4;
+/// Columns of a task's name that stay where the name of who answered is long.
+const SHORT: usize = 6;
+/// Between a task and who answered in it.
+const ANSWERED: &str = " › ";
+/// Before the name of a task in the background.
+const BACKGROUND: &str = "& ";
+
+/// The steps of a run, or of one of many.
+pub(crate) struct Steps {
+    screen: Arc<Screen>,
+    is_full: bool,
+    widest: Widest,
+    /// What the lines of this run begin with, where there are several.
+    label: String,
+    state: Mutex<StepsState>,
+}
+
+/// Columns that would be enough for everything in the config.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Widest {
+    label: usize,
+    who: usize,
+    way: usize,
+}
+
+/// Columns of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct StepLayout {
+    label: usize,
+    who: usize,
+    way: usize,
+    content: usize,
+}
+
+#[derive(Debug, Default)]
+struct StepsState {
+    /// Tasks that go on, the innermost last.
+    open: HashMap<RoomId, Vec<OpenStep>>,
+    background: HashSet<RoomId>,
+}
+
+#[derive(Debug)]
+struct OpenStep {
+    task: TaskName,
+    depth: usize,
+    steps: u32,
+    /// The step that is about to end has no answer: how many in a row, and how many may be.
+    stalled: Option<(u32, u32)>,
+}
+
+impl Steps {
+    /// Of a run of this config.
+    pub(crate) fn of_run(screen: Arc<Screen>, detail: Detail, setup: &Setup) -> Self {
+        Self {
+            screen,
+            is_full: detail == Detail::Full,
+            widest: widest(setup),
+            label: String::new(),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Of one of many, whose lines begin with this; the widest of these takes so many columns.
+    pub(crate) fn of_item(
+        screen: Arc<Screen>,
+        detail: Detail,
+        setup: &Setup,
+        label: String,
+        columns: usize,
+    ) -> Self {
+        let steps = Self::of_run(screen, detail, setup);
+        Self { widest: Widest { label: columns, ..steps.widest }, label, ..steps }
+    }
+
+    /// What the columns are, on top.
+    pub(crate) fn legend(&self) {
+        let layout = self.layout();
+        let part = |text: &str| [StyledText::plain(text)];
+        let who = cell(&part("task › who"), layout.who);
+        let row = self.row(layout, "step", &who, &part("from → to"), &part("what is pending now"));
+        self.put(&paint(FAINT, anstream::adapter::strip_str(&row)));
+    }
+
+    /// Something beside the steps.
+    pub(crate) fn aside(&self, who: &str, text: &str) {
+        let layout = self.layout();
+        let blank = " ".repeat(NUMBER + GAP);
+        self.put(&format!(
+            "{}{blank}{}  {text}",
+            self.label(layout),
+            cell(&[StyledText::new(NAME, who)], layout.who)
+        ));
+    }
+
+    /// A line that belongs to the one before.
+    pub(crate) fn more(&self, text: &str) {
+        let layout = self.layout();
+        self.put(&format!(
+            "{}{}{text}",
+            self.label(layout),
+            " ".repeat(NUMBER + GAP + layout.who + GAP)
+        ));
+    }
+
+    /// How wide the text of [`Steps::aside`] may be.
+    pub(crate) fn width(&self) -> usize {
+        let layout = self.layout();
+        layout.way + GAP + layout.content
+    }
+
+    /// Shows what is about a step; false for what is told in another way.
+    pub(crate) fn told(&self, room: &RoomId, notice: &Notice) -> bool {
+        match notice {
+            Notice::TaskStarted { task, agent, caller } => {
+                self.state().begin(room, task, caller.as_ref());
+                if self.is_full {
+                    let content = format!(
+                        "agent {agent}{}",
+                        caller.as_ref().map(|caller| format!(", for {caller}")).unwrap_or_default()
+                    );
+                    self.about(
+                        room,
+                        task,
+                        StyledText::new(FAINT, "begins"),
+                        StyledText::new(FAINT, content),
+                    );
+                }
+            }
+            Notice::StepStalled { task, stalled, of } => {
+                if let Some(open) = self.state().find(room, task) {
+                    open.stalled = Some((*stalled, *of));
+                }
+            }
+            Notice::StepEnded { task, by, message } => {
+                self.step(room, task, by, message.as_deref())
+            }
+            Notice::TaskEnded { task, status, reason } => {
+                self.about(
+                    room,
+                    task,
+                    StyledText::new(of_status(*status), status.as_str()),
+                    StyledText::plain(reason),
+                );
+                self.state().end(room, task);
+            }
+            Notice::BackgroundStarted { room, .. } => {
+                self.state().background.insert(room.clone());
+                return false;
+            }
+            // The step that they are part of shows them.
+            Notice::MessagePosted { .. }
+            | Notice::ToolCalled { .. }
+            | Notice::ToolAnswered { .. }
+            | Notice::StepStarted { .. } => {}
+            _ => return false,
+        }
+        true
+    }
+
+    fn step(&self, room: &RoomId, task: &TaskName, by: &str, message: Option<&Message>) {
+        let (layout, (depth, steps, stalled)) = (self.layout(), self.state().count(room, task));
+        let number = format!("{steps:>NUMBER$}");
+        if let Some((stalled, of)) = stalled {
+            let mut what = format!("no valid answer ({stalled} of {of})");
+            if message.is_some_and(Message::says_do_not_know) {
+                what.push_str(", which counts as DO-NOT-KNOW");
+            }
+            let who = self.who(layout, room, task, depth, None);
+            self.put(&self.row(
+                layout,
+                &number,
+                &who,
+                &[StyledText::new(ODD, "stalled")],
+                &[StyledText::new(FAINT, what)],
+            ));
+            return;
+        }
+        let who = self.who(layout, room, task, depth, Some(by));
+        let Some(message) = message else {
+            self.put(&self.row(
+                layout,
+                &number,
+                &who,
+                &[],
+                &[StyledText::new(FAINT, "nothing is pending")],
+            ));
+            return;
+        };
+        if !self.is_full {
+            self.put(&self.row(layout, &number, &who, &way(message), &pending::line(message)));
+            return;
+        }
+        let facts = StyledText::new(FAINT, pending::facts(message, task, by));
+        let mut lines = self.head(
+            layout,
+            &number,
+            self.whole_who(layout, room, task, depth, Some(by)),
+            &way(message),
+            &facts,
+        );
+        let margin =
+            format!("{}{}{} ", self.label(layout), " ".repeat(NUMBER + GAP), paint(FAINT, "│"));
+        // A row that is wider than the terminal would go on in one without a mark.
+        let total = layout.total().min(total_columns());
+        let columns = total.saturating_sub(layout.label + NUMBER + GAP + 2);
+        for block in pending::blocks(message, columns) {
+            lines.extend(
+                reading_rows(&block.text, columns)
+                    .iter()
+                    .map(|row| format!("{margin}{}", paint(block.style, row.trim_end()))),
+            );
+        }
+        self.put(&lines.join("\n"));
+    }
+
+    /// A line about a task as a whole.
+    fn about(&self, room: &RoomId, task: &TaskName, what: StyledText, content: StyledText) {
+        let layout = self.layout();
+        let depth = self.state().find(room, task).map_or(0, |open| open.depth);
+        let lines = if self.is_full {
+            self.head(
+                layout,
+                "",
+                self.whole_who(layout, room, task, depth, None),
+                &[what],
+                &content,
+            )
+        } else {
+            vec![self.row(
+                layout,
+                "",
+                &self.who(layout, room, task, depth, None),
+                &[what],
+                &[content],
+            )]
+        };
+        self.put(&lines.join("\n"));
+    }
+
+    /// A row whose columns go on below it where they do not fit: nothing is cut.
+    fn head(
+        &self,
+        layout: StepLayout,
+        number: &str,
+        who: Vec<String>,
+        way: &[StyledText],
+        content: &StyledText,
+    ) -> Vec<String> {
+        let fits = way.iter().map(|part| width(&part.text) + 1).sum::<usize>() <= layout.way + 1;
+        let broken = || {
+            way.iter().flat_map(|part| styled(part, layout.way)).map(|part| vec![part]).collect()
+        };
+        let ways: Vec<Vec<StyledText>> = if fits { vec![way.to_vec()] } else { broken() };
+        let contents = styled(content, layout.content);
+        let rows = who.len().max(ways.len()).max(contents.len());
+        let row = |index: usize| {
+            let who = who.get(index).map(String::as_str).unwrap_or_default();
+            let way = ways.get(index).map(Vec::as_slice).unwrap_or_default();
+            self.row(
+                layout,
+                if index == 0 { number } else { "" },
+                who,
+                way,
+                contents.get(index..=index).unwrap_or_default(),
+            )
+        };
+        (0..rows).map(row).collect()
+    }
+
+    /// As [`Steps::who`], in several lines where it is too long for one.
+    fn whole_who(
+        &self,
+        layout: StepLayout,
+        room: &RoomId,
+        task: &TaskName,
+        depth: usize,
+        by: Option<&str>,
+    ) -> Vec<String> {
+        let sign = if self.state().background.contains(room) { BACKGROUND } else { "" };
+        let start = (2 * depth.min(DEEPEST)).min(layout.who / 3);
+        let needed = start
+            + width(sign)
+            + width(task.as_str())
+            + by.map_or(0, |by| width(ANSWERED) + width(by));
+        if needed <= layout.who {
+            return vec![self.who(layout, room, task, depth, by)];
+        }
+        let name =
+            StyledText::plain(format!("{sign}{task}{}", by.map_or("", |_| ANSWERED.trim_end())));
+        let parts = [Some(name), by.map(|by| StyledText::new(of_name(by), by))];
+        let indent = " ".repeat(start);
+        let rows = parts.iter().flatten().flat_map(|part| styled(part, layout.who - start));
+        rows.map(|row| format!("{indent}{}", cell(&[row], layout.who - start))).collect()
+    }
+
+    /// A task, indented by its depth, and who answered in it. Where both are too long, the task's
+    /// name is cut first.
+    fn who(
+        &self,
+        layout: StepLayout,
+        room: &RoomId,
+        task: &TaskName,
+        depth: usize,
+        by: Option<&str>,
+    ) -> String {
+        let sign = if self.state().background.contains(room) { BACKGROUND } else { "" };
+        let indent = (2 * depth.min(DEEPEST)).min(layout.who / 3);
+        let start = format!("{}{sign}", " ".repeat(indent));
+        let left = layout.who.saturating_sub(start.len());
+        let Some(by) = by else {
+            return format!("{start}{}", cell(&[StyledText::plain(task.as_str())], left));
+        };
+        let most = left
+            .saturating_sub(width(task.as_str()))
+            .max(left.saturating_sub(SHORT))
+            .saturating_sub(width(ANSWERED));
+        let (seat, answered) = (of_name(by), cut(by, most));
+        let left = left.saturating_sub(width(ANSWERED) + answered.columns);
+        let task = cut(task.as_str(), left);
+        let blanks = " ".repeat(left.saturating_sub(task.columns));
+        format!(
+            "{start}{}{}{}{blanks}",
+            task.text,
+            paint(FAINT, ANSWERED),
+            paint(seat, answered.text)
+        )
+    }
+
+    fn row(
+        &self,
+        layout: StepLayout,
+        number: &str,
+        who: &str,
+        way: &[StyledText],
+        content: &[StyledText],
+    ) -> String {
+        let (label, who) = (
+            self.label(layout),
+            if who.is_empty() { " ".repeat(layout.who) } else { who.to_owned() },
+        );
+        let row = format!(
+            "{label}{number:>NUMBER$}  {who}  {}  {}",
+            cell(way, layout.way),
+            line(content, layout.content).0
+        );
+        row.trim_end().to_owned()
+    }
+
+    fn label(&self, layout: StepLayout) -> String {
+        if layout.label == 0 {
+            String::new()
+        } else {
+            format!("{}  ", cell(&[StyledText::new(FAINT, &self.label)], layout.label - GAP))
+        }
+    }
+
+    fn layout(&self) -> StepLayout {
+        StepLayout::of(self.widest, total_columns())
+    }
+
+    /// Also where the event stream goes to stdout.
+    fn put(&self, text: &str) {
+        self.screen.notice(text);
+    }
+
+    fn state(&self) -> MutexGuard<'_, StepsState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl StepLayout {
+    /// The columns of so wide a line: what is pending gets most of it.
+    fn of(widest: Widest, total: usize) -> Self {
+        let label = if widest.label == 0 { 0 } else { widest.label.min(total / 6).max(4) + GAP };
+        let left = total.saturating_sub(label);
+        let who = widest.who.min((left * 3 / 10).max(12));
+        let way = widest.way.min(left / 5).max(STATUS);
+        let content = left.saturating_sub(NUMBER + GAP + who + GAP + way + GAP).max(LEAST);
+        Self { label, who, way, content }
+    }
+
+    fn total(self) -> usize {
+        self.label + NUMBER + GAP + self.who + GAP + self.way + GAP + self.content
+    }
+}
+
+impl StepsState {
+    fn begin(&mut self, room: &RoomId, task: &TaskName, caller: Option<&TaskName>) {
+        let open = self.open.entry(room.clone()).or_default();
+        let above = caller.and_then(|caller| open.iter().rev().find(|open| open.task == *caller));
+        let depth = above.map_or(0, |above| above.depth + 1);
+        open.push(OpenStep { task: task.clone(), depth, steps: 0, stalled: None });
+    }
+
+    fn find(&mut self, room: &RoomId, task: &TaskName) -> Option<&mut OpenStep> {
+        self.open.get_mut(room)?.iter_mut().rev().find(|open| open.task == *task)
+    }
+
+    /// One step more: how deep the task is, how many it has made, and whether this one has no
+    /// answer.
+    fn count(&mut self, room: &RoomId, task: &TaskName) -> (usize, u32, Option<(u32, u32)>) {
+        self.find(room, task).map_or((0, 1, None), |open| {
+            open.steps = open.steps.saturating_add(1);
+            (open.depth, open.steps, open.stalled.take())
+        })
+    }
+
+    fn end(&mut self, room: &RoomId, task: &TaskName) {
+        let Some(open) = self.open.get_mut(room) else { return };
+        let ended = open.iter().rposition(|open| open.task == *task).map(|last| open.remove(last));
+        // A hard end of the outermost task is the end of those below it, and is told once.
+        if open.is_empty() || ended.is_some_and(|ended| ended.depth == 0) {
+            self.open.remove(room);
+        }
+    }
+}
+
+/// In lines of so many columns.
+fn styled(part: &StyledText, columns: usize) -> Vec<StyledText> {
+    wrap(&part.text, columns).into_iter().map(|row| StyledText::new(part.style, row)).collect()
+}
+
+/// From whom, and to whom where it says so.
+fn way(message: &Message) -> Vec<StyledText> {
+    let mut way = vec![StyledText::new(of_seat(message.sender), message.sender.as_str())];
+    if let Some(recipient) = &message.recipient {
+        way.extend([StyledText::plain("→"), StyledText::new(of_name(recipient), recipient)]);
+    }
+    way
+}
+
+fn of_seat(seat: Entity) -> Style {
+    match seat {
+        Entity::Llm => GOOD,
+        Entity::User => AnsiColor::Blue.on_default(),
+        Entity::Agent => ODD,
+        Entity::System => AnsiColor::Magenta.on_default(),
+    }
+}
+
+/// That of a seat, or of a task.
+fn of_name(name: &str) -> Style {
+    if name == Entity::System.as_str() {
+        of_seat(Entity::System)
+    } else {
+        Entity::named(name).map_or(NAME, of_seat)
+    }
+}
+
+fn of_status(status: Status) -> Style {
+    match status {
+        Status::Rejected => ODD,
+        status if status.is_success() => GOOD,
+        _ => BAD,
+    }
+}
+
+/// Looks at each task where the config puts it: below the entry task, or in the background.
+fn widest(setup: &Setup) -> Widest {
+    let subtasks = |task: &TaskName| {
+        setup.tasks.get(task).map(|task| task.subtasks.as_slice()).unwrap_or_default()
+    };
+    let mut who = 0;
+    let mut see = |depth: usize, start: usize, task: &TaskName| {
+        let by = subtasks(task)
+            .iter()
+            .map(|by| width(by.as_str()))
+            .fold(width(Entity::System.as_str()), usize::max);
+        who = who.max(2 * depth + start + width(task.as_str()) + width(ANSWERED) + by);
+    };
+    let mut level: BTreeSet<&TaskName> = BTreeSet::from([&setup.entry]);
+    for depth in 0..=DEEPEST {
+        level.iter().for_each(|task| see(depth, 0, task));
+        level = level.into_iter().flat_map(subtasks).collect();
+    }
+    let in_background = setup
+        .plugins
+        .values()
+        .filter_map(|plugin| plugin.grants.delegate.as_ref())
+        .flat_map(|grant| &grant.tasks);
+    in_background.for_each(|task| see(0, BACKGROUND.len(), task));
+    let to = setup
+        .tasks
+        .keys()
+        .map(|task| width(task.as_str()))
+        .fold(width(Entity::System.as_str()), usize::max);
+    Widest { label: 0, who, way: width(Entity::System.as_str()) + width(" → ") + to }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{StepLayout, Widest};
+
+    #[test]
+    fn columns_share_the_line_and_content_gets_most_of_it() {
+        let usual = Widest { label: 0, who: 20, way: 16 };
+        assert_eq!(
+            StepLayout::of(usual, 100),
+            StepLayout { label: 0, who: 20, way: 16, content: 54 }
+        );
+        assert_eq!(
+            StepLayout::of(usual, 60),
+            StepLayout { label: 0, who: 18, way: 13, content: 19 }
+        );
+        assert_eq!(
+            StepLayout::of(Widest { label: 3, ..usual }, 100),
+            StepLayout { label: 6, who: 20, way: 16, content: 48 }
+        );
+        for total in 60..200 {
+            for widest in [
+                usual,
+                Widest { label: 40, who: 200, way: 90 },
+                Widest { label: 0, who: 10, way: 10 },
+            ] {
+                assert_eq!(StepLayout::of(widest, total).total(), total, "{widest:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! A table that fits the terminal: columns as wide as they need, the last ones cut, those that
+//! matter least left out where it is narrow.
+
+use std::io::IsTerminal;
+
+use anstyle::Style;
+
+use super::columns::{StyledText, cell, line, width};
+use super::{FAINT, paint};
+use crate::ui::screen;
+
+/// Columns where stdout is no terminal and nobody says how many there are.
+const WIDTH: usize = 120;
+/// A narrower line than this is none that anybody wants.
+const NARROW: usize = 20;
+/// Between two columns.
+const GAP: usize = 2;
+
+/// How wide a line on stdout may be.
+pub(crate) fn total() -> usize {
+    if std::io::stdout().is_terminal() {
+        return screen::columns();
+    }
+    let named = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    named.filter(|columns| *columns >= NARROW).unwrap_or(WIDTH)
+}
+
+/// A column and how it gives way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column {
+    pub(crate) head: &'static str,
+    /// It takes at most so much; the last column takes what is left.
+    pub(crate) most: usize,
+    /// Left out first where it is narrow, the highest of all; 0: it stays.
+    pub(crate) goes: u8,
+}
+
+/// The lines of a table, with its head.
+pub(crate) fn lines(
+    columns: &[Column],
+    rows: &[Vec<(Style, String)>],
+    total: usize,
+) -> Vec<String> {
+    let last = columns.len().saturating_sub(1);
+    let needs = |index: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(index)).map(|(_, text)| width(text));
+        cells.chain([width(columns[index].head)]).max().unwrap_or(0).min(columns[index].most)
+    };
+    let mut kept: Vec<(usize, usize)> =
+        (0..columns.len()).map(|index| (index, needs(index))).collect();
+    // What is in none of the rows needs no column.
+    kept.retain(|(index, _)| {
+        *index == 0
+            || rows.iter().any(|row| row.get(*index).is_some_and(|(_, text)| !text.is_empty()))
+    });
+    // The last column is worth nothing in less than this.
+    let least = |index: usize, wide: usize| if index == last { wide.min(16) } else { wide };
+    while kept.iter().map(|(index, wide)| least(*index, *wide) + GAP).sum::<usize>() > total + GAP {
+        let Some(place) = kept
+            .iter()
+            .enumerate()
+            .filter(|(_, (index, _))| columns[*index].goes > 0)
+            .max_by_key(|(_, (index, _))| columns[*index].goes)
+        else {
+            break;
+        };
+        kept.remove(place.0);
+    }
+    let head = kept.iter().map(|(index, wide)| (*index, *wide, FAINT, columns[*index].head));
+    let mut lines = vec![row_of(head, total)];
+    for row in rows {
+        let cells = kept.iter().filter_map(|(index, wide)| {
+            row.get(*index).map(|(style, text)| (*index, *wide, *style, text.as_str()))
+        });
+        lines.push(row_of(cells, total));
+    }
+    lines
+}
+
+fn row_of<'a>(cells: impl Iterator<Item = (usize, usize, Style, &'a str)>, total: usize) -> String {
+    let cells: Vec<_> = cells.collect();
+    let (mut shown, mut used) = (String::new(), 0);
+    for (place, (_, wide, style, text)) in cells.iter().enumerate() {
+        let left = total.saturating_sub(used);
+        if place + 1 == cells.len() {
+            shown.push_str(&line(&[StyledText::new(*style, *text)], left).0);
+            break;
+        }
+        let wide = (*wide).min(left);
+        shown.push_str(&cell(&[StyledText::new(*style, *text)], wide));
+        shown.push_str(&" ".repeat(GAP.min(left - wide)));
+        used += wide + GAP;
+    }
+    shown.trim_end().to_owned()
+}
+
+/// A faint line below a table.
+pub(crate) fn note(text: impl std::fmt::Display) -> String {
+    paint(FAINT, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COLUMNS: [Column; 4] = [
+        Column { head: "RUN", most: 12, goes: 0 },
+        Column { head: "COST", most: 8, goes: 2 },
+        Column { head: "TOOK", most: 8, goes: 1 },
+        Column { head: "MESSAGE", most: 400, goes: 0 },
+    ];
+
+    fn table(total: usize) -> Vec<String> {
+        let cells = |cells: [&str; 4]| cells.map(|text| (Style::new(), text.to_owned())).to_vec();
+        let rows = [
+            cells(["3f2a91c0", "$0.02", "4.2 s", "When was Skerryvore lit? Note it down."]),
+            cells(["aa", "", "1 ms", "\u{1b}[2J漢字"]),
+        ];
+        lines(&COLUMNS, &rows, total)
+            .iter()
+            .map(|line| anstream::adapter::strip_str(line).to_string())
+            .collect()
+    }
+
+    #[test]
+    fn what_matters_least_is_left_out_where_it_is_narrow() {
+        assert_eq!(
+            table(60),
+            [
+                "RUN       COST   TOOK   MESSAGE",
+                "3f2a91c0  $0.02  4.2 s  When was Skerryvore lit? Note it do…",
+                "aa               1 ms   \\u{1b}[2J漢字"
+            ]
+        );
+        assert_eq!(
+            table(36),
+            [
+                "RUN       TOOK   MESSAGE",
+                "3f2a91c0  4.2 s  When was Skerryvor…",
+                "aa        1 ms   \\u{1b}[2J漢字"
+            ]
+        );
+        assert_eq!(table(28)[1], "3f2a91c0  When was Skerryvo…");
+        for total in 20..120 {
+            assert!(
+                table(total).iter().all(|line| width(line) <= total),
+                "{total}: {:?}",
+                table(total)
+            );
+        }
+    }
+
+    #[test]
+    fn a_column_without_content_is_not_there() {
+        let rows = [vec![
+            (Style::new(), "aa".to_owned()),
+            (Style::new(), String::new()),
+            (Style::new(), "1 ms".to_owned()),
+            (Style::new(), "x".to_owned()),
+        ]];
+        let head = lines(&COLUMNS, &rows, 80)[0].clone();
+        assert_eq!(anstream::adapter::strip_str(&head).to_string(), "RUN  TOOK  MESSAGE");
+    }
+}

@@ -1,0 +1,142 @@
+//! What the terminal shows of a timeline: aligned, in its width, with nothing that steers it.
+
+use conclave_core::inspect::timeline::RowSubject;
+
+use super::*;
+use crate::ui::show::columns::width;
+use crate::ui::show::page::tests::{about, row, timeline};
+
+fn plain(lines: &[String]) -> Vec<String> {
+    lines.iter().map(|line| anstream::adapter::strip_str(line).to_string()).collect()
+}
+
+fn step(says: &str) -> RowSubject {
+    let sandbox = Some(conclave_core::inspect::timeline::SandboxUsage {
+        wall_us: 1_200,
+        cpu_ms: 0,
+        memory: 943_719,
+    });
+    RowSubject::Step {
+        task: "answer".into(),
+        agent: "librarian".into(),
+        says: says.into(),
+        fault: None,
+        sandbox,
+    }
+}
+
+fn task() -> RowSubject {
+    RowSubject::Task {
+        task: "answer".into(),
+        agent: "librarian".into(),
+        caller: None,
+        status: None,
+        reason: String::new(),
+    }
+}
+
+#[test]
+fn each_row_has_its_time_its_bar_and_its_place() {
+    let rows = vec![
+        row(0, 0, Some(1_000), task()),
+        row(1, 0, Some(500), step("calls search.find")),
+        row(1, 500, Some(1_000), step("It was 1844.")),
+    ];
+    let shown = plain(&lines(&timeline("When?", rows), &about("conclave.toml"), 100, false));
+    let rows: Vec<&str> =
+        shown.iter().skip_while(|line| !line.is_empty()).skip(1).map(String::as_str).collect();
+    assert_eq!(
+        rows,
+        [
+            "        0.00        1.0 s ████████████████ task answer agent librarian",
+            "        0.00       500 ms ████████           step librarian calls search.find 1 ms · 922 KiB",
+            "        0.50       500 ms         ████████   step librarian It was 1844. 1 ms · 922 KiB",
+        ]
+    );
+}
+
+#[test]
+fn no_line_is_wider_than_the_terminal_and_none_steers_it() {
+    let hostile = "\u{1b}[2J\u{202e}漢字 ".repeat(40);
+    let rows = vec![
+        row(0, 0, Some(10), task()),
+        row(1, 0, None, step(&hostile)),
+        row(30, 3, Some(3), step(&hostile)),
+    ];
+    let timeline = timeline(&hostile, rows);
+    for total in [40, 60, 80, 120, 200] {
+        for line in plain(&lines(&timeline, &about(&hostile), total, false)) {
+            assert!(width(&line) <= total, "{total}: {line}");
+            assert!(!line.contains('\u{1b}') && !line.contains('\u{202e}'), "{line:?}");
+        }
+    }
+}
+
+#[test]
+fn a_burst_of_the_same_call_is_one_line_and_all_shows_each() {
+    let tool = |name: &str, is_error: bool| RowSubject::Tool {
+        task: "answer".into(),
+        caller: None,
+        name: name.into(),
+        arguments: "{}".into(),
+        answer: "found".into(),
+        is_error,
+        fault: None,
+        sandbox: Some(conclave_core::inspect::timeline::SandboxUsage {
+            wall_us: 700,
+            cpu_ms: 0,
+            memory: 943_719,
+        }),
+    };
+    let mut rows = vec![row(0, 0, Some(1_000), task())];
+    rows.extend((0..40).map(|at| row(1, at, Some(at + 1), tool("search.read", at == 39))));
+    rows.extend((0..3).map(|at| row(1, 100 + at, Some(101 + at), tool("search.find", false))));
+    let timeline = timeline("x", rows);
+    let shown = plain(&lines(&timeline, &about("x"), 100, false));
+    let tools: Vec<&String> = shown.iter().filter(|line| line.contains("tool search.")).collect();
+    assert_eq!(tools.len(), 5, "one line for 39, what failed, and three: {shown:#?}");
+    assert!(
+        tools[0].contains("39 ms")
+            && tools[0].contains("tool search.read 39 times 27 ms · 922 KiB"),
+        "{}",
+        tools[0]
+    );
+    assert_eq!(
+        plain(&lines(&timeline, &about("x"), 100, true))
+            .iter()
+            .filter(|line| line.contains("tool search."))
+            .count(),
+        43
+    );
+}
+
+#[test]
+fn what_a_person_says_is_theirs() {
+    let user = RowSubject::User {
+        task: "talk".into(),
+        channel: "terminal".into(),
+        prompt: String::new(),
+        answer: Some("hello".into()),
+    };
+    let shown =
+        plain(&lines(&timeline("x", vec![row(0, 0, Some(5), user)]), &about("x"), 70, false));
+    assert!(shown.iter().any(|line| line.ends_with("you: “hello”")), "{shown:#?}");
+}
+
+#[test]
+fn a_long_run_shows_its_ends_and_what_stands_out() {
+    let stalled = RowSubject::Stalled { task: "answer".into(), stalled: 1, of: 5 };
+    let mut rows = vec![row(0, 0, Some(10_000), task())];
+    rows.extend((0..10_000).map(|at| {
+        row(1, at, Some(at + 1), if at == 6_000 { stalled.clone() } else { step("again") })
+    }));
+    let timeline = timeline("x", rows);
+    let shown = plain(&lines(&timeline, &about("x"), 100, false));
+    assert!(shown.len() < 30, "{}", shown.len());
+    let folded: Vec<&String> = shown.iter().filter(|line| line.contains("more rows")).collect();
+    assert_eq!(folded.len(), 2, "{shown:#?}");
+    assert!(folded[0].contains("5 995 more rows (5 995 step) in 6.0 s"), "{}", folded[0]);
+    assert!(shown.iter().any(|line| line.contains("nobody had an answer")));
+    let all = lines(&timeline, &about("x"), 100, true);
+    assert!(all.len() > 10_000);
+}

@@ -1,0 +1,226 @@
+//! The run as it goes on, one entry for each thing that a person would want to know: when, which
+//! task, what. What plugins wrote stands behind a mark.
+
+mod background;
+mod calls;
+mod layout;
+mod notices;
+mod words;
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use conclave_core::setup::{NoTool, Setup};
+use conclave_core::types::delegation::OnClose;
+use conclave_core::types::ids::{CallId, PluginName, RoomId, TaskName};
+use conclave_runtime::subscribe::{Level, Published, RunEvent, Subscriber};
+
+use super::entry::EntryText;
+use super::foreign;
+use super::steps::Steps;
+use super::{FAINT, one_line};
+use crate::ui::screen::Screen;
+use background::BackgroundTasks;
+use calls::{CallBook, CallProgress, name_of};
+use layout::{TraceLayout, TraceStyle};
+
+pub(crate) use words::{told_answer, told_side_effect};
+
+/// Prints a run to stderr.
+pub(crate) struct TracePrinter {
+    screen: Arc<Screen>,
+    layout: TraceLayout,
+    verbose: bool,
+    /// What is refused can be looked up later.
+    has_journal: bool,
+    /// Shown in the place of lines about calls and answers.
+    steps: Option<Steps>,
+    /// Tasks whose results a strategy delivers.
+    delivered: BTreeSet<TaskName>,
+    /// Tasks that can outlive their parents, which report no end then.
+    detached: BTreeSet<TaskName>,
+    state: Mutex<TraceState>,
+}
+
+#[derive(Debug, Default)]
+struct TraceState {
+    calls: CallBook,
+    background: BackgroundTasks,
+    /// Calls in which a model was in trouble: that the plugin failed too needs no line of its own.
+    troubled: HashSet<(RoomId, CallId)>,
+    /// Rooms in which it was shown why the step that goes on has no answer.
+    explained: HashSet<RoomId>,
+    /// What the entry task said last, not yet shown: the result is shown elsewhere, once.
+    pending: Option<PendingSpeech>,
+}
+
+/// Something that a task said, and that may be the result.
+#[derive(Debug)]
+struct PendingSpeech {
+    text: String,
+    lines: Vec<String>,
+}
+
+impl TracePrinter {
+    /// Returns the trace of a run.
+    pub(crate) fn of_run(screen: Arc<Screen>, verbose: bool, setup: &Setup) -> Self {
+        let asks =
+            setup.tasks.iter().filter(|(_, task)| task.interactive || task.no_tool == NoTool::User);
+        let asking = asks.map(|(name, _)| name.clone()).collect();
+        let style = TraceStyle::Run { started: Instant::now(), entry: setup.entry.clone(), asking };
+        Self::new(screen, style, verbose, setup)
+    }
+
+    /// Returns the trace of a conversation with a task.
+    pub(crate) fn of_chat(
+        screen: Arc<Screen>,
+        verbose: bool,
+        setup: &Setup,
+        room: RoomId,
+        task: TaskName,
+    ) -> Self {
+        Self::new(screen, TraceStyle::Chat { room, task }, verbose, setup)
+    }
+
+    fn new(screen: Arc<Screen>, style: TraceStyle, verbose: bool, setup: &Setup) -> Self {
+        let delivered = setup.tasks.iter().filter(|(_, task)| task.deliver.is_some());
+        let detached = setup.tasks.iter().filter(|(_, task)| task.on_close == OnClose::Detach);
+        Self {
+            screen,
+            layout: TraceLayout::new(style, setup),
+            verbose,
+            has_journal: false,
+            steps: None,
+            delivered: delivered.map(|(name, _)| name.clone()).collect(),
+            detached: detached.map(|(name, _)| name.clone()).collect(),
+            state: Mutex::default(),
+        }
+    }
+
+    /// With these steps in the place of lines about calls and answers, where there are some. What
+    /// goes wrong is shown as ever.
+    pub(crate) fn with_steps(self, steps: Option<Steps>) -> Self {
+        Self { steps, ..self }
+    }
+
+    /// With the address of each refusal, where a journal is kept in which it can be looked up.
+    pub(crate) fn with_addresses(self, has_journal: bool) -> Self {
+        Self { has_journal, ..self }
+    }
+
+    /// Shows what the columns of the steps are; nothing where there are none.
+    pub(crate) fn legend(&self) {
+        if let Some(steps) = &self.steps {
+            steps.legend();
+        }
+    }
+
+    /// Ends the trace of a run, whose result is shown elsewhere.
+    pub(crate) fn end(&self, result: Option<&str>) {
+        self.screen.set_progress("");
+        let pending = self.state().pending.take();
+        let is_other = |speech: &PendingSpeech| {
+            result.is_none_or(|result| result.trim() != speech.text.trim())
+        };
+        if let Some(speech) = pending.filter(is_other) {
+            speech.lines.iter().for_each(|line| self.screen.line(line));
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, TraceState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shows an entry about a task, or about something else.
+    fn put(&self, who: &str, entry: &EntryText) {
+        self.flush();
+        if let Some(steps) = &self.steps {
+            let rows = entry.rows(steps.width());
+            let (first, more) =
+                rows.split_first().map_or(("", &[][..]), |(first, more)| (first.as_str(), more));
+            steps.aside(&one_line(who, self.layout.who()), first);
+            more.iter().for_each(|row| steps.more(row));
+            return;
+        }
+        self.layout.lines(who, entry).iter().for_each(|line| self.screen.line(line));
+    }
+
+    /// Shows what was held back.
+    fn flush(&self) {
+        if let Some(speech) = self.state().pending.take() {
+            speech.lines.iter().for_each(|line| self.screen.line(line));
+        }
+    }
+
+    fn is_chat(&self) -> bool {
+        self.layout.is_chat()
+    }
+
+    /// Returns whose entry something in a call is: the task's, with the number of a tool call and
+    /// the plugin in front of its words. Outside of calls that are known it is the plugin's.
+    fn about(
+        &self,
+        room: &RoomId,
+        call: Option<CallId>,
+        plugin: &PluginName,
+    ) -> (String, EntryText) {
+        match call.and_then(|call| self.state().calls.find(room, call)) {
+            Some((task, Some(number))) => {
+                (name_of(room, &task), EntryText::plain(format!("#{number} {plugin}")))
+            }
+            Some((task, None)) => (name_of(room, &task), EntryText::plain(plugin.to_string())),
+            None => (plugin.to_string(), EntryText::default()),
+        }
+    }
+
+    fn progressed(
+        &self,
+        room: &RoomId,
+        call: CallId,
+        plugin: &PluginName,
+        (done, total): (u64, Option<u64>),
+        message: &str,
+    ) {
+        let (who, _) = self.about(room, Some(call), plugin);
+        let number = self.state().calls.find(room, call).and_then(|(_, number)| number);
+        let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
+        let number = number.map(|number| format!("#{number} ")).unwrap_or_default();
+        let done = format!("{number}{plugin} {done}{of}");
+        let progress = CallProgress { who, done, message: message.to_owned(), is_told: false };
+        let is_first = self.state().calls.progressed(room, call, progress.clone());
+        if self.screen.has_status() {
+            self.show_progress();
+        } else if is_first {
+            self.put(&progress.who, &words::progress(&progress));
+        }
+    }
+
+    /// Shows how far all calls have come in the one line that is written over.
+    fn show_progress(&self) {
+        let under_way = self.state().calls.under_way();
+        let done: Vec<&str> = under_way.iter().map(|progress| progress.done.as_str()).collect();
+        let message = under_way.last().map(|progress| progress.message.as_str());
+        let message = message.filter(|message| !message.trim().is_empty());
+        let message = message.map(|message| format!(" {}{}", foreign::MARK, one_line(message, 60)));
+        self.screen.set_progress(&format!("{}{}", done.join(" · "), message.unwrap_or_default()));
+    }
+}
+
+impl Subscriber for TracePrinter {
+    fn on(&self, happening: &Published) {
+        match &happening.what {
+            RunEvent::Told { told } => self.told(&happening.room, happening.seq, told),
+            RunEvent::Logged { call, plugin, level, message } => {
+                if self.verbose || *level >= Level::Info {
+                    let (who, entry) = self.about(&happening.room, Some(*call), plugin);
+                    self.put(&who, &entry.words(FAINT, "log").cut(FAINT, message));
+                }
+            }
+            RunEvent::Recorded { .. } | RunEvent::Streamed { .. } => {}
+            RunEvent::Progressed { call, plugin, done, total, message } => {
+                self.progressed(&happening.room, *call, plugin, (*done, *total), message);
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Where the lines of a trace begin and end. It knows nothing of what they say.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+use std::time::Instant;
+
+use conclave_core::setup::Setup;
+use conclave_core::types::ids::{RoomId, TaskName};
+
+use crate::ui::screen::total_columns;
+use crate::ui::show::entry::EntryText;
+use crate::ui::show::{FAINT, NAME, foreign, one_line, paint};
+
+/// Columns of a line at most: a longer one is hard to read.
+const COLUMNS_MAX: usize = 140;
+/// Columns of an entry that the names of tasks leave.
+const ENTRY_COLUMNS_MIN: usize = 20;
+/// Columns of the time of a run.
+const TIME: usize = 6;
+/// Columns of the name of a task: at least, and at most.
+const WHO: RangeInclusive<usize> = 11..=22;
+
+/// Columns of the name of a task on the narrowest terminal.
+const WHO_MIN: usize = 4;
+
+/// What a trace is of, which decides how its lines look.
+pub(super) enum TraceStyle {
+    /// A run: with the time since it began. What the tasks in `asking` say is shown in full where
+    /// the user is asked.
+    Run { started: Instant, entry: TaskName, asking: BTreeSet<TaskName> },
+    /// A conversation, which is shown elsewhere: what this task says, and what ends in the
+    /// background.
+    Chat { room: RoomId, task: TaskName },
+}
+
+/// The columns of a trace.
+pub(super) struct TraceLayout {
+    pub(super) style: TraceStyle,
+    /// Columns that the names of all tasks need.
+    widest: usize,
+}
+
+impl TraceLayout {
+    pub(super) fn new(style: TraceStyle, setup: &Setup) -> Self {
+        Self { style, widest: widest(setup) }
+    }
+
+    pub(super) fn is_chat(&self) -> bool {
+        matches!(self.style, TraceStyle::Chat { .. })
+    }
+
+    /// Returns the columns of the name of a task: fewer on a narrow terminal, since a line that is
+    /// wider than the terminal would go on in a row without a mark.
+    pub(super) fn who(&self) -> usize {
+        let left = total_columns().saturating_sub(self.before_who() + 1 + ENTRY_COLUMNS_MIN);
+        self.widest.min(left.max(WHO_MIN))
+    }
+
+    fn before_who(&self) -> usize {
+        if self.is_chat() { 2 } else { TIME + 1 }
+    }
+
+    /// Returns the columns in front of an entry.
+    pub(super) fn margin(&self) -> usize {
+        self.before_who() + self.who() + 1
+    }
+
+    /// Returns the columns of an entry.
+    pub(super) fn entry(&self) -> usize {
+        total_columns().min(COLUMNS_MAX).saturating_sub(self.margin())
+    }
+
+    /// Returns the lines of an entry: when, who, what; further rows below what.
+    pub(super) fn lines(&self, who: &str, entry: &EntryText) -> Vec<String> {
+        let columns = self.who();
+        let who = one_line(who, columns);
+        let blanks = " ".repeat(columns.saturating_sub(foreign::width(&who)));
+        let first = match &self.style {
+            TraceStyle::Run { started, .. } => {
+                let at = started.elapsed().as_secs_f64();
+                let at = paint(FAINT, format_args!("{at:>TIME$.2}"));
+                format!("{at} {}{blanks} ", paint(NAME, who))
+            }
+            TraceStyle::Chat { .. } => format!("  {}{blanks} ", paint(FAINT, who)),
+        };
+        let rows = entry.rows(self.entry());
+        let styled = |row: &String| if self.is_chat() { faint(row) } else { row.clone() };
+        let margins = std::iter::once(first).chain(std::iter::repeat(" ".repeat(self.margin())));
+        rows.iter().zip(margins).map(|(row, margin)| format!("{margin}{}", styled(row))).collect()
+    }
+}
+
+/// Returns the columns that the names of all tasks would need.
+fn widest(setup: &Setup) -> usize {
+    let delegated = |task: &TaskName| {
+        let plugins = setup.plugins.values();
+        let grants = plugins.filter_map(|plugin| plugin.grants.delegate.as_ref());
+        grants.flat_map(|grant| &grant.tasks).any(|granted| granted == task)
+    };
+    let suffix = |task: &TaskName| if delegated(task) { " (task-1)".len() } else { 0 };
+    let width = |task: &TaskName| foreign::width(task.as_str()) + suffix(task);
+    setup.tasks.keys().map(width).fold(*WHO.start(), usize::max).min(*WHO.end())
+}
+
+/// Returns the text faint, also after a style within it has ended.
+fn faint(text: &str) -> String {
+    let end = format!("{FAINT:#}");
+    paint(FAINT, text.replace(&end, &format!("{end}{FAINT}")))
+}

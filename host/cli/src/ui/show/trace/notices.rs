@@ -1,0 +1,546 @@
+//! Each notice of a run as an entry of its trace.
+
+use anstyle::Style;
+use conclave_core::policy::budget::Budget;
+use conclave_core::protocol::notice::Notice;
+use conclave_core::types::action::Action;
+use conclave_core::types::completion::StopReason;
+use conclave_core::types::delivery::EndedTask;
+use conclave_core::types::denial::DenialRecord;
+use conclave_core::types::fault::FaultKind;
+use conclave_core::types::ids::{BackgroundId, RoomId, TaskName};
+use conclave_core::types::message::{Entity, Message, Signal};
+use conclave_core::types::outcome::Status;
+use conclave_core::types::side_effect::SideEffectAnswer;
+use serde_json::Value;
+
+use super::calls::{TOGETHER, name_of};
+use super::layout::TraceStyle;
+use super::words::{cost, progress, refusal, told_answer, told_side_effect};
+use super::{PendingSpeech, TracePrinter};
+use crate::ui::show::columns::wrap_styled;
+use crate::ui::show::entry::EntryText;
+use crate::ui::show::plan::summary;
+use crate::ui::show::steps::Steps;
+use crate::ui::show::{BAD, FAINT, GOOD, ODD, amounts, delegation, one_line, paint, plural};
+
+/// Columns of the name of a tool.
+const TOOL_COLUMNS: usize = 80;
+
+impl TracePrinter {
+    /// Shows a notice of a room.
+    pub(super) fn told(&self, room: &RoomId, seq: Option<u64>, notice: &Notice) {
+        let is_parents = match notice {
+            Notice::TaskStarted { task, .. } => {
+                self.state().background.task_started(room, task);
+                false
+            }
+            Notice::TaskEnded { task, status, .. } => {
+                let is_background = self.state().background.task_ended(room, task, *status);
+                is_background && !self.detached.contains(task)
+            }
+            _ => false,
+        };
+        if self.steps.as_ref().is_some_and(|steps| steps.told(room, notice)) || is_parents {
+            return;
+        }
+        let of = |task: &TaskName| name_of(room, task);
+        match notice {
+            Notice::MessagePosted { task, message, .. } => {
+                self.posted(room, task, message);
+                self.begin_batch(room, task, message);
+            }
+            Notice::StepStarted { call, task, .. } => {
+                let mut state = self.state();
+                state.explained.remove(room);
+                state.calls.begin_step(room, *call, task);
+            }
+            Notice::StepStalled { task, stalled, of: most } => {
+                // In a conversation the person sees what comes of it: it is their turn.
+                if self.is_chat() && self.state().explained.remove(room) {
+                    return;
+                }
+                self.put(
+                    &of(task),
+                    &EntryText::new(FAINT, format!("no valid answer ({stalled} of {most})")),
+                );
+            }
+            // The end of a run shows it whole.
+            Notice::QuestionUnanswered { task, question } if self.is_chat() => {
+                let entry = EntryText::plain("asks its user, and there is none")
+                    .cut(Style::new(), question);
+                self.put(&of(task), &entry);
+            }
+            Notice::QuestionUnanswered { .. } => {}
+            Notice::ToolCalled { call, task, name, arguments, .. } => {
+                let (number, is_batched) = {
+                    let mut state = self.state();
+                    (state.calls.begin(room, *call, task), state.calls.is_batched(room, task))
+                };
+                if !is_batched {
+                    self.called(room, task, number, (name, arguments));
+                }
+            }
+            Notice::ToolAnswered { task, .. } => self.answered(room, task, notice),
+            Notice::PluginFaulted { call, plugin, fault } => {
+                let is_told = self.state().troubled.remove(&(room.clone(), *call))
+                    && fault.kind == FaultKind::Error;
+                self.state().explained.insert(room.clone());
+                if !is_told {
+                    let is_step = self.state().calls.find(room, *call).is_some();
+                    let (who, entry) = self.about(room, Some(*call), plugin);
+                    let what = if is_step { "step failed" } else { "failed" };
+                    self.put(&who, &entry.words(BAD, what).whole(BAD, &fault.message));
+                }
+            }
+            Notice::Denied { call, plugin, record } => {
+                self.denied(&address(room, seq), self.about(room, *call, plugin), record)
+            }
+            Notice::SideEffectStarted { call, plugin, side_effect, .. } => {
+                let (who, entry) = self.about(room, Some(*call), plugin);
+                let (what, target) = told_side_effect(side_effect);
+                self.put(&who, &entry.words(Style::new(), what).cut(Style::new(), &target));
+            }
+            Notice::SideEffectEnded { call, plugin, answer, .. } => {
+                let (who, entry) = self.about(room, Some(*call), plugin);
+                match answer {
+                    SideEffectAnswer::Failed { message, .. } => {
+                        self.put(&who, &entry.words(BAD, "that failed").whole(FAINT, message))
+                    }
+                    answer => {
+                        if let Some(text) = told_answer(answer) {
+                            self.put(&who, &entry.words(FAINT, text));
+                        }
+                    }
+                }
+            }
+            Notice::ModelAnswered { call, stop, is_empty, error, trouble, .. } => {
+                if let Some(text) = trouble.as_ref().map(|trouble| &trouble.text).or(error.as_ref())
+                {
+                    self.state().troubled.insert((room.clone(), *call));
+                    self.put("model", &EntryText::default().whole(BAD, text));
+                } else if *stop == Some(StopReason::Length) {
+                    self.put(
+                        "model",
+                        &EntryText::new(FAINT, "the server cut the answer at its limit"),
+                    );
+                } else if *is_empty {
+                    self.put("model", &EntryText::new(ODD, "the model said nothing"));
+                }
+                if *is_empty {
+                    self.state().explained.insert(room.clone());
+                }
+            }
+            Notice::TurnStopped { task, .. } => {
+                self.state().calls.stop(room);
+                self.show_progress();
+                self.put(&of(task), &EntryText::new(ODD, "stopped"));
+            }
+            Notice::HistoryCut { task, cut, dropped } => {
+                let what =
+                    if *dropped > 0 { format!("left out {dropped}") } else { format!("cut {cut}") };
+                self.put(
+                    &of(task),
+                    &EntryText::new(
+                        ODD,
+                        format!(
+                            "its history is too long for the model: {what} of its older messages"
+                        ),
+                    ),
+                );
+            }
+            Notice::GateBlocked { point, plugin, reason } => {
+                self.put(
+                    plugin.as_str(),
+                    &EntryText::new(BAD, format!("blocked ({})", point.as_str()))
+                        .whole(Style::new(), reason),
+                );
+            }
+            Notice::GateModified { point, plugin } => {
+                self.put(
+                    plugin.as_str(),
+                    &EntryText::new(FAINT, format!("changed the text ({})", point.as_str())),
+                );
+            }
+            Notice::HandedOff { from, to, reason, .. } => {
+                let to = to.as_ref().map_or("its user", |to| to.as_str());
+                self.put(
+                    &of(from),
+                    &EntryText::plain(format!("hands the conversation to {to}"))
+                        .whole(FAINT, reason),
+                );
+            }
+            Notice::HandoffRejected { from, refusal, .. } => {
+                self.put(
+                    &of(from),
+                    &EntryText::new(ODD, "does not hand the conversation over")
+                        .whole(FAINT, &refusal.message),
+                );
+            }
+            Notice::HistoryCondensed { task, forgotten, masked, summarised } => {
+                let summary = if *summarised { ", with a summary in its place" } else { "" };
+                let what = format!(
+                    "its history was condensed: {forgotten} of its messages left out, {masked} masked{summary}"
+                );
+                self.put(&of(task), &EntryText::new(FAINT, what));
+            }
+            Notice::KnowledgeAdded { task, file, trigger } => {
+                self.put(
+                    &of(task),
+                    &EntryText::new(
+                        FAINT,
+                        format!("reads {}, which the message names", one_line(file, 60)),
+                    )
+                    .cut(FAINT, trigger),
+                );
+            }
+            Notice::PlanChanged { task, plan } => {
+                self.put(&of(task), &EntryText::plain("plans").cut(Style::new(), &summary(plan)));
+            }
+            Notice::AgentStuck { task, reason, .. } => {
+                self.put(&of(task), &EntryText::new(ODD, "stuck").whole(Style::new(), reason))
+            }
+            Notice::RunPaused { reason } => {
+                self.put("host", &EntryText::new(ODD, "paused").cut(Style::new(), reason));
+                self.put(
+                    "host",
+                    &EntryText::new(FAINT, format!("`conclave resume {room}` resumes it")),
+                );
+            }
+            Notice::RunUnpaused => self.put("host", &EntryText::plain("resumes")),
+            Notice::UserHeard { task, message } => {
+                self.put(
+                    &of(task),
+                    &EntryText::plain("reads what was said").cut(Style::new(), message.text()),
+                );
+            }
+            Notice::UserUnheard { task, reason, .. } => {
+                self.put(
+                    &of(task),
+                    &EntryText::new(ODD, "what was said is not read").whole(FAINT, reason),
+                );
+            }
+            Notice::Resumed { down_ms } => {
+                let down = amounts::took(*down_ms);
+                self.put(
+                    "host",
+                    &EntryText::plain(format!("resumes where it was interrupted, {down} later")),
+                );
+            }
+            // The question itself is put by whoever asks it.
+            Notice::TopUpAsked { top_up, .. } => {
+                if let Some(problem) = &top_up.problem {
+                    self.put("budget", &EntryText::new(ODD, "not so").whole(FAINT, problem));
+                }
+            }
+            Notice::ToppedUp { budget, more: Some(more), .. } => {
+                self.put(
+                    "budget",
+                    &EntryText::plain(format!("{} more for {}", budget.show(*more), budget.key())),
+                );
+            }
+            Notice::ToppedUp { budget, more: None, reason, .. } => {
+                let entry = EntryText::new(ODD, format!("no more for {}", budget.key()));
+                self.put("budget", &entry.whole(FAINT, reason.as_deref().unwrap_or_default()));
+            }
+            Notice::PriceUnknown { model, limit } => {
+                let what = format!(
+                    "the price of the model {model} is not known: {limit} does not hold it back, only a limit on tokens does"
+                );
+                self.put("budget", &EntryText::new(ODD, what));
+            }
+            Notice::AttemptLost { model, input_tokens, .. } => {
+                let tokens = Budget::Tokens.show(*input_tokens);
+                let what = format!(
+                    "a request to the model {model} has no answer; {tokens} that it sent are counted"
+                );
+                self.put("host", &EntryText::new(ODD, what));
+            }
+            Notice::Inbound { channel, sender, text, .. } => {
+                let who = if sender.is_empty() { String::new() } else { format!("{sender}: ") };
+                self.put(
+                    channel.as_str(),
+                    &EntryText::default().cut(Style::new(), &format!("{who}{text}")),
+                );
+            }
+            Notice::InboundRefused { channel, reason, .. } => {
+                self.put(channel.as_str(), &EntryText::new(ODD, "not taken").whole(FAINT, reason))
+            }
+            Notice::NotTold { channel, reason, .. } => self
+                .put(channel.as_str(), &EntryText::new(ODD, "was not told").whole(FAINT, reason)),
+            Notice::ChannelBound { channel, binding } => {
+                let muted = if binding.muted { ", muted" } else { "" };
+                self.put(
+                    channel.as_str(),
+                    &EntryText::plain(format!("is bound ({}{muted})", binding.kind.as_str())),
+                );
+            }
+            Notice::ChannelUnbound { channel } => {
+                self.put(channel.as_str(), &EntryText::plain("is no longer bound"))
+            }
+            Notice::RoomClosed { reason } => {
+                self.put("host", &EntryText::plain("the room is closed").cut(FAINT, reason))
+            }
+            Notice::PluginReplaced { plugin, .. } => {
+                self.put(plugin.as_str(), &EntryText::plain("was built anew"))
+            }
+            Notice::InvariantViolated { reason, .. } => {
+                self.put("host", &EntryText::default().whole(BAD, reason))
+            }
+            Notice::BackgroundStarted { id, task, room: child, by, brief } => {
+                self.state().background.begin(room, id, child);
+                let who = by.as_ref().map_or_else(|| "host".to_owned(), of);
+                self.put(&who, &EntryText::plain(format!("→ {task} ({id})")).cut(FAINT, brief));
+            }
+            Notice::BackgroundEnded { ended } => self.background_ended(room, ended),
+            // The result itself is shown in a conversation.
+            Notice::Delivered { .. } if self.is_chat() => {}
+            Notice::Delivered { id, agent, strategy, channel, .. } => {
+                let what = format!("delivered by {strategy} on {channel}");
+                self.put(&self.background_name(room, agent, id), &EntryText::plain(what));
+            }
+            Notice::NotDelivered { id, agent, reason } => {
+                let entry = EntryText::new(ODD, "not delivered").whole(FAINT, reason);
+                self.put(&self.background_name(room, agent, id), &entry);
+            }
+            Notice::DeadLetter { id, agent, attempts, reason } => {
+                let entry = EntryText::new(BAD, format!("not delivered, tried {attempts} times"));
+                self.put(&self.background_name(room, agent, id), &entry.whole(FAINT, reason));
+            }
+            Notice::ResultsRelayed { task, ids, .. } => {
+                let results = plural(ids.len() as u64, "background result", "background results");
+                self.put(&of(task), &EntryText::plain(format!("takes up {results}")));
+            }
+            Notice::ResultsTold { task, ids } => {
+                let results = plural(ids.len() as u64, "background result", "background results");
+                self.put(&of(task), &EntryText::plain(format!("reads {results}")));
+            }
+            // The one who stopped the run reads so at its end.
+            Notice::TaskEnded { status: Status::Kill, .. }
+                if !self.is_chat() && !is_child(room) => {}
+            Notice::TaskEnded { task, status, reason }
+                if !status.is_success() && !self.tells_end_itself(room, task) =>
+            {
+                self.put(
+                    &of(task),
+                    &EntryText::new(BAD, status.as_str()).whole(Style::new(), reason),
+                );
+            }
+            // Their calls, and the end of the run, have lines; the rest is too often for one:
+            // `conclave show` and --json have it.
+            Notice::ModelCalled { .. }
+            | Notice::AgentStateChanged { .. }
+            | Notice::ApprovalAsked { .. }
+            | Notice::ApprovalGiven { .. }
+            | Notice::StepEnded { .. }
+            | Notice::TaskStarted { .. }
+            | Notice::TaskEnded { .. }
+            | Notice::ResultReady { .. } => {}
+        }
+    }
+
+    /// Shows a call with its number.
+    fn called(
+        &self,
+        room: &RoomId,
+        task: &TaskName,
+        number: u64,
+        (name, arguments): (&str, &Value),
+    ) {
+        let entry = EntryText::plain(format!("calls #{number} {}", one_line(name, TOOL_COLUMNS)));
+        self.put(&name_of(room, task), &entry.cut(FAINT, &arguments.to_string()));
+    }
+
+    fn answered(&self, room: &RoomId, task: &TaskName, notice: &Notice) {
+        let Notice::ToolAnswered { call, name, arguments, content, is_error, report, .. } = notice
+        else {
+            return;
+        };
+        let ((number, ended), batch, is_batched) = {
+            let mut state = self.state();
+            let is_batched = state.calls.is_batched(room, task);
+            let ended = call.map(|call| state.calls.end(room, call)).unwrap_or_default();
+            (ended, state.calls.answer_batched(room, task, report), is_batched)
+        };
+        if let Some(ended) = ended {
+            self.show_progress();
+            if !ended.is_told && !self.screen.has_status() {
+                self.put(&ended.who, &progress(&ended));
+            }
+        }
+        let who = name_of(room, task);
+        let is_shown =
+            (!is_batched || *is_error) && !self.state().background.take_receipt(room, content);
+        if is_shown {
+            let number = match (number, *is_error && call.is_none()) {
+                (None, true) => {
+                    // No tool was started, so it has neither number nor arguments so far.
+                    let number = self.state().calls.count(room);
+                    if let Some(arguments) = arguments.as_ref().filter(|_| !is_batched) {
+                        self.called(room, task, number, (name, arguments));
+                    }
+                    Some(number)
+                }
+                (number, _) => number,
+            };
+            let number = number.map(|number| format!("#{number} ")).unwrap_or_default();
+            let entry = EntryText::plain(format!("{number}{}", one_line(name, TOOL_COLUMNS)));
+            let entry = match (is_error, call) {
+                (false, Some(_)) => entry.cut(Style::new(), content),
+                (false, None) => {
+                    let answer = delegation::answer(content);
+                    entry.cut(Style::new(), answer.as_deref().unwrap_or(content))
+                }
+                (true, None) => entry.words(BAD, "refused").whole(BAD, content),
+                (true, Some(_)) => entry.words(BAD, "failed").whole(BAD, content),
+            };
+            self.put(&who, &entry.tail(cost(report)));
+        }
+        if let Some((answers, all)) = batch {
+            let entry = EntryText::plain(format!("{answers} answers"));
+            self.put(&who, &entry.tail(format!("{} in all", cost(&all))));
+        }
+    }
+
+    /// Shows how a background task ended, in one line.
+    fn background_ended(&self, room: &RoomId, ended: &EndedTask) {
+        let end = self.state().background.end(room, ended);
+        // The steps have a line for the end of each task, and one that may outlive its parent has
+        // its own.
+        let is_failed_alone = ended.output.is_none() && self.detached.contains(&ended.agent);
+        if end.is_end_known && (self.steps.is_some() || is_failed_alone) {
+            return;
+        }
+        let took = amounts::took(ended.duration_ms);
+        let entry = match (&ended.output, &ended.error) {
+            (None, error) => {
+                let error = error.as_deref().unwrap_or_default();
+                EntryText::new(BAD, end.status).whole(Style::new(), error)
+            }
+            // A strategy shows all of it when it delivers it.
+            (Some(_), _) if end.is_output_shown || self.delivered.contains(&ended.agent) => {
+                EntryText::new(GOOD, end.status)
+            }
+            (Some(output), _) => EntryText::new(GOOD, end.status).cut(Style::new(), output),
+        };
+        self.put(&end.name, &entry.tail(took));
+    }
+
+    fn background_name(&self, room: &RoomId, agent: &TaskName, id: &BackgroundId) -> String {
+        self.state().background.name(room, agent, id)
+    }
+
+    /// Returns whether the task is the one that the user talks to.
+    fn is_conversation(&self, in_room: &RoomId, with: &TaskName) -> bool {
+        matches!(&self.layout.style, TraceStyle::Chat { room, task } if room == in_room && task == with)
+    }
+
+    /// Returns whether the end of this task is shown as the end of the run, or of the conversation.
+    fn tells_end_itself(&self, room: &RoomId, task: &TaskName) -> bool {
+        let is_entry = matches!(&self.layout.style, TraceStyle::Run { entry, .. } if entry == task);
+        (is_entry && !is_child(room)) || self.is_conversation(room, task)
+    }
+
+    /// Returns whether what is said is shown elsewhere, in full.
+    fn is_shown(&self, room: &RoomId, task: &TaskName, message: &Message) -> bool {
+        let to_user = message.recipient.as_deref().and_then(Entity::named) == Some(Entity::User);
+        let is_open = message.recipient.is_none() && message.signal.is_none();
+        match &self.layout.style {
+            TraceStyle::Run { asking, .. } => {
+                to_user || (is_open && message.tool_calls.is_empty() && asking.contains(task))
+            }
+            TraceStyle::Chat { .. } => {
+                self.is_conversation(room, task) && (to_user || message.recipient.is_none())
+            }
+        }
+    }
+
+    fn begin_batch(&self, room: &RoomId, task: &TaskName, message: &Message) {
+        if self.verbose || message.sender != Entity::Llm || message.tool_calls.len() < TOGETHER {
+            return;
+        }
+        let mut names: Vec<&str> =
+            message.tool_calls.iter().map(|call| call.name.as_str()).collect();
+        names.dedup();
+        let (calls, names) = (message.tool_calls.len(), one_line(&names.join(", "), 60));
+        self.put(&name_of(room, task), &EntryText::plain(format!("calls {names} {calls} times")));
+        self.state().calls.begin_batch(room, task, calls);
+    }
+
+    fn posted(&self, room: &RoomId, task: &TaskName, message: &Message) {
+        for delegate in delegation::delegates(message) {
+            let entry = EntryText::plain(format!("→ {}", one_line(&delegate.task, 30)));
+            self.put(&name_of(room, task), &entry.cut(FAINT, &delegate.brief));
+        }
+        // Around a conversation, what others say among themselves is one line too many: their
+        // results are shown.
+        let is_talk = message.recipient.is_none() && message.signal != Some(Signal::Rejected);
+        let is_aside = self.is_chat() && !self.verbose && is_talk;
+        if self.is_shown(room, task, message) || is_aside {
+            return;
+        }
+        let who = match message.sender {
+            // Another task, a channel, or a person.
+            Entity::User => message.sender_name.clone(),
+            _ => name_of(room, task),
+        };
+        let (text, plain) = (message.text(), Style::new());
+        let has_calls = message.action.is_some() || !message.tool_calls.is_empty();
+        let is_done =
+            matches!(message.signal, Some(Signal::Done { .. })) && message.sender == Entity::Llm;
+        let entry = match (&message.signal, &message.recipient) {
+            // Its result is shown.
+            _ if is_done && !self.verbose => return,
+            _ if is_done => EntryText::new(GOOD, "is done"),
+            (Some(Signal::Rejected), _) => EntryText::new(ODD, "gives up").cut(plain, text),
+            (_, Some(recipient)) => {
+                EntryText::plain(format!("→ {}", one_line(recipient, 30))).cut(FAINT, text)
+            }
+            _ if message.sender == Entity::Agent || (has_calls && text.trim().is_empty()) => return,
+            // The action has an entry of its own.
+            _ if !matches!(message.action, None | Some(Action::Talk { .. })) => return,
+            _ => {
+                self.state().background.shown(room, text);
+                EntryText::plain("says").cut(FAINT, text)
+            }
+        };
+        let is_entry = matches!(&self.layout.style, TraceStyle::Run { entry, .. } if entry == task);
+        let is_result = is_entry && !is_child(room) && !has_calls;
+        let is_said = message.signal.is_none() && message.recipient.is_none();
+        if is_result && is_said && self.steps.is_none() {
+            self.flush();
+            let lines = self.layout.lines(&who, &entry);
+            self.state().pending = Some(PendingSpeech { text: text.to_owned(), lines });
+            return;
+        }
+        self.put(&who, &entry);
+    }
+
+    fn denied(&self, address: &str, (who, entry): (String, EntryText), record: &DenialRecord) {
+        let denial = &record.denial;
+        let entry = entry.words(BAD, "DENIED").words(Style::new(), &denial.capability);
+        let entry = entry.cut(Style::new(), &denial.target);
+        let address =
+            if self.has_journal { format!("conclave why {address}") } else { String::new() };
+        self.put(&who, &entry.tail(address));
+        let width = self.steps.as_ref().map_or_else(|| self.layout.entry(), Steps::width);
+        let lines = refusal(record);
+        for row in lines.iter().flat_map(|line| wrap_styled(line, width)) {
+            let row = paint(FAINT, row);
+            match &self.steps {
+                Some(steps) => steps.more(&row),
+                None => self.screen.line(format_args!("{:1$}{row}", "", self.layout.margin())),
+            }
+        }
+    }
+}
+
+/// Returns the address of what follows from a record: `3f2a91c0:17`.
+fn address(room: &RoomId, seq: Option<u64>) -> String {
+    seq.map_or_else(|| room.to_string(), |seq| format!("{room}:{seq}"))
+}
+
+/// Returns whether a background task works in the room.
+fn is_child(room: &RoomId) -> bool {
+    room.as_str().contains('/')
+}

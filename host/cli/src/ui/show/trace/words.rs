@@ -1,0 +1,64 @@
+//! The program's own words in a trace. They know nothing of who they are about.
+
+use std::time::Duration;
+
+use conclave_core::types::denial::DenialRecord;
+use conclave_core::types::fault::CallReport;
+use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
+use conclave_core::types::text::show_size;
+
+use super::calls::CallProgress;
+use crate::ui::show::entry::EntryText;
+use crate::ui::show::{FAINT, bytes, one_line, time};
+
+/// Columns of a reason in full.
+const REASON_COLUMNS: usize = 1_000;
+
+/// Returns what a plugin is about to do to the world, and to what.
+pub(crate) fn told_side_effect(side_effect: &SideEffect) -> (String, String) {
+    match side_effect {
+        SideEffect::Fetch { method, url, .. } => (format!("sends {method}"), url.to_string()),
+        SideEffect::WriteFile { path, bytes, .. } => {
+            (format!("writes {}", show_size(bytes.length)), path.to_string())
+        }
+        SideEffect::RemoveFile { path } => ("removes".to_owned(), path.to_string()),
+        SideEffect::SetKey { key, value } => {
+            (format!("sets a key of its own to {}", show_size(value.length)), key.to_string())
+        }
+        SideEffect::DeleteKey { key } => ("deletes a key of its own".to_owned(), key.to_string()),
+    }
+}
+
+/// Returns how it went, where that is worth a line.
+pub(crate) fn told_answer(answer: &SideEffectAnswer) -> Option<String> {
+    match answer {
+        SideEffectAnswer::Fetched { status, body, .. } => {
+            Some(format!("got {status}, {}", show_size(body.length)))
+        }
+        SideEffectAnswer::Failed { .. }
+        | SideEffectAnswer::Done { .. }
+        | SideEffectAnswer::Denied { .. } => None,
+    }
+}
+
+/// Returns why something was refused, and what would allow it, in lines.
+pub(super) fn refusal(record: &DenialRecord) -> Vec<String> {
+    let reason = one_line(&record.reason, REASON_COLUMNS);
+    let mut lines = vec![format!("{} says no: {reason}", record.layer.as_str())];
+    let suggestion = record.suggestion.as_ref();
+    lines.extend(suggestion.map(|text| format!("to allow it: {}", one_line(text, REASON_COLUMNS))));
+    lines
+}
+
+/// Returns the time and the memory that a call took; empty where no sandbox ran.
+pub(super) fn cost(report: &CallReport) -> String {
+    if report.wall_us == 0 {
+        return String::new();
+    }
+    format!("{} · {}", time(Duration::from_micros(report.wall_us)), bytes(report.memory))
+}
+
+/// Returns how far a call has come.
+pub(super) fn progress(progress: &CallProgress) -> EntryText {
+    EntryText::new(FAINT, progress.done.clone()).cut(FAINT, &progress.message)
+}

@@ -1,0 +1,54 @@
+//! The terminal as the channel of `run`: questions are asked on stderr and answered on stdin,
+//! speeches are printed on stderr.
+
+use std::sync::Arc;
+
+use anstyle::Style;
+use conclave_core::types::ids::{ChannelId, TaskName};
+use conclave_runtime::channel::{Channels, HumanAnswer, Speech};
+use conclave_runtime::clock::BoxFuture;
+
+use crate::ui::interrupt::Interrupts;
+use crate::ui::person::{Person, UserQuestion, UserReply};
+use crate::ui::screen::{Screen, columns, total_columns};
+use crate::ui::show::foreign;
+
+/// The person who typed the command.
+pub(crate) struct Terminal {
+    pub(crate) person: Arc<Person>,
+    pub(crate) screen: Arc<Screen>,
+    pub(crate) interrupts: Interrupts,
+}
+
+impl Channels for Terminal {
+    fn ask(
+        &self,
+        _: ChannelId,
+        task: TaskName,
+        prompt: String,
+    ) -> BoxFuture<'static, Option<HumanAnswer>> {
+        let (person, interrupts) = (Arc::clone(&self.person), self.interrupts.clone());
+        Box::pin(async move {
+            if !person.is_there() {
+                return None;
+            }
+            let asked = format!("{task} asks you > ");
+            let text = format!("{}\n", foreign::block(prompt.trim(), Style::new(), 0, columns()));
+            let question = UserQuestion { text, ..UserQuestion::message(asked) };
+            match person.ask(question).await {
+                UserReply::Line(line) => Some(line.trim_end().to_owned().into()),
+                UserReply::Interrupted => {
+                    interrupts.raise();
+                    // The run is stopped: an answer now would end it as if nobody were there.
+                    std::future::pending().await
+                }
+                UserReply::End => None,
+            }
+        })
+    }
+
+    fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
+        self.screen.line(foreign::block(speech.text.trim(), Style::new(), 6, total_columns()));
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
