@@ -51,11 +51,11 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use args::{Cli, Command, OutputArgs, PluginCommand};
-use error::CliError;
-use interrupt::Interrupts;
+use program::error::CliError;
+use ui::interrupt::Interrupts;
 
 fn main() -> ExitCode {
-    if let Some(code) = compile::asked(std::env::args_os()) {
+    if let Some(code) = program::compile::asked(std::env::args_os()) {
         return code;
     }
     let cli = Cli::read();
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     }
     let interrupts = Interrupts::listen();
     if cli.command.runs() {
-        output::begin();
+        ui::output::begin();
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -79,7 +79,7 @@ fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(error) => report(cli.output, &error),
     };
-    output::drain();
+    ui::output::drain();
     // A thread that still reads from the terminal, or compiles, must not keep the program alive.
     runtime.shutdown_background();
     conclave_mcp::source::stop_all();
@@ -140,14 +140,14 @@ async fn dispatch(
 fn report(output: OutputArgs, error: &CliError) -> ExitCode {
     if output.json {
         // What cannot be told on stdout is told on stderr below.
-        let _ = stdout::json(error.to_json());
+        let _ = ui::stdout::json(error.to_json());
     }
     // Names from a component can be part of it.
     let _ = writeln!(
-        output::stderr(),
+        ui::output::stderr(),
         "{} {}",
-        show::paint(show::BAD, "error:"),
-        show::printable(&error.to_string())
+        ui::show::paint(ui::show::BAD, "error:"),
+        ui::show::printable(&error.to_string())
     );
     ExitCode::from(error.code())
 }

@@ -9,7 +9,8 @@ use crate::failure::XtaskFailure;
 use crate::place::{Checkout, files_below};
 
 /// The roots of the crates whose folders have an order.
-const ORDERED: [&str; 3] = ["host/core/src/lib.rs", "host/runtime/src/lib.rs", "host/cli/src/main.rs"];
+const ORDERED: [&str; 3] =
+    ["host/core/src/lib.rs", "host/runtime/src/lib.rs", "host/cli/src/main.rs"];
 
 /// Fails with the imports that point from a folder to one that its crate lists later.
 pub(crate) fn imports_point_down(place: &Checkout) -> Result<(), XtaskFailure> {

@@ -19,6 +19,7 @@ use crate::args::{Add, OutputArgs};
 use crate::commands::lock;
 use crate::program::error::CliError;
 use crate::program::exit;
+use crate::program::shell::{file_option, shell};
 use crate::state::config_file::{ConfigFile, refused, tell};
 use crate::state::folders::{FolderGuard, check_by_host};
 use crate::state::lock_file::LockFile;

@@ -3,7 +3,7 @@
 
 mod input;
 mod progress;
-mod results;
+pub(crate) mod results;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -23,7 +23,7 @@ use conclave_runtime::{Prepared, RunOptions, Stopper};
 
 use crate::approve::{AtTerminal, PendingLine, RequestContext};
 use crate::args::{self, Approvals, Detail, OutputArgs};
-use crate::commands::batch::input::{self, BatchInput};
+use crate::commands::batch::input::BatchInput;
 use crate::commands::batch::progress::BatchCounter;
 use crate::commands::batch::results::{ResultRow, Results, Staged, label, put, worst};
 use crate::commands::chat::status;

@@ -32,7 +32,6 @@ use crate::approve::{AtTerminal, RequestContext};
 use crate::args::{self, Approvals, Detail, OutputArgs, TraceChoice};
 use crate::commands::chat::conversation::TerminalChat;
 use crate::commands::chat::person_channel::{ChannelState, PersonChannel, keep_status};
-use crate::commands::chat::status;
 use crate::program::error::CliError;
 use crate::program::exit::{self, Met};
 use crate::state::attach;
