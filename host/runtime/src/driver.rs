@@ -713,7 +713,7 @@ impl Driver {
             match under_way {
                 UnderWay::Work(work) => work.abort(),
                 UnderWay::Child { room, .. } => {
-                    drop(self.shared.runner.cancel(&room, "the run is over"))
+                    self.shared.runner.cancel(&room, "the run is over");
                 }
             }
         }

@@ -282,7 +282,7 @@ impl Driver {
         match self.under_way.remove(&call) {
             Some(UnderWay::Work(work)) => work.abort(),
             Some(UnderWay::Child { room, .. }) => {
-                drop(self.shared.runner.cancel(&room, "its parent stopped it"))
+                self.shared.runner.cancel(&room, "its parent stopped it");
             }
             None => {}
         }
