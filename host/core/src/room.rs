@@ -293,7 +293,7 @@ pub struct Room {
     /// Model requests that await more budget.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     held: Vec<HeldRequest>,
-    /// The budget for want of which a step could not ask its model.
+    /// The exhausted budget because of which a step could not ask its model.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     out_of_budget: BTreeMap<CallId, Budget>,
     /// Models whose unknown price was already reported.
@@ -487,7 +487,7 @@ impl Room {
             // Control messages are not nested.
             Event::ControlReceived { .. } => {}
         }
-        // Runnable frames come first: their effects decide what budgets and deliveries see.
+        // Frames advance first, because budgets and deliveries depend on what they did.
         self.run();
         self.handle_words();
         self.end_if_over();

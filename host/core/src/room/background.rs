@@ -79,7 +79,8 @@ impl BackgroundTask {
     }
 }
 
-/// A waiting slot of a round. The message number tells the round from others of the same frame.
+/// A waiting slot of a round. The message number distinguishes the round from others of the same
+/// frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Waiter {
     frame: FrameId,
@@ -88,7 +89,7 @@ pub(super) struct Waiter {
     seq: u64,
 }
 
-/// A delegation in progress: what is requested, by whom, and who waits for the answer.
+/// A delegation in progress, with its origin and its request for consent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Delegating {
     pub(super) delegation: Delegation,

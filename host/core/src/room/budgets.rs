@@ -341,8 +341,8 @@ impl Room {
         }
     }
 
-    /// Returns the limits of a child room: the amounts that its config sets, or else half of what
-    /// is left. Halves keep either side from starving the other. Set amounts let many tasks run at
+    /// Returns the limits of a child room: the amounts that its config sets, or else half of the
+    /// rest. Halves keep either side from starving the other. Set amounts let many tasks run at
     /// once. Unused amounts come back.
     pub(super) fn share_of(&self, task: &TaskName) -> RunLimits {
         let limits = &self.opening.limits;

@@ -1,7 +1,6 @@
 //! Handoffs: another task of the config, or the user, takes over the conversation. The
 //! frame that held it ends with its step. A frame of the other task begins with the user's last
-//! message, and with a summary as data. The history is not copied; delegation is the way to share
-//! one.
+//! message, and with a summary as data. The history is not copied; a delegation can do that.
 
 use std::sync::Arc;
 

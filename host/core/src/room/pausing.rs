@@ -92,8 +92,8 @@ impl Room {
         self.tell(Notice::RunUnpaused);
     }
 
-    /// Runs before each event: counts the time that passed in a pause, and returns held effects to
-    /// the queue, where they can be abandoned like any other.
+    /// Runs before each event: counts the time that passed in a pause. Held effects return to the
+    /// queue, where they can be abandoned like any other.
     pub(super) fn count_pause(&mut self) {
         if self.pausing.reason.is_none() {
             return;

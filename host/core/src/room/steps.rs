@@ -285,7 +285,8 @@ impl Room {
                 return None;
             }
         }
-        // Output of background commands goes into the history before the next message is answered.
+        // Output of background commands precedes the pending message, unless that is written
+        // already.
         let is_written = self.report_of_jobs(id);
         match &pending {
             // L-010: the message holds nothing that a model could answer.

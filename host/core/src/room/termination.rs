@@ -43,8 +43,8 @@ impl FrameEnd {
         Self { cause: Some(EndCause::NobodyToAsk), ..Self::new(Status::Stalled, reason) }
     }
 
-    /// Returns the end of a room whose wall time is over. A background task cannot tell its own
-    /// deadline from the time left in the run, so the reason names both.
+    /// Returns the end of a room whose wall time is over. A background task has only one deadline,
+    /// its own or the rest of the run, so the reason names both.
     pub(super) fn out_of_time(is_background: bool) -> Self {
         let reason = if is_background {
             "it took longer than its deadline, or the time of its run, allows"
@@ -90,7 +90,7 @@ impl Room {
                 ),
             ));
         }
-        // L-050g: checked last, because each call adds to what the detector has seen.
+        // L-050g: a loop of the task's messages.
         let frame = self.frames.get_mut(&id)?;
         let how = frame.circles.loops(steps, &rules)?;
         Some(FrameEnd::new(

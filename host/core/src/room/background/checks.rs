@@ -1,6 +1,5 @@
-//! Why a delegation comes to nothing: each refusal has a word for programs, a sentence that a model
-//! can act on, and what would have been right. The operator reads which grant or
-//! limit it was.
+//! The checks of a delegation. Each refusal has a code for programs, a sentence that a model can
+//! act on, and the valid choices. The operator reads which grant or limit applied.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,31 +15,31 @@ use crate::types::denial::Layer;
 use crate::types::ids::{ChannelId, FrameId, PluginName, TaskName};
 use crate::types::request::{Refusal, RefusalCode};
 
-/// What a delegation leads to, once nothing is wrong with it.
+/// A delegation that passed all checks.
 pub(super) struct CheckedDelegation {
     pub(super) task: TaskName,
-    /// On whose behalf; none: the program's own.
+    /// The task on whose behalf it runs; `None` for the program's own request.
     pub(super) by: Option<TaskName>,
-    /// The plugin whose grants count; none: the program's own.
+    /// The plugin whose grants apply; `None` for the program's own request.
     pub(super) agent: Option<PluginName>,
     pub(super) notify: TaskName,
     pub(super) strategy: Option<PluginName>,
     pub(super) shared: BTreeMap<ChannelId, Binding>,
     pub(super) context: Value,
-    /// Of the child.
+    /// Number of automatic answers that led to the child.
     pub(super) chain_depth: u32,
 }
 
 /// A limit that is reached.
 struct ReachedLimit {
-    /// For the operator: which key says so.
+    /// The key of the limit, for the operator.
     key: String,
-    /// For the model: what it is, and what to do instead.
+    /// The limit and the alternative, for the model.
     guidance: String,
 }
 
 impl Room {
-    /// The task of that name, if the frame's agent was granted to delegate to it.
+    /// Returns the task with this name, if the frame's agent may delegate to it.
     pub(in crate::room) fn may_delegate(
         &mut self,
         frame: FrameId,
@@ -61,7 +60,7 @@ impl Room {
         self.task_of(frame).map(|(frame, task)| (frame.task.clone(), task.agent.clone()))
     }
 
-    /// All that can be said without looking at limits.
+    /// Checks all of a delegation except limits.
     pub(super) fn check_delegation(
         &mut self,
         delegating: &Delegating,
@@ -99,7 +98,8 @@ impl Room {
         Ok(CheckedDelegation { task, by, agent, notify, strategy, shared, context, chain_depth })
     }
 
-    /// The task and the plugin that delegate, and how many automatic answers led there.
+    /// Returns the task and the plugin that delegate, and the number of automatic answers that led
+    /// there.
     fn on_whose_behalf(
         &self,
         origin: &TaskOrigin,
@@ -161,7 +161,7 @@ impl Room {
         })
     }
 
-    /// a room that is closed, or has its result, starts nothing more.
+    /// Returns the refusal of a room that is closed or has its result.
     fn takes_no_work(&self) -> Option<Refusal> {
         let has_result = matches!(self.phase, RoomPhase::Draining { .. }) && !self.is_held();
         let refused = |why: &str| {
@@ -179,8 +179,8 @@ impl Room {
         None
     }
 
-    /// A task that the delegating agent may start; the enum of the tool is checked here, for a
-    /// model need not keep to it.
+    /// Returns the task, if the delegating agent may start it. The enum of the tool is checked
+    /// here, because a model may ignore it.
     fn checked_agent(
         &mut self,
         delegation: &Delegation,
@@ -238,7 +238,7 @@ impl Room {
         Err(Refusal { allowed, ..Refusal::new(code, format!("{what} {instead}")) })
     }
 
-    /// The bindings that the child's room gets: the parent's own, never widened.
+    /// Returns the bindings for the child's room: the parent's own, never widened.
     fn checked_channels(
         &mut self,
         delegation: &Delegation,
@@ -249,7 +249,7 @@ impl Room {
             .and_then(|(by, _)| setup.tasks.get(by))
             .map_or(&[][..], |task| task.background.share.as_slice());
         if delegation.share_channels.is_empty() {
-            // what the operator wants shared, as far as it is bound here.
+            // the channels that the operator shares, if they are bound here.
             let bound = |name: &String| self.conversation.bindings.get_key_value(name.as_str());
             return Ok(of_task
                 .iter()
@@ -297,7 +297,7 @@ impl Room {
         Ok(shared)
     }
 
-    /// Channels of this room that whoever delegates may share.
+    /// Returns the channels of this room that the delegator may share.
     fn may_be_shared(&self, delegator: Option<(&TaskName, &PluginName)>) -> Vec<String> {
         let bound = self.conversation.bindings.keys();
         let Some((by, agent)) = delegator else { return bound.map(ToString::to_string).collect() };
@@ -313,7 +313,7 @@ impl Room {
             .collect()
     }
 
-    /// Depth, width, lifetime count and budgets (R-065 done right).
+    /// Checks depth, width, total count and budgets (R-065 done right).
     pub(super) fn check_limits(&mut self, checked: &CheckedDelegation) -> Result<(), Refusal> {
         let Some(ReachedLimit { key, guidance }) =
             self.reached(checked.agent.as_ref(), &checked.task)

@@ -221,7 +221,7 @@ impl Room {
             self.conclude(&task, ended, told);
             return true;
         }
-        // The flag is set before the conclusion, so that a late report cannot conclude it again.
+        // Its room still has to report what it used, and that report must not conclude it again.
         task.is_stopped = true;
         let task = task.clone();
         self.effects.push_back(Effect::AbandonCall { call });

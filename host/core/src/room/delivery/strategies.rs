@@ -96,7 +96,7 @@ impl Room {
         waiting.take(MAX_SHOWN).enumerate().take_while(fits).map(|(_, number)| number).collect()
     }
 
-    /// Returns the channels that a strategy may speak on, except those that carry no messages out.
+    /// Returns the channels that a strategy may speak on, except those without read access.
     pub(super) fn channels_of(&self, strategy: &PluginName) -> Vec<Channel> {
         let granted =
             self.setup.plugins.get(strategy).and_then(|plugin| plugin.grants.rooms.as_ref());
@@ -214,8 +214,8 @@ impl Room {
         }
     }
 
-    /// Wakes a strategy that still has waiting results: for a merged wake, for results that it was
-    /// not shown, or to remind it of a failed speech.
+    /// Wakes a strategy that still has waiting results. The cause is a merged wake, new results, or
+    /// a reminder of a failed speech.
     fn resume_waiting(&mut self, strategy: &PluginName, has_changed: bool) {
         let Some(courier) = self.deliveries.couriers.get_mut(strategy) else {
             return self.violated(Invariant::StrategyKnown, None::<crate::types::ids::FrameId>);

@@ -1,5 +1,5 @@
-//! The end of a round of calls: the outcome of each, the calls that it leads to (L-121), and the
-//! one message that the agent role makes of them (L-117).
+//! The end of a round of calls: the outcome of each, and the calls that it leads to (L-121). The
+//! agent role joins the outcomes in one message (L-117).
 
 use std::sync::Arc;
 
@@ -91,7 +91,7 @@ impl Room {
             // L-050k: a tool's failure is an answer, and the run continues.
             Err(error) => return (self.said_error(id, error.to_text(&slot.now.name)), Vec::new()),
         };
-        // `null` counts as no value, because a journal in JSON cannot tell the two apart.
+        // `null` counts as no value, because a journal in JSON holds the same for both.
         let value = outcome.value.clone().filter(|value| !value.is_null());
         let content = outcome.content.clone().or_else(|| value.as_ref().map(text_form));
         if content.is_none() && outcome.attachments.is_empty() {
