@@ -401,12 +401,14 @@ impl Room {
     /// Applies an event. An event without a matching pending call (an abandoned call, a second
     /// opening) changes nothing.
     pub fn handle(&mut self, event: Event, now: Millis) {
+        // The host's clock may go back; a room's time does not.
         self.now = self.now.max(now);
         self.calls.begin_event();
         // A pause is counted before anything reads deadlines.
         self.count_pause();
         let event = match event {
             Event::ControlReceived { id, message } => {
+                // A message arrives again if the host stopped before it deleted the message's file.
                 if !self.controls.insert(id) {
                     return;
                 }
@@ -421,6 +423,7 @@ impl Room {
             // A request to a finished room is answered with a refusal, so it precedes the check
             // below.
             Event::Requested { request, what } => self.requested(request, what),
+            // Late answers to a finished room change nothing.
             _ if matches!(self.phase, RoomPhase::Unopened | RoomPhase::Finished { .. }) => {}
             Event::AgentStepped { call, answer, report } => {
                 if let Some(Purpose::Step { frame }) = self.calls.get(&call) {
@@ -463,6 +466,7 @@ impl Room {
                 self.strategy_decided(call, answer, &report)
             }
             Event::Spoken { call, failure } => {
+                // Reports on channels and speeches about results have the same answer event.
                 if !self.is_told(call, failure.as_deref()) {
                     self.spoken(call, failure);
                 }
@@ -492,6 +496,7 @@ impl Room {
         self.handle_words();
         self.end_if_over();
         loop {
+            // Turns must not begin in a broken room.
             if self.new_violation.is_some() {
                 break;
             }
@@ -646,6 +651,7 @@ impl Room {
         } else if matches!(self.phase, RoomPhase::Running { .. }) {
             self.stop_if_spent();
         }
+        // Steps that ended in another way leave their entries behind.
         if !self.out_of_budget.is_empty() {
             self.out_of_budget.retain(|call, _| self.calls.contains_key(call));
         }
@@ -695,6 +701,7 @@ impl Room {
     }
 
     fn timer_fired(&mut self, timer: TimerId) {
+        // The host's timers run on in a pause, which does not count.
         if self.fired_too_early(timer) {
             return;
         }
@@ -722,6 +729,7 @@ impl Room {
     }
 
     fn used_by(&mut self, plugin: &PluginName) -> &mut Used {
+        // Avoids a clone of the name in the common case.
         if !self.used.contains_key(plugin) {
             self.used.insert(plugin.clone(), Used::default());
         }

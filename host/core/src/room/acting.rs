@@ -214,6 +214,7 @@ impl Room {
         if !arguments.is_object() {
             return Err("the arguments must be a JSON object".to_owned());
         }
+        // Edited arguments must still be valid for the same kind of action.
         let action = match &wanted.action {
             Some(action) => {
                 Some(Action::from_args(action.name(), &arguments).map_err(|error| error.text)?)
@@ -231,6 +232,7 @@ impl Room {
         };
         if let Some(slot) = round.slots.get_mut(slot) {
             slot.now.arguments.clone_from(&arguments);
+            // The call of an action repeats its arguments for rules and people.
             if action.is_some() {
                 (slot.call.arguments, slot.action) = (arguments, action);
             }
@@ -289,6 +291,7 @@ impl Room {
         let Some(mut round) = self.take_round(id, slot) else { return };
         match answer {
             Ok(PluginReply::Memories { mut memories }) => {
+                // A plugin may return more than it was asked for.
                 memories.truncate(MEMORIES as usize);
                 // O-082: each memory is limited.
                 memories.iter_mut().for_each(|memory| *memory = truncate(memory, MEMORY_CHARS));
@@ -397,6 +400,7 @@ impl Room {
             }
             _ => return,
         };
+        // A late answer must not find the slot.
         self.abandon(call);
         let Some(slot) = self.waiting_slot(id, index) else {
             return self.violated(Invariant::RoundWaits, id);

@@ -58,6 +58,7 @@ impl Room {
     ) -> Ruling {
         let setup = Arc::clone(&self.setup);
         let callers = [caller].into_iter().chain(asked_by);
+        // The delegators' rules apply too, or a delegation could get around them.
         let delegators = self.delegators(id);
         let above = delegators.iter().map(|delegator| &delegator.plugin);
         let PolicyDecision { decide, why } =

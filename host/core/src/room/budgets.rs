@@ -174,6 +174,7 @@ impl Room {
         let least = setup.min_output.unwrap_or(MIN_OUTPUT).min(wanted);
         let leaves = self.leaves(plugin, setup, input, (least, wanted));
         let Some(tightest) = leaves.iter().min_by_key(|leaves| leaves.output) else {
+            // Without any limit there is nothing to reserve.
             return Ok(Aside { input, ..Aside::default() });
         };
         let output = tightest.output.map(|output| output.min(wanted));
@@ -185,6 +186,7 @@ impl Room {
                 Whose::Grant(what) => Unasked::Error(grant_used_up(plugin, what)),
             });
         };
+        // The reservation only holds if the model cannot write more.
         prompt.limit_output(Some(output));
         let tokens = input.saturating_add(output);
         let cost = cost_of(setup, input, output).unwrap_or_default();

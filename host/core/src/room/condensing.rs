@@ -130,6 +130,7 @@ impl Room {
         let memory = self.memory(&name);
         let asked_with =
             (memory.history().len() as u64, memory.history().last().map(|last| last.seq));
+        // Cleared at the query, so that a failing condenser is not asked again at once.
         memory.condensing.is_wanted = false;
         memory.condensing.asked_with = Some(asked_with);
         let call = self.consult(
@@ -144,6 +145,7 @@ impl Room {
     fn must_condense(&self, name: &TaskName, rules: &CondenseRules) -> Option<CondenseReason> {
         let memory = self.memories.get(name)?;
         let entries = memory.history().len() as u64;
+        // An agent's own request is not subject to the growth limit.
         if memory.condensing.is_wanted {
             return Some(CondenseReason::Requested);
         }
@@ -173,6 +175,7 @@ impl Room {
         let Some(setup) = model.and_then(|model| self.setup.models.get(&model)) else {
             return false;
         };
+        // The system text and the shortest answer have to fit too.
         let least = setup
             .min_output
             .unwrap_or(MIN_OUTPUT)
@@ -198,6 +201,7 @@ impl Room {
         );
         let memory = self.memory(&name);
         let asked_with = memory.condensing.asked_with.take();
+        // Entries cut for a model meanwhile are not a rewind.
         let gone = lost.iter().map(Vec::len).sum::<usize>() as u64;
         let is_as_asked =
             (memory.history().len() as u64 + gone, memory.history().last().map(|last| last.seq));

@@ -92,6 +92,7 @@ impl Room {
                 }
             }
         };
+        // Taken, so that it cannot reach a later request.
         let risk_reason = self.risk_reason.take();
         if !asks && by_rule.is_none() {
             return Ruling::Runs;
@@ -153,6 +154,7 @@ impl Room {
                 });
             }
         }
+        // Collected from the newest delegation to the first, and reversed below.
         delegators.extend(self.opening.delegators.iter().rev().cloned());
         delegators.reverse();
         delegators
@@ -204,6 +206,7 @@ impl Room {
         };
         self.risk_reason = Some(bounded(reason)).filter(|reason| !reason.trim().is_empty());
         self.resume_asked(id, slot, Consent::Assessed { risk, asks });
+        // Unused if no approver was asked.
         self.risk_reason = None;
     }
 

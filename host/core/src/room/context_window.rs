@@ -65,6 +65,7 @@ impl Room {
         let of_history = task
             .and_then(|(name, _)| self.memories.get(name))
             .map_or(0, super::histories::AgentHistory::tokens);
+        // An upper bound: the whole history for each piece that uses it.
         let bound = of_history
             .saturating_mul(histories)
             .saturating_add(fixed)
@@ -137,6 +138,7 @@ impl Room {
             return;
         }
         let memory = self.memory(task);
+        // Cuts refer to the old places, so they precede the removal.
         for (place, texts) in &cuts {
             if let Some(message) = memory.history().get(*place) {
                 let shorter = shortened(message, texts, bytes);

@@ -47,6 +47,7 @@ impl Room {
             self.observe(id, round, index, Err(text));
             return;
         }
+        // Queued even if it could start at once: `start_queued` considers all slots together.
         if let Some(slot) = round.slots.get_mut(index) {
             slot.action = Some(Action::Delegate { agent: agent.to_owned(), inputs });
             slot.queued = true;
@@ -183,6 +184,7 @@ impl Room {
             slot.said =
                 Some(CallOutcome { message: Some(Box::new(answer)), is_error, is_result: true });
         }
+        // The free place goes to the next delegate before the round is settled.
         self.start_queued(caller, &mut round);
         self.resume(caller, round);
         true

@@ -218,6 +218,7 @@ impl Room {
         }
         match strategy {
             Some(strategy) => {
+                // Set before the wake, which ignores strategies without waiting results.
                 self.bring(&id, DeliveryState::Waiting, None, None);
                 self.wake(&strategy, crate::types::delivery::Wake::Ended { task: id });
             }

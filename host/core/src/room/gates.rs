@@ -128,6 +128,7 @@ impl Room {
         let number = self.gating.next;
         self.gating.next += 1;
         self.gating.waiting.insert(number, GatedItem { passing, gate, call: None });
+        // One item of a channel at a time keeps the order of its messages.
         if before == 0 {
             self.ask_gate(number);
         }

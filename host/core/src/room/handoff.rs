@@ -147,6 +147,7 @@ impl Room {
             return refuse(RefusalCode::TaskEnded, "the task is over".to_owned());
         };
         let (from, agent) = (frame.task.clone(), task.agent.clone());
+        // Only the root frame holds the conversation; a call of a single role has none.
         let holds =
             frame.only.is_none() && matches!(self.phase, RoomPhase::Running { root } if root == id);
         if !holds {
@@ -234,6 +235,7 @@ impl Room {
             (state.previous, state.active) = (Some(handoff.from.clone()), Some(to.clone()));
         }
         state.history.push(handoff.clone());
+        // Only the newest handoffs are stored.
         let older = state.history.len().saturating_sub(HISTORY_MAX);
         state.history.drain(..older);
         self.handoff.in_a_row = self.handoff.in_a_row.saturating_add(1);
@@ -273,6 +275,7 @@ impl Room {
             .map_or(Arc::clone(&inputs), |task| with_message(task, Arc::clone(&inputs), words));
         let root = self.new_frame(to, None, inputs);
         self.phase = RoomPhase::Running { root };
+        // A handoff does not reset the count of automatic answers.
         if let Some(next) = self.frames.get_mut(&root) {
             next.chain_depth = frame.chain_depth;
         }

@@ -265,6 +265,7 @@ impl Room {
                 link.place = Some((task.clone(), place));
             }
         }
+        // The first message of an activation moves down with the others.
         for frame in self
             .frames
             .values_mut()
@@ -278,6 +279,7 @@ impl Room {
     pub(super) fn clear_history(&mut self, task: &TaskName, start: usize) {
         let Some(memory) = self.memories.get_mut(task) else { return };
         let dropped = memory.split_off(start);
+        // The cut may have removed calls or their results.
         memory.open_calls = open_calls(&memory.history);
         dropped.iter().for_each(|message| self.unlink(message.seq));
     }
@@ -309,6 +311,7 @@ impl Room {
     /// Clears the histories of a task and of its sub-tasks (L-050b).
     pub(super) fn reset(&mut self, task: &TaskName) {
         let mut to_do = vec![task.clone()];
+        // Sub-tasks may form a cycle.
         let mut done = std::collections::BTreeSet::new();
         while let Some(task) = to_do.pop() {
             if !done.insert(task.clone()) {

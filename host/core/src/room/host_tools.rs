@@ -176,6 +176,7 @@ impl Room {
         let mut mine = self.read(&name, &task, &source).mine;
         while mine.iter().any(asks) {
             let above = self.links.get(&source.seq).and_then(|link| link.parent).or(source.parent);
+            // Parents have lower numbers; the check ends the walk on a corrupt chain.
             let Some(above) = above
                 .filter(|above| *above < source.seq)
                 .and_then(|above| self.message(above))

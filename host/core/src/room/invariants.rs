@@ -107,6 +107,7 @@ impl Room {
         let attempt = self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut());
         match attempt.map(|attempt| &mut attempt.wait) {
             Some(wait @ FrameWait::Tools(_)) => {
+                // Checked before the round is taken, so that a violation leaves the wait as it is.
                 let has_slot = matches!(wait, FrameWait::Tools(round) if slot < round.slots.len());
                 if has_slot
                     && let FrameWait::Tools(round) = std::mem::replace(wait, FrameWait::Next)
@@ -134,6 +135,7 @@ impl Room {
     pub(super) fn end_if_violated(&mut self) {
         let Some(violation) = self.new_violation.take() else { return };
         let is_first = self.violation.is_none();
+        // Later violations end the room with the code of the first one.
         let violation = *self.violation.get_or_insert(violation);
         let reason = violation.to_string();
         if is_first {

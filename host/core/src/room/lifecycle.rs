@@ -141,6 +141,7 @@ impl Room {
     }
 
     fn begin_turn(&mut self, UserWords { task, text, attachments, chain_depth }: UserWords) {
+        // The depth counts on from the message that begins the turn.
         self.conversation.chain_depth = self.opening.chain_depth.max(chain_depth);
         let root = self.open_turn(&task, Some(&text));
         if let Some(frame) = self.frames.get_mut(&root) {
@@ -194,6 +195,7 @@ impl Room {
         }
         self.timers.retain(|_, purpose| *purpose != TimerPurpose::Wall);
         self.opening.deadline = None;
+        // If a budget closed the room, `stop_with` reports that instead.
         if !(self.conversation.closed.is_some() && outcome.status.is_budget()) {
             self.report_outcome(outcome);
         }

@@ -157,6 +157,7 @@ impl Room {
             })
             .collect();
         for (call, frame, slot, asked) in tools {
+            // Resuming an earlier call may have ended the frame of a later one.
             if self.calls.remove(&call).is_some() {
                 self.resume_asked(frame, slot, asked);
             }

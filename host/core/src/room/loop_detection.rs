@@ -66,6 +66,7 @@ impl LoopDetector {
         let key = key(message);
         self.count(key);
         self.recent.push_back(key);
+        // `is_cycle` looks back at most this far.
         let most = usize::try_from(u64::from(rules.cycle_len) * u64::from(rules.wait))
             .unwrap_or(usize::MAX);
         while self.recent.len() > most {
@@ -108,6 +109,7 @@ impl LoopDetector {
         self.total += 1;
         let next = self.counts.len() as u64;
         let (count, first) = self.counts.entry(key).or_insert((0, next));
+        // The set is ordered by count, so the entry has to move.
         self.ranks.remove(&((Reverse(*count), *first), key));
         *count += 1;
         self.ranks.insert(((Reverse(*count), *first), key));

@@ -188,6 +188,7 @@ impl Room {
         let Some((frame, _)) = self.task_of(id) else { return Ok(()) };
         let is_named = |name: &str| name.eq_ignore_ascii_case(recipient);
         let is_own = is_named(frame.task.as_str()) || self.caller_name(frame).is_some_and(is_named);
+        // Names other than tasks need no grant; unknown ones are refused in the next step (L-053).
         if is_own || !self.setup.tasks.keys().any(|task| is_named(task.as_str())) {
             return Ok(());
         }
@@ -260,6 +261,7 @@ impl Room {
             Route::SendTo { name, content } => {
                 let said = Arc::make_mut(&mut message);
                 (said.content, said.recipient) = (Some(content), Some(name));
+                // The address is no longer part of the text, so it has to be parsed again.
                 self.forget_reading(id);
                 return (message, false);
             }

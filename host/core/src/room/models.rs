@@ -80,6 +80,7 @@ impl Room {
             self.held.push(HeldRequest { call, ordinal, request });
             return;
         }
+        // The fault of this step then ends the run with the budget as its reason.
         if self.is_agents(call) {
             self.out_of_budget.insert(call, short.budget);
         }
@@ -272,6 +273,7 @@ impl Room {
             });
             self.effects.push_back(Effect::AnswerModel { call, ordinal, answer });
         }
+        // The actual use may exceed the reservation.
         self.stop_if_spent();
     }
 
@@ -282,6 +284,7 @@ impl Room {
         let of = |price: Option<u64>, tokens: u64| {
             price.map(|price| price.saturating_mul(tokens) / 1_000_000)
         };
+        // A provider may report more cached tokens than input tokens.
         let cached = usage.cached_input_tokens.min(usage.input_tokens);
         let of_cached = of(prices.cached_input_price.or(prices.input_price), cached);
         let of_input = of(prices.input_price, usage.input_tokens - cached)

@@ -81,6 +81,7 @@ impl Room {
         if self.pausing.reason.take().is_none() {
             return;
         }
+        // Timers that fired in the pause are set again for their remaining time.
         for (timer, rest) in std::mem::take(&mut self.pausing.fired) {
             if let Some(purpose) = self.timers.remove(&timer) {
                 self.set_timer(purpose, self.now.plus(rest));
@@ -113,6 +114,7 @@ impl Room {
         for (timer, purpose) in
             self.timers.iter_mut().filter(|(timer, _)| !self.pausing.fired.contains_key(timer))
         {
+            // Timers cannot be moved, so the time is added when they fire.
             let owed = self.pausing.owed.entry(*timer).or_default();
             *owed = owed.saturating_add(passed);
             if let TimerPurpose::Delivery { at, .. } = purpose {
@@ -198,10 +200,12 @@ impl Room {
                 UserWordsTarget::Answer(call) => {
                     let not_yet_asked =
                         self.effects.iter().position(|effect| effect.starts() == Some(call));
+                    // A question that was not sent yet needs no `AbandonCall`.
                     match not_yet_asked {
                         Some(place) => drop(self.effects.remove(place)),
                         None => self.effects.push_back(Effect::AbandonCall { call }),
                     }
+                    // Read before the answer removes the call.
                     let asked = self.calls.get(&call).and_then(Purpose::frame);
                     let depth = words.chain_depth.max(self.opening.chain_depth);
                     self.user_answered(call, Some(words.text), words.attachments);

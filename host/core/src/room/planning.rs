@@ -172,6 +172,7 @@ fn listed(list: &[Value]) -> Result<Plan, String> {
             plan.add("", &goal, &Value::Null).map_err(|error| format!("task_tracking: {error}"))?;
         states.extend(state.map(|state| (id, state)));
     }
+    // Set once all tasks exist, because one state may change others.
     for (id, state) in states {
         plan.set(&id, state).map_err(|error| format!("task_tracking: {error}"))?;
     }

@@ -37,6 +37,7 @@ impl Room {
 
     /// Returns whether the responder may answer the pending message (L-055).
     pub(super) fn can_respond(&mut self, id: FrameId, responder: &Responder) -> bool {
+        // Computed first, because it needs `&mut self`.
         let user_may = *responder != Responder::User || self.user_may_respond(id);
         let Some((frame, task)) = self.task_of(id) else { return false };
         if frame.pending_sender == *responder || !user_may {

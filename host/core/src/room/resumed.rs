@@ -8,6 +8,7 @@ use crate::protocol::notice::Notice;
 impl Room {
     pub(super) fn resumed(&mut self, down_ms: u64) {
         self.tell(Notice::Resumed { down_ms });
+        // A pause counts the downtime itself.
         if !self.slept_paused(down_ms) {
             self.opening.deadline = self.opening.deadline.map(|deadline| deadline.plus(down_ms));
             for purpose in self.timers.values_mut() {

@@ -49,6 +49,7 @@ impl Room {
         self.opened = self.now;
         self.idle_steps = 0;
         let opens_idle = Self::opens_idle(&opening);
+        // In a room that opens idle, each turn sets its own timer.
         if let Some(at) = opening.deadline.filter(|_| !opens_idle) {
             self.set_timer(TimerPurpose::Wall, at);
         }

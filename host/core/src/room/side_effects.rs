@@ -54,6 +54,7 @@ impl Room {
             self.denied(plugin, *record);
             return Err(denial);
         }
+        // Counted before it is sent, so that concurrent requests cannot exceed the limit.
         self.used_by(plugin).requests += 1;
         Ok(())
     }

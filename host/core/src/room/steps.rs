@@ -209,6 +209,7 @@ impl Room {
             let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else {
                 return self.violated(Invariant::FrameExists, id);
             };
+            // L-052: set before the call, so that it also holds without an answer.
             self.memory(&task).human_tried = responder == Responder::User;
             let is_taken = responder.seat().is_none_or(|seat| {
                 self.task_of(id).is_some_and(|(_, task)| task.seats.contains(&seat))
@@ -277,6 +278,7 @@ impl Room {
         if works || !self.reading(id).mine.is_empty() {
             return Some(FrameWait::Ready(None));
         }
+        // Checked before anything is written: a held step must leave the history as it is.
         match self.must_wait_for(Budget::Turns) {
             Ok(true) => return Some(FrameWait::More),
             Ok(false) => {}
@@ -301,6 +303,7 @@ impl Room {
                 self.begin_history(&name, user_message);
             }
         }
+        // A turn counts when it begins, so a failed step costs one too.
         self.spent.turns = self.spent.turns.saturating_add(1);
         // O-123: a history that is too long is condensed before the step.
         self.condense_first(id).or_else(|| self.start_step(id))
@@ -484,6 +487,7 @@ impl Room {
     }
 
     pub(super) fn agent_stepped(&mut self, id: FrameId, call: CallId, answer: Result<Turn, Fault>) {
+        // Removed in any case, or the sets would grow with abandoned steps.
         let lacked_model = self.without_model.remove(&call);
         let is_filtered = self.filtered.remove(&call);
         if !self.waits_for_answer(id, call) {
@@ -537,6 +541,7 @@ impl Room {
             // The history holds the agent's original message. Routing may replace it below.
             self.write_history(id, message);
         }
+        // The agent has read the whole result by now.
         if let Some(answered) = answered {
             self.shorten_answered(id, &answered);
         }

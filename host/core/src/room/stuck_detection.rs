@@ -61,6 +61,7 @@ impl StuckWatch {
 
     fn saw(&mut self, seen: &WatchedAct, rules: &StuckRules) -> StuckVerdict {
         if seen.doing.kind == DoingKind::User {
+            // The one restart of an activation stays used up.
             *self = Self { restarted: self.restarted, ..Self::default() };
             return StuckVerdict::Fine;
         }
@@ -175,6 +176,7 @@ impl Room {
                 (!is_work).then(|| said("says", message.text(), message))
             }
             Responder::Agent | Responder::Subtask(_) => {
+                // Only answers to the agent's own messages complete an act.
                 let asked = answered.filter(|asked| asked.sender == Entity::Llm)?;
                 let is_error = self.failed(id, asked, message);
                 match &asked.action {
@@ -304,7 +306,9 @@ impl Room {
              gets one more chance; say q, and it ends."
         );
         self.say_after(id, &before, text);
+        // Lets the next step ask the user.
         self.memory(&name).human_tried = false;
+        // All counts start anew; only the question and the restart are remembered.
         if let Some(frame) = self.frames.get_mut(&id) {
             frame.astray = StuckWatch {
                 asked: true,
@@ -336,6 +340,7 @@ impl Room {
         };
         self.clear_history(&task, start);
         let mut message = Message::clone(&intent);
+        // Unless the history still ends with the original, the request becomes a new message.
         if newest_said(&self.history(&task)).is_none_or(|last| last.seq != intent.seq) {
             (message.seq, message.parent) = (self.stamp(Entity::User, "").seq, None);
         }

@@ -162,9 +162,11 @@ impl Room {
         {
             return Some(ending);
         }
+        // Needs `&mut self`, so it precedes the borrow of the frame.
         let by_user_alone = self.is_ended_by_user_alone(id);
         let (frame, task) = self.task_of(id)?;
         let name = &frame.task;
+        // A stalled task's pending message was judged in an earlier step.
         if frame.stalled >= task.max_stalled_steps {
             let reason = format!(
                 "nobody in {name} had a valid answer, {} steps in a row",
@@ -180,6 +182,7 @@ impl Room {
         };
         let goodbye =
             message.as_deref().is_some_and(|message| by_user(message) && says_goodbye(message));
+        // L-061: signals of other responders do not end such a task.
         if by_user_alone {
             let quits = goodbye || (said.is_some() && message.as_deref().is_some_and(by_user));
             return quits.then(|| FrameEnd::new(Status::UserQuit, "the user said goodbye"));
@@ -244,6 +247,7 @@ impl Room {
         by: Option<&Responder>,
     ) -> Option<FrameEnd> {
         let (frame, task) = self.task_of(id)?;
+        // Most tasks have no such rule, and parsing their messages would be wasted.
         if !task.done_if_tool && task.done_sequences.is_empty() {
             return None;
         }
@@ -294,6 +298,7 @@ impl Room {
             .max()
             .unwrap_or_default();
         let Some(pending) = frame.pending.clone().filter(|_| longest > 0) else { return };
+        // A stalled step, or one that passes, leaves the same message pending.
         if frame.chain.back().is_some_and(|answer| answer.message.seq == pending.seq) {
             return;
         }
@@ -399,6 +404,7 @@ impl Room {
     /// about the failure is not an answer.
     fn failed_instead(&self, frame: &Frame, ending: FrameEnd) -> FrameEnd {
         let langroid = self.setup.tasks.get(&frame.task).is_some_and(|task| task.as_langroid);
+        // The pending message of a failed step is the host's, on the agent role.
         let is_told = frame.faults > 0
             && frame.caller.is_none()
             && frame.pending.as_ref().is_some_and(|it| it.sender == Entity::Agent);
@@ -474,12 +480,14 @@ impl Room {
             // L-089: when a limit ends the task, the pending message is its result.
             _ => self.stamp(Entity::User, frame.task.as_str()),
         };
+        // A finished task without a message has an empty result, unlike a stalled one.
         let Some(pending) = &frame.pending else {
             message.content = Some(String::new());
             return Some(message);
         };
         let toolbox = self.toolbox(&frame.task);
         message.content.clone_from(&pending.content);
+        // The signal ended this task, and must not end its caller as well.
         if task.text.signals {
             message.content = message.content.map(|text| routing::without_done(&text));
         }
@@ -521,8 +529,10 @@ impl Room {
             }
             None => {}
         }
+        // The same applies to calls that end a task.
         message.tools.retain(|call| Ends::of(&toolbox, call) != Some(Ends::Task));
         message.labels.clone_from(&pending.labels);
+        // Text of the child's own agent becomes data for the caller.
         let is_marked =
             pending.labels.iter().any(|label| matches!(label, Label::Tool | Label::Task));
         let is_agents_word = !task.as_langroid && pending.sender != Entity::User && !is_marked;
@@ -677,8 +687,10 @@ impl Room {
         self.abandon_calls_of(root);
         self.handoff.forget(root);
         let message = self.host_message(root, format!("This turn was stopped: {reason}"));
+        // The agent's next step reads that its turn was stopped.
         self.write_history(root, &message);
         self.put_pending(root, Responder::Agent, Arc::unwrap_or_clone(message));
+        // Lets the next step ask the user.
         self.memory(&name).human_tried = false;
         self.tell(Notice::TurnStopped { task: name, reason: reason.to_owned() });
         self.runnable.push_back(root);
@@ -693,6 +705,7 @@ impl Room {
             // A working task is never called again below itself, so there is at most one frame.
             self.end_frame(id, FrameEnd::new(Status::Kill, reason));
         }
+        // The ids are copied because killing changes the table of calls.
         let in_background: Vec<CallId> = self
             .calls
             .iter()
@@ -728,6 +741,7 @@ impl Room {
         let FrameEnd { status, ref reason, .. } = ending;
         let was_held = self.is_held();
         if was_held {
+            // Closed first, so that no queued turn begins while the room stops.
             self.shut(reason);
         }
         let was_running = matches!(self.phase, RoomPhase::Running { .. });
@@ -764,9 +778,11 @@ impl Room {
     /// Finishes the room once nothing is in flight.
     pub(super) fn finish_if_idle(&mut self) {
         let RoomPhase::Draining { outcome } = &self.phase else { return };
+        // A persistent room waits for the next message.
         if self.is_held() {
             return;
         }
+        // A strategy's timer keeps the room open while results wait for it.
         let waits = self.timers.values().any(|purpose| self.is_waited_for(purpose));
         if waits || !self.calls.is_empty() {
             return;

@@ -220,6 +220,7 @@ impl Room {
         } else {
             round.slots.iter().any(steers).then_some(STANDS_ALONE)
         };
+        // Refused slots get their results before any call starts.
         for index in 0..round.slots.len() {
             let text = if index >= MAX_ROUND { Some(TOO_MANY) } else { refusal };
             if let Some(text) = text {

@@ -186,6 +186,7 @@ impl Room {
         if let Some(frame) = self.frames.get_mut(&id) {
             frame.acting.jobs.insert(command_id, job);
         }
+        // Without the right to poll, the command runs unobserved until it is killed.
         if self.may_poll(id, &plugin) {
             self.poll_later(id, command_id);
         }
@@ -288,6 +289,7 @@ impl Room {
                 self.report_job(call, (&task, &plugin), KILL, command_id, answer, report)
             }
             JobCall::Poll { frame, command_id } => {
+                // Polls without output are not reported; failures always are.
                 let is_news = answer.as_ref().map_or(true, |outcome| {
                     !said_by(outcome).is_empty() || exit_of(outcome).is_some()
                 });
@@ -464,6 +466,7 @@ impl Room {
 
     fn forget_job(&mut self, id: FrameId, command_id: i64) -> Option<Job> {
         let job = self.frames.get_mut(&id)?.acting.jobs.remove(&command_id)?;
+        // A late timer or answer of a poll would refer to an unknown command.
         self.drop_timers(|purpose| *purpose == TimerPurpose::Poll { frame: id, command_id });
         let polls = |purpose: &Purpose| matches!(purpose, Purpose::Job { about, .. } if *about == JobCall::Poll { frame: id, command_id });
         let calls: Vec<CallId> = self
@@ -482,6 +485,7 @@ impl Room {
             return;
         }
         let id = frame.id;
+        // The frame is gone, so neither timers nor answers of polls may find it.
         self.drop_timers(
             |purpose| matches!(purpose, TimerPurpose::Poll { frame, .. } if *frame == id),
         );

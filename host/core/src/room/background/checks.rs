@@ -274,6 +274,7 @@ impl Room {
                     ..Refusal::new(RefusalCode::UnknownChannel, message)
                 });
             };
+            // Channels that the operator shares need no grant.
             if let Some((by, agent)) = delegator.filter(|_| !of_task.contains(name)) {
                 let bindings = self.conversation.bindings.clone();
                 let rights = setup.rights_in(agent, by);
@@ -381,6 +382,7 @@ impl Room {
                 guidance: format!("The run may have no more background tasks now. {guidance}"),
             });
         }
+        // A child without turns, tokens or model calls could not make a step.
         let limits = self.share_of(task);
         let spent = [
             (limits.turns, "turns"),

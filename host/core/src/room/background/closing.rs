@@ -11,6 +11,7 @@ use crate::types::outcome::{Outcome, Status};
 impl Room {
     /// Stops, detaches or silences the background tasks of a closed room.
     pub(in crate::room) fn close_tasks(&mut self, reason: &str) {
+        // A task that a call waits for ends with that call.
         let running =
             self.background.values().filter(|task| !task.is_stopped && task.waiter.is_none());
         let ids: Vec<(BackgroundId, OnClose)> =

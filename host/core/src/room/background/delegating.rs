@@ -53,6 +53,7 @@ impl Room {
             .frames
             .get(&id)
             .and_then(|frame| self.toolbox(&frame.task).get(&call.name)?.worker.clone());
+        // A worker tool may fix the agent, and the model's own choice is replaced then.
         let mut arguments = call.arguments.clone();
         if let (Some(agent), Some(arguments)) =
             (worker.as_ref().and_then(|worker| worker.agent.as_ref()), arguments.as_object_mut())
@@ -95,6 +96,7 @@ impl Room {
         wish: Wish,
     ) -> Option<CallOutcome> {
         if let Some((_, task)) = self.task_of(waiter.frame) {
+            // The operator's settings are minimums.
             delegation.wait |= task.background.wait;
             delegation.conversation = delegation.conversation.max(task.background.conversation);
         }
@@ -227,6 +229,7 @@ impl Room {
         let by = checked.by.as_ref();
         let cache_ms =
             by.and_then(|by| self.setup.tasks.get(by)).and_then(|task| task.background.cache_ms);
+        // An explicit key takes precedence over the cache.
         let earlier = match &delegating.delegation.key {
             Some(key) => self.tasks.of_key(key),
             None => cache_ms.and_then(|ttl| {
@@ -237,6 +240,7 @@ impl Room {
             self.answer_from_before(delegating, &record);
             return Ok(None);
         }
+        // Earlier results cost nothing, so limits are checked last.
         self.check_limits(&checked)?;
         Ok(Some(checked))
     }

@@ -45,8 +45,10 @@ impl Room {
         let Some(task) = self.background.remove(&id) else {
             return self.violated(Invariant::TaskKnown, None::<crate::types::ids::FrameId>);
         };
+        // A stopped task still reports what it used.
         self.settle_reserve(task.reserved, spent);
         for (plugin, used) in used {
+            // The child began with the parent's counts, so only the difference is new.
             let before = task.inherited.get(plugin).copied().unwrap_or_default();
             self.used_by(plugin).add(used.since(before));
         }
@@ -54,6 +56,7 @@ impl Room {
             let ended = self.end_of(&task, ended);
             self.conclude(&task, ended, &EndRecipient::Notified);
         }
+        // The child may have used more than was reserved.
         self.stop_if_spent();
     }
 
@@ -247,6 +250,7 @@ impl Room {
             .map(|task| task.id.clone())
             .collect();
         for id in ids {
+            // Its slot is gone, so the end must not try to answer it.
             if let Some(task) = self.background.get_mut(&id) {
                 task.waiter = None;
             }

@@ -49,6 +49,7 @@ impl Room {
             .into_iter()
             .flatten()
             .min();
+        // The earliest of the room's deadline and the task's own limits applies.
         let deadline = self
             .deadline_in_background()
             .into_iter()

@@ -120,6 +120,7 @@ impl TaskRecords {
         let Some(number) = number_of(id) else { return };
         let Some(record) = self.records.get_mut(&number) else { return };
         change(Arc::make_mut(record));
+        // A result in the inbox may still be read, so its record stays.
         let is_settled = record.state.is_end()
             && !matches!(
                 record.delivery.state,

@@ -23,6 +23,7 @@ impl Room {
         let by = if inbound.sender.is_empty() { inbound.channel.as_str() } else { &inbound.sender };
         let text = format!("{by}: {}", inbound.text);
         for channel in targets {
+            // Unique for each message and channel, so a channel recognizes a repeated speech.
             let key = format!("inbound-{index}-{channel}");
             self.say(channel, text.clone(), key);
         }

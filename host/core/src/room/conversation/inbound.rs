@@ -22,6 +22,7 @@ const KEY_MAX: usize = 256;
 
 impl Room {
     pub(in crate::room) fn inbound(&mut self, request: RequestId, inbound: Inbound) {
+        // Invalid messages do not count towards the rate, but repeated ones do.
         if let Err(refusal) = self.may_come_in(&inbound).and_then(|()| self.count_message(&inbound))
         {
             self.refuse_inbound(request, &inbound, refusal);

@@ -53,6 +53,7 @@ impl Room {
         let number = self.deliveries.announcements;
         self.deliveries.announcements += 1;
         let Announcement { content, addressed_to, key, chain_depth, interrupt, .. } = announcement;
+        // Registered before the gates are asked, so that a repeated request finds it.
         if let Some(key) = &key {
             self.deliveries
                 .announced

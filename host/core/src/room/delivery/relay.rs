@@ -50,6 +50,7 @@ impl Room {
                 Hearer::Asking(frame, call) => {
                     let not_yet_asked =
                         self.effects.iter().position(|effect| effect.starts() == Some(call));
+                    // A question that was not sent yet needs no `AbandonCall`.
                     match not_yet_asked {
                         Some(place) => drop(self.effects.remove(place)),
                         None => self.effects.push_back(Effect::AbandonCall { call }),

@@ -146,8 +146,10 @@ impl Room {
             ),
             None => (for_people, None),
         };
+        // Set before the gates are asked, because without gates the speech passes at once.
         ids.iter().for_each(|id| self.bring(id, DeliveryState::Speaking, Some(&channel), None));
         self.used_by(strategy).speeches += 1;
+        // The key depends on the results only, so a retry has the same one.
         let key = ids.iter().map(BackgroundId::as_str).collect::<Vec<_>>().join("+");
         let speech = Speech { channel, text, interrupt, key, tasks: ids.to_vec() };
         let saying = GatedSpeech {

@@ -91,6 +91,7 @@ impl Room {
             let texts = ended
                 .map_or(0, |ended| ended.task.len() + ended.output.as_ref().map_or(0, String::len));
             bytes = bytes.saturating_add(texts);
+            // At least one result is always shown, or a large one could never be delivered.
             *place == 0 || bytes <= MAX_SHOWN_BYTES
         };
         waiting.take(MAX_SHOWN).enumerate().take_while(fits).map(|(_, number)| number).collect()
@@ -204,6 +205,7 @@ impl Room {
         let left = self.deliveries.waiting.get(&strategy).map_or(0, BTreeSet::len);
         if let Some(courier) = self.deliveries.couriers.get_mut(&strategy) {
             courier.deciding = None;
+            // Progress resets the limits on idle wakes and reminders.
             if left < before {
                 (courier.idle, courier.failed, courier.reminders) = (0, false, 0);
             }
@@ -237,6 +239,7 @@ impl Room {
             self.wake(strategy, Wake::Ended { task });
             return;
         }
+        // A strategy that set its own timer has decided to wait.
         let waits =
             self.timers.values().any(|purpose| matches!(purpose, TimerPurpose::Delivery { strategy: whose, .. } if whose == strategy));
         let Some(courier) =

@@ -101,6 +101,7 @@ fn title(all_completed: bool) -> &'static str {
 }
 
 fn lines<'a>(results: impl ExactSizeIterator<Item = &'a EndedTask> + Clone) -> Vec<String> {
+    // Many outputs share the total, but each keeps a readable minimum.
     let most = (OUTPUTS_MAX / results.len().max(1)).clamp(OUTPUT_LEAST, OUTPUT_MAX);
     results.map(|ended| entry(ended, most)).collect()
 }

@@ -113,12 +113,14 @@ impl Room {
         if let Some(parent) = parent.as_ref().filter(|_| message.parent.is_none()) {
             Arc::make_mut(&mut message).parent = Some(parent.seq);
         }
+        // Tool results are data, so DO-NOT-KNOW in one is not an answer.
         if !is_tools_word {
             frame.circles.answered(&message, step);
         }
         frame.last_responder = Some(responder.clone());
         let passes = frame.passes;
         if passes {
+            // Passing on is no progress, so a task that only passes stalls in the end.
             frame.stalled += 1;
             let (task, stalled) = (frame.task.clone(), frame.stalled);
             let of = self.setup.tasks.get(&task).map_or(0, |task| task.max_stalled_steps);
@@ -257,6 +259,7 @@ impl Room {
             frame.steps = frame.steps.saturating_add(1);
             frame.attempt = None;
         }
+        // Done sequences in `ending_of` include this answer.
         self.remember_answer(id);
         self.report_step(id);
         self.idle_steps += 1;

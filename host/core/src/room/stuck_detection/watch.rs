@@ -192,6 +192,7 @@ impl ActWatch {
             (true, true) => self.failed.saturating_add(1),
             (true, false) => 1,
         };
+        // An alternation needs two different actions before it can grow.
         self.alternating = if is_same || self.last.is_none() {
             1
         } else if self.before.is_some_and(|before| before.is_same_as(&doing))

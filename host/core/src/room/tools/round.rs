@@ -132,6 +132,7 @@ impl Room {
             return self.violated(Invariant::SlotExists, id);
         };
         let depth = slot.depth + 1;
+        // A call that follows from an untrusted one is untrusted too.
         let tainted = slot.now.untrusted || round.message.labels.contains(&Label::Untrusted);
         let toolbox =
             self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();
@@ -240,6 +241,7 @@ impl Room {
 
     /// Returns the wait for the rest of the round, or its answer (L-117).
     pub(in crate::room) fn settle(&mut self, id: FrameId, mut round: ToolRound) -> FrameWait {
+        // Answers of delegations may have arrived while the round was taken out.
         self.fill_answered(id, &mut round);
         if !round.is_complete() {
             round.weigh();
@@ -250,6 +252,7 @@ impl Room {
             return FrameWait::Ready(None);
         };
         let task = Arc::clone(task);
+        // Only native calls need results under their own ids.
         let is_native =
             |slot: &Slot| round.message.tool_calls.iter().any(|call| call.id == slot.call.id);
         let native: Vec<bool> = round.slots.iter().map(is_native).collect();

@@ -51,6 +51,7 @@ impl Room {
             return Some(failed(call, text));
         };
         let admitted = format!("{plugin}.{tool}");
+        // Grants are checked before rules, so that no approver is asked in vain.
         if let Some(record) = self.calls_are_used_up(&agent, &admitted) {
             return Some(failed(call, self.denied(&agent, *record)));
         }
@@ -81,6 +82,7 @@ impl Room {
                 Ruling::Refused(result) => return Some(result),
             }
         }
+        // Checked after an approval, which may have taken long.
         match self.must_wait_for(Budget::ToolCalls) {
             Ok(false) => {}
             Ok(true) => {
