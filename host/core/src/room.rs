@@ -293,7 +293,7 @@ pub struct Room {
     /// Model requests that await more budget.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     held: Vec<HeldRequest>,
-    /// The exhausted budget because of which a step could not ask its model.
+    /// The budget that kept a step from asking its model.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     out_of_budget: BTreeMap<CallId, Budget>,
     /// Models whose unknown price was already reported.
@@ -338,6 +338,7 @@ impl Default for Room {
             phase: RoomPhase::Unopened,
             now: Millis::default(),
             opened: Millis::default(),
+            // A placeholder until `RoomOpened` brings the setup.
             setup: Arc::new(Setup {
                 entry: TaskName::from(""),
                 tasks: BTreeMap::new(),

@@ -152,6 +152,7 @@ impl Room {
             }
             return;
         }
+        // An approved host tool runs through its round again; a refusal takes the path below.
         if self.is_of_host(id, waiting) {
             match approval {
                 Approval::Approved => {

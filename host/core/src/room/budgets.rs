@@ -221,6 +221,7 @@ impl Room {
         let by_money = |whose, left: Option<u64>| {
             let (left, needed, least) =
                 (left?, cost_of(setup, input, wanted)?, cost_of(setup, input, least)?);
+            // The prompt is paid first; the rest buys the answer.
             let rest = left.checked_sub(cost_of(setup, input, 0)?);
             Some(Leaves { whose, output: rest.map(|rest| affordable(setup, rest)), needed, least })
         };

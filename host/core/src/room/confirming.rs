@@ -115,6 +115,7 @@ impl Room {
                 (_, None) => format!("tasks.{name}.confirm asks about what has an unknown risk"),
             });
         }
+        // The approver sees which plugin will carry out the action.
         let executor =
             wanted.action.and_then(|action| self.executor_of(wanted.frame, action.name()));
         self.ask_approver(

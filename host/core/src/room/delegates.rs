@@ -302,6 +302,7 @@ fn delegations(arguments: &Value) -> Result<Vec<Slot>, String> {
         let arguments = json!({ "agent": agent, "inputs": inputs });
         Ok(Slot::of_action(Action::Delegate { agent: agent.to_owned(), inputs }, arguments))
     };
+    // One invalid delegation stops all of them before any has started.
     wanted.iter().enumerate().map(slot).collect()
 }
 

@@ -245,6 +245,7 @@ impl Room {
             state,
             strategy: entry.strategy.clone(),
             channel: channel.cloned(),
+            // `attempts` counts failed speeches, so a success adds one.
             attempts: entry.ended.attempts + u32::from(state == DeliveryState::Delivered),
             reason: reason.map(str::to_owned),
         };

@@ -176,6 +176,7 @@ impl Room {
             GatedAct::Inbound { inbound, .. } => {
                 shown.channel = Some(inbound.channel.clone());
                 shown.to = inbound.to.as_ref().map(ToString::to_string);
+                // Gates get the types of attachments, not their content.
                 let attachments: Vec<&str> =
                     inbound.attachments.iter().map(|blob| blob.media_type.as_str()).collect();
                 shown.metadata = json!({
@@ -219,6 +220,7 @@ impl Room {
         answer: Result<PluginReply, Fault>,
         report: &CallReport,
     ) {
+        // Read first, because `checked` compares a changed text with it.
         let original = self.gating.waiting.get(&number).map(|waiting| waiting.passing.text());
         let verdict = answer.and_then(|advice| checked(advice, original.unwrap_or_default()));
         self.end_call(call, verdict.is_ok(), report);

@@ -171,6 +171,7 @@ impl Room {
         let setup = Arc::clone(&self.setup);
         let allowed = || setup.handoff_targets(&from);
         let target = wanted.target.trim();
+        // The name of a task takes precedence over the word for the user.
         let to = match setup.tasks.keys().find(|task| task.as_str().eq_ignore_ascii_case(target)) {
             Some(task) => Some(task.clone()),
             None if is_user(target) => None,

@@ -355,6 +355,7 @@ impl Room {
                 result.content = shorter(&result.content, &result.name, tokens);
             }
         }
+        // The content joins all results, and is cut by the first tool with a limit.
         let first =
             asking.tools.iter().find_map(|call| Some((call.name.as_str(), limited(&call.name)?)));
         if let Some((tool, tokens)) = first {

@@ -30,6 +30,7 @@ impl Room {
         if let Err(text) = self.check_steering(id, tool, call, asked_by) {
             return self.said_error(id, text);
         }
+        // These tools build their own outcome.
         if tool == HostTool::HandoffConversation {
             return self.handoff_by_call(id, call);
         }

@@ -38,6 +38,7 @@ impl Room {
         if message.sender != Entity::User {
             return;
         }
+        // Cloned, because appending needs `&mut self`.
         let files =
             self.setup.tasks.get(task).map(|setup| setup.knowledge.clone()).unwrap_or_default();
         for known in files {

@@ -67,6 +67,7 @@ impl Room {
             turn_limit: task_setup.and_then(|task| task.turns),
             iteration: 0,
             past: Vec::new(),
+            // A child inherits the count of automatic answers from its caller.
             chain_depth: caller
                 .and_then(|caller| self.frames.get(&caller))
                 .map_or(self.opening.chain_depth, |caller| caller.chain_depth),
@@ -569,6 +570,7 @@ impl Room {
             }
             Ok(turn) => {
                 self.spent.turns = self.spent.turns.saturating_add(u64::from(turn.is_some()));
+                // An answer is progress; declining to answer is not.
                 if turn.is_some() {
                     self.idle_steps = 0;
                 }

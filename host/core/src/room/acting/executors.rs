@@ -76,6 +76,7 @@ impl Room {
         index: usize,
         kind: &str,
     ) {
+        // An unknown kind has no executor to suggest.
         if let Some((frame, task)) = self.task_of(id)
             && trajectory::Action::KINDS.contains(&kind)
         {
@@ -212,6 +213,7 @@ fn made_of(slot: &Slot, outcome: &ToolOutcome) -> Observation {
     let code = field("exit_code").and_then(Value::as_i64).map_or(0, exit_code);
     match slot.call.name.as_str() {
         "run" => Observation::Command {
+            // -1 stands for a foreground command; `with_job` sets the id of a background one.
             command_id: -1,
             command: text_of(args, "command"),
             exit_code: code,

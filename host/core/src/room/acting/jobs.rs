@@ -122,6 +122,7 @@ impl Room {
                     );
                 };
                 let command = text_of(&slot.now.arguments, "command");
+                // The executor's own interval is bounded, or it could force a poll without pause.
                 let every_ms = background
                     .get("poll_ms")
                     .and_then(Value::as_u64)
@@ -353,6 +354,7 @@ impl Room {
             self.poll_later(id, command_id);
             return;
         }
+        // The reason comes from a plugin, and may be long.
         let content = truncate(
             &format!(
                 "Background command {command_id} (`{}`) is lost: its executor failed {MAX_FAULTS} times in a row; the last time: {why}",

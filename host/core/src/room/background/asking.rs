@@ -103,6 +103,7 @@ impl Room {
                     .take(LISTED);
                 Ok(json!({ "tasks": mine.map(|record| shown(record, false)).collect::<Vec<_>>() }))
             }
+            // A task sees only the background tasks that it started.
             _ => self.own_task(&by, &wanted).and_then(|record| match tool {
                 HostTool::CancelTask => Ok(self.cancel_by(&by, &record)),
                 HostTool::TellTask => self

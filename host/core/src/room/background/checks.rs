@@ -124,6 +124,7 @@ impl Room {
                         ..Refusal::new(RefusalCode::BadArguments, message)
                     });
                 };
+                // The deepest activation counts, if the task has several.
                 let at_work = self
                     .frames
                     .values()
@@ -205,6 +206,7 @@ impl Room {
             ));
         };
         let record = match rights.may_delegate(name, is_task) {
+            // A granted task may be missing from the config.
             Ok(task) if is_task(task.as_str()) => return Ok(task.clone()),
             Ok(_) => rights.refuse(
                 Capability::Delegate,
@@ -220,6 +222,7 @@ impl Room {
             .filter(|task| rights.may_delegate(task.as_str(), is_task).is_ok())
             .map(ToString::to_string)
             .collect();
+        // An unknown name is reported as such only if there are valid choices.
         let code = if is_task(name) || allowed.is_empty() {
             RefusalCode::NotGranted
         } else {
@@ -345,6 +348,7 @@ impl Room {
         let setup = Arc::clone(&self.setup);
         if let Some(agent) = agent {
             let grant = setup.rights(agent).and_then(|rights| rights.grants.delegate.as_ref());
+            // Without a grant, nothing is allowed.
             let (most, of_all) = grant.map_or((0, 0), |grant| (grant.at_once, grant.total));
             let at_once = self
                 .background

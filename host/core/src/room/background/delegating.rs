@@ -265,6 +265,7 @@ impl Room {
                 );
             }
             TaskOrigin::Slot { frame, slot, seq } => {
+                // A waiting call gets the state of the task; any other gets a receipt.
                 let status =
                     if delegating.delegation.wait { record.state.as_str() } else { "delegated" };
                 let mut answer = json!({

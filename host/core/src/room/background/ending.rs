@@ -68,6 +68,7 @@ impl Room {
     /// Returns the end that a child reports, with corrections. A child may not name another task,
     /// nor complete without an answer.
     fn end_of(&self, task: &BackgroundTask, said: EndedTask) -> EndedTask {
+        // Blank text is not an answer.
         let output = said.output.filter(|output| !output.trim().is_empty());
         let (status, error) = match (said.status, &output) {
             (BackgroundStatus::Completed, None) => {
@@ -90,6 +91,7 @@ impl Room {
         let error = error
             .filter(|error| !error.trim().is_empty())
             .or_else(|| (!completed).then(|| NO_REASON.to_owned()));
+        // The child's metadata counts only if its result has the fixed form.
         let mut metadata = task.context.clone();
         if let Some(metadata) =
             metadata.as_object_mut().filter(|_| task.structured && said.metadata.is_object())

@@ -1,5 +1,5 @@
-//! The opening of a child room: its first message, with facts and an excerpt of the conversation as
-//! fenced data, and its metadata (R-021, R-025, R-037 done right).
+//! The opening of a child room (R-021, R-025, R-037 done right): its first message and its
+//! metadata. The message holds facts and an excerpt of the conversation as fenced data.
 
 use serde_json::{Map, Value, json};
 

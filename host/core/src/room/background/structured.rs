@@ -76,6 +76,7 @@ impl Room {
         if let Some(data) = call.arguments.get("data").filter(|data| !data.is_null()) {
             result["data"] = data.clone();
         }
+        // Stored apart from the message, so that `asks_again` finds it.
         self.tasks.structured.result = Some(result.clone());
         let mut message = Arc::unwrap_or_clone(self.host_message(id, summary));
         message.signal = Some(if status == "completed" {

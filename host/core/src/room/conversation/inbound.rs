@@ -57,6 +57,7 @@ impl Room {
     /// content and a recipient.
     fn may_come_in(&self, inbound: &Inbound) -> Result<(), Refusal> {
         self.takes_messages()?;
+        // Messages for a later turn queue in `waiting`, those for a task at work in `words`.
         let waiting = self.conversation.waiting.len().max(self.pausing.words.len());
         if waiting >= WAITING_MAX {
             let message = format!(

@@ -61,6 +61,7 @@ impl Room {
             self.forget_keys();
         }
         self.deliveries.asked.insert(request);
+        // If the addressed task cannot take a turn, the text is said on the channel.
         let relay = addressed_to.filter(|task| self.will_hear(task));
         let key = key.unwrap_or_else(|| format!("announcement-{number}"));
         let otherwise = relay.is_some().then(|| content.clone());

@@ -64,6 +64,7 @@ impl Room {
             return;
         }
         for (relay, ids) in self.by_hearer(&ids) {
+            // Checked for each speech, because every one counts against the grant.
             match self.granted_channel(strategy, channel.as_deref()) {
                 Ok(channel) => self.speak_of(strategy, &ids, channel, relay, prompt, interrupt),
                 Err(NoChannel::Denied(record)) => {
@@ -183,6 +184,7 @@ impl Room {
                         .then(|| format!("[plugins.{strategy}] grants.rooms = [\"{TERMINAL}\"]"))
                 };
                 rights.require(Capability::Rooms, target, smallest)?;
+                // Without a requested channel, a transport that is not muted is chosen.
                 let channels = self.channels_of(strategy);
                 let view = crate::types::delivery::DeliveryView { channels, ..self.empty_view() };
                 match view.transport() {

@@ -146,6 +146,7 @@ impl Room {
         }
         self.used_by(strategy).wakes += 1;
         let call = self.next_call(Purpose::Strategy { strategy: strategy.clone() });
+        // Results that arrive later are unseen, and lead to another wake.
         let shown = self.shown_to(strategy).last().copied().unwrap_or_default();
         let busy = self
             .channels_of(strategy)
@@ -235,6 +236,7 @@ impl Room {
         let unseen = unseen
             .and_then(|number| self.deliveries.results.get(number))
             .map(|entry| entry.ended.id.clone());
+        // Only after progress: a strategy that decides nothing must not be woken in a loop.
         if let Some(task) = unseen.filter(|_| has_changed) {
             self.wake(strategy, Wake::Ended { task });
             return;
@@ -282,6 +284,7 @@ impl Room {
                 }
                 Decision::Wait { channel, at_most_ms } => {
                     let at_most = at_most_ms.min(MAX_WAIT_MS);
+                    // A wait for a channel replaces an earlier one without a channel.
                     if waits.is_none() || channel.is_some() {
                         self.wait_for(strategy, channel);
                     }

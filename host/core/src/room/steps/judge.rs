@@ -96,7 +96,7 @@ impl Room {
         }
     }
 
-    /// Makes a valid answer the pending message (L-059), unless it only passes on what is pending.
+    /// Makes a valid answer the pending message (L-059), unless it only passes the pending one on.
     pub(in crate::room) fn post(
         &mut self,
         id: FrameId,

@@ -147,6 +147,7 @@ pub struct ActWatch {
 impl ActWatch {
     /// Counts one act. Messages do not end a streak of actions; actions end a streak of messages.
     pub fn saw(&mut self, doing: &Doing, rules: &StuckRules) -> StuckVerdict {
+        // Condensations count only without other acts between them.
         if doing.kind != DoingKind::Condensation {
             self.condensations = 0;
         }

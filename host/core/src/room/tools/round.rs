@@ -31,6 +31,7 @@ impl Room {
         answer: Result<ToolOutcome, ToolError>,
         report: CallReport,
     ) {
+        // Background commands have no slot to answer.
         if let Some(Purpose::Job { .. }) = self.calls.get(&call) {
             self.job_answered(call, &answer, &report);
             return;
@@ -46,6 +47,7 @@ impl Room {
             return self.violated(Invariant::SlotExists, id);
         };
         let (said, then) = if slot.action.is_some() {
+            // An observation inherits the taint of its call, its message and its server.
             let untrusted = slot.now.untrusted
                 || round.message.labels.contains(&Label::Untrusted)
                 || self.is_from_a_server(id, &slot.now.name);
@@ -355,6 +357,7 @@ impl Room {
         } else {
             truncate::cut(&blocks.join("\n\n"), MAX_TOGETHER, 1)
         };
+        // Calls in the text have no result entry; their results are in the content.
         let any_native = native.contains(&true);
         let results: Vec<ToolResult> = said
             .iter()

@@ -1,5 +1,5 @@
 //! The start of a plugin's tool. Grants, remaining amounts, the operator's rules and the run's
-//! budget are checked each time. A refusal names what is missing.
+//! budget are checked each time. A refusal names the missing grant or budget.
 
 use super::super::approvals::{Consent, Ruling};
 use super::super::messages::unknown_plugin;
