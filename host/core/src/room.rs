@@ -1,6 +1,6 @@
-//! The room: a state machine without IO, and the unit that is journalled. `handle` takes what
-//! happened, `poll_effect` gives what to do next, `agent_view` and `delivery_view` show what a
-//! plugin may see. Nothing else changes it, so a room is the fold of its events.
+//! The room: a state machine without IO, and the unit of journalling. `handle` applies an event,
+//! `poll_effect` returns the next effect, `agent_view` and `delivery_view` return what a plugin may
+//! see. Nothing else changes a room, so a room is the fold of its events.
 //!
 //! A run is a tree of frames (a task and its sub-tasks) inside one room. Background tasks are rooms
 //! of their own.
@@ -91,20 +91,20 @@ use pausing::Pausing;
 use prompts::Texts;
 use scratch::ScratchKey;
 
-/// Where a room is in its life.
+/// The phase of a room's life.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum RoomPhase {
     /// Waits for `RoomOpened`.
     Unopened,
-    /// The entry task is at work.
+    /// The entry task is running.
     Running { root: FrameId },
-    /// The entry task has ended; background work goes on.
+    /// The entry task has ended; background work is still running.
     Draining { outcome: Arc<Outcome> },
-    /// Nothing will happen any more.
+    /// Nothing more will happen.
     Finished { outcome: Arc<Outcome> },
 }
 
-/// What a call is for, so that its answer finds its place.
+/// The purpose of a pending call, which routes its answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum Purpose {
     Step {
@@ -118,37 +118,37 @@ enum Purpose {
         slot: usize,
         plugin: PluginName,
     },
-    /// A tool call that waits for an approver.
+    /// A tool call that awaits an approver.
     Approval {
         frame: FrameId,
         slot: usize,
     },
-    /// A tool call that waits for more of a budget; nothing answers it by itself.
+    /// A tool call that awaits more budget. It has no answer of its own.
     HeldTool {
         frame: FrameId,
         slot: usize,
         asked: approvals::Consent,
     },
-    /// A question for more of a budget.
+    /// A request for more budget.
     TopUp {
         top_up: Box<LimitIncrease>,
     },
     User {
         frame: FrameId,
     },
-    /// A plugin was asked something beside steps and tool calls.
+    /// A query to a plugin other than a step or a tool call.
     Consult {
         frame: FrameId,
         plugin: PluginName,
         about: QueryPurpose,
     },
-    /// A gate was asked about something on its way.
+    /// A gate's check of an item in transit.
     Gate {
         plugin: PluginName,
-        /// Of the thing on its way.
+        /// The number of the item in transit.
         number: u64,
     },
-    /// An executor was asked about a background command, in no round.
+    /// A query to an executor about a background command, outside a round of tool calls.
     Job {
         task: TaskName,
         plugin: PluginName,
@@ -157,7 +157,7 @@ enum Purpose {
     Background {
         id: BackgroundId,
     },
-    /// Something that was said in the room is told on a channel.
+    /// The post of a room message on a channel.
     Post {
         channel: ChannelId,
         key: String,
@@ -170,14 +170,14 @@ enum Purpose {
     },
 }
 
-/// What a plugin was consulted about.
+/// The subject of a query to a plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum QueryPurpose {
-    /// For the recall action in this slot.
+    /// Memories for the recall action in this slot.
     Memories { slot: usize },
-    /// Of the action or the call in this slot.
+    /// The risk of the action or the call in this slot.
     Risk { slot: usize },
-    /// Of the frame's history, before its next step.
+    /// A shorter history for the frame, before its next step.
     Condense,
 }
 
@@ -202,24 +202,24 @@ impl Purpose {
     }
 }
 
-/// Why a timer was set.
+/// The purpose of a timer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum TimerPurpose {
     /// The run's wall time is over.
     Wall,
-    /// An approver has not decided in time.
+    /// The time for an approval is over.
     Approval { call: CallId },
-    /// A call has been pending for as long as it may.
+    /// A call has been pending for its maximum time.
     Pending { call: CallId, after_ms: u64 },
-    /// A background command is to be asked what it said.
+    /// The output of a background command is due to be polled.
     Poll { frame: FrameId, command_id: i64 },
-    /// A gate has not answered in time.
+    /// The time for a gate's answer is over.
     Gate { call: CallId },
-    /// A strategy waits.
+    /// A strategy's own timer.
     Delivery { strategy: PluginName, at: Millis },
 }
 
-/// Numbers that only grow; the room's ids come from here, so folding gives the same ones.
+/// Counters that only grow. All ids of a room come from here, so a replay assigns the same ids.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Counters {
     call: u64,
@@ -229,7 +229,7 @@ struct Counters {
     background: u32,
 }
 
-/// A conversation and the work that goes on in it.
+/// A conversation and the work that runs in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Room {
     phase: RoomPhase,
@@ -237,7 +237,7 @@ pub struct Room {
     opened: Millis,
     setup: Arc<Setup>,
     opening: RunOpening,
-    /// None before the room is opened.
+    /// `None` before the room is opened.
     #[serde(
         with = "crate::types::room_secret::in_state",
         default,
@@ -246,30 +246,30 @@ pub struct Room {
     secret: Option<RoomSecret>,
     frames: BTreeMap<FrameId, Frame>,
     memories: Histories,
-    /// How messages followed from one another.
+    /// The parent and child of each linked message.
     links: Links,
-    /// So many links are looked through again.
+    /// The number of links at which the next cleanup is due.
     #[serde(default)]
     links_due: usize,
     calls: PendingCalls,
     model_calls: Vec<ModelCall>,
-    /// Steps that got no answer of a model, and go on still.
+    /// Pending steps whose model did not answer.
     #[serde(default)]
     without_model: BTreeSet<CallId>,
-    /// Steps whose model's last answer was held back by its provider, and go on still.
+    /// Pending steps whose model's last answer was filtered by its provider.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     filtered: BTreeSet<CallId>,
-    /// What histories have lost while a call went on.
+    /// Parts that histories lost while a call was pending.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     lost: Lost,
-    /// System texts that were made before.
+    /// Cache of system texts.
     #[serde(skip)]
     texts: Texts,
     background: BTreeMap<BackgroundId, BackgroundTask>,
-    /// Results that wait to be told, or for their agent's next turn.
+    /// Results that await delivery, or the next turn of their agent.
     #[serde(default, skip_serializing_if = "Deliveries::is_new")]
     deliveries: Deliveries,
-    /// Records of background tasks, ended ones included, and what was delegated before.
+    /// Records of background tasks, ended ones included, and the earlier delegations.
     #[serde(default, skip_serializing_if = "TaskRecords::is_new")]
     tasks: TaskRecords,
     #[serde(default, skip_serializing_if = "RoomChannels::is_new")]
@@ -283,51 +283,51 @@ pub struct Room {
     scratch: BTreeMap<ScratchKey, Arc<Vec<u8>>>,
     used: UsedByPlugin,
     counters: Counters,
-    /// Used up, background tasks included.
+    /// Amounts used up, background tasks included.
     spent: Spent,
-    /// Set aside for background tasks that still run, and for models that were asked.
+    /// Amounts reserved for running background tasks and pending model calls.
     reserved: Spent,
-    /// The question for more of a budget that is open.
+    /// The open request for more budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     top_up: Option<CallId>,
-    /// Model requests that wait for more.
+    /// Model requests that await more budget.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     held: Vec<HeldRequest>,
-    /// Steps that could not ask their model, for want of this.
+    /// The budget that kept a step from asking its model.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     out_of_budget: BTreeMap<CallId, Budget>,
-    /// Models of which was said that nobody knows their price.
+    /// Models whose unknown price was already reported.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     unpriced: BTreeSet<ModelName>,
-    /// What is used up, and ends the run; none between events.
+    /// The exhausted budget that ends the run; `None` between events.
     #[serde(skip)]
     over: Option<Budget>,
-    /// What agents are doing, as it was told last.
+    /// The agent states as last reported.
     #[serde(default, skip_serializing_if = "AgentStates::is_empty")]
     agent_states: AgentStates,
-    /// Steps in a row in which nobody who was asked said anything: what only turns within the room
-    /// must not turn for ever.
+    /// Consecutive steps without an answer from any responder. The limit on it ends loops that
+    /// never leave the room.
     #[serde(default)]
     idle_steps: u32,
-    /// Pauses, and words that nobody has read yet.
+    /// Pauses, and user messages that are still unread.
     #[serde(default, skip_serializing_if = "Pausing::is_idle")]
     pausing: Pausing,
-    /// Control messages that took effect, so that none does twice.
+    /// Ids of control messages that took effect, so that none takes effect twice.
     #[serde(default, skip_serializing_if = "ReceivedControls::is_empty")]
     controls: ReceivedControls,
-    /// Why a thing that is asked about is so risky; none between events.
+    /// The reason for the risk of the item under review; `None` between events.
     #[serde(skip)]
     risk_reason: Option<String>,
-    /// Why the room was ended, where an invariant did not hold in it.
+    /// The invariant violation that ended the room, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     violation: Option<InvariantViolation>,
-    /// Met in the event that is being taken; none between events.
+    /// The violation found in the current event; `None` between events.
     #[serde(skip)]
     new_violation: Option<InvariantViolation>,
-    /// Frames to go on with; empty between events.
+    /// Frames that are ready to run; empty between events.
     runnable: VecDeque<FrameId>,
     effects: VecDeque<Effect>,
-    /// For people who follow; not part of what a fold must give back.
+    /// Notices for observers; not part of the folded state.
     #[serde(skip)]
     notices: VecDeque<Notice>,
 }
@@ -338,6 +338,7 @@ impl Default for Room {
             phase: RoomPhase::Unopened,
             now: Millis::default(),
             opened: Millis::default(),
+            // A placeholder until `RoomOpened` brings the setup.
             setup: Arc::new(Setup {
                 entry: TaskName::from(""),
                 tasks: BTreeMap::new(),
@@ -392,20 +393,23 @@ impl Default for Room {
 }
 
 impl Room {
-    /// A room that waits for `RoomOpened`.
+    /// Returns a room that waits for `RoomOpened`.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes what happened. An event that answers nothing (an abandoned call, a second opening)
-    /// changes nothing.
+    /// Applies an event. An event without a matching pending call (an abandoned call, a second
+    /// opening) changes nothing.
     pub fn handle(&mut self, event: Event, now: Millis) {
+        // The host's clock may go back; a room's time does not.
         self.now = self.now.max(now);
         self.calls.begin_event();
+        // A pause is counted before anything reads deadlines.
         self.count_pause();
         let event = match event {
             Event::ControlReceived { id, message } => {
+                // A message arrives again if the host stopped before it deleted the message's file.
                 if !self.controls.insert(id) {
                     return;
                 }
@@ -417,8 +421,10 @@ impl Room {
             Event::RoomOpened { setup, opening, secret } => self.open(setup, opening, secret),
             Event::RunStarted { setup, opening } => self.start_run(setup, opening),
             Event::HistoryChanged { task, change } => self.change_history(&task, change),
-            // Whoever asks a room that is over is told so.
+            // A request to a finished room is answered with a refusal, so it precedes the check
+            // below.
             Event::Requested { request, what } => self.requested(request, what),
+            // Late answers to a finished room change nothing.
             _ if matches!(self.phase, RoomPhase::Unopened | RoomPhase::Finished { .. }) => {}
             Event::AgentStepped { call, answer, report } => {
                 if let Some(Purpose::Step { frame }) = self.calls.get(&call) {
@@ -461,6 +467,7 @@ impl Room {
                 self.strategy_decided(call, answer, &report)
             }
             Event::Spoken { call, failure } => {
+                // Reports on channels and speeches about results have the same answer event.
                 if !self.is_told(call, failure.as_deref()) {
                     self.spoken(call, failure);
                 }
@@ -482,24 +489,27 @@ impl Room {
             Event::TurnStopped { reason } => self.stop_turn(&reason),
             Event::TaskKilled { task, reason } => self.kill_task(&task, &reason),
             Event::Cancelled { reason } => self.stop(Status::Kill, &reason),
-            // A message in a message: no sender writes one.
+            // Control messages are not nested.
             Event::ControlReceived { .. } => {}
         }
+        // Frames advance first, because budgets and deliveries depend on what they did.
         self.run();
         self.handle_words();
         self.end_if_over();
         loop {
+            // Turns must not begin in a broken room.
             if self.new_violation.is_some() {
                 break;
             }
             self.host();
             self.handle_deliveries();
             self.end_if_over();
-            // A relayed turn may be over already, and others wait for theirs.
+            // A relayed turn may have ended in this pass, and queued turns can then begin.
             if !(self.has_turns_waiting() && matches!(self.phase, RoomPhase::Draining { .. })) {
                 break;
             }
         }
+        // A violation ends the room before it can finish as if nothing had happened.
         self.end_if_violated();
         self.finish_if_idle();
         self.end_pause();
@@ -507,17 +517,17 @@ impl Room {
         self.forget_links();
     }
 
-    /// The next thing that the host must do, if any.
+    /// Returns the next effect for the host to perform, if any.
     pub fn poll_effect(&mut self) -> Option<Effect> {
         self.next_effect()
     }
 
-    /// The next thing that people may want to know, if any.
+    /// Returns the next notice for observers, if any.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.notices.pop_front()
     }
 
-    /// How the run ended; none while it goes on.
+    /// Returns the outcome of the run; `None` while it is still running.
     #[must_use]
     pub fn outcome(&self) -> Option<&Arc<Outcome>> {
         match &self.phase {
@@ -526,15 +536,15 @@ impl Room {
         }
     }
 
-    /// Whether the control message took effect before; another delivery of it is not to be
+    /// Returns whether the control message already took effect. A duplicate delivery is not
     /// journalled.
     #[must_use]
     pub fn has_received(&self, id: &ControlId) -> bool {
         self.controls.contains(id)
     }
 
-    /// What the event will do, asked before it is handled: what a control message carries, nothing
-    /// where that message took effect before.
+    /// Returns the event that will take effect, before it is handled. A control message yields its
+    /// content; `None` if it already took effect.
     #[must_use]
     pub fn effect_of<'e>(&self, event: &'e Event) -> Option<&'e Event> {
         match event {
@@ -543,62 +553,62 @@ impl Room {
         }
     }
 
-    /// What the room runs with.
+    /// Returns the setup of the room.
     #[must_use]
     pub fn setup(&self) -> &Arc<Setup> {
         &self.setup
     }
 
-    /// The room's id; empty before it is opened.
+    /// Returns the room's id; empty before it is opened.
     #[must_use]
     pub fn id(&self) -> &RoomId {
         &self.opening.room
     }
 
-    /// What randomness of the room's calls is derived from; none before it is opened.
+    /// Returns the secret from which the randomness of calls is derived; `None` before the room is
+    /// opened.
     #[must_use]
     pub fn secret(&self) -> Option<&RoomSecret> {
         self.secret.as_ref()
     }
 
-    /// The time of the newest event.
+    /// Returns the time of the newest event.
     #[must_use]
     pub fn now(&self) -> Millis {
         self.now
     }
 
-    /// Used up so far, background tasks that have ended included.
+    /// Returns the amounts used so far, ended background tasks included.
     #[must_use]
     pub fn spent(&self) -> Spent {
         self.spent
     }
 
-    /// Calls that wait for an answer, oldest first.
+    /// Returns the calls that await an answer, oldest first.
     pub fn calls_in_flight(&self) -> impl Iterator<Item = CallId> {
         self.calls.keys().copied()
     }
 
-    /// Calls that the event that was taken last ended, in whatever way, in the order in which they
-    /// ended.
+    /// Returns the calls that the last event ended, in the order in which they ended.
     #[must_use]
     pub fn ended_calls(&self) -> &[CallId] {
         self.calls.ended()
     }
 
-    /// The timer was set, and nobody dropped it.
+    /// Returns whether the timer is set and was not dropped.
     #[must_use]
     pub fn waits_for(&self, timer: TimerId) -> bool {
         self.timers.contains_key(&timer)
     }
 
-    /// The call waits for an answer.
+    /// Returns whether the call awaits an answer.
     #[must_use]
     pub fn is_in_flight(&self, call: CallId) -> bool {
         self.calls.contains_key(&call)
     }
 
-    /// What the agent may see in this call of its `step` or `respond`; none when the call is not
-    /// one, or is abandoned.
+    /// Returns what the agent may see in its `step` or `respond` call. `None` if the call is not
+    /// one, or was abandoned.
     #[must_use]
     pub fn agent_view(&self, call: CallId) -> Option<AgentView> {
         let (Purpose::Step { frame } | Purpose::Respond { frame } | Purpose::Consult { frame, .. }) =
@@ -626,8 +636,8 @@ impl Room {
         })
     }
 
-    /// A plugin has answered its call: keeps what it left in its scratch, and waits for nothing
-    /// more of it.
+    /// Ends an answered call: keeps the plugin's scratch data and CPU time, and drops its model
+    /// calls.
     fn end_call(&mut self, call: CallId, ok: bool, report: &CallReport) {
         self.keep_scratch(call, ok, report);
         self.count_cpu(report.cpu_ticks);
@@ -635,13 +645,14 @@ impl Room {
         self.forget_model_calls(call);
     }
 
-    /// What was used up, and was not to be, ends the run once what it led to is dealt with.
+    /// Ends the run if a budget is exhausted, once the event has been dealt with.
     fn end_if_over(&mut self) {
         if let Some(budget) = self.over.take() {
             self.stop(budget.status(), budget.reason());
         } else if matches!(self.phase, RoomPhase::Running { .. }) {
             self.stop_if_spent();
         }
+        // Steps that ended in another way leave their entries behind.
         if !self.out_of_budget.is_empty() {
             self.out_of_budget.retain(|call, _| self.calls.contains_key(call));
         }
@@ -663,7 +674,7 @@ impl Room {
         }
     }
 
-    /// Delegations above a frame, in this room and the rooms above it.
+    /// Returns the number of delegations above a frame, in this room and its parents.
     fn level_of(&self, frame: &Frame) -> u32 {
         let above = std::iter::successors(frame.caller, |caller| {
             self.frames.get(caller).and_then(|frame| frame.caller)
@@ -674,7 +685,7 @@ impl Room {
     fn next_call(&mut self, purpose: Purpose) -> CallId {
         let call = CallId(self.counters.call);
         self.counters.call += 1;
-        // Who may have nothing to say, and is asked for nothing, says it when the answer comes.
+        // Calls that may be answered with nothing count as progress only when their answer arrives.
         if !matches!(purpose, Purpose::User { .. } | Purpose::Respond { .. } | Purpose::Post { .. })
         {
             self.idle_steps = 0;
@@ -691,6 +702,7 @@ impl Room {
     }
 
     fn timer_fired(&mut self, timer: TimerId) {
+        // The host's timers run on in a pause, which does not count.
         if self.fired_too_early(timer) {
             return;
         }
@@ -718,6 +730,7 @@ impl Room {
     }
 
     fn used_by(&mut self, plugin: &PluginName) -> &mut Used {
+        // Avoids a clone of the name in the common case.
         if !self.used.contains_key(plugin) {
             self.used.insert(plugin.clone(), Used::default());
         }

@@ -1,6 +1,6 @@
-//! Actions that are more than a reply: each is a slot of a round on the agent seat, like a tool
-//! call, so rules, approvals, budgets and resumption treat both alike. Executors (O-132,
-//! O-141…O-151) are tools of plugins; a missing one is an observation, never the end.
+//! Actions beyond a reply. Each is a slot of a round on the agent role, like a tool call, so that
+//! rules, approvals, budgets and resumption treat both alike. Executors (O-132, O-141…O-151) are
+//! tools of plugins. A missing executor is an observation, and never ends the task.
 
 mod executors;
 mod jobs;
@@ -30,43 +30,43 @@ use crate::types::plan::Plan;
 pub(super) use jobs::JobCall;
 use jobs::{Job, News};
 
-/// Memories that `recall` asks for.
+/// Number of memories that `recall` asks for.
 const MEMORIES: u32 = 10;
-/// Characters of one memory; what is longer is cut out of its middle (O-009).
+/// Characters of one memory; a longer one is cut in the middle (O-009).
 const MEMORY_CHARS: usize = 30_000;
 const CONDENSE: &str = "condensation_request";
-/// O-045
+/// The observation of a thought (O-045).
 const THOUGHT_LOGGED: &str = "Your thought has been logged.";
 
-/// What an agent that acts is about, beside its messages.
+/// The state of an acting agent, apart from its messages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Acting {
-    /// Its plan (O-057).
+    /// The agent's plan (O-057).
     #[serde(default)]
     pub(super) plan: Arc<Plan>,
-    /// What it gave when it finished or rejected (O-022, O-023); null before.
+    /// The outputs of its last finish or reject action (O-022, O-023); null before.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub(super) outputs: Value,
-    /// The last error that it was told of (O-051).
+    /// The last error in its observations (O-051).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) last_error: Option<String>,
-    /// Its background commands, by their ids (O-094).
+    /// Its background commands by id (O-094).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     jobs: BTreeMap<i64, Job>,
-    /// What they said since its last step (O-054).
+    /// Output of its background commands since its last step (O-054).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     news: Vec<News>,
 }
 
 impl Acting {
-    /// Nothing to write down.
+    /// Returns whether there is nothing to serialize.
     pub(super) fn is_idle(&self) -> bool {
         *self == Self::default()
     }
 }
 
 impl Room {
-    /// Carries out an action that is more than a reply.
+    /// Carries out an action beyond a reply.
     pub(super) fn carry_out(&mut self, id: FrameId, action: Action) -> FrameWait {
         let Some(message) = self.frames.get(&id).and_then(|frame| frame.pending.clone()) else {
             self.violated(Invariant::MessagePending, id);
@@ -86,8 +86,8 @@ impl Room {
         self.settle(id, round)
     }
 
-    /// Begins what a slot's action asks for; it is answered at once where nothing has to be waited
-    /// for. `asked`: what an approver has said of it already.
+    /// Starts the action of a slot; answers it at once if it needs no wait. `asked` is the consent
+    /// that the action has so far.
     pub(super) fn start_act(
         &mut self,
         id: FrameId,
@@ -99,9 +99,9 @@ impl Room {
         let Some(call) = round.slots.get(index).map(|slot| slot.call.clone()) else {
             return self.violated(Invariant::SlotExists, id);
         };
-        // A delegation is asked about once gates have let it pass.
+        // A delegation passes its gates first, and is then put to the rules of consent.
         if has_effect(&action) && !matches!(action, Action::DelegateTask(_)) {
-            // O-110: every kind that does something alike, whatever it is called.
+            // O-110: all actions with an effect are checked alike, under any name.
             match self.consent(id, index, &call, Some(&action), asked) {
                 Ruling::Runs => {}
                 Ruling::Waits => return,
@@ -154,7 +154,7 @@ impl Room {
         self.observe(id, round, index, observed);
     }
 
-    /// The end of an action that says no more than a text.
+    /// Answers a slot with a text and its success or error observation.
     pub(super) fn observe(
         &mut self,
         id: FrameId,
@@ -175,9 +175,9 @@ impl Room {
         }
     }
 
-    /// Goes on with a slot that waited for consent.
+    /// Resumes a slot that waited for consent.
     pub(super) fn resume_acting(&mut self, id: FrameId, slot: usize, asked: Consent) {
-        // Answered meanwhile: the round goes on with its other slots.
+        // It was answered meanwhile; the round continues with its other slots.
         let Some(wanted) = self.waiting_slot(id, slot) else { return };
         let Some(action) = wanted.action else {
             let toolbox =
@@ -198,10 +198,10 @@ impl Room {
         self.resume(id, round);
     }
 
-    /// Puts the arguments that an approver wrote in the place of a waiting slot's own.
+    /// Replaces the arguments of a waiting slot with those of an approver.
     ///
     /// # Errors
-    /// They are none of this kind of action.
+    /// If they are not valid arguments of this kind of action.
     pub(super) fn replace_action(
         &mut self,
         id: FrameId,
@@ -214,6 +214,7 @@ impl Room {
         if !arguments.is_object() {
             return Err("the arguments must be a JSON object".to_owned());
         }
+        // Edited arguments must still be valid for the same kind of action.
         let action = match &wanted.action {
             Some(action) => {
                 Some(Action::from_args(action.name(), &arguments).map_err(|error| error.text)?)
@@ -231,6 +232,7 @@ impl Room {
         };
         if let Some(slot) = round.slots.get_mut(slot) {
             slot.now.arguments.clone_from(&arguments);
+            // The call of an action repeats its arguments for rules and people.
             if action.is_some() {
                 (slot.call.arguments, slot.action) = (arguments, action);
             }
@@ -247,7 +249,7 @@ impl Room {
         }
     }
 
-    /// O-019, O-148: asks the task's memory, or that of the agent itself.
+    /// Queries the task's memory plugin, or the agent itself if it is one (O-019, O-148).
     fn start_recall(&mut self, id: FrameId, round: &mut ToolRound, index: usize, query: String) {
         let Some((frame, task)) = self.task_of(id) else {
             return self.violated(Invariant::FrameExists, id);
@@ -276,7 +278,7 @@ impl Room {
         self.answer(id, round, index, (Observation::Null, text), false);
     }
 
-    /// A memory has answered.
+    /// Answers a `recall` slot with the memories found.
     pub(super) fn recalled(
         &mut self,
         id: FrameId,
@@ -289,8 +291,9 @@ impl Room {
         let Some(mut round) = self.take_round(id, slot) else { return };
         match answer {
             Ok(PluginReply::Memories { mut memories }) => {
+                // A plugin may return more than it was asked for.
                 memories.truncate(MEMORIES as usize);
-                // O-082
+                // O-082: each memory is limited.
                 memories.iter_mut().for_each(|memory| *memory = truncate(memory, MEMORY_CHARS));
                 let listed: Vec<String> = memories
                     .iter()
@@ -310,7 +313,7 @@ impl Room {
                 slot,
                 Err("The memory gave an answer to another question.".to_owned()),
             ),
-            // A fault's words are the plugin's.
+            // The text of a fault comes from the plugin, so the slot's answer is data.
             Err(fault) => {
                 let content = format!("The memory failed: {}", fault.message);
                 self.answer(
@@ -325,7 +328,7 @@ impl Room {
         self.resume(id, round);
     }
 
-    /// A slot's answer. `is_data`: somebody else than the host said it.
+    /// Answers a slot with an observation. `is_data` is true if the text is not the host's own.
     fn answer(
         &mut self,
         id: FrameId,
@@ -346,7 +349,7 @@ impl Room {
         }
     }
 
-    /// A refusal of what an action would have a tool do.
+    /// Answers an action with the refusal of its tool call.
     fn refuse_act(&mut self, id: FrameId, round: &mut ToolRound, index: usize, result: ToolResult) {
         let arguments = round.slots.get(index).map(|slot| &slot.now.arguments);
         self.report_refused(id, &result.name, arguments, &result.content);
@@ -354,7 +357,7 @@ impl Room {
         self.answer(id, round, index, refused, true);
     }
 
-    /// A call may be pending only so long, where the operator says so.
+    /// Sets the operator's timeout for a pending call, if there is one.
     pub(super) fn limit_pending(&mut self, id: FrameId, call: CallId) {
         let Some(after_ms) = self.task_of(id).and_then(|(_, task)| task.action_timeout_ms) else {
             return;
@@ -363,7 +366,7 @@ impl Room {
         self.set_timer(TimerPurpose::Pending { call, after_ms }, at);
     }
 
-    /// The call was answered.
+    /// Drops the timeout of an answered call.
     pub(super) fn drop_limit(&mut self, call: CallId) {
         self.drop_timers(
             |purpose| matches!(purpose, TimerPurpose::Pending { call: of, .. } if *of == call),
@@ -383,8 +386,8 @@ impl Room {
         timers.iter().for_each(|timer| drop(self.timers.remove(timer)));
     }
 
-    /// A call was pending for too long: nobody waits for it any more, and the run goes on (O-073
-    /// done right, C-326).
+    /// Ends a call that was pending for too long with an error; the run continues (O-073 done
+    /// right, C-326).
     pub(super) fn pending_expired(&mut self, call: CallId, after_ms: u64) {
         let (id, index) = match self.calls.get(&call) {
             Some(
@@ -397,6 +400,7 @@ impl Room {
             }
             _ => return,
         };
+        // A late answer must not find the slot.
         self.abandon(call);
         let Some(slot) = self.waiting_slot(id, index) else {
             return self.violated(Invariant::RoundWaits, id);
@@ -425,8 +429,8 @@ impl Room {
         self.resume(id, round);
     }
 
-    /// O-119: the next turn of a run that is played again, in the place of what the entry task's
-    /// agent would do.
+    /// Returns the next turn of a replayed run, in place of the entry task's agent (O-119). `None`
+    /// if no turn is left.
     pub(super) fn replayed(&mut self, id: FrameId) -> Option<Turn> {
         let frame = self.frames.get(&id)?;
         if self.opening.replay.is_empty()
@@ -436,17 +440,17 @@ impl Room {
             return None;
         }
         let mut turn = self.opening.replay.remove(0);
-        // Only at the end is there somebody to wait for; before that the log says what was
-        // answered.
+        // Only the last turn may wait for an answer; the answers to earlier turns are in the log.
         turn.wait_for_response &= self.opening.replay.is_empty();
-        // Nobody was asked, and yet it does not turn for ever: there are only so many.
+        // No component was called. The number of replayed turns is finite, so they do not count as
+        // idle.
         self.idle_steps = 0;
         Some(turn)
     }
 }
 
-/// The action does something, or lets somebody else do something; what is not among them only says
-/// something, or keeps a list.
+/// Returns whether the action does something itself or through another agent. The others only say
+/// something, or edit a list.
 fn has_effect(action: &Action) -> bool {
     match action {
         Action::Null
@@ -463,13 +467,12 @@ fn has_effect(action: &Action) -> bool {
     }
 }
 
-/// The arguments as an object's field, for people and observations.
+/// Returns a text argument, for people and observations; empty if it is missing.
 fn text_of(arguments: &Value, key: &str) -> String {
     arguments.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// What a host of the reference says to an action of a kind that it knows, and of one that it does
-/// not (O-132).
+/// Returns the reference's text for an unsupported kind of action, known or unknown (O-132).
 fn unsupported(kind: &str) -> String {
     if trajectory::Action::KINDS.contains(&kind) {
         format!("Action {kind} is not supported in the current runtime.")

@@ -1,6 +1,6 @@
-//! What the agent of each task is doing, in the words of rule O-068: derived from what its frame
-//! waits for, and told once for each real change (O-069). A room knows nothing of a provider's rate
-//! limits, so no state says `rate_limited`.
+//! The state of each task's agent (O-068), derived from the wait of its frame. Each change is
+//! reported once (O-069). A room does not know a provider's rate limits, so no state is
+//! `rate_limited`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +11,10 @@ use crate::types::agent_state::AgentState;
 use crate::types::ids::{CallId, FrameId, TaskName};
 use crate::types::outcome::Status;
 
-/// By task: a task is at work once at a time.
+/// States by task; a task has at most one active frame.
 pub(super) type AgentStates = BTreeMap<TaskName, AgentState>;
 
-/// Who waits for people, found once for all frames.
+/// Frames that wait for people, collected once for all frames.
 struct AwaitedPeople {
     confirmation: BTreeSet<FrameId>,
     user: BTreeSet<FrameId>,
@@ -22,14 +22,14 @@ struct AwaitedPeople {
 }
 
 impl Room {
-    /// What the agent of a task is doing, or how it ended; none: it has not been at work in this
+    /// Returns the state of a task's agent, or its last one; `None` if it was never active in this
     /// room.
     #[must_use]
     pub fn agent_state(&self, task: &TaskName) -> Option<AgentState> {
         self.agent_states.get(task).copied()
     }
 
-    /// Tells what has become another state since the event before.
+    /// Reports the states that changed in this event.
     pub(super) fn report_states(&mut self) {
         let waiting = self.who_waits();
         let now: Vec<_> = self
@@ -37,7 +37,7 @@ impl Room {
             .values()
             .map(|frame| (frame.task.clone(), self.state_of(frame, &waiting)))
             .collect();
-        // Their callers ended, and they with them.
+        // Tasks that ended together with their callers.
         let is_at_work = |task: &TaskName| now.iter().any(|(at_work, _)| at_work == task);
         let left =
             self.agent_states.iter().filter(|(task, state)| !is_over(**state) && !is_at_work(task));
@@ -54,8 +54,8 @@ impl Room {
         }
     }
 
-    /// The activation is over: its last state, told at once, for the task may begin anew within the
-    /// same event.
+    /// Sets the last state of an activation. It is reported at once, because the task may begin
+    /// again within the same event.
     pub(super) fn state_at_end(&mut self, task: &TaskName, status: Status, reason: &str) {
         let state = match status {
             Status::Done | Status::FixedTurns | Status::UserQuit => AgentState::Finished,
@@ -75,7 +75,7 @@ impl Room {
         self.set_state(task, state, Some(reason.to_owned()));
     }
 
-    /// O-069: the same state again is nothing.
+    /// Sets and reports a state, unless it is unchanged (O-069).
     fn set_state(&mut self, task: &TaskName, state: AgentState, reason: Option<String>) {
         if self.agent_states.get(task) == Some(&state) {
             return;
@@ -105,7 +105,7 @@ impl Room {
 
     fn state_of(&self, frame: &Frame, waiting: &AwaitedPeople) -> (AgentState, Option<String>) {
         if let Some(reason) = self.paused() {
-            // O-122
+            // O-122: a pause hides every other state.
             return (AgentState::Paused, Some(reason.to_owned()));
         }
         if waiting.user.contains(&frame.id) {
@@ -117,7 +117,7 @@ impl Room {
         let waits_for_more =
             frame.attempt.as_ref().is_some_and(|attempt| attempt.wait == FrameWait::More);
         if waits_for_more || waiting.more.contains(&frame.id) {
-            // O-077
+            // O-077: an exhausted budget counts as a pause.
             let budget = self.top_up.and_then(|call| match self.calls.get(&call)? {
                 Purpose::TopUp { top_up } => Some(top_up.budget.key()),
                 _ => None,

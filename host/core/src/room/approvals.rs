@@ -1,5 +1,5 @@
-//! The operator's policy on tool calls: what a rule refuses is refused here, what it asks about
-//! waits for an approver, everything else runs. A call that waits has started nothing yet.
+//! The operator's policy on tool calls. A call is refused by a rule, waits for an approver, or
+//! runs. A waiting call has started nothing.
 
 use std::sync::Arc;
 
@@ -23,31 +23,31 @@ use crate::types::message::{ToolCall, ToolResult};
 use crate::types::risk::Risk;
 use crate::types::tool::ToolError;
 
-/// What the operator's rules say about a call.
+/// The decision of the operator's rules about a call.
 pub(super) enum Ruling {
     Runs,
     Waits,
     Refused(ToolResult),
 }
 
-/// What an approver has said of a call already.
+/// The consent that a call has so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Consent {
     NotYet,
-    /// Nobody was asked yet but the analyzer, or it gave no answer; `asks`: the task's rules of
-    /// consent ask for so high a risk.
+    /// Only the analyzer was asked, or it gave no answer. `asks` is true if the task's rules
+    /// require an approval for this risk.
     Assessed {
         risk: Risk,
         asks: bool,
     },
-    /// It runs as it was asked about.
+    /// Approved unchanged.
     Approved,
-    /// The approver wrote other arguments: what no rule may do they may not either.
+    /// Approved with other arguments, which the rules must not deny.
     Edited,
 }
 
 impl Room {
-    /// Holds a call against the rules; one that is asked about waits for `Decided`.
+    /// Checks a call against the rules. A call that needs approval waits for `Decided`.
     pub(super) fn rule_on(
         &mut self,
         id: FrameId,
@@ -58,13 +58,14 @@ impl Room {
     ) -> Ruling {
         let setup = Arc::clone(&self.setup);
         let callers = [caller].into_iter().chain(asked_by);
+        // The delegators' rules apply too, or a delegation could get around them.
         let delegators = self.delegators(id);
         let above = delegators.iter().map(|delegator| &delegator.plugin);
         let PolicyDecision { decide, why } =
             decide_delegated(&setup, callers, above, &call.name, &call.arguments);
         let wanted = RequestedAct { frame: id, slot, call, action: None, caller, asked_by };
         match decide {
-            // A rule that allows does not take away what the task's rules of consent ask for.
+            // An allowing rule does not override the task's rules of consent.
             Decide::Allow => self.consent_to(&wanted, None, asked),
             Decide::Deny => {
                 let reason = format!("the rule at {why} denies it");
@@ -76,7 +77,7 @@ impl Room {
                 };
                 Ruling::Refused(failed(call, self.denied(caller, *record)))
             }
-            // O-110, O-185: asked for every tool alike, and kept under the id of this call.
+            // O-110, O-185: asked for every tool alike, and stored under the id of this call.
             Decide::Ask => {
                 let (cause, expires_ms) = match why {
                     DecisionSource::Rule { index, rule } => {
@@ -121,7 +122,7 @@ impl Room {
                 self.topped_up(call, approval, author);
                 return;
             }
-            // Nobody waits for it any more.
+            // The call no longer waits for a decision.
             _ => return,
         };
         self.calls.remove(&call);
@@ -151,6 +152,7 @@ impl Room {
             }
             return;
         }
+        // An approved host tool runs through its round again; a refusal takes the path below.
         if self.is_of_host(id, waiting) {
             match approval {
                 Approval::Approved => {
@@ -180,6 +182,7 @@ impl Room {
 
     pub(super) fn approval_expired(&mut self, call: CallId) {
         if matches!(self.calls.get(&call), Some(Purpose::Approval { .. })) {
+            // The approver may still show the question, and must drop it.
             self.effects.push_back(Effect::AbandonCall { call });
             let refused = Approval::Refused { reason: "nobody decided in time".to_owned() };
             self.decided(call, refused.by(ApprovalAuthor::Nobody));

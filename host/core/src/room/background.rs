@@ -1,10 +1,10 @@
-//! Background tasks: may one be started, with how much of the run's budget, in which child room,
-//! and how it ends, once (R-020… …R-089). What becomes of its result is decided in
-//! `delivery`; how the child room is run is the shell's.
+//! Background tasks: whether one may start, with how much of the run's budget, in which child room,
+//! and how it ends, once (R-020… …R-089). `delivery` decides about its result. The host
+//! runs the child room.
 //!
-//! `delegating` leads what is wanted to a child room, `checks` says why not, `opening` makes what
-//! the child begins with. `ending` takes the ends, `records` keeps what is known of each task,
-//! `slots` answers whoever waits. `asking` and `closing` are for who stops or asks.
+//! `checks` refuses delegations, `delegating` turns one into a child room, `opening` builds the
+//! child's opening. `ending` handles ends, `records` holds the record of each task, `slots` answers
+//! waiting calls. `asking` and `closing` serve queries and stops.
 
 mod asking;
 mod checks;
@@ -29,18 +29,18 @@ use crate::types::usage::{Spent, UsedByPlugin};
 
 pub(super) use records::TaskRecords;
 
-/// A background task that runs, or that was stopped and has not yet said what it used.
+/// A background task that runs, or that was stopped and has not reported its use yet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct BackgroundTask {
     id: BackgroundId,
-    /// What it runs as.
+    /// The pending call that it runs as.
     call: CallId,
     task: TaskName,
     prompt: String,
     context: Value,
-    /// The plugin whose grant it counts against; none: the program's own.
+    /// The plugin whose grant it counts against; `None` for the program's own request.
     started_by: Option<PluginName>,
-    /// The task that is told of the result.
+    /// The task that is notified of the result.
     notify: TaskName,
     strategy: Option<PluginName>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,79 +48,80 @@ pub(super) struct BackgroundTask {
     #[serde(default)]
     on_close: OnClose,
     started: Millis,
-    /// Set aside for it.
+    /// Amounts reserved for it.
     reserved: Spent,
-    /// Tasks that it may have under way at once.
+    /// Number of background tasks that it may itself run at once.
     #[serde(default)]
     at_once: u32,
-    /// What plugins had used when it was started.
+    /// Use of each plugin when it started.
     inherited: UsedByPlugin,
     /// The slot that its result answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     waiter: Option<Waiter>,
-    /// Its result has the fixed form.
+    /// True if its result has the fixed form.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     structured: bool,
-    /// Automatic answers that led to it.
+    /// Number of automatic answers that led to it.
     #[serde(default)]
     chain_depth: u32,
-    /// Messages that it was told.
+    /// Number of messages sent to it.
     #[serde(default)]
     told: u64,
-    /// It has its end, and what it used is still to come.
+    /// True if it has ended, but has not reported its use.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_stopped: bool,
 }
 
 impl BackgroundTask {
-    /// Tasks under way at once that it stands for.
+    /// Returns the number of running tasks that it counts as.
     pub(super) fn at_once(&self) -> u64 {
         u64::from(self.at_once) + 1
     }
 }
 
-/// A slot of a round that waits: its number means nothing in another round of the same frame.
+/// A waiting slot of a round. The message number distinguishes the round from others of the same
+/// frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Waiter {
     frame: FrameId,
     slot: usize,
-    /// Of the message that the round answers.
+    /// Number of the message that the round answers.
     seq: u64,
 }
 
-/// A delegation on its way: what is wanted, on whose behalf, and who waits for the answer.
+/// A delegation in progress, with its origin and its request for consent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Delegating {
     pub(super) delegation: Delegation,
     pub(super) origin: TaskOrigin,
-    /// What the task's rules of consent are asked about once gates have let it pass; none: a
-    /// request from outside.
+    /// The request for the task's rules of consent, which follow the gates; `None` for a request
+    /// from outside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) wish: Option<Box<Wish>>,
 }
 
-/// A delegation as its agent wants it, for the rules of consent.
+/// A delegation as its agent requested it, for the rules of consent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Wish {
     pub(super) call: ToolCall,
-    /// None: it is a call of a tool of the host.
+    /// `None` for a call of a host tool.
     pub(super) action: Option<Delegation>,
     pub(super) asked_by: Option<PluginName>,
-    /// What an approver has said of it, as it stands in `call`.
+    /// The consent that it has so far, for the arguments in `call`.
     pub(super) asked: Consent,
 }
 
-/// Who asked for a background task.
+/// The origin of a background task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum TaskOrigin {
     /// A call or an action in a round of this frame.
     Slot { frame: FrameId, slot: usize, seq: u64 },
-    /// Somebody outside, on behalf of a task or for themselves.
+    /// A client outside the room, on behalf of a task or its own.
     Request { request: RequestId, by: Option<TaskName> },
 }
 
 impl Room {
-    /// The background task runs, and is the work of this task.
+    /// Returns whether the background task is running and belongs to this task.
     pub(super) fn background_is(&self, id: &BackgroundId, task: &TaskName) -> bool {
         self.background.get(id).is_some_and(|running| running.task == *task && !running.is_stopped)
     }

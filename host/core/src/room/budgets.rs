@@ -1,6 +1,6 @@
-//! The budgets of a run: what is set aside before a model is asked, and settled when it has
-//! answered, so that what goes on at once can never overspend together. When one is used up the run
-//! ends, or asks for more; that is in `top_ups`.
+//! The budgets of a run. An amount is reserved before a model is asked and settled when it has
+//! answered, so concurrent calls cannot overspend together. Requests for more budget are in
+//! `limit_increase`.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,36 +18,36 @@ use crate::types::ids::{CallId, ModelName, PluginName, TaskName};
 use crate::types::limits::RunLimits;
 use crate::types::usage::Spent;
 
-/// Tokens that prices are for.
+/// Number of tokens that a price is for.
 const PER: u128 = 1_000_000;
 
-/// What a model call may use up at most.
+/// The reservation for a model call: the most that it may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Aside {
-    /// Of it, what the prompt is taken to have.
+    /// Tokens of the prompt, as estimated; part of `tokens`.
     pub(super) input: u64,
-    /// Tokens in all.
+    /// Tokens of prompt and answer together.
     pub(super) tokens: u64,
-    /// Micro-US-dollars; 0 when the price is not known.
+    /// Cost in micro-US-dollars; 0 if the price is unknown.
     pub(super) cost: u64,
-    /// What of it is held back of the run's budgets: nothing of one that has no limit.
+    /// The part reserved from the run's budgets; 0 for a budget without a limit.
     pub(super) of_run: Spent,
 }
 
-/// A budget has too little left.
+/// A budget with too little left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Short {
     pub(super) budget: Budget,
-    /// What was to be set aside.
+    /// The amount to reserve.
     pub(super) needed: u64,
-    /// The least that would do.
+    /// The least amount that would do.
     pub(super) least: u64,
 }
 
-/// Why a model is not asked.
+/// The reason why a model is not asked.
 #[derive(Debug)]
 pub(super) enum Unasked {
-    /// The run has too little left.
+    /// The run's budget is too low.
     Short(Short),
     Error(ModelError),
 }
@@ -58,15 +58,16 @@ impl From<ModelError> for Unasked {
     }
 }
 
-/// Whose amount it is.
+/// The owner of a limit.
 #[derive(Clone, Copy, Debug)]
 enum Whose {
     Run(Budget),
-    /// A key of the plugin's grant.
+    /// The grant of the plugin, by the key of its limit.
     Grant(&'static str),
 }
 
-/// How many tokens of an answer an amount leaves room for; none: not even for the prompt.
+/// The answer length that a limit allows, in tokens. `output` is `None` if not even the prompt
+/// fits.
 struct Leaves {
     whose: Whose,
     output: Option<u64>,
@@ -75,12 +76,12 @@ struct Leaves {
 }
 
 impl Room {
-    /// Used up and set aside together: what is left of the run's limits is what lies above it.
+    /// Returns used and reserved amounts together. The rest of each limit is available.
     pub(super) fn committed(&self) -> Spent {
         self.spent.plus(self.reserved)
     }
 
-    /// What is left of a budget; none: it has no limit.
+    /// Returns the rest of a budget; `None` if it has no limit.
     pub(super) fn left(&self, budget: Budget) -> Option<u64> {
         let used = if budget == Budget::History {
             self.held_bytes()
@@ -90,8 +91,8 @@ impl Room {
         Some(budget.limit(&self.opening.limits)?.saturating_sub(used))
     }
 
-    /// Returns the bytes of messages, calls and results that the room holds. Both are counted as
-    /// they come and go, so this is a sum over tasks and activations.
+    /// Returns the bytes of messages, calls and results that the room holds. Both parts keep
+    /// running totals, so this only sums over tasks and activations.
     pub(super) fn held_bytes(&self) -> u64 {
         let histories = self.memories.values().map(AgentHistory::weight);
         let rounds = self.frames.values().filter_map(|frame| match &frame.attempt.as_ref()?.wait {
@@ -105,7 +106,7 @@ impl Room {
         self.left(budget) == Some(0)
     }
 
-    /// Something is there to ask a model with at all.
+    /// Checks that a model may be asked at all.
     pub(super) fn check_model_budget(&mut self, plugin: &PluginName) -> Result<(), Unasked> {
         if let Some(budget) = [Budget::Tokens, Budget::Cost, Budget::ModelCalls]
             .into_iter()
@@ -132,8 +133,8 @@ impl Room {
         self.setup.plugins.get(plugin)?.grants.model.as_ref()
     }
 
-    /// Tokens and money that are left of a plugin's grant, without what is set aside for its calls
-    /// under way.
+    /// Returns the tokens and the money left of a plugin's grant, less the reservations of its
+    /// pending calls.
     fn left_of_grant(&self, plugin: &PluginName) -> (Option<u64>, Option<u64>) {
         let Some(grant) = self
             .model_grant(plugin)
@@ -151,11 +152,11 @@ impl Room {
         (left(grant.tokens, tokens), left(grant.cost_micro_usd, cost))
     }
 
-    /// Works out what a request may use up at most, and lets the answer be no longer than what is
-    /// left allows.
+    /// Returns the reservation for a request, and limits the length of the answer to what the
+    /// budgets allow.
     ///
     /// # Errors
-    /// When that is too little for an answer.
+    /// If the rest is too small for an answer.
     pub(super) fn aside_for(
         &self,
         plugin: &PluginName,
@@ -165,8 +166,7 @@ impl Room {
     ) -> Result<Aside, Unasked> {
         let Some(setup) = self.setup.models.get(model) else { return Ok(Aside::default()) };
         let input = self.prompt_tokens(task, prompt);
-        // Where the reference's rules hold, it is looked at what was used, and nothing is set aside
-        // (L-085).
+        // Under the reference's rules only past use counts, and nothing is reserved (L-085).
         if self.is_langroid() {
             return Ok(Aside { input, ..Aside::default() });
         }
@@ -174,6 +174,7 @@ impl Room {
         let least = setup.min_output.unwrap_or(MIN_OUTPUT).min(wanted);
         let leaves = self.leaves(plugin, setup, input, (least, wanted));
         let Some(tightest) = leaves.iter().min_by_key(|leaves| leaves.output) else {
+            // Without any limit there is nothing to reserve.
             return Ok(Aside { input, ..Aside::default() });
         };
         let output = tightest.output.map(|output| output.min(wanted));
@@ -185,6 +186,7 @@ impl Room {
                 Whose::Grant(what) => Unasked::Error(grant_used_up(plugin, what)),
             });
         };
+        // The reservation only holds if the model cannot write more.
         prompt.limit_output(Some(output));
         let tokens = input.saturating_add(output);
         let cost = cost_of(setup, input, output).unwrap_or_default();
@@ -197,8 +199,8 @@ impl Room {
         Ok(Aside { input, tokens, cost, of_run })
     }
 
-    /// Each limit on tokens and money, and how long an answer it leaves room for. Money holds
-    /// nothing back where no price is known.
+    /// Returns each limit on tokens and money with the answer length that it allows. Money limits
+    /// nothing if the price is unknown.
     fn leaves(
         &self,
         plugin: &PluginName,
@@ -219,6 +221,7 @@ impl Room {
         let by_money = |whose, left: Option<u64>| {
             let (left, needed, least) =
                 (left?, cost_of(setup, input, wanted)?, cost_of(setup, input, least)?);
+            // The prompt is paid first; the rest buys the answer.
             let rest = left.checked_sub(cost_of(setup, input, 0)?);
             Some(Leaves { whose, output: rest.map(|rest| affordable(setup, rest)), needed, least })
         };
@@ -235,7 +238,7 @@ impl Room {
         self.setup.tasks.get(&self.opening.entry).is_some_and(|task| task.as_langroid)
     }
 
-    /// What was set aside comes back, and what was used is counted.
+    /// Releases the reservation of a model call, and counts the actual use.
     pub(super) fn settle_model_call(
         &mut self,
         plugin: &PluginName,
@@ -250,8 +253,9 @@ impl Room {
         );
     }
 
-    /// A server that does not say what it used would have no budget at all: where there is a limit,
-    /// what it left out is taken from the texts. What never leaves the process says what is so.
+    /// Fills in usage that a server left out, estimated from the texts, if there is a limit.
+    /// Otherwise a server that reports no usage would have no budget. Models inside the process
+    /// report their usage exactly.
     pub(super) fn fill_in_usage(
         &self,
         model: &ModelName,
@@ -286,8 +290,8 @@ impl Room {
         used.model_cost = used.model_cost.saturating_add(cost);
     }
 
-    /// The host stopped while models were asked. They are asked again where somebody waits for the
-    /// answer, and what the lost attempts had sent is counted.
+    /// Charges the attempts that were lost when the host stopped. Calls that are still awaited are
+    /// asked again; the others are given up.
     pub(super) fn charge_lost_attempts(&mut self) {
         let (again, over): (Vec<ModelCall>, Vec<ModelCall>) =
             std::mem::take(&mut self.model_calls).into_iter().partition(ModelCall::is_awaited);
@@ -296,7 +300,7 @@ impl Room {
         self.model_calls = again;
     }
 
-    /// The run is over, and what is under way no longer is.
+    /// Gives up all pending model calls at the end of a run.
     pub(super) fn give_up_model_calls(&mut self) {
         std::mem::take(&mut self.model_calls)
             .iter()
@@ -304,13 +308,14 @@ impl Room {
         self.held.clear();
     }
 
-    /// No answer comes of a request any more: its reserve comes back, but for what it had sent.
+    /// Releases the reservation of a request that gets no answer, except for the prompt that it
+    /// sent.
     pub(super) fn charge_given_up(&mut self, given_up: &ModelCall) {
         self.reserved = self.reserved.minus(given_up.aside.of_run);
         self.charge_lost(given_up);
     }
 
-    /// What an attempt had sent that has no answer: its server may charge for it.
+    /// Charges the prompt of an attempt without an answer, because its server may charge for it.
     fn charge_lost(&mut self, lost: &ModelCall) {
         let (call, ordinal, input_tokens) = (lost.call, lost.ordinal, lost.aside.input);
         let setup = self.setup.models.get(&lost.model);
@@ -326,7 +331,7 @@ impl Room {
         });
     }
 
-    /// Money is limited, and nobody knows what this model costs: said once.
+    /// Reports once that money is limited but the price of this model is unknown.
     pub(super) fn note_price(&mut self, plugin: &PluginName, model: &ModelName) {
         let of_grant = self
             .model_grant(plugin)
@@ -339,8 +344,9 @@ impl Room {
         }
     }
 
-    /// What a child room may use: half of what is left, so that neither side can starve the other,
-    /// or as much as its config says, so that many can work at once; what is not used comes back.
+    /// Returns the limits of a child room: the amounts that its config sets, or else half of the
+    /// rest. Halves keep either side from starving the other. Set amounts let many tasks run at
+    /// once. Unused amounts come back.
     pub(super) fn share_of(&self, task: &TaskName) -> RunLimits {
         let limits = &self.opening.limits;
         let own = self.setup.tasks.get(task).map(|task| task.budget.clone()).unwrap_or_default();
@@ -348,7 +354,7 @@ impl Room {
             (Some(left), Some(own)) => Some(left.min(own)),
             (left, own) => own.or_else(|| left.map(|left| left / 2)),
         };
-        // The task itself is one of them.
+        // The task itself counts as one of them.
         let rest = |left: u64| {
             own.tasks.map_or(left.saturating_sub(1) / 2, |own| own.min(left.saturating_sub(1)))
         };
@@ -377,7 +383,7 @@ impl Room {
         }
     }
 
-    /// Why there can be no further background task, if so.
+    /// Returns the reason why no further background task may start, if any.
     pub(super) fn tasks_are_used_up(&self) -> Option<String> {
         let limits = &self.opening.limits;
         if let Some(limit) = limits.tasks.filter(|limit| self.committed().tasks >= *limit) {
@@ -388,7 +394,8 @@ impl Room {
         Some(format!("limits.run.tasks_at_once leaves {limit} here"))
     }
 
-    /// Background tasks under way, with those that they may start themselves.
+    /// Returns the number of running background tasks, including those that they may start
+    /// themselves.
     fn tasks_at_once(&self) -> u64 {
         self.background
             .values()
@@ -396,7 +403,7 @@ impl Room {
             .fold(0, u64::saturating_add)
     }
 
-    /// More was used than there was: the run ends, or asks for more.
+    /// Ends the run if more was used than its budgets allow, or asks for more.
     pub(super) fn stop_if_spent(&mut self) {
         let used = |budget: Budget| {
             if budget == Budget::History { self.held_bytes() } else { budget.of(&self.spent) }
@@ -417,13 +424,13 @@ impl Room {
         }
     }
 
-    /// What plugins computed.
+    /// Counts the CPU time of plugins.
     pub(super) fn count_cpu(&mut self, ticks: u64) {
         let cpu_ms = ticks.saturating_mul(crate::types::limits::TICK_MS);
         self.spent = self.spent.plus(Spent { cpu_ms, ..Spent::default() });
     }
 
-    /// The call is a step or an answer of an agent.
+    /// Returns whether the call is a step or an answer of an agent.
     pub(super) fn is_agents(&self, call: CallId) -> bool {
         matches!(self.calls.get(&call), Some(Purpose::Step { .. } | Purpose::Respond { .. }))
     }
@@ -433,14 +440,16 @@ fn grant_used_up(plugin: &PluginName, what: &str) -> ModelError {
     ModelError::BudgetExhausted { what: format!("plugins.{plugin}.grants.model.{what}") }
 }
 
-/// Micro-US-dollars of so many tokens, rounded up; none when the price is not known.
+/// Returns the cost of so many tokens in micro-US-dollars, rounded up; `None` if the price is
+/// unknown.
 fn cost_of(setup: &ModelSetup, input: u64, output: u64) -> Option<u64> {
+    // A product of two u64 needs u128.
     let of = |price: u64, tokens: u64| (u128::from(price) * u128::from(tokens)).div_ceil(PER);
     let cost = of(setup.input_price?, input) + of(setup.output_price?, output);
     Some(u64::try_from(cost).unwrap_or(u64::MAX))
 }
 
-/// Tokens of output that so much money buys.
+/// Returns the number of output tokens that an amount of money buys.
 fn affordable(setup: &ModelSetup, money: u64) -> u64 {
     let price = u128::from(setup.output_price.unwrap_or_default());
     (u128::from(money) * PER)

@@ -1,5 +1,5 @@
-//! The calls that wait for an answer. Besides, which of them ended in the course of an event, so
-//! that whoever follows the room need not look at all of them after each.
+//! The pending calls of a room, and the calls that ended within the last event. Clients of the room
+//! need not compare all calls after each event.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,12 @@ use serde::{Deserialize, Serialize};
 use super::Purpose;
 use crate::types::ids::CallId;
 
-/// Calls that wait for an answer, and what each is for.
+/// Pending calls with their purpose.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct PendingCalls {
     waiting: BTreeMap<CallId, Purpose>,
-    /// Ended since the event that is being taken, or was taken last, began. Not part of what a fold
-    /// must give back.
+    /// Calls that ended since the current or last event began. Not part of the folded state.
     #[serde(skip)]
     ended: Vec<CallId>,
 }
@@ -52,27 +51,27 @@ impl PendingCalls {
         self.waiting.is_empty()
     }
 
-    /// Oldest first.
+    /// Returns the pending calls with their purpose, oldest first.
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (&CallId, &Purpose)> {
         self.waiting.iter()
     }
 
-    /// Oldest first.
+    /// Returns the ids of the pending calls, oldest first.
     pub(super) fn keys(&self) -> impl DoubleEndedIterator<Item = &CallId> {
         self.waiting.keys()
     }
 
-    /// Oldest first.
+    /// Returns the purposes of the pending calls, oldest first.
     pub(super) fn values(&self) -> impl DoubleEndedIterator<Item = &Purpose> {
         self.waiting.values()
     }
 
-    /// Another event is about to be taken.
+    /// Begins another event.
     pub(super) fn begin_event(&mut self) {
         self.ended.clear();
     }
 
-    /// Those that ended since the last event began.
+    /// Returns the calls that ended since the last event began.
     pub(super) fn ended(&self) -> &[CallId] {
         &self.ended
     }

@@ -1,6 +1,6 @@
-//! What plugins are consulted about, and histories that are to be condensed (O-123…O-125): when a
-//! condenser is asked, and what becomes of its answer. What it may do to a history is decided in
-//! `consult`; the log keeps everything.
+//! Queries to plugins, and the condensing of histories (O-123…O-125): when a condenser is asked,
+//! and how its answer is applied. `setup::plugin_query` decides what it may do to a history; the
+//! log keeps everything.
 
 use std::sync::Arc;
 
@@ -20,35 +20,36 @@ use crate::types::fault::{CallReport, Fault, FaultKind};
 use crate::types::ids::{CallId, FrameId, PluginName, TaskName};
 use crate::types::message::{Label, Message, SUMMARY_BY};
 
-/// Entries that a history must grow by, at least, before a condenser that did not make it short
-/// enough is asked again (O-159).
+/// Entries that a history must grow by before its condenser is asked again after an insufficient
+/// answer (O-159).
 const LEAST_GROWTH: u64 = 8;
 
-/// What is known of condensing a history.
+/// The condensing state of a history.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Condensing {
-    /// The agent asked for it, and nobody was asked since (O-123: an unhandled request).
+    /// True if the agent asked for it and no condenser was asked since (O-123: an unhandled
+    /// request).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     is_wanted: bool,
-    /// It is no use to ask again between these numbers of entries: the first when it was tried
-    /// last, the second what it must grow to.
+    /// Range of history lengths in which asking again is useless: from the length at the last try
+    /// to the length that it must reach.
     #[serde(skip_serializing_if = "Option::is_none")]
     of_no_use: Option<(u64, u64)>,
-    /// Entries, and the number of the last of them, when the condenser was asked.
+    /// Length of the history, and the number of its last entry, when the condenser was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     asked_with: Option<(u64, Option<u64>)>,
 }
 
 impl Condensing {
-    /// Nothing to write down.
+    /// Returns whether there is nothing to serialize.
     pub(super) fn is_idle(&self) -> bool {
         *self == Self::default()
     }
 }
 
 impl Room {
-    /// Asks a plugin something on behalf of a frame; its answer comes to `consulted`. None: the
+    /// Sends a query to a plugin on behalf of a frame; `consulted` takes the answer. `None` if the
     /// frame is over.
     pub(super) fn consult(
         &mut self,
@@ -77,6 +78,7 @@ impl Room {
             }
             _ => return,
         };
+        // Read before `end_call`, which drops it.
         let lost = self.lost.get(&call).cloned().unwrap_or_default();
         let answer = answer.and_then(|advice| {
             if answers(&about, &advice) { Ok(advice) } else { Err(another_question()) }
@@ -97,10 +99,10 @@ impl Room {
         }
     }
 
-    /// An agent asks for a shorter history: it has one before its next step (O-123).
+    /// Requests a shorter history before the agent's next step (O-123).
     ///
     /// # Errors
-    /// When nobody is there to condense it.
+    /// If the task has no condenser.
     pub(super) fn condense_requested(&mut self, id: FrameId) -> Result<Observation, String> {
         let Some((frame, task)) = self.task_of(id) else {
             return Err("the task is over".to_owned());
@@ -118,7 +120,7 @@ impl Room {
         })
     }
 
-    /// Before a step: asks the task's condenser where the history is too long. None: the step can
+    /// Asks the task's condenser before a step if the history is too long. `None` if the step can
     /// begin.
     pub(super) fn condense_first(&mut self, id: FrameId) -> Option<FrameWait> {
         let (frame, task) = self.task_of(id)?;
@@ -128,6 +130,7 @@ impl Room {
         let memory = self.memory(&name);
         let asked_with =
             (memory.history().len() as u64, memory.history().last().map(|last| last.seq));
+        // Cleared at the query, so that a failing condenser is not asked again at once.
         memory.condensing.is_wanted = false;
         memory.condensing.asked_with = Some(asked_with);
         let call = self.consult(
@@ -142,6 +145,7 @@ impl Room {
     fn must_condense(&self, name: &TaskName, rules: &CondenseRules) -> Option<CondenseReason> {
         let memory = self.memories.get(name)?;
         let entries = memory.history().len() as u64;
+        // An agent's own request is not subject to the growth limit.
         if memory.condensing.is_wanted {
             return Some(CondenseReason::Requested);
         }
@@ -158,8 +162,8 @@ impl Room {
         self.overflows(name).then_some(CondenseReason::Overflow)
     }
 
-    /// The history would not fit into the model that the task's agent has, and a prompt would be
-    /// cut (L-180).
+    /// Returns whether the history exceeds the model's context, so that a prompt would be cut
+    /// (L-180).
     fn overflows(&self, name: &TaskName) -> bool {
         let Some((memory, task)) = self.memories.get(name).zip(self.setup.tasks.get(name)) else {
             return false;
@@ -171,6 +175,7 @@ impl Room {
         let Some(setup) = model.and_then(|model| self.setup.models.get(&model)) else {
             return false;
         };
+        // The system text and the shortest answer have to fit too.
         let least = setup
             .min_output
             .unwrap_or(MIN_OUTPUT)
@@ -178,10 +183,10 @@ impl Room {
         setup.context.is_some_and(|context| memory.tokens().saturating_add(least) > context)
     }
 
-    /// Does what a condenser wants, as far as it may.
+    /// Applies a condenser's answer, as far as it is allowed.
     ///
     /// # Errors
-    /// When what it wants is not about this history. Nothing is done then.
+    /// If the answer does not fit this history. Nothing is changed then.
     fn condensed(
         &mut self,
         id: FrameId,
@@ -196,14 +201,16 @@ impl Room {
         );
         let memory = self.memory(&name);
         let asked_with = memory.condensing.asked_with.take();
+        // Entries cut for a model meanwhile are not a rewind.
         let gone = lost.iter().map(Vec::len).sum::<usize>() as u64;
         let is_as_asked =
             (memory.history().len() as u64 + gone, memory.history().last().map(|last| last.seq));
         let wanted = match answer {
-            // Another agent has rewound it meanwhile: the advice is about what is no longer there.
+            // Another agent rewound the history meanwhile, so the answer refers to entries that are
+            // gone.
             Ok(_) if asked_with.is_some_and(|asked_with| asked_with != is_as_asked) => Ok(None),
             Ok(PluginReply::Condense { condensation }) => Ok(condensation),
-            // It was told already.
+            // The fault was already reported.
             Ok(_) | Err(_) => Ok(None),
         };
         let checked: Result<Option<Condensed>, Fault> = wanted.and_then(|wanted| {
@@ -222,7 +229,7 @@ impl Room {
         {
             self.carry_out_condensation(id, (&name, &rules.plugin), condensed);
         }
-        // O-159: it is asked once, not until it does what is hoped for.
+        // O-159: the condenser is not asked again until the history has grown.
         let is_too_long = rules.is_some_and(|rules| self.too_long(&name, &rules));
         let memory = self.memory(&name);
         let entries = memory.history().len() as u64;
@@ -254,8 +261,8 @@ impl Room {
         }
         self.lose(name, &condensed.forget);
         if let Some(Summary { place, text, is_untrusted }) = &condensed.summary {
-            // The host puts it in, so models read it wherever it stands; the condenser wrote it, so
-            // they read it in a fence.
+            // The host inserts the summary, so models read it at any position. The condenser wrote
+            // it, so they read it inside a fence.
             let mut message = Message::clone(&self.host_message(id, text.clone()));
             message.sender_name = format!("{SUMMARY_BY}{by}");
             message.labels.extend(is_untrusted.then_some(Label::Untrusted));
@@ -271,19 +278,19 @@ impl Room {
         self.watch_condensed(id);
     }
 
-    /// Goes on with the step that waited for a shorter history.
+    /// Resumes the step that waited for a shorter history.
     fn resume_stepping(&mut self, id: FrameId) {
         let Some(wait) = self.start_step(id) else { return };
-        // What the condenser took away may have ended the activation. A step of a replay is ready
-        // at once, so the activation must run on.
+        // The condensation may have ended the activation. A replayed step is ready at once, so the
+        // frame must become runnable.
         if self.frames.contains_key(&id) {
             self.put_wait(id, wait);
         }
     }
 }
 
-/// The places of a wish as they are now: a history may have been cut for a model while its
-/// condenser thought.
+/// Returns the condensation with current places. The history may have been cut for a model while
+/// the condenser ran.
 fn as_now(mut wanted: Condensation, lost: &[Vec<usize>]) -> Condensation {
     if lost.is_empty() {
         return wanted;
@@ -304,7 +311,7 @@ fn as_now(mut wanted: Condensation, lost: &[Vec<usize>]) -> Condensation {
         .forget
         .iter_mut()
         .for_each(|span| (span.start, span.end) = (moved(span.start), moved(span.end)));
-    // All that was in it is gone already.
+    // All its entries are gone already.
     wanted.forget.retain(|span| span.start != span.end);
     wanted.mask = wanted
         .mask

@@ -1,6 +1,5 @@
-//! Consent to actions and tool calls by how risky they are (O-109…O-111): none of them is left out,
-//! an analyzer that fails makes somebody be asked, and what waits has started nothing (O-110,
-//! O-185).
+//! Consent to actions and tool calls by risk (O-109…O-111). None is exempt. If an analyzer fails,
+//! an approver is asked. A waiting action has started nothing (O-110, O-185).
 
 use std::sync::Arc;
 
@@ -19,23 +18,23 @@ use crate::types::ids::{FrameId, PluginName};
 use crate::types::message::ToolCall;
 use crate::types::risk::Risk;
 
-/// Bytes of an analyzer's reason; more is no reason.
+/// Bytes of an analyzer's reason; the rest is cut.
 const REASON_MAX: usize = 4 << 10;
 const OVER: &str = "the task is over";
 
-/// What somebody wants done, as rules and approvers see it.
+/// A requested action or call, as rules and approvers see it.
 pub(super) struct RequestedAct<'a> {
     pub(super) frame: FrameId,
     pub(super) slot: usize,
-    /// Under its admitted name.
+    /// The call under its admitted name.
     pub(super) call: &'a ToolCall,
-    /// None: it is a call of a tool.
+    /// `None` for a tool call.
     pub(super) action: Option<&'a Action>,
     pub(super) caller: &'a PluginName,
     pub(super) asked_by: Option<&'a PluginName>,
 }
 
-/// What the operator's rules, or the grants where no rule matches, ask.
+/// The request for approval by an operator's rule, or by the grants if no rule matches.
 pub(super) struct ByRule {
     pub(super) source: String,
     pub(super) cause: ApprovalCause,
@@ -43,8 +42,7 @@ pub(super) struct ByRule {
 }
 
 impl Room {
-    /// Holds an action against the task's rules of consent; calls of tools are held against them in
-    /// `rule_on`.
+    /// Checks an action against the task's rules of consent. Tool calls are checked in `rule_on`.
     pub(super) fn consent(
         &mut self,
         id: FrameId,
@@ -63,8 +61,8 @@ impl Room {
         )
     }
 
-    /// The strictest of the operator's rule and the task's rules of consent counts, and somebody is
-    /// asked once.
+    /// Applies the stricter of the operator's rule and the task's rules of consent. An approver is
+    /// asked once for both.
     pub(super) fn consent_to(
         &mut self,
         wanted: &RequestedAct<'_>,
@@ -94,6 +92,7 @@ impl Room {
                 }
             }
         };
+        // Taken, so that it cannot reach a later request.
         let risk_reason = self.risk_reason.take();
         if !asks && by_rule.is_none() {
             return Ruling::Runs;
@@ -116,6 +115,7 @@ impl Room {
                 (_, None) => format!("tasks.{name}.confirm asks about what has an unknown risk"),
             });
         }
+        // The approver sees which plugin will carry out the action.
         let executor =
             wanted.action.and_then(|action| self.executor_of(wanted.frame, action.name()));
         self.ask_approver(
@@ -139,8 +139,8 @@ impl Room {
         Ruling::Waits
     }
 
-    /// Returns the delegations that led to this activation, in this room and in those above it, the
-    /// first one first.
+    /// Returns the delegations that led to this frame, in this room and those above it, the first
+    /// one first.
     pub(super) fn delegators(&self, id: FrameId) -> Vec<Delegator> {
         let mut delegators = Vec::new();
         let mut next = Some(id);
@@ -155,6 +155,7 @@ impl Room {
                 });
             }
         }
+        // Collected from the newest delegation to the first, and reversed below.
         delegators.extend(self.opening.delegators.iter().rev().cloned());
         delegators.reverse();
         delegators
@@ -174,9 +175,8 @@ impl Room {
         }
     }
 
-    /// An analyzer has answered. One that gave no answer says neither that there is no risk nor how
-    /// much: it counts as the highest, and somebody is asked whatever the rules say of unknown
-    /// risks (O-109 done right).
+    /// Applies an analyzer's assessment. A missing answer counts as the highest risk, and an
+    /// approver is asked regardless of the rule for unknown risks (O-109 done right).
     pub(super) fn assessed(
         &mut self,
         id: FrameId,
@@ -207,10 +207,11 @@ impl Room {
         };
         self.risk_reason = Some(bounded(reason)).filter(|reason| !reason.trim().is_empty());
         self.resume_asked(id, slot, Consent::Assessed { risk, asks });
+        // Unused if no approver was asked.
         self.risk_reason = None;
     }
 
-    /// Goes on with an action or a call of which is known now whether it may begin.
+    /// Resumes an action or a call after a decision on its consent.
     pub(super) fn resume_asked(&mut self, id: FrameId, slot: usize, asked: Consent) {
         match self.slot_of(id, slot) {
             Some(waiting) if waiting.said.is_none() && waiting.action.is_some() => {
@@ -225,21 +226,20 @@ impl Room {
                     room.start_approved(id, slot, wanted, asked_by.as_ref(), asked)
                 });
             }
-            // Answered meanwhile: the round goes on with its other slots.
+            // It was answered meanwhile; the round continues with its other slots.
             Some(_) => {}
             None => self.violated(Invariant::RoundWaits, id),
         }
     }
 
-    /// The slot's call is one of a tool of the host.
+    /// Returns whether the slot's call is of a host tool.
     pub(super) fn is_of_host(&self, id: FrameId, slot: &Slot) -> bool {
         self.frames
             .get(&id)
             .is_some_and(|frame| host_tool_of(&self.toolbox(&frame.task), &slot.now).is_some())
     }
 
-    /// Goes on with a call of a tool of the host; `arguments`: what an approver wrote in the place
-    /// of its own.
+    /// Resumes a call of a host tool. `arguments` are those of an approver, in place of its own.
     pub(super) fn resume_steering(
         &mut self,
         id: FrameId,
@@ -255,7 +255,7 @@ impl Room {
         self.resume(id, round);
     }
 
-    /// A slot of the round that a frame waits for.
+    /// Returns a slot of the round that a frame waits for.
     pub(super) fn slot_of(&self, id: FrameId, slot: usize) -> Option<&Slot> {
         match &self.frames.get(&id)?.attempt.as_ref()?.wait {
             FrameWait::Tools(round) => round.slots.get(slot),
@@ -263,7 +263,7 @@ impl Room {
         }
     }
 
-    /// An action does not happen, and its agent reads who said so and why (O-109).
+    /// Rejects an action, with the reason in its observation (O-109).
     pub(super) fn reject_action(&mut self, id: FrameId, slot: usize, reason: &str) {
         let Some(mut round) = self.take_round(id, slot) else { return };
         let call = round.slots.get(slot).map(|slot| slot.call.clone());

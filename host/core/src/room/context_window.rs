@@ -1,7 +1,7 @@
-//! Makes a prompt fit into its model (L-180): the answer gets less room first, then the history of
-//! the task's agent is shortened for good, so that the next step finds it short. Counted in bytes;
-//! an image counts for nothing, for nobody here knows what it costs. How much of each entry goes is
-//! worked out in `tool_calls::truncate`.
+//! Fits a prompt into its model (L-180). The answer gets less room first. Then the history of the
+//! task's agent is shortened permanently, so that the next step finds it short. Sizes are in bytes;
+//! images are not counted, because their cost is unknown here. `tool_calls::truncate` computes the
+//! cut of each entry.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::types::completion::{DraftMessage, Prompt, PromptPiece, ToolFormat};
 use crate::types::ids::{CallId, ModelName, TaskName};
 use crate::types::message::{Entity, Message, ToolCall};
 
-/// Places that a history has lost while a call is under way, in ascending order: what its plugin
-/// says of places is from before. One set for each time, oldest first.
+/// Places that a history lost while a call was pending, in ascending order. The call's plugin
+/// refers to places before the loss. One set for each loss, oldest first.
 pub(super) type Lost = BTreeMap<CallId, Vec<Vec<usize>>>;
 
-/// The text of an entry that can be cut: that of a message, or of one of its results.
+/// A text of an entry that can be cut: that of a message, or of one of its results.
 #[derive(Clone, Copy, Debug)]
 struct CutText {
     place: usize,
@@ -29,10 +29,10 @@ struct CutText {
 }
 
 impl Room {
-    /// Shortens what must be, and says how long the answer may be.
+    /// Shortens the history as needed, and sets the limit of the answer.
     ///
     /// # Errors
-    /// When it cannot be shortened enough. Nothing was changed then.
+    /// If it cannot be shortened enough. Nothing is changed then.
     pub(super) fn fit_prompt(
         &mut self,
         call: CallId,
@@ -56,7 +56,7 @@ impl Room {
             bytes,
         );
         let fixed = fixed_tokens(prompt, bytes);
-        // The history is counted already; only when it may be too long is it looked at.
+        // The history has a running total, so its entries are only read if it may be too long.
         let histories = prompt
             .pieces
             .iter()
@@ -65,6 +65,7 @@ impl Room {
         let of_history = task
             .and_then(|(name, _)| self.memories.get(name))
             .map_or(0, super::histories::AgentHistory::tokens);
+        // An upper bound: the whole history for each piece that uses it.
         let bound = of_history
             .saturating_mul(histories)
             .saturating_add(fixed)
@@ -84,14 +85,14 @@ impl Room {
         Ok(())
     }
 
-    /// What a prompt is taken to have, its history included.
+    /// Returns the estimated tokens of a prompt, its history included.
     pub(super) fn prompt_tokens(&self, task: Option<&TaskName>, prompt: &Prompt) -> u64 {
         let bytes = task
             .and_then(|name| self.setup.tasks.get(name))
             .map_or(BYTES_PER_TOKEN, |setup| setup.bytes_per_token);
         let whole = task.and_then(|name| self.memories.get(name));
         let of_piece = |piece: &PromptPiece| match piece {
-            // Counted already, where it is all of it.
+            // The whole history has a running total.
             PromptPiece::History { messages, start: 0, end }
                 if *end == messages.len() && whole.is_some() =>
             {
@@ -108,7 +109,7 @@ impl Room {
         prompt.pieces.iter().map(of_piece).fold(fixed_tokens(prompt, bytes), u64::saturating_add)
     }
 
-    /// Carries out a plan on the agent's history, and on the prompt that draws on it.
+    /// Applies a plan to the agent's history, and to the prompt that contains it.
     fn shorten(
         &mut self,
         call: CallId,
@@ -118,7 +119,7 @@ impl Room {
         prompt: &mut Prompt,
         bytes: u32,
     ) {
-        // The first entry is all that is no history.
+        // The first entry stands for everything except the history.
         let text_of =
             |index: usize| index.checked_sub(1).and_then(|index| texts.get(index)).copied();
         let mut kept = BTreeSet::new();
@@ -137,6 +138,7 @@ impl Room {
             return;
         }
         let memory = self.memory(task);
+        // Cuts refer to the old places, so they precede the removal.
         for (place, texts) in &cuts {
             if let Some(message) = memory.history().get(*place) {
                 let shorter = shortened(message, texts, bytes);
@@ -161,7 +163,7 @@ impl Room {
         }
     }
 
-    /// Takes entries out of a history; those behind them move up.
+    /// Removes entries from a history; later ones move up.
     pub(super) fn lose(&mut self, task: &TaskName, lost: &BTreeSet<usize>) {
         let Some(first) = lost.first().copied() else { return };
         let memory = self.memory(task);
@@ -185,19 +187,20 @@ impl Room {
         }
     }
 
-    /// A place in the history as the plugin of this call knows it, as it is now.
+    /// Returns the current place of a history entry that the plugin of this call knows by an older
+    /// one.
     pub(super) fn place_now(&self, call: CallId, place: usize) -> usize {
         self.lost.get(&call).into_iter().flatten().fold(place, |place, lost| moved(place, lost))
     }
 }
 
-/// Where a place is once these are gone; one that is gone itself is where the next one is now.
+/// Returns a place after a loss. A lost place becomes that of the next entry.
 fn moved(place: usize, lost: &[usize]) -> usize {
     place - lost.partition_point(|gone| *gone < place)
 }
 
-/// What the prompt holds for the fitting: one entry for all that is no history, then what its
-/// histories hold, with the place of each.
+/// Returns the entries of a prompt: one for everything except the history, then those of its
+/// histories, with the place of each.
 fn entries(prompt: &Prompt, fixed: u64, bytes: u32) -> (Vec<HistoryEntry>, Vec<CutText>) {
     let (mut entries, mut texts) =
         (vec![HistoryEntry { role: Role::System, text: 0, rest: fixed }], Vec::new());
@@ -216,14 +219,14 @@ fn entries(prompt: &Prompt, fixed: u64, bytes: u32) -> (Vec<HistoryEntry>, Vec<C
     (entries, texts)
 }
 
-/// Tokens of a message for a model.
+/// Returns the tokens of a message for a model.
 pub(super) fn tokens_of(message: &Message, bytes: u32) -> u64 {
     entries_of(message, bytes)
         .into_iter()
         .fold(0_u64, |sum, entry| sum.saturating_add(entry.tokens()))
 }
 
-/// What a model reads of a message: its results where it has some, else its text and calls.
+/// Returns a message as a model reads it: its results if it has any, or else its text and calls.
 fn entries_of(message: &Message, bytes: u32) -> Vec<HistoryEntry> {
     if message.tool_results.is_empty() {
         let role = match message.sender {
@@ -232,7 +235,7 @@ fn entries_of(message: &Message, bytes: u32) -> Vec<HistoryEntry> {
             Entity::User | Entity::Agent => Role::User,
         };
         let text = truncate::tokens_of(&message.as_read(), bytes);
-        // A fence stays whole when the text in it is cut.
+        // The fence is not cut with its text.
         let fence = truncate::tokens_of(&message.in_prompt(), bytes).saturating_sub(text);
         return vec![HistoryEntry {
             role,
@@ -264,8 +267,8 @@ fn calls_tokens(calls: &[ToolCall], bytes: u32) -> u64 {
     calls.iter().map(of_call).fold(0, u64::saturating_add)
 }
 
-/// All that is no history: the system text, what the plugin wrote, and tools that are offered
-/// beside the text.
+/// Returns the tokens of everything except the history: the system text, the plugin's own drafts,
+/// and natively offered tools.
 fn fixed_tokens(prompt: &Prompt, bytes: u32) -> u64 {
     let of_draft = |draft: &DraftMessage| {
         let results = draft
@@ -290,7 +293,7 @@ fn fixed_tokens(prompt: &Prompt, bytes: u32) -> u64 {
     pieces.chain(tools).fold(0, u64::saturating_add)
 }
 
-/// A message with some of its texts cut.
+/// Returns a message with some of its texts cut.
 fn shortened(message: &Message, texts: &[(Option<usize>, u64)], bytes: u32) -> Message {
     let mut message = message.clone();
     for (result, tokens) in texts {

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::ids::ControlId;
 
-/// Ids that are remembered. Only a message whose file still exists can arrive again; while one is
-/// undeletable so many others would have to arrive before it is forgotten, and a held room needs a
+/// Number of ids that are remembered. Only a message whose file still exists can arrive again. It
+/// would take this many other messages to forget an undeletable one, and a persistent room needs a
 /// bound.
 const REMEMBERED: usize = 1_024;
 
@@ -27,7 +27,7 @@ impl ReceivedControls {
         self.0.contains(id)
     }
 
-    /// Remembers an id. Returns false if it was there already.
+    /// Adds an id. Returns false if it was there already.
     pub(super) fn insert(&mut self, id: ControlId) -> bool {
         if self.contains(&id) {
             return false;

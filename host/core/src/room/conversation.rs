@@ -1,6 +1,6 @@
-//! The conversation of a room: its channels as they are bound now, what keeps each busy, and what
-//! came in on them (R-002…R-008). Not what agents do with it, which is the loop's, and not results
-//! of background tasks, which are `delivery`'s.
+//! The conversation of a room: its bound channels, their activity, and the messages that arrived on
+//! them (R-002…R-008). The step loop decides how agents use them; `delivery` handles results of
+//! background tasks.
 
 mod broadcast;
 mod inbound;
@@ -19,52 +19,52 @@ use crate::types::ids::ChannelId;
 use crate::types::request::{Refusal, RefusalCode, RequestId, RequestReply};
 use limits::{Bucket, SeenKeys};
 
-/// Bytes of a channel's name; whoever binds one at run time may call it as the service behind it
-/// does.
+/// Bytes of a channel's name. Channels bound at run time may use the name of the service behind
+/// them.
 const NAME_MAX: usize = 128;
 
-/// A room's channels, and what came in on them.
+/// A room's channels, and the messages that arrived on them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct RoomChannels {
     pub(super) bindings: BTreeMap<ChannelId, Binding>,
-    /// What clients reported; a channel that is not here is idle.
+    /// Activity as clients reported it; a channel without an entry is idle.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) activities: BTreeMap<ChannelId, Activity>,
-    /// Somebody closed the room; why.
+    /// The reason why the room was closed, if it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) closed: Option<String>,
-    /// How much each channel with a rate may still say at once.
+    /// Messages that each channel with a rate may still send at once.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     buckets: BTreeMap<ChannelId, Bucket>,
-    /// Messages that came with a key.
+    /// Messages with a key.
     #[serde(skip_serializing_if = "SeenKeys::is_empty")]
     seen: SeenKeys,
-    /// Keys of messages at the gates, and who sent one of them again.
+    /// Keys of messages at the gates, with the requests that repeated them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     arriving: BTreeMap<String, Vec<RequestId>>,
-    /// The number of the next message that comes in; the first has 0.
+    /// The number of the next inbound message; the first has 0.
     #[serde(skip_serializing_if = "is_zero")]
     next_index: u64,
-    /// The same for what agents answer.
+    /// The number of the next answer of an agent.
     #[serde(skip_serializing_if = "is_zero")]
     next_answer: u64,
-    /// What came in for a task that could not begin yet.
+    /// Messages for a task that could not begin yet.
     #[serde(skip_serializing_if = "VecDeque::is_empty")]
     pub(super) waiting: VecDeque<UserWords>,
-    /// How many automatic answers led to what is at work now.
+    /// Number of automatic answers that led to the current work.
     #[serde(skip_serializing_if = "is_none")]
     pub(super) chain_depth: u32,
 }
 
 impl RoomChannels {
-    /// Nothing to write down.
+    /// Returns whether there is nothing to serialize.
     pub(super) fn is_new(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Channels as the room opens. Another run in the room leaves them as they were changed, unless
-    /// it says otherwise.
+    /// Sets the channels as the room opens. Another run in the room leaves them unchanged unless
+    /// its opening names some.
     pub(super) fn open(
         &mut self,
         opening: &RunOpening,
@@ -79,13 +79,13 @@ impl RoomChannels {
 }
 
 impl Room {
-    /// The channels of the room as they are bound now.
+    /// Returns the current channel bindings of the room.
     #[must_use]
     pub fn bindings(&self) -> &BTreeMap<ChannelId, Binding> {
         &self.conversation.bindings
     }
 
-    /// What the channel is doing, as its client said last.
+    /// Returns a channel's activity as its client last reported it.
     #[must_use]
     pub fn activity(&self, channel: &ChannelId) -> Activity {
         self.conversation.activities.get(channel).copied().unwrap_or_default()
@@ -117,8 +117,8 @@ impl Room {
         self.channel_changed(&channel);
     }
 
-    /// No host ran for a while: what clients said of themselves before is not known to hold, and
-    /// nobody is to wait for it.
+    /// Resets all activities after a downtime of the host. The old reports may be outdated, and
+    /// strategies must not wait for them.
     pub(super) fn forget_activities(&mut self) {
         for channel in std::mem::take(&mut self.conversation.activities).into_keys() {
             self.channel_changed(&channel);
@@ -171,7 +171,7 @@ impl Room {
         Ok(())
     }
 
-    /// What is not attached is detached already.
+    /// Detaches a channel; does nothing if it is not attached.
     fn detach(&mut self, channel: &ChannelId) {
         if self.conversation.bindings.remove(channel).is_none() {
             return;
@@ -181,7 +181,7 @@ impl Room {
         self.tell(Notice::ChannelUnbound { channel: channel.clone() });
     }
 
-    /// There is no such channel in the room; those that there are go with it.
+    /// Returns the refusal of an unknown channel, with the room's own channels.
     pub(super) fn unknown_channel(&self, channel: &ChannelId) -> Refusal {
         Refusal {
             error: RefusalCode::UnknownChannel,

@@ -1,5 +1,5 @@
-//! Delegates: children within the run, which work while their caller waits (O-088…O-092), several
-//! at once where the caller asks for it and nothing that they could work on is the same.
+//! Delegates: children in the run that work while their caller waits (O-088…O-092). Several run at
+//! once if the caller asks for it and they share no task.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use crate::types::ids::{FrameId, TaskName};
 use crate::types::message::{Entity, Label, Message, Signal};
 use crate::types::outcome::Status;
 
-/// The action that wants several delegates at once.
+/// The action that starts several delegates at once.
 const DELEGATE_ALL: &str = "delegate_all";
-/// Delegates of one action; more is a flood.
+/// Delegates of one action; more is taken for a flood.
 const MAX_DELEGATES: usize = 128;
-/// What a delegate reads that was told nothing at all.
+/// The message of a delegate that was given no input.
 const BEGIN: &str = "Do what you are there for.";
-/// Among the outputs of a delegate that rejected its task, and of no other.
+/// The key in the outputs of a delegate that rejected its task.
 const REJECTED: &str = "rejected";
 
 impl Room {
-    /// Starts the child that a slot's action asks for, or lets it wait for its turn.
+    /// Starts the child that a slot's action asks for, or queues it.
     pub(super) fn start_delegate(
         &mut self,
         id: FrameId,
@@ -47,6 +47,7 @@ impl Room {
             self.observe(id, round, index, Err(text));
             return;
         }
+        // Queued even if it could start at once: `start_queued` considers all slots together.
         if let Some(slot) = round.slots.get_mut(index) {
             slot.action = Some(Action::Delegate { agent: agent.to_owned(), inputs });
             slot.queued = true;
@@ -54,9 +55,8 @@ impl Room {
         self.start_queued(id, round);
     }
 
-    /// Starts the delegates of a round whose turn it is: in their order, as many as may run at
-    /// once, and of those that could meet in one task, whose history they would share, one after
-    /// the other.
+    /// Starts queued delegates in order, as many as may run at once. Delegates that could reach the
+    /// same task, and so share its history, run one after the other.
     fn start_queued(&mut self, id: FrameId, round: &mut ToolRound) {
         let works = |slot: &Slot| slot.child.is_some() && slot.said.is_none();
         let at_once = self.delegates_at_once(id);
@@ -67,6 +67,7 @@ impl Room {
         let above = self.tasks_above(id);
         let mut reached: BTreeMap<TaskName, BTreeSet<TaskName>> = BTreeMap::new();
         let mut taken: BTreeSet<TaskName> = BTreeSet::new();
+        // Running delegates claim their tasks before any queued one is considered.
         for queued in [false, true] {
             for slot in &mut round.slots {
                 let is_next = if queued { slot.queued } else { works(slot) };
@@ -89,8 +90,8 @@ impl Room {
         }
     }
 
-    /// A child in the run (O-088). It begins anew, unlike a sub-task, which goes on with what it
-    /// knows (L-050b).
+    /// Starts a child in the run (O-088). It begins with an empty history, unlike a sub-task, which
+    /// keeps its history (L-050b).
     fn begin_delegate(&mut self, id: FrameId, task: &TaskName, inputs: Value) -> FrameId {
         self.clear_history(task, 0);
         let caller = self.frames.get(&id).map_or_else(String::new, |frame| frame.task.to_string());
@@ -103,8 +104,8 @@ impl Room {
         child
     }
 
-    /// How many delegates of a frame may work at the same time: what its agent is granted, and one
-    /// in any case, for its caller waits.
+    /// Returns the number of delegates of a frame that may run at once: as granted, and at least
+    /// one, because the caller waits.
     fn delegates_at_once(&self, id: FrameId) -> usize {
         let granted = self.task_of(id).and_then(|(frame, task)| {
             let rights = self.setup.rights_in(&task.agent, &frame.task)?;
@@ -113,15 +114,15 @@ impl Room {
         usize::try_from(granted.unwrap_or(1)).unwrap_or(usize::MAX).max(1)
     }
 
-    /// The frame's own task, and those that wait for it.
+    /// Returns the frame's own task and those of its callers.
     fn tasks_above(&self, id: FrameId) -> BTreeSet<TaskName> {
         let frames =
             std::iter::successors(self.frames.get(&id), |frame| self.frames.get(&frame.caller?));
         frames.map(|frame| frame.task.clone()).collect()
     }
 
-    /// All tasks that could be at work for a task: itself, its sub-tasks, those that its agent may
-    /// delegate to, and so on. Those that wait already cannot be called again.
+    /// Returns all tasks that could work for a task: itself, its sub-tasks, its agent's delegates,
+    /// and so on. Tasks in `above` already wait, and cannot be called again.
     fn reached_from(&self, task: &TaskName, above: &BTreeSet<TaskName>) -> BTreeSet<TaskName> {
         let (mut reached, mut to_do) = (BTreeSet::new(), vec![task.clone()]);
         while let Some(task) = to_do.pop() {
@@ -141,12 +142,12 @@ impl Room {
         reached
     }
 
-    /// The caller waits for this child, to which it delegated.
+    /// Returns whether the caller waits for this child as its delegate.
     pub(super) fn waits_for_delegate(&self, caller: FrameId, child: FrameId) -> bool {
         self.delegation(caller, child).is_some()
     }
 
-    /// The slot of the caller that waits for this child.
+    /// Returns the slot of the caller that waits for this child.
     fn delegation(&self, caller: FrameId, child: FrameId) -> Option<usize> {
         match &self.frames.get(&caller)?.attempt.as_ref()?.wait {
             FrameWait::Tools(round) => {
@@ -156,8 +157,8 @@ impl Room {
         }
     }
 
-    /// A child is over: the slot that waits for it has its answer, and the next may begin. False
-    /// when none waits.
+    /// Answers the slot that waits for an ended child, and starts queued delegates. Returns false
+    /// if no slot waits.
     pub(super) fn delegate_ended(
         &mut self,
         caller: FrameId,
@@ -179,17 +180,18 @@ impl Room {
             slot.now.untrusted |= answer.labels.contains(&Label::Untrusted);
             let is_error = matches!(observation, Observation::Error { .. });
             slot.observation = Some(observation);
-            // A delegate's words are data to its caller.
+            // A delegate's answer is data to its caller.
             slot.said =
                 Some(CallOutcome { message: Some(Box::new(answer)), is_error, is_result: true });
         }
+        // The free place goes to the next delegate before the round is settled.
         self.start_queued(caller, &mut round);
         self.resume(caller, round);
         true
     }
 }
 
-/// What a child came to, in words and as its caller's agent reads it (O-090).
+/// Returns the result of a child as a text and as an observation (O-090).
 fn what_came_of(
     child: &Frame,
     ending: &FrameEnd,
@@ -204,7 +206,8 @@ fn what_came_of(
             ending.status.as_str(),
             ending.reason
         );
-        // What it made of it by then may help; what it was asked is known.
+        // A partial answer may help. The pending message is only an answer if some responder has
+        // spoken.
         let partial = text.trim();
         if !partial.is_empty() && child.last_responder.is_some() && ending.status != Status::Error {
             content = format!("{content}\nThe last thing that was said: {partial}");
@@ -228,7 +231,7 @@ fn ends(rejected: bool) -> &'static str {
     if rejected { "rejects its task" } else { "finishes its task" }
 }
 
-/// What the child gave as an object; none: it gave a text.
+/// Returns the child's outputs if they are an object; `None` if it gave a text.
 fn outputs_of(
     child: &Frame,
     message: Option<&Message>,
@@ -243,7 +246,7 @@ fn outputs_of(
     outputs.and_then(Value::as_object).cloned()
 }
 
-/// `k: v, k2: v2`, without what it cost (O-090).
+/// Formats outputs as `k: v, k2: v2`, without the metrics (O-090).
 fn listed(outputs: &Map<String, Value>) -> String {
     let shown = outputs
         .iter()
@@ -253,7 +256,7 @@ fn listed(outputs: &Map<String, Value>) -> String {
     if shown.is_empty() { "no outputs".to_owned() } else { shown.join(", ") }
 }
 
-/// What a child is told first: its task in words (O-089), else what it was given.
+/// Returns the first message of a child: its task in words (O-089), or else its inputs.
 fn first_message(inputs: &Value) -> String {
     let task = inputs.get("task").map(text_form).filter(|text| !text.trim().is_empty());
     let is_empty = inputs.is_null()
@@ -263,7 +266,7 @@ fn first_message(inputs: &Value) -> String {
     task.unwrap_or_else(|| if is_empty { BEGIN.to_owned() } else { inputs.to_string() })
 }
 
-/// The delegations of a `delegate_all`, each a slot of its own; none: the action is another.
+/// Returns a slot for each delegation of a `delegate_all`; `None` for any other action.
 pub(super) fn delegate_slots(action: &Action) -> Option<Result<Vec<Slot>, String>> {
     match action {
         Action::Custom { name, arguments } if name == DELEGATE_ALL => Some(delegations(arguments)),
@@ -299,10 +302,11 @@ fn delegations(arguments: &Value) -> Result<Vec<Slot>, String> {
         let arguments = json!({ "agent": agent, "inputs": inputs });
         Ok(Slot::of_action(Action::Delegate { agent: agent.to_owned(), inputs }, arguments))
     };
+    // One invalid delegation stops all of them before any has started.
     wanted.iter().enumerate().map(slot).collect()
 }
 
-/// Children that a frame waits for.
+/// Returns the children that a frame waits for.
 pub(super) fn children_of(frame: &Frame) -> Vec<FrameId> {
     match frame.attempt.as_ref().map(|attempt| &attempt.wait) {
         Some(FrameWait::Subtask(child)) => vec![*child],

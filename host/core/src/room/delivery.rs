@@ -1,7 +1,9 @@
-//! Delivery: strategies decide, the room checks and performs, and keys each delivery by its task
-//! id, so that a result is spoken once (R-100…R-120). No instance is held while something waits.
-//! Here is what is kept of results and how each moves from one state to the next; how a strategy is
-//! asked, how something is said and how an agent reads it are in the files below.
+//! Delivery of results. Strategies decide; the room checks and performs each delivery. The task id
+//! is the key, so a result is spoken once (R-100…R-120). No plugin instance is held while a result
+//! waits.
+//!
+//! This module holds the queued results and their state changes. Its submodules ask strategies,
+//! speak on channels, and put results to agents.
 
 mod activity;
 mod announcing;
@@ -30,99 +32,98 @@ pub(super) use inbox::is_data;
 use announcing::KeyedAnnouncement;
 use strategies::Courier;
 
-/// Results that wait for one task's agent; the oldest go first.
+/// Results that wait for one task's agent; the oldest are dropped first.
 const INBOX_MAX: usize = 1_000;
-/// Why nothing is said in a room that was closed.
+/// The reason why nothing is said in a closed room.
 const ROOM_CLOSED: &str = "room_closed";
 
-/// A result that waits to be told, or is kept for its agent. What was told is not here any more;
-/// the record of its task has it.
+/// A queued or retained result. A delivered one leaves the queue; the record of its task keeps it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct QueuedResult {
-    /// With the speeches about it that failed.
+    /// The ended task, with its count of failed speeches.
     ended: Arc<EndedTask>,
-    /// The task that is told.
+    /// The task to notify.
     notify: TaskName,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     strategy: Option<PluginName>,
-    /// As the delegation said; none: as its task does.
+    /// The delegation's own setting; `None` to use that of its task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     hand_back: Option<HandBack>,
-    /// Automatic answers that led to it.
+    /// Number of automatic answers that led to it.
     #[serde(default)]
     chain_depth: u32,
     state: DeliveryState,
 }
 
-/// A result on its way to whoever is to be told.
+/// A result to be delivered.
 #[derive(Clone, Debug)]
 pub(super) struct Undelivered {
     pub(super) ended: EndedTask,
     pub(super) notify: TaskName,
-    /// None: it waits in the inbox.
+    /// `None` if it waits in the inbox.
     pub(super) strategy: Option<PluginName>,
-    /// As the delegation said; none: as its task does.
+    /// The delegation's own setting; `None` to use that of its task.
     pub(super) hand_back: Option<HandBack>,
-    /// Automatic answers that led to it: one more than those that led to the turn in which it was
-    /// asked for.
+    /// Number of automatic answers that led to it: one more than those that led to the delegating
+    /// turn.
     pub(super) chain_depth: u32,
 }
 
-/// A speech on its way through the gates, and on whose behalf.
+/// A speech that gates still check, with its origin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct GatedSpeech {
     pub(super) speech: Speech,
-    /// The strategy that wants it said; none: an announcement.
+    /// The strategy that requested it; `None` for an announcement.
     pub(super) strategy: Option<PluginName>,
-    /// Who asked for an announcement.
+    /// The request of an announcement.
     pub(super) request: Option<RequestId>,
-    /// The task whose agent takes a turn about it; none: it is said on the channel.
+    /// The task whose agent takes a turn about it; `None` if it is said on the channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) relay: Option<TaskName>,
-    /// Automatic answers that led to it.
+    /// Number of automatic answers that led to it.
     #[serde(default)]
     pub(super) chain_depth: u32,
-    /// What is said to people instead when nobody is there to take a turn.
+    /// The text for people if no agent can take the turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) otherwise: Option<String>,
 }
 
-/// Results that wait to be told or are kept, and who is about it.
+/// Queued and retained results, and the state of their strategies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Deliveries {
-    /// The number of the next result; they are in the order in which they came.
+    /// The number of the next result. Numbers are in order of arrival.
     next: u64,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     results: BTreeMap<u64, QueuedResult>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     by_id: BTreeMap<BackgroundId, u64>,
-    /// By strategy, those that wait for it.
+    /// Numbers of the results that wait for each strategy.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     waiting: BTreeMap<PluginName, BTreeSet<u64>>,
-    /// By the task that is told, those that wait for its agent's next turn.
+    /// Numbers of the results that wait for the next turn of each notified task's agent.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     inbox: BTreeMap<TaskName, BTreeSet<u64>>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     couriers: BTreeMap<PluginName, Courier>,
-    /// By task, what its agent is to take a turn about, in the order in which it came.
+    /// Speeches that each task's agent is to take a turn about, in order of arrival.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     relays: BTreeMap<TaskName, Vec<GatedSpeech>>,
-    /// Speeches that each channel has not answered.
+    /// Number of unanswered speeches on each channel.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     speaking: BTreeMap<ChannelId, u32>,
     /// Announcements by their key.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     announced: BTreeMap<String, KeyedAnnouncement>,
-    /// Requests that wait for what becomes of their announcement.
+    /// Requests that wait for the end of their announcement.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     asked: BTreeSet<RequestId>,
-    /// Announcements so far.
+    /// Number of announcements so far.
     announcements: u64,
 }
 
 impl Deliveries {
-    /// Nothing to write down.
+    /// Returns whether there is nothing to serialize.
     pub(super) fn is_new(&self) -> bool {
         *self == Self::default()
     }
@@ -140,10 +141,12 @@ impl Deliveries {
         self.waiting.get(strategy).is_some_and(|waiting| !waiting.is_empty())
     }
 
-    /// Takes a result to another state; what was told or held back is forgotten here.
+    /// Moves a result to another state, and returns it. A delivered or blocked result leaves the
+    /// queue.
     fn put(&mut self, id: &BackgroundId, state: DeliveryState) -> Option<QueuedResult> {
         let number = *self.by_id.get(id)?;
         let entry = self.results.get_mut(&number)?;
+        // Both indexes are cleared first, so a result is never in two of them.
         remove(entry.strategy.as_ref().map(|strategy| (&mut self.waiting, strategy)), number);
         remove(Some((&mut self.inbox, &entry.notify)), number);
         entry.state = state;
@@ -180,7 +183,7 @@ fn remove<K: Ord>(index: Option<(&mut BTreeMap<K, BTreeSet<u64>>, &K)>, number: 
 }
 
 impl Room {
-    /// What the strategy may see in this call of its `decide`; none when the call is not one, or is
+    /// Returns what a strategy may see in its `decide` call. `None` if the call is not one, or was
     /// abandoned.
     #[must_use]
     pub fn delivery_view(&self, call: CallId) -> Option<DeliveryView> {
@@ -188,10 +191,11 @@ impl Room {
         Some(self.view_for(strategy))
     }
 
-    /// A background task has ended, and somebody may have to be told.
+    /// Queues the result of an ended background task.
     pub(super) fn deliver_result(&mut self, result: Undelivered) {
         let Undelivered { ended, notify, strategy, hand_back, chain_depth } = result;
         let id = ended.id.clone();
+        // A task id keys one delivery, so a second end adds nothing.
         if self.deliveries.by_id.contains_key(&id) {
             return;
         }
@@ -208,12 +212,13 @@ impl Room {
         };
         self.deliveries.results.insert(number, entry);
         if self.conversation.closed.is_some() {
-            // R-063 done right: it is recorded, and nothing is said.
+            // R-063 done right: the result is recorded without a speech.
             self.bring(&id, DeliveryState::Blocked, None, Some(ROOM_CLOSED));
             return;
         }
         match strategy {
             Some(strategy) => {
+                // Set before the wake, which ignores strategies without waiting results.
                 self.bring(&id, DeliveryState::Waiting, None, None);
                 self.wake(&strategy, crate::types::delivery::Wake::Ended { task: id });
             }
@@ -226,8 +231,8 @@ impl Room {
         }
     }
 
-    /// Takes a result to another state, keeps the record of its delivery, and tells people where it
-    /// does not reach them.
+    /// Moves a result to another state, updates its delivery record, and reports it if it does not
+    /// reach people.
     fn bring(
         &mut self,
         id: &BackgroundId,
@@ -240,6 +245,7 @@ impl Room {
             state,
             strategy: entry.strategy.clone(),
             channel: channel.cloned(),
+            // `attempts` counts failed speeches, so a success adds one.
             attempts: entry.ended.attempts + u32::from(state == DeliveryState::Delivered),
             reason: reason.map(str::to_owned),
         };
@@ -258,8 +264,8 @@ impl Room {
         self.shorten_inbox(&entry.notify);
     }
 
-    /// A task whose agent takes no turn must not collect results for ever: the oldest go, and
-    /// people are told.
+    /// Drops and reports the oldest result of a full inbox. A task whose agent takes no turn must
+    /// not collect results without limit.
     fn shorten_inbox(&mut self, notify: &TaskName) {
         let Some(inbox) = self.deliveries.inbox.get(notify).filter(|inbox| inbox.len() > INBOX_MAX)
         else {
@@ -277,7 +283,7 @@ impl Room {
         }
     }
 
-    /// All that waits for a strategy goes to the inbox.
+    /// Moves all results that wait for a strategy to the inbox.
     fn keep_all(&mut self, strategy: &PluginName, reason: &str) {
         self.bring_all(strategy, DeliveryState::Attached, reason);
     }
@@ -288,7 +294,7 @@ impl Room {
         }
     }
 
-    /// Oldest first.
+    /// Returns the ids of the results that wait for a strategy, oldest first.
     fn ids_waiting(&self, strategy: &PluginName) -> Vec<BackgroundId> {
         let numbers = self.deliveries.waiting.get(strategy).into_iter().flatten();
         numbers
@@ -297,12 +303,13 @@ impl Room {
             .collect()
     }
 
-    /// The channels of the room as they are bound now.
+    /// Returns the current channel bindings of the room.
     fn bound(&self) -> &BTreeMap<ChannelId, Binding> {
         &self.conversation.bindings
     }
 
-    /// A plugin may deliver results: it is installed, and it is a delivery strategy.
+    /// Checks that a plugin may deliver results: it is installed, and it is a delivery strategy
+    ///
     pub(super) fn check_strategy(&self, name: &PluginName) -> Result<(), Refusal> {
         let strategies = || {
             self.setup
@@ -320,8 +327,8 @@ impl Room {
         Err(Refusal { allowed, ..Refusal::new(RefusalCode::BadArguments, message) })
     }
 
-    /// After each event: what is to be read finds whoever reads it, strategies that wait for a
-    /// channel are woken, and a room that was closed says nothing more.
+    /// Runs after each event: passes relayed speeches to their agents, wakes strategies that wait
+    /// for a channel, and blocks results of a closed room.
     pub(super) fn handle_deliveries(&mut self) {
         if self.deliveries.is_new() {
             return;
@@ -336,8 +343,7 @@ impl Room {
         self.handle_channels();
     }
 
-    /// At the end of a run nothing is left without a word: what was not told waits for the agent's
-    /// next turn.
+    /// Moves undelivered results to the inbox at the end of a run, so that none is lost silently.
     pub(super) fn report_undelivered(&mut self) {
         self.deliveries.relays.clear();
         self.deliveries.couriers.clear();

@@ -1,4 +1,4 @@
-//! A frame: one activation of a task, with its pending message and the step that is under way.
+//! A frame: one activation of a task, with its pending message and its current step.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,19 +17,20 @@ use crate::types::ids::{CallId, FrameId, TaskName};
 use crate::types::message::{Entity, Message, ToolCall};
 use crate::types::view::Peer;
 
-/// Who may answer the pending message (L-020).
+/// A responder: a role or a sub-task that may answer the pending message (L-020).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Responder {
     Agent,
     Llm,
     User,
     Subtask(TaskName),
-    /// Nobody's seat: what the host says for itself.
+    /// The host itself, which is no role.
     System,
 }
 
 impl Responder {
-    /// The seat; none for a sub-task, which counts by its name only (L-081).
+    /// Returns its role; `None` for a sub-task, which counts by name only (L-081), and for the
+    /// host.
     pub(super) fn seat(&self) -> Option<Entity> {
         match self {
             Self::Agent => Some(Entity::Agent),
@@ -39,7 +40,7 @@ impl Responder {
         }
     }
 
-    /// The one that a message's sender is.
+    /// Returns the responder that a message's sender is.
     pub(super) fn of(entity: Entity) -> Self {
         match entity {
             Entity::Llm => Self::Llm,
@@ -49,7 +50,7 @@ impl Responder {
         }
     }
 
-    /// For people and traces.
+    /// Returns the label for people and traces.
     pub(super) fn label(&self) -> &str {
         match self {
             Self::Subtask(task) => task.as_str(),
@@ -58,8 +59,8 @@ impl Responder {
         }
     }
 
-    /// It answers to this name; names ignore case (L-006, and the reference's defect in L-064 done
-    /// right).
+    /// Returns whether it answers to this name, in any case of letters (L-006, and the reference's
+    /// defect in L-064 done right).
     pub(super) fn is_named(&self, name: &str) -> bool {
         match self {
             Self::Subtask(task) => task.as_str().eq_ignore_ascii_case(name),
@@ -78,53 +79,52 @@ pub(super) struct Frame {
     pub(super) task: TaskName,
     pub(super) caller: Option<FrameId>,
     pub(super) inputs: Arc<Value>,
-    /// The system text of this activation, where it is not the task's own.
+    /// The system text of this activation, if it differs from the task's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) system: Option<Arc<str>>,
     pub(super) peers: Arc<Vec<Peer>>,
     pub(super) pending: Option<Arc<Message>>,
     pub(super) pending_sender: Responder,
     pub(super) intent: Option<Arc<Message>>,
-    /// Steps in a row without a valid answer (L-084).
+    /// Consecutive steps without a valid answer (L-084).
     pub(super) stalled: u32,
-    /// Faults of the agent in a row.
+    /// Consecutive faults of the agent.
     pub(super) faults: u32,
     pub(super) steps: u32,
     pub(super) turn_limit: Option<u32>,
-    /// The newest message that was read, as this task's agent reads it. Not part of what a fold
-    /// must give back.
+    /// Cached calls of the newest parsed message. Not part of the folded state.
     #[serde(skip)]
     pub(super) reading: ParsedMessage,
-    /// The user was asked in this step, and there is none.
+    /// True if the user was asked in this step while none is present.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_unattended: bool,
-    /// The last answer passed on what was pending (L-059).
+    /// True if the last answer passed on the pending message (L-059).
     pub(super) passes: bool,
-    /// Who gave the last valid answer (L-059).
+    /// The responder of the last valid answer (L-059).
     pub(super) last_responder: Option<Responder>,
     pub(super) circles: LoopDetector,
     /// The newest answers, oldest first, as many as the longest done sequence has events (L-093).
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     pub(super) chain: VecDeque<SequenceAnswer>,
-    /// Messages in the agent's history when the activation began (L-050l).
+    /// Number of messages in the agent's history when the activation began (L-050l).
     pub(super) history_start: usize,
-    /// Only this seat is asked, without a loop.
+    /// The only role to ask, outside the step loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) only: Option<SeatCall>,
-    /// Calls of the agent's `step` that were answered.
+    /// Number of answered calls of the agent's `step`.
     pub(super) iteration: u32,
-    /// What came since the previous step returned (O-053).
+    /// Events since the previous step returned (O-053).
     pub(super) past: Vec<PastAction>,
-    /// What an agent that acts is about.
+    /// The state of an acting agent.
     #[serde(default, skip_serializing_if = "super::acting::Acting::is_idle")]
     pub(super) acting: Acting,
-    /// Whether it does the same again and again (O-098…O-108).
+    /// The stuck detector (O-098…O-108).
     #[serde(default, skip_serializing_if = "super::stuck_detection::StuckWatch::is_new")]
     pub(super) astray: StuckWatch,
-    /// How many automatic answers led to what it is at work on.
+    /// Number of automatic answers that led to the current work.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) chain_depth: u32,
-    /// None between steps.
+    /// The current step; `None` between steps.
     pub(super) attempt: Option<Attempt>,
 }
 
@@ -132,8 +132,8 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// The number of a message, and what was read in it. Follows from the rest, so two of them never
-/// differ.
+/// The number of a message and its parsed calls. They follow from other state, so two of them
+/// always compare equal.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ParsedMessage(pub(super) Option<(u64, Arc<ParsedCalls>)>);
 
@@ -147,31 +147,31 @@ impl PartialEq for ParsedMessage {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct SequenceAnswer {
     pub(super) message: Arc<Message>,
-    /// Names of all calls in it that the agent knows.
+    /// Names of the calls in it that the agent knows.
     pub(super) tools: Vec<String>,
 }
 
-/// A step under way: who is asked now, who comes next.
+/// A step in progress: the current responder, and those to try next.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Attempt {
     pub(super) responder: Responder,
     pub(super) rest: VecDeque<Responder>,
     pub(super) wait: FrameWait,
-    /// The last answer that said no more than DO-NOT-KNOW (L-058).
+    /// The last answer that said only DO-NOT-KNOW (L-058).
     pub(super) do_not_know: Option<(Responder, Arc<Message>)>,
 }
 
-/// What a step waits for.
+/// The event that a step waits for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum FrameWait {
-    /// For nothing: the next responder is to be tried.
+    /// Nothing: the next responder is to be tried.
     Next,
     Call(CallId),
     Subtask(FrameId),
     Tools(ToolRound),
-    /// For more of a budget: the responder is to be asked then.
+    /// More budget; then the responder is asked.
     More,
-    /// The responder has answered; none: it had nothing to say.
+    /// The responder's answer; `None` if it had nothing to say.
     Ready(Option<Arc<Message>>),
 }
 
@@ -179,7 +179,7 @@ pub(super) enum FrameWait {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct ToolRound {
     pub(super) slots: Vec<Slot>,
-    /// The message that the calls stand in.
+    /// The message that holds the calls.
     pub(super) message: Arc<Message>,
     /// Bytes of the answers so far.
     #[serde(default)]
@@ -196,7 +196,7 @@ impl ToolRound {
         self.weight
     }
 
-    /// Counts the answers that came since it was called last.
+    /// Counts the answers that came since the last call.
     pub(super) fn weigh(&mut self) {
         for slot in self.slots.iter_mut().filter(|slot| !slot.is_weighed) {
             let Some(said) = &slot.said else { continue };
@@ -214,35 +214,35 @@ impl ToolRound {
 /// One tool call of a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Slot {
-    /// As it stands in the message.
+    /// The call as it stands in the message.
     pub(super) call: ToolCall,
-    /// What is carried out now: the call, or one that a tool asked for in its place (L-121).
+    /// The call that is carried out: the original, or one that a tool asked for in its place
+    /// (L-121).
     pub(super) now: ToolCall,
-    /// The tool plugin whose outcome asked for it; none when the agent did.
+    /// The tool plugin whose outcome asked for it; `None` if the agent did.
     pub(super) asked_by: Option<PluginName>,
-    /// Tools that led to this call, one after the other.
+    /// Number of tools that led to this call, one after the other.
     pub(super) depth: u32,
     pub(super) said: Option<CallOutcome>,
-    /// What the agent wants done, where it is an action and no call of a tool; `call` then names
-    /// it.
+    /// The action, if the slot is not a tool call; `call` then names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) action: Option<Action>,
-    /// What the agent reads of it (O-053), where that is more than the result of a call.
+    /// The observation for the agent (O-053), if it is more than the result of a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) observation: Option<Observation>,
     /// The child that works on it (O-088).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) child: Option<FrameId>,
-    /// It is a delegation that waits for its turn.
+    /// True for a delegation that waits for its turn.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) queued: bool,
-    /// The round has counted its answer.
+    /// True once the round has counted its answer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_weighed: bool,
 }
 
 impl Slot {
-    /// A call that has not begun.
+    /// Returns a call that has not begun.
     pub(super) fn new(call: ToolCall, asked_by: Option<PluginName>) -> Self {
         Self {
             now: call.clone(),
@@ -258,21 +258,22 @@ impl Slot {
         }
     }
 
-    /// An action that has not begun; `name` and `arguments` are its fixed form, for rules and for
-    /// people.
+    /// Returns an action that has not begun. Its name and `arguments` are the fixed form for rules
+    /// and for people.
     pub(super) fn of_action(action: Action, arguments: Value) -> Self {
         let call = ToolCall::new(action.name(), arguments);
         Self { action: Some(action), ..Self::new(call, None) }
     }
 }
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct CallOutcome {
-    /// As the agent seat would say it alone; none: no result (L-117).
+    /// The message of the agent role if it were the only call; `None` if there is no result
+    /// (L-117).
     pub(super) message: Option<Box<Message>>,
     pub(super) is_error: bool,
-    /// The text is a tool's, a worker's, or a refusal: what a native call waits for, and data to
-    /// the agent.
+    /// True if the text is a tool's, a worker's or a refusal: the result of a native call, and data
+    /// to the agent.
     pub(super) is_result: bool,
 }

@@ -1,6 +1,6 @@
-//! Gates: plugins that are asked before something counts, one after the other. Each may let it
-//! pass, change its text or block it; one that fails or takes too long blocks (R-009 done right).
-//! Observers follow the run's notices and delay nothing.
+//! Gates: plugins that check an item before it takes effect, one after the other. Each may allow
+//! it, change its text or block it. A gate that fails or exceeds its deadline blocks it (R-009 done
+//! right). Observers follow the run's notices and delay nothing.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +18,12 @@ use crate::types::fault::{CallReport, Fault, FaultKind};
 use crate::types::ids::{CallId, ChannelId, FrameId, PluginName};
 use crate::types::request::{Inbound, RequestId};
 
-/// Messages of one channel that wait to pass. Whoever sends faster than the gates answer is told
-/// so.
+/// Messages of one channel that may wait for gates. A faster sender is refused.
 const WAITING_MAX: usize = 1_000;
-/// Bytes of a gate's reason; a sender reads it.
+/// Bytes of a gate's reason, which the sender reads.
 const REASON_MAX: usize = 4 << 10;
 
-/// Something on its way through the gates, with all that is needed to go on with it.
+/// An item that passes the gates, with all that is needed to resume it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum GatedAct {
     Inbound { request: RequestId, inbound: Box<Inbound> },
@@ -41,7 +40,8 @@ impl GatedAct {
         }
     }
 
-    /// What a gate may read and change: of a delegation what the worker reads.
+    /// Returns the text that a gate may read and change. For a delegation it is what the worker
+    /// reads.
     pub(super) fn text(&self) -> &str {
         match self {
             Self::Inbound { inbound, .. } => &inbound.text,
@@ -56,7 +56,7 @@ impl GatedAct {
         match self {
             Self::Inbound { inbound, .. } => inbound.text = text,
             Self::Delegation { delegating } => {
-                // What was taken out of the brief must not stand in the label.
+                // Text that a gate removed from the brief must not remain in the label.
                 if delegating.delegation.brief.is_some() {
                     delegating.delegation.brief = Some(text.clone());
                 }
@@ -66,7 +66,7 @@ impl GatedAct {
         }
     }
 
-    /// What comes in on one channel keeps its order.
+    /// Returns the channel whose order the item keeps.
     fn lane(&self) -> Option<&ChannelId> {
         match self {
             Self::Inbound { inbound, .. } => Some(&inbound.channel),
@@ -75,29 +75,29 @@ impl GatedAct {
     }
 }
 
-/// What is on its way.
+/// The items that gates are checking.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Gating {
-    /// In the order in which it came.
+    /// Items in order of arrival.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     waiting: BTreeMap<u64, GatedItem>,
-    /// The number of the next thing.
+    /// The number of the next item.
     next: u64,
 }
 
-/// One thing on its way.
+/// An item that gates are checking.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct GatedItem {
     passing: GatedAct,
-    /// The place of the gate that is asked, or will be, in the setup's list.
+    /// Index of its current gate in the setup's list.
     gate: usize,
-    /// None: an earlier message of its channel still waits.
+    /// `None` while an earlier message of its channel waits.
     call: Option<CallId>,
 }
 
 impl Gating {
-    /// Nothing to write down.
+    /// Returns whether there is nothing to serialize.
     pub(super) fn is_idle(&self) -> bool {
         *self == Self::default()
     }
@@ -111,7 +111,7 @@ impl Gating {
 }
 
 impl Room {
-    /// Sends it through the gates of its point; without any it has passed when this returns.
+    /// Sends an item through the gates of its point. Without any gate it has passed on return.
     pub(super) fn pass(&mut self, passing: GatedAct) {
         let Some(gate) = self.gate_from(passing.point(), 0) else {
             self.has_passed(passing);
@@ -128,12 +128,13 @@ impl Room {
         let number = self.gating.next;
         self.gating.next += 1;
         self.gating.waiting.insert(number, GatedItem { passing, gate, call: None });
+        // One item of a channel at a time keeps the order of its messages.
         if before == 0 {
             self.ask_gate(number);
         }
     }
 
-    /// The first gate of a point from this place on.
+    /// Returns the first gate of a point from this index on.
     fn gate_from(&self, point: GatePoint, place: usize) -> Option<usize> {
         self.setup
             .gates
@@ -160,7 +161,7 @@ impl Room {
         self.set_timer(TimerPurpose::Gate { call }, self.now.plus(rule.deadline_ms));
     }
 
-    /// As a gate sees it.
+    /// Returns the item as a gate sees it.
     fn shown(&self, passing: &GatedAct) -> plugin_query::Passing {
         let mut shown = plugin_query::Passing {
             on: passing.point(),
@@ -175,6 +176,7 @@ impl Room {
             GatedAct::Inbound { inbound, .. } => {
                 shown.channel = Some(inbound.channel.clone());
                 shown.to = inbound.to.as_ref().map(ToString::to_string);
+                // Gates get the types of attachments, not their content.
                 let attachments: Vec<&str> =
                     inbound.attachments.iter().map(|blob| blob.media_type.as_str()).collect();
                 shown.metadata = json!({
@@ -209,7 +211,7 @@ impl Room {
         shown
     }
 
-    /// A gate has answered, or failed to: then nothing passes (R-009, R-118 done right).
+    /// Takes a gate's answer. If the gate failed, the item does not pass (R-009, R-118 done right).
     pub(super) fn gate_answered(
         &mut self,
         call: CallId,
@@ -218,6 +220,7 @@ impl Room {
         answer: Result<PluginReply, Fault>,
         report: &CallReport,
     ) {
+        // Read first, because `checked` compares a changed text with it.
         let original = self.gating.waiting.get(&number).map(|waiting| waiting.passing.text());
         let verdict = answer.and_then(|advice| checked(advice, original.unwrap_or_default()));
         self.end_call(call, verdict.is_ok(), report);
@@ -247,7 +250,7 @@ impl Room {
         }
     }
 
-    /// A gate has not answered in time: whatever it would have said, nothing passes.
+    /// Ends a gate's call after its deadline as a failure. A late answer has no effect.
     pub(super) fn gate_overdue(&mut self, call: CallId) {
         let Some(Purpose::Gate { plugin, number }) = self.calls.get(&call).cloned() else { return };
         self.abandon(call);
@@ -268,11 +271,11 @@ impl Room {
             self.go_through(number);
             return;
         }
-        // Why is for the operator; whoever is kept back reads no more than that.
+        // The details are for the operator; the sender learns only that the gate failed.
         self.hold_back(number, plugin, &reason, &format!("gate {plugin} failed"));
     }
 
-    /// It has passed one gate.
+    /// Moves an item to its next gate, or through.
     fn go_through(&mut self, number: u64) {
         let Some(waiting) = self.gating.waiting.get(&number) else {
             return self.violated(Invariant::GateKnown, None::<FrameId>);
@@ -318,7 +321,7 @@ impl Room {
         }
     }
 
-    /// The room stops: what is on its way does not arrive, and whoever sent it is told.
+    /// Blocks all items when the room stops, and reports that to their senders.
     pub(super) fn block_all(&mut self, reason: &str) {
         for (_, GatedItem { passing, call, .. }) in std::mem::take(&mut self.gating.waiting) {
             if let Some(call) = call {
@@ -326,7 +329,7 @@ impl Room {
             }
             let reason = format!("the room is over: {reason}");
             match passing {
-                // No gate said no: it waits for the agent's next turn.
+                // No gate refused it, so it waits for the agent's next turn.
                 GatedAct::Delivery { saying } => self.delivery_interrupted(*saying, &reason),
                 passing => self.is_blocked(passing, &reason),
             }
@@ -352,7 +355,7 @@ impl Room {
     }
 }
 
-/// What a gate said, if it is an answer to what it was asked.
+/// Returns a gate's verdict, if it is a valid answer to the query.
 fn checked(advice: PluginReply, original: &str) -> Result<GateVerdict, Fault> {
     let bad = |message: String| Err(Fault::new(FaultKind::BadAnswer, message));
     match advice {

@@ -1,6 +1,6 @@
-//! What a task's agent remembers from one activation to the next: its history, native calls that
-//! wait for results, the toolbox as it is now, a text that waits for a recipient. And how messages
-//! follow from one another, so that a rewind forgets what came of them.
+//! The state of a task's agent between activations: its history, open native calls, its current
+//! toolbox, a text that waits for a recipient. Links between messages are here too, so that a
+//! rewind drops what followed from them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,32 +18,31 @@ use crate::types::host_tool::HostTool;
 use crate::types::ids::{FrameId, TaskName};
 use crate::types::message::{Entity, Label, Message, ToolCall, ToolResult};
 
-/// What a task's agent remembers.
+/// The state of a task's agent between activations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct AgentHistory {
     history: History,
-    /// Of the whole history, for a model; counted as entries come and go, so that no step has to
-    /// count.
+    /// Tokens of the whole history. A running total, so that no step has to count.
     #[serde(default)]
     tokens: u64,
     #[serde(default)]
     bytes_per_token: u32,
-    /// Bytes of the whole history, counted in the same way.
+    /// Bytes of the whole history; also a running total.
     #[serde(default)]
     weight: u64,
-    /// Native calls of its last answer that have no result yet (L-122).
+    /// Native calls of its last answer without a result (L-122).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) open_calls: Vec<ToolCall>,
-    /// A text that waits for a recipient, and its labels (L-148); of this agent alone.
+    /// A text that waits for a recipient, and its labels (L-148); used by this agent only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) stash: Option<(String, Vec<Label>)>,
-    /// The toolbox once it differs from the setup's.
+    /// The toolbox, once it differs from the setup's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) toolbox: Option<Arc<Toolbox>>,
-    /// The last responder that was called was the user (L-052); runs do not reset it (L-050c).
+    /// True if the last responder called was the user (L-052); runs do not reset it (L-050c).
     #[serde(default)]
     pub(super) human_tried: bool,
-    /// What was pending when its last activation ended; kept only for `compat = "langroid"`.
+    /// The message that was pending when its last activation ended; only for `compat = "langroid"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) left_pending: Option<Arc<Message>>,
     #[serde(default, skip_serializing_if = "Condensing::is_idle")]
@@ -55,7 +54,7 @@ impl AgentHistory {
         &self.history
     }
 
-    /// Tokens of the whole history.
+    /// Returns the tokens of the whole history.
     pub(super) fn tokens(&self) -> u64 {
         self.tokens
     }
@@ -65,7 +64,7 @@ impl AgentHistory {
         self.weight
     }
 
-    /// Adds an entry, and gives its place.
+    /// Appends an entry, and returns its place.
     pub(super) fn push(&mut self, message: &Arc<Message>) -> usize {
         let before = self.history.len();
         self.history.push(message);
@@ -76,7 +75,7 @@ impl AgentHistory {
         self.history.len().saturating_sub(1)
     }
 
-    /// Puts another entry in the place of one; nothing happens past the end.
+    /// Replaces the entry at a place; does nothing past the end.
     pub(super) fn set(&mut self, place: usize, message: Arc<Message>) {
         let Some(before) = self.history.get(place) else { return };
         let (before, weight) = (tokens_of(before, self.bytes_per_token), weight_of(before));
@@ -88,7 +87,7 @@ impl AgentHistory {
         self.history.set(place, message);
     }
 
-    /// Takes the entries from `start` on away, and gives them, oldest first.
+    /// Removes the entries from `start` on, and returns them, oldest first.
     pub(super) fn split_off(&mut self, start: usize) -> Vec<Arc<Message>> {
         let dropped = self.history.split_off(start);
         let tokens = dropped.iter().fold(0_u64, |sum, message| {
@@ -102,7 +101,7 @@ impl AgentHistory {
         dropped
     }
 
-    /// Counts anew, with so many bytes for a token.
+    /// Recounts the totals with this number of bytes per token.
     fn count(&mut self, bytes_per_token: u32) {
         self.bytes_per_token = bytes_per_token;
         self.tokens = self
@@ -114,27 +113,27 @@ impl AgentHistory {
     }
 }
 
-/// Bytes that a message costs however little it says. A constant and no size of a type: what ends a
-/// run must not depend on the compiler.
+/// Bytes that any message costs. A constant rather than the size of a type, so that the end of a
+/// run does not depend on the compiler.
 const MESSAGE: u64 = 256;
 
-/// Returns the bytes that it costs to keep a message.
+/// Returns the bytes that it costs to hold a message.
 fn weight_of(message: &Message) -> u64 {
     (message.weight() as u64).saturating_add(MESSAGE)
 }
 
-/// How a message hangs together with others (L-002).
+/// The links of a message to others (L-002).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Link {
     pub(super) parent: Option<u64>,
     pub(super) child: Option<u64>,
-    /// Where it stands in an agent's history.
+    /// Its place in an agent's history.
     pub(super) place: Option<(TaskName, usize)>,
     pub(super) message: Option<Arc<Message>>,
 }
 
 impl Room {
-    /// The history of a task's agent; empty when it has none.
+    /// Returns the history of a task's agent; empty if it has none.
     #[must_use]
     pub fn history(&self, task: &TaskName) -> History {
         self.memories.get(task).map(|memory| memory.history.clone()).unwrap_or_default()
@@ -153,7 +152,7 @@ impl Room {
         self.setup.tasks.get(task).map_or(BYTES_PER_TOKEN, |setup| setup.bytes_per_token)
     }
 
-    /// Histories that came from before are counted as the setup of now has it.
+    /// Recounts histories of earlier runs by the current setup.
     pub(super) fn count_histories(&mut self) {
         let tasks: Vec<(TaskName, u32)> =
             self.memories.keys().map(|task| (task.clone(), self.bytes_per_token(task))).collect();
@@ -162,14 +161,14 @@ impl Room {
         }
     }
 
-    /// The task's tools as they are now.
+    /// Returns the task's current tools.
     pub(super) fn toolbox(&self, task: &TaskName) -> Arc<Toolbox> {
         let now = self.memories.get(task).and_then(|memory| memory.toolbox.clone());
         now.or_else(|| self.setup.tasks.get(task).map(|setup| Arc::clone(&setup.toolbox)))
             .unwrap_or_default()
     }
 
-    /// Shows a tool of the host to a task's agent from here on.
+    /// Offers a host tool to a task's agent from here on.
     pub(super) fn offer(&mut self, task: &TaskName, wanted: HostTool) {
         let toolbox = self.toolbox(task);
         if let Some(mut tool) =
@@ -180,20 +179,21 @@ impl Room {
         }
     }
 
-    /// Appends to the agent's history what it is about to read or has just said (L-025, L-026);
-    /// false: there was nothing to append.
+    /// Appends a message that the agent reads or has written to its history (L-025, L-026). Returns
+    /// false if there is nothing to append.
     pub(super) fn write_history(&mut self, frame: FrameId, message: &Arc<Message>) -> bool {
         let Some(task) = self.frames.get(&frame).map(|frame| frame.task.clone()) else {
             return false;
         };
         let user_message = self.setup.tasks.get(&task).and_then(|setup| setup.user_message.clone());
         self.begin_history(&task, user_message);
-        // What a person says is no result of a call, even where one is missing.
+        // A user message is not the result of a call, even if a result is missing.
         let langroid = self.setup.tasks.get(&task).is_some_and(|setup| setup.as_langroid);
         let is_somebodys_word = !langroid
             && message.sender == Entity::User
             && message.sender_name == *self.opening.channel.as_str();
         let memory = self.memory(&task);
+        // The message may be there already: `ask_agent` and `post` can both write it.
         if newest_said(&memory.history).is_some_and(|last| last.seq == message.seq) {
             return true;
         }
@@ -213,7 +213,7 @@ impl Room {
         true
     }
 
-    /// L-024: the first entry, where the operator gave one.
+    /// Appends the operator's first entry to an empty history, if there is one (L-024).
     pub(super) fn begin_history(&mut self, task: &TaskName, user_message: Option<String>) {
         if let Some(text) = user_message.filter(|text| !text.is_empty())
             && self.memory(task).history.is_empty()
@@ -224,7 +224,7 @@ impl Room {
         }
     }
 
-    /// The link of a message, made when there is none.
+    /// Returns the link of a message, creating it if needed.
     pub(super) fn link(&mut self, message: &Arc<Message>) -> &mut Link {
         let link = self.links.entry(message.seq).or_default();
         link.message.get_or_insert_with(|| Arc::clone(message));
@@ -238,7 +238,7 @@ impl Room {
         self.links.get(&seq)?.message.as_ref()
     }
 
-    /// Forgets the message, and all that followed from it.
+    /// Drops the links of a message and of all that followed from it.
     fn unlink(&mut self, seq: u64) {
         let mut next = Some(seq);
         while let Some(link) = next.and_then(|seq| self.links.remove(&seq)) {
@@ -246,7 +246,7 @@ impl Room {
         }
     }
 
-    /// Puts an entry in at a place; those from there on move down.
+    /// Inserts an entry at a place; later entries move down.
     pub(super) fn put_in(&mut self, task: &TaskName, place: usize, message: &Arc<Message>) {
         let memory = self.memory(task);
         let tail = memory.split_off(place);
@@ -265,6 +265,7 @@ impl Room {
                 link.place = Some((task.clone(), place));
             }
         }
+        // The first message of an activation moves down with the others.
         for frame in self
             .frames
             .values_mut()
@@ -278,12 +279,13 @@ impl Room {
     pub(super) fn clear_history(&mut self, task: &TaskName, start: usize) {
         let Some(memory) = self.memories.get_mut(task) else { return };
         let dropped = memory.split_off(start);
+        // The cut may have removed calls or their results.
         memory.open_calls = open_calls(&memory.history);
         dropped.iter().for_each(|message| self.unlink(message.seq));
     }
 
-    /// Drops a history's messages from `start` on, and what followed from the first of them in the
-    /// histories of others (L-150). Gives the message that the first one answered.
+    /// Drops a history's messages from `start` on, and those in other histories that followed from
+    /// the first one (L-150). Returns the message that the first one answered.
     pub(super) fn prune(&mut self, task: &TaskName, start: usize) -> Option<u64> {
         let first = self.memories.get(task)?.history.get(start)?.seq;
         let parent = self
@@ -292,7 +294,7 @@ impl Room {
             .and_then(|link| link.parent)
             .filter(|parent| self.links.contains_key(parent));
         let mut next = self.links.get(&first).and_then(|link| link.child);
-        // Links only lead on, but a journal may have been written by anyone.
+        // Links only lead forward, but a journal from another source may hold a cycle.
         let mut left = self.links.len();
         while let Some(link) = next.and_then(|seq| self.links.get(&seq)).filter(|_| left > 0) {
             left -= 1;
@@ -306,9 +308,10 @@ impl Room {
         parent
     }
 
-    /// The task forgets all that was said, its sub-tasks too (L-050b).
+    /// Clears the histories of a task and of its sub-tasks (L-050b).
     pub(super) fn reset(&mut self, task: &TaskName) {
         let mut to_do = vec![task.clone()];
+        // Sub-tasks may form a cycle.
         let mut done = std::collections::BTreeSet::new();
         while let Some(task) = to_do.pop() {
             if !done.insert(task.clone()) {
@@ -321,7 +324,7 @@ impl Room {
         }
     }
 
-    /// Where a tool's result stays only in part once it was answered, the rest of it goes (L-120).
+    /// Shortens an answered tool result to the part that its tool retains (L-120).
     pub(super) fn shorten_answered(&mut self, frame: FrameId, answered: &Arc<Message>) {
         let Some(task) = self.frames.get(&frame).map(|frame| frame.task.clone()) else { return };
         let Some(place) = self
@@ -347,11 +350,12 @@ impl Room {
         let Some(entry) = memory.history().get(place.1) else { return };
         let mut entry = Message::clone(entry);
         for result in &mut entry.tool_results {
-            // Each by its own tool: what another said is not in the way.
+            // Each by its own tool's limit.
             if let Some(tokens) = limited(&result.name) {
                 result.content = shorter(&result.content, &result.name, tokens);
             }
         }
+        // The content joins all results, and is cut by the first tool with a limit.
         let first =
             asking.tools.iter().find_map(|call| Some((call.name.as_str(), limited(&call.name)?)));
         if let Some((tool, tokens)) = first {
@@ -363,11 +367,12 @@ impl Room {
     }
 }
 
-/// The message as an agent's history holds it; none when it says nothing to a model (L-009, L-010).
+/// Returns the message as an agent's history holds it; `None` if it says nothing to a model (L-009,
+/// L-010).
 fn as_entry(message: &Arc<Message>, open: &[ToolCall], langroid: bool) -> Option<Arc<Message>> {
     let mut text = message.text().to_owned();
     if message.sender != Entity::Llm && !message.tool_calls.is_empty() {
-        // Only a model makes calls; of somebody else's it reads (L-009).
+        // Only a model makes calls. Those of another sender become text (L-009).
         let calls: Vec<String> = message
             .tool_calls
             .iter()
@@ -383,13 +388,13 @@ fn as_entry(message: &Arc<Message>, open: &[ToolCall], langroid: bool) -> Option
         is_error: false,
     };
     let answers = |result: &ToolResult| open.iter().any(|call| result.call_id == call.id);
-    // With one open call, whatever is said next answers it; with several, in the reference only
-    // what names them.
+    // With one open call, the next message answers it. With several, the reference requires results
+    // that name them.
     let answers_open = open.len() == 1 || !langroid || message.tool_results.iter().any(answers);
     if message.sender != Entity::Llm && !open.is_empty() && answers_open {
         let mut results = message.tool_results.clone();
         if !results.iter().any(answers) {
-            // Each call wants a result, and this is what came of all of them.
+            // Each call needs a result, and this message answers all of them.
             results = open.iter().map(|call| result(call, text.clone())).collect();
         }
         let mut entry = Message::clone(message);
@@ -413,7 +418,7 @@ fn as_entry(message: &Arc<Message>, open: &[ToolCall], langroid: bool) -> Option
     Some(Arc::new(entry))
 }
 
-/// Calls of the last answer with calls that no later entry answers.
+/// Returns the calls of the agent's last answer that no later entry answers.
 pub(super) fn open_calls(history: &History) -> Vec<ToolCall> {
     let mut answered = std::collections::BTreeSet::new();
     for message in history.iter_newest_first() {
@@ -430,14 +435,14 @@ pub(super) fn open_calls(history: &History) -> Vec<ToolCall> {
     Vec::new()
 }
 
-/// Whether the toolbox has this tool of the host at work.
+/// Returns whether the task can use this host tool.
 pub(super) fn is_at_work(toolbox: &Toolbox, wanted: HostTool) -> bool {
     toolbox.iter().any(|tool| tool.handled && tool.target == ToolTarget::Host(wanted))
 }
 
-/// By task.
+/// Histories by task.
 pub(super) type Histories = BTreeMap<TaskName, AgentHistory>;
-/// By the number of the message.
+/// Links by the number of the message.
 pub(super) type Links = BTreeMap<u64, Link>;
 
 #[cfg(test)]

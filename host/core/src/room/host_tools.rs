@@ -1,6 +1,6 @@
-//! The tools of the host: they end a task, pass its message on, address somebody, take back what
-//! was said (L-140…L-150), or start another task. A tool plugin needs the `route` grant for them;
-//! an agent steers its own task freely.
+//! Host tools: they end a task, pass its message on, address a recipient, take back messages
+//! (L-140…L-150), or start another task. A tool plugin needs the `route` grant for them; an agent
+//! steers its own task freely.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use crate::types::ids::{FrameId, PluginName, TaskName};
 use crate::types::message::{Entity, Label, Message, ToolCall};
 
 impl Room {
-    /// Carries out a call of a tool of the host that stands in `message`, or that a tool plugin
-    /// asked for because of it.
+    /// Carries out a call of a host tool. The call stands in `message`, or a tool plugin asked for
+    /// it because of that message.
     pub(super) fn steer(
         &mut self,
         id: FrameId,
@@ -30,6 +30,7 @@ impl Room {
         if let Err(text) = self.check_steering(id, tool, call, asked_by) {
             return self.said_error(id, text);
         }
+        // These tools build their own outcome.
         if tool == HostTool::HandoffConversation {
             return self.handoff_by_call(id, call);
         }
@@ -53,7 +54,7 @@ impl Room {
             | HostTool::SubmitResult => None,
             HostTool::Pass => Some(self.passed(id, message, tool)),
             HostTool::DonePass => self.done_passed(id, message),
-            // L-146
+            // L-146: passed on with another recipient.
             HostTool::Forward => {
                 let mut passed = self.passed(id, message, tool);
                 passed.recipient = Some(text(call, "agent"));
@@ -67,7 +68,8 @@ impl Room {
         CallOutcome { message: said.map(Box::new), ..CallOutcome::default() }
     }
 
-    /// Why whoever asks may not have the tool do this.
+    /// Checks that the caller may use the tool in this way. Returns the refusal for the agent
+    /// otherwise.
     pub(super) fn check_steering(
         &mut self,
         id: FrameId,
@@ -84,9 +86,9 @@ impl Room {
         self.may_steer_to(id, tool, call)
     }
 
-    /// An agent hands on only calls of tools that it has itself, unless it was granted to hand on
-    /// others' (`route`). What a plugin asks for must fit the tool; a model's calls are checked as
-    /// they are read.
+    /// Checks the calls that a call passes on. An agent passes on only calls of its own tools,
+    /// unless it has the `route` grant. A plugin's arguments must match the schema; a model's were
+    /// checked when they were parsed.
     fn may_hand_on(
         &mut self,
         id: FrameId,
@@ -111,7 +113,7 @@ impl Room {
         Ok(())
     }
 
-    /// Whom a call addresses must be somebody whom the agent may address.
+    /// Checks that the agent may address the recipient of a call.
     fn may_steer_to(&mut self, id: FrameId, tool: HostTool, call: &ToolCall) -> Result<(), String> {
         let key = match tool {
             HostTool::Forward => "agent",
@@ -124,12 +126,12 @@ impl Room {
             .map_err(|record| self.denied(&agent, *record))
     }
 
-    /// L-140
+    /// Returns the message that ends the task with a text (L-140).
     fn done(&mut self, id: FrameId, call: &ToolCall) -> Option<Message> {
         self.handed(id, vec![call.clone()], text_form(argument(call, "content")))
     }
 
-    /// L-141
+    /// Returns the message that ends the task with content and calls (L-141).
     fn agent_done(&mut self, id: FrameId, call: &ToolCall) -> Option<Message> {
         let content = argument(call, "content").clone();
         let tools = [call.clone()].into_iter().chain(calls_in(call)).collect();
@@ -138,7 +140,7 @@ impl Room {
         Some(message)
     }
 
-    /// L-142: the call is the result.
+    /// Returns the message that ends the task with this call as its result (L-142).
     fn result_is(&mut self, id: FrameId, call: &ToolCall) -> Option<Message> {
         let arguments =
             json!({ "content": null, "tools": calls_as_json(std::slice::from_ref(call)) });
@@ -149,7 +151,7 @@ impl Room {
         self.agent_done(id, &done)
     }
 
-    /// A message of the agent seat with calls for others.
+    /// Returns a message of the agent role with calls for other tasks.
     fn handed(&mut self, id: FrameId, tools: Vec<ToolCall>, content: String) -> Option<Message> {
         let mut message = Arc::unwrap_or_clone(self.host_message(id, content));
         message.labels.extend(tools.iter().any(|call| call.untrusted).then_some(Label::Untrusted));
@@ -158,15 +160,15 @@ impl Room {
         Some(message)
     }
 
-    /// L-144: the nearest message above that does not itself ask to be passed on, as the agent
-    /// seat's.
+    /// Returns the nearest message above that does not itself ask to be passed on, as the agent
+    /// role's (L-144).
     fn passed(&mut self, id: FrameId, message: &Arc<Message>, tool: HostTool) -> Message {
         let Some((frame, task)) = self.task_of(id) else { return Message::clone(message) };
         let (name, task, toolbox) =
             (frame.task.clone(), Arc::clone(task), self.toolbox(&frame.task));
         let asks = |call: &ToolCall| {
             let asked = host_tool_of(&toolbox, call);
-            // The general tool steps over all three; a special one over its own kind.
+            // The general tool skips all three; a special one skips its own kind.
             asked == Some(tool)
                 || (tool == HostTool::Pass
                     && matches!(asked, Some(HostTool::DonePass | HostTool::Forward)))
@@ -175,6 +177,7 @@ impl Room {
         let mut mine = self.read(&name, &task, &source).mine;
         while mine.iter().any(asks) {
             let above = self.links.get(&source.seq).and_then(|link| link.parent).or(source.parent);
+            // Parents have lower numbers; the check ends the walk on a corrupt chain.
             let Some(above) = above
                 .filter(|above| *above < source.seq)
                 .and_then(|above| self.message(above))
@@ -194,7 +197,7 @@ impl Room {
         passed
     }
 
-    /// L-145
+    /// Returns the message that ends the task with the one that is passed on (L-145).
     fn done_passed(&mut self, id: FrameId, message: &Arc<Message>) -> Option<Message> {
         let passed = self.passed(id, message, HostTool::DonePass);
         let (frame, task) = self.task_of(id)?;
@@ -208,7 +211,7 @@ impl Room {
         };
         let langroid = self.task_of(id).is_some_and(|(_, task)| task.as_langroid);
         let by_hand = !tainted || !langroid;
-        // L-172: with text from outside the call is not carried out; it ends the task all the same.
+        // L-172: with external text the call is not carried out, but it still ends the task.
         let mut message = if by_hand {
             self.agent_done(id, &done)?
         } else {
@@ -218,7 +221,7 @@ impl Room {
         Some(message)
     }
 
-    /// L-147
+    /// Returns a message to a recipient, with calls in the case of `AgentSend` (L-147).
     fn sent(&mut self, id: FrameId, tool: HostTool, call: &ToolCall) -> Option<Message> {
         let tools = if tool == HostTool::AgentSend { calls_in(call) } else { Vec::new() };
         let mut message = self.handed(id, tools, text(call, "content"))?;
@@ -230,7 +233,8 @@ impl Room {
         Some(message)
     }
 
-    /// L-148: said as if the agent had, so that it does not answer itself.
+    /// Returns an addressed message in the agent's name, so that the agent does not answer itself
+    /// (L-148).
     fn addressed(&mut self, id: FrameId, call: &ToolCall, message: &Arc<Message>) -> Message {
         let mut recipient = text(call, "intended_recipient");
         if recipient.is_empty() {
@@ -250,7 +254,7 @@ impl Room {
         self.as_agent_said(id, text(call, "content"), recipient, taint_of(message))
     }
 
-    /// L-148, L-149: keeps the text until the agent says whom it is for.
+    /// Stores the text, and asks the agent for its recipient (L-148, L-149).
     pub(super) fn ask_for_recipient(
         &mut self,
         id: FrameId,
@@ -268,7 +272,7 @@ impl Room {
         message
     }
 
-    /// L-149: the text that waited, with its taint.
+    /// Returns the stored text with its recipient and its taint (L-149).
     fn address_added(&mut self, id: FrameId, call: &ToolCall, message: &Arc<Message>) -> Message {
         let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else {
             return Message::clone(message);
@@ -302,7 +306,7 @@ impl Room {
         message
     }
 
-    /// L-150
+    /// Replaces an earlier message of the agent, and returns the new one (L-150).
     fn rewound(&mut self, id: FrameId, call: &ToolCall, message: &Arc<Message>) -> Message {
         let wanted = argument(call, "n")
             .as_u64()
@@ -310,8 +314,8 @@ impl Room {
             .and_then(|n| n.checked_sub(1));
         let found = self.frames.get(&id).map(|frame| frame.task.clone()).and_then(|task| {
             let history = self.history(&task);
-            // What an earlier activation of a sub-task said has led to its caller's words, which
-            // are not its own to take back.
+            // Messages of an earlier activation already led to the caller's own messages, which a
+            // sub-task must not take back.
             let (_, setup) = self.task_of(id)?;
             let frame = self.frames.get(&id)?;
             let first =
@@ -334,7 +338,7 @@ impl Room {
         self.rewind(&task, place, text(call, "content"), taint_of(message))
     }
 
-    /// Takes back what an agent said, and what came of it, and says this instead.
+    /// Drops an agent's message and all that followed from it, and returns its replacement.
     pub(super) fn rewind(
         &mut self,
         task: &TaskName,
@@ -356,7 +360,7 @@ impl Room {
         Message::clone(&said)
     }
 
-    /// What a tool of the host is called in this task.
+    /// Returns the name of a host tool in this task.
     fn name_of(&self, id: FrameId, tool: HostTool) -> String {
         let toolbox =
             self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();

@@ -1,9 +1,9 @@
-//! States that no order of events can lead to. Whoever meets one says so here instead of returning
-//! as if nothing were wrong: the room ends with an internal error and a stable code, where it would
-//! wait for ever. It follows from events alone, so a fold ends the same way.
+//! Invariants: states that no order of events can lead to. Code that meets one reports it here. The
+//! room then ends with an internal error and a stable code, where it would otherwise wait without
+//! end. Violations follow from events alone, so a replay ends in the same way.
 //!
-//! What somebody outside may cause at any time (an answer to a call that was abandoned, a timer
-//! that fires late, an unknown number) is no such state, and changes nothing.
+//! Input that may come from outside at any time is no violation. An answer to an abandoned call, a
+//! late timer or an unknown number changes nothing.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,32 +18,32 @@ use crate::types::ids::{CallId, FrameId};
 use crate::types::outcome::{Outcome, Status};
 use crate::types::usage::Spent;
 
-/// Something that always holds, and did not.
+/// A property that always holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Invariant {
-    /// A task's activation that goes on is there, and its task is in the setup.
+    /// An active frame exists, and its task is in the setup.
     FrameExists,
-    /// An activation whose step goes on waits for what has come.
+    /// A frame with a step in progress waits for the answer that arrived.
     StepWaits,
-    /// A call of a round belongs to a round that its activation waits for.
+    /// A call of a round belongs to a round that its frame waits for.
     RoundWaits,
     /// A call of a round has its slot.
     SlotExists,
-    /// An activation that acts on a message has it.
+    /// A frame that acts on a message has it.
     MessagePending,
-    /// A background task whose room is open is known.
+    /// A background task with an open room is known.
     TaskKnown,
-    /// A strategy that was asked has its state.
+    /// A strategy with a pending call has its state.
     StrategyKnown,
     /// A background command that is followed is known.
     CommandKnown,
-    /// What a gate is asked about is known, and the gate is in the setup.
+    /// The item that a gate checks is known, and the gate is in the setup.
     GateKnown,
 }
 
 impl Invariant {
-    /// The stable word for programs.
+    /// Returns the stable code for programs.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -59,7 +59,7 @@ impl Invariant {
         }
     }
 
-    /// It is about activations, which all are gone once a stop has ended the run.
+    /// Returns whether it is about frames, which are all gone once a stop has ended the run.
     fn is_of_frames(self) -> bool {
         !matches!(self, Self::TaskKnown | Self::StrategyKnown | Self::GateKnown)
     }
@@ -69,7 +69,7 @@ impl Invariant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InvariantViolation {
     pub invariant: Invariant,
-    /// In which activation, where it is about one.
+    /// The frame that the invariant is about, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frame: Option<FrameId>,
 }
@@ -86,29 +86,28 @@ impl fmt::Display for InvariantViolation {
 }
 
 impl Room {
-    /// The invariant that did not hold in this room, and for which it was ended; none: none.
+    /// Returns the violation for which this room was ended, if any.
     #[must_use]
     pub fn violation(&self) -> Option<InvariantViolation> {
         self.violation
     }
 
-    /// Ends the room after this event: what is handled cannot be. The first violation of an event
-    /// counts.
+    /// Records a violation; the room ends after this event. The first violation of an event counts.
     pub(super) fn violated(&mut self, invariant: Invariant, frame: impl Into<Option<FrameId>>) {
-        // A stop in the course of this event took all activations away, so what was about one is
-        // over.
+        // A stop within this event may have removed all frames, so their state no longer matters.
         if invariant.is_of_frames() && !matches!(self.phase, RoomPhase::Running { .. }) {
             return;
         }
         self.new_violation.get_or_insert(InvariantViolation { invariant, frame: frame.into() });
     }
 
-    /// Takes the round that a frame waits for out of it, so that it can be worked on; `go_on` puts
-    /// it back. A frame that waits for something else keeps its wait, and the room ends.
+    /// Takes the round out of a waiting frame, so that it can be worked on; `resume` puts it back.
+    /// A frame with another wait keeps it, and the room ends.
     pub(super) fn take_round(&mut self, id: FrameId, slot: usize) -> Option<ToolRound> {
         let attempt = self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut());
         match attempt.map(|attempt| &mut attempt.wait) {
             Some(wait @ FrameWait::Tools(_)) => {
+                // Checked before the round is taken, so that a violation leaves the wait as it is.
                 let has_slot = matches!(wait, FrameWait::Tools(round) if slot < round.slots.len());
                 if has_slot
                     && let FrameWait::Tools(round) = std::mem::replace(wait, FrameWait::Next)
@@ -122,7 +121,7 @@ impl Room {
         None
     }
 
-    /// Whether a frame waits for the answer to this call; the room ends where it does not.
+    /// Returns whether a frame waits for the answer to this call. If it does not, the room ends.
     pub(super) fn waits_for_answer(&mut self, id: FrameId, call: CallId) -> bool {
         let attempt = self.frames.get(&id).and_then(|frame| frame.attempt.as_ref());
         let waits = attempt.is_some_and(|attempt| attempt.wait == FrameWait::Call(call));
@@ -132,10 +131,11 @@ impl Room {
         waits
     }
 
-    /// After each event: a room in which an invariant did not hold ends.
+    /// Ends the room after an event in which an invariant did not hold.
     pub(super) fn end_if_violated(&mut self) {
         let Some(violation) = self.new_violation.take() else { return };
         let is_first = self.violation.is_none();
+        // Later violations end the room with the code of the first one.
         let violation = *self.violation.get_or_insert(violation);
         let reason = violation.to_string();
         if is_first {
@@ -145,8 +145,8 @@ impl Room {
             });
             self.stop(Status::InternalError, &reason);
         }
-        // What contradicts itself may keep a stop from its end too; and nothing is left to wait for
-        // in such a room.
+        // The stop itself may have met the broken state and left work behind. Everything is
+        // dropped, because nothing in such a room can be waited for.
         self.new_violation = None;
         self.frames.clear();
         self.runnable.clear();
@@ -159,7 +159,8 @@ impl Room {
             RoomPhase::Draining { outcome: Arc::new(Outcome::new(Status::InternalError, reason)) };
     }
 
-    /// Another run in a room that was ended for a violation ends at once, for the same reason.
+    /// Ends a further run in a broken room at once, for the same reason. Returns whether the room
+    /// is broken.
     pub(super) fn is_broken(&mut self) -> bool {
         let Some(violation) = self.violation else { return false };
         let outcome = Arc::new(Outcome::new(Status::InternalError, violation.to_string()));
@@ -195,7 +196,7 @@ mod tests {
         Purpose::Tool { frame, slot: 0, plugin: "box".into() }
     }
 
-    /// A room whose task waits for something, while a call is in flight that is for something else.
+    /// Returns a room whose task waits for one thing while a call for another is in flight.
     fn room(wait: FrameWait, purpose: impl FnOnce(FrameId) -> Purpose) -> (Room, FrameId) {
         let mut room = Room::default();
         let task = Arc::new(TaskSetup::default());
@@ -249,7 +250,7 @@ mod tests {
         let effects: Vec<Effect> = std::iter::from_fn(|| room.poll_effect()).collect();
         assert!(matches!(effects.last(), Some(Effect::Finish { .. })), "{name}: {effects:?}");
         assert_eq!(room.calls_in_flight().count(), 0, "{name}");
-        // Another run in it is refused in the same words, and a late answer changes nothing.
+        // Another run is refused with the same status, and a late answer changes nothing.
         let before = room.clone();
         room.handle(event, Millis(2));
         assert_eq!(room.outcome(), before.outcome(), "{name}");

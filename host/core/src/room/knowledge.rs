@@ -1,7 +1,6 @@
-//! Knowledge files of a task (O-126): what a file of the operator says stands behind the first
-//! message of a user in which one of its triggers stands. Decided here, from the setup and the
-//! history alone, so that a replay puts in the same. Does not read files; the setup holds their
-//! texts.
+//! Knowledge files of a task (O-126). The text of a file follows the first user message that
+//! contains one of its triggers. The choice depends on setup and history only, so a replay makes
+//! the same one. Files are not read here; the setup holds their texts.
 
 use std::sync::Arc;
 
@@ -13,24 +12,23 @@ use crate::types::ids::{FrameId, TaskName};
 use crate::types::message::{Entity, Message};
 use crate::types::triggers;
 
-/// Begins the sender's name of such an entry. No plugin's name has a colon, so nobody else can have
-/// it.
+/// Prefix of the sender's name of such an entry. Plugin names have no colon, so no other sender can
+/// have it.
 const SENDER: &str = "knowledge:";
 
-/// Returns whether the host put the entry in because of a trigger.
+/// Returns whether the host added the entry because of a trigger.
 pub(super) fn is_knowledge(message: &Message) -> bool {
     message.sender == Entity::Agent && message.sender_name.starts_with(SENDER)
 }
 
-/// Returns the newest entry that somebody said. Knowledge stands behind the message that called for
-/// it.
+/// Returns the newest entry that is not knowledge. Knowledge follows the message that triggered it.
 pub(super) fn newest_said(history: &History) -> Option<&Arc<Message>> {
     history.iter_newest_first().find(|message| !is_knowledge(message))
 }
 
 impl Room {
-    /// Appends the knowledge that a user's message calls for, each file once in a history: as long
-    /// as its text is there, the agent reads it with every step.
+    /// Appends the knowledge that a user's message triggers, each file once in a history. The agent
+    /// reads it with every step as long as it is there.
     pub(super) fn add_knowledge(
         &mut self,
         frame: FrameId,
@@ -40,6 +38,7 @@ impl Room {
         if message.sender != Entity::User {
             return;
         }
+        // Cloned, because appending needs `&mut self`.
         let files =
             self.setup.tasks.get(task).map(|setup| setup.knowledge.clone()).unwrap_or_default();
         for known in files {
@@ -67,7 +66,7 @@ impl Room {
     }
 }
 
-/// What the agent reads: where the text is from and why it is here, and the text between marks.
+/// Returns the text for the agent: its source, its trigger, and the fenced content.
 fn shown(known: &Knowledge, trigger: &str) -> String {
     let fence = "`".repeat(longest_run(&known.text).max(2) + 1);
     let name = known.name.as_ref().map(|name| format!(" {name:?}")).unwrap_or_default();
@@ -78,7 +77,7 @@ fn shown(known: &Knowledge, trigger: &str) -> String {
     )
 }
 
-/// Returns the length of the longest row of backticks: a fence must be longer, or the text could
+/// Returns the length of the longest run of backticks. A fence must be longer, or the text could
 /// end it.
 fn longest_run(text: &str) -> usize {
     text.split(|letter| letter != '`').map(str::len).max().unwrap_or_default()

@@ -1,6 +1,6 @@
-//! A room that is held open: nobody need be at work in it, what comes in on its channels begins a
-//! turn, and so it goes on until it is closed. Histories stay from turn to turn, and budgets are
-//! those of the whole room; the run's wall time is that of each turn.
+//! Persistent rooms: rooms that stay open while no task is at work. A message on a channel begins a
+//! turn, until the room is closed. Histories last from turn to turn. Budgets apply to the whole
+//! room, but the wall time applies to each turn.
 
 use std::sync::Arc;
 
@@ -18,20 +18,20 @@ use crate::types::ids::{ChannelId, FrameId, Millis, RoomId, TaskName};
 use crate::types::outcome::{Outcome, Status};
 use crate::types::request::{RequestId, RequestReply};
 
-/// How a room stands.
+/// The status of a room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RoomStatus {
     Active,
     Paused,
-    /// It takes nothing new; what is under way goes on to its end.
+    /// Takes nothing new; running work continues to its end.
     Closed,
-    /// Nothing will happen in it any more.
+    /// Nothing more will happen in it.
     Over,
 }
 
 impl RoomStatus {
-    /// The word in JSON and for people.
+    /// Returns the word used in JSON and in output.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -44,7 +44,7 @@ impl RoomStatus {
 }
 
 impl Room {
-    /// How the room stands.
+    /// Returns the status of the room.
     #[must_use]
     pub fn status(&self) -> RoomStatus {
         match &self.phase {
@@ -55,20 +55,19 @@ impl Room {
         }
     }
 
-    /// Why somebody closed the room; none: nobody did.
+    /// Returns the reason why the room was closed; `None` if it was not closed.
     #[must_use]
     pub fn closed(&self) -> Option<&str> {
         self.conversation.closed.as_deref()
     }
 
-    /// What is known of the room: who opened it and what for; a JSON object, null when there is
-    /// nothing.
+    /// Returns the metadata that the room was opened with: a JSON object, or null if there is none.
     #[must_use]
     pub fn metadata(&self) -> &Value {
         &self.opening.metadata
     }
 
-    /// The room that this one works for; none: it works for nobody.
+    /// Returns the room that this one works for; `None` if it has no parent.
     #[must_use]
     pub fn parent(&self) -> Option<RoomId> {
         let (parent, _) =
@@ -76,13 +75,14 @@ impl Room {
         Some(RoomId::from(parent))
     }
 
-    /// Nobody need be at work in it for it to go on.
+    /// Returns whether the room stays open while no task is at work.
     pub(super) fn is_held(&self) -> bool {
         self.opening.hold && self.conversation.closed.is_none()
     }
 
-    /// The task whose turn it is to answer what comes in: the one at work for whoever spoke, and in
-    /// a held room the one that the conversation was handed to, or that it began with.
+    /// Returns the task that answers incoming messages. In a run it is the task at work for the
+    /// user. In a persistent room it is the task that the conversation was handed to, or else the
+    /// entry task.
     pub(super) fn active_task(&self) -> &TaskName {
         match &self.phase {
             RoomPhase::Running { root } if !self.is_held() => {
@@ -92,7 +92,7 @@ impl Room {
         }
     }
 
-    /// Nobody said anything yet, and nobody has to: the room waits for what comes in.
+    /// Returns whether the room opens without a message and waits for the first one.
     pub(super) fn opens_idle(opening: &RunOpening) -> bool {
         let is_empty =
             opening.content.is_none() && opening.attachments.is_empty() && opening.tools.is_empty();
@@ -100,14 +100,14 @@ impl Room {
     }
 
     pub(super) fn wait_for_messages(&mut self) {
-        // What limits a turn begins with it.
+        // The time limit applies to turns, so it starts with the first one.
         self.opening.deadline = None;
         let outcome = Arc::new(Outcome::new(Status::Done, "nobody has been at work in the room"));
         self.phase = RoomPhase::Draining { outcome };
     }
 
-    /// A task at work reads it in its next step; in a held room one that is not begins a turn with
-    /// it, when its turn has come.
+    /// Queues a message for the next step of a task at work. In a persistent room, a message for
+    /// any other task begins a turn later.
     pub(super) fn hear_or_begin(&mut self, words: UserWords) {
         if self.at_work(&words.task).is_some() {
             self.pausing.words.push(words);
@@ -118,12 +118,12 @@ impl Room {
         }
     }
 
-    /// Words wait for a turn of their own, which can begin.
+    /// Returns whether messages are queued that can each begin a turn.
     pub(super) fn has_turns_waiting(&self) -> bool {
         self.is_held() && !self.conversation.waiting.is_empty()
     }
 
-    /// After each event: turns begin that wait, and a closed room waits for nobody.
+    /// Runs after each event: begins queued turns, and ends waits for the user in a closed room.
     pub(super) fn host(&mut self) {
         if self.conversation.closed.is_some() {
             self.end_waiting_for_user();
@@ -141,6 +141,7 @@ impl Room {
     }
 
     fn begin_turn(&mut self, UserWords { task, text, attachments, chain_depth }: UserWords) {
+        // The depth counts on from the message that begins the turn.
         self.conversation.chain_depth = self.opening.chain_depth.max(chain_depth);
         let root = self.open_turn(&task, Some(&text));
         if let Some(frame) = self.frames.get_mut(&root) {
@@ -152,11 +153,11 @@ impl Room {
         self.runnable.push_back(root);
     }
 
-    /// A task begins a turn of a held room, about these words or about nothing that anybody said.
-    /// Its first message is still to come.
+    /// Begins a turn of a persistent room, about `words` or without a user message. The caller
+    /// still has to put the first message.
     pub(super) fn open_turn(&mut self, task: &TaskName, words: Option<&str>) -> FrameId {
         self.idle_steps = 0;
-        // What the turn is about is no answer.
+        // The message that opened the turn does not count as an answer.
         self.opening.content = Some(words.unwrap_or_default().to_owned());
         let inputs = Arc::new(self.opening.inputs.clone());
         let inputs = match self.setup.tasks.get(task) {
@@ -176,8 +177,8 @@ impl Room {
         root
     }
 
-    /// When the time of what begins in the background is over: that of the run, and in a held room
-    /// as long as a turn may take, for the turn ends before.
+    /// Returns the deadline of background work that starts now. In a run it is the run's. In a
+    /// persistent room it is one full turn from now, since the current turn ends earlier.
     pub(super) fn deadline_in_background(&self) -> Option<Millis> {
         if self.opening.hold {
             self.opening.limits.wall_ms.map(|wall_ms| self.now.plus(wall_ms))
@@ -186,21 +187,22 @@ impl Room {
         }
     }
 
-    /// The task that was at work in a held room has ended: its answer is told, and its time is
-    /// over.
+    /// Ends a turn of a persistent room: drops its deadline, and reports its answer on the
+    /// channels.
     pub(super) fn turn_ended(&mut self, outcome: &Outcome) {
         if !self.opening.hold {
             return;
         }
         self.timers.retain(|_, purpose| *purpose != TimerPurpose::Wall);
         self.opening.deadline = None;
+        // If a budget closed the room, `stop_with` reports that instead.
         if !(self.conversation.closed.is_some() && outcome.status.is_budget()) {
             self.report_outcome(outcome);
         }
     }
 
-    /// A hard stop of the work that goes on for whoever spoke: of a held room only the turn ends,
-    /// and what goes on beside it goes on.
+    /// Stops the work for the user at once. In a persistent room only the turn ends, and background
+    /// work continues.
     pub(super) fn stop_work(&mut self, ending: FrameEnd) {
         match self.phase {
             RoomPhase::Running { root } if self.is_held() => self.end_frame(root, ending),
@@ -208,7 +210,7 @@ impl Room {
         }
     }
 
-    /// What an interactive task asks its user is told on the other channels of a held room too.
+    /// Reports a question of an interactive task on the other channels of a persistent room.
     pub(super) fn report_question(&mut self, channel: &ChannelId, prompt: &str) {
         if self.is_held() && !prompt.trim().is_empty() {
             self.report_channels(prompt, Some(channel));
@@ -223,7 +225,7 @@ impl Room {
         }
     }
 
-    /// The room takes nothing new from here on.
+    /// Closes the room to anything new, and reports queued messages as unread.
     pub(super) fn shut(&mut self, reason: &str) {
         self.conversation.closed = Some(reason.to_owned());
         self.tell(Notice::RoomClosed { reason: reason.to_owned() });
@@ -233,7 +235,8 @@ impl Room {
         }
     }
 
-    /// Nobody will answer in a closed room, so a task that waits for nothing but its user is done.
+    /// Ends a task that waits only for its user once the room is closed, because no answer can
+    /// come.
     fn end_waiting_for_user(&mut self) {
         let RoomPhase::Running { root } = self.phase else { return };
         let of_frames = || self.calls.values().filter(|purpose| purpose.frame().is_some());

@@ -1,6 +1,5 @@
-//! A run that has used up a budget, and asks for more: one question at a time, to an approver.
-//! While it waits nothing else that costs begins, and what is under way goes on. Only the room at
-//! the root asks; a background task ends with what it was given.
+//! Requests for more budget: one at a time, to an approver. Meanwhile nothing that costs begins,
+//! and running work continues. Only the root room asks; a background task ends with its own budget.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +15,7 @@ use crate::types::completion::ModelRequest;
 use crate::types::ids::{CallId, FrameId};
 use crate::types::limits::WhenUsedUp;
 
-/// A model request that waits for more.
+/// A model request that awaits more budget.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct HeldRequest {
     pub(super) call: CallId,
@@ -25,19 +24,19 @@ pub(super) struct HeldRequest {
 }
 
 impl Room {
-    /// Somebody is to be asked when a budget is used up.
+    /// Returns whether an exhausted budget leads to a request for more.
     pub(super) fn asks_for_more(&self) -> bool {
         let is_running = matches!(self.phase, RoomPhase::Running { .. });
         is_running && self.opening.depth == 0 && self.opening.limits.when_used_up == WhenUsedUp::Ask
     }
 
-    /// A question for more is open: what costs waits.
+    /// Returns whether a request for more is open, so that new work has to wait.
     pub(super) fn is_waiting_for_more(&self) -> bool {
         self.top_up.is_some()
     }
 
-    /// A budget has none left, or the run waits for more of another: what wants some of it waits
-    /// too. `Err`: nobody is asked, and the run is to end.
+    /// Returns whether work must wait: its budget is exhausted, or a request for more is open.
+    /// `Err` if no request can be made, so that the run ends.
     pub(super) fn must_wait_for(&mut self, budget: Budget) -> Result<bool, Budget> {
         if self.is_waiting_for_more() {
             return Ok(true);
@@ -52,7 +51,7 @@ impl Room {
         Ok(true)
     }
 
-    /// Asks once; while an answer is awaited nothing more is asked.
+    /// Requests more of a budget, unless a request is open.
     pub(super) fn ask_for_more(&mut self, short: Short) {
         if self.is_waiting_for_more() {
             return;
@@ -64,8 +63,8 @@ impl Room {
             Budget::History => (self.held_bytes(), 0),
             budget => (budget.of(&self.spent), budget.of(&self.reserved)),
         };
-        // Half of the limit again, or what is needed to go on where that is more. It is over
-        // already where more was used than there was.
+        // Proposes half of the limit again, or the missing amount if that is larger. If more was
+        // used than the limit, the missing amount is the excess.
         let over = used.saturating_sub(limit);
         let lacks = if over > 0 {
             over
@@ -84,7 +83,7 @@ impl Room {
         self.effects.push_back(Effect::AskTopUp { call, top_up });
     }
 
-    /// An approver has decided about a question for more.
+    /// Takes an approver's decision about a request for more.
     pub(super) fn topped_up(&mut self, call: CallId, approval: Approval, author: ApprovalAuthor) {
         let Some(Purpose::TopUp { top_up }) = self.calls.get_mut(&call) else { return };
         let budget = top_up.budget;
@@ -93,7 +92,7 @@ impl Room {
             Approval::Edited { arguments } => match top_up.amount(&arguments) {
                 Ok(more) => Ok(more),
                 Err(problem) => {
-                    // No answer: the question stays open, so that a better one still finds it.
+                    // An invalid amount is no decision: the request stays open for a valid one.
                     top_up.problem = Some(problem.to_string());
                     let top_up = LimitIncrease::clone(top_up);
                     self.tell(Notice::TopUpAsked { call, top_up });
@@ -135,15 +134,16 @@ impl Room {
         if budget == Budget::Wall
             && let Some(deadline) = self.opening.deadline
         {
-            // Not from the old end on: the approver took some time too.
+            // Counted from now if the old deadline has passed, because the approver took time too.
             let deadline = deadline.max(self.now).plus(more);
             self.opening.deadline = Some(deadline);
             self.set_timer(TimerPurpose::Wall, deadline);
         }
     }
 
-    /// What waited is looked at anew; it may have to wait again, for something else.
+    /// Checks all waiting work again; it may have to wait again for another budget.
     fn resume_with_held(&mut self) {
+        // First, because the granted amount may still be less than what was used.
         self.stop_if_spent();
         for held in std::mem::take(&mut self.held) {
             self.model_asked(held.call, held.ordinal, held.request);
@@ -157,6 +157,7 @@ impl Room {
             })
             .collect();
         for (call, frame, slot, asked) in tools {
+            // Resuming an earlier call may have ended the frame of a later one.
             if self.calls.remove(&call).is_some() {
                 self.resume_asked(frame, slot, asked);
             }
@@ -172,7 +173,7 @@ impl Room {
         }
     }
 
-    /// Asks the responder anew that could not be asked.
+    /// Asks the responder again that had to wait.
     fn try_again(&mut self, id: FrameId) {
         let Some(frame) = self.frames.get_mut(&id) else {
             return self.violated(Invariant::FrameExists, id);
@@ -188,7 +189,7 @@ impl Room {
         self.runnable.push_back(id);
     }
 
-    /// Nobody waits for more any longer.
+    /// Drops the open request for more, if any.
     pub(super) fn drop_top_up(&mut self) {
         if let Some(call) = self.top_up.take()
             && self.calls.remove(&call).is_some()

@@ -1,6 +1,6 @@
-//! Links between messages that nothing can ask about any more are forgotten, so that a room that
-//! stays open holds as many as its histories have entries, and not one for every message that was
-//! ever posted. What is kept answers every question as all of them would.
+//! Cleanup of links between messages. Links that no query can reach are dropped. A persistent room
+//! then holds about as many as its histories have entries, rather than one for each message. The
+//! remaining links answer every query as all of them would.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use super::Room;
 use super::frame::{Frame, FrameWait};
 use crate::types::message::Message;
 
-/// Messages above one that is held that stay with it. A rewind asks for the message that was
-/// answered; who passes a message on goes up until one that does not ask for that itself, which is
-/// one or two (L-144).
+/// Number of ancestors that stay with a message in use. A rewind needs the answered message.
+/// Passing a message on goes up to one that does not ask for that itself, which takes one or two
+/// steps (L-144).
 const ABOVE: usize = 64;
-/// Fewer are not worth looking through.
+/// A cleanup of fewer links is not worth its cost.
 const FEW: usize = 256;
 
 impl Room {
-    /// After each event: when there are twice as many links as were left the last time, those of
-    /// which nothing can be asked go.
+    /// Runs after each event: drops unused links once their number has doubled since the last
+    /// cleanup. The cost for each message is then constant on average.
     pub(super) fn forget_links(&mut self) {
         if self.links.len() < self.links_due.max(FEW) {
             return;
@@ -27,7 +27,8 @@ impl Room {
         let leads_to = self.next_in_use(&kept);
         self.links.retain(|seq, _| kept.contains(seq));
         for (seq, next) in leads_to {
-            // What stood between is in no history: whoever follows the row finds the same.
+            // The dropped links between are in no history, so a walk along the chain visits the
+            // same entries.
             if let Some(link) = self.links.get_mut(&seq) {
                 link.child = Some(next);
             }
@@ -35,7 +36,7 @@ impl Room {
         self.links_due = self.links.len().saturating_mul(2);
     }
 
-    /// Messages in histories and at work, and those above them.
+    /// Returns the messages in histories and frames, and their ancestors.
     fn links_in_use(&self) -> BTreeSet<u64> {
         let in_histories =
             self.links.iter().filter(|(_, link)| link.place.is_some()).map(|(seq, _)| *seq);
@@ -55,7 +56,7 @@ impl Room {
                 else {
                     break;
                 };
-                // One that is held has its own row above it.
+                // A message in use adds its own ancestors.
                 if held.contains(&above) {
                     break;
                 }
@@ -66,11 +67,10 @@ impl Room {
         kept
     }
 
-    /// By message that stays, the next one that stays of those that followed from it, where others
-    /// stand between.
+    /// Returns, for each retained message, the next retained one among those that followed from it.
     fn next_in_use(&self, kept: &BTreeSet<u64>) -> BTreeMap<u64, u64> {
         let mut next_of: BTreeMap<u64, u64> = BTreeMap::new();
-        // Whatever follows from a message has a higher number, so it was looked at before.
+        // A later message has a higher number, so in reverse order it was visited already.
         for (seq, link) in self.links.iter().rev() {
             let Some(child) = link.child.filter(|child| child > seq) else { continue };
             let next =
@@ -82,7 +82,7 @@ impl Room {
     }
 }
 
-/// Messages that a frame may still answer, post or pass on.
+/// Returns the messages that a frame may still answer, post or pass on.
 fn held_by(frame: &Frame) -> impl Iterator<Item = &Arc<Message>> {
     let attempt = frame.attempt.as_ref();
     let waits = attempt.and_then(|attempt| match &attempt.wait {

@@ -1,6 +1,6 @@
-//! Has a task gone round in circles? A row of the same few messages, or of answers that nobody
-//! knows anything (L-062, L-096, L-097). Counting a message costs the same however many came before
-//! it.
+//! Loop detection: finds a task that cycles through the same few messages, or alternates with
+//! DO-NOT-KNOW answers (L-062, L-096, L-097). The cost of a message does not depend on how many
+//! came before it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -10,21 +10,20 @@ use serde::{Deserialize, Serialize};
 use crate::setup::LoopRules;
 use crate::types::message::{DO_NOT_KNOW, Message};
 
-/// A message's place in the order of frequency: the more often the earlier, then by first
-/// appearance.
+/// A message's rank by frequency, the most frequent first, then by first appearance.
 type Rank = (Reverse<u64>, u64);
-/// A message, hashed.
+/// The hash of a message.
 type Key = (u64, u64);
 
-/// What was said, and how often.
+/// The messages of a task and their counts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct LoopDetector {
-    /// How often each came, and which was first.
+    /// Count and order of first appearance for each message.
     #[serde(with = "super::scratch::as_pairs")]
     counts: BTreeMap<Key, (u64, u64)>,
     #[serde(skip)]
     ranks: BTreeSet<(Rank, Key)>,
-    /// The newest, oldest first.
+    /// The newest messages, oldest first.
     recent: VecDeque<Key>,
     total: u64,
     /// The last step that ended with DO-NOT-KNOW.
@@ -32,11 +31,11 @@ pub(super) struct LoopDetector {
     alternations: u32,
 }
 
-/// There from the start, so that the first message has something to be more frequent than.
+/// Counted from the start, so that the first message has another one to be more frequent than.
 const DUMMY: Key = (0, 0);
 
 impl PartialEq for LoopDetector {
-    /// The order follows from the counts.
+    /// The ranks are left out, because they follow from the counts.
     fn eq(&self, other: &Self) -> bool {
         (&self.counts, &self.recent, self.total, self.unknown_at, self.alternations)
             == (&other.counts, &other.recent, other.total, other.unknown_at, other.alternations)
@@ -59,7 +58,7 @@ impl Default for LoopDetector {
 }
 
 impl LoopDetector {
-    /// The pending message after a step that ended with an answer.
+    /// Counts the pending message after a step that ended with an answer.
     pub(super) fn saw(&mut self, message: &Message, rules: &LoopRules) {
         if rules.cycle_len == 0 {
             return;
@@ -67,6 +66,7 @@ impl LoopDetector {
         let key = key(message);
         self.count(key);
         self.recent.push_back(key);
+        // `is_cycle` looks back at most this far.
         let most = usize::try_from(u64::from(rules.cycle_len) * u64::from(rules.wait))
             .unwrap_or(usize::MAX);
         while self.recent.len() > most {
@@ -74,7 +74,7 @@ impl LoopDetector {
         }
     }
 
-    /// The answer of a step, before it is known what comes of it (L-096).
+    /// Counts the answer of a step before it is judged (L-096).
     pub(super) fn answered(&mut self, message: &Message, step: u32) {
         if message.text().contains(DO_NOT_KNOW) {
             let two_ago = step.checked_sub(2).is_some_and(|ago| self.unknown_at == Some(ago));
@@ -83,7 +83,7 @@ impl LoopDetector {
         }
     }
 
-    /// After so many steps: how it goes round, if it does.
+    /// Returns how the task loops after this number of steps, if it does.
     pub(super) fn loops(&mut self, steps: u32, rules: &LoopRules) -> Option<&'static str> {
         let is_due = rules.cycle_len > 0 && steps.is_multiple_of(rules.cycle_len);
         if is_due && self.is_cycle(rules) {
@@ -93,7 +93,7 @@ impl LoopDetector {
             .then_some("every other answer is DO-NOT-KNOW")
     }
 
-    /// The order is not written down; it is made anew when the rest was read back.
+    /// Rebuilds the ranks after deserialization; they are not stored.
     fn rank(&mut self) {
         if self.ranks.len() != self.counts.len() {
             self.ranks = self
@@ -109,12 +109,13 @@ impl LoopDetector {
         self.total += 1;
         let next = self.counts.len() as u64;
         let (count, first) = self.counts.entry(key).or_insert((0, next));
+        // The set is ordered by count, so the entry has to move.
         self.ranks.remove(&((Reverse(*count), *first), key));
         *count += 1;
         self.ranks.insert(((Reverse(*count), *first), key));
     }
 
-    /// L-097
+    /// Returns whether the most frequent messages dominate, and are the only recent ones (L-097).
     fn is_cycle(&mut self, rules: &LoopRules) -> bool {
         self.rank();
         if self.total < u64::from(rules.wait) * u64::from(rules.cycle_len) {
@@ -141,7 +142,7 @@ impl LoopDetector {
     }
 }
 
-/// L-008: who says it, whom to, with which calls, and what.
+/// Returns the hash of a message: sender, recipient, names of its calls, and text (L-008).
 fn key(message: &Message) -> Key {
     let mut hash = MessageHasher::default();
     hash.text(message.sender.as_str());
@@ -149,13 +150,13 @@ fn key(message: &Message) -> Key {
     hash.text(message.recipient.as_deref().unwrap_or_default());
     message.tool_calls.iter().for_each(|call| hash.text(&call.name));
     hash.text(message.text());
-    // Results are no text of the message, and tell it apart all the same.
+    // Results are not part of the text, but they distinguish messages.
     message.tool_results.iter().for_each(|result| hash.text(&result.content));
     (hash.one, hash.other)
 }
 
-/// Two hashes of 64 bits, eight bytes at a time: the same on every machine, and nothing here has to
-/// withstand somebody who looks for collisions.
+/// Two hashes of 64 bits, eight bytes at a time. They are equal on every machine. Resistance to
+/// deliberate collisions is not needed here.
 #[derive(Default)]
 struct MessageHasher {
     one: u64,
@@ -163,7 +164,7 @@ struct MessageHasher {
 }
 
 impl MessageHasher {
-    /// With its length, so that two texts are not one.
+    /// Adds a text with its length, so that two texts do not equal one.
     fn text(&mut self, text: &str) {
         self.word(text.len() as u64);
         for chunk in text.as_bytes().chunks(8) {

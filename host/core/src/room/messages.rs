@@ -1,5 +1,5 @@
-//! Making messages: stamping them with what only the host may say, and turning an agent's turn into
-//! one.
+//! Construction of messages: the stamps that only the host may set, and the message of an agent's
+//! turn.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use crate::types::ids::{FrameId, PluginName, TaskName};
 use crate::types::message::{Entity, Label, Message, Signal, ToolCall};
 
 impl Room {
-    /// An empty message from a seat, stamped with its place.
+    /// Returns an empty message from a role, with the next number.
     pub(super) fn stamp(&mut self, sender: Entity, sender_name: &str) -> Message {
         let seq = self.counters.message;
         self.counters.message += 1;
         Message::new(seq, sender, sender_name)
     }
 
-    /// What a person said, which is external text (L-029, L-170).
+    /// Returns a message of the user, which is external text (L-029, L-170).
     pub(super) fn user_message(&mut self, content: String) -> Message {
         self.user_spoke();
         let channel = self.opening.channel.clone();
@@ -37,7 +37,7 @@ impl Room {
         message
     }
 
-    /// The host's word to the agent, such as an observation.
+    /// Returns a message of the host to the agent, such as an observation.
     pub(super) fn host_message(&mut self, frame: FrameId, content: String) -> Arc<Message> {
         let name =
             self.agent_of(frame).map_or_else(|| "host".to_owned(), |agent| agent.to_string());
@@ -46,8 +46,8 @@ impl Room {
         Arc::new(message)
     }
 
-    /// Same, as an error that the agent can read in place of an answer to its message. Each call of
-    /// the message gets the error for a result: a model provider accepts no call without one.
+    /// Returns an error message that answers `refused`. Each of its calls gets the error as its
+    /// result, because model providers accept no call without one.
     pub(super) fn refusal_message(
         &mut self,
         frame: FrameId,
@@ -60,7 +60,7 @@ impl Room {
         Arc::new(message)
     }
 
-    /// Same, as an error that the agent can read; it goes into what came since its last step.
+    /// Returns an error message for the agent, and adds it to the observations since its last step.
     pub(super) fn error_message(&mut self, frame: FrameId, content: String) -> Arc<Message> {
         let message = self.host_message(frame, content.clone());
         self.remember(frame, None, Some(Observation::Error { content }), message.seq);
@@ -71,7 +71,7 @@ impl Room {
         Some(&self.task_of(frame)?.1.agent)
     }
 
-    /// Puts a message up for an answer.
+    /// Makes a message pending.
     pub(super) fn put_pending(&mut self, frame: FrameId, sender: Responder, message: Message) {
         if let Some(frame) = self.frames.get_mut(&frame) {
             let message = Arc::new(message);
@@ -92,12 +92,12 @@ impl Room {
         seq: u64,
     ) {
         let Some(frame) = self.frames.get_mut(&frame) else { return };
-        // O-051
+        // O-051: the last error stays readable.
         if let Some(Observation::Error { content }) = &observation {
             frame.acting.last_error = Some(content.clone());
         }
-        // O-054: the answer to an action joins it, whatever came in between; anything else stands
-        // alone.
+        // O-054: the answer to an action joins it, even after other events. Anything else is an
+        // entry of its own.
         let is_open = |past: &&mut PastAction| past.action.is_some() && past.observation.is_none();
         match frame.past.iter_mut().rev().find(is_open).filter(|_| action.is_none()) {
             Some(past) => past.observation = observation,
@@ -105,7 +105,7 @@ impl Room {
         }
     }
 
-    /// The same for what answers no action, and so is joined to none (O-054).
+    /// Records an observation that answers no action, as an entry of its own (O-054).
     pub(super) fn remember_unsolicited(&mut self, frame: FrameId, past: PastAction) {
         let Some(frame) = self.frames.get_mut(&frame) else { return };
         if let Some(Observation::Error { content }) = &past.observation {
@@ -114,13 +114,13 @@ impl Room {
         frame.past.push(past);
     }
 
-    /// The message that an agent's turn amounts to; none when it said nothing.
+    /// Returns the message of an agent's turn; `None` if it says nothing.
     pub(super) fn turn_message(&mut self, frame: FrameId, turn: Turn) -> Option<Arc<Message>> {
         let task = Arc::clone(self.task_of(frame)?.1);
         let mut message = self.stamp(Entity::Llm, task.agent.as_str());
         let seq = message.seq;
         if turn.wait_for_response {
-            // L-069: addressing the user makes the task ask, also when it is not interactive.
+            // L-069: with the user as recipient the task asks, even if it is not interactive.
             message.recipient = Some(Entity::User.as_str().to_owned());
         }
         message.value = turn
@@ -129,8 +129,8 @@ impl Room {
             .find(|(key, _)| key == "value")
             .map(|(_, value)| value.clone())
             .filter(|value| !value.is_null());
-        // A kind that has a type is of that type, however it was written: nothing is done under
-        // another name.
+        // A kind with a type of its own is converted to it, so that no action escapes its checks by
+        // another spelling.
         let action = turn.action.typed();
         let remembered = action.clone();
         match action {
@@ -148,7 +148,7 @@ impl Room {
                     },
                 });
             }
-            // The user is about to answer it, so there is nothing left to carry out.
+            // The user will answer it, so there is nothing left to carry out.
             Action::Talk { content } if turn.wait_for_response => message.content = Some(content),
             Action::Reject { outputs } => {
                 message.content = Some(text_form(&outputs));
@@ -166,8 +166,9 @@ impl Room {
         Some(Arc::new(message))
     }
 
-    /// The agent may address another task only with the `route` grant: a sub-task, or one that its
-    /// caller would pass the result on to. Its own task, its caller and the seats need none.
+    /// Checks the `route` grant that an agent needs to address another task: a sub-task, or one to
+    /// which its caller would pass the result. Its own task, its caller and the roles need no
+    /// grant.
     pub(super) fn check_route(
         &mut self,
         id: FrameId,
@@ -187,6 +188,7 @@ impl Room {
         let Some((frame, _)) = self.task_of(id) else { return Ok(()) };
         let is_named = |name: &str| name.eq_ignore_ascii_case(recipient);
         let is_own = is_named(frame.task.as_str()) || self.caller_name(frame).is_some_and(is_named);
+        // Names other than tasks need no grant; unknown ones are refused in the next step (L-053).
         if is_own || !self.setup.tasks.keys().any(|task| is_named(task.as_str())) {
             return Ok(());
         }
@@ -207,15 +209,15 @@ impl Room {
         rights.may_route(name)
     }
 
-    /// Tells the operator of a refusal, and gives the text that the agent may read.
+    /// Reports a refusal to the operator, and returns the text for the agent.
     pub(super) fn denied(&mut self, plugin: &PluginName, record: DenialRecord) -> String {
         let text = record.denial.to_text();
         self.tell(Notice::Denied { call: None, plugin: plugin.clone(), record });
         text
     }
 
-    /// L-066: what a text asks the host to do with it, where the operator lets texts do that.
-    /// True: the message says no more than that what is pending goes on.
+    /// Applies the routing in a text, if the operator allows it (L-066). Returns true if the
+    /// message only passes on what is pending.
     pub(super) fn routed(
         &mut self,
         id: FrameId,
@@ -224,8 +226,8 @@ impl Room {
     ) -> (Arc<Message>, bool) {
         let Some((_, task)) = self.task_of(id) else { return (message, false) };
         if !task.text.signals {
-            // In the reference a pass is a pass even where signals mean nothing; only it is not
-            // taken for silence.
+            // In the reference, a pass is a pass even without signals, but it does not count as an
+            // empty answer.
             let text = message.text().trim();
             let passes = text == routing::PASS
                 || text.starts_with(routing::PASS_TO)
@@ -234,7 +236,7 @@ impl Room {
                 return (message, task.as_langroid && passes);
             }
         }
-        // L-152: what is pending can be passed on as the task's result.
+        // L-152: the pending message can be passed on as the task's result.
         let passes = message.text().trim() == routing::PASS
             || routing::without_done(message.text()) == routing::PASS;
         let (prefix, signals) = (task.text.prefix.clone(), task.text.signals);
@@ -259,6 +261,7 @@ impl Room {
             Route::SendTo { name, content } => {
                 let said = Arc::make_mut(&mut message);
                 (said.content, said.recipient) = (Some(content), Some(name));
+                // The address is no longer part of the text, so it has to be parsed again.
                 self.forget_reading(id);
                 return (message, false);
             }
@@ -268,7 +271,7 @@ impl Room {
                 Arc::make_mut(pending).recipient = Some(name);
                 self.keep_pending(id);
                 // L-068: a bare address passes the turn on within the step, as the bare signal
-                // does; a signal with a name ends the step.
+                // does. A signal with a name ends the step.
                 if !message.text().contains(routing::PASS_TO) {
                     Arc::make_mut(&mut message).content = Some(routing::PASS.to_owned());
                     self.forget_reading(id);
@@ -279,8 +282,8 @@ impl Room {
         (message, true)
     }
 
-    /// Whoever says it may address this name: a person may, an agent needs the `route` grant for
-    /// another task.
+    /// Checks that a responder may address this name. A user may; an agent needs the `route` grant
+    /// for another task.
     fn may_address(&mut self, id: FrameId, by: &Responder, name: &str) -> Result<(), String> {
         let agent = match by {
             Responder::User | Responder::System => return Ok(()),
@@ -291,8 +294,8 @@ impl Room {
         self.check_address(id, &agent, name).map_err(|record| self.denied(&agent, *record))
     }
 
-    /// What the pending message names that its agent does not know, once nobody else had an answer
-    /// (L-113, done right).
+    /// Returns the error for unknown tools in the pending message, once no other responder had an
+    /// answer (L-113, done right).
     pub(super) fn unknown_tools(&mut self, id: FrameId) -> Option<Arc<Message>> {
         let pending = self
             .frames
@@ -301,14 +304,14 @@ impl Room {
             .clone()
             .filter(|pending| pending.sender == Entity::Llm)?;
         if self.task_of(id)?.1.agent_seat == AgentSeat::Component {
-            // The component carries calls out itself, and knows which.
+            // The component carries out calls itself, and knows its own tools.
             return None;
         }
         let reading = self.reading(id);
         let (frame, setup) = self.task_of(id)?;
         let knows = |task: &TaskName, name: &str| self.toolbox(task).get(name).is_some();
-        // Where sub-tasks may carry it out, a call that one of them knows is not unknown, whatever
-        // it made of it.
+        // If sub-tasks may carry it out, a call that one of them knows is not unknown, even if that
+        // sub-task failed.
         let is_known_below = |name: &String| {
             setup.as_langroid && setup.subtasks.iter().any(|task| knows(task, name))
         };
@@ -374,13 +377,13 @@ fn fill_reply(message: &mut Message, reply: Reply, seq: u64, task: &TaskSetup) {
     message.recipient = recipient.or(message.recipient.take());
 }
 
-/// L-067 alone, where no other word of a text means anything.
+/// Returns the route of an address prefix, for tasks without other signals (L-067).
 fn by_prefix(text: &str, prefix: &str, has_call: bool) -> Option<Route> {
     let (name, content) = routing::addressed(text.trim(), prefix).filter(|_| !has_call)?;
     Some(if content.is_empty() { Route::PassTo(name) } else { Route::SendTo { name, content } })
 }
 
-/// L-027
+/// Returns the text of a reply; empty if it is a pair of quotation marks (L-027).
 fn said(text: &str) -> String {
     match text.trim() {
         "\"\"" | "''" => String::new(),
@@ -388,8 +391,7 @@ fn said(text: &str) -> String {
     }
 }
 
-/// A call without an id, or with one that an earlier call of the message has, gets its own: results
-/// are told apart by it.
+/// Gives each call without a unique id its own, because results refer to it.
 fn stamped(mut calls: Vec<ToolCall>, seq: u64) -> Vec<ToolCall> {
     let mut ids = BTreeSet::new();
     for (index, call) in calls.iter_mut().enumerate() {
@@ -401,8 +403,8 @@ fn stamped(mut calls: Vec<ToolCall>, seq: u64) -> Vec<ToolCall> {
     calls
 }
 
-/// The refusal of a plugin that the setup does not hold. Assembly makes no such setup, but a
-/// journal may have been written by anyone.
+/// Returns the refusal of a plugin that is missing from the setup. Assembly makes no such setup,
+/// but a journal may come from another source.
 pub(super) fn unknown_plugin(
     plugin: &PluginName,
     capability: Capability,
@@ -421,7 +423,7 @@ pub(super) fn unknown_plugin(
     })
 }
 
-/// The text of a value (L-031).
+/// Returns the text of a value (L-031).
 pub(super) fn text_form(value: &Value) -> String {
     match value {
         Value::Null => String::new(),

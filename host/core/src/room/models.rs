@@ -1,6 +1,6 @@
-//! Model calls that plugins ask for while they run: who may ask which model, and what is left to
-//! spend. Nothing is sent before the budget says yes, and no answer reaches a plugin before it is
-//! counted. What a model gets to read is put together in `prompts`.
+//! Model calls of running plugins: which plugin may ask which model, and how much may be spent.
+//! Nothing is sent before the budget allows it, and no answer reaches a plugin before it is
+//! counted. `prompts` builds the prompt.
 
 use std::sync::Arc;
 
@@ -20,19 +20,19 @@ use crate::types::denial::DenialRecord;
 use crate::types::ids::{CallId, ModelName, PluginName, TaskName};
 use crate::types::usage::Spent;
 
-/// A model call under way.
+/// A pending model call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct ModelCall {
     pub(super) call: CallId,
     pub(super) ordinal: u32,
     pub(super) plugin: PluginName,
     pub(super) model: ModelName,
-    /// The task whose agent's calls are to be found in the answer's text.
+    /// The task whose agent's calls are parsed from the answer's text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reads_for: Option<TaskName>,
-    /// The plugin still waits for the answer.
+    /// True while the plugin waits for the answer.
     is_awaited: bool,
-    /// Set aside for it.
+    /// The reservation for it.
     #[serde(default)]
     pub(super) aside: Aside,
 }
@@ -46,13 +46,14 @@ impl ModelCall {
 impl Room {
     pub(super) fn model_asked(&mut self, call: CallId, ordinal: u32, request: ModelRequest) {
         if self.who_asks(call).is_none() {
-            // The call was abandoned, and whoever asked is being stopped.
+            // The call was abandoned, and its plugin is being stopped.
             return;
         }
         if self.is_waiting_for_more() {
             self.held.push(HeldRequest { call, ordinal, request });
             return;
         }
+        // `admit_model_call` consumes the request, but it must be held if the budget is short.
         let again = self.asks_for_more().then(|| request.clone());
         match self.admit_model_call(call, ordinal, request) {
             Ok(Some(effect)) => self.effects.push_back(effect),
@@ -65,8 +66,8 @@ impl Room {
         }
     }
 
-    /// What is left is too little for the request: it waits for more where somebody can give it,
-    /// else its plugin is told.
+    /// Holds a request that the budget cannot cover until more is granted. If no operator can grant
+    /// more, the plugin gets an error.
     fn has_too_little(
         &mut self,
         call: CallId,
@@ -79,6 +80,7 @@ impl Room {
             self.held.push(HeldRequest { call, ordinal, request });
             return;
         }
+        // The fault of this step then ends the run with the budget as its reason.
         if self.is_agents(call) {
             self.out_of_budget.insert(call, short.budget);
         }
@@ -101,6 +103,7 @@ impl Room {
             Ok(()) => self.aside_for(&plugin, task.as_ref(), &model, &mut prompt)?,
             Err(_) => Aside::default(),
         };
+        // Reserved before the call is sent, so that concurrent calls cannot spend it too.
         self.reserved = self.reserved.plus(aside.of_run);
         let reads = |name: &TaskName| {
             self.setup.tasks.get(name).is_some_and(|task| task.text.calls)
@@ -126,6 +129,8 @@ impl Room {
             model: model.clone(),
             stream,
         });
+        // The call is recorded first and then answered here, so observers see a call and its
+        // failure.
         if let Err(excess) = fits {
             let trouble = too_long(task.as_ref(), &model, excess);
             self.model_answered(
@@ -141,7 +146,8 @@ impl Room {
         Ok(Some(Effect::CallModel { call, ordinal, model, prompt }))
     }
 
-    /// The plugin behind a call, and the task that its prompt may draw on: a step's, nobody else's.
+    /// Returns the plugin behind a call, and the task that its prompt may draw on. Steps, answers
+    /// of agents, and queries on behalf of a frame have a task; others do not.
     pub(super) fn who_asks(&self, call: CallId) -> Option<(PluginName, Option<TaskName>)> {
         match self.calls.get(&call)? {
             Purpose::Step { frame } | Purpose::Respond { frame } => {
@@ -166,11 +172,11 @@ impl Room {
         }
     }
 
-    /// The task that the agent behind a call works on; none for tools and strategies.
+    /// Returns the task that the agent behind a call works on; `None` for tools and strategies.
     #[must_use]
     pub fn works_on(&self, call: CallId) -> Option<TaskName> {
         let (plugin, task) = self.who_asks(call)?;
-        // What a task leaves of its agent's grants narrows nobody else's.
+        // A task narrows the grants of its own agent only.
         task.filter(|task| self.setup.tasks.get(task).is_some_and(|setup| setup.agent == plugin))
     }
 
@@ -215,7 +221,7 @@ impl Room {
         };
         let under_way = self.model_calls.swap_remove(index);
         if !under_way.is_awaited && answer.is_err() {
-            // It was given up: how far it had got nobody can say.
+            // It was given up, and its actual use is unknown.
             self.charge_given_up(&under_way);
             return self.stop_if_spent();
         }
@@ -246,7 +252,7 @@ impl Room {
             error,
             trouble,
         });
-        // The last answer counts: an agent that was helped in the end did not fail for want of a
+        // The last answer counts: an agent that got an answer in the end did not fail for lack of a
         // model.
         let is_step = self.is_agents(call);
         if answer.is_ok() {
@@ -267,15 +273,18 @@ impl Room {
             });
             self.effects.push_back(Effect::AnswerModel { call, ordinal, answer });
         }
+        // The actual use may exceed the reservation.
         self.stop_if_spent();
     }
 
-    /// The provider's own figure, else the operator's prices, else unknown (L-184).
+    /// Returns the provider's own figure, or else the cost by the operator's prices; `None` if
+    /// unknown (L-184).
     fn price(&self, model: &ModelName, usage: TokenUsage) -> Option<u64> {
         let prices = self.setup.models.get(model)?;
         let of = |price: Option<u64>, tokens: u64| {
             price.map(|price| price.saturating_mul(tokens) / 1_000_000)
         };
+        // A provider may report more cached tokens than input tokens.
         let cached = usage.cached_input_tokens.min(usage.input_tokens);
         let of_cached = of(prices.cached_input_price.or(prices.input_price), cached);
         let of_input = of(prices.input_price, usage.input_tokens - cached)
@@ -287,8 +296,8 @@ impl Room {
             .or_else(|| computed.map(|(input, output)| input.saturating_add(output)))
     }
 
-    /// The plugin that asked is gone. The provider charges all the same, so the answer is counted
-    /// when it comes; nobody gets it.
+    /// Marks a plugin's model calls as no longer awaited. The provider charges for them all the
+    /// same, so their answers are still counted.
     pub(super) fn forget_model_calls(&mut self, call: CallId) {
         for under_way in self.model_calls.iter_mut().filter(|under_way| under_way.call == call) {
             under_way.is_awaited = false;
@@ -298,7 +307,7 @@ impl Room {
     }
 }
 
-/// For the operator: what did not fit where, and what to do about it.
+/// Returns the diagnostic for a prompt that does not fit, with the remedy for the operator.
 fn too_long(task: Option<&TaskName>, model: &ModelName, excess: DoesNotFit) -> ModelDiagnostic {
     let whose =
         task.map_or_else(|| "the prompt".to_owned(), |task| format!("what {task} has to say"));

@@ -1,7 +1,6 @@
-//! A run that somebody paused (O-122), and words that somebody says while it is at work
-//! (O-053…O-055). While it is paused the room takes every answer as ever, and holds back what would
-//! begin something: so it goes on exactly where it was. Time that passes meanwhile counts against
-//! no limit.
+//! Pauses (O-122), and user messages to a task at work (O-053…O-055). A paused room takes every
+//! answer as usual, and holds back effects that would begin something, so it resumes exactly where
+//! it was. Time in a pause counts against no limit.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,44 +15,44 @@ use crate::types::action::{Action, Reply};
 use crate::types::ids::{CallId, FrameId, Millis, TaskName, TimerId};
 use crate::types::message::Blob;
 
-/// What a room keeps of pauses, and of words that nobody has read yet.
+/// The pause state of a room, and its unread user messages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Pausing {
-    /// Why; none: the run is not paused.
+    /// The reason of the pause; `None` if the run is not paused.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// Up to when the pause is counted.
+    /// Time up to which the pause has been counted.
     counted: Millis,
-    /// What begins something, and waits for the end of the pause.
+    /// Effects that would begin something, held until the pause ends.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     held: Vec<Effect>,
-    /// Milliseconds of pauses that a timer was set without.
+    /// Milliseconds of pauses by which each timer will fire too early.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     owed: BTreeMap<TimerId, u64>,
-    /// Timers that fired in the pause, and how long after its end they are to fire.
+    /// Timers that fired in the pause, and the milliseconds after its end at which they are due.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     fired: BTreeMap<TimerId, u64>,
-    /// In the order in which they were said.
+    /// Unread user messages, in order of arrival.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) words: Vec<UserWords>,
 }
 
 impl Pausing {
-    /// Nothing to write down.
+    /// Returns whether there is nothing to serialize.
     pub(super) fn is_idle(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// What somebody said to a task that was at work.
+/// A user message to a task at work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct UserWords {
     pub(super) task: TaskName,
     pub(super) text: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) attachments: Vec<Blob>,
-    /// How many automatic answers led here.
+    /// Number of automatic answers that led to it.
     #[serde(default, skip_serializing_if = "is_none")]
     pub(super) chain_depth: u32,
 }
@@ -63,7 +62,7 @@ fn is_none(depth: &u32) -> bool {
 }
 
 impl Room {
-    /// Why the run is paused; none: it is not.
+    /// Returns the reason of the pause; `None` if the run is not paused.
     #[must_use]
     pub fn paused(&self) -> Option<&str> {
         self.pausing.reason.as_deref()
@@ -82,6 +81,7 @@ impl Room {
         if self.pausing.reason.take().is_none() {
             return;
         }
+        // Timers that fired in the pause are set again for their remaining time.
         for (timer, rest) in std::mem::take(&mut self.pausing.fired) {
             if let Some(purpose) = self.timers.remove(&timer) {
                 self.set_timer(purpose, self.now.plus(rest));
@@ -93,12 +93,13 @@ impl Room {
         self.tell(Notice::RunUnpaused);
     }
 
-    /// Before each event: what has passed of a pause counts against nothing, and what it holds back
-    /// can be abandoned like anything else that has not begun.
+    /// Runs before each event: counts the time that passed in a pause. Held effects return to the
+    /// queue, where they can be abandoned like any other.
     pub(super) fn count_pause(&mut self) {
         if self.pausing.reason.is_none() {
             return;
         }
+        // Reversed, because each effect is pushed to the front: the order must stay as it was.
         for effect in std::mem::take(&mut self.pausing.held).into_iter().rev() {
             self.effects.push_front(effect);
         }
@@ -113,6 +114,7 @@ impl Room {
         for (timer, purpose) in
             self.timers.iter_mut().filter(|(timer, _)| !self.pausing.fired.contains_key(timer))
         {
+            // Timers cannot be moved, so the time is added when they fire.
             let owed = self.pausing.owed.entry(*timer).or_default();
             *owed = owed.saturating_add(passed);
             if let TimerPurpose::Delivery { at, .. } = purpose {
@@ -121,8 +123,8 @@ impl Room {
         }
     }
 
-    /// No host ran for so long while the room was paused: timers were set anew without that time,
-    /// so it is not owed twice. True: the pause has it counted already.
+    /// Corrects timers after a downtime of the host in a pause. They were set anew without that
+    /// time, so it is not owed twice. Returns true if the pause has counted it already.
     pub(super) fn slept_paused(&mut self, down_ms: u64) -> bool {
         if self.pausing.reason.is_none() {
             return false;
@@ -131,7 +133,7 @@ impl Room {
         true
     }
 
-    /// The next thing to do; what begins something waits for the end of a pause.
+    /// Returns the next effect; in a pause, effects that begin something are held.
     pub(super) fn next_effect(&mut self) -> Option<Effect> {
         loop {
             let effect = self.effects.pop_front()?;
@@ -142,7 +144,7 @@ impl Room {
         }
     }
 
-    /// A timer has fired too early, for the run was paused since it was set, or is.
+    /// Returns whether a timer fired too early because of a pause, and sets it again.
     pub(super) fn fired_too_early(&mut self, timer: TimerId) -> bool {
         if self.pausing.is_idle() || !self.timers.contains_key(&timer) {
             return false;
@@ -188,20 +190,22 @@ impl Room {
         self.frames.values().find(|frame| frame.task == *task).map(|frame| frame.id)
     }
 
-    /// After each event: words find whoever waits for them, and a step that has not begun; those
-    /// for a task that is over find nobody.
+    /// Runs after each event: passes user messages to a question or a step that waits for them.
+    /// Messages to a task that is over begin a turn, or are reported as unread.
     pub(super) fn handle_words(&mut self) {
         while let Some(next) = self.next_words() {
             let words = self.pausing.words.remove(next.0);
             match next.1 {
-                // It is what the task waits for.
+                // The message answers the task's question.
                 UserWordsTarget::Answer(call) => {
                     let not_yet_asked =
                         self.effects.iter().position(|effect| effect.starts() == Some(call));
+                    // A question that was not sent yet needs no `AbandonCall`.
                     match not_yet_asked {
                         Some(place) => drop(self.effects.remove(place)),
                         None => self.effects.push_back(Effect::AbandonCall { call }),
                     }
+                    // Read before the answer removes the call.
                     let asked = self.calls.get(&call).and_then(Purpose::frame);
                     let depth = words.chain_depth.max(self.opening.chain_depth);
                     self.user_answered(call, Some(words.text), words.attachments);
@@ -216,7 +220,7 @@ impl Room {
         }
     }
 
-    /// A run that is over is neither paused nor spoken to.
+    /// Drops the pause of a finished run, and reports its unread messages.
     pub(super) fn end_pause(&mut self) {
         if matches!(self.phase, RoomPhase::Finished { .. }) && self.pausing != Pausing::default() {
             let Pausing { words, .. } = std::mem::take(&mut self.pausing);
@@ -248,8 +252,8 @@ impl Room {
         })
     }
 
-    /// Right before an agent's step: it reads what was said to it meanwhile. What is said in a
-    /// pause waits for its end.
+    /// Writes user messages to the history right before an agent's step. Messages in a pause wait
+    /// for its end.
     pub(super) fn hear(&mut self, id: FrameId) {
         if self.pausing.words.is_empty() || self.pausing.reason.is_some() {
             return;
@@ -276,24 +280,24 @@ impl Room {
         let message = Arc::new(message);
         self.write_history(id, &message);
         if let Some(frame) = self.frames.get_mut(&id) {
-            // O-055
+            // O-055: the newest user message is the intent.
             frame.intent = Some(Arc::clone(&message));
             frame.chain_depth = chain_depth.max(self.opening.chain_depth);
         }
-        // O-054: (message, null).
+        // O-054: an event without an action, (message, null).
         let said = Action::Reply(Reply { content: Some(text), attachments, ..Reply::default() });
         self.remember(id, Some(said), None, message.seq);
-        // Whoever speaks wants something else than what was done again and again.
+        // A user message ends any loop, so the detector starts anew. Its verdict is not needed.
         drop(self.watch(id, &Responder::User, &message, None));
         self.tell(Notice::UserHeard { task, message });
     }
 }
 
-/// Where words go.
+/// The target of a user message.
 enum UserWordsTarget {
-    /// They answer this question.
+    /// It answers this question.
     Answer(CallId),
-    /// This frame's step has not begun yet.
+    /// It joins this frame's step, which has not begun.
     Step(FrameId),
     Nobody,
 }

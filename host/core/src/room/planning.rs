@@ -1,7 +1,6 @@
-//! An agent changes its plan (O-057…O-067). The plan belongs to one activation of a task: a
-//! delegated child begins with an empty one (O-088), and so does a task that is called again, also
-//! in the same session. What is wrong with a change the agent reads as an error observation that
-//! names the tasks there are; in the reference it is lost (C-320).
+//! Changes of an agent's plan (O-057…O-067). The plan belongs to one activation: a delegated child
+//! begins with an empty one (O-088), and so does a task that is called again. The agent reads an
+//! invalid change as an error that names the existing tasks; the reference loses it (C-320).
 
 use std::sync::Arc;
 
@@ -14,20 +13,19 @@ use crate::types::action::{Action, PlanState};
 use crate::types::ids::FrameId;
 use crate::types::plan::Plan;
 
-/// The newer form of a plan, a flat list that is put in whole (O-067).
+/// The newer form of a plan: a flat list that replaces the whole plan (O-067).
 const TASK_TRACKING: &str = "task_tracking";
-/// Entries of a flat list: a list that is longer helps nobody, and each may change the state of
-/// all.
+/// Entries of a flat list. Each may change the state of all, so the cost is quadratic.
 const MAX_LISTED: usize = 1_000;
-/// What is done to a plan, and what its agent reads of it.
+/// A change of a plan that returns the text for its agent.
 type Change<'a> = Box<dyn FnOnce(&mut Plan) -> Result<String, String> + 'a>;
-/// Bytes of a plan as text, and of a goal that is repeated, in an observation; the agent reads the
-/// whole in its view.
+/// Bytes of a plan as text, and of a repeated goal, in an observation; the agent reads the whole
+/// plan in its view.
 const MAX_SHOWN: u64 = 32 << 10;
 const MAX_REPEATED: u64 = 200;
 
 impl Room {
-    /// Changes or shows the plan of a frame's agent; none: the action has nothing to do with plans.
+    /// Changes or shows the plan of a frame's agent; `None` if the action does not concern plans.
     pub(super) fn change_plan(
         &mut self,
         id: FrameId,
@@ -40,8 +38,7 @@ impl Room {
             Action::ModifyTask { task_id, state } => {
                 Box::new(move |plan: &mut Plan| modified(plan, task_id, word(*state)))
             }
-            // As it was written where it does not fit: a state that there is not, or no text where
-            // one belongs.
+            // Actions that did not fit their type are untyped: an unknown state, or a missing text.
             Action::Custom { name, arguments } if name == "modify_task" => {
                 Box::new(move |plan: &mut Plan| {
                     modified(plan, text_at(arguments, "task_id")?, text_at(arguments, "state")?)
@@ -72,7 +69,7 @@ impl Room {
             _ => return None,
         };
         let frame = self.frames.get_mut(&id)?;
-        // A refused change changes nothing.
+        // A refused change leaves the plan unchanged.
         let answer = change(Arc::make_mut(&mut frame.acting.plan));
         if answer.is_err() {
             return Some(answer);
@@ -117,18 +114,18 @@ fn word(state: PlanState) -> &'static str {
     }
 }
 
-/// What a `task_tracking` wants.
+/// The request of a `task_tracking`.
 enum Tracking {
     View,
     Replace(Plan),
 }
 
-/// O-067: `{command: "plan", task_list: [{title, notes, status}]}` or `{command: "view"}`.
+/// Parses `{command: "plan", task_list: [{title, notes, status}]}` or `{command: "view"}` (O-067).
 fn tracked(arguments: &Value) -> Result<Tracking, String> {
     match arguments.get("command").and_then(Value::as_str) {
         Some("view") => Ok(Tracking::View),
         Some("plan") => {
-            // An empty list is most likely one that was forgotten, and the plan with it.
+            // An empty list is most likely a mistake, and would erase the plan.
             let list = arguments
                 .get("task_list")
                 .and_then(Value::as_array)
@@ -142,7 +139,7 @@ fn tracked(arguments: &Value) -> Result<Tracking, String> {
     }
 }
 
-/// A flat list as a plan. Notes stand behind the title: a task of a plan has one text.
+/// Converts a flat list to a plan. Notes follow the title, because a task of a plan has one text.
 fn listed(list: &[Value]) -> Result<Plan, String> {
     if list.len() > MAX_LISTED {
         return Err(format!(
@@ -175,6 +172,7 @@ fn listed(list: &[Value]) -> Result<Plan, String> {
             plan.add("", &goal, &Value::Null).map_err(|error| format!("task_tracking: {error}"))?;
         states.extend(state.map(|state| (id, state)));
     }
+    // Set once all tasks exist, because one state may change others.
     for (id, state) in states {
         plan.set(&id, state).map_err(|error| format!("task_tracking: {error}"))?;
     }

@@ -1,5 +1,4 @@
-//! Micro-agents (O-093): their prompt with what they were given in it, and the outputs that they
-//! must give.
+//! Micro-agents (O-093): the prompt filled with their inputs, and their required outputs.
 
 use std::sync::Arc;
 
@@ -15,15 +14,15 @@ use crate::types::ids::{FrameId, TaskName};
 use crate::types::message::Message;
 
 impl Room {
-    /// What of its inputs a micro-agent would lack; none when it lacks nothing, or the task is
-    /// none.
+    /// Returns the inputs that a micro-agent would lack; `None` if there are none, or the task is
+    /// not a micro-agent.
     pub(super) fn lacks_inputs(&self, task: &TaskName, inputs: &Value) -> Option<String> {
         let micro = self.setup.tasks.get(task)?.micro.as_ref()?;
         missing_inputs(&micro.inputs, inputs)
     }
 
-    /// A finish that lacks an output is no finish: the agent reads which, and its own words stay in
-    /// its history. None: it may finish.
+    /// Refuses a finish that lacks an output. The agent reads which one, and its text stays in the
+    /// history. `None` if it may finish.
     pub(super) fn refuse_finish(
         &mut self,
         id: FrameId,
@@ -44,13 +43,14 @@ impl Room {
         Some((Responder::Agent, self.error_message(id, text)))
     }
 
-    /// The task's system text for one activation; none: as the config has it.
+    /// Returns the task's system text for one activation; `None` if it is the config's.
     pub(super) fn own_system(&self, task: &TaskName, inputs: &Value) -> Option<Arc<str>> {
         self.setup.tasks.get(task).and_then(|task| system_of(task, inputs))
     }
 }
 
-/// The only input that is wanted is the message itself, where nobody gave it by name.
+/// Returns the inputs with the message as the only missing one. If several are missing, or none,
+/// they stay as they are.
 pub(super) fn with_message(
     task: &TaskSetup,
     inputs: Arc<Value>,

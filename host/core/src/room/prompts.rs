@@ -1,6 +1,6 @@
-//! What a model gets to read and to call: the task's system text with how tools are called, the
-//! history that the request names, the tools on offer. And what is read out of its answer: calls
-//! that stand in its text. Who may ask, and what it costs, is decided in `models`.
+//! The prompt of a model call: the task's system text with its tool instructions, the requested
+//! part of the history, the offered tools. Calls in the text of an answer are parsed here too.
+//! `models` decides about access and cost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,14 +22,14 @@ use crate::types::host_tool::HostTool;
 use crate::types::ids::{CallId, FrameId, TaskName};
 use crate::types::message::{Entity, Message, ToolCall};
 
-/// Texts that are kept for a task: a plugin seldom asks in more ways than one, and may ask in any
-/// number of them.
+/// System texts cached for a task. A plugin seldom uses more than one form of request, but their
+/// number is not limited.
 const TEXTS: usize = 4;
 
-/// Told in place of an answer that its provider held back (L-028).
+/// The text in place of an answer that its provider filtered (L-028).
 const FILTERED: &str = "The model's provider held its answer back: its content filter stopped it.";
 
-/// Texts that were made before. They follow from the rest, so two of these never differ.
+/// Cached system texts. They follow from other state, so two caches always compare equal.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Texts(BTreeMap<TaskName, Vec<Made>>);
 
@@ -39,7 +39,7 @@ impl PartialEq for Texts {
     }
 }
 
-/// A system text, and what it was made of.
+/// A system text with its inputs.
 #[derive(Clone, Debug)]
 struct Made {
     system: Arc<str>,
@@ -48,18 +48,18 @@ struct Made {
     text: Arc<str>,
 }
 
-/// What a request says about its system text.
+/// The parts of a request that its system text depends on.
 #[derive(Clone, Debug, PartialEq)]
 struct PromptNote {
     format: ToolFormat,
-    /// Names of the tools to explain; none: all that are offered.
+    /// Names of the tools to explain; `None` for all offered tools.
     tools: Option<Vec<String>>,
     schema: Option<Value>,
 }
 
 impl Made {
     fn fits(&self, system: &Arc<str>, toolbox: &Arc<Toolbox>, asked: &PromptNote) -> bool {
-        // What is held here is not freed, so no other can stand at its address.
+        // The cache keeps both alive, so no other value can have the same address.
         Arc::ptr_eq(&self.system, system)
             && Arc::ptr_eq(&self.toolbox, toolbox)
             && self.asked == *asked
@@ -67,10 +67,10 @@ impl Made {
 }
 
 impl Room {
-    /// Puts in what the request only names.
+    /// Builds the prompt of a request.
     ///
     /// # Errors
-    /// `other` when it names what only a step has.
+    /// `other` if the request names parts that only a step has.
     pub(super) fn prompt(
         &mut self,
         call: CallId,
@@ -90,8 +90,8 @@ impl Room {
         } else {
             request.prompt
         };
-        // Where calls are written as text, so is what the answer must look like: a provider that
-        // holds the model to a schema lets no call through.
+        // If calls are written as text, the schema goes into the text too. A provider that enforces
+        // a schema would allow no call.
         let is_told = is_text(format) && parts.contains(&PromptPart::System);
         let (told, output_schema) =
             if is_told { (request.output_schema, None) } else { (None, request.output_schema) };
@@ -129,11 +129,12 @@ impl Room {
         let tools: Vec<_> =
             toolbox.offered().iter().filter(|tool| is_wanted(&tool.name)).cloned().collect();
         let forced = task.as_ref().and_then(|(_, setup)| setup.force.clone());
+        // A tool can be forced only if the request offers it.
         let forced = forced.filter(|name| {
             format != ToolFormat::Off && tools.iter().any(|tool| tool.name == *name)
         });
         let tool_choice = match (request.tool_choice, forced) {
-            // L-101
+            // L-101: the task's forced tool applies unless the request chooses itself.
             (ToolChoice::Auto, Some(name)) => ToolChoice::Named { name },
             (choice, _) => choice,
         };
@@ -148,7 +149,7 @@ impl Room {
         })
     }
 
-    /// The task's own system text, or that of the activation whose agent asks.
+    /// Returns the system text of the frame that the call belongs to, or else the task's own.
     fn system_of(&self, call: CallId, task: &TaskSetup) -> Arc<str> {
         let frame = match self.calls.get(&call) {
             Some(Purpose::Step { frame } | Purpose::Respond { frame }) => self.frames.get(frame),
@@ -157,8 +158,7 @@ impl Room {
         Arc::clone(frame.and_then(|frame| frame.system.as_ref()).unwrap_or(&task.system))
     }
 
-    /// L-024, L-106: made when it is first asked for, and again when what it is made of has
-    /// changed.
+    /// Returns the full system text (L-024, L-106), from the cache unless its inputs have changed.
     fn system_text(
         &mut self,
         name: &TaskName,
@@ -199,9 +199,8 @@ impl Room {
         text
     }
 
-    /// The calls in an answer's text, put where its plugin looks for calls (L-108): all that the
-    /// task's agent knows. Wrong ones are none here; the room explains them when the plugin has
-    /// said what it makes of the answer.
+    /// Adds the calls in an answer's text to its calls (L-108): all that the task's agent knows.
+    /// Invalid ones are left out; the room explains them when the agent's message arrives.
     pub(super) fn find_calls(&self, task: &TaskName, completion: &mut Completion) {
         let Some(setup) = self.setup.tasks.get(task) else { return };
         if completion.tool_calls.is_empty()
@@ -221,14 +220,15 @@ impl Room {
             .all
     }
 
-    /// Takes the calls out of a step's answer that only repeat those in its text: they are read
-    /// there when the message enters, and are no native calls. Those that an agent has added, or
-    /// left out, stand as it has them.
+    /// Removes calls from a step's answer that only repeat those in its text. They are parsed from
+    /// the text again, and are not native calls. If the agent has added or removed calls, all stay
+    /// as they are.
     pub(super) fn without_repeats(&self, frame: FrameId, mut reply: Reply) -> Reply {
         let Some((frame, task)) = self.task_of(frame) else { return reply };
         let is_step =
             frame.attempt.as_ref().is_some_and(|attempt| attempt.responder == Responder::Llm);
         let reads = task.text.calls || is_text(task.tool_format);
+        // Calls with ids are native, so they do not repeat the text.
         let may_repeat =
             !reply.tool_calls.is_empty() && reply.tool_calls.iter().all(|call| call.id.is_empty());
         if is_step && reads && may_repeat {
@@ -246,7 +246,8 @@ impl Room {
         reply
     }
 
-    /// L-028: who reads the answer reads why it is empty; its history keeps it as it came.
+    /// Explains a filtered empty answer to its reader (L-028). The agent's history keeps the
+    /// original.
     pub(super) fn say_if_filtered(&self, is_filtered: bool, message: Arc<Message>) -> Arc<Message> {
         if !is_filtered || !message.is_empty() {
             return message;
@@ -257,7 +258,7 @@ impl Room {
     }
 }
 
-/// The provider stopped the answer before there was any.
+/// Returns whether the provider filtered the answer before any content came.
 pub(super) fn is_filtered(completion: &Completion) -> bool {
     let says_nothing = completion.content.iter().all(|text| text.trim().is_empty());
     completion.stop == StopReason::ContentFilter && says_nothing && completion.tool_calls.is_empty()
@@ -267,7 +268,7 @@ pub(super) fn is_text(format: ToolFormat) -> bool {
     matches!(format, ToolFormat::Json | ToolFormat::Xml)
 }
 
-/// The tools that a text explains, when they are not all. Where they are called natively the text
+/// Returns the tools that the system text explains; `None` for all. With native calls, the text
 /// explains none.
 fn explained(
     format: ToolFormat,
@@ -281,7 +282,7 @@ fn explained(
     }
 }
 
-/// The toolbox with no other tools on offer than these.
+/// Returns the toolbox with only these tools on offer.
 fn only(toolbox: &Toolbox, names: &[String]) -> Toolbox {
     let shown = |tool: &TaskTool| TaskTool {
         offered: tool.offered && names.contains(&tool.summary.name),
@@ -290,8 +291,8 @@ fn only(toolbox: &Toolbox, names: &[String]) -> Toolbox {
     toolbox.iter().map(shown).collect::<Vec<_>>().into()
 }
 
-/// L-148: the names that the task's agent may address with `recipient_message`, where the operator
-/// listed some.
+/// Returns the names that the agent may address with `recipient_message`, if the operator listed
+/// any (L-148).
 fn recipients(toolbox: &Toolbox) -> Vec<String> {
     let tool = toolbox.host_tool(HostTool::RecipientMessage).filter(|tool| tool.offered);
     let names = tool.and_then(|tool| {

@@ -1,5 +1,5 @@
-//! What somebody outside asks of the room while it is open: each request is led to its place, and
-//! gets one reply once the journal holds what came of it. Not what is decided there.
+//! Requests from outside to an open room. Each is passed to its handler, and gets one reply once
+//! the journal holds the outcome. The handlers decide the outcome.
 
 use super::{Room, RoomPhase};
 use crate::protocol::effect::Effect;
@@ -29,7 +29,7 @@ impl Room {
         }
     }
 
-    /// Why the room as it is now takes no such request.
+    /// Returns the refusal of a request in the current phase, if any.
     fn takes_nothing(&self, what: &RoomRequest) -> Option<Refusal> {
         match self.phase {
             RoomPhase::Unopened => {
@@ -43,7 +43,7 @@ impl Room {
         }
     }
 
-    /// Tells whoever asked what came of it.
+    /// Sends the reply to a request.
     pub(super) fn reply(&mut self, request: RequestId, reply: Result<RequestReply, Refusal>) {
         self.effects.push_back(Effect::Reply { request, reply });
     }

@@ -1,5 +1,5 @@
-//! Which seats there are, in which order they are tried, and which of them may answer the pending
-//! message (L-020, L-032, L-052, L-055, L-063, L-064).
+//! The responders of a task: their order, and which of them may answer the pending message (L-020,
+//! L-032, L-052, L-055, L-063, L-064).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use crate::types::ids::{FrameId, TaskName};
 use crate::types::message::{Entity, Message};
 
 impl Room {
-    /// The responders of a step, in the order in which they are tried.
+    /// Returns the responders of a step, in the order in which they are tried.
     pub(super) fn order(&mut self, id: FrameId) -> VecDeque<Responder> {
         let attempts = self.pending_is_attempt(id);
         let Some((frame, task)) = self.task_of(id) else { return VecDeque::new() };
         let task = Arc::clone(task);
         let human_tried = self.memories.get(&frame.task).is_some_and(|memory| memory.human_tried);
         let mut order = VecDeque::with_capacity(3 + task.subtasks.len());
-        // L-052: the user gets a chance after every step of somebody else, but not between a call
-        // and its handling.
+        // L-052: the user gets a chance after every step of another responder, but not between a
+        // call and its handling.
         if !human_tried && !attempts {
             order.push_back(Responder::User);
         }
         order.push_back(Responder::Agent);
         order.push_back(Responder::Llm);
-        // In the reference a seat that nobody takes is one that never answers.
+        // In the reference, a role that the task does not have is one that never answers.
         order.retain(|responder| {
             task.as_langroid || responder.seat().is_some_and(|seat| task.seats.contains(&seat))
         });
@@ -35,15 +35,16 @@ impl Room {
         order
     }
 
-    /// The responder may answer what is pending (L-055).
+    /// Returns whether the responder may answer the pending message (L-055).
     pub(super) fn can_respond(&mut self, id: FrameId, responder: &Responder) -> bool {
+        // Computed first, because it needs `&mut self`.
         let user_may = *responder != Responder::User || self.user_may_respond(id);
         let Some((frame, task)) = self.task_of(id) else { return false };
         if frame.pending_sender == *responder || !user_may {
             return false;
         }
-        // L-166: a task that waits for this one already cannot answer it: the two would share one
-        // history, and call each other for ever.
+        // L-166: a task that waits for this one cannot answer it. The two would share one history,
+        // and call each other without end.
         if let Responder::Subtask(name) = responder
             && self.is_above(id, name)
         {
@@ -62,7 +63,8 @@ impl Room {
         }
     }
 
-    /// The user is asked in an interactive task, and in any task when addressed (L-055, L-069).
+    /// Returns whether the user may answer: in an interactive task always, in any other task if
+    /// addressed (L-055, L-069).
     pub(super) fn user_may_respond(&mut self, id: FrameId) -> bool {
         let Some((frame, task)) = self.task_of(id) else { return false };
         if task.interactive {
@@ -72,7 +74,8 @@ impl Room {
         recipient.and_then(Entity::named) == Some(Entity::User) && !self.pending_is_attempt(id)
     }
 
-    /// A sub-task answers plain text, and calls of which its agent may run at least one (L-032).
+    /// Returns whether a sub-task may answer. It answers plain text, and calls if its agent may run
+    /// at least one of them (L-032).
     fn subtask_can_respond(
         &mut self,
         id: FrameId,
@@ -85,17 +88,17 @@ impl Room {
         let Some(task) = self.setup.tasks.get(name).cloned() else { return false };
         let langroid = self.task_of(id).is_some_and(|(_, task)| task.as_langroid);
         if !langroid && pending.sender == Entity::Llm && !self.reading(id).unknown.is_empty() {
-            // What this task's agent was not granted it does not get by way of another's grants.
+            // A call must not gain permissions through another agent's grants.
             return false;
         }
         let reading = self.read(name, &task, pending);
-        // Whoever reads calls out of a text attaches them to the message (L-108), for others too.
+        // Calls found in a text are attached to the message (L-108), for later responders too.
         self.attach_to_pending(id, &reading);
         !(reading.is_for_others() || (task.respond_tools_only && reading.mine.is_empty()))
     }
 
-    /// The pending message holds a call, or an attempt at one, that this task has to do with
-    /// (L-052).
+    /// Returns whether the pending message holds a call, or an attempt at one, that concerns this
+    /// task (L-052).
     pub(super) fn pending_is_attempt(&mut self, id: FrameId) -> bool {
         let Some(pending) = self.frames.get(&id).and_then(|frame| frame.pending.clone()) else {
             return false;
@@ -108,14 +111,14 @@ impl Room {
         }
         let reading = self.reading(id);
         let native_unknown = !pending.tool_calls.is_empty() && !reading.unknown.is_empty();
-        // A call of a tool that there is not is still one: the model hears of it before anybody is
-        // asked.
+        // A call of an unknown tool still counts: the model gets the error before any other
+        // responder is asked.
         reading.is_attempt()
             || (native_unknown && self.task_of(id).is_some_and(|(_, task)| !task.as_langroid))
     }
 
-    /// The pending message as the task's agent reads it; what it is to carry out is attached to the
-    /// message.
+    /// Returns the calls in the pending message as the task's agent reads them. Those that the task
+    /// carries out are attached to the message.
     pub(super) fn reading(&mut self, id: FrameId) -> Arc<ParsedCalls> {
         let Some(pending) = self.frames.get(&id).and_then(|frame| frame.pending.clone()) else {
             return Arc::default();
@@ -125,7 +128,7 @@ impl Room {
         reading
     }
 
-    /// A message as the task's agent reads it, kept for the next who asks.
+    /// Returns the calls in a message as the task's agent reads them, and caches them.
     pub(super) fn reading_of(&mut self, id: FrameId, message: &Message) -> Arc<ParsedCalls> {
         let Some((frame, task)) = self.task_of(id) else { return Arc::default() };
         if let Some((of, reading)) = &frame.reading.0
@@ -140,7 +143,7 @@ impl Room {
         reading
     }
 
-    /// A message as a task's agent reads it.
+    /// Parses a message for a task's agent.
     pub(super) fn read(&self, name: &TaskName, task: &TaskSetup, message: &Message) -> ParsedCalls {
         let toolbox = self.toolbox(name);
         let history = self.memories.get(name).map(super::histories::AgentHistory::history);
@@ -157,15 +160,15 @@ impl Room {
         };
         let mut reading = reader.read(message);
         if !task.as_langroid {
-            // L-171: words from outside are no calls, except of what the agent itself is offered:
-            // it answers them as words.
+            // L-171: an external text is not a call, except of tools that the agent itself is
+            // offered. The agent answers the rest as text.
             reading.mine.retain(|call| toolbox.trusts(message, call));
             reading.all.retain(|call| toolbox.trusts(message, call));
         }
         reading
     }
 
-    /// A message became another under the same number: what was read of it is not in it.
+    /// Drops the cached parse of a message that changed under the same number.
     pub(super) fn forget_reading(&mut self, id: FrameId) {
         if let Some(frame) = self.frames.get_mut(&id) {
             frame.reading = ParsedMessage::default();
@@ -185,7 +188,7 @@ impl Room {
         self.keep_pending(id);
     }
 
-    /// The message is known to others as it is pending now.
+    /// Updates the linked copy of the pending message.
     pub(super) fn keep_pending(&mut self, id: FrameId) {
         let Some(pending) = self.frames.get(&id).and_then(|frame| frame.pending.clone()) else {
             return;
@@ -193,7 +196,7 @@ impl Room {
         self.link(&pending).message = Some(Arc::clone(&pending));
     }
 
-    /// Somebody in the task answers to this name, or its caller does (L-063).
+    /// Returns whether the name belongs to the task or to one of its responders (L-063).
     pub(super) fn is_valid_recipient(&self, frame: FrameId, name: &str) -> bool {
         let Some((frame, task)) = self.task_of(frame) else { return false };
         name.is_empty()
@@ -202,16 +205,16 @@ impl Room {
             || task.subtasks.iter().any(|subtask| subtask.as_str().eq_ignore_ascii_case(name))
     }
 
-    /// The name of the task that called this one.
+    /// Returns the name of the task that called this one.
     pub(super) fn caller_name(&self, frame: &Frame) -> Option<&str> {
         Some(self.frames.get(&frame.caller?)?.task.as_str())
     }
 }
 
-/// L-064; names ignore case everywhere.
+/// Returns whether the message is addressed to this responder, in any case of letters (L-064).
 fn is_addressed(frame: &Frame, task: &TaskSetup, responder: &Responder, pending: &Message) -> bool {
-    // Where a text addresses nobody, the recipient is the agent's own word, and its calls are
-    // carried out whoever is to hear of them.
+    // If the text has no address, the recipient was set by the agent. Its calls are carried out for
+    // any recipient.
     if *responder == Responder::Agent
         && pending.sender == Entity::Llm
         && pending.wants_agent_seat()

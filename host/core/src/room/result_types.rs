@@ -1,11 +1,11 @@
-//! A result as what it was to be: a number, a truth, a text (L-050i). Calls as results are found
-//! where the result is made.
+//! Results in the type that the caller wants: a number, a truth value, a text (L-050i). Calls as
+//! results are handled in `termination`.
 
 use serde_json::{Value, json};
 
 use crate::setup::ReturnType;
 
-/// The value is of this plain kind.
+/// Returns whether the value is of this plain type.
 pub(super) fn is(wanted: &ReturnType, value: &Value) -> bool {
     match wanted {
         ReturnType::Text => value.is_string(),
@@ -16,7 +16,7 @@ pub(super) fn is(wanted: &ReturnType, value: &Value) -> bool {
     }
 }
 
-/// The kind in words.
+/// Returns the name of the type.
 pub(super) fn named(wanted: &ReturnType) -> String {
     match wanted {
         ReturnType::Text => "a text".to_owned(),
@@ -28,7 +28,7 @@ pub(super) fn named(wanted: &ReturnType) -> String {
     }
 }
 
-/// The text read as this plain kind.
+/// Parses the text as this plain type.
 pub(super) fn from_text(wanted: &ReturnType, text: &str) -> Option<Value> {
     let text = text.trim();
     match wanted {
@@ -44,7 +44,7 @@ pub(super) fn from_text(wanted: &ReturnType, text: &str) -> Option<Value> {
     }
 }
 
-/// The first of a call's arguments that is of this plain kind.
+/// Returns the first argument of a call that is of this plain type.
 pub(super) fn field(wanted: &ReturnType, arguments: &Value) -> Option<Value> {
     arguments.as_object()?.values().find(|value| is(wanted, value)).cloned()
 }

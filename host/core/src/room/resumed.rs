@@ -1,6 +1,6 @@
-//! A room goes on after its host had stopped: time in which nothing ran does not count, and what
-//! lost attempts at models may have cost is counted. A speech that was under way is said again
-//! under the same key: a channel that took it before does not say it twice.
+//! Resumption of a room after its host had stopped. The downtime does not count, and model attempts
+//! that were lost are charged. A pending speech is repeated under the same key, so a channel that
+//! took it does not say it twice.
 
 use super::{Room, TimerPurpose};
 use crate::protocol::notice::Notice;
@@ -8,6 +8,7 @@ use crate::protocol::notice::Notice;
 impl Room {
     pub(super) fn resumed(&mut self, down_ms: u64) {
         self.tell(Notice::Resumed { down_ms });
+        // A pause counts the downtime itself.
         if !self.slept_paused(down_ms) {
             self.opening.deadline = self.opening.deadline.map(|deadline| deadline.plus(down_ms));
             for purpose in self.timers.values_mut() {

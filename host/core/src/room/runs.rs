@@ -1,5 +1,5 @@
-//! Runs in a room, one after the other: how one is opened, what stays of the one before, and what
-//! may be changed in between (L-050, L-051).
+//! Runs in a room, one after the other: their openings, the state that they inherit, and the
+//! changes allowed in between (L-050, L-051).
 
 use std::sync::Arc;
 
@@ -26,8 +26,7 @@ impl Room {
         self.begin_run(opening);
     }
 
-    /// Another run, once the one before is over: what agents remember stays, what limits the run
-    /// begins anew.
+    /// Starts another run after the previous one. Histories stay; the run's limits start anew.
     pub(super) fn start_run(&mut self, setup: Option<Arc<Setup>>, opening: RunOpening) {
         if !matches!(self.phase, RoomPhase::Finished { .. }) || self.is_broken() {
             return;
@@ -35,7 +34,7 @@ impl Room {
         let is_new = setup.is_some();
         if let Some(setup) = setup {
             self.setup = setup;
-            // A toolbox that was changed as the run before went on is that of another setup.
+            // A toolbox that changed during the last run belongs to the old setup.
             self.memories.values_mut().for_each(|memory| memory.toolbox = None);
             self.count_histories();
         }
@@ -50,6 +49,7 @@ impl Room {
         self.opened = self.now;
         self.idle_steps = 0;
         let opens_idle = Self::opens_idle(&opening);
+        // In a room that opens idle, each turn sets its own timer.
         if let Some(at) = opening.deadline.filter(|_| !opens_idle) {
             self.set_timer(TimerPurpose::Wall, at);
         }
@@ -78,7 +78,7 @@ impl Room {
             frame.turn_limit = self.opening.turns.or(frame.turn_limit);
             frame.only.clone_from(&self.opening.seat);
         }
-        // L-050d
+        // L-050d: a message for another recipient ends the run at once.
         let recipient = self.opening.recipient.clone().filter(|name| !name.is_empty());
         if let Some(name) = recipient.filter(|name| {
             self.opening.seat.is_none() && !name.eq_ignore_ascii_case(entry.as_str())
@@ -111,7 +111,7 @@ impl Room {
         let mut message = self.user_message(content);
         let mut by = Responder::User;
         if let Some(sender) = self.opening.sender.filter(|sender| *sender != Entity::User) {
-            // L-170: only what a person says comes from outside.
+            // L-170: only a person's message is external.
             (message.sender, message.from_agent) = (sender, sender == Entity::Llm);
             message.labels.clear();
         }
@@ -128,7 +128,7 @@ impl Room {
         self.put_pending(root, by, message);
     }
 
-    /// A change of what an agent remembers, between two runs.
+    /// Changes an agent's history between two runs.
     pub(super) fn change_history(&mut self, task: &TaskName, change: HistoryChange) {
         if !matches!(self.phase, RoomPhase::Unopened | RoomPhase::Finished { .. }) {
             return;
@@ -147,7 +147,7 @@ impl Room {
     }
 
     fn import(&mut self, task: &TaskName, mut message: Message) {
-        // L-170: what a person said came from outside, also when it is read back.
+        // L-170: a person's message is external, also when it is imported.
         if message.sender == Entity::User && !message.labels.contains(&Label::Untrusted) {
             message.labels.push(Label::Untrusted);
         }

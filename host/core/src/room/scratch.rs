@@ -1,5 +1,5 @@
-//! What plugins remember between calls: per task for agents and tools, per room for strategies.
-//! Kept with the answer of a call that went well, dropped with one that did not.
+//! Scratch data of plugins between calls: per task for agents and tools, per room for strategies.
+//! Stored with the answer of a successful call, dropped with a failed one.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{Purpose, Room};
 use crate::types::fault::CallReport;
 use crate::types::ids::{CallId, PluginName, TaskName};
 
-/// Whose scratch it is; the task is none for a strategy.
+/// The owner of scratch data; `task` is `None` for a strategy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct ScratchKey {
     plugin: PluginName,
@@ -17,7 +17,7 @@ pub(super) struct ScratchKey {
 }
 
 impl Room {
-    /// What the plugin of this call left in its scratch; empty at first.
+    /// Returns the scratch data of this call's plugin; empty at first.
     #[must_use]
     pub fn scratch(&self, call: CallId) -> Arc<Vec<u8>> {
         self.scratch_key(call).and_then(|key| self.scratch.get(&key).cloned()).unwrap_or_default()
@@ -58,7 +58,7 @@ impl Room {
     }
 }
 
-/// JSON objects have text for keys, so a map with other keys travels as pairs.
+/// Serializes a map as pairs, because JSON objects have only text keys.
 pub(super) mod as_pairs {
     use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
-//! What plugins do to the world while they run: each is counted here before it happens, and kept
-//! before the plugin learns of it. What a single request may be is the import's check; here is what
-//! only the whole run can know.
+//! Side effects of running plugins. Each is counted here before it happens, and journalled before
+//! the plugin learns of it. The import checks a single request; this module checks limits of the
+//! whole run.
 
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
@@ -17,7 +17,7 @@ impl Room {
         ordinal: u32,
         side_effect: SideEffect,
     ) {
-        // Whoever asked is being stopped, and must not leave anything behind.
+        // The plugin is being stopped, and must not leave anything behind.
         let leave = match self.who_asks(call) {
             None => Err(over(&side_effect)),
             Some((plugin, _)) => self.admit_side_effect(&plugin, &side_effect).map(|()| {
@@ -54,6 +54,7 @@ impl Room {
             self.denied(plugin, *record);
             return Err(denial);
         }
+        // Counted before it is sent, so that concurrent requests cannot exceed the limit.
         self.used_by(plugin).requests += 1;
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! The loop: a step tries the responders in turn until one gives a valid answer (L-050…L-062).
-//! Everything that can take time is an effect, so a step may rest here between two events.
+//! The step loop: a step tries the responders in turn until one gives a valid answer (L-050…L-062).
+//! Anything that takes time is an effect, so a step may pause here between two events.
 
 mod judge;
 
@@ -30,14 +30,14 @@ use crate::types::message::{Blob, Entity, Label, Message};
 use crate::types::outcome::Status;
 use crate::types::view::Peer;
 
-/// Faults in a row after which an agent is given up: its next step would most likely fail in the
-/// same way.
+/// Consecutive faults after which an agent is given up, because its next step would most likely
+/// fail too.
 const MAX_FAULTS: u32 = 3;
-/// Bytes that an answer may weigh; a plugin's own answers are smaller.
+/// Bytes that an answer may weigh; the limit on a plugin's own answers is lower.
 pub(super) const MAX_WEIGHT: usize = 2 << 20;
-/// Calls that an answer may carry; a model's native calls are answered one by one instead.
+/// Calls that an answer may carry. Native calls of a model are answered one by one instead.
 const MAX_CALLS: usize = 1_000;
-/// Steps in a row in which nobody said anything; whoever has not found an end by then has none.
+/// Consecutive steps without any new answer after which a run is taken for a loop.
 const MAX_IDLE: u32 = 2_000;
 
 impl Room {
@@ -67,6 +67,7 @@ impl Room {
             turn_limit: task_setup.and_then(|task| task.turns),
             iteration: 0,
             past: Vec::new(),
+            // A child inherits the count of automatic answers from its caller.
             chain_depth: caller
                 .and_then(|caller| self.frames.get(&caller))
                 .map_or(self.opening.chain_depth, |caller| caller.chain_depth),
@@ -95,8 +96,7 @@ impl Room {
         id
     }
 
-    /// Tasks that a task's agent may hand work to: its sub-tasks, and those that it may delegate
-    /// to.
+    /// Returns the tasks that a task's agent may hand work to: its sub-tasks and its delegates.
     fn peers(&self, task: &TaskName) -> Vec<Peer> {
         let Some((name, task)) = self.setup.tasks.get_key_value(task) else { return Vec::new() };
         let granted = self.setup.rights_in(&task.agent, name).filter(|rights| {
@@ -116,8 +116,8 @@ impl Room {
         self.setup.tasks.get(task).map(|task| task.description.clone()).unwrap_or_default()
     }
 
-    /// Goes on with every frame that can: a child that was just made, a caller whose child has
-    /// ended, a step that got its answer.
+    /// Advances every runnable frame: a new child, a caller whose child has ended, a step with an
+    /// answer.
     pub(super) fn run(&mut self) {
         while self.new_violation.is_none()
             && let Some(id) = self.runnable.pop_front()
@@ -126,10 +126,10 @@ impl Room {
         }
     }
 
-    /// Goes on with a frame until it waits or ends.
+    /// Advances a frame until it waits or ends.
     fn advance(&mut self, id: FrameId) {
         loop {
-            // It has ended, by what it did itself or by what another did.
+            // The frame may have ended in the last pass, by its own step or by another frame.
             let Some(frame) = self.frames.get_mut(&id).filter(|_| self.new_violation.is_none())
             else {
                 return;
@@ -210,6 +210,7 @@ impl Room {
             let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else {
                 return self.violated(Invariant::FrameExists, id);
             };
+            // L-052: set before the call, so that it also holds without an answer.
             self.memory(&task).human_tried = responder == Responder::User;
             let is_taken = responder.seat().is_none_or(|seat| {
                 self.task_of(id).is_some_and(|(_, task)| task.seats.contains(&seat))
@@ -222,14 +223,14 @@ impl Room {
                 Responder::Subtask(name) => self.ask_subtask(id, name),
                 Responder::System => Some(FrameWait::Ready(None)),
             };
-            // None: the frame, and perhaps the run, has ended.
+            // `None`: the frame, and perhaps the run, has ended.
             let Some(wait) = wait else { return };
             self.set_attempt(id, Attempt { responder, rest, wait, do_not_know });
             return;
         }
     }
 
-    /// Asks the one seat that the room was opened for.
+    /// Asks the one role that the room was opened for.
     fn ask_only(&mut self, id: FrameId) {
         let Some(only) = self.frames.get(&id).and_then(|frame| frame.only.clone()) else {
             return self.violated(Invariant::FrameExists, id);
@@ -245,7 +246,7 @@ impl Room {
         self.set_attempt(id, Attempt { responder, rest: VecDeque::new(), wait, do_not_know: None });
     }
 
-    /// The one seat has answered; it is asked again with its own answer where that is wanted.
+    /// Takes the answer of the one role, and asks it again with its own answer if turns are left.
     fn seat_answered(&mut self, id: FrameId, answer: Option<Arc<Message>>) {
         let answer = answer.map(|message| self.with_calls(id, message));
         let Some((frame, only)) =
@@ -278,6 +279,7 @@ impl Room {
         if works || !self.reading(id).mine.is_empty() {
             return Some(FrameWait::Ready(None));
         }
+        // Checked before anything is written: a held step must leave the history as it is.
         match self.must_wait_for(Budget::Turns) {
             Ok(true) => return Some(FrameWait::More),
             Ok(false) => {}
@@ -286,26 +288,29 @@ impl Room {
                 return None;
             }
         }
+        // Output of background commands precedes the pending message, unless that is written
+        // already.
         let is_written = self.report_of_jobs(id);
         match &pending {
-            // L-010: nothing that a model could answer.
+            // L-010: the message holds nothing that a model could answer.
             Some(pending) if !is_written && !self.write_history(id, pending) => {
                 return Some(FrameWait::Ready(None));
             }
             Some(_) => {}
             None => {
-                // L-023: its last answer is given anew.
+                // L-023: the agent's last answer is generated anew.
                 let length = self.memory(&name).history().len();
                 self.clear_history(&name, length.saturating_sub(1));
                 self.begin_history(&name, user_message);
             }
         }
+        // A turn counts when it begins, so a failed step costs one too.
         self.spent.turns = self.spent.turns.saturating_add(1);
-        // O-123: where its history is too long, that is seen to first.
+        // O-123: a history that is too long is condensed before the step.
         self.condense_first(id).or_else(|| self.start_step(id))
     }
 
-    /// The agent's step begins, with all that was said to it meanwhile.
+    /// Begins the agent's step, after adding the messages and results that arrived meanwhile.
     pub(super) fn start_step(&mut self, id: FrameId) -> Option<FrameWait> {
         let (frame, task) = self.task_of(id)?;
         let (name, agent) = (frame.task.clone(), task.agent.clone());
@@ -328,7 +333,8 @@ impl Room {
         if !plugin.facts.kinds.contains(&PluginKind::Responder) {
             return None;
         }
-        // One that may not answer any more is found out by its answer: it may have none.
+        // If it may not answer any more, `agent_responded` finds that out: the responder may
+        // decline to answer, which costs no turn.
         if self.asks_for_more() && self.must_wait_for(Budget::Turns) == Ok(true) {
             return Some(FrameWait::More);
         }
@@ -344,7 +350,7 @@ impl Room {
             let said = self.user_said(id, text, Vec::new());
             return Some(FrameWait::Ready(said));
         }
-        // Results that were put to the agent are for nobody else.
+        // Results put to the agent are not shown to the user.
         let pending = frame.pending.as_ref().filter(|message| !super::delivery::is_data(message));
         let prompt = pending.map(|message| message.text().to_owned()).unwrap_or_default();
         let (task, channel) = (frame.task.clone(), self.opening.channel.clone());
@@ -354,7 +360,7 @@ impl Room {
         Some(FrameWait::Call(call))
     }
 
-    /// What the user's words amount to; none when they said nothing, and nobody asked for it
+    /// Returns the user's answer as a message; `None` if it is empty and the user was not addressed
     /// (L-029).
     fn user_said(
         &mut self,
@@ -378,7 +384,7 @@ impl Room {
             Some(rest) => {
                 let mut message = self.stamp(Entity::System, "user");
                 message.content = Some(rest.replace("SYSTEM", "").trim().to_owned());
-                // L-170: whatever it is called, a person said it.
+                // L-170: a person wrote it, under any name.
                 message.labels.extend((!langroid).then_some(Label::Untrusted));
                 message
             }
@@ -388,8 +394,8 @@ impl Room {
         Some(Arc::new(message))
     }
 
-    /// L-160: a sub-task is called with the pending message, which its agent sees as the user's
-    /// (L-051b).
+    /// Calls a sub-task with the pending message, which its agent sees as the user's (L-051b,
+    /// L-160).
     fn ask_subtask(&mut self, id: FrameId, name: &TaskName) -> Option<FrameWait> {
         let (frame, task) = self.task_of(id)?;
         let (pending, inputs, caller) =
@@ -399,10 +405,10 @@ impl Room {
             pending.as_ref().and_then(|message| message.recipient.as_deref()).unwrap_or_default();
         let resets = self.setup.tasks.get(name).is_some_and(|task| task.restart_as_subtask);
         if resets && langroid {
-            // Before it is asked whether the message is for it.
+            // The reference resets a sub-task even if the message turns out not to be for it.
             self.reset(name);
         }
-        // L-071: in the reference a message for everybody here is for none of them.
+        // L-071: in the reference, a message to the whole task is for none of its sub-tasks.
         let for_all = !langroid && recipient.eq_ignore_ascii_case(caller.as_str());
         if !(recipient.is_empty() || recipient.eq_ignore_ascii_case(name.as_str()) || for_all) {
             return Some(FrameWait::Ready(None));
@@ -436,7 +442,8 @@ impl Room {
                 message.recipient = pending.recipient.clone().filter(|_| !for_all);
                 message.labels.clone_from(&pending.labels);
                 message.from_agent = pending.from_agent;
-                // The caller's message leads on to the copy, whatever it led to before (L-051b).
+                // The caller's message now links to this copy, in place of any earlier child
+                // (L-051b).
                 message.parent =
                     self.links.get(&pending.seq).and_then(|link| link.parent).or(Some(pending.seq));
                 self.link(&pending).child = Some(message.seq);
@@ -448,7 +455,7 @@ impl Room {
         Some(FrameWait::Subtask(child))
     }
 
-    /// L-123
+    /// Returns the refusal of several calls for a sub-task that takes one at a time (L-123).
     fn one_call_at_a_time(&mut self, pending: &Arc<Message>, name: &TaskName) -> Arc<Message> {
         let text = format!("{name} takes one call at a time; none was passed on");
         let mut message = self.stamp(Entity::User, name.as_str());
@@ -457,15 +464,15 @@ impl Room {
         Arc::new(message)
     }
 
-    /// L-051a: without a message a task goes on with the last thing in its history; without a
-    /// history, with nothing.
+    /// Makes the newest entry of the task's history pending, for a frame that began without a
+    /// message (L-051a). With an empty history nothing is pending.
     pub(super) fn begin_where_it_ended(&mut self, id: FrameId) {
         let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else {
             return self.violated(Invariant::FrameExists, id);
         };
         let Some(last) = newest_said(&self.history(&task)).cloned() else {
-            // Nothing was said to go on with; in the reference what was pending when the run before
-            // ended is pending still.
+            // In the reference, the message that was pending at the end of the last run is still
+            // pending.
             let langroid = self.task_of(id).is_some_and(|(_, task)| task.as_langroid);
             let left = self.memory(&task).left_pending.clone().filter(|_| langroid);
             if let Some(frame) = self.frames.get_mut(&id) {
@@ -481,6 +488,7 @@ impl Room {
     }
 
     pub(super) fn agent_stepped(&mut self, id: FrameId, call: CallId, answer: Result<Turn, Fault>) {
+        // Removed in any case, or the sets would grow with abandoned steps.
         let lacked_model = self.without_model.remove(&call);
         let is_filtered = self.filtered.remove(&call);
         if !self.waits_for_answer(id, call) {
@@ -502,8 +510,8 @@ impl Room {
         self.ready(id, message);
     }
 
-    /// What the agent gives when it finishes or rejects stays for it to read, also where that does
-    /// not end its task (O-022, O-023).
+    /// Keeps the outputs of a finish or reject action for the agent to read, even if the action
+    /// does not end its task (O-022, O-023).
     fn keep_outputs(&mut self, id: FrameId, action: &Action) {
         if let (Action::Finish { outputs } | Action::Reject { outputs }, Some(frame)) =
             (action, self.frames.get_mut(&id))
@@ -512,7 +520,7 @@ impl Room {
         }
     }
 
-    /// What a turn of the agent comes to.
+    /// Turns an agent's turn into its message, and writes it to the history.
     fn take_turn(
         &mut self,
         id: FrameId,
@@ -531,8 +539,10 @@ impl Room {
         self.keep_outputs(id, &turn.action);
         let message = self.turn_message(id, turn);
         if let Some(message) = &message {
+            // The history holds the agent's original message. Routing may replace it below.
             self.write_history(id, message);
         }
+        // The agent has read the whole result by now.
         if let Some(answered) = answered {
             self.shorten_answered(id, &answered);
         }
@@ -552,14 +562,15 @@ impl Room {
             return;
         }
         let message = match answer {
-            // An answer of the component costs a turn, whichever of its exports gives it: two
-            // responders could talk for ever.
+            // An answer of the component costs a turn, from either of its exports. Otherwise two
+            // responders could talk without limit.
             Ok(Some(_)) if self.is_used_up(Budget::Turns) && !self.asks_for_more() => {
                 self.stop(Status::MaxTurns, Budget::Turns.reason());
                 return;
             }
             Ok(turn) => {
                 self.spent.turns = self.spent.turns.saturating_add(u64::from(turn.is_some()));
+                // An answer is progress; declining to answer is not.
                 if turn.is_some() {
                     self.idle_steps = 0;
                 }
@@ -577,7 +588,8 @@ impl Room {
         self.ready(id, message);
     }
 
-    /// What the component's own answer comes to; without one, what the operator wants done.
+    /// Returns the component's own answer as a wait; without one, applies the operator's rule for
+    /// messages without a call.
     fn responded(&mut self, id: FrameId, turn: Option<Turn>) -> FrameWait {
         if let Some(turn) = &turn {
             self.keep_outputs(id, &turn.action);
@@ -593,13 +605,14 @@ impl Room {
         message.sender = Entity::Agent;
         message.from_agent = false;
         if let Some(pending) = self.frames.get(&id).and_then(|frame| frame.pending.as_deref()) {
-            // L-172: an answer to words from outside may repeat them.
+            // L-172: an answer to external text may repeat it.
             message.labels = super::tools::taint_of(pending);
         }
         FrameWait::Ready(Some(Arc::new(message)))
     }
 
-    /// A recipient that was not granted is refused before anyone reads the message.
+    /// Checks the recipient of an answer before the message is read. Without a grant, the agent
+    /// gets a refusal.
     fn admit_reply(
         &mut self,
         id: FrameId,
@@ -616,7 +629,7 @@ impl Room {
         }
     }
 
-    /// O-072: a failed step is an observation; after several in a row the task is given up.
+    /// Turns a failed step into an observation (O-072). Gives up the task after several in a row.
     fn agent_faulted(
         &mut self,
         id: FrameId,
@@ -626,14 +639,15 @@ impl Room {
     ) -> Option<Arc<Message>> {
         let agent = self.agent_of(id)?.clone();
         self.tell(Notice::PluginFaulted { call, plugin: agent.clone(), fault: fault.clone() });
-        // It cannot go on without what is used up, and its next step would find out the same.
+        // The agent cannot proceed without this budget, and its next step would fail for the same
+        // reason.
         if let Some(budget) = self.out_of_budget.remove(&call) {
             self.stop(budget.status(), budget.reason());
             return None;
         }
         let (_, task) = self.task_of(id)?;
-        // The model's client has tried again already, and the agent's next step would put the
-        // failure to the model as somebody's words.
+        // The model client has already retried. The agent's next step would show the failure to the
+        // model as a message.
         if lacked_model && !task.interactive {
             let reason = format!("the model of {agent} did not answer: {}", fault.message);
             self.end_frame(id, FrameEnd::new(Status::Error, reason));
@@ -670,7 +684,7 @@ impl Room {
         let Some((_, task)) = self.task_of(frame) else {
             return self.violated(Invariant::FrameExists, frame);
         };
-        // Nobody is there: in the reference that is a person who says nothing.
+        // In the reference, an absent user is a person who says nothing.
         let text = if task.as_langroid { Some(text.unwrap_or_default()) } else { text };
         if let Some(frame) = self.frames.get_mut(&frame) {
             frame.is_unattended = text.is_none();
@@ -681,15 +695,15 @@ impl Room {
         if message.is_some()
             && let Some(frame) = self.frames.get_mut(&frame)
         {
-            // Who has read of a fault and speaks all the same wants another try; what failed before
-            // is not in a row with it (O-072).
+            // A user who has read of a fault and still answers wants another try, so the count
+            // starts anew (O-072).
             frame.faults = 0;
             frame.chain_depth = self.opening.chain_depth;
         }
         self.ready(frame, message);
     }
 
-    /// Puts an answer where the step waits for it, and goes on.
+    /// Stores an answer in the waiting step, and makes the frame runnable.
     pub(super) fn ready(&mut self, id: FrameId, answer: Option<(Responder, Arc<Message>)>) {
         let Some(attempt) = self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut())
         else {

@@ -1,7 +1,7 @@
-//! Has the agent of a frame gone astray: does it the same again and again (O-098…O-108)? What it
-//! does is watched as it is answered, one thing at a time, so a step costs the same however long
-//! the history. Thoughts are no part of what is done (C-325); waiting for an approver, or for what
-//! a command says next, is no deed. `watch` counts, `types::stuck_rules` holds the limits.
+//! Stuck detection: finds an agent that repeats itself (O-098…O-108). Each act is counted when it
+//! is answered, so a step costs the same at any length of history. Thoughts are not part of an act
+//! (C-325). Waiting for an approver or for command output is no act. `watch` counts;
+//! `types::stuck_rules` holds the limits.
 
 #[cfg(test)]
 mod tests;
@@ -31,36 +31,37 @@ use crate::types::stuck_rules::{Recovery, StuckRules};
 pub use watch::StuckKind;
 use watch::{ActWatch, Doing, DoingKind, StuckVerdict};
 
-/// Messages whose numbers are kept, however long a loop the operator lets pass.
+/// Messages whose numbers are retained, even if the operator allows longer loops.
 const MAX_KEPT: usize = 256;
 
-/// What is kept of what the agent did.
+/// The watched acts and messages of an agent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct StuckWatch {
     watch: ActWatch,
-    /// Numbers of the agent's newest messages that something answered, oldest first.
+    /// Numbers of the agent's newest answered acts, oldest first.
     #[serde(skip_serializing_if = "VecDeque::is_empty")]
     acts: VecDeque<u64>,
-    /// Of those that say something, or think it.
+    /// Numbers of its newest answered messages and thoughts, oldest first.
     #[serde(skip_serializing_if = "VecDeque::is_empty")]
     words: VecDeque<u64>,
-    /// The user was turned to, and has said nothing since.
+    /// True if the user was asked and has said nothing since.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     asked: bool,
-    /// It began anew once (O-108).
+    /// True if the agent was restarted once (O-108).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     restarted: bool,
 }
 
 impl StuckWatch {
-    /// Nothing to write down.
+    /// Returns whether there is nothing to serialize.
     pub(super) fn is_new(&self) -> bool {
         *self == Self::default()
     }
 
     fn saw(&mut self, seen: &WatchedAct, rules: &StuckRules) -> StuckVerdict {
         if seen.doing.kind == DoingKind::User {
+            // The one restart of an activation stays used up.
             *self = Self { restarted: self.restarted, ..Self::default() };
             return StuckVerdict::Fine;
         }
@@ -78,7 +79,7 @@ impl StuckWatch {
         self.watch.saw(&seen.doing, rules)
     }
 
-    /// The number of the agent's message with which a loop began.
+    /// Returns the number of the agent's message that began a loop.
     fn began(&self, kind: StuckKind, repeats: u32) -> Option<u64> {
         let numbers = if kind == StuckKind::SameMessage { &self.words } else { &self.acts };
         let repeats = usize::try_from(repeats).unwrap_or(usize::MAX);
@@ -86,25 +87,25 @@ impl StuckWatch {
     }
 }
 
-/// One thing that the agent did.
+/// One act of the agent.
 struct WatchedAct {
     doing: Doing,
-    /// Of the agent's message.
+    /// Number of the agent's message.
     seq: u64,
-    /// For people: an action, tools, or that it was a message.
+    /// Description for people: an action, tools, or a message.
     what: String,
 }
 
-/// Something is to be done about it, once the step is over.
+/// A verdict that calls for a response once the step is over.
 pub(super) struct StuckFinding {
     verdict: StuckVerdict,
     what: String,
-    /// Of the message after which it was found.
+    /// Number of the message after which it was found.
     after: u64,
 }
 
 impl Room {
-    /// Takes in an answer that is pending now. None: there is nothing to do about it.
+    /// Counts an answer that has just become pending. `None` if it calls for no response.
     pub(super) fn watch(
         &mut self,
         id: FrameId,
@@ -126,7 +127,8 @@ impl Room {
         })
     }
 
-    /// The history was condensed: where nothing else is done, that helps nobody (O-102).
+    /// Counts a condensation of the history. Repeated condensations without other acts mean a stuck
+    /// agent (O-102).
     pub(super) fn watch_condensed(&mut self, id: FrameId) {
         let Some((frame, task)) = self.task_of(id) else { return };
         let (rules, langroid, after) =
@@ -151,7 +153,7 @@ impl Room {
         }
     }
 
-    /// What an answer amounts to; none: it is no deed, or not over yet.
+    /// Returns the act that an answer completes; `None` if it completes none.
     fn seen(
         &mut self,
         id: FrameId,
@@ -161,7 +163,7 @@ impl Room {
         answered: Option<&Arc<Message>>,
     ) -> Option<WatchedAct> {
         match by {
-            // A text that the operator put in nobody's mouth is nobody's word.
+            // A default text set by the operator is not an answer of the user.
             Responder::User => task.default_human_response.is_none().then(|| WatchedAct {
                 doing: Doing::user(),
                 seq: 0,
@@ -174,6 +176,7 @@ impl Room {
                 (!is_work).then(|| said("says", message.text(), message))
             }
             Responder::Agent | Responder::Subtask(_) => {
+                // Only answers to the agent's own messages complete an act.
                 let asked = answered.filter(|asked| asked.sender == Entity::Llm)?;
                 let is_error = self.failed(id, asked, message);
                 match &asked.action {
@@ -194,8 +197,8 @@ impl Room {
         }
     }
 
-    /// All that came of the agent's message are errors. One of several that failed is no failure:
-    /// the others may be news.
+    /// Returns whether every result of the agent's message is an error. If only some failed, the
+    /// others may be new.
     fn failed(&self, id: FrameId, asked: &Message, answer: &Message) -> bool {
         let Some(frame) = self.frames.get(&id) else { return false };
         let is_of_it = |seq: u64| seq == asked.seq || seq == answer.seq;
@@ -213,9 +216,10 @@ impl Room {
         observed.peek().is_some() && observed.all(is_error)
     }
 
-    /// Does something about an agent that has gone astray, unless its task is over.
+    /// Responds to a stuck agent, unless its task is over.
     pub(super) fn lead_back(&mut self, id: FrameId, found: StuckFinding) {
         let Some((frame, task)) = self.task_of(id) else { return };
+        // The step may have ended the task or posted another message since.
         if frame.pending.as_ref().is_none_or(|pending| pending.seq != found.after) {
             return;
         }
@@ -238,8 +242,8 @@ impl Room {
         }
     }
 
-    /// O-107: the host's word on a row of failures, after what the last of them said. A message for
-    /// somebody else is left alone.
+    /// O-107: adds the host's hint after the last of several failures. A message to someone other
+    /// than the agent stays as it is.
     fn nudge(&mut self, id: FrameId, text: String) {
         let Some(result) = self.frames.get(&id).and_then(|frame| frame.pending.clone()) else {
             return;
@@ -251,7 +255,8 @@ impl Room {
         }
     }
 
-    /// Puts the host's word up for an answer; what it comes after is read all the same.
+    /// Makes a host message pending. The message before it is written to the history, so it is
+    /// still read.
     fn say_after(&mut self, id: FrameId, before: &Arc<Message>, text: String) {
         self.write_history(id, before);
         let mut message = Arc::unwrap_or_clone(self.host_message(id, text));
@@ -264,7 +269,7 @@ impl Room {
         self.tell(Notice::MessagePosted { task, agent, message: said });
     }
 
-    /// What is done about it in the end: what the operator wants may not be possible.
+    /// Applies a recovery, and returns the one that was possible.
     fn recover(
         &mut self,
         id: FrameId,
@@ -275,7 +280,8 @@ impl Room {
     ) -> Recovery {
         let done = match wanted {
             Recovery::Stop => false,
-            // The step that waited for its history can neither be asked about nor begin anew.
+            // The step is still waiting for its history, so it can neither be asked about nor
+            // restarted.
             _ if kind == StuckKind::OnlyCondensing => false,
             Recovery::Ask => self.turn_to_user(id, how),
             Recovery::Restart => self.begin_anew(id, kind, repeats),
@@ -283,8 +289,8 @@ impl Room {
         if done { wanted } else { Recovery::Stop }
     }
 
-    /// The user is told of it and asked how to go on; false: nobody is there, or said nothing the
-    /// last time.
+    /// Reports the loop to the user and asks how to continue. Returns false if there is no user, or
+    /// the user said nothing last time.
     fn turn_to_user(&mut self, id: FrameId, how: &str) -> bool {
         let Some((frame, task)) = self.task_of(id) else { return false };
         let is_asked = task.interactive
@@ -300,7 +306,9 @@ impl Room {
              gets one more chance; say q, and it ends."
         );
         self.say_after(id, &before, text);
+        // Lets the next step ask the user.
         self.memory(&name).human_tried = false;
+        // All counts start anew; only the question and the restart are remembered.
         if let Some(frame) = self.frames.get_mut(&id) {
             frame.astray = StuckWatch {
                 asked: true,
@@ -311,9 +319,9 @@ impl Room {
         true
     }
 
-    /// The history is cut to where the loop began, and what the user asked for last is put up
-    /// again; once in an activation (O-108). False: it was done already, nobody asked for anything,
-    /// or the beginning is not there any more.
+    /// Cuts the history to where the loop began, and makes the user's last request pending again,
+    /// once in an activation (O-108). Returns false if it was done before, there is no request, or
+    /// the beginning is gone.
     fn begin_anew(&mut self, id: FrameId, kind: StuckKind, repeats: u32) -> bool {
         let Some(frame) = self.frames.get(&id).filter(|frame| !frame.astray.restarted) else {
             return false;
@@ -323,7 +331,7 @@ impl Room {
             return false;
         };
         let task = frame.task.clone();
-        // By its number: an older message that says the same is another one.
+        // The search is by number: an older message with the same text is a different one.
         let history = self.history(&task);
         let from_end = history.iter_newest_first().position(|message| message.seq == began);
         let Some(start) = from_end.and_then(|from_end| history.len().checked_sub(from_end + 1))
@@ -332,10 +340,12 @@ impl Room {
         };
         self.clear_history(&task, start);
         let mut message = Message::clone(&intent);
+        // Unless the history still ends with the original, the request becomes a new message.
         if newest_said(&self.history(&task)).is_none_or(|last| last.seq != intent.seq) {
             (message.seq, message.parent) = (self.stamp(Entity::User, "").seq, None);
         }
         self.put_pending(id, Responder::User, message);
+        // All detectors start anew, or the old loop would be found again.
         if let Some(frame) = self.frames.get_mut(&id) {
             frame.astray = StuckWatch { restarted: true, ..StuckWatch::default() };
             frame.circles = LoopDetector::default();
@@ -373,8 +383,8 @@ fn act(
     WatchedAct { doing: Doing::act(what, result, is_error), seq: asked.seq, what: named }
 }
 
-/// What a message without an action asked for: calls, or words that somebody answered. None:
-/// nothing was asked for.
+/// Returns a fingerprint and a description of the request in a message without an action: calls, or
+/// an answered text. `None` if it requested nothing.
 fn asked_for(
     task: &TaskSetup,
     by: &Responder,
@@ -392,8 +402,7 @@ fn asked_for(
         return Some((fingerprint(&("calls", done)), names.join(", ")));
     }
     if is_error {
-        // A call that could not be read, or an address that there is not. What else the text says
-        // is no part of it.
+        // An unreadable call, or an unknown address. The rest of the text does not count.
         return Some((fingerprint(&("refused", answer.text())), "what was refused".to_owned()));
     }
     let is_nudge = matches!(&task.no_tool, NoTool::Nudge(text) if *by == Responder::Agent && answer.text() == text);
@@ -405,7 +414,8 @@ fn asked_for(
     })
 }
 
-/// It looks whether a command has said something new: the same again is what it is for (O-193).
+/// Returns whether the action only polls a command for new output. Repetition is its purpose
+/// (O-193).
 fn is_poll(action: &Action) -> bool {
     match action {
         Action::Run { command, .. } => command.trim().is_empty(),

@@ -1,5 +1,5 @@
-//! How tasks and runs end: the tests after each step, the result that a caller gets, the hard stops
-//! (L-080…L-090).
+//! The end of tasks and runs: the checks after each step, the result for the caller, and the hard
+//! stops (L-080…L-090).
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::types::ids::{CallId, FrameId, TaskName};
 use crate::types::message::{Entity, Label, Message, Signal, ToolCall};
 use crate::types::outcome::{EndCause, Outcome, Status};
 
-/// Why a frame ends.
+/// The status, reason and cause with which a frame ends.
 #[derive(Clone, Debug)]
 pub(super) struct FrameEnd {
     pub(super) status: Status,
@@ -37,14 +37,14 @@ impl FrameEnd {
         Self { status, reason: reason.into(), cause: None }
     }
 
-    /// The task asked its user, and there is none.
+    /// Returns the end of a task that asked its user while no user is present.
     pub(super) fn unattended(task: &TaskName) -> Self {
         let reason = format!("{task} asked its user, and nobody is there to answer");
         Self { cause: Some(EndCause::NobodyToAsk), ..Self::new(Status::Stalled, reason) }
     }
 
-    /// The room's time is over. That of a background task is its own deadline, or what the run has
-    /// left: it does not know which.
+    /// Returns the end of a room whose wall time is over. A background task has only one deadline,
+    /// its own or the rest of the run, so the reason names both.
     pub(super) fn out_of_time(is_background: bool) -> Self {
         let reason = if is_background {
             "it took longer than its deadline, or the time of its run, allows"
@@ -55,12 +55,12 @@ impl FrameEnd {
     }
 }
 
-/// Words with which a user ends a task (L-086).
+/// Texts with which a user ends a task (L-086).
 const QUIT_WORDS: [&str; 6] = ["q", "x", "quit", "exit", "bye", "DONE"];
 
 impl Room {
-    /// The ending that a task has come to after a step, if any. `ends`: the last answer says so by
-    /// itself (L-081).
+    /// Returns the end that a task reached with its last step, if any. `ends` is true if the last
+    /// answer ends the task by itself (L-081).
     pub(super) fn ending_of(&mut self, id: FrameId, ends: bool) -> Option<FrameEnd> {
         if let Some(ending) = self.is_over(id, None, None, ends) {
             return Some(ending);
@@ -68,12 +68,12 @@ impl Room {
         let (frame, task) = self.task_of(id)?;
         let (name, steps, is_root, rules) =
             (frame.task.clone(), frame.steps, frame.caller.is_none(), task.loops);
-        // Where somebody is asked for more, the timer has it.
+        // If the operator may grant more time, the wall timer asks for it instead.
         let asks = self.asks_for_more();
         if is_root && !asks && self.opening.deadline.is_some_and(|deadline| self.now >= deadline) {
             return Some(FrameEnd::out_of_time(self.opening.depth > 0));
         }
-        // L-050f: the lower of both; a hard stop where it is the run's.
+        // L-050f: the lower of the two limits applies. The limit of the run is a hard stop.
         let of_run = self.opening.limits.task_turns.filter(|limit| steps >= *limit);
         if let Some(limit) = of_run {
             return Some(FrameEnd::new(
@@ -90,7 +90,7 @@ impl Room {
                 ),
             ));
         }
-        // L-050g
+        // L-050g: a loop of the task's messages.
         let frame = self.frames.get_mut(&id)?;
         let how = frame.circles.loops(steps, &rules)?;
         Some(FrameEnd::new(
@@ -99,7 +99,7 @@ impl Room {
         ))
     }
 
-    /// An answer, or the lack of one, that ends the task by itself (L-081).
+    /// Returns whether an answer, or the lack of one, ends the task by itself (L-081).
     pub(super) fn is_done_response(
         &self,
         id: FrameId,
@@ -121,23 +121,24 @@ impl Room {
         answer.is_some_and(says)
     }
 
-    /// The first call in a message that ends the task, or all tasks.
+    /// Returns the first call in a message that ends its task, or all tasks.
     fn ending_call<'a>(&self, id: FrameId, message: &'a Message) -> Option<(&'a ToolCall, Ends)> {
         let task = &self.frames.get(&id)?.task;
         let toolbox = self.toolbox(task);
-        // Of several calls that a model makes none is lost because one of them ends the task: it is
-        // asked to make that one alone (L-119).
+        // If one of several calls of a model ended the task, the others would be lost. The model is
+        // asked to make the ending call alone (L-119).
         let langroid = self.task_of(id).is_some_and(|(_, task)| task.as_langroid);
         if message.sender == Entity::Llm && message.tools.len() > 1 && !langroid {
             return None;
         }
-        // L-171: words from outside end nothing by a call that the agent could not have made
-        // itself.
+        // L-171: a message from outside cannot end a task by a call that the agent could not have
+        // made itself.
         let counts = |call: &&ToolCall| langroid || toolbox.trusts(message, call);
         message.tools.iter().filter(counts).find_map(|call| Some((call, Ends::of(&toolbox, call)?)))
     }
 
-    /// The task is over, with this answer or, without one, as it is now (L-080…L-086).
+    /// Returns the end of the task if it is over with `answer`, or with its pending message if
+    /// `answer` is `None` (L-080…L-086).
     pub(super) fn is_over(
         &mut self,
         id: FrameId,
@@ -161,9 +162,11 @@ impl Room {
         {
             return Some(ending);
         }
+        // Needs `&mut self`, so it precedes the borrow of the frame.
         let by_user_alone = self.is_ended_by_user_alone(id);
         let (frame, task) = self.task_of(id)?;
         let name = &frame.task;
+        // A stalled task's pending message was judged in an earlier step.
         if frame.stalled >= task.max_stalled_steps {
             let reason = format!(
                 "nobody in {name} had a valid answer, {} steps in a row",
@@ -172,13 +175,14 @@ impl Room {
             return Some(FrameEnd::new(Status::Stalled, reason));
         }
         let said = message.as_deref().and_then(|message| self.says_over(id, message));
-        // L-086: what a sub-task or a tool hands on is no goodbye of the user's, unless words do
-        // all that they say.
+        // L-086: a result that a sub-task or a tool passes on is not a goodbye of the user, unless
+        // the task follows the reference.
         let by_user = |message: &Message| {
             message.sender == Entity::User && (task.as_langroid || by == Some(Responder::User))
         };
         let goodbye =
             message.as_deref().is_some_and(|message| by_user(message) && says_goodbye(message));
+        // L-061: signals of other responders do not end such a task.
         if by_user_alone {
             let quits = goodbye || (said.is_some() && message.as_deref().is_some_and(by_user));
             return quits.then(|| FrameEnd::new(Status::UserQuit, "the user said goodbye"));
@@ -198,7 +202,7 @@ impl Room {
         let Some(message) = message else {
             return Some(FrameEnd::new(Status::Done, format!("nobody in {name} said anything")));
         };
-        // L-070: what is addressed to the caller is the result.
+        // L-070: a message to the caller is the result.
         let caller = self.caller_name(frame)?;
         let is_addressed = message
             .recipient
@@ -207,7 +211,7 @@ impl Room {
         is_addressed.then(|| FrameEnd::new(Status::Done, format!("{name} answers to {caller}")))
     }
 
-    /// The message says that its task is over.
+    /// Returns the end of the task if the message declares it over.
     fn says_over(&self, id: FrameId, message: &Message) -> Option<FrameEnd> {
         let (frame, task) = self.task_of(id)?;
         let done =
@@ -234,7 +238,8 @@ impl Room {
         (task.text.signals && routing::says_done(message.text())).then(done)
     }
 
-    /// L-082, L-083
+    /// Returns the end of the task if its newest answers meet `done_if_tool` or a done sequence
+    /// (L-082, L-083).
     fn matches(
         &mut self,
         id: FrameId,
@@ -242,6 +247,7 @@ impl Room {
         by: Option<&Responder>,
     ) -> Option<FrameEnd> {
         let (frame, task) = self.task_of(id)?;
+        // Most tasks have no such rule, and parsing their messages would be wasted.
         if !task.done_if_tool && task.done_sequences.is_empty() {
             return None;
         }
@@ -251,12 +257,13 @@ impl Room {
             return Some(FrameEnd::new(Status::Done, format!("{name} is set to end with a call")));
         }
         let (frame, toolbox) = (self.frames.get(&id)?, self.toolbox(&name));
+        // The pending message may be in the chain already, and must not be counted twice.
         let is_new = frame.chain.back().is_none_or(|answer| answer.message.seq != message.seq);
         let older = frame.chain.iter().take(frame.chain.len() - usize::from(!is_new));
         let older = older.map(|answer| {
             (Some(Responder::of(answer.message.sender)), &answer.tools, &answer.message)
         });
-        // L-094: before anybody answered, what counts is whose word it is.
+        // L-094: before the first responder has answered, the sender decides.
         let by = by.cloned().unwrap_or_else(|| Responder::of(message.sender));
         let chain = older.chain([(Some(by), &newest, message)]);
         let happened: Vec<_> = chain
@@ -276,12 +283,12 @@ impl Room {
         Some(FrameEnd::new(Status::Done, format!("{name} is set to end with {}", met.as_str())))
     }
 
-    /// Names of all calls in a message that the task's agent knows.
+    /// Returns the names of the calls in a message that the task's agent knows.
     fn names_called(&mut self, id: FrameId, message: &Arc<Message>) -> Vec<String> {
         self.reading_of(id, message).all.iter().map(|call| call.name.clone()).collect()
     }
 
-    /// Keeps what is pending for the done sequences (L-093).
+    /// Appends the pending message to the chain that done sequences are matched against (L-093).
     pub(super) fn remember_answer(&mut self, id: FrameId) {
         let Some((frame, task)) = self.task_of(id) else { return };
         let longest = task
@@ -291,6 +298,7 @@ impl Room {
             .max()
             .unwrap_or_default();
         let Some(pending) = frame.pending.clone().filter(|_| longest > 0) else { return };
+        // A stalled step, or one that passes, leaves the same message pending.
         if frame.chain.back().is_some_and(|answer| answer.message.seq == pending.seq) {
             return;
         }
@@ -302,13 +310,15 @@ impl Room {
         }
     }
 
-    /// L-061: only the user ends an interactive task at the root; a sub-task ends as any (L-161).
+    /// Returns whether only the user ends the task: an interactive task at the root (L-061). A
+    /// sub-task ends like any other (L-161).
     pub(super) fn is_ended_by_user_alone(&mut self, id: FrameId) -> bool {
         let Some((frame, task)) = self.task_of(id) else { return false };
         frame.caller.is_none() && task.only_user_quits_root && self.user_may_respond(id)
     }
 
-    /// What ends this task is taken out of the pending message; what ends all tasks stays (L-061).
+    /// Removes calls and signals that end this task from the pending message. Calls that end all
+    /// tasks stay (L-061).
     pub(super) fn strip_endings(&mut self, id: FrameId) {
         let Some(frame) = self.frames.get(&id) else { return };
         let toolbox = self.toolbox(&frame.task);
@@ -320,15 +330,17 @@ impl Room {
         pending.signal = None;
         pending.tools.retain(|call| Ends::of(&toolbox, call) != Some(Ends::Task));
         if let Some(frame) = self.frames.get_mut(&id) {
-            // What was read of it before holds what was taken out.
+            // The cached parse still holds the removed calls.
             frame.reading = ParsedMessage::default();
         }
         self.keep_pending(id);
     }
 
-    /// Ends a frame: stops what it waits for, and gives its caller the result.
+    /// Ends a frame: stops its calls and children, and passes the result to its caller.
     pub(super) fn end_frame(&mut self, id: FrameId, ending: FrameEnd) {
         let Some(ending) = self.asks_again(id, ending) else { return };
+        // The frame leaves the table before its result is delivered, so its calls are already
+        // abandoned.
         let Some(frame) = self.remove_frame(id) else { return };
         let ending = self.failed_instead(&frame, ending);
         if self.setup.tasks.get(&frame.task).is_some_and(|task| task.as_langroid) {
@@ -347,9 +359,9 @@ impl Room {
             && let Some(caller) = frame.caller
             && !self.waits_for_delegate(caller, id)
         {
-            // A task that hands its messages on knows no better: it goes round in circles itself,
-            // as it is in the reference, or has the same question asked again. An interactive root
-            // asks its user itself, and ends by that.
+            // A caller that only relays messages would loop itself, as in the reference, or have
+            // the same question asked again. An interactive root asks its user itself, and ends
+            // that way. The frame is put back so that it ends together with its callers.
             self.frames.insert(id, frame);
             self.end_circle(caller, ending);
             return;
@@ -359,7 +371,7 @@ impl Room {
             None => {
                 let status = ending.status;
                 self.end_run(&frame, ending);
-                // What went round in circles is worth looking at.
+                // The history of a loop is needed to find its cause.
                 if frame.only.is_none() && status != Status::InfLoop {
                     self.erase_substeps(&frame);
                 }
@@ -372,10 +384,9 @@ impl Room {
         self.task_of(root).is_some_and(|(_, task)| task.interactive)
     }
 
-    /// Ends what a sub-task that goes round in circles, or whose question nobody answers, works
-    /// for: the delegation that it is part of, or the run. Unlike in the reference (O-106) whoever
-    /// delegated is not stuck with it: it waited for an answer, reads that there is none, and can
-    /// do something else.
+    /// Ends the work that a sub-task belongs to when it loops or its question has no user: its
+    /// delegation, or else the run. Unlike in the reference (O-106), the delegating task is not
+    /// ended with it. It reads that there is no answer, and can do something else.
     fn end_circle(&mut self, caller: FrameId, ending: FrameEnd) {
         let mut next = Some(caller);
         while let Some(frame) = next.and_then(|id| self.frames.get(&id)) {
@@ -389,10 +400,11 @@ impl Room {
         self.stop_work(ending);
     }
 
-    /// A run whose last step failed has no answer, however it came to its end: the host's word
-    /// about the failure is none.
+    /// Turns a success into `Status::Error` if the last step of the root failed. The host's message
+    /// about the failure is not an answer.
     fn failed_instead(&self, frame: &Frame, ending: FrameEnd) -> FrameEnd {
         let langroid = self.setup.tasks.get(&frame.task).is_some_and(|task| task.as_langroid);
+        // The pending message of a failed step is the host's, on the agent role.
         let is_told = frame.faults > 0
             && frame.caller.is_none()
             && frame.pending.as_ref().is_some_and(|it| it.sender == Entity::Agent);
@@ -411,13 +423,13 @@ impl Room {
         Some(frame)
     }
 
-    /// Nobody waits for the call any more; its answer will be ignored.
+    /// Drops a call. Its answer will be ignored.
     pub(super) fn abandon(&mut self, call: CallId) {
         if self.calls.remove(&call).is_some() {
             self.forget_model_calls(call);
             self.without_model.remove(&call);
             self.filtered.remove(&call);
-            // An effect that was never taken need not be stopped.
+            // An effect that was never polled needs no `AbandonCall`.
             let before = self.effects.len();
             self.effects.retain(|effect| effect.starts() != Some(call));
             if self.effects.len() == before {
@@ -448,32 +460,34 @@ impl Room {
         }
     }
 
-    /// The result of a task (L-088); none: no answer, so its caller's next responder is tried
-    /// (L-162).
+    /// Returns the result of a task (L-088). `None` if it has no answer, so that the caller tries
+    /// its next responder (L-162).
     fn result_message(&mut self, frame: &Frame, ending: &FrameEnd) -> Option<Message> {
         let task = self.setup.tasks.get(&frame.task).cloned()?;
         let mut message = match ending.status {
             Status::Stalled | Status::MaxTurns | Status::InfLoop | Status::NotAddressed => {
                 return None;
             }
-            // A failure that says nothing would look like a task that has nothing to say.
+            // An error without content would look like a task that has no answer.
             Status::Error => {
                 let mut message = self.stamp(Entity::User, frame.task.as_str());
                 message.content =
                     Some(format!("The task {} failed: {}", frame.task, ending.reason));
-                // The reason may hold words of a plugin.
+                // The reason may quote a plugin.
                 message.labels.extend((!task.as_langroid).then_some(Label::Task));
                 return Some(message);
             }
-            // L-089: what is pending when a limit ends it is the result.
+            // L-089: when a limit ends the task, the pending message is its result.
             _ => self.stamp(Entity::User, frame.task.as_str()),
         };
+        // A finished task without a message has an empty result, unlike a stalled one.
         let Some(pending) = &frame.pending else {
             message.content = Some(String::new());
             return Some(message);
         };
         let toolbox = self.toolbox(&frame.task);
         message.content.clone_from(&pending.content);
+        // The signal ended this task, and must not end its caller as well.
         if task.text.signals {
             message.content = message.content.map(|text| routing::without_done(&text));
         }
@@ -483,8 +497,8 @@ impl Room {
         }
         message.tool_calls.clone_from(&pending.tool_calls);
         if !task.as_langroid {
-            // What a task's agent was not granted it does not get by way of its caller's grants;
-            // and it steers nobody but itself.
+            // A task must not gain permissions through its caller's grants, nor call host tools on
+            // the caller's behalf. Only calls of its own plugins pass.
             let may_go_on = |call: &ToolCall| {
                 toolbox
                     .get(&call.name)
@@ -503,7 +517,7 @@ impl Room {
             Some((call, Ends::Task)) => {
                 let content = call.arguments.get("content").unwrap_or(&Value::Null);
                 message.content = Some(text_form(content));
-                // The reference makes a text of what the simple tool is given.
+                // The reference turns the content of the simple done tool into text.
                 let is_text = task.as_langroid && is_host_tool(&toolbox, call, HostTool::Done);
                 message.value = Some(content.clone())
                     .filter(|value| !(is_text || value.is_null() || value.is_string()));
@@ -515,8 +529,10 @@ impl Room {
             }
             None => {}
         }
+        // The same applies to calls that end a task.
         message.tools.retain(|call| Ends::of(&toolbox, call) != Some(Ends::Task));
         message.labels.clone_from(&pending.labels);
+        // Text of the child's own agent becomes data for the caller.
         let is_marked =
             pending.labels.iter().any(|label| matches!(label, Label::Tool | Label::Task));
         let is_agents_word = !task.as_langroid && pending.sender != Entity::User && !is_marked;
@@ -531,9 +547,9 @@ impl Room {
         Some(message)
     }
 
-    /// A recipient that still means something where the result goes (L-070): the user, or another
-    /// sub-task of the caller. The child's own seats and sub-tasks do not; and the caller itself
-    /// has the result already.
+    /// Returns whether a recipient is still meaningful to the caller (L-070): the user, or another
+    /// sub-task of the caller. The child's own roles and sub-tasks are not, and the caller has the
+    /// result already.
     fn is_for_caller(&self, child: &Frame, name: &str) -> bool {
         let Some((_, caller)) = child.caller.and_then(|caller| self.task_of(caller)) else {
             return false;
@@ -543,14 +559,14 @@ impl Room {
         Entity::named(name) == Some(Entity::User) || caller.subtasks.iter().any(is_sibling)
     }
 
-    /// L-050l: what led to the result is forgotten, here and by whoever was asked.
+    /// Erases the messages that led to the result, here and in the sub-tasks (L-050l).
     fn erase_substeps(&mut self, frame: &Frame) {
         let Some(task) =
             self.setup.tasks.get(&frame.task).filter(|task| task.erase_substeps).cloned()
         else {
             return;
         };
-        // The seed of a new history came before the first message.
+        // The seed of a new history stands before the first message.
         let seeds = usize::from(frame.history_start == 0 && task.user_message.is_some());
         let memory = self.memory(&frame.task);
         let keep_from = frame.history_start + seeds + 1;
@@ -576,7 +592,7 @@ impl Room {
         } else {
             self.result_message(root, &ending)
         };
-        // The message that the room was opened with answers nothing; without one, the first answer
+        // The opening message of the room is not an answer. In a room without one, the first answer
         // has no parent.
         let is_answer = |message: &Arc<Message>| {
             message.parent.is_some()
@@ -618,6 +634,7 @@ impl Room {
             cause: ending.cause,
             ..Outcome::new(ending.status, ending.reason)
         });
+        // The question for more budget is dropped first, so that no grant can revive the ended run.
         self.drop_top_up();
         self.tell(Notice::ResultReady { outcome: Arc::clone(&outcome) });
         self.phase = RoomPhase::Draining { outcome: Arc::clone(&outcome) };
@@ -625,7 +642,8 @@ impl Room {
         self.report_shared_channels(&outcome);
     }
 
-    /// The result as what it was to be (L-050i).
+    /// Returns the result in the type that the caller wanted (L-050i). `None` if it has no such
+    /// value.
     fn typed(&self, name: &TaskName, message: &Message, wanted: &ReturnType) -> Option<Value> {
         let task = self.setup.tasks.get(name)?;
         let calls = self.read(name, task, message).all;
@@ -644,8 +662,9 @@ impl Room {
         }
     }
 
-    /// Stops what the entry task is doing, background tasks excepted. An interactive task turns to
-    /// its user, as after any step; another has nobody to turn to, and the run ends.
+    /// Stops the work of the entry task, except for its background tasks. An interactive task then
+    /// turns to its user, as after any step. Any other task has no user to turn to, so the run
+    /// ends.
     pub(super) fn stop_turn(&mut self, reason: &str) {
         let RoomPhase::Running { root } = self.phase else { return };
         let Some((frame, task)) = self.task_of(root) else {
@@ -657,7 +676,7 @@ impl Room {
             return;
         }
         if self.calls.values().any(|purpose| *purpose == Purpose::User { frame: root }) {
-            // It waits for its user already: there is no turn to stop.
+            // It already waits for its user, so there is no turn to stop.
             return;
         }
         let children = self.frames.get(&root).map(children_of).unwrap_or_default();
@@ -668,22 +687,25 @@ impl Room {
         self.abandon_calls_of(root);
         self.handoff.forget(root);
         let message = self.host_message(root, format!("This turn was stopped: {reason}"));
+        // The agent's next step reads that its turn was stopped.
         self.write_history(root, &message);
         self.put_pending(root, Responder::Agent, Arc::unwrap_or_clone(message));
+        // Lets the next step ask the user.
         self.memory(&name).human_tried = false;
         self.tell(Notice::TurnStopped { task: name, reason: reason.to_owned() });
         self.runnable.push_back(root);
     }
 
-    /// Ends every activation of a task, and with it what it had others do (L-080). At the root that
-    /// is the run.
+    /// Ends every activation of a task, and the work it delegated (L-080). At the root this ends
+    /// the run.
     pub(super) fn kill_task(&mut self, task: &TaskName, reason: &str) {
         if let Some(id) =
             self.frames.values().find(|frame| frame.task == *task).map(|frame| frame.id)
         {
-            // A task that is at work is not called again below itself, so there is no other.
+            // A working task is never called again below itself, so there is at most one frame.
             self.end_frame(id, FrameEnd::new(Status::Kill, reason));
         }
+        // The ids are copied because killing changes the table of calls.
         let in_background: Vec<CallId> = self
             .calls
             .iter()
@@ -709,16 +731,17 @@ impl Room {
         calls.into_iter().for_each(|call| self.abandon(call));
     }
 
-    /// A hard stop of everything that goes on in the room.
+    /// Stops all work in the room at once.
     pub(super) fn stop(&mut self, status: Status, reason: &str) {
         self.stop_with(FrameEnd::new(status, reason));
     }
 
-    /// The same, with a cause.
+    /// Stops all work in the room at once, with a cause.
     pub(super) fn stop_with(&mut self, ending: FrameEnd) {
         let FrameEnd { status, ref reason, .. } = ending;
         let was_held = self.is_held();
         if was_held {
+            // Closed first, so that no queued turn begins while the room stops.
             self.shut(reason);
         }
         let was_running = matches!(self.phase, RoomPhase::Running { .. });
@@ -729,10 +752,11 @@ impl Room {
         self.frames.clear();
         self.runnable.clear();
         self.block_all(reason);
+        // The ids are copied because each iteration removes calls.
         let calls: Vec<CallId> = self.calls.keys().copied().collect();
         for call in calls {
             if was_running && self.is_clearing_up(call) {
-                // A second stop does not wait for it any more.
+                // A second stop does not wait for the cleanup of the first.
                 continue;
             }
             if let Some(Purpose::Background { id }) = self.calls.get(&call) {
@@ -746,23 +770,26 @@ impl Room {
         }
         self.timers.clear();
         if was_held && status.is_budget() {
-            // Whoever spoke last would wait for an answer.
+            // The sender of the last message would wait for an answer.
             self.report_channels(&format!("The room is closed: {reason}."), None);
         }
     }
 
-    /// The room is over once nothing is in flight any more.
+    /// Finishes the room once nothing is in flight.
     pub(super) fn finish_if_idle(&mut self) {
         let RoomPhase::Draining { outcome } = &self.phase else { return };
+        // A persistent room waits for the next message.
         if self.is_held() {
             return;
         }
+        // A strategy's timer keeps the room open while results wait for it.
         let waits = self.timers.values().any(|purpose| self.is_waited_for(purpose));
         if waits || !self.calls.is_empty() {
             return;
         }
         let outcome = Arc::clone(outcome);
         self.give_up_model_calls();
+        // Spending is read again: calls that were just given up are charged as well.
         let outcome = Arc::new(Outcome {
             spent: self.spent,
             used: self.used.clone(),
@@ -779,10 +806,10 @@ fn says_goodbye(message: &Message) -> bool {
     QUIT_WORDS.contains(&message.text().trim())
 }
 
-/// What a call ends.
+/// The scope that a call ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ends {
-    /// The task that it is in (L-140, L-141).
+    /// The task that it is made in (L-140, L-141).
     Task,
     /// That task and all its callers (L-143).
     Everything,
@@ -802,8 +829,8 @@ impl Ends {
     }
 }
 
-/// The call is of this tool of the host, whatever it is called here; one that comes from a handler
-/// may bear its own name.
+/// Returns whether the call is of this host tool under its configured name. A call from a handler
+/// may use the tool's own name.
 pub(super) fn is_host_tool(toolbox: &Toolbox, call: &ToolCall, wanted: HostTool) -> bool {
     match toolbox.get(&call.name) {
         Some(tool) => tool.target == ToolTarget::Host(wanted),
@@ -811,7 +838,7 @@ pub(super) fn is_host_tool(toolbox: &Toolbox, call: &ToolCall, wanted: HostTool)
     }
 }
 
-/// The calls that an `agent_done` or `agent_send` hands on.
+/// Returns the calls inside an `agent_done` or `agent_send`.
 pub(super) fn calls_in(call: &ToolCall) -> Vec<ToolCall> {
     let handed = call.arguments.get("tools").and_then(Value::as_array).into_iter().flatten();
     let read = |handed: &Value| {
@@ -830,7 +857,7 @@ pub(super) fn calls_in(call: &ToolCall) -> Vec<ToolCall> {
     handed.filter_map(read).collect()
 }
 
-/// L-094
+/// Returns the kind of a message for done sequences (L-094).
 fn kind_of(by: Option<&Responder>, tools: &[String], message: &Message) -> MessageKind {
     let of_sender = |entity: Entity| match entity {
         Entity::Llm => MessageKind::LlmResponse,

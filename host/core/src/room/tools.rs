@@ -1,6 +1,5 @@
-//! The agent seat: the host carries out what the pending message asks for, tool calls first (L-021,
-//! L-117, L-125). Which tools an agent may call was fixed when the room opened; here it is only
-//! looked up.
+//! The agent role: the host carries out the pending message, tool calls first (L-021, L-117,
+//! L-125). The tools of each agent were fixed when the room opened; here they are only looked up.
 
 mod round;
 mod start;
@@ -23,7 +22,7 @@ use crate::types::message::{Entity, Label, Message, ToolCall, ToolResult};
 
 pub(crate) use start::{naming_task_list, wider_tools};
 
-/// Calls in one round; more is a flood.
+/// Calls in one round; more is taken for a flood.
 const MAX_ROUND: usize = 128;
 const TOO_MANY: &str =
     "not run: a message may hold 128 calls, those that follow from them included";
@@ -45,6 +44,7 @@ impl Room {
         let reading = self.reading(id);
         let pending = self.frames.get(&id)?.pending.clone()?;
         if let (Entity::Llm, Some(action)) = (pending.sender, &pending.action) {
+            // An action precedes calls: its text may look like one.
             return Some(self.carry_out(id, action.clone()));
         }
         if let Some(wrong) = &reading.wrong {
@@ -68,15 +68,15 @@ impl Room {
         Some(self.without_tool(id))
     }
 
-    /// L-171: of calls that came in from outside only those that the agent could have made itself
-    /// are carried out.
+    /// Returns the calls that the agent could have made itself; others from outside are not carried
+    /// out (L-171).
     fn trusted_calls(&self, id: FrameId, pending: &Message, calls: &[ToolCall]) -> Vec<ToolCall> {
         let Some(frame) = self.frames.get(&id) else { return Vec::new() };
         let toolbox = self.toolbox(&frame.task);
         calls.iter().filter(|call| toolbox.trusts(pending, call)).cloned().collect()
     }
 
-    /// What the operator wants done with a message that carries no call (L-125).
+    /// Applies the operator's rule for a message without a call (L-125).
     pub(super) fn without_tool(&mut self, id: FrameId) -> FrameWait {
         self.answer_without_tool(id).unwrap_or(FrameWait::Ready(None))
     }
@@ -85,7 +85,7 @@ impl Room {
         let (frame, task) = self.task_of(id)?;
         let (name, task) = (frame.task.clone(), Arc::clone(task));
         if task.as_langroid && task.agent_seat == AgentSeat::Component {
-            // A native responder stands in the place of all that the agent does.
+            // A native responder replaces all that the agent role does.
             return None;
         }
         let pending = frame
@@ -93,7 +93,7 @@ impl Room {
             .clone()
             .filter(|message| message.sender == Entity::Llm && message.action.is_none())?;
         let toolbox = self.toolbox(&name);
-        // L-149: whoever is to name recipients and named none is asked for one.
+        // L-149: an agent that must name a recipient and did not is asked for one.
         if super::histories::is_at_work(&toolbox, HostTool::RecipientMessage) {
             return match pending.recipient {
                 Some(_) => None,
@@ -139,7 +139,7 @@ impl Room {
         if let Some(tool) =
             host_tool_of(&toolbox, &call).filter(|_| !matches!(task.no_tool, NoTool::Call(_)))
         {
-            // The operator's wish, not somebody's call: there is nothing to tell of it.
+            // The operator's rule made it, so it is not reported as an agent's call.
             slot.said = Some(self.steer(id, tool, &call, None, &pending));
         } else if self.is_handed_on(id, &toolbox, &call, None) {
             slot.said = Some(self.handed_on(id, call));
@@ -149,8 +149,7 @@ impl Room {
         Some(self.settle(id, round))
     }
 
-    /// What an agent's own answer on the agent seat asks for (L-030): calls are carried out at
-    /// once, or handed on.
+    /// Carries out the calls in an agent's answer on the agent role, or passes them on (L-030).
     pub(super) fn respond_with_calls(
         &mut self,
         id: FrameId,
@@ -168,7 +167,7 @@ impl Room {
                 && host_tool_of(&toolbox, &call).is_none()
                 && toolbox.get(&call.name).is_none()
             {
-                // What its agent was not granted it does not get by way of somebody else's grants.
+                // A call must not gain permissions through another agent's grants.
                 let text = self.unknown_tool(&agent, &name, &toolbox, &call.name);
                 let said = Some(self.said_error(id, text));
                 round.slots.push(Slot { said, ..Slot::new(call, None) });
@@ -183,7 +182,7 @@ impl Room {
         Some(self.settle(id, round))
     }
 
-    /// A call that the host makes for a task: under the name that the tool has there.
+    /// Returns a call that the host makes for a task, under the tool's name there.
     fn own_call(&self, toolbox: &Toolbox, tool: HostTool, arguments: Value) -> ToolCall {
         let name = toolbox
             .host_tool(tool)
@@ -206,8 +205,8 @@ impl Room {
         };
         let (several, toolbox, task) =
             (task.allow_multiple_tools, self.toolbox(&frame.task), Arc::clone(task));
-        // L-119: a call that steers the task stands alone. L-118: so does any, where the operator
-        // wants it.
+        // L-119: a call that steers the task stands alone. L-118: so does every call, if the
+        // operator wants it.
         let is_final = |slot: &Slot| {
             !task.as_langroid && toolbox.get(&slot.call.name).is_some_and(|tool| tool.is_final)
         };
@@ -221,6 +220,7 @@ impl Room {
         } else {
             round.slots.iter().any(steers).then_some(STANDS_ALONE)
         };
+        // Refused slots get their results before any call starts.
         for index in 0..round.slots.len() {
             let text = if index >= MAX_ROUND { Some(TOO_MANY) } else { refusal };
             if let Some(text) = text {
@@ -234,8 +234,8 @@ impl Room {
         self.settle(id, round)
     }
 
-    /// The agent that made the calls of a message that came from another task: its grants and the
-    /// rules on it count too.
+    /// Returns the agent that made the calls of another task's message. Its grants and rules apply
+    /// too.
     fn origin_of(&self, id: FrameId, message: &Message) -> Option<PluginName> {
         let (_, task) = self.task_of(id)?;
         let by_other = message.sender == Entity::User && message.from_agent && !task.as_langroid;
@@ -244,8 +244,8 @@ impl Room {
         Some(origin).filter(|origin| by_other && *origin != task.agent)
     }
 
-    /// Native calls that nobody here carries out want a result too: a provider accepts no call
-    /// without one.
+    /// Adds an error result for native calls that are not carried out here, because model providers
+    /// accept no call without one.
     fn add_unknown(&mut self, id: FrameId, toolbox: &Toolbox, round: &mut ToolRound) {
         let Some((frame, task)) = self.task_of(id) else {
             return self.violated(Invariant::FrameExists, id);
@@ -271,14 +271,14 @@ impl Room {
         }
     }
 
-    /// Starts every slot from `first` on that has no result yet.
+    /// Starts every slot from `first` on that has no result.
     pub(super) fn run_slots(&mut self, id: FrameId, round: &mut ToolRound, first: usize) {
         for index in first..round.slots.len() {
             self.run_slot(id, round, index, Consent::NotYet);
         }
     }
 
-    /// Starts one slot. `asked`: what an approver has said of it already.
+    /// Starts one slot. `asked` is the consent that it has so far.
     pub(super) fn run_slot(
         &mut self,
         id: FrameId,
@@ -308,7 +308,7 @@ impl Room {
             .map(|message| message.weight())
             .sum();
         let said = match host_tool_of(&toolbox, &call) {
-            // Each may repeat the message that it stands in.
+            // Each result may repeat the message that it stands in.
             Some(_) if weight > MAX_WEIGHT => Some(self.said_error(id, TOO_LARGE.to_owned())),
             // It may wait for gates, then for an approver, then for its result.
             Some(HostTool::DelegateTask) => {
@@ -327,7 +327,7 @@ impl Room {
         }
     }
 
-    /// A call was answered without being carried out.
+    /// Reports a call that was answered without being carried out.
     pub(super) fn report_refused(
         &mut self,
         id: FrameId,
@@ -366,7 +366,7 @@ impl Room {
         });
     }
 
-    /// A text in place of an answer, as an error.
+    /// Returns an error as the outcome of a call.
     pub(super) fn said_error(&mut self, id: FrameId, text: String) -> CallOutcome {
         let message = Arc::unwrap_or_clone(self.host_message(id, text));
         CallOutcome { message: Some(Box::new(message)), is_error: true, is_result: true }
@@ -378,8 +378,8 @@ impl Room {
         CallOutcome { message: Some(Box::new(message)), is_error: result.is_error, is_result: true }
     }
 
-    /// The call is for others (L-030): this task does not carry it out, or may not for whoever is
-    /// behind it.
+    /// Returns whether the call is for another task (L-030): this task does not carry it out, or
+    /// may not do so for its origin.
     fn is_handed_on(
         &self,
         id: FrameId,
@@ -396,7 +396,7 @@ impl Room {
         };
         match entry {
             Some(entry) => !entry.handled || is_again || (call.untrusted && !entry.offered),
-            // What nobody here knows is refused where it is started.
+            // A call that is unknown everywhere is refused when it starts.
             None => {
                 host_tool_of(toolbox, call).is_some()
                     || task.as_langroid
@@ -413,7 +413,8 @@ impl Room {
         CallOutcome { message: Some(Box::new(message)), ..CallOutcome::default() }
     }
 
-    /// The task is this frame's own or one of its callers': starting it again would never end.
+    /// Returns whether the task is the frame's own or one of its callers'. Starting it again would
+    /// not end.
     pub(super) fn is_above(&self, id: FrameId, task: &TaskName) -> bool {
         let mut next = self.frames.get(&id);
         while let Some(frame) = next {
@@ -426,8 +427,8 @@ impl Room {
     }
 }
 
-/// The tool of the host that a call means: by its name in the toolbox, or by its own, as handlers
-/// write it.
+/// Returns the host tool that a call means: by its name in the toolbox, or by the tool's own name,
+/// as handlers write it.
 pub(super) fn host_tool_of(toolbox: &Toolbox, call: &ToolCall) -> Option<HostTool> {
     match toolbox.get(&call.name).map(|tool| &tool.target) {
         Some(ToolTarget::Host(tool)) => Some(*tool),
@@ -437,7 +438,7 @@ pub(super) fn host_tool_of(toolbox: &Toolbox, call: &ToolCall) -> Option<HostToo
     }
 }
 
-/// Calls as an argument of another call.
+/// Returns calls as an argument of another call.
 pub(super) fn calls_as_json(calls: &[ToolCall]) -> Value {
     let shown = |call: &ToolCall| match call.untrusted {
         true => json!({ "name": call.name, "arguments": call.arguments, "untrusted": true }),

@@ -1,6 +1,6 @@
-//! Executors: plugins whose tools carry out an agent's actions. Which one does is the operator's
-//! word (`tasks.NAME.executors`); whether it may is the agent's `tools` grant and the rules, as for
-//! any call. What an executor says is data.
+//! Executors: plugins whose tools carry out an agent's actions. The operator chooses them
+//! (`tasks.NAME.executors`). The agent's `tools` grant and the rules apply as for any call. An
+//! executor's answer is data.
 
 use std::sync::Arc;
 
@@ -22,11 +22,11 @@ use crate::types::ids::{FrameId, PluginName};
 use crate::types::message::ToolCall;
 use crate::types::tool::{ToolError, ToolOutcome};
 
-/// Bytes of an observation's text; a command's has a limit of its own (O-043).
+/// Bytes of an observation's text; a command's has a lower limit (O-043).
 const MAX_CONTENT: u64 = 1 << 20;
 
 impl Room {
-    /// Has the first of the task's executors that offers a tool of the action's kind carry it out.
+    /// Runs the action with the first of the task's executors that offers a tool of its kind.
     pub(super) fn start_executor(
         &mut self,
         id: FrameId,
@@ -39,7 +39,7 @@ impl Room {
         if let Action::Custom { name, arguments } = action
             && let Err(malformed) = Action::from_args(name, arguments)
         {
-            // O-006: for the model to read.
+            // O-006: an error for the model to read.
             self.observe(id, round, index, Err(malformed.text));
             return;
         }
@@ -67,7 +67,8 @@ impl Room {
             .is_some_and(|plugin| plugin.facts.tools.iter().any(|spec| spec.name == tool))
     }
 
-    /// O-132: what nobody carries out is an observation; the operator reads what is missing.
+    /// Answers an action without an executor with an observation (O-132), and reports the missing
+    /// one to the operator.
     pub(super) fn without_executor(
         &mut self,
         id: FrameId,
@@ -75,6 +76,7 @@ impl Room {
         index: usize,
         kind: &str,
     ) {
+        // An unknown kind has no executor to suggest.
         if let Some((frame, task)) = self.task_of(id)
             && trajectory::Action::KINDS.contains(&kind)
         {
@@ -120,8 +122,7 @@ impl Room {
         };
         let name = self.name_of_tool(id, plugin, tool);
         let (now, asked_by) = (ToolCall { name, ..slot.call.clone() }, slot.asked_by.clone());
-        // Whoever has consented to the action is not asked about it again; what no rule may do
-        // still may not be done.
+        // An approval of the action covers its tool call. Rules that deny are still applied.
         let asked = if asked == Consent::Approved { Consent::Edited } else { asked };
         if let Some(slot) = round.slots.get_mut(index) {
             slot.now = now.clone();
@@ -131,7 +132,7 @@ impl Room {
         }
     }
 
-    /// A plugin's tool as this task knows it.
+    /// Returns the name of a plugin's tool in this task.
     pub(super) fn name_of_tool(&self, id: FrameId, plugin: &PluginName, tool: &str) -> String {
         let toolbox =
             self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();
@@ -142,8 +143,8 @@ impl Room {
             .map_or_else(|| format!("{plugin}.{tool}"), |entry| entry.summary.name.clone())
     }
 
-    /// What an executor's answer comes to. Calls that it asks for are not made: it answers an
-    /// action, and nothing else.
+    /// Returns the outcome and the observation of an executor's answer. Calls that it asks for are
+    /// not made, because it answers an action only.
     pub(in crate::room) fn executed(
         &mut self,
         id: FrameId,
@@ -157,7 +158,7 @@ impl Room {
             Ok(outcome) => observed(slot, outcome).and_then(|observation| {
                 self.with_job(id, slot, (plugin, untrusted), outcome, observation)
             }),
-            // C-307: a failure that the executor words itself is read as it is.
+            // C-307: an error in the executor's own words is not reworded.
             Err(ToolError::Other { message }) if !message.trim().is_empty() => Err(message.clone()),
             Err(error) => Err(error.to_text(kind)),
         };
@@ -175,8 +176,7 @@ impl Room {
     }
 }
 
-/// The observation of the action's kind that an outcome is: as its value has it, or made of its
-/// text.
+/// Returns the observation in an outcome's value, or else one made of its text.
 fn observed(slot: &Slot, outcome: &ToolOutcome) -> Result<Observation, String> {
     let kind = slot.call.name.as_str();
     let told = outcome.value.as_ref().and_then(|value| match value.get("observation")? {
@@ -184,7 +184,7 @@ fn observed(slot: &Slot, outcome: &ToolOutcome) -> Result<Observation, String> {
         whole => Some(whole),
     });
     if let Some(told) = told.filter(|told| !told.is_null()) {
-        // What goes beside it is not of it.
+        // The background part next to it is not a part of the observation.
         let told = without_background(told);
         let mut observation = Observation::from_json(&told)
             .map_err(|error| format!("The executor of {kind} gave no observation: {error}"))?;
@@ -213,6 +213,7 @@ fn made_of(slot: &Slot, outcome: &ToolOutcome) -> Observation {
     let code = field("exit_code").and_then(Value::as_i64).map_or(0, exit_code);
     match slot.call.name.as_str() {
         "run" => Observation::Command {
+            // -1 stands for a foreground command; `with_job` sets the id of a background one.
             command_id: -1,
             command: text_of(args, "command"),
             exit_code: code,
@@ -234,7 +235,7 @@ fn made_of(slot: &Slot, outcome: &ToolOutcome) -> Observation {
             }
         }
         name => {
-            // `null` is no value: in a journal the two look the same.
+            // `null` counts as no value, because a journal in JSON holds the same for both.
             let extras =
                 outcome.value.clone().filter(|value| !value.is_null()).unwrap_or_else(|| json!({}));
             let content = if content.is_empty()
@@ -249,7 +250,7 @@ fn made_of(slot: &Slot, outcome: &ToolOutcome) -> Observation {
     }
 }
 
-/// An observation of this kind may answer such an action.
+/// Returns whether an observation of this kind may answer such an action.
 fn answers(kind: &str, observed: &str) -> bool {
     match kind {
         _ if observed == "error" || observed == kind => true,
@@ -270,7 +271,7 @@ fn without_background(told: &Value) -> Value {
     }
 }
 
-/// What a model reads of an observation.
+/// Returns the text of an observation for the model.
 fn words(observation: &Observation) -> String {
     let content = observation.content();
     if content.trim().is_empty() {
@@ -288,7 +289,7 @@ fn words(observation: &Observation) -> String {
     }
 }
 
-/// Cuts a text that nobody could read as a whole.
+/// Cuts a text over the limit.
 pub(super) fn cut(content: &mut String) {
     if content.len() as u64 > MAX_CONTENT {
         *content = truncate::cut(content, MAX_CONTENT, 1);

@@ -1,12 +1,12 @@
-//! Background commands (O-094…O-097, done right): the room follows each by asking its executor's
-//! tool `poll` now and then, tells the agent what came and how it ended, and has what is left
-//! killed when the activation ends.
+//! Background commands (O-094…O-097, done right). The room follows each one with its executor's
+//! `poll` tool, and reports output and exit to the agent. Commands that are left are killed when
+//! the activation ends.
 //!
-//! What a command says never starts a step: it waits for the next one. An executor that is asked in
-//! vain is asked less and less often. A poll is journalled and counts as a tool call, but spends no
-//! turn. The kill at the end counts as none, for a budget that is used up must not leave commands
-//! behind; the run's result is ready before it, and the room stays open until it is answered. A
-//! second stop does not wait for it.
+//! Output never starts a step; it waits for the next one. Polls without output become less
+//! frequent. A poll is journalled and counts as a tool call, but costs no turn. The final kill is
+//! not counted: an exhausted budget must not leave commands running. The run's result is ready
+//! before the kill, and the room stays open until the kill is answered. A second stop does not wait
+//! for it.
 
 use std::sync::Arc;
 
@@ -32,20 +32,18 @@ use crate::types::message::{Label, ToolCall};
 use crate::types::tool::{ToolError, ToolOutcome};
 use crate::types::usage::Spent;
 
-/// Background commands of one activation at the same time.
+/// Background commands that one activation may have at once.
 const MAX_JOBS: usize = 16;
-/// Milliseconds between two polls, where the executor does not say, and at least and at most where
-/// it does.
+/// Milliseconds between two polls by default, and the bounds of an executor's own value.
 const POLL_MS: u64 = 1_000;
 const POLL_BOUNDS_MS: (u64, u64) = (100, 60_000);
-/// An executor that has nothing new is asked no less often than this, unless it wants to be.
+/// The longest pause between polls without output, unless the executor sets a longer one.
 const IDLE_POLL_MS: u64 = 10_000;
-/// Polls in a row that may fail.
+/// Consecutive polls that may fail.
 const MAX_FAULTS: u32 = 3;
-/// Pieces of news that are kept; only commands that begin and end without a step in between could
-/// make more.
+/// Reports that are retained. Only commands that begin and end between two steps could make more.
 const MAX_NEWS: usize = 64;
-/// Characters of a command where it only says which one is meant.
+/// Characters of a command in texts that only identify it.
 const SHOWN_COMMAND: usize = 200;
 const POLL: &str = "poll";
 const KILL: &str = "kill";
@@ -56,32 +54,32 @@ pub(super) struct Job {
     command: String,
     plugin: PluginName,
     every_ms: u64,
-    /// Polls in a row with nothing new.
+    /// Consecutive polls without output.
     idle: u32,
-    /// Polls in a row that failed.
+    /// Consecutive failed polls.
     faults: u32,
-    /// What it says comes from outside.
+    /// True if its output comes from outside.
     untrusted: bool,
 }
 
-/// What a background command said since the agent's last step.
+/// Output of a background command since the agent's last step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct News {
     command_id: i64,
     observation: Observation,
     untrusted: bool,
-    /// The command goes on.
+    /// True if the command is still running.
     goes_on: bool,
 }
 
-/// What an executor is called for beside actions.
+/// The purpose of an executor call outside a round.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::room) enum JobCall {
     Poll {
         frame: FrameId,
         command_id: i64,
     },
-    /// Nobody waits for the command any more.
+    /// Kills a command that no call waits for.
     Kill {
         command_id: i64,
     },
@@ -97,7 +95,8 @@ impl Room {
         }
     }
 
-    /// What an outcome means for the agent's background commands, and what the agent reads of it.
+    /// Applies a tool outcome to the agent's background commands, and returns the observation for
+    /// the agent.
     pub(super) fn with_job(
         &mut self,
         id: FrameId,
@@ -123,6 +122,7 @@ impl Room {
                     );
                 };
                 let command = text_of(&slot.now.arguments, "command");
+                // The executor's own interval is bounded, or it could force a poll without pause.
                 let every_ms = background
                     .get("poll_ms")
                     .and_then(Value::as_u64)
@@ -140,7 +140,7 @@ impl Room {
                 if let Observation::Command { command_id: own, content, .. } = &mut observation {
                     *own = command_id;
                     if content.is_empty() {
-                        // O-094
+                        // O-094: the reference's text.
                         *content = format!(
                             "Background command started. To stop it, send a `kill` action with command_id {command_id}"
                         );
@@ -158,7 +158,7 @@ impl Room {
                         *command = job.command;
                     }
                     if content.is_empty() {
-                        // O-096
+                        // O-096: the reference's text.
                         *content = format!("Background command with id {killed} has been killed.");
                     }
                 }
@@ -179,7 +179,7 @@ impl Room {
             ));
         }
         if let Err(full) = self.has_room_for_a_job(id) {
-            // It was handed over unasked, and nobody will follow it.
+            // The executor started it unasked, and it will not be followed.
             self.kill_job(id, command_id, &job);
             return Err(full);
         }
@@ -187,14 +187,15 @@ impl Room {
         if let Some(frame) = self.frames.get_mut(&id) {
             frame.acting.jobs.insert(command_id, job);
         }
+        // Without the right to poll, the command runs unobserved until it is killed.
         if self.may_poll(id, &plugin) {
             self.poll_later(id, command_id);
         }
         Ok(())
     }
 
-    /// The agent's grant and the rules hold for polls too; a rule that asks was answered when the
-    /// command began.
+    /// Returns whether the agent's grant and the rules allow polls. A rule that asks was answered
+    /// when the command began.
     fn may_poll(&mut self, id: FrameId, plugin: &PluginName) -> bool {
         let Some((frame, task)) = self.task_of(id) else {
             self.violated(Invariant::FrameExists, id);
@@ -219,19 +220,21 @@ impl Room {
         else {
             return self.violated(Invariant::CommandKnown, id);
         };
+        // The interval doubles with each idle poll; the cap on the exponent keeps the shift in
+        // range.
         let longer = job.every_ms.saturating_mul(1 << job.idle.min(10)).min(IDLE_POLL_MS);
         let at = self.now.plus(longer.max(job.every_ms));
         self.set_timer(TimerPurpose::Poll { frame: id, command_id }, at);
     }
 
-    /// It is time to ask what a background command said.
+    /// Polls a background command.
     pub(in crate::room) fn poll_due(&mut self, id: FrameId, command_id: i64) {
         // The command or its activation may have ended while the timer fired.
         let Some((frame, task)) = self.task_of(id) else { return };
         let Some(job) = frame.acting.jobs.get(&command_id) else { return };
         let (task, agent, plugin) = (frame.task.clone(), task.agent.clone(), job.plugin.clone());
         if self.is_waiting_for_more() || self.is_used_up(Budget::ToolCalls) {
-            // Nobody is asked for more on account of a poll.
+            // A poll alone is no reason to ask for more budget.
             if self.is_waiting_for_more() || self.asks_for_more() {
                 self.poll_later(id, command_id);
             }
@@ -270,7 +273,7 @@ impl Room {
         call
     }
 
-    /// An executor has answered a poll, or a kill that nobody waits for.
+    /// Takes an executor's answer to a poll, or to a kill that no call waits for.
     pub(in crate::room) fn job_answered(
         &mut self,
         call: CallId,
@@ -287,6 +290,7 @@ impl Room {
                 self.report_job(call, (&task, &plugin), KILL, command_id, answer, report)
             }
             JobCall::Poll { frame, command_id } => {
+                // Polls without output are not reported; failures always are.
                 let is_news = answer.as_ref().map_or(true, |outcome| {
                     !said_by(outcome).is_empty() || exit_of(outcome).is_some()
                 });
@@ -301,7 +305,7 @@ impl Room {
         }
     }
 
-    /// A poll or a kill was pending for too long.
+    /// Ends a poll or a kill that was pending for too long.
     pub(super) fn job_expired(&mut self, call: CallId, after_ms: u64) {
         let Some(Purpose::Job { about, .. }) = self.calls.get(&call).cloned() else { return };
         self.abandon(call);
@@ -350,6 +354,7 @@ impl Room {
             self.poll_later(id, command_id);
             return;
         }
+        // The reason comes from a plugin, and may be long.
         let content = truncate(
             &format!(
                 "Background command {command_id} (`{}`) is lost: its executor failed {MAX_FAULTS} times in a row; the last time: {why}",
@@ -370,7 +375,7 @@ impl Room {
         );
     }
 
-    /// Joins what the command said before, so that a flood of output stays as small as one
+    /// Adds output to the command's unread output, so that a flood stays as small as one
     /// observation.
     fn put_news(&mut self, id: FrameId, news: News) {
         let Some(frame) = self.frames.get_mut(&id) else {
@@ -400,8 +405,8 @@ impl Room {
         }
     }
 
-    /// Tells the agent, about to step, what its background commands said (O-053, O-054). True: what
-    /// is pending stands in the history already, before the news.
+    /// Writes unread command output to the history before a step (O-053, O-054). Returns true if
+    /// the pending message already precedes it there.
     pub(in crate::room) fn report_of_jobs(&mut self, id: FrameId) -> bool {
         let Some(frame) = self.frames.get(&id).filter(|frame| !frame.acting.news.is_empty()) else {
             return false;
@@ -410,7 +415,7 @@ impl Room {
             (frame.task.clone(), frame.pending.as_ref().map(|pending| pending.seq));
         let memory = self.memory(&task);
         if !memory.open_calls.is_empty() {
-            // What stood here would be taken for the result that these calls wait for.
+            // A message here would be taken for the result of the open calls.
             return false;
         }
         let is_written =
@@ -435,7 +440,7 @@ impl Room {
         is_written
     }
 
-    /// O-096, C-321: only the agent's own commands, and only those that go on.
+    /// Kills one of the agent's own running commands (O-096, C-321).
     pub(super) fn start_kill(
         &mut self,
         id: FrameId,
@@ -463,6 +468,7 @@ impl Room {
 
     fn forget_job(&mut self, id: FrameId, command_id: i64) -> Option<Job> {
         let job = self.frames.get_mut(&id)?.acting.jobs.remove(&command_id)?;
+        // A late timer or answer of a poll would refer to an unknown command.
         self.drop_timers(|purpose| *purpose == TimerPurpose::Poll { frame: id, command_id });
         let polls = |purpose: &Purpose| matches!(purpose, Purpose::Job { about, .. } if *about == JobCall::Poll { frame: id, command_id });
         let calls: Vec<CallId> = self
@@ -475,12 +481,13 @@ impl Room {
         Some(job)
     }
 
-    /// An activation is over, and its background commands with it.
+    /// Kills the background commands of an activation that ends.
     pub(in crate::room) fn end_jobs(&mut self, frame: &Frame) {
         if frame.acting.jobs.is_empty() {
             return;
         }
         let id = frame.id;
+        // The frame is gone, so neither timers nor answers of polls may find it.
         self.drop_timers(
             |purpose| matches!(purpose, TimerPurpose::Poll { frame, .. } if *frame == id),
         );
@@ -526,13 +533,13 @@ impl Room {
         }
     }
 
-    /// The call clears up behind an agent, and goes on after what it clears up behind.
+    /// Returns whether the call is a final kill, which outlasts its activation.
     pub(in crate::room) fn is_clearing_up(&self, call: CallId) -> bool {
         matches!(self.calls.get(&call), Some(Purpose::Job { about: JobCall::Kill { .. }, .. }))
     }
 
-    /// For those who follow the run: a poll with nothing new is not worth telling, so both ends of
-    /// the others are told at once.
+    /// Reports an executor call to observers. Polls without output are not reported, so call and
+    /// answer are sent together.
     fn report_job(
         &mut self,
         call: CallId,
@@ -569,7 +576,7 @@ impl Room {
     }
 }
 
-/// What a poll brought, cut to what an observation may hold (O-009).
+/// Returns the output of a poll, cut to the limit of an observation (O-009).
 fn said_by(outcome: &ToolOutcome) -> String {
     outcome
         .content
@@ -578,12 +585,12 @@ fn said_by(outcome: &ToolOutcome) -> String {
         .unwrap_or_default()
 }
 
-/// How the command ended, which the reference never says (O-095).
+/// Returns the exit code of a command, which the reference never reports (O-095).
 fn exit_of(outcome: &ToolOutcome) -> Option<i32> {
     outcome.value.as_ref()?.get("exit_code")?.as_i64().map(exit_code)
 }
 
-/// What a model reads of it.
+/// Returns the text of an observation for the model.
 fn words(command_id: i64, observation: &Observation, goes_on: bool) -> String {
     match observation {
         Observation::Command { command, content, .. } if goes_on => {

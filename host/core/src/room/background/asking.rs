@@ -1,5 +1,5 @@
-//! Who started a background task can ask how it stands, say something to it, and stop it: by a tool
-//! or from outside.
+//! Queries, messages and stops for background tasks: by tools of the task that started them (R-066,
+//! R-089), or from outside.
 
 use std::sync::Arc;
 
@@ -23,9 +23,9 @@ use crate::types::request::{Refusal, RefusalCode, RequestId, RequestReply};
 const LISTED: usize = 10;
 /// Characters of a task's text in a list.
 const LABEL_CHARS: usize = 200;
-/// Characters of an output that is asked for.
+/// Characters of an output in an answer.
 const OUTPUT_CHARS: usize = 4_000;
-/// What a cancelled task says, where nobody says more.
+/// The reason of a cancelled task without another one.
 pub(super) const CANCELLED: &str = "cancelled";
 
 impl Room {
@@ -60,8 +60,8 @@ impl Room {
         let state = record.state;
         match self.background.get_mut(id).filter(|task| !task.is_stopped) {
             Some(task) => {
-                // Unique in the child room, which hears its parent alone; what other processes send
-                // has ids of random bytes.
+                // Unique in the child room, which receives such messages from its parent only. Ids
+                // from other processes have random bytes.
                 let control = ControlId::from(format!("{id}-told-{}", task.told));
                 task.told += 1;
                 self.effects.push_back(Effect::TellTask { call: task.call, id: control, text });
@@ -79,7 +79,8 @@ impl Room {
         }
     }
 
-    /// `task_status`, `cancel_task` and `tell_task`: only of tasks that the calling task started.
+    /// Answers `task_status`, `cancel_task` and `tell_task` for tasks that the calling task
+    /// started.
     pub(in crate::room) fn ask_about_task(
         &mut self,
         id: FrameId,
@@ -102,6 +103,7 @@ impl Room {
                     .take(LISTED);
                 Ok(json!({ "tasks": mine.map(|record| shown(record, false)).collect::<Vec<_>>() }))
             }
+            // A task sees only the background tasks that it started.
             _ => self.own_task(&by, &wanted).and_then(|record| match tool {
                 HostTool::CancelTask => Ok(self.cancel_by(&by, &record)),
                 HostTool::TellTask => self
@@ -113,7 +115,7 @@ impl Room {
         match answer {
             Ok(answer) => {
                 let mut message = Arc::unwrap_or_clone(self.host_message(id, answer.to_string()));
-                // What a worker said came of text from outside.
+                // A worker's output derives from external text.
                 let is_data = tool == HostTool::TaskStatus && answer.get("output").is_some();
                 message.labels.extend(is_data.then_some(Label::Untrusted));
                 CallOutcome { message: Some(Box::new(message)), is_error: false, is_result: true }
@@ -160,12 +162,13 @@ fn unknown(id: &BackgroundId) -> Refusal {
     )
 }
 
-/// As a model reads it. Why a task failed is for people.
+/// Returns a record as a model reads it. The reason of a failure is left out, because it is for
+/// people.
 fn shown(record: &BackgroundRecord, whole: bool) -> Value {
     let mut shown = json!({
         "task_id": record.id, "agent": record.agent, "task": cut(&record.task, LABEL_CHARS), "status": record.state.as_str(),
     });
-    // What a gate held back reaches no agent in another way.
+    // An output that a gate blocked must not reach an agent by another way.
     let is_open = record.state == BackgroundState::Completed
         && record.delivery.state != DeliveryState::Blocked;
     if let Some(output) = record.output.as_ref().filter(|_| whole && is_open) {

@@ -1,6 +1,5 @@
-//! Why a delegation comes to nothing: each refusal has a word for programs, a sentence that a model
-//! can act on, and what would have been right. The operator reads which grant or
-//! limit it was.
+//! The checks of a delegation. Each refusal has a code for programs, a sentence that a model can
+//! act on, and the valid choices. The operator reads which grant or limit applied.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,31 +15,31 @@ use crate::types::denial::Layer;
 use crate::types::ids::{ChannelId, FrameId, PluginName, TaskName};
 use crate::types::request::{Refusal, RefusalCode};
 
-/// What a delegation leads to, once nothing is wrong with it.
+/// A delegation that passed all checks.
 pub(super) struct CheckedDelegation {
     pub(super) task: TaskName,
-    /// On whose behalf; none: the program's own.
+    /// The task on whose behalf it runs; `None` for the program's own request.
     pub(super) by: Option<TaskName>,
-    /// The plugin whose grants count; none: the program's own.
+    /// The plugin whose grants apply; `None` for the program's own request.
     pub(super) agent: Option<PluginName>,
     pub(super) notify: TaskName,
     pub(super) strategy: Option<PluginName>,
     pub(super) shared: BTreeMap<ChannelId, Binding>,
     pub(super) context: Value,
-    /// Of the child.
+    /// Number of automatic answers that led to the child.
     pub(super) chain_depth: u32,
 }
 
 /// A limit that is reached.
 struct ReachedLimit {
-    /// For the operator: which key says so.
+    /// The key of the limit, for the operator.
     key: String,
-    /// For the model: what it is, and what to do instead.
+    /// The limit and the alternative, for the model.
     guidance: String,
 }
 
 impl Room {
-    /// The task of that name, if the frame's agent was granted to delegate to it.
+    /// Returns the task with this name, if the frame's agent may delegate to it.
     pub(in crate::room) fn may_delegate(
         &mut self,
         frame: FrameId,
@@ -61,7 +60,7 @@ impl Room {
         self.task_of(frame).map(|(frame, task)| (frame.task.clone(), task.agent.clone()))
     }
 
-    /// All that can be said without looking at limits.
+    /// Checks all of a delegation except limits.
     pub(super) fn check_delegation(
         &mut self,
         delegating: &Delegating,
@@ -99,7 +98,8 @@ impl Room {
         Ok(CheckedDelegation { task, by, agent, notify, strategy, shared, context, chain_depth })
     }
 
-    /// The task and the plugin that delegate, and how many automatic answers led there.
+    /// Returns the task and the plugin that delegate, and the number of automatic answers that led
+    /// there.
     fn on_whose_behalf(
         &self,
         origin: &TaskOrigin,
@@ -124,6 +124,7 @@ impl Room {
                         ..Refusal::new(RefusalCode::BadArguments, message)
                     });
                 };
+                // The deepest activation counts, if the task has several.
                 let at_work = self
                     .frames
                     .values()
@@ -161,7 +162,7 @@ impl Room {
         })
     }
 
-    /// a room that is closed, or has its result, starts nothing more.
+    /// Returns the refusal of a room that is closed or has its result.
     fn takes_no_work(&self) -> Option<Refusal> {
         let has_result = matches!(self.phase, RoomPhase::Draining { .. }) && !self.is_held();
         let refused = |why: &str| {
@@ -179,8 +180,8 @@ impl Room {
         None
     }
 
-    /// A task that the delegating agent may start; the enum of the tool is checked here, for a
-    /// model need not keep to it.
+    /// Returns the task, if the delegating agent may start it. The enum of the tool is checked
+    /// here, because a model may ignore it.
     fn checked_agent(
         &mut self,
         delegation: &Delegation,
@@ -205,6 +206,7 @@ impl Room {
             ));
         };
         let record = match rights.may_delegate(name, is_task) {
+            // A granted task may be missing from the config.
             Ok(task) if is_task(task.as_str()) => return Ok(task.clone()),
             Ok(_) => rights.refuse(
                 Capability::Delegate,
@@ -220,6 +222,7 @@ impl Room {
             .filter(|task| rights.may_delegate(task.as_str(), is_task).is_ok())
             .map(ToString::to_string)
             .collect();
+        // An unknown name is reported as such only if there are valid choices.
         let code = if is_task(name) || allowed.is_empty() {
             RefusalCode::NotGranted
         } else {
@@ -238,7 +241,7 @@ impl Room {
         Err(Refusal { allowed, ..Refusal::new(code, format!("{what} {instead}")) })
     }
 
-    /// The bindings that the child's room gets: the parent's own, never widened.
+    /// Returns the bindings for the child's room: the parent's own, never widened.
     fn checked_channels(
         &mut self,
         delegation: &Delegation,
@@ -249,7 +252,7 @@ impl Room {
             .and_then(|(by, _)| setup.tasks.get(by))
             .map_or(&[][..], |task| task.background.share.as_slice());
         if delegation.share_channels.is_empty() {
-            // what the operator wants shared, as far as it is bound here.
+            // the channels that the operator shares, if they are bound here.
             let bound = |name: &String| self.conversation.bindings.get_key_value(name.as_str());
             return Ok(of_task
                 .iter()
@@ -274,6 +277,7 @@ impl Room {
                     ..Refusal::new(RefusalCode::UnknownChannel, message)
                 });
             };
+            // Channels that the operator shares need no grant.
             if let Some((by, agent)) = delegator.filter(|_| !of_task.contains(name)) {
                 let bindings = self.conversation.bindings.clone();
                 let rights = setup.rights_in(agent, by);
@@ -297,7 +301,7 @@ impl Room {
         Ok(shared)
     }
 
-    /// Channels of this room that whoever delegates may share.
+    /// Returns the channels of this room that the delegator may share.
     fn may_be_shared(&self, delegator: Option<(&TaskName, &PluginName)>) -> Vec<String> {
         let bound = self.conversation.bindings.keys();
         let Some((by, agent)) = delegator else { return bound.map(ToString::to_string).collect() };
@@ -313,7 +317,7 @@ impl Room {
             .collect()
     }
 
-    /// Depth, width, lifetime count and budgets (R-065 done right).
+    /// Checks depth, width, total count and budgets (R-065 done right).
     pub(super) fn check_limits(&mut self, checked: &CheckedDelegation) -> Result<(), Refusal> {
         let Some(ReachedLimit { key, guidance }) =
             self.reached(checked.agent.as_ref(), &checked.task)
@@ -344,6 +348,7 @@ impl Room {
         let setup = Arc::clone(&self.setup);
         if let Some(agent) = agent {
             let grant = setup.rights(agent).and_then(|rights| rights.grants.delegate.as_ref());
+            // Without a grant, nothing is allowed.
             let (most, of_all) = grant.map_or((0, 0), |grant| (grant.at_once, grant.total));
             let at_once = self
                 .background
@@ -381,6 +386,7 @@ impl Room {
                 guidance: format!("The run may have no more background tasks now. {guidance}"),
             });
         }
+        // A child without turns, tokens or model calls could not make a step.
         let limits = self.share_of(task);
         let spent = [
             (limits.turns, "turns"),

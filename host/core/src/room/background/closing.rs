@@ -1,5 +1,5 @@
-//! What becomes of background tasks when their parent is stopped or closed: each one's own
-//! `on_close` says (R-063 done right).
+//! The end of background tasks when their parent is stopped or closed, by the `on_close` of each
+//! (R-063 done right).
 
 use super::super::Room;
 use super::super::termination::FrameEnd;
@@ -9,8 +9,9 @@ use crate::types::ids::BackgroundId;
 use crate::types::outcome::{Outcome, Status};
 
 impl Room {
-    /// The room is closed: tasks are stopped, go on alone, or are waited for in silence.
+    /// Stops, detaches or silences the background tasks of a closed room.
     pub(in crate::room) fn close_tasks(&mut self, reason: &str) {
+        // A task that a call waits for ends with that call.
         let running =
             self.background.values().filter(|task| !task.is_stopped && task.waiter.is_none());
         let ids: Vec<(BackgroundId, OnClose)> =
@@ -23,6 +24,7 @@ impl Room {
                     &EndRecipient::Nobody("room_closed"),
                 )),
                 OnClose::Detach if self.has_begun(&id) => self.detach_task(&id, reason),
+                // A task that has not begun cannot run on alone, so it is stopped.
                 OnClose::Detach => drop(self.stop_task(
                     &id,
                     &FrameEnd::new(Status::Kill, reason),
@@ -33,8 +35,8 @@ impl Room {
         }
     }
 
-    /// A task that was given channels tells its answer on those that may be told; what it was asked
-    /// to do is told nobody (R-029 done right).
+    /// Reports the answer of a task on the channels that it was given. Its request is not reported
+    /// (R-029 done right).
     pub(in crate::room) fn report_shared_channels(&mut self, outcome: &Outcome) {
         let is_shared =
             self.opening.depth > 0 && !self.opening.hold && self.opening.bindings.is_some();
@@ -47,14 +49,15 @@ impl Room {
         }
     }
 
-    /// The run is stopped. Says whether ends are still waited for: a second stop waits for nothing.
+    /// Marks the run as stopped. Returns whether this is the first stop: a second one waits for
+    /// nothing.
     pub(in crate::room) fn begin_stop(&mut self, reason: &str) -> bool {
         let is_first = self.tasks.stopped.is_none();
         self.tasks.stopped.get_or_insert_with(|| reason.to_owned());
         is_first
     }
 
-    /// The run is stopped, and this task goes on: alone, or until its end.
+    /// Returns whether this task continues after a stop of the run, alone or until its end.
     pub(in crate::room) fn resumes_after_stop(&mut self, id: &BackgroundId, reason: &str) -> bool {
         let Some(task) =
             self.background.get(id).filter(|task| !task.is_stopped && task.waiter.is_none())

@@ -1,6 +1,6 @@
-//! From a tool, an action or a request to a child room, on one path: what is wrong is refused in a
-//! fixed form (R-084 done right), gates are asked, everything is checked again, consent is asked
-//! for what gates have left of it, and the task begins.
+//! The path from a tool, an action or a request to a child room. Invalid delegations are refused in
+//! a fixed form (R-084 done right). The others pass the gates, are checked again, and are put to
+//! the rules of consent as the gates left them.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl Room {
         });
     }
 
-    /// A call of `delegate_task`; none: its slot waits.
+    /// Delegates by a call of `delegate_task`; `None` if its slot waits.
     pub(in crate::room) fn delegate_by_call(
         &mut self,
         (id, slot): (FrameId, usize),
@@ -53,6 +53,7 @@ impl Room {
             .frames
             .get(&id)
             .and_then(|frame| self.toolbox(&frame.task).get(&call.name)?.worker.clone());
+        // A worker tool may fix the agent, and the model's own choice is replaced then.
         let mut arguments = call.arguments.clone();
         if let (Some(agent), Some(arguments)) =
             (worker.as_ref().and_then(|worker| worker.agent.as_ref()), arguments.as_object_mut())
@@ -74,7 +75,7 @@ impl Room {
         self.delegate_for_slot(Waiter { frame: id, slot, seq: message.seq }, delegation, wish)
     }
 
-    /// The action `delegate_task`; none: its slot waits.
+    /// Delegates by a `delegate_task` action; `None` if its slot waits.
     pub(in crate::room) fn delegate_by_action(
         &mut self,
         id: FrameId,
@@ -95,6 +96,7 @@ impl Room {
         wish: Wish,
     ) -> Option<CallOutcome> {
         if let Some((_, task)) = self.task_of(waiter.frame) {
+            // The operator's settings are minimums.
             delegation.wait |= task.background.wait;
             delegation.conversation = delegation.conversation.max(task.background.conversation);
         }
@@ -107,13 +109,14 @@ impl Room {
         self.take_answer(&waiter)
     }
 
-    /// Refuses at once what can be refused, so that no gate is asked about it.
+    /// Refuses an invalid delegation before any gate is asked about it.
     fn delegate(&mut self, delegating: Delegating) {
         match self.may_start(&delegating) {
             Ok(Some(checked)) => {
+                // The check is repeated after the gates, which may change the text.
                 drop(checked);
-                // It is asked about, or approved, as the gates have left it: what was approved is
-                // what runs.
+                // Consent applies to the text that the gates left, so that the approved text is the
+                // one that runs.
                 match delegating.wish.as_ref().map(|wish| wish.asked) {
                     Some(Consent::Assessed { .. } | Consent::Approved) => {
                         self.delegation_passed(delegating)
@@ -123,19 +126,19 @@ impl Room {
                     }
                 }
             }
-            // It was answered with what was delegated before.
+            // The result of an earlier delegation has answered it.
             Ok(None) => {}
             Err(refusal) => self.refuse_delegation(&delegating.origin, refusal),
         }
     }
 
-    /// No gate stands in the way, and the text may be another than before. The rules of consent are
-    /// asked about that text.
+    /// Resumes a delegation after the gates, which may have changed its text. The rules of consent
+    /// see the new text.
     pub(in crate::room) fn delegation_passed(&mut self, delegating: Delegating) {
         if let TaskOrigin::Slot { frame, slot, seq } = delegating.origin
             && !self.waits(&Waiter { frame, slot, seq })
         {
-            // Whoever wanted it is over.
+            // The task that requested it is over.
             return;
         }
         match self.may_start(&delegating) {
@@ -154,8 +157,7 @@ impl Room {
         }
     }
 
-    /// Holds a delegation against its task's rules of consent, in the words that gates have left of
-    /// it.
+    /// Checks a delegation against its task's rules of consent, with the text that the gates left.
     fn consent_to_delegation(&mut self, delegating: &Delegating) -> Ruling {
         let (Some(wish), TaskOrigin::Slot { frame, slot, .. }) =
             (&delegating.wish, &delegating.origin)
@@ -184,8 +186,7 @@ impl Room {
             self.rewrite_slot(frame, slot, &call, action.as_ref());
         }
         let Some(caller) = self.agent_of(frame).cloned() else { return Ruling::Runs };
-        // What a person wrote in its place was approved as it was written, and a gate has changed
-        // it since.
+        // An approver's edit was approved as written, but a gate has changed it since.
         let asked = if is_changed && asked == Consent::Edited { Consent::NotYet } else { asked };
         let wanted = RequestedAct {
             frame,
@@ -198,8 +199,7 @@ impl Room {
         self.consent_to(&wanted, None, asked)
     }
 
-    /// Puts what gates have left of a delegation in the place of what its agent wrote: that is what
-    /// is approved, and what runs then.
+    /// Replaces the text of a slot with what the gates left, so that this text is approved and run.
     fn rewrite_slot(&mut self, id: FrameId, slot: usize, call: &ToolCall, action: Option<&Action>) {
         let Some(FrameWait::Tools(round)) = self
             .frames
@@ -223,12 +223,13 @@ impl Room {
         self.refuse_delegation(&delegating.origin, refusal);
     }
 
-    /// What it takes to start it; none: what was delegated before answers it.
+    /// Returns the checked delegation; `None` if the result of an earlier one answers it.
     fn may_start(&mut self, delegating: &Delegating) -> Result<Option<CheckedDelegation>, Refusal> {
         let checked = self.check_delegation(delegating)?;
         let by = checked.by.as_ref();
         let cache_ms =
             by.and_then(|by| self.setup.tasks.get(by)).and_then(|task| task.background.cache_ms);
+        // An explicit key takes precedence over the cache.
         let earlier = match &delegating.delegation.key {
             Some(key) => self.tasks.of_key(key),
             None => cache_ms.and_then(|ttl| {
@@ -239,6 +240,7 @@ impl Room {
             self.answer_from_before(delegating, &record);
             return Ok(None);
         }
+        // Earlier results cost nothing, so limits are checked last.
         self.check_limits(&checked)?;
         Ok(Some(checked))
     }
@@ -263,6 +265,7 @@ impl Room {
                 );
             }
             TaskOrigin::Slot { frame, slot, seq } => {
+                // A waiting call gets the state of the task; any other gets a receipt.
                 let status =
                     if delegating.delegation.wait { record.state.as_str() } else { "delegated" };
                 let mut answer = json!({
@@ -297,7 +300,7 @@ impl Room {
 
     fn start_background(&mut self, delegating: Delegating, checked: CheckedDelegation) {
         let Delegating { delegation, origin, wish: _ } = delegating;
-        // Counted before the child opens, so that it counts there too.
+        // Counted before the child opens, so that the child's opening includes it.
         if let Some(agent) = &checked.agent {
             self.used_by(agent).background += 1;
         }
@@ -308,6 +311,7 @@ impl Room {
         let (mut opening, context) = self.child_opening(&id, &delegation, &checked);
         opening.delegators = delegators;
         self.spent = self.spent.plus(Spent { tasks: 1, ..Spent::default() });
+        // Reserved before the child starts, so that parent and child cannot spend it twice.
         let reserved = self.reserve(&opening.limits);
         let (room, task) = (opening.room.clone(), checked.task.clone());
         let call = self.next_call(Purpose::Background { id: id.clone() });
@@ -365,7 +369,7 @@ impl Room {
                 );
             }
             TaskOrigin::Slot { frame, slot, seq } if waiter.is_none() => {
-                // it never carries the result.
+                // the receipt never carries the result.
                 let receipt =
                     json!({ "status": "delegated", "task_id": id, "room_id": room, "agent": task });
                 self.answer_waiter(&Waiter { frame, slot, seq }, &receipt, false, false);

@@ -1,6 +1,6 @@
-//! How a background task ends: by its room, by whoever stops it, or with the run. The first end is
-//! its end; what comes later only says what it used (R-040, R-041, R-060, R-061 done right). Every
-//! end takes the same path.
+//! The end of a background task: by its room, by a stop, or with the run. The first end counts; a
+//! later report only adds what was used (R-040, R-041, R-060, R-061 done right). Every end takes
+//! the same path.
 
 use serde_json::{Value, json};
 
@@ -17,18 +17,18 @@ use crate::types::ids::{BackgroundId, CallId, TaskName};
 use crate::types::outcome::{EndCause, Status};
 use crate::types::usage::{Spent, UsedByPlugin};
 
-/// What a task that says nothing at its end is told to have failed of.
+/// The errors recorded for a task that gives none.
 const NO_ANSWER: &str = "it ended without an answer";
 const NO_REASON: &str = "it failed, and gave no reason";
 const CLOSED: &str = "room_closed";
 
-/// Who is told of an end.
+/// The agents to notify of an end.
 pub(super) enum EndRecipient<'a> {
-    /// Whoever is notified.
+    /// The task that the delegation names.
     Notified,
-    /// This task's agent stopped it itself, and is not told again.
+    /// The same, except this task: its agent stopped the work itself.
     ExceptTo(&'a TaskName),
-    /// Nobody, and why.
+    /// No agent, for this reason.
     Nobody(&'a str),
 }
 
@@ -45,8 +45,10 @@ impl Room {
         let Some(task) = self.background.remove(&id) else {
             return self.violated(Invariant::TaskKnown, None::<crate::types::ids::FrameId>);
         };
+        // A stopped task still reports what it used.
         self.settle_reserve(task.reserved, spent);
         for (plugin, used) in used {
+            // The child began with the parent's counts, so only the difference is new.
             let before = task.inherited.get(plugin).copied().unwrap_or_default();
             self.used_by(plugin).add(used.since(before));
         }
@@ -54,6 +56,7 @@ impl Room {
             let ended = self.end_of(&task, ended);
             self.conclude(&task, ended, &EndRecipient::Notified);
         }
+        // The child may have used more than was reserved.
         self.stop_if_spent();
     }
 
@@ -62,9 +65,10 @@ impl Room {
         self.spent = self.spent.plus(spent);
     }
 
-    /// What a child says of its end. It is not trusted to name another task, nor to have completed
-    /// without an answer.
+    /// Returns the end that a child reports, with corrections. A child may not name another task,
+    /// nor complete without an answer.
     fn end_of(&self, task: &BackgroundTask, said: EndedTask) -> EndedTask {
+        // Blank text is not an answer.
         let output = said.output.filter(|output| !output.trim().is_empty());
         let (status, error) = match (said.status, &output) {
             (BackgroundStatus::Completed, None) => {
@@ -73,7 +77,8 @@ impl Room {
             (status, _) => (status, said.error),
         };
         let completed = status == BackgroundStatus::Completed;
-        // A child knows of one time only; where the run has some left, it was the task's own.
+        // A child knows only one deadline. If the run still has time, the deadline was the task's
+        // own.
         let of_task = self.opening.deadline.is_none_or(|deadline| self.now < deadline);
         let cause = said.cause.filter(|_| !completed);
         let error = match cause {
@@ -86,6 +91,7 @@ impl Room {
         let error = error
             .filter(|error| !error.trim().is_empty())
             .or_else(|| (!completed).then(|| NO_REASON.to_owned()));
+        // The child's metadata counts only if its result has the fixed form.
         let mut metadata = task.context.clone();
         if let Some(metadata) =
             metadata.as_object_mut().filter(|_| task.structured && said.metadata.is_object())
@@ -106,7 +112,7 @@ impl Room {
         }
     }
 
-    /// The end of a task that was stopped from here.
+    /// Returns the end of a task that this room stopped.
     fn stopped(&self, task: &BackgroundTask, why: &FrameEnd) -> EndedTask {
         let is_late = why.cause == Some(EndCause::WallTime);
         let status = if is_late { BackgroundStatus::TimedOut } else { BackgroundStatus::Cancelled };
@@ -115,8 +121,9 @@ impl Room {
         self.end_of(task, ended)
     }
 
-    /// The one path of every end: the record, the notice, whoever waits, and the delivery.
+    /// Concludes every end in the same way: record, notice, waiting call, delivery.
     fn conclude(&mut self, task: &BackgroundTask, ended: EndedTask, told: &EndRecipient<'_>) {
+        // The record accepts one end only, so a second end stops here.
         if !self.tasks.end(&ended, self.now) {
             return;
         }
@@ -141,7 +148,7 @@ impl Room {
             EndRecipient::Nobody(reason) => {
                 self.note_delivery(task, DeliveryState::Blocked, reason)
             }
-            // R-063 done right: it is recorded, and nothing is said.
+            // R-063 done right: the end is recorded without a delivery.
             _ if self.tasks.stopped.is_some() => {
                 self.note_delivery(task, DeliveryState::Blocked, CLOSED)
             }
@@ -165,7 +172,7 @@ impl Room {
         self.set_delivery(&task.id, record);
     }
 
-    /// The result as the answer of the call that waited for it.
+    /// Answers the waiting call with the result. Returns whether the call still waited.
     fn report_waiter(&mut self, waiter: &Waiter, task: &BackgroundTask, ended: &EndedTask) -> bool {
         let room = self.tasks.get(&task.id).map(|record| record.room.clone());
         let mut answer = json!({ "status": ended.status.as_str(), "task_id": task.id, "room_id": room, "agent": task.task });
@@ -173,8 +180,8 @@ impl Room {
             answer["output"] = json!(output);
         }
         if ended.status != BackgroundStatus::Completed {
-            // a worker's own words about its failure are for people. What the model reads is
-            // made of the host's cause alone.
+            // a worker's own error text is for people. The model reads a text that the host
+            // made from the cause.
             let why = match ended.cause {
                 Some(EndCause::Cancelled) => CANCELLED.to_owned(),
                 Some(EndCause::NoStructuredResult { attempts }) => never_handed_in(attempts),
@@ -194,9 +201,9 @@ impl Room {
         self.answer_waiter(waiter, &answer, is_error, true)
     }
 
-    /// Stops a background task while the run goes on; false: there is none that runs. What is set
-    /// aside for it comes back once its room has said what it used, or else what is killed and
-    /// started in turn would spend more than there is.
+    /// Stops a background task while the run continues. Returns false if no such task runs. The
+    /// reserve is held until its room reports what it used. Otherwise a cycle of kills and starts
+    /// could overspend.
     pub(super) fn stop_task(
         &mut self,
         id: &BackgroundId,
@@ -219,6 +226,7 @@ impl Room {
             self.conclude(&task, ended, told);
             return true;
         }
+        // Its room still has to report what it used, and that report must not conclude it again.
         task.is_stopped = true;
         let task = task.clone();
         self.effects.push_back(Effect::AbandonCall { call });
@@ -227,12 +235,12 @@ impl Room {
         true
     }
 
-    /// The operator stops it, by the name of its task.
+    /// Stops a background task for the operator.
     pub(in crate::room) fn kill_background(&mut self, id: &BackgroundId, reason: &str) {
         self.stop_task(id, &FrameEnd::new(Status::Kill, reason), &EndRecipient::Notified);
     }
 
-    /// A frame is over, and with it its calls: nobody waits for results that were to answer them.
+    /// Stops the background tasks whose results were to answer a call of this frame.
     pub(in crate::room) fn stop_waited_for(&mut self, frame: crate::types::ids::FrameId) {
         let waits = |task: &BackgroundTask| {
             !task.is_stopped && task.waiter.is_some_and(|waiter| waiter.frame == frame)
@@ -244,6 +252,7 @@ impl Room {
             .map(|task| task.id.clone())
             .collect();
         for id in ids {
+            // Its slot is gone, so the end must not try to answer it.
             if let Some(task) = self.background.get_mut(&id) {
                 task.waiter = None;
             }
@@ -252,8 +261,8 @@ impl Room {
         }
     }
 
-    /// The host stopped before tasks that were told to stop had said what they used. They are not
-    /// gone on with, so all that was set aside for them counts.
+    /// Charges tasks that were being stopped when the host went down. They do not resume, so their
+    /// reports are lost and the whole reserve counts.
     pub(in crate::room) fn settle_stopped_tasks(&mut self) {
         let stopped: Vec<BackgroundId> = self
             .background
@@ -269,13 +278,13 @@ impl Room {
         }
     }
 
-    /// The run is over before the background task is; its room is stopped with it.
+    /// Stops a background task, and its room, at the end of the run.
     pub(in crate::room) fn background_stopped(&mut self, id: &BackgroundId, why: &FrameEnd) {
         let Some(task) = self.background.remove(id) else {
             return self.violated(Invariant::TaskKnown, None::<crate::types::ids::FrameId>);
         };
-        // Nobody will say what it used. A room above would hand out again what this one does not
-        // report, so there all of it counts.
+        // Its use will never be reported. A parent room would spend again what this room leaves
+        // out, so in a child room the whole reserve counts.
         let unknown = if self.opening.depth > 0 { task.reserved } else { Spent::default() };
         self.settle_reserve(task.reserved, unknown);
         if !task.is_stopped {
@@ -284,7 +293,7 @@ impl Room {
         }
     }
 
-    /// It goes on alone: nobody will say what it used, so all that was set aside for it counts.
+    /// Detaches a background task. Its use will never be reported, so the whole reserve counts.
     pub(super) fn detach_task(&mut self, id: &BackgroundId, reason: &str) {
         let Some(task) = self.background.remove(id) else {
             return self.violated(Invariant::TaskKnown, None::<crate::types::ids::FrameId>);

@@ -1,6 +1,6 @@
-//! What is known of each background task: its own outcome, and beside it that of its delivery. One
-//! end is reached, once; what has ended and was told is kept as long as there is
-//! room. Also what answers a delegation that was made before.
+//! Records of background tasks: the outcome of each, and that of its delivery. A task ends once
+//! . Ended and delivered tasks are retained up to a limit. Cached results that answer
+//! repeated delegations are here too.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use crate::types::delegation::{BackgroundRecord, BackgroundState, Delegation};
 use crate::types::delivery::{DeliveryRecord, DeliveryState, EndedTask};
 use crate::types::ids::{BackgroundId, Millis, RoomId, TaskName};
 
-/// Records that are kept of tasks that have ended and were told; the oldest go first.
+/// Settled records that are retained; the oldest are dropped first.
 const KEPT: usize = 1_000;
-/// Results that can answer again.
+/// Results that can answer a repeated delegation.
 const CACHED: usize = 100;
 /// Texts of earlier tasks that a worker reads.
 const PREVIOUS: usize = 3;
 
-/// Records of background tasks, ended ones included, and what was delegated before.
+/// Records of background tasks, ended ones included, and the earlier delegations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(in crate::room) struct TaskRecords {
-    /// By their number, which grows.
+    /// Records by number; numbers only grow.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     records: BTreeMap<u32, Arc<BackgroundRecord>>,
-    /// Those that may be forgotten.
+    /// Numbers of the records that may be dropped.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     settled: BTreeSet<u32>,
     /// Delegations by their key.
@@ -41,21 +41,21 @@ pub(in crate::room) struct TaskRecords {
     /// Texts of the newest tasks.
     #[serde(skip_serializing_if = "VecDeque::is_empty")]
     recent: VecDeque<String>,
-    /// The run was stopped: ends are recorded, and nothing is said of them.
+    /// Reason of a stop of the run: ends are recorded, but not delivered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::room) stopped: Option<String>,
-    /// How far the room's own entry task is with a result in the fixed form.
+    /// Progress of the room's own entry task towards a result in the fixed form.
     #[serde(skip_serializing_if = "Structured::is_new")]
     pub(super) structured: Structured,
-    /// Answers of slots whose round is under way; none between events.
+    /// Answers of slots whose round is being worked on; empty between events.
     #[serde(skip)]
     pub(super) answers: Vec<(Waiter, CallOutcome, bool)>,
-    /// Not part of what a fold must give back.
+    /// Not part of the folded state.
     #[serde(skip)]
     changed: Changed,
 }
 
-/// Records that somebody who keeps a list has not seen.
+/// Numbers of the records that changed since they were polled.
 #[derive(Clone, Debug, Default)]
 struct Changed(BTreeSet<u32>);
 
@@ -66,7 +66,7 @@ impl PartialEq for Changed {
 }
 
 impl TaskRecords {
-    /// Nothing to write down.
+    /// Returns whether there is nothing to serialize.
     pub(in crate::room) fn is_new(&self) -> bool {
         *self == Self::default()
     }
@@ -75,7 +75,7 @@ impl TaskRecords {
         self.records.get(&number_of(id)?)
     }
 
-    /// Newest first.
+    /// Returns the records, newest first.
     pub(super) fn newest(&self) -> impl Iterator<Item = &Arc<BackgroundRecord>> {
         self.records.values().rev()
     }
@@ -120,6 +120,7 @@ impl TaskRecords {
         let Some(number) = number_of(id) else { return };
         let Some(record) = self.records.get_mut(&number) else { return };
         change(Arc::make_mut(record));
+        // A result in the inbox may still be read, so its record stays.
         let is_settled = record.state.is_end()
             && !matches!(
                 record.delivery.state,
@@ -144,8 +145,8 @@ impl TaskRecords {
         self.cache.retain(|_, number| *number != oldest);
     }
 
-    /// The end of a task, if it has none: only the first counts. False: it has ended
-    /// before.
+    /// Records the end of a task. Returns false if it has ended before: only the first end counts
+    ///
     pub(super) fn end(&mut self, ended: &EndedTask, now: Millis) -> bool {
         if self.get(&ended.id).is_none_or(|record| record.state.is_end()) {
             return false;
@@ -170,12 +171,13 @@ impl TaskRecords {
         });
     }
 
-    /// The delegation that had this key.
+    /// Returns the record of the delegation with this key.
     pub(super) fn of_key(&self, key: &str) -> Option<Arc<BackgroundRecord>> {
         self.records.get(self.keys.get(key)?).cloned()
     }
 
-    /// A completed result of the same agent for the same text, not older than this.
+    /// Returns a completed result of the same agent for the same text, at most `ttl_ms` old
+    ///
     pub(super) fn cached(
         &self,
         agent: &TaskName,
@@ -183,8 +185,7 @@ impl TaskRecords {
         now: Millis,
         ttl_ms: u64,
     ) -> Option<Arc<BackgroundRecord>> {
-        // What the worker reads is more than the label, so the label does not tell two of them
-        // apart.
+        // A brief is longer than its label, so equal labels do not mean equal tasks.
         if delegation.brief.is_some() {
             return None;
         }
@@ -209,12 +210,12 @@ impl TaskRecords {
         }
     }
 
-    /// Texts of the newest tasks, newest first.
+    /// Returns the texts of the newest tasks, newest first.
     pub(super) fn recent(&self) -> &VecDeque<String> {
         &self.recent
     }
 
-    /// A run begins in the room; records of earlier runs stay.
+    /// Resets the state of the run at the start of another; records of earlier runs stay.
     pub(in crate::room) fn begin_run(&mut self) {
         self.stopped = None;
         self.structured = Structured::default();
@@ -222,7 +223,8 @@ impl TaskRecords {
     }
 }
 
-/// One agent's name holds no line break, so two keys never meet.
+/// Returns the cache key of a delegation. An agent's name holds no line break, so two keys never
+/// collide.
 fn cache_key(agent: &TaskName, task: &str) -> String {
     format!("{agent}\n{}", task.trim().to_lowercase())
 }
@@ -232,20 +234,19 @@ fn number_of(id: &BackgroundId) -> Option<u32> {
 }
 
 impl Room {
-    /// Background tasks of this room, ended ones included, oldest first. Of those that have ended
-    /// and were told the newest thousand.
+    /// Returns the background tasks of this room, oldest first. Of the settled ones, only the
+    /// newest thousand are included.
     pub fn tasks(&self) -> impl Iterator<Item = &Arc<BackgroundRecord>> {
         self.tasks.records.values()
     }
 
-    /// The background task of that id; none: there is none, or it was long ago.
+    /// Returns the background task with this id; `None` if it is unknown or was dropped.
     #[must_use]
     pub fn task(&self, id: &BackgroundId) -> Option<&Arc<BackgroundRecord>> {
         self.tasks.get(id)
     }
 
-    /// The next record of a background task that has changed since it was asked, for whoever keeps
-    /// a list.
+    /// Returns the next record that changed since it was last polled, for clients that keep a list.
     pub fn poll_task(&mut self) -> Option<Arc<BackgroundRecord>> {
         loop {
             let number = self.tasks.changed.0.pop_first()?;
@@ -255,7 +256,7 @@ impl Room {
         }
     }
 
-    /// How the delivery of a task's result stands now.
+    /// Sets the delivery record of a task's result.
     pub(in crate::room) fn set_delivery(&mut self, id: &BackgroundId, delivery: DeliveryRecord) {
         self.tasks.change(id, |record| record.delivery = delivery);
     }

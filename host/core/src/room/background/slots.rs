@@ -1,5 +1,5 @@
 //! Slots of a round that wait for a delegation: for its receipt while gates are asked, or for its
-//! result. Whoever waited and is over is answered no more.
+//! result. A waiter that is over gets no answer.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use super::Waiter;
 use crate::types::ids::FrameId;
 use crate::types::message::Label;
 
-/// Where the round of a slot is.
+/// The location of a slot's round.
 enum RoundState {
-    /// In its frame, which rests.
+    /// In its waiting frame.
     Rests,
-    /// In the hands of whoever is about it.
+    /// Taken out of its frame, and being worked on.
     UnderWay,
     Gone,
 }
@@ -33,8 +33,8 @@ impl Room {
         {
             Some(Some(FrameWait::Tools(round))) if is_open(round) => RoundState::Rests,
             Some(None | Some(FrameWait::Next)) => RoundState::UnderWay,
-            // A component that answers with calls: its own call is over, and the round not yet put
-            // in its place.
+            // A component answered with calls: its own call is over, and the round is not stored in
+            // its place yet.
             Some(Some(FrameWait::Call(call))) if !self.calls.contains_key(call) => {
                 RoundState::UnderWay
             }
@@ -42,12 +42,13 @@ impl Room {
         }
     }
 
-    /// The slot still waits.
+    /// Returns whether the slot still waits.
     pub(super) fn waits(&self, waiter: &Waiter) -> bool {
         !matches!(self.place_of(waiter), RoundState::Gone)
     }
 
-    /// Gives a slot its answer. `is_data`: a worker said it. False: nobody waits any more.
+    /// Answers a slot. `is_data` is true for a worker's text. Returns false if the slot no longer
+    /// waits.
     pub(super) fn answer_waiter(
         &mut self,
         waiter: &Waiter,
@@ -82,18 +83,18 @@ impl Room {
         is_data: bool,
     ) -> CallOutcome {
         let mut message = Arc::unwrap_or_clone(self.host_message(frame, answer.to_string()));
-        // L-172: what a worker said came of text from outside.
+        // L-172: a worker's answer derives from external text.
         message.labels.extend(is_data.then_some(Label::Untrusted));
         CallOutcome { message: Some(Box::new(message)), is_error, is_result: true }
     }
 
-    /// The answer that came while the slot's round was under way.
+    /// Takes the answer that arrived while the slot's round was being worked on.
     pub(super) fn take_answer(&mut self, waiter: &Waiter) -> Option<CallOutcome> {
         let place = self.tasks.answers.iter().position(|(of, ..)| of == waiter)?;
         Some(self.tasks.answers.remove(place).1)
     }
 
-    /// A round is about to rest: what came meanwhile for its slots is theirs.
+    /// Fills a round, before it waits, with the answers that arrived meanwhile.
     pub(in crate::room) fn fill_answered(&mut self, id: FrameId, round: &mut ToolRound) {
         if self.tasks.answers.is_empty() {
             return;

@@ -1,5 +1,5 @@
-//! A result in a fixed form: the entry task of such a room hands it in with `submit_result`, is
-//! asked again when it ends without, and fails in the end (R-021, D17, D18).
+//! Results in a fixed form. The entry task of such a room submits its result with `submit_result`.
+//! It is asked again if it ends without one, and fails after the last attempt (R-021, D17, D18).
 
 use std::sync::Arc;
 
@@ -17,38 +17,38 @@ use crate::types::outcome::{EndCause, Status};
 const NUDGE: &str = "Your task is not over: hand its result in by calling `submit_result` with `status` (completed, failed or blocked), \
                      `summary` and, where there are facts for a program, `data`.";
 
-/// What a program reads of a result that was never handed in.
+/// Returns the error code of a result that was never submitted.
 pub(super) fn never_handed_in(attempts: u64) -> String {
     format!("no_structured_result_after_{attempts}_attempts")
 }
 
-/// How far a room is with its result.
+/// The state of a room's structured result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Structured {
-    /// How often the task was asked again.
+    /// Times that the task was asked again.
     asked_again: u32,
-    /// What was handed in, or what says that nothing was.
+    /// The submitted result, or the record that there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<Value>,
 }
 
 impl Structured {
-    /// Nothing to write down.
+    /// Returns whether there is nothing to serialize.
     pub(super) fn is_new(&self) -> bool {
         *self == Self::default()
     }
 }
 
 impl Room {
-    /// A run begins: its entry task is shown the tool that it must end with.
+    /// Offers the submission tool to the entry task at the start of a run.
     pub(in crate::room) fn offer_submission(&mut self, entry: &TaskName) {
         if self.opening.structured.is_some() {
             self.offer(entry, HostTool::SubmitResult);
         }
     }
 
-    /// The task hands its result in.
+    /// Takes a submitted result.
     pub(in crate::room) fn submitted(&mut self, id: FrameId, call: &ToolCall) -> CallOutcome {
         let is_root = self.frames.get(&id).is_some_and(|frame| frame.caller.is_none());
         if self.opening.structured.is_none() || !is_root {
@@ -76,6 +76,7 @@ impl Room {
         if let Some(data) = call.arguments.get("data").filter(|data| !data.is_null()) {
             result["data"] = data.clone();
         }
+        // Stored apart from the message, so that `asks_again` finds it.
         self.tasks.structured.result = Some(result.clone());
         let mut message = Arc::unwrap_or_clone(self.host_message(id, summary));
         message.signal = Some(if status == "completed" {
@@ -86,8 +87,8 @@ impl Room {
         CallOutcome { message: Some(Box::new(message)), is_error: false, is_result: false }
     }
 
-    /// The entry task ends without having handed its result in: it is asked again, as often as it
-    /// may be. None: it ends, so or otherwise.
+    /// Asks the entry task again if it ends without a submitted result and has attempts left.
+    /// Returns the end of the frame; `None` if it continues.
     pub(in crate::room) fn asks_again(
         &mut self,
         id: FrameId,
@@ -118,7 +119,7 @@ impl Room {
         if let Some(frame) = self.frames.get_mut(&id) {
             frame.attempt = None;
             frame.stalled = 0;
-            // Each attempt has as many steps as the task is given.
+            // Each attempt has the full number of steps of the task.
             let given = self.setup.tasks.get(&frame.task).and_then(|task| task.turns);
             frame.turn_limit =
                 given.map(|turns| frame.steps.saturating_add(turns)).or(frame.turn_limit);
@@ -139,7 +140,7 @@ impl Room {
         json!({ "status": "failed", "by": "orchestration", "reason": reason, "last_output": last, "role": role })
     }
 
-    /// What was handed in, for the room's outcome.
+    /// Returns the submitted result, for the room's outcome.
     pub(in crate::room) fn structured_result(&self) -> Option<Value> {
         self.tasks.structured.result.clone()
     }

@@ -1,5 +1,5 @@
-//! What is said in the room is told on its channels: one that does not take it is reported,
-//! and changes nothing for the others.
+//! Reports of the conversation on the room's channels. A channel that fails is reported,
+//! and does not affect the others.
 
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
@@ -11,7 +11,7 @@ use crate::types::outcome::{Outcome, Status};
 use crate::types::request::Inbound;
 
 impl Room {
-    /// All channels but the one it came from, where they may be told and it is for them.
+    /// Reports a message on all channels that accept speech and see its source, except that source.
     pub(super) fn report_other_channels(&mut self, index: u64, inbound: &Inbound) {
         let Some(source) = self.conversation.bindings.get(&inbound.channel) else { return };
         let is_target = |channel: &ChannelId, binding: &Binding| {
@@ -23,15 +23,16 @@ impl Room {
         let by = if inbound.sender.is_empty() { inbound.channel.as_str() } else { &inbound.sender };
         let text = format!("{by}: {}", inbound.text);
         for channel in targets {
+            // Unique for each message and channel, so a channel recognizes a repeated speech.
             let key = format!("inbound-{index}-{channel}");
             self.say(channel, text.clone(), key);
         }
     }
 
-    /// The answer of the task that was at work, or why there is none.
+    /// Reports the answer of the task, or the reason why there is none.
     pub(in crate::room) fn report_outcome(&mut self, outcome: &Outcome) {
         if matches!(outcome.status, Status::Kill | Status::UserQuit) {
-            // Whoever stopped it knows.
+            // The user stopped it, and knows.
             return;
         }
         match outcome.content.as_ref().filter(|content| !content.trim().is_empty()) {
@@ -41,7 +42,7 @@ impl Room {
         }
     }
 
-    /// Says it on all channels that may be told, one excepted.
+    /// Reports a text on all channels that accept speech, except `but`.
     pub(in crate::room) fn report_channels(&mut self, text: &str, but: Option<&ChannelId>) {
         let targets =
             self.channels_where(|channel, binding| but != Some(channel) && binding.can_be_told());
@@ -71,8 +72,7 @@ impl Room {
         self.effects.push_back(Effect::Speak { call, speech: Box::new(speech) });
     }
 
-    /// A channel took what was said in the room, or did not; false: the call is about something
-    /// else.
+    /// Takes a channel's response to a report. Returns false if the call is not a report.
     pub(in crate::room) fn is_told(&mut self, call: CallId, failure: Option<&str>) -> bool {
         let Some(Purpose::Post { channel, key }) = self.calls.get(&call) else { return false };
         let (channel, key) = (channel.clone(), key.clone());

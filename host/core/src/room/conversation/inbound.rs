@@ -1,6 +1,6 @@
-//! What comes in on a channel, in order: may the room take it, may the channel say it, is
-//! it one too many, did it come before, did programs answer each other too often; then the gates;
-//! then it counts: it has a number, the other channels are told, an agent hears it.
+//! The path of an inbound message, in order: the checks of room, channel, rate, repetition
+//! and chain depth, then the gates. A message that passes gets a number, is reported on the other
+//! channels, and goes to an agent.
 
 use super::limits::Bucket;
 use crate::protocol::notice::Notice;
@@ -11,16 +11,18 @@ use crate::types::channel::Binding;
 use crate::types::ids::TaskName;
 use crate::types::request::{Inbound, Refusal, RefusalCode, RequestId, RequestReply};
 
-/// Automatic answers in a row, after which the next one is not taken: two programs that answer each
-/// other would never end.
+/// Automatic answers that may follow one another. Two programs that answer each other would never
+/// end.
 const CHAIN_DEPTH_MAX: u32 = 5;
-/// Messages that wait for a turn: a room that stays open must not grow for ever when nobody reads.
+/// Messages that may wait for a turn. A persistent room must not grow without limit while no agent
+/// reads.
 const WAITING_MAX: usize = 1_000;
-/// Bytes of a message's key: the room remembers thousands of them.
+/// Bytes of a message's key; the room remembers thousands of them.
 const KEY_MAX: usize = 256;
 
 impl Room {
     pub(in crate::room) fn inbound(&mut self, request: RequestId, inbound: Inbound) {
+        // Invalid messages do not count towards the rate, but repeated ones do.
         if let Err(refusal) = self.may_come_in(&inbound).and_then(|()| self.count_message(&inbound))
         {
             self.refuse_inbound(request, &inbound, refusal);
@@ -32,7 +34,7 @@ impl Room {
                 return;
             }
             if let Some(others) = self.conversation.arriving.get_mut(key) {
-                // The first is at the gates; what becomes of it holds for both.
+                // The first copy is at the gates; its outcome applies to both.
                 others.push(request);
                 return;
             }
@@ -44,15 +46,18 @@ impl Room {
             self.refuse_inbound(request, &inbound, Refusal::new(RefusalCode::ChainDepth, message));
             return;
         }
+        // Registered before the gates are asked, so that a repeated message finds it.
         if let Some(key) = &inbound.key {
             self.conversation.arriving.insert(key.clone(), Vec::new());
         }
         self.pass(GatedAct::Inbound { request, inbound: Box::new(inbound) });
     }
 
-    /// The room takes it, its channel may say it, and it says something to somebody.
+    /// Checks that the room takes the message, that its channel may send it, and that it has
+    /// content and a recipient.
     fn may_come_in(&self, inbound: &Inbound) -> Result<(), Refusal> {
         self.takes_messages()?;
+        // Messages for a later turn queue in `waiting`, those for a task at work in `words`.
         let waiting = self.conversation.waiting.len().max(self.pausing.words.len());
         if waiting >= WAITING_MAX {
             let message = format!(
@@ -102,7 +107,7 @@ impl Room {
             .ok_or_else(|| self.unknown_channel(&inbound.channel))
     }
 
-    /// A task that is named is at work, or can begin.
+    /// Checks that a named task is at work, or can begin.
     fn can_hear(&self, task: &TaskName) -> Result<(), Refusal> {
         let is_known = self.setup.tasks.contains_key(task);
         if self.at_work(task).is_some() || (is_known && self.is_held()) {
@@ -125,7 +130,7 @@ impl Room {
         Err(Refusal { error: RefusalCode::UnknownAgent, message, allowed })
     }
 
-    /// one message a time out of the channel's bucket.
+    /// Takes one message from the channel's rate bucket.
     fn count_message(&mut self, inbound: &Inbound) -> Result<(), Refusal> {
         let now = self.now;
         let channel = &inbound.channel;
@@ -161,7 +166,7 @@ impl Room {
         self.reply(request, Err(refusal));
     }
 
-    /// Of a flood only the first message too many is told.
+    /// Returns whether a refused message belongs to a flood that was already reported.
     fn is_told_already(&mut self, inbound: &Inbound, error: RefusalCode) -> bool {
         let bucket = self
             .conversation
@@ -171,9 +176,9 @@ impl Room {
         bucket.is_some_and(|bucket| std::mem::replace(&mut bucket.is_empty, true))
     }
 
-    /// It counts: it has a number, the other channels are told, and an agent hears it.
+    /// Accepts a message: numbers it, reports it on the other channels, and passes it to an agent.
     pub(in crate::room) fn inbound_passed(&mut self, request: RequestId, inbound: Inbound) {
-        // The gates took their time, and the room may have been closed, or the channel changed.
+        // The gates took time, in which the room may have closed or the channel changed.
         if let Err(refusal) = self.may_come_in(&inbound) {
             self.turn_away(request, &inbound, &refusal);
             return;
@@ -204,7 +209,7 @@ impl Room {
         self.turn_away(request, &inbound, &Refusal::new(RefusalCode::Blocked, reason));
     }
 
-    /// It does not count after all, and whoever sent it again reads the same.
+    /// Refuses a message after the gates, along with its repeated copies.
     fn turn_away(&mut self, request: RequestId, inbound: &Inbound, refusal: &Refusal) {
         let others = self.no_longer_arriving(inbound);
         self.refuse_inbound(request, inbound, refusal.clone());
@@ -219,10 +224,10 @@ impl Room {
             .unwrap_or_default()
     }
 
-    /// The task that is to answer hears it, now or when it begins.
+    /// Passes the message to the task that answers it, now or in a later turn.
     fn lead_to_agent(&mut self, inbound: Inbound) {
         let Some(binding) = self.conversation.bindings.get(&inbound.channel) else { return };
-        // what an agent says leads to another only where it is addressed.
+        // an agent's message goes to another agent only if it is addressed.
         if inbound.to.is_none() && !binding.kind.is_transport() {
             return;
         }

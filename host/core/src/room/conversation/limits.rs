@@ -1,5 +1,5 @@
-//! How much may come in from a channel, and which messages came before: counted in
-//! numbers of the journal alone, so a fold counts the same.
+//! Rate limits of channels, and the keys of earlier messages. Both depend on
+//! journalled numbers only, so a replay counts the same.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,10 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::ids::Millis;
 
-/// Keys that a room remembers; a message that comes again after so many others counts as new.
+/// Keys that a room remembers; a message repeated after so many others counts as new.
 const KEYS_MAX: usize = 10_000;
-/// What one message costs: a rate of one message a second gives as much in a second, one in each
-/// millisecond.
+/// Tokens that a message costs. A rate of one message a second adds one token each millisecond.
 const MESSAGE: u64 = 1_000;
 
 /// A token bucket: it holds the messages of one second, and fills with time.
@@ -18,7 +17,7 @@ const MESSAGE: u64 = 1_000;
 pub(super) struct Bucket {
     left: u64,
     at: Millis,
-    /// The last message was one too many, and whoever follows was told so.
+    /// True if the last message exceeded the rate, and that was reported.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_empty: bool,
 }
@@ -28,7 +27,7 @@ impl Bucket {
         Self { left: capacity(rate), at: now, is_empty: false }
     }
 
-    /// Takes one message out of it; false: there is none left.
+    /// Takes one message from the bucket. Returns false if it is empty.
     pub(super) fn take(&mut self, rate: u32, now: Millis) -> bool {
         let filled = now.since(self.at).saturating_mul(u64::from(rate));
         self.left = self.left.saturating_add(filled).min(capacity(rate));
@@ -43,12 +42,12 @@ fn capacity(rate: u32) -> u64 {
     u64::from(rate).saturating_mul(MESSAGE)
 }
 
-/// Messages that came with a key, and the number that each has.
+/// Numbers of messages by their key.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct SeenKeys {
     numbers: BTreeMap<String, u64>,
-    /// The oldest first.
+    /// Keys, oldest first.
     order: VecDeque<String>,
 }
 

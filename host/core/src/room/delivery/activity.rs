@@ -1,5 +1,5 @@
-//! What keeps a channel busy: what its client reports, and for the channel that the run is held on
-//! what the room itself knows.
+//! The activity of channels: as reported by clients, and for the run's own channel as known to the
+//! room.
 
 use super::Room;
 use crate::room::frame::FrameWait;
@@ -9,7 +9,7 @@ use crate::types::delivery::Wake;
 use crate::types::ids::{ChannelId, PluginName};
 
 impl Room {
-    /// What keeps a channel busy now.
+    /// Returns the current activity of a channel.
     #[must_use]
     pub fn activity_of(&self, channel: &ChannelId) -> Activity {
         let reported = self.conversation.activities.get(channel).copied().unwrap_or_default();
@@ -27,7 +27,8 @@ impl Room {
         }
     }
 
-    /// The task that has the conversation is at work, and does not wait for its user.
+    /// Returns whether the task that holds the conversation is working, rather than waiting for its
+    /// user.
     fn is_at_work(&self) -> bool {
         let RoomPhase::Running { root } = self.phase else { return false };
         let mut next = self.frames.get(&root);
@@ -43,7 +44,7 @@ impl Room {
         true
     }
 
-    /// What keeps this channel busy may have changed.
+    /// Wakes the strategies that wait for this channel, if it has become idle.
     pub(in crate::room) fn channel_changed(&mut self, channel: &ChannelId) {
         let idle = self.activity_of(channel) == Activity::Idle;
         let mut woken: Vec<PluginName> = Vec::new();
@@ -63,7 +64,7 @@ impl Room {
         }
     }
 
-    /// After each event: strategies whose channel has become idle are woken.
+    /// Runs after each event: wakes the strategies whose channel has become idle.
     pub(super) fn handle_channels(&mut self) {
         let waited = self
             .deliveries

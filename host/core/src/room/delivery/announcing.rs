@@ -1,6 +1,6 @@
-//! Announcements: something is said in a room that nobody there asked for, by the program around
-//! the host. Each request hears what became of it, and one with a key that
-//! came before hears of the first.
+//! Announcements: messages in a room at the request of the program around the host (R-115, R-117,
+//! Each request gets the outcome. A request with a known key gets the outcome of the first
+//! one.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,18 +11,18 @@ use crate::types::delivery::{DeliveryRecord, DeliveryState, Speech, transport};
 use crate::types::ids::ChannelId;
 use crate::types::request::{Announcement, Refusal, RefusalCode, RequestId, RequestReply};
 
-/// Keys that are remembered; those of the oldest announcements are forgotten.
+/// Keys that are remembered; those of the oldest announcements are dropped.
 const MAX_KEYS: usize = 1_000;
 
 /// An announcement with a key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct KeyedAnnouncement {
-    /// In which order they came.
+    /// Its number in order of arrival.
     number: u64,
-    /// None: it is on its way.
+    /// `None` while it is in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     record: Option<DeliveryRecord>,
-    /// Requests with the same key that came meanwhile.
+    /// Requests with the same key that arrived meanwhile.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     also: Vec<RequestId>,
 }
@@ -53,6 +53,7 @@ impl Room {
         let number = self.deliveries.announcements;
         self.deliveries.announcements += 1;
         let Announcement { content, addressed_to, key, chain_depth, interrupt, .. } = announcement;
+        // Registered before the gates are asked, so that a repeated request finds it.
         if let Some(key) = &key {
             self.deliveries
                 .announced
@@ -60,6 +61,7 @@ impl Room {
             self.forget_keys();
         }
         self.deliveries.asked.insert(request);
+        // If the addressed task cannot take a turn, the text is said on the channel.
         let relay = addressed_to.filter(|task| self.will_hear(task));
         let key = key.unwrap_or_else(|| format!("announcement-{number}"));
         let otherwise = relay.is_some().then(|| content.clone());
@@ -75,7 +77,7 @@ impl Room {
         self.pass(GatedAct::Delivery { saying: Box::new(saying) });
     }
 
-    /// The channel on which it is said.
+    /// Returns the channel for an announcement, if it is allowed.
     fn may_announce(&self, announcement: &Announcement) -> Result<ChannelId, Refusal> {
         if self.conversation.closed.is_some() {
             return Err(Refusal::new(
@@ -122,7 +124,7 @@ impl Room {
         let Some(wanted) = &announcement.channel else { return best() };
         match bound.get(wanted) {
             None => Err(nowhere(format!("the room has no channel {wanted}"))),
-            // an agent's channel leads to nobody; people hear it.
+            // no person listens on an agent's channel, so a transport is used instead.
             Some(binding) if !binding.kind.is_transport() => best(),
             Some(binding) if binding.can_be_told() => Ok(wanted.clone()),
             Some(binding) => {
@@ -146,7 +148,7 @@ impl Room {
         }
     }
 
-    /// A channel took it.
+    /// Ends an announcement that a channel took.
     pub(super) fn announcement_heard(&mut self, saying: &GatedSpeech) {
         let channel = Some(saying.speech.channel.clone());
         self.announcement_taken(
@@ -177,7 +179,7 @@ impl Room {
         self.announcement_is(saying, came_of_it);
     }
 
-    /// Whoever asked may try again.
+    /// Ends a failed announcement. The client may try again.
     pub(super) fn announcement_failed(&mut self, saying: &GatedSpeech, reason: &str) {
         self.announcement_is(saying, Err(Refusal::new(RefusalCode::Busy, reason)));
     }
@@ -200,7 +202,7 @@ impl Room {
             also = std::mem::take(&mut known.also);
             known.record = came_of_it.as_ref().ok().cloned();
             if came_of_it.is_err() {
-                // It was not said: a second one with the key is no duplicate.
+                // It was not said, so another one with the key is no duplicate.
                 self.deliveries.announced.remove(&saying.speech.key);
             }
         }
@@ -214,7 +216,7 @@ impl Room {
         }
     }
 
-    /// The room is over: nobody waits for ever.
+    /// Refuses the open requests at the end of the run, so that no client waits without end.
     pub(super) fn refuse_announcements(&mut self) {
         self.deliveries.announced.retain(|_, known| known.record.is_some());
         for request in std::mem::take(&mut self.deliveries.asked) {

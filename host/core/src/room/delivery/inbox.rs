@@ -1,6 +1,6 @@
-//! The inbox: results that nobody was told, for the agent of the task that is to know. It reads
-//! them once, right before its next step, as one fenced message in its history (R-050…R-055 done
-//! right): its system text never grows.
+//! The inbox: undelivered results for the agent of the notified task. The agent reads them once,
+//! right before its next step, as one fenced message in its history (R-050…R-055 done right). Its
+//! system text never grows.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::types::delivery::{DeliveryState, EndedTask};
 use crate::types::ids::{BackgroundId, FrameId};
 use crate::types::message::{Entity, Label, Message};
 
-/// Who says it.
+/// Sender name of such a message.
 const HOST: &str = "host";
 
-/// It is data that the host put to an agent, and to nobody else.
+/// Returns whether the message is data that the host put to an agent only.
 pub(in crate::room) fn is_data(message: &Message) -> bool {
     message.sender == Entity::Agent
         && message.sender_name == HOST
@@ -28,7 +28,7 @@ pub(in crate::room) fn is_data(message: &Message) -> bool {
 const AT_ONCE: usize = 100;
 
 impl Room {
-    /// Right before an agent's step: it reads what waits for it.
+    /// Writes the results in the inbox to the history, right before an agent's step.
     pub(in crate::room) fn hear_results(&mut self, id: FrameId) {
         if self.deliveries.is_new() {
             return;
@@ -51,8 +51,8 @@ impl Room {
         self.tell(Notice::ResultsTold { task, ids });
     }
 
-    /// Writes data of the host's into an agent's history; it answers no call, and it is nobody's
-    /// word.
+    /// Writes the host's data to an agent's history. It answers no call, and counts as no
+    /// responder's message.
     pub(super) fn read_data(
         &mut self,
         id: FrameId,

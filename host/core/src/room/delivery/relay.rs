@@ -1,7 +1,7 @@
-//! An agent takes a turn about results (R-102, R-108 done right): a message of the host's with
-//! fenced data, for the notified task alone. Nobody else sees it, and it counts as nobody's words.
-//! A task that waits for its user takes the turn at once and asks again; one that is at work reads
-//! it in its next step.
+//! Agent turns about results (R-102, R-108 done right). The host posts a message with fenced data
+//! for the notified task alone. It does not count as a user's or another agent's message. A task
+//! that waits for its user takes the turn at once, and then asks again. A task at work reads it in
+//! its next step.
 
 use std::sync::Arc;
 
@@ -17,21 +17,21 @@ use crate::types::delivery::{DeliveryRecord, DeliveryState};
 use crate::types::ids::{CallId, FrameId, TaskName};
 use crate::types::message::Message;
 
-/// Who reads what a task is to take a turn about.
+/// The recipient of a relayed speech.
 enum Hearer {
-    /// It waits for its user with this call.
+    /// The task waits for its user with this call.
     Asking(FrameId, CallId),
-    /// Its step has not begun yet.
+    /// The task's next step has not begun.
     Beginning(FrameId),
-    /// It is at work, and reads it later; or somebody else has the conversation.
+    /// The task reads it later, or another task holds the conversation.
     Later,
-    /// The room is held, and nobody is at work.
+    /// The room is persistent, and no task is at work.
     Held,
     Nobody,
 }
 
 impl Room {
-    /// Somebody will take a turn about what is put to this task.
+    /// Returns whether the task can take a turn about a relayed speech.
     pub(super) fn will_hear(&self, task: &TaskName) -> bool {
         self.setup.tasks.contains_key(task) && (self.is_held() || self.hearing(task).is_some())
     }
@@ -50,6 +50,7 @@ impl Room {
                 Hearer::Asking(frame, call) => {
                     let not_yet_asked =
                         self.effects.iter().position(|effect| effect.starts() == Some(call));
+                    // A question that was not sent yet needs no `AbandonCall`.
                     match not_yet_asked {
                         Some(place) => drop(self.effects.remove(place)),
                         None => self.effects.push_back(Effect::AbandonCall { call }),
@@ -98,7 +99,8 @@ impl Room {
         if self.effects.iter().any(steps) { Hearer::Beginning(frame) } else { Hearer::Later }
     }
 
-    /// The agent takes a turn about all that is put to it, and then goes on as after any other.
+    /// Lets the agent take a turn about all speeches that are put to it; the task then continues as
+    /// after any other.
     fn take_turn_about(&mut self, id: FrameId, task: &TaskName) {
         let Some(last) = self.read_relays(id, task) else {
             return self.violated(Invariant::FrameExists, id);
@@ -106,14 +108,14 @@ impl Room {
         if let Some(frame) = self.frames.get_mut(&id) {
             frame.attempt = None;
         }
-        // Not after somebody's words, so the user is not asked before the agent.
+        // The agent must answer before the user is asked again.
         self.memory(task).human_tried = true;
         self.put_pending(id, Responder::Agent, Message::clone(&last));
         self.runnable.push_back(id);
         self.run();
     }
 
-    /// Right before an agent's step, in the midst of what it is at work on.
+    /// Adds relayed speeches to the history right before an agent's step.
     pub(super) fn hear_relays(&mut self, id: FrameId) {
         if self.deliveries.relays.is_empty() || self.paused().is_some() {
             return;
@@ -129,7 +131,7 @@ impl Room {
         self.read_relays(id, &task);
     }
 
-    /// Writes them into the agent's history, each as a message of its own, and gives the last.
+    /// Writes relayed speeches to the agent's history, each as a message, and returns the last one.
     fn read_relays(&mut self, id: FrameId, task: &TaskName) -> Option<Arc<Message>> {
         let mut last = None;
         for saying in self.deliveries.relays.remove(task)? {
@@ -139,7 +141,7 @@ impl Room {
                 continue;
             };
             if let Some(frame) = self.frames.get_mut(&id) {
-                // what came of results leads to no more than so many further ones.
+                // results may lead to a limited number of automatic answers only.
                 frame.chain_depth = frame.chain_depth.max(saying.chain_depth);
             }
             for result in &saying.speech.tasks {
@@ -164,7 +166,7 @@ impl Room {
         last
     }
 
-    /// The message, with the fence around what gates have left of the data.
+    /// Returns the text of the message, with a fence around the data that gates let through.
     fn as_read_in_turn(&self, saying: &GatedSpeech) -> String {
         if saying.strategy.is_none() {
             return texts::announcement(&saying.speech.text);
@@ -174,8 +176,8 @@ impl Room {
         texts::for_turn(&saying.speech.text, saying.speech.tasks.iter().all(is_completed))
     }
 
-    /// The task was over before its agent read it: people are told instead; a run that was stopped
-    /// says nothing more.
+    /// Delivers a speech to people instead, because the task ended before its agent read it. After
+    /// a stop, nothing more is said.
     fn found_nobody(&mut self, mut saying: GatedSpeech) {
         let was_stopped = self.tasks.stopped.is_some()
             || matches!(&self.phase, RoomPhase::Draining { outcome } if !outcome.status.is_success());

@@ -1,6 +1,6 @@
-//! Something is said about results: by whom, on which channel, through the gates, and what becomes
-//! of the results when it was said or was not. Every attempt at the same speech has the same key,
-//! also after a crash, so that a channel that took it does not say it twice.
+//! Speeches about results: the channel, the way through the gates, and the state of the results
+//! afterwards. All attempts at one speech have the same key, even after a crash, so a channel never
+//! says it twice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use crate::types::delivery::{DeliveryState, EndedTask, Speech, Wake};
 use crate::types::denial::{DenialRecord, Layer};
 use crate::types::ids::{BackgroundId, CallId, ChannelId, PluginName, TaskName};
 
-/// Speeches about a result that may fail; it is tried no more then.
+/// Failed speeches about a result, after which it is not tried again.
 const MAX_ATTEMPTS: u32 = 4;
-/// Bytes of a strategy's own words.
+/// Bytes of a strategy's own text.
 const MAX_PROMPT: usize = 64 << 10;
 
-/// Why a strategy does not speak on a channel.
+/// The reason why a strategy does not speak on a channel.
 enum NoChannel {
     Denied(Box<DenialRecord>),
-    /// It may, and the channel cannot be told anything now.
+    /// It may, but the channel takes no speech now.
     Unavailable(String),
 }
 
@@ -64,6 +64,7 @@ impl Room {
             return;
         }
         for (relay, ids) in self.by_hearer(&ids) {
+            // Checked for each speech, because every one counts against the grant.
             match self.granted_channel(strategy, channel.as_deref()) {
                 Ok(channel) => self.speak_of(strategy, &ids, channel, relay, prompt, interrupt),
                 Err(NoChannel::Denied(record)) => {
@@ -80,15 +81,16 @@ impl Room {
         }
     }
 
-    /// One speech for each task whose agent takes a turn, and one for all that is said as it is.
+    /// Groups results into speeches: one for each task whose agent takes a turn, and one for all
+    /// that go to people directly.
     fn by_hearer(&mut self, ids: &[BackgroundId]) -> BTreeMap<Option<TaskName>, Vec<BackgroundId>> {
         let mut groups: BTreeMap<Option<TaskName>, Vec<BackgroundId>> = BTreeMap::new();
         for id in ids {
             let Some((_, entry)) = self.deliveries.entry(id) else { continue };
             let relay = self.is_relayed(entry).then(|| entry.notify.clone());
             if relay.is_some() && entry.chain_depth >= CHAIN_MAX {
-                // an answer to an answer to an answer; the agent reads it in a turn that
-                // somebody else begins.
+                // too many automatic answers in a row. The agent reads the result in a turn
+                // with another cause.
                 let reason = format!("chain_depth: {CHAIN_MAX} automatic answers led to it");
                 self.bring(id, DeliveryState::Attached, None, Some(&reason));
                 continue;
@@ -98,13 +100,13 @@ impl Room {
         groups
     }
 
-    /// The agent of the task that is to know takes a turn about it: that is wanted, and somebody is
-    /// there, or will be.
+    /// Returns whether the notified task's agent takes a turn about the result: by its setting, and
+    /// if the task can be active.
     fn is_relayed(&self, entry: &super::QueuedResult) -> bool {
         let of_task = || self.setup.tasks.get(&entry.ended.agent).and_then(|task| task.hand_back);
         let is_interactive =
             || self.setup.tasks.get(&entry.notify).is_some_and(|task| task.interactive);
-        // An agent without a model would show the data as it is, or pass it on.
+        // An agent without a model would only pass the data on.
         let speaks = || self.has_model(&entry.notify);
         let usual = || {
             if (is_interactive() && speaks()) || self.is_held() {
@@ -145,8 +147,10 @@ impl Room {
             ),
             None => (for_people, None),
         };
+        // Set before the gates are asked, because without gates the speech passes at once.
         ids.iter().for_each(|id| self.bring(id, DeliveryState::Speaking, Some(&channel), None));
         self.used_by(strategy).speeches += 1;
+        // The key depends on the results only, so a retry has the same one.
         let key = ids.iter().map(BackgroundId::as_str).collect::<Vec<_>>().join("+");
         let speech = Speech { channel, text, interrupt, key, tasks: ids.to_vec() };
         let saying = GatedSpeech {
@@ -180,6 +184,7 @@ impl Room {
                         .then(|| format!("[plugins.{strategy}] grants.rooms = [\"{TERMINAL}\"]"))
                 };
                 rights.require(Capability::Rooms, target, smallest)?;
+                // Without a requested channel, a transport that is not muted is chosen.
                 let channels = self.channels_of(strategy);
                 let view = crate::types::delivery::DeliveryView { channels, ..self.empty_view() };
                 match view.transport() {
@@ -225,7 +230,7 @@ impl Room {
         }
     }
 
-    /// Why nothing can be said there now.
+    /// Checks that something can be said on the channel now.
     pub(super) fn can_be_told(&self, channel: &ChannelId) -> Result<(), String> {
         match self.bound().get(channel) {
             None => Err(format!("the room has no channel {channel}")),
@@ -246,7 +251,8 @@ impl Room {
             return;
         }
         match &saying.relay {
-            // Whoever is to hear it is found once the event that led here is dealt with.
+            // The recipient is determined after the current event, because a turn must not begin
+            // inside it.
             Some(task) => self.deliveries.relays.entry(task.clone()).or_default().push(saying),
             None => self.put_on_channel(saying),
         }
@@ -263,7 +269,8 @@ impl Room {
         self.effects.push_back(Effect::Speak { call, speech });
     }
 
-    /// A gate, or a closed room, holds it back: nobody hears it, and it is not tried again.
+    /// Blocks the results of a speech that a gate or a closed room held back. It is not tried
+    /// again.
     pub(in crate::room) fn delivery_blocked(&mut self, saying: GatedSpeech, reason: &str) {
         saying
             .speech
@@ -273,7 +280,7 @@ impl Room {
         self.announcement_blocked(&saying, reason);
     }
 
-    /// The run stopped while it was on its way: its results wait for the agent's next turn.
+    /// Moves the results of a speech to the inbox after a stop of the run.
     pub(in crate::room) fn delivery_interrupted(&mut self, saying: GatedSpeech, reason: &str) {
         saying
             .speech
@@ -327,7 +334,8 @@ impl Room {
         self.announcement_failed(&saying, reason);
     }
 
-    /// A speech about these failed: the strategy may try again, a few times.
+    /// Counts a failed speech. The strategy may try again a few times; then the result is a dead
+    /// letter.
     fn not_accepted(&mut self, strategy: &PluginName, ids: &[BackgroundId], reason: &str) {
         for id in ids {
             let Some(entry) = self.deliveries.entry_mut(id) else { continue };

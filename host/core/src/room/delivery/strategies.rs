@@ -1,7 +1,6 @@
-//! Strategies are asked, one call of each at a time, and what they decide is done. What wakes one
-//! meanwhile is joined into the next wake, so that ten thousand results cost no ten thousand calls
-//! at once. One that fails, or decides nothing for ever, leaves its results to the agent's next
-//! turn.
+//! Calls to delivery strategies, one at a time each, and their decisions. Wakes that arrive
+//! meanwhile are merged into the next one, so that ten thousand results do not cost ten thousand
+//! calls. If a strategy fails or never decides, its results wait for the agent's next turn.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,49 +17,49 @@ use crate::types::delivery::{Decision, DeliveryState, DeliveryView, Wake};
 use crate::types::fault::{CallReport, Fault};
 use crate::types::ids::{BackgroundId, CallId, ChannelId, Millis, PluginName};
 
-/// Wakes in a row after which nothing had changed: a strategy that waits for ever would hold the
-/// room open.
+/// Consecutive wakes without a change. A strategy that waits without end would hold the room open.
 const MAX_WAKES: u32 = 1_000;
-/// The longest that a strategy can wait at a time.
+/// Milliseconds that a strategy can wait at most.
 const MAX_WAIT_MS: u64 = 60 * 60 * 1000;
-/// Results that a strategy is shown at a time; a call's memory is bounded, and so is a message.
+/// Results that a strategy is shown at a time; the memory of a call and the size of a message are
+/// limited.
 const MAX_SHOWN: usize = 1_000;
-/// Bytes of them, where there is more than one.
+/// Bytes of them, if there is more than one.
 const MAX_SHOWN_BYTES: usize = 1 << 20;
-/// How often the host wakes a strategy that did not say what is to become of a speech that failed.
+/// Times that the host reminds a strategy to decide about a failed speech.
 const MAX_REMINDERS: u32 = 4;
-/// Milliseconds before the first of these; doubled for each further one.
+/// Milliseconds before the first reminder; doubled for each further one.
 const FIRST_REMINDER_MS: u64 = 1_000;
-/// The longest between two.
+/// Milliseconds between two reminders at most.
 const LAST_REMINDER_MS: u64 = 60_000;
 
-/// What is known of a strategy while something waits for it.
+/// The state of a strategy with waiting results.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Courier {
-    /// Its call that has not answered.
+    /// Its unanswered call.
     #[serde(skip_serializing_if = "Option::is_none")]
     deciding: Option<CallId>,
-    /// What it is woken with next.
+    /// The wake to send next.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<Wake>,
-    /// Wakes in a row after which nothing had changed.
+    /// Consecutive wakes without a change.
     idle: u32,
-    /// A speech failed, and it has not said since what is to become of its results.
+    /// True if a speech failed and the strategy has not decided about its results.
     failed: bool,
-    /// How often the host has reminded it.
+    /// Number of reminders so far.
     reminders: u32,
-    /// The newest result that it was shown.
+    /// Number of the newest result that it was shown.
     shown: u64,
-    /// Channels that were busy when it was asked.
+    /// Channels that were busy when it was called.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     busy: BTreeSet<ChannelId>,
-    /// The channel that it waits for, and whether that was idle when it was looked at last.
+    /// The channel that it waits for, and whether that was idle when last checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) waits_for: Option<(ChannelId, bool)>,
 }
 
-/// The most telling wins.
+/// Returns the priority of a wake; of several wakes the highest is sent.
 fn weight(wake: &Wake) -> u8 {
     match wake {
         Wake::Ended { .. } => 0,
@@ -83,7 +82,7 @@ impl Room {
         }
     }
 
-    /// Numbers of the oldest results that wait for it, as many as one decision is about.
+    /// Returns the numbers of the oldest results that wait for it, as many as fit in one call.
     fn shown_to(&self, strategy: &PluginName) -> Vec<u64> {
         let mut bytes = 0_usize;
         let waiting = self.deliveries.waiting.get(strategy).into_iter().flatten().copied();
@@ -92,13 +91,13 @@ impl Room {
             let texts = ended
                 .map_or(0, |ended| ended.task.len() + ended.output.as_ref().map_or(0, String::len));
             bytes = bytes.saturating_add(texts);
+            // At least one result is always shown, or a large one could never be delivered.
             *place == 0 || bytes <= MAX_SHOWN_BYTES
         };
         waiting.take(MAX_SHOWN).enumerate().take_while(fits).map(|(_, number)| number).collect()
     }
 
-    /// Channels of the room that it may speak on; those that nothing may be said on are not among
-    /// them.
+    /// Returns the channels that a strategy may speak on, except those without read access.
     pub(super) fn channels_of(&self, strategy: &PluginName) -> Vec<Channel> {
         let granted =
             self.setup.plugins.get(strategy).and_then(|plugin| plugin.grants.rooms.as_ref());
@@ -129,7 +128,7 @@ impl Room {
             }
             return;
         }
-        // What happened is never too much; what a strategy waits for is.
+        // Results and failures are limited by themselves; waits are not.
         courier.idle += u32::from(matches!(wake, Wake::Timer | Wake::ChannelChanged { .. }));
         if courier.idle >= MAX_WAKES {
             self.give_up_on(
@@ -147,6 +146,7 @@ impl Room {
         }
         self.used_by(strategy).wakes += 1;
         let call = self.next_call(Purpose::Strategy { strategy: strategy.clone() });
+        // Results that arrive later are unseen, and lead to another wake.
         let shown = self.shown_to(strategy).last().copied().unwrap_or_default();
         let busy = self
             .channels_of(strategy)
@@ -161,7 +161,7 @@ impl Room {
         self.effects.push_back(Effect::WakeStrategy { call, strategy: strategy.clone(), wake });
     }
 
-    /// Its results wait for the agent's next turn; it begins anew with what comes.
+    /// Moves a strategy's results to the inbox, and resets its state.
     fn give_up_on(&mut self, strategy: &PluginName, reason: &str) {
         self.keep_all(strategy, reason);
         self.is_at_rest(strategy);
@@ -206,6 +206,7 @@ impl Room {
         let left = self.deliveries.waiting.get(&strategy).map_or(0, BTreeSet::len);
         if let Some(courier) = self.deliveries.couriers.get_mut(&strategy) {
             courier.deciding = None;
+            // Progress resets the limits on idle wakes and reminders.
             if left < before {
                 (courier.idle, courier.failed, courier.reminders) = (0, false, 0);
             }
@@ -216,8 +217,8 @@ impl Room {
         }
     }
 
-    /// Something still waits for it: it is woken with what happened meanwhile, with what it was not
-    /// shown, or, where a speech failed and it said nothing about that, after a while.
+    /// Wakes a strategy that still has waiting results. The cause is a merged wake, new results, or
+    /// a reminder of a failed speech.
     fn resume_waiting(&mut self, strategy: &PluginName, has_changed: bool) {
         let Some(courier) = self.deliveries.couriers.get_mut(strategy) else {
             return self.violated(Invariant::StrategyKnown, None::<crate::types::ids::FrameId>);
@@ -235,10 +236,12 @@ impl Room {
         let unseen = unseen
             .and_then(|number| self.deliveries.results.get(number))
             .map(|entry| entry.ended.id.clone());
+        // Only after progress: a strategy that decides nothing must not be woken in a loop.
         if let Some(task) = unseen.filter(|_| has_changed) {
             self.wake(strategy, Wake::Ended { task });
             return;
         }
+        // A strategy that set its own timer has decided to wait.
         let waits =
             self.timers.values().any(|purpose| matches!(purpose, TimerPurpose::Delivery { strategy: whose, .. } if whose == strategy));
         let Some(courier) =
@@ -262,7 +265,7 @@ impl Room {
     }
 
     fn perform_all(&mut self, strategy: &PluginName, decisions: Vec<Decision>) {
-        // Of a flood of waits the earliest counts.
+        // Of several waits, the earliest counts.
         let mut waits: Option<u64> = None;
         for decision in decisions {
             match decision {
@@ -281,6 +284,7 @@ impl Room {
                 }
                 Decision::Wait { channel, at_most_ms } => {
                     let at_most = at_most_ms.min(MAX_WAIT_MS);
+                    // A wait for a channel replaces an earlier one without a channel.
                     if waits.is_none() || channel.is_some() {
                         self.wait_for(strategy, channel);
                     }
@@ -297,8 +301,7 @@ impl Room {
         }
     }
 
-    /// One timer for each strategy: what it waits for now stands in the place of what it waited for
-    /// before.
+    /// Sets a strategy's timer, in place of an earlier one.
     fn wait_until(&mut self, strategy: &PluginName, at: Millis) {
         let purpose = TimerPurpose::Delivery { strategy: strategy.clone(), at };
         if !self.timers.values().any(|other| *other == purpose) {
@@ -307,7 +310,8 @@ impl Room {
         }
     }
 
-    /// Of a channel that it may not speak on it learns nothing.
+    /// Sets the channel that a strategy waits for. It is not notified about channels that it may
+    /// not speak on.
     fn wait_for(&mut self, strategy: &PluginName, channel: Option<String>) {
         let known = channel.and_then(|channel| {
             self.channels_of(strategy).into_iter().find(|known| known.id.as_str() == channel)
@@ -315,7 +319,8 @@ impl Room {
         let Some(courier) = self.deliveries.couriers.get_mut(strategy) else {
             return self.violated(Invariant::StrategyKnown, None::<crate::types::ids::FrameId>);
         };
-        // Idle when it was asked, and it waits all the same: for the next time.
+        // If the channel was idle at the call, the strategy waits for the next time that it becomes
+        // idle.
         courier.waits_for = known.map(|channel| {
             let was_idle =
                 !courier.busy.contains(&channel.id) && channel.activity == Activity::Idle;
@@ -323,7 +328,7 @@ impl Room {
         });
     }
 
-    /// The channel that it waits for may have become idle while it decided.
+    /// Wakes a strategy whose channel became idle while it decided.
     fn woken_meanwhile(&mut self, strategy: &PluginName) {
         let waited =
             self.deliveries.couriers.get(strategy).and_then(|courier| courier.waits_for.clone());
@@ -334,13 +339,13 @@ impl Room {
         }
     }
 
-    /// A strategy waits for its time, and still has something to tell then.
+    /// Returns whether a strategy still has results for which this timer is set.
     pub(in crate::room) fn is_waited_for(&self, purpose: &TimerPurpose) -> bool {
         matches!(purpose, TimerPurpose::Delivery { strategy, .. } if self.deliveries.has_waiting(strategy))
     }
 
-    /// Those of the named results that wait for this strategy, oldest first; a strategy cannot
-    /// speak about another's.
+    /// Returns the named results that wait for this strategy, oldest first. A strategy cannot
+    /// deliver another's results.
     pub(super) fn named(&self, strategy: &PluginName, tasks: &[String]) -> Vec<BackgroundId> {
         let waits = |entry: &&super::QueuedResult| {
             entry.state == DeliveryState::Waiting && entry.strategy.as_ref() == Some(strategy)

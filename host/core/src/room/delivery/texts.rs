@@ -1,6 +1,6 @@
-//! What people and agents read of results. People are told the answer, or why there is none. An
-//! agent reads fenced data: one JSON object to a line, so that nothing in an output can look like
-//! the end of the fence, and never the error of a task that failed.
+//! Texts about results, for people and agents. People read the answer, or why there is none. An
+//! agent reads fenced data, one JSON object a line, so that no output can imitate the end of the
+//! fence. The error of a failed task is left out.
 
 use serde_json::{Value, json};
 
@@ -9,26 +9,26 @@ use crate::types::delivery::{BackgroundStatus, EndedTask};
 use crate::types::ids::PluginName;
 use crate::types::text::is_deceptive;
 
-/// Characters of one output that an agent is given.
+/// Characters of one output for an agent.
 const OUTPUT_MAX: usize = 4_000;
-/// Characters of all outputs of one message together, where there are many of them.
+/// Characters of all outputs of one message together, if there are many.
 const OUTPUTS_MAX: usize = 64_000;
-/// Characters of an output that are shown however many there are.
+/// Characters of an output that are shown in any case.
 const OUTPUT_LEAST: usize = 200;
-/// Characters of the label of a task, which another agent wrote.
+/// Characters of a task's label, which another agent wrote.
 const LABEL_MAX: usize = 200;
 
-/// Whose data stands in the fence around results.
+/// The origin of the data in a fence around results.
 const PRODUCED: &str = "background tasks produced, or the strategy that delivers their results";
-/// What an agent is to do about results that are handed to it now.
+/// The instruction to an agent that takes a turn about results.
 const TELL: &str = "The background work has just finished. Tell the user what came of it now.";
-/// The same for an announcement.
+/// The instruction for an announcement.
 const TELL_ANNOUNCED: &str = "Tell the user what of it matters to them.";
-/// The same for results that waited in the inbox.
+/// The instruction for results from the inbox.
 const TELL_NATURALLY: &str = "Inform the user naturally where it fits what you are doing.";
 
-/// The host's text for people, by the status of each result; a failure is never told as a success
-/// (R-106 done right).
+/// Returns the host's text for people, by the status of each result. A failure is never presented
+/// as a success (R-106 done right).
 pub(super) fn for_people<'a>(results: impl Iterator<Item = &'a EndedTask>) -> String {
     let told = results.map(|ended| {
         let EndedTask { agent, status, output, error, .. } = ended;
@@ -57,8 +57,8 @@ fn verb(status: BackgroundStatus) -> &'static str {
     }
 }
 
-/// Returns what an agent is told in a turn, one JSON object to a line, the strategy's own words
-/// among them: a gate may read and change it, and [`for_turn`] puts the fence around it afterwards.
+/// Returns the data for an agent's turn, one JSON object a line, including the strategy's own text.
+/// A gate may read and change it, so [`for_turn`] adds the fence afterwards.
 pub(super) fn data_for_turn<'a>(
     results: impl ExactSizeIterator<Item = &'a EndedTask> + Clone,
     strategy: &PluginName,
@@ -70,8 +70,8 @@ pub(super) fn data_for_turn<'a>(
     lines(results).into_iter().chain(said).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the message to an agent that takes a turn about results. No words but the host's stand
-/// outside of the fence.
+/// Returns the message to an agent that takes a turn about results. Only the host's text stands
+/// outside the fence.
 pub(super) fn for_turn(data: &str, all_completed: bool) -> String {
     format!("{}\n{TELL}", fence::fenced(title(all_completed), PRODUCED, guarded(data)))
 }
@@ -88,7 +88,7 @@ pub(super) fn announcement(data: &str) -> String {
     )
 }
 
-/// For an agent that reads them beside something else.
+/// Returns the message for an agent that reads results before another step.
 pub(super) fn for_inbox<'a>(
     results: impl ExactSizeIterator<Item = &'a EndedTask> + Clone,
 ) -> String {
@@ -101,12 +101,13 @@ fn title(all_completed: bool) -> &'static str {
 }
 
 fn lines<'a>(results: impl ExactSizeIterator<Item = &'a EndedTask> + Clone) -> Vec<String> {
+    // Many outputs share the total, but each keeps a readable minimum.
     let most = (OUTPUTS_MAX / results.len().max(1)).clamp(OUTPUT_LEAST, OUTPUT_MAX);
     results.map(|ended| entry(ended, most)).collect()
 }
 
-/// Returns lines that are JSON objects as they are, and any other as the text of one: a gate may
-/// have changed them.
+/// Returns lines that are JSON objects unchanged, and any other as the text of one. A gate may have
+/// changed them.
 fn guarded(data: &str) -> impl Iterator<Item = String> {
     data.lines().filter(|line| !line.trim().is_empty()).map(|text| {
         let value = serde_json::from_str(text)
@@ -132,7 +133,7 @@ fn entry(ended: &EndedTask, most: usize) -> String {
     fence::line(&shown, is_deceptive)
 }
 
-/// The first characters of a text, with a mark where there are more.
+/// Returns the first characters of a text, with a mark if it is longer.
 fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_owned(),

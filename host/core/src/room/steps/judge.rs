@@ -1,5 +1,5 @@
-//! An answer is judged (L-054…L-062): whether it is one, what it ends, and what becomes pending.
-//! Who is asked, and how, is `steps`.
+//! Judging an answer (L-054…L-062): whether it is valid, whether it ends the task, and what becomes
+//! pending. `steps` decides which responder is asked.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::types::message::{DO_NOT_KNOW, Entity, Label, Message};
 use crate::types::outcome::Status;
 
 impl Room {
-    /// The calls in an answer that this task carries out are attached to it (L-108): an agent's
-    /// own, and those that a sub-task hands on.
+    /// Attaches the calls in an answer that this task carries out (L-108): the agent's own, and
+    /// those that a sub-task passes on.
     pub(in crate::room) fn with_calls(
         &mut self,
         id: FrameId,
@@ -32,8 +32,8 @@ impl Room {
         message
     }
 
-    /// An answer that repeats what it answers, and calls that hold calls, could double with every
-    /// step.
+    /// Replaces an answer over the size limits with a refusal. Answers that repeat their question,
+    /// or calls that hold calls, could double with every step.
     fn bounded(&mut self, id: FrameId, message: Arc<Message>) -> Arc<Message> {
         let (weight, calls) = (message.weight(), message.tools.len());
         if weight <= MAX_WEIGHT && calls <= MAX_CALLS {
@@ -57,7 +57,7 @@ impl Room {
         let Some((_, task)) = self.task_of(id) else {
             return self.violated(Invariant::FrameExists, id);
         };
-        // Whoever looks for calls finds them, and so attaches them.
+        // Checks for calls attach the calls that they find.
         let looks = task.done_if_tool || !task.done_sequences.is_empty();
         let is_read = |message: &Message| {
             looks || message.sender == Entity::Llm || matches!(responder, Responder::Subtask(_))
@@ -79,7 +79,7 @@ impl Room {
         if let Some(message) = answer.as_ref().filter(|_| unknown) {
             do_not_know = Some((responder.clone(), Arc::clone(message)));
         }
-        // Where only the user ends the task it ends nothing, and the other seats are still to be
+        // If only the user ends the task, the answer ends nothing, and the other roles are still
         // asked.
         let is_idle = !task.as_langroid && self.is_ended_by_user_alone(id);
         let ends = !is_idle && self.is_done_response(id, answer.as_deref(), &responder);
@@ -96,8 +96,7 @@ impl Room {
         }
     }
 
-    /// A valid answer becomes the pending message (L-059), unless it only passes on what is
-    /// pending.
+    /// Makes a valid answer the pending message (L-059), unless it only passes the pending one on.
     pub(in crate::room) fn post(
         &mut self,
         id: FrameId,
@@ -114,18 +113,20 @@ impl Room {
         if let Some(parent) = parent.as_ref().filter(|_| message.parent.is_none()) {
             Arc::make_mut(&mut message).parent = Some(parent.seq);
         }
+        // Tool results are data, so DO-NOT-KNOW in one is not an answer.
         if !is_tools_word {
             frame.circles.answered(&message, step);
         }
         frame.last_responder = Some(responder.clone());
         let passes = frame.passes;
         if passes {
+            // Passing on is no progress, so a task that only passes stalls in the end.
             frame.stalled += 1;
             let (task, stalled) = (frame.task.clone(), frame.stalled);
             let of = self.setup.tasks.get(&task).map_or(0, |task| task.max_stalled_steps);
             self.notices.push_back(Notice::StepStalled { task, stalled, of });
         } else {
-            // L-060: a message may be labelled as another seat's; then that seat may not answer it.
+            // L-060: a message may carry another role's label; then that role may not answer it.
             frame.pending_sender = match &responder {
                 Responder::Subtask(_) => responder.clone(),
                 _ if parent.is_none() => responder.clone(),
@@ -148,17 +149,19 @@ impl Room {
         }
         if self.is_ended_by_user_alone(id) && self.is_done_response(id, Some(&message), &responder)
         {
-            // L-061: the signal is taken out, so that it ends nothing later either.
+            // L-061: the signal is removed, so that it ends nothing later either.
             self.strip_endings(id);
         }
         if !message.tool_results.is_empty()
             && self.task_of(id).is_some_and(|(_, task)| !task.as_langroid)
         {
-            // Also when somebody else answers it, or nobody does: the agent's history would hold
-            // calls without results.
+            // Needed even if another responder, or none, answers it. Otherwise the agent's history
+            // would hold calls without results.
             self.write_history(id, &message);
         }
         self.count_pending(id);
+        // Counted before the step ends, but acted on after it: a task that has just ended is not
+        // stuck.
         let found =
             if passes { None } else { self.watch(id, &responder, &message, parent.as_ref()) };
         self.finish_step(id, ends);
@@ -179,7 +182,8 @@ impl Room {
         }
     }
 
-    /// L-058: the last "I do not know" counts when nobody knows better; else the step is stalled.
+    /// Ends a step without a valid answer (L-058): the last "I do not know" counts, or else the
+    /// step is stalled.
     pub(in crate::room) fn no_valid_answer(
         &mut self,
         id: FrameId,
@@ -225,7 +229,8 @@ impl Room {
             message.content = Some(DO_NOT_KNOW.to_owned());
             message.parent = parent;
             if let Some(frame) = self.frames.get_mut(&id) {
-                // Not `put_pending`: nobody asked for anything here, so the user's intent stays.
+                // Not `put_pending`: it would replace the user's intent, and this message is the
+                // host's.
                 frame.circles.answered(&message, step);
                 frame.pending_sender = responder;
                 frame.pending = Some(Arc::new(message));
@@ -235,7 +240,7 @@ impl Room {
         self.finish_step(id, ends);
     }
 
-    /// Ends a task that asked its user where there is none.
+    /// Ends a task that asked its user while none is present.
     fn end_unattended(&mut self, id: FrameId) {
         let Some(frame) = self.frames.get(&id) else {
             return self.violated(Invariant::FrameExists, id);
@@ -248,12 +253,13 @@ impl Room {
         self.end_frame(id, FrameEnd::unattended(&task));
     }
 
-    /// After each step: has the task ended? (L-050e, L-080…L-086)
+    /// Ends a step, and the task if the step has ended it (L-050e, L-080…L-086).
     fn finish_step(&mut self, id: FrameId, ends: bool) {
         if let Some(frame) = self.frames.get_mut(&id) {
             frame.steps = frame.steps.saturating_add(1);
             frame.attempt = None;
         }
+        // Done sequences in `ending_of` include this answer.
         self.remember_answer(id);
         self.report_step(id);
         self.idle_steps += 1;
@@ -264,6 +270,7 @@ impl Room {
             );
             return;
         }
+        // A handoff precedes the checks: its frame ends with this step in any case.
         if self.hands_over(id) {
             return;
         }
@@ -280,8 +287,8 @@ impl Room {
     }
 }
 
-/// The answer leaves it to somebody who knows (L-056, L-058). A tool's result never does: its text
-/// is data, and passes nothing on.
+/// Returns whether the answer leaves the question to other responders (L-056, L-058). A tool's
+/// result never does, because its text is data.
 fn leaves_it_to_others(message: &Message, task: &TaskSetup) -> bool {
     if message.signal.is_some() || message.action.is_some() || is_data(message, task) {
         return false;
@@ -290,13 +297,12 @@ fn leaves_it_to_others(message: &Message, task: &TaskSetup) -> bool {
     text.contains(DO_NOT_KNOW) && text.replace([',', '.', '!', '?', ':'], "") == DO_NOT_KNOW
 }
 
-/// A tool said it, and its words mean nothing to the task; in the reference they mean what they
-/// say.
+/// Returns whether a tool's text is data to the task. In the reference, it may carry signals.
 fn is_data(message: &Message, task: &TaskSetup) -> bool {
     !task.as_langroid && (message.labels.contains(&Label::Tool) || !message.tool_results.is_empty())
 }
 
-/// Nothing in it that anyone could answer (L-057).
+/// Returns whether the message holds nothing to answer (L-057).
 pub(in crate::room) fn is_empty(message: &Message, task: &TaskSetup) -> bool {
     let says_only_pass = task.text.signals && message.text().trim() == PASS;
     message.is_empty()

@@ -16,7 +16,7 @@ fn said(what: u64) -> Doing {
     Doing::message([what, 0])
 }
 
-/// What the last of them brings, and at which of them it was not fine for the first time.
+/// Returns the last verdict, and the number of the first act that was not fine.
 fn watched(doings: &[Doing], rules: &StuckRules) -> (StuckVerdict, Option<usize>) {
     let mut watch = ActWatch::default();
     let verdicts: Vec<StuckVerdict> = doings.iter().map(|doing| watch.saw(doing, rules)).collect();
@@ -37,10 +37,10 @@ fn the_same_again_and_again_is_stuck_at_its_threshold() {
     for (doings, expected, at) in [
         (vec![a; 3], FINE, None),
         (vec![a; 4], stuck(StuckKind::SameResult, 4), Some(4)),
-        // Another result, or another action, is a step.
+        // A different result, or a different action, is progress.
         (vec![a, a, act(1, 9), a, a, a], FINE, None),
         (vec![a, a, a, b, a], FINE, None),
-        // What is said between is no deed.
+        // Messages between do not count as acts.
         (vec![a, said(1), a, said(2), a, said(3), a], stuck(StuckKind::SameResult, 4), Some(7)),
         (vec![a, a, Doing::condensation(), a, a], stuck(StuckKind::SameResult, 4), Some(5)),
         (vec![a, b, a, b, a], FINE, None),
@@ -59,7 +59,7 @@ fn the_same_again_and_again_is_stuck_at_its_threshold() {
             FINE,
             None,
         ),
-        // Whatever it was, the user has said something.
+        // Any user message resets the counts.
         (vec![a, a, a, Doing::user(), a, a, a], FINE, None),
         (vec![said(1), said(1), Doing::user(), said(1)], FINE, None),
     ] {
@@ -79,7 +79,8 @@ fn errors_are_counted_whatever_they_say_and_the_agent_is_nudged_once() {
         "{verdicts:?}"
     );
     assert_eq!(verdicts[3], stuck(StuckKind::SameError, 4));
-    // A message changes nothing and nudges nobody again; another action, or a good result, does.
+    // A message changes nothing and causes no second nudge. Another action, or a success, resets
+    // the count.
     let mut watch = ActWatch::default();
     errors[..3].iter().for_each(|doing| drop(watch.saw(doing, &rules)));
     assert_eq!(watch.saw(&said(1), &rules), FINE);
@@ -104,7 +105,7 @@ fn thresholds_are_the_operators_and_zero_switches_one_off() {
     let turns: Vec<Doing> = (0..50).map(|step| act(step % 2, step % 2)).collect();
     assert_eq!(watched(&turns, &rules), (FINE, None));
     assert_eq!(watched(&[a; 50], &StuckRules { on: false, ..rules }), (FINE, None));
-    // Nobody goes in a circle at the first error.
+    // The first error is never a loop.
     assert_eq!(watched(&[failed(1, 1)], &StuckRules { errors: 2, ..rules }), (FINE, None));
 }
 

@@ -1,61 +1,60 @@
-//! The host's own detector: it sees each thing that an agent does once, keeps counts of what runs
-//! on, and says when it is too much. What an agent thinks is no part of what it does, so that other
-//! thoughts about the same deed make no difference (C-325).
+//! The stuck detector. It takes in each act of an agent once, counts streaks, and reports one that
+//! is too long. Thoughts are not part of an act, so different thoughts about the same act make no
+//! difference (C-325).
 
 use serde::{Deserialize, Serialize};
 
 use crate::types::fingerprint::Fingerprint;
 use crate::types::stuck_rules::StuckRules;
 
-/// As many times condensed with nothing between and it is stuck: its history does not become
-/// smaller (O-102).
+/// Consecutive condensations that mean a stuck agent: its history does not become smaller (O-102).
 pub const CONDENSATIONS: u32 = 10;
 
-/// What was done.
+/// The kind of an act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DoingKind {
-    /// An action that something answered.
+    /// An action with its answer.
     Act,
-    /// Something that the agent said.
+    /// A message of the agent.
     Message,
-    /// The user said something: whatever was, it begins anew.
+    /// A message of the user, which resets all counts.
     User,
-    /// The history was condensed.
+    /// A condensation of the history.
     Condensation,
 }
 
-/// One thing that was done, as [`Watch::saw`] takes it.
+/// One act, as [`ActWatch::saw`] takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Doing {
-    /// Of the action without its thought and without ids; of a message's text.
+    /// Fingerprint of the action without its thought and ids, or of a message's text.
     pub what: Fingerprint,
-    /// Of what answered it, without ids.
+    /// Fingerprint of the answer, without ids.
     pub result: Fingerprint,
     pub is_error: bool,
     pub kind: DoingKind,
 }
 
 impl Doing {
-    /// An action with its answer.
+    /// Returns an action with its answer.
     #[must_use]
     pub fn act(what: Fingerprint, result: Fingerprint, is_error: bool) -> Self {
         Self { what, result, is_error, kind: DoingKind::Act }
     }
 
-    /// Something that the agent said.
+    /// Returns a message of the agent.
     #[must_use]
     pub fn message(what: Fingerprint) -> Self {
         Self { what, ..Self::user() }.of_kind(DoingKind::Message)
     }
 
-    /// The user said something.
+    /// Returns a message of the user.
     #[must_use]
     pub fn user() -> Self {
         Self { what: [0; 2], result: [0; 2], is_error: false, kind: DoingKind::User }
     }
 
-    /// The history was condensed.
+    /// Returns a condensation of the history.
     #[must_use]
     pub fn condensation() -> Self {
         Self::user().of_kind(DoingKind::Condensation)
@@ -70,7 +69,7 @@ impl Doing {
     }
 }
 
-/// How an agent is stuck.
+/// The way in which an agent is stuck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StuckKind {
@@ -78,16 +77,17 @@ pub enum StuckKind {
     SameResult,
     /// The same action failed.
     SameError,
-    /// Two actions took turns.
+    /// Two actions alternated.
     Alternating,
-    /// The same was said.
+    /// The same message was repeated.
     SameMessage,
-    /// Nothing was done but to condense.
+    /// Only condensations, without any other act.
     OnlyCondensing,
 }
 
 impl StuckKind {
-    /// What happened, for people and for the agent: `the same action failed 4 times in a row`.
+    /// Returns a description for people and for the agent: `the same action failed 4 times in a
+    /// row`.
     #[must_use]
     pub fn describe(self, repeats: u32) -> String {
         match self {
@@ -108,37 +108,36 @@ impl StuckKind {
     }
 }
 
-/// What the watch says of one thing that was done.
+/// The verdict on one act.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "kebab-case")]
 pub enum StuckVerdict {
     Fine,
-    /// The agent should be told `text`, once for each streak (O-107).
+    /// The agent should read `text`, once for each streak (O-107).
     Nudge {
         repeats: u32,
         text: String,
     },
-    /// The loop is the last `repeats` things of its kind.
+    /// The loop is the last `repeats` acts of its kind.
     Stuck {
         kind: StuckKind,
         repeats: u32,
     },
 }
 
-/// Watches one agent. It holds what the last two actions were and how long each streak is, however
-/// long the history: a step costs the same after ten and after ten thousand.
+/// The detector of one agent. It holds the last two actions and the length of each streak, so a
+/// step costs the same at any length of history.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ActWatch {
     /// The last action and the one before it.
     last: Option<Doing>,
     before: Option<Doing>,
-    /// Actions that are the same as the last one, with its result.
+    /// Consecutive actions equal to the last one, with the same result.
     same: u32,
-    /// Actions that are the same as the last one, and failed.
+    /// Consecutive failures of the last action.
     failed: u32,
-    /// Actions each of which is the same as the one before the one before it, and not as the one
-    /// before it.
+    /// Consecutive actions that each equal the one two before, but not the one directly before.
     alternating: u32,
     message: Option<Fingerprint>,
     messages: u32,
@@ -146,9 +145,9 @@ pub struct ActWatch {
 }
 
 impl ActWatch {
-    /// Takes in one thing that was done. Messages do not end a streak of actions; actions end one
-    /// of messages.
+    /// Counts one act. Messages do not end a streak of actions; actions end a streak of messages.
     pub fn saw(&mut self, doing: &Doing, rules: &StuckRules) -> StuckVerdict {
+        // Condensations count only without other acts between them.
         if doing.kind != DoingKind::Condensation {
             self.condensations = 0;
         }
@@ -194,6 +193,7 @@ impl ActWatch {
             (true, true) => self.failed.saturating_add(1),
             (true, false) => 1,
         };
+        // An alternation needs two different actions before it can grow.
         self.alternating = if is_same || self.last.is_none() {
             1
         } else if self.before.is_some_and(|before| before.is_same_as(&doing))
@@ -218,7 +218,8 @@ impl ActWatch {
         }
     }
 
-    /// One before it is too much; never at the first error, which is nobody's circle.
+    /// Returns whether the next failure would mean a stuck agent. The first error never counts as a
+    /// loop.
     fn is_to_be_nudged(&self, rules: &StuckRules) -> bool {
         self.failed >= 2 && self.failed.checked_add(1) == Some(rules.errors)
     }

@@ -1,5 +1,5 @@
-//! A round of calls comes to its end: what each said, the calls that it asks for in turn (L-121),
-//! and the one message that the agent seat makes of all of it (L-117).
+//! The end of a round of calls: the outcome of each, and the calls that it leads to (L-121). The
+//! agent role joins the outcomes in one message (L-117).
 
 use std::sync::Arc;
 
@@ -19,9 +19,9 @@ use crate::types::ids::{CallId, FrameId, PluginName, TaskName};
 use crate::types::message::{Label, Message, ToolCall, ToolResult};
 use crate::types::tool::{ToolError, ToolOutcome};
 
-/// Calls that may follow from one another in one answer; more is a loop.
+/// Calls that may follow from one another in one answer; more is taken for a loop.
 const MAX_CHAIN: u32 = 8;
-/// Bytes of several results put together.
+/// Bytes of several results joined in one message.
 const MAX_TOGETHER: u64 = 1 << 20;
 
 impl Room {
@@ -31,6 +31,7 @@ impl Room {
         answer: Result<ToolOutcome, ToolError>,
         report: CallReport,
     ) {
+        // Background commands have no slot to answer.
         if let Some(Purpose::Job { .. }) = self.calls.get(&call) {
             self.job_answered(call, &answer, &report);
             return;
@@ -46,6 +47,7 @@ impl Room {
             return self.violated(Invariant::SlotExists, id);
         };
         let (said, then) = if slot.action.is_some() {
+            // An observation inherits the taint of its call, its message and its server.
             let untrusted = slot.now.untrusted
                 || round.message.labels.contains(&Label::Untrusted)
                 || self.is_from_a_server(id, &slot.now.name);
@@ -79,7 +81,7 @@ impl Room {
         self.resume(id, round);
     }
 
-    /// What a tool's answer says, cut to what is allowed (L-120), and the calls that it asks for.
+    /// Returns a tool's answer, cut to its limit (L-120), and the calls that it asks for.
     fn said_of(
         &mut self,
         id: FrameId,
@@ -88,10 +90,10 @@ impl Room {
     ) -> (CallOutcome, Vec<ToolCall>) {
         let outcome = match answer {
             Ok(outcome) => outcome,
-            // L-050k: a tool's failure is an answer, and the run goes on.
+            // L-050k: a tool's failure is an answer, and the run continues.
             Err(error) => return (self.said_error(id, error.to_text(&slot.now.name)), Vec::new()),
         };
-        // `null` is no value: in JSON, and so in a journal, the two look the same.
+        // `null` counts as no value, because a journal in JSON holds the same for both.
         let value = outcome.value.clone().filter(|value| !value.is_null());
         let content = outcome.content.clone().or_else(|| value.as_ref().map(text_form));
         if content.is_none() && outcome.attachments.is_empty() {
@@ -107,7 +109,7 @@ impl Room {
         )
     }
 
-    /// A result as long as its tool's may be (L-120).
+    /// Returns a result cut to the limit of its tool (L-120).
     pub(in crate::room) fn cut_result(&self, id: FrameId, tool: &str, content: String) -> String {
         let limit = self.task_of(id).and_then(|(frame, task)| {
             let tokens = self.toolbox(&frame.task).get(tool)?.result_tokens?;
@@ -119,7 +121,7 @@ impl Room {
         }
     }
 
-    /// A tool's outcome: what it said, and what it asks for.
+    /// Records a tool's outcome, and starts the calls that it asks for.
     fn resume_after(
         &mut self,
         id: FrameId,
@@ -132,6 +134,7 @@ impl Room {
             return self.violated(Invariant::SlotExists, id);
         };
         let depth = slot.depth + 1;
+        // A call that follows from an untrusted one is untrusted too.
         let tainted = slot.now.untrusted || round.message.labels.contains(&Label::Untrusted);
         let toolbox =
             self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();
@@ -142,7 +145,7 @@ impl Room {
         };
         let mut then: Vec<ToolCall> = then.into_iter().map(as_here).collect();
         if said.message.is_none() && then.len() == 1 {
-            // L-121: the call that it asks for takes its place.
+            // L-121: the requested call takes its place.
             let next = then.remove(0);
             let before = std::mem::replace(&mut slot.now, next.clone());
             (slot.asked_by, slot.depth) = (Some(plugin.clone()), depth);
@@ -155,12 +158,12 @@ impl Room {
         }
         slot.said = Some(said);
         let first = round.slots.len();
-        // One more than may run, so that the agent reads that there were more.
+        // One slot more than may run, so that the agent reads that there were more.
         for (offset, mut next) in
             then.into_iter().take((MAX_ROUND + 1).saturating_sub(first)).enumerate()
         {
-            // The room's own id: with one of the plugin's choice, its result could pass for that of
-            // another call.
+            // The room assigns the id. With an id of the plugin's choice, a result could pass for
+            // that of another call.
             next.id = format!("{call}-{offset}");
             let said = if first + offset >= MAX_ROUND {
                 Some(self.said_error(id, TOO_MANY.to_owned()))
@@ -172,8 +175,8 @@ impl Room {
         self.run_slots(id, round, first);
     }
 
-    /// What a tool asked for is not carried out here: it leads nowhere, or somebody else is to do
-    /// it.
+    /// Returns the outcome of a requested call that is not carried out here; `None` if it is. It
+    /// may exceed the chain limit, or belong to another task.
     fn said_instead(
         &mut self,
         id: FrameId,
@@ -199,8 +202,8 @@ impl Room {
         Some(self.handed_on(id, next))
     }
 
-    /// Goes on with a slot that waited for something else than its tool: `start` gives its result,
-    /// or has started the tool.
+    /// Resumes a slot that did not wait for its tool. `start` returns its result, or `None` if it
+    /// started the tool.
     pub(in crate::room) fn resume_with(
         &mut self,
         id: FrameId,
@@ -222,13 +225,13 @@ impl Room {
         self.resume(id, round);
     }
 
-    /// Waits for the rest of the round, or goes on with the task.
+    /// Waits for the rest of the round, or resumes the task.
     pub(in crate::room) fn resume(&mut self, id: FrameId, round: ToolRound) {
         let wait = self.settle(id, round);
         self.put_wait(id, wait);
     }
 
-    /// A step goes on with this wait in the place of the one that was taken out or answered.
+    /// Replaces the wait of a step, and makes the frame runnable.
     pub(in crate::room) fn put_wait(&mut self, id: FrameId, wait: FrameWait) {
         let Some(attempt) = self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut())
         else {
@@ -238,8 +241,9 @@ impl Room {
         self.runnable.push_back(id);
     }
 
-    /// Waits for the rest of the round, or makes its answer (L-117).
+    /// Returns the wait for the rest of the round, or its answer (L-117).
     pub(in crate::room) fn settle(&mut self, id: FrameId, mut round: ToolRound) -> FrameWait {
+        // Answers of delegations may have arrived while the round was taken out.
         self.fill_answered(id, &mut round);
         if !round.is_complete() {
             round.weigh();
@@ -250,11 +254,12 @@ impl Room {
             return FrameWait::Ready(None);
         };
         let task = Arc::clone(task);
+        // Only native calls need results under their own ids.
         let is_native =
             |slot: &Slot| round.message.tool_calls.iter().any(|call| call.id == slot.call.id);
         let native: Vec<bool> = round.slots.iter().map(is_native).collect();
         if !task.as_langroid {
-            // A call wants a result, even if there is nothing to say.
+            // A call needs a result, even an empty one.
             for (slot, native) in round.slots.iter_mut().zip(&native) {
                 let says_nothing = |message: &Message| message.is_empty() && !*native;
                 let is_silent = slot
@@ -293,13 +298,13 @@ impl Room {
         };
         let Some(mut message) = message else { return FrameWait::Ready(None) };
         if tainted && message.tools.is_empty() && !message.labels.contains(&Label::Untrusted) {
-            // L-172: what came of text from outside is text from outside.
+            // L-172: anything derived from external text is external text.
             message.labels.insert(0, Label::Untrusted);
         }
         FrameWait::Ready(Some(Arc::new(message)))
     }
 
-    /// What the tool gives comes from outside: it belongs to a server that no sandbox holds.
+    /// Returns whether the tool belongs to an MCP server, whose results no sandbox controls.
     fn is_from_a_server(&self, id: FrameId, tool: &str) -> bool {
         let toolbox =
             self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();
@@ -311,7 +316,7 @@ impl Room {
         }
     }
 
-    /// Several results as one answer.
+    /// Joins several results in one message.
     fn together(
         &mut self,
         id: FrameId,
@@ -352,6 +357,7 @@ impl Room {
         } else {
             truncate::cut(&blocks.join("\n\n"), MAX_TOGETHER, 1)
         };
+        // Calls in the text have no result entry; their results are in the content.
         let any_native = native.contains(&true);
         let results: Vec<ToolResult> = said
             .iter()
@@ -365,7 +371,7 @@ impl Room {
                 ..result_of(slot, said)
             })
             .collect();
-        // What a tool asked for steers the task, whatever else was said.
+        // Routing that a tool asked for applies, regardless of the other results.
         let steering: Vec<&Message> = said
             .iter()
             .filter(|(slot, ..)| slot.asked_by.is_some() && !task.as_langroid)
@@ -385,7 +391,7 @@ impl Room {
     }
 }
 
-/// The message of the only call of a round.
+/// Returns the message of a round with a single call.
 fn alone(slot: &mut Slot, is_native: bool) -> Option<Message> {
     let said = slot.said.take()?;
     let mut message = *said.message.clone()?;
@@ -400,20 +406,20 @@ fn alone(slot: &mut Slot, is_native: bool) -> Option<Message> {
     Some(message)
 }
 
-/// What the agent reads of a slot that nobody made an observation for (O-053).
+/// Returns the observation of a slot that has none of its own (O-053).
 fn observation_of(slot: &Slot) -> Option<Observation> {
     let said = slot.said.as_ref()?;
     let content =
         || said.message.as_ref().map(|message| message.text().to_owned()).unwrap_or_default();
     match slot.action {
-        // An action that a rule, an approver or a budget stood in the way of.
+        // A rule, an approver or a budget prevented the action.
         Some(_) if said.is_error => Some(Observation::Error { content: content() }),
         Some(_) => Some(Observation::Success { content: content() }),
         None => said.is_result.then(|| Observation::Tool(result_of(slot, said))),
     }
 }
 
-/// What a call led to, as its model reads it.
+/// Returns the result of a call for its model.
 fn result_of(slot: &Slot, said: &CallOutcome) -> ToolResult {
     let message = said.message.as_deref();
     ToolResult {
@@ -425,8 +431,8 @@ fn result_of(slot: &Slot, said: &CallOutcome) -> ToolResult {
     }
 }
 
-/// A tool's name in this task: a plugin knows the tools of others as `plugin.tool`, whatever the
-/// operator calls them.
+/// Returns a tool's name in this task. Plugins name the tools of others as `plugin.tool`, under any
+/// name that the operator gave them.
 fn name_here(toolbox: &Toolbox, name: String) -> String {
     if toolbox.get(&name).is_some() {
         return name;

@@ -1,5 +1,5 @@
-//! A plugin's tool begins, or may not: what its agent was granted and has left, the operator's
-//! rules, and the run's budget are looked at, each time anew. What is refused says what is missing.
+//! The start of a plugin's tool. Grants, remaining amounts, the operator's rules and the run's
+//! budget are checked each time. A refusal names the missing grant or budget.
 
 use super::super::approvals::{Consent, Ruling};
 use super::super::messages::unknown_plugin;
@@ -17,8 +17,8 @@ use crate::types::message::{ToolCall, ToolResult};
 use crate::types::usage::Spent;
 
 impl Room {
-    /// Starts a tool that an approver has let through; everything else is looked at again, for much
-    /// may have been used up since.
+    /// Starts a tool that an approver has allowed. Everything else is checked again, because
+    /// budgets may have been used up since.
     pub(in crate::room) fn start_approved(
         &mut self,
         id: FrameId,
@@ -30,7 +30,7 @@ impl Room {
         self.start_tool(id, slot, call, asked_by, asked)
     }
 
-    /// Starts a tool of a plugin, or asks about it; a result at once when it may not run.
+    /// Starts a tool of a plugin, or asks for approval. Returns a result at once if it may not run.
     pub(in crate::room) fn start_tool(
         &mut self,
         id: FrameId,
@@ -51,10 +51,11 @@ impl Room {
             return Some(failed(call, text));
         };
         let admitted = format!("{plugin}.{tool}");
+        // Grants are checked before rules, so that no approver is asked in vain.
         if let Some(record) = self.calls_are_used_up(&agent, &admitted) {
             return Some(failed(call, self.denied(&agent, *record)));
         }
-        // An agent whose call another task carries out has made it all the same.
+        // If another task carries out an agent's call, it still counts as the agent's.
         let origin = asked_by
             .filter(|by| {
                 self.setup
@@ -81,11 +82,11 @@ impl Room {
                 Ruling::Refused(result) => return Some(result),
             }
         }
+        // Checked after an approval, which may have taken long.
         match self.must_wait_for(Budget::ToolCalls) {
             Ok(false) => {}
             Ok(true) => {
-                // All that was to be asked was asked; what no rule may do still may not be done
-                // when it goes on.
+                // All approvals are complete. Rules that deny still apply when it resumes.
                 let asked = if asked == Consent::Approved { asked } else { Consent::Edited };
                 self.next_call(Purpose::HeldTool { frame: id, slot, asked });
                 return None;
@@ -122,8 +123,8 @@ impl Room {
         None
     }
 
-    /// What an agent reads of a call of a tool that it does not have; the operator reads which
-    /// grant is missing, if one is.
+    /// Returns the error for an unavailable tool. The operator reads which grant is missing, if one
+    /// is.
     pub(in crate::room) fn unknown_tool(
         &mut self,
         agent: &PluginName,
@@ -142,7 +143,7 @@ impl Room {
         format!("There is no tool {name:?}. You may call: {}.", known.join(", "))
     }
 
-    /// Why an admitted tool is not among those that the task's agent may call.
+    /// Returns the reason why an admitted tool is not available to the task's agent.
     fn why_not(&self, agent: &PluginName, task: &TaskName, tool: &str) -> Box<DenialRecord> {
         let Some(rights) = self.setup.rights(agent) else {
             return unknown_plugin(agent, Capability::Tools, tool);
@@ -169,8 +170,8 @@ impl Room {
     }
 }
 
-/// Returns a refusal by the grant with the task's list of tools in its reason: with the grant
-/// alone, a task that has such a list would refuse the next call.
+/// Returns a refusal by the grant, with the task's list of tools added to its reason. With the
+/// grant alone, a task with such a list would refuse the next call.
 pub(crate) fn naming_task_list(
     mut record: Box<DenialRecord>,
     task: &TaskName,
@@ -181,8 +182,8 @@ pub(crate) fn naming_task_list(
     record
 }
 
-/// Why a task does not give a tool that its agent was granted, and what to add. Not the whole list,
-/// which may say more of its tools than their names.
+/// Returns the reason why a task leaves out a granted tool, and what to add. The whole list is not
+/// suggested, because it may hold more than names.
 pub(crate) fn wider_tools(
     toolbox: &Toolbox,
     agent: &PluginName,
