@@ -361,9 +361,26 @@ pub(crate) fn total_columns() -> usize {
     named.filter(|columns| *columns >= NARROW).unwrap_or(WIDE)
 }
 
+/// Returns the columns and rows that the terminal reports.
+#[cfg(unix)]
+fn reported_size() -> std::io::Result<(u16, u16)> {
+    // Stderr first: questions are shown there, and it need not be the controlling terminal, which
+    // crossterm asks.
+    match rustix::termios::tcgetwinsize(std::io::stderr()) {
+        Ok(size) => Ok((size.ws_col, size.ws_row)),
+        Err(_) => crossterm::terminal::size(),
+    }
+}
+
+/// Returns the columns and rows that the terminal reports.
+#[cfg(not(unix))]
+fn reported_size() -> std::io::Result<(u16, u16)> {
+    crossterm::terminal::size()
+}
+
 /// Returns the columns and rows of the terminal.
 pub(crate) fn size() -> (usize, usize) {
-    let (columns, rows) = crossterm::terminal::size().unwrap_or_default();
+    let (columns, rows) = reported_size().unwrap_or_default();
     // A terminal that says 0 does not know.
     let columns = if columns == 0 { COLUMNS } else { usize::from(columns).max(20) };
     (columns, if rows == 0 { ROWS } else { usize::from(rows) })
