@@ -34,7 +34,7 @@ type Kept = BoxFuture<'static, Result<(), JournalFailure>>;
 pub(super) struct OutputBuffer {
     /// Output that can be performed now.
     free: VecDeque<HeldOutput>,
-    /// Each batch waits for its records; they are kept one after the other.
+    /// Batches that wait for their records, which become durable in this order.
     batches: VecDeque<(Kept, Vec<HeldOutput>)>,
     /// The number of batches that had to wait so far, durable ones included.
     numbered: u64,
