@@ -82,9 +82,10 @@ pub struct RunOptions {
     /// A JSON object for the entry agent's `inputs`; in sessions and batches each [`RunInput`] has
     /// its own.
     pub inputs: serde_json::Value,
-    /// What goes with the message; likewise.
+    /// The attachments of the message; in sessions and batches each [`RunInput`] has its own.
     pub attachments: Vec<Blob>,
-    /// Turns that are taken in the place of the entry agent's first steps; likewise (O-119).
+    /// Turns that replace the entry agent's first steps (O-119); in sessions and batches each
+    /// [`RunInput`] has its own.
     pub replay: Vec<Turn>,
     pub channels: Arc<dyn Channels>,
     /// The runner of background tasks.

@@ -61,7 +61,7 @@ impl Caller {
 /// The result of a single tool call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolRun {
-    /// Calls in its `then` were not made: they are for an agent, and there is none.
+    /// The tool's answer. Calls in its `then` were not made, because only an agent could make them.
     pub answer: Result<ToolOutcome, ToolError>,
     /// The call's usage and denials; empty if nothing was started.
     pub report: CallReport,

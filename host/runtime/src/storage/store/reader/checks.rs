@@ -1,4 +1,4 @@
-//! Whether what is in a store is what was written to it.
+//! Integrity checks of a store.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use crate::storage::store::read;
 use crate::storage::store::schema;
 use crate::storage::store::writer::StoreCheck;
 
-/// Problems that are told; the rest is counted.
+/// The maximum number of problems listed; the rest are counted.
 const TOLD: usize = 50;
 
-/// Takes problems, and stops when there are too many.
+/// The list of problems, of limited length.
 #[derive(Default)]
 struct ProblemList {
     told: Vec<String>,
@@ -41,7 +41,7 @@ pub(super) fn check(connection: &Connection) -> rusqlite::Result<StoreCheck> {
     look(connection, None, true)
 }
 
-/// All of it as of one moment.
+/// Runs the checks on a snapshot.
 fn look(connection: &Connection, noted: Option<&str>, all: bool) -> rusqlite::Result<StoreCheck> {
     let transaction = connection.unchecked_transaction()?;
     let (mut checked, mut problems) = (StoreCheck::default(), ProblemList::default());
@@ -58,7 +58,7 @@ fn look(connection: &Connection, noted: Option<&str>, all: bool) -> rusqlite::Re
     Ok(checked)
 }
 
-/// Each line of the chain against the one before, and its record against it.
+/// Checks each line of the chain against the one before, and its record against it.
 fn lines(
     connection: &Connection,
     noted: Option<&str>,
@@ -122,7 +122,7 @@ fn lines(
     Ok(())
 }
 
-/// Runs that retention removed, asked for once each.
+/// The runs that retention removed, each queried once.
 struct RemovedRuns<'a> {
     connection: &'a Connection,
     known: BTreeMap<String, i64>,
@@ -142,7 +142,7 @@ impl RemovedRuns<'_> {
     }
 }
 
-/// What belongs to nothing.
+/// Reports rows without an owner.
 fn loose(connection: &Connection, problems: &mut ProblemList) -> rusqlite::Result<()> {
     let mut query = connection.prepare(
         "SELECT 'record ' || seq || ' of room ' || room || ' is not in the audit chain' FROM events
@@ -162,7 +162,7 @@ fn loose(connection: &Connection, problems: &mut ProblemList) -> rusqlite::Resul
     Ok(())
 }
 
-/// As many records as each room is noted to have, without a gap.
+/// Checks that each room has its noted number of records, without a gap.
 fn rooms(
     connection: &Connection,
     checked: &mut StoreCheck,
@@ -189,7 +189,7 @@ fn rooms(
     Ok(())
 }
 
-/// Each blob that an event refers to is there; and, when asked, each is what its digest says.
+/// Checks that each blob with a reference exists, and that its bytes match its digest.
 fn blobs(
     connection: &Connection,
     checked: &mut StoreCheck,
@@ -221,7 +221,7 @@ fn blobs(
     Ok(())
 }
 
-/// Of the file.
+/// Returns the size of the file in bytes.
 fn bytes(connection: &Connection) -> rusqlite::Result<u64> {
     let of = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     Ok((of("page_count")? * of("page_size")?).cast_unsigned())

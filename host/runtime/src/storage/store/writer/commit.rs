@@ -1,4 +1,4 @@
-//! One commit: all that a group of records changes, in one transaction.
+//! One commit: all changes of a group of records, in one transaction.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,33 +12,33 @@ use crate::storage::store::reached::ReachedFile;
 use crate::storage::store::record::StoredBytes;
 use crate::support::fail_points::kill_point;
 
-/// Digests that are known to be in the file; past these they are asked for again.
+/// The maximum number of cached digests of blobs in the file; past it the cache is cleared.
 const KNOWN: usize = 4_096;
 
-/// What the thread knows of the file.
+/// The thread's state of the file.
 #[derive(Default)]
 pub(super) struct DatabaseFile {
     pub(super) head: ChainHead,
     pub(super) generation: i64,
     pub(super) known: HashSet<String>,
-    /// Something was committed without an fsync.
+    /// Whether a commit without an fsync is pending.
     pub(super) unsynced: bool,
     pub(super) is_full: Option<bool>,
     pub(super) reached: ReachedFile,
 }
 
-/// What goes into one commit.
+/// The content of one commit.
 #[derive(Default)]
 pub(super) struct CommitGroup<'a> {
     pub(super) writes: Vec<&'a Write>,
     pub(super) blobs: &'a [StoredBytes],
-    /// Rooms that this process has under way from now on, or no longer.
+    /// The rooms that this process opens (true) or closes (false).
     pub(super) claims: Vec<(&'a RoomId, bool)>,
-    /// All is to be safe from a loss of power afterwards.
+    /// Whether everything must survive a power loss afterwards.
     pub(super) durable: bool,
 }
 
-/// What a room waits for after a group, where it differs.
+/// The changes of one room's pending work.
 #[derive(Default)]
 struct PendingWorkRows {
     all_over: bool,
@@ -47,7 +47,7 @@ struct PendingWorkRows {
 }
 
 impl DatabaseFile {
-    /// Writes a group; nothing of it when it fails.
+    /// Writes a group in one transaction.
     pub(super) fn commit(
         &mut self,
         connection: &mut Connection,
@@ -88,8 +88,7 @@ impl DatabaseFile {
                 .execute(params![generation, room.as_str()])?;
         }
         if durable && self.unsynced && group.writes.is_empty() {
-            // An fsync needs something to be written, and takes all that was written before with
-            // it.
+            // An fsync happens only with a write, and covers everything written before.
             transaction
                 .prepare_cached("UPDATE meta SET value = value + 1 WHERE name = 'settled'")?
                 .execute([])?;
@@ -100,6 +99,7 @@ impl DatabaseFile {
         self.head = head;
         self.unsynced =
             !durable && (self.unsynced || !group.writes.is_empty() || !group.blobs.is_empty());
+        // Clearing is safe: a digest that is not cached is looked up in the file.
         if self.known.len() + added.len() > KNOWN {
             self.known.clear();
         }
@@ -153,8 +153,8 @@ fn events(
     Ok(head)
 }
 
-/// The rows of rooms are written once for each room: first those that open it, then what is newest
-/// of it.
+/// Returns the writes that update the rows of rooms: those that open a room or begin a run, then
+/// the newest of each room.
 fn latest<'a>(writes: &[&'a Write]) -> Vec<&'a Write> {
     let mut newest: BTreeMap<&RoomId, usize> = BTreeMap::new();
     for (index, write) in writes.iter().enumerate() {
@@ -313,7 +313,7 @@ fn call_of(key: &WaitKey) -> Option<u64> {
     }
 }
 
-/// As the table has it: JSON, such as `{"call":3}`.
+/// Returns the key as JSON, as the table stores it, such as `{"call":3}`.
 fn name(key: &WaitKey) -> String {
     serde_json::to_string(key).unwrap_or_default()
 }
