@@ -37,11 +37,11 @@ use thread::WriterState;
 /// The retention of ended runs; the conditions for staying take precedence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// Those that ended before this go.
+    /// The time before which ended runs are removed.
     pub before: Option<Millis>,
-    /// So many of the newest stay.
+    /// The number of newest runs that stay.
     pub runs: Option<usize>,
-    /// Nothing is removed; only counted.
+    /// Whether runs are only counted and not removed.
     pub dry: bool,
 }
 
