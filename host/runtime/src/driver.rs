@@ -326,6 +326,7 @@ impl Driver {
         self.outside.open();
         let setup = Arc::clone(&self.setup);
         if self.opened.is_none() {
+            // Handles see the config's channels until the room's first event is handled.
             self.outside.known.bind(&setup.channels);
         }
         self.first = Some(match &self.opened {
@@ -425,6 +426,7 @@ impl Driver {
 
     async fn run_on(&mut self) -> Result<Arc<Outcome>, JournalFailure> {
         self.journal_opened().await?;
+        // Only child rooms have `progressing`, and `opened` is called for root rooms only.
         if self.progressing.is_none() {
             self.shared.channels.opened(&self.handle());
         }
@@ -460,6 +462,8 @@ impl Driver {
             let room = &self.room;
             self.timers.clean(|timer| room.waits_for(timer));
             tokio::select! {
+                // Durable output and timers come first, so that a stream of events cannot delay
+                // them.
                 biased;
                 kept = self.held.kept(), if !self.held.is_empty() => {
                     kept?;

@@ -365,6 +365,7 @@ impl Host {
         pins: &Pins,
         follow: &Follow,
     ) -> Result<Prepared, PrepareError> {
+        // The host works without a cache, so a failure to open it is only a warning.
         if let Some(failure) = &self.cache_failure {
             follow(LoadStep::Warning { plugin: None, message: failure.to_string() });
         }
@@ -373,6 +374,8 @@ impl Host {
         let config = priced.as_ref().unwrap_or(config);
         let with_micro_agents = micro::read(config, &mut problems);
         let config = with_micro_agents.as_ref().unwrap_or(config);
+        // The steps below collect problems instead of returning early, so that all of a config are
+        // reported at once.
         let (loaded, mut refused) = self.load_all(config, follow, &mut problems).await;
         let natives = self.load_natives(config, follow, &mut problems, &mut refused).await;
         let (models, keyless) = self.clients(config, &mut problems);
@@ -389,6 +392,8 @@ impl Host {
             let errors =
                 problems.0.iter().filter(|problem| problem.severity == Severity::Error).count();
             return Err(match refused {
+                // A refused plugin takes precedence. `Keys` requires that every error is a missing
+                // key or secret.
                 true => PrepareError::Plugins(problems),
                 false if errors == keyless + missing => PrepareError::Keys(problems),
                 false => PrepareError::Config(problems),
@@ -420,6 +425,7 @@ impl Host {
             let (from_cache, size) =
                 (plugin.origin() == CodeOrigin::Cache, plugin.inspection().size);
             plugins.push(PluginInfo { name: name.clone(), from_cache, size, is_native: false });
+            // Opens the granted folders, which may have changed since the check above.
             match Sandbox::new(Arc::new(plugin), name.clone(), setup_of(&name)) {
                 Ok(sandbox) => {
                     sandboxes.push(sandbox.with_stores(stores.clone()).with_secrets(&vault))
@@ -461,6 +467,7 @@ impl Host {
                 size: 0,
                 is_native: true,
             }));
+            // `Prepared::plugins` returns them ordered by name.
             plugins.sort_by(|one, other| one.name.cmp(&other.name));
             let ready = natives
                 .into_iter()
@@ -503,6 +510,8 @@ impl Host {
             {
                 Ok(bytes) => bytes,
                 Err(missing) => {
+                    // An absent component is a problem of the config; a different one is a refused
+                    // plugin.
                     refused |= missing.is_other;
                     problems.push(missing.problem(config, &key));
                     continue;
@@ -510,6 +519,7 @@ impl Host {
             };
             let (told, who, size) = (Arc::clone(follow), name.clone(), bytes.len() as u64);
             let compiling = move || told(LoadStep::Compiling { plugin: who, bytes: size });
+            // Stock components belong to this program, so they need no separate compiler.
             let loader = if matches!(plugin.source, PluginSource::Stock(_)) {
                 self.loader.in_process()
             } else {

@@ -314,6 +314,7 @@ fn fuzz(
     for folder in [&grown, &findings] {
         fs::create_dir_all(folder).map_err(|error| XtaskFailure::io("create", folder, &error))?;
     }
+    // Compared afterwards, for drivers that do not print the path of their finding.
     let before = files(&findings);
     let seconds = wanted.seconds.unwrap_or(SECONDS);
     let mut command = match engine {
@@ -326,6 +327,8 @@ fn fuzz(
                 .arg(LONGEST);
             command
                 .arg(format!("-artifact_prefix={}/", findings.display()))
+                // libFuzzer writes new inputs to the first folder, so the repository's corpus is
+                // the second.
                 .args([&grown, &corpus_of(place, name)]);
             command
         }

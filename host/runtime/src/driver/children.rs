@@ -40,6 +40,7 @@ impl Driver {
         let progressing = Progressing::default();
         let inlet = Inlet::new(&self.shared, opening.room.clone());
         let (room, events) = (inlet.id.clone(), inlet.sender.clone());
+        // A resumed child gets its pause state from `pause_as`, once its journal is read.
         if let (Some(reason), false) = (&self.paused, again) {
             let _ = events.send(Event::Paused { reason: reason.clone() });
         }

@@ -57,6 +57,7 @@ impl Driver {
                     let HumanAnswer { text, attachments, passed } = answer?;
                     Some(Event::UserAnswered { call, text: Some(text), attachments, passed })
                 };
+                // Also the fallback: a channel that panics counts as one without a person.
                 let nobody = move || Event::UserAnswered {
                     call,
                     text: None,
@@ -111,6 +112,7 @@ impl Driver {
             Effect::DetachTask { call } => self.detach_child(call),
             Effect::SetTimer { timer, at } => self.timers.set(timer, at),
             Effect::AbandonCall { call } => self.abandon_call(call),
+            // The loop takes the outcome from the room.
             Effect::Finish { .. } => {}
         }
     }
@@ -126,6 +128,7 @@ impl Driver {
         let mut answering = Answering { events: self.sender.clone(), fallback: Some(fallback) };
         let task = tokio::spawn(async move {
             let answer = work.await;
+            // If the work panics before this line, the drop of `answering` sends the fallback.
             answering.fallback = None;
             // The room may be over and its receiver gone.
             let _ = answering.events.send(answer);
@@ -161,6 +164,8 @@ impl Driver {
             }),
             observer: Arc::new(Follower {
                 gate: Arc::clone(&self.follow),
+                // Log lines of the call wait for this batch, which contains the record that began
+                // it.
                 batch: self.held.last_batch(),
                 events: self.sender.clone(),
                 progressing: self.progressing.clone(),

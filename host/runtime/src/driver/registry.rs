@@ -89,6 +89,7 @@ impl RoomRegistry {
     /// Returns the sender for a room's events; `None` if it does not run here.
     pub(crate) fn get(&self, room: &RoomId) -> Option<UnboundedSender<Event>> {
         let rooms = self.lock();
+        // The newest entry wins: a reopened room is registered again under its name.
         rooms.open.iter().rev().filter(|open| open.room == *room).find_map(OpenRoom::sender)
     }
 

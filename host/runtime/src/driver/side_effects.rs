@@ -61,6 +61,7 @@ impl SideEffectPort {
     /// Sends an event and waits until its record is durable; `None` if the room is over.
     fn kept(&self, key: Key, event: Event) -> BoxFuture<'static, Option<Leave>> {
         let (sender, receiver) = oneshot::channel();
+        // Registered before the event is sent, so that the answer finds its receiver.
         self.waiting.lock().insert(key, sender);
         let place = EffectWaiter { waiting: Arc::clone(&self.waiting), key };
         let sent = self.events.send(event);

@@ -135,6 +135,7 @@ where
     F: Future<Output = Result<Option<T>, E>> + Send,
 {
     let total = jobs.len();
+    // Jobs that never begin, or are aborted below, keep this end.
     let mut items: Vec<ItemEnd<T, E>> =
         std::iter::repeat_with(|| ItemEnd::Cancelled).take(total).collect();
     let (mut waiting, mut going) = (jobs.into_iter().enumerate(), JoinSet::new());
@@ -164,6 +165,7 @@ where
             break;
         }
     }
+    // Waits for the aborted jobs, so that none is still running when this returns.
     going.shutdown().await;
     BatchOutcome { items, ended_by }
 }

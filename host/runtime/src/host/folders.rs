@@ -27,6 +27,7 @@ pub(super) fn check(
     for (name, plugin) in &config.plugins {
         for (index, grant) in plugin.grants.files.iter().enumerate() {
             let key = format!("plugins.{name}.grants.files[{index}]");
+            // Resolved, so that a link to a guarded folder is detected.
             let Some(dir) = Path::new(&grant.dir).canonicalize().ok().filter(|dir| dir.is_dir())
             else {
                 let problem = config.problem(&key, format!("there is no folder {}", grant.dir));
@@ -38,6 +39,7 @@ pub(super) fn check(
                 continue;
             };
             let writes = grant.mode == FileMode::ReadWrite;
+            // Read access is closed only for secrets, write access for every guarded path.
             let holds = guarded
                 .iter()
                 .find(|guarded| (writes || guarded.secret) && guarded.is_in_reach_of(&dir));

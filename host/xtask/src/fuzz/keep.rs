@@ -35,6 +35,7 @@ pub(super) fn keep(
     let _ = fs::remove_dir_all(&merged);
     let _ = fs::remove_file(&control);
     fs::create_dir_all(&merged).map_err(|error| XtaskFailure::io("create", &merged, &error))?;
+    // libFuzzer merges into its first folder, so it gets a copy of the corpus.
     for file in files(corpus) {
         let to = merged.join(file.file_name().unwrap_or_default());
         fs::copy(&file, &to).map_err(|error| XtaskFailure::io("write", &to, &error))?;

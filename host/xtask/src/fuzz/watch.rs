@@ -55,6 +55,7 @@ impl DriverReport {
             self.reason = Some(format!("{message}\n{place}"));
             return;
         }
+        // Only the first message is the cause; later ones follow from it.
         if self.reason.is_some() {
             return;
         }
@@ -101,12 +102,14 @@ pub(super) fn watched(
             let executions = &executions;
             scope.spawn(move || tick(name, seconds, executions, &ending));
         }
+        // Split as bytes, because the output may not be UTF-8.
         for line in BufReader::new(errors).split(b'\n').map_while(Result::ok) {
             let line = String::from_utf8_lossy(&line).into_owned();
             let _ = writeln!(file, "{line}");
             seen.take(&line);
             executions.fetch_max(count(&line).unwrap_or(0), Ordering::Relaxed);
         }
+        // Ends the ticking thread, which the scope joins.
         drop(ended);
     });
     let status = child
@@ -115,6 +118,7 @@ pub(super) fn watched(
     seen.is_success = status.success();
     seen.executions = seen.executions.max(executions.into_inner());
     if seen.is_success {
+        // A successful run may print lines that look like failures.
         seen.reason = None;
     } else if seen.reason.is_none() {
         seen.reason = Some(format!("it ended with {status}"));

@@ -72,6 +72,7 @@ impl RoomView {
                 state.tasks.push(record);
             }
         }
+        // Unlocked first, so that no waiting handle wakes up under the lock.
         drop(state);
         for waiting in settled.into_iter().flatten() {
             let _ = waiting.send(());

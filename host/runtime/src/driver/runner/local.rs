@@ -86,6 +86,7 @@ impl Registry {
     fn next(&self) -> Option<Submission> {
         let mut state = self.lock();
         while let Some(room) = state.queue.pop_front() {
+            // It was stopped while it was queued.
             let Some(here) = state.here.get_mut(&room) else { continue };
             if let Some(waiting) = here.waiting.take() {
                 here.about.state = BackgroundState::Running;

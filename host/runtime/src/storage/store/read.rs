@@ -71,6 +71,7 @@ pub(super) fn each<T>(
         if read.seq != expected {
             return Err(ReadError::Gap { room: room.to_owned(), expected, found: read.seq });
         }
+        // `take` cannot return an error of SQLite, so the closure stores it.
         let mut blob = |sha256: &str| {
             blob(connection, sha256).unwrap_or_else(|error| {
                 failed = Some(error);

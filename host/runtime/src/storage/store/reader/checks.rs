@@ -80,6 +80,7 @@ fn lines(
         let (seq, at) =
             (row.get::<_, i64>(2)?.cast_unsigned(), row.get::<_, i64>(3)?.cast_unsigned());
         let hash: Vec<u8> = row.get(5)?;
+        // The hash of a line after a gap cannot be verified, so only the gap is reported.
         if number != head.number + 1 {
             problems.add(|| {
                 format!(
@@ -97,9 +98,11 @@ fn lines(
                 });
             }
         }
+        // Continues with the stored hash, so that one changed line is reported only once.
         head = ChainHead { number, hash: <[u8; 32]>::try_from(&hash[..]).unwrap_or_default() };
         is_in_chain |= noted.as_deref().is_some_and(|noted| hex(&hash) == noted);
         if !row.get::<_, bool>(6)? {
+            // Retention removes records but keeps their lines.
             if !removed.is(&room, number)? {
                 problems.add(|| format!("record {seq} of room {room} (line {number} of the audit chain) was taken out"));
             }

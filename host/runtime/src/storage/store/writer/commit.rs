@@ -54,6 +54,7 @@ impl DatabaseFile {
         group: &CommitGroup<'_>,
     ) -> rusqlite::Result<()> {
         let durable = group.durable || group.writes.iter().any(|write| write.durable);
+        // Set before the transaction begins, because SQLite refuses a change inside it.
         if self.is_full != Some(durable) {
             connection.pragma_update(
                 None,
@@ -96,6 +97,7 @@ impl DatabaseFile {
         kill_point!("before-commit");
         transaction.commit()?;
         kill_point!("after-commit");
+        // Only after the commit: a failed transaction must not advance the chain.
         self.head = head;
         self.unsynced =
             !durable && (self.unsynced || !group.writes.is_empty() || !group.blobs.is_empty());
@@ -105,6 +107,7 @@ impl DatabaseFile {
         }
         self.known.extend(added);
         if durable {
+            // The note must never be ahead of the log, so it follows the fsync.
             self.reached.note(&self.head);
         }
         Ok(())
@@ -217,6 +220,7 @@ fn room(transaction: &Transaction<'_>, write: &Write, generation: i64) -> rusqli
     transaction
         .prepare_cached("UPDATE rooms SET changed = ?, turns = ?, tokens = ?, cost_micro_usd = ?, spent = ?, records = ? WHERE room = ?")?
         .execute(params![at, turns, tokens, cost, spent, last.seq.cast_signed() + 1, room])?;
+    // A room that had ended is open again.
     if write.begins {
         transaction
             .prepare_cached(
@@ -224,6 +228,7 @@ fn room(transaction: &Transaction<'_>, write: &Write, generation: i64) -> rusqli
             )?
             .execute([room])?;
     }
+    // After the reset above, because one write can both begin a run and end it.
     if let Some(outcome) = &write.outcome {
         transaction
             .prepare_cached("UPDATE rooms SET ended = ?, status = ?, reason = ? WHERE room = ?")?

@@ -33,6 +33,7 @@ impl StoreWriter {
             what: error.to_string(),
         };
         schema::make_folder(folder).map_err(other)?;
+        // The lock comes first, because everything below assumes a single writer.
         let lock = StoreLock::take(folder).map_err(|not| match not {
             NotLocked::InUse(who) => StoreError::InUse { folder: folder.to_owned(), who },
             NotLocked::Failed(error) => other(error),
@@ -52,12 +53,14 @@ impl StoreWriter {
         let failed = |error: rusqlite::Error| schema::failed(folder, &error);
         let mut connection = schema::connect(folder).map_err(failed)?;
         let found = schema::known(folder, &connection)?;
+        // A new file has no pages to check.
         if found > 0 && is_to_be_checked(&connection).map_err(failed)? {
             check(folder, &connection)?;
         }
         schema::migrate(&mut connection, found).map_err(failed)?;
         limit(&connection, options).map_err(failed)?;
         let file = begin(folder, &connection).map_err(failed)?;
+        // Opened after the migration, so that it sees the present tables.
         let reading = ReaderThread::start(schema::look(folder).map_err(failed)?).map_err(other)?;
         let shared = Arc::new(WriterState::default());
         let (blobs, kept, lost) = Default::default();

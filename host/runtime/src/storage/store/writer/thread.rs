@@ -119,6 +119,7 @@ impl Thread {
             match work {
                 WriterTask::Write(write) => sorted.writes.extend(self.sound(*write)),
                 WriterTask::Blob(part) => {
+                    // An attachment that did not fit before may fit now.
                     self.lost.remove(&part.sha256);
                     self.kept.insert(part.sha256.clone());
                     self.blobs.push(part);
@@ -193,6 +194,7 @@ impl Thread {
                 done
             }
         };
+        // Released after the commit, so that a reopened room reads all of its records.
         for (writing, claimed) in claims {
             if !claimed {
                 self.shared.release(&writing.room);
