@@ -31,16 +31,16 @@ pub(crate) use submission::{Child, EndReporter, Lease};
 /// uses a broker such as NATS JetStream and an event log that all machines can reach:
 ///
 /// 1. `submit` publishes [`Submission::opening`] under the child room's name, by which the broker
-/// removes duplicates. It keeps the submission, whose own [`run`](Submission::run) is for workers
-/// in this process.
+///    removes duplicates. It keeps the submission, whose own [`run`](Submission::run) is for
+///    workers in this process.
 /// 2. A worker on another machine, with the same config, opens that room over the shared log. It
-/// runs the room to its end and publishes the [`TaskEnd`], which can be serialised. If it dies, the
-/// broker redelivers the message, and another worker resumes the room from its log.
+///    runs the room to its end and publishes the [`TaskEnd`], which can be serialised. If it dies,
+///    the broker redelivers the message, and another worker resumes the room from its log.
 /// 3. The runner that submitted passes the answer to [`Submission::finish`]. If it has died too,
-/// the parent is resumed from its log and submits the same child again. A worker that finds the
-/// room ended publishes the end from the log.
+///    the parent is resumed from its log and submits the same child again. A worker that finds the
+///    room ended publishes the end from the log.
 /// 4. `cancel` and `message` are published under the child room's name, and the worker passes them
-/// to the room.
+///    to the room.
 ///
 /// The broker only carries messages and the log decides: if the broker repeats or loses a message,
 /// a room still has one end.

@@ -1,5 +1,5 @@
-//! The timers of a room: one queue, of which the loop polls the nearest deadline. Timers that the
-//! room no longer waits for are removed, so a long-lived room does not accumulate them.
+//! The timers of a room: one queue, whose nearest deadline the loop polls. Timers that the room no
+//! longer waits for are removed, so a long-lived room does not accumulate them.
 
 use std::collections::BTreeSet;
 

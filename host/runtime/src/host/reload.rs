@@ -68,7 +68,7 @@ struct WatchedFile {
     changed: Option<FileVersion>,
 }
 
-/// The version of a file, told apart without reading the file.
+/// The version of a file, determined without reading its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileVersion {
     modified: SystemTime,

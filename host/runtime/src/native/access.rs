@@ -20,7 +20,8 @@ use crate::calls::{CallStart, ModelPort, Observer};
 use crate::imports::call::log::LogBook;
 use crate::observe::subscribe::Level;
 
-/// The host's side of one call. Cloning is cheap. Once the call has ended, it has no effect.
+/// The host's side of one call. Cloning is cheap. After the end of the call its methods have no
+/// effect.
 #[derive(Clone)]
 pub struct CallAccess(Arc<AccessState>);
 

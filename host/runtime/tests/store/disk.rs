@@ -169,7 +169,7 @@ fn a_store_that_cannot_be_written_can_be_read() {
     }
     assert_eq!(records(&folder, "a").len(), 3);
     if std::fs::write(folder.join("probe"), "").is_err() {
-        // The permissions do not bind root, as whom tests may run.
+        // The permissions do not bind root, and tests may run as root.
         assert!(matches!(Store::open(&folder).map(drop), Err(StoreError::Other { .. })));
     }
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700)).unwrap();

@@ -1,5 +1,5 @@
 //! A file beside the log with the newest line of the audit chain that was acknowledged as durable.
-//! SQLite alone cannot tell a write-ahead log that was truncated at a commit, or removed, from one
+//! Without it a write-ahead log that was truncated at a commit, or removed, would look like one
 //! without further commits.
 //!
 //! The line is written after the commit that made it durable has returned, and never for a commit
