@@ -1,6 +1,6 @@
-//! `cargo xtask attacks`: runs the table of docs/security.md. It runs every test that a row names
-//! and counts the rows: the attacks by malicious plugins, servers and clients, each of which must
-//! be stopped.
+//! `cargo xtask attacks`: runs the table of docs/security.md. It runs every test that a row names,
+//! and counts the rows. Each row is an attack by a malicious plugin, server or client that must be
+//! stopped.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;

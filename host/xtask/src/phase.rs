@@ -1,5 +1,5 @@
-//! The phases of a long command: one line on stderr with the time it took, cargo's output in a log,
-//! and the relevant part of the log on failure.
+//! The phases of a long command. Each is one line on stderr with the time it took. Cargo's output
+//! goes to a log, whose relevant part is shown on failure.
 
 use std::env;
 use std::fs::{self, File};

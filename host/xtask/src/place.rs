@@ -90,9 +90,9 @@ impl Checkout {
             Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
         command.args(words).current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
         self.report_where(&mut command);
-        // `cargo run` describes xtask's own package to this process. A build script that watches
-        // one of these variables would otherwise run again at every change between `cargo build`
-        // and `cargo xtask build`, and everything behind it would be rebuilt.
+        // `cargo run` describes xtask's own package to this process. Build scripts that watch one
+        // of these variables would run again whenever `cargo build` and `cargo xtask build` take
+        // turns. Everything behind them would be rebuilt.
         for (name, _) in env::vars_os() {
             if name.to_str().is_some_and(|name| {
                 name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")

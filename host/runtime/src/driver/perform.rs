@@ -275,6 +275,7 @@ impl Driver {
             answering.fallback = None;
             let _ = answering.events.send(Event::ModelAnswered { call, ordinal, answer, trouble });
         });
+        // Keeps the list as short as the number of requests in flight.
         self.asking.retain(|(_, asking)| !asking.is_finished());
         self.asking.push((call, asking));
     }

@@ -1,5 +1,5 @@
-//! Checks of granted folders before they are opened: they exist, and a plugin that can write in one
-//! cannot change files that control plugins, such as the config itself.
+//! Checks of granted folders before they are opened. Each must exist, and a plugin that can write
+//! in one must not reach files that control plugins, such as the config.
 
 use std::path::{Path, PathBuf};
 

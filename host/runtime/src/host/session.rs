@@ -468,6 +468,7 @@ impl Session {
 
 fn shared(parts: SessionParts, options: RunOptions, room: &RoomId) -> (Arc<RunContext>, Over) {
     let over = Over { room: room.clone(), subscribers: options.subscribers.clone() };
+    // A steady clock, so that a change of the system time fires no deadline.
     let clock = options.clock.steady().unwrap_or(options.clock);
     let shared = RunContext {
         plugins: parts.plugins,

@@ -193,9 +193,11 @@ impl Voices {
             line.cut_off();
         }
         let _turn = line.turn(speech.interrupt).await;
+        // Checked with the floor, because the same key may have been spoken during the wait.
         if line.lock().said.contains(&speech.key) {
             return Ok(());
         }
+        // Subscribed before the speech begins, so that no interruption is missed.
         let mut cuts = line.lock().cuts.subscribe();
         let words = u32::try_from(speech.text.split_whitespace().count()).unwrap_or(u32::MAX);
         let (channel, key) = (speech.channel.clone(), speech.key.clone());

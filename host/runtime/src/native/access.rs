@@ -42,6 +42,7 @@ struct AccessState {
 
 impl CallAccess {
     pub(super) fn new(start: CallStart, setup: Arc<PluginSetup>) -> Self {
+        // Unused fields are named, so that a new field causes a compile error here.
         let CallStart {
             room,
             secret: _,

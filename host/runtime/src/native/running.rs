@@ -149,6 +149,7 @@ impl Native {
     {
         let place =
             Arc::clone(&self.at_once).acquire_owned().await.expect("the semaphore is never closed");
+        // After the permit: waiting for it does not count against the wall-time limit.
         let began = Instant::now();
         let mut task = Cancelled(tokio::spawn(async move {
             let answer = work.await;

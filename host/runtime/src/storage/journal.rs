@@ -32,7 +32,7 @@ pub struct JournalBatch<'a> {
 }
 
 /// The durability of an append. The futures must complete without the caller's executor, such as by
-/// a thread of the journal: a dropped session blocks on them, and its executor does not run
+/// a thread of the journal. A dropped session blocks on them, and its executor does not run
 /// meanwhile.
 pub enum Keeping {
     Kept,

@@ -1,5 +1,5 @@
-//! Adds new inputs to the repository's corpus: only inputs that reach new code, those that reach
-//! most of it first, and few enough to keep the corpus small.
+//! Adds new inputs to the repository's corpus. Only inputs that reach new code are added, those
+//! that reach most of it first, and few enough to keep the corpus small.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -85,9 +85,10 @@ struct Candidate {
 }
 
 /// Returns the files of a merge that reach code which no file before them reached, with the number
-/// of its branches. Files of the first corpus are left out. A control file of libFuzzer has the
-/// number of files, the number of those in the first corpus, their paths, and then
-/// `COV number edges…` for each, the smallest first.
+/// of its branches. Files of the first corpus are left out.
+///
+/// A control file of libFuzzer has the number of files, the number of those in the first corpus,
+/// and their paths. Then `COV number edges…` follows for each, the smallest first.
 fn reaching_new_code(control: &str) -> Vec<(usize, &str)> {
     let mut lines = control.lines();
     let mut number =

@@ -1,5 +1,5 @@
-//! Follows a driver while it runs: writes its output to a log, shows its progress on a terminal and
-//! reads its result from the last lines.
+//! Follows a driver while it runs. It writes the output to a log, shows the progress on a terminal
+//! and reads the result from the last lines.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};

@@ -149,6 +149,7 @@ impl Prepared {
             return Err(CallToolError::Unknown { tool: tool.to_owned(), known: self.tools() });
         };
         let seen = Arc::new(CallResult { caller, findings: Mutex::default() });
+        // Kept for the error message, in case the room rejects the arguments.
         let wrong = self
             .setup
             .tool(tool)
@@ -215,8 +216,8 @@ impl ToolCalling {
     }
 }
 
-/// Returns the error for a room that never made the call: invalid arguments, a denial by a rule or
-/// an approver, or an early end of the run.
+/// Returns the error for a room that never made the call. The causes are invalid arguments, a
+/// denial by a rule or an approver, and an early end of the run.
 fn not_started(denied: Option<Denial>, wrong: &[Wrong], outcome: &Outcome) -> ToolError {
     match (denied, &outcome.content) {
         (Some(denial), _) => ToolError::Denied { denial },

@@ -156,8 +156,8 @@ impl StoreReader {
         self.with_log(checks::check)
     }
 
-    /// Runs a check and adds the losses that SQLite does not report: unread frames of its log,
-    /// unless a process writes, and acknowledged lines that are missing.
+    /// Runs a check and adds the losses that SQLite does not report. These are missing acknowledged
+    /// lines and, unless a process writes, unread frames of its log.
     fn with_log(
         &self,
         look: impl FnOnce(&Connection) -> rusqlite::Result<StoreCheck>,

@@ -34,7 +34,7 @@ use queue::{Answer, Cause, WriterTask};
 use reading::ReaderThread;
 use thread::WriterState;
 
-/// The retention of ended runs; the conditions for staying take precedence.
+/// The retention of ended runs. The newest `runs` stay even if they ended before `before`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
     /// The time before which ended runs are removed.

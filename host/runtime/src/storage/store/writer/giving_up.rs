@@ -61,6 +61,7 @@ impl StoreWriter {
         let principal = reopened.records[0].principal.clone();
         let rules = reopened.records[0].rules;
         let unfinished = Unfinished::fold(std::mem::take(&mut reopened.records));
+        // Never before the last record, even if the clock was set back.
         let now = SystemClock.now().max(unfinished.room.now());
         let (mut folded, mut records, mut waits) = (unfinished.room, Vec::new(), Vec::new());
         let events = [
@@ -70,6 +71,7 @@ impl StoreWriter {
         for (event, seq) in events.into_iter().zip(unfinished.next..) {
             waits.extend(WaitChange::of_event(&event));
             folded.handle(event.clone(), now);
+            // Nothing is published or performed; the effects only update the pending work.
             while folded.poll_notice().is_some() {}
             while let Some(effect) = folded.poll_effect() {
                 waits.extend(WaitChange::of_effect(&effect));

@@ -179,6 +179,7 @@ impl StoreJournal {
         let wrong = |what: String| Cause::new(std::io::ErrorKind::InvalidInput, what);
         let (mut rows, mut parts) = (Vec::with_capacity(entry.records.len()), Vec::new());
         for (record, expected) in entry.records.iter().zip(self.next..) {
+            // A gap would make the room unreadable when it is resumed.
             if record.seq != expected {
                 return Err(wrong(format!(
                     "record {} came where {expected} is the next",
@@ -226,6 +227,7 @@ impl Journal for StoreJournal {
         }
         let mut write = self.write(entry).map_err(|cause| self.failure(&cause))?;
         let (answer, answered) = oneshot::channel();
+        // With `Exit` the room does not wait for the commit.
         write.answer = (self.durability != Durability::Exit).then_some(answer);
         self.writing.began();
         if let Err(cause) = self.writer.shared.queue.push(WriterTask::Write(Box::new(write))) {
@@ -244,6 +246,7 @@ impl Journal for StoreJournal {
         if let Some(cause) = self.writing.failed() {
             return Box::pin(std::future::ready(Err(self.failure(&cause))));
         }
+        // Every record is committed already, and these durabilities commit with an fsync.
         if self.durability != Durability::Exit && !self.writing.is_waiting() {
             return Box::pin(std::future::ready(Ok(())));
         }

@@ -237,6 +237,7 @@ impl WriterQueue {
         waiting.records += work.records();
         waiting.bytes += work.bytes();
         waiting.urgent |= work.is_awaited();
+        // The age of a group is that of its oldest task.
         waiting.since.get_or_insert_with(Instant::now);
         waiting.work.push_back(work);
         self.wake.notify_one();
@@ -311,6 +312,7 @@ impl WriterQueue {
                     return Some(taken);
                 }
                 Some(age) => {
+                    // A short delay lets more records share one commit.
                     let rest = PATIENCE.saturating_sub(age);
                     waiting = self
                         .wake

@@ -101,6 +101,7 @@ fn remove(
         [run],
         |row| row.get(0),
     )?;
+    // Checks accept missing records of the run only up to this line.
     let last: Option<i64> = transaction
         .query_row(&format!("SELECT max(number) FROM events WHERE {of_run}"), [run], |row| {
             row.get(0)
