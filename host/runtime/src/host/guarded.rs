@@ -76,9 +76,9 @@ impl GuardedPaths {
         }
     }
 
-    /// Guards the words of a command that are paths. The program is looked up from `program`, the
-    /// arguments start at `cwd`. A bare program name is found through the environment; the caller
-    /// that reads the environment guards those folders.
+    /// Guards the words of a command that are paths: `program`, and the arguments relative to
+    /// `cwd`. A bare program name is found through the environment; the caller that reads the
+    /// environment guards those folders.
     fn command(&mut self, what: &str, words: &[String], program: Option<&Path>, cwd: &Path) {
         let Some((name, arguments)) = words.split_first() else { return };
         if let Some(program) = program.filter(|_| name.contains('/')) {
